@@ -209,7 +209,8 @@ fn generate_explains_empty_text() {
     assert!(!sandbox.eval(&ask).stderr.contains("warning"));
     // The model's first prediction becomes the end of every text.
     let model =
-        gguf_runtime::Model::open(&sandbox.path("x.gguf"), &gguf_runtime::Options::default()).unwrap();
+        gguf_runtime::Model::open(&sandbox.path("x.gguf"), &gguf_runtime::Options::new(gguf_models::GRAPHS))
+            .unwrap();
     let prompt = model.tokenizer().encode("a llama", true, false).unwrap();
     let sampler = &mut gguf_runtime::generate::Sampler::new(gguf_runtime::generate::Sampling {
         temperature: 0.0,

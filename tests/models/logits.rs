@@ -129,7 +129,7 @@ fn difference(name: &str) -> Result<Differences, String> {
             return Err(format!("not converted: {}", ran.stderr));
         }
     }
-    let options = Options { threads: Some(1), ..Options::default() };
+    let options = Options { threads: Some(1), ..Options::new(gguf_models::GRAPHS) };
     let model = Model::open(&path, &options).map_err(|error| error.to_string())?;
     let expected = expected(name);
     if let Some(audio) = &expected.audio {
@@ -276,7 +276,8 @@ fn logits_match_reference_whole_and_by_token() {
 fn converted(name: &str) -> Model {
     let sandbox = Sandbox::with_golden(name);
     succeed(sandbox.convert(&[name, "x.gguf", "-t", "f32", "-q"]));
-    Model::open(&sandbox.path("x.gguf"), &Options { threads: Some(1), ..Options::default() }).unwrap()
+    Model::open(&sandbox.path("x.gguf"), &Options { threads: Some(1), ..Options::new(gguf_models::GRAPHS) })
+        .unwrap()
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn memory_matches_libllama_allocation() {
     assert!(headers.len() >= 10);
     for (name, of_header) in headers {
         let (_folder, model) = open(name, of_header["file_bytes"].as_u64().unwrap());
-        let demand = Demand::of(&model).unwrap();
+        let demand = Demand::of(&gguf_models::GRAPHS, &model).unwrap();
         for case in of_header["uses"].as_array().unwrap() {
             let number = |key: &str| case[key].as_f64().unwrap();
             let used = Use {

@@ -68,7 +68,8 @@ fn converted(name: &str, threads: usize) -> (Sandbox, Model) {
 }
 
 pub fn open(path: &Path, threads: usize) -> Model {
-    let options = gguf_runtime::Options { threads: Some(threads), ..gguf_runtime::Options::default() };
+    let options =
+        gguf_runtime::Options { threads: Some(threads), ..gguf_runtime::Options::new(gguf_models::GRAPHS) };
     Model::open(path, &options).unwrap()
 }
 

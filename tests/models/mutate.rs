@@ -100,7 +100,8 @@ fn mutated_models_are_read_or_refused() {
     mutants(1000, |draw| {
         let Some(mutant) = mutated_gguf(draw.of(&good), draw) else { return false };
         fs::write(&path, mutant).unwrap();
-        let options = gguf_runtime::Options { threads: Some(1), ..gguf_runtime::Options::default() };
+        let options =
+            gguf_runtime::Options { threads: Some(1), ..gguf_runtime::Options::new(gguf_models::GRAPHS) };
         let Ok(model) = Model::open(&path, &options) else { return false };
         let _ = model.tokenizer().encode("a text", true, true);
         let Ok(hidden) = model.run(&[Sequence::new(&[1, 5, 2, 7, 3])], None) else { return false };
@@ -126,7 +127,8 @@ fn mutated_projectors_are_read_or_refused() {
     mutants(600, |draw| {
         let Some(mutant) = mutated_gguf(draw.of(&good), draw) else { return false };
         fs::write(&path, mutant).unwrap();
-        let options = gguf_runtime::Options { threads: Some(1), ..gguf_runtime::Options::default() };
+        let options =
+            gguf_runtime::Options { threads: Some(1), ..gguf_runtime::Options::new(gguf_models::GRAPHS) };
         let Ok(projector) = Projector::open(&path, &options) else { return false };
         projector.embed(&picture, Some(16)).is_ok()
     });

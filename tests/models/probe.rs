@@ -15,7 +15,7 @@ fn models(file_type: &str, activations: Activations) -> (Sandbox, Model, Vec<Mod
     let made = |more: &[&str]| {
         let args = [&["bf16.gguf", "made.gguf", file_type, "-q", "--force"], more].concat();
         succeed(sandbox.quantize(&args));
-        let options = Options { activations, ..Options::default() };
+        let options = Options { activations, ..Options::new(gguf_models::GRAPHS) };
         Model::open(&sandbox.path("made.gguf"), &options).unwrap()
     };
     let with = |tensor: &&str| made(&["--tensor-type", &format!("^{}$=q4_0", tensor.replace('.', r"\."))]);

@@ -62,7 +62,7 @@ fn expected(name: &str) -> Expected {
 }
 
 fn options() -> Options {
-    Options { threads: Some(1), ..Options::default() }
+    Options { threads: Some(1), ..Options::new(gguf_models::GRAPHS) }
 }
 
 fn picture() -> Picture {

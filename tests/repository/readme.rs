@@ -16,7 +16,11 @@ fn table() -> String {
     let mut out = String::from("| what | supported |\n|---|---|\n");
     let read = FORMATS.iter().filter(|format| format.is_read()).map(|format| format.name);
     let _ = writeln!(out, "| input | {} |", joined(read));
-    let _ = writeln!(out, "| run by `gguf-eval` | {} |", joined(gguf_runtime::architectures()));
+    let _ = writeln!(
+        out,
+        "| run by `gguf-eval` | {} |",
+        joined(gguf_models::GRAPHS.architectures.iter().map(|row| row.name))
+    );
     let recipes = RECIPES.iter().filter(|recipe| recipe.alias_of.is_none()).map(|recipe| recipe.name);
     let _ = writeln!(out, "| file types | {} |", joined(recipes));
     let mut dtypes: BTreeMap<bool, Vec<&str>> = BTreeMap::new();
@@ -61,7 +65,7 @@ fn counts() -> String {
         "`gguf-convert` supports {} architectures ({n_classes} model classes) and can export {n_exported} of \
             them. `gguf-eval` can run {}.\nThere are {n_types} file types and {} tensor types.\n",
         ARCHES.len(),
-        gguf_runtime::architectures().count(),
+        gguf_models::GRAPHS.architectures.iter().map(|row| row.name).count(),
         gguf_quant::CODECS.len(),
     )
 }

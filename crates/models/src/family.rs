@@ -3,6 +3,9 @@
 use gguf_layout::projector::{self, Projector};
 use gguf_layout::{Arch, DECODER, Families, Quantization, Wrapper};
 
+use gguf_runtime::graphs::{Spec, vision::ProjectorKind};
+use gguf_runtime::{Architecture, Graphs};
+
 use crate::families::FOLDERS;
 
 /// The rows of a family.
@@ -16,11 +19,16 @@ pub struct Family {
     pub quantization: &'static [Quantization],
     /// Its models of several kinds whose config class in transformers 5.23 takes any text part.
     pub wrappers: &'static [Wrapper],
+    /// Architectures that can be run.
+    pub graphs: &'static [Architecture],
+    /// Projectors that can be run.
+    pub towers: &'static [ProjectorKind],
 }
 
 impl Family {
     /// A family without rows.
-    pub const EMPTY: Family = Family { arches: &[], projectors: &[], quantization: &[], wrappers: &[] };
+    pub const EMPTY: Family =
+        Family { arches: &[], projectors: &[], quantization: &[], wrappers: &[], graphs: &[], towers: &[] };
 }
 
 /// Every supported architecture, sorted by name.
@@ -43,6 +51,16 @@ pub const FAMILIES: Families = Families {
     projectors: PROJECTORS,
     quantization: collected!(quantization, architecture, Quantization::USUAL),
     wrappers: collected!(wrappers, model_type, Wrapper { model_type: "", usual_text: "" }),
+};
+
+/// Every graph, for [`gguf_runtime::Options`].
+pub const GRAPHS: Graphs = Graphs {
+    architectures: collected!(graphs, name, Architecture::decoder("", Spec::DECODER)),
+    projectors: collected!(
+        towers,
+        name,
+        ProjectorKind { name: "", open: |keys, _, _| Err(keys.missing("projector_type")) }
+    ),
 };
 
 /// The rows of all families in one of their fields, sorted by name.

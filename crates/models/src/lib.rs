@@ -1,6 +1,8 @@
 //! Families of models, one folder each: what the engines need to know to convert and run them.
 //!
-//! `convert.rs` of a folder has the rows for conversions ([`gguf_layout::Arch`]), `projector.rs` those of its projectors.
+//! `convert.rs` of a folder has the rows for conversions ([`gguf_layout::Arch`]), `projector.rs` those of its projectors,
+//! `graph.rs` how the runtime computes its files ([`gguf_runtime::graphs`]), and `vision.rs` how it sees images. A file about
+//! conversion imports nothing of the runtime, and the other way round: each checks the other.
 //!
 //! "The reference" is llama.cpp's converter with gguf-py, as vendored in llama-cpp-python 0.3.36, which reads
 //! configs with transformers 5.23. `Source:` lines name a class or function and its file below that tree
@@ -21,5 +23,5 @@ mod family;
 mod prelude;
 mod routes;
 
-pub use family::{ARCHES, FAMILIES, PROJECTORS};
+pub use family::{ARCHES, FAMILIES, GRAPHS, PROJECTORS};
 pub use routes::{WAITING, Waiting, routes};

@@ -38,7 +38,10 @@ fn main() {
     let n_threads = rest.first().map_or(2, |threads| threads.parse().unwrap());
     let (level, folder) = (Level::detect(), Path::new(folder));
     let open = || {
-        let options = gguf_runtime::Options { threads: Some(n_threads), ..gguf_runtime::Options::default() };
+        let options = gguf_runtime::Options {
+            threads: Some(n_threads),
+            ..gguf_runtime::Options::new(gguf_models::GRAPHS)
+        };
         Model::open(Path::new(base), &options).unwrap()
     };
     let model = open();

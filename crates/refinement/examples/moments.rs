@@ -25,7 +25,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Err("moments MODEL.gguf TEXT N_WINDOWS [THREADS [FOLDER]]".into());
     };
     let threads = rest.first().map(|threads| threads.parse()).transpose()?;
-    let model = Model::open(Path::new(file), &gguf_runtime::Options { threads, ..Default::default() })?;
+    let model = Model::open(
+        Path::new(file),
+        &gguf_runtime::Options { threads, ..gguf_runtime::Options::new(gguf_models::GRAPHS) },
+    )?;
     let settings = Settings { n_chunks: Some(n_windows.parse()?), ..Settings::default() };
     let texts = Texts::from_text(&model, &std::fs::read(text)?, &settings)?;
     let options = Options::default();

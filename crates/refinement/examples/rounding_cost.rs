@@ -106,7 +106,7 @@ fn main() {
     rayon::ThreadPoolBuilder::new().num_threads(1).build_global().unwrap();
     let model = Model::open(
         Path::new(path),
-        &gguf_runtime::Options { threads: Some(1), ..gguf_runtime::Options::default() },
+        &gguf_runtime::Options { threads: Some(1), ..gguf_runtime::Options::new(gguf_models::GRAPHS) },
     )
     .unwrap();
     let text = fs::read(text).unwrap();

@@ -18,7 +18,7 @@ use crate::{
 
 /// Properties of a family's classifier.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ClassifierSpec {
+pub struct ClassifierSpec {
     /// Activation after the first matrix.
     pub activation: Activation,
     /// True if the mean of the rows is classified by default.
@@ -29,17 +29,12 @@ pub(crate) struct ClassifierSpec {
 
 impl ClassifierSpec {
     /// As BERT has it.
-    pub const BERT: ClassifierSpec =
+    pub const USUAL: ClassifierSpec =
         ClassifierSpec { activation: Activation::Tanh, mean_by_default: false, is_softmax: false };
-    /// The reference takes the mean where a ModernBERT says nothing.
-    pub const MODERN_BERT: ClassifierSpec =
-        ClassifierSpec { activation: Activation::GeluErf, mean_by_default: true, ..ClassifierSpec::BERT };
-    /// Qwen 3's rankers are trained on the probabilities of "yes" and "no".
-    pub const QWEN3: ClassifierSpec = ClassifierSpec { is_softmax: true, ..ClassifierSpec::BERT };
 }
 
 /// Computes scores from a row.
-pub(crate) struct Classifier {
+pub struct Classifier {
     dense: Option<Head>,
     spec: ClassifierSpec,
     norm: Option<Norm>,

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// A model that turns tokens into rows.
-pub(crate) trait Graph: Send + Sync {
+pub trait Graph: Send + Sync {
     /// Rows of the wanted positions, ready for the output matrix: (n_wanted, n_embd).
     fn run(&self, pass: &mut Pass<'_, '_>) -> Result<Rows, Error>;
 
@@ -75,7 +75,7 @@ pub(crate) trait Graph: Send + Sync {
 }
 
 /// A prompt that an encoder has read.
-pub(crate) struct Encoded {
+pub struct Encoded {
     /// Keys and values for each layer of the decoder.
     pub cross_kv: Vec<KeyValue>,
     /// The token that begins every answer.
@@ -83,11 +83,14 @@ pub(crate) struct Encoded {
 }
 
 /// A graph with its output head and its sizes.
-pub(crate) struct Prepared {
+pub struct Prepared {
+    /// From tokens to rows.
     pub graph: Box<dyn Graph>,
     /// None for what predicts no tokens.
     pub head: Option<Head>,
+    /// Tokens of the vocabulary.
     pub n_vocab: usize,
+    /// Elements of a row.
     pub n_embd: usize,
     /// Floats that are alive at once for each token, about.
     pub row_floats: usize,
@@ -96,7 +99,7 @@ pub(crate) struct Prepared {
 }
 
 /// From a row to its logits: `logits = cap(scale * (W x + b))`, W (n_vocab, n_embd), `cap(z) = c tanh(z / c)`.
-pub(crate) struct Head {
+pub struct Head {
     /// (n_vocab, n_embd).
     pub weight: Weight,
     /// (n_vocab).

@@ -11,13 +11,17 @@ const LOWEST: &[(&str, f32)] =
     &[("freq_base", f32::MIN_POSITIVE), ("freq_base_swa", f32::MIN_POSITIVE), ("epsilon", 0.0)];
 
 /// The metadata of a file, read with its architecture's prefix.
-pub(crate) struct Keys<'a> {
+pub struct Keys<'a> {
     /// The value of `general.architecture`.
     pub architecture: String,
     metadata: &'a Metadata,
 }
 
 impl<'a> Keys<'a> {
+    /// The keys of a file.
+    ///
+    /// # Errors
+    /// [`Error::Key`] without `general.architecture`.
     pub fn new(metadata: &'a Metadata) -> Result<Self, Error> {
         let key = "general.architecture";
         let architecture = metadata.text(key)?.ok_or_else(|| KeyError::missing(key))?.to_owned();

@@ -15,11 +15,13 @@
     )
 )]
 
+mod architecture;
 pub mod chat;
 pub mod choice;
 pub mod chunks;
 mod classifier;
 pub mod compare;
+pub mod cross_attention;
 mod decoder;
 mod dense;
 pub mod embed;
@@ -27,12 +29,12 @@ mod error;
 mod exact_sum;
 pub mod generate;
 mod graph;
+pub mod graphs;
 pub mod importance;
 mod keys;
 pub mod logits_file;
 pub mod memory;
 mod model;
-mod models;
 mod nonfinite;
 mod observer;
 mod ops;
@@ -50,9 +52,9 @@ mod tiles;
 pub mod vision;
 mod weights;
 
+pub use architecture::{Architecture, Graphs};
 pub use error::Error;
 pub use model::{Hidden, Model, Options, check_parts};
-pub use models::architectures;
 pub use observer::{Multiplied, Observer, Part};
 pub use session::{Activations, Embedding, Features, Piece, Sequence, Session};
 pub use state_size::StateSize;

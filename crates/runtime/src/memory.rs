@@ -22,7 +22,7 @@
 
 use gguf_types::{DType, Shape};
 
-use crate::{Error, model::Parts, state_size::StateSize};
+use crate::{Error, architecture::Graphs, model::Parts, state_size::StateSize};
 
 /// Cells of a cache come in groups of so many.
 const CELLS: u64 = 256;
@@ -90,8 +90,8 @@ impl Demand {
     ///
     /// # Errors
     /// As [`crate::check_parts`].
-    pub fn of(file: &gguf_container::Model) -> Result<Demand, Error> {
-        let Parts { keys, prepared, .. } = Parts::of(file)?;
+    pub fn of(graphs: &Graphs, file: &gguf_container::Model) -> Result<Demand, Error> {
+        let Parts { keys, prepared, .. } = Parts::of(graphs, file)?;
         let weights = file.tensors().map(|(_, info)| info.n_bytes).fold(0, u64::saturating_add);
         let n_vocab = if prepared.head.is_some() { prepared.n_vocab } else { 0 };
         let context_length = keys.count("context_length")?.unwrap_or(0);

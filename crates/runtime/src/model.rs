@@ -14,11 +14,11 @@ use rayon::ThreadPool;
 
 use crate::{
     Error,
+    architecture::Graphs,
     classifier::Classifier,
     dense::Dense,
     graph::Prepared,
     keys::Keys,
-    models,
     observer::{Observer, Part},
     ops::Rows,
     pass::{Pass, Placed, Span},
@@ -28,12 +28,21 @@ use crate::{
 };
 
 /// Options for running a model.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Options {
+    /// Graphs that are known.
+    pub graphs: Graphs,
     /// Threads to work with; none for as many as the machine has.
     pub threads: Option<usize>,
     /// Inputs of products.
     pub activations: Activations,
+}
+
+impl Options {
+    /// Defaults, for files of the architectures of `graphs`.
+    pub fn new(graphs: Graphs) -> Options {
+        Options { graphs, threads: None, activations: Activations::default() }
+    }
 }
 
 /// Output of a graph for sequences: a hidden row for every requested position, one step before the logits.
@@ -100,12 +109,12 @@ pub(crate) struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    pub fn of(file: &'a gguf_container::Model) -> Result<Parts<'a>, Error> {
+    pub fn of(graphs: &Graphs, file: &'a gguf_container::Model) -> Result<Parts<'a>, Error> {
         let keys = Keys::new(file.metadata())?;
         let mut weights = Weights::new(file);
         // The graph takes the tensors that it knows, the classifier the rest; unused tensors are an error, so
         // no part of a file is ignored silently.
-        let row = models::find(&keys, &weights)?;
+        let row = graphs.find(&keys, &weights)?;
         let prepared = row.open(&keys, &mut weights)?;
         let (n_embd, is_causal) = (prepared.n_embd, prepared.is_causal);
         let classifier = Classifier::open(row.classifier(), &keys, &mut weights, n_embd, is_causal)?;
@@ -120,8 +129,8 @@ impl<'a> Parts<'a> {
 ///
 /// # Errors
 /// The first problem; [`Error::UnknownArchitecture`] if the architecture is not supported.
-pub fn check_parts(file: &gguf_container::Model) -> Result<(), Error> {
-    Parts::of(file).map(drop)
+pub fn check_parts(graphs: &Graphs, file: &gguf_container::Model) -> Result<(), Error> {
+    Parts::of(graphs, file).map(drop)
 }
 
 impl Model {
@@ -138,7 +147,7 @@ impl Model {
     /// # Errors
     /// As [`Model::open`].
     pub fn new(file: gguf_container::Model, options: &Options) -> Result<Model, Error> {
-        let Parts { keys, prepared, classifier, dense, taken } = Parts::of(&file)?;
+        let Parts { keys, prepared, classifier, dense, taken } = Parts::of(&options.graphs, &file)?;
         let InUse { decoded, slots } = taken;
         let tokenizer = Tokenizer::from_gguf(file.metadata()).encoder(Reading::LlamaCpp)?;
         let threads = options.threads.unwrap_or(0);

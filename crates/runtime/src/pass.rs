@@ -19,7 +19,7 @@ use crate::{
 
 /// The rows of one sequence in a batch.
 #[derive(Debug, Clone)]
-pub(crate) struct Span {
+pub struct Span {
     /// Its rows.
     pub rows: Range<usize>,
     /// The position of its first row.
@@ -30,7 +30,7 @@ pub(crate) struct Span {
 
 /// A picture's embedding in a batch.
 #[derive(Debug, Clone)]
-pub(crate) struct Placed<'a> {
+pub struct Placed<'a> {
     /// Its rows.
     pub rows: Range<usize>,
     pub embedding: &'a Embedding,
@@ -38,16 +38,17 @@ pub(crate) struct Placed<'a> {
 
 /// Data of earlier layers for later ones, in addition to the residual stream.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Carried {
+pub struct Carried {
     pub first_values: Option<Rows>,
     pub per_layer_inputs: Option<Rows>,
     pub key_values: BTreeMap<usize, KeyValue>,
 }
 
 /// One run over a batch, or over some steps of one.
-pub(crate) struct Pass<'a, 'o> {
+pub struct Pass<'a, 'o> {
     /// Tokens of all sequences, one after the other.
     pub tokens: Vec<u32>,
+    /// The sequences.
     pub spans: Vec<Span>,
     positions: Vec<u32>,
     /// Time, height and width of every row, if rows are image patches or follow one.
@@ -72,6 +73,7 @@ pub(crate) struct Pass<'a, 'o> {
 }
 
 impl<'a, 'o> Pass<'a, 'o> {
+    /// A pass over sequences.
     pub fn new(
         tokens: Vec<u32>,
         spans: Vec<Span>,

@@ -65,13 +65,13 @@ pub struct Features<'a> {
 #[derive(Debug, Clone)]
 pub struct Embedding {
     /// (n, n_embd).
-    pub(crate) rows: Rows,
+    pub rows: Rows,
     /// Features that are added after the first layers of the text model: (n, n_embd) for each of them.
-    pub(crate) deep: Vec<Rows>,
+    pub deep: Vec<Rows>,
     /// Rows and columns of a picture whose embeddings have two positions each (M-RoPE).
-    pub(crate) grid: Option<(usize, usize)>,
+    pub grid: Option<(usize, usize)>,
     /// In which layers of the text model they see each other whatever their order.
-    pub(crate) seen: Seen,
+    pub seen: Seen,
 }
 
 impl Embedding {
@@ -93,7 +93,7 @@ impl Embedding {
 
 /// In which layers of a text model the embeddings of a picture see each other whatever their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Seen {
+pub enum Seen {
     /// In none: each sees those before it.
     Before,
     /// In all, within the window where there is one (Gemma 3).
@@ -122,11 +122,11 @@ impl Piece<'_> {
 }
 
 /// Keys and values of one layer: (n, n_head_kv * key_width) and (n, n_head_kv * value_width).
-pub(crate) type KeyValue = (Rows, Rows);
+pub type KeyValue = (Rows, Rows);
 
 /// Kind of a layer's state; a layer may keep several of fixed size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum StateKind {
+pub enum StateKind {
     /// State of a recurrence, as in its equation.
     Recurrence,
     /// The last rows that a convolution looks back on.
@@ -159,7 +159,7 @@ impl Session {
     }
 
     /// A session without tokens whose decoder sees keys and values of an encoder.
-    pub(crate) fn with_cross_kv(cross_kv: Vec<KeyValue>) -> Session {
+    pub fn with_cross_kv(cross_kv: Vec<KeyValue>) -> Session {
         // StateSize for long: their memory is no longer the pass's.
         let cross_kv = cross_kv.into_iter().map(|(key, value)| (key.detached(), value.detached())).collect();
         Session { cross_kv: Some(Arc::new(cross_kv)), ..Session::default() }
@@ -171,19 +171,19 @@ impl Session {
     }
 
     /// Takes a state of layer `index` out; `len` zeros at first.
-    pub(crate) fn take_state(&mut self, index: usize, kind: StateKind, len: usize) -> Vec<f32> {
+    pub fn take_state(&mut self, index: usize, kind: StateKind, len: usize) -> Vec<f32> {
         // Taken out, not copied: a state of RWKV 7 has a megabyte for each layer, and the pass puts it back.
         let state = self.states.remove(&(index, kind)).filter(|state| state.len() == len);
         state.unwrap_or_else(|| vec![0.0; len])
     }
 
     /// Puts a state of layer `index` back.
-    pub(crate) fn put_state(&mut self, index: usize, kind: StateKind, state: Vec<f32>) {
+    pub fn put_state(&mut self, index: usize, kind: StateKind, state: Vec<f32>) {
         self.states.insert((index, kind), state);
     }
 
     /// Appends rows of layer `index`.
-    pub(crate) fn append(&mut self, index: usize, key: &Rows, value: &Rows) {
+    pub fn append(&mut self, index: usize, key: &Rows, value: &Rows) {
         if self.layers.len() <= index {
             self.layers.resize_with(index + 1, Default::default);
         }
@@ -204,7 +204,7 @@ impl Session {
     }
 
     /// The first `n` keys and values of layer `index`, which were appended before.
-    pub(crate) fn key_value(&self, index: usize, n: usize) -> (ArrayView2<'_, f32>, ArrayView2<'_, f32>) {
+    pub fn key_value(&self, index: usize, n: usize) -> (ArrayView2<'_, f32>, ArrayView2<'_, f32>) {
         let (keys, values) = &self.layers[index];
         // Rows after them are reserved for later tokens.
         (keys.slice(s![..n, ..]), values.slice(s![..n, ..]))

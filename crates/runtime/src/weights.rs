@@ -15,7 +15,7 @@ use crate::{Error, tiles::Tiles};
 
 /// Replacement for the blocks of a file, little-endian.
 #[derive(Debug)]
-pub(crate) struct Replaced {
+pub struct Replaced {
     pub dtype: DType,
     pub row_bytes: usize,
     pub bytes: Vec<u8>,
@@ -23,11 +23,11 @@ pub(crate) struct Replaced {
 
 /// Shared slot for replacement blocks of one tensor. A graph holds its weights in several places, some twice
 /// (an embedding that is also the output matrix), so they share a slot that the model can reach.
-pub(crate) type Slot = Arc<RwLock<Option<Replaced>>>;
+pub type Slot = Arc<RwLock<Option<Replaced>>>;
 
 /// A matrix in its stored form, or a stack of matrices (one for each expert).
 #[derive(Clone)]
-pub(crate) struct Weight {
+pub struct Weight {
     /// The name in the file.
     pub name: String,
     /// Length of a row: elements of an input.
@@ -52,7 +52,7 @@ pub(crate) struct Weight {
 
 impl Weight {
     /// Memory for packed tiles that the weights of the file share.
-    pub fn tiles(&self) -> &Tiles {
+    pub(crate) fn tiles(&self) -> &Tiles {
         &self.tiles
     }
 
@@ -112,7 +112,7 @@ impl Weight {
 }
 
 /// The tensors of a file, and which of them the graph has a use for.
-pub(crate) struct Weights<'a> {
+pub struct Weights<'a> {
     file: &'a gguf_container::Model,
     /// Tensors that the graph took, and those that it knows and ignores.
     known: BTreeSet<String>,
@@ -125,7 +125,7 @@ pub(crate) struct Weights<'a> {
 }
 
 /// A graph's use of the tensors of a file.
-pub(crate) struct InUse {
+pub struct InUse {
     /// Tensors that were decoded whole.
     pub decoded: BTreeSet<String>,
     /// Slots for replacing the blocks of each matrix.
@@ -133,6 +133,7 @@ pub(crate) struct InUse {
 }
 
 impl<'a> Weights<'a> {
+    /// The tensors of a file.
     pub fn new(file: &'a gguf_container::Model) -> Self {
         Weights {
             file,

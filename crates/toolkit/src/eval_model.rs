@@ -14,7 +14,7 @@ use crate::{
 
 /// Options for running a model on at most as many threads as the machine has.
 pub fn options(threads: Option<NonZeroUsize>, activations: Activations) -> Options {
-    Options { threads: Some(useful_threads(threads)), activations }
+    Options { activations, threads: Some(useful_threads(threads)), ..Options::new(gguf_models::GRAPHS) }
 }
 
 /// Opens a model, and warns about an unknown pre-tokenizer.

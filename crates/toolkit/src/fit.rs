@@ -147,7 +147,7 @@ fn note_of_length(entry: &Entry, is_scaled: bool, events: &dyn Events) {
 
 /// Memory of a model, and true if its RoPE is scaled.
 fn demand(path: &Path, model: &Model, others: u64) -> Result<(Demand, bool), Error> {
-    let mut demand = Demand::of(model)
+    let mut demand = Demand::of(&gguf_models::GRAPHS, model)
         .map_err(|error| input_kind::explained(path, Wanted::Gguf, Error::at(path, error)))?;
     demand.weights = demand.weights.saturating_add(others);
     let architecture = model.get("general.architecture").and_then(Value::as_str).unwrap_or_default();

@@ -63,7 +63,8 @@ pub(super) fn tokenizer_keys(bytes: &[u8]) -> bool {
 
 pub(super) fn model(bytes: &[u8]) -> bool {
     with_files("model", &[("x.gguf", bytes)], |folder| {
-        let options = gguf_runtime::Options { threads: Some(1), ..gguf_runtime::Options::default() };
+        let options =
+            gguf_runtime::Options { threads: Some(1), ..gguf_runtime::Options::new(gguf_models::GRAPHS) };
         let Ok(model) = Model::open(&folder.join("x.gguf"), &options) else { return false };
         let Ok(hidden) = model.run(&[Sequence::new(&[1, 5, 2, 7, 3])], None) else { return false };
         let mut logits = vec![0.0; hidden.n_rows() * model.n_vocab()];

@@ -10,3 +10,4 @@ mod routes;
 mod rows;
 mod saved_form;
 mod tokenizers;
+mod wall;

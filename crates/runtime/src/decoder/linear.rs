@@ -8,8 +8,10 @@ use crate::{
 };
 
 /// A weight matrix with its bias.
-pub(crate) struct Linear {
+pub struct Linear {
+    /// W (n_out, n_in).
     pub weight: Weight,
+    /// b (n_out).
     pub bias: Option<Vec<f32>>,
 }
 

@@ -15,7 +15,8 @@ use crate::{
     weights::Weights,
 };
 
-pub(crate) struct Mlp {
+/// A feed-forward part.
+pub struct Mlp {
     activation: Activation,
     gate: Option<Linear>,
     up: Linear,

@@ -17,7 +17,7 @@ mod params;
 mod per_layer_input;
 mod rope_scaling;
 mod select;
-mod spec;
+pub mod spec;
 
 use gguf_quant::Level;
 
@@ -35,7 +35,7 @@ use layer::Layer;
 use params::{DecoderParams, soft_cap};
 use per_layer_input::PerLayerInputs;
 use spec::{EmbeddingScale, LogitScale};
-pub(crate) use {linear::Linear, mlp::Mlp, spec::Spec};
+pub use {linear::Linear, mlp::Mlp, spec::Spec};
 
 /// A decoder with its weights.
 struct Decoder {
@@ -55,7 +55,7 @@ struct Decoder {
 }
 
 /// Reads a decoder of this family.
-pub(crate) fn open(spec: Spec, keys: &Keys<'_>, weights: &mut Weights<'_>) -> Result<Prepared, Error> {
+pub fn open(spec: Spec, keys: &Keys<'_>, weights: &mut Weights<'_>) -> Result<Prepared, Error> {
     let params = DecoderParams::read(spec, keys, weights)?;
     let DecoderParams { spec, n_embd, n_layer, .. } = params;
     let n_vocab = weights.shape("token_embd.weight").map_or(0, |shape| shape.dim(1) as usize);

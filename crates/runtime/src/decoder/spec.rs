@@ -12,7 +12,7 @@ use crate::{
 /// experts, shared experts, learned positions, a norm of the embedding, divisors of RoPE frequencies, a
 /// separate output matrix.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Spec {
+pub struct Spec {
     /// The kind of every norm.
     pub norm: NormKind,
     /// True if an epsilon stated for LayerNorm alone applies to RMS norms.
@@ -94,7 +94,7 @@ pub(crate) struct Spec {
 
 /// Factor of the products of queries and keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ScoreScale {
+pub enum ScoreScale {
     /// `1 / sqrt(key_width)`.
     KeyWidth,
     /// `1 / sqrt(n_embd / n_head)` in a model of so many layers; in all others as before.
@@ -105,7 +105,8 @@ pub(crate) enum ScoreScale {
 
 /// In which layers RoPE rotates queries and keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RopeLayers {
+pub enum RopeLayers {
+    /// In all.
     All,
     /// In those with a sliding window; in all where no layer has one.
     Sliding,
@@ -119,7 +120,7 @@ pub(crate) enum RopeLayers {
 
 /// Use of YaRN's magnitude; see [`RopeScaling`](crate::ops::RopeScaling).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum YarnMscale {
+pub enum YarnMscale {
     /// Cosines and sines.
     Rotation,
     /// Scores alone, where the file states `yarn_log_multiplier`: DeepSeek 2 and 3 have the same multiplier for both,
@@ -129,14 +130,15 @@ pub(crate) enum YarnMscale {
 
 /// Norms of queries and keys after the rotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PostRopeNorm {
+pub struct PostRopeNorm {
     /// A model of so many experts has none.
     pub not_with_experts: usize,
 }
 
 /// Biases of scores by distance (ALiBi): `-slope_h * |i - j|`.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Alibi {
+pub enum Alibi {
+    /// None.
     None,
     /// With the exponent of the largest slope.
     Always(f32),
@@ -148,7 +150,7 @@ pub(crate) enum Alibi {
 
 /// Sliding-window layers, and their RoPE.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct SlidingWindow {
+pub struct SlidingWindow {
     /// Positions in the window if no key states it; without either there is no window.
     pub window: Option<usize>,
     /// Period of full-attention layers, if no key lists them.
@@ -167,7 +169,8 @@ pub(crate) struct SlidingWindow {
 }
 
 impl SlidingWindow {
-    const EVERY_FOURTH_FULL: SlidingWindow = SlidingWindow {
+    /// Every fourth layer has full attention, the last of its group.
+    pub const EVERY_FOURTH_FULL: SlidingWindow = SlidingWindow {
         window: None,
         period: 4,
         full_first: false,
@@ -180,15 +183,19 @@ impl SlidingWindow {
 
 /// Bounds `c` of `c * tanh(x / c)`; 0 for none.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct SoftCaps {
+pub struct SoftCaps {
+    /// Bound of attention scores.
     pub scores: f32,
+    /// Bound of logits.
     pub logits: f32,
 }
 
 /// Function from router logits to weights of experts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Gating {
+pub enum Gating {
+    /// The softmax over all experts.
     Softmax,
+    /// A sigmoid for each expert.
     Sigmoid,
     /// The softmax of the chosen ones alone.
     SoftmaxOfTopK,
@@ -201,15 +208,18 @@ pub(crate) enum Gating {
 
 /// Factor of queries at position `p`: `1 + scale * ln(1 + floor((p + offset) / length))`.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Temperature {
+pub struct Temperature {
+    /// Factor of the logarithm.
     pub scale: f32,
+    /// Positions of a step.
     pub length: f32,
+    /// Added to the position.
     pub offset: f32,
 }
 
 /// Factor of the embedding.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum EmbeddingScale {
+pub enum EmbeddingScale {
     /// Value of the key `embedding_scale`, or this default.
     Key(f32),
     /// `sqrt(n_embd)`.
@@ -218,7 +228,8 @@ pub(crate) enum EmbeddingScale {
 
 /// Factor of the parts of a layer, if the key `residual_scale` is missing.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum ResidualScale {
+pub enum ResidualScale {
+    /// 1.
     One,
     /// This over `sqrt(n_layer)`.
     OverSqrtLayers(f32),
@@ -226,14 +237,16 @@ pub(crate) enum ResidualScale {
 
 /// Meaning of the key `logit_scale`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LogitScale {
+pub enum LogitScale {
+    /// A factor of logits.
     Multiply,
+    /// A divisor of logits.
     Divide,
 }
 
 impl Spec {
-    /// Llama, which most others differ from in a line or two.
-    pub const LLAMA: Spec = Spec {
+    /// The usual decoder, which most differ from in a line or two: Llama.
+    pub const DECODER: Spec = Spec {
         norm: NormKind::Rms,
         takes_other_epsilon: false,
         norm_is_by_key: false,
@@ -270,213 +283,8 @@ impl Spec {
         residual_scale: ResidualScale::One,
         logit_scale: LogitScale::Multiply,
         lerp_is_of_current: false,
-        classifier: ClassifierSpec::BERT,
+        classifier: ClassifierSpec::USUAL,
     };
-    /// Llama with RoPE on the halves of a head.
-    pub const NEOX: Spec = Spec { rope: Some(RopeKind::Neox), ..Spec::LLAMA };
-    /// Sections are those of Qwen 3 VL; text-only models have none.
-    pub const QWEN3: Spec =
-        Spec { classifier: ClassifierSpec::QWEN3, interleaved_sections: true, ..Spec::NEOX };
-    pub const QWEN3_VL_MOE: Spec = Spec { interleaved_sections: true, ..Spec::NEOX };
-    pub const QWEN2_MOE: Spec = Spec { norm_topk_prob: false, ..Spec::NEOX };
-    pub const GEMMA: Spec =
-        Spec { activation: Activation::GeluTanh, embedding_scale: EmbeddingScale::SqrtWidth, ..Spec::NEOX };
-    /// 46 layers are Gemma 2 27B, whose `query_pre_attn_scalar` is `n_embd / n_head`, not the width of a head.
-    pub const GEMMA2: Spec = Spec {
-        sliding: Some(SlidingWindow { window: Some(4096), period: 2, ..SlidingWindow::EVERY_FOURTH_FULL }),
-        score_scale: ScoreScale::EmbeddingWithLayers(46),
-        soft_caps: SoftCaps { scores: 50.0, logits: 30.0 },
-        ..Spec::GEMMA
-    };
-    /// 62 layers are Gemma 3 27B, with the same exception. Of six layers one sees everything; the others have RoPE of base
-    /// 10000 without scaling.
-    pub const GEMMA3: Spec = Spec {
-        sliding: Some(SlidingWindow {
-            period: 6,
-            same_base: false,
-            same_scaling: false,
-            ..SlidingWindow::EVERY_FOURTH_FULL
-        }),
-        score_scale: ScoreScale::EmbeddingWithLayers(62),
-        ..Spec::GEMMA
-    };
-    /// Sliding layers have their own head width, and rotate all elements; in the others the divisors of
-    /// `rope_freqs` exclude some.
-    pub const GEMMA4: Spec = Spec { score_scale: ScoreScale::One, value_norm: true, ..Spec::GEMMA3 };
-    /// Its windows count both directions.
-    pub const GEMMA_EMBEDDING: Spec = Spec { has_lm_head: false, is_causal: false, ..Spec::GEMMA3 };
-    pub const PHI2: Spec = Spec { norm: NormKind::Layer, activation: Activation::GeluTanh, ..Spec::NEOX };
-    /// Layer norms without weights.
-    pub const OLMO: Spec = Spec { norm: NormKind::Layer, weightless_norms: true, ..Spec::LLAMA };
-    /// OLMo 2 has no windows; OLMo 3, written under the same name, has, with RoPE unscaled there.
-    pub const OLMO2: Spec = Spec {
-        qk_norm_over_heads: true,
-        sliding: Some(SlidingWindow { same_scaling: false, ..SlidingWindow::EVERY_FOURTH_FULL }),
-        ..Spec::NEOX
-    };
-    pub const OLMOE: Spec = Spec { qk_norm_over_heads: true, norm_topk_prob: false, ..Spec::NEOX };
-    /// Granite 4 has models without positions.
-    pub const GRANITE: Spec =
-        Spec { logit_scale: LogitScale::Divide, rope_layers: RopeLayers::Stated, ..Spec::LLAMA };
-    pub const GRANITE_SWA: Spec = Spec { sliding: Some(SlidingWindow::EVERY_FOURTH_FULL), ..Spec::GRANITE };
-    /// Defaults of older files: `scale_emb` 12 and `scale_depth` 1.4 of MiniCPM 2B.
-    pub const MINICPM: Spec = Spec {
-        embedding_scale: EmbeddingScale::Key(12.0),
-        residual_scale: ResidualScale::OverSqrtLayers(1.4),
-        rope_layers: RopeLayers::All,
-        ..Spec::GRANITE
-    };
-    pub const STABLELM: Spec = Spec { norm: NormKind::Layer, ..Spec::NEOX };
-    pub const STARCODER2: Spec = Spec { activation: Activation::GeluTanh, ..Spec::STABLELM };
-    pub const COMMAND_R: Spec = Spec { norm: NormKind::Layer, ..Spec::LLAMA };
-    /// RoPE in the layers with a window alone; those that see everything have no positions.
-    pub const COHERE2: Spec = Spec {
-        rope_layers: RopeLayers::Sliding,
-        sliding: Some(SlidingWindow::EVERY_FOURTH_FULL),
-        ..Spec::COMMAND_R
-    };
-    /// 64 layers are EXAONE 4.0 32B; the 1.2B, of 30 layers, has no windows.
-    pub const EXAONE4: Spec = Spec {
-        rope_layers: RopeLayers::Sliding,
-        sliding: Some(SlidingWindow {
-            window: Some(4096),
-            only_with_layers: Some(64),
-            ..SlidingWindow::EVERY_FOURTH_FULL
-        }),
-        ..Spec::NEOX
-    };
-    pub const EXAONE_MOE: Spec = Spec {
-        rope_layers: RopeLayers::Sliding,
-        sliding: Some(SlidingWindow { window: Some(128), ..SlidingWindow::EVERY_FOURTH_FULL }),
-        ..Spec::DOTS1
-    };
-    pub const NEMOTRON: Spec = Spec { activation: Activation::ReluSquared, ..Spec::STABLELM };
-    pub const NEMOTRON_H: Spec = Spec {
-        takes_other_epsilon: true,
-        rope: None,
-        one_part_layers: true,
-        activation: Activation::ReluSquared,
-        gating: Gating::Sigmoid,
-        ..Spec::LLAMA
-    };
-    pub const PERSIMMON: Spec = Spec { qkv_by_head: true, ..Spec::NEMOTRON };
-    /// `no_rope_layer_interval` of SmolLM3 3B is 4.
-    pub const SMOLLM3: Spec = Spec { rope_layers: RopeLayers::AllButEveryNth(4), ..Spec::LLAMA };
-    pub const ARCEE: Spec = Spec { activation: Activation::ReluSquared, ..Spec::LLAMA };
-    /// 40 layers are Baichuan 13B, with ALiBi; the 7B, of 32, has RoPE.
-    pub const BAICHUAN: Spec = Spec { alibi: Alibi::OfLayers(40, 8.0), ..Spec::LLAMA };
-    pub const SEED_OSS: Spec = Spec { mlp_norm: "post_attention_norm", ..Spec::NEOX };
-    pub const QWEN35: Spec = Spec { interleaved_sections: true, ..Spec::SEED_OSS };
-    pub const JAMBA: Spec = Spec { rope: None, norm_topk_prob: false, ..Spec::LLAMA };
-    pub const LFM2: Spec = Spec { output_norm_is_token_embd_norm: true, ..Spec::NEOX };
-    pub const LFM2_MOE: Spec = Spec { gating: Gating::Sigmoid, ..Spec::LFM2 };
-    pub const HUNYUAN: Spec = Spec { qk_norm_after_rope: true, ..Spec::NEOX };
-    pub const MAINCODER: Spec = Spec { qk_norm_after_rope: true, ..Spec::LLAMA };
-    pub const MIMO2: Spec = Spec { gating: Gating::Sigmoid, ..Spec::MELLUM };
-    pub const MELLUM: Spec = Spec { sliding: Some(SlidingWindow::EVERY_FOURTH_FULL), ..Spec::NEOX };
-    pub const RWKV: Spec = Spec { norm: NormKind::Layer, ..Spec::LLAMA };
-    /// Its checkpoints hold `time_mix_k` and such as factors of the token itself; RWKV 6 turned that round.
-    pub const RWKV4: Spec = Spec { lerp_is_of_current: true, ..Spec::RWKV };
-    pub const GPT2: Spec =
-        Spec { norm: NormKind::Layer, rope: None, activation: Activation::GeluTanh, ..Spec::LLAMA };
-    pub const GPT_NEOX: Spec = Spec { activation: Activation::GeluErf, ..Spec::STABLELM };
-    pub const BLOOM: Spec = Spec { alibi: Alibi::Always(8.0), ..Spec::GPT2 };
-    pub const MPT: Spec =
-        Spec { alibi: Alibi::Key, qk_norm_over_heads: true, activation: Activation::GeluErf, ..Spec::GPT2 };
-    pub const BERT: Spec = Spec {
-        norm: NormKind::Layer,
-        rope: None,
-        activation: Activation::GeluErf,
-        has_lm_head: false,
-        ..Spec::LLAMA
-    };
-    pub const NOMIC_BERT: Spec =
-        Spec { rope: Some(RopeKind::Neox), activation: Activation::Silu, ..Spec::BERT };
-    pub const NOMIC_BERT_MOE: Spec =
-        Spec { activation: Activation::GeluErf, norm_topk_prob: false, ..Spec::NOMIC_BERT };
-    pub const JINA_BERT_V2: Spec = Spec { alibi: Alibi::Always(8.0), qk_norm_over_heads: true, ..Spec::BERT };
-    /// The first of every three layers has full attention (`global_attn_every_n_layers`).
-    pub const MODERN_BERT: Spec = Spec {
-        classifier: ClassifierSpec::MODERN_BERT,
-        rope: Some(RopeKind::Neox),
-        sliding: Some(SlidingWindow { period: 3, full_first: true, ..SlidingWindow::EVERY_FOURTH_FULL }),
-        ..Spec::BERT
-    };
-    pub const GPTJ: Spec = Spec { rope: Some(RopeKind::Normal), ..Spec::PHI2 };
-    pub const DEEPSEEK: Spec = Spec { norm_topk_prob: false, ..Spec::LLAMA };
-    pub const DEEPSEEK2: Spec =
-        Spec { gating: Gating::ByBias, yarn_mscale: YarnMscale::Scores, ..Spec::DEEPSEEK };
-    /// DeepSeek 2 with plain attention.
-    pub const DEEPSEEK2_OCR: Spec = Spec { zero_rotates_all: true, norm_topk_prob: false, ..Spec::NEOX };
-    pub const DOTS1: Spec = Spec { gating: Gating::Sigmoid, ..Spec::QWEN2_MOE };
-    pub const GLM4_MOE: Spec = Spec { mlp_norm: "post_attention_norm", ..Spec::DOTS1 };
-    pub const MINIMAX_M2: Spec = Spec { qk_norm_over_heads: true, gating: Gating::Sigmoid, ..Spec::NEOX };
-    pub const DBRX: Spec = Spec { norm: NormKind::Layer, mlp_norm: "attn_output_norm", ..Spec::NEOX };
-    pub const MISTRAL3: Spec = Spec { reads_yarn_range: true, ..Spec::LLAMA };
-    /// Windows in every other layer.
-    pub const GPT_OSS: Spec = Spec {
-        mlp_norm: "post_attention_norm",
-        sliding: Some(SlidingWindow { period: 2, ..SlidingWindow::EVERY_FOURTH_FULL }),
-        activation: Activation::ClampedSwish,
-        gating: Gating::SoftmaxOfTopK,
-        norm_topk_prob: false,
-        ..Spec::NEOX
-    };
-    /// 128 experts are Llama 4 Maverick, whose `use_qk_norm` is false; Scout, of 16, has the norm. Layers without RoPE see
-    /// everything and have the temperature (`attn_scale` 0.1, `floor_scale` 8192).
-    pub const LLAMA4: Spec = Spec {
-        rope_layers: RopeLayers::Sliding,
-        post_rope_norm: Some(PostRopeNorm { not_with_experts: 128 }),
-        temperature: Some(Temperature { scale: 0.1, length: 8192.0, offset: 1.0 }),
-        sliding: Some(SlidingWindow {
-            window: Some(8192),
-            chunked: true,
-            ..SlidingWindow::EVERY_FOURTH_FULL
-        }),
-        gating: Gating::Sigmoid,
-        norm_topk_prob: false,
-        scale_expert_input: true,
-        ..Spec::LLAMA
-    };
-    /// The reference normalizes by the root of the mean of squares and makes the weights of the two experts
-    /// sum to one; the models do neither.
-    pub const PHIMOE: Spec =
-        Spec { norm: NormKind::Layer, gating: Gating::SparseMixer, norm_topk_prob: false, ..Spec::NEOX };
-    pub const LLAMA_EMBED: Spec = Spec { has_lm_head: false, is_causal: false, ..Spec::LLAMA };
-    pub const EUROBERT: Spec = Spec { rope: Some(RopeKind::Neox), ..Spec::LLAMA_EMBED };
-    /// One of every four layers has full attention and no RoPE.
-    pub const AFMOE: Spec = Spec {
-        rope_layers: RopeLayers::Sliding,
-        sliding: Some(SlidingWindow::EVERY_FOURTH_FULL),
-        gating: Gating::Sigmoid,
-        embedding_scale: EmbeddingScale::SqrtWidth,
-        ..Spec::NEOX
-    };
-    /// The first of four layers sees everything; YaRN is for those layers alone.
-    pub const LAGUNA: Spec = Spec {
-        attention_gate: Activation::Softplus,
-        sliding: Some(SlidingWindow {
-            full_first: true,
-            same_scaling: false,
-            ..SlidingWindow::EVERY_FOURTH_FULL
-        }),
-        gating: Gating::Sigmoid,
-        ..Spec::NEOX
-    };
-    /// Experts and shared expert are averaged, as `shared_expert_combination_strategy` of its config has it.
-    pub const COHERE2_MOE: Spec = Spec {
-        norm_is_by_key: true,
-        rope_layers: RopeLayers::SlidingOrDense,
-        sliding: Some(SlidingWindow { full_first: true, ..SlidingWindow::EVERY_FOURTH_FULL }),
-        gating: Gating::Sigmoid,
-        shared_experts_scale: 0.5,
-        ..Spec::COMMAND_R
-    };
-    pub const STEP35: Spec = Spec {
-        rope_part_of_full: 2,
-        sliding: Some(SlidingWindow { same_scaling: false, ..SlidingWindow::EVERY_FOURTH_FULL }),
-        gating: Gating::Sigmoid,
-        ..Spec::NEOX
-    };
-    pub const REFACT: Spec = Spec { rope: None, alibi: Alibi::Always(8.0), ..Spec::LLAMA };
+    /// [`Spec::DECODER`] with RoPE on the halves of a head.
+    pub const NEOX: Spec = Spec { rope: Some(RopeKind::Neox), ..Spec::DECODER };
 }

@@ -6,7 +6,7 @@ use super::{Rows, vectorize};
 
 /// An element-wise function.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Activation {
+pub enum Activation {
     /// `x * sigmoid(x)`.
     Silu,
     /// `x / 2 * (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))`, the approximation of GELU by tanh.
@@ -28,7 +28,16 @@ pub(crate) enum Activation {
     /// `min(x * sigmoid(x), bound)`, times what it gates within the bound on both sides (Step 3.5).
     BoundedSilu(f32),
     /// `alpha_p x^2 + beta x` above 0, below it `alpha_n (exp(min(x, epsilon)) - 1 - x) + beta x` (arXiv 2411.13010).
-    Xielu { alpha_n: f32, alpha_p: f32, beta: f32, epsilon: f32 },
+    Xielu {
+        /// Factor of the exponential part, for negative numbers.
+        alpha_n: f32,
+        /// Factor of the square, for positive numbers.
+        alpha_p: f32,
+        /// Factor of the linear part.
+        beta: f32,
+        /// Largest argument of the exponential part.
+        epsilon: f32,
+    },
 }
 
 impl Activation {
@@ -212,7 +221,7 @@ fn multiply(to: &mut [f32], by: &[f32]) {
 ///
 /// `exp(x) = 2^n exp(r)` with `r` within half of ln 2; the Taylor polynomial of degree 7 in `r`.
 #[inline(always)]
-pub(crate) fn exp(x: f32) -> f32 {
+pub fn exp(x: f32) -> f32 {
     // Below, exp(x) is no normal number any more (2^-126 is exp(-87.34)); above, n would be 128, which the exponent's
     // eight bits cannot hold.
     let x = x.clamp(-87.3, 88.3);
@@ -237,7 +246,7 @@ pub(crate) fn exp(x: f32) -> f32 {
 
 /// The largest of some values; smaller than any of none.
 #[inline(always)]
-pub(crate) fn largest(values: &[f32]) -> f32 {
+pub fn largest(values: &[f32]) -> f32 {
     // In lanes, because no compiler may know that the order does not matter.
     let mut lanes = [f32::NEG_INFINITY; 32];
     let (chunks, rest) = values.as_chunks::<32>();
@@ -260,7 +269,7 @@ pub(crate) fn largest(values: &[f32]) -> f32 {
 
 /// The smallest of some values; larger than any of none.
 #[inline(always)]
-pub(crate) fn smallest(values: &[f32]) -> f32 {
+pub fn smallest(values: &[f32]) -> f32 {
     let mut lanes = [f32::INFINITY; 32];
     let (chunks, rest) = values.as_chunks::<32>();
     for chunk in chunks {
@@ -273,7 +282,7 @@ pub(crate) fn smallest(values: &[f32]) -> f32 {
 
 /// A sum in sixteen lanes: faster than in order, and nearer to the true one.
 #[inline(always)]
-pub(crate) fn sum(values: &[f32], term: impl Fn(f32) -> f32) -> f32 {
+pub fn sum(values: &[f32], term: impl Fn(f32) -> f32) -> f32 {
     let mut lanes = [0.0f32; 16];
     let (chunks, rest) = values.as_chunks::<16>();
     for chunk in chunks {
@@ -286,7 +295,7 @@ pub(crate) fn sum(values: &[f32], term: impl Fn(f32) -> f32) -> f32 {
 
 /// `x_i <- exp(x_i - max)`, and the sum of these as [`sum`] adds up.
 #[inline(always)]
-pub(crate) fn exp_and_sum(values: &mut [f32], max: f32) -> f32 {
+pub fn exp_and_sum(values: &mut [f32], max: f32) -> f32 {
     let mut lanes = [0.0f32; 16];
     let (chunks, rest) = values.as_chunks_mut::<16>();
     for chunk in chunks {
@@ -306,7 +315,7 @@ pub(crate) fn exp_and_sum(values: &mut [f32], max: f32) -> f32 {
 }
 
 /// The largest value of a row, and the logarithm of the sum of `exp(x - largest)`.
-pub(crate) fn log_sum_exp(row: &[f32]) -> (f32, f64) {
+pub fn log_sum_exp(row: &[f32]) -> (f32, f64) {
     vectorize(
         #[inline(always)]
         || {

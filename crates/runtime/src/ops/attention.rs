@@ -66,7 +66,7 @@ thread_local! {
 
 /// Keys that a query sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mask {
+pub enum Mask {
     /// Keys at or before its position.
     Causal,
     /// The nearest `n` of those, its own among them: a sliding window.
@@ -94,7 +94,7 @@ impl Mask {
 
 /// Keys and values of one sequence, from position 0 on.
 #[derive(Clone, Copy)]
-pub(crate) struct KvView<'a> {
+pub struct KvView<'a> {
     /// The rows of the batch whose queries see them.
     pub queries: Queries,
     /// (n_keys, n_head_kv * key_width).
@@ -119,22 +119,27 @@ impl KvView<'_> {
 
 /// Rows `start..end` of a batch, and the position of the first.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Queries {
+pub struct Queries {
     pub start: usize,
     pub end: usize,
     pub position: usize,
 }
 
 /// Parameters of an attention: everything besides queries, keys and values.
-pub(crate) struct Attention<'a> {
+pub struct Attention<'a> {
+    /// Heads of queries.
     pub n_head: usize,
+    /// Heads of keys and values.
     pub n_head_kv: usize,
+    /// Elements of a query or key of a head.
     pub key_width: usize,
+    /// Elements of a value of a head.
     pub value_width: usize,
     /// Factor of the products of query and key.
     pub scale: f32,
     /// `cap * tanh(x / cap)` of the scaled products.
     pub soft_cap: Option<f32>,
+    /// The keys that a query sees.
     pub mask: Mask,
     /// ALiBi: reduction per position of distance, for each head.
     pub slopes: Option<&'a [f32]>,
@@ -243,7 +248,7 @@ impl Attention<'_> {
 }
 
 /// `x_i <- exp(x_i) / sum_j exp(x_j)`, where the sum has a term `exp(sink)` if there is one.
-pub(crate) fn softmax(row: &mut [f32], sink: Option<f32>) {
+pub fn softmax(row: &mut [f32], sink: Option<f32>) {
     vectorize(
         #[inline(always)]
         || {

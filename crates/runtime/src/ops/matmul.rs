@@ -33,7 +33,7 @@ const GROUP_ELEMS: usize = 4 << 20;
 const BLOCK_ROWS: usize = 512;
 
 /// A weight (n_out, n_in), from `first` of its stack, and where its product with the input goes.
-pub(crate) struct Product<'a> {
+pub struct Product<'a> {
     pub weight: &'a Weight,
     /// Index of the matrix in the stack.
     pub index: usize,
@@ -42,7 +42,7 @@ pub(crate) struct Product<'a> {
 }
 
 /// `scale * a (m, k) @ b (k, n) -> out (m, n)`, on the thread that calls.
-pub(crate) fn dense(scale: f32, a: ArrayView2<'_, f32>, b: ArrayView2<'_, f32>, out: ArrayViewMut2<'_, f32>) {
+pub fn dense(scale: f32, a: ArrayView2<'_, f32>, b: ArrayView2<'_, f32>, out: ArrayViewMut2<'_, f32>) {
     matmul(Level::detect(), false, scale, a, b, out);
 }
 
@@ -54,7 +54,7 @@ const FEW_ROWS: usize = 3;
 ///
 /// Rows of the weight are decoded in stretches of whole blocks of the sum's order ([`gguf_products::BLOCK`]), so
 /// the division changes no bit.
-pub(crate) fn mul_backward(
+pub fn mul_backward(
     gradients: ArrayView2<'_, f32>,
     (weight, index): (&Weight, usize),
     add: bool,
@@ -183,7 +183,7 @@ impl Packed for Weights {
 
 /// The products of `x` (n_rows, n_in) with weights of one type, as the reference does them on CPUs: `x` is rounded to the type that
 /// its kernel for these weights takes, and integers are multiplied where both sides are integers in blocks.
-pub(crate) fn mul_rounded(x: ArrayView2<'_, f32>, mut products: Vec<Product<'_>>) {
+pub fn mul_rounded(x: ArrayView2<'_, f32>, mut products: Vec<Product<'_>>) {
     // Weights of different types see the same input rounded differently: one round for each type.
     let kind = |weight: &Weight| (weight.activation_dtype(), weight.block_form());
     while let Some((dtype, form)) = products.first().map(|product| kind(product.weight)) {
@@ -239,7 +239,7 @@ thread_local! {
 }
 
 /// `x (n_rows, n_in) @ weight (n_out, n_in)^T -> out (n_rows, n_out)`, for several weights at once.
-pub(crate) fn mul_mat(x: ArrayView2<'_, f32>, products: Vec<Product<'_>>) {
+pub fn mul_mat(x: ArrayView2<'_, f32>, products: Vec<Product<'_>>) {
     let level = Level::detect();
     let tiles = tiles(x.nrows(), products);
     if x.nrows() <= FEW_ROWS {

@@ -11,7 +11,7 @@ use super::{Rows, activation::sum, recurrence::dot, vectorize};
 
 /// Statistics that a row is normalized by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NormKind {
+pub enum NormKind {
     /// The root of the mean of squares.
     Rms,
     /// Mean and variance, as in LayerNorm.
@@ -20,7 +20,8 @@ pub(crate) enum NormKind {
 
 /// A normalization with its weights, each of them optional.
 #[derive(Debug, Clone)]
-pub(crate) struct Norm {
+pub struct Norm {
+    /// Its kind.
     pub kind: NormKind,
     /// Added to the mean of squares, or to the variance.
     pub epsilon: f32,

@@ -12,7 +12,7 @@ use super::{Rows, exp};
 /// `states` hold for each sequence the states of all heads, one after the other. `step` gets the
 /// head, the rows of the sequence, the state of the head, and the head's columns of these rows of
 /// `out` (n, n_head * width).
-pub(crate) fn recur(
+pub fn recur(
     sequences: &[Range<usize>],
     states: &mut [Vec<f32>],
     n_head: usize,
@@ -40,7 +40,7 @@ pub(crate) fn recur(
 }
 
 /// The sum of `a * b` in sixteen lanes: faster than in order, and nearer to the true one.
-pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
+pub fn dot(a: &[f32], b: &[f32]) -> f32 {
     // Sums in order would wait for each other; sixteen do not.
     let mut lanes = [0.0f32; 16];
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<16>(), b.as_chunks::<16>());
@@ -54,12 +54,12 @@ pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
 
 /// `1 / (1 + exp(-x))`.
 #[inline(always)]
-pub(crate) fn sigmoid(x: f32) -> f32 {
+pub fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + exp(-x))
 }
 
 /// `ln(1 + exp(x))`.
-pub(crate) fn softplus(x: f32) -> f32 {
+pub fn softplus(x: f32) -> f32 {
     // exp(-20) is 2e-9, less than half of a last bit of 20: beyond, the result is x in single precision.
     if x > 20.0 { x } else { libm::log1pf(exp(x)) }
 }

@@ -31,7 +31,7 @@ use super::{Rows, vectorize};
 
 /// Elements of a head that form a pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RopeKind {
+pub enum RopeKind {
     /// Neighbours: 0 and 1, 2 and 3.
     Normal,
     /// Element i and element i + n_rot / 2.
@@ -40,7 +40,8 @@ pub(crate) enum RopeKind {
 
 /// Rotary position embedding of heads.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Rope {
+pub struct Rope {
+    /// The elements that turn together.
     pub kind: RopeKind,
     /// (n_rot / 2): angle by position, for each pair.
     pub frequencies: Vec<f32>,
@@ -51,7 +52,7 @@ pub(crate) struct Rope {
 }
 
 /// Cosines and sines for the rows of a batch: (n_rows, n_rot / 2) each, times the magnitude.
-pub(crate) struct RopeCache {
+pub struct RopeCache {
     cos: Vec<f32>,
     sin: Vec<f32>,
 }
@@ -65,7 +66,7 @@ impl RopeCache {
 
 /// RoPE scaling of the file.
 #[derive(Debug, Clone)]
-pub(crate) struct RopeScaling {
+pub struct RopeScaling {
     /// `1 / s`.
     pub inverse_factor: f32,
     pub is_yarn: bool,

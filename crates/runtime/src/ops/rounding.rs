@@ -19,7 +19,7 @@ use rayon::prelude::*;
 use super::{Rows, vectorize};
 
 /// `x` (n_rows, width) with every element rounded to what `dtype` can hold, written to `out`.
-pub(crate) fn round_into(x: ArrayView2<'_, f32>, dtype: DType, out: &mut Rows) {
+pub fn round_into(x: ArrayView2<'_, f32>, dtype: DType, out: &mut Rows) {
     const ROWS: usize = 16;
     let (width, level) = (x.ncols().max(1), Level::detect());
     let x = x.to_slice().expect("the input of products is whole rows");
@@ -75,7 +75,7 @@ fn scale_and_steps(x: &[f32; 32]) -> (f32, f32) {
 }
 
 /// `x` (n_rows, width) rounded to 8 bits as `dtype` has it, for weights whose blocks have this form.
-pub(crate) fn quantize(x: ArrayView2<'_, f32>, dtype: DType, form: BlockForm) -> Quants {
+pub fn quantize(x: ArrayView2<'_, f32>, dtype: DType, form: BlockForm) -> Quants {
     // Enough work for one task, few enough that all threads have some.
     const ROWS: usize = 8;
     let (width, level) = (x.ncols(), Level::detect());
@@ -138,7 +138,7 @@ fn not_finite_if_any_is(x: &[f32], scale: f32) -> f32 {
 }
 
 /// Every element rounded to what `dtype` can hold.
-pub(crate) fn round(rows: &mut Rows, dtype: DType) {
+pub fn round(rows: &mut Rows, dtype: DType) {
     // In and out are the same rows.
     let x = rows.clone();
     round_into(x.view(), dtype, rows);

@@ -14,7 +14,7 @@ use super::vectorize;
 ///
 /// Memory that came from [`Buffers`] goes back there when the rows are dropped.
 #[derive(Debug)]
-pub(crate) struct Rows {
+pub struct Rows {
     values: Array2<f32>,
     buffers: Option<Buffers>,
 }
@@ -168,7 +168,7 @@ impl Drop for Rows {
 
 /// Memory for rows that comes back when they are dropped: fresh pages would cost a tenth of the time.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Buffers(Arc<Mutex<Vec<Vec<f32>>>>);
+pub struct Buffers(Arc<Mutex<Vec<Vec<f32>>>>);
 
 impl Buffers {
     /// Rows with whatever is in them: (n_rows, width).

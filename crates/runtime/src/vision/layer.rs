@@ -21,16 +21,22 @@ use crate::{
 };
 
 /// Common parameters of all layers of a tower.
-pub(super) struct Form {
+pub struct Form {
+    /// Elements of a row.
     pub n_embd: usize,
+    /// Elements within the feed-forward part.
     pub n_ff: usize,
+    /// Layers.
     pub n_layer: usize,
+    /// Heads.
     pub n_head: usize,
     /// Elements of a head.
     pub head_width: usize,
+    /// The kind of every norm.
     pub norm: NormKind,
     /// Epsilon of every norm.
     pub epsilon: f32,
+    /// Between the halves of the feed-forward part.
     pub activation: Activation,
     /// Factor of the scores.
     pub scale: f32,
@@ -157,7 +163,8 @@ enum Projections {
     Fused(Box<Matrix>),
 }
 
-pub(super) struct Layer {
+/// A layer with its weights.
+pub struct Layer {
     attention_norm: Norm,
     projections: Projections,
     query_norm: Option<Norm>,

@@ -8,16 +8,12 @@
 //! Sources: the models of transformers 5.23, and `tools/mtmd` of llama.cpp (llama-cpp-python 0.3.36), which
 //! reads these files.
 
-mod gemma3;
-mod gemma4;
-mod layer;
-mod patches;
-mod picture;
-mod pixtral;
-mod qwen3vl;
-mod resample;
-mod sizes;
-mod tower;
+pub(crate) mod layer;
+pub(crate) mod patches;
+pub(crate) mod picture;
+pub(crate) mod resample;
+pub mod sizes;
+pub(crate) mod tower;
 
 use std::path::Path;
 
@@ -33,22 +29,6 @@ use crate::{
     weights::Weights,
 };
 use tower::Opened;
-
-/// Reads the tower of a file whose embeddings have this length.
-type Open = fn(&Keys<'_>, &mut Weights<'_>, usize) -> Result<Opened, Error>;
-
-/// Every projector that can be run: the value of `clip.projector_type` or `clip.vision.projector_type`.
-const PROJECTORS: &[(&str, Open)] = &[
-    ("gemma3", gemma3::open),
-    ("gemma4v", gemma4::open),
-    ("pixtral", pixtral::open),
-    ("qwen3vl_merger", qwen3vl::open),
-];
-
-/// The names of the projectors that can be run.
-pub fn projectors() -> impl Iterator<Item = &'static str> {
-    PROJECTORS.iter().map(|(name, _)| *name)
-}
 
 /// A projector's file, ready to run.
 pub struct Projector {
@@ -85,10 +65,10 @@ impl Projector {
             Some(kind) => kind,
             None => keys.text("projector_type")?.ok_or_else(|| keys.missing("projector_type"))?,
         };
-        let row = PROJECTORS.iter().find(|(name, _)| *name == kind);
-        let (_, open) = row.ok_or_else(|| Error::UnknownProjector { name: kind.to_owned() })?;
+        let row = options.graphs.projectors.iter().find(|row| row.name == kind);
+        let row = row.ok_or_else(|| Error::UnknownProjector { name: kind.to_owned() })?;
         let n_embd = keys.need_count("vision.projection_dim")?;
-        let opened = open(&keys, &mut weights, n_embd)?;
+        let opened = (row.open)(&keys, &mut weights, n_embd)?;
         if keys.flag("has_audio_encoder", false)? {
             // The audio encoder in the same file.
             weights.ignore_beginning(&["a.", "mm.a."]);

@@ -12,15 +12,15 @@ use crate::{
 };
 
 /// Places of a picture's patches, `[row, column]`, in the order of their rows.
-pub(super) type Places = Vec<[usize; 2]>;
+pub type Places = Vec<[usize; 2]>;
 
 /// Row by row.
-pub(super) fn raster(rows: usize, columns: usize) -> Places {
+pub fn raster(rows: usize, columns: usize) -> Places {
     (0..rows).flat_map(|row| (0..columns).map(move |column| [row, column])).collect()
 }
 
 /// Square after square of `merge` by `merge` patches, which become one embedding.
-pub(super) fn by_squares(rows: usize, columns: usize, merge: usize) -> Places {
+pub fn by_squares(rows: usize, columns: usize, merge: usize) -> Places {
     let squares = raster(rows / merge, columns / merge).into_iter();
     let within = |[row, column]: [usize; 2]| {
         raster(merge, merge).into_iter().map(move |[r, c]| [row * merge + r, column * merge + c])
@@ -29,7 +29,7 @@ pub(super) fn by_squares(rows: usize, columns: usize, merge: usize) -> Places {
 }
 
 /// Means over squares of `merge` by `merge` rows of a grid of so many rows and columns: (n, width) -> (n / merge^2, width).
-pub(super) fn mean_of_squares(x: &Rows, (rows, columns): (usize, usize), merge: usize) -> Rows {
+pub fn mean_of_squares(x: &Rows, (rows, columns): (usize, usize), merge: usize) -> Rows {
     let mut out = Rows::zeros((rows / merge) * (columns / merge), x.ncols());
     for row in 0..rows / merge * merge {
         for column in 0..columns / merge * merge {
@@ -42,7 +42,7 @@ pub(super) fn mean_of_squares(x: &Rows, (rows, columns): (usize, usize), merge: 
 }
 
 /// Makes rows of patches.
-pub(super) struct Patches {
+pub struct Patches {
     /// Pixels of a side.
     pub size: usize,
     /// (n_embd, 3 * size * size): red, green, blue, in each row by row.

@@ -107,7 +107,7 @@ impl Picture {
 }
 
 /// Refuses sizes before anything is made for them: a header may claim any.
-pub(super) fn check_size(width: usize, height: usize) -> Result<(), Error> {
+pub fn check_size(width: usize, height: usize) -> Result<(), Error> {
     let fits = |side: usize| (1..=MAX_SIDE).contains(&side);
     if fits(width) && fits(height) && width * height <= MAX_PIXELS {
         return Ok(());

@@ -24,7 +24,7 @@ const PRECISION_BITS: u32 = 32 - 8 - 2;
 
 /// Interpolation of pixels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Filter {
+pub enum Filter {
     /// `1 - |x|`, two pixels wide.
     Bilinear,
     /// Keys' cubic with `a = -1/2`, four pixels wide.
@@ -95,11 +95,7 @@ fn pixel(sum: i32) -> u8 {
 ///
 /// # Errors
 /// [`Error::PictureSize`].
-pub(super) fn resize(
-    picture: &Picture,
-    (width, height): (usize, usize),
-    filter: Filter,
-) -> Result<Picture, Error> {
+pub fn resize(picture: &Picture, (width, height): (usize, usize), filter: Filter) -> Result<Picture, Error> {
     /// Rounds a sum.
     const HALF: i32 = 1 << (PRECISION_BITS - 1);
     let (from_width, from_height) = (picture.width(), picture.height());

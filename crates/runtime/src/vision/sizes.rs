@@ -10,7 +10,7 @@ use crate::Error;
 ///
 /// # Errors
 /// [`Error::PictureShape`] for a picture 200 times as long as it is wide.
-pub(super) fn nearest(
+pub fn nearest(
     (width, height): (usize, usize),
     factor: usize,
     min_pixels: usize,
@@ -42,7 +42,7 @@ pub(super) fn nearest(
 
 /// No side longer than `longest`, each rounded up to a multiple of `factor`, as Pixtral has it
 /// (`get_resize_output_image_size` of transformers).
-pub(super) fn within((width, height): (usize, usize), factor: usize, longest: usize) -> (usize, usize) {
+pub fn within((width, height): (usize, usize), factor: usize, longest: usize) -> (usize, usize) {
     let ratio = width.max(height) as f64 / longest as f64;
     let side = |side: usize| {
         let side = if ratio > 1.0 { (side as f64 / ratio).floor() as usize } else { side };
@@ -54,7 +54,7 @@ pub(super) fn within((width, height): (usize, usize), factor: usize, longest: us
 
 /// The largest sides of about the picture's ratio that are multiples of `factor` and have at most `n_tokens` squares of it, as
 /// Gemma 4 has it (`get_aspect_ratio_preserving_size` of transformers).
-pub(super) fn filling((width, height): (usize, usize), factor: usize, n_tokens: usize) -> (usize, usize) {
+pub fn filling((width, height): (usize, usize), factor: usize, n_tokens: usize) -> (usize, usize) {
     let (w, h, f) = (width as f64, height as f64, factor as f64);
     let scale = (n_tokens as f64 * f * f / (w * h)).sqrt();
     let [mut wide, mut high] = [w, h].map(|side| (scale * side / f).floor() as usize);

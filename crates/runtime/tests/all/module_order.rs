@@ -27,11 +27,14 @@ const FLOORS: &[&[&str]] = &[
     &["decoder::layer"],
     &["decoder::altup"],
     &["decoder"],
-    // Engines per architecture, and the table of all.
-    &["models"],
+    // Graphs of encoder and decoder; pictures: pixels, patches, layers, towers.
+    &["cross_attention", "vision::picture", "vision::resample", "vision::sizes"],
+    &["vision::patches", "vision::layer"],
+    &["vision::tower"],
+    &["architecture"],
+    &["graphs"],
     &["model"],
     &["steps", "memory"],
-    // Pictures: pixels, patches, layers, towers.
     &["vision"],
     // Uses of a model.
     &["chunks"],

@@ -21,7 +21,7 @@ use std::{
 use gguf_conversion::{EncodedRows, RowEncoder, imatrix::Imatrix, recipes::Recipe};
 use gguf_quant::Level;
 use gguf_refinement::{Refiner, Steps, StockRows, moments::Texts};
-use gguf_runtime::{Activations, Model, Options, chunks::Chunk};
+use gguf_runtime::{Model, Options, chunks::Chunk};
 use gguf_types::{DType, hex};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -305,7 +305,7 @@ impl Calibration {
 
 /// Opens a model to run it.
 fn open(path: &Path, n_threads: usize) -> Result<Model, Error> {
-    let options = Options { threads: Some(n_threads), activations: Activations::F32 };
+    let options = Options { threads: Some(n_threads), ..Options::new(gguf_models::GRAPHS) };
     Model::open(path, &options)
         .map_err(|error| input_kind::explained(path, Wanted::Gguf, Error::at(path, error)))
 }

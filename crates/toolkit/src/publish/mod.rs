@@ -119,7 +119,8 @@ pub fn publish(options: &PublishOptions, hub_options: &HubOptions, events: &dyn 
     let types = match args.fit.is_empty() {
         true => named,
         false => {
-            let demand = Demand::of(model.file()).map_err(|error| Error::at(&base.path, error))?;
+            let demand = Demand::of(&gguf_models::GRAPHS, model.file())
+                .map_err(|error| Error::at(&base.path, error))?;
             let used = Use { context: args.fit_context(), ..Use::default() };
             let rungs = files::rungs(&base, &ladder::Ladder::Full.types()?, &demand)?;
             earlier.with_types(&args, ladder::for_budgets(&rungs, &args.fit, &used)?)?
@@ -344,7 +345,7 @@ impl Publication<'_> {
     /// Facts about each file.
     fn rungs(&self, written: &[WrittenFile], measured: &Measured) -> Result<Vec<Rung>, Error> {
         // Unknown architectures have no table of memory.
-        let demand = Demand::of(self.model.file()).ok();
+        let demand = Demand::of(&gguf_models::GRAPHS, self.model.file()).ok();
         let mut rungs = Vec::new();
         for (index, file) in written.iter().enumerate() {
             let mut memory = Vec::new();

@@ -183,7 +183,7 @@ fn architecture(model: &Model) -> Check {
         check.push(Finding::error("missing_tensor", format!("missing tensor `{name}`")));
     }
     check.findings.extend(wrong_lengths(model, name));
-    match gguf_runtime::check_parts(model) {
+    match gguf_runtime::check_parts(&gguf_models::GRAPHS, model) {
         Ok(()) => {}
         Err(gguf_runtime::Error::UnknownArchitecture { name }) if lacking.is_none() => {
             return check.skipped(&format!("no checks for architecture `{name}`"));

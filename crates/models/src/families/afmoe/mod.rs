@@ -1,8 +1,9 @@
 //! Trinity (AFMoE), by Arcee.
 
 pub mod convert;
+pub mod graph;
 
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { arches: &[convert::AFMOE], ..Family::EMPTY };
+pub const FAMILY: Family = Family { arches: &[convert::AFMOE], graphs: graph::GRAPHS, ..Family::EMPTY };

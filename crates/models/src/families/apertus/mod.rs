@@ -1,8 +1,9 @@
 //! Apertus, by the Swiss AI Initiative.
 
 pub mod convert;
+pub mod graph;
 
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { arches: &[convert::APERTUS], ..Family::EMPTY };
+pub const FAMILY: Family = Family { arches: &[convert::APERTUS], graphs: graph::GRAPHS, ..Family::EMPTY };

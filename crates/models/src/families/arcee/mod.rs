@@ -1,8 +1,9 @@
 //! AFM, by Arcee.
 
 pub mod convert;
+pub mod graph;
 
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { arches: &[convert::ARCEE], ..Family::EMPTY };
+pub const FAMILY: Family = Family { arches: &[convert::ARCEE], graphs: graph::GRAPHS, ..Family::EMPTY };

@@ -1,6 +1,7 @@
 //! Ling and Ring (Bailing), by inclusionAI: mixtures of experts, and images in Ling 3.
 
 pub mod convert;
+pub mod graph;
 pub mod projector;
 
 use crate::family::Family;
@@ -19,5 +20,6 @@ pub const FAMILY: Family = Family {
         only_feed_forward_has_experts: true,
         ..Quantization::USUAL
     }],
+    graphs: graph::GRAPHS,
     ..Family::EMPTY
 };

@@ -1,6 +1,7 @@
 //! BERT and encoders based on it: embedding models, rerankers and classifiers.
 
 pub mod convert;
+pub mod graph;
 
 use crate::family::Family;
 
@@ -18,5 +19,6 @@ pub const FAMILY: Family = Family {
         convert::roberta::ROBERTA,
         convert::roberta::XLM_ROBERTA,
     ],
+    graphs: graph::GRAPHS,
     ..Family::EMPTY
 };

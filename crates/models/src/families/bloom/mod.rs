@@ -1,8 +1,9 @@
 //! BLOOM and BLOOMZ, by BigScience.
 
 pub mod convert;
+pub mod graph;
 
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { arches: &[convert::BLOOM], ..Family::EMPTY };
+pub const FAMILY: Family = Family { arches: &[convert::BLOOM], graphs: graph::GRAPHS, ..Family::EMPTY };

@@ -1,11 +1,13 @@
 //! Command R, Command A and Aya, by Cohere.
 
 pub mod convert;
+pub mod graph;
 
 use crate::family::Family;
 
 /// Its architectures and projectors.
 pub const FAMILY: Family = Family {
     arches: &[convert::command_r::COMMAND_R, convert::cohere2::COHERE2, convert::cohere2moe::COHERE2MOE],
+    graphs: graph::GRAPHS,
     ..Family::EMPTY
 };

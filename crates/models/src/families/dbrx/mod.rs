@@ -1,8 +1,9 @@
 //! DBRX, by Databricks.
 
 pub mod convert;
+pub mod graph;
 
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { arches: &[convert::DBRX], ..Family::EMPTY };
+pub const FAMILY: Family = Family { arches: &[convert::DBRX], graphs: graph::GRAPHS, ..Family::EMPTY };

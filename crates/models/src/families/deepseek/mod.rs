@@ -1,6 +1,7 @@
 //! DeepSeek, and models of other vendors with the same classes; images in DeepSeek-OCR.
 
 pub mod convert;
+pub mod graph;
 pub mod projector;
 
 use crate::family::Family;
@@ -16,5 +17,6 @@ pub const FAMILY: Family = Family {
         convert::deepseek4::DEEPSEEK4_DSPARK,
     ],
     projectors: &[projector::DEEPSEEKOCR, projector::DEEPSEEKOCR2, projector::UNLIMITEDOCR],
+    graphs: graph::GRAPHS,
     ..Family::EMPTY
 };

@@ -1,6 +1,7 @@
 //! dots, by rednote: text, and images in dots.ocr.
 
 pub mod convert;
+pub mod graph;
 pub mod projector;
 
 use crate::family::Family;
@@ -9,5 +10,6 @@ use crate::family::Family;
 pub const FAMILY: Family = Family {
     arches: &[convert::dots1::DOTS1, convert::dots3::DOTS3NOTE],
     projectors: &[projector::DOTSOCR],
+    graphs: graph::GRAPHS,
     ..Family::EMPTY
 };

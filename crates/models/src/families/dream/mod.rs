@@ -1,8 +1,9 @@
 //! Dream, by HKU: a diffusion model.
 
 pub mod convert;
+pub mod graph;
 
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { arches: &[convert::DREAM], ..Family::EMPTY };
+pub const FAMILY: Family = Family { arches: &[convert::DREAM], graphs: graph::GRAPHS, ..Family::EMPTY };

@@ -1,6 +1,7 @@
 //! EXAONE, by LG: text, and images in EXAONE 4.5.
 
 pub mod convert;
+pub mod graph;
 pub mod projector;
 
 use crate::family::Family;
@@ -14,5 +15,6 @@ pub const FAMILY: Family = Family {
         convert::exaone_moe::EXAONE_MOE,
     ],
     projectors: &[projector::EXAONE4_5],
+    graphs: graph::GRAPHS,
     ..Family::EMPTY
 };

@@ -1,7 +1,9 @@
 //! Gemma, by Google: text, and images and audio from Gemma 3 on.
 
 pub mod convert;
+pub mod graph;
 pub mod projector;
+pub mod vision;
 
 use crate::family::Family;
 
@@ -22,5 +24,7 @@ pub const FAMILY: Family = Family {
         projector::gemma4::GEMMA4,
         projector::gemma4_unified::GEMMA4_UNIFIED,
     ],
+    graphs: graph::GRAPHS,
+    towers: vision::TOWERS,
     ..Family::EMPTY
 };

@@ -1,6 +1,7 @@
 //! GLM, by Z.ai: text, and images and audio in GLM-V and GLM-ASR.
 
 pub mod convert;
+pub mod graph;
 pub mod projector;
 
 use crate::family::Family;
@@ -39,5 +40,6 @@ pub const FAMILY: Family = Family {
         eight_bits_at_least: &["attn_q_a", "attn_q_b", "nextn.eh_proj"],
         ..Quantization::USUAL
     }],
+    graphs: graph::GRAPHS,
     ..Family::EMPTY
 };

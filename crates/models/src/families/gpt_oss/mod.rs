@@ -1,8 +1,9 @@
 //! gpt-oss, by OpenAI.
 
 pub mod convert;
+pub mod graph;
 
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { arches: &[convert::GPT_OSS], ..Family::EMPTY };
+pub const FAMILY: Family = Family { arches: &[convert::GPT_OSS], graphs: graph::GRAPHS, ..Family::EMPTY };

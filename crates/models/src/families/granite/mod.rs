@@ -1,6 +1,7 @@
 //! Granite, by IBM.
 
 pub mod convert;
+pub mod graph;
 
 use crate::family::Family;
 use gguf_layout::{CountedLayers, Quantization, Wrapper};
@@ -25,5 +26,6 @@ pub const FAMILY: Family = Family {
         Wrapper { model_type: "granite_speech", usual_text: "granite" },
         Wrapper { model_type: "granite_speech_plus", usual_text: "granite" },
     ],
+    graphs: graph::GRAPHS,
     ..Family::EMPTY
 };

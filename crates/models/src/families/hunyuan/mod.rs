@@ -1,6 +1,7 @@
 //! Hunyuan, by Tencent: text, and images in Hunyuan OCR and VL.
 
 pub mod convert;
+pub mod graph;
 pub mod projector;
 
 use crate::family::Family;
@@ -21,5 +22,6 @@ pub const FAMILY: Family = Family {
         Quantization { architecture: "hunyuan-dense", one_expert_is_none: true, ..Quantization::USUAL },
         Quantization { architecture: "hunyuan_vl", one_expert_is_none: true, ..Quantization::USUAL },
     ],
+    graphs: graph::GRAPHS,
     ..Family::EMPTY
 };

@@ -1,6 +1,7 @@
 //! Jais 2, by Inception.
 
 pub mod convert;
+pub mod graph;
 
 use crate::family::Family;
 use gguf_layout::Quantization;
@@ -9,5 +10,6 @@ use gguf_layout::Quantization;
 pub const FAMILY: Family = Family {
     arches: &[convert::JAIS2],
     quantization: &[Quantization { architecture: "jais2", layers_of_70b: Some(68), ..Quantization::USUAL }],
+    graphs: graph::GRAPHS,
     ..Family::EMPTY
 };

@@ -1,8 +1,9 @@
 //! Jamba, by AI21: a hybrid of state-space and attention layers.
 
 pub mod convert;
+pub mod graph;
 
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { arches: &[convert::JAMBA], ..Family::EMPTY };
+pub const FAMILY: Family = Family { arches: &[convert::JAMBA], graphs: graph::GRAPHS, ..Family::EMPTY };

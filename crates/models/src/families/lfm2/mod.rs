@@ -1,6 +1,7 @@
 //! LFM2, by Liquid AI: text, and images in LFM2-VL.
 
 pub mod convert;
+pub mod graph;
 pub mod projector;
 
 use crate::family::Family;
@@ -11,5 +12,6 @@ pub const FAMILY: Family = Family {
     arches: &[convert::lfm2::LFM2, convert::lfm2_embed::LFM2_EMBED, convert::lfm2moe::LFM2MOE],
     projectors: &[projector::LFM2VL],
     wrappers: &[Wrapper { model_type: "lfm2_vl", usual_text: "lfm2" }],
+    graphs: graph::GRAPHS,
     ..Family::EMPTY
 };

@@ -1,8 +1,10 @@
 //! LLaDA, by inclusionAI: diffusion models.
 
 pub mod convert;
+pub mod graph;
 
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { arches: &[convert::LLADA, convert::LLADA_MOE], ..Family::EMPTY };
+pub const FAMILY: Family =
+    Family { arches: &[convert::LLADA, convert::LLADA_MOE], graphs: graph::GRAPHS, ..Family::EMPTY };

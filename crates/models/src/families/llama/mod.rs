@@ -1,6 +1,7 @@
 //! Llama, by Meta, and the many models with its classes; images in Llama 4.
 
 pub mod convert;
+pub mod graph;
 pub mod projector;
 
 use crate::family::Family;
@@ -32,5 +33,6 @@ pub const FAMILY: Family = Family {
             ..Quantization::USUAL
         },
     ],
+    graphs: graph::GRAPHS,
     ..Family::EMPTY
 };

@@ -1,9 +1,13 @@
 //! Mamba: state-space models without attention.
 
 pub mod convert;
+pub mod graph;
 
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family =
-    Family { arches: &[convert::mamba::MAMBA, convert::mamba2::MAMBA2], ..Family::EMPTY };
+pub const FAMILY: Family = Family {
+    arches: &[convert::mamba::MAMBA, convert::mamba2::MAMBA2],
+    graphs: graph::GRAPHS,
+    ..Family::EMPTY
+};

@@ -1,8 +1,9 @@
 //! Mellum 2, by JetBrains.
 
 pub mod convert;
+pub mod graph;
 
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { arches: &[convert::MELLUM], ..Family::EMPTY };
+pub const FAMILY: Family = Family { arches: &[convert::MELLUM], graphs: graph::GRAPHS, ..Family::EMPTY };

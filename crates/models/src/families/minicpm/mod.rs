@@ -1,6 +1,7 @@
 //! MiniCPM, by OpenBMB: text, and images in MiniCPM-V.
 
 pub mod convert;
+pub mod graph;
 pub mod projector;
 
 use crate::family::Family;
@@ -11,5 +12,6 @@ pub const FAMILY: Family = Family {
     arches: &[convert::minicpm::MINICPM, convert::minicpm3::MINICPM3],
     projectors: &[projector::MINICPMV],
     wrappers: &[Wrapper { model_type: "minicpmv4_6", usual_text: "qwen3_5_text" }],
+    graphs: graph::GRAPHS,
     ..Family::EMPTY
 };

@@ -1,6 +1,8 @@
 //! Mistral models with their own classes. Older models use classes of the llama family.
 
 pub mod convert;
+pub mod graph;
+pub mod vision;
 
 use crate::family::Family;
 use gguf_layout::Wrapper;
@@ -13,5 +15,7 @@ pub const FAMILY: Family = Family {
         convert::mistral_large::MISTRAL_MOE_PARAMS,
     ],
     wrappers: &[Wrapper { model_type: "voxtral", usual_text: "llama" }],
+    graphs: graph::GRAPHS,
+    towers: vision::TOWERS,
     ..Family::EMPTY
 };

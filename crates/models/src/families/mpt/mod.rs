@@ -1,8 +1,9 @@
 //! MPT, by MosaicML.
 
 pub mod convert;
+pub mod graph;
 
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { arches: &[convert::MPT], ..Family::EMPTY };
+pub const FAMILY: Family = Family { arches: &[convert::MPT], graphs: graph::GRAPHS, ..Family::EMPTY };

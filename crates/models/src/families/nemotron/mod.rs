@@ -1,6 +1,7 @@
 //! Nemotron, by NVIDIA.
 
 pub mod convert;
+pub mod graph;
 
 use crate::family::Family;
 
@@ -12,5 +13,6 @@ pub const FAMILY: Family = Family {
         convert::nemotron_h::NEMOTRON_H_MOE,
         convert::nemotron_h::NEMOTRON_H_PUZZLE,
     ],
+    graphs: graph::GRAPHS,
     ..Family::EMPTY
 };

@@ -1,6 +1,7 @@
 //! OLMo, by the Allen Institute for AI.
 
 pub mod convert;
+pub mod graph;
 
 use crate::family::Family;
 use gguf_layout::Quantization;
@@ -9,5 +10,6 @@ use gguf_layout::Quantization;
 pub const FAMILY: Family = Family {
     arches: &[convert::olmo::OLMO, convert::olmo2::OLMO2, convert::olmoe::OLMOE],
     quantization: &[Quantization { architecture: "olmo", layers_of_70b: Some(80), ..Quantization::USUAL }],
+    graphs: graph::GRAPHS,
     ..Family::EMPTY
 };

@@ -1,8 +1,9 @@
 //! OpenELM, by Apple.
 
 pub mod convert;
+pub mod graph;
 
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { arches: &[convert::OPENELM], ..Family::EMPTY };
+pub const FAMILY: Family = Family { arches: &[convert::OPENELM], graphs: graph::GRAPHS, ..Family::EMPTY };

@@ -1,8 +1,9 @@
 //! Orion, by OrionStar.
 
 pub mod convert;
+pub mod graph;
 
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { arches: &[convert::ORION], ..Family::EMPTY };
+pub const FAMILY: Family = Family { arches: &[convert::ORION], graphs: graph::GRAPHS, ..Family::EMPTY };

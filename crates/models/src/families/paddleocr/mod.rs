@@ -1,10 +1,15 @@
 //! PaddleOCR-VL, by Baidu: text and images.
 
 pub mod convert;
+pub mod graph;
 pub mod projector;
 
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family =
-    Family { arches: &[convert::PADDLEOCR], projectors: &[projector::PADDLEOCR], ..Family::EMPTY };
+pub const FAMILY: Family = Family {
+    arches: &[convert::PADDLEOCR],
+    projectors: &[projector::PADDLEOCR],
+    graphs: graph::GRAPHS,
+    ..Family::EMPTY
+};

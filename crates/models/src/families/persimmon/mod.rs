@@ -1,8 +1,9 @@
 //! Persimmon, by Adept.
 
 pub mod convert;
+pub mod graph;
 
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { arches: &[convert::PERSIMMON], ..Family::EMPTY };
+pub const FAMILY: Family = Family { arches: &[convert::PERSIMMON], graphs: graph::GRAPHS, ..Family::EMPTY };

@@ -1,9 +1,13 @@
 //! Phi, by Microsoft.
 
 pub mod convert;
+pub mod graph;
 
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family =
-    Family { arches: &[convert::phi2::PHI2, convert::phi3::PHI3, convert::phimoe::PHIMOE], ..Family::EMPTY };
+pub const FAMILY: Family = Family {
+    arches: &[convert::phi2::PHI2, convert::phi3::PHI3, convert::phimoe::PHIMOE],
+    graphs: graph::GRAPHS,
+    ..Family::EMPTY
+};

@@ -1,7 +1,9 @@
 //! Qwen, by Alibaba: text, and images and audio in Qwen VL, Omni and ASR.
 
 pub mod convert;
+pub mod graph;
 pub mod projector;
+pub mod vision;
 
 use crate::family::Family;
 use gguf_layout::{Quantization, Wrapper};
@@ -34,4 +36,7 @@ pub const FAMILY: Family = Family {
         Wrapper { model_type: "qwen2_audio", usual_text: "qwen2" },
         Wrapper { model_type: "qwen3_asr", usual_text: "qwen3" },
     ],
+    graphs: graph::GRAPHS,
+    towers: vision::TOWERS,
+    ..Family::EMPTY
 };

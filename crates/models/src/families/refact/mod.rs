@@ -1,8 +1,9 @@
 //! Refact, by Small Magellanic Cloud AI.
 
 pub mod convert;
+pub mod graph;
 
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { arches: &[convert::REFACT], ..Family::EMPTY };
+pub const FAMILY: Family = Family { arches: &[convert::REFACT], graphs: graph::GRAPHS, ..Family::EMPTY };

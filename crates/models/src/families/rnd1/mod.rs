@@ -1,8 +1,9 @@
 //! RND1, by Radical Numerics: a diffusion model.
 
 pub mod convert;
+pub mod graph;
 
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { arches: &[convert::RND1], ..Family::EMPTY };
+pub const FAMILY: Family = Family { arches: &[convert::RND1], graphs: graph::GRAPHS, ..Family::EMPTY };

@@ -1,6 +1,7 @@
 //! RWKV: recurrent models without attention.
 
 pub mod convert;
+pub mod graph;
 
 use crate::family::Family;
 
@@ -13,5 +14,6 @@ pub const FAMILY: Family = Family {
         convert::rwkv7::ARWKV7,
         convert::rwkv7::RWKV7,
     ],
+    graphs: graph::GRAPHS,
     ..Family::EMPTY
 };

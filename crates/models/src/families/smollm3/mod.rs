@@ -1,8 +1,9 @@
 //! SmolLM 3, by Hugging Face.
 
 pub mod convert;
+pub mod graph;
 
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { arches: &[convert::SMOLLM3], ..Family::EMPTY };
+pub const FAMILY: Family = Family { arches: &[convert::SMOLLM3], graphs: graph::GRAPHS, ..Family::EMPTY };

@@ -1,8 +1,9 @@
 //! StableLM, by Stability AI.
 
 pub mod convert;
+pub mod graph;
 
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { arches: &[convert::STABLELM], ..Family::EMPTY };
+pub const FAMILY: Family = Family { arches: &[convert::STABLELM], graphs: graph::GRAPHS, ..Family::EMPTY };

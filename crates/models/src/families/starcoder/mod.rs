@@ -1,9 +1,13 @@
 //! StarCoder, by BigCode.
 
 pub mod convert;
+pub mod graph;
 
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family =
-    Family { arches: &[convert::starcoder::STARCODER, convert::starcoder2::STARCODER2], ..Family::EMPTY };
+pub const FAMILY: Family = Family {
+    arches: &[convert::starcoder::STARCODER, convert::starcoder2::STARCODER2],
+    graphs: graph::GRAPHS,
+    ..Family::EMPTY
+};

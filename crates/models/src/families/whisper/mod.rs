@@ -1,6 +1,7 @@
 //! Whisper, by OpenAI, and sound towers of other models that are based on it.
 
 pub mod convert;
+pub mod graph;
 pub mod projector;
 
 use crate::family::Family;
@@ -19,5 +20,6 @@ pub const FAMILY: Family = Family {
             ..Quantization::USUAL
         },
     ],
+    graphs: graph::GRAPHS,
     ..Family::EMPTY
 };

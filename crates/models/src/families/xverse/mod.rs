@@ -1,8 +1,9 @@
 //! Xverse, by Shenzhen Yuanxiang.
 
 pub mod convert;
+pub mod graph;
 
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { arches: &[convert::XVERSE], ..Family::EMPTY };
+pub const FAMILY: Family = Family { arches: &[convert::XVERSE], graphs: graph::GRAPHS, ..Family::EMPTY };

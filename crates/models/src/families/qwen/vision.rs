@@ -9,23 +9,13 @@
 //!
 //! Source: `Qwen3VLVisionModel` in `modeling_qwen3_vl.py` of transformers 5.23.
 
-use super::{
-    layer::{Form, Layer},
-    patches::{Patches, by_squares},
-    picture::Picture,
-    resample::Filter,
-    sizes,
-    tower::{Opened, Tower},
+use gguf_runtime::graphs::{
+    Activation, Embedding, Error, Keys, Linear, Norm, NormKind, Pass, Rope, RopeKind, Rows, Seen, Weights,
+    vision::{Filter, Form, Layer, Opened, Patches, Picture, ProjectorKind, Tower, by_squares, sizes},
 };
-use crate::{
-    Error,
-    decoder::Linear,
-    keys::Keys,
-    ops::{Activation, Norm, NormKind, Rope, RopeKind, Rows},
-    pass::Pass,
-    session::{Embedding, Seen},
-    weights::Weights,
-};
+
+/// Towers by the kind of projector.
+pub const TOWERS: &[ProjectorKind] = &[ProjectorKind { name: "qwen3vl_merger", open }];
 
 /// Embeddings of a picture, at least and at most, where no key says it, as mtmd has them.
 const N_TOKENS: (usize, usize) = (8, 4096);
@@ -51,7 +41,7 @@ struct Qwen3Vl {
 }
 
 /// Reads the tower.
-pub(super) fn open(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<Opened, Error> {
+pub fn open(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<Opened, Error> {
     let form = Form::read(keys, weights, NormKind::Layer, Activation::GeluTanh)?;
     let (n_embd, width) = (form.n_embd, form.head_width);
     if !width.is_multiple_of(4) {

@@ -16,16 +16,22 @@ use crate::{
     weights::Weights,
 };
 
-pub(super) struct Layer {
+/// A layer.
+pub struct Layer {
+    /// Norm before self-attention.
     pub attention_norm: Norm,
+    /// Self-attention.
     pub attention: Projections,
     /// Cross-attention, in a decoder.
     pub cross: Option<(Norm, Projections)>,
+    /// Norm before the feed-forward part.
     pub mlp_norm: Norm,
+    /// The feed-forward part.
     pub mlp: Mlp,
 }
 
-pub(super) struct Projections {
+/// Matrices of queries, keys and values, and that of the output.
+pub struct Projections {
     query: Linear,
     key: Linear,
     value: Linear,
@@ -34,15 +40,19 @@ pub(super) struct Projections {
 
 /// Heads, the same in all layers, each with its own keys and values.
 #[derive(Clone, Copy)]
-pub(super) struct Heads {
+pub struct Heads {
+    /// Heads.
     pub n_head: usize,
+    /// Elements of a query or key of a head.
     pub key_width: usize,
+    /// Elements of a value of a head.
     pub value_width: usize,
     /// Factor of the scores.
     pub scale: f32,
 }
 
 impl Heads {
+    /// Attention with these heads.
     pub fn attention(self, mask: Mask) -> Attention<'static> {
         Attention {
             n_head: self.n_head,
@@ -115,7 +125,7 @@ impl Layer {
 }
 
 /// Keys and values for the cross-attention of each layer: of encoded rows (n_encoded, n_embd).
-pub(super) fn cross_kv(layers: &[Layer], encoded: &Rows, pass: &mut Pass<'_, '_>) -> Vec<KeyValue> {
+pub fn cross_kv(layers: &[Layer], encoded: &Rows, pass: &mut Pass<'_, '_>) -> Vec<KeyValue> {
     let cross = layers.iter().filter_map(|layer| layer.cross.as_ref());
     let project = |(_, cross): &(Norm, Projections)| {
         let [key, value] = Linear::run_all([&cross.key, &cross.value], encoded, pass);
@@ -125,7 +135,7 @@ pub(super) fn cross_kv(layers: &[Layer], encoded: &Rows, pass: &mut Pass<'_, '_>
 }
 
 /// State of each layer's parts per sequence; the encoder's output belongs to the prompt and is not counted.
-pub(super) fn state_sizes(layers: &[Layer], heads: Heads) -> Vec<Vec<StateSize>> {
+pub fn state_sizes(layers: &[Layer], heads: Heads) -> Vec<Vec<StateSize>> {
     // Each head of these decoders has its own keys and values.
     let (keys, values) = (heads.n_head * heads.key_width, heads.n_head * heads.value_width);
     let layer_sizes = |layer: &Layer| {
@@ -136,7 +146,7 @@ pub(super) fn state_sizes(layers: &[Layer], heads: Heads) -> Vec<Vec<StateSize>>
 }
 
 /// Floats that are alive at once for each token, about.
-pub(super) fn row_floats(layers: &[Layer], heads: Heads) -> usize {
+pub fn row_floats(layers: &[Layer], heads: Heads) -> usize {
     let mlp = layers.iter().map(|layer| layer.mlp.row_floats()).max().unwrap_or(0);
     mlp.max(heads.n_head * (2 * heads.key_width + 2 * heads.value_width))
 }

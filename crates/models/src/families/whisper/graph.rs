@@ -11,20 +11,16 @@
 //! Source: `modeling_whisper.py` of transformers 5.23; llama.cpp does not run it. No key states the epsilon
 //! of its norms or its activation: every Whisper has torch's epsilon, and GELU with the error function.
 
-use ndarray::{Array2, ArrayView2};
-
-use super::cross_attention::{self, Heads, Layer, Projections};
-use crate::{
-    Error,
-    decoder::Mlp,
-    graph::{Graph, Head, Prepared},
-    keys::Keys,
-    ops::{Activation, Mask, Norm, NormKind, Rows, dense},
-    pass::Pass,
-    session::{Features, KeyValue},
-    state_size::StateSize,
-    weights::{Weight, Weights},
+use gguf_runtime::graphs::{
+    Activation, Architecture, Error, Features, Graph, Head, KeyValue, Keys, Mask, Mlp, Norm, NormKind, Pass,
+    Prepared, Rows, StateSize, Weight, Weights,
+    cross_attention::{self, Heads, Layer, Projections},
+    dense,
 };
+
+/// Graphs by the value of `general.architecture`.
+pub const GRAPHS: &[Architecture] = &[Architecture::own("whisper", open)];
+use ndarray::{Array2, ArrayView2};
 
 /// Epsilon of `torch.nn.LayerNorm`.
 const EPSILON: f32 = 1e-5;
@@ -59,7 +55,7 @@ struct Stack {
 }
 
 /// Reads both sides.
-pub(super) fn open(keys: &Keys<'_>, weights: &mut Weights<'_>) -> Result<Prepared, Error> {
+pub fn open(keys: &Keys<'_>, weights: &mut Weights<'_>) -> Result<Prepared, Error> {
     let n_embd = keys.need_count("encoder.embedding_length")?;
     if keys.need_count("decoder.embedding_length")? != n_embd {
         return Err(keys.wrong("decoder.embedding_length", "that of the encoder"));

@@ -15,18 +15,15 @@
 //! (llama-cpp-python 0.3.36). Unlike it, rows are divided by the root of their width before a tied output
 //! matrix: the first T5 were trained this way, and later ones have a separate output matrix.
 
-use super::cross_attention::{self, Heads, Layer, Projections};
-use crate::{
-    Error,
-    decoder::Mlp,
-    graph::{Encoded, Graph, Head, Prepared},
-    keys::Keys,
-    ops::{Activation, Attention, Mask, Norm, NormKind, Rows},
-    pass::Pass,
-    session::KeyValue,
-    state_size::StateSize,
-    weights::{Weight, Weights},
+use gguf_runtime::graphs::{
+    Activation, Architecture, Attention, Encoded, Error, Graph, Head, KeyValue, Keys, Mask, Mlp, Norm,
+    NormKind, Pass, Prepared, Rows, StateSize, Weight, Weights,
+    cross_attention::{self, Heads, Layer, Projections},
 };
+
+/// Graphs by the value of `general.architecture`.
+pub const GRAPHS: &[Architecture] =
+    &[Architecture::own("t5", open), Architecture::own("t5encoder", open_encoder)];
 
 struct T5 {
     embedding: Weight,
@@ -49,12 +46,12 @@ struct Stack {
 }
 
 /// Reads an encoder and its decoder.
-pub(super) fn open(keys: &Keys<'_>, weights: &mut Weights<'_>) -> Result<Prepared, Error> {
+pub fn open(keys: &Keys<'_>, weights: &mut Weights<'_>) -> Result<Prepared, Error> {
     open_stacks(keys, weights, true)
 }
 
 /// Reads an encoder that stands alone.
-pub(super) fn open_encoder(keys: &Keys<'_>, weights: &mut Weights<'_>) -> Result<Prepared, Error> {
+pub fn open_encoder(keys: &Keys<'_>, weights: &mut Weights<'_>) -> Result<Prepared, Error> {
     open_stacks(keys, weights, false)
 }
 

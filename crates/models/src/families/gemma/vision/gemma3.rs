@@ -6,23 +6,11 @@
 //!
 //! Source: `Gemma3MultiModalProjector` in `modeling_gemma3.py` and `SiglipVisionModel` of transformers 5.23.
 
+use gguf_runtime::graphs::{
+    Activation, Embedding, Error, Keys, Norm, NormKind, Pass, Rows, Seen, Weights, dense,
+    vision::{Filter, Form, Layer, Opened, Patches, Picture, Tower, mean_of_squares, raster},
+};
 use ndarray::Array2;
-
-use super::{
-    layer::{Form, Layer},
-    patches::{Patches, mean_of_squares, raster},
-    picture::Picture,
-    resample::Filter,
-    tower::{Opened, Tower},
-};
-use crate::{
-    Error,
-    keys::Keys,
-    ops::{Activation, Norm, NormKind, Rows, dense},
-    pass::Pass,
-    session::{Embedding, Seen},
-    weights::Weights,
-};
 
 struct Gemma3 {
     form: Form,
@@ -41,7 +29,7 @@ struct Gemma3 {
 }
 
 /// Reads the tower.
-pub(super) fn open(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<Opened, Error> {
+pub fn open(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<Opened, Error> {
     let form = Form::read(keys, weights, NormKind::Layer, Activation::GeluTanh)?;
     let n_embd = form.n_embd;
     let patches = Patches::open(keys, weights, n_embd)?;

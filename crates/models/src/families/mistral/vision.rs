@@ -12,23 +12,13 @@
 //! Source: `PixtralVisionModel`, `LlavaMultiModalProjector` and `Mistral3MultiModalProjector` of transformers
 //! 5.23.
 
-use super::{
-    layer::{Form, Layer},
-    patches::{Patches, raster},
-    picture::Picture,
-    resample::Filter,
-    sizes,
-    tower::{Opened, Tower},
+use gguf_runtime::graphs::{
+    Activation, Embedding, Error, Keys, Linear, Norm, NormKind, Pass, Rope, RopeKind, Rows, Seen, Weights,
+    vision::{Filter, Form, Layer, Opened, Patches, Picture, ProjectorKind, Tower, raster, sizes},
 };
-use crate::{
-    Error,
-    decoder::Linear,
-    keys::Keys,
-    ops::{Activation, Norm, NormKind, Rope, RopeKind, Rows},
-    pass::Pass,
-    session::{Embedding, Seen},
-    weights::Weights,
-};
+
+/// Towers by the kind of projector.
+pub const TOWERS: &[ProjectorKind] = &[ProjectorKind { name: "pixtral", open }];
 
 /// The base of its rotation, which no key says.
 const BASE: f32 = 10000.0;
@@ -57,7 +47,7 @@ struct Merger {
 }
 
 /// Reads the tower.
-pub(super) fn open(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<Opened, Error> {
+pub fn open(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<Opened, Error> {
     let activation = if keys.flag("use_silu", false)? { Activation::Silu } else { Activation::GeluErf };
     let form = Form::read(keys, weights, NormKind::Rms, activation)?;
     let (n_embd, width) = (form.n_embd, form.head_width);

@@ -11,22 +11,9 @@
 //! Source: `Gemma4VisionModel` and `Gemma4MultimodalEmbedder` in `modeling_gemma4.py` of transformers 5.23.
 //! The epsilon of values and of the last norm is that of all norms.
 
-use super::{
-    layer::{Form, Layer},
-    patches::{Patches, mean_of_squares, raster},
-    picture::Picture,
-    resample::Filter,
-    sizes,
-    tower::{Opened, Tower},
-};
-use crate::{
-    Error,
-    decoder::Linear,
-    keys::Keys,
-    ops::{Activation, NormKind, Rope, RopeKind, Rows},
-    pass::Pass,
-    session::{Embedding, Seen},
-    weights::Weights,
+use gguf_runtime::graphs::{
+    Activation, Embedding, Error, Keys, Linear, NormKind, Pass, Rope, RopeKind, Rows, Seen, Weights,
+    vision::{Filter, Form, Layer, Opened, Patches, Picture, Tower, mean_of_squares, raster, sizes},
 };
 
 /// Default number of embeddings of an image: `max_soft_tokens` of transformers' preprocessor.
@@ -50,7 +37,7 @@ struct Gemma4 {
 }
 
 /// Reads the tower.
-pub(super) fn open(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<Opened, Error> {
+pub fn open(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<Opened, Error> {
     let form = Form::read(keys, weights, NormKind::Rms, Activation::GeluTanh)?;
     let n_embd = form.n_embd;
     let half = form.head_width / 2;

@@ -1,0 +1,15 @@
+//! How the models of this family are run.
+
+use gguf_runtime::graphs::{Architecture, EmbeddingScale, Gating, RopeLayers, SlidingWindow, Spec};
+
+/// Graphs by the value of `general.architecture`.
+pub const GRAPHS: &[Architecture] = &[Architecture::decoder("afmoe", AFMOE)];
+
+/// One of every four layers has full attention and no RoPE.
+const AFMOE: Spec = Spec {
+    rope_layers: RopeLayers::Sliding,
+    sliding: Some(SlidingWindow::EVERY_FOURTH_FULL),
+    gating: Gating::Sigmoid,
+    embedding_scale: EmbeddingScale::SqrtWidth,
+    ..Spec::NEOX
+};

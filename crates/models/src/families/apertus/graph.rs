@@ -1,0 +1,6 @@
+//! How the models of this family are run.
+
+use gguf_runtime::graphs::{Architecture, Spec};
+
+/// Graphs by the value of `general.architecture`.
+pub const GRAPHS: &[Architecture] = &[Architecture::decoder("apertus", Spec::NEOX)];

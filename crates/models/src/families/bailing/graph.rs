@@ -1,0 +1,9 @@
+//! How the models of this family are run.
+
+use gguf_runtime::graphs::{Architecture, Spec};
+
+/// Graphs by the value of `general.architecture`.
+pub const GRAPHS: &[Architecture] = &[
+    Architecture::decoder("bailingmoe", Spec { norm_topk_prob: false, ..Spec::DECODER }),
+    Architecture::decoder("bailingmoe2", Spec { norm_topk_prob: false, ..Spec::NEOX }),
+];

@@ -1,0 +1,15 @@
+//! How the models of this family are run.
+
+use gguf_runtime::graphs::{Activation, Alibi, Architecture, NormKind, Spec};
+
+/// Graphs by the value of `general.architecture`.
+pub const GRAPHS: &[Architecture] = &[Architecture::decoder(
+    "bloom",
+    Spec {
+        norm: NormKind::Layer,
+        rope: None,
+        activation: Activation::GeluTanh,
+        alibi: Alibi::Always(8.0),
+        ..Spec::DECODER
+    },
+)];

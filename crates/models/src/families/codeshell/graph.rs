@@ -1,0 +1,9 @@
+//! How the models of this family are run.
+
+use gguf_runtime::graphs::{Activation, Architecture, NormKind, Spec};
+
+/// Graphs by the value of `general.architecture`.
+pub const GRAPHS: &[Architecture] = &[Architecture::decoder(
+    "codeshell",
+    Spec { norm: NormKind::Layer, activation: Activation::GeluTanh, ..Spec::NEOX },
+)];

@@ -1,0 +1,19 @@
+//! How the models of this family are run.
+
+use gguf_runtime::graphs::{Architecture, Gating, Spec, YarnMscale};
+
+/// Graphs by the value of `general.architecture`.
+pub const GRAPHS: &[Architecture] = &[
+    Architecture::decoder("deepseek", DEEPSEEK),
+    Architecture::decoder(
+        "deepseek2",
+        Spec { gating: Gating::ByBias, yarn_mscale: YarnMscale::Scores, ..DEEPSEEK },
+    ),
+    Architecture::decoder("deepseek2-ocr", DEEPSEEK2_OCR),
+];
+
+/// Differences of `deepseek` from other decoders.
+const DEEPSEEK: Spec = Spec { norm_topk_prob: false, ..Spec::DECODER };
+
+/// DeepSeek 2 with plain attention.
+const DEEPSEEK2_OCR: Spec = Spec { zero_rotates_all: true, norm_topk_prob: false, ..Spec::NEOX };

@@ -1,0 +1,7 @@
+//! How the models of this family are run.
+
+use gguf_runtime::graphs::{Architecture, Gating, Spec};
+
+/// Graphs by the value of `general.architecture`.
+pub const GRAPHS: &[Architecture] =
+    &[Architecture::decoder("dots1", Spec { norm_topk_prob: false, gating: Gating::Sigmoid, ..Spec::NEOX })];

@@ -1,0 +1,7 @@
+//! How the models of this family are run.
+
+use gguf_runtime::graphs::{Architecture, Spec};
+
+/// Graphs by the value of `general.architecture`.
+pub const GRAPHS: &[Architecture] =
+    &[Architecture::decoder("ernie4_5", Spec::DECODER), Architecture::decoder("ernie4_5-moe", Spec::DECODER)];

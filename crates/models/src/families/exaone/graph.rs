@@ -1,0 +1,30 @@
+//! How the models of this family are run.
+
+use gguf_runtime::graphs::{Architecture, Gating, RopeLayers, SlidingWindow, Spec};
+
+/// Graphs by the value of `general.architecture`.
+pub const GRAPHS: &[Architecture] = &[
+    Architecture::decoder("exaone", Spec::NEOX),
+    Architecture::decoder(
+        "exaone-moe",
+        Spec {
+            norm_topk_prob: false,
+            gating: Gating::Sigmoid,
+            rope_layers: RopeLayers::Sliding,
+            sliding: Some(SlidingWindow { window: Some(128), ..SlidingWindow::EVERY_FOURTH_FULL }),
+            ..Spec::NEOX
+        },
+    ),
+    Architecture::decoder("exaone4", EXAONE4),
+];
+
+/// 64 layers are EXAONE 4.0 32B; the 1.2B, of 30 layers, has no windows.
+const EXAONE4: Spec = Spec {
+    rope_layers: RopeLayers::Sliding,
+    sliding: Some(SlidingWindow {
+        window: Some(4096),
+        only_with_layers: Some(64),
+        ..SlidingWindow::EVERY_FOURTH_FULL
+    }),
+    ..Spec::NEOX
+};

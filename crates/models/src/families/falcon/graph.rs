@@ -1,0 +1,12 @@
+//! How the models of this family are run.
+
+use gguf_runtime::graphs::{Activation, Architecture, NormKind, Spec};
+
+/// Graphs by the value of `general.architecture`.
+pub const GRAPHS: &[Architecture] = &[
+    Architecture::decoder(
+        "falcon",
+        Spec { norm: NormKind::Layer, activation: Activation::GeluErf, ..Spec::NEOX },
+    ),
+    Architecture::decoder("falcon-h1", Spec::NEOX),
+];

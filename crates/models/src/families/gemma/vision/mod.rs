@@ -1,0 +1,12 @@
+//! Towers of the models of this family that see images.
+
+mod gemma3;
+mod gemma4;
+
+use gguf_runtime::graphs::vision::ProjectorKind;
+
+/// Towers by the kind of projector.
+pub const TOWERS: &[ProjectorKind] = &[
+    ProjectorKind { name: "gemma3", open: gemma3::open },
+    ProjectorKind { name: "gemma4v", open: gemma4::open },
+];

@@ -1,0 +1,18 @@
+//! How the models of this family are run.
+
+use gguf_runtime::graphs::{Architecture, Gating, Spec};
+
+/// Graphs by the value of `general.architecture`.
+pub const GRAPHS: &[Architecture] = &[
+    Architecture::decoder("chatglm", Spec::DECODER),
+    Architecture::decoder("glm4", Spec::DECODER),
+    Architecture::decoder(
+        "glm4moe",
+        Spec {
+            norm_topk_prob: false,
+            gating: Gating::Sigmoid,
+            mlp_norm: "post_attention_norm",
+            ..Spec::NEOX
+        },
+    ),
+];

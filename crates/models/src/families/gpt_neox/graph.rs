@@ -1,0 +1,20 @@
+//! How the models of this family are run.
+
+use gguf_runtime::graphs::{Activation, Architecture, NormKind, RopeKind, Spec};
+
+/// Graphs by the value of `general.architecture`.
+pub const GRAPHS: &[Architecture] = &[
+    Architecture::decoder(
+        "gptj",
+        Spec {
+            norm: NormKind::Layer,
+            activation: Activation::GeluTanh,
+            rope: Some(RopeKind::Normal),
+            ..Spec::NEOX
+        },
+    ),
+    Architecture::decoder(
+        "gptneox",
+        Spec { norm: NormKind::Layer, activation: Activation::GeluErf, ..Spec::NEOX },
+    ),
+];

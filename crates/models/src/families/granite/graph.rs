@@ -1,0 +1,15 @@
+//! How the models of this family are run.
+
+use gguf_runtime::graphs::{Architecture, LogitScale, RopeLayers, SlidingWindow, Spec};
+
+/// Graphs by the value of `general.architecture`.
+pub const GRAPHS: &[Architecture] = &[
+    Architecture::decoder("granite", GRANITE),
+    Architecture::decoder("granite_swa", Spec { sliding: Some(SlidingWindow::EVERY_FOURTH_FULL), ..GRANITE }),
+    Architecture::decoder("granitehybrid", GRANITE),
+    Architecture::decoder("granitemoe", GRANITE),
+];
+
+/// Granite 4 has models without positions.
+const GRANITE: Spec =
+    Spec { logit_scale: LogitScale::Divide, rope_layers: RopeLayers::Stated, ..Spec::DECODER };

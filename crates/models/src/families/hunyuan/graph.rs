@@ -1,0 +1,14 @@
+//! How the models of this family are run.
+
+use gguf_runtime::graphs::{Architecture, Gating, Spec};
+
+/// Graphs by the value of `general.architecture`.
+pub const GRAPHS: &[Architecture] = &[
+    Architecture::decoder("hunyuan-dense", HUNYUAN),
+    Architecture::decoder("hunyuan-moe", HUNYUAN),
+    Architecture::decoder("hunyuan_vl", HUNYUAN),
+    Architecture::decoder("hy_v3", Spec { norm_topk_prob: false, gating: Gating::Sigmoid, ..Spec::NEOX }),
+];
+
+/// Differences of `hunyuan-dense` and `hunyuan-moe` and `hunyuan_vl` from other decoders.
+const HUNYUAN: Spec = Spec { qk_norm_after_rope: true, ..Spec::NEOX };

@@ -1,0 +1,18 @@
+//! How the models of this family are run.
+
+use gguf_runtime::graphs::{Activation, Architecture, Gating, SlidingWindow, Spec};
+
+/// Graphs by the value of `general.architecture`.
+pub const GRAPHS: &[Architecture] = &[Architecture::decoder("laguna", LAGUNA)];
+
+/// The first of four layers sees everything; YaRN is for those layers alone.
+const LAGUNA: Spec = Spec {
+    attention_gate: Activation::Softplus,
+    sliding: Some(SlidingWindow {
+        full_first: true,
+        same_scaling: false,
+        ..SlidingWindow::EVERY_FOURTH_FULL
+    }),
+    gating: Gating::Sigmoid,
+    ..Spec::NEOX
+};

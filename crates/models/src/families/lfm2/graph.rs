@@ -1,0 +1,12 @@
+//! How the models of this family are run.
+
+use gguf_runtime::graphs::{Architecture, Gating, Spec};
+
+/// Graphs by the value of `general.architecture`.
+pub const GRAPHS: &[Architecture] = &[
+    Architecture::decoder("lfm2", LFM2),
+    Architecture::decoder("lfm2moe", Spec { gating: Gating::Sigmoid, ..LFM2 }),
+];
+
+/// Differences of `lfm2` from other decoders.
+const LFM2: Spec = Spec { output_norm_is_token_embd_norm: true, ..Spec::NEOX };

@@ -1,0 +1,15 @@
+//! How the models of this family are run.
+
+use gguf_runtime::graphs::{Architecture, EmbeddingScale, LogitScale, ResidualScale, RopeLayers, Spec};
+
+/// Graphs by the value of `general.architecture`.
+pub const GRAPHS: &[Architecture] = &[Architecture::decoder("minicpm", MINICPM)];
+
+/// Defaults of older files: `scale_emb` 12 and `scale_depth` 1.4 of MiniCPM 2B.
+const MINICPM: Spec = Spec {
+    logit_scale: LogitScale::Divide,
+    rope_layers: RopeLayers::All,
+    embedding_scale: EmbeddingScale::Key(12.0),
+    residual_scale: ResidualScale::OverSqrtLayers(1.4),
+    ..Spec::DECODER
+};

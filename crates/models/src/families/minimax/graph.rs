@@ -1,0 +1,9 @@
+//! How the models of this family are run.
+
+use gguf_runtime::graphs::{Architecture, Gating, Spec};
+
+/// Graphs by the value of `general.architecture`.
+pub const GRAPHS: &[Architecture] = &[Architecture::decoder(
+    "minimax-m2",
+    Spec { qk_norm_over_heads: true, gating: Gating::Sigmoid, ..Spec::NEOX },
+)];

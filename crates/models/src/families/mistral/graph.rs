@@ -1,0 +1,17 @@
+//! How the models of this family are run.
+
+use gguf_runtime::graphs::{Architecture, Gating, Spec, YarnMscale};
+
+/// Graphs by the value of `general.architecture`.
+pub const GRAPHS: &[Architecture] = &[
+    Architecture::decoder("mistral3", Spec { reads_yarn_range: true, ..Spec::DECODER }),
+    Architecture::decoder(
+        "mistral4",
+        Spec {
+            norm_topk_prob: false,
+            gating: Gating::ByBias,
+            yarn_mscale: YarnMscale::Scores,
+            ..Spec::DECODER
+        },
+    ),
+];

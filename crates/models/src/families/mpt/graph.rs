@@ -1,0 +1,16 @@
+//! How the models of this family are run.
+
+use gguf_runtime::graphs::{Activation, Alibi, Architecture, NormKind, Spec};
+
+/// Graphs by the value of `general.architecture`.
+pub const GRAPHS: &[Architecture] = &[Architecture::decoder(
+    "mpt",
+    Spec {
+        norm: NormKind::Layer,
+        rope: None,
+        activation: Activation::GeluErf,
+        alibi: Alibi::Key,
+        qk_norm_over_heads: true,
+        ..Spec::DECODER
+    },
+)];

@@ -1,0 +1,7 @@
+//! How the models of this family are run.
+
+use gguf_runtime::graphs::{Alibi, Architecture, Spec};
+
+/// Graphs by the value of `general.architecture`.
+pub const GRAPHS: &[Architecture] =
+    &[Architecture::decoder("refact", Spec { rope: None, alibi: Alibi::Always(8.0), ..Spec::DECODER })];

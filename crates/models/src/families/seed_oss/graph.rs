@@ -1,0 +1,7 @@
+//! How the models of this family are run.
+
+use gguf_runtime::graphs::{Architecture, Spec};
+
+/// Graphs by the value of `general.architecture`.
+pub const GRAPHS: &[Architecture] =
+    &[Architecture::decoder("seed_oss", Spec { mlp_norm: "post_attention_norm", ..Spec::NEOX })];

@@ -1,0 +1,15 @@
+//! How the models of this family are run.
+
+use gguf_runtime::graphs::{Activation, Architecture, NormKind, Spec};
+
+/// Graphs by the value of `general.architecture`.
+pub const GRAPHS: &[Architecture] = &[
+    Architecture::decoder(
+        "starcoder",
+        Spec { norm: NormKind::Layer, rope: None, activation: Activation::GeluTanh, ..Spec::DECODER },
+    ),
+    Architecture::decoder(
+        "starcoder2",
+        Spec { norm: NormKind::Layer, activation: Activation::GeluTanh, ..Spec::NEOX },
+    ),
+];

@@ -1,0 +1,14 @@
+//! How the models of this family are run.
+
+use gguf_runtime::graphs::{Architecture, Gating, SlidingWindow, Spec};
+
+/// Graphs by the value of `general.architecture`.
+pub const GRAPHS: &[Architecture] = &[Architecture::decoder(
+    "step35",
+    Spec {
+        rope_part_of_full: 2,
+        sliding: Some(SlidingWindow { same_scaling: false, ..SlidingWindow::EVERY_FOURTH_FULL }),
+        gating: Gating::Sigmoid,
+        ..Spec::NEOX
+    },
+)];

@@ -1,0 +1,41 @@
+//! Parts that graphs of model families are made of.
+//!
+//! A family states how its files are run as rows of [`Architecture`] and [`vision::ProjectorKind`]. Most decoders are a
+//! [`Spec`] that says how they differ from the usual one:
+//!
+//! ```
+//! use gguf_runtime::graphs::{Activation, Architecture, Spec};
+//!
+//! const GRAPHS: &[Architecture] = &[
+//!     Architecture::decoder("arcee", Spec { activation: Activation::ReluSquared, ..Spec::DECODER }),
+//! ];
+//! ```
+//!
+//! A model with other mathematics implements [`Graph`].
+
+pub use crate::Error;
+pub use crate::architecture::{Architecture, Graphs, Open};
+pub use crate::classifier::ClassifierSpec;
+pub use crate::cross_attention;
+pub use crate::decoder::spec::{
+    Alibi, EmbeddingScale, Gating, LogitScale, PostRopeNorm, ResidualScale, RopeLayers, ScoreScale,
+    SlidingWindow, SoftCaps, Spec, Temperature, YarnMscale,
+};
+pub use crate::decoder::{Linear, Mlp};
+pub use crate::graph::{Encoded, Graph, Head, Prepared};
+pub use crate::keys::Keys;
+pub use crate::ops::{Activation, Attention, Mask, Norm, NormKind, Rope, RopeKind, Rows, dense};
+pub use crate::pass::Pass;
+pub use crate::session::{Embedding, Features, KeyValue, Seen};
+pub use crate::state_size::StateSize;
+pub use crate::weights::{Weight, Weights};
+
+/// Parts of vision towers.
+pub mod vision {
+    pub use crate::vision::layer::{Form, Layer};
+    pub use crate::vision::patches::{Patches, by_squares, mean_of_squares, raster};
+    pub use crate::vision::picture::Picture;
+    pub use crate::vision::resample::Filter;
+    pub use crate::vision::sizes;
+    pub use crate::vision::tower::{Opened, ProjectorKind, Tower};
+}
