@@ -8,10 +8,7 @@ use std::{error::Error, fs, time::Instant};
 
 use gguf_toolkit::{
     DEFAULT_ALIGNMENT, Endian, Metadata, Plan, Value,
-    architecture::{
-        TokenizerFiles, routes,
-        vocab::{VocabContext, metadata},
-    },
+    architecture::{Tokenizer, TokenizerFiles, routes, vocab::VocabContext},
 };
 use serde_json::{Value as Json, json};
 
@@ -50,17 +47,18 @@ fn main() -> Result<(), Box<dyn Error>> {
     let files: Vec<_> = files.iter().map(|(name, bytes)| (name.clone(), bytes.as_slice())).collect();
     let input = TokenizerFiles { config: &config, generation_config: None, files: &files };
     let start = Instant::now();
-    let vocab = metadata(&input, route, &context)?;
+    let vocab = Tokenizer::from_huggingface(&input, route, &context)?;
     eprintln!("seconds {:.3}", start.elapsed().as_secs_f64());
     for note in &vocab.notes {
         eprintln!("note {note}");
     }
-    for (key, value) in &vocab.entries {
+    let keys = vocab.tokenizer.to_gguf();
+    for (key, value) in &keys {
         let (kind, value) = gguf_testkit::golden_value(value);
         println!("{}", json!([key, kind, value]));
     }
     match out {
-        Some(out) => write(&out, vocab.entries),
+        Some(out) => write(&out, keys),
         None => Ok(()),
     }
 }

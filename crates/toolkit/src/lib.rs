@@ -168,7 +168,7 @@ pub mod architecture {
         Predicted, SourceTensor, classes, rules,
     };
     pub use gguf_models::routes;
-    pub use gguf_tokenizer::{TokenizerFiles, huggingface as vocab};
+    pub use gguf_tokenizer::{Tokenizer, TokenizerFiles, huggingface as vocab};
 }
 
 /// Checkpoints: files and tensors, before they are converted.
