@@ -27,8 +27,14 @@ pub struct Family {
 
 impl Family {
     /// A family without rows.
-    pub const EMPTY: Family =
-        Family { arches: &[], projectors: &[], quantization: &[], wrappers: &[], graphs: &[], towers: &[] };
+    pub const EMPTY: Family = Family {
+        arches: &[],
+        projectors: &[],
+        quantization: &[],
+        wrappers: &[],
+        graphs: &[],
+        towers: &[],
+    };
 }
 
 /// Every supported architecture, sorted by name.

@@ -123,7 +123,7 @@ impl<'a> Chooser<'a> {
     }
 
     fn holds(&self, when: When, tensor: &TensorFacts<'_>, category: Category, (i, n): Place) -> bool {
-        let (model, falcon) = (self.model, self.model.quantization.has_own_rules);
+        let (model, own_rules) = (self.model, self.model.quantization.has_own_rules);
         // `use_more_bits`: all of the first and the last eighth, of the layers between every third one.
         let in_outer_eighths = i < n / 8 || i >= 7 * n / 8;
         match when {
@@ -138,8 +138,8 @@ impl<'a> Chooser<'a> {
             When::Before(count) => i < i64::from(count),
             When::Weighted => self.overrides.has_imatrix,
             When::Unweighted => !self.overrides.has_imatrix,
-            When::Falcon => falcon,
-            When::NotFalcon => !falcon,
+            When::OwnRules => own_rules,
+            When::UsualRules => !own_rules,
             When::ExpertStack => {
                 let feed_forward =
                     matches!(category, Category::FfnUp | Category::FfnGate | Category::FfnDown);

@@ -36,10 +36,10 @@ pub enum When {
     Weighted,
     /// No importance matrix is there.
     Unweighted,
-    /// The architecture is falcon.
-    Falcon,
-    /// The architecture is another.
-    NotFalcon,
+    /// The architecture has rules of its own.
+    OwnRules,
+    /// The architecture has none.
+    UsualRules,
     /// A stack of expert matrices.
     ExpertStack,
     /// The row holds no whole blocks of the default dtype.
@@ -62,8 +62,8 @@ impl fmt::Display for When {
             When::Before(n) => return write!(f, "first {n} such tensors"),
             When::Weighted => "with importance matrix",
             When::Unweighted => "without importance matrix",
-            When::Falcon => "Falcon",
-            When::NotFalcon => "except Falcon",
+            When::OwnRules => "architecture with its own rules",
+            When::UsualRules => "architecture without its own rules",
             When::ExpertStack => "expert tensors",
             When::PartialBlock => "row is not a multiple of the default block size",
             When::Model70b => "70B model",
@@ -91,7 +91,7 @@ pub(super) const LOW: &[F] = &[F::IQ2_XXS, F::IQ2_XS, F::IQ1_S, F::IQ2_S, F::IQ2
 /// The output matrix, and a token embedding that doubles as one.
 pub(super) const OUTPUT: &[Rule] = &[
     rule(&[F::MXFP4_MOE], &[], Q8_0),
-    rule(ANY, &[When::Falcon], Q8_0),
+    rule(ANY, &[When::OwnRules], Q8_0),
     rule(ANY, &[When::PartialBlock], Q8_0),
     rule(&[F::IQ2_XXS, F::IQ2_XS, F::IQ3_XXS, F::IQ1_S, F::IQ2_S, F::IQ2_M, F::IQ1_M], &[], Q5_K),
     rule(&[F::Q8_0], &[], Q8_0),
@@ -161,19 +161,19 @@ pub(super) const DOWN: &[Rule] = &[
     rule(&[F::IQ3_XXS], &[When::Unweighted, When::FirstEighth], Q4_K),
     rule(&[F::IQ3_XXS], &[When::Unweighted], Q3_K),
     rule(&[F::Q3_K_M], &[When::FirstSixteenth], Q5_K),
-    rule(&[F::Q3_K_M], &[When::NotFalcon], Q4_K),
+    rule(&[F::Q3_K_M], &[When::UsualRules], Q4_K),
     rule(&[F::Q3_K_M], &[When::MoreBits], Q4_K),
     rule(&[F::Q3_K_M], &[], Q3_K),
     rule(&[F::IQ3_M], &[When::FirstEighth], Q4_K),
     rule(&[F::IQ3_M], &[When::EightExperts, When::MoreBits], Q4_K),
-    rule(&[F::Q3_K_L], &[When::Falcon], Q4_K),
+    rule(&[F::Q3_K_L], &[When::OwnRules], Q4_K),
     rule(&[F::Q3_K_L], &[], Q5_K),
-    rule(&[F::Q4_K_M], &[When::Falcon, When::FirstSixteenth], Q6_K),
-    rule(&[F::Q4_K_M], &[When::Falcon, When::MoreBits], Q5_K),
-    rule(&[F::Q4_K_M], &[When::Falcon], Q4_K),
+    rule(&[F::Q4_K_M], &[When::OwnRules, When::FirstSixteenth], Q6_K),
+    rule(&[F::Q4_K_M], &[When::OwnRules, When::MoreBits], Q5_K),
+    rule(&[F::Q4_K_M], &[When::OwnRules], Q4_K),
     rule(&[F::Q4_K_M, F::Q5_K_M], &[When::MoreBits], Q6_K),
     rule(&[F::IQ4_NL, F::IQ4_XS], &[When::Unweighted, When::FirstEighth], Q5_K),
-    rule(&[F::Q4_K_S], &[When::NotFalcon, When::FirstEighth], Q5_K),
+    rule(&[F::Q4_K_S], &[When::UsualRules, When::FirstEighth], Q5_K),
     // With an importance matrix the first layers go wrong now and then; without one the
     // types with a minimum do, so they are taken only here.
     rule(&[F::Q4_0], &[When::Weighted, When::FirstEighth], Q4_1),
@@ -182,7 +182,7 @@ pub(super) const DOWN: &[Rule] = &[
 
 /// The output projection of attention.
 pub(super) const ATTN_OUTPUT: &[Rule] = &[
-    rule(&[F::Q3_K_L], &[When::Falcon], Q4_K),
+    rule(&[F::Q3_K_L], &[When::OwnRules], Q4_K),
     rule(
         &[
             F::Q2_K,
@@ -197,13 +197,13 @@ pub(super) const ATTN_OUTPUT: &[Rule] = &[
             F::IQ3_M,
             F::IQ4_XS,
         ],
-        &[When::NotFalcon, When::EightExperts],
+        &[When::UsualRules, When::EightExperts],
         Q5_K,
     ),
-    rule(&[F::Q2_K], &[When::NotFalcon, When::NotEightExperts], Q3_K),
-    rule(&[F::IQ3_XXS], &[When::NotFalcon, When::NotEightExperts], IQ3_S),
-    rule(&[F::Q3_K_M, F::IQ3_M], &[When::NotFalcon, When::NotEightExperts], Q4_K),
-    rule(&[F::Q3_K_L], &[When::NotFalcon, When::NotEightExperts], Q5_K),
+    rule(&[F::Q2_K], &[When::UsualRules, When::NotEightExperts], Q3_K),
+    rule(&[F::IQ3_XXS], &[When::UsualRules, When::NotEightExperts], IQ3_S),
+    rule(&[F::Q3_K_M, F::IQ3_M], &[When::UsualRules, When::NotEightExperts], Q4_K),
+    rule(&[F::Q3_K_L], &[When::UsualRules, When::NotEightExperts], Q5_K),
 ];
 
 /// Feed-forward gate and up.
