@@ -65,7 +65,7 @@ pub fn open(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
     wrappers::unwrap(&mut tensors, &parts, &mut more)?;
     more.extend(adapter_left_aside(&listing));
     let tensors = dense::with(folder.path(), &mut parts, tensors)?;
-    let read = ReadAs { unmasked_zeros: folder.wants_unmasked_zeros() };
+    let read = ReadAs { unmasked_zeros: folder.wants_unmasked_zeros(), forms: folder.known_forms() };
     let outcome = methods::decode(&checkpoint.config, &checkpoint.files, &parts, tensors, read)?;
     let Outcome { method, settled, decoded: Decoded { tensors, notes } } = outcome;
     let notes = [checkpoint.notes, note.into_iter().collect(), more, notes].concat();

@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::{Error, Listing, part::Fetched};
+use crate::{Error, FamilyForm, Listing, part::Fetched};
 
 /// A checkpoint folder. Small files are on the disk; weights files may be fetched when they are read.
 #[derive(Debug, Clone)]
@@ -17,6 +17,7 @@ pub struct Folder {
     name: Option<String>,
     mistral: bool,
     unmasked_zeros: bool,
+    forms: &'static [FamilyForm],
     fetched: BTreeMap<String, Arc<dyn Fetched>>,
     /// Keeps the folder's owner alive while the folder is used.
     _holds: Option<Arc<dyn Any + Send + Sync>>,
@@ -26,7 +27,7 @@ impl Folder {
     /// A folder on the disk.
     pub fn at(path: impl Into<PathBuf>) -> Folder {
         let (path, fetched) = (path.into(), BTreeMap::new());
-        Folder { path, name: None, mistral: false, unmasked_zeros: false, fetched, _holds: None }
+        Folder { path, name: None, mistral: false, unmasked_zeros: false, forms: &[], fetched, _holds: None }
     }
 
     /// The same under another name: that of the model, where the folder is called by something else.
@@ -54,6 +55,17 @@ impl Folder {
     /// as in the kernels.
     pub fn unmasked_zeros(self, unmasked_zeros: bool) -> Folder {
         Folder { unmasked_zeros, ..self }
+    }
+
+    /// The same, read with what callers know of families. Without it, weights that MLX wrote are read as they are stored,
+    /// which the notes of the checkpoint say.
+    pub fn forms(self, forms: &'static [FamilyForm]) -> Folder {
+        Folder { forms, ..self }
+    }
+
+    /// Facts about families.
+    pub(crate) fn known_forms(&self) -> &'static [FamilyForm] {
+        self.forms
     }
 
     /// True if GPTQ's zeros are read as in the reference.

@@ -24,6 +24,7 @@ mod codes;
 mod dense;
 mod dtype;
 mod error;
+mod family_form;
 mod folder;
 mod foreign;
 mod formats;
@@ -55,6 +56,7 @@ pub use adapter::{MLX_ADAPTER, is_adapter, is_tokenizer_file, open_adapter, own_
 pub use checkpoint::{Checkpoint, open, open_without_weights};
 pub use dtype::Dtype;
 pub use error::Error;
+pub use family_form::{FamilyForm, MlxChange};
 pub use folder::Folder;
 pub use foreign::{FOREIGN, Foreign};
 pub use formats::{FORMATS, Format};

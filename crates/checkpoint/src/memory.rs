@@ -6,7 +6,7 @@
 use serde_json::Value as Json;
 
 use crate::{
-    Checkpoint, Dtype, Error, Part, SharedBytes, Tensor, card, json,
+    Checkpoint, Dtype, Error, FamilyForm, Part, SharedBytes, Tensor, card, json,
     methods::{self, Decoded, Outcome, ReadAs},
 };
 
@@ -39,13 +39,13 @@ pub struct MemoryTensor {
     pub bytes: SharedBytes,
 }
 
-/// Opens an in-memory checkpoint.
+/// Opens an in-memory checkpoint; `forms` are facts about families ([`Folder::forms`](crate::Folder::forms)).
 ///
 /// # Errors
 /// [`Error::MissingFile`] without `config.json`; [`Error::DuplicateTensor`], [`Error::BadShape`],
 /// [`Error::SizeMismatch`] for a tensor; errors in the small files; for quantized weights those of
 /// [`open`](crate::open).
-pub fn open_memory(memory: Memory) -> Result<Checkpoint, Error> {
+pub fn open_memory(memory: Memory, forms: &'static [FamilyForm]) -> Result<Checkpoint, Error> {
     let Memory { name, mut files, mut tensors } = memory;
     let config = take_object(&mut files, "config.json")?
         .ok_or_else(|| Error::MissingFile { file: "config.json".to_owned() })?;
@@ -75,7 +75,7 @@ pub fn open_memory(memory: Memory) -> Result<Checkpoint, Error> {
         listed.push(Tensor { name, dtype, shape, part: parts.len(), begin: 0, end, stored: None });
         parts.push(Part::shared(FILE.to_owned(), bytes));
     }
-    let read = ReadAs { unmasked_zeros: false };
+    let read = ReadAs { unmasked_zeros: false, forms };
     let outcome = methods::decode(&config, &files, &parts, listed, read)?;
     let Outcome { method, settled, decoded: Decoded { tensors, notes: more } } = outcome;
     notes.extend(more);

@@ -1,5 +1,6 @@
 //! A family of models: its rows for each engine.
 
+use gguf_checkpoint::FamilyForm;
 use gguf_layout::projector::{self, Projector};
 use gguf_layout::{Arch, DECODER, Families, Quantization, Wrapper};
 
@@ -19,6 +20,8 @@ pub struct Family {
     pub quantization: &'static [Quantization],
     /// Its models of several kinds whose config class in transformers 5.23 takes any text part.
     pub wrappers: &'static [Wrapper],
+    /// How other programs than transformers save their weights.
+    pub forms: &'static [FamilyForm],
     /// Architectures that can be run.
     pub graphs: &'static [Architecture],
     /// Projectors that can be run.
@@ -32,6 +35,7 @@ impl Family {
         projectors: &[],
         quantization: &[],
         wrappers: &[],
+        forms: &[],
         graphs: &[],
         towers: &[],
     };
@@ -59,6 +63,9 @@ pub const FAMILIES: Families = Families {
     wrappers: collected!(wrappers, model_type, Wrapper { model_type: "", usual_text: "" }),
 };
 
+/// How other programs than transformers save weights, for [`gguf_checkpoint::Folder::forms`].
+pub const FORMS: &[FamilyForm] = collected!(forms, model_types[0], FamilyForm::USUAL);
+
 /// Every graph, for [`gguf_runtime::Options`].
 pub const GRAPHS: Graphs = Graphs {
     architectures: collected!(graphs, name, Architecture::decoder("", Spec::DECODER)),
@@ -71,7 +78,7 @@ pub const GRAPHS: Graphs = Graphs {
 
 /// The rows of all families in one of their fields, sorted by name.
 macro_rules! collected {
-    ($field:ident, $name:ident, $empty:expr) => {
+    ($field:ident, $name:ident $([$at:literal])?, $empty:expr) => {
         &{
             const N: usize = {
                 let (mut n, mut at) = (0, 0);
@@ -88,7 +95,7 @@ macro_rules! collected {
                 while inner < FOLDERS[at].$field.len() {
                     let row = FOLDERS[at].$field[inner];
                     let mut place = n;
-                    while place > 0 && is_less(row.$name, rows[place - 1].$name) {
+                    while place > 0 && is_less(row.$name $([$at])?, rows[place - 1].$name $([$at])?) {
                         rows[place] = rows[place - 1];
                         place -= 1;
                     }

@@ -23,5 +23,5 @@ mod family;
 mod prelude;
 mod routes;
 
-pub use family::{ARCHES, FAMILIES, GRAPHS, PROJECTORS};
+pub use family::{ARCHES, FAMILIES, FORMS, GRAPHS, PROJECTORS};
 pub use routes::{WAITING, Waiting, routes};

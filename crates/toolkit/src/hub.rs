@@ -192,7 +192,7 @@ pub fn input(
 ) -> Result<Input, Error> {
     let text = path.to_str().unwrap_or_default();
     if !Repo::is_address(text) && !is_like_a_hub_name(path) {
-        return Ok(Input::local(Folder::at(path)));
+        return Ok(Input::local(Folder::at(path).forms(gguf_models::FORMS)));
     }
     let taken = |failure: Error| match Repo::is_address(text) || failure.is_interrupted() {
         true => failure,
@@ -200,7 +200,8 @@ pub fn input(
             "if `{text}` is meant to be a local folder, check the path; it was treated as a model on the Hub"
         )]),
     };
-    of_hub(text, wanted, options, events).map_err(taken)
+    let input = of_hub(text, wanted, options, events).map_err(taken)?;
+    Ok(Input { folder: input.folder.forms(gguf_models::FORMS), ..input })
 }
 
 /// A model of the Hub, by its address.

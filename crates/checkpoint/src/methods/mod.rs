@@ -136,7 +136,7 @@ pub(crate) fn decode(
         );
         outcome.decoded.notes.push(note);
     }
-    mlx_layout::undo(config, parts, &mut outcome.decoded.tensors)?;
+    mlx_layout::undo(config, parts, read_as.forms, &mut outcome.decoded)?;
     plain::check(&outcome.decoded.tensors)?;
     Ok(outcome)
 }

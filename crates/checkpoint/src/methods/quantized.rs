@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value as Json;
 
-use crate::{Error, Part, Tensor, json};
+use crate::{Error, FamilyForm, Part, Tensor, json};
 
 /// Input of a decoder: a checkpoint as its files list it.
 #[derive(Debug)]
@@ -28,6 +28,8 @@ pub(crate) struct Quantized<'a> {
 pub(crate) struct ReadAs {
     /// True if GPTQ's zeros with all bits set are one more than the largest code.
     pub unmasked_zeros: bool,
+    /// Facts about families.
+    pub forms: &'static [FamilyForm],
 }
 
 /// A quantization config.
@@ -45,6 +47,17 @@ pub(crate) struct Decoded {
     pub tensors: Vec<Tensor>,
     /// Peculiarities and ignored parts with the reason, one per line.
     pub notes: Vec<String>,
+}
+
+/// Facts about the families that a config, or its text part, names.
+pub(super) fn forms_of(
+    forms: &'static [FamilyForm],
+    config: &Json,
+) -> impl Iterator<Item = &'static FamilyForm> {
+    let kind = |config: &Json| config.get("model_type").and_then(Json::as_str).map(str::to_owned);
+    let kinds = [kind(config), config.get("text_config").and_then(kind)];
+    let is_named = move |name: &&str| kinds.iter().flatten().any(|kind| kind == name);
+    forms.iter().filter(move |form| form.model_types.iter().any(&is_named))
 }
 
 /// Keys of `config.json` that a quantization config may stand at, as a path.
@@ -83,6 +96,11 @@ impl<'a> Quantized<'a> {
     /// The same, read as was asked for.
     pub fn read_as(self, read_as: ReadAs) -> Quantized<'a> {
         Quantized { read_as, ..self }
+    }
+
+    /// Facts about the family of the model.
+    pub fn forms(&self) -> impl Iterator<Item = &'static FamilyForm> {
+        forms_of(self.read_as.forms, self.model)
     }
 
     /// The quantization config.

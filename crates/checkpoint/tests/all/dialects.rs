@@ -48,7 +48,8 @@ fn digest(values: &[f32], dtype: &str) -> String {
 fn values_match_libraries() {
     for name in names() {
         let checkpoint =
-            gguf_checkpoint::open(&golden(&name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+            gguf_checkpoint::open(gguf_checkpoint::Folder::from(&golden(&name)).forms(gguf_models::FORMS))
+                .unwrap_or_else(|error| panic!("{name}: {error}"));
         let expected = fs::read_to_string(golden(&name).join("expected.txt")).unwrap();
         let mut compared = BTreeSet::new();
         for line in expected.lines().filter(|line| !line.starts_with('*')) {
@@ -90,7 +91,9 @@ fn values_match_libraries() {
 #[test]
 fn partial_reads_match_the_whole() {
     for name in names() {
-        let checkpoint = gguf_checkpoint::open(&golden(&name)).unwrap();
+        let checkpoint =
+            gguf_checkpoint::open(gguf_checkpoint::Folder::from(&golden(&name)).forms(gguf_models::FORMS))
+                .unwrap();
         let mut draw = gguf_testkit::Draw::new(14);
         for tensor in checkpoint.tensors.iter().filter(|tensor| tensor.stored.is_some()) {
             let whole = values(&checkpoint, tensor);
@@ -119,7 +122,9 @@ fn partial_reads_match_the_whole() {
 #[test]
 fn spans_cover_the_codes() {
     for name in names() {
-        let checkpoint = gguf_checkpoint::open(&golden(&name)).unwrap();
+        let checkpoint =
+            gguf_checkpoint::open(gguf_checkpoint::Folder::from(&golden(&name)).forms(gguf_models::FORMS))
+                .unwrap();
         for tensor in &checkpoint.tensors {
             let Some(stored) = &tensor.stored else { continue };
             let mut bytes: BTreeMap<usize, BTreeSet<u64>> = BTreeMap::new();

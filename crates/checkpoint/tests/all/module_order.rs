@@ -4,7 +4,7 @@ use std::path::Path;
 
 /// From bottom to top.
 const FLOORS: &[&[&str]] = &[
-    &["dtype", "pickle_error"],
+    &["dtype", "family_form", "pickle_error"],
     &["read_error"],
     &["error", "part"],
     &["json", "links", "yaml"],

@@ -45,7 +45,10 @@ fn convert_folder(folder: Folder, recipe: &str) -> Result<Vec<u8>, gguf_conversi
     let out = folder.path().with_extension(format!("{recipe}.gguf"));
     let _ = fs::remove_file(&out);
     crate::write(
-        CheckpointInput::open(folder, &gguf_layout::Options::new(gguf_models::FAMILIES))?,
+        CheckpointInput::open(
+            gguf_checkpoint::Folder::from(folder).forms(gguf_models::FORMS),
+            &gguf_layout::Options::new(gguf_models::FAMILIES),
+        )?,
         recipe,
         &out,
     )?;

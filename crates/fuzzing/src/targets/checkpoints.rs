@@ -26,7 +26,9 @@ fn read_some(checkpoint: &Checkpoint) {
 }
 
 fn opens(folder: &Path) -> bool {
-    gguf_checkpoint::open(folder).inspect(read_some).is_ok()
+    gguf_checkpoint::open(gguf_checkpoint::Folder::from(folder).forms(gguf_models::FORMS))
+        .inspect(read_some)
+        .is_ok()
 }
 
 pub(super) fn safetensors(bytes: &[u8]) -> bool {

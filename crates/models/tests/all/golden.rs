@@ -42,7 +42,8 @@ fn expected_of(folder: &Path) -> Json {
 fn every_architecture_has_a_golden() {
     let mut without: BTreeSet<&str> = gguf_models::ARCHES.iter().map(|arch| arch.name).collect();
     for folder in checkpoints() {
-        let checkpoint = gguf_checkpoint::open(&folder).unwrap();
+        let checkpoint =
+            gguf_checkpoint::open(gguf_checkpoint::Folder::from(&folder).forms(gguf_models::FORMS)).unwrap();
         let row = gguf_layout::row_of(&gguf_models::FAMILIES, &input(&checkpoint));
         without.remove(row.unwrap_or_else(|error| panic!("{}: {error}", folder.display())).name);
     }
@@ -50,7 +51,9 @@ fn every_architecture_has_a_golden() {
     for entry in std::fs::read_dir(gguf_testkit::golden_path("torch")).unwrap() {
         let folder = entry.unwrap().path();
         if folder.join("params.json").is_file() {
-            let checkpoint = gguf_checkpoint::open(&folder).unwrap();
+            let checkpoint =
+                gguf_checkpoint::open(gguf_checkpoint::Folder::from(&folder).forms(gguf_models::FORMS))
+                    .unwrap();
             let row = gguf_layout::row_of(&gguf_models::FAMILIES, &input(&checkpoint));
             without.remove(row.unwrap_or_else(|error| panic!("{}: {error}", folder.display())).name);
         }
@@ -130,7 +133,8 @@ const REPORTED: &[(&str, &str, &str)] = &[
 fn mathematical_keys_are_read_or_reported() {
     let mut found = Vec::new();
     for folder in checkpoints() {
-        let checkpoint = gguf_checkpoint::open(&folder).unwrap();
+        let checkpoint =
+            gguf_checkpoint::open(gguf_checkpoint::Folder::from(&folder).forms(gguf_models::FORMS)).unwrap();
         let options = options(&expected_of(&folder));
         let Ok(layout) = gguf_layout::resolve(&input(&checkpoint), &options) else { continue };
         for key in layout.unread_keys.iter().filter(|key| key.is_mathematics) {
@@ -245,7 +249,8 @@ fn layouts_match_reference() {
         let name = folder.file_name().unwrap().to_string_lossy().into_owned();
         let expected: Json =
             serde_json::from_slice(&std::fs::read(folder.join("expected.json")).unwrap()).unwrap();
-        let checkpoint = gguf_checkpoint::open(&folder).unwrap();
+        let checkpoint =
+            gguf_checkpoint::open(gguf_checkpoint::Folder::from(&folder).forms(gguf_models::FORMS)).unwrap();
         let input = input(&checkpoint);
         let pre = expected["pre"].as_str().filter(|pre| *pre != "default").map(str::to_owned);
         let layout = match gguf_layout::resolve(&input, &Options { pre, ..options(&expected) }) {
@@ -370,7 +375,8 @@ fn missing_tensors_are_named() {
     let mut n_named = 0;
     for folder in checkpoints() {
         let name = folder.file_name().unwrap().to_string_lossy().into_owned();
-        let checkpoint = gguf_checkpoint::open(&folder).unwrap();
+        let checkpoint =
+            gguf_checkpoint::open(gguf_checkpoint::Folder::from(&folder).forms(gguf_models::FORMS)).unwrap();
         let options = options(&expected_of(&folder));
         let whole = gguf_layout::resolve_weights(&input(&checkpoint), &options).unwrap();
         let used: BTreeSet<&String> = whole.tensors.iter().flat_map(|tensor| tensor.data.sources()).collect();
@@ -414,7 +420,8 @@ fn missing_layer_matrix_is_named_in_every_spelling() {
     let folders: Vec<PathBuf> = checkpoints().into_iter().filter(is_one).collect();
     assert_eq!(folders.len(), names.len());
     for folder in folders {
-        let checkpoint = gguf_checkpoint::open(&folder).unwrap();
+        let checkpoint =
+            gguf_checkpoint::open(gguf_checkpoint::Folder::from(&folder).forms(gguf_models::FORMS)).unwrap();
         let of_layers = |name: &&String| name.contains(".1.") && name.ends_with(".weight");
         let all: Vec<String> = input(&checkpoint).tensors.into_iter().map(|tensor| tensor.name).collect();
         for name in all.iter().filter(of_layers) {

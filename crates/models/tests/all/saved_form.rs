@@ -9,7 +9,11 @@ use serde_json::Value as Json;
 /// Checkpoints of `golden/arch` with a class that generates text, and the files that decide about a row.
 fn causal() -> Vec<(String, Input<'static>)> {
     let all = gguf_testkit::checkpoint_names().into_iter().filter_map(|name| {
-        let checkpoint = gguf_checkpoint::open(gguf_testkit::checkpoint(&name).as_path()).unwrap();
+        let checkpoint = gguf_checkpoint::open(
+            gguf_checkpoint::Folder::from(gguf_testkit::checkpoint(&name).as_path())
+                .forms(gguf_models::FORMS),
+        )
+        .unwrap();
         let class = checkpoint.config["architectures"][0].as_str()?.to_owned();
         let tensors = checkpoint.tensors.iter().map(|tensor| {
             let (shape, folded) = tensor.folded_shape().unwrap();

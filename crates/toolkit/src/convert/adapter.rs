@@ -165,7 +165,7 @@ impl ConvertAdapter {
         }
         let folder = PathBuf::from(named);
         if !named.is_empty() && folder.join("config.json").is_file() {
-            return Ok(Folder::at(folder));
+            return Ok(Folder::at(folder).forms(gguf_models::FORMS));
         }
         let message = match named {
             "" => "missing config of the base model".to_owned(),

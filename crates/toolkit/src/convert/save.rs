@@ -107,7 +107,7 @@ impl Save {
         let other = OtherSettings { repack: self.repack, ..self.encoding.settings() };
         let settings = self.tensors.read(other)?;
         let checkpoint =
-            gguf_checkpoint::open_memory(memory).map_err(|error| failed(EngineError::Source(error)))?;
+            gguf_checkpoint::open_memory(memory, gguf_models::FORMS).map_err(|error| failed(EngineError::Source(error)))?;
         let input = CheckpointInput::from_checkpoint(checkpoint, &options, self.arch.custom);
         let mut open = opened(input.map_err(failed)?, path);
         let layout = open.input.layout();

@@ -4,6 +4,11 @@ pub mod convert;
 pub mod graph;
 
 use crate::family::Family;
+use gguf_checkpoint::FamilyForm;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { arches: &[convert::BAICHUAN], graphs: graph::GRAPHS, ..Family::EMPTY };
+pub const FAMILY: Family =
+    Family { arches: &[convert::BAICHUAN], graphs: graph::GRAPHS, forms: FORMS, ..Family::EMPTY };
+
+/// Files of mlx-lm 0.32.2.
+const FORMS: &[FamilyForm] = &[FamilyForm::refused(&["baichuan_m1"], None, "its output is normalized")];

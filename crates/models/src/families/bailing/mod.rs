@@ -5,6 +5,7 @@ pub mod graph;
 pub mod projector;
 
 use crate::family::Family;
+use gguf_checkpoint::FamilyForm;
 use gguf_layout::Quantization;
 
 /// Its architectures and projectors.
@@ -21,5 +22,13 @@ pub const FAMILY: Family = Family {
         ..Quantization::USUAL
     }],
     graphs: graph::GRAPHS,
+    forms: FORMS,
     ..Family::EMPTY
 };
+
+/// Files of mlx-lm 0.32.2.
+const FORMS: &[FamilyForm] = &[FamilyForm {
+    model_types: &["bailing_moe", "bailing_moe_v2", "bailing_moe_linear"],
+    mlx_names: &[(".mlp.gate.gate_proj.", ".mlp.gate.")],
+    ..FamilyForm::USUAL
+}];

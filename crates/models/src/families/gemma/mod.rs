@@ -6,6 +6,7 @@ pub mod projector;
 pub mod vision;
 
 use crate::family::Family;
+use gguf_checkpoint::FamilyForm;
 
 /// Its architectures and projectors.
 pub const FAMILY: Family = Family {
@@ -26,5 +27,12 @@ pub const FAMILY: Family = Family {
     ],
     graphs: graph::GRAPHS,
     towers: vision::TOWERS,
+    forms: FORMS,
     ..Family::EMPTY
 };
+
+/// Files of mlx-lm 0.32.2.
+const FORMS: &[FamilyForm] = &[
+    FamilyForm::refused(&["recurrent_gemma"], None, "its layout is that of MLX"),
+    FamilyForm::refused(&["gemma4", "gemma4_text"], Some(".switch_glu."), "its gate and up are split"),
+];

@@ -4,7 +4,11 @@ pub mod convert;
 pub mod graph;
 
 use crate::family::Family;
+use gguf_checkpoint::FamilyForm;
 
 /// Its architectures and projectors.
 pub const FAMILY: Family =
-    Family { arches: &[convert::GPT2], graphs: graph::GRAPHS, ..Family::EMPTY };
+    Family { arches: &[convert::GPT2], graphs: graph::GRAPHS, forms: FORMS, ..Family::EMPTY };
+
+/// Files of mlx-lm 0.32.2.
+const FORMS: &[FamilyForm] = &[FamilyForm::refused(&["gpt2"], None, "its matrices are transposed")];

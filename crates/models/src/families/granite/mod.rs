@@ -4,6 +4,7 @@ pub mod convert;
 pub mod graph;
 
 use crate::family::Family;
+use gguf_checkpoint::FamilyForm;
 use gguf_layout::{CountedLayers, Quantization, Wrapper};
 
 /// Its architectures and projectors.
@@ -27,5 +28,13 @@ pub const FAMILY: Family = Family {
         Wrapper { model_type: "granite_speech_plus", usual_text: "granite" },
     ],
     graphs: graph::GRAPHS,
+    forms: FORMS,
     ..Family::EMPTY
 };
+
+/// Files of mlx-lm 0.32.2.
+const FORMS: &[FamilyForm] = &[FamilyForm::refused(
+    &["granitemoe", "granitemoehybrid"],
+    Some("gate_proj."),
+    "its gate and up are split",
+)];

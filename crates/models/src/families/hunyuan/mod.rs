@@ -5,6 +5,7 @@ pub mod graph;
 pub mod projector;
 
 use crate::family::Family;
+use gguf_checkpoint::FamilyForm;
 use gguf_layout::Quantization;
 
 /// Its architectures and projectors.
@@ -23,5 +24,10 @@ pub const FAMILY: Family = Family {
         Quantization { architecture: "hunyuan_vl", one_expert_is_none: true, ..Quantization::USUAL },
     ],
     graphs: graph::GRAPHS,
+    forms: FORMS,
     ..Family::EMPTY
 };
+
+/// Files of mlx-lm 0.32.2.
+const FORMS: &[FamilyForm] =
+    &[FamilyForm::refused(&["hunyuan"], Some(".q_proj."), "its projections are split")];

@@ -4,10 +4,16 @@ pub mod convert;
 pub mod projector;
 
 use crate::family::Family;
+use gguf_checkpoint::FamilyForm;
 
 /// Its architectures and projectors.
 pub const FAMILY: Family = Family {
     arches: &[convert::kimi_k3::KIMI_K3, convert::kimi_linear::KIMI_LINEAR],
     projectors: &[projector::kimik25::KIMIK25, projector::kimivl::KIMIVL],
+    forms: FORMS,
     ..Family::EMPTY
 };
+
+/// Files of mlx-lm 0.32.2.
+const FORMS: &[FamilyForm] =
+    &[FamilyForm::refused(&["kimi_k3", "kimi_linear"], None, "its projections are joined and transposed")];

@@ -4,6 +4,18 @@ pub mod convert;
 pub mod graph;
 
 use crate::family::Family;
+use gguf_checkpoint::FamilyForm;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { arches: &[convert::LAGUNA], graphs: graph::GRAPHS, ..Family::EMPTY };
+pub const FAMILY: Family =
+    Family { arches: &[convert::LAGUNA], graphs: graph::GRAPHS, forms: FORMS, ..Family::EMPTY };
+
+/// Files of mlx-lm 0.32.2.
+const FORMS: &[FamilyForm] = &[FamilyForm {
+    model_types: &["laguna"],
+    mlx_names: &[
+        (".mlp.gate.proj.", ".mlp.gate."),
+        (".mlp.gate.e_score_correction_bias", ".mlp.experts.e_score_correction_bias"),
+    ],
+    ..FamilyForm::USUAL
+}];

@@ -5,6 +5,7 @@ pub mod graph;
 pub mod projector;
 
 use crate::family::Family;
+use gguf_checkpoint::FamilyForm;
 use gguf_layout::Wrapper;
 
 /// Its architectures and projectors.
@@ -13,5 +14,17 @@ pub const FAMILY: Family = Family {
     projectors: &[projector::LFM2VL],
     wrappers: &[Wrapper { model_type: "lfm2_vl", usual_text: "lfm2" }],
     graphs: graph::GRAPHS,
+    forms: FORMS,
     ..Family::EMPTY
 };
+
+/// Files of mlx-lm 0.32.2.
+const FORMS: &[FamilyForm] = &[FamilyForm {
+    model_types: &["lfm2_moe"],
+    mlx_names: &[
+        (".gate_proj.weight", ".w1.weight"),
+        (".down_proj.weight", ".w2.weight"),
+        (".up_proj.weight", ".w3.weight"),
+    ],
+    ..FamilyForm::USUAL
+}];

@@ -5,6 +5,7 @@ pub mod graph;
 pub mod projector;
 
 use crate::family::Family;
+use gguf_checkpoint::FamilyForm;
 use gguf_layout::Quantization;
 
 /// Its architectures and projectors.
@@ -34,5 +35,13 @@ pub const FAMILY: Family = Family {
         },
     ],
     graphs: graph::GRAPHS,
+    forms: FORMS,
     ..Family::EMPTY
 };
+
+/// Files of mlx-lm 0.32.2.
+const FORMS: &[FamilyForm] = &[FamilyForm::refused(
+    &["llama4", "llama4_text"],
+    Some(".gate_proj."),
+    "its experts are split and transposed",
+)];

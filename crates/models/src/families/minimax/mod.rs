@@ -5,11 +5,16 @@ pub mod graph;
 pub mod projector;
 
 use crate::family::Family;
+use gguf_checkpoint::FamilyForm;
 
 /// Its architectures and projectors.
 pub const FAMILY: Family = Family {
     arches: &[convert::minimax_m2::MINIMAX_M2, convert::minimax_m3::MINIMAX_M3],
     projectors: &[projector::MINIMAXM3],
     graphs: graph::GRAPHS,
+    forms: FORMS,
     ..Family::EMPTY
 };
+
+/// Files of mlx-lm 0.32.2.
+const FORMS: &[FamilyForm] = &[FamilyForm::refused(&["minimax_m3_vl"], None, "its projections are joined")];

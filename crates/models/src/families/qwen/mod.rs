@@ -6,6 +6,7 @@ pub mod projector;
 pub mod vision;
 
 use crate::family::Family;
+use gguf_checkpoint::FamilyForm;
 use gguf_layout::{Quantization, Wrapper};
 
 /// Its architectures and projectors.
@@ -38,5 +39,22 @@ pub const FAMILY: Family = Family {
     ],
     graphs: graph::GRAPHS,
     towers: vision::TOWERS,
+    forms: FORMS,
     ..Family::EMPTY
 };
+
+/// Files of mlx-lm 0.32.2.
+const FORMS: &[FamilyForm] = &[
+    FamilyForm::refused(&["qwen3_vl_moe"], Some(".gate_proj."), "its experts are split and transposed"),
+    FamilyForm {
+        model_types: &["qwen3_next", "qwen3_5", "qwen3_5_moe", "qwen3_5_text", "qwen3_5_moe_text"],
+        mlx_norms: &[
+            ".input_layernorm.weight",
+            ".post_attention_layernorm.weight",
+            "model.norm.weight",
+            ".q_norm.weight",
+            ".k_norm.weight",
+        ],
+        ..FamilyForm::USUAL
+    },
+];

@@ -4,6 +4,7 @@ pub mod convert;
 pub mod graph;
 
 use crate::family::Family;
+use gguf_checkpoint::FamilyForm;
 
 /// Its architectures and projectors.
 pub const FAMILY: Family = Family {
@@ -15,5 +16,9 @@ pub const FAMILY: Family = Family {
         convert::rwkv7::RWKV7,
     ],
     graphs: graph::GRAPHS,
+    forms: FORMS,
     ..Family::EMPTY
 };
+
+/// Files of mlx-lm 0.32.2.
+const FORMS: &[FamilyForm] = &[FamilyForm::refused(&["rwkv7"], None, "its vectors have a different shape")];

@@ -4,6 +4,12 @@ pub mod convert;
 pub mod graph;
 
 use crate::family::Family;
+use gguf_checkpoint::FamilyForm;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { arches: &[convert::STEP35], graphs: graph::GRAPHS, ..Family::EMPTY };
+pub const FAMILY: Family =
+    Family { arches: &[convert::STEP35], graphs: graph::GRAPHS, forms: FORMS, ..Family::EMPTY };
+
+/// Files of mlx-lm 0.32.2.
+const FORMS: &[FamilyForm] =
+    &[FamilyForm::refused(&["step3p5"], Some(".switch_mlp."), "its norms are stored as w + 1")];

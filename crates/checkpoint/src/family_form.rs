@@ -1,0 +1,55 @@
+//! How other programs than transformers save the weights of a family, as callers know it.
+
+/// How other programs than transformers save the weights of a family.
+///
+/// ```
+/// use gguf_checkpoint::FamilyForm;
+///
+/// /// mlx-lm 0.32.2 calls the router `gate.gate_proj`.
+/// const BAILING: FamilyForm = FamilyForm {
+///     model_types: &["bailing_moe"],
+///     mlx_names: &[(".mlp.gate.gate_proj.", ".mlp.gate.")],
+///     ..FamilyForm::USUAL
+/// };
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct FamilyForm {
+    /// Values of `model_type`.
+    pub model_types: &'static [&'static str],
+    /// A change by mlx-lm that is not undone. Such a checkpoint is refused.
+    pub mlx_change: Option<MlxChange>,
+    /// Parts of names that mlx-lm changes, with those of Hugging Face's form. All are applied in their order; one without a
+    /// dot in front is the beginning of a name.
+    pub mlx_names: &'static [(&'static str, &'static str)],
+    /// Ends of the names of norms that mlx-lm stores as `w + 1`.
+    pub mlx_norms: &'static [&'static str],
+}
+
+/// A change by mlx-lm that is not undone.
+#[derive(Debug, Clone, Copy)]
+pub struct MlxChange {
+    /// A part of the names of tensors that are changed, if not all files of MLX are.
+    pub part: Option<&'static str>,
+    /// The change, for the error.
+    pub difference: &'static str,
+}
+
+impl FamilyForm {
+    /// A family whose weights are saved as transformers saves them.
+    pub const USUAL: FamilyForm = FamilyForm {
+        model_types: &[],
+        mlx_change: None,
+        mlx_names: &[],
+        mlx_norms: &[],
+    };
+
+    /// A family whose weights mlx-lm changes in a way that is not undone: all of its files, or those with a tensor that has
+    /// `part` in its name.
+    pub const fn refused(
+        model_types: &'static [&'static str],
+        part: Option<&'static str>,
+        difference: &'static str,
+    ) -> FamilyForm {
+        FamilyForm { model_types, mlx_change: Some(MlxChange { part, difference }), ..FamilyForm::USUAL }
+    }
+}
