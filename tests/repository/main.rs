@@ -8,6 +8,7 @@ mod api;
 mod command_line;
 mod documents;
 #[cfg(target_os = "linux")]
+mod engines;
 mod errors;
 mod examples;
 mod facade;

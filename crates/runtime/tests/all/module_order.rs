@@ -28,7 +28,8 @@ const FLOORS: &[&[&str]] = &[
     &["decoder::altup"],
     &["decoder"],
     // Graphs of encoder and decoder; pictures: pixels, patches, layers, towers.
-    &["cross_attention", "vision::picture", "vision::resample", "vision::sizes"],
+    &["cross_attention", "vision::picture"],
+    &["vision::resample", "vision::sizes"],
     &["vision::patches", "vision::layer"],
     &["vision::tower"],
     &["architecture"],
