@@ -119,7 +119,7 @@ fn engines_name_no_family() {
             let text = fs::read_to_string(&path).unwrap();
             let code = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
             for line in code.lines().filter(|line| !line.trim_start().starts_with("//")) {
-                for name in texts(line).filter(|name| names.contains(name)) {
+                for name in texts(line).filter_map(|text| names.get(text).copied()) {
                     let row = FORMATS
                         .iter()
                         .position(|(part, known, _)| place.starts_with(part) && known.contains(&name));

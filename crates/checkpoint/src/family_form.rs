@@ -36,12 +36,8 @@ pub struct MlxChange {
 
 impl FamilyForm {
     /// A family whose weights are saved as transformers saves them.
-    pub const USUAL: FamilyForm = FamilyForm {
-        model_types: &[],
-        mlx_change: None,
-        mlx_names: &[],
-        mlx_norms: &[],
-    };
+    pub const USUAL: FamilyForm =
+        FamilyForm { model_types: &[], mlx_change: None, mlx_names: &[], mlx_norms: &[] };
 
     /// A family whose weights mlx-lm changes in a way that is not undone: all of its files, or those with a tensor that has
     /// `part` in its name.

@@ -45,8 +45,7 @@ impl fmt::Debug for Families {
 
 impl Families {
     /// No families: every class is unknown.
-    pub const EMPTY: Families =
-        Families { arches: &[], projectors: &[], quantization: &[], wrappers: &[] };
+    pub const EMPTY: Families = Families { arches: &[], projectors: &[], quantization: &[], wrappers: &[] };
 
     /// Facts of an architecture for the choice of types, by the value of `general.architecture`.
     pub fn quantization(&self, architecture: &str) -> &'static Quantization {

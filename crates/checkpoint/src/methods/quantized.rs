@@ -98,11 +98,6 @@ impl<'a> Quantized<'a> {
         Quantized { read_as, ..self }
     }
 
-    /// Facts about the family of the model.
-    pub fn forms(&self) -> impl Iterator<Item = &'static FamilyForm> {
-        forms_of(self.read_as.forms, self.model)
-    }
-
     /// The quantization config.
     pub fn config(&self) -> Option<&Json> {
         self.config.as_ref().map(|config| &config.value)

@@ -106,8 +106,8 @@ impl Save {
         let options = self.arch.resolving(&self.naming, &self.hub, events)?;
         let other = OtherSettings { repack: self.repack, ..self.encoding.settings() };
         let settings = self.tensors.read(other)?;
-        let checkpoint =
-            gguf_checkpoint::open_memory(memory, gguf_models::FORMS).map_err(|error| failed(EngineError::Source(error)))?;
+        let checkpoint = gguf_checkpoint::open_memory(memory, gguf_models::FORMS)
+            .map_err(|error| failed(EngineError::Source(error)))?;
         let input = CheckpointInput::from_checkpoint(checkpoint, &options, self.arch.custom);
         let mut open = opened(input.map_err(failed)?, path);
         let layout = open.input.layout();
