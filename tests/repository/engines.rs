@@ -61,7 +61,6 @@ const FORMATS: &[(&str, &[&str], &str)] = &[
         ],
         "a list of transformers about tokenizer classes",
     ),
-    ("tokenizer/src/huggingface/tiktoken.rs", &["hunyuan"], "the name of a pre-tokenizer"),
     (
         "tokenizer/src/tokenizer.rs",
         &["modern-bert", "nomic-bert-moe", "phi3"],
