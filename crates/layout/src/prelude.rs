@@ -8,10 +8,7 @@ pub use crate::arch::{Arch, Class, Computed, DECODER, Draft, Export, Packed, Pre
 pub use crate::built_in::{
     BuiltIn, HAS_NO_WINDOW, KEEPS_EXPERT_WEIGHTS, NORMALIZES_EXPERTS, WindowPattern, every, every_from_first,
 };
-pub use crate::config::classes::FieldDefault::{Bool, Float, Int, Null, Text};
-pub use crate::config::classes::{
-    BASE, BOOL, ConfigClass, DECODER_FIELDS, DICT, FLOAT, Field, Fill, INT, INTS, NULL, TEXT, TEXTS,
-};
+pub use crate::config::classes::ConfigClass;
 pub use crate::config::{Hparams, adjust};
 pub use crate::error::{bad, missing};
 pub use crate::file_keys::{FileKeys, kinds, set};

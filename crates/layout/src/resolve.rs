@@ -7,7 +7,6 @@ use serde_json::Value as Json;
 
 use crate::arch::{Arch, Class, Draft, Predicted};
 use crate::config::Hparams;
-use crate::config::classes::ConfigClass;
 use crate::error::missing;
 use crate::general::{self, FileKind};
 use crate::key_places::{size_by_tokenizer, template_first};
@@ -336,10 +335,7 @@ fn check_layer_types(arch: &Arch, config: &Json) -> Result<(), ArchError> {
     let part = text_config(config).unwrap_or(config);
     let model_type = part.get("model_type").and_then(Json::as_str).unwrap_or_default();
     let class = arch.configs.iter().find(|class| class.model_type == model_type);
-    let lists = |class: &ConfigClass| {
-        class.fields.iter().any(|fields| fields.iter().any(|(key, ..)| *key == "layer_types"))
-    };
-    match class.is_some_and(lists) {
+    match class.is_some_and(|class| class.field("layer_types").is_some()) {
         true => built_in::check_layer_types(part),
         false => Ok(()),
     }

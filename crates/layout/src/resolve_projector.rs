@@ -91,7 +91,9 @@ fn towers(families: &Families, row: &Projector, input: &Input<'_>) -> Result<Tow
         let type_of = |config: &Map<String, Json>| config.get("model_type")?.as_str().map(str::to_owned);
         let class_of = |model_type: Option<String>| {
             let model_type = model_type?;
-            tower.classes.iter().find(|class| class.model_type == model_type)
+            // Older files have the type of the whole in the config of the tower too.
+            let full = format!("{model_type}_vision");
+            tower.classes.iter().find(|class| [&model_type, &full].contains(&&class.model_type.to_owned()))
         };
         let class = class_of(type_of(raw)).or_else(|| class_of(type_of(map))).or(tower.classes.first());
         let filled = class.filter(|_| is_taken).and_then(|class| classes::standardize(raw, class).ok());

@@ -103,8 +103,7 @@ pub(crate) fn unread_keys(
             _ if class.is_some_and(|class| class.has_default(key, value)) => {}
             _ => {
                 // Rows ask for the name of the class, a file may have the older one.
-                let renamed = class.and_then(|class| class.renamed.iter().find(|(from, _)| from == key));
-                report(full_name(renamed.map_or(key.as_str(), |(_, to)| to)), value);
+                report(full_name(class.map_or(key.as_str(), |class| class.full_name(key))), value);
             }
         }
     }

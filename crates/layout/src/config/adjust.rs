@@ -69,9 +69,11 @@ pub fn window_if_used(map: &mut Map<String, Json>, otherwise: Json) {
     }
 }
 
-/// The share of a head that is rotated, for older files that do not say.
-pub fn partial_rotary(map: &mut Map<String, Json>, default: f64) {
-    map.entry("partial_rotary_factor").or_insert(default.into());
+/// Moves the value of a field's older name to the field.
+pub fn rename(map: &mut Map<String, Json>, from: &str, to: &str) {
+    if let Some(value) = map.remove(from) {
+        map.insert(to.into(), value);
+    }
 }
 
 /// Rotary parameters of full and of sliding attention apart. Older files have scaling for full

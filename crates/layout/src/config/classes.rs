@@ -1,121 +1,199 @@
-//! Tables of transformers' config classes: defaults, and accepted types. The rows are in the files of their
-//! architectures ([`crate::Arch`]).
+//! Config classes of transformers: fields with defaults and accepted types.
+//!
+//! `classes.json` states them as a release of transformers does; `scripts/config-classes` writes it. Each class is named by
+//! a row of its family, with the changes that no data can state ([`crate::Arch::configs`]).
 //!
 //! Fields that no converter reads (dropout, initializer range) are listed because their types decide whether
 //! transformers accepts the file.
 
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
 use super::rope;
+
+/// Changes a config, or returns the reason to reject the file.
+pub type Adjust = fn(&mut Map<String, Json>) -> Result<(), String>;
+
 /// A config class of transformers.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct ConfigClass {
-    /// `model_type` of the files that it reads.
+    /// `model_type` of the files that it reads, and its name in `classes.json`.
     pub model_type: &'static str,
-    /// `default_theta`, for files without `rope_theta`.
-    pub default_theta: f64,
-    /// Fields, in parts that classes share.
-    pub fields: &'static [&'static [Field]],
-    /// Fields that are computed from others where they are `null`.
-    pub fill: &'static [Fill],
-    /// Other spellings of fields: (spelling, field).
-    pub renamed: &'static [(&'static str, &'static str)],
-    /// True if the class has RoPE parameters.
-    pub has_rope: bool,
-    /// True if the class requires the heads to divide the width.
-    pub heads_divide_hidden: bool,
-    /// Further changes of the class, after defaults and before RoPE parameters; an error is the reason to
-    /// reject the file.
-    pub adjust: fn(&mut Map<String, Json>) -> Result<(), String>,
+    /// Further changes of the class, after defaults and before RoPE parameters.
+    pub adjust: Adjust,
 }
 
 impl ConfigClass {
-    /// True if a value is the default of the field `name`, in the first list that has it.
+    /// The class of a `model_type`. `scripts/config-classes` finds the names by this call.
+    pub const fn new(model_type: &'static str) -> ConfigClass {
+        ConfigClass { model_type, adjust: |_| Ok(()) }
+    }
+
+    /// This class with further changes.
+    #[must_use]
+    pub const fn adjusted(self, adjust: Adjust) -> ConfigClass {
+        ConfigClass { adjust, ..self }
+    }
+
+    /// The fields, in the order of the class.
+    pub fn fields(&self) -> &'static [Field] {
+        &self.facts().fields
+    }
+
+    /// A field.
+    pub fn field(&self, name: &str) -> Option<&'static Field> {
+        self.fields().iter().find(|field| field.name == name)
+    }
+
+    /// The name in the class of a config key that may be another spelling of a field.
+    pub fn full_name<'a>(&self, key: &'a str) -> &'a str {
+        self.facts().renamed.get(key).copied().unwrap_or(key)
+    }
+
+    /// True if a value is the default of the field `name`.
     pub fn has_default(&self, name: &str, value: &Json) -> bool {
-        let field = self.fields.iter().copied().flatten().find(|(field, ..)| *field == name);
-        field.is_some_and(|(_, _, default)| {
-            let default = default.to_json();
-            default == *value || default.is_number() && default.as_f64() == value.as_f64()
+        self.field(name).is_some_and(|Field { default, .. }| {
+            default == value || default.is_number() && default.as_f64() == value.as_f64()
         })
+    }
+
+    fn facts(&self) -> &'static Facts {
+        static NONE: Facts = Facts {
+            default_theta: 0.0,
+            partial_rotary_factor: None,
+            renamed: BTreeMap::new(),
+            filled: Vec::new(),
+            keeps_rope: false,
+            heads_divide_hidden: false,
+            fields: Vec::new(),
+        };
+        CLASSES.get(self.model_type).unwrap_or(&NONE)
     }
 }
 
-/// A class without fields.
-pub const BASE: ConfigClass = ConfigClass {
-    model_type: "",
-    default_theta: 10_000.0,
-    fields: &[DECODER_FIELDS],
-    fill: &[],
-    renamed: &[],
-    has_rope: true,
-    heads_divide_hidden: false,
-    adjust: |_| Ok(()),
-};
+/// The classes by `model_type`. Every golden fails if the file does not parse.
+static CLASSES: LazyLock<BTreeMap<&'static str, Facts>> = LazyLock::new(|| parse().unwrap_or_default());
 
-/// A field: name, accepted JSON types (a sum of the constants below), default.
-pub type Field = (&'static str, u8, FieldDefault);
+fn parse() -> serde_json::Result<BTreeMap<&'static str, Facts>> {
+    #[derive(Deserialize)]
+    struct Classes {
+        #[serde(borrow)]
+        classes: BTreeMap<&'static str, Facts>,
+    }
+    serde_json::from_str::<Classes>(include_str!("classes.json")).map(|file| file.classes)
+}
 
-/// An integer.
-pub const INT: u8 = 1;
-/// A number that is written with a point or an exponent.
-pub const FLOAT: u8 = 2;
-/// A truth value.
-pub const BOOL: u8 = 4;
-/// A text.
-pub const TEXT: u8 = 8;
-/// `null`.
-pub const NULL: u8 = 16;
-/// A list of integers.
-pub const INTS: u8 = 32;
-/// An object.
-pub const DICT: u8 = 64;
-/// A list of texts.
-pub const TEXTS: u8 = 128;
+/// A class, as the file states it.
+#[derive(Debug, Deserialize)]
+struct Facts {
+    /// For files without `rope_theta`.
+    #[serde(default = "usual_theta")]
+    default_theta: f64,
+    /// The rotated share of a head, for files without the key.
+    partial_rotary_factor: Option<f64>,
+    /// Fields by their other spellings.
+    #[serde(default, borrow)]
+    renamed: BTreeMap<&'static str, &'static str>,
+    /// Fields that are computed from others where they are `null`.
+    #[serde(default)]
+    filled: Vec<Filled>,
+    /// True if `rope_parameters` stay as they are, and flat keys next to them.
+    #[serde(default)]
+    keeps_rope: bool,
+    /// True if the class requires the heads to divide the width.
+    #[serde(default)]
+    heads_divide_hidden: bool,
+    fields: Vec<Field>,
+}
 
-/// The default of a field.
-#[derive(Debug, Clone, Copy)]
-pub enum FieldDefault {
-    /// An integer.
-    Int(u64),
-    /// A float.
-    Float(f64),
-    /// A truth value.
-    Bool(bool),
-    /// A text.
-    Text(&'static str),
-    /// `None`.
-    Null,
+fn usual_theta() -> f64 {
+    10_000.0
+}
+
+/// A field of a config class.
+#[derive(Debug, Deserialize)]
+#[non_exhaustive]
+pub struct Field {
+    /// Its key in `config.json`.
+    pub name: &'static str,
+    types: Types,
+    /// The value in files without the key.
+    pub default: Json,
+}
+
+/// JSON types that a field accepts, such as `int | list[int] | None`.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(try_from = "&str")]
+struct Types {
+    /// Types of one value, a sum of bits.
+    single: u8,
+    /// Types of the items of a list, if it may be one.
+    items: Option<u8>,
+}
+
+impl Types {
+    fn accept(self, value: &Json) -> bool {
+        match (value, self.items) {
+            (Json::Array(items), Some(types)) => items.iter().all(|item| bit(item) & types != 0),
+            (Json::Array(_), None) => false,
+            (value, _) => bit(value) & self.single != 0,
+        }
+    }
+}
+
+impl TryFrom<&str> for Types {
+    type Error = String;
+
+    fn try_from(text: &str) -> Result<Types, String> {
+        let mut types = Types::default();
+        for name in text.split(" | ") {
+            match name.strip_prefix("list") {
+                Some("") => types.items = Some(u8::MAX),
+                Some(items) => {
+                    let items = items.trim_matches(['[', ']']).split('|');
+                    types.items = Some(items.map(named).try_fold(0, |bits, bit| bit.map(|bit| bits | bit))?);
+                }
+                None => types.single |= named(name)?,
+            }
+        }
+        Ok(types)
+    }
+}
+
+/// The bit of a type in Python.
+fn named(name: &str) -> Result<u8, String> {
+    const NAMES: [&str; 6] = ["None", "bool", "float", "int", "str", "dict"];
+    let bit = NAMES.iter().position(|other| *other == name).map(|at| 1 << at);
+    bit.ok_or_else(|| format!("unknown type `{name}`"))
+}
+
+/// The bit of a value's type; 0 for a list.
+fn bit(value: &Json) -> u8 {
+    match value {
+        Json::Null => 1,
+        Json::Bool(_) => 2,
+        Json::Number(number) if number.is_f64() => 4,
+        Json::Number(_) => 8,
+        Json::String(_) => 16,
+        Json::Object(_) => 32,
+        Json::Array(_) => 0,
+    }
 }
 
 /// A field that is computed from others where it is `null`.
-#[derive(Debug, Clone, Copy)]
-pub enum Fill {
-    /// `head_dim` = `hidden_size` / `num_attention_heads`.
+#[derive(Debug, Clone, Copy, Deserialize)]
+enum Filled {
+    /// `hidden_size` / `num_attention_heads`.
+    #[serde(rename = "head_dim")]
     HeadDim,
-    /// `num_key_value_heads` = `num_attention_heads`.
+    /// `num_attention_heads`.
+    #[serde(rename = "num_key_value_heads")]
     KvHeads,
 }
-
-use FieldDefault::{Bool, Float, Int, Null, Text};
-
-/// Fields that decoders share (a class that has another default or fewer types states that before
-/// them: the first default counts, and every list of types), with the same defaults in transformers 5.23
-/// (`models/NAME/configuration_NAME.py`).
-pub const DECODER_FIELDS: &[Field] = &[
-    ("vocab_size", INT, Int(32000)),
-    ("hidden_size", INT, Int(4096)),
-    ("num_hidden_layers", INT, Int(32)),
-    ("num_attention_heads", INT, Int(32)),
-    ("hidden_act", TEXT, Text("silu")),
-    ("initializer_range", FLOAT, Float(0.02)),
-    ("use_cache", BOOL, Bool(true)),
-    ("pad_token_id", INT | NULL, Null),
-    ("bos_token_id", INT | NULL, Int(1)),
-    ("eos_token_id", INT | INTS | NULL, Int(2)),
-    ("tie_word_embeddings", BOOL, Bool(false)),
-    ("rope_parameters", DICT | NULL, Null),
-    ("head_dim", INT | NULL, Null),
-];
 
 /// The config with the defaults of its class, or why the class would not take it.
 pub fn standardize(raw: &Map<String, Json>, class: &ConfigClass) -> Result<Map<String, Json>, String> {
@@ -123,83 +201,57 @@ pub fn standardize(raw: &Map<String, Json>, class: &ConfigClass) -> Result<Map<S
     // transformers checks the type of every field that the file has (`@strict` dataclasses) and refuses
     // the whole file for one that is wrong. The reference catches that error and reads the file as
     // plain JSON, without any default, so one odd field changes many keys.
-    for (name, types, default) in class.fields.iter().copied().flatten() {
+    for Field { name, types, default } in class.fields() {
         match map.get(*name) {
-            Some(value) if json_type(value) & types == 0 => {
+            Some(value) if !types.accept(value) => {
                 return Err(format!("`{name}` has a type that transformers rejects"));
             }
             Some(_) => {}
-            // If several parts list a field, the first default counts, and each list of types is checked.
             None => {
-                map.insert((*name).into(), default.to_json());
+                map.insert((*name).into(), default.clone());
             }
         }
     }
-    // The order below is that of `__post_init__`: computed fields, then what the class changes, then
-    // rotary parameters, which need `head_dim`; renamed keys last.
-    for field in class.fill {
+    let facts = class.facts();
+    // The order below is that of `__post_init__`: what the class changes, computed fields, then rotary
+    // parameters, which need `head_dim`; renamed keys last.
+    (class.adjust)(&mut map)?;
+    for field in &facts.filled {
         field.apply(&mut map);
     }
     let count = |key: &str| map.get(key).and_then(Json::as_u64).unwrap_or(0);
-    if class.heads_divide_hidden && !count("hidden_size").is_multiple_of(count("num_attention_heads")) {
+    if facts.heads_divide_hidden && !count("hidden_size").is_multiple_of(count("num_attention_heads")) {
         return Err("`hidden_size` is not a multiple of `num_attention_heads`".into());
     }
-    (class.adjust)(&mut map)?;
-    if class.has_rope {
-        rope::standardize(&mut map, class.default_theta)?;
+    if class.field("rope_parameters").is_some() && !facts.keeps_rope {
+        if let Some(share) = facts.partial_rotary_factor {
+            map.entry("partial_rotary_factor").or_insert(share.into());
+        }
+        rope::standardize(&mut map, facts.default_theta)?;
     }
-    for (spelling, field) in class.renamed {
+    for (spelling, field) in &facts.renamed {
         let Some(value) = map.remove(*spelling) else { continue };
         // Values that are not fields are set after the fields, so they take precedence.
-        let is_field = class.fields.iter().copied().flatten().any(|(name, ..)| name == spelling);
-        if !(is_field && map.contains_key(*field)) {
+        if !(class.field(spelling).is_some() && map.contains_key(*field)) {
             map.insert((*field).into(), value);
         }
     }
     Ok(map)
 }
 
-impl FieldDefault {
-    fn to_json(self) -> Json {
-        match self {
-            Int(value) => value.into(),
-            Float(value) => value.into(),
-            Bool(value) => value.into(),
-            Text(value) => value.into(),
-            Null => Json::Null,
-        }
-    }
-}
-
-impl Fill {
+impl Filled {
     /// Computes it, where it is `null`.
-    pub fn apply(self, map: &mut Map<String, Json>) {
+    fn apply(self, map: &mut Map<String, Json>) {
         let count = |key: &str| map.get(key).and_then(Json::as_u64);
         let (key, value) = match self {
-            Fill::HeadDim => {
+            Filled::HeadDim => {
                 let hidden = count("hidden_size").unwrap_or(0);
                 ("head_dim", count("num_attention_heads").and_then(|heads| hidden.checked_div(heads)))
             }
-            Fill::KvHeads => ("num_key_value_heads", count("num_attention_heads")),
+            Filled::KvHeads => ("num_key_value_heads", count("num_attention_heads")),
         };
         if map.get(key).is_none_or(Json::is_null) {
             map.insert(key.into(), value.map_or(Json::Null, Json::from));
         }
-    }
-}
-
-fn json_type(value: &Json) -> u8 {
-    match value {
-        Json::Null => NULL,
-        Json::Bool(_) => BOOL,
-        Json::Number(number) if number.is_f64() => FLOAT,
-        Json::Number(_) => INT,
-        Json::String(_) => TEXT,
-        // An empty list is one of whatever is wanted.
-        Json::Array(items) if items.is_empty() => INTS | TEXTS,
-        Json::Array(items) if items.iter().all(|item| item.is_u64() || item.is_i64()) => INTS,
-        Json::Array(items) if items.iter().all(Json::is_string) => TEXTS,
-        Json::Array(_) => 0,
-        Json::Object(_) => DICT,
     }
 }

@@ -217,10 +217,7 @@ pub fn candidate(
     class: &str,
     config_class: Option<&ConfigClass>,
 ) -> Result<Map<String, Json>, ExportError> {
-    let has_field = |name: &str| {
-        config_class
-            .is_some_and(|class| class.fields.iter().copied().flatten().any(|(field, ..)| *field == name))
-    };
+    let has_field = |name: &str| config_class.is_some_and(|class| class.field(name).is_some());
     let mut config = Map::new();
     config.insert("architectures".into(), json!([class]));
     let model_type = config_class.map_or(file.arch.name, |class| class.model_type);

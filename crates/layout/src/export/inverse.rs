@@ -17,7 +17,7 @@ use super::layout::{ArchFile, Checkpoint, ExportPart, ExportTensor, is_computed}
 use super::search;
 use super::sources::{self, sources};
 use crate::arch::Class;
-use crate::config::classes::{ConfigClass, FieldDefault};
+use crate::config::classes::ConfigClass;
 use crate::layout::{Data, Layout};
 use crate::resolve::{Resolved, context};
 use crate::tensors::rules::{self, NumberRule};
@@ -66,16 +66,11 @@ pub fn read(file: &ArchFile<'_>) -> Result<Checkpoint, ExportError> {
 
 /// The flags of a config class, each with the value that is not its default.
 fn flags(class: &ConfigClass) -> Vec<(&'static str, bool)> {
-    let fields = class.fields.iter().copied().flatten();
-    let mut flags: Vec<(&'static str, bool)> = fields
-        .filter_map(|(name, _, default)| match default {
-            FieldDefault::Bool(default) => Some((*name, !default)),
-            _ => None,
-        })
+    let fields = class.fields().iter();
+    fields
+        .filter_map(|field| Some((field.name, !field.default.as_bool()?)))
         .filter(|(name, _)| !matches!(*name, "use_cache" | "tie_word_embeddings" | "output_router_logits"))
-        .collect();
-    flags.dedup_by_key(|(name, _)| *name);
-    flags
+        .collect()
 }
 
 /// One config, searched, converted and compared with the file.

@@ -2,12 +2,11 @@
 
 pub use gguf_container::{Array, Value};
 pub use gguf_types::Shape;
-pub use serde_json::{Value as Json, json};
+pub use serde_json::Value as Json;
 
 pub use crate::ArchError;
 pub use crate::config::Hparams;
-pub use crate::config::classes::FieldDefault::{Bool, Float, Int, Text};
-pub use crate::config::classes::{BASE as CLASS, BOOL, ConfigClass, FLOAT, INT, INTS, TEXT};
+pub use crate::config::classes::ConfigClass;
 pub use crate::error::{bad, missing, missing_in, missing_token};
 pub use crate::keys::{Keys, to_f32, to_i32, to_u32};
 pub use crate::layout::{ElementMap, FloatType, RowMap};

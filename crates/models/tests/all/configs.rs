@@ -2,6 +2,7 @@
 //! defaults of transformers' classes, spellings of rotary parameters, files that transformers
 //! refuses and the converter then reads as they stand.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use gguf_layout::{ArchError, Data, Input, Layout, Options, SourceTensor};
@@ -111,4 +112,33 @@ fn config_keys_match_reference() {
     }
     assert_eq!(n_refused, 1, "unknown scaling");
     assert!(wrong.is_empty(), "{} wrong\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Names in `ConfigClass::new("…")`, in all sources of a folder.
+fn named_classes(folder: &Path, names: &mut BTreeSet<String>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            named_classes(&path, names);
+            continue;
+        }
+        let source = std::fs::read_to_string(&path).unwrap();
+        let calls = source.split("ConfigClass::new(").skip(1);
+        names.extend(calls.map(|call| call.split('"').nth(1).unwrap().to_owned()));
+    }
+}
+
+#[test]
+fn named_config_classes_are_those_of_data() {
+    let mut named = BTreeSet::new();
+    named_classes(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/families"), &mut named);
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../layout/src/config/classes.json");
+    let data: Json = serde_json::from_slice(&std::fs::read(data).unwrap()).unwrap();
+    let described: BTreeSet<String> = data["classes"].as_object().unwrap().keys().cloned().collect();
+    let missing: Vec<_> = named.difference(&described).collect();
+    let unused: Vec<_> = described.difference(&named).collect();
+    assert!(
+        missing.is_empty() && unused.is_empty(),
+        "run scripts/config-classes; without data: {missing:?}, without a family: {unused:?}"
+    );
 }

@@ -73,43 +73,10 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.count("attention.sliding_window", hparams, &["sliding_window"])
 }
 
-/// `AfmoeConfig` of transformers 5.23.
-const AFMOE_CONFIG: ConfigClass = ConfigClass {
-    model_type: "afmoe",
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(200_192)),
-            ("hidden_size", INT, Int(2048)),
-            ("intermediate_size", INT, Int(6144)),
-            ("moe_intermediate_size", INT, Int(1408)),
-            ("num_dense_layers", INT | NULL, Int(1)),
-            ("num_attention_heads", INT, Int(16)),
-            ("num_key_value_heads", INT | NULL, Null),
-            ("head_dim", INT | NULL, Int(128)),
-            ("max_position_embeddings", INT, Int(16384)),
-            ("rms_norm_eps", FLOAT, Float(1e-5)),
-            ("num_experts", INT | NULL, Int(64)),
-            ("num_experts_per_tok", INT | NULL, Int(6)),
-            ("num_shared_experts", INT | NULL, Int(2)),
-            ("route_scale", FLOAT | NULL, Float(1.0)),
-            ("output_router_logits", BOOL, Bool(false)),
-            ("global_attn_every_n_layers", INT | NULL, Int(4)),
-            ("sliding_window", INT | NULL, Int(1024)),
-            ("layer_types", NULL | TEXTS, Null),
-            ("attention_dropout", INT | FLOAT | NULL, Float(0.0)),
-            ("mup_enabled", BOOL | NULL, Bool(false)),
-            ("eos_token_id", INT | NULL | INTS, Null),
-            ("bos_token_id", INT | NULL, Null),
-            ("attention_bias", BOOL, Bool(false)),
-        ],
-        DECODER_FIELDS,
-    ],
-    fill: &[Fill::KvHeads],
-    adjust: |map| {
-        let period = adjust::count(map, "global_attn_every_n_layers").filter(|period| *period > 0);
-        let period = period.ok_or("`global_attn_every_n_layers` is 0")?;
-        // At a period of 4 layers 3, 7, 11, ... attend to all, and the others have the window.
-        adjust::layer_types(map, |layer| !(layer + 1).is_multiple_of(period))
-    },
-    ..BASE
-};
+/// `AfmoeConfig`.
+const AFMOE_CONFIG: ConfigClass = ConfigClass::new("afmoe").adjusted(|map| {
+    let period = adjust::count(map, "global_attn_every_n_layers").filter(|period| *period > 0);
+    let period = period.ok_or("`global_attn_every_n_layers` is 0")?;
+    // At a period of 4 layers 3, 7, 11, ... attend to all, and the others have the window.
+    adjust::layer_types(map, |layer| !(layer + 1).is_multiple_of(period))
+});

@@ -36,33 +36,13 @@ const NORMS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.feedforward_layernorm"], "blk.{bid}.ffn_norm"),
 ];
 
-/// `ApertusConfig` of transformers 5.23.
-const APERTUS_CONFIG: ConfigClass = ConfigClass {
-    model_type: "apertus",
-    default_theta: 12_000_000.0,
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(131_072)),
-            ("intermediate_size", INT, Int(14336)),
-            ("num_key_value_heads", INT | NULL, Null),
-            ("hidden_act", TEXT, Text("xielu")),
-            ("max_position_embeddings", INT, Int(65536)),
-            ("rms_norm_eps", FLOAT, Float(1e-5)),
-            ("pad_token_id", INT | NULL, Int(3)),
-            ("attention_bias", BOOL, Bool(false)),
-            ("attention_dropout", INT | FLOAT, Float(0.0)),
-        ],
-        DECODER_FIELDS,
-    ],
-    fill: &[Fill::KvHeads],
-    adjust: |map| {
-        // The default argument of `ApertusConfig`: from 8192 positions to 65536.
-        if map.get("rope_parameters").is_none_or(Json::is_null) {
-            let rope = json!({"rope_type": "llama3", "rope_theta": 12_000_000.0, "factor": 8.0,
+/// `ApertusConfig`.
+const APERTUS_CONFIG: ConfigClass = ConfigClass::new("apertus").adjusted(|map| {
+    // The default argument of `ApertusConfig`: from 8192 positions to 65536.
+    if map.get("rope_parameters").is_none_or(Json::is_null) {
+        let rope = json!({"rope_type": "llama3", "rope_theta": 12_000_000.0, "factor": 8.0,
                 "original_max_position_embeddings": 8192, "low_freq_factor": 1.0, "high_freq_factor": 4.0});
-            map.insert("rope_parameters".into(), rope);
-        }
-        Ok(())
-    },
-    ..BASE
-};
+        map.insert("rope_parameters".into(), rope);
+    }
+    Ok(())
+});

@@ -16,7 +16,7 @@ pub const BAMBA: Arch = Arch {
     written: Some("granitehybrid"),
     classes: &[Class::new("BambaForCausalLM")],
     example: "ibm-ai-platform/Bamba-9B-v2",
-    configs: &[BAMBA_CONFIG],
+    configs: &[ConfigClass::new("bamba")],
     tensors: &[ENDS, LAYERS, granitehybrid::STATE, granitehybrid::ATTENTION],
     keys: |hparams, keys| {
         granitemoe::keys(hparams, keys)?;
@@ -45,32 +45,3 @@ const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.feed_forward.up_proj"], "blk.{bid}.ffn_up"),
     TensorRule::copy(&["model.layers.{bid}.feed_forward.down_proj"], "blk.{bid}.ffn_down"),
 ];
-
-/// `BambaConfig` of transformers 5.23.
-const BAMBA_CONFIG: ConfigClass = ConfigClass {
-    model_type: "bamba",
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(128_000)),
-            ("intermediate_size", INT, Int(14336)),
-            ("num_key_value_heads", INT | NULL, Int(8)),
-            ("rms_norm_eps", FLOAT, Float(1e-5)),
-            ("pad_token_id", INT | NULL, Int(0)),
-            ("max_position_embeddings", INT, Int(262_144)),
-            ("attn_layer_indices", INTS | NULL, Null),
-            ("mamba_n_heads", INT | NULL, Int(128)),
-            ("mamba_d_head", TEXT | INT | NULL, Text("auto")),
-            ("mamba_n_groups", INT | NULL, Int(1)),
-            ("mamba_d_state", INT | NULL, Int(256)),
-            ("mamba_d_conv", INT | NULL, Int(4)),
-            ("mamba_expand", INT | NULL, Int(2)),
-            ("mamba_conv_bias", BOOL | NULL, Bool(true)),
-            ("mamba_proj_bias", BOOL | NULL, Bool(false)),
-            ("attention_bias", BOOL, Bool(false)),
-            ("mlp_bias", BOOL, Bool(false)),
-        ],
-        DECODER_FIELDS,
-    ],
-    fill: &[Fill::KvHeads],
-    ..BASE
-};

@@ -48,34 +48,12 @@ const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["transformer.h.{bid}.mlp.dense_4h_to_h"], "blk.{bid}.ffn_down"),
 ];
 
-/// `BloomConfig` of transformers 5.23.
-const BLOOM_CONFIG: ConfigClass = ConfigClass {
-    model_type: "bloom",
-    fields: &[&[
-        ("vocab_size", INT, Int(250_880)),
-        ("hidden_size", INT, Int(64)),
-        ("n_layer", INT, Int(2)),
-        ("n_head", INT, Int(8)),
-        ("layer_norm_epsilon", FLOAT, Float(1e-5)),
-        ("initializer_range", FLOAT, Float(0.02)),
-        ("bos_token_id", INT | NULL, Int(1)),
-        ("eos_token_id", INT | INTS | NULL, Int(2)),
-        ("pad_token_id", INT | NULL, Null),
-        ("hidden_dropout", INT | FLOAT, Float(0.0)),
-        ("attention_dropout", INT | FLOAT, Float(0.0)),
-        ("pretraining_tp", INT, Int(1)),
-        ("tie_word_embeddings", BOOL, Bool(true)),
-    ]],
-    renamed: &[("num_attention_heads", "n_head"), ("num_hidden_layers", "n_layer")],
-    adjust: |map| {
-        // Files of 2022 have the width under `n_embed`, which `BloomConfig` moves.
-        if let Some(width) = map.remove("n_embed") {
-            map.insert("hidden_size".into(), width);
-        }
-        Ok(())
-    },
-    ..BASE
-};
+/// `BloomConfig`.
+const BLOOM_CONFIG: ConfigClass = ConfigClass::new("bloom").adjusted(|map| {
+    // Files of 2022 have the width under `n_embed`, which `BloomConfig` moves.
+    adjust::rename(map, "n_embed", "hidden_size");
+    Ok(())
+});
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let width = hparams.need_u64(&["hidden_size"])?;

@@ -14,7 +14,7 @@ pub const CHAMELEON: Arch = Arch {
     name: "chameleon",
     classes: &[Class::new("ChameleonForConditionalGeneration"), Class::new("ChameleonForCausalLM")],
     example: "facebook/chameleon-7b",
-    configs: &[CHAMELEON_CONFIG],
+    configs: &[ConfigClass::new("chameleon")],
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION_PERMUTED, QK_NORMS, rules::GATED_MLP],
     keys: |hparams, keys| {
         text_keys(hparams, keys)?;
@@ -36,25 +36,3 @@ const QK_NORMS: &[TensorRule] = &[
 fn first_head(hparams: &Hparams, _: &Shape) -> Result<RowMap, ArchError> {
     Ok(RowMap::FirstHead { head: hparams.head_share()? })
 }
-
-/// `ChameleonConfig` of transformers 5.23.
-const CHAMELEON_CONFIG: ConfigClass = ConfigClass {
-    model_type: "chameleon",
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(65536)),
-            ("intermediate_size", INT, Int(11008)),
-            ("num_key_value_heads", INT | NULL, Int(32)),
-            ("max_position_embeddings", INT, Int(4096)),
-            ("rms_norm_eps", FLOAT, Float(1e-5)),
-            ("attention_bias", BOOL | NULL, Bool(false)),
-            ("attention_dropout", INT | FLOAT | NULL, Float(0.0)),
-            ("model_parallel_size", INT | NULL, Int(1)),
-            ("swin_norm", BOOL | NULL, Bool(false)),
-            ("vocabulary_map", DICT | NULL, Null),
-            ("mlp_bias", BOOL, Bool(false)),
-        ],
-        DECODER_FIELDS,
-    ],
-    ..BASE
-};

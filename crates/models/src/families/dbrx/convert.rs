@@ -67,31 +67,8 @@ fn by_expert(hparams: &Hparams, dims: &[u64]) -> Result<Vec<u64>, ArchError> {
     Ok(vec![width, length, inner(hparams, "ffn_config", "moe_num_experts")?])
 }
 
-/// `DbrxConfig` of transformers 5.23.
-const DBRX_CONFIG: ConfigClass = ConfigClass {
-    model_type: "dbrx",
-    fields: &[&[
-        ("d_model", INT | NULL, Int(2048)),
-        ("n_heads", INT | NULL, Int(16)),
-        ("n_layers", INT | NULL, Int(24)),
-        ("max_seq_len", INT | NULL, Int(2048)),
-        ("vocab_size", INT, Int(32000)),
-        ("resid_pdrop", FLOAT | NULL, Float(0.0)),
-        ("emb_pdrop", FLOAT | NULL, Float(0.0)),
-        ("attn_config", DICT | NULL, Null),
-        ("ffn_config", DICT | NULL, Null),
-        ("use_cache", BOOL, Bool(true)),
-        ("initializer_range", FLOAT, Float(0.02)),
-        ("output_router_logits", BOOL | NULL, Bool(false)),
-        ("pad_token_id", INT | NULL, Null),
-        ("bos_token_id", INT | NULL, Null),
-        ("eos_token_id", INT | NULL | INTS, Null),
-        ("tie_word_embeddings", BOOL, Bool(false)),
-        ("rope_parameters", DICT | NULL, Null),
-    ]],
-    adjust: config,
-    ..BASE
-};
+/// `DbrxConfig`.
+const DBRX_CONFIG: ConfigClass = ConfigClass::new("dbrx").adjusted(config);
 
 /// The nested classes have their own defaults.
 fn config(map: &mut Map<String, Json>) -> Result<(), String> {

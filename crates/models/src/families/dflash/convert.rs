@@ -428,37 +428,12 @@ fn has_own_vocabulary(hparams: &Hparams) -> bool {
     count("draft_vocab_size").is_some_and(|own| Some(own) != count("vocab_size"))
 }
 
-/// `MuseGlimmerAssistantConfig` of transformers 5.23.
-const MUSE_GLIMMER_ASSISTANT_CONFIG: ConfigClass = ConfigClass {
-    model_type: "muse_glimmer_assistant",
-    default_theta: 500_000.0,
-    fields: &[&[
-        ("hidden_size", INT, Int(6656)),
-        ("intermediate_size", INT, Int(19968)),
-        ("num_hidden_layers", INT, Int(5)),
-        ("num_attention_heads", INT, Int(32)),
-        ("num_key_value_heads", INT, Int(8)),
-        ("head_dim", INT, Int(128)),
-        ("rms_norm_eps", FLOAT, Float(1e-5)),
-        ("rope_parameters", DICT | NULL, Null),
-        ("max_position_embeddings", INT, Int(131_072)),
-        ("sliding_window", INT, Int(2048)),
-        ("layer_types", NULL | TEXTS, Null),
-        ("attention_dropout", INT | FLOAT, Int(0)),
-        ("hidden_act", TEXT, Text("silu")),
-        ("bos_token_id", INT | NULL, Int(200_000)),
-        ("eos_token_id", INT | NULL, Int(200_001)),
-        ("pad_token_id", INT | NULL, Int(200_018)),
-        ("block_size", INT, Int(16)),
-        ("mask_token_id", INT, Int(201_818)),
-        ("target_layer_ids", NULL | INTS, Null),
-    ]],
-    adjust: |map| {
+/// `MuseGlimmerAssistantConfig`.
+const MUSE_GLIMMER_ASSISTANT_CONFIG: ConfigClass =
+    ConfigClass::new("muse_glimmer_assistant").adjusted(|map| {
         adjust::layer_types(map, |_| true)?;
         if map.get("target_layer_ids").is_none_or(Json::is_null) {
             map.insert("target_layer_ids".into(), json!([1, 13, 25, 37, 49]));
         }
         Ok(())
-    },
-    ..BASE
-};
+    });

@@ -15,7 +15,7 @@ pub const EXAONE4_5: Projector = Projector {
     name: "exaone4_5",
     classes: &["Exaone4_5_ForConditionalGeneration"],
     example: "LGAI-EXAONE/EXAONE-4.5-33B",
-    vision: Some(Tower { classes: &[CONFIG], ..VISION }),
+    vision: Some(Tower { classes: &[ConfigClass::new("exaone4_5_vision")], ..VISION }),
     tensors: &[
         parts::FRAMES,
         parts::LAYERS_OF_QWEN,
@@ -60,24 +60,3 @@ fn keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
     }
     Ok(())
 }
-
-/// `Exaone4_5_VisionConfig` of transformers 5.23.
-const CONFIG: ConfigClass = ConfigClass {
-    model_type: "exaone4_5",
-    fields: &[&[
-        ("depth", INT, Int(32)),
-        ("hidden_size", INT, Int(3584)),
-        ("hidden_act", TEXT, Text("silu")),
-        ("intermediate_size", INT, Int(3420)),
-        ("num_heads", INT, Int(16)),
-        ("num_key_value_heads", INT, Int(8)),
-        ("patch_size", INT | INTS, Int(14)),
-        ("window_size", INT, Int(112)),
-    ]],
-    has_rope: false,
-    adjust: |map| {
-        map.entry("fullatt_block_indexes").or_insert_with(|| json!([7, 15, 23, 31]));
-        Ok(())
-    },
-    ..CLASS
-};

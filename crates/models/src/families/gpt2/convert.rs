@@ -15,7 +15,7 @@ pub const GPT2: Arch = Arch {
     name: "gpt2",
     classes: &[Class::new("GPT2LMHeadModel")],
     example: "openai-community/gpt2",
-    configs: &[GPT2_CONFIG],
+    configs: &[ConfigClass::new("gpt2")],
     needs: &["n_embd", "n_layer", "n_head"],
     tensors: &[ENDS, LAYERS],
     keys,
@@ -47,39 +47,6 @@ pub fn causal_mask(_: &Hparams, name: &str) -> Option<&'static str> {
     let is_mask = name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
     is_mask.then_some("the causal mask is not a weight")
 }
-
-/// Names in GPT-2 and derived configs for the keys of every text model.
-pub const RENAMED: &[(&str, &str)] = &[
-    ("hidden_size", "n_embd"),
-    ("max_position_embeddings", "n_positions"),
-    ("num_attention_heads", "n_head"),
-    ("num_hidden_layers", "n_layer"),
-];
-
-/// `GPT2Config` of transformers 5.23.
-pub const GPT2_CONFIG: ConfigClass = ConfigClass {
-    model_type: "gpt2",
-    fields: &[&[
-        ("vocab_size", INT, Int(50257)),
-        ("n_positions", INT, Int(1024)),
-        ("n_embd", INT, Int(768)),
-        ("n_layer", INT, Int(12)),
-        ("n_head", INT, Int(12)),
-        ("n_inner", INT | NULL, Null),
-        ("activation_function", TEXT, Text("gelu_new")),
-        ("resid_pdrop", INT | FLOAT, Float(0.1)),
-        ("embd_pdrop", INT | FLOAT, Float(0.1)),
-        ("attn_pdrop", INT | FLOAT, Float(0.1)),
-        ("layer_norm_epsilon", FLOAT, Float(1e-5)),
-        ("initializer_range", FLOAT, Float(0.02)),
-        ("bos_token_id", INT | NULL, Int(50256)),
-        ("eos_token_id", INT | INTS | NULL, Int(50256)),
-        ("pad_token_id", INT | NULL, Null),
-        ("tie_word_embeddings", BOOL, Bool(true)),
-    ]],
-    renamed: RENAMED,
-    ..BASE
-};
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let width = hparams.need_u64(&["n_embd"])?;

@@ -92,40 +92,8 @@ pub fn transposed(shape: &Shape, columns: RowMap) -> Transposed {
     Transposed { matrix: Matrix { group: rows, start: 0 }, rows, columns }
 }
 
-/// `GptOssConfig` of transformers 5.23.
-const GPT_OSS_CONFIG: ConfigClass = ConfigClass {
-    model_type: "gpt_oss",
-    default_theta: 150_000.0,
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(201_088)),
-            ("hidden_size", INT, Int(2880)),
-            ("intermediate_size", INT, Int(2880)),
-            ("num_hidden_layers", INT, Int(36)),
-            ("num_attention_heads", INT, Int(64)),
-            ("num_key_value_heads", INT, Int(8)),
-            ("head_dim", INT, Int(64)),
-            ("num_local_experts", INT, Int(128)),
-            ("num_experts_per_tok", INT, Int(4)),
-            ("sliding_window", INT | NULL, Int(128)),
-            ("max_position_embeddings", INT, Int(131_072)),
-            ("rms_norm_eps", FLOAT, Float(1e-5)),
-            ("attention_dropout", INT | FLOAT, Float(0.0)),
-            ("swiglu_alpha", FLOAT, Float(1.702)),
-            ("swiglu_limit", FLOAT, Float(7.0)),
-            ("router_aux_loss_coef", FLOAT, Float(0.001)),
-            ("output_router_logits", BOOL, Bool(false)),
-            ("layer_types", NULL | TEXTS, Null),
-            ("bos_token_id", INT | NULL, Null),
-            ("eos_token_id", INT | NULL | INTS, Null),
-            ("attention_bias", BOOL, Bool(true)),
-        ],
-        DECODER_FIELDS,
-    ],
-    renamed: &[("num_experts", "num_local_experts")],
-    adjust: config,
-    ..BASE
-};
+/// `GptOssConfig`.
+const GPT_OSS_CONFIG: ConfigClass = ConfigClass::new("gpt_oss").adjusted(config);
 
 /// Every other layer slides; without rotary parameters they are those of the published models.
 fn config(map: &mut Map<String, Json>) -> Result<(), String> {

@@ -13,7 +13,7 @@ pub const GROK: Arch = Arch {
     name: "grok",
     classes: &[Class::new("GrokForCausalLM"), Class::new("Grok1ForCausalLM")],
     example: "keyfan/grok-1-hf",
-    configs: &[GIT_CONFIG],
+    configs: &[ConfigClass::new("git")],
     tensors: &[ENDS, LAYERS, EXPERTS, DENSE],
     keys,
     vocab: Route::SENTENCE_PIECE_OR_GPT2,
@@ -151,28 +151,3 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.needed_number("embedding_scale", hparams, &["embedding_multiplier_scale"])?;
     keys.needed_number("logit_scale", hparams, &["output_multiplier_scale"])
 }
-
-/// `GitConfig` of transformers 5.23, another model whose `model_type` Grok 2's files have.
-const GIT_CONFIG: ConfigClass = ConfigClass {
-    model_type: "git",
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(30522)),
-            ("hidden_size", INT, Int(768)),
-            ("num_hidden_layers", INT, Int(6)),
-            ("num_attention_heads", INT, Int(12)),
-            ("intermediate_size", INT, Int(3072)),
-            ("hidden_act", TEXT, Text("gelu")),
-            ("hidden_dropout_prob", INT | FLOAT, Float(0.1)),
-            ("attention_probs_dropout_prob", INT | FLOAT, Float(0.1)),
-            ("max_position_embeddings", INT, Int(1024)),
-            ("layer_norm_eps", FLOAT, Float(1e-12)),
-            ("pad_token_id", INT | NULL, Int(0)),
-            ("bos_token_id", INT | NULL, Int(101)),
-            ("eos_token_id", INT | NULL | INTS, Int(102)),
-        ],
-        &[("initializer_range", FLOAT, Float(0.02)), ("tie_word_embeddings", BOOL, Bool(false))],
-    ],
-    has_rope: false,
-    ..BASE
-};

@@ -101,41 +101,12 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     Ok(())
 }
 
-/// `HrmTextConfig` of transformers 5.23.
-const HRM_TEXT_CONFIG: ConfigClass = ConfigClass {
-    model_type: "hrm_text",
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(151_808)),
-            ("hidden_size", INT, Int(1536)),
-            ("intermediate_size", INT, Int(4096)),
-            ("num_hidden_layers", INT, Int(16)),
-            ("num_attention_heads", INT, Int(12)),
-            ("max_position_embeddings", INT, Int(2048)),
-            ("rms_norm_eps", FLOAT, Float(1e-6)),
-            ("bos_token_id", INT | NULL, Null),
-            ("eos_token_id", INT | NULL | INTS, Null),
-            ("attention_bias", BOOL, Bool(false)),
-            ("attention_dropout", INT | FLOAT | NULL, Float(0.0)),
-            ("mlp_bias", BOOL, Bool(false)),
-            ("head_dim", INT, Int(128)),
-            ("H_cycles", INT, Int(2)),
-            ("L_cycles", INT, Int(3)),
-            ("L_bp_cycles", INTS | NULL, Null),
-            ("embedding_scale", FLOAT | NULL, Null),
-            ("prefix_lm", BOOL, Bool(true)),
-            ("num_layers_per_stack", INT | NULL, Null),
-        ],
-        DECODER_FIELDS,
-    ],
-    heads_divide_hidden: true,
-    adjust: |map| {
-        if map.get("embedding_scale").is_none_or(Json::is_null) {
-            // The scale undoes the deviation that embeddings start with: 1 / 0.02 = 50.
-            let range = map.get("initializer_range").and_then(Json::as_f64).unwrap_or(0.02);
-            map.insert("embedding_scale".into(), (1.0 / range).into());
-        }
-        Ok(())
-    },
-    ..BASE
-};
+/// `HrmTextConfig`.
+const HRM_TEXT_CONFIG: ConfigClass = ConfigClass::new("hrm_text").adjusted(|map| {
+    if map.get("embedding_scale").is_none_or(Json::is_null) {
+        // The scale undoes the deviation that embeddings start with: 1 / 0.02 = 50.
+        let range = map.get("initializer_range").and_then(Json::as_f64).unwrap_or(0.02);
+        map.insert("embedding_scale".into(), (1.0 / range).into());
+    }
+    Ok(())
+});

@@ -14,7 +14,10 @@ pub const IDEFICS3: Projector = Projector {
     name: "idefics3",
     classes: &["Idefics3ForConditionalGeneration", "SmolVLMForConditionalGeneration"],
     example: "HuggingFaceTB/SmolVLM-Instruct",
-    vision: Some(Tower { classes: &[CONFIG, SMOLVLM_CONFIG], ..VISION }),
+    vision: Some(Tower {
+        classes: &[ConfigClass::new("idefics3_vision"), ConfigClass::new("smolvlm_vision")],
+        ..VISION
+    }),
     tensors: &[siglip::F32_EMBEDDINGS, siglip::LAYERS, PROJECTION],
     owns: |_, name| {
         ["vision_tower", "vision_model", "model.connector"].iter().any(|part| name.contains(part))
@@ -41,24 +44,3 @@ fn keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
     keys.set_prefixed("vision.preproc_image_size", Value::U32(to_u32("size.longest_edge", size)?));
     Ok(())
 }
-
-/// `Idefics3VisionConfig` of transformers 5.23.
-const CONFIG: ConfigClass = ConfigClass {
-    model_type: "idefics3_vision",
-    fields: &[&[
-        ("hidden_size", INT, Int(1152)),
-        ("intermediate_size", INT, Int(3072)),
-        ("num_hidden_layers", INT, Int(12)),
-        ("num_attention_heads", INT, Int(16)),
-        ("num_channels", INT, Int(3)),
-        ("image_size", INT | INTS, Int(224)),
-        ("patch_size", INT | INTS, Int(32)),
-        ("hidden_act", TEXT, Text("gelu_pytorch_tanh")),
-        ("layer_norm_eps", FLOAT, Float(1e-6)),
-    ]],
-    has_rope: false,
-    ..CLASS
-};
-
-/// `SmolVLMVisionConfig` of transformers 5.23.
-const SMOLVLM_CONFIG: ConfigClass = ConfigClass { model_type: "smolvlm_vision", ..CONFIG };

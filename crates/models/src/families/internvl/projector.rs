@@ -14,7 +14,7 @@ pub const INTERNVL: Projector = Projector {
     name: "internvl",
     classes: &["InternVisionModel", "InternVLForConditionalGeneration"],
     example: "OpenGVLab/InternVL3-2B",
-    vision: Some(Tower { classes: &[CONFIG], ..VISION }),
+    vision: Some(Tower { classes: &[ConfigClass::new("internvl_vision")], ..VISION }),
     tensors: &[EMBEDDINGS, LAYERS, PROJECTION],
     owns: |_, name| {
         let name = name.strip_prefix("model.").unwrap_or(name);
@@ -161,21 +161,3 @@ fn keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
     }
     Ok(())
 }
-
-/// `InternVLVisionConfig` of transformers 5.23.
-const CONFIG: ConfigClass = ConfigClass {
-    model_type: "internvl_vision",
-    fields: &[&[
-        ("hidden_size", INT, Int(1024)),
-        ("num_hidden_layers", INT, Int(24)),
-        ("num_attention_heads", INT, Int(16)),
-        ("intermediate_size", INT, Int(4096)),
-        ("hidden_act", TEXT, Text("gelu")),
-        ("layer_norm_eps", FLOAT, Float(1e-6)),
-        ("image_size", INT | INTS, Int(448)),
-        ("patch_size", INT | INTS, Int(14)),
-        ("num_channels", INT, Int(3)),
-    ]],
-    has_rope: false,
-    ..CLASS
-};

@@ -13,7 +13,7 @@ pub const JAIS2: Arch = Arch {
     name: "jais2",
     classes: &[Class::new("Jais2ForCausalLM")],
     example: "inceptionai/Jais-2-8B-Chat",
-    configs: &[JAIS2_CONFIG],
+    configs: &[ConfigClass::new("jais2")],
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION, rules::UNGATED_MLP],
     keys: |hparams, keys| {
         text_keys(hparams, keys)?;
@@ -21,30 +21,4 @@ pub const JAIS2: Arch = Arch {
         keys.set_derived("rope.dimension_count", "head_dim", hparams.head_dim()?)
     },
     ..DECODER
-};
-
-/// `Jais2Config` of transformers 5.23.
-const JAIS2_CONFIG: ConfigClass = ConfigClass {
-    model_type: "jais2",
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(150_272)),
-            ("hidden_size", INT, Int(3328)),
-            ("intermediate_size", INT, Int(26624)),
-            ("num_attention_heads", INT, Int(26)),
-            ("num_key_value_heads", INT | NULL, Null),
-            ("hidden_act", TEXT, Text("relu2")),
-            ("max_position_embeddings", INT, Int(8192)),
-            ("bos_token_id", INT | NULL, Int(0)),
-            ("eos_token_id", INT | NULL | INTS, Int(150_024)),
-            ("attention_bias", BOOL, Bool(true)),
-            ("attention_dropout", INT | FLOAT | NULL, Float(0.0)),
-            ("mlp_bias", BOOL, Bool(true)),
-            ("layer_norm_eps", FLOAT, Float(1e-5)),
-        ],
-        DECODER_FIELDS,
-    ],
-    fill: &[Fill::HeadDim, Fill::KvHeads],
-    heads_divide_hidden: true,
-    ..BASE
 };

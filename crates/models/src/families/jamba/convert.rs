@@ -119,43 +119,15 @@ fn is_mixture(hparams: &Hparams, bid: u64) -> bool {
     n_experts > 1 && comes(hparams, bid, ["expert_layer_offset", "expert_layer_period"])
 }
 
-/// `JambaConfig` of transformers 5.23.
-const JAMBA_CONFIG: ConfigClass = ConfigClass {
-    model_type: "jamba",
-    fields: &[&[
-        ("vocab_size", INT, Int(65536)),
-        ("tie_word_embeddings", BOOL, Bool(false)),
-        ("hidden_size", INT, Int(4096)),
-        ("intermediate_size", INT, Int(14336)),
-        ("num_hidden_layers", INT, Int(32)),
-        ("num_attention_heads", INT, Int(32)),
-        ("num_key_value_heads", INT, Int(8)),
-        ("rms_norm_eps", FLOAT, Float(1e-6)),
-        ("max_position_embeddings", INT, Int(262_144)),
-        ("eos_token_id", INT | INTS | NULL, Int(2)),
-        ("num_experts_per_tok", INT, Int(2)),
-        ("num_experts", INT, Int(16)),
-        ("expert_layer_period", INT, Int(2)),
-        ("expert_layer_offset", INT, Int(1)),
-        ("attn_layer_period", INT, Int(8)),
-        ("attn_layer_offset", INT, Int(4)),
-        ("mamba_d_state", INT, Int(16)),
-        ("mamba_d_conv", INT, Int(4)),
-        ("mamba_expand", INT, Int(2)),
-        ("mamba_dt_rank", INT | TEXT, Text("auto")),
-    ]],
-    fill: &[Fill::KvHeads],
-    renamed: &[("num_local_experts", "num_experts")],
-    adjust: |map| {
-        // `JambaConfig`: ceil(width / 16).
-        if map.get("mamba_dt_rank").is_some_and(|rank| rank == "auto") {
-            let width = map.get("hidden_size").and_then(Json::as_u64).unwrap_or(0);
-            map.insert("mamba_dt_rank".into(), width.div_ceil(16).into());
-        }
-        Ok(())
-    },
-    ..BASE
-};
+/// `JambaConfig`.
+const JAMBA_CONFIG: ConfigClass = ConfigClass::new("jamba").adjusted(|map| {
+    // `JambaConfig`: ceil(width / 16).
+    if map.get("mamba_dt_rank").is_some_and(|rank| rank == "auto") {
+        let width = map.get("hidden_size").and_then(Json::as_u64).unwrap_or(0);
+        map.insert("mamba_dt_rank".into(), width.div_ceil(16).into());
+    }
+    Ok(())
+});
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.derived_from("ssm.inner_size", &["mamba_expand"]);

@@ -14,7 +14,7 @@ pub const JANUS: Projector = Projector {
     name: "janus_pro",
     classes: &["JanusForConditionalGeneration"],
     example: "deepseek-community/Janus-Pro-1B",
-    vision: Some(Tower { classes: &[CONFIG], ..VISION }),
+    vision: Some(Tower { classes: &[ConfigClass::new("janus_vision_model")], ..VISION }),
     tensors: &[siglip::EMBEDDINGS, siglip::LAYERS, ALIGNER],
     owns: |_, name| {
         let name = name.strip_prefix("model.").unwrap_or(name);
@@ -56,20 +56,3 @@ const ALIGNER: &[TensorRule] = &[
     TensorRule::copy(&["aligner.hidden_layers.0"], "mm.1").need(Need::Optional),
     TensorRule::copy(&["aligner.hidden_layers.1"], "mm.2").need(Need::Optional),
 ];
-
-/// `JanusVisionConfig` of transformers 5.23.
-const CONFIG: ConfigClass = ConfigClass {
-    model_type: "janus_vision_model",
-    fields: &[&[
-        ("hidden_size", INT, Int(1024)),
-        ("num_hidden_layers", INT, Int(24)),
-        ("num_attention_heads", INT, Int(16)),
-        ("image_size", INT | INTS, Int(384)),
-        ("patch_size", INT | INTS, Int(16)),
-        ("hidden_act", TEXT, Text("gelu")),
-        ("layer_norm_eps", FLOAT, Float(1e-6)),
-        ("mlp_ratio", INT | FLOAT, Float(4.0)),
-    ]],
-    has_rope: false,
-    ..CLASS
-};

@@ -160,43 +160,8 @@ fn from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {
     file.rope_by_kind(config);
 }
 
-/// `LagunaConfig` of transformers 5.23.
-const LAGUNA_CONFIG: ConfigClass = ConfigClass {
-    model_type: "laguna",
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(100_352)),
-            ("hidden_size", INT, Int(2048)),
-            ("intermediate_size", INT, Int(8192)),
-            ("num_hidden_layers", INT, Int(40)),
-            ("num_attention_heads", INT, Int(48)),
-            ("num_key_value_heads", INT, Int(8)),
-            ("max_position_embeddings", INT, Int(131_072)),
-            ("rms_norm_eps", FLOAT, Float(1e-6)),
-            ("sliding_window", INT, Int(512)),
-            ("attention_dropout", INT | FLOAT, Float(0.0)),
-            ("moe_intermediate_size", INT, Int(512)),
-            ("shared_expert_intermediate_size", INT, Int(512)),
-            ("num_experts_per_tok", INT, Int(8)),
-            ("num_experts", INT, Int(256)),
-            ("output_router_logits", BOOL, Bool(false)),
-            ("router_aux_loss_coef", FLOAT, Float(0.001)),
-            ("layer_types", NULL | TEXTS, Null),
-            ("bos_token_id", INT | NULL, Null),
-            ("eos_token_id", INT | NULL | INTS, Null),
-            ("head_dim", INT, Int(128)),
-            ("attention_bias", BOOL, Bool(false)),
-            ("gating", BOOL | TEXT, Bool(true)),
-            ("num_attention_heads_per_layer", INTS | NULL, Null),
-            ("mlp_layer_types", NULL | TEXTS, Null),
-            ("moe_routed_scaling_factor", FLOAT, Float(1.0)),
-            ("moe_apply_router_weight_on_input", BOOL, Bool(false)),
-            ("moe_router_logit_softcapping", FLOAT, Float(0.0)),
-        ],
-        DECODER_FIELDS,
-    ],
-    has_rope: false,
-    adjust: |map| {
+/// `LagunaConfig`.
+const LAGUNA_CONFIG: ConfigClass = ConfigClass::new("laguna").adjusted(|map| {
         adjust::layer_types(map, |_| false)?;
         // The first layer is dense where the file does not say.
         let n_layers = adjust::count(map, "num_hidden_layers").filter(|n_layers| *n_layers <= 10_000);
@@ -213,6 +178,4 @@ const LAGUNA_CONFIG: ConfigClass = ConfigClass {
             map.insert("rope_parameters".into(), rope);
         }
         Ok(())
-    },
-    ..BASE
-};
+    });

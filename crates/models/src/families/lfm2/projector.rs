@@ -15,7 +15,7 @@ pub const LFM2VL: Projector = Projector {
     name: "lfm2vl",
     classes: &["Lfm2VlForConditionalGeneration"],
     example: "LiquidAI/LFM2-VL-450M",
-    vision: Some(Tower { classes: &[CONFIG], ..VISION }),
+    vision: Some(Tower { classes: &[ConfigClass::new("siglip2_vision_model")], ..VISION }),
     tensors: &[EMBEDDINGS, siglip::LAYERS, PROJECTION],
     owns: |_, name| {
         let name = name.strip_prefix("model.").unwrap_or(name);
@@ -75,21 +75,3 @@ fn keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
     };
     keys.set_derived("vision.block_count", "", used.ok_or_else(wrong)?)
 }
-
-/// `Siglip2VisionConfig` of transformers 5.23.
-const CONFIG: ConfigClass = ConfigClass {
-    model_type: "siglip2_vision_model",
-    fields: &[&[
-        ("hidden_size", INT, Int(768)),
-        ("intermediate_size", INT, Int(3072)),
-        ("num_hidden_layers", INT, Int(12)),
-        ("num_attention_heads", INT, Int(12)),
-        ("num_channels", INT, Int(3)),
-        ("patch_size", INT | INTS, Int(16)),
-        ("hidden_act", TEXT, Text("gelu_pytorch_tanh")),
-        ("layer_norm_eps", FLOAT, Float(1e-6)),
-        ("num_patches", INT, Int(256)),
-    ]],
-    has_rope: false,
-    ..CLASS
-};

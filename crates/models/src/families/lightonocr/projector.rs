@@ -14,7 +14,7 @@ pub const LIGHTONOCR: Projector = Projector {
     name: "lightonocr",
     classes: &["LightOnOCRForConditionalGeneration", "LightOnOcrForConditionalGeneration"],
     example: "lightonai/LightOnOCR-1B-1025",
-    vision: Some(Tower { classes: &[llava::CONFIG], ..VISION }),
+    vision: Some(Tower { classes: &[ConfigClass::new("pixtral")], ..VISION }),
     tensors: &[llava::TOWER, llava::PROJECTION],
     owns: |_, name| {
         let name = name.strip_prefix("model.").unwrap_or(name);

@@ -15,7 +15,7 @@ pub const LLAMA4: Projector = Projector {
     name: "llama4",
     classes: &["Llama4ForConditionalGeneration"],
     example: "unsloth/Llama-4-Scout-17B-16E-Instruct",
-    vision: Some(Tower { classes: &[CONFIG], ..VISION }),
+    vision: Some(Tower { classes: &[ConfigClass::new("llama4_vision_model")], ..VISION }),
     tensors: &[TOWER, PROJECTION],
     owns: |_, name| name.contains("multi_modal_projector") || name.contains("vision_model"),
     rename: |_, name| parts::without("model.", name),
@@ -66,22 +66,3 @@ fn keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
     }
     Ok(())
 }
-
-/// `Llama4VisionConfig` of transformers 5.23.
-const CONFIG: ConfigClass = ConfigClass {
-    model_type: "llama4_vision_model",
-    fields: &[&[
-        ("hidden_size", INT, Int(768)),
-        ("hidden_act", TEXT, Text("gelu")),
-        ("num_hidden_layers", INT, Int(34)),
-        ("num_attention_heads", INT, Int(16)),
-        ("num_channels", INT, Int(3)),
-        ("intermediate_size", INT, Int(5632)),
-        ("image_size", INT | INTS, Int(448)),
-        ("patch_size", INT | INTS, Int(14)),
-        ("norm_eps", FLOAT, Float(1e-5)),
-        ("pixel_shuffle_ratio", FLOAT, Float(0.5)),
-    ]],
-    has_rope: false,
-    ..CLASS
-};

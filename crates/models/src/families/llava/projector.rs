@@ -15,7 +15,7 @@ pub const PIXTRAL: Projector = Projector {
     name: "pixtral",
     classes: &["LlavaForConditionalGeneration", "Mistral3ForConditionalGeneration"],
     example: "mistralai/Mistral-Small-3.1-24B-Instruct-2503",
-    vision: Some(Tower { classes: &[CONFIG], ..VISION }),
+    vision: Some(Tower { classes: &[ConfigClass::new("pixtral")], ..VISION }),
     tensors: &[TOWER, PROJECTION, ROW_END],
     owns,
     rename,
@@ -118,20 +118,3 @@ pub fn pixtral_keys(towers: &Towers, keys: &mut Keys, kind: &str) -> Result<(), 
     }
     Ok(())
 }
-
-/// `PixtralVisionConfig` of transformers 5.23.
-pub const CONFIG: ConfigClass = ConfigClass {
-    model_type: "pixtral",
-    fields: &[&[
-        ("hidden_size", INT, Int(1024)),
-        ("intermediate_size", INT, Int(4096)),
-        ("num_hidden_layers", INT, Int(24)),
-        ("num_attention_heads", INT, Int(16)),
-        ("num_channels", INT, Int(3)),
-        ("image_size", INT | INTS, Int(1024)),
-        ("patch_size", INT | INTS, Int(16)),
-        ("hidden_act", TEXT, Text("gelu")),
-    ]],
-    has_rope: false,
-    ..CLASS
-};

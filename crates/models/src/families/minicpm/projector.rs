@@ -15,7 +15,7 @@ pub const MINICPMV: Projector = Projector {
     name: "minicpmv4_6",
     classes: &["MiniCPMV4_6ForConditionalGeneration"],
     example: "openbmb/MiniCPM-V-4_6",
-    vision: Some(Tower { classes: &[CONFIG], ..VISION }),
+    vision: Some(Tower { classes: &[ConfigClass::new("minicpmv4_6_vision")], ..VISION }),
     tensors: &[siglip::EMBEDDINGS, siglip::LAYERS, FIRST_MERGER, MERGER],
     owns: |_, name| {
         let name = name.strip_prefix("model.").unwrap_or(name);
@@ -86,6 +86,3 @@ fn keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
     keys.set_prefixed("use_gelu", Value::Bool(true));
     parts::epsilon(keys, "layer_norm_eps", vision, 1e-6)
 }
-
-/// `MiniCPMV4_6VisionConfig` of transformers 5.23.
-const CONFIG: ConfigClass = ConfigClass { model_type: "minicpmv4_6_vision", ..siglip::CONFIG };

@@ -15,7 +15,7 @@ pub const MINIMAXM3: Projector = Projector {
     name: "minimaxm3",
     classes: &["MiniMaxM3SparseForConditionalGeneration", "MiniMaxM3VLForConditionalGeneration"],
     example: "MiniMaxAI/MiniMax-M3",
-    vision: Some(Tower { classes: &[CONFIG], ..VISION }),
+    vision: Some(Tower { classes: &[ConfigClass::new("minimax_m3_vl_vision")], ..VISION }),
     tensors: &[PATCHES, LAYERS, PROJECTION],
     owns: |_, name| {
         let starts = ["vision_tower.", "multi_modal_projector.", "patch_merge_mlp."];
@@ -78,19 +78,3 @@ fn by_axis(hparams: &Hparams, shape: &Shape) -> Result<RowMap, ArchError> {
     let rows = (2 * (head / 2) / 3) / 2;
     Ok(RowMap::HalvesByAxis { head, rows })
 }
-
-/// `MiniMaxM3VLVisionConfig` of transformers 5.23.
-const CONFIG: ConfigClass = ConfigClass {
-    model_type: "minimax_m3_vl_vision",
-    fields: &[&[
-        ("hidden_size", INT, Int(1280)),
-        ("intermediate_size", INT, Int(5120)),
-        ("num_hidden_layers", INT, Int(32)),
-        ("num_attention_heads", INT, Int(16)),
-        ("image_size", INT, Int(2016)),
-        ("patch_size", INT, Int(14)),
-        ("layer_norm_eps", FLOAT, Float(1e-5)),
-    ]],
-    has_rope: false,
-    ..CLASS
-};

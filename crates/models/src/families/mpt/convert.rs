@@ -68,52 +68,19 @@ const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["transformer.blocks.{bid}.ffn.down_proj"], "blk.{bid}.ffn_down"),
 ];
 
-/// `MptConfig` of transformers 5.23.
-const MPT_CONFIG: ConfigClass = ConfigClass {
-    model_type: "mpt",
-    fields: &[&[
-        ("d_model", INT, Int(2048)),
-        ("n_heads", INT, Int(16)),
-        ("n_layers", INT, Int(24)),
-        ("expansion_ratio", INT, Int(4)),
-        ("max_seq_len", INT, Int(2048)),
-        ("vocab_size", INT, Int(50368)),
-        ("resid_pdrop", INT | FLOAT, Float(0.0)),
-        ("layer_norm_epsilon", FLOAT, Float(1e-5)),
-        ("emb_pdrop", INT | FLOAT, Float(0.0)),
-        ("learned_pos_emb", BOOL, Bool(true)),
-        ("attn_config", DICT | NULL, Null),
-        ("init_device", TEXT, Text("cpu")),
-        ("logit_scale", FLOAT | TEXT | NULL, Null),
-        ("no_bias", BOOL, Bool(true)),
-        ("embedding_fraction", FLOAT, Float(1.0)),
-        ("norm_type", TEXT, Text("low_precision_layernorm")),
-        ("use_cache", BOOL, Bool(false)),
-        ("initializer_range", FLOAT, Float(0.02)),
-        ("tie_word_embeddings", BOOL, Bool(true)),
-        ("bos_token_id", INT | NULL, Null),
-        ("eos_token_id", INT | INTS | NULL, Null),
-        ("pad_token_id", INT | NULL, Null),
-    ]],
-    renamed: &[
-        ("num_attention_heads", "n_heads"),
-        ("hidden_size", "d_model"),
-        ("num_hidden_layers", "n_layers"),
-    ],
-    adjust: |map| {
-        // `MptAttentionConfig` fills in what the nested object leaves out.
-        let attention = map.entry("attn_config").or_insert(Json::Null);
-        if attention.is_null() {
-            *attention = json!({});
-        }
-        let Json::Object(attention) = attention else { return Err("`attn_config` is not an object".into()) };
-        for (key, value) in [("clip_qkv", Json::Null), ("alibi", true.into()), ("alibi_bias_max", 8.into())] {
-            attention.entry(key).or_insert(value);
-        }
-        Ok(())
-    },
-    ..BASE
-};
+/// `MptConfig`.
+const MPT_CONFIG: ConfigClass = ConfigClass::new("mpt").adjusted(|map| {
+    // `MptAttentionConfig` fills in what the nested object leaves out.
+    let attention = map.entry("attn_config").or_insert(Json::Null);
+    if attention.is_null() {
+        *attention = json!({});
+    }
+    let Json::Object(attention) = attention else { return Err("`attn_config` is not an object".into()) };
+    for (key, value) in [("clip_qkv", Json::Null), ("alibi", true.into()), ("alibi_bias_max", 8.into())] {
+        attention.entry(key).or_insert(value);
+    }
+    Ok(())
+});
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let width = hparams.need_u64(&["d_model"])?;

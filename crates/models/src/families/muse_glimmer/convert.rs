@@ -78,45 +78,13 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     Ok(())
 }
 
-/// `MuseGlimmerTextConfig` of transformers 5.23.
-const TEXT_CONFIG: ConfigClass = ConfigClass {
-    model_type: "muse_glimmer_text",
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(202_048)),
-            ("hidden_size", INT, Int(6656)),
-            ("intermediate_size", INT, Int(19968)),
-            ("num_hidden_layers", INT, Int(52)),
-            ("num_key_value_heads", INT, Int(2)),
-            ("head_dim", INT, Int(128)),
-            ("max_position_embeddings", INT, Int(131_072)),
-            ("rms_norm_eps", FLOAT, Float(1e-5)),
-            ("eos_token_id", INT | NULL | INTS, Int(200_001)),
-            ("bos_token_id", INT | NULL, Int(200_000)),
-            ("attention_bias", BOOL, Bool(false)),
-            ("attention_dropout", INT | FLOAT, Float(0.0)),
-            ("sliding_window", INT | NULL, Int(2048)),
-            ("layer_types", NULL | TEXTS, Null),
-            ("final_logit_softcapping", FLOAT, Float(20.0)),
-            ("qk_scale_factor", FLOAT, Float(3.87)),
-            ("output_multiplier", FLOAT, Float(0.196_116_135_138_184_04)),
-            ("post_norm_eps", FLOAT, Float(1e-8)),
-        ],
-        DECODER_FIELDS,
-    ],
-    adjust: |map| {
-        let n_layers = adjust::count(map, "num_hidden_layers").unwrap_or(0);
-        // Every fourth layer sees everything, counted from the last.
-        adjust::layer_types(map, |layer| !n_layers.saturating_sub(1 + layer).is_multiple_of(4))
-    },
-    ..BASE
-};
+/// `MuseGlimmerTextConfig`.
+const TEXT_CONFIG: ConfigClass = ConfigClass::new("muse_glimmer_text").adjusted(|map| {
+    let n_layers = adjust::count(map, "num_hidden_layers").unwrap_or(0);
+    // Every fourth layer sees everything, counted from the last.
+    adjust::layer_types(map, |layer| !n_layers.saturating_sub(1 + layer).is_multiple_of(4))
+});
 
-/// `MuseGlimmerConfig` of transformers 5.23: text and images.
-const CONFIG: ConfigClass = ConfigClass {
-    model_type: "muse_glimmer",
-    fields: &[],
-    has_rope: false,
-    adjust: |map| adjust::text_config(map, &TEXT_CONFIG),
-    ..BASE
-};
+/// `MuseGlimmerConfig`: text and images.
+const CONFIG: ConfigClass =
+    ConfigClass::new("muse_glimmer").adjusted(|map| adjust::text_config(map, &TEXT_CONFIG));

@@ -6,7 +6,7 @@
 //!
 //! Source: `PaddleOCRModel` in `conversion/ernie.py`.
 
-use crate::families::ernie::convert::ernie4_5::{ERNIE4_5, ERNIE4_5_CONFIG};
+use crate::families::ernie::convert::ernie4_5::ERNIE4_5;
 use crate::prelude::*;
 
 /// The row.
@@ -19,14 +19,8 @@ pub const PADDLEOCR: Arch = Arch {
     ..ERNIE4_5
 };
 
-/// `PaddleOCRVLConfig` of transformers 5.23: text and images. Its text part has the fields of Ernie 4.5.
-const PADDLEOCR_VL_CONFIG: ConfigClass = ConfigClass {
-    model_type: "paddleocr_vl",
-    fields: &[],
-    has_rope: false,
-    adjust: |map| {
-        // The text part may be nested or flat.
-        adjust::text_config_or_flat(map, &ConfigClass { model_type: "paddleocr_vl_text", ..ERNIE4_5_CONFIG })
-    },
-    ..BASE
-};
+/// `PaddleOCRVLConfig`: text and images.
+const PADDLEOCR_VL_CONFIG: ConfigClass = ConfigClass::new("paddleocr_vl").adjusted(|map| {
+    // The text part may be nested or flat.
+    adjust::text_config_or_flat(map, &ConfigClass::new("paddleocr_vl_text"))
+});

@@ -14,7 +14,7 @@ pub const PADDLEOCR: Projector = Projector {
     name: "paddleocr",
     classes: &["PaddleOCRVisionModel", "PaddleOCRVLForConditionalGeneration"],
     example: "PaddlePaddle/PaddleOCR-VL",
-    vision: Some(Tower { classes: &[CONFIG], ..VISION }),
+    vision: Some(Tower { classes: &[ConfigClass::new("paddleocr_vl_vision")], ..VISION }),
     tensors: &[siglip::EMBEDDINGS, siglip::LAYERS, PROJECTION],
     owns: |_, name| {
         let name = name.strip_prefix("model.").unwrap_or(name);
@@ -56,20 +56,3 @@ fn keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
     keys.set_prefixed("use_gelu", Value::Bool(true));
     parts::epsilon(keys, "rms_norm_eps", towers.vision()?, 1e-6)
 }
-
-/// `PaddleOCRVisionConfig` of transformers 5.23.
-const CONFIG: ConfigClass = ConfigClass {
-    model_type: "paddleocr_vl_vision",
-    fields: &[&[
-        ("hidden_size", INT, Int(1152)),
-        ("intermediate_size", INT, Int(4304)),
-        ("num_hidden_layers", INT, Int(27)),
-        ("num_attention_heads", INT, Int(16)),
-        ("num_channels", INT, Int(3)),
-        ("image_size", INT | INTS, Int(384)),
-        ("patch_size", INT | INTS, Int(14)),
-        ("layer_norm_eps", FLOAT, Float(1e-6)),
-    ]],
-    has_rope: false,
-    ..CLASS
-};

@@ -15,7 +15,7 @@ pub const PERSIMMON: Arch = Arch {
     name: "persimmon",
     classes: &[Class::new("PersimmonForCausalLM")],
     example: "adept/persimmon-8b-base",
-    configs: &[PERSIMMON_CONFIG],
+    configs: &[ConfigClass::new("persimmon")],
     tensors: &[ENDS, LAYERS],
     keys,
     vocab: Route::SENTENCE_PIECE,
@@ -42,31 +42,6 @@ const LAYERS: &[TensorRule] = &[
 
 const NORMED: Need =
     Need::If(|hparams, _| hparams.get("qk_layernorm").is_none_or(|normed| *normed != Json::Bool(false)));
-
-/// `PersimmonConfig` of transformers 5.23.
-const PERSIMMON_CONFIG: ConfigClass = ConfigClass {
-    model_type: "persimmon",
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(262_144)),
-            ("intermediate_size", INT, Int(16384)),
-            ("num_hidden_layers", INT, Int(36)),
-            ("num_attention_heads", INT, Int(64)),
-            ("hidden_act", TEXT, Text("relu2")),
-            ("max_position_embeddings", INT, Int(16384)),
-            ("layer_norm_eps", FLOAT, Float(1e-5)),
-            ("qk_layernorm", BOOL, Bool(true)),
-            ("hidden_dropout", INT | FLOAT, Float(0.0)),
-            ("attention_dropout", INT | FLOAT, Float(0.0)),
-        ],
-        DECODER_FIELDS,
-    ],
-    adjust: |map| {
-        adjust::partial_rotary(map, 0.5);
-        Ok(())
-    },
-    ..BASE
-};
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.needed("context_length", hparams, &["max_position_embeddings"])?;

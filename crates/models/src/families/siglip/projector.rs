@@ -45,22 +45,3 @@ pub fn rename(_: &Hparams, name: &str) -> Option<String> {
         None => Some(name.to_owned()),
     }
 }
-
-/// `SiglipVisionConfig` of transformers 5.23.
-pub const CONFIG: ConfigClass = ConfigClass {
-    model_type: "siglip_vision_model",
-    fields: &[&[
-        ("hidden_size", INT, Int(768)),
-        ("intermediate_size", INT, Int(3072)),
-        ("num_hidden_layers", INT, Int(12)),
-        ("num_attention_heads", INT, Int(12)),
-        ("num_channels", INT, Int(3)),
-        ("image_size", INT | INTS, Int(224)),
-        ("patch_size", INT | INTS, Int(16)),
-        ("hidden_act", TEXT, Text("gelu_pytorch_tanh")),
-        ("layer_norm_eps", FLOAT, Float(1e-6)),
-        ("vision_use_head", BOOL, Bool(true)),
-    ]],
-    has_rope: false,
-    ..CLASS
-};

@@ -19,7 +19,7 @@ pub const STABLELM: Arch = Arch {
         Class::new("LlavaStableLMEpochForCausalLM"),
     ],
     example: "stabilityai/stablelm-2-1_6b",
-    configs: &[STABLELM_CONFIG],
+    configs: &[ConfigClass::new("stablelm")],
     tensors: &[rules::DECODER_ENDS, NORMS, HEAD_NORMS, rules::ATTENTION, rules::GATED_MLP],
     keys,
     vocab: Route { name: "stable_lm", ..Route::GPT2 },
@@ -45,34 +45,6 @@ const HEAD_NORMS: &[TensorRule] = &[
         .rows(RowRule::Fuse(|hparams| hparams.n_kv_heads().map_or(0, |n_heads| n_heads as usize)))
         .need(Need::Optional),
 ];
-
-/// `StableLmConfig` of transformers 5.23.
-const STABLELM_CONFIG: ConfigClass = ConfigClass {
-    model_type: "stablelm",
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(50304)),
-            ("intermediate_size", INT, Int(6912)),
-            ("hidden_size", INT, Int(2560)),
-            ("num_key_value_heads", INT, Int(32)),
-            ("max_position_embeddings", INT, Int(4096)),
-            ("layer_norm_eps", FLOAT, Float(1e-5)),
-            ("use_qkv_bias", BOOL, Bool(false)),
-            ("qk_layernorm", BOOL, Bool(false)),
-            ("use_parallel_residual", BOOL, Bool(false)),
-            ("hidden_dropout", INT | FLOAT, Float(0.0)),
-            ("attention_dropout", INT | FLOAT, Float(0.0)),
-            ("bos_token_id", INT | NULL, Int(0)),
-            ("eos_token_id", INT | NULL | INTS, Int(0)),
-        ],
-        DECODER_FIELDS,
-    ],
-    adjust: |map| {
-        adjust::partial_rotary(map, 0.25);
-        Ok(())
-    },
-    ..BASE
-};
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.needed("context_length", hparams, &["max_position_embeddings"])?;

@@ -110,49 +110,21 @@ const fn optional(hf: &'static [&'static str], gguf: &'static str) -> TensorRule
     TensorRule::copy(hf, gguf).need(Need::Optional)
 }
 
-const FIELDS: &[Field] = &[
-    ("vocab_size", INT, Int(32128)),
-    ("d_model", INT, Int(512)),
-    ("d_kv", INT, Int(64)),
-    ("d_ff", INT, Int(2048)),
-    ("num_layers", INT, Int(6)),
-    ("num_decoder_layers", INT | NULL, Null),
-    ("num_heads", INT, Int(8)),
-    ("relative_attention_num_buckets", INT, Int(32)),
-    ("relative_attention_max_distance", INT, Int(128)),
-    ("dropout_rate", INT | FLOAT, Float(0.1)),
-    ("layer_norm_epsilon", FLOAT, Float(1e-6)),
-    ("initializer_factor", FLOAT, Float(1.0)),
-    ("feed_forward_proj", TEXT, Text("relu")),
-    ("is_encoder_decoder", BOOL, Bool(true)),
-    ("use_cache", BOOL, Bool(true)),
-    ("pad_token_id", INT | NULL, Int(0)),
-    ("eos_token_id", INT | NULL | INTS, Int(1)),
-];
+/// `T5Config`.
+const T5_CONFIG: ConfigClass = ConfigClass::new("t5").adjusted(|map| {
+    // As many as encoder layers, where the file states one number.
+    if map.get("num_decoder_layers").is_none_or(Json::is_null) {
+        let n_layers = map.get("num_layers").cloned().unwrap_or_default();
+        map.insert("num_decoder_layers".into(), n_layers);
+    }
+    Ok(())
+});
 
-/// `T5Config` of transformers 5.23.
-const T5_CONFIG: ConfigClass = ConfigClass {
-    model_type: "t5",
-    fields: &[FIELDS],
-    has_rope: false,
-    adjust: |map| {
-        // As many as encoder layers, where the file states one number.
-        if map.get("num_decoder_layers").is_none_or(Json::is_null) {
-            let n_layers = map.get("num_layers").cloned().unwrap_or_default();
-            map.insert("num_decoder_layers".into(), n_layers);
-        }
-        Ok(())
-    },
-    ..BASE
-};
+/// `MT5Config`.
+const MT5_CONFIG: ConfigClass = ConfigClass::new("mt5").adjusted(T5_CONFIG.adjust);
 
-const START: &[Field] = &[("decoder_start_token_id", INT | NULL, Int(0))];
-
-/// `MT5Config` of transformers 5.23.
-const MT5_CONFIG: ConfigClass = ConfigClass { model_type: "mt5", fields: &[START, FIELDS], ..T5_CONFIG };
-
-/// `UMT5Config` of transformers 5.23.
-const UMT5_CONFIG: ConfigClass = ConfigClass { model_type: "umt5", ..MT5_CONFIG };
+/// `UMT5Config`.
+const UMT5_CONFIG: ConfigClass = ConfigClass::new("umt5").adjusted(MT5_CONFIG.adjust);
 
 fn keys_of(hparams: &Hparams, keys: &mut Keys, decoder: bool) -> Result<(), ArchError> {
     // Relative positions have no longest one; T5 was trained with 512 tokens.

@@ -18,7 +18,7 @@ pub const WHISPER: Arch = Arch {
     name: "whisper",
     classes: &[Class::new("WhisperForConditionalGeneration")],
     example: "openai/whisper-tiny",
-    configs: &[WHISPER_CONFIG],
+    configs: &[ConfigClass::new("whisper")],
     needs: &["d_model", "encoder_layers", "decoder_layers", "vocab_size"],
     tensors: &[ENDS, ENCODER, DECODER_LAYERS],
     decoder_layers: Some("decoder_layers"),
@@ -75,43 +75,6 @@ const DECODER_LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["model.decoder.layers.{bid}.fc1"], "dec.blk.{bid}.ffn_up"),
     TensorRule::copy(&["model.decoder.layers.{bid}.fc2"], "dec.blk.{bid}.ffn_down"),
 ];
-
-/// `WhisperConfig` of transformers 5.23.
-const WHISPER_CONFIG: ConfigClass = ConfigClass {
-    model_type: "whisper",
-    fields: &[&[
-        ("vocab_size", INT, Int(51865)),
-        ("num_mel_bins", INT, Int(80)),
-        ("encoder_layers", INT, Int(4)),
-        ("encoder_attention_heads", INT, Int(6)),
-        ("decoder_layers", INT, Int(4)),
-        ("decoder_attention_heads", INT, Int(6)),
-        ("decoder_ffn_dim", INT, Int(1536)),
-        ("encoder_ffn_dim", INT, Int(1536)),
-        ("decoder_start_token_id", INT, Int(50257)),
-        ("is_encoder_decoder", BOOL, Bool(true)),
-        ("activation_function", TEXT, Text("gelu")),
-        ("d_model", INT, Int(384)),
-        ("dropout", INT | FLOAT, Float(0.0)),
-        ("init_std", FLOAT, Float(0.02)),
-        ("scale_embedding", BOOL, Bool(false)),
-        ("max_source_positions", INT, Int(1500)),
-        ("max_target_positions", INT, Int(448)),
-        ("pad_token_id", INT | NULL, Int(50256)),
-        ("bos_token_id", INT | NULL, Int(50256)),
-        ("eos_token_id", INT | INTS | NULL, Int(50256)),
-        ("suppress_tokens", INTS | NULL, Null),
-        ("tie_word_embeddings", BOOL, Bool(true)),
-    ]],
-    renamed: &[
-        ("num_key_value_heads", "encoder_attention_heads"),
-        ("num_attention_heads", "encoder_attention_heads"),
-        ("hidden_size", "d_model"),
-        ("num_hidden_layers", "encoder_layers"),
-    ],
-    has_rope: false,
-    ..BASE
-};
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     // The order of the section on Whisper in the specification: encoder, then decoder.

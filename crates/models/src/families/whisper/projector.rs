@@ -13,7 +13,7 @@ pub const QWEN2AUDIO: Projector = Projector {
     name: "qwen2audio",
     classes: &["Qwen2AudioForConditionalGeneration"],
     example: "Qwen/Qwen2-Audio-7B-Instruct",
-    audio: Some(Tower { classes: &[QWEN2_AUDIO], ..AUDIO }),
+    audio: Some(Tower { classes: &[ConfigClass::new("qwen2_audio_encoder")], ..AUDIO }),
     tensors: &[CONVOLUTIONS, LAYERS, &[TensorRule::copy(&["audio.multi_modal_projector.linear"], "mm.a.fc")]],
     keys: |towers, keys| audio_keys(towers, keys, "qwen2a"),
     ..WHISPER
@@ -24,7 +24,7 @@ pub const AUDIOFLAMINGO3: Projector = Projector {
     name: "audioflamingo3",
     classes: &["AudioFlamingo3ForConditionalGeneration"],
     example: "nvidia/audio-flamingo-3-hf",
-    audio: Some(Tower { classes: &[AUDIO_FLAMINGO], ..AUDIO }),
+    audio: Some(Tower { classes: &[ConfigClass::new("audioflamingo3_encoder")], ..AUDIO }),
     tensors: &[F32_CONVOLUTIONS, LAYERS, TWO_MATRICES],
     keys: |towers, keys| {
         audio_keys(towers, keys, "qwen2a")?;
@@ -55,7 +55,7 @@ pub const VOXTRAL: Projector = Projector {
     name: "voxtral",
     classes: &["VoxtralForConditionalGeneration"],
     example: "mistralai/Voxtral-Mini-3B-2507",
-    audio: Some(Tower { classes: &[VOXTRAL_CONFIG], ..AUDIO }),
+    audio: Some(Tower { classes: &[ConfigClass::new("voxtral_encoder")], ..AUDIO }),
     tensors: &[CONVOLUTIONS, LAYERS, TWO_MATRICES],
     keys: |towers, keys| {
         audio_keys(towers, keys, "qwen2a")?;
@@ -177,36 +177,3 @@ pub fn audio_keys(towers: &Towers, keys: &mut Keys, kind: &str) -> Result<(), Ar
     keys.set_prefixed("audio.attention.layer_norm_epsilon", Value::F32(epsilon as f32));
     Ok(())
 }
-
-/// `Qwen2AudioEncoderConfig` of transformers 5.23.
-const QWEN2_AUDIO: ConfigClass = ConfigClass {
-    model_type: "qwen2_audio_encoder",
-    fields: &[&[
-        ("num_mel_bins", INT, Int(128)),
-        ("encoder_layers", INT, Int(32)),
-        ("encoder_attention_heads", INT, Int(20)),
-        ("encoder_ffn_dim", INT, Int(5120)),
-        ("d_model", INT, Int(1280)),
-        ("max_source_positions", INT, Int(1500)),
-    ]],
-    has_rope: false,
-    ..CLASS
-};
-
-/// `VoxtralEncoderConfig` of transformers 5.23.
-const VOXTRAL_CONFIG: ConfigClass = ConfigClass {
-    model_type: "voxtral_encoder",
-    fields: &[&[
-        ("hidden_size", INT, Int(1280)),
-        ("intermediate_size", INT, Int(5120)),
-        ("num_hidden_layers", INT, Int(32)),
-        ("num_attention_heads", INT, Int(20)),
-        ("num_mel_bins", INT, Int(128)),
-        ("max_source_positions", INT, Int(1500)),
-    ]],
-    has_rope: false,
-    ..CLASS
-};
-
-/// `AudioFlamingo3EncoderConfig` of transformers 5.23.
-const AUDIO_FLAMINGO: ConfigClass = ConfigClass { model_type: "audioflamingo3_encoder", ..VOXTRAL_CONFIG };

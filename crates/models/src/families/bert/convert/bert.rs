@@ -21,7 +21,7 @@ pub const BERT: Arch = Arch {
         Class::new("BertForSequenceClassification"),
     ],
     example: "BAAI/bge-small-en-v1.5",
-    configs: &[BERT_CONFIG],
+    configs: &[ConfigClass::new("bert")],
     tensors: &[EMBEDDINGS, POSITIONS, LAYERS, CLASSIFIER],
     keys,
     drops: |hparams, name| drops(&pooled(hparams, name).unwrap_or_default()),
@@ -68,34 +68,6 @@ pub const CLASSIFIER: &[TensorRule] = &[
     TensorRule::copy(&["classifier.dense", "classifier", "pre_classifier"], "cls").need(Need::Optional),
     TensorRule::copy(&["classifier.out_proj"], "cls.output").need(Need::Optional),
 ];
-
-/// Fields of `BertConfig` of transformers 5.23, and of the classes derived from it.
-pub const FIELDS: &[Field] = &[
-    ("vocab_size", INT, Int(30522)),
-    ("hidden_size", INT, Int(768)),
-    ("num_hidden_layers", INT, Int(12)),
-    ("num_attention_heads", INT, Int(12)),
-    ("intermediate_size", INT, Int(3072)),
-    ("hidden_act", TEXT, Text("gelu")),
-    ("hidden_dropout_prob", INT | FLOAT, Float(0.1)),
-    ("attention_probs_dropout_prob", INT | FLOAT, Float(0.1)),
-    ("max_position_embeddings", INT, Int(512)),
-    ("type_vocab_size", INT, Int(2)),
-    ("initializer_range", FLOAT, Float(0.02)),
-    ("layer_norm_eps", FLOAT, Float(1e-12)),
-    ("pad_token_id", INT | NULL, Int(0)),
-    ("use_cache", BOOL, Bool(true)),
-    ("classifier_dropout", INT | FLOAT | NULL, Null),
-    ("is_decoder", BOOL, Bool(false)),
-    ("add_cross_attention", BOOL, Bool(false)),
-    ("bos_token_id", INT | NULL, Null),
-    ("eos_token_id", INT | NULL | INTS, Null),
-    ("tie_word_embeddings", BOOL, Bool(true)),
-];
-
-/// `BertConfig` of transformers 5.23.
-pub const BERT_CONFIG: ConfigClass =
-    ConfigClass { model_type: "bert", fields: &[FIELDS], has_rope: false, ..BASE };
 
 /// The keys.
 ///

@@ -20,7 +20,7 @@ pub const DISTILBERT: Arch = Arch {
         Class::new("DistilBertForSequenceClassification"),
     ],
     example: "distilbert/distilbert-base-uncased",
-    configs: &[DISTILBERT_CONFIG],
+    configs: &[ConfigClass::new("distilbert")],
     needs: &["dim", "hidden_dim", "n_layers", "n_heads", "vocab_size"],
     tensors: &[EMBEDDINGS, LAYERS, bert::CLASSIFIER],
     keys: |hparams, keys| {
@@ -60,29 +60,3 @@ const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["transformer.layer.{bid}.ffn.lin2"], "blk.{bid}.ffn_down"),
     TensorRule::copy(&["transformer.layer.{bid}.output_layer_norm"], "blk.{bid}.layer_output_norm"),
 ];
-
-/// `DistilBertConfig` of transformers 5.23.
-const DISTILBERT_CONFIG: ConfigClass = ConfigClass {
-    model_type: "distilbert",
-    fields: &[&[
-        ("vocab_size", INT, Int(30522)),
-        ("max_position_embeddings", INT, Int(512)),
-        ("sinusoidal_pos_embds", BOOL, Bool(false)),
-        ("n_layers", INT, Int(6)),
-        ("n_heads", INT, Int(12)),
-        ("dim", INT, Int(768)),
-        ("hidden_dim", INT, Int(3072)),
-        ("dropout", INT | FLOAT, Float(0.1)),
-        ("attention_dropout", INT | FLOAT, Float(0.1)),
-        ("activation", TEXT, Text("gelu")),
-        ("initializer_range", FLOAT, Float(0.02)),
-        ("qa_dropout", INT | FLOAT, Float(0.1)),
-        ("seq_classif_dropout", INT | FLOAT, Float(0.2)),
-        ("pad_token_id", INT | NULL, Int(0)),
-        ("eos_token_id", INT | NULL | INTS, Null),
-        ("bos_token_id", INT | NULL, Null),
-        ("tie_word_embeddings", BOOL, Bool(true)),
-    ]],
-    has_rope: false,
-    ..BASE
-};

@@ -13,7 +13,7 @@ pub const EUROBERT: Arch = Arch {
     name: "eurobert",
     classes: &[Class::inner("EuroBertModel", "model."), Class::new("JinaEmbeddingsV5Model")],
     example: "EuroBERT/EuroBERT-210m",
-    configs: &[EUROBERT_CONFIG],
+    configs: &[ConfigClass::new("eurobert")],
     tensors: &[ENDS, rules::PRE_NORMS, rules::ATTENTION, rules::GATED_MLP],
     keys,
     // Some checkpoints of the inner part have the start of the names all the same.
@@ -45,33 +45,3 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         _ => pooling::keys(hparams, keys),
     }
 }
-
-/// `EuroBertConfig` of transformers 5.23.
-const EUROBERT_CONFIG: ConfigClass = ConfigClass {
-    model_type: "eurobert",
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(128_256)),
-            ("hidden_size", INT, Int(768)),
-            ("intermediate_size", INT, Int(3072)),
-            ("num_hidden_layers", INT, Int(12)),
-            ("num_attention_heads", INT, Int(12)),
-            ("num_key_value_heads", INT | NULL, Null),
-            ("max_position_embeddings", INT, Int(8192)),
-            ("rms_norm_eps", FLOAT, Float(1e-5)),
-            ("pad_token_id", INT | NULL, Int(128_001)),
-            ("bos_token_id", INT | NULL, Int(128_000)),
-            ("eos_token_id", INT | NULL | INTS, Int(128_001)),
-            ("pretraining_tp", INT, Int(1)),
-            ("attention_bias", BOOL, Bool(false)),
-            ("attention_dropout", INT | FLOAT, Float(0.0)),
-            ("mlp_bias", BOOL, Bool(false)),
-            ("mask_token_id", INT, Int(128_002)),
-            ("classifier_pooling", TEXT, Text("late")),
-        ],
-        DECODER_FIELDS,
-    ],
-    fill: &[Fill::HeadDim, Fill::KvHeads],
-    heads_divide_hidden: true,
-    ..BASE
-};

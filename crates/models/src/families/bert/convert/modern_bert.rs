@@ -71,45 +71,18 @@ const CLASSIFIER: &[TensorRule] = &[
     TensorRule::copy(&["classifier.out_proj"], "cls.output").need(Need::Optional),
 ];
 
-/// `ModernBertConfig` of transformers 5.23.
-const MODERN_BERT_CONFIG: ConfigClass = ConfigClass {
-    model_type: "modernbert",
-    fields: &[&[
-        ("vocab_size", INT, Int(50368)),
-        ("hidden_size", INT, Int(768)),
-        ("intermediate_size", INT, Int(1152)),
-        ("num_hidden_layers", INT, Int(22)),
-        ("num_attention_heads", INT, Int(12)),
-        ("hidden_activation", TEXT, Text("gelu")),
-        ("max_position_embeddings", INT, Int(8192)),
-        ("norm_eps", FLOAT, Float(1e-5)),
-        ("pad_token_id", INT | NULL, Int(50283)),
-        ("eos_token_id", INT | NULL | INTS, Int(50282)),
-        ("bos_token_id", INT | NULL, Int(50281)),
-        ("cls_token_id", INT | NULL, Int(50281)),
-        ("sep_token_id", INT | NULL, Int(50282)),
-        ("attention_bias", BOOL, Bool(false)),
-        ("layer_types", NULL | TEXTS, Null),
-        ("rope_parameters", NULL | DICT, Null),
-        ("local_attention", INT, Int(128)),
-        ("mlp_bias", BOOL, Bool(false)),
-        ("classifier_pooling", TEXT, Text("cls")),
-        ("attention_dropout", INT | FLOAT, Float(0.0)),
-        ("tie_word_embeddings", BOOL, Bool(true)),
-    ]],
-    adjust: |map| {
-        // Layers 0, 3, 6, ... see everything, the others `local_attention` tokens.
-        let every = adjust::count(map, "global_attn_every_n_layers").unwrap_or(3);
-        if every == 0 {
-            return Err("`global_attn_every_n_layers` is 0".into());
-        }
-        adjust::layer_types(map, |layer| !layer.is_multiple_of(every))?;
-        // Each kind of layer has its own base under a flat key.
-        let (full, sliding) = (("global_rope_theta", 160_000.0), ("local_rope_theta", 10_000.0));
-        adjust::nested_rope(map, full, sliding)
-    },
-    ..BASE
-};
+/// `ModernBertConfig`.
+const MODERN_BERT_CONFIG: ConfigClass = ConfigClass::new("modernbert").adjusted(|map| {
+    // Layers 0, 3, 6, ... see everything, the others `local_attention` tokens.
+    let every = adjust::count(map, "global_attn_every_n_layers").unwrap_or(3);
+    if every == 0 {
+        return Err("`global_attn_every_n_layers` is 0".into());
+    }
+    adjust::layer_types(map, |layer| !layer.is_multiple_of(every))?;
+    // Each kind of layer has its own base under a flat key.
+    let (full, sliding) = (("global_rope_theta", 160_000.0), ("local_rope_theta", 10_000.0));
+    adjust::nested_rope(map, full, sliding)
+});
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     bert::keys(hparams, keys)?;

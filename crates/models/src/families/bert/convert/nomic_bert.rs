@@ -56,32 +56,11 @@ const FORWARD: &[TensorRule] = &[
     TensorRule::copy(&["encoder.layers.{bid}.mlp.fc2"], "blk.{bid}.ffn_down"),
 ];
 
-/// `NomicBertConfig` of transformers 5.23.
-const NOMIC_BERT_CONFIG: ConfigClass = ConfigClass {
-    model_type: "nomic_bert",
-    default_theta: 1000.0,
-    fields: &[&[
-        ("vocab_size", INT, Int(30528)),
-        ("hidden_size", INT, Int(768)),
-        ("num_hidden_layers", INT, Int(12)),
-        ("num_attention_heads", INT, Int(12)),
-        ("intermediate_size", INT, Int(3072)),
-        ("hidden_act", TEXT, Text("silu")),
-        ("max_position_embeddings", INT, Int(2048)),
-        ("type_vocab_size", INT, Int(2)),
-        ("initializer_range", FLOAT, Float(0.02)),
-        ("layer_norm_eps", FLOAT, Float(1e-12)),
-        ("pad_token_id", INT, Int(0)),
-        ("bos_token_id", INT | NULL, Null),
-        ("eos_token_id", INT | NULL, Null),
-        ("head_dim", INT | NULL, Null),
-    ]],
-    adjust: |map| {
-        hub_spelling(map);
-        Ok(())
-    },
-    ..BASE
-};
+/// `NomicBertConfig`.
+const NOMIC_BERT_CONFIG: ConfigClass = ConfigClass::new("nomic_bert").adjusted(|map| {
+    hub_spelling(map);
+    Ok(())
+});
 
 /// Values in the Hub's spelling, which override defaults.
 fn hub_spelling(map: &mut Map<String, Json>) {
@@ -97,8 +76,6 @@ fn hub_spelling(map: &mut Map<String, Json>) {
             map.insert(to.into(), value);
         }
     }
-    // Defaults are filled in before; the length of a head follows from the numbers of the Hub's file.
-    Fill::HeadDim.apply(map);
 }
 
 /// Checks values that identify the model.

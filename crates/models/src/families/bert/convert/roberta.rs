@@ -17,7 +17,7 @@ pub const ROBERTA: Arch = Arch {
     written: Some("bert"),
     classes: &[Class::new("RobertaModel"), Class::new("RobertaForSequenceClassification")],
     example: "sentence-transformers/stsb-roberta-base",
-    configs: &[ConfigClass { model_type: "roberta", fields: &[IDS, bert::FIELDS], ..bert::BERT_CONFIG }],
+    configs: &[ConfigClass::new("roberta")],
     tensors: &[bert::EMBEDDINGS, POSITIONS, bert::LAYERS, bert::CLASSIFIER],
     keys,
     drops: |hparams, name| bert::drops(&bert::rename(hparams, name, "roberta.").unwrap_or_default()),
@@ -45,7 +45,7 @@ pub const XLM_ROBERTA: Arch = Arch {
     name: "xlm-roberta",
     classes: &[Class::new("XLMRobertaModel"), Class::new("XLMRobertaForSequenceClassification")],
     example: "BAAI/bge-m3",
-    configs: &[ConfigClass { model_type: "xlm-roberta", fields: &[IDS, bert::FIELDS], ..bert::BERT_CONFIG }],
+    configs: &[ConfigClass::new("xlm-roberta")],
     vocab: XLM_ROUTE,
     ..ROBERTA
 };
@@ -59,12 +59,6 @@ const XLM_ROUTE: Route = Route {
 
 const POSITIONS: &[TensorRule] =
     &[TensorRule::part(&["embeddings.position_embeddings"], "position_embd", used_positions)];
-
-const IDS: &[Field] = &[
-    ("pad_token_id", INT | NULL, Int(1)),
-    ("bos_token_id", INT | NULL, Int(0)),
-    ("eos_token_id", INT | NULL | INTS, Int(2)),
-];
 
 /// Rows of the positions' embedding that are never used.
 fn unused(hparams: &Hparams) -> Result<u64, ArchError> {

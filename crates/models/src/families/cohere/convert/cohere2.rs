@@ -28,42 +28,15 @@ pub const COHERE2: Arch = Arch {
 pub const NORMS: &[TensorRule] =
     &[TensorRule::copy(&["model.layers.{bid}.input_layernorm"], "blk.{bid}.attn_norm")];
 
-/// `Cohere2Config` of transformers 5.23.
-pub const COHERE2_CONFIG: ConfigClass = ConfigClass {
-    model_type: "cohere2",
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(256_000)),
-            ("hidden_size", INT, Int(8192)),
-            ("intermediate_size", INT, Int(22528)),
-            ("logit_scale", FLOAT, Float(0.0625)),
-            ("num_hidden_layers", INT, Int(40)),
-            ("num_attention_heads", INT, Int(64)),
-            ("num_key_value_heads", INT | NULL, Null),
-            ("max_position_embeddings", INT, Int(8192)),
-            ("layer_norm_eps", FLOAT, Float(1e-5)),
-            ("pad_token_id", INT | NULL, Int(0)),
-            ("bos_token_id", INT | NULL, Int(5)),
-            ("eos_token_id", INT | NULL | INTS, Int(255_001)),
-            ("tie_word_embeddings", BOOL, Bool(true)),
-            ("attention_bias", BOOL, Bool(false)),
-            ("attention_dropout", INT | FLOAT, Float(0.0)),
-            ("sliding_window", INT | NULL, Int(4096)),
-            ("layer_types", NULL | TEXTS, Null),
-        ],
-        DECODER_FIELDS,
-    ],
-    fill: &[Fill::KvHeads],
-    adjust: |map| {
-        let width = adjust::count(map, "hidden_size").unwrap_or(0);
-        let heads = adjust::count(map, "num_attention_heads").unwrap_or(0);
-        // `Cohere2Config.__post_init__` computes it always, whatever the file has.
-        map.insert("head_dim".into(), width.checked_div(heads).into());
-        // Every fourth layer sees everything, and is not rotated; llama.cpp knows the latter.
-        adjust::layer_pattern(map, 4)
-    },
-    ..BASE
-};
+/// `Cohere2Config`.
+pub const COHERE2_CONFIG: ConfigClass = ConfigClass::new("cohere2").adjusted(|map| {
+    let width = adjust::count(map, "hidden_size").unwrap_or(0);
+    let heads = adjust::count(map, "num_attention_heads").unwrap_or(0);
+    // `Cohere2Config.__post_init__` computes it always, whatever the file has.
+    map.insert("head_dim".into(), width.checked_div(heads).into());
+    // Every fourth layer sees everything, and is not rotated; llama.cpp knows the latter.
+    adjust::layer_pattern(map, 4)
+});
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;

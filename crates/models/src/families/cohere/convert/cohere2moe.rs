@@ -83,33 +83,8 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     Ok(())
 }
 
-/// `Cohere2MoeConfig` of transformers 5.23.
-const COHERE2_MOE_CONFIG: ConfigClass = ConfigClass {
-    model_type: "cohere2_moe",
-    fields: &[
-        &[
-            ("head_dim", INT, Int(128)),
-            ("attention_dropout", FLOAT, Float(0.0)),
-            ("num_experts_per_tok", INT, Int(2)),
-            ("num_experts", INT, Int(8)),
-            ("output_router_logits", BOOL, Bool(false)),
-            ("num_shared_experts", INT, Int(0)),
-            ("shared_expert_combination_strategy", TEXT, Text("average")),
-            ("expert_selection_fn", TEXT, Text("softmax")),
-            ("mlp_layer_types", NULL | TEXTS, Null),
-            ("prefix_dense_sliding_window_pattern", INT, Int(1)),
-            ("norm_topk_prob", BOOL, Bool(true)),
-            ("prefix_dense_intermediate_size", INT | NULL, Null),
-            ("rms_norm_eps", FLOAT | NULL, Null),
-            ("sliding_window_pattern", INT, Int(4)),
-        ],
-        cohere2::COHERE2_CONFIG.fields[0],
-        DECODER_FIELDS,
-    ],
-    fill: &[Fill::KvHeads],
-    adjust: config,
-    ..BASE
-};
+/// `Cohere2MoeConfig`.
+const COHERE2_MOE_CONFIG: ConfigClass = ConfigClass::new("cohere2_moe").adjusted(config);
 
 /// Leading dense layers have their own sliding-window pattern.
 fn config(map: &mut Map<String, Json>) -> Result<(), String> {

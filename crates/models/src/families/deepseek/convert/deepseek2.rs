@@ -159,127 +159,14 @@ pub fn drop_mtp(hparams: &Hparams, name: &str) -> Option<&'static str> {
     is_after.then_some(drops::NO_PREDICTION)
 }
 
-/// `DeepseekV2Config` of transformers 5.23.
-const DEEPSEEK_V2_CONFIG: ConfigClass = ConfigClass {
-    model_type: "deepseek_v2",
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(102_400)),
-            ("intermediate_size", INT, Int(11008)),
-            ("num_key_value_heads", INT | NULL, Null),
-            ("max_position_embeddings", INT, Int(2048)),
-            ("attention_dropout", FLOAT | NULL, Float(0.0)),
-            ("mlp_bias", BOOL, Bool(false)),
-            ("first_k_dense_replace", INT, Int(0)),
-            ("n_group", INT | NULL, Null),
-            ("n_routed_experts", INT, Int(64)),
-            ("n_shared_experts", INT, Int(2)),
-            ("routed_scaling_factor", FLOAT, Float(1.0)),
-            ("topk_group", INT | NULL, Null),
-            ("topk_method", TEXT | NULL, Text("greedy")),
-            ("norm_topk_prob", BOOL | NULL, Bool(false)),
-            ("v_head_dim", INT, Int(128)),
-            ("num_experts_per_tok", INT | NULL, Null),
-            ("moe_intermediate_size", INT, Int(1407)),
-        ],
-        LATENT_FIELDS,
-        DECODER_FIELDS,
-    ],
-    fill: &[Fill::KvHeads],
-    renamed: &[("num_experts", "n_routed_experts")],
-    heads_divide_hidden: true,
-    adjust: rotated_part,
-    ..BASE
-};
+/// `DeepseekV2Config`.
+const DEEPSEEK_V2_CONFIG: ConfigClass = ConfigClass::new("deepseek_v2").adjusted(rotated_part);
 
-/// `DeepseekV3Config` of transformers 5.23.
-const DEEPSEEK_V3_CONFIG: ConfigClass = ConfigClass {
-    model_type: "deepseek_v3",
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(129_280)),
-            ("hidden_size", INT, Int(7168)),
-            ("intermediate_size", INT, Int(18432)),
-            ("moe_intermediate_size", INT, Int(2048)),
-            ("num_hidden_layers", INT, Int(61)),
-            ("num_attention_heads", INT, Int(128)),
-            ("num_key_value_heads", INT | NULL, Int(128)),
-            ("n_shared_experts", INT, Int(1)),
-            ("n_routed_experts", INT, Int(256)),
-            ("routed_scaling_factor", FLOAT, Float(2.5)),
-            ("v_head_dim", INT | NULL, Int(128)),
-            ("n_group", INT | NULL, Int(8)),
-            ("topk_group", INT | NULL, Int(4)),
-            ("num_experts_per_tok", INT | NULL, Int(8)),
-            ("first_k_dense_replace", INT | NULL, Int(3)),
-            ("norm_topk_prob", BOOL | NULL, Bool(true)),
-            ("max_position_embeddings", INT, Int(4096)),
-            ("bos_token_id", INT | NULL, Int(0)),
-            ("eos_token_id", INT | NULL | INTS, Int(1)),
-            ("rope_interleave", BOOL | NULL, Bool(true)),
-            ("attention_dropout", INT | FLOAT | NULL, Float(0.0)),
-            ("num_mtp_layers", INT, Int(1)),
-        ],
-        LATENT_FIELDS,
-        DECODER_FIELDS,
-    ],
-    fill: &[Fill::KvHeads],
-    renamed: &[("num_local_experts", "n_routed_experts"), ("num_mtp_layers", "num_nextn_predict_layers")],
-    adjust: rotated_part,
-    ..BASE
-};
+/// `DeepseekV3Config`.
+const DEEPSEEK_V3_CONFIG: ConfigClass = ConfigClass::new("deepseek_v3").adjusted(rotated_part);
 
-/// `YoutuConfig` of transformers 5.23: no experts.
-const YOUTU_CONFIG: ConfigClass = ConfigClass {
-    model_type: "youtu",
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(128_256)),
-            ("hidden_size", INT, Int(2048)),
-            ("intermediate_size", INT, Int(6144)),
-            ("num_attention_heads", INT, Int(16)),
-            ("num_key_value_heads", INT, Int(16)),
-            ("kv_lora_rank", INT, Int(512)),
-            ("q_lora_rank", INT | NULL, Int(1536)),
-            ("qk_rope_head_dim", INT, Int(64)),
-            ("v_head_dim", INT | NULL, Int(128)),
-            ("qk_nope_head_dim", INT, Int(128)),
-            ("max_position_embeddings", INT, Int(131_072)),
-            ("initializer_range", FLOAT | NULL, Null),
-            ("rms_norm_eps", FLOAT, Float(1e-6)),
-            ("bos_token_id", INT | NULL, Int(128_000)),
-            ("eos_token_id", INT | NULL | INTS, Int(128_001)),
-            ("tie_word_embeddings", BOOL, Bool(true)),
-            ("rope_interleave", BOOL | NULL, Bool(true)),
-            ("attention_bias", BOOL, Bool(false)),
-            ("attention_dropout", INT | FLOAT | NULL, Float(0.0)),
-        ],
-        YOUTU_REST,
-    ],
-    adjust: rotated_part,
-    ..BASE
-};
-
-/// Fields of a decoder that the class has.
-const YOUTU_REST: &[Field] = &[
-    ("num_hidden_layers", INT, Int(32)),
-    ("hidden_act", TEXT, Text("silu")),
-    ("use_cache", BOOL, Bool(true)),
-    ("pad_token_id", INT | NULL, Null),
-    ("rope_parameters", DICT | NULL, Null),
-];
-
-/// Fields that both classes have with the same default.
-const LATENT_FIELDS: &[Field] = &[
-    ("rms_norm_eps", FLOAT, Float(1e-6)),
-    ("kv_lora_rank", INT, Int(512)),
-    ("q_lora_rank", INT | NULL, Int(1536)),
-    ("qk_nope_head_dim", INT, Int(128)),
-    ("qk_rope_head_dim", INT, Int(64)),
-    ("output_router_logits", BOOL, Bool(false)),
-    ("attention_bias", BOOL, Bool(false)),
-    ("pretraining_tp", INT | NULL, Int(1)),
-];
+/// `YoutuConfig`: no experts.
+const YOUTU_CONFIG: ConfigClass = ConfigClass::new("youtu").adjusted(rotated_part);
 
 /// The rotated part of a head is what the class calls its size.
 pub fn rotated_part(map: &mut Map<String, Json>) -> Result<(), String> {

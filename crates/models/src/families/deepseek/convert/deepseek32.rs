@@ -68,63 +68,14 @@ pub fn indexer_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError>
     keys.needed("attention.indexer.top_k", hparams, &["index_topk"])
 }
 
-/// `DeepseekV32Config` of transformers 5.23.
-const DEEPSEEK_V32_CONFIG: ConfigClass = ConfigClass {
-    model_type: "deepseek_v32",
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(129_280)),
-            ("hidden_size", INT, Int(7168)),
-            ("intermediate_size", INT, Int(18432)),
-            ("num_hidden_layers", INT, Int(61)),
-            ("num_attention_heads", INT, Int(128)),
-            ("num_key_value_heads", INT, Int(128)),
-            ("q_lora_rank", INT, Int(1536)),
-            ("v_head_dim", INT, Int(128)),
-            ("qk_nope_head_dim", INT, Int(128)),
-            ("n_group", INT, Int(8)),
-            ("topk_group", INT, Int(4)),
-            ("max_position_embeddings", INT, Int(163_840)),
-            ("rms_norm_eps", FLOAT, Float(1e-6)),
-            ("index_n_heads", INT, Int(64)),
-        ],
-        SPARSE_FIELDS,
-        DECODER_FIELDS,
-    ],
-    renamed: &[("num_local_experts", "n_routed_experts"), ("num_mtp_layers", glm4moe::PREDICTED)],
-    adjust: |map| {
-        // Where both are stated, `num_experts` wins over `n_routed_experts`.
-        if let Some(experts) = map.get("num_experts").filter(|experts| !experts.is_null()).cloned() {
-            map.insert("n_routed_experts".into(), experts);
-        }
-        layer_kinds(map)
-    },
-    ..BASE
-};
-
-/// Fields that the classes of DeepSeek 3.2 and GLM 5 have with the same default.
-pub const SPARSE_FIELDS: &[Field] = &[
-    ("moe_intermediate_size", INT, Int(2048)),
-    ("n_shared_experts", INT, Int(1)),
-    ("n_routed_experts", INT, Int(256)),
-    ("output_router_logits", BOOL, Bool(false)),
-    ("routed_scaling_factor", FLOAT, Float(2.5)),
-    ("kv_lora_rank", INT, Int(512)),
-    ("qk_rope_head_dim", INT, Int(64)),
-    ("num_experts_per_tok", INT, Int(8)),
-    ("norm_topk_prob", BOOL, Bool(true)),
-    ("bos_token_id", INT | NULL, Int(0)),
-    ("eos_token_id", INT | NULL | INTS, Int(1)),
-    ("mlp_layer_types", NULL | TEXTS, Null),
-    ("attention_bias", BOOL, Bool(false)),
-    ("attention_dropout", INT | FLOAT, Float(0.0)),
-    ("index_topk", INT, Int(2048)),
-    ("index_head_dim", INT, Int(128)),
-    ("mlp_bias", BOOL, Bool(false)),
-    ("head_dim", INT, Int(64)),
-    ("first_k_dense_replace", INT, Int(3)),
-    ("layer_types", NULL | TEXTS, Null),
-];
+/// `DeepseekV32Config`.
+const DEEPSEEK_V32_CONFIG: ConfigClass = ConfigClass::new("deepseek_v32").adjusted(|map| {
+    // Where both are stated, `num_experts` wins over `n_routed_experts`.
+    if let Some(experts) = map.get("num_experts").filter(|experts| !experts.is_null()).cloned() {
+        map.insert("n_routed_experts".into(), experts);
+    }
+    layer_kinds(map)
+});
 
 /// Kinds of layers if the file does not list them; the class calls the rotated part of a head its size.
 pub fn layer_kinds(map: &mut Map<String, Json>) -> Result<(), String> {

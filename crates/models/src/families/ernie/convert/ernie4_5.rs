@@ -14,7 +14,7 @@ pub const ERNIE4_5: Arch = Arch {
     name: "ernie4_5",
     classes: &[Class::new("Ernie4_5_ForCausalLM"), Class::new("Ernie4_5ForCausalLM")],
     example: "baidu/ERNIE-4.5-0.3B-PT",
-    configs: &[ERNIE4_5_CONFIG],
+    configs: &[ConfigClass::new("ernie4_5")],
     tensors: &[ENDS, LAYERS, FUSED],
     keys: text_keys,
     vocab: ROUTE,
@@ -58,32 +58,6 @@ const FUSED: &[TensorRule] = &[
     TensorRule::part(names!("mlp.up_gate_proj"), "blk.{bid}.ffn_gate", rules::first_half),
     TensorRule::part(names!("mlp.up_gate_proj"), "blk.{bid}.ffn_up", rules::second_half),
 ];
-
-/// `Ernie4_5Config` of transformers 5.23.
-pub const ERNIE4_5_CONFIG: ConfigClass = ConfigClass {
-    model_type: "ernie4_5",
-    default_theta: 500_000.0,
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(103_424)),
-            ("hidden_size", INT, Int(1024)),
-            ("intermediate_size", INT, Int(3072)),
-            ("num_hidden_layers", INT, Int(18)),
-            ("num_attention_heads", INT, Int(16)),
-            ("num_key_value_heads", INT | NULL, Int(2)),
-            ("max_position_embeddings", INT, Int(131_072)),
-            ("rms_norm_eps", FLOAT, Float(1e-5)),
-            ("use_cache", BOOL | NULL, Bool(true)),
-            ("pad_token_id", INT | NULL, Int(0)),
-            ("tie_word_embeddings", BOOL, Bool(true)),
-            ("use_bias", BOOL | NULL, Bool(false)),
-            ("head_dim", INT | NULL, Int(128)),
-        ],
-        DECODER_FIELDS,
-    ],
-    fill: &[Fill::HeadDim, Fill::KvHeads],
-    ..BASE
-};
 
 /// Rows of Q (0), K (1) or V (2).
 fn part(hparams: &Hparams, part: usize) -> Result<RowMap, ArchError> {

@@ -59,40 +59,8 @@ fn is_mixture(hparams: &Hparams, bid: u64) -> bool {
         && (bid + 1).is_multiple_of(interval)
 }
 
-/// `Ernie4_5_MoeConfig` of transformers 5.23.
-const ERNIE4_5_MOE_CONFIG: ConfigClass = ConfigClass {
-    model_type: "ernie4_5_moe",
-    default_theta: 500_000.0,
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(103_424)),
-            ("pad_token_id", INT | NULL, Int(0)),
-            ("hidden_size", INT, Int(2560)),
-            ("intermediate_size", INT, Int(12288)),
-            ("num_hidden_layers", INT, Int(28)),
-            ("num_attention_heads", INT, Int(20)),
-            ("num_key_value_heads", INT | NULL, Int(4)),
-            ("max_position_embeddings", INT, Int(131_072)),
-            ("rms_norm_eps", FLOAT, Float(1e-5)),
-            ("tie_word_embeddings", BOOL, Bool(true)),
-            ("use_bias", BOOL | NULL, Bool(false)),
-            ("moe_intermediate_size", INT, Int(1536)),
-            ("moe_k", INT | NULL, Int(6)),
-            ("moe_num_experts", INT | NULL, Int(64)),
-            ("moe_num_shared_experts", INT | NULL, Int(2)),
-            ("moe_layer_start_index", INT | NULL, Int(1)),
-            ("moe_layer_end_index", INT | NULL, Null),
-            ("moe_layer_interval", INT | NULL, Int(1)),
-            ("moe_norm_min", FLOAT | NULL, Float(1e-12)),
-            ("output_router_logits", BOOL | NULL, Bool(false)),
-            ("router_aux_loss_coef", FLOAT | NULL, Float(0.001)),
-        ],
-        DECODER_FIELDS,
-    ],
-    renamed: &[("num_experts", "moe_num_experts"), ("num_experts_per_tok", "moe_k")],
-    adjust: last_layer,
-    ..BASE
-};
+/// `Ernie4_5_MoeConfig`.
+const ERNIE4_5_MOE_CONFIG: ConfigClass = ConfigClass::new("ernie4_5_moe").adjusted(last_layer);
 
 /// A last layer of -1 is the last one there is.
 fn last_layer(map: &mut Map<String, Json>) -> Result<(), String> {

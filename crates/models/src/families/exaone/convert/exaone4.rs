@@ -86,36 +86,12 @@ pub fn count_predicted(hparams: Hparams, tensors: &[SourceTensor]) -> Result<Hpa
     }
 }
 
-/// `Exaone4_5_Config` of transformers 5.23: text and images.
-const EXAONE4_5_CONFIG: ConfigClass = ConfigClass {
-    model_type: "exaone4_5",
-    fields: &[],
-    has_rope: false,
-    adjust: |map| adjust::text_config(map, &EXAONE4_CONFIG),
-    ..BASE
-};
+/// `Exaone4_5_Config`: text and images.
+const EXAONE4_5_CONFIG: ConfigClass =
+    ConfigClass::new("exaone4_5").adjusted(|map| adjust::text_config(map, &EXAONE4_CONFIG));
 
-/// `Exaone4Config` of transformers 5.23.
-pub const EXAONE4_CONFIG: ConfigClass = ConfigClass {
-    model_type: "exaone4",
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(102_400)),
-            ("intermediate_size", INT, Int(16384)),
-            ("num_key_value_heads", INT, Int(32)),
-            ("max_position_embeddings", INT, Int(2048)),
-            ("rms_norm_eps", FLOAT, Float(1e-5)),
-            ("bos_token_id", INT | NULL, Int(0)),
-            ("attention_dropout", INT | FLOAT, Float(0.0)),
-            ("sliding_window", INT | NULL, Int(4096)),
-            ("sliding_window_pattern", INT | TEXT | NULL, Int(4)),
-            ("layer_types", NULL | TEXTS, Null),
-        ],
-        DECODER_FIELDS,
-    ],
-    adjust: config,
-    ..BASE
-};
+/// `Exaone4Config`.
+pub const EXAONE4_CONFIG: ConfigClass = ConfigClass::new("exaone4").adjusted(config);
 
 /// Sliding layers. The class cannot compute a pattern of letters, or no pattern without a list of layers.
 ///

@@ -79,34 +79,9 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     Ok(())
 }
 
-/// `ExaoneMoeConfig` of transformers 5.23.
-const EXAONE_MOE_CONFIG: ConfigClass = ConfigClass {
-    model_type: "exaone_moe",
-    fields: &[
-        &[
-            ("bos_token_id", INT | NULL, Int(1)),
-            ("eos_token_id", INT | NULL | INTS, Int(53)),
-            ("pad_token_id", INT | NULL, Int(0)),
-            ("sliding_window", INT, Int(4096)),
-            ("mlp_layer_types", NULL | TEXTS, Null),
-            ("first_k_dense_replace", INT, Int(1)),
-            ("moe_intermediate_size", INT, Int(1024)),
-            ("num_experts", INT, Int(64)),
-            ("num_experts_per_tok", INT, Int(8)),
-            ("output_router_logits", BOOL, Bool(false)),
-            ("num_shared_experts", INT, Int(1)),
-            ("norm_topk_prob", BOOL, Bool(true)),
-            ("routed_scaling_factor", FLOAT, Float(2.5)),
-            ("n_group", INT, Int(1)),
-            ("topk_group", INT, Int(1)),
-        ],
-        exaone4::EXAONE4_CONFIG.fields[0],
-        DECODER_FIELDS,
-    ],
-    adjust: |map| {
-        let dense = adjust::count(map, "first_k_dense_replace").unwrap_or(0);
-        adjust::dense_then_sparse(map, dense)?;
-        exaone4::config(map)
-    },
-    ..BASE
-};
+/// `ExaoneMoeConfig`.
+const EXAONE_MOE_CONFIG: ConfigClass = ConfigClass::new("exaone_moe").adjusted(|map| {
+    let dense = adjust::count(map, "first_k_dense_replace").unwrap_or(0);
+    adjust::dense_then_sparse(map, dense)?;
+    exaone4::config(map)
+});

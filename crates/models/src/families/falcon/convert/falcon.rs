@@ -74,45 +74,16 @@ fn heads(hparams: &Hparams) -> Result<(u64, u64), ArchError> {
     Ok((heads, if one { 1 } else { stated.unwrap_or(1) }))
 }
 
-/// `FalconConfig` of transformers 5.23.
-const FALCON_CONFIG: ConfigClass = ConfigClass {
-    model_type: "falcon",
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(65024)),
-            ("hidden_size", INT, Int(4544)),
-            ("num_attention_heads", INT, Int(71)),
-            ("num_ln_in_parallel_attn", INT | NULL, Null),
-            ("layer_norm_epsilon", FLOAT | NULL, Float(1e-5)),
-            ("hidden_dropout", INT | FLOAT | NULL, Float(0.0)),
-            ("attention_dropout", INT | FLOAT | NULL, Float(0.0)),
-            ("num_kv_heads", INT | NULL, Null),
-            ("alibi", BOOL | NULL, Bool(false)),
-            ("new_decoder_architecture", BOOL | NULL, Bool(false)),
-            ("multi_query", BOOL | NULL, Bool(true)),
-            ("parallel_attn", BOOL | NULL, Bool(true)),
-            ("bias", BOOL | NULL, Bool(false)),
-            ("max_position_embeddings", INT, Int(2048)),
-            ("bos_token_id", INT | NULL, Int(11)),
-            ("eos_token_id", INT | INTS | NULL, Int(11)),
-            ("activation", TEXT | NULL, Text("gelu")),
-            ("tie_word_embeddings", BOOL, Bool(true)),
-        ],
-        DECODER_FIELDS,
-    ],
-    adjust: |map| {
-        // The name of the width in files of 2023.
-        if let Some(width) = map.remove("n_embed") {
-            map.insert("hidden_size".into(), width);
-        }
-        if map.get("num_kv_heads").is_none_or(Json::is_null) {
-            let heads = map.get("num_attention_heads").cloned().unwrap_or_default();
-            map.insert("num_kv_heads".into(), heads);
-        }
-        Ok(())
-    },
-    ..BASE
-};
+/// `FalconConfig`.
+const FALCON_CONFIG: ConfigClass = ConfigClass::new("falcon").adjusted(|map| {
+    // The name of the width in files of 2023.
+    adjust::rename(map, "n_embed", "hidden_size");
+    if map.get("num_kv_heads").is_none_or(Json::is_null) {
+        let heads = map.get("num_attention_heads").cloned().unwrap_or_default();
+        map.insert("num_kv_heads".into(), heads);
+    }
+    Ok(())
+});
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let (heads, key_heads) = heads(hparams)?;

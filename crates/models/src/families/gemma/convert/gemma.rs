@@ -13,7 +13,7 @@ pub const GEMMA: Arch = Arch {
     name: "gemma",
     classes: &[Class::new("GemmaForCausalLM")],
     example: "trl-internal-testing/tiny-GemmaForCausalLM",
-    configs: &[GEMMA_CONFIG],
+    configs: &[ConfigClass::new("gemma")],
     tensors: &[ENDS, PRE_NORMS, rules::ATTENTION, rules::GATED_MLP],
     keys,
     drops: drop_output,
@@ -46,39 +46,6 @@ const PRE_NORMS: &[TensorRule] = &[
     TensorRule::norm1p(&["model.layers.{bid}.input_layernorm"], "blk.{bid}.attn_norm"),
     TensorRule::norm1p(&["model.layers.{bid}.post_attention_layernorm"], "blk.{bid}.ffn_norm"),
 ];
-
-/// Fields that the config classes of all generations have, with the same defaults.
-pub const FIELDS: &[Field] = &[
-    ("head_dim", INT, Int(256)),
-    ("rms_norm_eps", FLOAT, Float(1e-6)),
-    ("pad_token_id", INT | NULL, Int(0)),
-    ("eos_token_id", INT | NULL | INTS, Int(1)),
-    ("bos_token_id", INT | NULL, Int(2)),
-    ("tie_word_embeddings", BOOL, Bool(true)),
-    ("attention_bias", BOOL, Bool(false)),
-];
-
-/// `GemmaConfig` of transformers 5.23.
-const GEMMA_CONFIG: ConfigClass = ConfigClass {
-    model_type: "gemma",
-    fields: &[
-        FIELDS,
-        &[
-            ("vocab_size", INT, Int(256_000)),
-            ("hidden_size", INT, Int(3072)),
-            ("intermediate_size", INT, Int(24576)),
-            ("num_hidden_layers", INT, Int(28)),
-            ("num_attention_heads", INT, Int(16)),
-            ("num_key_value_heads", INT, Int(16)),
-            ("hidden_act", TEXT, Text("gelu_pytorch_tanh")),
-            ("max_position_embeddings", INT, Int(8192)),
-            ("attention_dropout", INT | FLOAT, Float(0.0)),
-            ("use_bidirectional_attention", BOOL | NULL, Null),
-        ],
-        DECODER_FIELDS,
-    ],
-    ..BASE
-};
 
 /// The keys, in the order of the reference, which is not that of other text models.
 pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {

@@ -14,7 +14,7 @@ pub const GEMMA2: Arch = Arch {
     name: "gemma2",
     classes: &[Class::new("Gemma2ForCausalLM")],
     example: "trl-internal-testing/tiny-Gemma2ForCausalLM",
-    configs: &[GEMMA2_CONFIG],
+    configs: &[ConfigClass::new("gemma2")],
     tensors: &[gemma::ENDS, NORMS, rules::ATTENTION, rules::GATED_MLP],
     keys,
     drops: gemma::drop_output,
@@ -51,34 +51,6 @@ pub const NORMS: &[TensorRule] = &[
     TensorRule::norm1p(&["model.layers.{bid}.pre_feedforward_layernorm"], "blk.{bid}.ffn_norm"),
     TensorRule::norm1p(&["model.layers.{bid}.post_feedforward_layernorm"], "blk.{bid}.post_ffw_norm"),
 ];
-
-/// `Gemma2Config` of transformers 5.23.
-pub const GEMMA2_CONFIG: ConfigClass = ConfigClass {
-    model_type: "gemma2",
-    fields: &[
-        gemma::FIELDS,
-        &[
-            ("vocab_size", INT, Int(256_000)),
-            ("hidden_size", INT, Int(2304)),
-            ("intermediate_size", INT, Int(9216)),
-            ("num_hidden_layers", INT, Int(26)),
-            ("num_attention_heads", INT, Int(8)),
-            ("num_key_value_heads", INT, Int(4)),
-            ("hidden_activation", TEXT, Text("gelu_pytorch_tanh")),
-            ("max_position_embeddings", INT, Int(8192)),
-            ("attention_dropout", INT | FLOAT | NULL, Float(0.0)),
-            ("query_pre_attn_scalar", INT, Int(256)),
-            ("sliding_window", INT | NULL, Int(4096)),
-            ("layer_types", NULL | TEXTS, Null),
-            ("final_logit_softcapping", FLOAT | NULL, Float(30.0)),
-            ("attn_logit_softcapping", FLOAT | NULL, Float(50.0)),
-            ("use_bidirectional_attention", BOOL | NULL, Null),
-        ],
-        DECODER_FIELDS,
-    ],
-    heads_divide_hidden: true,
-    ..BASE
-};
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     // The same lines in the same order as for Gemma 1, then the caps.

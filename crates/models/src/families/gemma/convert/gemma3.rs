@@ -49,37 +49,16 @@ pub const QK_NORMS: &[TensorRule] = &[
     TensorRule::norm1p(&["model.layers.{bid}.self_attn.k_norm"], "blk.{bid}.attn_k_norm"),
 ];
 
-/// `Gemma3TextConfig` of transformers 5.23.
-const GEMMA3_TEXT_CONFIG: ConfigClass = ConfigClass {
-    model_type: "gemma3_text",
-    fields: &[
-        gemma::FIELDS,
-        &[
-            ("vocab_size", INT, Int(262_208)),
-            ("max_position_embeddings", INT, Int(131_072)),
-            ("final_logit_softcapping", FLOAT | NULL, Null),
-            ("attn_logit_softcapping", FLOAT | NULL, Null),
-            ("use_bidirectional_attention", BOOL | NULL, Bool(false)),
-        ],
-        gemma2::GEMMA2_CONFIG.fields[1],
-        DECODER_FIELDS,
-    ],
-    heads_divide_hidden: true,
-    adjust: |map| {
-        // Five sliding layers, then one that sees everything.
-        adjust::layer_pattern(map, 6)?;
-        adjust::nested_rope(map, ("rope_theta", 1_000_000.0), ("rope_local_base_freq", 10_000.0))
-    },
-    ..BASE
-};
+/// `Gemma3TextConfig`.
+const GEMMA3_TEXT_CONFIG: ConfigClass = ConfigClass::new("gemma3_text").adjusted(|map| {
+    // Five sliding layers, then one that sees everything.
+    adjust::layer_pattern(map, 6)?;
+    adjust::nested_rope(map, ("rope_theta", 1_000_000.0), ("rope_local_base_freq", 10_000.0))
+});
 
-/// `Gemma3Config` of transformers 5.23: text and images.
-const GEMMA3_CONFIG: ConfigClass = ConfigClass {
-    model_type: "gemma3",
-    fields: &[],
-    adjust: |map| adjust::text_config(map, &GEMMA3_TEXT_CONFIG),
-    ..BASE
-};
+/// `Gemma3Config`: text and images.
+const GEMMA3_CONFIG: ConfigClass =
+    ConfigClass::new("gemma3").adjusted(|map| adjust::text_config(map, &GEMMA3_TEXT_CONFIG));
 
 /// Keys of every text model, with the defaults of the 4B model.
 ///

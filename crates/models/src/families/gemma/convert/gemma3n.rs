@@ -138,68 +138,26 @@ fn from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {
     set(config, "num_kv_shared_layers", file.count("attention.shared_kv_layers"));
 }
 
-/// `Gemma3nTextConfig` of transformers 5.23.
-const GEMMA3N_TEXT_CONFIG: ConfigClass = ConfigClass {
-    model_type: "gemma3n_text",
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(262_400)),
-            ("hidden_size", INT, Int(2048)),
-            ("intermediate_size", INT | INTS, Int(16384)),
-            ("num_hidden_layers", INT, Int(35)),
-            ("num_attention_heads", INT, Int(8)),
-            ("num_key_value_heads", INT, Int(2)),
-            ("head_dim", INT, Int(256)),
-            ("hidden_activation", TEXT, Text("gelu_pytorch_tanh")),
-            ("max_position_embeddings", INT, Int(32768)),
-            ("rms_norm_eps", FLOAT, Float(1e-6)),
-            ("pad_token_id", INT | NULL, Int(0)),
-            ("eos_token_id", INT | NULL | INTS, Int(1)),
-            ("bos_token_id", INT | NULL, Int(2)),
-            ("tie_word_embeddings", BOOL, Bool(true)),
-            ("attention_bias", BOOL, Bool(false)),
-            ("attention_dropout", INT | FLOAT | NULL, Float(0.0)),
-            ("sliding_window", INT, Int(512)),
-            ("layer_types", NULL | TEXTS, Null),
-            ("final_logit_softcapping", FLOAT, Float(30.0)),
-            ("vocab_size_per_layer_input", INT, Int(262_144)),
-            ("hidden_size_per_layer_input", INT, Int(256)),
-            ("altup_active_idx", INT, Int(0)),
-            ("altup_coef_clip", FLOAT, Float(120.0)),
-            ("altup_correct_scale", BOOL, Bool(true)),
-            ("altup_num_inputs", INT, Int(4)),
-            ("num_kv_shared_layers", INT, Int(15)),
-            ("laurel_rank", INT, Int(64)),
-        ],
-        DECODER_FIELDS,
-    ],
-    heads_divide_hidden: true,
-    adjust: |map| {
-        // Lists have an item for each layer of a number that comes out of a file.
-        let n_layers = adjust::count(map, "num_hidden_layers").filter(|n_layers| *n_layers <= 10_000);
-        let n_layers = n_layers.ok_or("no number of layers below 10000")?;
-        // Every fifth layer sees everything.
-        adjust::layer_types(map, |layer| !(layer + 1).is_multiple_of(5))?;
-        // One length stands for that of every layer.
-        if let Some(length) = map.get("intermediate_size").filter(|length| length.is_u64()).cloned() {
-            map.insert("intermediate_size".into(), vec![length; n_layers as usize].into());
-        }
-        if map.get("activation_sparsity_pattern").is_none_or(Json::is_null) {
-            // By default the first ten layers set 95 % of their activations to zero, the others none.
-            let sparse = if n_layers > 10 { 10 } else { 0 };
-            let shares = (0..n_layers).map(|layer| if layer < sparse { 0.95 } else { 0.0 }).collect();
-            map.insert("activation_sparsity_pattern".into(), shares);
-        }
-        adjust::nested_rope(map, ("rope_theta", 1_000_000.0), ("rope_local_base_freq", 10_000.0))
-    },
-    ..BASE
-};
+/// `Gemma3nTextConfig`.
+const GEMMA3N_TEXT_CONFIG: ConfigClass = ConfigClass::new("gemma3n_text").adjusted(|map| {
+    // Lists have an item for each layer of a number that comes out of a file.
+    let n_layers = adjust::count(map, "num_hidden_layers").filter(|n_layers| *n_layers <= 10_000);
+    let n_layers = n_layers.ok_or("no number of layers below 10000")?;
+    // Every fifth layer sees everything.
+    adjust::layer_types(map, |layer| !(layer + 1).is_multiple_of(5))?;
+    // One length stands for that of every layer.
+    if let Some(length) = map.get("intermediate_size").filter(|length| length.is_u64()).cloned() {
+        map.insert("intermediate_size".into(), vec![length; n_layers as usize].into());
+    }
+    if map.get("activation_sparsity_pattern").is_none_or(Json::is_null) {
+        // By default the first ten layers set 95 % of their activations to zero, the others none.
+        let sparse = if n_layers > 10 { 10 } else { 0 };
+        let shares = (0..n_layers).map(|layer| if layer < sparse { 0.95 } else { 0.0 }).collect();
+        map.insert("activation_sparsity_pattern".into(), shares);
+    }
+    adjust::nested_rope(map, ("rope_theta", 1_000_000.0), ("rope_local_base_freq", 10_000.0))
+});
 
-/// `Gemma3nConfig` of transformers 5.23: text, images and sound.
-const GEMMA3N_CONFIG: ConfigClass = ConfigClass {
-    model_type: "gemma3n",
-    fields: &[],
-    has_rope: false,
-    adjust: |map| adjust::text_config(map, &GEMMA3N_TEXT_CONFIG),
-    ..BASE
-};
+/// `Gemma3nConfig`: text, images and sound.
+const GEMMA3N_CONFIG: ConfigClass =
+    ConfigClass::new("gemma3n").adjusted(|map| adjust::text_config(map, &GEMMA3N_TEXT_CONFIG));

@@ -10,7 +10,7 @@
 //!
 //! Source: `Gemma4Model` in `conversion/gemma.py`.
 
-use crate::families::gemma::convert::{gemma, gemma3};
+use crate::families::gemma::convert::gemma3;
 use crate::prelude::*;
 
 /// The row.
@@ -249,40 +249,8 @@ pub fn from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {
     file.rope_by_kind(config);
 }
 
-/// Fields of the class in addition to those of Gemma 1, with its defaults.
-pub const FIELDS: &[Field] = &[
-    ("vocab_size", INT, Int(262_144)),
-    ("hidden_size", INT, Int(2304)),
-    ("intermediate_size", INT, Int(9216)),
-    ("num_hidden_layers", INT, Int(30)),
-    ("num_attention_heads", INT, Int(8)),
-    ("num_key_value_heads", INT, Int(4)),
-    ("hidden_activation", TEXT, Text("gelu_pytorch_tanh")),
-    ("max_position_embeddings", INT, Int(131_072)),
-    ("attention_dropout", INT | FLOAT | NULL, Float(0.0)),
-    ("sliding_window", INT, Int(512)),
-    ("layer_types", NULL | TEXTS, Null),
-    ("final_logit_softcapping", FLOAT | NULL, Null),
-    ("use_bidirectional_attention", TEXT | NULL, Null),
-    ("vocab_size_per_layer_input", INT, Int(262_144)),
-    ("hidden_size_per_layer_input", INT, Int(256)),
-    ("attention_k_eq_v", BOOL, Bool(false)),
-    ("num_kv_shared_layers", INT, Int(0)),
-    ("enable_moe_block", BOOL, Bool(false)),
-    ("use_double_wide_mlp", BOOL, Bool(false)),
-    ("num_experts", INT | NULL, Null),
-    ("top_k_experts", INT | NULL, Null),
-    ("moe_intermediate_size", INT | NULL, Null),
-];
-
-/// `Gemma4TextConfig` of transformers 5.23.
-pub const GEMMA4_TEXT_CONFIG: ConfigClass = ConfigClass {
-    model_type: "gemma4_text",
-    fields: &[gemma::FIELDS, FIELDS, DECODER_FIELDS],
-    has_rope: false,
-    adjust: text_config,
-    ..BASE
-};
+/// `Gemma4TextConfig`.
+pub const GEMMA4_TEXT_CONFIG: ConfigClass = ConfigClass::new("gemma4_text").adjusted(text_config);
 
 /// Behavior of `Gemma4TextConfig.__post_init__`.
 fn text_config(map: &mut Map<String, Json>) -> Result<(), String> {
@@ -317,11 +285,6 @@ fn text_config(map: &mut Map<String, Json>) -> Result<(), String> {
     Ok(())
 }
 
-/// `Gemma4Config` of transformers 5.23: text, images and sound.
-const GEMMA4_CONFIG: ConfigClass = ConfigClass {
-    model_type: "gemma4",
-    fields: &[],
-    has_rope: false,
-    adjust: |map| adjust::text_config(map, &GEMMA4_TEXT_CONFIG),
-    ..BASE
-};
+/// `Gemma4Config`: text, images and sound.
+const GEMMA4_CONFIG: ConfigClass =
+    ConfigClass::new("gemma4").adjusted(|map| adjust::text_config(map, &GEMMA4_TEXT_CONFIG));

@@ -34,35 +34,12 @@ const PROJECTIONS: &[TensorRule] = &[
     TensorRule::copy(&["post_projection"], "nextn.post_projection"),
 ];
 
-/// `Gemma4AssistantConfig` of transformers 5.23.
-const GEMMA4_ASSISTANT_CONFIG: ConfigClass = ConfigClass {
-    model_type: "gemma4_assistant",
-    fields: &[&[
-        ("backbone_hidden_size", INT, Int(1536)),
-        ("use_ordered_embeddings", BOOL, Bool(false)),
-        ("num_centroids", INT, Int(2048)),
-        ("centroid_intermediate_top_k", INT, Int(32)),
-        ("tie_word_embeddings", BOOL, Bool(true)),
-    ]],
-    has_rope: false,
-    adjust: text_config,
-    ..BASE
-};
+/// `Gemma4AssistantConfig`.
+const GEMMA4_ASSISTANT_CONFIG: ConfigClass = ConfigClass::new("gemma4_assistant").adjusted(text_config);
 
-/// `Gemma4UnifiedAssistantConfig` of transformers 5.23.
-const GEMMA4_UNIFIED_ASSISTANT_CONFIG: ConfigClass = ConfigClass {
-    model_type: "gemma4_unified_assistant",
-    fields: &[
-        &[("backbone_hidden_size", INT, Int(3840))],
-        &[
-            ("use_ordered_embeddings", BOOL, Bool(false)),
-            ("num_centroids", INT, Int(2048)),
-            ("centroid_intermediate_top_k", INT, Int(32)),
-            ("tie_word_embeddings", BOOL, Bool(true)),
-        ],
-    ],
-    ..GEMMA4_ASSISTANT_CONFIG
-};
+/// `Gemma4UnifiedAssistantConfig`.
+const GEMMA4_UNIFIED_ASSISTANT_CONFIG: ConfigClass =
+    ConfigClass::new("gemma4_unified_assistant").adjusted(GEMMA4_ASSISTANT_CONFIG.adjust);
 
 /// All layers share the keys and values of the large model.
 fn text_config(map: &mut Map<String, Json>) -> Result<(), String> {

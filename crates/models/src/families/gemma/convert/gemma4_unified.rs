@@ -6,7 +6,6 @@
 //!
 //! Source: `Gemma4UnifiedModel` in `conversion/gemma.py`.
 
-use crate::families::gemma::convert::gemma;
 use crate::families::gemma::convert::gemma4::{self, GEMMA4};
 use crate::prelude::*;
 
@@ -28,28 +27,10 @@ pub const GEMMA4_UNIFIED: Arch = Arch {
     ..GEMMA4
 };
 
-/// `Gemma4UnifiedTextConfig` of transformers 5.23: that of Gemma 4 without experts and embeddings by layer.
-const TEXT_CONFIG: ConfigClass = ConfigClass {
-    model_type: "gemma4_unified_text",
-    fields: &[
-        &[
-            ("max_position_embeddings", INT, Int(262_144)),
-            ("sliding_window", INT, Int(1024)),
-            ("use_bidirectional_attention", TEXT | NULL, Text("vision")),
-            ("hidden_size_per_layer_input", INT, Int(0)),
-        ],
-        gemma::FIELDS,
-        gemma4::FIELDS,
-        DECODER_FIELDS,
-    ],
-    ..gemma4::GEMMA4_TEXT_CONFIG
-};
+/// `Gemma4UnifiedTextConfig`: that of Gemma 4 without experts and embeddings by layer.
+const TEXT_CONFIG: ConfigClass =
+    ConfigClass::new("gemma4_unified_text").adjusted(gemma4::GEMMA4_TEXT_CONFIG.adjust);
 
-/// `Gemma4UnifiedConfig` of transformers 5.23.
-const CONFIG: ConfigClass = ConfigClass {
-    model_type: "gemma4_unified",
-    fields: &[],
-    has_rope: false,
-    adjust: |map| adjust::text_config(map, &TEXT_CONFIG),
-    ..BASE
-};
+/// `Gemma4UnifiedConfig`.
+const CONFIG: ConfigClass =
+    ConfigClass::new("gemma4_unified").adjusted(|map| adjust::text_config(map, &TEXT_CONFIG));

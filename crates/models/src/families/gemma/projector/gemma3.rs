@@ -14,7 +14,7 @@ pub const GEMMA3: Projector = Projector {
     name: "gemma3",
     classes: &["Gemma3ForConditionalGeneration"],
     example: "google/gemma-3-4b-it",
-    vision: Some(Tower { classes: &[siglip::CONFIG], ..VISION }),
+    vision: Some(Tower { classes: &[ConfigClass::new("siglip_vision_model")], ..VISION }),
     tensors: &[siglip::F32_EMBEDDINGS, siglip::LAYERS, PROJECTION],
     owns: |_, name| {
         let name = name.strip_prefix("model.").unwrap_or(name);

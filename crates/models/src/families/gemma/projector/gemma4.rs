@@ -16,8 +16,8 @@ pub const GEMMA4: Projector = Projector {
     name: "gemma4",
     classes: &["Gemma4ForConditionalGeneration"],
     example: "google/gemma-4-31B-it",
-    vision: Some(Tower { classes: &[CONFIG], ..VISION }),
-    audio: Some(Tower { classes: &[gemma4_audio::CONFIG], ..AUDIO }),
+    vision: Some(Tower { classes: &[ConfigClass::new("gemma4_vision")], ..VISION }),
+    audio: Some(Tower { classes: &[ConfigClass::new("gemma4_audio")], ..AUDIO }),
     tensors: &[
         EMBEDDINGS,
         NORMS,
@@ -121,21 +121,3 @@ fn keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
     }
     Ok(())
 }
-
-/// `Gemma4VisionConfig` of transformers 5.23.
-const CONFIG: ConfigClass = ConfigClass {
-    model_type: "gemma4_vision",
-    fields: &[&[
-        ("hidden_size", INT, Int(768)),
-        ("intermediate_size", INT, Int(3072)),
-        ("num_hidden_layers", INT, Int(16)),
-        ("num_attention_heads", INT, Int(12)),
-        ("num_key_value_heads", INT, Int(12)),
-        ("head_dim", INT, Int(64)),
-        ("rms_norm_eps", FLOAT, Float(1e-6)),
-        ("patch_size", INT, Int(16)),
-        ("use_clipped_linears", BOOL, Bool(false)),
-    ]],
-    has_rope: false,
-    ..CLASS
-};

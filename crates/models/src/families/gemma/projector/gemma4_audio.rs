@@ -69,18 +69,3 @@ const HAS: Need = Need::If(|hparams, _| hparams.is_true(HAS_AUDIO));
 
 /// Key next to the tower's config that states whether there is an audio encoder.
 pub const HAS_AUDIO: &str = "has_audio_tower";
-
-/// `Gemma4AudioConfig` of transformers 5.23.
-pub const CONFIG: ConfigClass = ConfigClass {
-    model_type: "gemma4_audio",
-    fields: &[&[
-        ("hidden_size", INT, Int(1024)),
-        ("num_hidden_layers", INT, Int(12)),
-        ("num_attention_heads", INT, Int(8)),
-        ("hidden_act", TEXT, Text("silu")),
-        ("use_clipped_linears", BOOL, Bool(true)),
-        ("rms_norm_eps", FLOAT, Float(1e-6)),
-    ]],
-    has_rope: false,
-    ..CLASS
-};

@@ -15,8 +15,8 @@ pub const GEMMA4_UNIFIED: Projector = Projector {
     name: "gemma4uv",
     classes: &["Gemma4UnifiedForConditionalGeneration"],
     example: "google/gemma-4-12B-it",
-    vision: Some(Tower { classes: &[VISION_CONFIG], ..VISION }),
-    audio: Some(Tower { classes: &[AUDIO_CONFIG], ..AUDIO }),
+    vision: Some(Tower { classes: &[ConfigClass::new("gemma4_unified_vision")], ..VISION }),
+    audio: Some(Tower { classes: &[ConfigClass::new("gemma4_unified_audio")], ..AUDIO }),
     tensors: &[PATCHES, PROJECTIONS],
     owns: |_, name| {
         let name = name.strip_prefix("model.").unwrap_or(name);
@@ -92,26 +92,3 @@ fn prepare(towers: &mut Towers) -> Result<(), ArchError> {
     }
     Ok(())
 }
-
-/// `Gemma4UnifiedVisionConfig` of transformers 5.23.
-const VISION_CONFIG: ConfigClass = ConfigClass {
-    model_type: "gemma4_unified_vision",
-    fields: &[&[
-        ("patch_size", INT, Int(16)),
-        ("pooling_kernel_size", INT, Int(3)),
-        ("mm_embed_dim", INT, Int(3840)),
-        ("mm_posemb_size", INT, Int(1120)),
-        ("rms_norm_eps", FLOAT, Float(1e-6)),
-        ("output_proj_dims", INT, Int(3840)),
-    ]],
-    has_rope: false,
-    ..CLASS
-};
-
-/// `Gemma4UnifiedAudioConfig` of transformers 5.23.
-const AUDIO_CONFIG: ConfigClass = ConfigClass {
-    model_type: "gemma4_unified_audio",
-    fields: &[&[("audio_embed_dim", INT, Int(640)), ("rms_norm_eps", FLOAT, Float(1e-6))]],
-    has_rope: false,
-    ..CLASS
-};

@@ -20,7 +20,7 @@ pub const CHATGLM: Arch = Arch {
         Class::new("GlmForCausalLM"),
     ],
     example: "zai-org/glm-4-9b-chat-hf",
-    configs: &[GLM_CONFIG],
+    configs: &[ConfigClass::new("glm")],
     needs: &["hidden_size", "num_attention_heads"],
     tensors: &[ENDS, LAYERS, ATTENTION],
     keys,
@@ -119,34 +119,6 @@ const APART: Need = Need::If(|hparams, _| is_newer(hparams));
 fn is_newer(hparams: &Hparams) -> bool {
     hparams.get("model_type").is_some_and(|kind| kind == "glm")
 }
-
-/// `GlmConfig` of transformers 5.23.
-pub const GLM_CONFIG: ConfigClass = ConfigClass {
-    model_type: "glm",
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(151_552)),
-            ("intermediate_size", INT, Int(13696)),
-            ("num_hidden_layers", INT, Int(40)),
-            ("num_key_value_heads", INT | NULL, Int(2)),
-            ("head_dim", INT | NULL, Int(128)),
-            ("attention_dropout", INT | FLOAT | NULL, Float(0.0)),
-            ("max_position_embeddings", INT, Int(131_072)),
-            ("rms_norm_eps", FLOAT, Float(1.5625e-7)),
-            ("pad_token_id", INT | NULL, Int(151_329)),
-            ("eos_token_id", INT | NULL | INTS, Null),
-            ("bos_token_id", INT | NULL, Null),
-            ("attention_bias", BOOL, Bool(true)),
-        ],
-        DECODER_FIELDS,
-    ],
-    adjust: |map| {
-        // Half of each head is rotated where the file does not say.
-        adjust::partial_rotary(map, 0.5);
-        Ok(())
-    },
-    ..BASE
-};
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     // The first spelling is that of ChatGLM, the second that of `GlmConfig` in transformers.

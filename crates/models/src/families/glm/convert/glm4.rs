@@ -8,7 +8,7 @@
 //!
 //! Source: `Glm4Model` and `GlmOCRModel` in `conversion/glm.py`.
 
-use crate::families::glm::convert::{chatglm, glm4moe};
+use crate::families::glm::convert::glm4moe;
 use crate::prelude::*;
 
 /// The row.
@@ -20,7 +20,7 @@ pub const GLM4: Arch = Arch {
         Class::new("GlmOcrForConditionalGeneration"),
     ],
     example: "zai-org/GLM-4-9B-0414",
-    configs: &[GLM4_CONFIG, GLM4V_CONFIG, GLM_OCR_CONFIG],
+    configs: &[ConfigClass::new("glm4"), GLM4V_CONFIG, GLM_OCR_CONFIG],
     tensors: &[rules::DECODER_ENDS, NORMS, ATTENTION, rules::FUSED_MLP, glm4moe::PREDICTION],
     keys,
     prepare: glm4moe::count_predicted,
@@ -66,73 +66,13 @@ fn by_halves(hparams: &Hparams, _: &Shape) -> Result<RowMap, ArchError> {
     Ok(RowMap::RopeHalves { head, rotated: hparams.rotated(head, Some(0.5))? })
 }
 
-/// `Glm4vConfig` of transformers 5.23: text and images.
-const GLM4V_CONFIG: ConfigClass = ConfigClass {
-    model_type: "glm4v",
-    fields: &[],
-    has_rope: false,
-    adjust: |map| adjust::text_config(map, &GLM4V_TEXT_CONFIG),
-    ..BASE
-};
+/// `Glm4vConfig`: text and images.
+const GLM4V_CONFIG: ConfigClass =
+    ConfigClass::new("glm4v").adjusted(|map| adjust::text_config(map, &ConfigClass::new("glm4v_text")));
 
-const GLM4V_TEXT_CONFIG: ConfigClass = ConfigClass {
-    model_type: "glm4v_text",
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(151_552)),
-            ("intermediate_size", INT, Int(13696)),
-            ("num_hidden_layers", INT, Int(40)),
-            ("num_key_value_heads", INT | NULL, Int(2)),
-            ("max_position_embeddings", INT, Int(32768)),
-            ("rms_norm_eps", FLOAT, Float(1e-5)),
-            ("attention_dropout", INT | FLOAT, Float(0.0)),
-        ],
-        DECODER_FIELDS,
-    ],
-    fill: &[Fill::KvHeads],
-    ..BASE
-};
-
-/// `GlmOcrConfig` of transformers 5.23.
-const GLM_OCR_CONFIG: ConfigClass = ConfigClass {
-    model_type: "glm_ocr",
-    adjust: |map| adjust::text_config(map, &GLM_OCR_TEXT_CONFIG),
-    ..GLM4V_CONFIG
-};
-
-const GLM_OCR_TEXT_CONFIG: ConfigClass = ConfigClass {
-    model_type: "glm_ocr_text",
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(59392)),
-            ("hidden_size", INT, Int(1024)),
-            ("intermediate_size", INT, Int(4096)),
-            ("num_hidden_layers", INT, Int(16)),
-            ("num_attention_heads", INT, Int(16)),
-            ("num_key_value_heads", INT, Int(8)),
-            ("max_position_embeddings", INT, Int(131_072)),
-            ("rms_norm_eps", FLOAT, Float(1e-5)),
-            ("attention_dropout", INT | FLOAT, Float(0.0)),
-        ],
-        DECODER_FIELDS,
-    ],
-    ..GLM4V_TEXT_CONFIG
-};
-
-/// `Glm4Config` of transformers 5.23.
-const GLM4_CONFIG: ConfigClass = ConfigClass {
-    model_type: "glm4",
-    fields: &[
-        &[
-            ("num_key_value_heads", INT, Int(2)),
-            ("head_dim", INT, Int(128)),
-            ("attention_dropout", INT | FLOAT, Float(0.0)),
-        ],
-        chatglm::GLM_CONFIG.fields[0],
-        DECODER_FIELDS,
-    ],
-    ..chatglm::GLM_CONFIG
-};
+/// `GlmOcrConfig`.
+const GLM_OCR_CONFIG: ConfigClass =
+    ConfigClass::new("glm_ocr").adjusted(|map| adjust::text_config(map, &ConfigClass::new("glm_ocr_text")));
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;

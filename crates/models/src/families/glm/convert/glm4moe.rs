@@ -16,7 +16,7 @@ pub const GLM4MOE: Arch = Arch {
     name: "glm4moe",
     classes: &[Class::new("Glm4MoeForCausalLM"), Class::new("Glm4vMoeForConditionalGeneration")],
     example: "zai-org/GLM-4.5-Air",
-    configs: &[GLM4MOE_CONFIG, GLM4V_MOE_CONFIG],
+    configs: &[ConfigClass::new("glm4_moe"), GLM4V_MOE_CONFIG],
     tensors: &[
         rules::DECODER_ENDS,
         NORMS,
@@ -110,68 +110,9 @@ pub fn count_predicted(hparams: Hparams, tensors: &[SourceTensor]) -> Result<Hpa
     Ok(hparams.with("num_hidden_layers", trunk.saturating_add(predicted).into()))
 }
 
-/// `Glm4MoeConfig` of transformers 5.23.
-const GLM4MOE_CONFIG: ConfigClass = ConfigClass {
-    model_type: "glm4_moe",
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(151_552)),
-            ("intermediate_size", INT, Int(10944)),
-            ("num_hidden_layers", INT, Int(46)),
-            ("num_attention_heads", INT, Int(96)),
-            ("num_key_value_heads", INT, Int(8)),
-            ("max_position_embeddings", INT, Int(131_072)),
-            ("rms_norm_eps", FLOAT, Float(1e-5)),
-            ("attention_bias", BOOL, Bool(false)),
-            ("attention_dropout", INT | FLOAT, Float(0.0)),
-            ("moe_intermediate_size", INT, Int(1408)),
-            ("num_experts_per_tok", INT, Int(8)),
-            ("output_router_logits", BOOL, Bool(false)),
-            ("n_shared_experts", INT, Int(1)),
-            ("n_routed_experts", INT, Int(128)),
-            ("routed_scaling_factor", FLOAT, Float(1.0)),
-            ("n_group", INT, Int(1)),
-            ("topk_group", INT, Int(1)),
-            ("first_k_dense_replace", INT, Int(1)),
-            ("norm_topk_prob", BOOL, Bool(true)),
-            ("use_qk_norm", BOOL, Bool(false)),
-            ("bos_token_id", INT | NULL, Null),
-            ("eos_token_id", INT | NULL | INTS, Null),
-            ("num_mtp_layers", INT, Int(1)),
-        ],
-        DECODER_FIELDS,
-    ],
-    renamed: &[("num_local_experts", "n_routed_experts"), ("num_mtp_layers", PREDICTED)],
-    adjust: |map| {
-        adjust::partial_rotary(map, 0.5);
-        Ok(())
-    },
-    ..BASE
-};
-
-/// `Glm4vMoeConfig` of transformers 5.23: text and images.
-const GLM4V_MOE_CONFIG: ConfigClass = ConfigClass {
-    model_type: "glm4v_moe",
-    fields: &[],
-    has_rope: false,
-    adjust: |map| adjust::text_config(map, &GLM4V_MOE_TEXT_CONFIG),
-    ..BASE
-};
-
-const GLM4V_MOE_TEXT_CONFIG: ConfigClass = ConfigClass {
-    model_type: "glm4v_moe_text",
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(151_424)),
-            ("max_position_embeddings", INT, Int(65536)),
-            ("attention_bias", BOOL, Bool(true)),
-        ],
-        GLM4MOE_CONFIG.fields[0],
-        DECODER_FIELDS,
-    ],
-    renamed: &[("num_local_experts", "n_routed_experts")],
-    ..GLM4MOE_CONFIG
-};
+/// `Glm4vMoeConfig`: text and images.
+const GLM4V_MOE_CONFIG: ConfigClass = ConfigClass::new("glm4v_moe")
+    .adjusted(|map| adjust::text_config(map, &ConfigClass::new("glm4v_moe_text")));
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;

@@ -290,77 +290,17 @@ pub fn linear_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> 
     Ok(())
 }
 
-/// `Glm5NextTextConfig` of transformers 5.23.
-const GLM5_NEXT_TEXT_CONFIG: ConfigClass = ConfigClass {
-    model_type: "glm5_next_text",
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(154_880)),
-            ("hidden_size", INT, Int(4096)),
-            ("intermediate_size", INT, Int(12288)),
-            ("num_hidden_layers", INT, Int(45)),
-            ("num_attention_heads", INT, Int(64)),
-            ("num_key_value_heads", INT, Int(64)),
-            ("n_routed_experts", INT, Int(288)),
-            ("q_lora_rank", INT, Int(1536)),
-            ("qk_rope_head_dim", INT, Int(0)),
-            ("v_head_dim", INT, Int(256)),
-            ("qk_nope_head_dim", INT, Int(256)),
-            ("n_group", INT, Int(1)),
-            ("topk_group", INT, Int(1)),
-            ("max_position_embeddings", INT, Int(1_048_576)),
-            ("rms_norm_eps", FLOAT, Float(1e-5)),
-            ("pad_token_id", INT | NULL, Int(154_820)),
-            ("bos_token_id", INT | NULL, Null),
-            ("eos_token_id", INT | NULL | INTS, Null),
-            ("index_n_heads", INT, Int(32)),
-            ("indexer_types", NULL | TEXTS, Null),
-            ("swiglu_limit", FLOAT, Float(10.0)),
-            ("linear_head_dim", INT, Int(128)),
-            ("linear_num_heads", INT, Int(64)),
-            ("linear_conv_kernel_dim", INT, Int(4)),
-            ("linear_lower_bound", FLOAT | NULL, Float(-5.0)),
-            ("hc_mult", INT, Int(4)),
-            ("hc_eps", FLOAT, Float(1e-6)),
-            ("hc_sinkhorn_iters", INT, Int(20)),
-            ("router_aux_loss_coef", FLOAT, Float(0.001)),
-            ("index_kpool", INT, Int(16)),
-            ("index_kpool_always_select_tail", BOOL, Bool(true)),
-            ("moe_intermediate_size", INT, Int(2048)),
-            ("n_shared_experts", INT, Int(1)),
-            ("output_router_logits", BOOL, Bool(false)),
-            ("routed_scaling_factor", FLOAT, Float(2.5)),
-            ("kv_lora_rank", INT, Int(512)),
-            ("num_experts_per_tok", INT, Int(8)),
-            ("norm_topk_prob", BOOL, Bool(true)),
-            ("mlp_layer_types", NULL | TEXTS, Null),
-            ("attention_bias", BOOL, Bool(false)),
-            ("attention_dropout", INT | FLOAT, Float(0.0)),
-            ("index_topk", INT, Int(2048)),
-            ("index_head_dim", INT, Int(128)),
-            ("head_dim", INT, Int(0)),
-            ("layer_types", NULL | TEXTS, Null),
-        ],
-        DECODER_FIELDS,
-    ],
-    renamed: &[("num_local_experts", "n_routed_experts")],
-    has_rope: false,
-    adjust: |map| {
+/// `Glm5NextTextConfig`.
+const GLM5_NEXT_TEXT_CONFIG: ConfigClass =
+    ConfigClass::new("glm5_next_text").adjusted(|map| {
         adjust::kinds(map, "mlp_layer_types", |layer| if layer < 3 { "dense" } else { "sparse" })?;
         // Three linear layers, then one of latent attention with an indexer.
         adjust::kinds(map, "layer_types", |layer| {
             if layer % 4 == 3 { "indexed_attention" } else { "linear_attention" }
         })?;
         glm_dsa::indexers(map)
-    },
-    ..BASE
-};
+    });
 
-/// `Glm5NextConfig` of transformers 5.23: text and images.
-const GLM5_NEXT_CONFIG: ConfigClass = ConfigClass {
-    model_type: "glm5_next",
-    fields: &[],
-    has_rope: false,
-    adjust: |map| adjust::text_config_or_flat(map, &GLM5_NEXT_TEXT_CONFIG),
-    ..BASE
-};
+/// `Glm5NextConfig`: text and images.
+const GLM5_NEXT_CONFIG: ConfigClass =
+    ConfigClass::new("glm5_next").adjusted(|map| adjust::text_config_or_flat(map, &GLM5_NEXT_TEXT_CONFIG));

@@ -64,37 +64,11 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     Ok(())
 }
 
-/// `GlmMoeDsaConfig` of transformers 5.23.
-const GLM_MOE_DSA_CONFIG: ConfigClass = ConfigClass {
-    model_type: "glm_moe_dsa",
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(154_880)),
-            ("hidden_size", INT, Int(6144)),
-            ("intermediate_size", INT, Int(12288)),
-            ("num_hidden_layers", INT, Int(78)),
-            ("num_attention_heads", INT, Int(64)),
-            ("num_key_value_heads", INT, Int(64)),
-            ("q_lora_rank", INT, Int(2048)),
-            ("v_head_dim", INT, Int(256)),
-            ("qk_nope_head_dim", INT, Int(192)),
-            ("n_group", INT, Int(1)),
-            ("topk_group", INT, Int(1)),
-            ("max_position_embeddings", INT, Int(202_752)),
-            ("rms_norm_eps", FLOAT, Float(1e-5)),
-            ("index_n_heads", INT, Int(32)),
-            ("indexer_types", NULL | TEXTS, Null),
-        ],
-        deepseek32::SPARSE_FIELDS,
-        DECODER_FIELDS,
-    ],
-    renamed: &[("num_local_experts", "n_routed_experts"), ("num_mtp_layers", glm4moe::PREDICTED)],
-    adjust: |map| {
-        indexers(map)?;
-        deepseek32::layer_kinds(map)
-    },
-    ..BASE
-};
+/// `GlmMoeDsaConfig`.
+const GLM_MOE_DSA_CONFIG: ConfigClass = ConfigClass::new("glm_moe_dsa").adjusted(|map| {
+    indexers(map)?;
+    deepseek32::layer_kinds(map)
+});
 
 /// Layers with an indexer, by the older keys: a pattern of letters, or every few layers from one on.
 pub fn indexers(map: &mut Map<String, Json>) -> Result<(), String> {

@@ -18,7 +18,14 @@ pub const GLM4V: Projector = Projector {
         "GlmOcrForConditionalGeneration",
     ],
     example: "zai-org/GLM-4.1V-9B-Thinking",
-    vision: Some(Tower { classes: &[CONFIG, MOE_CONFIG, OCR_CONFIG], ..VISION }),
+    vision: Some(Tower {
+        classes: &[
+            ConfigClass::new("glm4v_vision"),
+            ConfigClass::new("glm4v_moe_vision"),
+            ConfigClass::new("glm_ocr_vision"),
+        ],
+        ..VISION
+    }),
     tensors: &[parts::FRAMES, parts::LAYERS_OF_QWEN, TOWER, MERGER],
     owns: |_, name| name.starts_with("visual.") || name.starts_with("model.visual."),
     rename: |_, name| parts::without("model.", name),
@@ -35,7 +42,7 @@ pub const GLM5V: Projector = Projector {
     name: "glm5v",
     classes: &["Glm5NextForConditionalGeneration"],
     example: "zai-org/GLM-5.3-Flash",
-    vision: Some(Tower { classes: &[GLM5_CONFIG], ..VISION }),
+    vision: Some(Tower { classes: &[ConfigClass::new("glm5_next_vision")], ..VISION }),
     keys: canvas_keys,
     ..GLM4V
 };
@@ -103,32 +110,3 @@ fn keys_of(towers: &Towers, keys: &mut Keys, kind: &str) -> Result<(), ArchError
     }
     parts::epsilon(keys, "rms_norm_eps", vision, 1e-5)
 }
-
-/// `Glm4vVisionConfig` of transformers 5.23.
-const CONFIG: ConfigClass = ConfigClass {
-    model_type: "glm4v",
-    fields: &[&[
-        ("depth", INT, Int(24)),
-        ("hidden_size", INT, Int(1536)),
-        ("hidden_act", TEXT, Text("silu")),
-        ("num_heads", INT, Int(12)),
-        ("in_channels", INT, Int(3)),
-        ("image_size", INT | INTS, Int(336)),
-        ("patch_size", INT | INTS, Int(14)),
-        ("rms_norm_eps", FLOAT, Float(1e-5)),
-        ("spatial_merge_size", INT, Int(2)),
-        ("out_hidden_size", INT, Int(4096)),
-        ("intermediate_size", INT, Int(13696)),
-    ]],
-    has_rope: false,
-    ..CLASS
-};
-
-/// `Glm4vMoeVisionConfig` of transformers 5.23.
-const MOE_CONFIG: ConfigClass = ConfigClass { model_type: "glm4v_moe", ..CONFIG };
-
-/// `GlmOcrVisionConfig` of transformers 5.23.
-const OCR_CONFIG: ConfigClass = ConfigClass { model_type: "glm_ocr", ..CONFIG };
-
-/// `Glm5NextVisionConfig` of transformers 5.23.
-const GLM5_CONFIG: ConfigClass = ConfigClass { model_type: "glm5_next", ..CONFIG };

@@ -17,7 +17,7 @@ pub const GPTJ: Arch = Arch {
     name: "gptj",
     classes: &[Class::new("GPTJForCausalLM")],
     example: "EleutherAI/gpt-j-6b",
-    configs: &[GPTJ_CONFIG],
+    configs: &[ConfigClass::new("gptj")],
     needs: &["n_embd", "n_layer", "n_head"],
     tensors: &[starcoder::ENDS, LAYERS],
     keys,
@@ -35,28 +35,6 @@ const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["transformer.h.{bid}.mlp.fc_in"], "blk.{bid}.ffn_up"),
     TensorRule::copy(&["transformer.h.{bid}.mlp.fc_out"], "blk.{bid}.ffn_down"),
 ];
-
-/// `GPTJConfig` of transformers 5.23.
-const GPTJ_CONFIG: ConfigClass = ConfigClass {
-    model_type: "gptj",
-    fields: &[&[
-        ("vocab_size", INT, Int(50400)),
-        ("n_positions", INT, Int(2048)),
-        ("n_embd", INT, Int(4096)),
-        ("n_layer", INT, Int(28)),
-        ("n_head", INT, Int(16)),
-        ("rotary_dim", INT, Int(64)),
-        ("n_inner", INT | NULL, Null),
-        ("activation_function", TEXT, Text("gelu_new")),
-        ("layer_norm_epsilon", FLOAT, Float(1e-5)),
-        ("bos_token_id", INT | NULL, Int(50256)),
-        ("eos_token_id", INT | INTS | NULL, Int(50256)),
-        ("pad_token_id", INT | NULL, Null),
-        ("tie_word_embeddings", BOOL, Bool(false)),
-    ]],
-    renamed: gpt2::RENAMED,
-    ..BASE
-};
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let width = hparams.need_u64(&["n_embd"])?;

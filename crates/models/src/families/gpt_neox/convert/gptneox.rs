@@ -53,42 +53,18 @@ pub fn by_head(hparams: &Hparams) -> Result<RowMap, ArchError> {
     Ok(RowMap::Ungroup { queries: rows, keys: rows })
 }
 
-/// `GPTNeoXConfig` of transformers 5.23.
-const GPTNEOX_CONFIG: ConfigClass = ConfigClass {
-    model_type: "gpt_neox",
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(50432)),
-            ("hidden_size", INT, Int(6144)),
-            ("num_hidden_layers", INT, Int(44)),
-            ("num_attention_heads", INT, Int(64)),
-            ("intermediate_size", INT, Int(24576)),
-            ("hidden_act", TEXT, Text("gelu")),
-            ("attention_dropout", INT | FLOAT, Float(0.0)),
-            ("hidden_dropout", INT | FLOAT, Float(0.0)),
-            ("max_position_embeddings", INT, Int(2048)),
-            ("layer_norm_eps", FLOAT, Float(1e-5)),
-            ("bos_token_id", INT | NULL, Int(0)),
-            ("eos_token_id", INT | INTS | NULL, Int(2)),
-            ("pad_token_id", INT | NULL, Null),
-            ("use_parallel_residual", BOOL, Bool(true)),
-            ("attention_bias", BOOL, Bool(true)),
-        ],
-        DECODER_FIELDS,
-    ],
-    heads_divide_hidden: true,
-    adjust: |map| {
-        // The names that this class alone has for rotary parameters.
-        // `GPTNeoXConfig` moves them into `rope_parameters`, with its own default of a quarter.
-        if let Some(base) = map.remove("rotary_emb_base") {
-            map.entry("rope_theta").or_insert(base);
-        }
-        let share = map.remove("rotary_pct").unwrap_or(0.25.into());
+/// `GPTNeoXConfig`.
+const GPTNEOX_CONFIG: ConfigClass = ConfigClass::new("gpt_neox").adjusted(|map| {
+    // The names that this class alone has for rotary parameters.
+    // `GPTNeoXConfig` moves them into `rope_parameters`.
+    if let Some(base) = map.remove("rotary_emb_base") {
+        map.entry("rope_theta").or_insert(base);
+    }
+    if let Some(share) = map.remove("rotary_pct") {
         map.entry("partial_rotary_factor").or_insert(share);
-        Ok(())
-    },
-    ..BASE
-};
+    }
+    Ok(())
+});
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.needed("context_length", hparams, &["max_position_embeddings"])?;

@@ -19,7 +19,7 @@ pub const GRANITE: Arch = Arch {
         Class::new("GraniteSpeechPlusForConditionalGeneration"),
     ],
     example: "ibm-granite/granite-3.3-2b-instruct",
-    configs: &[GRANITE_CONFIG],
+    configs: &[ConfigClass::new("granite")],
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION_PERMUTED, rules::GATED_MLP],
     keys,
     computed: llama::computed,
@@ -32,29 +32,6 @@ pub const GRANITE: Arch = Arch {
     },
     vocab: vocab::ROUTE,
     ..DECODER
-};
-
-/// `GraniteConfig` of transformers 5.23.
-const GRANITE_CONFIG: ConfigClass = ConfigClass {
-    model_type: "granite",
-    fields: &[
-        &[
-            ("intermediate_size", INT, Int(11008)),
-            ("num_key_value_heads", INT | NULL, Null),
-            ("max_position_embeddings", INT, Int(2048)),
-            ("rms_norm_eps", FLOAT, Float(1e-6)),
-            ("attention_bias", BOOL, Bool(false)),
-            ("attention_dropout", INT | FLOAT, Float(0.0)),
-            ("mlp_bias", BOOL, Bool(false)),
-            ("embedding_multiplier", INT | FLOAT, Float(1.0)),
-            ("logits_scaling", INT | FLOAT, Float(1.0)),
-            ("residual_multiplier", INT | FLOAT, Float(1.0)),
-            ("attention_multiplier", INT | FLOAT, Float(1.0)),
-        ],
-        DECODER_FIELDS,
-    ],
-    fill: &[Fill::KvHeads],
-    ..BASE
 };
 
 /// The keys.

@@ -105,50 +105,10 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     Ok(())
 }
 
-/// Fields of both classes with the same defaults.
-const SWA_FIELDS: &[Field] = &[("sliding_window", INT | NULL, Int(128)), ("layer_types", NULL | TEXTS, Null)];
+/// `GraniteSWAConfig`.
+const GRANITE_SWA_CONFIG: ConfigClass = ConfigClass::new("granite_swa")
+    .adjusted(|map| adjust::layer_types(map, |layer| !layer.is_multiple_of(4)));
 
-/// `GraniteSWAConfig` of transformers 5.23.
-const GRANITE_SWA_CONFIG: ConfigClass = ConfigClass {
-    model_type: "granite_swa",
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(100_352)),
-            ("hidden_size", INT, Int(2560)),
-            ("intermediate_size", INT, Int(8192)),
-            ("num_hidden_layers", INT, Int(24)),
-            ("num_attention_heads", INT, Int(20)),
-            ("num_key_value_heads", INT | NULL, Int(4)),
-            ("max_position_embeddings", INT, Int(8192)),
-            ("rms_norm_eps", FLOAT, Float(1e-5)),
-            ("bos_token_id", INT | NULL, Int(100_257)),
-            ("eos_token_id", INT | NULL | INTS, Int(100_257)),
-            ("tie_word_embeddings", BOOL, Bool(true)),
-            ("attention_bias", BOOL, Bool(false)),
-            ("attention_dropout", INT | FLOAT, Float(0.0)),
-            ("mlp_bias", BOOL, Bool(false)),
-            ("embedding_multiplier", INT | FLOAT, Float(1.0)),
-            ("logits_scaling", INT | FLOAT, Float(1.0)),
-            ("residual_multiplier", INT | FLOAT, Float(1.0)),
-            ("attention_multiplier", INT | FLOAT, Float(1.0)),
-        ],
-        SWA_FIELDS,
-        DECODER_FIELDS,
-    ],
-    fill: &[Fill::KvHeads],
-    adjust: |map| adjust::layer_types(map, |layer| !layer.is_multiple_of(4)),
-    ..BASE
-};
-
-/// `GraniteMoeSWAConfig` of transformers 5.23.
-const GRANITEMOE_SWA_CONFIG: ConfigClass = ConfigClass {
-    model_type: "granitemoe_swa",
-    fields: &[
-        &[("shared_intermediate_size", INT, Int(0))],
-        granitemoe::MIXTURE_FIELDS,
-        granitemoe::LOSS_FIELDS,
-        SWA_FIELDS,
-        DECODER_FIELDS,
-    ],
-    ..GRANITE_SWA_CONFIG
-};
+/// `GraniteMoeSWAConfig`.
+const GRANITEMOE_SWA_CONFIG: ConfigClass =
+    ConfigClass::new("granitemoe_swa").adjusted(GRANITE_SWA_CONFIG.adjust);

@@ -17,7 +17,7 @@ pub const GRANITEHYBRID: Arch = Arch {
     name: "granitehybrid",
     classes: &[Class::new("GraniteMoeHybridForCausalLM")],
     example: "ibm-granite/granite-4.0-h-tiny",
-    configs: &[GRANITE_MOE_HYBRID_CONFIG],
+    configs: &[ConfigClass::new("granitemoehybrid")],
     raw_config: true,
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, STATE, ATTENTION, DENSE, EXPERTS, SHARED],
     keys: |hparams, keys| {
@@ -207,27 +207,3 @@ pub fn state_keys(hparams: &Hparams, keys: &mut Keys, inner: u64, rotates: bool)
     }
     Ok(())
 }
-
-/// `GraniteMoeHybridConfig` of transformers 5.23.
-const GRANITE_MOE_HYBRID_CONFIG: ConfigClass = ConfigClass {
-    model_type: "granitemoehybrid",
-    fields: &[
-        granitemoe::MIXTURE_FIELDS,
-        &[
-            ("shared_intermediate_size", INT, Int(1024)),
-            ("position_embedding_type", TEXT | NULL, Null),
-            ("layer_types", NULL | TEXTS, Null),
-            ("mamba_n_heads", INT | NULL, Int(128)),
-            ("mamba_n_groups", INT | NULL, Int(1)),
-            ("mamba_d_state", INT | NULL, Int(256)),
-            ("mamba_d_head", INT | TEXT | NULL, Text("auto")),
-            ("mamba_d_conv", INT | NULL, Int(4)),
-            ("mamba_expand", INT | NULL, Int(2)),
-            ("mamba_conv_bias", BOOL | NULL, Bool(true)),
-            ("mamba_proj_bias", BOOL | NULL, Bool(false)),
-        ],
-        DECODER_FIELDS,
-    ],
-    fill: &[Fill::KvHeads],
-    ..BASE
-};

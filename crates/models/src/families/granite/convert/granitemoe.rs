@@ -17,7 +17,7 @@ pub const GRANITEMOE: Arch = Arch {
     name: "granitemoe",
     classes: &[Class::new("GraniteMoeForCausalLM"), Class::new("GraniteMoeSharedForCausalLM")],
     example: "ibm-granite/granite-3.1-3b-a800m-instruct",
-    configs: &[GRANITEMOE_CONFIG, GRANITEMOESHARED_CONFIG],
+    configs: &[ConfigClass::new("granitemoe"), ConfigClass::new("granitemoeshared")],
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION_PERMUTED, EXPERTS, SHARED],
     keys,
     computed: llama::computed,
@@ -75,43 +75,6 @@ pub const fn shared(need: Need) -> [TensorRule; 3] {
 pub const HAS_SHARED: Need = Need::If(|hparams, _| {
     hparams.get("shared_intermediate_size").and_then(Json::as_u64).is_some_and(|length| length > 0)
 });
-
-/// Fields that the classes of Granite's mixtures inherit.
-pub const MIXTURE_FIELDS: &[Field] = &[
-    ("intermediate_size", INT, Int(11008)),
-    ("num_key_value_heads", INT | NULL, Null),
-    ("max_position_embeddings", INT, Int(2048)),
-    ("rms_norm_eps", FLOAT, Float(1e-6)),
-    ("attention_bias", BOOL, Bool(false)),
-    ("attention_dropout", INT | FLOAT | NULL, Float(0.0)),
-    ("embedding_multiplier", INT | FLOAT | NULL, Float(1.0)),
-    ("logits_scaling", INT | FLOAT | NULL, Float(1.0)),
-    ("residual_multiplier", INT | FLOAT | NULL, Float(1.0)),
-    ("attention_multiplier", INT | FLOAT | NULL, Float(1.0)),
-    ("num_local_experts", INT | NULL, Int(8)),
-    ("num_experts_per_tok", INT | NULL, Int(2)),
-];
-
-/// Fields of their losses.
-pub const LOSS_FIELDS: &[Field] = &[
-    ("output_router_logits", BOOL | NULL, Bool(false)),
-    ("router_aux_loss_coef", FLOAT | NULL, Float(0.001)),
-];
-
-/// `GraniteMoeConfig` of transformers 5.23.
-const GRANITEMOE_CONFIG: ConfigClass = ConfigClass {
-    model_type: "granitemoe",
-    fields: &[MIXTURE_FIELDS, LOSS_FIELDS, DECODER_FIELDS],
-    fill: &[Fill::KvHeads],
-    ..BASE
-};
-
-/// `GraniteMoeSharedConfig` of transformers 5.23.
-const GRANITEMOESHARED_CONFIG: ConfigClass = ConfigClass {
-    model_type: "granitemoeshared",
-    fields: &[&[("shared_intermediate_size", INT, Int(0))], MIXTURE_FIELDS, LOSS_FIELDS, DECODER_FIELDS],
-    ..GRANITEMOE_CONFIG
-};
 
 /// The keys.
 ///

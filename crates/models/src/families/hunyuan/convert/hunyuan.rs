@@ -16,7 +16,7 @@ pub const HUNYUAN_DENSE: Arch = Arch {
     name: "hunyuan-dense",
     classes: &[Class::new("HunYuanDenseV1ForCausalLM")],
     example: "tencent/Hunyuan-4B-Instruct",
-    configs: &[DENSE_CONFIG],
+    configs: &[ConfigClass::new("hunyuan_v1_dense")],
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION, QK_NORMS, rules::GATED_MLP],
     keys: dense_keys,
     drops: drop_tied,
@@ -67,7 +67,7 @@ pub const HUNYUAN_MOE: Arch = Arch {
     name: "hunyuan-moe",
     classes: &[Class::new("HunYuanMoEV1ForCausalLM")],
     example: "tencent/Hunyuan-A13B-Instruct",
-    configs: &[MOE_CONFIG],
+    configs: &[ConfigClass::new("hunyuan_v1_moe")],
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION, QK_NORMS, EXPERTS],
     keys: moe_keys,
     vocab: Route { name: "hunyuan", ..Route::GPT2 },
@@ -258,80 +258,22 @@ fn same_in_all_layers(hparams: &Hparams, key: &'static str) -> Result<Option<u64
     }
 }
 
-/// Fields that the classes have with the same defaults.
-const FIELDS: &[Field] = &[
-    ("vocab_size", INT, Int(290_943)),
-    ("intermediate_size", INT, Int(11008)),
-    ("num_key_value_heads", INT | NULL, Null),
-    ("max_position_embeddings", INT, Int(2048)),
-    ("rms_norm_eps", FLOAT, Float(1e-5)),
-    ("pad_token_id", INT | NULL, Int(0)),
-    ("eod_token_id", INT | NULL, Int(3)),
-    ("pretraining_tp", INT, Int(1)),
-    ("attention_bias", BOOL, Bool(false)),
-    ("attention_dropout", INT | FLOAT, Float(0.0)),
-];
-
-/// `HunYuanDenseV1Config` of transformers 5.23.
-const DENSE_CONFIG: ConfigClass = ConfigClass {
-    model_type: "hunyuan_v1_dense",
-    fields: &[FIELDS, DECODER_FIELDS],
-    fill: &[Fill::KvHeads],
-    ..BASE
-};
-
-/// `HunYuanMoEV1Config` of transformers 5.23.
-const MOE_CONFIG: ConfigClass = ConfigClass {
-    model_type: "hunyuan_v1_moe",
-    fields: &[
-        &[
-            ("sep_token_id", INT | NULL, Int(4)),
-            ("num_experts", INT, Int(1)),
-            ("output_router_logits", BOOL, Bool(false)),
-            ("moe_topk", INT | INTS, Int(1)),
-        ],
-        FIELDS,
-        DECODER_FIELDS,
-    ],
-    renamed: &[("num_experts_per_tok", "moe_topk"), ("num_local_experts", "num_experts")],
-    ..DENSE_CONFIG
-};
-
-/// `HunYuanVLTextConfig` of transformers 5.23.
-const VL_TEXT_CONFIG: ConfigClass = ConfigClass {
-    model_type: "hunyuan_vl_text",
-    fields: &[
-        &[("tie_word_embeddings", BOOL, Bool(true)), ("sep_token_id", INT | NULL, Int(4))],
-        FIELDS,
-        DECODER_FIELDS,
-    ],
-    renamed: &[
-        ("attention_head_dim", "head_dim"),
-        ("org_vocab_size", "vocab_size"),
-        ("pad_id", "pad_token_id"),
-    ],
-    adjust: |map| {
-        for key in ["rope_scaling", "rope_parameters"] {
-            let Some(Json::Object(rope)) = map.get_mut(key) else { continue };
-            if let Some(sections) = rope.remove("xdrope_section") {
-                // The usual name has the last word where a config has both.
-                rope.entry("mrope_section").or_insert(sections);
-            }
-            let kind = rope.get("rope_type").or_else(|| rope.get("type"));
-            if kind.is_some_and(|kind| kind == "xdrope") {
-                rope.insert("rope_type".into(), "dynamic".into());
-            }
+/// `HunYuanVLTextConfig`.
+const VL_TEXT_CONFIG: ConfigClass = ConfigClass::new("hunyuan_vl_text").adjusted(|map| {
+    for key in ["rope_scaling", "rope_parameters"] {
+        let Some(Json::Object(rope)) = map.get_mut(key) else { continue };
+        if let Some(sections) = rope.remove("xdrope_section") {
+            // The usual name has the last word where a config has both.
+            rope.entry("mrope_section").or_insert(sections);
         }
-        Ok(())
-    },
-    ..DENSE_CONFIG
-};
+        let kind = rope.get("rope_type").or_else(|| rope.get("type"));
+        if kind.is_some_and(|kind| kind == "xdrope") {
+            rope.insert("rope_type".into(), "dynamic".into());
+        }
+    }
+    Ok(())
+});
 
-/// `HunYuanVLConfig` of transformers 5.23: text and images.
-const VL_CONFIG: ConfigClass = ConfigClass {
-    model_type: "hunyuan_vl",
-    fields: &[],
-    has_rope: false,
-    adjust: |map| adjust::text_config_or_flat(map, &VL_TEXT_CONFIG),
-    ..BASE
-};
+/// `HunYuanVLConfig`: text and images.
+const VL_CONFIG: ConfigClass =
+    ConfigClass::new("hunyuan_vl").adjusted(|map| adjust::text_config_or_flat(map, &VL_TEXT_CONFIG));

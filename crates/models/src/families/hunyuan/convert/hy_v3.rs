@@ -109,37 +109,5 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     Ok(())
 }
 
-/// `HYV3Config` of transformers 5.23.
-const HY_V3_CONFIG: ConfigClass = ConfigClass {
-    model_type: "hy_v3",
-    default_theta: 11_158_840.0,
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(120_832)),
-            ("intermediate_size", INT, Int(13312)),
-            ("num_hidden_layers", INT, Int(80)),
-            ("num_attention_heads", INT, Int(64)),
-            ("num_key_value_heads", INT, Int(8)),
-            ("head_dim", INT, Int(128)),
-            ("max_position_embeddings", INT, Int(131_072)),
-            ("rms_norm_eps", FLOAT, Float(1e-5)),
-            ("bos_token_id", INT | NULL, Null),
-            ("eos_token_id", INT | NULL | INTS, Null),
-            ("attention_bias", BOOL, Bool(false)),
-            ("attention_dropout", FLOAT, Float(0.0)),
-            ("mlp_bias", BOOL, Bool(false)),
-            ("num_experts", INT | NULL, Int(192)),
-            ("num_experts_per_tok", INT | NULL, Int(8)),
-            ("num_shared_experts", INT | NULL, Int(1)),
-            ("moe_intermediate_size", INT, Int(1536)),
-            ("router_scaling_factor", FLOAT, Float(2.826)),
-            ("enable_moe_fp32_combine", BOOL, Bool(true)),
-            ("mlp_layer_types", NULL | TEXTS, Null),
-            ("output_router_logits", BOOL, Bool(false)),
-        ],
-        DECODER_FIELDS,
-    ],
-    renamed: &[("num_local_experts", "num_experts")],
-    adjust: |map| adjust::dense_then_sparse(map, 1),
-    ..BASE
-};
+/// `HYV3Config`.
+const HY_V3_CONFIG: ConfigClass = ConfigClass::new("hy_v3").adjusted(|map| adjust::dense_then_sparse(map, 1));

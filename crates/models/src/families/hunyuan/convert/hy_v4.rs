@@ -191,61 +191,13 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     Ok(())
 }
 
-/// `HYV4Config` of transformers 5.23.
-const HY_V4_CONFIG: ConfigClass = ConfigClass {
-    model_type: "hy_v4",
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(120_832)),
-            ("hidden_size", INT, Int(2816)),
-            ("intermediate_size", INT, Int(6912)),
-            ("moe_intermediate_size", INT, Int(768)),
-            ("num_hidden_layers", INT, Int(34)),
-            ("num_key_value_heads", INT, Int(32)),
-            ("head_dim", INT, Int(256)),
-            ("max_position_embeddings", INT, Int(262_144)),
-            ("rms_norm_eps", FLOAT, Float(1e-5)),
-            ("pad_token_id", INT | NULL, Int(120_002)),
-            ("bos_token_id", INT | NULL, Int(120_000)),
-            ("eos_token_id", INT | NULL | INTS, Int(120_025)),
-            ("attention_bias", BOOL, Bool(false)),
-            ("attention_dropout", FLOAT, Float(0.0)),
-            ("n_routed_experts", INT, Int(256)),
-            ("output_router_logits", BOOL, Bool(false)),
-            ("n_shared_experts", INT, Int(1)),
-            ("num_experts_per_tok", INT, Int(8)),
-            ("routed_scaling_factor", FLOAT, Float(2.827)),
-            ("norm_topk_prob", BOOL, Bool(true)),
-            ("n_group", INT, Int(1)),
-            ("topk_group", INT, Int(1)),
-            ("q_lora_rank", INT, Int(1536)),
-            ("kv_lora_rank", INT, Int(512)),
-            ("qk_nope_head_dim", INT, Int(192)),
-            ("qk_rope_head_dim", INT, Int(64)),
-            ("v_head_dim", INT, Int(256)),
-            ("mlp_layer_types", NULL | TEXTS, Null),
-            ("layer_types", NULL | TEXTS, Null),
-            ("index_topk", INT, Int(2048)),
-            ("index_head_dim", INT, Int(128)),
-            ("index_n_heads", INT, Int(16)),
-            ("indexer_types", NULL | TEXTS, Null),
-            ("hc_mult", INT, Int(4)),
-            ("hc_magnitude", FLOAT, Float(2.0)),
-            ("hc_eps", FLOAT, Float(1e-6)),
-            ("learnable_sink_init", FLOAT, Float(0.0)),
-            ("swiglu_limit", FLOAT, Float(10.0)),
-        ],
-        DECODER_FIELDS,
-    ],
-    renamed: &[("num_local_experts", "n_routed_experts")],
-    adjust: |map| {
-        adjust::kinds(map, "mlp_layer_types", |layer| if layer == 0 { "dense" } else { "sparse" })?;
-        adjust::kinds(map, "layer_types", |_| "indexed_attention")?;
-        adjust::kinds(map, "indexer_types", |layer| {
-            // Layers 0, 1, 5, 9 and so on have an indexer.
-            if layer == 0 || (layer - 1).is_multiple_of(4) { "full" } else { "shared" }
-        })?;
-        deepseek2::rotated_part(map)
-    },
-    ..BASE
-};
+/// `HYV4Config`.
+const HY_V4_CONFIG: ConfigClass = ConfigClass::new("hy_v4").adjusted(|map| {
+    adjust::kinds(map, "mlp_layer_types", |layer| if layer == 0 { "dense" } else { "sparse" })?;
+    adjust::kinds(map, "layer_types", |_| "indexed_attention")?;
+    adjust::kinds(map, "indexer_types", |layer| {
+        // Layers 0, 1, 5, 9 and so on have an indexer.
+        if layer == 0 || (layer - 1).is_multiple_of(4) { "full" } else { "shared" }
+    })?;
+    deepseek2::rotated_part(map)
+});

@@ -217,60 +217,10 @@ fn from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {
     config.remove("n_shared_experts");
 }
 
-/// `KimiLinearConfig` of transformers 5.23.
-const KIMI_LINEAR_CONFIG: ConfigClass = ConfigClass {
-    model_type: "kimi_linear",
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(163_840)),
-            ("hidden_size", INT, Int(2304)),
-            ("intermediate_size", INT, Int(9216)),
-            ("moe_intermediate_size", INT, Int(1024)),
-            ("num_hidden_layers", INT, Int(27)),
-            ("num_key_value_heads", INT | NULL, Int(32)),
-            ("n_shared_experts", INT, Int(1)),
-            ("output_router_logits", BOOL, Bool(false)),
-            ("routed_scaling_factor", FLOAT, Float(2.446)),
-            ("kv_lora_rank", INT, Int(512)),
-            ("q_lora_rank", INT | NULL, Null),
-            ("qk_rope_head_dim", INT, Int(64)),
-            ("v_head_dim", INT | NULL, Int(128)),
-            ("qk_nope_head_dim", INT, Int(128)),
-            ("n_group", INT, Int(1)),
-            ("topk_group", INT | NULL, Int(1)),
-            ("num_experts_per_tok", INT | NULL, Int(8)),
-            ("norm_topk_prob", BOOL, Bool(true)),
-            ("max_position_embeddings", INT, Int(1_048_576)),
-            ("rms_norm_eps", FLOAT, Float(1e-5)),
-            ("pad_token_id", INT | NULL, Int(163_839)),
-            ("bos_token_id", INT | NULL, Int(163_584)),
-            ("eos_token_id", INT | NULL | INTS, Int(163_586)),
-            ("pretraining_tp", INT | NULL, Int(1)),
-            ("attention_bias", BOOL, Bool(false)),
-            ("attention_dropout", INT | FLOAT | NULL, Float(0.0)),
-            ("num_local_experts", INT, Int(256)),
-            ("mlp_layer_types", NULL | TEXTS, Null),
-            ("layer_types", NULL | TEXTS, Null),
-            ("linear_head_dim", INT, Int(128)),
-            ("linear_num_heads", INT, Int(32)),
-            ("linear_conv_kernel_dim", INT, Int(4)),
-        ],
-        DECODER_FIELDS,
-    ],
-    has_rope: false,
-    renamed: &[
-        ("max_position_embeddings", "model_max_length"),
-        ("norm_topk_prob", "moe_renormalize"),
-        ("n_group", "num_expert_group"),
-        ("num_local_experts", "num_experts"),
-        ("num_experts_per_tok", "num_experts_per_token"),
-        ("n_shared_experts", "num_shared_experts"),
-    ],
-    adjust: |map| {
-        // transformers' `head_dim` is the rotated part alone.
-        let rotated = map.get("qk_rope_head_dim").cloned().unwrap_or_default();
-        map.insert("head_dim".into(), rotated);
-        Ok(())
-    },
-    ..BASE
-};
+/// `KimiLinearConfig`.
+const KIMI_LINEAR_CONFIG: ConfigClass = ConfigClass::new("kimi_linear").adjusted(|map| {
+    // transformers' `head_dim` is the rotated part alone.
+    let rotated = map.get("qk_rope_head_dim").cloned().unwrap_or_default();
+    map.insert("head_dim".into(), rotated);
+    Ok(())
+});

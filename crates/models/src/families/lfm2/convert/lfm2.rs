@@ -65,51 +65,27 @@ fn convolves(hparams: &Hparams, bid: u64) -> bool {
     kind.is_some_and(|kind| kind == "conv")
 }
 
-/// `Lfm2Config` of transformers 5.23.
-const LFM2_CONFIG: ConfigClass = ConfigClass {
-    model_type: "lfm2",
-    default_theta: 1_000_000.0,
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(65536)),
-            ("hidden_size", INT, Int(2560)),
-            ("intermediate_size", INT, Int(12288)),
-            ("num_key_value_heads", INT, Int(8)),
-            ("max_position_embeddings", INT, Int(128_000)),
-            ("norm_eps", FLOAT, Float(1e-5)),
-            ("pad_token_id", INT | NULL, Int(0)),
-            ("tie_word_embeddings", BOOL, Bool(true)),
-            ("conv_bias", BOOL, Bool(false)),
-            ("conv_L_cache", INT, Int(3)),
-            ("block_multiple_of", INT, Int(256)),
-            ("block_ffn_dim_multiplier", INT | FLOAT, Float(1.0)),
-            ("block_auto_adjust_ff_dim", BOOL, Bool(true)),
-            ("full_attn_idxs", INTS | NULL, Null),
-            ("layer_types", TEXTS | NULL, Null),
-        ],
-        DECODER_FIELDS,
-    ],
-    renamed: &[("tie_embedding", "tie_word_embeddings"), ("block_ff_dim", "intermediate_size")],
-    adjust: |map| {
-        if map.get("layer_types").is_some_and(|types| !types.is_null()) {
-            return Ok(());
-        }
-        let n_layers = map.get("num_hidden_layers").and_then(Json::as_u64).unwrap_or(0);
-        if n_layers > 10_000 {
-            return Err(format!("{n_layers} layers"));
-        }
-        // Older files list the layers with attention (`full_attn_idxs`); all others are convolutions.
-        let attends = |layer: u64| match map.get("full_attn_idxs") {
-            Some(Json::Array(layers)) => layers.contains(&layer.into()),
-            _ => true,
-        };
-        let kind = |layer| if attends(layer) { "full_attention" } else { "conv" };
-        let types: Json = (0..n_layers).map(kind).collect();
-        map.insert("layer_types".into(), types);
-        Ok(())
-    },
-    ..BASE
-};
+/// `Lfm2Config`.
+const LFM2_CONFIG: ConfigClass = ConfigClass::new("lfm2").adjusted(|map| {
+    adjust::rename(map, "tie_embedding", "tie_word_embeddings");
+    adjust::rename(map, "block_ff_dim", "intermediate_size");
+    if map.get("layer_types").is_some_and(|types| !types.is_null()) {
+        return Ok(());
+    }
+    let n_layers = map.get("num_hidden_layers").and_then(Json::as_u64).unwrap_or(0);
+    if n_layers > 10_000 {
+        return Err(format!("{n_layers} layers"));
+    }
+    // Older files list the layers with attention (`full_attn_idxs`); all others are convolutions.
+    let attends = |layer: u64| match map.get("full_attn_idxs") {
+        Some(Json::Array(layers)) => layers.contains(&layer.into()),
+        _ => true,
+    };
+    let kind = |layer| if attends(layer) { "full_attention" } else { "conv" };
+    let types: Json = (0..n_layers).map(kind).collect();
+    map.insert("layer_types".into(), types);
+    Ok(())
+});
 
 /// Key heads of every layer. llama.cpp makes a convolution of layers with 0.
 ///

@@ -63,34 +63,8 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.needed("shortconv.l_cache", hparams, &["conv_L_cache"])
 }
 
-/// `Lfm2MoeConfig` of transformers 5.23.
-const LFM2_MOE_CONFIG: ConfigClass = ConfigClass {
-    model_type: "lfm2_moe",
-    default_theta: 1_000_000.0,
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(65536)),
-            ("hidden_size", INT, Int(2048)),
-            ("intermediate_size", INT, Int(7168)),
-            ("moe_intermediate_size", INT, Int(1792)),
-            ("num_key_value_heads", INT, Int(8)),
-            ("max_position_embeddings", INT, Int(128_000)),
-            ("norm_eps", FLOAT, Float(1e-5)),
-            ("pad_token_id", INT | NULL, Int(0)),
-            ("tie_word_embeddings", BOOL, Bool(true)),
-            ("conv_bias", BOOL, Bool(false)),
-            ("conv_L_cache", INT, Int(3)),
-            ("num_dense_layers", INT, Int(2)),
-            ("num_experts_per_tok", INT, Int(4)),
-            ("output_router_logits", BOOL, Bool(false)),
-            ("num_experts", INT, Int(32)),
-            ("use_expert_bias", BOOL, Bool(true)),
-            ("routed_scaling_factor", FLOAT, Float(1.0)),
-            ("norm_topk_prob", BOOL, Bool(true)),
-            ("layer_types", NULL | TEXTS, Null),
-        ],
-        DECODER_FIELDS,
-    ],
-    renamed: &[("tie_embedding", "tie_word_embeddings")],
-    ..BASE
-};
+/// `Lfm2MoeConfig`.
+const LFM2_MOE_CONFIG: ConfigClass = ConfigClass::new("lfm2_moe").adjusted(|map| {
+    adjust::rename(map, "tie_embedding", "tie_word_embeddings");
+    Ok(())
+});

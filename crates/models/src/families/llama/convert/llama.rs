@@ -34,7 +34,7 @@ pub const LLAMA: Arch = Arch {
         Class::inner("LlamaModel", "model."),
     ],
     example: "unsloth/Llama-3.2-1B-Instruct",
-    configs: &[LLAMA_CONFIG, MISTRAL_CONFIG, MIXTRAL_CONFIG],
+    configs: &[ConfigClass::new("llama"), ConfigClass::new("mistral"), ConfigClass::new("mixtral")],
     tensors: &[
         rules::DECODER_ENDS,
         rules::PRE_NORMS,
@@ -85,71 +85,6 @@ const UNDERSTOOD: &[&str] = &[
     "rope.scaling.original_context_length",
     "rope.scaling.finetuned",
 ];
-
-/// `LlamaConfig` of transformers 5.23.
-pub const LLAMA_CONFIG: ConfigClass = ConfigClass {
-    model_type: "llama",
-    default_theta: 10_000.0,
-    fields: &[
-        DECODER_FIELDS,
-        &[
-            ("intermediate_size", INT, Int(11008)),
-            ("num_key_value_heads", INT | NULL, Null),
-            ("max_position_embeddings", INT, Int(2048)),
-            ("rms_norm_eps", FLOAT, Float(1e-6)),
-            ("pretraining_tp", INT | NULL, Int(1)),
-            ("attention_bias", BOOL, Bool(false)),
-            ("attention_dropout", INT | FLOAT | NULL, Float(0.0)),
-            ("mlp_bias", BOOL, Bool(false)),
-        ],
-    ],
-    fill: &[Fill::HeadDim, Fill::KvHeads],
-    heads_divide_hidden: true,
-    ..BASE
-};
-
-/// `MistralConfig` of transformers 5.23.
-pub const MISTRAL_CONFIG: ConfigClass = ConfigClass {
-    model_type: "mistral",
-    fields: &[
-        DECODER_FIELDS,
-        &[
-            ("intermediate_size", INT, Int(14336)),
-            ("num_key_value_heads", INT, Int(8)),
-            ("max_position_embeddings", INT, Int(131_072)),
-            ("rms_norm_eps", FLOAT, Float(1e-6)),
-            ("sliding_window", INT | NULL, Int(4096)),
-            ("attention_dropout", INT | FLOAT, Float(0.0)),
-        ],
-    ],
-    heads_divide_hidden: false,
-    ..LLAMA_CONFIG
-};
-
-/// `MixtralConfig` of transformers 5.23. It leaves `head_dim` empty.
-pub const MIXTRAL_CONFIG: ConfigClass = ConfigClass {
-    model_type: "mixtral",
-    default_theta: 1_000_000.0,
-    fields: &[
-        DECODER_FIELDS,
-        &[
-            ("intermediate_size", INT, Int(14336)),
-            ("num_key_value_heads", INT, Int(8)),
-            ("max_position_embeddings", INT, Int(131_072)),
-            ("rms_norm_eps", FLOAT, Float(1e-5)),
-            ("sliding_window", INT | NULL, Null),
-            ("attention_dropout", INT | FLOAT, Float(0.0)),
-            ("num_experts_per_tok", INT, Int(2)),
-            ("num_local_experts", INT, Int(8)),
-            ("output_router_logits", BOOL, Bool(false)),
-            ("router_aux_loss_coef", FLOAT, Float(0.001)),
-            ("router_jitter_noise", FLOAT, Float(0.0)),
-        ],
-    ],
-    fill: &[Fill::KvHeads],
-    renamed: &[("num_experts", "num_local_experts")],
-    ..BASE
-};
 
 /// The keys of every text model, the size of the vocabulary and the rotated dimensions.
 ///

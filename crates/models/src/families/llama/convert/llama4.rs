@@ -126,61 +126,12 @@ fn is_mixture(hparams: &Hparams, bid: u64) -> bool {
     (bid + 1).is_multiple_of(step)
 }
 
-/// `Llama4Config` of transformers 5.23.
-const LLAMA4_CONFIG: ConfigClass = ConfigClass {
-    model_type: "llama4",
-    fields: &[&[
-        ("text_config", DICT | NULL, Null),
-        ("vision_config", DICT | NULL, Null),
-        ("boi_token_index", INT, Int(200_080)),
-        ("eoi_token_index", INT, Int(200_081)),
-        ("image_token_index", INT, Int(200_092)),
-        ("tie_word_embeddings", BOOL, Bool(false)),
-    ]],
-    adjust: |map| adjust::text_config(map, &LLAMA4_TEXT_CONFIG),
-    ..BASE
-};
+/// `Llama4Config`.
+const LLAMA4_CONFIG: ConfigClass =
+    ConfigClass::new("llama4").adjusted(|map| adjust::text_config(map, &LLAMA4_TEXT_CONFIG));
 
-/// `Llama4TextConfig` of transformers 5.23.
-const LLAMA4_TEXT_CONFIG: ConfigClass = ConfigClass {
-    model_type: "llama4_text",
-    default_theta: 500_000.0,
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(202_048)),
-            ("hidden_size", INT, Int(5120)),
-            ("intermediate_size", INT, Int(8192)),
-            ("intermediate_size_mlp", INT, Int(16384)),
-            ("num_hidden_layers", INT, Int(48)),
-            ("num_attention_heads", INT, Int(40)),
-            ("num_key_value_heads", INT, Int(8)),
-            ("head_dim", INT, Int(128)),
-            ("max_position_embeddings", INT, Int(131_072)),
-            ("rms_norm_eps", FLOAT, Float(1e-5)),
-            ("attention_dropout", INT | FLOAT, Float(0.0)),
-            ("num_experts_per_tok", INT, Int(1)),
-            ("num_local_experts", INT, Int(16)),
-            ("moe_layers", NULL | INTS, Null),
-            ("interleave_moe_layer_step", INT, Int(1)),
-            ("use_qk_norm", BOOL, Bool(true)),
-            ("output_router_logits", BOOL, Bool(false)),
-            ("router_aux_loss_coef", FLOAT, Float(0.001)),
-            ("router_jitter_noise", FLOAT, Float(0.0)),
-            ("no_rope_layers", NULL | INTS, Null),
-            ("no_rope_layer_interval", INT, Int(4)),
-            ("attention_chunk_size", INT | NULL, Int(8192)),
-            ("layer_types", NULL | TEXTS, Null),
-            ("attn_temperature_tuning", BOOL, Bool(true)),
-            ("floor_scale", INT, Int(8192)),
-            ("attn_scale", FLOAT, Float(0.1)),
-            ("attention_bias", BOOL, Bool(false)),
-        ],
-        DECODER_FIELDS,
-    ],
-    fill: &[Fill::HeadDim],
-    adjust: config,
-    ..BASE
-};
+/// `Llama4TextConfig`.
+const LLAMA4_TEXT_CONFIG: ConfigClass = ConfigClass::new("llama4_text").adjusted(config);
 
 /// Layers without rotation attend to everything, the others to chunks.
 fn config(map: &mut Map<String, Json>) -> Result<(), String> {

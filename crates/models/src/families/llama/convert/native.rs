@@ -13,7 +13,7 @@
 //! `gguf-py/gguf/tensor_mapping.py` (llama-pth); context lengths in `examples/convert_legacy_llama.py`
 //! (`Params.loadOriginalParamsJson`).
 
-use crate::families::llama::convert::llama::{self, LLAMA, LLAMA_CONFIG, MIXTRAL_CONFIG};
+use crate::families::llama::convert::llama::{self, LLAMA};
 use crate::families::llama::convert::vocab;
 use crate::prelude::*;
 
@@ -207,14 +207,14 @@ fn meta_config(params: Hparams, tensors: &[SourceTensor]) -> Result<Hparams, Arc
             "original_max_position_embeddings": 8192
         });
     }
-    let mut class = &LLAMA_CONFIG;
+    let mut class = ConfigClass::new("llama");
     if let Some(experts) = experts {
-        class = &MIXTRAL_CONFIG;
+        class = ConfigClass::new("mixtral");
         for (key, name) in [("num_local_experts", n_experts), (n_used, n_used)] {
             config[key] = experts.get(name).cloned().ok_or_else(|| missing(&format!("moe.{name}")))?;
         }
     }
-    let mut hparams = Hparams::load(&config, Some(class))?;
+    let mut hparams = Hparams::load(&config, Some(&class))?;
     hparams.note(format!(
         "missing context length in params.json; using {length} tokens, as in models with these parameters"
     ));

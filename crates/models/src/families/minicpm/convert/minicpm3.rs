@@ -66,43 +66,10 @@ fn from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {
     config.insert("v_head_dim".into(), values.into());
 }
 
-/// `MiniCPM3Config` of transformers 5.23.
-const MINICPM3_CONFIG: ConfigClass = ConfigClass {
-    model_type: "minicpm3",
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(73448)),
-            ("hidden_size", INT, Int(2560)),
-            ("intermediate_size", INT, Int(6400)),
-            ("num_hidden_layers", INT, Int(62)),
-            ("num_attention_heads", INT, Int(40)),
-            ("num_key_value_heads", INT | NULL, Int(40)),
-            ("max_position_embeddings", INT, Int(32768)),
-            ("initializer_range", FLOAT, Float(0.1)),
-            ("rms_norm_eps", FLOAT, Float(1e-5)),
-            ("pretraining_tp", INT | NULL, Int(1)),
-            ("tie_word_embeddings", BOOL, Bool(true)),
-            ("attention_bias", BOOL, Bool(false)),
-            ("attention_dropout", INT | FLOAT | NULL, Float(0.0)),
-            ("mlp_bias", BOOL, Bool(false)),
-            ("kv_lora_rank", INT, Int(256)),
-            ("q_lora_rank", INT | NULL, Int(768)),
-            ("qk_nope_head_dim", INT, Int(64)),
-            ("qk_rope_head_dim", INT, Int(32)),
-            ("v_head_dim", INT | NULL, Null),
-            ("scale_emb", INT | FLOAT, Int(12)),
-            ("scale_depth", INT | FLOAT | NULL, Float(1.4)),
-            ("dim_model_base", INT | NULL, Int(256)),
-        ],
-        DECODER_FIELDS,
-    ],
-    fill: &[Fill::KvHeads],
-    heads_divide_hidden: true,
-    adjust: |map| {
-        // The class calls the rotated part alone `head_dim`.
-        let rotated = map.get("qk_rope_head_dim").cloned().unwrap_or(Json::Null);
-        map.insert("head_dim".into(), rotated);
-        Ok(())
-    },
-    ..BASE
-};
+/// `MiniCPM3Config`.
+const MINICPM3_CONFIG: ConfigClass = ConfigClass::new("minicpm3").adjusted(|map| {
+    // The class calls the rotated part alone `head_dim`.
+    let rotated = map.get("qk_rope_head_dim").cloned().unwrap_or(Json::Null);
+    map.insert("head_dim".into(), rotated);
+    Ok(())
+});

@@ -13,7 +13,7 @@ pub const MINIMAX_M2: Arch = Arch {
     name: "minimax-m2",
     classes: &[Class::new("MiniMaxM2ForCausalLM")],
     example: "MiniMaxAI/MiniMax-M2",
-    configs: &[MINIMAX_M2_CONFIG],
+    configs: &[ConfigClass::new("minimax_m2")],
     tensors: &[
         rules::DECODER_ENDS,
         rules::PRE_NORMS,
@@ -36,36 +36,6 @@ pub const CORRECTION: TensorRule = TensorRule::copy(
     "blk.{bid}.exp_probs_b",
 )
 .need(Need::Optional);
-
-/// `MiniMaxM2Config` of transformers 5.23.
-const MINIMAX_M2_CONFIG: ConfigClass = ConfigClass {
-    model_type: "minimax_m2",
-    default_theta: 5_000_000.0,
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(200_064)),
-            ("hidden_size", INT, Int(3072)),
-            ("intermediate_size", INT, Int(1536)),
-            ("num_hidden_layers", INT, Int(62)),
-            ("num_attention_heads", INT, Int(48)),
-            ("num_key_value_heads", INT, Int(8)),
-            ("head_dim", INT, Int(128)),
-            ("max_position_embeddings", INT, Int(196_608)),
-            ("rms_norm_eps", FLOAT, Float(1e-6)),
-            ("bos_token_id", INT | NULL, Int(200_034)),
-            ("eos_token_id", INT | NULL | INTS, Int(200_020)),
-            ("attention_dropout", INT | FLOAT, Float(0.0)),
-            ("num_experts_per_tok", INT, Int(8)),
-            ("num_local_experts", INT, Int(256)),
-            ("output_router_logits", BOOL, Bool(false)),
-            ("router_aux_loss_coef", FLOAT, Float(0.001)),
-            ("router_jitter_noise", FLOAT, Float(0.0)),
-        ],
-        DECODER_FIELDS,
-    ],
-    renamed: &[("num_experts", "num_local_experts")],
-    ..BASE
-};
 
 /// Keys of every text model, the length of the experts, the rotated dimensions.
 ///

@@ -7,7 +7,7 @@
 //!
 //! Source: `Mistral3Model.Ministral3Model` in `conversion/mistral3.py`.
 
-use crate::families::llama::convert::llama::{self, LLAMA, MISTRAL_CONFIG};
+use crate::families::llama::convert::llama::{self, LLAMA};
 use crate::families::mistral::convert::mistral4::MISTRAL4_CONFIG;
 use crate::prelude::*;
 
@@ -46,26 +46,8 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     Ok(())
 }
 
-/// `Ministral3Config` of transformers 5.23.
-const MINISTRAL3_CONFIG: ConfigClass = ConfigClass {
-    model_type: "ministral3",
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(131_072)),
-            ("intermediate_size", INT, Int(14336)),
-            ("num_hidden_layers", INT, Int(34)),
-            ("num_key_value_heads", INT, Int(8)),
-            ("head_dim", INT, Int(128)),
-            ("max_position_embeddings", INT, Int(262_144)),
-            ("rms_norm_eps", FLOAT, Float(1e-5)),
-            ("pad_token_id", INT | NULL, Int(11)),
-            ("sliding_window", INT | NULL, Null),
-            ("attention_dropout", INT | FLOAT, Float(0.0)),
-        ],
-        DECODER_FIELDS,
-    ],
-    fill: &[Fill::HeadDim, Fill::KvHeads],
-    adjust: |map| {
+/// `Ministral3Config`.
+const MINISTRAL3_CONFIG: ConfigClass = ConfigClass::new("ministral3").adjusted(|map| {
         let has_rope =
             ["rope_parameters", "rope_scaling"].iter().any(|key| map.get(*key).is_some_and(Json::is_object));
         if !has_rope {
@@ -78,24 +60,16 @@ const MINISTRAL3_CONFIG: ConfigClass = ConfigClass {
             map.insert("rope_parameters".into(), rope);
         }
         Ok(())
-    },
-    ..BASE
-};
+    });
 
-/// `Mistral3Config` of transformers 5.23: text and images. Its `model_type` has another class, which reads
+/// `Mistral3Config`: text and images. Its `model_type` has another class, which reads
 /// the text part.
-const MISTRAL3_CONFIG: ConfigClass = ConfigClass {
-    model_type: "mistral3",
-    fields: &[],
-    has_rope: false,
-    adjust: |map| {
-        let text = map.get("text_config").and_then(|text| text.get("model_type")).and_then(Json::as_str);
-        match text {
-            Some("ministral3") => adjust::text_config(map, &MINISTRAL3_CONFIG),
-            Some("mistral4") => adjust::text_config(map, &MISTRAL4_CONFIG),
-            Some("mistral") | None => adjust::text_config(map, &MISTRAL_CONFIG),
-            Some(other) => Err(format!("no defaults are known for a text part of `model_type` `{other}`")),
-        }
-    },
-    ..BASE
-};
+const MISTRAL3_CONFIG: ConfigClass = ConfigClass::new("mistral3").adjusted(|map| {
+    let text = map.get("text_config").and_then(|text| text.get("model_type")).and_then(Json::as_str);
+    match text {
+        Some("ministral3") => adjust::text_config(map, &MINISTRAL3_CONFIG),
+        Some("mistral4") => adjust::text_config(map, &MISTRAL4_CONFIG),
+        Some("mistral") | None => adjust::text_config(map, &ConfigClass::new("mistral")),
+        Some(other) => Err(format!("no defaults are known for a text part of `model_type` `{other}`")),
+    }
+});

@@ -50,46 +50,8 @@ const EXPERTS: &[TensorRule] = &[
 
 const IS_MIXTURE: Need = Need::If(deepseek2::is_mixture);
 
-/// `Mistral4Config` of transformers 5.23.
-pub const MISTRAL4_CONFIG: ConfigClass = ConfigClass {
-    model_type: "mistral4",
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(131_072)),
-            ("intermediate_size", INT, Int(12288)),
-            ("moe_intermediate_size", INT, Int(2048)),
-            ("num_hidden_layers", INT, Int(36)),
-            ("num_key_value_heads", INT | NULL, Int(32)),
-            ("n_shared_experts", INT, Int(1)),
-            ("n_routed_experts", INT, Int(128)),
-            ("output_router_logits", BOOL, Bool(false)),
-            ("routed_scaling_factor", FLOAT, Float(1.0)),
-            ("kv_lora_rank", INT, Int(256)),
-            ("q_lora_rank", INT | NULL, Int(1024)),
-            ("qk_rope_head_dim", INT, Int(64)),
-            ("v_head_dim", INT | NULL, Int(128)),
-            ("qk_nope_head_dim", INT, Int(64)),
-            ("n_group", INT | NULL, Int(1)),
-            ("topk_group", INT | NULL, Int(1)),
-            ("num_experts_per_tok", INT | NULL, Int(4)),
-            // By default every layer is a mixture.
-            ("first_k_dense_replace", INT | NULL, Int(0)),
-            ("norm_topk_prob", BOOL | NULL, Bool(true)),
-            ("max_position_embeddings", INT, Int(1_048_576)),
-            ("rms_norm_eps", FLOAT, Float(1e-6)),
-            ("pad_token_id", INT | NULL, Int(11)),
-            ("pretraining_tp", INT | NULL, Int(1)),
-            ("rope_interleave", BOOL | NULL, Bool(true)),
-            ("attention_bias", BOOL, Bool(false)),
-            ("attention_dropout", INT | FLOAT | NULL, Float(0.0)),
-        ],
-        DECODER_FIELDS,
-    ],
-    fill: &[Fill::KvHeads],
-    renamed: &[("num_local_experts", "n_routed_experts")],
-    adjust: config,
-    ..BASE
-};
+/// `Mistral4Config`.
+pub const MISTRAL4_CONFIG: ConfigClass = ConfigClass::new("mistral4").adjusted(config);
 
 /// A head is both of its parts; rotary parameters that are absent are those of the published model.
 fn config(map: &mut Map<String, Json>) -> Result<(), String> {

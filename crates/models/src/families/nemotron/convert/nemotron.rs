@@ -15,7 +15,7 @@ pub const NEMOTRON: Arch = Arch {
     name: "nemotron",
     classes: &[Class::new("NemotronForCausalLM")],
     example: "nvidia/Minitron-4B-Base",
-    configs: &[NEMOTRON_CONFIG],
+    configs: &[ConfigClass::new("nemotron")],
     tensors: &[rules::NORM1P_ENDS, NORMS, rules::ATTENTION, rules::UNGATED_MLP],
     keys,
     vocab: ROUTE,
@@ -34,36 +34,6 @@ const NORMS: &[TensorRule] = &[
     TensorRule::norm1p(&["model.layers.{bid}.input_layernorm"], "blk.{bid}.attn_norm"),
     TensorRule::norm1p(&["model.layers.{bid}.post_attention_layernorm"], "blk.{bid}.ffn_norm"),
 ];
-
-/// `NemotronConfig` of transformers 5.23.
-const NEMOTRON_CONFIG: ConfigClass = ConfigClass {
-    model_type: "nemotron",
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(256_000)),
-            ("hidden_size", INT, Int(6144)),
-            ("intermediate_size", INT, Int(24576)),
-            ("num_attention_heads", INT, Int(48)),
-            ("num_key_value_heads", INT | NULL, Null),
-            ("hidden_act", TEXT, Text("relu2")),
-            ("max_position_embeddings", INT, Int(4096)),
-            ("initializer_range", FLOAT, Float(0.0134)),
-            ("norm_eps", FLOAT, Float(1e-5)),
-            ("bos_token_id", INT | NULL, Int(2)),
-            ("eos_token_id", INT | NULL | INTS, Int(3)),
-            ("attention_bias", BOOL, Bool(false)),
-            ("attention_dropout", INT | FLOAT, Float(0.0)),
-            ("mlp_bias", BOOL, Bool(false)),
-        ],
-        DECODER_FIELDS,
-    ],
-    fill: &[Fill::HeadDim],
-    adjust: |map| {
-        adjust::partial_rotary(map, 0.5);
-        Ok(())
-    },
-    ..BASE
-};
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;

@@ -21,7 +21,7 @@ pub const NEMOTRON_H: Arch = Arch {
     name: "nemotron_h",
     classes: &[Class::new("NemotronHForCausalLM")],
     example: "nvidia/Nemotron-H-8B-Base-8K",
-    configs: &[NEMOTRON_H_CONFIG],
+    configs: &[ConfigClass::new("nemotron_h")],
     needs: &["hidden_size", "num_attention_heads", "vocab_size", "mamba_num_heads", "mamba_head_dim"],
     tensors: &[ENDS, LAYERS, STATE, ATTENTION, FORWARD],
     keys: |hparams, keys| {
@@ -405,40 +405,6 @@ fn puzzle_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     expert_keys(hparams, keys)?;
     keys.needed("moe_latent_size", hparams, &["moe_latent_size"])
 }
-
-/// `NemotronHConfig` of transformers 5.23, without its defaults for experts.
-const NEMOTRON_H_CONFIG: ConfigClass = ConfigClass {
-    model_type: "nemotron_h",
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(131_072)),
-            ("layers_block_type", NULL | TEXTS, Null),
-            ("pad_token_id", INT | NULL, Int(0)),
-            ("num_key_value_heads", INT | NULL, Int(8)),
-            ("head_dim", INT, Int(128)),
-            ("max_position_embeddings", INT, Int(4096)),
-            ("attention_bias", BOOL, Bool(false)),
-            ("attention_dropout", INT | FLOAT, Float(0.0)),
-            ("intermediate_size", INT, Int(21504)),
-            ("mlp_hidden_act", TEXT, Text("relu2")),
-            ("mlp_bias", BOOL, Bool(false)),
-            ("ssm_state_size", INT, Int(128)),
-            ("mamba_num_heads", INT, Int(128)),
-            ("mamba_head_dim", INT, Int(64)),
-            ("n_groups", INT, Int(8)),
-            ("conv_kernel", INT, Int(4)),
-            ("expand", INT, Int(2)),
-            ("use_conv_bias", BOOL, Bool(true)),
-            ("mamba_proj_bias", BOOL, Bool(false)),
-            ("use_bias", BOOL, Bool(false)),
-            ("layer_norm_epsilon", FLOAT, Float(1e-5)),
-        ],
-        DECODER_FIELDS,
-    ],
-    has_rope: false,
-    renamed: &[("num_local_experts", "n_routed_experts")],
-    ..BASE
-};
 
 /// A block for each layer of a puzzle, and the sizes of its state spaces.
 fn puzzle_from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {

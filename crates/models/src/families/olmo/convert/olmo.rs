@@ -13,7 +13,7 @@ pub const OLMO: Arch = Arch {
     name: "olmo",
     classes: &[Class::new("OlmoForCausalLM"), Class::new("OLMoForCausalLM")],
     example: "allenai/OLMo-1.7-7B-hf",
-    configs: &[OLMO_CONFIG],
+    configs: &[ConfigClass::new("olmo")],
     tensors: &[ENDS, rules::ATTENTION_PERMUTED, rules::GATED_MLP],
     keys,
     ..DECODER
@@ -24,27 +24,6 @@ const ENDS: &[TensorRule] = &[
     TensorRule::copy(&["model.embed_tokens"], "token_embd"),
     TensorRule::copy(&["lm_head"], "output").need(Need::Optional),
 ];
-
-/// Fields that the classes of OLMo share.
-pub const FIELDS: &[Field] = &[
-    ("vocab_size", INT, Int(50304)),
-    ("intermediate_size", INT, Int(11008)),
-    ("num_key_value_heads", INT | NULL, Null),
-    ("max_position_embeddings", INT, Int(2048)),
-    ("pad_token_id", INT | NULL, Int(1)),
-    ("bos_token_id", INT | NULL, Null),
-    ("eos_token_id", INT | NULL | INTS, Int(50279)),
-    ("attention_bias", BOOL, Bool(false)),
-    ("attention_dropout", INT | FLOAT, Float(0.0)),
-];
-
-/// `OlmoConfig` of transformers 5.23.
-const OLMO_CONFIG: ConfigClass = ConfigClass {
-    model_type: "olmo",
-    fields: &[FIELDS, &[("clip_qkv", FLOAT | NULL, Null)], DECODER_FIELDS],
-    fill: &[Fill::KvHeads],
-    ..BASE
-};
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;

@@ -6,7 +6,6 @@
 //!
 //! Source: `Olmo2Model` in `conversion/olmo.py`.
 
-use crate::families::olmo::convert::olmo;
 use crate::prelude::*;
 
 /// The row.
@@ -14,37 +13,18 @@ pub const OLMO2: Arch = Arch {
     name: "olmo2",
     classes: &[Class::new("Olmo2ForCausalLM"), Class::new("Olmo3ForCausalLM")],
     example: "allenai/OLMo-2-1124-7B-Instruct",
-    configs: &[OLMO2_CONFIG, OLMO3_CONFIG],
+    configs: &[ConfigClass::new("olmo2"), OLMO3_CONFIG],
     tensors: &[rules::DECODER_ENDS, rules::POST_NORMS, rules::ATTENTION, rules::QK_NORMS, rules::GATED_MLP],
     keys,
     ..DECODER
 };
 
-/// `Olmo2Config` of transformers 5.23.
-const OLMO2_CONFIG: ConfigClass = ConfigClass {
-    model_type: "olmo2",
-    fields: &[olmo::FIELDS, &[("rms_norm_eps", FLOAT, Float(1e-5))], DECODER_FIELDS],
-    fill: &[Fill::KvHeads],
-    ..BASE
-};
-
-/// `Olmo3Config` of transformers 5.23.
-const OLMO3_CONFIG: ConfigClass = ConfigClass {
-    model_type: "olmo3",
-    default_theta: 500_000.0,
-    fields: &[
-        &[("sliding_window", INT | NULL, Int(4096)), ("layer_types", NULL | TEXTS, Null)],
-        OLMO2_CONFIG.fields[0],
-        DECODER_FIELDS,
-    ],
-    fill: &[Fill::KvHeads],
-    adjust: |map| {
-        // OLMo 3: three sliding layers, then one that sees everything.
-        adjust::layer_pattern(map, 4)?;
-        adjust::nested_rope(map, ("rope_theta", 500_000.0), ("", 500_000.0))
-    },
-    ..BASE
-};
+/// `Olmo3Config`.
+const OLMO3_CONFIG: ConfigClass = ConfigClass::new("olmo3").adjusted(|map| {
+    // OLMo 3: three sliding layers, then one that sees everything.
+    adjust::layer_pattern(map, 4)?;
+    adjust::nested_rope(map, ("rope_theta", 500_000.0), ("", 500_000.0))
+});
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;

@@ -14,7 +14,7 @@ pub const PHI2: Arch = Arch {
     name: "phi2",
     classes: &[Class::new("PhiForCausalLM")],
     example: "microsoft/phi-2",
-    configs: &[PHI_CONFIG],
+    configs: &[ConfigClass::new("phi")],
     tensors: &[ENDS, LAYERS, ATTENTION],
     keys,
     ..DECODER
@@ -38,34 +38,6 @@ const ATTENTION: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.self_attn.v_proj"], "blk.{bid}.attn_v"),
     TensorRule::copy(&["model.layers.{bid}.self_attn.dense"], "blk.{bid}.attn_output"),
 ];
-
-/// `PhiConfig` of transformers 5.23.
-const PHI_CONFIG: ConfigClass = ConfigClass {
-    model_type: "phi",
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(51200)),
-            ("hidden_size", INT, Int(2048)),
-            ("intermediate_size", INT, Int(8192)),
-            ("num_hidden_layers", INT, Int(24)),
-            ("num_key_value_heads", INT | NULL, Null),
-            ("resid_pdrop", INT | FLOAT, Float(0.0)),
-            ("embd_pdrop", INT | FLOAT, Float(0.0)),
-            ("attention_dropout", INT | FLOAT | NULL, Float(0.0)),
-            ("hidden_act", TEXT, Text("gelu_new")),
-            ("max_position_embeddings", INT, Int(2048)),
-            ("layer_norm_eps", FLOAT, Float(1e-5)),
-            ("qk_layernorm", BOOL, Bool(false)),
-        ],
-        DECODER_FIELDS,
-    ],
-    fill: &[Fill::KvHeads],
-    adjust: |map| {
-        adjust::partial_rotary(map, 0.5);
-        Ok(())
-    },
-    ..BASE
-};
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let width = hparams.need_u64(&["hidden_size"])?;

@@ -42,31 +42,8 @@ const ATTENTION: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.self_attn.o_proj"], "blk.{bid}.attn_output"),
 ];
 
-/// `Phi3Config` of transformers 5.23.
-const PHI3_CONFIG: ConfigClass = ConfigClass {
-    model_type: "phi3",
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(32064)),
-            ("hidden_size", INT, Int(3072)),
-            ("intermediate_size", INT, Int(8192)),
-            ("num_key_value_heads", INT | NULL, Null),
-            ("resid_pdrop", INT | FLOAT, Float(0.0)),
-            ("embd_pdrop", INT | FLOAT, Float(0.0)),
-            ("attention_dropout", INT | FLOAT, Float(0.0)),
-            ("max_position_embeddings", INT, Int(4096)),
-            ("original_max_position_embeddings", INT, Int(4096)),
-            ("rms_norm_eps", FLOAT, Float(1e-5)),
-            ("eos_token_id", INT | NULL | INTS, Int(32000)),
-            ("pad_token_id", INT | NULL, Int(32000)),
-            ("sliding_window", INT | NULL, Null),
-        ],
-        DECODER_FIELDS,
-    ],
-    fill: &[Fill::KvHeads],
-    adjust: config,
-    ..BASE
-};
+/// `Phi3Config`.
+const PHI3_CONFIG: ConfigClass = ConfigClass::new("phi3").adjusted(config);
 
 /// The original length is stored next to the RoPE parameters, and `yarn` means `longrope`. The older name
 /// `su` is not accepted.
@@ -88,7 +65,6 @@ fn config(map: &mut Map<String, Json>) -> Result<(), String> {
             kind => return Err(format!("this class does not support rotary scaling of type `{kind}`")),
         }
     }
-    adjust::partial_rotary(map, 1.0);
     Ok(())
 }
 

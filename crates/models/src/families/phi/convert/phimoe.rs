@@ -6,7 +6,6 @@
 //!
 //! Source: `PhiMoeModel` in `conversion/phi.py`.
 
-use crate::families::llama::convert::llama;
 use crate::families::phi::convert::phi3;
 use crate::prelude::*;
 
@@ -16,33 +15,13 @@ pub const PHIMOE: Arch = Arch {
     // The second is how transformers spells it, which the reference does not know.
     classes: &[Class::new("PhiMoEForCausalLM"), Class::new("PhimoeForCausalLM")],
     example: "microsoft/Phi-3.5-MoE-instruct",
-    configs: &[PHIMOE_CONFIG],
+    configs: &[ConfigClass::new("phimoe")],
     // Q, K and V are apart here, unlike in the dense Phi 3, and the norms have biases.
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION, rules::MIXTRAL_EXPERTS],
     keys,
     computed: phi3::computed,
     vocab: phi3::ROUTE,
     ..DECODER
-};
-
-/// `PhimoeConfig` of transformers 5.23.
-const PHIMOE_CONFIG: ConfigClass = ConfigClass {
-    model_type: "phimoe",
-    default_theta: 1_000_000.0,
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(32064)),
-            ("intermediate_size", INT, Int(6400)),
-            ("num_local_experts", INT, Int(16)),
-            ("router_jitter_noise", FLOAT, Float(0.01)),
-            ("input_jitter_noise", FLOAT, Float(0.0)),
-            ("attention_bias", BOOL, Bool(false)),
-            ("lm_head_bias", BOOL, Bool(false)),
-        ],
-        llama::MIXTRAL_CONFIG.fields[1],
-        DECODER_FIELDS,
-    ],
-    ..BASE
 };
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {

@@ -29,34 +29,12 @@ pub const QWEN2: Arch = Arch {
     ..DECODER
 };
 
-/// `Qwen2Config` of transformers 5.23.
-pub const QWEN2_CONFIG: ConfigClass = ConfigClass {
-    model_type: "qwen2",
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(151_936)),
-            ("intermediate_size", INT, Int(22016)),
-            ("num_key_value_heads", INT | NULL, Int(32)),
-            ("max_position_embeddings", INT, Int(32768)),
-            ("rms_norm_eps", FLOAT, Float(1e-6)),
-            ("use_sliding_window", BOOL, Bool(false)),
-            ("sliding_window", INT | NULL, Int(4096)),
-            ("max_window_layers", INT, Int(28)),
-            ("layer_types", NULL | TEXTS, Null),
-            ("attention_dropout", INT | FLOAT, Float(0.0)),
-            ("bos_token_id", INT | NULL, Null),
-            ("eos_token_id", INT | NULL | INTS, Null),
-        ],
-        DECODER_FIELDS,
-    ],
-    fill: &[Fill::KvHeads],
-    adjust: |map| {
-        // `Qwen2Config`: `sliding_window if use_sliding_window else None`.
-        adjust::window_if_used(map, Json::Null);
-        Ok(())
-    },
-    ..BASE
-};
+/// `Qwen2Config`.
+pub const QWEN2_CONFIG: ConfigClass = ConfigClass::new("qwen2").adjusted(|map| {
+    // `Qwen2Config`: `sliding_window if use_sliding_window else None`.
+    adjust::window_if_used(map, Json::Null);
+    Ok(())
+});
 
 /// Keys of every text model, and pooling.
 ///

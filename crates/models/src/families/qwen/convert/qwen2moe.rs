@@ -6,7 +6,6 @@
 //!
 //! Source: `Qwen2MoeModel` in `conversion/qwen.py`.
 
-use crate::families::qwen::convert::qwen2;
 use crate::prelude::*;
 
 /// The row.
@@ -36,37 +35,12 @@ pub const SHARED_EXPERT: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.mlp.shared_expert.down_proj"], "blk.{bid}.ffn_down_shexp"),
 ];
 
-/// `Qwen2MoeConfig` of transformers 5.23.
-const QWEN2MOE_CONFIG: ConfigClass = ConfigClass {
-    model_type: "qwen2_moe",
-    fields: &[
-        &[
-            ("hidden_size", INT, Int(2048)),
-            ("intermediate_size", INT, Int(5632)),
-            ("num_hidden_layers", INT, Int(24)),
-            ("num_attention_heads", INT, Int(16)),
-            ("num_key_value_heads", INT | NULL, Int(16)),
-            ("decoder_sparse_step", INT, Int(1)),
-            ("moe_intermediate_size", INT, Int(1408)),
-            ("shared_expert_intermediate_size", INT, Int(5632)),
-            ("num_experts_per_tok", INT, Int(4)),
-            ("num_experts", INT, Int(60)),
-            ("norm_topk_prob", BOOL, Bool(false)),
-            ("output_router_logits", BOOL, Bool(false)),
-            ("router_aux_loss_coef", FLOAT, Float(0.001)),
-            ("mlp_only_layers", NULL | INTS, Null),
-            ("qkv_bias", BOOL, Bool(true)),
-        ],
-        qwen2::QWEN2_CONFIG.fields[0],
-        DECODER_FIELDS,
-    ],
-    adjust: |map| {
-        // `Qwen2MoeConfig` has 0 where `Qwen2Config` has null.
-        adjust::window_if_used(map, 0.into());
-        Ok(())
-    },
-    ..BASE
-};
+/// `Qwen2MoeConfig`.
+const QWEN2MOE_CONFIG: ConfigClass = ConfigClass::new("qwen2_moe").adjusted(|map| {
+    // `Qwen2MoeConfig` has 0 where `Qwen2Config` has null.
+    adjust::window_if_used(map, 0.into());
+    Ok(())
+});
 
 /// The keys.
 ///

@@ -105,13 +105,5 @@ pub fn is_reranker(input: &Input<'_>) -> bool {
     named || titled || text(input.card.as_ref(), "pipeline_tag") == "text-ranking"
 }
 
-/// `Qwen3Config` of transformers 5.23.
-const QWEN3_CONFIG: ConfigClass = ConfigClass {
-    model_type: "qwen3",
-    fields: &[
-        &[("head_dim", INT, Int(128)), ("attention_bias", BOOL, Bool(false))],
-        qwen2::QWEN2_CONFIG.fields[0],
-        DECODER_FIELDS,
-    ],
-    ..qwen2::QWEN2_CONFIG
-};
+/// `Qwen3Config`.
+const QWEN3_CONFIG: ConfigClass = ConfigClass::new("qwen3").adjusted(qwen2::QWEN2_CONFIG.adjust);

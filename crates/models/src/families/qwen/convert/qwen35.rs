@@ -168,75 +168,16 @@ pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     Ok(())
 }
 
-/// `Qwen3_5TextConfig` of transformers 5.23.
-pub const TEXT_CONFIG: ConfigClass = ConfigClass {
-    model_type: "qwen3_5_text",
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(248_320)),
-            ("intermediate_size", INT, Int(12288)),
-            ("num_attention_heads", INT, Int(16)),
-            ("num_key_value_heads", INT, Int(4)),
-        ],
-        COMMON_FIELDS,
-        DECODER_FIELDS,
-    ],
-    adjust: qwen3next::config,
-    ..BASE
-};
+/// `Qwen3_5TextConfig`.
+pub const TEXT_CONFIG: ConfigClass = ConfigClass::new("qwen3_5_text").adjusted(qwen3next::config);
 
-/// `Qwen3_5MoeTextConfig` of transformers 5.23.
-const MOE_TEXT_CONFIG: ConfigClass = ConfigClass {
-    model_type: "qwen3_5_moe_text",
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(248_320)),
-            ("hidden_size", INT, Int(2048)),
-            ("num_hidden_layers", INT, Int(40)),
-            ("num_attention_heads", INT, Int(16)),
-            ("num_key_value_heads", INT, Int(2)),
-            ("moe_intermediate_size", INT, Int(512)),
-            ("shared_expert_intermediate_size", INT, Int(512)),
-            ("num_experts_per_tok", INT, Int(8)),
-            ("num_experts", INT, Int(256)),
-            ("output_router_logits", BOOL, Bool(false)),
-            ("router_aux_loss_coef", FLOAT, Float(0.001)),
-        ],
-        COMMON_FIELDS,
-        DECODER_FIELDS,
-    ],
-    ..TEXT_CONFIG
-};
+/// `Qwen3_5MoeTextConfig`.
+const MOE_TEXT_CONFIG: ConfigClass = ConfigClass::new("qwen3_5_moe_text").adjusted(TEXT_CONFIG.adjust);
 
-/// Fields that the dense class and that of the mixtures share.
-const COMMON_FIELDS: &[Field] = &[
-    ("max_position_embeddings", INT, Int(32768)),
-    ("rms_norm_eps", FLOAT, Float(1e-6)),
-    ("attention_bias", BOOL, Bool(false)),
-    ("attention_dropout", INT | FLOAT, Float(0.0)),
-    ("head_dim", INT, Int(256)),
-    ("linear_conv_kernel_dim", INT, Int(4)),
-    ("linear_key_head_dim", INT, Int(128)),
-    ("linear_value_head_dim", INT, Int(128)),
-    ("linear_num_key_heads", INT, Int(16)),
-    ("linear_num_value_heads", INT, Int(32)),
-    ("layer_types", NULL | TEXTS, Null),
-    ("bos_token_id", INT | NULL, Null),
-    ("eos_token_id", INT | NULL | INTS, Null),
-];
+/// `Qwen3_5Config`: text and images.
+const CONFIG: ConfigClass =
+    ConfigClass::new("qwen3_5").adjusted(|map| adjust::text_config(map, &TEXT_CONFIG));
 
-/// `Qwen3_5Config` of transformers 5.23: text and images.
-const CONFIG: ConfigClass = ConfigClass {
-    model_type: "qwen3_5",
-    fields: &[],
-    has_rope: false,
-    adjust: |map| adjust::text_config(map, &TEXT_CONFIG),
-    ..BASE
-};
-
-/// `Qwen3_5MoeConfig` of transformers 5.23.
-const MOE_CONFIG: ConfigClass = ConfigClass {
-    model_type: "qwen3_5_moe",
-    adjust: |map| adjust::text_config(map, &MOE_TEXT_CONFIG),
-    ..CONFIG
-};
+/// `Qwen3_5MoeConfig`.
+const MOE_CONFIG: ConfigClass =
+    ConfigClass::new("qwen3_5_moe").adjusted(|map| adjust::text_config(map, &MOE_TEXT_CONFIG));

@@ -190,49 +190,11 @@ pub fn export_name(hparams: &Hparams, name: &str) -> Option<String> {
     })
 }
 
-/// `Qwen3NextConfig` of transformers 5.23.
-const QWEN3NEXT_CONFIG: ConfigClass = ConfigClass {
-    model_type: "qwen3_next",
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(151_936)),
-            ("hidden_size", INT, Int(2048)),
-            ("intermediate_size", INT, Int(5632)),
-            ("num_hidden_layers", INT, Int(48)),
-            ("num_attention_heads", INT, Int(16)),
-            ("num_key_value_heads", INT, Int(2)),
-            ("head_dim", INT, Int(256)),
-            ("max_position_embeddings", INT, Int(32768)),
-            ("rms_norm_eps", FLOAT, Float(1e-6)),
-            ("attention_bias", BOOL, Bool(false)),
-            ("attention_dropout", INT | FLOAT, Float(0.0)),
-            ("linear_conv_kernel_dim", INT, Int(4)),
-            ("linear_key_head_dim", INT, Int(128)),
-            ("linear_value_head_dim", INT, Int(128)),
-            ("linear_num_key_heads", INT, Int(16)),
-            ("linear_num_value_heads", INT, Int(32)),
-            ("decoder_sparse_step", INT, Int(1)),
-            ("moe_intermediate_size", INT, Int(512)),
-            ("shared_expert_intermediate_size", INT, Int(512)),
-            ("num_experts_per_tok", INT, Int(10)),
-            ("num_experts", INT, Int(512)),
-            ("norm_topk_prob", BOOL, Bool(true)),
-            ("output_router_logits", BOOL, Bool(false)),
-            ("router_aux_loss_coef", FLOAT, Float(0.001)),
-            ("mlp_only_layers", NULL | INTS, Null),
-            ("layer_types", NULL | TEXTS, Null),
-            ("bos_token_id", INT | NULL, Null),
-            ("eos_token_id", INT | NULL | INTS, Null),
-        ],
-        DECODER_FIELDS,
-    ],
-    adjust: config,
-    ..BASE
-};
+/// `Qwen3NextConfig`.
+const QWEN3NEXT_CONFIG: ConfigClass = ConfigClass::new("qwen3_next").adjusted(config);
 
 /// Every fourth layer has full attention, or as often as the config says.
 pub fn config(map: &mut Map<String, Json>) -> Result<(), String> {
-    adjust::partial_rotary(map, 0.25);
     if map.get("layer_types").is_some_and(|types| !types.is_null()) {
         return Ok(());
     }

@@ -98,7 +98,7 @@ pub const QWEN3OMNI: Arch = Arch {
     written: Some("qwen3vlmoe"),
     classes: &[Class::new("Qwen3OmniMoeForConditionalGeneration")],
     example: "Qwen/Qwen3-Omni-30B-A3B-Instruct",
-    configs: &[OMNI_CONFIG, OMNI_TEXT_CONFIG],
+    configs: &[OMNI_CONFIG, ConfigClass::new("qwen3_omni_moe_text")],
     harmless: &["hidden_act=silu", "norm_topk_prob=true", "rope_parameters.interleaved=true"],
     needs: &["hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"],
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION, rules::QK_NORMS, rules::QWEN_EXPERTS],
@@ -194,129 +194,25 @@ fn deepstack_key(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.set_derived("n_deepstack_layers", "vision_config.deepstack_visual_indexes", n_layers)
 }
 
-/// `Qwen3VLTextConfig` of transformers 5.23.
-const TEXT_CONFIG: ConfigClass = ConfigClass {
-    model_type: "qwen3_vl_text",
-    default_theta: 500_000.0,
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(151_936)),
-            ("intermediate_size", INT, Int(22016)),
-            ("num_key_value_heads", INT | NULL, Int(32)),
-            ("head_dim", INT, Int(128)),
-            ("max_position_embeddings", INT, Int(128_000)),
-            ("rms_norm_eps", FLOAT, Float(1e-6)),
-            ("attention_bias", BOOL, Bool(false)),
-            ("attention_dropout", INT | FLOAT, Float(0.0)),
-        ],
-        DECODER_FIELDS,
-    ],
-    fill: &[Fill::KvHeads],
-    ..BASE
-};
-
-/// `Qwen3VLMoeTextConfig` of transformers 5.23.
-const MOE_TEXT_CONFIG: ConfigClass = ConfigClass {
-    model_type: "qwen3_vl_moe_text",
-    default_theta: 500_000.0,
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(151_936)),
-            ("hidden_size", INT, Int(2048)),
-            ("intermediate_size", INT, Int(5632)),
-            ("num_hidden_layers", INT, Int(24)),
-            ("num_attention_heads", INT, Int(16)),
-            ("num_key_value_heads", INT, Int(16)),
-            ("max_position_embeddings", INT, Int(128_000)),
-            ("rms_norm_eps", FLOAT, Float(1e-6)),
-            ("attention_bias", BOOL, Bool(false)),
-            ("attention_dropout", INT | FLOAT, Float(0.0)),
-            ("decoder_sparse_step", INT, Int(1)),
-            ("moe_intermediate_size", INT, Int(1408)),
-            ("num_experts_per_tok", INT, Int(4)),
-            ("num_experts", INT, Int(60)),
-            ("output_router_logits", BOOL, Bool(false)),
-            ("router_aux_loss_coef", FLOAT, Float(0.001)),
-            ("mlp_only_layers", NULL | INTS, Null),
-            ("tie_word_embeddings", BOOL, Bool(true)),
-            ("bos_token_id", INT | NULL, Null),
-            ("eos_token_id", INT | NULL | INTS, Null),
-        ],
-        DECODER_FIELDS,
-    ],
-    fill: &[Fill::HeadDim, Fill::KvHeads],
-    // The class knows the number as `num_local_experts`, under which `text_keys` finds it first.
-    renamed: &[("num_experts", "num_local_experts")],
-    ..BASE
-};
-
-/// `Qwen3OmniMoeTextConfig` of transformers 5.23.
-const OMNI_TEXT_CONFIG: ConfigClass = ConfigClass {
-    model_type: "qwen3_omni_moe_text",
-    default_theta: 1_000_000.0,
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(3584)),
-            ("hidden_size", INT, Int(2048)),
-            ("intermediate_size", INT, Int(18944)),
-            ("num_hidden_layers", INT, Int(28)),
-            ("num_attention_heads", INT, Int(28)),
-            ("num_key_value_heads", INT, Int(4)),
-            ("max_position_embeddings", INT, Int(32768)),
-            ("rms_norm_eps", FLOAT, Float(1e-6)),
-            ("attention_bias", BOOL, Bool(false)),
-            ("sliding_window", INT | NULL, Null),
-            ("attention_dropout", INT | FLOAT, Float(0.0)),
-            ("decoder_sparse_step", INT, Int(1)),
-            ("moe_intermediate_size", INT, Int(768)),
-            ("num_experts_per_tok", INT, Int(8)),
-            ("num_experts", INT, Int(128)),
-            ("norm_topk_prob", BOOL, Bool(true)),
-            ("output_router_logits", BOOL, Bool(false)),
-            ("router_aux_loss_coef", FLOAT, Float(0.001)),
-            ("mlp_only_layers", NULL | INTS, Null),
-            ("bos_token_id", INT | NULL, Null),
-            ("eos_token_id", INT | NULL | INTS, Null),
-        ],
-        DECODER_FIELDS,
-    ],
-    ..BASE
-};
-
-/// `Qwen3OmniMoeConfig` of transformers 5.23: thinker and talker.
-const OMNI_CONFIG: ConfigClass = ConfigClass {
-    model_type: "qwen3_omni_moe",
-    fields: &[],
-    has_rope: false,
-    adjust: |map| match map.get_mut("thinker_config") {
-        Some(Json::Object(thinker)) => adjust::text_config(thinker, &OMNI_TEXT_CONFIG),
+/// `Qwen3OmniMoeConfig`: thinker and talker.
+const OMNI_CONFIG: ConfigClass =
+    ConfigClass::new("qwen3_omni_moe").adjusted(|map| match map.get_mut("thinker_config") {
+        Some(Json::Object(thinker)) => adjust::text_config(thinker, &ConfigClass::new("qwen3_omni_moe_text")),
         _ => Ok(()),
-    },
-    ..BASE
-};
+    });
 
-/// `Qwen3VLConfig` of transformers 5.23: text and images.
-const CONFIG: ConfigClass = ConfigClass {
-    model_type: "qwen3_vl",
-    fields: &[],
-    has_rope: false,
-    adjust: |map| {
-        // `Qwen3VLVisionConfig`: defaults of a tower.
-        adjust::sub_default(map, "vision_config", "deepstack_visual_indexes", json!([8, 16, 24]));
-        adjust::text_config(map, &TEXT_CONFIG)
-    },
-    ..BASE
-};
+/// `Qwen3VLConfig`: text and images.
+const CONFIG: ConfigClass = ConfigClass::new("qwen3_vl").adjusted(|map| {
+    // `Qwen3VLVisionConfig`: defaults of a tower.
+    adjust::sub_default(map, "vision_config", "deepstack_visual_indexes", json!([8, 16, 24]));
+    adjust::text_config(map, &ConfigClass::new("qwen3_vl_text"))
+});
 
-/// `Qwen3VLMoeConfig` of transformers 5.23.
-const MOE_CONFIG: ConfigClass = ConfigClass {
-    model_type: "qwen3_vl_moe",
-    adjust: |map| {
-        adjust::sub_default(map, "vision_config", "deepstack_visual_indexes", json!([8, 16, 24]));
-        adjust::text_config(map, &MOE_TEXT_CONFIG)
-    },
-    ..CONFIG
-};
+/// `Qwen3VLMoeConfig`.
+const MOE_CONFIG: ConfigClass = ConfigClass::new("qwen3_vl_moe").adjusted(|map| {
+    adjust::sub_default(map, "vision_config", "deepstack_visual_indexes", json!([8, 16, 24]));
+    adjust::text_config(map, &ConfigClass::new("qwen3_vl_moe_text"))
+});
 
 #[cfg(test)]
 mod tests {

@@ -19,7 +19,10 @@ pub const QWEN2VL: Projector = Projector {
         "Sarashina2VisionForCausalLM",
     ],
     example: "Qwen/Qwen2.5-VL-3B-Instruct",
-    vision: Some(Tower { classes: &[QWEN2_VL, QWEN2_5_VL], ..VISION }),
+    vision: Some(Tower {
+        classes: &[ConfigClass::new("qwen2_vl_vision"), ConfigClass::new("qwen2_5_vl_vision")],
+        ..VISION
+    }),
     tensors: &[parts::FRAMES, parts::LAYERS_OF_QWEN, parts::QKV_OF_QWEN, FEED_FORWARD, MERGER],
     owns: |_, name| name.starts_with("visual.") || name.starts_with("model.visual."),
     rename: |_, name| parts::without("model.", name),
@@ -106,46 +109,3 @@ pub fn window_pattern(vision: &Hparams) -> Result<u32, ArchError> {
     }
     to_u32(KEY, &pattern.into())
 }
-
-/// `Qwen2VLVisionConfig` of transformers 5.23.
-const QWEN2_VL: ConfigClass = ConfigClass {
-    model_type: "qwen2_vl",
-    fields: &[&[
-        ("depth", INT, Int(32)),
-        ("embed_dim", INT, Int(1280)),
-        ("hidden_size", INT, Int(3584)),
-        ("hidden_act", TEXT, Text("quick_gelu")),
-        ("mlp_ratio", INT, Int(4)),
-        ("num_heads", INT, Int(16)),
-        ("in_channels", INT, Int(3)),
-        ("patch_size", INT, Int(14)),
-        ("spatial_merge_size", INT, Int(2)),
-        ("temporal_patch_size", INT, Int(2)),
-    ]],
-    has_rope: false,
-    ..CLASS
-};
-
-/// `Qwen2_5_VLVisionConfig` of transformers 5.23.
-const QWEN2_5_VL: ConfigClass = ConfigClass {
-    model_type: "qwen2_5_vl",
-    fields: &[&[
-        ("depth", INT, Int(32)),
-        ("hidden_size", INT, Int(3584)),
-        ("hidden_act", TEXT, Text("silu")),
-        ("intermediate_size", INT, Int(3420)),
-        ("num_heads", INT, Int(16)),
-        ("in_channels", INT, Int(3)),
-        ("patch_size", INT, Int(14)),
-        ("spatial_merge_size", INT, Int(2)),
-        ("temporal_patch_size", INT, Int(2)),
-        ("window_size", INT, Int(112)),
-        ("out_hidden_size", INT, Int(3584)),
-    ]],
-    has_rope: false,
-    adjust: |map| {
-        map.entry("fullatt_block_indexes").or_insert_with(|| json!([7, 15, 23, 31]));
-        Ok(())
-    },
-    ..CLASS
-};

@@ -21,7 +21,16 @@ pub const QWEN3VL: Projector = Projector {
         "Qwen4ExpForConditionalGeneration",
     ],
     example: "Qwen/Qwen3-VL-4B-Instruct",
-    vision: Some(Tower { classes: &[QWEN3_VL, QWEN3_VL_MOE, QWEN3_5, QWEN3_5_MOE, QWEN4_EXP], ..VISION }),
+    vision: Some(Tower {
+        classes: &[
+            ConfigClass::new("qwen3_vl_vision"),
+            ConfigClass::new("qwen3_vl_moe_vision"),
+            ConfigClass::new("qwen3_5_vision"),
+            ConfigClass::new("qwen3_5_moe_vision"),
+            ConfigClass::new("qwen4_exp_vision"),
+        ],
+        ..VISION
+    }),
     tensors: &[parts::FRAMES, parts::LAYERS_OF_QWEN, LAYERS, MERGERS],
     owns: |_, name| name.starts_with("visual.") || name.starts_with("model.visual."),
     rename,
@@ -130,40 +139,3 @@ pub fn merge_size_and_epsilon(towers: &Towers, keys: &mut Keys) -> Result<(), Ar
     keys.set_prefixed("vision.attention.layer_norm_epsilon", Value::F32(epsilon));
     Ok(())
 }
-
-/// `Qwen3VLVisionConfig` of transformers 5.23.
-const QWEN3_VL: ConfigClass = ConfigClass {
-    model_type: "qwen3_vl",
-    fields: &[&[
-        ("depth", INT, Int(27)),
-        ("hidden_size", INT, Int(1152)),
-        ("hidden_act", TEXT, Text("gelu_pytorch_tanh")),
-        ("intermediate_size", INT, Int(4304)),
-        ("num_heads", INT, Int(16)),
-        ("in_channels", INT, Int(3)),
-        ("patch_size", INT, Int(16)),
-        ("spatial_merge_size", INT, Int(2)),
-        ("temporal_patch_size", INT, Int(2)),
-        ("out_hidden_size", INT, Int(3584)),
-        ("num_position_embeddings", INT, Int(2304)),
-    ]],
-    has_rope: false,
-    adjust: |map| {
-        // A default of Qwen 3 VL alone; classes of later models have none.
-        map.entry("deepstack_visual_indexes").or_insert_with(|| json!([8, 16, 24]));
-        Ok(())
-    },
-    ..CLASS
-};
-
-/// `Qwen3VLMoeVisionConfig` of transformers 5.23.
-const QWEN3_VL_MOE: ConfigClass = ConfigClass { model_type: "qwen3_vl_moe", ..QWEN3_VL };
-
-/// `Qwen3_5VisionConfig` of transformers 5.23, whose features are not merged.
-const QWEN3_5: ConfigClass = ConfigClass { model_type: "qwen3_5", adjust: |_| Ok(()), ..QWEN3_VL };
-
-/// `Qwen3_5MoeVisionConfig` of transformers 5.23.
-const QWEN3_5_MOE: ConfigClass = ConfigClass { model_type: "qwen3_5_moe", ..QWEN3_5 };
-
-/// `Qwen4ExpVisionConfig` of transformers 5.23.
-const QWEN4_EXP: ConfigClass = ConfigClass { model_type: "qwen4_exp", ..QWEN3_5 };

@@ -16,7 +16,7 @@ pub const RWKV: Arch = Arch {
     name: "rwkv",
     classes: &[Class::new("RwkvForCausalLM")],
     example: "RWKV/rwkv-4-169m-pile",
-    configs: &[RWKV_CONFIG],
+    configs: &[ConfigClass::new("rwkv")],
     needs: &["hidden_size", "num_hidden_layers", "vocab_size"],
     tensors: &[ENDS, NORMS, TIME_MIX, CHANNEL_MIX],
     keys,
@@ -62,26 +62,6 @@ const CHANNEL_MIX: &[TensorRule] = &[
 const fn vector(hf: &'static [&'static str], gguf: &'static str) -> TensorRule {
     TensorRule::copy(hf, gguf).bare(".weight").shape(rules::SQUEEZE_VECTOR)
 }
-
-/// `RwkvConfig` of transformers 5.23.
-const RWKV_CONFIG: ConfigClass = ConfigClass {
-    model_type: "rwkv",
-    fields: &[&[
-        ("vocab_size", INT, Int(50277)),
-        ("context_length", INT, Int(1024)),
-        ("hidden_size", INT, Int(4096)),
-        ("num_hidden_layers", INT, Int(32)),
-        ("attention_hidden_size", INT | NULL, Null),
-        ("intermediate_size", INT | NULL, Null),
-        ("layer_norm_epsilon", FLOAT, Float(1e-5)),
-        ("bos_token_id", INT | NULL, Int(0)),
-        ("eos_token_id", INT | INTS | NULL, Int(0)),
-        ("rescale_every", INT, Int(6)),
-        ("tie_word_embeddings", BOOL, Bool(false)),
-    ]],
-    renamed: &[("max_position_embeddings", "context_length")],
-    ..BASE
-};
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let width = hparams.need_u64(&["hidden_size"])?;

@@ -7,7 +7,6 @@
 //!
 //! Source: `StarCoderModel` in `conversion/starcoder.py`.
 
-use crate::families::gpt2::convert as gpt2;
 use crate::prelude::*;
 
 /// The row.
@@ -15,7 +14,7 @@ pub const STARCODER: Arch = Arch {
     name: "starcoder",
     classes: &[Class::new("GPTBigCodeForCausalLM")],
     example: "bigcode/gpt_bigcode-santacoder",
-    configs: &[GPT_BIGCODE_CONFIG],
+    configs: &[ConfigClass::new("gpt_bigcode")],
     needs: &["n_embd", "n_layer", "n_head", "vocab_size"],
     tensors: &[ENDS, POSITIONS, LAYERS],
     keys,
@@ -41,25 +40,6 @@ pub const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["transformer.h.{bid}.mlp.c_fc"], "blk.{bid}.ffn_up"),
     TensorRule::copy(&["transformer.h.{bid}.mlp.c_proj"], "blk.{bid}.ffn_down"),
 ];
-
-/// `GPTBigCodeConfig` of transformers 5.23.
-const GPT_BIGCODE_CONFIG: ConfigClass = ConfigClass {
-    model_type: "gpt_bigcode",
-    fields: &[
-        &[
-            ("activation_function", TEXT, Text("gelu_pytorch_tanh")),
-            ("scale_attn_weights", BOOL, Bool(true)),
-            ("use_cache", BOOL, Bool(true)),
-            ("attention_softmax_in_fp32", BOOL, Bool(true)),
-            ("scale_attention_softmax_in_fp32", BOOL, Bool(true)),
-            ("multi_query", BOOL, Bool(true)),
-            ("add_cross_attention", BOOL, Bool(false)),
-        ],
-        gpt2::GPT2_CONFIG.fields[0],
-    ],
-    renamed: gpt2::RENAMED,
-    ..BASE
-};
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     // The reference writes one key head for these as well, with which nothing can run them.
