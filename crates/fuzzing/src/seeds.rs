@@ -118,15 +118,11 @@ pub(crate) fn picture() -> Vec<Vec<u8>> {
 
 /// A safetensors file of these tensors, one after the other.
 fn safetensors_of(tensors: &[(&str, &str, &[u64], usize)]) -> Vec<u8> {
-    let mut header = json!({"__metadata__": {"format": "pt"}});
-    let mut end = 0;
-    for (name, dtype, shape, n_bytes) in tensors {
-        header[*name] = json!({"dtype": dtype, "shape": shape, "data_offsets": [end, end + n_bytes]});
-        end += n_bytes;
-    }
-    let header = header.to_string();
-    let data: Vec<u8> = (0..end).map(|i| i as u8).collect();
-    [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &data].concat()
+    let mut bytes = (0..=u8::MAX).cycle();
+    let tensors = tensors.iter().map(|(name, dtype, shape, n_bytes)| {
+        (*name, *dtype, *shape, bytes.by_ref().take(*n_bytes).collect::<Vec<u8>>())
+    });
+    gguf_testkit::safetensors_with(Some(&json!({"format": "pt"})), tensors)
 }
 
 pub(crate) fn safetensors() -> Vec<Vec<u8>> {

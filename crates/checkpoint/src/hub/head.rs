@@ -9,7 +9,7 @@ use ureq::http::Uri;
 
 use super::{
     HubError, Repo, Settings,
-    http::{Attempt, Client, escaped, shown, text},
+    http::{Attempt, Client, escaped, text},
     transfer::{parse_range, plain_tag},
 };
 
@@ -78,21 +78,12 @@ impl RemoteHead {
         let RemoteHead { client, address, bytes, n_bytes, tag } = self;
         client.persist(|has_progress| {
             let begin = bytes.len() as u64;
-            let later =
-                |problem: String| Attempt::Later(HubError::Answer { address: shown(address), problem }, None);
             let mut answer = client.get(address, Some(&(begin..end)))?;
             let headers = answer.response.headers();
             if let Some(found) = text(headers, "etag").map(plain_tag) {
                 let first = tag.get_or_insert_with(|| found.to_owned());
                 if first != found {
-                    let (expected, found) = (first.clone(), found.to_owned());
-                    let address = shown(address);
-                    return Err(Attempt::Never(HubError::Changed {
-                        address,
-                        property: "the tag",
-                        expected,
-                        found,
-                    }));
+                    return Err(Attempt::changed(address, "the tag", first, found));
                 }
             }
             let is_range = answer.response.status().as_u16() == 206;
@@ -100,7 +91,9 @@ impl RemoteHead {
             let length = text(headers, "content-length").and_then(|length| length.parse().ok());
             match range {
                 Some((first, _, whole)) if is_range && first == begin => *n_bytes = whole.or(*n_bytes),
-                _ if is_range => return Err(later("the server returned a different range".to_owned())),
+                _ if is_range => {
+                    return Err(Attempt::later(address, "the server returned a different range".to_owned()));
+                }
                 // The whole file comes, whatever is asked for.
                 _ => *n_bytes = length.or(*n_bytes),
             }
@@ -114,14 +107,17 @@ impl RemoteHead {
                 match body.read(&mut piece[..limit]) {
                     // A server that states no length ends the file this way.
                     Ok(0) if n_bytes.is_none() => break,
-                    Ok(0) => return Err(later(format!("the connection ended at byte {}", bytes.len()))),
+                    Ok(0) => {
+                        let problem = format!("the connection ended at byte {}", bytes.len());
+                        return Err(Attempt::later(address, problem));
+                    }
                     Ok(n_read) => {
                         let skipped = skip.min(n_read as u64) as usize;
                         skip -= skipped as u64;
                         bytes.extend_from_slice(&piece[skipped..n_read]);
                         *has_progress |= n_read > skipped;
                     }
-                    Err(error) => return Err(later(error.to_string())),
+                    Err(error) => return Err(Attempt::later(address, error.to_string())),
                 }
             }
             Ok(())

@@ -54,6 +54,19 @@ pub(super) enum Attempt {
     Never(HubError),
 }
 
+impl Attempt {
+    /// An answer that may be better next time.
+    pub fn later(uri: &Uri, problem: String) -> Attempt {
+        Attempt::Later(answer_error(uri, problem), None)
+    }
+
+    /// A file that is another one than before.
+    pub fn changed(uri: &Uri, property: &'static str, expected: &str, found: &str) -> Attempt {
+        let (expected, found) = (expected.to_owned(), found.to_owned());
+        Attempt::Never(HubError::Changed { address: shown(uri), property, expected, found })
+    }
+}
+
 /// An answer with a body.
 pub(super) struct Answer {
     /// Status 200 or 206.
@@ -159,7 +172,7 @@ impl Client {
             }
         }
         let problem = format!("more than {MAX_REDIRECTS} redirects");
-        Err(Attempt::Never(HubError::Answer { address: shown(&uri), problem }))
+        Err(Attempt::Never(answer_error(&uri, problem)))
     }
 
     /// True for the Hub itself, false for servers that it redirects to.
@@ -178,7 +191,7 @@ impl Client {
             request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
         }
         request.call().map_err(|error| {
-            let error_text = HubError::Answer { address: shown(uri), problem: error.to_string() };
+            let error_text = answer_error(uri, error.to_string());
             match error {
                 // TLS problems have this kind; closed connections have others.
                 ureq::Error::Io(error) if error.kind() == io::ErrorKind::InvalidData => {
@@ -221,7 +234,6 @@ impl Client {
         let code = text(headers, "x-error-code").unwrap_or_default().to_owned();
         let message = text(headers, "x-error-message").map(str::to_owned);
         let retry_after = text(headers, "retry-after").and_then(|seconds| seconds.trim().parse().ok());
-        let address = shown(uri);
         // A connection can be reused once its body was read; a long body is not worth reading.
         let _ = response.body_mut().as_reader().take(16 << 10).read_to_end(&mut Vec::new());
         match status {
@@ -237,15 +249,17 @@ impl Client {
                 };
                 let reason = message.unwrap_or_else(|| meaning.to_owned());
                 let (has_token, is_gated) = (self.token.is_some(), code == "GatedRepo");
+                let address = shown(uri);
                 Attempt::Never(HubError::Refused { address, status, reason, has_token, is_gated })
             }
-            401 | 403 | 404 | 408 | 410 | 429 | 500..=599 => {
-                let problem = format!("the server returned status {status}");
-                Attempt::Later(HubError::Answer { address, problem }, retry_after.map(Duration::from_secs))
-            }
             _ => {
-                let problem = format!("the server returned status {status}");
-                Attempt::Never(HubError::Answer { address, problem })
+                let error = answer_error(uri, format!("the server returned status {status}"));
+                match status {
+                    401 | 403 | 404 | 408 | 410 | 429 | 500..=599 => {
+                        Attempt::Later(error, retry_after.map(Duration::from_secs))
+                    }
+                    _ => Attempt::Never(error),
+                }
             }
         }
     }
@@ -255,13 +269,11 @@ impl Client {
         self.persist(|_| {
             let mut answer = self.get(uri, None)?;
             let mut bytes = Vec::new();
-            let broken = |error: std::io::Error| {
-                Attempt::Later(HubError::Answer { address: shown(uri), problem: error.to_string() }, None)
-            };
-            answer.response.body_mut().as_reader().take(limit + 1).read_to_end(&mut bytes).map_err(broken)?;
+            let read = answer.response.body_mut().as_reader().take(limit + 1).read_to_end(&mut bytes);
+            read.map_err(|error| Attempt::later(uri, error.to_string()))?;
             if bytes.len() as u64 > limit {
                 let problem = format!("the response has more than {limit} bytes");
-                return Err(Attempt::Never(HubError::Answer { address: shown(uri), problem }));
+                return Err(Attempt::Never(answer_error(uri, problem)));
             }
             Ok((answer.response.headers().clone(), bytes))
         })
@@ -282,6 +294,11 @@ fn certificates_in(file: &Path) -> io::Result<RootCerts> {
         true => Err(wrong("it does not contain a certificate".to_owned())),
         false => Ok(RootCerts::from(certificates)),
     }
+}
+
+/// The error of an answer that is of no use.
+pub(super) fn answer_error(uri: &Uri, problem: String) -> HubError {
+    HubError::Answer { address: shown(uri), problem }
 }
 
 /// An address without what could be a secret.

@@ -5,7 +5,7 @@ use ureq::http::Uri;
 
 use super::{
     HubError, Repo,
-    http::{Client, escaped, shown, text},
+    http::{Client, answer_error, escaped, text},
     repo::is_commit,
 };
 
@@ -84,7 +84,7 @@ pub(super) fn tree_of(client: &Client, repo: &Repo) -> Result<Tree, HubError> {
 }
 
 fn invalid_answer(uri: &Uri, problem: &str) -> HubError {
-    HubError::Answer { address: shown(uri), problem: format!("invalid response: {problem}") }
+    answer_error(uri, format!("invalid response: {problem}"))
 }
 
 fn parse(uri: &Uri, bytes: &[u8]) -> Result<Json, HubError> {

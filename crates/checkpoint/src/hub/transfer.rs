@@ -13,7 +13,7 @@ use ureq::http::{HeaderMap, Uri};
 
 use super::{
     HubError, Repo,
-    http::{Answer, Attempt, Client, escaped, shown, text},
+    http::{Answer, Attempt, Client, escaped, text},
     listing::Entry,
 };
 
@@ -193,12 +193,11 @@ impl RemoteFile {
     }
 
     fn later(&self, problem: String) -> Attempt {
-        Attempt::Later(HubError::Answer { address: shown(&self.address), problem }, None)
+        Attempt::later(&self.address, problem)
     }
 
     fn changed(&self, property: &'static str, expected: &str, found: &str) -> Attempt {
-        let (expected, found) = (expected.to_owned(), found.to_owned());
-        Attempt::Never(HubError::Changed { address: shown(&self.address), property, expected, found })
+        Attempt::changed(&self.address, property, expected, found)
     }
 }
 

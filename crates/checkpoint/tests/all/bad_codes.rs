@@ -3,24 +3,18 @@
 use std::fs;
 
 use gguf_checkpoint::{Checkpoint, Error, ReadError};
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 
 /// A tensor: name, type, shape, the bytes that it is full of one after the other.
 #[derive(Debug, Clone)]
 struct Part(&'static str, &'static str, Vec<u64>, Vec<u8>);
 
 fn open(quantization: &Json, parts: &[Part]) -> Result<Checkpoint, Error> {
-    let (mut header, mut body) = (Map::new(), Vec::new());
-    for Part(name, dtype, shape, bytes) in parts {
+    let bytes = gguf_testkit::safetensors(parts.iter().map(|Part(name, dtype, shape, bytes)| {
         let dtype_bytes =
             gguf_checkpoint::Dtype::from_name(dtype).unwrap().n_bytes(shape.iter().product()).unwrap();
-        let begin = body.len();
-        body.extend(bytes.iter().cycle().take(dtype_bytes as usize));
-        let entry = json!({"dtype": dtype, "shape": shape, "data_offsets": [begin, body.len()]});
-        header.insert((*name).to_owned(), entry);
-    }
-    let header = Json::from(header).to_string();
-    let bytes = [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &body].concat();
+        (*name, *dtype, shape, bytes.iter().copied().cycle().take(dtype_bytes as usize).collect::<Vec<u8>>())
+    }));
     let folder = tempfile::tempdir().unwrap();
     let config = json!({"quantization_config": quantization});
     fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
