@@ -73,5 +73,5 @@ pub use read_error::ReadError;
 pub use rows::{read_columns, read_rows};
 pub use safetensors::safetensors_header;
 pub use small_files::MAX_FILE_BYTES;
-pub use stored::{Region, Repacks, Stored, StoredBlocks};
+pub use stored::{Region, Repacks, Stored};
 pub(crate) use weights::Weights;

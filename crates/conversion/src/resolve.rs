@@ -150,10 +150,8 @@ fn integers(checkpoint: &Checkpoint, name: &str) -> Option<Vec<i64>> {
 }
 
 /// A tensor that stays in blocks, by name.
-fn stored_blocks(tensor: &gguf_checkpoint::Tensor) -> Option<(String, gguf_layout::StoredBlocks)> {
-    let gguf_checkpoint::StoredBlocks { dtype, scales, input_scales, wide_activations } =
-        tensor.stored.as_ref()?.stored_blocks()?.clone();
-    Some((tensor.name.clone(), gguf_layout::StoredBlocks { dtype, scales, input_scales, wide_activations }))
+fn stored_blocks(tensor: &gguf_checkpoint::Tensor) -> Option<(String, gguf_types::StoredBlocks)> {
+    Some((tensor.name.clone(), tensor.stored.as_ref()?.stored_blocks()?.clone()))
 }
 
 /// Resolves a checkpoint.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use gguf_tokenizer::TokenizerFiles;
-use gguf_types::{DType, Shape};
+use gguf_types::{Shape, StoredBlocks};
 use serde_json::Value as Json;
 
 /// A checkpoint as an architecture sees it. The caller that opened the files fills this in.
@@ -109,19 +109,6 @@ impl fmt::Debug for SameValues<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("SameValues")
     }
-}
-
-/// Blocks that the checkpoint stores, and their factors, which become separate tensors.
-#[derive(Debug, Clone, PartialEq)]
-pub struct StoredBlocks {
-    /// The type of the blocks.
-    pub dtype: DType,
-    /// The factor of the whole tensor, which its blocks lack; one for each matrix where there are several.
-    pub scales: Vec<f32>,
-    /// The factor of what it is multiplied with, in the same way.
-    pub input_scales: Vec<f32>,
-    /// True if activations must not be rounded to 4 bits.
-    pub wide_activations: bool,
 }
 
 /// A tensor of the checkpoint.

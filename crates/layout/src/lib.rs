@@ -69,7 +69,7 @@ pub use arch::{Arch, Class, Computed, DECODER, Draft, Export, Packed, Predicted}
 pub use config::{Derived, Hparams, Rope, classes};
 pub use error::ArchError;
 pub use file_keys::FileKeys;
-pub use input::{Elements, Input, Integers, SameValues, SourceTensor, StoredBlocks, Target, TensorValues};
+pub use input::{Elements, Input, Integers, SameValues, SourceTensor, Target, TensorValues};
 pub use keys::{FinishedKeys, KeySource, Keys};
 pub use layout::{
     Data, Dropped, ElementMap, FloatType, Layout, Matrix, OutTensor, RowMap, RowView, UnreadKey,

@@ -8,11 +8,11 @@
 use std::collections::HashMap;
 
 use gguf_container::{Array, Metadata, Strings, Value};
-use gguf_types::DType;
+use gguf_types::{DType, StoredBlocks};
 
 use crate::ArchError;
 use crate::config::Hparams;
-use crate::input::{Input, StoredBlocks};
+use crate::input::Input;
 use crate::layout::{Data, OutTensor};
 use crate::tensors::computed;
 

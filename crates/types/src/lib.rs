@@ -18,8 +18,10 @@ mod forks;
 pub mod half;
 mod names;
 mod shape;
+mod stored_blocks;
 
 pub use dtype::{DType, DTypeError, REMOVED, Removed};
 pub use forks::{FORK_TYPES, ForkType, fork_type};
 pub use names::{and_more, counted, hex, list_names};
 pub use shape::{MAX_DIMS, Shape, ShapeError, bits_per_weight};
+pub use stored_blocks::StoredBlocks;

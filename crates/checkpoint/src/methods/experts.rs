@@ -6,9 +6,9 @@
 
 use std::{ops::Range, sync::Arc};
 
-use gguf_types::DType;
+use gguf_types::{DType, StoredBlocks};
 
-use crate::{Dtype, Part, ReadError, Region, Repacks, Span, Stored, StoredBlocks, Tensor};
+use crate::{Dtype, Part, ReadError, Region, Repacks, Span, Stored, Tensor};
 
 /// Some rows of a tensor, presented as a separate tensor.
 #[derive(Debug)]

@@ -22,7 +22,7 @@
 
 use std::sync::Arc;
 
-use gguf_types::DType;
+use gguf_types::{DType, StoredBlocks};
 use serde_json::Value as Json;
 
 use super::{
@@ -34,7 +34,7 @@ use super::{
     number_tables::Numbers,
     scale_order::ScaleOrder,
 };
-use crate::{Dtype, Error, StoredBlocks, Tensor};
+use crate::{Dtype, Error, Tensor};
 
 /// The experts of gpt-oss.
 pub(super) const GPT_OSS: Method = Method {

@@ -13,12 +13,10 @@
 
 use std::{collections::HashMap, ops::Range, sync::Arc};
 
-use gguf_types::DType;
+use gguf_types::{DType, StoredBlocks};
 
 use super::checks::shape_error;
-use crate::{
-    Dtype, Error, Part, ReadError, Region, Repacks, Span, Stored, StoredBlocks, Tensor, read_columns,
-};
+use crate::{Dtype, Error, Part, ReadError, Region, Repacks, Span, Stored, Tensor, read_columns};
 
 /// Two tensors of one shape that alternate: row by row, or element by element.
 #[derive(Debug)]

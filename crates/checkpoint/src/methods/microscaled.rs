@@ -17,10 +17,10 @@
 
 use std::{borrow::Cow, ops::Range};
 
-use gguf_types::DType;
+use gguf_types::{DType, StoredBlocks};
 
 use super::{number_tables::Numbers, scale_order::ScaleOrder};
-use crate::{Dtype, Part, ReadError, Region, Repacks, Span, Stored, StoredBlocks, Tensor, rows::read_elems};
+use crate::{Dtype, Part, ReadError, Region, Repacks, Span, Stored, Tensor, rows::read_elems};
 
 /// Format of codes and scales.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -249,7 +249,7 @@ fn gpt_oss() -> (Json, Vec<SourceTensor>) {
 #[test]
 fn kept_blocks_come_first_with_scales() {
     let (config, tensors) = gpt_oss();
-    let kept = |scale: f32| gguf_layout::StoredBlocks {
+    let kept = |scale: f32| gguf_types::StoredBlocks {
         dtype: gguf_types::DType::MXFP4,
         scales: vec![scale],
         input_scales: vec![1.0],

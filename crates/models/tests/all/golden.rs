@@ -61,10 +61,8 @@ fn every_architecture_has_a_golden() {
     assert!(without.is_empty(), "rows of ARCHES without a checkpoint in golden: {without:?}");
 }
 
-fn kept(tensor: &gguf_checkpoint::Tensor) -> Option<(String, gguf_layout::StoredBlocks)> {
-    let gguf_checkpoint::StoredBlocks { dtype, scales, input_scales, wide_activations } =
-        tensor.stored.as_ref()?.stored_blocks()?.clone();
-    Some((tensor.name.clone(), gguf_layout::StoredBlocks { dtype, scales, input_scales, wide_activations }))
+fn kept(tensor: &gguf_checkpoint::Tensor) -> Option<(String, gguf_types::StoredBlocks)> {
+    Some((tensor.name.clone(), tensor.stored.as_ref()?.stored_blocks()?.clone()))
 }
 
 fn input(checkpoint: &Checkpoint) -> Input<'_> {
