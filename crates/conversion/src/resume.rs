@@ -76,7 +76,7 @@ pub fn write_resumable(
     if let Some(found) = &earlier {
         let run = || Box::new(found.unfinished(&journal_path));
         if journaling.resume {
-            let differences = found.differences(&fingerprint);
+            let differences = found.differences(fingerprint);
             if !differences.is_empty() {
                 return Err(Error::NotResumable { path: first.clone(), differences, run: run() });
             }
