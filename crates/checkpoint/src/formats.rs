@@ -153,7 +153,7 @@ pub(crate) fn detect(
 fn mistral_class(params: &Json) -> &'static str {
     let has = |key: &str| params.get(key).is_some_and(|value| !value.is_null());
     match () {
-        // Latent attention and experts, as DeepSeek 2 has them.
+        // Latent attention and experts, as DeepSeek has them.
         () if has("moe") && (has("q_lora_rank") || has("kv_lora_rank")) => "MistralMoeParams",
         () if has("moe") => "MixtralParams",
         () if has("llama_4_scaling") => "Mistral3Params",

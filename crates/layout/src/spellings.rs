@@ -162,7 +162,7 @@ mod tests {
     const SPELLED: &[&[&str]] = &[
         // Qwen 3.5, Qwen2-VL, Gemma 3n, Gemma 4: published, and as the causal model alone.
         &["model.language_model.layers.0.mlp.up_proj.weight", "model.layers.0.mlp.up_proj.weight"],
-        // Gemma 3, Mistral 3, LLaVA, Llama 4.
+        // A text model in a multimodal one: as published first, and by transformers 5.
         &[
             "language_model.model.layers.0.self_attn.q_proj.weight",
             "model.language_model.layers.0.self_attn.q_proj.weight",

@@ -96,7 +96,7 @@ impl Embedding {
 pub enum Seen {
     /// In none: each sees those before it.
     Before,
-    /// In all, within the window where there is one (Gemma 3).
+    /// In all, within the window where there is one.
     All,
     /// In those with a window (Gemma 4).
     InWindows,

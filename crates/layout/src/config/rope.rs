@@ -26,8 +26,8 @@ pub fn standardize(map: &mut Map<String, Json>, default_theta: f64) -> Result<()
         (_, None | Some(Json::Null)) => Map::new(),
         (_, Some(_)) => return Err("`rope_parameters` is not an object".into()),
     };
-    // Gemma 3 and OLMo 3 have separate parameters for full and sliding attention; flat keys are then defaults
-    // for both.
+    // Models with sliding windows may have separate parameters for full and sliding attention; flat keys are then
+    // defaults for both.
     let mut nested = false;
     for kind in ["full_attention", "sliding_attention"] {
         if let Some(Json::Object(inner)) = parameters.get_mut(kind) {
@@ -87,7 +87,7 @@ fn standardize_one(
 /// Flat keys of the base.
 const THETA: &[&str] =
     &["global_rope_theta", "rope_global_theta", "rope_theta_global", "rope_theta", "rotary_emb_base"];
-/// Flat keys of the base of sliding layers, which ModernBERT, Gemma 3 and others each name differently.
+/// Flat keys of the base of sliding layers, which each family names differently.
 const LOCAL_THETA: &[&str] =
     &["local_rope_theta", "rope_local_theta", "rope_theta_local", "swa_rope_theta", "rope_local_base_freq"];
 /// Flat keys of the share of a head that is rotated.

@@ -28,7 +28,7 @@ const SHOWN: &[(Option<&str>, Show)] = &[
         let own = file.count("nextn_predict_layers")?.and(own_layers(file)?);
         Ok(own.map(|own| ("num_hidden_layers", own.into())).into_iter().collect())
     }),
-    // Qwen 3 VL: the number of tower layers that feed the text part; the projector names them.
+    // Deepstack: the number of tower layers that feed the text part; the projector names them.
     (None, |file| {
         let n = file.count("n_deepstack_layers")?.filter(|n| *n <= 64);
         let layers: Option<Vec<u64>> = n.map(|n| (0..n).collect());

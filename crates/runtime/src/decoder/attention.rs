@@ -547,7 +547,7 @@ mod tests {
     fn sections_are_contiguous_or_interleaved() {
         assert_eq!(axes(&[2, 1, 1, 0], 4, false), [0, 0, 1, 2]);
         assert_eq!(axes(&[2, 1, 1, 0], 4, true), [0, 1, 2, 0]);
-        // Qwen 3 VL: 24, 20 and 20 pairs, the last ones by time.
+        // 24, 20 and 20 pairs, the last ones by time.
         let axes = axes(&[24, 20, 20, 0], 64, true);
         assert_eq!([0, 1, 2].map(|axis| axes.iter().filter(|found| **found == axis).count()), [24, 20, 20]);
         assert_eq!(axes[57..], [0, 1, 2, 0, 0, 0, 0]);

@@ -123,8 +123,8 @@ pub enum RopeLayers {
 pub enum YarnMscale {
     /// Cosines and sines.
     Rotation,
-    /// Scores alone, where the file states `yarn_log_multiplier`: DeepSeek 2 and 3 have the same multiplier for both,
-    /// so that what would be left for the rotation is a quotient of 1.
+    /// Scores alone, where the file states `yarn_log_multiplier`: models with latent attention have the same multiplier for
+    /// both, so that what would be left for the rotation is a quotient of 1.
     Scores,
 }
 
@@ -199,7 +199,7 @@ pub enum Gating {
     Sigmoid,
     /// The softmax of the chosen ones alone.
     SoftmaxOfTopK,
-    /// By sigmoids where a bias chooses, as in DeepSeek 3, else by softmax, as in DeepSeek 2: in the spelling of
+    /// By sigmoids where a bias chooses, else by softmax, as in the versions of DeepSeek: in the spelling of
     /// transformers 5 a config says neither, and the reference then writes nothing and reads softmax.
     ByBias,
     /// Each chosen one by the softmax over those that are left and nearly as large.
