@@ -20,6 +20,7 @@
 
 mod families;
 mod family;
+mod parts;
 mod prelude;
 mod routes;
 

@@ -6,9 +6,9 @@
 //!
 //! Source: `PanguEmbeddedModel` in `conversion/pangu.py`.
 
-use crate::families::deepseek::convert::deepseek2::drop_tied;
 use crate::families::ernie::convert::ernie4_5;
 use crate::families::llama::convert::llama;
+use crate::parts::latent::drop_tied;
 use crate::prelude::*;
 
 /// The row.

@@ -10,9 +10,9 @@
 //! Source: `BailingMoeV3Model` and `BailingMoeV3VLModel` in `conversion/bailingmoe3.py`.
 
 use crate::families::bailing::convert::bailingmoe;
-use crate::families::deepseek::convert::deepseek2;
 use crate::families::glm::convert::glm4moe::{PREDICTED, PREDICTION, count_predicted};
 use crate::families::kimi::convert::kimi_linear;
+use crate::parts::latent;
 use crate::prelude::*;
 
 /// The row.
@@ -68,16 +68,12 @@ const LATENT: &[TensorRule] = &[
     TensorRule::transposed(
         &["model.layers.{bid}.attention.kv_b_proj"],
         "blk.{bid}.attn_k_b",
-        deepseek2::head_keys,
+        latent::head_keys,
     )
     .need(IS_LATENT),
-    TensorRule::part(
-        &["model.layers.{bid}.attention.kv_b_proj"],
-        "blk.{bid}.attn_v_b",
-        deepseek2::head_values,
-    )
-    .shape(deepseek2::BY_HEAD)
-    .need(IS_LATENT),
+    TensorRule::part(&["model.layers.{bid}.attention.kv_b_proj"], "blk.{bid}.attn_v_b", latent::head_values)
+        .shape(latent::BY_HEAD)
+        .need(IS_LATENT),
     TensorRule::copy(&["model.layers.{bid}.attention.latent_g_proj"], "blk.{bid}.attn_gate").need(IS_LATENT),
 ];
 

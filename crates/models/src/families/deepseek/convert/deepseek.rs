@@ -6,7 +6,7 @@
 //!
 //! Source: `DeepseekModel` in `conversion/deepseek.py`.
 
-use crate::families::deepseek::convert::deepseek2::{has_shared, is_mixture};
+use crate::parts::latent::{has_shared, is_mixture};
 use crate::prelude::*;
 
 /// The row.

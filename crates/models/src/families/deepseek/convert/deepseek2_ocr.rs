@@ -7,7 +7,7 @@
 //!
 //! Source: `DeepseekV2Model` in `conversion/deepseek.py`.
 
-use crate::families::deepseek::convert::deepseek2::{self, DEEPSEEK2};
+use crate::parts::latent::{self, LATENT};
 use crate::prelude::*;
 
 /// The row.
@@ -31,19 +31,19 @@ pub const DEEPSEEK2_OCR: Arch = Arch {
         rules::DECODER_ENDS,
         rules::PRE_NORMS,
         rules::ATTENTION,
-        &rules::gated_mlp(Need::If(|hparams, bid| !deepseek2::is_mixture(hparams, bid))),
-        &rules::qwen_experts(Need::If(deepseek2::is_mixture)),
-        &rules::shared_experts(Need::If(deepseek2::has_shared)),
-        deepseek2::CORRECTION,
+        &rules::gated_mlp(Need::If(|hparams, bid| !latent::is_mixture(hparams, bid))),
+        &rules::qwen_experts(Need::If(latent::is_mixture)),
+        &rules::shared_experts(Need::If(latent::has_shared)),
+        latent::CORRECTION,
     ],
     keys,
     drops: |hparams, name| {
         let is_tower = ["sam_model", "qwen2_model"].iter().any(|part| name.contains(part));
         let tower = is_tower.then_some("part of an image, sound or speech model");
-        tower.or_else(|| (DEEPSEEK2.drops)(hparams, name))
+        tower.or_else(|| (LATENT.drops)(hparams, name))
     },
     from_file,
-    ..DEEPSEEK2
+    ..LATENT
 };
 
 const CLASSES: &[&str] = &["DeepseekOCRForCausalLM", "DeepseekOCR2ForCausalLM", "UnlimitedOCRForCausalLM"];
@@ -55,8 +55,8 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         Some(_) => text_keys(hparams, keys)?,
         None => text_keys(&hparams.with("rms_norm_eps", 1e-6.into()), keys)?,
     }
-    deepseek2::dense_keys(hparams, keys)?;
-    deepseek2::expert_keys(hparams, keys)?;
+    latent::dense_keys(hparams, keys)?;
+    latent::expert_keys(hparams, keys)?;
     let rotated = hparams.get_u64("qk_rope_head_dim")?.unwrap_or(0);
     keys.set_derived("rope.dimension_count", "qk_rope_head_dim", rotated)?;
     // The window has two names; 0 means none.

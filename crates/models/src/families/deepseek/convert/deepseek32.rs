@@ -6,9 +6,9 @@
 //!
 //! Source: `DeepseekV32Model` in `conversion/deepseek.py`.
 
-use crate::families::deepseek::convert::deepseek2::{self, DEEPSEEK2};
 use crate::families::glm::convert::glm4_moe_lite::is_mixture;
 use crate::families::glm::convert::glm4moe;
+use crate::parts::latent::{self, LATENT};
 use crate::prelude::*;
 
 /// The row.
@@ -20,26 +20,26 @@ pub const DEEPSEEK32: Arch = Arch {
     tensors: &[
         rules::DECODER_ENDS,
         rules::PRE_NORMS,
-        deepseek2::ATTENTION,
+        latent::ATTENTION,
         &indexer(|_, _| true),
         &rules::gated_mlp(Need::If(|hparams, bid| !is_mixture(hparams, bid))),
         &rules::qwen_experts(Need::If(is_mixture)),
         &rules::shared_experts(Need::If(is_mixture)),
-        deepseek2::CORRECTION,
+        latent::CORRECTION,
         glm4moe::PREDICTION,
     ],
     keys: |hparams, keys| {
-        deepseek2::keys(hparams, keys)?;
+        latent::keys(hparams, keys)?;
         keys.count("nextn_predict_layers", hparams, &[glm4moe::PREDICTED])?;
         indexer_keys(hparams, keys)
     },
     // All layers choose what they attend to.
     harmless: &["layer_types"],
-    drops: deepseek2::drop_tied,
+    drops: latent::drop_tied,
     prepare: glm4moe::count_predicted,
     prediction: Some(glm4moe::PREDICTED_LAYERS),
     vocab: Route::GPT2,
-    ..DEEPSEEK2
+    ..LATENT
 };
 
 /// The indexer, which chooses the positions that a query attends to.
@@ -83,5 +83,5 @@ pub fn layer_kinds(map: &mut Map<String, Json>) -> Result<(), String> {
     // At the default of 3 layers 0, 1 and 2 are dense.
     adjust::kinds(map, "mlp_layer_types", |layer| if layer < dense { "dense" } else { "sparse" })?;
     adjust::kinds(map, "layer_types", |_| "indexed_attention")?;
-    deepseek2::rotated_part(map)
+    latent::rotated_part(map)
 }

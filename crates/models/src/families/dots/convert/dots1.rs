@@ -6,8 +6,8 @@
 //!
 //! Source: `Dots1Model` in `conversion/dots1.py`.
 
-use crate::families::deepseek::convert::deepseek2::{CORRECTION, has_shared, is_mixture};
 use crate::families::qwen::convert::qwen2moe;
+use crate::parts::latent::{CORRECTION, has_shared, is_mixture};
 use crate::prelude::*;
 
 /// The row.

@@ -9,9 +9,9 @@
 //! Source: `Dots3NoteModel` in `conversion/dots3.py`. Its config class of transformers 5.23 renames what the reference
 //! reads, so a config is read as it stands.
 
-use crate::families::deepseek::convert::deepseek2::{self, DEEPSEEK2};
 use crate::families::deepseek::convert::deepseek32;
 use crate::families::glm::convert::glm4moe;
+use crate::parts::latent::{self, LATENT};
 use crate::prelude::*;
 
 /// The row.
@@ -32,10 +32,10 @@ pub const DOTS3NOTE: Arch = Arch {
         WINDOWED,
         GATES,
         &deepseek32::indexer(|hparams, bid| !is_windowed(hparams, bid)),
-        &rules::gated_mlp(Need::If(|hparams, bid| !deepseek2::is_mixture(hparams, bid))),
-        &rules::qwen_experts(Need::If(deepseek2::is_mixture)),
-        &rules::shared_experts(Need::If(deepseek2::has_shared)),
-        deepseek2::CORRECTION,
+        &rules::gated_mlp(Need::If(|hparams, bid| !latent::is_mixture(hparams, bid))),
+        &rules::qwen_experts(Need::If(latent::is_mixture)),
+        &rules::shared_experts(Need::If(latent::has_shared)),
+        latent::CORRECTION,
         glm4moe::PREDICTION,
     ],
     keys,
@@ -45,7 +45,7 @@ pub const DOTS3NOTE: Arch = Arch {
         let is_tower = ["vision_encoder.", "audio_encoder."].iter().any(|start| name.starts_with(start));
         is_tower
             .then_some("part of an image, sound or speech model")
-            .or_else(|| deepseek2::drop_tied(hparams, name))
+            .or_else(|| latent::drop_tied(hparams, name))
     },
     rename: |hparams, name| {
         // Layers count from 0, so the number of those of the trunk is the place of the predicting one.
@@ -65,7 +65,7 @@ pub const DOTS3NOTE: Arch = Arch {
         (name == format!("model.layers.{layer}.embed_tokens.weight")).then(|| EMBEDDING.to_owned())
     },
     from_file,
-    ..DEEPSEEK2
+    ..LATENT
 };
 
 const ROUTE: Route = Route::new("dots3", |writer| {
@@ -91,16 +91,12 @@ const ATTENTION: &[TensorRule] = &[
     TensorRule::transposed(
         &["model.layers.{bid}.self_attn.kv_b_proj"],
         "blk.{bid}.attn_k_b",
-        deepseek2::head_keys,
+        latent::head_keys,
     )
     .in_layers(|hparams, bid| !is_windowed(hparams, bid)),
-    TensorRule::part(
-        &["model.layers.{bid}.self_attn.kv_b_proj"],
-        "blk.{bid}.attn_v_b",
-        deepseek2::head_values,
-    )
-    .shape(deepseek2::BY_HEAD)
-    .in_layers(|hparams, bid| !is_windowed(hparams, bid)),
+    TensorRule::part(&["model.layers.{bid}.self_attn.kv_b_proj"], "blk.{bid}.attn_v_b", latent::head_values)
+        .shape(latent::BY_HEAD)
+        .in_layers(|hparams, bid| !is_windowed(hparams, bid)),
     TensorRule::copy(&["model.layers.{bid}.self_attn.o_proj"], "blk.{bid}.attn_output"),
 ];
 
@@ -109,15 +105,15 @@ const WINDOWED: &[TensorRule] = &[
     TensorRule::transposed(
         &["model.layers.{bid}.self_attn.kv_b_proj"],
         "blk.{bid}.attn_k_b",
-        |hparams, shape| deepseek2::head_keys(&windowed(hparams)?, shape),
+        |hparams, shape| latent::head_keys(&windowed(hparams)?, shape),
     )
     .in_layers(is_windowed),
     TensorRule::part(&["model.layers.{bid}.self_attn.kv_b_proj"], "blk.{bid}.attn_v_b", |hparams, shape| {
-        deepseek2::head_values(&windowed(hparams)?, shape)
+        latent::head_values(&windowed(hparams)?, shape)
     })
     // (heads * values, rank) becomes (heads, values, rank), by the lengths of layers with a window.
     .shape(Reshape {
-        forward: |hparams, dims| (deepseek2::BY_HEAD.forward)(&windowed(hparams)?, dims),
+        forward: |hparams, dims| (latent::BY_HEAD.forward)(&windowed(hparams)?, dims),
         inverse: rules::flat_rows,
     })
     .in_layers(is_windowed),
@@ -210,7 +206,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     });
     let heads = heads.collect::<Result<Vec<u64>, _>>()?;
     // `head_dim` is the length of no head here.
-    deepseek2::keys(&hparams.without("head_dim").with("num_attention_heads", heads.into()), keys)?;
+    latent::keys(&hparams.without("head_dim").with("num_attention_heads", heads.into()), keys)?;
     let rank = hparams.need_u64(&["swa_kv_lora_rank"])?;
     let rotated = hparams.need_u64(&["swa_qk_rope_head_dim"])?;
     let plain = hparams.need_u64(&["swa_qk_nope_head_dim"])?;

@@ -6,8 +6,8 @@
 //!
 //! Source: `Glm4MoeLiteModel` in `conversion/glm.py`.
 
-use crate::families::deepseek::convert::deepseek2::{self, DEEPSEEK2};
 use crate::families::glm::convert::glm4moe;
+use crate::parts::latent::{self, LATENT};
 use crate::prelude::*;
 
 /// The row.
@@ -20,29 +20,29 @@ pub const GLM4_MOE_LITE: Arch = Arch {
     tensors: &[
         rules::DECODER_ENDS,
         rules::PRE_NORMS,
-        deepseek2::ATTENTION,
+        latent::ATTENTION,
         &rules::gated_mlp(Need::If(|hparams, bid| !is_mixture(hparams, bid))),
         &rules::qwen_experts(Need::If(is_mixture)),
         &rules::shared_experts(Need::If(is_mixture)),
-        deepseek2::CORRECTION,
+        latent::CORRECTION,
         glm4moe::PREDICTION,
     ],
     keys: |hparams, keys| {
-        deepseek2::keys(hparams, keys)?;
+        latent::keys(hparams, keys)?;
         keys.count("nextn_predict_layers", hparams, &[glm4moe::PREDICTED])
     },
-    drops: deepseek2::drop_tied,
+    drops: latent::drop_tied,
     prepare: glm4moe::count_predicted,
     prediction: Some(glm4moe::PREDICTED_LAYERS),
     vocab: glm4moe::ROUTE,
-    ..DEEPSEEK2
+    ..LATENT
 };
 
 /// True if the feed-forward part of a layer is a mixture. The Hub's files state the number of dense layers,
 /// newer ones list them. An MTP layer is a mixture.
 pub fn is_mixture(hparams: &Hparams, bid: u64) -> bool {
     let kind = hparams.get("mlp_layer_types").and_then(|types| types.get(usize::try_from(bid).ok()?));
-    kind.map_or_else(|| deepseek2::is_mixture(hparams, bid), |kind| kind == "sparse")
+    kind.map_or_else(|| latent::is_mixture(hparams, bid), |kind| kind == "sparse")
 }
 
 /// `Glm4MoeLiteConfig`.

@@ -8,7 +8,7 @@
 //!
 //! Source: `Glm4MoeModel` in `conversion/glm.py`.
 
-use crate::families::deepseek::convert::deepseek2::{CORRECTION, has_shared, is_mixture};
+use crate::parts::latent::{CORRECTION, has_shared, is_mixture};
 use crate::prelude::*;
 
 /// The row.

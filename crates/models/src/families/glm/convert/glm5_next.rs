@@ -9,9 +9,10 @@
 //!
 //! Source: `Glm5NextModel` in `conversion/glm.py`.
 
-use crate::families::deepseek::convert::{deepseek2, deepseek32};
+use crate::families::deepseek::convert::deepseek32;
 use crate::families::glm::convert::glm_dsa::{self, has_indexer};
 use crate::families::glm::convert::{glm4_moe_lite, glm4moe};
+use crate::parts::latent;
 use crate::prelude::*;
 
 /// The row.
@@ -27,18 +28,18 @@ pub const GLM5_NEXT: Arch = Arch {
         // A layer has delta attention or latent attention, never both.
         &delta_attention(is_linear),
         GATES,
-        &deepseek2::latent(|hparams, bid| !is_linear(hparams, bid)),
+        &latent::latent(|hparams, bid| !is_linear(hparams, bid)),
         &deepseek32::indexer(chooses),
         POOLS,
         STREAMS,
         &rules::gated_mlp(Need::If(|hparams, bid| !is_mixture(hparams, bid))),
         &rules::qwen_experts(Need::If(is_mixture)),
         &rules::shared_experts(Need::If(is_mixture)),
-        deepseek2::CORRECTION,
+        latent::CORRECTION,
         glm4moe::PREDICTION,
     ],
     keys,
-    drops: deepseek2::drop_tied,
+    drops: latent::drop_tied,
     prepare: |hparams, tensors| {
         let hparams = glm4moe::count_predicted(hparams, tensors)?;
         // An announced count of zero means none.
@@ -161,7 +162,7 @@ const IN_TRUNK: Need = Need::If(|hparams, bid| !is_predicted(hparams, bid));
 /// transformers computes by default.
 fn is_mixture(hparams: &Hparams, bid: u64) -> bool {
     match hparams.get("first_k_dense_replace") {
-        Some(_) => deepseek2::is_mixture(hparams, bid),
+        Some(_) => latent::is_mixture(hparams, bid),
         None => glm4_moe_lite::is_mixture(hparams, bid),
     }
 }

@@ -6,10 +6,10 @@
 //!
 //! Source: `GlmMoeDsaModel` in `conversion/glm.py`.
 
-use crate::families::deepseek::convert::deepseek2;
 use crate::families::deepseek::convert::deepseek32::{self, DEEPSEEK32};
 use crate::families::glm::convert::glm4_moe_lite::is_mixture;
 use crate::families::glm::convert::glm4moe;
+use crate::parts::latent;
 use crate::prelude::*;
 
 /// The row.
@@ -21,12 +21,12 @@ pub const GLM_DSA: Arch = Arch {
     tensors: &[
         rules::DECODER_ENDS,
         rules::PRE_NORMS,
-        deepseek2::ATTENTION,
+        latent::ATTENTION,
         &deepseek32::indexer(has_indexer),
         &rules::gated_mlp(Need::If(|hparams, bid| !is_mixture(hparams, bid))),
         &rules::qwen_experts(Need::If(is_mixture)),
         &rules::shared_experts(Need::If(is_mixture)),
-        deepseek2::CORRECTION,
+        latent::CORRECTION,
         glm4moe::PREDICTION,
     ],
     keys,
@@ -53,7 +53,7 @@ pub fn indexer_types(hparams: &Hparams, keys: &mut Keys) {
 }
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
-    deepseek2::keys(hparams, keys)?;
+    latent::keys(hparams, keys)?;
     let share = hparams.rope().f64_or("partial_rotary_factor", 1.0)?;
     // A factor below 1 rotates only so much of the part that is kept for rotation; fractions are cut off.
     let rotated = (hparams.need_u64(&["qk_rope_head_dim"])? as f64 * share) as u64;

@@ -8,7 +8,7 @@
 //!
 //! Source: `HunYuanModel`, `HunYuanMoEModel` and `HunyuanVLTextModel` in `conversion/hunyuan.py`.
 
-use crate::families::deepseek::convert::deepseek2::drop_tied;
+use crate::parts::latent::drop_tied;
 use crate::prelude::*;
 
 /// The row of the dense models.

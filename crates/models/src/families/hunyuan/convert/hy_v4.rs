@@ -8,11 +8,11 @@
 //!
 //! Source: `HYV4Model` in `conversion/hy_v4.py`.
 
-use crate::families::deepseek::convert::deepseek2::{self, DEEPSEEK2};
 use crate::families::deepseek::convert::deepseek32;
 use crate::families::glm::convert::glm_dsa::{self, has_indexer};
 use crate::families::glm::convert::glm4_moe_lite::is_mixture;
 use crate::families::glm::convert::glm5_next;
+use crate::parts::latent::{self, LATENT};
 use crate::prelude::*;
 
 /// The row.
@@ -24,25 +24,25 @@ pub const HY_V4: Arch = Arch {
     tensors: &[
         ENDS,
         rules::PRE_NORMS,
-        deepseek2::ATTENTION,
+        latent::ATTENTION,
         GATED_SINKS,
         &deepseek32::indexer(indexes),
         STREAMS,
         &rules::gated_mlp(Need::If(|hparams, bid| !is_mixture(hparams, bid))),
         EXPERTS,
         &rules::shared_experts(Need::If(is_mixture)),
-        deepseek2::CORRECTION,
+        latent::CORRECTION,
     ],
     keys,
     harmless: &["layer_types", "hidden_act=silu"],
     drops: |hparams, name| {
         let predicts = name.starts_with("model.mtp_layers.");
-        deepseek2::drop_tied(hparams, name)
+        latent::drop_tied(hparams, name)
             .or(predicts.then_some(drops::NO_PREDICTION))
-            .or_else(|| deepseek2::drop_mtp(hparams, name))
+            .or_else(|| latent::drop_mtp(hparams, name))
     },
     prepare: |hparams, _| prepare(hparams),
-    ..DEEPSEEK2
+    ..LATENT
 };
 
 const ENDS: &[TensorRule] = &[
@@ -171,8 +171,8 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     // One group holds all experts: without the keys llama.cpp chooses among all.
     let is_one = |key| hparams.get(key).is_some_and(|count| *count == 1);
     match is_one("n_group") && is_one("topk_group") {
-        true => deepseek2::keys(&hparams.without("n_group").without("topk_group"), keys)?,
-        false => deepseek2::keys(hparams, keys)?,
+        true => latent::keys(&hparams.without("n_group").without("topk_group"), keys)?,
+        false => latent::keys(hparams, keys)?,
     }
     // Scores go through a sigmoid, which no key of the config says.
     keys.set_prefixed("expert_gating_func", Value::U32(2));
@@ -199,5 +199,5 @@ const HY_V4_CONFIG: ConfigClass = ConfigClass::new("hy_v4").adjusted(|map| {
         // Layers 0, 1, 5, 9 and so on have an indexer.
         if layer == 0 || (layer - 1).is_multiple_of(4) { "full" } else { "shared" }
     })?;
-    deepseek2::rotated_part(map)
+    latent::rotated_part(map)
 });

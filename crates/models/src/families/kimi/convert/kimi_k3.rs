@@ -9,8 +9,8 @@
 //!
 //! Source: `KimiK3Model` in `conversion/kimi_k3.py`.
 
-use crate::families::deepseek::convert::deepseek2;
 use crate::families::glm::convert::glm5_next;
+use crate::parts::latent;
 use crate::prelude::*;
 
 /// The row.
@@ -26,7 +26,7 @@ pub const KIMI_K3: Arch = Arch {
         RESIDUALS,
         &glm5_next::delta_attention(is_delta),
         LATENT,
-        &deepseek2::latent(has_query_rank),
+        &latent::latent(has_query_rank),
         WITHOUT_QUERY_RANK,
         &rules::gated_mlp(Need::If(|hparams, bid| !is_mixture(hparams, bid))),
         EXPERTS,
@@ -94,16 +94,16 @@ const WITHOUT_QUERY_RANK: &[TensorRule] = &[
         // (heads (keys + values), rank): rows of keys of each head are transposed, (heads, rank, keys).
         &["model.layers.{bid}.self_attn.kv_b_proj"],
         "blk.{bid}.attn_k_b",
-        deepseek2::head_keys,
+        latent::head_keys,
     )
     .in_layers(has_no_query_rank),
     TensorRule::part(
         // Rows of values of each head stay as they are, (heads, values, rank).
         &["model.layers.{bid}.self_attn.kv_b_proj"],
         "blk.{bid}.attn_v_b",
-        deepseek2::head_values,
+        latent::head_values,
     )
-    .shape(deepseek2::BY_HEAD)
+    .shape(latent::BY_HEAD)
     .in_layers(has_no_query_rank),
     TensorRule::copy(&["model.layers.{bid}.self_attn.o_proj"], "blk.{bid}.attn_output")
         .in_layers(has_no_query_rank),

@@ -8,7 +8,7 @@
 //!
 //! Source: `KimiLinearModel` in `conversion/kimi_linear.py`.
 
-use crate::families::deepseek::convert::deepseek2;
+use crate::parts::latent;
 use crate::prelude::*;
 
 /// The row.
@@ -22,7 +22,7 @@ pub const KIMI_LINEAR: Arch = Arch {
     keys,
     // The reference takes names of the inner part with or without the start.
     rename: |_, name| name.strip_prefix("model.model.").map(|rest| format!("model.{rest}")),
-    vocab: deepseek2::ROUTE,
+    vocab: latent::ROUTE,
     harmless: &["layer_types", "mlp_layer_types", "moe_renormalize=true"],
     built_in: &[NORMALIZES_EXPERTS, BuiltIn::is("moe_renormalize", &["true"])],
     from_file,
@@ -41,16 +41,12 @@ const LATENT: &[TensorRule] = &[
     TensorRule::transposed(
         &["model.layers.{bid}.self_attn.kv_b_proj"],
         "blk.{bid}.attn_k_b",
-        deepseek2::head_keys,
+        latent::head_keys,
     )
     .need(IS_LATENT),
-    TensorRule::part(
-        &["model.layers.{bid}.self_attn.kv_b_proj"],
-        "blk.{bid}.attn_v_b",
-        deepseek2::head_values,
-    )
-    .shape(deepseek2::BY_HEAD)
-    .need(IS_LATENT),
+    TensorRule::part(&["model.layers.{bid}.self_attn.kv_b_proj"], "blk.{bid}.attn_v_b", latent::head_values)
+        .shape(latent::BY_HEAD)
+        .need(IS_LATENT),
     TensorRule::copy(&["model.layers.{bid}.self_attn.o_proj"], "blk.{bid}.attn_output"),
 ];
 

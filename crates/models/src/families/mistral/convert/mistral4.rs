@@ -6,7 +6,7 @@
 //!
 //! Source: `Mistral3Model.Mistral4Model` in `conversion/mistral3.py`.
 
-use crate::families::deepseek::convert::deepseek2::{self, DEEPSEEK2};
+use crate::parts::latent::{self, LATENT};
 use crate::prelude::*;
 
 /// The row.
@@ -24,16 +24,16 @@ pub const MISTRAL4: Arch = Arch {
     tensors: &[
         rules::DECODER_ENDS,
         rules::PRE_NORMS,
-        deepseek2::ATTENTION,
-        &rules::gated_mlp(Need::If(|hparams, bid| !deepseek2::is_mixture(hparams, bid))),
+        latent::ATTENTION,
+        &rules::gated_mlp(Need::If(|hparams, bid| !latent::is_mixture(hparams, bid))),
         EXPERTS,
-        &rules::shared_experts(Need::If(deepseek2::has_shared)),
-        deepseek2::CORRECTION,
+        &rules::shared_experts(Need::If(latent::has_shared)),
+        latent::CORRECTION,
     ],
     // The rotated part of a head has its own length.
     harmless: &["rope_parameters.partial_rotary_factor"],
-    drops: deepseek2::drop_tied,
-    ..DEEPSEEK2
+    drops: latent::drop_tied,
+    ..LATENT
 };
 
 /// Experts as the classes of transformers 5 hold them: stacked, gate before up in one tensor.
@@ -48,7 +48,7 @@ const EXPERTS: &[TensorRule] = &[
         .need(IS_MIXTURE),
 ];
 
-const IS_MIXTURE: Need = Need::If(deepseek2::is_mixture);
+const IS_MIXTURE: Need = Need::If(latent::is_mixture);
 
 /// `Mistral4Config`.
 pub const MISTRAL4_CONFIG: ConfigClass = ConfigClass::new("mistral4").adjusted(config);

@@ -7,8 +7,8 @@
 //!
 //! Source: `MistralMoeModel` in `conversion/mistral.py`.
 
-use crate::families::deepseek::convert::deepseek2::{self, DEEPSEEK2};
 use crate::families::llama::convert::native;
+use crate::parts::latent::{self, LATENT};
 use crate::prelude::*;
 
 /// The row.
@@ -25,7 +25,7 @@ pub const MISTRAL_MOE_PARAMS: Arch = Arch {
     keys,
     vocab: native::MISTRAL_ROUTE,
     export: Export::NotExportable("exported in the Hugging Face layout, as architecture `deepseek2`"),
-    ..DEEPSEEK2
+    ..LATENT
 };
 
 /// Mistral's names of what is no layer or one, and DeepSeek's.
@@ -117,7 +117,7 @@ fn prepare(mut params: Hparams, _: &[SourceTensor]) -> Result<Hparams, ArchError
 }
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
-    deepseek2::keys(hparams, keys)?;
+    latent::keys(hparams, keys)?;
     native::scaling_keys(hparams, keys)?;
     let length = "original_max_position_embeddings";
     let yarn = hparams.get("yarn").and_then(|yarn| yarn.get(length));

@@ -1,0 +1,3 @@
+//! Parts that families share.
+
+pub mod latent;
