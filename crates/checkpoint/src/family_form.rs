@@ -1,6 +1,6 @@
-//! How other programs than transformers save the weights of a family, as callers know it.
+//! Forms in which programs other than transformers save the weights of a family.
 
-/// How other programs than transformers save the weights of a family.
+/// The form in which programs other than transformers save the weights of a family.
 ///
 /// ```
 /// use gguf_checkpoint::FamilyForm;

@@ -20,7 +20,7 @@ pub struct Family {
     pub quantization: &'static [Quantization],
     /// Its models of several kinds whose config class in transformers 5.23 takes any text part.
     pub wrappers: &'static [Wrapper],
-    /// How other programs than transformers save their weights.
+    /// Forms in which programs other than transformers save their weights.
     pub forms: &'static [FamilyForm],
     /// Architectures that can be run.
     pub graphs: &'static [Architecture],
@@ -63,7 +63,7 @@ pub const FAMILIES: Families = Families {
     wrappers: collected!(wrappers, model_type, Wrapper { model_type: "", usual_text: "" }),
 };
 
-/// How other programs than transformers save weights, for [`gguf_checkpoint::Folder::forms`].
+/// Forms in which programs other than transformers save weights, for [`gguf_checkpoint::Folder::forms`].
 pub const FORMS: &[FamilyForm] = collected!(forms, model_types[0], FamilyForm::USUAL);
 
 /// Every graph, for [`gguf_runtime::Options`].

@@ -13,7 +13,7 @@ use crate::{
 /// Reads the graph of a file.
 pub type Open = fn(&Keys<'_>, &mut Weights<'_>) -> Result<Prepared, Error>;
 
-/// How the files of an architecture are run.
+/// An architecture that can be run.
 #[derive(Clone, Copy)]
 pub struct Architecture {
     /// The value of `general.architecture`.
@@ -66,7 +66,7 @@ impl Architecture {
         Architecture { name, spec, own: None }
     }
 
-    /// An architecture with a graph of its own.
+    /// An architecture with a separate graph.
     pub const fn own(name: &'static str, open: Open) -> Architecture {
         Architecture { name, spec: Spec::DECODER, own: Some(open) }
     }

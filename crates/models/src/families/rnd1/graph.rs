@@ -1,4 +1,4 @@
-//! How the models of this family are run.
+//! Graphs of the models of this family.
 
 use gguf_runtime::graphs::{Architecture, Spec};
 
