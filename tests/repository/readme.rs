@@ -65,7 +65,7 @@ fn counts() -> String {
         "`gguf-convert` supports {} architectures ({n_classes} model classes) and can export {n_exported} of \
             them. `gguf-eval` can run {}.\nThere are {n_types} file types and {} tensor types.\n",
         ARCHES.len(),
-        gguf_models::GRAPHS.architectures.iter().map(|row| row.name).count(),
+        gguf_models::GRAPHS.architectures.len(),
         gguf_quant::CODECS.len(),
     )
 }

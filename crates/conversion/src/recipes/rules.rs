@@ -36,7 +36,7 @@ pub enum When {
     Weighted,
     /// No importance matrix is there.
     Unweighted,
-    /// The architecture has rules of its own.
+    /// The architecture has separate rules.
     OwnRules,
     /// The architecture has none.
     UsualRules,

@@ -21,14 +21,7 @@ fn convert_to(
 ) -> Result<(), gguf_conversion::Error> {
     // Zeros of all ones are another number there than in the kernels.
     let folder = Folder::at(folder).unmasked_zeros(folder.to_string_lossy().ends_with("-unmasked"));
-    crate::write(
-        CheckpointInput::open(
-            gguf_checkpoint::Folder::from(folder).forms(gguf_models::FORMS),
-            &options(expected),
-        )?,
-        recipe,
-        path,
-    )
+    crate::write(CheckpointInput::open(folder.forms(gguf_models::FORMS), &options(expected))?, recipe, path)
 }
 
 /// Differences of a file from the expected one: tensors first, with types and bytes.

@@ -46,7 +46,7 @@ fn convert_folder(folder: Folder, recipe: &str) -> Result<Vec<u8>, gguf_conversi
     let _ = fs::remove_file(&out);
     crate::write(
         CheckpointInput::open(
-            gguf_checkpoint::Folder::from(folder).forms(gguf_models::FORMS),
+            folder.forms(gguf_models::FORMS),
             &gguf_layout::Options::new(gguf_models::FAMILIES),
         )?,
         recipe,

@@ -1,4 +1,6 @@
-//! Graphs of the models of this family.
+//! Graphs of the models of this family: embeddings times `sqrt(n_embd)`, RoPE on the halves of a head (`NEOX`), and
+//! a gated feed-forward part with GELU. `runtime/src/decoder/spec.rs` describes the fields,
+//! `runtime/src/decoder/layer.rs` a layer.
 
 use gguf_runtime::graphs::{
     Activation, Architecture, EmbeddingScale, ScoreScale, SlidingWindow, SoftCaps, Spec,
@@ -26,8 +28,10 @@ const GEMMA2: Spec = Spec {
     ..GEMMA
 };
 
-/// 62 layers are Gemma 3 27B, with the same exception. Of six layers one sees everything; the others have RoPE of base
-/// 10000 without scaling.
+/// All norms are RMS norms: `x += n2 A(n1 x); x += n4 F(n3 x)`, and one for each head of queries and keys before RoPE;
+/// tensors show this, so no field says it. The last of six layers sees everything. The others see the nearest
+/// `attention.sliding_window` positions, and their RoPE has base `rope.freq_base_swa` (10000 without it), unscaled.
+/// Scores are divided by the root of a head's width; with 62 layers, Gemma 3 27B, by that of `n_embd / n_head`.
 const GEMMA3: Spec = Spec {
     sliding: Some(SlidingWindow {
         period: 6,

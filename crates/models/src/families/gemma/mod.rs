@@ -1,4 +1,8 @@
 //! Gemma, by Google: text, and images and audio from Gemma 3 on.
+//!
+//! `convert/` says how a checkpoint becomes a file, `projector/` how its towers become a second file (`mmproj`),
+//! `graph.rs` how the first is computed, `vision/` how pictures become rows of it. `golden.py` makes the small
+//! checkpoints that tests use.
 
 pub mod convert;
 pub mod graph;

@@ -40,7 +40,6 @@ pub const FAMILY: Family = Family {
     graphs: graph::GRAPHS,
     towers: vision::TOWERS,
     forms: FORMS,
-    ..Family::EMPTY
 };
 
 /// Files of mlx-lm 0.32.2.

@@ -3,7 +3,8 @@
 //! Config keys: those of every text model (of a model with images, those of its `text_config`),
 //! `final_logit_softcapping`, `sliding_window`; defaults for what older files leave out.
 //!
-//! Transforms: one is added to the weights of norms. Image parts are left out.
+//! Transforms: one is added to the weights of norms, all others are copied (queries and keys are not permuted).
+//! `language_model.` in names is ignored. Image parts go to the projector (`projector/gemma3.rs`).
 //!
 //! Source: `Gemma3Model` in `conversion/gemma.py`.
 

@@ -2,7 +2,8 @@
 //!
 //! Config keys: those of every tower; the number of embeddings that an image becomes.
 //!
-//! Transforms: the norm before the matrix is stored as its distance from one.
+//! Transforms: one is added to the norm before the matrix, which the checkpoint stores as its distance from one. All
+//! else is copied; names of the tower (`v.blk.{bid}.attn_q`, ...) are in `families/siglip/projector.rs`.
 //!
 //! Source: `Gemma3VisionModel` in `conversion/gemma.py`, which knows the tower with `vision_model.` in its names only.
 

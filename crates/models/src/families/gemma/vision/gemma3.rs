@@ -1,5 +1,8 @@
 //! Gemma 3: SigLIP over a square picture; means of squares of patches, a norm and a matrix.
 //!
+//! Any picture is scaled to `image_size` on both sides. Its rows stand in the prompt between two marks, are not
+//! multiplied by `sqrt(n_embd)` as embeddings of tokens are, and see each other in every layer (`Seen::All`).
+//!
 //! ```text
 //! y = W^T rms(mean of k x k patches)      k = 4; W (n_embd of the tower, n_embd of the model)
 //! ```
