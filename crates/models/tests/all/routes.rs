@@ -31,6 +31,7 @@ fn route_names_are_unique() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut families = Vec::new();
     sources(&crates.join("models/src/families"), &mut families);
+    sources(&crates.join("models/src/parts"), &mut families);
     let shared = ["models/src/routes.rs", "tokenizer/src/huggingface/route.rs"].map(|file| crates.join(file));
     let mut names = BTreeSet::new();
     for file in families.into_iter().chain(shared) {
