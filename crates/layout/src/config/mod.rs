@@ -1,7 +1,7 @@
 //! A model's hyperparameters: `config.json` as the reference converter comes to see it.
 //!
 //! The reference reads the file through transformers' `AutoConfig`, whose classes fill in keys
-//! that are absent and move rotary keys about ([`classes`], [`rope`]). Where that class refuses
+//! that are absent and move rotary keys about ([`classes`], `rope`). Where that class refuses
 //! the file (an unknown `model_type`, a float where it wants an integer), the reference falls
 //! back to the file as it stands. Both ways give different keys, so both are followed.
 //!

@@ -70,7 +70,7 @@ pub fn is_dense_module(name: &str) -> bool {
     ["1_Dense.", "2_Dense.", "3_Dense."].iter().any(|start| name.starts_with(start))
 }
 
-/// Type of an output tensor in the reference's float files, by name: F32 if [`keep_f32`] is true; patch
+/// Type of an output tensor in the reference's float files, by name: F32 if `keep_f32` is true; patch
 /// embedding kernels are at most F16 in F16 files.
 ///
 /// Source: `MmprojModel.tensor_force_quant` in `conversion/base.py`.

@@ -118,7 +118,7 @@ pub enum RopeLayers {
     Stated,
 }
 
-/// Use of YaRN's magnitude; see [`RopeScaling`](crate::ops::RopeScaling).
+/// Use of YaRN's magnitude; see `ops/rope.rs`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum YarnMscale {
     /// Cosines and sines.

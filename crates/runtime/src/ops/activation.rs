@@ -82,7 +82,7 @@ impl Activation {
         }
     }
 
-    /// True if [`Activation::value_and_slope`] supports the function.
+    /// True if the backward pass supports the function.
     pub fn has_slope(self) -> bool {
         self.value_and_slope(0.0).is_some()
     }

@@ -12,7 +12,7 @@ use super::vectorize;
 
 /// Activations: (n_rows, width) f32, row-major and contiguous; a row is a token.
 ///
-/// Memory that came from [`Buffers`] goes back there when the rows are dropped.
+/// Memory that came from `Buffers` goes back there when the rows are dropped.
 #[derive(Debug)]
 pub struct Rows {
     values: Array2<f32>,
