@@ -113,10 +113,13 @@ pub struct RowView {
 
 impl OutTensor {
     /// The rows that this tensor's [`RowMap`] speaks of. A matrix has the rows of its shape. A
-    /// vector whose rows move (the bias of Q or K) is a column of rows of one element each;
-    /// any other vector is one row.
+    /// vector whose rows move (the bias of Q or K) or that has several sources is a column of rows
+    /// of one element each; any other vector is one row.
     pub fn row_view(&self) -> RowView {
-        let moves = matches!(&self.data, Data::Rows { rows, .. } if *rows != RowMap::Concat);
+        let moves = matches!(
+            &self.data,
+            Data::Rows { rows, sources, .. } if *rows != RowMap::Concat || sources.len() > 1
+        );
         // These say themselves how long a row is; the shape may be another.
         if let Data::Rows { rows: RowMap::TileColumns { groups, per_group, elems }, .. } = &self.data {
             let row_elems = groups.saturating_mul(*per_group).saturating_mul(*elems).max(1);

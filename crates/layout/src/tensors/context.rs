@@ -169,8 +169,12 @@ impl Context<'_> {
         Ok(OutTensor { name, shape, data, float: FloatType::F32, stored_dtype: None })
     }
 
-    /// The rows of several tensors one after the other.
+    /// The rows of several tensors one after the other, or the elements of several biases.
     fn append(&self, found: &Found, parts: &BTreeMap<usize, &SourceTensor>) -> Result<OutTensor, ArchError> {
+        if found.suffix == ".bias" && parts.values().all(|part| part.shape.n_dims() == 1) {
+            let n_elems = parts.values().fold(0u64, |sum, part| sum.saturating_add(part.shape.n_elems()));
+            return self.joined(found, parts, &[n_elems]);
+        }
         let row_elems = parts.values().next().map_or(0, |part| part.shape.row_elems());
         let mut n_rows = 0u64;
         for part in parts.values() {

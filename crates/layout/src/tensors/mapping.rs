@@ -83,8 +83,8 @@ struct Pass<'a, 'c> {
     beyond: Vec<u64>,
     /// Stacks that lack experts, by layer.
     stacks: HashMap<u64, Stack<'a>>,
-    /// Fused tensors that lack parts, by output pattern and layer.
-    fused: HashMap<(&'static str, u64), Parts<'a>>,
+    /// Fused tensors that lack parts, by output pattern, layer and ending.
+    fused: HashMap<(&'static str, u64, &'static str), Parts<'a>>,
 }
 
 impl<'a> Pass<'a, '_> {
@@ -166,7 +166,7 @@ impl<'a> Pass<'a, '_> {
             self.unused.push(source.name.clone());
             return Ok(());
         };
-        let key = (found.rule.gguf, found.bid);
+        let key = (found.rule.gguf, found.bid, found.suffix);
         let parts = self.fused.entry(key).or_default();
         parts.insert(part, source);
         if parts.len() == n_parts {
@@ -215,7 +215,7 @@ impl<'a> Pass<'a, '_> {
         let mut unfused: Vec<String> = self
             .fused
             .iter()
-            .flat_map(|((gguf, bid), parts)| self.context.unfused(gguf, *bid, parts))
+            .flat_map(|((gguf, bid, suffix), parts)| self.context.unfused(gguf, *bid, suffix, parts))
             .collect();
         unfused.sort_unstable();
         if !self.unused.is_empty() {

@@ -13,6 +13,7 @@ impl Context<'_> {
         &self,
         gguf: &str,
         bid: u64,
+        suffix: &str,
         parts: &BTreeMap<usize, &SourceTensor>,
     ) -> Vec<String> {
         let rule_names = |rule: &'static TensorRule| match rule.rows {
@@ -27,17 +28,17 @@ impl Context<'_> {
         // The number comes out of a file and may be anything: no more are listed than were there.
         let absent = absent.take(parts.len() + 1);
         if rule.hf.iter().any(|name| name.contains("{xid}")) {
-            absent.map(|part| self.spelled(rule, 0, bid, part as u64)).collect()
+            absent.map(|part| self.spelled(rule, 0, bid, part as u64, suffix)).collect()
         } else {
-            absent.map(|part| self.spelled(rule, part, bid, 0)).collect()
+            absent.map(|part| self.spelled(rule, part, bid, 0, suffix)).collect()
         }
     }
 
     /// The name of a rule's tensor as the checkpoint would spell it.
-    pub(super) fn spelled(&self, rule: &TensorRule, name: usize, bid: u64, xid: u64) -> String {
+    fn spelled(&self, rule: &TensorRule, name: usize, bid: u64, xid: u64, suffix: &str) -> String {
         // As a person would find it in the checkpoint: the first spelling of the rule, without the
         // prefix that its class leaves out.
-        let ending = if rule.bare.is_some() { "" } else { ".weight" };
+        let ending = if rule.bare.is_some() { "" } else { suffix };
         let name = rules::fill(rule.hf.get(name).copied().unwrap_or_default(), bid, xid) + ending;
         name.strip_prefix(self.prefix).map(str::to_owned).unwrap_or(name)
     }
@@ -86,7 +87,7 @@ impl Context<'_> {
                 let absent = (0..experts)
                     .take(tensors.len() + 1)
                     .filter(|xid| stack.is_none_or(|stack| !stack.contains_key(&(rule.gguf, *xid))));
-                names.extend(absent.map(|xid| self.spelled(rule, 0, bid, xid)));
+                names.extend(absent.map(|xid| self.spelled(rule, 0, bid, xid, ".weight")));
             }
         }
         names.extend(self.incomplete(stacks, n_experts, tensors.len()));

@@ -84,8 +84,8 @@ pub enum RowRule {
     /// The product of two vectors, element by element; `hf` has the names of both. It appears where the second one was
     /// met.
     Product,
-    /// The rows of several source tensors one after the other, `{xid}` = 0 .. n in their name; the function gives n. The
-    /// result appears where the last part was met.
+    /// The rows of several source tensors one after the other, for weight and bias. The sources and the function are
+    /// those of [`RowRule::Fuse`]. The result appears where the last part was met.
     Append(fn(&Hparams) -> usize),
     /// Integers of this type, each plus its position if the flag is set. They stand before or after all other
     /// tensors.

@@ -1,7 +1,7 @@
-"""Golden recipes of GPT-2, by OpenAI."""
+"""Golden recipes of GPT-2, by OpenAI, and ruGPT-3 XL, by SberDevices."""
 
 from headers import LAYER, Header, heads
-from tiny_models import END, norms, stack
+from tiny_models import END, layers, norms, stack
 
 
 def gpt2() -> dict:
@@ -12,6 +12,16 @@ def gpt2() -> dict:
         "h.{}.mlp.c_proj.weight": [128, 32], "h.{}.mlp.c_proj.bias": [32]})}
 
 
+def rugpt3xl(config: dict) -> dict:
+    v, h, f = config["vocab_size"], config["hidden_size"], config["intermediate_size"]
+    names = {"input_layernorm": [h], "post_attention_layernorm": [h], "mlp.up_proj": [f, h], "mlp.down_proj": [h, f],
+             **{f"self_attn.{x}_proj": [h, h] for x in "qkvo"}}
+    both = {f"model.layers.{{}}.{name}.weight": shape for name, shape in names.items()}
+    both |= {f"model.layers.{{}}.{name}.bias": shape[:1] for name, shape in names.items()}
+    return {"model.embed_tokens.weight": [v, h], "model.embed_positions.weight": [config["max_position_embeddings"], h],
+            **layers(config, both), **norms("model.norm"), "lm_head.weight": [v, h]}
+
+
 CHECKPOINTS = {
     "gpt2": dict(model="gpt2", tokenizer="bpe", bare=True, reference=dict(set=dict(n_ctx=64)), config=dict(END,
         n_positions=64, n_embd=32, n_layer=2, n_head=4)),
@@ -19,6 +29,10 @@ CHECKPOINTS = {
         architectures=["GPT2LMHeadModel"], model_type="gpt2", n_ctx=64, n_positions=64, n_embd=32, n_layer=2, n_head=4,
         layer_norm_epsilon=1e-05, activation_function="gelu_new", summary_first_dropout=0.1,
         task_specific_params=dict(text_generation=dict(do_sample=True, max_length=50)))),
+    # Without the model's own config class, the keys are those that the reference reads.
+    "rugpt3xl": dict(hand=rugpt3xl, tokenizer="bpe", config=dict(END, architectures=["RuGPT3XLForCausalLM"],
+        hidden_size=32, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=64,
+        layer_norm_eps=1e-05)),
 }
 
 WIDE = {"gpt2": dict(n_embd=256)}

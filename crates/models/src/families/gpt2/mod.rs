@@ -1,4 +1,4 @@
-//! GPT-2, by OpenAI.
+//! GPT-2, by OpenAI, and ruGPT-3 XL, by SberDevices.
 
 pub mod convert;
 pub mod graph;
@@ -7,8 +7,12 @@ use crate::family::Family;
 use gguf_checkpoint::FamilyForm;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family =
-    Family { arches: &[convert::GPT2], graphs: graph::GRAPHS, forms: FORMS, ..Family::EMPTY };
+pub const FAMILY: Family = Family {
+    arches: &[convert::gpt2::GPT2, convert::rugpt3xl::RUGPT3XL],
+    graphs: graph::GRAPHS,
+    forms: FORMS,
+    ..Family::EMPTY
+};
 
 /// Files of mlx-lm 0.32.2.
 const FORMS: &[FamilyForm] = &[FamilyForm::refused(&["gpt2"], None, "its matrices are transposed")];

@@ -8,7 +8,7 @@
 //! Source: the section on GPT-J and the standardized tensor names of the GGUF specification;
 //! `MODEL_TENSORS[GPTJ]` in `gguf-py/gguf/constants.py`.
 
-use crate::families::gpt2::convert as gpt2;
+use crate::families::gpt2::convert::gpt2;
 use crate::families::starcoder::convert::starcoder;
 use crate::prelude::*;
 
