@@ -243,6 +243,11 @@ pub enum ElementMap {
         /// for the groups of the state, steps), so that the enum stays `Copy`.
         bands: [(u64, f32); 5],
     },
+    /// Its sign changes in the second half of the rows of each head.
+    NegateHalf {
+        /// Rows of a head.
+        head: u64,
+    },
 }
 
 impl ElementMap {
@@ -266,6 +271,8 @@ impl ElementMap {
                 let band = bands.iter().find(|(end, _)| row < *end).unwrap_or(&bands[4]);
                 round(round(value * factor) * band.1)
             }
+            ElementMap::NegateHalf { head } if row % head.max(1) < head / 2 => value,
+            ElementMap::NegateHalf { .. } => -value,
         }
     }
 
@@ -289,6 +296,7 @@ impl ElementMap {
                 let band = bands.iter().find(|(end, _)| row < *end).unwrap_or(&bands[4]);
                 f64::from(value) / f64::from(factor) / f64::from(band.1)
             }
+            ElementMap::NegateHalf { .. } => return self.apply(row, value, |value| value),
         } as f32;
         let maps_to_value = |bits: u32| self.apply(row, f32::from_bits(bits), |value| value) == value;
         let bits = guess.to_bits();
@@ -323,6 +331,8 @@ mod tests {
             ElementMap::Scale([0.390_625, 1.1]),
             ElementMap::Scale([0.235_702_26, 1.0]),
             ElementMap::ScaleBands { factor: 1.1, bands },
+            ElementMap::NegateHalf { head: 6 },
+            ElementMap::NegateHalf { head: 4 },
         ];
         // Every bf16 between 2^-10 and 2^4, of both signs, comes back as it was.
         for bits in (0x3a80u32..0x4180).flat_map(|bits| [bits << 16, (bits | 0x8000) << 16]).chain([0]) {
@@ -342,6 +352,18 @@ mod tests {
             }
         }
         assert!(ElementMap::MinusExp.undo(0, f32::NAN).is_nan());
+    }
+
+    #[test]
+    fn second_half_of_each_head_is_negated() {
+        let map = ElementMap::NegateHalf { head: 4 };
+        let values: Vec<f32> = (0..8).map(|row| map.apply(row, 1.5, |value| value)).collect();
+        assert_eq!(values, [1.5, 1.5, -1.5, -1.5, 1.5, 1.5, -1.5, -1.5]);
+        // An odd head has the greater half at its end, as with Python's division.
+        assert_eq!(
+            [0, 1, 2].map(|row| ElementMap::NegateHalf { head: 3 }.apply(row, 1.0, |value| value)),
+            [1.0, -1.0, -1.0]
+        );
     }
 
     /// The rows of q, k and v of `n_groups` groups, named by group, part and place.

@@ -157,6 +157,7 @@ fn number(file: &ArchFile<'_>, name: &str) -> Option<f32> {
         let (bid, _) = rules::parse(rule.hf, name)?;
         match file.input.metadata.get(rule.key) {
             Some(Value::Array(Array::F32(numbers))) => numbers.get(usize::try_from(bid).ok()?).copied(),
+            Some(Value::F32(number)) => Some(*number),
             _ => None,
         }
     };

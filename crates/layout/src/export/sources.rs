@@ -75,10 +75,12 @@ pub fn sources(
         return Err(ExportError::UnusedTensors { names: unused });
     }
     for rule in arch.numbers {
-        if let Some(Value::Array(Array::F32(numbers))) = input.metadata.get(rule.key) {
-            let name = |bid| rules::fill(rule.hf, bid, 0);
-            sources.extend((0..numbers.len() as u64).map(|bid| (name(bid), rule.dims.to_vec())));
-        }
+        let n_numbers = match input.metadata.get(rule.key) {
+            Some(Value::Array(Array::F32(numbers))) if rule.is_of_layers() => numbers.len() as u64,
+            Some(Value::F32(_)) if !rule.is_of_layers() => 1,
+            _ => continue,
+        };
+        sources.extend((0..n_numbers).map(|bid| (rules::fill(rule.hf, bid, 0), rule.dims.to_vec())));
     }
     // Try the shapes that may be meant, and take the first from which the rules make all of these outputs again.
     for (name, made) in shared {

@@ -41,10 +41,11 @@ impl Context<'_> {
         }
         // No more layers are looked at than it takes to show that one is missing.
         let n_layers = self.hparams.n_layers()?.min(input.tensors.len() as u64 + 1);
+        let n_numbers = |rule: &NumberRule| if rule.is_of_layers() { n_layers } else { 1 };
         let lacks =
             |rule: &NumberRule, bid: &u64| !found.get(rule.key).is_some_and(|(_, of)| of.contains_key(bid));
         let absent = |rule: &'static NumberRule| {
-            let bids = (0..n_layers).filter(move |bid| lacks(rule, bid));
+            let bids = (0..n_numbers(rule)).filter(move |bid| lacks(rule, bid));
             bids.map(|bid| rules::fill(rule.hf, bid, 0)).collect::<Vec<_>>()
         };
         let names: Vec<String> = self.numbers.iter().flat_map(absent).collect();
@@ -55,7 +56,12 @@ impl Context<'_> {
         for rule in self.numbers {
             if let Some((last, numbers)) = found.remove(rule.key) {
                 // The map is sorted by layer, and so is the array.
-                keys.push((last, rule.key, Value::Array(Array::F32(numbers.into_values().collect()))));
+                let mut numbers = numbers.into_values();
+                let value = match rule.is_of_layers() {
+                    true => Value::Array(Array::F32(numbers.collect())),
+                    false => Value::F32(numbers.next().unwrap_or_default()),
+                };
+                keys.push((last, rule.key, value));
             }
         }
         keys.sort_by_key(|(last, ..)| *last);

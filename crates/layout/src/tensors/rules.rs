@@ -191,15 +191,23 @@ pub enum Need {
     Optional,
 }
 
-/// A tensor of one number in each layer, which the file has as a key: the numbers of all layers, in their order.
+/// A tensor of one number, which the file has as a key: one tensor, or one in each layer, whose numbers the key has in
+/// the order of the layers.
 #[derive(Debug, Clone, Copy)]
 pub struct NumberRule {
-    /// Its name in the checkpoint, whole, with `{bid}` for the layer.
+    /// Its name in the checkpoint, whole, with `{bid}` for the layer if each has one.
     pub hf: &'static str,
     /// The key, whole.
     pub key: &'static str,
     /// The dimensions that transformers gives it: one of 1, or none.
     pub dims: &'static [u64],
+}
+
+impl NumberRule {
+    /// True if each layer has such a tensor.
+    pub fn is_of_layers(&self) -> bool {
+        self.hf.contains("{bid}")
+    }
 }
 
 impl TensorRule {

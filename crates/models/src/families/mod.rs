@@ -82,6 +82,7 @@ pub mod stablelm;
 pub mod starcoder;
 pub mod step;
 pub mod t5;
+pub mod talkie;
 pub mod wavtokenizer;
 pub mod whisper;
 pub mod xverse;
@@ -172,6 +173,7 @@ pub const FOLDERS: &[Family] = &[
     starcoder::FAMILY,
     step::FAMILY,
     t5::FAMILY,
+    talkie::FAMILY,
     wavtokenizer::FAMILY,
     whisper::FAMILY,
     xverse::FAMILY,

@@ -1,0 +1,8 @@
+//! Talkie, a model of texts from before 1931.
+
+pub mod convert;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family = Family { arches: &[convert::TALKIE], ..Family::EMPTY };
