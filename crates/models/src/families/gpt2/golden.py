@@ -1,4 +1,4 @@
-"""Golden recipes of GPT-2, by OpenAI, and ruGPT-3 XL, by SberDevices."""
+"""Golden recipes of GPT-2, by OpenAI, and ruGPT-3 XL."""
 
 from headers import LAYER, Header, heads
 from tiny_models import END, layers, norms, stack

@@ -1,4 +1,4 @@
-//! GPT-2, by OpenAI, and ruGPT-3 XL, by SberDevices.
+//! GPT-2, by OpenAI, and ruGPT-3 XL.
 
 pub mod convert;
 pub mod graph;

@@ -1,4 +1,4 @@
-//! Talkie, a model of texts from before 1931.
+//! Talkie.
 
 pub mod convert;
 
