@@ -1,8 +1,8 @@
-//! Engines name no family of models: what only one family needs is in its folder (`crates/models/src/families`).
+//! Engines name no family of models: facts about a single family are in its folder (`crates/models/src/families`).
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use gguf_models::{ARCHES, GRAPHS, PROJECTORS};
 
@@ -71,17 +71,6 @@ const FORMATS: &[(&str, &[&str], &str)] = &[
 /// Files that are tables of names of a format.
 const TABLES: &[&str] = &["tokenizer/src/pre/table.rs", "tokenizer/src/huggingface/pre/known.rs"];
 
-fn files(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            files(&path, found);
-        } else if path.extension().is_some_and(|ending| ending == "rs") {
-            found.push(path);
-        }
-    }
-}
-
 /// The names of architectures, projectors, classes and config classes.
 fn registered() -> BTreeSet<&'static str> {
     let arches = ARCHES.iter().flat_map(|arch| {
@@ -108,9 +97,7 @@ fn engines_name_no_family() {
     let mut faults = Vec::new();
     let mut used = BTreeSet::new();
     for engine in ENGINES {
-        let mut paths = Vec::new();
-        files(&crates.join(engine).join("src"), &mut paths);
-        for path in paths {
+        for path in gguf_testkit::rust_files(&crates.join(engine).join("src")) {
             let place = path.strip_prefix(&crates).unwrap().to_str().unwrap().replace('\\', "/");
             if TABLES.contains(&place.as_str()) || place.ends_with("/tests.rs") {
                 continue;

@@ -1,9 +1,6 @@
 //! The toolkit is the only crate that programs, examples and the Python package use.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fs, path::Path};
 
 /// Folders of code that knows the toolkit alone.
 const USERS: [&str; 3] = ["src", "examples", "python/src"];
@@ -20,17 +17,6 @@ fn inner_libraries() -> Vec<String> {
     inner.map(|name| format!("gguf_{name}")).collect()
 }
 
-fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            rust_files(&path, files);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            files.push(path);
-        }
-    }
-}
-
 /// The rest of each line of code after the name of a library.
 fn uses<'a>(text: &'a str, library: &'a str) -> impl Iterator<Item = &'a str> {
     let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
@@ -45,9 +31,9 @@ fn programs_use_no_inner_crate() {
     assert!(libraries.contains(&"gguf_container".to_owned()), "{libraries:?}");
     let mut files = Vec::new();
     for folder in USERS {
-        let n_before = files.len();
-        rust_files(&root().join(folder), &mut files);
-        assert!(files.len() > n_before, "no files in {folder}");
+        let found = gguf_testkit::rust_files(&root().join(folder));
+        assert!(!found.is_empty(), "no files in {folder}");
+        files.extend(found);
     }
     let mut faults = Vec::new();
     for path in files {

@@ -1,11 +1,6 @@
 //! The list of families in `crates/models`, which is written from their folders.
 
-use std::{
-    env,
-    fmt::Write,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{env, fmt::Write, fs, path::Path};
 
 #[test]
 fn list_of_families_has_every_folder() {
@@ -43,12 +38,8 @@ fn list_of_families_has_every_folder() {
 /// `scripts/new-family` leaves these for facts that only the reference can tell.
 #[test]
 fn folders_of_families_have_no_todo() {
-    fn files(folder: &Path) -> Vec<PathBuf> {
-        let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-        entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
-    }
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/models/src/families");
-    let unfinished =
-        files(&folder).into_iter().filter(|path| fs::read_to_string(path).unwrap().contains("TODO"));
-    assert_eq!(unfinished.collect::<Vec<_>>(), Vec::<PathBuf>::new());
+    let mut unfinished = gguf_testkit::files(&folder);
+    unfinished.retain(|path| fs::read_to_string(path).unwrap().contains("TODO"));
+    assert!(unfinished.is_empty(), "{unfinished:?}");
 }

@@ -3,23 +3,15 @@
 use std::{fs, path::Path};
 
 /// The crates whose errors give advice, and which must not name an option of the command line.
-const CRATES: &[&str] = &["models", "conversion", "runtime", "container", "imatrix", "checkpoint"];
-
-/// The files of a folder with everything below it.
-fn files(folder: &Path, found: &mut Vec<std::path::PathBuf>) {
-    for entry in fs::read_dir(folder).expect("a folder of sources") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() { files(&path, found) } else { found.push(path) }
-    }
-}
+const CRATES: &[&str] =
+    &["layout", "models", "tokenizer", "conversion", "runtime", "container", "imatrix", "checkpoint"];
 
 #[test]
 fn libraries_name_no_option_or_program() {
     let mut wrong = Vec::new();
     for name in CRATES {
-        let mut found = Vec::new();
-        files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("crates").join(name).join("src"), &mut found);
-        for path in found {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates").join(name).join("src");
+        for path in gguf_testkit::files(&folder) {
             let text = fs::read_to_string(&path).expect("a source file");
             for (number, line) in (1..).zip(text.lines()) {
                 // Comments may say which option leads to a thing; only texts reach a user.

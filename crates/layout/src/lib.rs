@@ -1,4 +1,5 @@
-//! The engine of conversions: what a family of models is, as data types, and what follows for a checkpoint.
+//! The engine of conversions: data types that describe a family of models, and the layout of a checkpoint that they lead
+//! to.
 //!
 //! This crate opens no files and knows no family: callers pass in the rows of [`Families`] (those of this project are
 //! in the crate `gguf-models`). From a checkpoint's config, tokenizer files and tensor index ([`Input`]) it

@@ -93,7 +93,7 @@ fn towers(families: &Families, row: &Projector, input: &Input<'_>) -> Result<Tow
             let model_type = model_type?;
             // Older files have the type of the whole in the config of the tower too.
             let full = format!("{model_type}_vision");
-            tower.classes.iter().find(|class| [&model_type, &full].contains(&&class.model_type.to_owned()))
+            tower.classes.iter().find(|class| class.model_type == model_type || class.model_type == full)
         };
         let class = class_of(type_of(raw)).or_else(|| class_of(type_of(map))).or(tower.classes.first());
         let filled = class.filter(|_| is_taken).and_then(|class| classes::standardize(raw, class).ok());

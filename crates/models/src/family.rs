@@ -42,10 +42,10 @@ impl Family {
 }
 
 /// Every supported architecture, sorted by name.
-pub const ARCHES: &[Arch] = collected!(arches, name, DECODER);
+pub static ARCHES: &[Arch] = collected!(arches, name, DECODER);
 
 /// Every family of projectors, sorted by name.
-pub const PROJECTORS: &[Projector] = collected!(projectors, name, projector::BASE);
+pub static PROJECTORS: &[Projector] = collected!(projectors, name, projector::BASE);
 
 /// The rows of every family, for the functions of `gguf-layout` and `gguf-conversion`.
 ///
@@ -56,7 +56,7 @@ pub const PROJECTORS: &[Projector] = collected!(projectors, name, projector::BAS
 /// assert_eq!(FAMILIES.quantization("llama").layers_of_70b, Some(80));
 /// assert_eq!(*FAMILIES.quantization("unknown"), Quantization::USUAL);
 /// ```
-pub const FAMILIES: Families = Families {
+pub static FAMILIES: Families = Families {
     arches: ARCHES,
     projectors: PROJECTORS,
     quantization: collected!(quantization, architecture, Quantization::USUAL),
@@ -64,10 +64,10 @@ pub const FAMILIES: Families = Families {
 };
 
 /// Forms in which programs other than transformers save weights, for [`gguf_checkpoint::Folder::forms`].
-pub const FORMS: &[FamilyForm] = collected!(forms, model_types[0], FamilyForm::USUAL);
+pub static FORMS: &[FamilyForm] = collected!(forms, model_types[0], FamilyForm::USUAL);
 
 /// Every graph, for [`gguf_runtime::Options`].
-pub const GRAPHS: Graphs = Graphs {
+pub static GRAPHS: Graphs = Graphs {
     architectures: collected!(graphs, name, Architecture::decoder("", Spec::DECODER)),
     projectors: collected!(
         towers,

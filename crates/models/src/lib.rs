@@ -1,4 +1,4 @@
-//! Families of models, one folder each: what the engines need to know to convert and run them.
+//! Families of models, one folder each: all that the engines need to convert and run them.
 //!
 //! `convert.rs` of a folder has the rows for conversions ([`gguf_layout::Arch`]), `projector.rs` those of its projectors,
 //! `graph.rs` how the runtime computes its files ([`gguf_runtime::graphs`]), and `vision.rs` how it sees images. A file about

@@ -10,7 +10,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 /// Faults of a crate's module order, one sentence each; empty if it has none.
@@ -25,6 +25,28 @@ pub fn module_order(crate_folder: &Path, floors: &[&[&str]]) -> Vec<String> {
     let mut sources = BTreeMap::new();
     collect(&crate_folder.join("src"), &mut Vec::new(), &mut sources);
     faults(&sources, floors)
+}
+
+/// The files of a folder and of those inside it, sorted by path.
+///
+/// # Panics
+/// When a folder cannot be listed.
+pub fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("a folder can be listed");
+    let paths = entries.map(|entry| entry.expect("a folder can be listed").path());
+    let mut files: Vec<PathBuf> =
+        paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect();
+    files.sort();
+    files
+}
+
+/// As [`files`], those of Rust only.
+///
+/// # Panics
+/// When a folder cannot be listed.
+pub fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let is_rust = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "rs");
+    files(folder).into_iter().filter(is_rust).collect()
 }
 
 /// Module paths to texts; the root is the empty path.

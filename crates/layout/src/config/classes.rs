@@ -61,6 +61,7 @@ impl ConfigClass {
         })
     }
 
+    /// The data of the class. One from outside of the project, which the file does not have, has no fields.
     fn facts(&self) -> &'static Facts {
         static NONE: Facts = Facts {
             default_theta: 0.0,
@@ -213,8 +214,8 @@ pub fn standardize(raw: &Map<String, Json>, class: &ConfigClass) -> Result<Map<S
         }
     }
     let facts = class.facts();
-    // The order below is that of `__post_init__`: what the class changes, computed fields, then rotary
-    // parameters, which need `head_dim`; renamed keys last.
+    // In the order of `__post_init__`: changes of the class, computed fields, rotary parameters (which need
+    // `head_dim`), renamed keys.
     (class.adjust)(&mut map)?;
     for field in &facts.filled {
         field.apply(&mut map);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use gguf_models::{ARCHES, WAITING, routes};
 
@@ -15,26 +15,14 @@ fn waiting_routes_are_unreachable() {
     }
 }
 
-/// The source files below a folder.
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
-    for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
-        match path.is_dir() {
-            true => sources(&path, found),
-            false => found.push(path),
-        }
-    }
-}
-
 /// Routes are compared by name, so no two definitions in the sources may have the same one.
 #[test]
 fn route_names_are_unique() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let mut families = Vec::new();
-    sources(&crates.join("models/src/families"), &mut families);
-    sources(&crates.join("models/src/parts"), &mut families);
-    let shared = ["models/src/routes.rs", "tokenizer/src/huggingface/route.rs"].map(|file| crates.join(file));
+    let models = gguf_testkit::rust_files(&crates.join("models/src"));
+    let shared = crates.join("tokenizer/src/huggingface/route.rs");
     let mut names = BTreeSet::new();
-    for file in families.into_iter().chain(shared) {
+    for file in models.into_iter().chain([shared]) {
         let text = fs::read_to_string(&file).unwrap();
         let text = text.lines().filter(|line| !line.trim_start().starts_with("//"));
         let text = text.collect::<Vec<_>>().join("\n");

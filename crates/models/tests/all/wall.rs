@@ -2,27 +2,14 @@
 //! the other.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 const FAMILIES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/families");
 
-fn files(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            files(&path, found);
-        } else if path.extension().is_some_and(|ending| ending == "rs") {
-            found.push(path);
-        }
-    }
-}
-
 #[test]
 fn files_about_conversion_and_about_runs_are_apart() {
-    let mut paths = Vec::new();
-    files(Path::new(FAMILIES), &mut paths);
     let (mut n_conversion, mut n_runtime) = (0, 0);
-    for path in paths {
+    for path in gguf_testkit::rust_files(Path::new(FAMILIES)) {
         let place = path.strip_prefix(FAMILIES).unwrap().with_extension("");
         let Some(part) = place.iter().nth(1).and_then(|part| part.to_str()) else { continue };
         let text = fs::read_to_string(&path).unwrap();
