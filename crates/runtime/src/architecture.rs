@@ -18,7 +18,7 @@ pub type Open = fn(&Keys<'_>, &mut Weights<'_>) -> Result<Prepared, Error>;
 pub struct Architecture {
     /// The value of `general.architecture`.
     pub name: &'static str,
-    /// Properties among the architectures of the shared decoder, including encoders.
+    /// Properties of the shared decoder, which also runs encoders.
     spec: Spec,
     /// A separate graph instead.
     own: Option<Open>,
@@ -50,8 +50,8 @@ impl Graphs {
         keys: &Keys<'_>,
         weights: &Weights<'_>,
     ) -> Result<&'static Architecture, Error> {
-        // Lists of what layers differ in are made before their tensors are looked for: a header that claims too many
-        // layers must not decide how much is allocated.
+        // Lists with an item for each layer are made before the tensors of layers are read: a header that claims too
+        // many layers must not decide how much is allocated.
         if keys.count("block_count")?.is_some_and(|n| n > weights.n_tensors()) {
             return Err(keys.wrong("block_count", "at most the number of tensors"));
         }

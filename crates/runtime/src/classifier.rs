@@ -28,7 +28,7 @@ pub struct ClassifierSpec {
 }
 
 impl ClassifierSpec {
-    /// As BERT has it.
+    /// The classifier of BERT.
     pub const USUAL: ClassifierSpec =
         ClassifierSpec { activation: Activation::Tanh, mean_by_default: false, is_softmax: false };
 }

@@ -86,7 +86,7 @@ pub struct Encoded {
 pub struct Prepared {
     /// From tokens to rows.
     pub graph: Box<dyn Graph>,
-    /// None for what predicts no tokens.
+    /// `None` if the model predicts no tokens.
     pub head: Option<Head>,
     /// Tokens of the vocabulary.
     pub n_vocab: usize,

@@ -30,7 +30,7 @@ use crate::{
 /// Options for running a model.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Graphs that are known.
+    /// Architectures and projectors that can be run.
     pub graphs: Graphs,
     /// Threads to work with; none for as many as the machine has.
     pub threads: Option<usize>,

@@ -70,7 +70,7 @@ pub struct Embedding {
     pub deep: Vec<Rows>,
     /// Rows and columns of a picture whose embeddings have two positions each (M-RoPE).
     pub grid: Option<(usize, usize)>,
-    /// In which layers of the text model they see each other whatever their order.
+    /// Layers of the text model in which they see each other regardless of their order.
     pub seen: Seen,
 }
 
@@ -91,14 +91,14 @@ impl Embedding {
     }
 }
 
-/// In which layers of a text model the embeddings of a picture see each other whatever their order.
+/// Layers of a text model in which the embeddings of a picture see each other regardless of their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen {
-    /// In none: each sees those before it.
+    /// None: each embedding sees those before it.
     Before,
-    /// In all, within the window where there is one.
+    /// All, within the window if there is one.
     All,
-    /// In those with a window (Gemma 4).
+    /// Layers with a window (Gemma 4).
     InWindows,
 }
 
@@ -159,8 +159,8 @@ impl Session {
     }
 
     /// A session without tokens whose decoder sees keys and values of an encoder.
-    pub fn with_cross_kv(cross_kv: Vec<KeyValue>) -> Session {
-        // StateSize for long: their memory is no longer the pass's.
+    pub(crate) fn with_cross_kv(cross_kv: Vec<KeyValue>) -> Session {
+        // Detached, because they outlive the pass and its memory.
         let cross_kv = cross_kv.into_iter().map(|(key, value)| (key.detached(), value.detached())).collect();
         Session { cross_kv: Some(Arc::new(cross_kv)), ..Session::default() }
     }
@@ -171,19 +171,19 @@ impl Session {
     }
 
     /// Takes a state of layer `index` out; `len` zeros at first.
-    pub fn take_state(&mut self, index: usize, kind: StateKind, len: usize) -> Vec<f32> {
+    pub(crate) fn take_state(&mut self, index: usize, kind: StateKind, len: usize) -> Vec<f32> {
         // Taken out, not copied: a state of RWKV 7 has a megabyte for each layer, and the pass puts it back.
         let state = self.states.remove(&(index, kind)).filter(|state| state.len() == len);
         state.unwrap_or_else(|| vec![0.0; len])
     }
 
     /// Puts a state of layer `index` back.
-    pub fn put_state(&mut self, index: usize, kind: StateKind, state: Vec<f32>) {
+    pub(crate) fn put_state(&mut self, index: usize, kind: StateKind, state: Vec<f32>) {
         self.states.insert((index, kind), state);
     }
 
     /// Appends rows of layer `index`.
-    pub fn append(&mut self, index: usize, key: &Rows, value: &Rows) {
+    pub(crate) fn append(&mut self, index: usize, key: &Rows, value: &Rows) {
         if self.layers.len() <= index {
             self.layers.resize_with(index + 1, Default::default);
         }
@@ -204,7 +204,7 @@ impl Session {
     }
 
     /// The first `n` keys and values of layer `index`, which were appended before.
-    pub fn key_value(&self, index: usize, n: usize) -> (ArrayView2<'_, f32>, ArrayView2<'_, f32>) {
+    pub(crate) fn key_value(&self, index: usize, n: usize) -> (ArrayView2<'_, f32>, ArrayView2<'_, f32>) {
         let (keys, values) = &self.layers[index];
         // Rows after them are reserved for later tokens.
         (keys.slice(s![..n, ..]), values.slice(s![..n, ..]))

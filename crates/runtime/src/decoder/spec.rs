@@ -31,7 +31,7 @@ pub struct Spec {
     pub qkv_by_head: bool,
     /// Pairs of a head that RoPE rotates; `None` without RoPE.
     pub rope: Option<RopeKind>,
-    /// In which layers it does.
+    /// Layers in which RoPE does so.
     pub rope_layers: RopeLayers,
     /// True if pairs that rotate by time, height and width (M-RoPE) are interleaved instead of contiguous.
     pub interleaved_sections: bool,
@@ -61,7 +61,7 @@ pub struct Spec {
     /// True if values are normalized without weights. A layer of such a model without a value matrix uses its
     /// keys before norm and RoPE.
     pub value_norm: bool,
-    /// Caps where no key says otherwise.
+    /// Caps, if no key states others.
     pub soft_caps: SoftCaps,
     /// True if a layer has either a mixer or a feed-forward part, according to its counts of heads and
     /// elements.
@@ -103,18 +103,18 @@ pub enum ScoreScale {
     One,
 }
 
-/// In which layers RoPE rotates queries and keys.
+/// Layers in which RoPE rotates queries and keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RopeLayers {
-    /// In all.
+    /// All.
     All,
-    /// In those with a sliding window; in all where no layer has one.
+    /// Layers with a sliding window; all layers if no layer has one.
     Sliding,
-    /// In those, and in the first, dense ones of a mixture of experts.
+    /// Layers with a sliding window, and the first, dense ones of a mixture of experts.
     SlidingOrDense,
-    /// In all but every n-th.
+    /// All but every n-th.
     AllButEveryNth(usize),
-    /// In those that `attention.rope_pattern` lists; without it in all, unless `rope.scaling.finetuned` is false.
+    /// Layers that `attention.rope_pattern` lists; without it, all unless `rope.scaling.finetuned` is false.
     Stated,
 }
 
@@ -123,8 +123,8 @@ pub enum RopeLayers {
 pub enum YarnMscale {
     /// Cosines and sines.
     Rotation,
-    /// Scores alone, where the file states `yarn_log_multiplier`: models with latent attention have the same multiplier for
-    /// both, so that what would be left for the rotation is a quotient of 1.
+    /// Scores alone, if the file states `yarn_log_multiplier`: models with latent attention have the same multiplier for
+    /// both, which leaves a factor of 1 for the rotation.
     Scores,
 }
 
@@ -199,8 +199,8 @@ pub enum Gating {
     Sigmoid,
     /// The softmax of the chosen ones alone.
     SoftmaxOfTopK,
-    /// By sigmoids where a bias chooses, else by softmax, as in the versions of DeepSeek: in the spelling of
-    /// transformers 5 a config says neither, and the reference then writes nothing and reads softmax.
+    /// Sigmoids if a bias affects the choice, else softmax, as in the versions of DeepSeek. Configs of transformers 5
+    /// state neither; the reference then writes no key and reads softmax.
     ByBias,
     /// Each chosen one by the softmax over those that are left and nearly as large.
     SparseMixer,
@@ -245,7 +245,7 @@ pub enum LogitScale {
 }
 
 impl Spec {
-    /// The usual decoder, which most differ from in a line or two: Llama.
+    /// The usual decoder, Llama; most others differ from it in a line or two.
     pub const DECODER: Spec = Spec {
         norm: NormKind::Rms,
         takes_other_epsilon: false,
