@@ -41,8 +41,8 @@ pub struct Tokenizer {
 }
 
 impl Tokenizer {
-    /// The tokenizer of a file. Lists of texts are shared with its metadata. The keys are checked by those who need
-    /// them: [`Tokenizer::encoder`] and [`Tokenizer::to_huggingface`].
+    /// The tokenizer of a file. Lists of texts are shared with its metadata. [`Tokenizer::encoder`] and
+    /// [`Tokenizer::to_huggingface`] check the keys that they need.
     pub fn from_gguf(metadata: &Metadata) -> Tokenizer {
         let part =
             |is_part: fn(&str) -> bool| metadata.iter().filter(|(key, _)| is_part(key)).cloned().collect();

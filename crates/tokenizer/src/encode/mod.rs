@@ -81,8 +81,8 @@ impl Tokenizer {
 }
 
 impl Encoder {
-    /// The value of `tokenizer.ggml.pre` where it is a name that llama.cpp does not know, in a kind of vocabulary that
-    /// it means nothing for. (Where it says how text is split, an unknown name is an [`Error::UnknownPre`].)
+    /// The value of `tokenizer.ggml.pre` if llama.cpp does not know it and the kind of vocabulary does not use it. (For
+    /// kinds that use it, an unknown name is an [`Error::UnknownPre`].)
     pub fn unknown_pre(&self) -> Option<&str> {
         self.vocab.unknown_pre.as_deref()
     }

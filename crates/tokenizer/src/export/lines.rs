@@ -12,7 +12,7 @@ use crate::{byte_alphabet, keys};
 /// A file's name and its bytes.
 pub(super) type TokenFile = (String, Vec<u8>);
 
-/// tokenizer.jsonl: lists of a token, its score, and what it is. Fillers at the end are put in again by a conversion.
+/// tokenizer.jsonl: a list of token, score and type on each line. A conversion adds fillers at the end again.
 pub(super) fn json_lines(tokens: &Tokens, scores: &[f32]) -> TokenFile {
     let last = tokens.kinds.iter().rposition(|kind| *kind != TokenType::Unused);
     let mut lines = String::new();

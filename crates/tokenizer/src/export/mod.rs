@@ -74,23 +74,23 @@ impl Tokenizer {
         config.insert("tokenizer_class".to_owned(), class(kind, ctx.route).into());
         // For unigram and SentencePiece BPE, the model is written next to tokenizer.json, because only it has
         // scores.
-        match (pre, ctx.route.rank_file) {
-            _ if is_wordpiece => {
+        match (kind, pre, ctx.route.rank_file) {
+            ("bert", ..) => {
                 let (lowercase, strip_accents) =
                     (metadata.flag(keys::LOWERCASE)?, metadata.flag(keys::STRIP_ACCENTS)?);
                 let json = wordpiece::tokenizer_json(&tokens, lowercase, strip_accents);
                 files.push(("tokenizer.json".to_owned(), pretty(&json)));
             }
-            _ if kind == "rwkv" => files.push(world::file(&tokens)?),
-            _ if kind == "plamo2" => files.push(lines::json_lines(&tokens, &scores(self)?)),
-            _ if kind == "gemma4" => {
+            ("rwkv", ..) => files.push(world::file(&tokens)?),
+            ("plamo2", ..) => files.push(lines::json_lines(&tokens, &scores(self)?)),
+            ("gemma4", ..) => {
                 let merges = bpe::merges(&file_merges(metadata)?)?;
                 files.push(("tokenizer.json".to_owned(), pretty(&spm::with_merges(&tokens, merges))));
                 // Only names tell which tokens of the vocabulary steer the model.
                 config.insert("additional_special_tokens".to_owned(), tokens.control().into());
             }
-            (Some(_), Some(file)) => files.push(lines::ranks(&tokens, file)?),
-            _ if kind == "t5" => {
+            (_, Some(_), Some(file)) => files.push(lines::ranks(&tokens, file)?),
+            ("t5", ..) => {
                 let scores = scores(self)?;
                 let normalization = Normalization {
                     charsmap: self.charsmap()?,
@@ -106,11 +106,11 @@ impl Tokenizer {
                     Err(error) => notes.push(format!("spiece.model is not written: {error}")),
                 }
             }
-            (Some(pre), None) => {
+            (_, Some(pre), None) => {
                 let json = bpe::tokenizer_json(&pre, &tokens, &file_merges(metadata)?)?;
                 files.push(("tokenizer.json".to_owned(), pretty(&json)));
             }
-            (None, _) => {
+            (_, None, _) => {
                 let scores = scores(self)?;
                 files.push(("tokenizer.json".to_owned(), pretty(&spm::tokenizer_json(&tokens, &scores))));
                 match spm::model(&tokens, &scores, None) {
@@ -171,19 +171,17 @@ fn tokens(
     }
     // A SentencePiece vocabulary has special tokens where the file names none: llama 2's, as
     // `llama_vocab` has them by default.
-    let id = |of: &str, default: u64| -> Result<Option<usize>, ExportError> {
-        let id = metadata.count(&keys::special_id(of))?.or(is_spm.then_some(default));
+    let id = |key: &str, default: u64| -> Result<Option<usize>, ExportError> {
+        let id = metadata.count(key)?.or(is_spm.then_some(default));
         Ok(id.and_then(|id| usize::try_from(id).ok()).filter(|id| *id < texts.len()))
     };
-    let adds = |of: &str, default| {
-        metadata.flag(&format!("tokenizer.ggml.add_{of}_token")).map(|f| f.unwrap_or(default))
-    };
+    let adds = |key: &str, default| metadata.flag(key).map(|flag| flag.unwrap_or(default));
     Ok(Tokens {
-        bos: id("bos", 1)?.filter(|_| matches!(adds("bos", adds_bos), Ok(true))),
-        eos: id("eos", 2)?.filter(|_| matches!(adds("eos", false), Ok(true))),
+        bos: id(keys::BOS_ID, 1)?.filter(|_| matches!(adds(keys::ADD_BOS, adds_bos), Ok(true))),
+        eos: id(keys::EOS_ID, 2)?.filter(|_| matches!(adds(keys::ADD_EOS, false), Ok(true))),
         bos_of_second: metadata.flag(keys::ADD_SEP)? == Some(false),
-        separator: id("seperator", 0)?.filter(|_| matches!(adds("sep", false), Ok(true))),
-        unknown: id("unknown", 0)?,
+        separator: id(keys::SEP_ID, 0)?.filter(|_| matches!(adds(keys::ADD_SEP, false), Ok(true))),
+        unknown: id(keys::UNK_ID, 0)?,
         space_prefix: metadata.flag(keys::ADD_SPACE_PREFIX)?,
         texts,
         kinds,

@@ -180,22 +180,20 @@ impl TokenizerWriter<'_> {
     /// A llama tokenizer as tokenizer.json, with its merges, under another name in `tokenizer.ggml.model`. Tokens with
     /// texts in `visible` are text even if the file marks them as control tokens, because programs want to see them.
     pub fn llama_with_merges(&mut self, model: &str, visible: &[&str]) -> Result<(), VocabError> {
-        let hf = &self.tokenizer_json()?;
+        let mut hf = self.tokenizer_json()?;
         hf.needs_kind("BPE")?;
-        let mut table = table(self, hf)?;
+        let mut table = table(self, &hf)?;
         for (text, kind) in table.texts.iter().zip(&mut table.types) {
             if visible.iter().any(|visible| visible.as_bytes() == text) {
                 *kind = TokenType::UserDefined;
             }
         }
         let n_tokens = self.set_vocab(model, "", table);
-        let merges = bpe::merges(self, hf.model.merges.0.clone());
+        let merges = bpe::merges(self, std::mem::take(&mut hf.model.merges.0));
         self.set(keys::MERGES, Array::String(merges.into()));
-        special::write_keys(self, Some(hf), &special::SpecialOptions::default(), n_tokens)
+        special::write_keys(self, Some(&hf), &special::SpecialOptions::default(), n_tokens)
     }
-}
 
-impl TokenizerWriter<'_> {
     /// A BPE as tokenizer.json, written as a llama tokenizer without scores, with a name for the token that is a zero byte.
     ///
     /// Source: `XverseModel.set_vocab` in `conversion/xverse.py`.

@@ -80,9 +80,7 @@ impl TokenizerWriter<'_> {
         self.set(keys::ADD_SPACE_PREFIX, false);
         Ok(())
     }
-}
 
-impl TokenizerWriter<'_> {
     /// tokenizer.jsonl, then the chat template: chat_template.jinja, or `chat_template` of tokenizer_config.json. An
     /// empty template is ignored.
     pub fn json_lines_with_template(&mut self) -> Result<(), VocabError> {

@@ -17,7 +17,7 @@ use super::template;
 use super::writer::TokenizerWriter;
 use crate::keys;
 
-/// SpecialOptions for special tokens.
+/// Options for special tokens.
 #[derive(Debug, Default)]
 pub struct SpecialOptions {
     /// Names to look for; empty for the usual ones.

@@ -230,6 +230,7 @@ fn write_spm(writer: &mut TokenizerWriter<'_>, file: &str, bytes: &[u8]) -> Resu
     let model = SpmModel::read(bytes).map_err(|problem| malformed(file, &problem))?;
     let mut table = spm::pieces(&model, model.pieces.len());
     writer.pad_to_rows(&mut table, Some(spm::SCORE_OF_NONE))?;
+    // The reference writes the special ids before the tokens.
     writer.set(keys::MODEL, "llama");
     writer.set(keys::BOS_ID, model.bos_id);
     writer.set(keys::EOS_ID, model.eos_id);

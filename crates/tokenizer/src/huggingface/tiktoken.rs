@@ -282,7 +282,7 @@ fn specials(
         Some(first) => first,
         None => u32::try_from(n_ranks).map_err(|_| too_many())?,
     };
-    // The family's tokens follow each other from the first id on.
+    // The special tokens have consecutive ids.
     let mut specials = std::collections::BTreeMap::new();
     for (offset, text) in (kind.specials)().into_iter().enumerate() {
         let id =
@@ -339,7 +339,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn special_token_ids_follow_family() {
+    fn special_token_ids_follow_file() {
         assert_eq!(llama3_specials().len(), 256);
         assert_eq!(llama3_specials()[255], "<|reserved_special_token_245|>");
         let llama4 = llama4_specials();

@@ -84,9 +84,7 @@ impl TokenizerWriter<'_> {
         spm::added_tokens_json(self, &mut table)?;
         write_keys(self, table, &Normalization::of(&model), false)
     }
-}
 
-impl TokenizerWriter<'_> {
     /// Unigram with the ids of fairseq, which counts special tokens first: the SentencePiece model, whose ids are not the
     /// ones of the network, else tokenizer.json, which has them right. `mask` is the id of a mask token that the model
     /// lacks.

@@ -82,8 +82,9 @@ impl<'w> TokenizerWriter<'w> {
 
     /// Inserts a new key right after another.
     pub fn set_after(&mut self, before: &str, key: &str, value: impl Into<Value>) {
-        let at = self.vocab.tokenizer.keys.iter().position(|(n_rows, _)| n_rows == before);
-        self.vocab.tokenizer.keys.set_at(at.map_or(self.vocab.tokenizer.keys.len(), |at| at + 1), key, value);
+        let keys = &mut self.vocab.tokenizer.keys;
+        let at = keys.iter().position(|(other, _)| other == before).map_or(keys.len(), |at| at + 1);
+        keys.set_at(at, key, value);
     }
 
     /// True if a key exists.

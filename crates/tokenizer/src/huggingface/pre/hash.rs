@@ -8,6 +8,7 @@
 
 use std::collections::HashSet;
 
+use gguf_types::hex;
 use serde_json::{Value as Json, json};
 use sha2::{Digest, Sha256};
 use tokenizers::{
@@ -68,8 +69,7 @@ pub(super) fn hashes(
 /// The hash of a list of ids, spelled as Python prints it.
 fn hash_of(ids: &[u32]) -> String {
     let ids: Vec<String> = ids.iter().map(u32::to_string).collect();
-    let digest = Sha256::digest(format!("[{}]", ids.join(", ")));
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&Sha256::digest(format!("[{}]", ids.join(", "))))
 }
 
 /// Checks the steps of a tokenizer for contents on which the library panics, because it does not check them.
@@ -79,10 +79,12 @@ fn check_steps(parts: &[&Json]) -> Result<(), String> {
         let expression = step.get("pattern").and_then(|pattern| pattern.get("Regex")?.as_str());
         if step_type(step) == "Precompiled" || step.get("precompiled_charsmap").is_some() {
             return Err("none: `normalizer`: a compiled table is not supported".into());
-        } else if expression.is_some_and(|expression| expression.contains(r"\K")) {
+        }
+        if expression.is_some_and(|expression| expression.contains(r"\K")) {
             // With it, a match can end before it starts.
             return Err(r"none: `pattern`: `\K` is not supported".into());
-        } else if step.get("length").and_then(Json::as_u64) == Some(0) {
+        }
+        if step.get("length").and_then(Json::as_u64) == Some(0) {
             return Err("none: `pre_tokenizer`: `length` is 0".into());
         }
         let pieces = || list(step, "single").iter().chain(list(step, "pair"));
