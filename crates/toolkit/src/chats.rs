@@ -19,7 +19,7 @@ pub fn is_file_of_chats(path: &Path) -> bool {
 /// # Errors
 /// A model without a template, a template that exceeds its limits, and the line of a chat that is invalid or refused.
 pub fn rendered(model: &Model, bytes: &[u8]) -> Result<Transcripts, String> {
-    let template = model.file().metadata().text("tokenizer.chat_template").ok().flatten();
+    let template = model.file().metadata().text(gguf_tokenizer::keys::CHAT_TEMPLATE).ok().flatten();
     let template = template.ok_or("the model has no chat template")?;
     let (template, tokens, lines) = (template.to_owned(), SpecialTokens::of_model(model), bytes.to_vec());
     let made = guarded(move || transcripts(Some(&template), &tokens, &lines));

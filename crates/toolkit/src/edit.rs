@@ -8,6 +8,7 @@ use std::{
 
 use gguf_container::{Edit, Metadata, SLACK_KEY, Slack, Value};
 use gguf_conversion::recipes::TensorFacts;
+use gguf_tokenizer::keys::{CHAT_TEMPLATE, PRE};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
@@ -22,11 +23,6 @@ use crate::{
     text_file,
     verify::warnings_of_change,
 };
-
-/// The key of the pre-tokenizer.
-const PRE: &str = gguf_tokenizer::keys::PRE;
-/// The key of the chat template.
-const CHAT_TEMPLATE: &str = "tokenizer.chat_template";
 
 /// Options of an edit. Changes are applied in the order of the fields, from [`rename`](EditOptions::rename) on.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

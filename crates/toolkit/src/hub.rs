@@ -191,16 +191,17 @@ pub fn input(
     events: &dyn Events,
 ) -> Result<Input, Error> {
     let text = path.to_str().unwrap_or_default();
-    if !Repo::is_address(text) && !is_like_a_hub_name(path) {
-        return Ok(Input::local(Folder::at(path).forms(gguf_models::FORMS)));
-    }
+    let is_local = !Repo::is_address(text) && !is_like_a_hub_name(path);
     let taken = |failure: Error| match Repo::is_address(text) || failure.is_interrupted() {
         true => failure,
         false => failure.hint([format!(
             "if `{text}` is meant to be a local folder, check the path; it was treated as a model on the Hub"
         )]),
     };
-    let input = of_hub(text, wanted, options, events).map_err(taken)?;
+    let input = match is_local {
+        true => Input::local(Folder::at(path)),
+        false => of_hub(text, wanted, options, events).map_err(taken)?,
+    };
     Ok(Input { folder: input.folder.forms(gguf_models::FORMS), ..input })
 }
 

@@ -12,7 +12,7 @@ use crate::{
     verify::{Check, Finding},
 };
 
-const TEMPLATE: &str = "tokenizer.chat_template";
+const TEMPLATE: &str = gguf_tokenizer::keys::CHAT_TEMPLATE;
 /// Characters that are shown before and after a difference.
 const BEFORE: usize = 16;
 const AFTER: usize = 32;

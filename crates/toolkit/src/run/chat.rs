@@ -11,7 +11,7 @@ use serde_json::{Map, Value as Json};
 use crate::{error::Error, template_guard::guarded, text_file};
 
 /// Key of the template that is used by default; those of named templates begin with it.
-const KEY: &str = "tokenizer.chat_template";
+const KEY: &str = gguf_tokenizer::keys::CHAT_TEMPLATE;
 
 /// Options of a prompt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -7,7 +7,7 @@ use super::report::{Check, Finding};
 use crate::{error::Error, template_guard::render_fixed};
 
 /// The key of the template, and the beginning of the keys of named ones.
-const TEMPLATE: &str = "tokenizer.chat_template";
+const TEMPLATE: &str = gguf_tokenizer::keys::CHAT_TEMPLATE;
 /// The key of a reranker's prompt.
 const RERANK: &str = "tokenizer.chat_template.rerank";
 
