@@ -11,11 +11,7 @@ use edited::{Edited, no_value, read_all, refused};
 #[test]
 fn rewritten_golden_is_read() {
     let folder = Edited::of("bnb-4bit").folder();
-    read_all(
-        &gguf_checkpoint::open(gguf_checkpoint::Folder::from(folder.path()).forms(gguf_models::FORMS))
-            .unwrap(),
-    )
-    .unwrap();
+    read_all(&crate::open(folder.path()).unwrap()).unwrap();
 }
 
 #[test]
@@ -111,13 +107,7 @@ fn invalid_bitsandbytes_floats_are_refused() {
     // A larger outer block than there are blocks is one that is short.
     let mut edited = Edited::of("bnb-4bit");
     edited.respell(STATE, "\"nested_blocksize\": 256", "\"nested_blocksize\": 18446744073709551615");
-    read_all(
-        &gguf_checkpoint::open(
-            gguf_checkpoint::Folder::from(edited.folder().path()).forms(gguf_models::FORMS),
-        )
-        .unwrap(),
-    )
-    .unwrap();
+    read_all(&edited.open().unwrap()).unwrap();
 }
 
 #[test]
@@ -257,7 +247,6 @@ fn mutants_never_panic() {
         }
         fs::write(folder.path().join("config.json"), edited.config.to_string()).unwrap();
         fs::write(folder.path().join("model.safetensors"), edited.file()).unwrap();
-        gguf_checkpoint::open(gguf_checkpoint::Folder::from(folder.path()).forms(gguf_models::FORMS))
-            .is_ok_and(|checkpoint| read_all(&checkpoint).is_ok())
+        crate::open(folder.path()).is_ok_and(|checkpoint| read_all(&checkpoint).is_ok())
     });
 }

@@ -47,9 +47,7 @@ fn digest(values: &[f32], dtype: &str) -> String {
 #[test]
 fn values_match_libraries() {
     for name in names() {
-        let checkpoint =
-            gguf_checkpoint::open(gguf_checkpoint::Folder::from(&golden(&name)).forms(gguf_models::FORMS))
-                .unwrap_or_else(|error| panic!("{name}: {error}"));
+        let checkpoint = crate::open(&golden(&name)).unwrap_or_else(|error| panic!("{name}: {error}"));
         let expected = fs::read_to_string(golden(&name).join("expected.txt")).unwrap();
         let mut compared = BTreeSet::new();
         for line in expected.lines().filter(|line| !line.starts_with('*')) {
@@ -91,9 +89,7 @@ fn values_match_libraries() {
 #[test]
 fn partial_reads_match_the_whole() {
     for name in names() {
-        let checkpoint =
-            gguf_checkpoint::open(gguf_checkpoint::Folder::from(&golden(&name)).forms(gguf_models::FORMS))
-                .unwrap();
+        let checkpoint = crate::open(&golden(&name)).unwrap();
         let mut draw = gguf_testkit::Draw::new(14);
         for tensor in checkpoint.tensors.iter().filter(|tensor| tensor.stored.is_some()) {
             let whole = values(&checkpoint, tensor);
@@ -122,9 +118,7 @@ fn partial_reads_match_the_whole() {
 #[test]
 fn spans_cover_the_codes() {
     for name in names() {
-        let checkpoint =
-            gguf_checkpoint::open(gguf_checkpoint::Folder::from(&golden(&name)).forms(gguf_models::FORMS))
-                .unwrap();
+        let checkpoint = crate::open(&golden(&name)).unwrap();
         for tensor in &checkpoint.tensors {
             let Some(stored) = &tensor.stored else { continue };
             let mut bytes: BTreeMap<usize, BTreeSet<u64>> = BTreeMap::new();

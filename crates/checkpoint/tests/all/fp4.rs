@@ -17,7 +17,7 @@ fn open(config: &Json, parts: &[Part<'_>]) -> Result<Checkpoint, Error> {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("config.json"), json!({"quantization_config": config}).to_string()).unwrap();
     fs::write(folder.path().join("model.safetensors"), file).unwrap();
-    gguf_checkpoint::open(gguf_checkpoint::Folder::from(folder.path()).forms(gguf_models::FORMS))
+    crate::open(folder.path())
 }
 
 fn modelopt() -> Json {

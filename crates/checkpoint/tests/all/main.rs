@@ -12,3 +12,12 @@ mod golden;
 mod module_order;
 mod recognition;
 mod torch;
+
+use std::path::Path;
+
+use gguf_checkpoint::{Checkpoint, Error, Folder};
+
+/// Opens a folder with the facts about all families.
+fn open(folder: &Path) -> Result<Checkpoint, Error> {
+    gguf_checkpoint::open(Folder::at(folder).forms(gguf_models::FORMS))
+}

@@ -45,9 +45,8 @@ fn values_match_libraries() {
     for folder in folders() {
         let name = folder.file_name().unwrap().to_string_lossy().into_owned();
         let expected = gguf_testkit::read_json(folder.join("expected.json"));
-        let checkpoint =
-            gguf_checkpoint::open(gguf_checkpoint::Folder::from(folder.as_path()).forms(gguf_models::FORMS))
-                .unwrap_or_else(|error| panic!("{name}: {error}"));
+        let checkpoint = gguf_checkpoint::open(crate::folder(folder.as_path()))
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
         for (tensor_name, expected) in expected.as_object().unwrap() {
             let tensor = checkpoint.tensor(tensor_name).unwrap_or_else(|| panic!("{name}: no {tensor_name}"));
             assert_eq!(json!(tensor.shape), expected["shape"], "{name}: {tensor_name}");
@@ -79,9 +78,7 @@ fn values_match_libraries() {
 #[test]
 fn pieces_match_the_whole() {
     for folder in folders() {
-        let checkpoint =
-            gguf_checkpoint::open(gguf_checkpoint::Folder::from(folder.as_path()).forms(gguf_models::FORMS))
-                .unwrap();
+        let checkpoint = gguf_checkpoint::open(crate::folder(folder.as_path())).unwrap();
         for tensor in checkpoint.tensors.iter().filter(|tensor| tensor.stored.is_some()) {
             let whole = values(&checkpoint, tensor);
             let (n_rows, n_columns) = (tensor.n_rows(), tensor.row_elems());
@@ -143,9 +140,7 @@ fn repacked_blocks_hold_golden_values() {
     let mut kept: BTreeMap<String, usize> = BTreeMap::new();
     let mut decoded: BTreeMap<String, usize> = BTreeMap::new();
     for folder in folders() {
-        let checkpoint =
-            gguf_checkpoint::open(gguf_checkpoint::Folder::from(folder.as_path()).forms(gguf_models::FORMS))
-                .unwrap();
+        let checkpoint = gguf_checkpoint::open(crate::folder(folder.as_path())).unwrap();
         for tensor in checkpoint.tensors.iter().filter(|tensor| tensor.stored.is_some()) {
             match check_repack(&checkpoint, tensor) {
                 Ok(types) => *kept.entry(types[0].name().to_owned()).or_default() += 1,

@@ -32,13 +32,8 @@ fn stated(dir: &Path, key: &str) -> Option<String> {
 
 /// Converts a folder to one file of the type `recipe`.
 fn to_gguf(dir: &Path, recipe: &str, path: &Path) -> Layout {
-    let checkpoint = gguf_checkpoint::open(gguf_checkpoint::Folder::from(dir).forms(gguf_models::FORMS))
-        .expect("a golden opens");
-    let input = CheckpointInput::open(
-        gguf_checkpoint::Folder::from(dir).forms(gguf_models::FORMS),
-        &options(&checkpoint),
-    )
-    .expect("a golden resolves");
+    let checkpoint = gguf_checkpoint::open(crate::folder(dir)).expect("a golden opens");
+    let input = CheckpointInput::open(crate::folder(dir), &options(&checkpoint)).expect("a golden resolves");
     let conversion = Conversion::new(input).recipe(recipe).expect("a recipe");
     let plan = conversion.plan().expect("a plan");
     plan.check().expect("ready").write(path, &RunOptions::default()).expect("written");
@@ -179,10 +174,8 @@ fn round_trip(dir: &Path, name: &str, temporary: &Path) -> Result<(), String> {
     let (path, folder) = (temporary.join(format!("{name}.gguf")), temporary.join(name));
     let layout = to_gguf(dir, "f32", &path);
     to_hf(&path, &folder, DType::F32, 20_000, false).map_err(|error| error.to_string())?;
-    let (original, returned) = (
-        gguf_checkpoint::open(gguf_checkpoint::Folder::from(dir).forms(gguf_models::FORMS)),
-        gguf_checkpoint::open(gguf_checkpoint::Folder::from(&folder).forms(gguf_models::FORMS)),
-    );
+    let (original, returned) =
+        (gguf_checkpoint::open(crate::folder(dir)), gguf_checkpoint::open(crate::folder(&folder)));
     let (original, returned) = (original.expect("a golden opens"), returned.expect("what was written opens"));
     if returned.parts.len() < 2 {
         return Err("not cut into files".into());
@@ -233,8 +226,7 @@ fn round_trip(dir: &Path, name: &str, temporary: &Path) -> Result<(), String> {
 
 /// The row of [`gguf_models::ARCHES`] that a checkpoint belongs to.
 fn row_of(dir: &Path) -> &'static str {
-    let checkpoint = gguf_checkpoint::open(gguf_checkpoint::Folder::from(dir).forms(gguf_models::FORMS))
-        .expect("a golden opens");
+    let checkpoint = gguf_checkpoint::open(crate::folder(dir)).expect("a golden opens");
     let input = gguf_conversion::arch_input(&checkpoint).expect("shapes of at most four dimensions");
     gguf_layout::row_of(&gguf_models::FAMILIES, &input).expect("a known class").name
 }
@@ -315,8 +307,7 @@ fn export_is_deterministic_and_dequantizes() {
         .unwrap();
     let rows = gguf_quant::Rows { values: &values, row_elems: n_elems, weights: None };
     gguf_quant::encode(DType::BF16, gguf_quant::Level::Scalar, rows, &mut rounded).unwrap();
-    let returned =
-        gguf_checkpoint::open(gguf_checkpoint::Folder::from(&dirs[0]).forms(gguf_models::FORMS)).unwrap();
+    let returned = gguf_checkpoint::open(crate::folder(&dirs[0])).unwrap();
     assert!(tensor.dtype.is_quantized());
     let tensor = returned.tensor("model.layers.0.mlp.down_proj.weight").unwrap();
     assert_eq!(returned.view(tensor).unwrap().bytes, rounded);

@@ -44,10 +44,7 @@ fn tensor_bytes_match_reference() {
         let expected = gguf_testkit::read_json(folder.join("expected.json"));
         for recipe in ["f32", "bf16"] {
             let path = temporary.path().join(format!("{name}-{recipe}.gguf"));
-            let input = CheckpointInput::open(
-                gguf_checkpoint::Folder::from(folder.as_path()).forms(gguf_models::FORMS),
-                &options(&expected),
-            );
+            let input = CheckpointInput::open(crate::folder(folder.as_path()), &options(&expected));
             if let Err(error) = input.and_then(|input| crate::write(input, recipe, &path)) {
                 let _ = writeln!(wrong, "{name}: {error}");
                 continue;

@@ -18,7 +18,13 @@ mod wide;
 
 use std::path::Path;
 
+use gguf_checkpoint::Folder;
 use gguf_conversion::{CheckpointInput, Conversion, Error, RunOptions};
+
+/// A folder that is read with the facts about all families.
+fn folder(path: &Path) -> Folder {
+    Folder::at(path).forms(gguf_models::FORMS)
+}
 
 /// Writes the file that a checkpoint becomes by a recipe.
 fn write(input: CheckpointInput, recipe: &str, path: &Path) -> Result<(), Error> {

@@ -24,11 +24,9 @@ fn conversion(
     recipes: &[&str],
     request: Request<'static>,
 ) -> Conversion<'static, CheckpointInput> {
-    let input = CheckpointInput::open(
-        gguf_checkpoint::Folder::from(folder).forms(gguf_models::FORMS),
-        &gguf_layout::Options::new(gguf_models::FAMILIES),
-    )
-    .unwrap();
+    let input =
+        CheckpointInput::open(crate::folder(folder), &gguf_layout::Options::new(gguf_models::FAMILIES))
+            .unwrap();
     let outputs = recipes.iter().map(|name| OutputRequest::by_rules(Recipe::from_name(name).unwrap()));
     Conversion::new(input).outputs(outputs).request(request)
 }

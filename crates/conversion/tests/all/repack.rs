@@ -9,11 +9,9 @@ use gguf_quant::Level;
 use gguf_types::DType;
 
 fn convert(folder: &Path, recipe: &str, repack: bool, path: &Path) -> Vec<(String, Reason)> {
-    let input = CheckpointInput::open(
-        gguf_checkpoint::Folder::from(folder).forms(gguf_models::FORMS),
-        &gguf_layout::Options::new(gguf_models::FAMILIES),
-    )
-    .unwrap();
+    let input =
+        CheckpointInput::open(crate::folder(folder), &gguf_layout::Options::new(gguf_models::FAMILIES))
+            .unwrap();
     let mut request = Request::default();
     request.repack = repack;
     let conversion = Conversion::new(input).recipe(recipe).unwrap().request(request);
@@ -83,7 +81,7 @@ fn kept_tensors_match_float_file() {
 fn explicit_types_override_repack() {
     let folder = gguf_testkit::form("packed-4bit");
     let input = CheckpointInput::open(
-        gguf_checkpoint::Folder::from(folder.as_path()).forms(gguf_models::FORMS),
+        crate::folder(folder.as_path()),
         &gguf_layout::Options::new(gguf_models::FAMILIES),
     )
     .unwrap();
@@ -109,7 +107,7 @@ fn explicit_types_override_repack() {
 #[test]
 fn plain_checkpoint_has_nothing_to_keep() {
     let input = CheckpointInput::open(
-        gguf_checkpoint::Folder::from(gguf_testkit::checkpoint("llama").as_path()).forms(gguf_models::FORMS),
+        crate::folder(gguf_testkit::checkpoint("llama").as_path()),
         &gguf_layout::Options::new(gguf_models::FAMILIES),
     )
     .unwrap();

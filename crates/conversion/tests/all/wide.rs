@@ -82,14 +82,7 @@ fn convert_to(
     recipe: &str,
     path: &Path,
 ) -> Result<Json, gguf_conversion::Error> {
-    crate::write(
-        CheckpointInput::open(
-            gguf_checkpoint::Folder::from(folder).forms(gguf_models::FORMS),
-            &options(golden),
-        )?,
-        recipe,
-        path,
-    )?;
+    crate::write(CheckpointInput::open(crate::folder(folder), &options(golden))?, recipe, path)?;
     undo_keys(path);
     let mut bytes = fs::read(path).expect("the file");
     undo_width(&mut bytes);

@@ -73,6 +73,10 @@ impl Edited {
         fs::write(folder.path().join("model.safetensors"), self.file()).unwrap();
         folder
     }
+
+    pub fn open(&self) -> Result<Checkpoint, Error> {
+        crate::open(self.folder().path())
+    }
 }
 
 /// Reads every value; the first error.
@@ -90,10 +94,7 @@ pub fn read_all(checkpoint: &Checkpoint) -> Result<(), String> {
 pub fn refused(name: &str, edit: impl FnOnce(&mut Edited), expected: &str) {
     let mut edited = Edited::of(name);
     edit(&mut edited);
-    let error: Error = gguf_checkpoint::open(
-        gguf_checkpoint::Folder::from(edited.folder().path()).forms(gguf_models::FORMS),
-    )
-    .expect_err("the checkpoint is wrong");
+    let error: Error = edited.open().expect_err("the checkpoint is wrong");
     assert_eq!(error.to_string(), expected);
 }
 
@@ -103,8 +104,6 @@ pub fn no_value(name: &str, edit: impl FnOnce(&mut Edited), expected: &str) {
     let mut edited = Edited::of(name);
     edit(&mut edited);
     let folder = edited.folder();
-    let checkpoint =
-        gguf_checkpoint::open(gguf_checkpoint::Folder::from(folder.path()).forms(gguf_models::FORMS))
-            .unwrap_or_else(|error| panic!("{error}"));
+    let checkpoint = crate::open(folder.path()).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(read_all(&checkpoint).expect_err("a value is wrong"), expected);
 }

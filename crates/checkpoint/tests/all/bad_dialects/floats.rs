@@ -40,13 +40,7 @@ fn mlx_mode_must_match_config() {
     // An entry of a module that names no mode says nothing of it.
     let mut edited = Edited::of("mlx-modes");
     mlx_config(&mut edited, "nvfp4.own", &json!({"group_size": 16, "bits": 4}));
-    read_all(
-        &gguf_checkpoint::open(
-            gguf_checkpoint::Folder::from(edited.folder().path()).forms(gguf_models::FORMS),
-        )
-        .unwrap(),
-    )
-    .unwrap();
+    read_all(&edited.open().unwrap()).unwrap();
 }
 
 #[test]
@@ -111,10 +105,7 @@ fn nan_scales_and_codes_of_mlx_are_refused() {
     let mut edited = Edited::of("mlx-modes");
     edited.tensor("mxfp8.own.scales").bytes.fill(0);
     edited.tensor("mxfp8.own.weight").bytes.fill(0x38);
-    let checkpoint = gguf_checkpoint::open(
-        gguf_checkpoint::Folder::from(edited.folder().path()).forms(gguf_models::FORMS),
-    )
-    .unwrap();
+    let checkpoint = edited.open().unwrap();
     let tensor = checkpoint.tensor("mxfp8.own.weight").unwrap();
     let mut values = [0.0; 192];
     checkpoint.read_rows(tensor, 192, 0..1, &mut values).unwrap();
@@ -126,9 +117,7 @@ fn unrepackable_experts_are_noted() {
     let mut edited = Edited::of("mlx-modes");
     set_byte(&mut edited, "nvfp4.mlp.switch_mlp.down_proj.scales", 8 * 4, 0xb8);
     let folder = edited.folder();
-    let checkpoint =
-        gguf_checkpoint::open(gguf_checkpoint::Folder::from(folder.path()).forms(gguf_models::FORMS))
-            .unwrap();
+    let checkpoint = crate::open(folder.path()).unwrap();
     assert!(repack(&checkpoint, "nvfp4.mlp.experts.0.down_proj.weight", DType::NVFP4).is_ok());
     let error = repack(&checkpoint, "nvfp4.mlp.experts.1.down_proj.weight", DType::NVFP4).unwrap_err();
     let message = "tensor `nvfp4.mlp.switch_mlp.down_proj.scales`: row 8: expected a finite scale without sign, found byte 0xb8";
@@ -141,10 +130,7 @@ fn stacked_factors_follow_their_experts() {
     let parts_of_2688 = |largest: f32| largest / 2688.0;
     let mut edited = Edited::of("mlx-modes");
     let factors = |edited: &Edited| -> Vec<Vec<f32>> {
-        let checkpoint = gguf_checkpoint::open(
-            gguf_checkpoint::Folder::from(edited.folder().path()).forms(gguf_models::FORMS),
-        )
-        .unwrap();
+        let checkpoint = edited.open().unwrap();
         let kept = |expert: u32| {
             let tensor = checkpoint.tensor(&format!("scaled.mlp.experts.{expert}.up_proj.weight")).unwrap();
             let kept = tensor.stored.as_ref().unwrap().stored_blocks().unwrap().clone();
@@ -161,10 +147,7 @@ fn stacked_factors_follow_their_experts() {
     edited.tensor("scaled.mlp.switch_mlp.up_proj.global_scale").shape = vec![];
     assert_eq!(factors(&edited), [1.5; 3].map(|largest| vec![parts_of_2688(largest)]));
     edited.config["quantize_activations"] = json!(true);
-    let checkpoint = gguf_checkpoint::open(
-        gguf_checkpoint::Folder::from(edited.folder().path()).forms(gguf_models::FORMS),
-    )
-    .unwrap();
+    let checkpoint = edited.open().unwrap();
     let stored = checkpoint.tensor("nvfp4.own.weight").unwrap().stored.clone().unwrap();
     assert!(!stored.stored_blocks().unwrap().wide_activations);
 }
@@ -183,10 +166,7 @@ fn mismatched_gate_and_up_are_refused() {
     // One without the other stays what it is, and no architecture knows it.
     let mut edited = Edited::of("mlx-gpt-oss");
     edited.remove(&format!("{GATE}bias"));
-    let checkpoint = gguf_checkpoint::open(
-        gguf_checkpoint::Folder::from(edited.folder().path()).forms(gguf_models::FORMS),
-    )
-    .unwrap();
+    let checkpoint = edited.open().unwrap();
     assert!(checkpoint.tensor(&format!("{UP}bias")).is_some());
     assert!(checkpoint.tensor("model.layers.0.mlp.experts.gate_up_proj_bias").is_none());
     // Of other types than its own too.
@@ -228,11 +208,7 @@ fn torchao_floats_follow_file_metadata() {
         let error = {
             let mut edited = Edited::of("torchao-mx");
             torchao_entry(&mut edited, &key, |data| data["is_swizzled_scales"] = json!(order));
-            gguf_checkpoint::open(
-                gguf_checkpoint::Folder::from(edited.folder().path()).forms(gguf_models::FORMS),
-            )
-            .unwrap_err()
-            .to_string()
+            edited.open().unwrap_err().to_string()
         };
         let message = format!(
             "tensor `{name}._weight_scale`: expected a shape that matches `is_swizzled_scales` in \
@@ -242,15 +218,9 @@ fn torchao_floats_follow_file_metadata() {
     }
     // Shapes tell the order where the file says nothing of it.
     let mut edited = Edited::of("torchao-mx");
-    let opened = gguf_checkpoint::open(
-        gguf_checkpoint::Folder::from(edited.folder().path()).forms(gguf_models::FORMS),
-    )
-    .unwrap();
+    let opened = edited.open().unwrap();
     edited.metadata = Some(json!({"format": "pt"}));
-    let untold = gguf_checkpoint::open(
-        gguf_checkpoint::Folder::from(edited.folder().path()).forms(gguf_models::FORMS),
-    )
-    .unwrap();
+    let untold = edited.open().unwrap();
     read_all(&untold).unwrap();
     for tensor in &opened.tensors {
         assert_eq!(tensor.shape, untold.tensor(&tensor.name).unwrap().shape, "{}", tensor.name);

@@ -84,9 +84,7 @@ fn stacked_mlx_experts_get_usual_names() {
             edited.config[place][format!("{block}.switch_mlp.up_proj")] = own;
         }
         let folder = edited.folder();
-        let checkpoint =
-            gguf_checkpoint::open(gguf_checkpoint::Folder::from(folder.path()).forms(gguf_models::FORMS))
-                .unwrap();
+        let checkpoint = crate::open(folder.path()).unwrap();
         let experts: Vec<f32> =
             (0..3).flat_map(|n| values(&checkpoint, &format!("{block}.experts.{n}.{name}.weight"))).collect();
         assert_eq!(experts, whole, "{block}");
@@ -139,22 +137,12 @@ fn invalid_torchao_integers_are_refused() {
     );
     let mut edited = Edited::of("torchao-int8");
     edited.metadata.as_mut().unwrap()["int8.weight"] = json!("{");
-    let error = gguf_checkpoint::open(
-        gguf_checkpoint::Folder::from(edited.folder().path()).forms(gguf_models::FORMS),
-    )
-    .unwrap_err()
-    .to_string();
+    let error = edited.open().unwrap_err().to_string();
     assert!(error.starts_with("`model.safetensors: __metadata__: int8.weight`: EOF"), "{error}");
     // Without metadata the tensors tell all but the shape of tiles.
     let mut edited = Edited::of("torchao-int8");
     edited.metadata = None;
-    read_all(
-        &gguf_checkpoint::open(
-            gguf_checkpoint::Folder::from(edited.folder().path()).forms(gguf_models::FORMS),
-        )
-        .unwrap(),
-    )
-    .unwrap();
+    read_all(&edited.open().unwrap()).unwrap();
     refused(
         "torchao-int4",
         |edited| edited.metadata = None,

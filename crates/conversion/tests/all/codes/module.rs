@@ -122,5 +122,5 @@ fn write(folder: &Path, tensors: Tensors, config: &Json) -> Checkpoint {
         named.iter().zip(tensors).map(|(name, (_, dtype, shape, bytes))| (&name[..], dtype, shape, bytes));
     fs::write(folder.join("model.safetensors"), gguf_testkit::safetensors(tensors)).unwrap();
     fs::write(folder.join("config.json"), json!({"quantization_config": config}).to_string()).unwrap();
-    gguf_checkpoint::open(gguf_checkpoint::Folder::from(folder).forms(gguf_models::FORMS)).unwrap()
+    gguf_checkpoint::open(crate::folder(folder)).unwrap()
 }

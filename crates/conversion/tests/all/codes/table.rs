@@ -1,6 +1,5 @@
 //! Types of ggml that can hold the values of each form: every row of the table of lossless repacks.
 
-use gguf_checkpoint::Folder;
 use gguf_types::DType;
 
 use super::{
@@ -62,12 +61,8 @@ fn gptq_zero_of_16_is_repacked() {
     for (group, expected) in [(128, vec![Q5_0, Q8_0]), (256, vec![Q4_K, Q5_0, Q8_0])] {
         let module = Module { bits: 4, group, zeros: Zeros::Any, largest: 255 };
         module.gptq(folder.path());
-        let open = |unmasked| {
-            gguf_checkpoint::open(
-                Folder::at(folder.path()).forms(gguf_models::FORMS).unmasked_zeros(unmasked),
-            )
-            .unwrap()
-        };
+        let open =
+            |unmasked| gguf_checkpoint::open(crate::folder(folder.path()).unmasked_zeros(unmasked)).unwrap();
         let [masked, unmasked] = [false, true].map(|unmasked| {
             let checkpoint = open(unmasked);
             let tensor = checkpoint.tensor("a.weight").unwrap();
@@ -196,11 +191,8 @@ const GOLDENS: &[(&str, &str, &str)] = &[
 fn repack_types_of_golden_tensors() {
     let mut wrong = String::new();
     for (golden, name, expected) in GOLDENS {
-        let checkpoint = gguf_checkpoint::open(
-            gguf_checkpoint::Folder::from(gguf_testkit::golden_path(golden).as_path())
-                .forms(gguf_models::FORMS),
-        )
-        .unwrap();
+        let checkpoint =
+            gguf_checkpoint::open(crate::folder(gguf_testkit::golden_path(golden).as_path())).unwrap();
         let Some(tensor) = checkpoint.tensor(name) else {
             wrong += &format!("{golden}: no {name}\n");
             continue;
