@@ -9,7 +9,8 @@
 //! Qwen 3.5
 //! ```
 //!
-//! Other families have matrices that are split, joined, transposed or multiplied. These are refused. Callers tell which ([`FamilyForm`]).
+//! Other families have matrices that are split, joined, transposed or multiplied. Callers list them ([`FamilyForm`]),
+//! and they are refused.
 //!
 //! Source: mlx-lm 0.32.2.
 
@@ -20,7 +21,7 @@ use serde_json::Value as Json;
 use super::{
     experts::{have_biases, split_experts},
     gate_up::join_gate_and_up,
-    quantized::{Decoded, forms_of},
+    quantized::Decoded,
 };
 use crate::{Error, FamilyForm, MlxChange, Part, ReadError, Region, Span, Stored, Tensor, read_columns};
 
@@ -43,19 +44,21 @@ pub(super) fn undo(
     let tensors = &mut decoded.tensors;
     let is_mlx = parts.iter().any(|part| part.metadata.get("format").is_some_and(|format| format == "mlx"));
     let is_turned = tensors.iter().any(is_turned_kernel);
-    if (is_mlx || is_turned) && forms.is_empty() {
-        decoded.notes.push("weights written by MLX are read as they are stored".to_owned());
-        return Ok(());
-    }
-    let own: Vec<&FamilyForm> = forms_of(forms, config).collect();
+    let configs = [Some(config), config.get("text_config")].into_iter().flatten();
+    let names: Vec<&str> = configs.filter_map(|config| config.get("model_type")?.as_str()).collect();
+    let is_own = |form: &&FamilyForm| form.model_types.iter().any(|name| names.contains(name));
+    let own: Vec<&FamilyForm> = forms.iter().filter(is_own).collect();
     if is_mlx || is_turned {
+        if forms.is_empty() {
+            decoded.notes.push("weights written by MLX are read as they are stored".to_owned());
+            return Ok(());
+        }
         let is_there = |part: &str| tensors.iter().any(|tensor| tensor.name.contains(part));
-        let changes = own.iter().filter_map(|form| form.mlx_change.as_ref()).chain(CHANGED);
-        let change = changes.into_iter().find(|change| change.part.is_none_or(is_there));
+        let mut changes = own.iter().filter_map(|form| form.mlx_change.as_ref()).chain(CHANGED);
+        let change = changes.find(|change| change.part.is_none_or(is_there));
         if let Some(MlxChange { difference, .. }) = change {
-            let configs = [Some(config), config.get("text_config")].into_iter().flatten();
-            let mut kinds = configs.filter_map(|config| config.get("model_type")?.as_str());
-            return Err(Error::MlxLayout { family: kinds.next().unwrap_or_default().to_owned(), difference });
+            let family = names.first().copied().unwrap_or_default().to_owned();
+            return Err(Error::MlxLayout { family, difference });
         }
     }
     let have_biases = have_biases(tensors);

@@ -49,17 +49,6 @@ pub(crate) struct Decoded {
     pub notes: Vec<String>,
 }
 
-/// Facts about the families that a config, or its text part, names.
-pub(super) fn forms_of(
-    forms: &'static [FamilyForm],
-    config: &Json,
-) -> impl Iterator<Item = &'static FamilyForm> {
-    let kind = |config: &Json| config.get("model_type").and_then(Json::as_str).map(str::to_owned);
-    let kinds = [kind(config), config.get("text_config").and_then(kind)];
-    let is_named = move |name: &&str| kinds.iter().flatten().any(|kind| kind == name);
-    forms.iter().filter(move |form| form.model_types.iter().any(&is_named))
-}
-
 /// Keys of `config.json` that a quantization config may stand at, as a path.
 const KEYS: &[&[&str]] = &[
     &["quantization_config"],
@@ -147,8 +136,8 @@ impl<'a> Quantized<'a> {
     }
 }
 
-/// Sorts the tensors as those of the files are, where codes stood under other names than that of the weight: in
-/// safetensors they are in the order of their names, as they were before they were quantized.
+/// Sorts the tensors by file and name if those of the checkpoint are sorted this way. Codes have other names than their
+/// weights, so their order is not that of the checkpoint before it was quantized.
 ///
 /// # Errors
 /// None; this is the last step of a method.
