@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 
 use crate::yaml;
 
-/// Front matter of `README.md`; a note if it cannot be used.
+/// Front matter of `README.md`. Adds a note if it cannot be used.
 pub(crate) fn read(card: &[u8], notes: &mut Vec<String>) -> Option<Json> {
     front_matter(card).unwrap_or_else(|error| {
         notes.push(format!("`README.md`: the model card's metadata is ignored: {error}"));

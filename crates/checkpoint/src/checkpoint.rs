@@ -23,7 +23,7 @@ const ADAPTER_FILES: &[&str] = &["adapter_model.safetensors", "adapter_model.bin
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Checkpoint {
-    /// Name of the folder as given; of the real folder if that is `.` or `..`.
+    /// Name of the folder as given, or of the resolved folder if that is `.` or `..`.
     pub folder_name: String,
     /// Name of the weights' format in [`FORMATS`](crate::FORMATS).
     pub format: &'static str,

@@ -16,19 +16,19 @@
 pub struct FamilyForm {
     /// Values of `model_type`.
     pub model_types: &'static [&'static str],
-    /// A change by mlx-lm that is not undone. Such a checkpoint is refused.
+    /// A change by mlx-lm that is not undone; such a checkpoint is refused.
     pub mlx_change: Option<MlxChange>,
-    /// Parts of names that mlx-lm changes, with those of Hugging Face's form. All are applied in their order; one without a
-    /// dot in front is the beginning of a name.
+    /// Parts of names that mlx-lm changes, with their replacements in Hugging Face's form, applied in order. A part without a
+    /// leading dot matches only at the beginning of a name.
     pub mlx_names: &'static [(&'static str, &'static str)],
-    /// Ends of the names of norms that mlx-lm stores as `w + 1`.
+    /// Suffixes of the names of norms that mlx-lm stores as `w + 1`.
     pub mlx_norms: &'static [&'static str],
 }
 
 /// A change by mlx-lm that is not undone.
 #[derive(Debug, Clone, Copy)]
 pub struct MlxChange {
-    /// A part of the names of tensors that are changed, if not all files of MLX are.
+    /// Part of the names of changed tensors; `None` if mlx-lm changes every file of the family.
     pub part: Option<&'static str>,
     /// The change, for the error.
     pub difference: &'static str,
@@ -39,8 +39,8 @@ impl FamilyForm {
     pub const USUAL: FamilyForm =
         FamilyForm { model_types: &[], mlx_change: None, mlx_names: &[], mlx_norms: &[] };
 
-    /// A family whose weights mlx-lm changes in a way that is not undone: all of its files, or those with a tensor that has
-    /// `part` in its name.
+    /// A family whose weights mlx-lm changes in a way that is not undone. With `part`, only files with that part in the name
+    /// of a tensor are refused.
     pub const fn refused(
         model_types: &'static [&'static str],
         part: Option<&'static str>,

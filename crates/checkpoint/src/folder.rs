@@ -57,8 +57,8 @@ impl Folder {
         Folder { unmasked_zeros, ..self }
     }
 
-    /// The same, read with what callers know of families. Without it, weights that MLX wrote are read as they are stored,
-    /// which the notes of the checkpoint say.
+    /// The same, read with facts about families. Without them, weights written by MLX are read as they are stored, and the
+    /// checkpoint gets a note.
     pub fn forms(self, forms: &'static [FamilyForm]) -> Folder {
         Folder { forms, ..self }
     }

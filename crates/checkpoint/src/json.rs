@@ -34,7 +34,7 @@ pub(crate) fn parse_object(file: &str, bytes: &[u8]) -> Result<Json, Error> {
     Err(Error::JsonForm { file: file.to_owned(), expected, found })
 }
 
-/// The same text with special floats outside strings written as objects; `None` if there are none.
+/// Replaces special floats outside strings with objects; `None` if the text has none.
 fn respell_special_floats(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let (mut at, mut copied) = (0, 0);

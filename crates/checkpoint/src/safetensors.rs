@@ -27,7 +27,6 @@ use serde::{
     Deserialize, Deserializer,
     de::{DeserializeSeed, Error as _, MapAccess, Visitor},
 };
-
 use serde_json::{Map, Value as Json, json};
 
 use crate::{Dtype, Error, Listing, Part, Tensor, Weights, shards::Shards};
@@ -37,11 +36,11 @@ const MAX_HEADER_BYTES: u64 = 100_000_000;
 /// Bytes of the header's length.
 const LENGTH_BYTES: u64 = 8;
 
-/// The beginning of a file with these tensors (name, shape, type), one after the other: length and header. Data begin at
-/// a multiple of 8, so that they can be used where they are mapped.
+/// Length and header of a file with these tensors (name, shape, type) in this order. Data begins at a multiple of 8, so
+/// it can be used where it is mapped.
 ///
 /// # Errors
-/// [`ShapeError`] if a size does not fit 63 bits, or the sum of all 64 bits.
+/// [`ShapeError`] if a size does not fit 63 bits, or their sum does not fit 64 bits.
 pub fn safetensors_header<'a>(
     metadata: &[(&str, &str)],
     tensors: impl IntoIterator<Item = (&'a str, &'a Shape, DType)>,

@@ -61,8 +61,8 @@ impl CheckpointInput {
         CheckpointInput::open_with_adapters(folder, &[], options, None)
     }
 
-    /// Opens a folder, merges adapters into it in their order, and resolves the result; as `custom` if that is given, an
-    /// architecture that need not be in the table.
+    /// Opens a folder, merges adapters into it in their order, and resolves the result: as `custom`, which need not be in
+    /// the table, if it is given.
     ///
     /// # Errors
     /// As [`CheckpointInput::open`], and [`Error::Merge`].
@@ -78,8 +78,8 @@ impl CheckpointInput {
         Ok(input.read_from(&folder, adapters))
     }
 
-    /// Takes a checkpoint that is open and resolves it: one in memory ([`gguf_checkpoint::open_memory`]), or one that was
-    /// changed; as `custom` if that is given. If its files are in a folder, outputs may be written there.
+    /// Resolves an open checkpoint, such as one in memory ([`gguf_checkpoint::open_memory`]) or a modified one: as `custom`
+    /// if it is given. If its files are in a folder, outputs may be written there.
     ///
     /// # Errors
     /// [`Error::Source`], [`Error::Arch`], [`Error::Shape`].

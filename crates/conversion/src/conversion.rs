@@ -12,7 +12,6 @@
 //!
 //! Only a checked conversion can be written: [`PlannedConversion::check`] returns it.
 
-use gguf_layout::Families;
 use std::{
     collections::HashSet,
     path::{Path, PathBuf},
@@ -20,6 +19,7 @@ use std::{
 };
 
 use gguf_container::{Mapped, Model, PartNumber, Plan};
+use gguf_layout::Families;
 use gguf_quant::Level;
 
 use crate::{

@@ -24,7 +24,7 @@ use crate::{
 
 /// Input of file planning.
 pub(crate) struct Base<'a> {
-    /// Facts of families for the choice of types.
+    /// Facts about families, for the choice of types.
     pub(crate) families: &'a Families,
     /// Metadata before anything that the request sets.
     pub(crate) metadata: Metadata,
@@ -189,7 +189,7 @@ fn recipe_patterns(
     Ok(patterns)
 }
 
-/// Replaces the type that the rules chose where the source decides. Each step may replace the type of the one before.
+/// Replaces the type that the rules chose if the source decides it. Each step may replace the type of the one before.
 fn keep_source(
     assignment: &mut Assignment,
     facts: &TensorFacts<'_>,

@@ -203,7 +203,7 @@ impl Schedule {
         self.cut(self.place(index)?)
     }
 
-    /// All of them in order.
+    /// All jobs in order.
     pub(crate) fn jobs(&self) -> impl Iterator<Item = Job> {
         (0..self.len()).map_while(|index| self.job(index))
     }

@@ -28,7 +28,7 @@ pub struct ModelInput {
 }
 
 impl ModelInput {
-    /// The files of `model`; `families` have facts that recipes ask for.
+    /// The files of `model`; `families` hold facts that recipes use.
     pub fn new(families: Families, model: Model) -> ModelInput {
         ModelInput { families, model }
     }

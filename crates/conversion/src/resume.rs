@@ -257,8 +257,8 @@ impl Run<'_> {
     }
 }
 
-/// The rows of an earlier run that are on the disk as they were written; all others are written again. Reports them as
-/// progress.
+/// Rows of an earlier run whose bytes are on the disk as they were written. Reports them as progress; all others are to be
+/// written again.
 ///
 /// # Errors
 /// As [`verify`].

@@ -196,10 +196,11 @@ pub fn run_with(
     result
 }
 
-/// Calls `work` for each of `n_items` in threads that take the next one when they are free, each with its own buffers.
+/// Calls `work` with each index below `n_items` from threads with separate buffers, which take the next index when they
+/// are free.
 ///
 /// # Errors
-/// An error of `work`, after which nothing is begun; [`Error::Cancelled`].
+/// The first error of `work`, after which no index is taken; [`Error::Cancelled`].
 pub(crate) fn for_each<B: Default>(
     n_items: usize,
     n_threads: usize,

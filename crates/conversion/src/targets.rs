@@ -70,7 +70,7 @@ fn stand_in<'a>(
     request: &Request<'a>,
 ) -> Result<Option<Weights<'a>>, Error> {
     match request.missing {
-        // Refused before, and planned with another type.
+        // `check` refuses the former; the plan has another type for the latter.
         MissingPolicy::Error | MissingPolicy::RaiseType => Ok(None),
         MissingPolicy::Ones => Ok(Some(Weights::Ones)),
         MissingPolicy::Neighbour => {

@@ -9,18 +9,18 @@ use crate::DType;
 pub struct StoredBlocks {
     /// The type of the blocks.
     pub dtype: DType,
-    /// The factor of the whole tensor; one for each matrix where there are several.
+    /// Factor of the whole tensor, or one for each matrix of a stack.
     pub scales: Vec<f32>,
-    /// The factor of what the tensor is multiplied with, in the same way.
+    /// Factor of the activations, or one for each matrix of a stack.
     pub input_scales: Vec<f32>,
     /// True if activations must not be rounded to 4 bits.
     pub wide_activations: bool,
 }
 
 impl StoredBlocks {
-    /// The same of one matrix of a stack.
+    /// Blocks of one matrix of a stack, with its factors.
     pub fn matrix(&self, index: u64) -> StoredBlocks {
-        // One factor holds for each of them.
+        // A single factor is that of all matrices.
         let own = |factors: &[f32]| match factors {
             [_] | [] => factors.to_vec(),
             factors => factors.get(index as usize).copied().into_iter().collect(),

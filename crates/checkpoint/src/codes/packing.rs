@@ -102,7 +102,7 @@ const AWQ_FIELDS: [u64; 8] = [0, 4, 1, 5, 2, 6, 3, 7];
 pub(super) const RUN: u64 = 32;
 
 impl Codes {
-    /// Codes of one matrix, which all of `tensor` is, without a flipped bit.
+    /// Codes of one matrix that fills `tensor`, with no flipped bits.
     pub fn new(
         tensor: &Tensor,
         bits: u32,

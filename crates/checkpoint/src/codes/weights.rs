@@ -116,7 +116,7 @@ pub(super) struct Block {
 }
 
 impl CodedWeights {
-    /// One matrix (rows, columns) without offsets and factors of columns.
+    /// One matrix (rows, columns) without offsets or factors of columns.
     pub fn new(
         [n_rows, n_columns]: [u64; 2],
         codes: Codes,

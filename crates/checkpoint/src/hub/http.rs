@@ -55,12 +55,12 @@ pub(super) enum Attempt {
 }
 
 impl Attempt {
-    /// An answer that may be better next time.
+    /// A failure that another attempt may resolve.
     pub fn later(uri: &Uri, problem: String) -> Attempt {
         Attempt::Later(answer_error(uri, problem), None)
     }
 
-    /// A file that is another one than before.
+    /// A file that has changed on the server.
     pub fn changed(uri: &Uri, property: &'static str, expected: &str, found: &str) -> Attempt {
         let (expected, found) = (expected.to_owned(), found.to_owned());
         Attempt::Never(HubError::Changed { address: shown(uri), property, expected, found })
@@ -296,7 +296,7 @@ fn certificates_in(file: &Path) -> io::Result<RootCerts> {
     }
 }
 
-/// The error of an answer that is of no use.
+/// Error for an unusable answer.
 pub(super) fn answer_error(uri: &Uri, problem: String) -> HubError {
     HubError::Answer { address: shown(uri), problem }
 }

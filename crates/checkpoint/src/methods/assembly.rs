@@ -133,7 +133,7 @@ impl<'a> Assembly<'a> {
         self.by_name.get(name).copied()
     }
 
-    /// The part `name`, if it is there; it must be of one of `dtypes`.
+    /// The part `name`, if it exists; it must have one of `dtypes`.
     ///
     /// # Errors
     /// [`Error::PartForm`].
@@ -151,7 +151,7 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// As [`Assembly::optional`], for a part that must be there.
+    /// As [`Assembly::optional`], for a required part.
     ///
     /// # Errors
     /// [`Error::PartMissing`], [`Error::PartForm`].
@@ -176,7 +176,7 @@ impl<'a> Assembly<'a> {
         self.get(name).ok_or_else(|| mismatch(codes, format!("`{name}`"), "no such tensor"))
     }
 
-    /// Takes the factor of each of `n_columns`, if the tensor `name` is there.
+    /// Takes the factors of `n_columns` columns, if the tensor `name` exists.
     ///
     /// # Errors
     /// [`Error::PartForm`], [`Error::PartShape`].

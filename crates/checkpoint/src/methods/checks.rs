@@ -17,7 +17,7 @@ pub(super) fn wrong_shape(tensor: &Tensor, expected: impl Into<String>) -> Error
     mismatch(tensor, expected, format!("shape {:?}", tensor.shape))
 }
 
-/// Error for a part whose shape is not that which the codes need.
+/// Error for a part whose shape does not fit the codes.
 pub(super) fn shape_error(part: &Tensor, codes: &Tensor, expected: impl Into<String>) -> Error {
     Error::PartShape {
         tensor: part.name.clone(),
@@ -59,7 +59,7 @@ pub(super) fn expect_elems(tensor: &Tensor, dtypes: &[Dtype], n_elems: u64) -> R
     if found == n_elems { Ok(()) } else { Err(wrong_shape(tensor, format!("{n_elems} elements"))) }
 }
 
-/// The numbers of an index of groups, one for each of `n_columns`.
+/// Group numbers of an index, one for each of `n_columns`.
 ///
 /// # Errors
 /// [`Error::PartShape`], [`Error::Read`].
@@ -76,7 +76,7 @@ pub(super) fn index_values(
     Ok(bytes.as_chunks::<4>().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect())
 }
 
-/// The groups of an index with these numbers: neighbours if they are groups of `size` in order.
+/// Groups of an index with the numbers `values`; [`Groups::Size`] if they are groups of `size` in order.
 ///
 /// # Errors
 /// [`Error::PartValue`].

@@ -120,8 +120,8 @@ impl Bits {
         Ok(Bits { all, by_module: by_module.collect::<Result<_, Error>>()? })
     }
 
-    /// Bits of a module: of the expression that matches first in its path; of two at one position the first
-    /// in the config, as in one expression joining all of them.
+    /// Bits of a module: those of the expression whose match begins first in its path. If several begin there, the first
+    /// in the config counts, as in one expression that joins all of them.
     fn module_bits(&self, module: &str) -> u64 {
         let found = self
             .by_module

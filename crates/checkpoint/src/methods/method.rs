@@ -6,7 +6,7 @@ use super::{
 };
 use crate::Error;
 
-/// Work that is left once all takers have run.
+/// Last step, after all takers.
 type Finish = fn(&Quantized<'_>, &mut Decoded) -> Result<(), Error>;
 
 /// One quantization method.

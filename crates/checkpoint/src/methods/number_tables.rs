@@ -15,7 +15,7 @@ pub(super) enum Numbers {
     I8,
 }
 
-/// The number of each code: E4M3, E5M2, I8.
+/// Number of each code, in the order of [`Numbers`].
 static TABLES: LazyLock<[[f32; 256]; 3]> = LazyLock::new(|| {
     let codes: [u8; 256] = std::array::from_fn(|code| code as u8);
     [Dtype::F8_E4M3, Dtype::F8_E5M2, Dtype::I8].map(|dtype| {

@@ -1,4 +1,4 @@
-//! Methods that are recognized and not read, each with what would help.
+//! Methods that are recognized and not read, each with advice.
 
 use serde_json::Value as Json;
 
@@ -7,14 +7,14 @@ use super::{
     quantized::Quantized,
 };
 
-/// Advice if there is no alternative: the codes need a kernel or a code book that no ggml type has.
+/// Advice for codes that need a kernel or a codebook that no ggml type has.
 const ORIGINAL: &str = "convert the checkpoint that these weights were quantized from: `base_model` of the \
                         model card often names it";
-/// Codes whose order is that of a kernel; the same codes exist in the order of files.
+/// Advice for codes in the order of a kernel, which also exist in the order of files.
 const BEFORE_KERNEL: &str =
     "convert the checkpoint from before it was repacked for this kernel, or the original one";
 
-/// One row: name, the names in `quant_method`, endings of tensor names where no config names a method, what would help.
+/// One row: name, names in `quant_method`, endings of tensor names if no config names a method, advice.
 macro_rules! refused {
     ($($name:literal, [$($method:literal),*], [$($ending:literal),*], $advice:expr;)*) => {
         &[$(Method {

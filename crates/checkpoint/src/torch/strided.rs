@@ -9,7 +9,7 @@ const CHUNK: usize = 1024;
 /// Bytes of a page: for a matrix stored by columns, each page should be read once.
 const PAGE_BYTES: u64 = 4096;
 
-/// A plain matrix whose rows are the columns of another one.
+/// Transpose of a plain matrix.
 pub(crate) fn transposed(matrix: Tensor) -> Tensor {
     let shape: Vec<u64> = matrix.shape.iter().rev().copied().collect();
     let strided = Strided {
@@ -23,7 +23,7 @@ pub(crate) fn transposed(matrix: Tensor) -> Tensor {
     Tensor { shape, begin: 0, end: 0, stored: Some(Arc::new(strided)), ..matrix }
 }
 
-/// A tensor by its strides. Element (i, j, ..) is element offset + i strides[0] + j strides[1] + .. of the
+/// A tensor described by its strides. Element (i, j, ..) is element offset + i strides[0] + j strides[1] + .. of the
 /// storage; the constructor's caller has checked that all of them are inside it.
 #[derive(Debug, Clone)]
 pub(super) struct Strided {

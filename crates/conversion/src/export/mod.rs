@@ -9,11 +9,13 @@ mod folder;
 mod rows;
 mod safetensors;
 
-use gguf_layout::Families;
 use std::path::Path;
 
 use gguf_container::{Endian, File, Output, check_open_files};
-use gguf_layout::export::{ExportLayout, GgufInput};
+use gguf_layout::{
+    Families,
+    export::{ExportLayout, GgufInput},
+};
 use gguf_types::DType;
 
 use crate::{

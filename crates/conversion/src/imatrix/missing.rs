@@ -100,7 +100,7 @@ mod tests {
     use super::*;
     use crate::imatrix::{Entry, Format};
 
-    /// Entries of so many weights, each the number of its layer.
+    /// Entries with these numbers of weights, each equal to the number of its layer.
     fn imatrix(names: &[(&str, usize)]) -> Imatrix {
         let entry = |(name, n): &(&str, usize)| {
             let layer = layer_of(name).unwrap() as f32;

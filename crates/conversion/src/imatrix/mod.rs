@@ -79,7 +79,7 @@ impl Imatrix {
         Imatrix { entries, datasets, n_chunks, chunk_tokens, format }
     }
 
-    /// Keeps the entries whose name contains one of `parts` (`--include-weights`), or all if there are none.
+    /// Keeps the entries whose name contains one of `parts` (`--include-weights`), or all if `parts` is empty.
     /// Source: `prepare_imatrix` in `tools/quantize/quantize.cpp`.
     pub fn include(&mut self, parts: &[String]) {
         self.entries
@@ -106,7 +106,7 @@ impl Imatrix {
         Ok(())
     }
 
-    /// Weights for a tensor, (n_experts, row_elems), or `None` if there is no entry. An entry of the wrong
+    /// Weights for a tensor, (n_experts, row_elems), or `None` if it has no entry. An entry of the wrong
     /// size counts as missing for a token embedding, as in the reference.
     ///
     /// `name` is the tensor's name in the model that the matrix was made for, which differs after pruning

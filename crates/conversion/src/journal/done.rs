@@ -12,8 +12,8 @@ use crate::job::{Job, TensorTask};
 /// The bytes of some rows in one output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// 64-bit XXH3: of the bytes in the file for a single job; of the jobs' checksums for several. `None` if
-    /// the bytes are cheap to make again; then they are compared with that.
+    /// 64-bit XXH3 of the bytes in the file for a single job, or of the jobs' checksums for several. `None` if
+    /// the bytes are cheap to make again; they are then made again and compared.
     pub checksum: Option<u64>,
     /// Number of bytes.
     pub n_bytes: u64,

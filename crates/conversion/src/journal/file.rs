@@ -50,7 +50,7 @@ impl Found {
         self.fingerprint.is_some() && (self.is_whole || !self.done.is_empty())
     }
 
-    /// Differences of the run `now` from this one; empty if both give the same bytes, or if it ended before it wrote a
+    /// Differences between this run and `now`; empty if both write the same bytes, or if this one ended before it wrote a
     /// fingerprint.
     pub(crate) fn differences(&self, now: impl Fn() -> Fingerprint) -> Vec<String> {
         self.fingerprint.iter().flat_map(|earlier| now().differences(earlier)).collect()

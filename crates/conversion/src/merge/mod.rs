@@ -92,7 +92,7 @@ struct Merging {
     vocabulary: Vocabulary,
 }
 
-/// Last parts of the names of layers that are transformers' `Conv1D`, with inputs as rows, in models that have any.
+/// Last parts of the names of layers that may be transformers' `Conv1D`, whose rows are inputs.
 const CONV1D_LAYERS: &[&str] = &["c_attn", "q_attn", "c_proj", "c_fc"];
 
 impl Merging {
@@ -361,8 +361,8 @@ impl Merging {
         Ok(())
     }
 
-    /// True if a matrix has its outputs as rows: by its shape. PEFT goes by the class of the layer, which a square matrix
-    /// does not show; other matrices of the model do.
+    /// True if the rows of a matrix are outputs. PEFT goes by the class of the layer. The shape shows it, except for a
+    /// square matrix, for which other matrices of the model do.
     fn outputs_are_rows(
         &self,
         module: &Module<'_>,

@@ -50,7 +50,7 @@ pub(super) fn unwrapped(module: &str) -> &str {
     name
 }
 
-/// The tensors that the pair of a module changes, which is that of one of its `parameters`; none where the base model has
+/// The tensors that the pair of a module changes, which is that of one of its `parameters`; empty if the base model has
 /// no such tensor.
 ///
 /// # Errors
@@ -96,8 +96,8 @@ pub(super) fn places(
     }
 }
 
-/// True if a module keeps stacks of experts as (E, in, out), which a square matrix does not show. The other stack of the
-/// module does: gate and up (E, in, 2 f) have as many columns as down (E, f, out) has rows, twice.
+/// True if a module keeps stacks of experts as (E, in, out). A square matrix does not show this, but both stacks of the
+/// module together do: gate and up (E, in, 2 f) have twice as many columns as down (E, f, out) has rows.
 fn is_turned(names: &mut Names<'_>, module: &str) -> bool {
     let module = module
         .rsplit_once(".experts.")

@@ -36,9 +36,9 @@ pub enum When {
     Weighted,
     /// No importance matrix is there.
     Unweighted,
-    /// The architecture has separate rules.
+    /// The recipes have rules for this architecture alone.
     OwnRules,
-    /// The architecture has none.
+    /// The recipes have no rules for this architecture alone.
     UsualRules,
     /// A stack of expert matrices.
     ExpertStack,
@@ -62,8 +62,8 @@ impl fmt::Display for When {
             When::Before(n) => return write!(f, "first {n} such tensors"),
             When::Weighted => "with importance matrix",
             When::Unweighted => "without importance matrix",
-            When::OwnRules => "architecture with its own rules",
-            When::UsualRules => "architecture without its own rules",
+            When::OwnRules => "architecture with special rules",
+            When::UsualRules => "architecture without special rules",
             When::ExpertStack => "expert tensors",
             When::PartialBlock => "row is not a multiple of the default block size",
             When::Model70b => "70B model",

@@ -19,11 +19,11 @@ pub enum StatedType {
         /// The name of the mix.
         name: &'static str,
     },
-    /// There is no such key.
+    /// The key is missing.
     Absent,
-    /// There are no matrices, which alone determine a file type.
+    /// The file has no matrices, and only matrices determine a file type.
     NoMatrices,
-    /// A number that stands for nothing.
+    /// An unknown number.
     Unknown {
         /// The number.
         id: u64,

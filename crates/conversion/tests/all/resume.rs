@@ -68,7 +68,7 @@ fn resume_run(
     Ok(report.into_inner().unwrap())
 }
 
-/// For each range of the journal of `first`: whether it has a checksum, and its number of bytes.
+/// Ranges in the journal of `first`: true for one with a checksum, and its number of bytes.
 fn checksums(first: &Path) -> Vec<(bool, u64)> {
     let fingerprint = || unreachable!("nothing is noted");
     let (_journal, found) = Journal::open(&Journal::path_of(first), &fingerprint).unwrap();
