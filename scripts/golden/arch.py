@@ -7,8 +7,9 @@ that transformers writes, and the seeded weights of checkpoint.py. `expected.jso
 of the reference's file:
 
   metadata  [key, type, value], long arrays as {"len": n, "sha256": of the bytes in the file}
-  tensors   [name, shape (row length first), {outtype: [dtype, sha256 of the data]}]; bf16 only where it differs from
-  f32 file_name {outtype: name that the reference gives when the output is a folder}
+  tensors   [name, shape (row length first), {outtype: [dtype, sha256 of the data]}]; bf16 only if it differs
+            from f32
+  file_name {outtype: name that the reference gives when the output is a folder}
 """
 
 import contextlib
@@ -96,11 +97,15 @@ def blank(text: str):
     return torch.zeros([int(n) for n in shape.split("x") if n != "-"], dtype=kinds[dtype])
 
 
-def kinds_of(spec: dict) -> dict:
-    """The values of the tensors of which a family says them."""
+def shapes_of(spec: dict) -> dict:
+    """The tensors that `hand` states."""
     shapes = spec.get("hand", {})
-    shapes = shapes(spec["config"]) if callable(shapes) else shapes
-    return {name: shape.split(" ")[0] for name, shape in shapes.items() if isinstance(shape, str)}
+    return shapes(spec["config"]) if callable(shapes) else shapes
+
+
+def kinds_of(spec: dict) -> dict:
+    """The kinds of values of those tensors whose recipe states one."""
+    return {name: shape.split(" ")[0] for name, shape in shapes_of(spec).items() if isinstance(shape, str)}
 
 
 def make_checkpoint(name: str, spec: dict, folder: Path) -> str:
@@ -115,11 +120,9 @@ def make_checkpoint(name: str, spec: dict, folder: Path) -> str:
         rename = spec.get("rename", {})
         written = {rename.get(key, key): value for key, value in spec["config"].items()
             if key not in spec.get("remove", ())}
-        shapes = spec["hand"]
-        shapes = shapes(spec["config"]) if callable(shapes) else shapes
         save_file({key: blank(shape) if isinstance(shape, str) else
                    (torch.randn(shape) * 0.05 + (1.0 if "norm" in key else 0.0)).to(torch.bfloat16)
-                   for key, shape in shapes.items()}, folder / "model.safetensors", metadata={"format": "pt"})
+                   for key, shape in shapes_of(spec).items()}, folder / "model.safetensors", metadata={"format": "pt"})
         (folder / "config.json").write_text(json.dumps(written, indent=2, sort_keys=True) + "\n")
         for copy, other in spec.get("same", {}).items():
             tensors = load_file(folder / "model.safetensors")

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from families import LOGITS
 
+
 def one(folder, out, name):
     """The checkpoint NAME, in a process whose environment is set."""
     import torch

@@ -22,11 +22,13 @@ def every(n, step, last):
     return [i for i in range(n) if (i % step == step - 1) == last]
 
 
+def attention(n_embd, q, kv, layers):
+    return [(layers, "attn_q.weight", (n_embd, q)), (layers, "attn_k.weight", (n_embd, kv)),
+            (layers, "attn_v.weight", (n_embd, kv)), (layers, "attn_output.weight", (q, n_embd))]
+
+
 def dense(n_embd, n_ff, q, kv, layers):
-    return [
-        (layers, "attn_q.weight", (n_embd, q)), (layers, "attn_k.weight", (n_embd, kv)),
-        (layers, "attn_v.weight", (n_embd, kv)), (layers, "attn_output.weight", (q, n_embd)),
-    ] + ffn(n_embd, n_ff, layers)
+    return attention(n_embd, q, kv, layers) + ffn(n_embd, n_ff, layers)
 
 
 def ffn(n_embd, n_ff, layers, kind="", experts=()):

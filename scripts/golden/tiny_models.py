@@ -50,17 +50,16 @@ For the reference only:
 import importlib
 from unittest import mock
 
+from tiny_parts import indexer, prediction, weights
+
 # Base configs. Widths differ from each other, so that a shape identifies its dimensions.
 SMALL = dict(vocab_size=384, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
     num_key_value_heads=2, max_position_embeddings=512, bos_token_id=1, eos_token_id=2, pad_token_id=0)
 BASE = dict(vocab_size=384, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
     num_key_value_heads=2, max_position_embeddings=512, bos_token_id=1, eos_token_id=2)
-# Widths that differ from each other, so that a shape says which is which.
 TINY = dict(hidden_size=16, intermediate_size=24)
-# 12 experts where there are many, so that 10 comes after 9.
 NARROW = dict(TINY, vocab_size=288)
-TEXT = dict(vocab_size=384, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
-    num_key_value_heads=2, max_position_embeddings=512, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+TEXT = dict(SMALL, intermediate_size=48)
 # The Hub's spelling of configs before transformers 5.
 OLD = dict(torch_dtype="bfloat16", transformers_version="4.43.0")
 OLD_ENCODER = dict(torch_dtype="float32", transformers_version="4.6.1", gradient_checkpointing=False)
@@ -93,12 +92,6 @@ AS_IT_IS = dict(tokenizer_config=dict(auto_map=dict(AutoTokenizer=["tokenization
 # PaddleOCR-VL and HunyuanOCR on the Hub have the keys of the text part at the top.
 FLAT = dict(OLD, **TEXT, hidden_act="silu", rms_norm_eps=1e-05)
 
-# Files of sentence-transformers: the last token's vector is that of the text.
-POOLING = {"modules.json": [dict(idx=0, name="0", path="", type="sentence_transformers.models.Transformer"),
-    dict(idx=1, name="1", path="1_Pooling", type="sentence_transformers.models.Pooling")],
-    "1_Pooling/config.json": dict(word_embedding_dimension=16, pooling_mode_cls_token=False,
-    pooling_mode_lasttoken=True)}
-
 # Sizes for rows of 256 (wide.py): latent attention, experts, every text model.
 WIDE_LATENT = dict(moe_intermediate_size=256, kv_lora_rank=256, qk_nope_head_dim=64, qk_rope_head_dim=32, v_head_dim=64,
     num_key_value_heads=4)
@@ -120,9 +113,8 @@ def tiny(**spec) -> dict:
     return spec | dict(config=tokens | config if "text_config" in config else config | tokens)
 
 
-def wrapper(model: str, name: str, text: dict, **parts) -> dict:
+def wrapper(model: str, name: str, text: dict, more: dict = {}, **parts) -> dict:
     """A recipe of a multimodal model with this text_config; `more` are further keys of the recipe."""
-    more = parts.pop("more", {})
     return dict({"model": model, "class": name, "bare": True, "tokenizer": "bpe",
                  "config": dict(text_config=dict(TEXT, **text), **parts)}, **more)
 
@@ -171,15 +163,17 @@ def few(n_experts: str = "num_experts", **more) -> dict:
     return dict(NARROW, num_experts_per_tok=2, **{n_experts: 4}, **more)
 
 
-def pooling(**how) -> dict:
+def pooling(width: int = 32, **how) -> dict:
     """The files of sentence-transformers for a way of pooling."""
     return {"modules.json": [
         dict(idx=0, name="0", path="", type="sentence_transformers.models.Transformer"),
         dict(idx=1, name="1", path="1_Pooling", type="sentence_transformers.models.Pooling")],
-        "1_Pooling/config.json": dict(word_embedding_dimension=32, **how)}
+        "1_Pooling/config.json": dict(word_embedding_dimension=width, **how)}
 
 
 MEAN = pooling(pooling_mode_cls_token=False, pooling_mode_mean_tokens=True)
+# The last token's vector is that of the text.
+POOLING = pooling(16, pooling_mode_cls_token=False, pooling_mode_lasttoken=True)
 
 
 def layers(config: dict, names: dict) -> dict:
@@ -264,26 +258,28 @@ def with_lm_head(tensors: dict, config) -> dict:
     return tensors | {"lm_head.weight": tensors["model.embed_tokens.weight"].clone()}
 
 
-def with_nextn(tensors: dict, config) -> dict:
-    """Adds a layer that predicts the token after the next, as published checkpoints have."""
+def one_more_layer(tensors: dict, config, own: dict) -> dict:
+    """Adds a copy of the last layer, which has tensors of its own with these shapes."""
     import torch
     last = config.num_hidden_layers
-    more = {name.replace(f"layers.{last - 1}.", f"layers.{last}."): tensor.clone()
-            for name, tensor in tensors.items() if f"layers.{last - 1}." in name}
-    more |= {f"model.layers.{last}.{name}.weight": torch.ones(shape, dtype=torch.bfloat16) for name, shape in {
-        "eh_proj": [16, 32], "enorm": [16], "hnorm": [16], "shared_head.norm": [16], "embed_tokens": [4, 16]}.items()}
-    return tensors | more
+    copies = {name.replace(f"layers.{last - 1}.", f"layers.{last}."): tensor.clone()
+              for name, tensor in tensors.items() if f"layers.{last - 1}." in name}
+    return tensors | copies | {f"model.layers.{last}.{name}": torch.ones(shape, dtype=torch.bfloat16)
+                               for name, shape in own.items()}
 
 
-def after_last(rename: dict = {}, **parts):
-    """A function that adds a copy of the last layer and tensors for predictions with it; shapes in multiples of the width."""
+def with_nextn(tensors: dict, config) -> dict:
+    """Adds a layer that predicts the token after the next, as published checkpoints have."""
+    return one_more_layer(tensors, config, weights(
+        eh_proj=[16, 32], enorm=[16], hnorm=[16], shared_head__norm=[16], embed_tokens=[4, 16]))
 
-    def extra(tensors: dict, config) -> dict:
-        import torch
-        last, width = config.num_hidden_layers, config.hidden_size
-        more = {name.replace(f"layers.{last - 1}.", f"layers.{last}."): tensor.clone()
-                for name, tensor in tensors.items() if f"layers.{last - 1}." in name}
-        more |= {f"model.layers.{last}.{rename.get(name, name)}.weight": torch.ones(
-            [n * width for n in shape], dtype=torch.bfloat16) for name, shape in parts.items()}
-        return tensors | more
-    return extra
+
+def with_indexed_nextn(tensors: dict, config) -> dict:
+    """Adds such a layer with an indexer."""
+    return one_more_layer(tensors, config, prediction() | indexer())
+
+
+def after_last(**parts):
+    """A function that adds such a layer with tensors named as in `weights`; shapes are in multiples of the width."""
+    return lambda tensors, config: one_more_layer(tensors, config, weights(
+        **{name: [n * config.hidden_size for n in shape] for name, shape in parts.items()}))

@@ -57,14 +57,3 @@ def kda(heads: int = 4, dim: int = 8) -> dict:
         self_attn__f_b_proj=[inner, dim], self_attn__b_proj=[heads, 32], self_attn__g_a_proj=[dim, 32],
         self_attn__g_b_proj=[inner, dim], self_attn__o_norm=[dim], self_attn__o_proj=[32, inner]) | {
         "self_attn.A_log": f"logarithms 1x1x{heads}x1 F32", "self_attn.dt_bias": f"normal {inner} F32"}
-
-
-def with_indexed_nextn(tensors: dict, config) -> dict:
-    """Adds a layer with an indexer that predicts the token after the next, as published checkpoints have."""
-    import torch
-    last = config.num_hidden_layers
-    more = {name.replace(f"layers.{last - 1}.", f"layers.{last}."): tensor.clone()
-            for name, tensor in tensors.items() if f"layers.{last - 1}." in name}
-    more |= {f"model.layers.{last}.{name}": torch.ones(shape, dtype=torch.bfloat16)
-             for name, shape in (prediction() | indexer()).items()}
-    return tensors | more

@@ -80,7 +80,7 @@ def train_unigram(**ids) -> bytes:
         rules.flush()
         ids["normalization_rule_tsv"] = rules.name
         train(sentencepiece, model, TEXT, ids)
-    # The rules are compiled into the model; where they lay says something of this machine alone.
+    # The rules are compiled into the model; their path is specific to this machine.
     proto = sentencepiece_model_pb2.ModelProto()
     proto.ParseFromString(model.getvalue())
     proto.normalizer_spec.ClearField("normalization_rule_tsv")
@@ -138,7 +138,7 @@ def make_unigram_json(folder: Path, vocab_size: int, spec: dict) -> None:
 
 def make_llama_bpe(folder: Path, vocab_size: int, spec: dict) -> None:
     """A BPE over pieces with bytes for what it lacks, as tokenizer.json alone."""
-    from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
     byte_tokens = [f"<0x{i:02X}>" for i in range(256)]
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
     tokenizer.normalizer = normalizers.Replace(" ", "▁")

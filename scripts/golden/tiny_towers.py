@@ -11,7 +11,7 @@
 A tower has more layers than the largest number in the name of a tensor of its projector: the reference maps `linear_2`
 of a tower with three layers, but not of one with two."""
 
-from tiny_models import TEXT
+from tiny_models import TEXT, wrapper
 
 PREPROCESSOR = dict(image_mean=[0.5, 0.25, 0.125], image_std=[0.5, 0.75, 0.1])
 PIXELS = dict(preprocessor=dict(min_pixels=64, max_pixels=4096))
@@ -29,14 +29,14 @@ MOON = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=3, num_atten
 WHISPER = dict(d_model=16, hidden_size=16, intermediate_size=32, encoder_ffn_dim=32, num_hidden_layers=3,
     encoder_layers=3, num_attention_heads=2, encoder_attention_heads=2, num_mel_bins=8, max_source_positions=16)
 # For checkpoints of which only the text part is converted.
+SHALLOW_SIGLIP = dict(SIGLIP, num_hidden_layers=1, image_size=16)
 SHALLOW_PIXTRAL = dict(PIXTRAL, num_hidden_layers=1)
 SHALLOW_WHISPER = dict(WHISPER, num_hidden_layers=1, encoder_layers=1)
 
 
 def tower(model: str, name: str, text: dict, more: dict | None = None, **parts) -> dict:
     """A recipe of a multimodal model whose text part has one layer; `more` are further keys of the recipe."""
-    return dict({"model": model, "class": name, "bare": True, "tokenizer": "bpe",
-                 "config": dict(text_config=dict(ONE, **text), **parts)}, **(more or {}))
+    return wrapper(model, name, dict(num_hidden_layers=1) | text, more or {}, **parts)
 
 
 def with_biases(shapes: dict) -> dict:

@@ -12,7 +12,7 @@ Recipes are VISION of the families' golden.py, with the keys of tiny_towers.py a
 
   look        a function from model, picture and keys of the preprocessor to rows, rows of the first layers, inputs and ids
   types       a function from a mask of the picture's tokens (0, 1) to further inputs; none by default
-  processor   keys of the preprocessor; MEANS by default
+  processor   keys of the preprocessor; PREPROCESSOR by default
   max_tokens  the number of rows that a picture may become
 
 Pictures are resized by the family's own preprocessor in transformers (by Pillow), with the bounds of mtmd where its file
@@ -28,11 +28,11 @@ import numpy as np
 import checkpoint
 from families import VISION
 from lib import seed_of, sha256
+from tiny_towers import PREPROCESSOR
 
 SIZE = 45, 30
 SIZES = [(32, 32), (48, 32), (16, 11), (120, 72), (45, 30), (7, 61), (1, 1)]
 BEFORE, AFTER = 5, 9
-MEANS = dict(image_mean=[0.5, 0.25, 0.125], image_std=[0.5, 0.75, 0.1])
 
 
 def picture():
@@ -132,7 +132,7 @@ def make(ctx):
         if not ctx.wants(name):
             continue
         folder = ctx.scratch / "vision" / name
-        processor = spec.get("processor", MEANS)
+        processor = spec.get("processor", PREPROCESSOR)
         files = {"preprocessor_config.json": processor | spec.get("preprocessor", {})}
         tokenizer = make_checkpoint(name, spec | dict(files=files), folder)
         weights = checkpoint.seed_weights(folder, seed_of(name), kinds(folder / "model.safetensors"))

@@ -6,11 +6,11 @@ AFMOE = dict(TEXT, **FEW, head_dim=8, num_hidden_layers=4, num_dense_layers=1, n
     global_attn_every_n_layers=2, route_scale=2.5)
 
 CHECKPOINTS = {
-    "afmoe": dict(model="afmoe", tokenizer="bpe", config=dict(AFMOE)),
-    "afmoe-old": dict(model="afmoe", tokenizer="bpe", drop=("layer_types",), config=dict(AFMOE), old=dict(OLD,
+    "afmoe": dict(model="afmoe", tokenizer="bpe", config=AFMOE),
+    "afmoe-old": dict(model="afmoe", tokenizer="bpe", drop=("layer_types",), config=AFMOE, old=dict(OLD,
         rope_theta=10000, rope_scaling=None, score_func="sigmoid", route_norm=True, n_group=1, topk_group=1,
         num_expert_groups=1, num_limited_groups=1, mup_enabled=True, load_balance_coeff=5e-05, use_grouped_mm=True)),
 }
 
-WIDE = {"afmoe": dict(WIDE_EXPERTS)}
+WIDE = {"afmoe": WIDE_EXPERTS}
 LOGITS = {"afmoe": dict(config=dict(mup_enabled=True))}

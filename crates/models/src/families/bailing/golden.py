@@ -1,6 +1,7 @@
 """Golden recipes of Ling and Ring (Bailing), by inclusionAI: mixtures of experts, and images in Ling 3."""
 
 from tiny_models import NARROW_HAND, TEXT, by_layer
+from tiny_parts import mlp
 from tiny_towers import ONE, QWEN35_VISION, with_biases
 
 
@@ -55,8 +56,7 @@ def bailing3(start: str, *others: str):
             if i:
                 tensors |= {f"{layer}mlp.gate.weight": [3, 32], f"{layer}mlp.gate.expert_bias": [3]}
             for part, rows in parts.items():
-                tensors |= {f"{layer}{part}.{name}.weight": shape for name, shape in (
-                    ("gate_proj", [rows, 32]), ("up_proj", [rows, 32]), ("down_proj", [32, rows]))}
+                tensors |= mlp(f"{layer}{part}", rows)
         last = {"eh_proj": [32, 64], "enorm": [32], "hnorm": [32], "final_layernorm": [32]}
         return tensors | {f"{start}model.layers.3.{name}.weight": shape for name, shape in last.items()}
 

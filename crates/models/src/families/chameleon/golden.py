@@ -4,7 +4,7 @@ from tiny_models import OLD, TEXT
 
 CHECKPOINTS = {
     "chameleon": dict(model="chameleon", **{"class": "ChameleonForConditionalGeneration"}, bare=True, tokenizer="bpe",
-        config=dict(dict(TEXT, num_key_value_heads=4), vocabulary_map={"<image>": 5}, vq_config=dict(embed_dim=8,
+        config=dict(TEXT, num_key_value_heads=4, vocabulary_map={"<image>": 5}, vq_config=dict(embed_dim=8,
         num_embeddings=16, latent_channels=8, resolution=16, base_channels=32, channel_multiplier=[1],
         num_res_blocks=1))),
 }

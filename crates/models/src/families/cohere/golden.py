@@ -14,9 +14,9 @@ CHECKPOINTS = {
         layer_norm_eps=1e-4), given=dict(rotary_pct=1.0)),
     "cohere2-old": tiny(model="cohere2", tokenizer="bpe", drop=("layer_types",), old=dict(OLD, rope_theta=50000,
         rotary_pct=1.0, sliding_window=64, sliding_window_pattern=4, order_of_interleaved_layers="local_attn_first")),
-    "cohere2moe": dict(model="cohere2_moe", tokenizer="bpe", config=dict(COHERE)),
-    "cohere2moe-old": dict(model="cohere2_moe", tokenizer="bpe", extra=after_last({"shared_head": "shared_head.norm"},
-        eh_proj=[1, 2], enorm=[1], hnorm=[1], shared_head=[1]), config=dict(COHERE, num_shared_experts=0),
+    "cohere2moe": dict(model="cohere2_moe", tokenizer="bpe", config=COHERE),
+    "cohere2moe-old": dict(model="cohere2_moe", tokenizer="bpe", extra=after_last(eh_proj=[1, 2], enorm=[1],
+        hnorm=[1], shared_head__norm=[1]), config=dict(COHERE, num_shared_experts=0),
         drop=("mlp_layer_types", "layer_types"), old=dict(OLD, rope_theta=50000, first_k_dense_replace=1,
         num_nextn_predict_layers=1, expert_selection_fn="sigmoid", norm_topk_prob=True)),
 }

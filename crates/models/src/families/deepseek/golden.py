@@ -4,8 +4,9 @@ from headers import RMS, Header, heads
 from logits_own import loaded, read, stacked, text_of
 from recipes import ends, ffn
 from tiny_models import (
-    INDEXER, LATENT, NARROW_HAND, OLD, TEXT, WIDE_LATENT, YARN, by_layer, few, gpt2_vocab, with_lm_head, with_nextn)
-from tiny_parts import weights, with_indexed_nextn
+    INDEXER, LATENT, NARROW_HAND, OLD, TEXT, WIDE_LATENT, YARN, by_layer, few, gpt2_vocab, with_indexed_nextn, with_lm_head,
+    with_nextn)
+from tiny_parts import mlp, weights
 from tiny_towers import ONE, with_biases
 
 NARROW_LATENT = dict(moe_intermediate_size=12, first_k_dense_replace=1, kv_lora_rank=6, qk_nope_head_dim=8,
@@ -37,8 +38,7 @@ def mixture_layers(start: str, attention: dict) -> dict:
         if i == 1:
             tensors |= {f"{layer}mlp.gate.weight": [3, 32], f"{layer}mlp.gate.e_score_correction_bias": [3]}
         for part, rows in parts.items():
-            tensors |= {f"{layer}{part}.{name}.weight": shape for name, shape in (
-                ("gate_proj", [rows, 32]), ("up_proj", [rows, 32]), ("down_proj", [32, rows]))}
+            tensors |= mlp(f"{layer}{part}", rows)
     return tensors
 
 

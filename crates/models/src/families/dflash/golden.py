@@ -50,7 +50,7 @@ CHECKPOINTS = {
         lm_head=[96, 32]) | {"d2t": "steps:3 96 I64",
         "t2d": "numbers:" + "x".join("0" for _ in range(384)) + " 384 I64"}),
         config=dict(architectures=["DSparkSpeculator"], draft_vocab_size=96, aux_hidden_state_layer_ids=[1, 2],
-        mask_token_id=9, transformer_layer_config=dict(QWEN3_DRAFT))),
+        mask_token_id=9, transformer_layer_config=QWEN3_DRAFT)),
     "gemma4-dspark": dict(hand=gemma4_dspark, tokenizer="llama_bpe", target="gemma4", raw_config=True,
         config=dict(HAND, architectures=["Gemma4DSparkModel"], model_type="gemma4_text", head_dim=8,
         global_head_dim=16, num_global_key_value_heads=1, attention_k_eq_v=True, layer_types=["full_attention"] * 2,

@@ -24,5 +24,5 @@ CHECKPOINTS = {
         norm_before_fc=True, transformer_layer_config=dict(EAGLE, draft_vocab_size=None))),
     # No class of its own; factors of llama 3.
     "eagle3-llama": dict(hand=eagle, tokenizer="bpe", target="llama-llama3", config=dict(EAGLE,
-        architectures=["LlamaForCausalLM"], rope_scaling=dict(LLAMA3), rope_theta=500000.0)),
+        architectures=["LlamaForCausalLM"], rope_scaling=LLAMA3, rope_theta=500000.0)),
 }

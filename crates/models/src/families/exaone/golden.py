@@ -28,8 +28,7 @@ def exaone_mtp(tensors: dict, config) -> dict:
 
 
 EXAONE_MOE = dict(TEXT, **FEW, num_hidden_layers=4, head_dim=8, sliding_window=16, num_shared_experts=1)
-EXAONE_TOWER = dict(depth=1, hidden_size=16, intermediate_size=24, num_heads=2, num_key_value_heads=1, patch_size=4,
-    out_hidden_size=32, fullatt_block_indexes=[0])
+EXAONE_TOWER = dict(QWEN25_VISION, depth=1, num_key_value_heads=1, fullatt_block_indexes=[0])
 
 CHECKPOINTS = {
     "exaone4": tiny(model="exaone4", tokenizer="bpe", config=dict(sliding_window=64, num_hidden_layers=4)),

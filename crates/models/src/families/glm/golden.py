@@ -1,10 +1,10 @@
 """Golden recipes of GLM, by Z.ai: text, and images and audio in GLM-V and GLM-ASR."""
 
-from recipes import dense, ends, ffn
+from recipes import attention, ends, ffn
 from tiny_models import (
     AS_IT_IS, HAND, INDEXER, LATENT, OLD, ROPE3, TEXT, WIDE_LATENT, few, layers, narrow_hub, predictions, sizes, tiny,
-    with_nextn, wrapper)
-from tiny_parts import ENDS, NORMS, experts, indexer, kda, latent, mlp, prediction, tensors, with_indexed_nextn
+    with_indexed_nextn, with_nextn, wrapper)
+from tiny_parts import ENDS, NORMS, experts, indexer, kda, latent, mlp, prediction, tensors
 from tiny_towers import ONE, WHISPER, tower, whisper, with_biases
 
 GLM_TOKENS = ["<|endoftext|>", "<|user|>"]
@@ -134,8 +134,7 @@ CHECKPOINTS = {
 CHECKPOINTS |= predictions("glm4moe-old", CHECKPOINTS["glm4moe-old"])
 CHECKPOINTS |= predictions("glm-dsa-old", CHECKPOINTS["glm-dsa-old"])
 
-GLM4V = dict(depth=3, hidden_size=16, intermediate_size=24, num_heads=2, patch_size=4, image_size=16,
-    out_hidden_size=32)
+GLM4V = dict(GLM_TOWER, depth=3)
 
 
 def glmasr(_: dict) -> dict:
@@ -174,8 +173,7 @@ TOWER_TYPES = {"glm4v", "glm4v_moe", "glm_ocr"}
 
 def v46_tensors():
     layers, moe, d = list(range(46)), list(range(1, 46)), 4096
-    attention = [row for row in dense(d, 1, 12288, 1024, layers) if row[1].startswith("attn")]
-    return ends(d, 151552) + attention + ffn(d, 10944, [0]) + ffn(d, 1408, moe, "_exps", (128,)) \
+    return ends(d, 151552) + attention(d, 12288, 1024, layers) + ffn(d, 10944, [0]) + ffn(d, 1408, moe, "_exps", (128,)) \
         + ffn(d, 1408, moe, "_shexp") + [(moe, "ffn_gate_inp.weight", (d, 128)), (moe, "exp_probs_b.bias", (128,))]
 
 

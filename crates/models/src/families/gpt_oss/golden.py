@@ -1,7 +1,7 @@
 """Golden recipes of gpt-oss, by OpenAI."""
 
 from headers import RMS, Header, heads
-from recipes import dense, ends, ffn
+from recipes import attention, ends, ffn
 from tiny_models import NARROW, OLD, few
 
 # Rows of blocks need a multiple of 32.
@@ -28,9 +28,9 @@ def with_blocks(tensors: dict, config) -> dict:
 CHECKPOINTS = {
     "gpt-oss": dict(model="gpt_oss", tokenizer="bpe", config=dict(few("num_local_experts"), intermediate_size=12,
         head_dim=4, sliding_window=64)),
-    "gpt-oss-mxfp4": dict(model="gpt_oss", tokenizer="bpe", extra=with_blocks, config=dict(GPT_OSS),
+    "gpt-oss-mxfp4": dict(model="gpt_oss", tokenizer="bpe", extra=with_blocks, config=GPT_OSS,
         more=dict(quantization_config=MXFP4)),
-    "gpt-oss-mxfp4-old": dict(model="gpt_oss", tokenizer="bpe", extra=with_blocks, config=dict(GPT_OSS), old=dict(OLD,
+    "gpt-oss-mxfp4-old": dict(model="gpt_oss", tokenizer="bpe", extra=with_blocks, config=GPT_OSS, old=dict(OLD,
         rope_theta=150000, initial_context_length=4096, experts_per_token=4, swiglu_limit=7.0,
         quantization_config=MXFP4, rope_scaling=dict(rope_type="yarn", factor=32.0,
         original_max_position_embeddings=4096, beta_fast=32.0, beta_slow=1.0, truncate=False))),
@@ -60,9 +60,8 @@ MEMORY = {"gpt-oss": gpt_oss_header}
 
 def tensors_of_120b():
     layers, d = list(range(36)), 2880
-    attention = [row for row in dense(d, 1, 4096, 512, layers) if row[1].startswith("attn")]
     biases = [(layers, f"ffn_{part}_exps.bias", (d, 128)) for part in ("gate", "up", "down")]
-    return ends(d, 201088) + attention + ffn(d, 2880, layers, "_exps", (128,)) + biases \
+    return ends(d, 201088) + attention(d, 4096, 512, layers) + ffn(d, 2880, layers, "_exps", (128,)) + biases \
         + [(layers, "ffn_gate_inp.weight", (d, 128)), (layers, "attn_sinks.weight", (64,))]
 
 

@@ -33,7 +33,7 @@ BYTE_LEVEL = gpt2_vocab("hunyuan", "HunYuanMoEModel")
 CHECKPOINTS = {
     "hy-v4": dict(hand=hy_v4, tokenizer="bpe", config=dict(HY4, architectures=["HYV4ForCausalLM"], model_type="hy_v4")),
     "hunyuan-dense": dict(model="hunyuan_v1_dense", tokenizer="bpe", config=dict(HUNYUAN, tie_word_embeddings=True)),
-    "hunyuan-dense-old": dict(model="hunyuan_v1_dense", tokenizer="bpe", config=dict(HUNYUAN), old=dict(OLD,
+    "hunyuan-dense-old": dict(model="hunyuan_v1_dense", tokenizer="bpe", config=HUNYUAN, old=dict(OLD,
         rope_theta=10000.0, rope_scaling=dict(ALPHA, type="dynamic"), use_qk_norm=True, use_cla=False,
         cla_share_factor=2, attention_head_dim=8, org_vocab_size=384, norm_type="rms", use_rotary_pos_emb=True),
         generation=dict(eos_token_id=[2, 3], bos_token_id=1)),
@@ -67,5 +67,5 @@ PROJECTORS = {
         patch_size=4, max_image_size=16, out_hidden_size=32, text_hidden_size=32)),
 }
 
-WIDE = {"hy_v3": dict(WIDE_EXPERTS)}
+WIDE = {"hy_v3": WIDE_EXPERTS}
 TOWER_TYPES = {"hunyuan_vl"}

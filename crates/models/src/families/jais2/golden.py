@@ -3,7 +3,7 @@
 from tiny_models import OLD, TEXT
 
 CHECKPOINTS = {
-    "jais2": dict(model="jais2", tokenizer="bpe", config=dict(TEXT)),
+    "jais2": dict(model="jais2", tokenizer="bpe", config=TEXT),
 }
 
 CHECKPOINTS |= {

@@ -35,7 +35,7 @@ def kimi_k3(config: dict) -> dict:
 
 CHECKPOINTS = {
     # transformers saves the dense part under the name of the mixtures.
-    "kimi-linear": dict(model="kimi_linear", tokenizer="bpe", config=dict(KIMI_LINEAR),
+    "kimi-linear": dict(model="kimi_linear", tokenizer="bpe", config=KIMI_LINEAR,
         tensor_names=[("layers.0.block_sparse_moe.", "layers.0.mlp.")]),
     "kimi-k3": dict(hand=kimi_k3, tokenizer="bpe", config=dict(architectures=["KimiK3ForConditionalGeneration"],
         model_type="kimi_k3", text_config=KIMI_K3, eos_token_id=3)),
@@ -55,10 +55,9 @@ def moon_vit(_: dict) -> dict:
 
 
 def moon_vit_3d(config: dict) -> dict:
-    names = {name.replace("multi_modal_projector.pre_norm", "mm_projector.pre_norm")
+    return {name.replace("multi_modal_projector.pre_norm", "mm_projector.pre_norm")
              .replace("multi_modal_projector.linear_1", "mm_projector.proj.0")
              .replace("multi_modal_projector.linear_2", "mm_projector.proj.2"): shape for name, shape in moon_vit(config).items()}
-    return names
 
 
 PROJECTORS = {

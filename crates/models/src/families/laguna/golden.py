@@ -10,7 +10,7 @@ LAGUNA = dict(head_dim=8, num_hidden_layers=3, num_experts=3, num_experts_per_to
     eos_token_id=[2, 3])
 
 CHECKPOINTS = {
-    "laguna": dict(model="laguna", tokenizer="bpe", special=["</assistant>"], config=dict(LAGUNA)),
+    "laguna": dict(model="laguna", tokenizer="bpe", special=["</assistant>"], config=LAGUNA),
     "laguna-by-element": dict(model="laguna", tokenizer="bpe", config=dict(LAGUNA, gating="per-element",
         num_attention_heads_per_layer=None, eos_token_id=2)),
 }

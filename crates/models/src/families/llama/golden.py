@@ -4,10 +4,9 @@ from headers import RMS, Header, heads
 from logits_own import LLAMA, loaded, read, text_of
 from recipes import dense, ends
 from tiny_models import LLAMA3, NARROW, OLD, TEXT, llama_like, plain, with_lm_head, wrapper
-from tiny_towers import SHALLOW_PIXTRAL, SHALLOW_WHISPER, tower
+from tiny_towers import SHALLOW_PIXTRAL, SHALLOW_SIGLIP, SHALLOW_WHISPER, tower
 
-LLAMA31 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
-    original_max_position_embeddings=128)
+LLAMA31 = dict(LLAMA3, factor=8.0)
 LLAMA4 = dict(NARROW, intermediate_size=12, intermediate_size_mlp=20, num_local_experts=3, num_experts_per_tok=1,
     head_dim=4, interleave_moe_layer_step=2)
 
@@ -18,10 +17,6 @@ def with_images(tensors: dict, config) -> dict:
     more = {"vision_model.model.layers.0.mlp.fc1.weight": torch.ones([8, 8], dtype=torch.bfloat16),
             "multi_modal_projector.linear_1.weight": torch.ones([16, 8], dtype=torch.bfloat16)}
     return {"language_model." + name: tensor for name, tensor in tensors.items()} | more
-
-
-SHALLOW_SIGLIP = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2, image_size=16,
-    patch_size=4)
 
 
 def sarashina(config: dict) -> dict:
@@ -93,11 +88,11 @@ Noise.
     "llama-2-7b-chat-v0.3-noise": plain(
         card="---\nlicense: [mit, apache-2.0]\nlanguage: fr\ntags: one\nbase_model: lone-model\n"
              "datasets: []\n---\n"),
-    "llama4": dict(model="llama4_text", tokenizer="bpe", config=dict(LLAMA4)),
+    "llama4": dict(model="llama4_text", tokenizer="bpe", config=LLAMA4),
     "llama4-deep": dict(model="llama4_text", tokenizer="bpe", config=dict(LLAMA4, num_hidden_layers=4)),
-    "llama4-old": dict(model="llama4_text", tokenizer="bpe", extra=with_images, config=dict(LLAMA4),
+    "llama4-old": dict(model="llama4_text", tokenizer="bpe", extra=with_images, config=LLAMA4,
         drop=("layer_types", "no_rope_layers", "moe_layers"), old=dict(OLD, for_llm_only=True, rope_theta=500000.0,
-        rope_scaling=dict(LLAMA3, rope_type="llama3", high_freq_factor=1.5)),
+        rope_scaling=dict(LLAMA3, high_freq_factor=1.5)),
         images=dict(architectures=["Llama4ForConditionalGeneration"], model_type="llama4",
         vision_config=dict(model_type="llama4_vision_model", hidden_size=8))),
     "pixtral": wrapper("llava", "LlavaForConditionalGeneration", dict(model_type="mistral", head_dim=8),

@@ -1,8 +1,7 @@
 """Golden recipes of LLaVA with the vision tower of Pixtral: projectors for models of the llama and mistral families."""
 
-from tiny_towers import PIXTRAL, tower
+from tiny_towers import PIXTRAL, PREPROCESSOR, tower
 
-PREPROCESSOR = dict(image_mean=[0.5, 0.25, 0.125], image_std=[0.5, 0.75, 0.1])
 BREAK = dict(special=["[IMG_BREAK]"])
 # The reference looks for the embedding of [IMG_BREAK] under names that no checkpoint has.
 BREAK_HUB = [("language_model.model.embed", "embed"), ("model.vision", "vision"), ("model.multi", "multi")]

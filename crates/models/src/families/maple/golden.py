@@ -9,4 +9,4 @@ CHECKPOINTS = {
         tie_word_embeddings=False)),
 }
 
-WIDE = {"maple": dict(WIDE_EXPERTS)}
+WIDE = {"maple": WIDE_EXPERTS}

@@ -7,4 +7,4 @@ CHECKPOINTS = {
         layer_types=["sliding_attention", "full_attention"])),
 }
 
-WIDE = {"mellum": dict(WIDE_EXPERTS)}
+WIDE = {"mellum": WIDE_EXPERTS}

@@ -1,6 +1,6 @@
 """Golden recipes of Nemotron, by NVIDIA."""
 
-from recipes import ends
+from recipes import attention, ends
 from tiny_models import OLD, TEXT, tiny
 
 NEMOTRON = dict(head_dim=8, mamba_num_heads=4, mamba_head_dim=16, n_groups=2, ssm_state_size=8, conv_kernel=4,
@@ -84,15 +84,14 @@ LOGITS = {"nemotron-puzzle": dict(by="reference")}
 
 def nano_tensors():
     mamba = [0, 2, 4, 7, 9, 11, 14, 16, 18, 21, 23, 25, 28, 30, 32, 35, 37, 39, 41, 44, 46, 48, 50]
-    attention = [5, 12, 19, 26, 33, 42]
-    experts = [i for i in range(52) if i not in mamba + attention]
+    full = [5, 12, 19, 26, 33, 42]
+    experts = [i for i in range(52) if i not in mamba + full]
     d = 2688
     return ends(d, 131072) + [
         (mamba, "ssm_in.weight", (d, 10304)), (mamba, "ssm_conv1d.weight", (4, 6144)),
             (mamba, "ssm_norm.weight", (512, 8)),
         (mamba, "ssm_a", (1, 64)), (mamba, "ssm_d", (1, 64)), (mamba, "ssm_out.weight", (4096, d)),
-        (attention, "attn_q.weight", (d, 4096)), (attention, "attn_k.weight", (d, 256)),
-        (attention, "attn_v.weight", (d, 256)), (attention, "attn_output.weight", (4096, d)),
+        *attention(d, 4096, 256, full),
         (experts, "ffn_gate_inp.weight", (d, 128)), (experts, "exp_probs_b.bias", (128,)),
         (experts, "ffn_up_exps.weight", (d, 1856, 128)), (experts, "ffn_down_exps.weight", (1856, d, 128)),
         (experts, "ffn_up_shexp.weight", (d, 3712)), (experts, "ffn_down_shexp.weight", (3712, d)),

@@ -1,15 +1,13 @@
 """Golden recipes of PaddleOCR-VL, by Baidu: text and images."""
 
 from tiny_models import FLAT, ROPE3, ROPE_OF_IMAGES, wrapper
-from tiny_towers import PIXELS, SIGLIP, tower
+from tiny_towers import PIXELS, SHALLOW_SIGLIP, SIGLIP, tower
 
-PADDLE_TOWER = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2, image_size=16,
-    patch_size=4)
-PADDLE_TEXT = dict(head_dim=8, rope_parameters=dict(rope_type="default", rope_theta=500000.0, mrope_section=[2, 1, 1]))
+PADDLE_TEXT = dict(head_dim=8, rope_parameters=dict(ROPE3, rope_theta=500000.0))
 
 CHECKPOINTS = {
     "paddleocr": wrapper("paddleocr_vl", "PaddleOCRVLForConditionalGeneration", PADDLE_TEXT,
-        vision_config=PADDLE_TOWER, more=dict(tokenizer="spm", tokenizer_config=dict(add_prefix_space=False))),
+        vision_config=SHALLOW_SIGLIP, more=dict(tokenizer="spm", tokenizer_config=dict(add_prefix_space=False))),
 }
 
 CHECKPOINTS |= {

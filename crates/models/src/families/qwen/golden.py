@@ -37,16 +37,14 @@ def with_turned_experts(tensors: dict, config) -> dict:
 
 
 QWEN2_TOWER = dict(depth=1, embed_dim=16, hidden_size=32, num_heads=2, patch_size=4)
-QWEN25_TOWER = dict(depth=1, hidden_size=16, intermediate_size=24, num_heads=2, patch_size=4, out_hidden_size=32,
-    fullatt_block_indexes=[0])
-QWEN3_TOWER = dict(depth=3, hidden_size=16, intermediate_size=24, num_heads=2, patch_size=4, out_hidden_size=32,
-    num_position_embeddings=16, deepstack_visual_indexes=[0, 2])
+QWEN25_TOWER = dict(QWEN25_VISION, depth=1, fullatt_block_indexes=[0])
+QWEN3_TOWER = dict(QWEN3_VISION, depth=3)
 QWEN35 = dict(head_dim=8, num_hidden_layers=4, linear_key_head_dim=4, linear_value_head_dim=8, linear_num_key_heads=2,
     linear_num_value_heads=6, linear_conv_kernel_dim=4)
 ROPE35 = dict(rope_type="default", rope_theta=10000000.0, partial_rotary_factor=0.5, mrope_section=[1, 1, 0],
     mrope_interleaved=True)
 QWEN35_MOE = dict(num_experts=3, num_experts_per_tok=2, moe_intermediate_size=24, shared_expert_intermediate_size=40)
-QWEN35_TOWER = {key: value for key, value in QWEN3_TOWER.items() if key != "deepstack_visual_indexes"}
+QWEN35_TOWER = dict(QWEN35_VISION, depth=3)
 OMNI_TEXT = dict(TEXT, model_type="qwen2_5_omni_text", hidden_act="silu", rms_norm_eps=1e-6, rope_theta=1000000.0,
     rope_scaling=dict(rope_type="default", type="default", mrope_section=[2, 1, 1]), use_sliding_window=False,
     sliding_window=256, max_window_layers=2, tie_word_embeddings=False)
@@ -149,6 +147,7 @@ CHECKPOINTS = {
         original_max_position_embeddings=32768))),
     "qwen2moe": dict(model="qwen2_moe", tokenizer="bpe", config=few(moe_intermediate_size=12,
         shared_expert_intermediate_size=20)),
+    # 12 experts, so that 10 comes after 9.
     "qwen2moe-old": dict(model="qwen2_moe", tokenizer="bpe", drop=("layer_types",),
         config=dict(few(moe_intermediate_size=4, shared_expert_intermediate_size=8), num_experts=12), old=dict(OLD,
         rope_theta=1000000.0, use_sliding_window=False, sliding_window=32768)),
@@ -235,7 +234,7 @@ def make_qwen_tiktoken(folder, vocab_size: int, spec: dict) -> None:
 
 TOKENIZERS = {"qwen_tiktoken": make_qwen_tiktoken}
 
-QWEN2_VISION = dict(depth=3, embed_dim=16, hidden_size=32, num_heads=2, patch_size=4)
+QWEN2_VISION = dict(QWEN2_TOWER, depth=3)
 TO_QWEN = dict(hub=[("model.visual.", "visual.")])
 
 PROJECTORS = {

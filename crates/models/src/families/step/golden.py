@@ -37,7 +37,7 @@ CHECKPOINTS = {
         num_attention_groups=1, attention_other_setting=dict(attention_type="sliding_attention", num_attention_heads=6,
         num_attention_groups=2, head_dim=8, true_head_dim=8), layer_types=["full_attention", "sliding_attention",
         "sliding_attention", "full_attention"], partial_rotary_factors=[0.5, 1.0, 1.0, 0.5],
-        rope_theta=[5000000.0, 10000.0, 10000.0, 5000000.0], rope_scaling=dict(LLAMA3, rope_type="llama3"),
+        rope_theta=[5000000.0, 10000.0, 10000.0, 5000000.0], rope_scaling=LLAMA3,
         sliding_window=16, moe_layers_enum="1,2", moe_num_experts=3, moe_top_k=2, moe_intermediate_size=24,
         share_expert_dim=20, moe_router_scaling_factor=3.0, norm_expert_weight=True, moe_every_n_layer=1,
         moe_router_activation="sigmoid", use_moe_router_bias=True, rms_norm_eps=1e-5, swiglu_limits=[None, 7, 0.0],
