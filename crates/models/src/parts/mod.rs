@@ -1,3 +1,4 @@
 //! Parts that families share.
 
 pub mod latent;
+pub mod patch_tower;

@@ -6,7 +6,7 @@
 //!
 //! Source: `BailingMoeV3VLVisionModel` in `conversion/bailingmoe3.py`.
 
-use crate::families::qwen::projector::qwen3vl;
+use crate::parts::patch_tower;
 use gguf_layout::projector::prelude::*;
 
 /// The row.
@@ -14,11 +14,11 @@ pub const LING3VL: Projector = Projector {
     name: "ling3vl",
     classes: &["BailingMoeV3VLForConditionalGeneration"],
     example: "inclusionAI/Ling-3.0-VL",
-    tensors: &[parts::FRAMES, parts::LAYERS_OF_QWEN, qwen3vl::LAYERS, MERGER],
+    tensors: &[parts::FRAMES, parts::LAYERS_OF_QWEN, patch_tower::LAYERS, MERGER],
     owns: |_, name| ["visual.", "model.visual.", "linear_proj"].iter().any(|start| name.starts_with(start)),
     rename: |_, name| parts::without("model.", name),
     prepare: |towers| {
-        qwen3vl::prepare(towers)?;
+        patch_tower::prepare(towers)?;
         let vision = towers.vision()?;
         // The merger has no separate matrices: they are `linear_proj`.
         if !vision.is_true("disable_merger_proj") {
@@ -31,7 +31,7 @@ pub const LING3VL: Projector = Projector {
         tower_keys(towers, keys)?;
         parts::kind(keys, "ling3vl");
         keys.set_prefixed("use_gelu", Value::Bool(true));
-        qwen3vl::merge_size_and_epsilon(towers, keys)
+        patch_tower::merge_size_and_epsilon(towers, keys)
     },
     ..BASE
 };

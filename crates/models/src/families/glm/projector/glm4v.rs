@@ -6,7 +6,7 @@
 //!
 //! Source: `Glm4VVisionModel` and `Glm5NextVisionModel` in `conversion/qwen3vl.py`.
 
-use crate::families::qwen::projector::qwen3vl::renamed;
+use crate::parts::patch_tower::renamed;
 use gguf_layout::projector::prelude::*;
 
 /// The row.

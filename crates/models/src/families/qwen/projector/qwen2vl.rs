@@ -6,7 +6,7 @@
 //!
 //! Source: `Qwen2VLVisionModel` in `conversion/qwenvl.py`, `Sarashina2VLVisionModel` in `conversion/sarashina2.py`.
 
-use crate::families::qwen::projector::qwen3vl::renamed;
+use crate::parts::patch_tower::renamed;
 use gguf_layout::projector::prelude::*;
 
 /// The row.
