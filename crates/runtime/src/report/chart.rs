@@ -150,6 +150,8 @@ pub(super) struct Chart {
     pub y_label: String,
     pub lines: Vec<Line>,
     pub points: Vec<Point>,
+    /// Line through the points that no other point beats, as the attribute `points` of a `polyline`.
+    pub frontier: String,
 }
 
 /// A line through points.
@@ -200,6 +202,7 @@ impl Chart {
             y_label: y_label.to_owned(),
             lines: vec![],
             points: vec![],
+            frontier: String::new(),
         };
         chart.x_ticks = x.ticks().iter().map(|&at| Tick { at: chart.x(x, at), label: short(at) }).collect();
         chart.y_ticks = y.ticks().iter().map(|&at| Tick { at: chart.y(y, at), label: short(at) }).collect();
@@ -236,6 +239,23 @@ impl Chart {
             label_y,
             anchor: "start",
         });
+    }
+
+    /// Draws the frontier: a line through the points for which no other point is farther left or level with it, and lower.
+    pub fn mark_frontier(&mut self) {
+        let mut places: Vec<(f64, f64)> = self.points.iter().map(|point| (point.x, point.y)).collect();
+        // Coordinates grow downwards: of points at the same size, the lowest first.
+        places.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1)));
+        let mut lowest = f64::NEG_INFINITY;
+        places.retain(|(_, y)| {
+            let is_lower = *y > lowest;
+            lowest = lowest.max(*y);
+            is_lower
+        });
+        if places.len() > 1 {
+            let places = places.iter().map(|(x, y)| format!("{x},{y}"));
+            self.frontier = places.collect::<Vec<_>>().join(" ");
+        }
     }
 
     /// Places the names of points so that they overlap other names and points as little as possible.
@@ -333,6 +353,18 @@ mod tests {
     fn count_axes_have_integer_ticks() {
         let axis = Axis::over([1.0, 2.0], Scale::Linear).whole();
         assert_eq!(axis.ticks(), [1.0, 2.0]);
+    }
+
+    #[test]
+    fn frontier_leaves_out_points_that_others_beat() {
+        let axis = Axis::over([0.0, 10.0], Scale::Linear);
+        let mut chart = Chart::new(&axis, "x", &axis, "y");
+        // Sizes and costs: the third is larger and worse than the second.
+        for at in [(0.0, 10.0), (5.0, 5.0), (6.0, 6.0), (10.0, 0.0)] {
+            chart.point("", String::new(), 0, (&axis, &axis), at);
+        }
+        chart.mark_frontier();
+        assert_eq!(chart.frontier, "64,12 404,125 744,238");
     }
 
     #[test]

@@ -55,6 +55,56 @@ pub struct FileReport {
     pub kl_by_window: Vec<f64>,
     /// Tensors compared with the base's, where that was done.
     pub tensors: Option<FileError>,
+    /// Methods of its calibration, if it was calibrated.
+    pub calibration: Option<String>,
+    /// The chunk with the largest mean divergence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub passage: Option<Passage>,
+}
+
+/// The counted tokens of a chunk.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Passage {
+    /// Number of the chunk, from 0.
+    pub chunk: usize,
+    /// The tokens in their order.
+    pub tokens: Vec<PassageToken>,
+}
+
+/// A token of the text, and its prediction.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PassageToken {
+    /// Text of the token.
+    pub text: String,
+    /// Divergence of the prediction from the base's, in nats.
+    pub kl: f64,
+    /// Probability of the token in the base.
+    pub p_base: f64,
+    /// Probability of the token in the file.
+    pub p: f64,
+    /// True if both give the highest probability to the same token.
+    pub same_top: bool,
+}
+
+/// The chunk with the largest mean divergence. `positions` are those of all chunks in their order, `texts` returns the texts of the
+/// tokens that a chunk predicts.
+pub fn passage(
+    positions: &[Position],
+    n_windows: usize,
+    texts: impl FnOnce(usize) -> Vec<String>,
+) -> Option<Passage> {
+    let n = positions.len().checked_div(n_windows).filter(|n| *n > 0)?;
+    let mean = |window: &[Position]| Estimate::mean(window.iter().map(|p| p.kl)).value;
+    let windows = positions.chunks(n).enumerate();
+    let (chunk, found) = windows.max_by(|(_, a), (_, b)| mean(a).total_cmp(&mean(b)))?;
+    let token = |(text, position): (String, &Position)| PassageToken {
+        text,
+        kl: position.kl,
+        p_base: libm::exp(-position.nll_base),
+        p: libm::exp(-position.nll),
+        same_top: position.same_top,
+    };
+    Some(Passage { chunk, tokens: texts(chunk).into_iter().zip(found).map(token).collect() })
 }
 
 /// Mean divergence at each counted position of a window, and in each window.
@@ -94,6 +144,17 @@ mod tests {
         let positions = [1.0, 2.0, 3.0, 3.0, 4.0, 5.0].map(position);
         assert_eq!(kl_by_place(&positions, 2), (vec![2.0, 3.0, 4.0], vec![2.0, 4.0]));
         assert_eq!(kl_by_place(&[], 2), (vec![], vec![]));
+    }
+
+    #[test]
+    fn passage_is_the_chunk_that_differs_most() {
+        let position = |kl| Position { nll_base: 1.0, nll: 0.0, kl, same_top: true, shared_top_k: 1 };
+        let positions = [1.0, 2.0, 3.0, 4.0, 0.0, 5.0].map(position);
+        let found = passage(&positions, 3, |chunk| vec![format!("{chunk}a"), format!("{chunk}b")]).unwrap();
+        assert_eq!((found.chunk, found.tokens.len()), (1, 2));
+        let PassageToken { text, kl, p, .. } = &found.tokens[1];
+        assert_eq!((text.as_str(), *kl, *p), ("1b", 4.0, 1.0));
+        assert!(passage(&[], 0, |_| Vec::new()).is_none());
     }
 
     #[test]

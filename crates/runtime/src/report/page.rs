@@ -6,7 +6,7 @@ use minijinja::{Environment, context};
 use serde::Serialize;
 
 use super::{
-    FileReport, Report,
+    FileReport, Passage, PassageToken, Report,
     chart::{Axis, Chart, Scale, short, smoothed},
     layer_and_kind,
 };
@@ -43,6 +43,7 @@ pub fn html(report: &Report) -> Result<String, Error> {
             size_chart => size_chart(report),
             position_chart => position_chart(report),
             window_chart => window_chart(report),
+            calibrated => calibrated(report),
             hues => hues(report.files.len()),
             version => env!("CARGO_PKG_VERSION"),
         })
@@ -68,6 +69,34 @@ struct FileView {
     dtypes: Vec<DtypeRow>,
     heat: Option<Heat>,
     worst: Vec<TensorRow>,
+    passage: Option<PassageView>,
+}
+
+/// A calibrated file, and the file of about the same size that is not calibrated.
+#[derive(Serialize)]
+struct CalibratedRow {
+    name: String,
+    before_name: String,
+    before: String,
+    after: String,
+    change: String,
+}
+
+/// A chunk, token by token.
+#[derive(Serialize)]
+struct PassageView {
+    /// From 1.
+    chunk: usize,
+    tokens: Vec<TokenView>,
+}
+
+#[derive(Serialize)]
+struct TokenView {
+    text: String,
+    /// From 0 (little divergence) to 9.
+    strength: u32,
+    same_top: bool,
+    title: String,
 }
 
 /// A number with its error, formatted.
@@ -143,8 +172,61 @@ impl FileView {
             dtypes: tensors.map(dtypes).unwrap_or_default(),
             heat: tensors.and_then(heat),
             worst: tensors.map(worst).unwrap_or_default(),
+            passage: file.passage.as_ref().map(passage_view),
         }
     }
+}
+
+fn passage_view(passage: &Passage) -> PassageView {
+    /// Divergences, in nats, of the faintest and the full color; the scale between them is logarithmic.
+    const FAINT: f64 = 1e-3;
+    const FULL: f64 = 1.0;
+    let strength = |kl: f64| {
+        let place = (kl.max(FAINT) / FAINT).log10() / (FULL / FAINT).log10();
+        (place.clamp(0.0, 1.0) * 9.0).round() as u32
+    };
+    let token = |token: &PassageToken| TokenView {
+        text: token.text.clone(),
+        strength: strength(token.kl),
+        same_top: token.same_top,
+        title: format!(
+            "{} nats, probability {} % in the base, {} % here",
+            fixed(token.kl, 4),
+            fixed(token.p_base * 100.0, 2),
+            fixed(token.p * 100.0, 2)
+        ),
+    };
+    PassageView { chunk: passage.chunk + 1, tokens: passage.tokens.iter().map(token).collect() }
+}
+
+/// Calibrated files, each with the file without calibration whose size is nearest.
+fn calibrated(report: &Report) -> Vec<CalibratedRow> {
+    /// Difference of sizes up to which files are compared, as a part of the size.
+    const NEAR: f64 = 0.03;
+    let labels = labels_of(report);
+    let all: Vec<(usize, &FileReport, f64)> = report
+        .files
+        .iter()
+        .enumerate()
+        .filter_map(|(index, file)| Some((index, file, file.predictions.as_ref()?.kl.value)))
+        .collect();
+    let rows =
+        all.iter().filter(|(_, file, _)| file.calibration.is_some()).filter_map(|(index, file, kl)| {
+            let others = all.iter().filter(|(_, other, _)| other.calibration.is_none());
+            let (before, other, before_kl) =
+                others.min_by_key(|(_, other, _)| other.bytes.abs_diff(file.bytes))?;
+            if other.bytes.abs_diff(file.bytes) as f64 > NEAR * file.bytes as f64 {
+                return None;
+            }
+            Some(CalibratedRow {
+                name: labels[*index].clone(),
+                before_name: labels[*before].clone(),
+                before: fixed(*before_kl, 5),
+                after: fixed(*kl, 5),
+                change: format!("{} %", fixed((kl / before_kl - 1.0) * 100.0, 1)),
+            })
+        });
+    rows.collect()
 }
 
 fn rows(file: &FileReport) -> Vec<Row> {
@@ -266,6 +348,7 @@ fn size_chart(report: &Report) -> Option<Chart> {
         chart.point(&labels[index], detail, index, (&x, &y), (size, kl));
     }
     chart.place_names();
+    chart.mark_frontier();
     Some(chart)
 }
 
@@ -357,6 +440,8 @@ mod tests {
             kl_by_position: kl_by_position.clone(),
             kl_by_window: kl_by_window.clone(),
             tensors: None,
+            calibration: (index % 2 == 1).then(|| "feedback".to_owned()),
+            passage: crate::report::passage(&positions, 3, |_| vec!["<i>a".to_owned(), " b\n".to_owned()]),
         };
         Report {
             base: "base.gguf".into(),
@@ -377,6 +462,18 @@ mod tests {
         assert_eq!(page.matches("<svg").count(), 3, "size, position, window");
         assert_eq!(page.matches("<polyline").count(), 4);
         assert!(!page.contains("<script") && !page.contains("http"));
+    }
+
+    #[test]
+    fn tokens_and_calibration_are_shown() {
+        let mut report = report(2);
+        let page = html(&report).unwrap();
+        assert!(page.contains("&lt;i&gt;a</span>") && page.contains("chunk 1"), "{page}");
+        // The files differ too much in size to be compared.
+        assert!(!page.contains("Before and after calibration"));
+        report.files[1].bytes = report.files[0].bytes + 10;
+        let page = html(&report).unwrap();
+        assert!(page.contains("Before and after calibration") && page.contains("<td>0.0 %</td>"), "{page}");
     }
 
     #[test]

@@ -33,6 +33,7 @@ pub fn size_plot(files: &[Plotted], cost_label: &str) -> String {
         chart.point(&file.name, String::new(), 0, (&x, &y), (gigabytes(file), file.cost));
     }
     chart.place_names();
+    chart.mark_frontier();
     let Chart { width, height, left, right, top, bottom, .. } = chart;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" font-size=\"12\">\n\
@@ -56,6 +57,13 @@ pub fn size_plot(files: &[Plotted], cost_label: &str) -> String {
             left - 6.0,
             tick.at + 4.0,
             escaped(&tick.label)
+        );
+    }
+    if !chart.frontier.is_empty() {
+        let line = &chart.frontier;
+        let _ = writeln!(
+            svg,
+            "<polyline points=\"{line}\" class=\"rule\" fill=\"none\" stroke-dasharray=\"4 4\"/>"
         );
     }
     for point in &chart.points {

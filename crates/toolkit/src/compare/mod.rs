@@ -8,12 +8,13 @@ use std::{
     sync::atomic::Ordering,
 };
 
+use gguf_container::Value;
 use gguf_runtime::{
     Activations, Model,
     chunks::{Chunk, Settings, text_chunks},
     compare::{Base, file_chunks, run as run_chunks},
     logits_file::{Layout, LogitsFile, Writer},
-    report::{FileReport, Report, html, kl_by_place, labels},
+    report::{FileReport, Passage, Report, html, kl_by_place, labels, passage},
     stats::{Comparison, Estimate, Position},
     tensor_error,
 };
@@ -96,6 +97,8 @@ struct FileFacts {
     file: String,
     bytes: u64,
     bits_per_weight: f64,
+    #[serde(default)]
+    calibration: Option<String>,
 }
 
 /// The opened base.
@@ -214,8 +217,42 @@ pub fn compare(args: &CompareOptions, events: &dyn Events) -> Result<Compared, E
         windows: plan.chunks.len(),
         activations,
     };
-    Ok(Compared::new(facts(&run), measured, tensors, saved))
+    let passages = if args.html.is_some() { passages(&run, &measured.found) } else { Vec::new() };
+    let mut compared = Compared::new(facts(&run), measured, tensors, saved);
+    for (file, passage) in compared.report.files.iter_mut().zip(passages) {
+        file.passage = passage;
+    }
+    Ok(compared)
 }
+
+/// The chunk of each file that differs most from the base.
+fn passages(Run { others, plan, .. }: &Run<'_>, found: &[Vec<Position>]) -> Vec<Option<Passage>> {
+    let of_file = |(other, positions): (&Model, &Vec<Position>)| {
+        passage(positions, plan.chunks.len(), |chunk| texts(other, &plan.chunks[chunk].targets))
+    };
+    others.iter().zip(found).map(of_file).collect()
+}
+
+/// The text of each token. A character that several tokens make is replaced.
+fn texts(model: &Model, tokens: &[u32]) -> Vec<String> {
+    let decoded = |n: usize| model.tokenizer().decode(&tokens[..n]).unwrap_or_default();
+    let mut before = decoded(0).len();
+    let text = |n: usize| {
+        let all = decoded(n);
+        let own = all.get(before..).unwrap_or_default();
+        before = all.len();
+        String::from_utf8_lossy(own).into_owned()
+    };
+    (1..=tokens.len()).map(text).collect()
+}
+
+fn calibration(model: &Model) -> Option<String> {
+    let stated = model.file().metadata().get(CALIBRATION).and_then(Value::as_str);
+    stated.map(str::to_owned)
+}
+
+/// Key of calibrated files.
+const CALIBRATION: &str = "gguf_tools.calibration";
 
 /// Measures one part of the text, and writes the result to a file for [`merge_comparison`].
 ///
@@ -288,6 +325,8 @@ impl Compared {
                 kl_by_position,
                 kl_by_window,
                 tensors,
+                calibration: facts.calibration,
+                passage: None,
             }
         };
         let report = Report {
@@ -328,6 +367,7 @@ fn facts(Run { args, base, others, plan }: &Run<'_>) -> RunFacts {
         file: path.display().to_string(),
         bytes: n_bytes(other),
         bits_per_weight: bits_per_weight(other),
+        calibration: calibration(other),
     };
     RunFacts {
         base: args.base.display().to_string(),

@@ -531,6 +531,8 @@ impl Publication<'_> {
                 kl_by_position,
                 kl_by_window,
                 tensors: None,
+                calibration: None,
+                passage: None,
             }
         };
         let kept = written.iter().enumerate().filter(|(index, _)| !results.rungs[*index].left_out);
