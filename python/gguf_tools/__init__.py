@@ -18,7 +18,7 @@ line.
 from __future__ import annotations
 
 from ._check_against import CheckReport, Finding, Responsible, check_against, record
-from ._edit import change_endian, diff, edit_metadata, export_metadata, extract, fit, hash, merge, split, verify
+from ._edit import change_endian, diff, edit_metadata, export_metadata, extract, fit, hash, merge, split, summary, verify
 from ._errors import GgufError, GgufWarning
 from ._files import File, Metadata, Tensor, open
 from ._jobs import (
@@ -107,6 +107,7 @@ __all__ = [
     "record",
     "save",
     "split",
+    "summary",
     "tensor_types",
     "types",
     "verify",

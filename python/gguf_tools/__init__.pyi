@@ -57,6 +57,7 @@ __all__ = [
     "record",
     "save",
     "split",
+    "summary",
     "tensor_types",
     "types",
     "verify",
@@ -718,6 +719,7 @@ def extract(
     dry_run: bool = False,
     progress: _Progress | None = None,
 ) -> dict[str, Any]: ...
+def summary(path: _Path) -> dict[str, Any]: ...
 def fit(
     path: _Path,
     *,

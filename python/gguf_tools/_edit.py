@@ -306,6 +306,24 @@ def hash(files, *, tensors=False, progress=None) -> dict[str, str]:
     return call("hash", {"files": text_paths(files), "tensors": tensors}, progress)
 
 
+def summary(path) -> dict:
+    """Summarizes a file, without reading its weights.
+
+    Args:
+        path: A GGUF file, or any shard of a split model.
+
+    Returns:
+        A dict with the model, size, types, origin, context length, tokenizer, prompt of one message, memory and ``findings``.
+
+    Raises:
+        GgufError: The file cannot be read.
+
+    Example:
+        >>> gt.summary("model.gguf")["findings"]
+    """
+    return call("summary", {"file": os.fsdecode(path)})
+
+
 def fit(path, *, memory=None, context=(), parallel=1, kv_type="f16", batch=512, also=()) -> dict:
     """Estimates the memory of a file, or of each file of a folder, when it runs in llama.cpp.
 

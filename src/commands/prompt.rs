@@ -63,7 +63,7 @@ fn checked_date(text: &str) -> Result<String, String> {
 }
 
 fn run(args: PromptArgs, ui: &Ui) -> Result<(), Failure> {
-    let file = gguf_toolkit::show::open(&args.file)?;
+    let file = gguf_toolkit::container_file::open(&args.file)?;
     let mut chat = read_chat(&args.messages, args.tools.as_deref())?;
     if let Some(variables) = &args.kwargs {
         let made = chat.with_variables(variables);

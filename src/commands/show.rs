@@ -1,5 +1,4 @@
-//! `gguf-inspect show FILE`: metadata and tensors, as the viewer on the Hugging Face Hub lists
-//! them.
+//! `gguf-inspect show FILE`: a summary, and lists of metadata and tensors.
 
 use std::path::PathBuf;
 
@@ -12,7 +11,7 @@ use crate::{commands::Command, failure::Failure, ui::Ui};
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
     verb: Some("show"),
-    about: "Show the metadata and tensors of a GGUF file",
+    about: "Summarize a GGUF file, list its metadata and tensors",
     define: ShowArgs::augment_args,
     run: |matches, ui| run(Command::args(matches)?, ui),
     ..Command::of("gguf-inspect")
@@ -22,14 +21,14 @@ pub const COMMAND: Command = Command {
 struct ShowArgs {
     /// GGUF file, or any shard of a split model.
     file: PathBuf,
+    /// List metadata and tensors.
+    #[arg(long, conflicts_with = "json")]
+    list: bool,
     /// Print the whole listing.
     ///
-    /// Long arrays and strings are not truncated.
+    /// Metadata and tensors, with complete arrays and strings.
     #[arg(long, conflicts_with = "json")]
     full: bool,
-    /// Do not print the list of tensors.
-    #[arg(long, conflicts_with = "json")]
-    no_tensors: bool,
     /// Print the result as JSON.
     ///
     /// Arrays and strings are always complete.
@@ -38,8 +37,8 @@ struct ShowArgs {
 }
 
 fn run(args: ShowArgs, ui: &Ui) -> Result<(), Failure> {
-    let options = ShowOptions { file: args.file, full: args.full, no_tensors: args.no_tensors };
-    let shown = show(&options)?;
+    let ShowArgs { file, list, full, .. } = args;
+    let shown = show(&ShowOptions { file, list, full }, ui)?;
     match args.json {
         true => ui.json(&shown),
         false => ui.data(&shown.text()),

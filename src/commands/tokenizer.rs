@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
-use gguf_toolkit::{show::open_foreign, text_file, tokenizer};
+use gguf_toolkit::{container_file::open_foreign, text_file, tokenizer};
 
 use crate::{commands::Command, failure::Failure, ui::Ui};
 

@@ -63,7 +63,7 @@ fn types_of_forks_are_shown_by_name() {
         bytes[at..at + 4].copy_from_slice(&type_id.to_le_bytes());
     }
     sandbox.write("fork.gguf", bytes);
-    let shown = succeed(sandbox.inspect(&["show", "fork.gguf"])).stdout;
+    let shown = succeed(sandbox.inspect(&["show", "fork.gguf", "--full"])).stdout;
     let row = |name: &str| {
         let line = shown.lines().find(|line| line.starts_with(name)).unwrap();
         line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()

@@ -64,7 +64,7 @@ fn option_file_with_bom_is_read() {
     sandbox.write("types.txt", "\u{feff}attn_v=q8_0\n");
     let ran = sandbox.quantize(&words("--tensor-type-file types.txt a.gguf o.gguf q4_0"));
     assert!(ran.code == Some(0) && !ran.stderr.contains("warning"), "{}", ran.stderr);
-    let shown = sandbox.inspect(&["show", "o.gguf"]).stdout;
+    let shown = sandbox.inspect(&["show", "o.gguf", "--full"]).stdout;
     let line = shown.lines().find(|line| line.contains("blk.0.attn_v.weight")).unwrap();
     assert!(line.to_lowercase().contains("q8_0"), "{line}");
 }

@@ -132,7 +132,7 @@ fn announced_mtp_layer_without_weights_is_dropped() {
         let sandbox = checkpoint_without(name, (key, 1), |name| is_mtp(name, trunk));
         let ran = succeed(sandbox.convert(&[name, "out.gguf", "-t", "bf16"]));
         assert!(ran.stderr.contains("config.json specifies MTP layers (1)"), "{name}: {}", ran.stderr);
-        let shown = succeed(sandbox.inspect(&["show", "out.gguf"])).stdout;
+        let shown = succeed(sandbox.inspect(&["show", "out.gguf", "--full"])).stdout;
         let number = |end: &str| {
             let line = shown
                 .lines()
@@ -204,7 +204,7 @@ fn wide_with_mtp_layer() -> Sandbox {
 fn unexecuted_layers_need_no_importance_data() {
     let sandbox = wide_with_mtp_layer();
     let types_of_mtp = |file: &str| {
-        let shown = succeed(sandbox.inspect(&["show", file])).stdout;
+        let shown = succeed(sandbox.inspect(&["show", file, "--full"])).stdout;
         let lines = shown.lines().filter(|line| line.starts_with("blk.2."));
         lines.map(|line| line.split_whitespace().rev().nth(1).unwrap().to_owned()).collect::<Vec<_>>()
     };

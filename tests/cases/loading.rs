@@ -118,7 +118,7 @@ fn feed_forward_length_is_matrix_width() {
         }
     });
     assert_loaded(&gpt2);
-    let shown = gpt2.0.inspect(&["show", "out.gguf"]).stdout;
+    let shown = gpt2.0.inspect(&["show", "out.gguf", "--full"]).stdout;
     let line = shown.lines().find(|line| line.contains("gpt2.feed_forward_length")).unwrap();
     assert!(line.ends_with(" 80"), "{line}");
 }
@@ -126,7 +126,7 @@ fn feed_forward_length_is_matrix_width() {
 #[test]
 fn loops_over_hostile_counts_end() {
     let (sandbox, _) = convert_changed("hrm_text", &[], |_| {});
-    let keys = sandbox.inspect(&["show", "out.gguf"]).stdout;
+    let keys = sandbox.inspect(&["show", "out.gguf", "--full"]).stdout;
     let counts = keys.lines().filter_map(|line| {
         let mut words = line.split_whitespace();
         let (key, kind, value) = (words.next()?, words.next()?, words.next()?);

@@ -5,25 +5,28 @@ use std::{fs, path::Path};
 use crate::common::{Sandbox, golden, succeed};
 
 #[test]
-fn show_lists_metadata_tensors_and_totals() {
+fn show_summarizes_then_lists_metadata_and_tensors() {
     let sandbox = Sandbox::with_converted("llama", "x.gguf", "q4_k_m");
-    let ran = sandbox.inspect(&["show", "x.gguf"]);
-    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    let shown = |options: &[&str]| {
+        let ran = sandbox.inspect(&[&["show", "x.gguf"], options].concat());
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+        ran.stdout
+    };
+    let all = shown(&["--list"]);
     let expected = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots/gguf-inspect-show.txt");
-    assert_eq!(ran.stdout, fs::read_to_string(expected).unwrap());
+    if std::env::var_os("BLESS").is_some() {
+        fs::write(&expected, &all).unwrap();
+    }
+    assert_eq!(all, fs::read_to_string(expected).unwrap());
+    let widest = all.lines().map(|line| line.chars().count()).max();
+    assert!(widest <= Some(80), "{all}");
 
-    let full = succeed(sandbox.inspect(&["show", "x.gguf", "--full"]));
-    assert!(ran.stdout.contains("(384 items)") && !full.stdout.contains("(384 items)"));
-    assert!(full.stdout.len() > ran.stdout.len() + 384 * 4);
-
-    let summary = sandbox.inspect(&["show", "x.gguf", "--no-tensors"]);
-    assert!(
-        ran.stdout.starts_with(&summary.stdout) && !summary.stdout.contains("blk.0"),
-        "{}",
-        summary.stdout
-    );
-    let widest = ran.stdout.lines().map(|line| line.chars().count()).max();
-    assert!(widest <= Some(80), "{}", ran.stdout);
+    let summary = shown(&[]);
+    assert!(all.starts_with(&summary) && !summary.contains("blk.0"), "{summary}");
+    assert!(summary.lines().count() <= 24, "{summary}");
+    let full = shown(&["--full"]);
+    assert!(all.contains("(384 items)") && !full.contains("(384 items)"));
+    assert!(full.len() > all.len() + 384 * 4);
 }
 
 /// Against the listing that the reference's converter made of the same checkpoint.
@@ -62,9 +65,9 @@ fn files_of_both_byte_orders_are_shown() {
     let sandbox = Sandbox::new();
     for (name, endian) in [("py-little.gguf", "little"), ("py-big.gguf", "big")] {
         fs::copy(golden("gguf").join(name), sandbox.path(name)).unwrap();
-        let ran = sandbox.inspect(&["show", name]);
+        let ran = sandbox.inspect(&["show", name, "--list"]);
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{name}");
-        assert!(ran.stdout.contains(&format!("\nGGUF version 3, {endian} endian")), "{}", ran.stdout);
+        assert!(ran.stdout.contains(&format!("GGUF version 3, {endian} endian")), "{}", ran.stdout);
         let json = sandbox.inspect(&["show", name, "--json"]).json();
         assert_eq!(json["endian"], endian);
     }

@@ -196,7 +196,9 @@ fn converted_checkpoints_pass() {
             .filter(|(of, ..)| name.starts_with(of))
             .find(|(.., message)| report.contains(message));
         let expected = not_loaded.or(refused).filter(|(.., message)| report.contains(message));
-        let codes: Vec<&str> = found.iter().map(String::as_str).collect();
+        // Vocabularies of goldens are cut, templates are those of the models.
+        let codes: Vec<&str> =
+            found.iter().map(String::as_str).filter(|code| *code != "template_token").collect();
         if codes != expected.map_or(&[][..], |(_, code, _)| code) || code != Some(expected.is_some().into()) {
             wrong.push(format!("{name} {kind}: {found:?}\n{report}"));
         }

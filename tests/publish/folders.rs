@@ -304,7 +304,7 @@ fn mixtures_and_encoders_are_published() {
         assert!(cost(0) < cost(1) && cost(0) >= 0.0, "{name}: {} {}", cost(0), cost(1));
         if name == "mixtral" {
             // Every expert has its own sums.
-            let listed = sandbox.inspect(&["show", "out/pub/imatrix.gguf"]);
+            let listed = sandbox.inspect(&["show", "out/pub/imatrix.gguf", "--full"]);
             assert!(listed.stdout.contains("ffn_down_exps"), "{}", listed.stdout);
         }
     }

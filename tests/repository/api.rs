@@ -55,7 +55,7 @@ rows! {
     "gguf-quantize part": gguf_toolkit::convert::Planned, Names("part");
     "gguf-quantize assemble": gguf_toolkit::convert::Planned, Names("assemble");
     "gguf-publish": gguf_toolkit::publish::publish, Names("publish");
-    "gguf-inspect show": gguf_toolkit::open, Names("open");
+    "gguf-inspect show": gguf_toolkit::summary, Names("summary open");
     "gguf-inspect tokenizer": gguf_toolkit::Model, Names("Model.tokenize");
     "gguf-inspect prompt": gguf_toolkit::Model, Names("Model.apply_chat_template");
     "gguf-inspect verify": gguf_toolkit::verify::verify, Names("verify");

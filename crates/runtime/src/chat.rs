@@ -10,6 +10,7 @@ mod errors;
 mod expression;
 mod filters;
 mod lazy;
+mod literals;
 mod methods;
 mod named;
 mod numbers;
@@ -26,6 +27,7 @@ mod transcripts;
 
 pub use conversation::{Conversation, Tool, ToolCall, Turn};
 pub use date::Date;
+pub use literals::literals;
 pub use reading::Chat;
 pub use rendering::render_chat;
 pub use settings::{ChatError, Settings};

@@ -13,12 +13,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
 use crate::{
+    container_file,
     error::Error,
     events::Events,
     metadata_json::{Sides, entry, entry_or_null, is_same, of_json, short, side_by_side},
     outputs::check_outputs,
     set::{assignment, typed},
-    show,
     text::{human_bytes, printable},
     text_file,
     verify::warnings_of_change,
@@ -140,7 +140,7 @@ impl EditOptions {
 /// ```
 pub fn edit(options: &EditOptions, events: &dyn Events) -> Result<Edited, Error> {
     let path = options.file.as_path();
-    let file = show::open(path)?;
+    let file = container_file::open(path)?;
     let failed = |error| Error::at(path, error);
     let old = file.metadata().clone();
     let mut new = old.clone();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use gguf_container::Metadata;
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::{error::Error, events::Events, metadata_json::to_json, show::open_foreign};
+use crate::{container_file::open_foreign, error::Error, events::Events, metadata_json::to_json};
 
 /// Options of an export of metadata.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,12 +5,12 @@ use std::{
     sync::atomic::Ordering,
 };
 
-use gguf_container::{Advice, File, TensorInfo};
+use gguf_container::{Advice, File, Model, TensorInfo};
 use gguf_types::hex;
 use serde::{Deserialize, Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
-use crate::{digest::sha256_with, error::Error, events::Events, show, text::printable, text_file};
+use crate::{container_file, digest::sha256_with, error::Error, events::Events, text::printable, text_file};
 
 /// Options of digests.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,7 +64,8 @@ pub fn hash(options: &HashOptions, events: &dyn Events) -> Result<Digests, Error
         };
         // Only GGUF files: a file with a damaged header should not get a digest. Tensors of unknown size have
         // no separate digest.
-        let file = if options.tensors { show::open(path)? } else { show::open_foreign(path)? };
+        let file =
+            if options.tensors { container_file::open(path)? } else { container_file::open_foreign(path)? };
         lines.push(Line { name: name.to_owned(), digest: sha256_with(path, events)? });
         if options.tensors {
             lines.extend(of_tensors(name, &file, events)?);
@@ -133,12 +134,30 @@ fn of_tensor(file: &File, info: &TensorInfo) -> Result<String, Error> {
     Ok(hex(&hasher.finalize()))
 }
 
+/// SHA-256 of the names, types, shapes and data of all tensors of a model, whose metadata do not matter. For a model of one file
+/// it is the digest of `FILE:*`.
+///
+/// # Errors
+/// The data cannot be read; an interruption.
+pub fn digest_of_weights(model: &Model, events: &dyn Events) -> Result<String, Error> {
+    let (_, digest) = of_all(&model.tensors().collect::<Vec<_>>(), events)?;
+    Ok(digest)
+}
+
 /// A line for each tensor, and one for all.
 fn of_tensors(name: &str, file: &File, events: &dyn Events) -> Result<Vec<Line>, Error> {
+    let (tensors, all) = of_all(&file.tensors().iter().map(|info| (file, info)).collect::<Vec<_>>(), events)?;
+    let all = Line { name: "*".to_owned(), digest: all };
+    let lines = tensors.into_iter().chain([all]);
+    Ok(lines.map(|line| Line { name: format!("{name}:{}", line.name), ..line }).collect())
+}
+
+/// The digest of each tensor by its name, and the digest of all.
+fn of_all(tensors: &[(&File, &TensorInfo)], events: &dyn Events) -> Result<(Vec<Line>, String), Error> {
     let cancel = events.cancel();
-    let progress = events.progress(file.tensors().iter().map(|info| info.n_bytes).sum());
+    let progress = events.progress(tensors.iter().map(|(_, info)| info.n_bytes).sum());
     let (mut lines, mut described) = (Vec::new(), Vec::new());
-    for info in file.tensors() {
+    for (file, info) in tensors {
         if cancel.load(Ordering::Relaxed) {
             return Err(Error::interrupted());
         }
@@ -147,13 +166,12 @@ fn of_tensors(name: &str, file: &File, events: &dyn Events) -> Result<Vec<Line>,
         // Dimensions of 1 at the end are written by some programs and not by others.
         let shape = info.shape.without_trailing_ones();
         described.push((info.name.clone(), format!("{digest}  {} {} {shape}\n", info.name, info.dtype)));
-        lines.push(Line { name: format!("{name}:{}", info.name), digest });
+        lines.push(Line { name: info.name.clone(), digest });
     }
     described.sort_unstable();
     let mut all = Sha256::new();
     described.iter().for_each(|(_, line)| all.update(line));
-    lines.push(Line { name: format!("{name}:*"), digest: hex(&all.finalize()) });
-    Ok(lines)
+    Ok((lines, hex(&all.finalize())))
 }
 
 /// A file or tensor of a list of digests.
@@ -236,7 +254,7 @@ fn of_named_tensor(
     let Some(at) = ends.rfind(|at| Path::new(&name[..*at]).is_file()) else { return Ok(None) };
     let file = &name[..at];
     if known.0 != file {
-        *known = (file.to_owned(), of_tensors(file, &show::open(Path::new(file))?, events)?);
+        *known = (file.to_owned(), of_tensors(file, &container_file::open(Path::new(file))?, events)?);
     }
     Ok(known.1.iter().find(|line| line.name == name).map(|line| line.digest.clone()))
 }

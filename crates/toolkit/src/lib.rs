@@ -66,6 +66,7 @@ pub mod chats;
 pub mod check;
 pub mod check_against;
 pub mod compare;
+pub mod container_file;
 pub mod convert;
 pub mod copy_files;
 pub mod coverage_report;
@@ -110,6 +111,7 @@ pub mod show;
 pub mod sizes;
 pub mod split;
 pub mod suggest;
+mod summary;
 pub mod table;
 pub mod template_guard;
 pub mod text;
@@ -140,6 +142,7 @@ pub use self::{
         Chat, ChatOptions, EmbedOptions, GenerateOptions, Model, RunOptions, ScoreOptions, TaskFile,
         TaskFormat, Text, TokenizeOptions,
     },
+    summary::{MemoryUse, Origin, Summary, TypeShare, summary},
     writer::Writer,
 };
 // Types in the signatures of the calls.

@@ -2,41 +2,18 @@
 
 use gguf_container::{Array, Endian, File, ForeignTensor, TensorInfo, Value};
 use serde::{Deserialize, Serialize, Serializer, ser::SerializeMap};
-use std::{
-    borrow::Cow,
-    collections::BTreeMap,
-    fmt::Write,
-    path::{Path, PathBuf},
-};
+use std::{borrow::Cow, collections::BTreeMap, fmt::Write, path::PathBuf};
 
 use crate::{
+    container_file::open_foreign,
     error::Error,
-    file_type::{file_type_name, stated_file_type},
-    input_kind::{self, Wanted},
+    events::Events,
+    file_type::file_type_name,
     metadata_json::type_of,
+    summary::{Summary, summary},
     table::{WIDTH, table},
     text::{human_bytes, printable},
 };
-
-/// Opens a GGUF file.
-///
-/// # Errors
-/// Error with the path and advice.
-pub fn open(path: &Path) -> Result<File, Error> {
-    opened(path, File::open(path))
-}
-
-/// Opens a GGUF file that may have tensors of types that only forks know.
-///
-/// # Errors
-/// Error with the path and advice.
-pub fn open_foreign(path: &Path) -> Result<File, Error> {
-    opened(path, File::open_foreign(path))
-}
-
-fn opened(path: &Path, file: Result<File, gguf_container::Error>) -> Result<File, Error> {
-    file.map_err(|error| Error::at(path, error).hint(input_kind::advice(path, Wanted::Gguf)))
-}
 
 /// Tensors of one dtype together.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
@@ -85,57 +62,83 @@ const fn endian_name(endian: Endian) -> &'static str {
 pub struct ShowOptions {
     /// GGUF file, or any shard of a split model.
     pub file: PathBuf,
-    /// List arrays and strings completely.
+    /// List metadata and tensors.
+    pub list: bool,
+    /// Same as `list`, with complete arrays and strings.
     pub full: bool,
-    /// Leave out the list of tensors.
-    pub no_tensors: bool,
 }
 
-/// Opens a file to list it.
+/// Opens a file to show it.
 ///
 /// # Errors
-/// A file that cannot be read.
+/// As [`summary`].
 ///
 /// # Examples
 /// ```no_run
 /// use gguf_toolkit::show::{ShowOptions, show};
 ///
 /// # fn main() -> Result<(), gguf_toolkit::Error> {
-/// print!("{}", show(&ShowOptions { file: "model.gguf".into(), ..ShowOptions::default() })?.text());
+/// let options = ShowOptions { file: "model.gguf".into(), ..ShowOptions::default() };
+/// print!("{}", show(&options, &())?.text());
 /// # Ok(())
 /// # }
 /// ```
-pub fn show(options: &ShowOptions) -> Result<Shown, Error> {
-    Ok(Shown { file: open_foreign(&options.file)?, options: options.clone() })
+pub fn show(options: &ShowOptions, events: &dyn Events) -> Result<Shown, Error> {
+    Ok(Shown {
+        file: open_foreign(&options.file)?,
+        summary: summary(&options.file, events)?,
+        options: options.clone(),
+    })
 }
 
-/// Metadata and tensors of a file.
+/// Summary, metadata and tensors of a file.
 #[derive(Debug)]
 pub struct Shown {
     file: File,
+    summary: Summary,
     options: ShowOptions,
 }
 
 impl Shown {
-    /// Tables for people.
+    /// The summary and the tables that the options ask for.
     pub fn text(&self) -> String {
-        listing(&self.file, self.options.full, self.options.no_tensors)
+        let ShowOptions { list, full, .. } = self.options;
+        let summary = self.summary.text();
+        match list || full {
+            true => format!("{summary}\n{}\n{}", metadata_table(&self.file, full), tensor_tables(&self.file)),
+            false => summary,
+        }
     }
 }
 
-/// The metadata and tensors of a file as tables; long values are cut unless `full`.
-fn listing(file: &File, full: bool, no_tensors: bool) -> String {
+/// The metadata of a file; long values are cut unless `full`.
+fn metadata_table(file: &File, full: bool) -> String {
+    let metadata = file.metadata();
+    let mut text = format!("Metadata: {} keys\n\n", metadata.len());
+    let mut rows = vec![["key", "type", "value"].map(str::to_owned).to_vec()];
+    rows.extend(metadata.iter().map(|(key, value)| vec![printable(key), type_of(value), String::new()]));
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let room = match full {
+        true => usize::MAX,
+        false => WIDTH.saturating_sub(width(0) + width(1) + 4).max(SHOWN_CHARS),
+    };
+    for (row, (key, value)) in rows[1..].iter_mut().zip(metadata) {
+        row[2] = shown(value, room);
+        if let Some(name) = file_type_name(key, value) {
+            let _ = write!(row[2], " ({name})");
+        }
+    }
+    text += &table(&rows, &[]);
+    text
+}
+
+/// The tensors of a file by type and by name.
+fn tensor_tables(file: &File) -> String {
     let (by_dtype, all) = totals(file.tensors());
-    let (n_bytes, metadata) = (file.bytes().len() as u64, file.metadata());
-    let architecture = metadata.get("general.architecture").and_then(Value::as_str);
-    let kind: Vec<&str> = [architecture, stated_file_type(metadata)].into_iter().flatten().collect();
+    let n_tensors = file.tensors().len() + file.foreign_tensors().len();
     let mut text = format!(
-        "{}{}{} bytes ({}), {:.2} bits/weight\nGGUF version {}, {} endian, alignment {}\n\n",
-        printable(&kind.join(", ")),
-        if kind.is_empty() { "" } else { ", " },
-        n_bytes,
-        human_bytes(n_bytes),
-        all.bits_per_weight(),
+        "Tensors: {n_tensors}, data from byte {}, GGUF version {}, {} endian, alignment {}\n\n",
+        file.data_offset(),
         file.version(),
         endian_name(file.endian()),
         file.alignment()
@@ -159,28 +162,6 @@ fn listing(file: &File, full: bool, no_tensors: bool) -> String {
     }
     text += &table(&rows, &[1, 2, 3, 4, 5]);
 
-    // Writing to a string cannot fail.
-    let _ = writeln!(text, "\nMetadata: {} keys\n", metadata.len());
-    let mut rows = vec![["key", "type", "value"].map(str::to_owned).to_vec()];
-    rows.extend(metadata.iter().map(|(key, value)| vec![printable(key), type_of(value), String::new()]));
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let room = match full {
-        true => usize::MAX,
-        false => WIDTH.saturating_sub(width(0) + width(1) + 4).max(SHOWN_CHARS),
-    };
-    for (row, (key, value)) in rows[1..].iter_mut().zip(metadata) {
-        row[2] = shown(value, room);
-        if let Some(name) = file_type_name(key, value) {
-            let _ = write!(row[2], " ({name})");
-        }
-    }
-    text += &table(&rows, &[]);
-
-    let n_tensors = file.tensors().len() + file.foreign_tensors().len();
-    let _ = writeln!(text, "\nTensors: {n_tensors}, data from byte {}", file.data_offset());
-    if no_tensors {
-        return text;
-    }
     let mut rows = vec![["name", "shape", "dtype", "bytes"].map(str::to_owned).to_vec()];
     for tensor in file.tensors() {
         let (name, shape) = (printable(&tensor.name), tensor.shape.to_string());
@@ -285,6 +266,7 @@ impl Serialize for Shown {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
         struct Whole<'a> {
+            summary: &'a Summary,
             version: u32,
             endian: &'static str,
             alignment: u32,
@@ -300,6 +282,7 @@ impl Serialize for Shown {
         let file = &self.file;
         let (by_dtype, all) = totals(file.tensors());
         let whole = Whole {
+            summary: &self.summary,
             version: file.version(),
             endian: endian_name(file.endian()),
             alignment: file.alignment(),

@@ -52,7 +52,7 @@ pub(super) fn rewritten(template: &str) -> Result<String, String> {
 }
 
 /// Text up to the end of the tag `endraw`, and what comes after it.
-fn raw(text: &str) -> Result<(&str, &str), String> {
+pub(super) fn raw(text: &str) -> Result<(&str, &str), String> {
     let mut from = 0;
     while let Some(at) = text[from..].find("{%").map(|at| at + from) {
         let inner = text[at + 2..].trim_start_matches(['-', '+']).trim_start();

@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 
 use super::options::{EncodingOptions, OutputOptions};
 use crate::{
+    container_file,
     error::Error,
     events::Events,
     input_kind,
     output_files::warn_of_leftovers,
-    show,
     table::table,
     text::{human_bytes, printable},
 };
@@ -165,7 +165,7 @@ impl Export {
         if !self.dtype.is_float() {
             return Err(Error::usage(format_args!("expected f32, f16 or bf16, found {}", self.dtype.name())));
         }
-        let file = show::open(&self.source)?;
+        let file = container_file::open(&self.source)?;
         input_kind::check_model(&self.source)?;
         let options = ExportOptions { dtype: self.dtype, shard_bytes: self.split_max_size };
         let plan =

@@ -6,6 +6,7 @@ use gguf_container::{Metadata, Value};
 use gguf_conversion::recipes::TensorFacts;
 
 use super::{
+    contents,
     keys::{file_type_of, other_kind, tokenizer_findings},
     prompts,
     report::{Finding, Severity},
@@ -25,6 +26,12 @@ pub fn key_types(metadata: &Metadata) -> Vec<Finding> {
         Some(Finding::warning("key_type", message))
     };
     metadata.iter().filter_map(wrong).collect()
+}
+
+/// Invisible characters in texts about the model, which people read.
+pub fn hidden_characters(metadata: &Metadata) -> Vec<Finding> {
+    let texts = metadata.iter().filter(|(key, _)| key.starts_with("general."));
+    texts.filter_map(|(key, value)| Some(contents::hidden(key, value.as_str()?))).flatten().collect()
 }
 
 /// Maximum number of layers that are looked up; llama.cpp supports 512.
@@ -95,6 +102,7 @@ pub fn caused(old: &Metadata, new: &Metadata, tensors: &[TensorFacts<'_>]) -> Re
 
 fn findings(metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> Vec<Finding> {
     let mut found = key_types(metadata);
+    found.extend(hidden_characters(metadata));
     let embedding = tensors.iter().find(|tensor| tensor.name == "token_embd.weight");
     found.extend(tokenizer_findings(metadata, embedding.map(|tensor| tensor.shape)).into_iter().flatten());
     if other_kind(metadata).is_none() && !tensors.is_empty() {

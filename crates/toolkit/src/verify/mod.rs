@@ -2,6 +2,7 @@
 
 pub(crate) mod against;
 mod blocks;
+mod contents;
 mod keys;
 mod metadata;
 mod options;
@@ -138,6 +139,7 @@ fn structure(model: &Model) -> Check {
         }));
     }
     check.findings.extend(metadata::key_types(model.metadata()));
+    check.findings.extend(metadata::hidden_characters(model.metadata()));
     let n_bytes: u64 = model.shards().iter().map(|(_, file)| file.bytes().len() as u64).sum();
     let (n_tensors, n_keys) = (model.tensors().count(), model.metadata().len());
     let files = match model.shards().len() {

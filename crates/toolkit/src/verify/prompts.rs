@@ -2,8 +2,12 @@
 
 use gguf_container::{Metadata, Value};
 use gguf_runtime::chat::{ChatError, Conversation, SpecialTokens};
+use gguf_tokenizer::{Reading, Tokenizer};
 
-use super::report::{Check, Finding};
+use super::{
+    contents,
+    report::{Check, Finding},
+};
 use crate::{error::Error, template_guard::render_fixed};
 
 /// The key of the template, and the beginning of the keys of named ones.
@@ -25,6 +29,8 @@ fn templates(metadata: &Metadata) -> impl Iterator<Item = (&str, &Value)> {
 pub fn check(metadata: &Metadata) -> Result<Check, Error> {
     let mut check = Check::new("template");
     let tokens = SpecialTokens::of(metadata);
+    // A wrong tokenizer is reported by the check of the tokenizer.
+    let encoder = Tokenizer::from_gguf(metadata).encoder(Reading::LlamaCpp).ok();
     let conversations = Conversation::fixed();
     let (mut n_templates, mut n_plain, mut n_rendered) = (0, 0, 0);
     for (key, value) in templates(metadata) {
@@ -61,7 +67,11 @@ pub fn check(metadata: &Metadata) -> Result<Check, Error> {
                 false => Finding::warning("template_without_text", message),
             });
         }
+        let is_rendered = failures.len() < conversations.len();
         check.findings.extend(judge(key, conversations.len(), failures));
+        if is_rendered {
+            check.findings.extend(contents::findings(key, template, &tokens, encoder.as_ref())?);
+        }
     }
     if n_templates == n_plain {
         return Ok(check.skipped("no chat template"));

@@ -22,6 +22,17 @@ pub enum Severity {
     Error,
 }
 
+impl Severity {
+    /// The word for people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Severity::Note => "note",
+            Severity::Warning => "warning",
+            Severity::Error => "error",
+        }
+    }
+}
+
 impl From<gguf_container::Severity> for Severity {
     fn from(severity: gguf_container::Severity) -> Severity {
         match severity {
@@ -192,12 +203,13 @@ impl Report {
         }
         for check in &self.checks {
             for Finding { severity, message, .. } in &check.findings {
-                let (label, tone) = match severity {
-                    Severity::Note => ("note:", Tone::Plain),
-                    Severity::Warning => ("warning:", Tone::Warning),
-                    Severity::Error => ("error:", Tone::Error),
+                let tone = match severity {
+                    Severity::Note => Tone::Plain,
+                    Severity::Warning => Tone::Warning,
+                    Severity::Error => Tone::Error,
                 };
-                text += &format!("{} {}: {}\n", style(tone, label), check.name, printable(message));
+                let label = format!("{}:", severity.name());
+                text += &format!("{} {}: {}\n", style(tone, &label), check.name, printable(message));
             }
         }
         text

@@ -1,0 +1,30 @@
+//! GGUF files, opened with advice about those that are something else.
+
+use std::path::Path;
+
+use gguf_container::File;
+
+use crate::{
+    error::Error,
+    input_kind::{self, Wanted},
+};
+
+/// Opens a GGUF file.
+///
+/// # Errors
+/// Error with the path and advice.
+pub fn open(path: &Path) -> Result<File, Error> {
+    opened(path, File::open(path))
+}
+
+/// Opens a GGUF file that may have tensors of types that only forks know.
+///
+/// # Errors
+/// Error with the path and advice.
+pub fn open_foreign(path: &Path) -> Result<File, Error> {
+    opened(path, File::open_foreign(path))
+}
+
+fn opened(path: &Path, file: Result<File, gguf_container::Error>) -> Result<File, Error> {
+    file.map_err(|error| Error::at(path, error).hint(input_kind::advice(path, Wanted::Gguf)))
+}

@@ -1,0 +1,322 @@
+//! The summary of a file on one screen: model, size, types, origin, prompt, memory, and a verdict.
+
+use std::path::Path;
+
+use gguf_container::{Array, Metadata, Model, Value};
+use gguf_runtime::{
+    chat::{Chat, Conversation, Date, Settings, SpecialTokens, render_chat},
+    memory::{Demand, Use},
+};
+use gguf_tokenizer::{Reading, Tokenizer, keys};
+use serde::Serialize;
+
+use crate::{
+    container_file::open_foreign,
+    error::Error,
+    events::Events,
+    file_type::stated_file_type,
+    hub::HubOptions,
+    table::wrapped,
+    template_guard::guarded,
+    text::{human_bytes, printable},
+    verify::{Finding, Severity, VerifyOptions, Which, verify},
+};
+
+/// Longest context whose memory is estimated, in tokens.
+const CONTEXT: u64 = 8192;
+/// Characters of a prompt or another text of the file that are shown.
+const MAX_TEXT: usize = 200;
+/// Column of the values.
+const COLUMN: usize = 12;
+/// Message of the user in the prompt that is shown.
+const MESSAGE: &str = "{prompt}";
+
+/// Facts about a file.
+///
+/// # Examples
+/// ```no_run
+/// let summary = gguf_toolkit::summary("model.gguf".as_ref(), &())?;
+/// print!("{}", summary.text());
+/// # Ok::<(), gguf_toolkit::Error>(())
+/// ```
+#[derive(Debug, Clone, Serialize)]
+pub struct Summary {
+    /// `general.name`, or the name of the file.
+    pub name: String,
+    /// `general.architecture`.
+    pub architecture: Option<String>,
+    /// `general.type` of a file that is not a model: `adapter`, `mmproj`, `imatrix`.
+    pub kind: Option<String>,
+    /// Number of weights.
+    pub parameters: u64,
+    /// Files of a split model.
+    pub n_files: usize,
+    /// Bytes of all files.
+    pub file_bytes: u64,
+    /// Bits per weight.
+    pub bits_per_weight: f64,
+    /// Types by their bytes, the largest first.
+    pub types: Vec<TypeShare>,
+    /// `general.file_type` by its name.
+    pub file_type: Option<String>,
+    /// Statements of the metadata about the origin and the making of the file, in the order of [`ORIGINS`].
+    pub origin: Vec<Origin>,
+    /// Length of the contexts in training, in tokens.
+    pub context_length: Option<u64>,
+    /// Kind of RoPE scaling.
+    pub rope_scaling: Option<String>,
+    /// Kind of tokenizer, pre-tokenizer and number of tokens.
+    pub tokenizer: Option<String>,
+    /// The prompt of one message of a user.
+    pub prompt: Option<String>,
+    /// Memory to run the model.
+    pub memory: Option<MemoryUse>,
+    /// Problems that need no weights to be found.
+    pub findings: Vec<Finding>,
+}
+
+/// Part of a file that a type has.
+#[derive(Debug, Clone, Serialize)]
+pub struct TypeShare {
+    /// Name of the type.
+    pub dtype: &'static str,
+    /// Bytes of its tensors.
+    pub bytes: u64,
+}
+
+/// A statement of the metadata.
+#[derive(Debug, Clone, Serialize)]
+pub struct Origin {
+    /// The subject for people.
+    pub what: &'static str,
+    /// The value.
+    pub value: String,
+}
+
+/// Memory of a run.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct MemoryUse {
+    /// Tokens of the context.
+    pub context: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// Keys about the origin of a file.
+const ORIGINS: &[(&str, &str)] = &[
+    ("base model", "general.base_model.0.repo_url"),
+    ("author", "general.author"),
+    ("made by", "general.organization"),
+    ("finetune", "general.finetune"),
+    ("license", "general.license"),
+    ("quantized", "general.quantized_by"),
+    ("importance", "quantize.imatrix.dataset"),
+    ("chunks", "quantize.imatrix.chunks_count"),
+    ("calibrated", "gguf_tools.calibration"),
+    ("texts", "imatrix.datasets"),
+    ("chunks", "imatrix.chunk_count"),
+    ("address", "general.url"),
+    ("source", "general.repo_url"),
+];
+
+/// Summarizes a file, or a split model by any of its shards. Weights are not read.
+///
+/// # Errors
+/// A file that cannot be read. Other problems are [`Summary::findings`].
+pub fn summary(path: &Path, events: &dyn Events) -> Result<Summary, Error> {
+    let file = open_foreign(path)?;
+    let only = Which::ALL.iter().map(|(which, ..)| *which);
+    let only = only.filter(|which| ![Which::Blocks, Which::Source].contains(which)).collect();
+    let options = VerifyOptions { file: path.to_owned(), only, ..VerifyOptions::default() };
+    let findings = match verify(&options, &HubOptions::default(), events) {
+        Ok(report) => report.checks().iter().flat_map(|check| check.findings.clone()).collect(),
+        // The template, which takes too much memory or time.
+        Err(error) => vec![Finding::error("template", error)],
+    };
+    let model = Model::open(path).ok();
+    let metadata = model.as_ref().map_or(file.metadata(), Model::metadata);
+    let text = |key: &str| metadata.get(key).and_then(Value::as_str).map(str::to_owned);
+    let mut summary = Summary {
+        name: text("general.name").unwrap_or_else(|| file_name(path)),
+        architecture: text("general.architecture"),
+        kind: text("general.type").filter(|kind| kind != "model"),
+        parameters: 0,
+        n_files: 1,
+        file_bytes: file.bytes().len() as u64,
+        bits_per_weight: 0.0,
+        types: Vec::new(),
+        file_type: stated_file_type(metadata).map(str::to_owned),
+        origin: origin(metadata),
+        context_length: None,
+        rope_scaling: None,
+        tokenizer: tokenizer(metadata),
+        prompt: prompt(metadata).ok().flatten(),
+        memory: None,
+        findings,
+    };
+    let tensors: Vec<_> = match &model {
+        Some(model) => model.tensors().map(|(_, info)| info).collect(),
+        None => file.tensors().iter().collect(),
+    };
+    let mut bytes = 0u64;
+    for info in tensors {
+        // Saturating: a broken file is described, not trusted.
+        summary.parameters = summary.parameters.saturating_add(info.shape.n_elems());
+        bytes = bytes.saturating_add(info.n_bytes);
+        let dtype = info.dtype.name();
+        match summary.types.iter_mut().find(|share| share.dtype == dtype) {
+            Some(share) => share.bytes = share.bytes.saturating_add(info.n_bytes),
+            None => summary.types.push(TypeShare { dtype, bytes: info.n_bytes }),
+        }
+    }
+    summary.types.sort_by_key(|share| std::cmp::Reverse(share.bytes));
+    summary.bits_per_weight = gguf_types::bits_per_weight(summary.parameters, bytes);
+    if let Some(architecture) = &summary.architecture {
+        let key = |name: &str| metadata.get(&format!("{architecture}.{name}"));
+        summary.context_length = key("context_length").and_then(Value::as_u64);
+        let scaling = key("rope.scaling.type").and_then(Value::as_str);
+        summary.rope_scaling = scaling.filter(|kind| *kind != "none").map(str::to_owned);
+    }
+    if let Some(model) = &model {
+        summary.n_files = model.shards().len();
+        summary.file_bytes = model.shards().iter().map(|(_, file)| file.bytes().len() as u64).sum();
+        summary.memory = memory(model, summary.context_length);
+    }
+    Ok(summary)
+}
+
+/// The statements of [`ORIGINS`] that the metadata have.
+fn origin(metadata: &Metadata) -> Vec<Origin> {
+    let of = |(what, key): &(&'static str, &str)| {
+        let value = match metadata.get(key)? {
+            Value::String(text) => String::from_utf8_lossy(text).into_owned(),
+            Value::Array(Array::String(texts)) => {
+                texts.iter().map(|text| String::from_utf8_lossy(text)).collect::<Vec<_>>().join(", ")
+            }
+            value => value.as_u64()?.to_string(),
+        };
+        Some(Origin { what, value })
+    };
+    ORIGINS.iter().filter_map(of).collect()
+}
+
+/// Kind and size of a tokenizer.
+fn tokenizer(metadata: &Metadata) -> Option<String> {
+    let text = |key: &str| metadata.get(key).and_then(Value::as_str);
+    let n_tokens = metadata.get(keys::TOKENS).and_then(Value::as_array).map_or(0, Array::len);
+    let pre = text(keys::PRE).map(|pre| format!(", pre-tokenizer {pre}")).unwrap_or_default();
+    Some(format!("{}, {n_tokens} tokens{pre}", text(keys::MODEL)?))
+}
+
+/// The prompt of one message. None without a template, or with one that fails, which is a finding.
+fn prompt(metadata: &Metadata) -> Result<Option<String>, Error> {
+    let Some(template) = metadata.get(keys::CHAT_TEMPLATE).and_then(Value::as_str).map(str::to_owned) else {
+        return Ok(None);
+    };
+    let tokens = match Tokenizer::from_gguf(metadata).encoder(Reading::LlamaCpp) {
+        Ok(encoder) => SpecialTokens::with_tokenizer(metadata, &encoder),
+        Err(_) => SpecialTokens::of(metadata),
+    };
+    guarded(move || {
+        let chat = Chat::of(&Conversation::of(&[("user", MESSAGE)]));
+        let settings = Settings { tokens: &tokens, generation_prompt: true, date: Date::FIXED };
+        let plain = render_chat(&template, &chat, &settings).ok();
+        // Templates of vision models may ignore texts that are not in a list of parts.
+        plain
+            .filter(|text| text.contains(MESSAGE))
+            .or_else(|| render_chat(&template, &chat.with_parts(), &settings).ok())
+    })
+}
+
+fn memory(model: &Model, context_length: Option<u64>) -> Option<MemoryUse> {
+    let demand = Demand::of(&gguf_models::GRAPHS, model).ok()?;
+    let context = context_length.filter(|length| *length > 0).map_or(CONTEXT, |length| length.min(CONTEXT));
+    let bytes = demand.bytes(&Use { context, ..Use::default() }).ok()?.total();
+    Some(MemoryUse { context, bytes })
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+impl Summary {
+    /// One screen for people.
+    pub fn text(&self) -> String {
+        let mut text = format!("{}\n", cut(&self.name));
+        let mut row = |name: &str, value: &str| {
+            text += &wrapped(&format!("{name:<COLUMN$}{value}"), COLUMN);
+        };
+        let kind = self.kind.as_ref().map(|kind| format!("{kind} file")).into_iter();
+        let what: Vec<String> = kind.chain(self.architecture.clone()).map(|text| cut(&text)).collect();
+        let parameters = (self.parameters > 0).then(|| format!("{} parameters", grouped(self.parameters)));
+        row("model", &[what, parameters.into_iter().collect()].concat().join(", "));
+        let files = if self.n_files > 1 { format!("{} files, ", self.n_files) } else { String::new() };
+        let file_type = self.file_type.as_ref().map(|name| format!("{}, ", cut(name))).unwrap_or_default();
+        let bits = format!("{:.2} bits/weight", self.bits_per_weight);
+        row("size", &format!("{files}{file_type}{}, {bits}", human_bytes(self.file_bytes)));
+        let all = self.types.iter().map(|share| share.bytes).fold(0, u64::saturating_add).max(1);
+        let share =
+            |share: &TypeShare| format!("{} {:.0} %", share.dtype, 100.0 * share.bytes as f64 / all as f64);
+        if !self.types.is_empty() {
+            row("types", &self.types.iter().map(share).collect::<Vec<_>>().join(", "));
+        }
+        for origin in &self.origin {
+            row(origin.what, &cut(&origin.value));
+        }
+        if let Some(length) = self.context_length {
+            let scaling = self.rope_scaling.as_ref().map(|kind| format!(", RoPE scaling {}", cut(kind)));
+            row("context", &format!("{length} tokens{}", scaling.unwrap_or_default()));
+        }
+        for (name, value) in [("tokenizer", &self.tokenizer), ("prompt", &self.prompt)] {
+            if let Some(value) = value {
+                row(name, &cut(value));
+            }
+        }
+        if let Some(MemoryUse { context, bytes }) = self.memory {
+            row("memory", &format!("{} with {context} tokens of context", human_bytes(bytes)));
+        }
+        row("verdict", &self.verdict());
+        for finding in self.problems() {
+            text += &wrapped(&format!("{}: {}", finding.severity.name(), finding.message), 2);
+        }
+        text
+    }
+
+    fn problems(&self) -> impl Iterator<Item = &Finding> {
+        self.findings.iter().filter(|finding| finding.severity != Severity::Note)
+    }
+
+    /// A sentence about the problems.
+    fn verdict(&self) -> String {
+        let count = |severity| self.findings.iter().filter(|finding| finding.severity == severity).count();
+        let of = |n: usize, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
+        match (count(Severity::Error), count(Severity::Warning)) {
+            (0, 0) => "no problems found; `gguf-inspect verify` also checks the weights".to_owned(),
+            (0, n) => of(n, "warning"),
+            (n, 0) => of(n, "error"),
+            (errors, warnings) => format!("{}, {}", of(errors, "error"), of(warnings, "warning")),
+        }
+    }
+}
+
+/// A text of the file, escaped and cut.
+fn cut(text: &str) -> String {
+    let text = printable(text);
+    match text.char_indices().nth(MAX_TEXT) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text,
+    }
+}
+
+/// Digits in groups of three.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}

@@ -1,0 +1,249 @@
+//! Contents of a chat template apart from messages: addresses, invisible characters, instructions, text that depends on words in a
+//! message, and special tokens that the tokenizer does not have.
+//!
+//! A template is a program that writes part of every prompt, so a manipulated one changes what a model answers. The checks render
+//! the template with messages that the template should copy unchanged, and compare.
+
+use std::collections::BTreeSet;
+
+use gguf_runtime::chat::{
+    Chat, ChatError, Conversation, Date, Settings, SpecialTokens, literals, render_chat,
+};
+use gguf_tokenizer::Encoder;
+
+use super::report::Finding;
+use crate::{error::Error, template_guard::guarded, text::printable};
+
+/// Texts of a template that are tried as messages.
+const MAX_TRIED: usize = 400;
+/// Longest text that is tried, in bytes.
+const MAX_TRIED_LEN: usize = 200;
+/// Words of a line that is a sentence.
+const SENTENCE: usize = 4;
+/// Texts that a finding lists.
+const MAX_LISTED: usize = 5;
+/// Characters of a text that a finding shows.
+const SHOWN: usize = 60;
+
+/// A message of the user, of the system and of the model, which no template has as its own text.
+const USER: &str = "Qvrzuser";
+const SYSTEM: &str = "Qvrzsystem";
+const ANSWER: &str = "Qvrzanswer";
+const NEXT: &str = "Qvrznext";
+
+/// Findings about the contents of the template `key`. An encoder is needed for findings about special tokens.
+///
+/// # Errors
+/// A template that takes too much memory or time.
+pub fn findings(
+    key: &str,
+    template: &str,
+    tokens: &SpecialTokens,
+    encoder: Option<&Encoder>,
+) -> Result<Vec<Finding>, Error> {
+    let Ok(texts) = literals(template) else { return Ok(Vec::new()) };
+    let mut found = hidden(key, template);
+    let addresses: BTreeSet<&str> = texts.iter().flat_map(|text| addresses(text)).collect();
+    if let Some(listed) = list(addresses) {
+        found.push(Finding::warning("template_address", format!("`{key}` contains {listed}")));
+    }
+    let (source, tokens) = (template.to_owned(), tokens.clone());
+    let seen = guarded(move || Seen::of(&source, &texts, &tokens))?;
+    if let Some(listed) = list(seen.triggers.iter().map(String::as_str)) {
+        let message = format!("`{key}` adds or changes text if a message contains {listed}");
+        found.push(Finding::warning("template_trigger", message));
+    }
+    if let Some((first, others)) = seen.own.split_first() {
+        let more = gguf_types::and_more(others.len());
+        let message = format!("`{key}` adds instructions to every prompt: `{}`{more}", short(first));
+        found.push(Finding::warning("template_instruction", message));
+    }
+    if let Some(encoder) = encoder {
+        found.extend(special_tokens(key, &seen, encoder));
+    }
+    Ok(found)
+}
+
+/// A finding for each kind of character that readers do not see.
+pub fn hidden(key: &str, text: &str) -> Vec<Finding> {
+    let mut characters = BTreeSet::new();
+    let mut previous = ' ';
+    for character in text.chars() {
+        // Joins the parts of an emoji.
+        let is_joint = character == '\u{200d}' && !previous.is_ascii();
+        if is_hidden(character) && !is_joint {
+            characters.insert(character);
+        }
+        previous = character;
+    }
+    let names: Vec<String> = characters.iter().map(|c| format!("U+{:04X}", u32::from(*c))).collect();
+    if names.is_empty() {
+        return Vec::new();
+    }
+    let shown = names.len().min(MAX_LISTED);
+    let listed = names[..shown].join(", ") + &gguf_types::and_more(names.len() - shown);
+    vec![Finding::warning("hidden_characters", format!("`{key}` has invisible characters: {listed}"))]
+}
+
+/// Characters without a shape, and those that change the direction of text.
+fn is_hidden(character: char) -> bool {
+    let is_control = character.is_control() && !['\n', '\r', '\t'].contains(&character);
+    is_control
+        || matches!(character, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{180e}'
+            | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
+            | '\u{feff}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// The addresses in a text.
+fn addresses(text: &str) -> Vec<&str> {
+    let is_end = |c: char| c.is_whitespace() || "\"'`<>()[]{}\\".contains(c);
+    let words = text.split(is_end);
+    words.filter(|word| word.starts_with("www.") || word.contains("://")).collect()
+}
+
+/// The first texts, quoted; none if there are none.
+fn list<'a>(texts: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    let quoted: Vec<String> = texts.into_iter().map(|text| format!("`{}`", short(text))).collect();
+    let shown = quoted.len().min(MAX_LISTED);
+    (shown > 0).then(|| quoted[..shown].join(", ") + &gguf_types::and_more(quoted.len() - shown))
+}
+
+/// A text with escapes, cut.
+fn short(text: &str) -> String {
+    let escaped = printable(text);
+    match escaped.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}...", &escaped[..end]),
+        None => escaped,
+    }
+}
+
+/// Facts about a template that its prompts show.
+struct Seen {
+    /// Words in a message that change the text around it.
+    triggers: Vec<String>,
+    /// Sentences of the template in a prompt that has a system message.
+    own: Vec<String>,
+    /// A chat of several turns.
+    chat: Option<String>,
+}
+
+impl Seen {
+    fn of(template: &str, texts: &[String], tokens: &SpecialTokens) -> Seen {
+        let render = |messages: &[(&str, &str)]| render(template, messages, tokens).ok();
+        let both = render(&[("system", SYSTEM), ("user", USER)]);
+        let alone = render(&[("user", USER)]);
+        let mut triggers = Vec::new();
+        let tried: BTreeSet<&str> =
+            texts.iter().map(|text| text.trim()).filter(|text| is_trigger(text)).collect();
+        for word in tried.into_iter().take(MAX_TRIED) {
+            let is_changed = [word.to_owned(), format!("{USER} {word} {USER}")].iter().any(|message| {
+                let by_user = alone.as_ref().is_some_and(|prompt| {
+                    render(&[("user", message)]).is_none_or(|other| !is_copy(prompt, USER, message, &other))
+                });
+                by_user
+                    || both.as_ref().is_some_and(|prompt| {
+                        let other = render(&[("system", message), ("user", USER)]);
+                        other.is_none_or(|other| !is_copy(prompt, SYSTEM, message, &other))
+                    })
+            });
+            if is_changed {
+                triggers.push(word.to_owned());
+            }
+        }
+        Seen {
+            triggers,
+            own: both.as_deref().map(sentences).unwrap_or_default(),
+            chat: render(&[("user", USER), ("assistant", ANSWER), ("user", NEXT)]),
+        }
+    }
+}
+
+fn render(template: &str, messages: &[(&str, &str)], tokens: &SpecialTokens) -> Result<String, ChatError> {
+    let conversation = Conversation::of(messages);
+    let settings = Settings { tokens, generation_prompt: true, date: Date::FIXED };
+    let made = render_chat(template, &Chat::of(&conversation), &settings)?;
+    match conversation.is_asked_in(&made) {
+        true => Ok(made),
+        // Templates of vision models may ignore texts that are not in a list of parts.
+        false => render_chat(template, &Chat::of(&conversation).with_parts(), &settings),
+    }
+}
+
+/// True for words: templates look for their own markup in messages, for example `</think>`.
+fn is_trigger(text: &str) -> bool {
+    let is_within = |begin: char, end: char| text.starts_with(begin) && text.ends_with(end);
+    let is_markup = is_within('<', '>') || is_within('[', ']') || text.starts_with('/');
+    let letters = text.chars().filter(|c| c.is_alphabetic()).count();
+    !is_markup && letters >= 3 && text.len() <= MAX_TRIED_LEN
+}
+
+/// True if `other` is `prompt` with the message `new` instead of `old`.
+fn is_copy(prompt: &str, old: &str, new: &str, other: &str) -> bool {
+    let in_json = serde_json::to_string(new).unwrap_or_default();
+    prompt.replace(old, new) == other || prompt.replace(old, in_json.trim_matches('"')) == other
+}
+
+/// Lines of a prompt that are sentences.
+fn sentences(prompt: &str) -> Vec<String> {
+    let is_sentence = |line: &&str| {
+        let words =
+            line.split_whitespace().filter(|word| word.chars().filter(|c| c.is_alphabetic()).count() > 1);
+        words.count() >= SENTENCE
+    };
+    let mut lines: Vec<String> = Vec::new();
+    let own = prompt.replace(SYSTEM, "\n").replace(USER, "\n");
+    for line in own.lines().map(str::trim).filter(is_sentence) {
+        if !lines.iter().any(|known| known == line) {
+            lines.push(line.to_owned());
+        }
+    }
+    lines
+}
+
+/// Marks of a template that the tokenizer splits, and answers without an end.
+fn special_tokens(key: &str, seen: &Seen, encoder: &Encoder) -> Vec<Finding> {
+    let Some(chat) = &seen.chat else { return Vec::new() };
+    let mut found = Vec::new();
+    let unknown: BTreeSet<&str> = marks(chat).into_iter().filter(|mark| encoder.id(mark).is_none()).collect();
+    if let Some(listed) = list(unknown) {
+        let message = format!("`{key}` has marks that are not in the vocabulary: {listed}");
+        found.push(Finding::warning("template_token", message));
+    }
+    let after = chat.split_once(ANSWER).and_then(|(_, rest)| rest.split_once(NEXT));
+    if let Some((between, _)) = after {
+        let ends = encoder.ends();
+        let between = between.trim_start();
+        let ids = encoder.encode(between, false, true).unwrap_or_default();
+        let first = ids.first().and_then(|id| encoder.token_text(*id)).map(String::from_utf8_lossy);
+        let has_end = ids.iter().any(|id| ends.contains(id));
+        // Text after an answer may also be the beginning of the next message.
+        let mark =
+            first.filter(|mark| mark.len() > 1 && mark.starts_with('<') && between.starts_with(&**mark));
+        if let Some(mark) = mark.filter(|_| !has_end && !ends.is_empty()) {
+            let message = format!(
+                "`{key}` ends answers with `{}`, which is not an end-of-generation token, so the model may not stop",
+                short(&mark)
+            );
+            found.push(Finding::warning("template_end", message));
+        }
+    }
+    found
+}
+
+/// Texts such as `<|im_start|>`.
+fn marks(text: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    for (begin, end) in [("<|", "|>"), ("<｜", "｜>")] {
+        let mut rest = text;
+        while let Some(at) = rest.find(begin) {
+            rest = &rest[at..];
+            let Some(len) = rest.find(end).map(|len| len + end.len()) else { break };
+            let mark = &rest[..len];
+            if !mark.contains(char::is_whitespace) && mark[begin.len()..].find('<').is_none() {
+                found.push(mark);
+            }
+            rest = &rest[begin.len()..];
+        }
+    }
+    found
+}
