@@ -1,6 +1,10 @@
 //! `gguf-eval check FILE --baseline B.json`: comparison of a file with an earlier measurement.
 
-use std::path::PathBuf;
+use std::{
+    fs::OpenOptions,
+    io::Write,
+    path::{Path, PathBuf},
+};
 
 use clap::Args;
 use serde_json::json;
@@ -68,6 +72,11 @@ struct CheckArgs {
     /// Default: the margin in the baseline, or 2 with --save.
     #[arg(long, value_name = "PERCENT", value_parser = percent, hide_short_help = true)]
     divergence_margin: Option<f64>,
+    /// Append the result to FILE as a table in Markdown.
+    ///
+    /// In GitHub Actions, `--markdown "$GITHUB_STEP_SUMMARY"` shows it in the summary of the job.
+    #[arg(long, value_name = "FILE", conflicts_with = "save")]
+    markdown: Option<PathBuf>,
     /// Print the result as JSON.
     #[arg(long)]
     json: bool,
@@ -119,7 +128,16 @@ fn run(args: CheckArgs, ui: &Ui) -> Result<(), Failure> {
     } else {
         ui.styled_data(&verdicts.iter().map(styled).collect::<String>())?;
     }
+    if let Some(path) = &args.markdown {
+        append(path, &check::markdown(&options.file, &verdicts))?;
+    }
     check::verdict(&options.file, &verdicts)
+}
+
+fn append(path: &Path, text: &str) -> Result<(), Failure> {
+    let file = OpenOptions::new().create(true).append(true).open(path);
+    let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|error| Failure::at(path, format_args!("cannot write: {error}")))
 }
 
 fn styled(verdict: &Verdict) -> String {

@@ -198,12 +198,31 @@ fn check_fails_for_a_worse_file() {
     assert_eq!(again.stdout.lines().filter(|line| line.starts_with("ok: ")).count(), 2, "{}", again.stdout);
     quantize(&sandbox, &words("--pure base.gguf q2_k.gguf q2_k --quiet"));
     let worse = sandbox.eval(&[&args("q2_k.gguf", "b.json")[..], &base].concat());
-    assert_eq!(worse.code, Some(1));
+    assert_eq!(worse.code, Some(3));
     assert!(worse.stdout.contains("worse: KL divergence "), "{}", worse.stdout);
     worse.begins("error: q2_k.gguf: ");
     // As much worse as the margin allows is not worse.
     let wide = ["--divergence-margin", "100000%", "--perplexity-margin", "1000"];
     succeed(sandbox.eval(&[&args("q2_k.gguf", "b.json")[..], &base, &wide].concat()));
+    let other_base = sandbox.eval(&[&args("back.gguf", "b.json")[..], &["--base", "q2_k.gguf"]].concat());
+    assert_eq!(other_base.code, Some(1));
+    other_base.begins("error: q2_k.gguf: the weights differ from those of the base of the baseline\n");
+    // Metadata of the base do not matter.
+    succeed(sandbox.inspect(&["set", "base.gguf", "general.name=str:Other"]));
+    let renamed = [&args("back.gguf", "b.json")[..], &base, &["--markdown", "s.md"]].concat();
+    succeed(sandbox.eval(&renamed));
+    sandbox.eval(&[&args("q2_k.gguf", "b.json")[..], &base, &["--markdown", "s.md"]].concat());
+    let tables = sandbox.text("s.md");
+    assert!(tables.contains("### `back.gguf`: as good as the baseline\n"), "{tables}");
+    assert!(tables.contains("### `q2_k.gguf`: worse than the baseline allows\n"), "{tables}");
+    assert_eq!(tables.lines().filter(|line| line.starts_with("| KL divergence |")).count(), 2, "{tables}");
+    let baseline = sandbox.text("b.json");
+    assert!(baseline.contains(&format!("\"version\": \"{}\"", env!("CARGO_PKG_VERSION"))), "{baseline}");
+    let older = baseline.replacen(env!("CARGO_PKG_VERSION"), "0.0.1", 1);
+    sandbox.write("older.json", older);
+    let noted =
+        succeed(sandbox.eval(&words("check back.gguf --base base.gguf --baseline older.json --text text")));
+    assert!(noted.stderr.contains("the baseline was saved by version 0.0.1; this is"), "{}", noted.stderr);
     let without = sandbox.eval(&args("back.gguf", "b.json"));
     assert_eq!((without.code, without.stderr.contains("--base")), (Some(2), true));
     sandbox.write("text", "another text");

@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use gguf_container::Model;
 use gguf_runtime::{
     Activations,
     chunks::{Settings, text_chunks},
@@ -18,11 +19,12 @@ use crate::{
     error::Error,
     eval_model::{open, warn_of_length},
     events::Events,
+    hash::digest_of_weights,
     outputs::check_outputs,
     perplexity::measure_chunks,
     progress_line::ProgressLine,
     run::{RunOptions, Text},
-    text::pretty_json,
+    text::{pretty_json, printable},
     vocabularies::{Named, warn_of_difference},
 };
 
@@ -68,6 +70,12 @@ impl CheckOptions {
 struct Baseline {
     /// SHA-256 of the text.
     text_sha256: String,
+    /// [`digest_of_weights`] of the base.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    base_sha256: Option<String>,
+    /// Version of this program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    version: Option<String>,
     context: usize,
     windows: usize,
     #[serde(default)]
@@ -117,14 +125,14 @@ pub struct Verdict {
 /// Fails if a metric of the file at `file` is worse than its limit.
 ///
 /// # Errors
-/// The names of these metrics.
+/// The names of these metrics, with [`crate::ErrorKind::Worse`].
 pub fn verdict(file: &Path, verdicts: &[Verdict]) -> Result<(), Error> {
     let worse = verdicts.iter().filter(|verdict| verdict.is_worse).map(|verdict| verdict.what);
     let worse: Vec<&str> = worse.collect();
     if worse.is_empty() {
         return Ok(());
     }
-    Err(Error::at(file, format_args!("{} worse than the baseline allows", worse.join(" and "))))
+    Err(Error::worse(file, format_args!("{} worse than the baseline allows", worse.join(" and "))))
 }
 
 impl Verdict {
@@ -135,16 +143,46 @@ impl Verdict {
         Verdict { what, value, baseline: limit.value, highest, is_worse }
     }
 
-    /// Value, baseline and limit.
-    pub fn line(&self) -> String {
+    fn name(&self) -> &'static str {
+        if self.what == "divergence" { "KL divergence" } else { self.what }
+    }
+
+    /// Percent above the baseline, with a sign.
+    fn change(&self) -> String {
         let change = fixed((self.value / self.baseline - 1.0) * 100.0, 3);
         let sign = if change.starts_with('-') { "" } else { "+" };
-        let name = if self.what == "divergence" { "KL divergence" } else { self.what };
+        format!("{sign}{change}")
+    }
+
+    /// Value, baseline and limit.
+    pub fn line(&self) -> String {
         format!(
-            "{name} {:.6}, baseline {:.6} ({sign}{change} %), at most {:.6}",
-            self.value, self.baseline, self.highest
+            "{} {:.6}, baseline {:.6} ({} %), at most {:.6}",
+            self.name(),
+            self.value,
+            self.baseline,
+            self.change(),
+            self.highest
         )
     }
+}
+
+/// The verdicts on the file at `file` as a table in Markdown, for the summary of a job.
+pub fn markdown(file: &Path, verdicts: &[Verdict]) -> String {
+    let is_worse = verdicts.iter().any(|verdict| verdict.is_worse);
+    let word = if is_worse { "worse than the baseline allows" } else { "as good as the baseline" };
+    let mut text = format!(
+        "### `{}`: {word}\n\n| metric | value | baseline | change | limit | |\n|---|--:|--:|--:|--:|---|\n",
+        // A name is not Markdown.
+        printable(&file.display().to_string()).replace('`', "'")
+    );
+    for verdict in verdicts {
+        let Verdict { value, baseline, highest, is_worse, .. } = verdict;
+        let word = if *is_worse { "**worse**" } else { "ok" };
+        let (name, change) = (verdict.name(), verdict.change());
+        text += &format!("| {name} | {value:.6} | {baseline:.6} | {change} % | {highest:.6} | {word} |\n");
+    }
+    text
 }
 
 /// Compares a file with its baseline, or measures a new baseline.
@@ -212,6 +250,18 @@ pub fn check(args: &CheckOptions, events: &dyn Events) -> Result<Checked, Error>
             settings
         }
     };
+    let base_sha256 = args.base.as_deref().map(|base| weights_of(base, events)).transpose()?;
+    let stated = baseline.as_ref().and_then(|baseline| baseline.base_sha256.as_ref());
+    if let (Some(base), Some(expected)) = (&args.base, stated)
+        && base_sha256.as_ref() != Some(expected)
+    {
+        return Err(Error::at(base, "the weights differ from those of the base of the baseline")
+            .hint([format!("expected SHA-256 {expected} of all tensors (`gguf-inspect hash --tensors`)")]));
+    }
+    let version = baseline.as_ref().and_then(|baseline| baseline.version.as_deref());
+    if let Some(version) = version.filter(|version| *version != VERSION) {
+        events.note(&format!("the baseline was saved by version {version}; this is version {VERSION}"));
+    }
     let (windows, perplexity, divergence) = metrics(&args, &settings, events)?;
     let margin = |given: Option<f64>, else_percent: f64| given.unwrap_or(else_percent);
     let Some(baseline) = baseline else {
@@ -221,6 +271,8 @@ pub fn check(args: &CheckOptions, events: &dyn Events) -> Result<Checked, Error>
             .map(|value| Limit { value, margin_percent: margin(args.divergence_margin, DIVERGENCE_MARGIN) });
         let baseline = Baseline {
             text_sha256,
+            base_sha256,
+            version: Some(VERSION.to_owned()),
             context: settings.context,
             windows,
             activations: args.activations.unwrap_or_default(),
@@ -244,6 +296,14 @@ pub fn check(args: &CheckOptions, events: &dyn Events) -> Result<Checked, Error>
 const PERPLEXITY_MARGIN: f64 = 0.1;
 /// The divergence is a small difference of large numbers.
 const DIVERGENCE_MARGIN: f64 = 2.0;
+
+/// Version of this program, which baselines record.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+fn weights_of(path: &Path, events: &dyn Events) -> Result<String, Error> {
+    let model = Model::open(path).map_err(|error| Error::at(path, error))?;
+    digest_of_weights(&model, events)
+}
 
 fn read(path: &Path) -> Result<Baseline, Error> {
     let advice = ["save a baseline of a known good file with --save"];

@@ -24,6 +24,8 @@ pub enum ErrorKind {
     Failed,
     /// The options are invalid or contradict each other.
     Usage,
+    /// A measurement is worse than its limit.
+    Worse,
     /// The caller cancelled the run.
     Interrupted,
 }
@@ -39,6 +41,11 @@ impl Error {
     /// Invalid options.
     pub fn usage(cause: impl Into<Cause>) -> Error {
         Error { kind: ErrorKind::Usage, ..Error::new(cause) }
+    }
+
+    /// A measurement of the file at `path` that is worse than its limit.
+    pub fn worse(path: &Path, cause: impl Into<Cause>) -> Error {
+        Error { kind: ErrorKind::Worse, ..Error::at(path, cause) }
     }
 
     /// A run that the caller cancelled.
