@@ -55,6 +55,8 @@ pub struct FileReport {
     pub kl_by_window: Vec<f64>,
     /// Tensors compared with the base's, where that was done.
     pub tensors: Option<FileError>,
+    /// Name of its file type.
+    pub file_type: Option<String>,
     /// Methods of its calibration, if it was calibrated.
     pub calibration: Option<String>,
     /// The chunk with the largest mean divergence.

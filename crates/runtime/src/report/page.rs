@@ -199,7 +199,7 @@ fn passage_view(passage: &Passage) -> PassageView {
     PassageView { chunk: passage.chunk + 1, tokens: passage.tokens.iter().map(token).collect() }
 }
 
-/// Calibrated files, each with the file without calibration whose size is nearest.
+/// Calibrated files, each with a file without calibration of nearly its size: one of the same file type, or else the nearest.
 fn calibrated(report: &Report) -> Vec<CalibratedRow> {
     /// Difference of sizes up to which files are compared, as a part of the size.
     const NEAR: f64 = 0.03;
@@ -212,12 +212,12 @@ fn calibrated(report: &Report) -> Vec<CalibratedRow> {
         .collect();
     let rows =
         all.iter().filter(|(_, file, _)| file.calibration.is_some()).filter_map(|(index, file, kl)| {
-            let others = all.iter().filter(|(_, other, _)| other.calibration.is_none());
-            let (before, other, before_kl) =
-                others.min_by_key(|(_, other, _)| other.bytes.abs_diff(file.bytes))?;
-            if other.bytes.abs_diff(file.bytes) as f64 > NEAR * file.bytes as f64 {
-                return None;
-            }
+            let difference = |other: &FileReport| other.bytes.abs_diff(file.bytes);
+            let others = all.iter().filter(|(_, other, _)| {
+                other.calibration.is_none() && difference(other) as f64 <= NEAR * file.bytes as f64
+            });
+            let (before, _, before_kl) =
+                others.min_by_key(|(_, other, _)| (other.file_type != file.file_type, difference(other)))?;
             Some(CalibratedRow {
                 name: labels[*index].clone(),
                 before_name: labels[*before].clone(),
@@ -440,6 +440,7 @@ mod tests {
             kl_by_position: kl_by_position.clone(),
             kl_by_window: kl_by_window.clone(),
             tensors: None,
+            file_type: None,
             calibration: (index % 2 == 1).then(|| "feedback".to_owned()),
             passage: crate::report::passage(&positions, 3, |_| vec!["<i>a".to_owned(), " b\n".to_owned()]),
         };
@@ -468,7 +469,7 @@ mod tests {
     fn tokens_and_calibration_are_shown() {
         let mut report = report(2);
         let page = html(&report).unwrap();
-        assert!(page.contains("&lt;i&gt;a</span>") && page.contains("chunk 1"), "{page}");
+        assert!(page.contains("&lt;i&gt;a</span>") && page.contains("The second half of chunk "), "{page}");
         // The files differ too much in size to be compared.
         assert!(!page.contains("Before and after calibration"));
         report.files[1].bytes = report.files[0].bytes + 10;

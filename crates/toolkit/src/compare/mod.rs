@@ -26,6 +26,7 @@ use crate::{
     error::Error,
     eval_model::{bits_per_weight, of_model, open, warn_of_length},
     events::Events,
+    file_type::stated_file_type,
     outputs::{check_outputs, write_result},
     part_file::{self, NewPart, PartFile, PartOptions, n_counted},
     progress_line::ProgressLine,
@@ -97,6 +98,8 @@ struct FileFacts {
     file: String,
     bytes: u64,
     bits_per_weight: f64,
+    #[serde(default)]
+    file_type: Option<String>,
     #[serde(default)]
     calibration: Option<String>,
 }
@@ -325,6 +328,7 @@ impl Compared {
                 kl_by_position,
                 kl_by_window,
                 tensors,
+                file_type: facts.file_type,
                 calibration: facts.calibration,
                 passage: None,
             }
@@ -367,6 +371,7 @@ fn facts(Run { args, base, others, plan }: &Run<'_>) -> RunFacts {
         file: path.display().to_string(),
         bytes: n_bytes(other),
         bits_per_weight: bits_per_weight(other),
+        file_type: stated_file_type(other.file().metadata()).map(str::to_owned),
         calibration: calibration(other),
     };
     RunFacts {

@@ -531,6 +531,7 @@ impl Publication<'_> {
                 kl_by_position,
                 kl_by_window,
                 tensors: None,
+                file_type: None,
                 calibration: None,
                 passage: None,
             }
