@@ -240,8 +240,8 @@ def verify(file, *, against=None, only=(), strict=False, threads=None, progress=
     Args:
         file: The GGUF file, or any shard of a split model.
         against: The source: a checkpoint folder, ``hf://OWNER/MODEL`` or a GGUF file.
-        only: Limit the checks to one or several of ``structure``, ``blocks``, ``architecture``, ``tokenizer``, ``template``,
-            ``file-type`` and ``source``.
+        only: Limit the checks to one or several of ``structure``, ``blocks``, ``loader``, ``architecture``, ``tokenizer``,
+            ``template``, ``file-type`` and ``source``.
         strict: Treat warnings as errors.
         threads: Number of threads. Default: one per core.
         progress: Called with the bytes that are done and the total.

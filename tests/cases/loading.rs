@@ -26,7 +26,7 @@ fn convert_changed(
 fn assert_not_loaded((sandbox, ran): (Sandbox, Output), code: &str, text: &str) {
     ran.says("warning: llama.cpp will not load this file");
     ran.says(text);
-    let (exit, codes, report) = verify(&sandbox, &["out.gguf", "--only", "architecture"]);
+    let (exit, codes, report) = verify(&sandbox, &["out.gguf", "--only", "loader"]);
     assert!(exit == Some(1) && codes.contains(code) && report.contains(text), "{report}");
 }
 
@@ -34,7 +34,7 @@ fn assert_not_loaded((sandbox, ran): (Sandbox, Output), code: &str, text: &str) 
 #[track_caller]
 fn assert_loaded((sandbox, ran): &(Sandbox, Output)) {
     assert!(!ran.stderr.contains("llama.cpp will not load"), "{}", ran.stderr);
-    let (exit, codes, report) = verify(sandbox, &["out.gguf", "--only", "architecture"]);
+    let (exit, codes, report) = verify(sandbox, &["out.gguf", "--only", "architecture,loader"]);
     assert!(exit == Some(0) && codes.is_empty(), "{report}");
 }
 
@@ -138,7 +138,7 @@ fn loops_over_hostile_counts_end() {
     let args: Vec<&str> =
         ["set", "out.gguf", "-q"].into_iter().chain(counts.iter().map(String::as_str)).collect();
     succeed(sandbox.inspect(&args));
-    assert!(verify(&sandbox, &["out.gguf", "--only", "architecture"]).0.is_some());
+    assert!(verify(&sandbox, &["out.gguf", "--only", "loader"]).0.is_some());
 }
 
 #[test]

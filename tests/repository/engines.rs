@@ -36,6 +36,11 @@ const FORMATS: &[(&str, &[&str], &str)] = &[
         "the one architecture whose files come from many programs",
     ),
     ("layout/src/legacy.rs", &["llama"], "files from before GGUF, which hold LLaMA only"),
+    (
+        "layout/src/loader/vocabulary.rs",
+        &["bert", "gpt2", "phi3", "plamo2", "rwkv", "t5"],
+        "values of `tokenizer.ggml.model`, and names of models by which llama.cpp requires tokens",
+    ),
     ("runtime/src/chat/named.rs", &["phi3"], "a chat template of llama.cpp by its name"),
     (
         "tokenizer/src/",

@@ -100,7 +100,8 @@ pub(crate) fn plan(
             metadata.set_last(key, value);
         }
     }
-    let mut warnings = pruning.map(|pruning| pruning.describe(&mut metadata)).unwrap_or_default();
+    let mut warnings =
+        pruning.map(|pruning| pruning.describe(base.families, &mut metadata)).unwrap_or_default();
     let made =
         facts.iter().zip(&choices).map(|(facts, choice)| TensorFacts { dtype: choice.dtype, ..*facts });
     warnings.extend(label_warning(base.families, &metadata, &made.collect::<Vec<_>>()));

@@ -6,7 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gguf_container::{Array, Metadata, Value};
-use gguf_layout::loader::{Positions, positions};
+use gguf_layout::{
+    Families,
+    loader::{Positions, positions},
+};
 
 use crate::Error;
 
@@ -134,7 +137,7 @@ impl Pruning {
     /// Changes the keys that count or place layers: numbers of layers, lists with one item per layer, lists of layer numbers, and
     /// periods that the remaining layers no longer follow. Returns the changes that no key can describe. (The reference changes only
     /// the number of layers.)
-    pub(crate) fn describe(&self, metadata: &mut Metadata) -> Vec<String> {
+    pub(crate) fn describe(&self, families: &Families, metadata: &mut Metadata) -> Vec<String> {
         let architecture = metadata.get("general.architecture").and_then(Value::as_str);
         let Some(architecture) = architecture.map(str::to_owned) else { return Vec::new() };
         let old = metadata.clone();
@@ -174,7 +177,7 @@ impl Pruning {
             }
         }
         self.set_block_count(metadata, &architecture, &number);
-        let mut lost = self.place(metadata, &architecture, &old, n_trunk.unwrap_or(0));
+        let mut lost = self.place(families, metadata, &architecture, &old, n_trunk.unwrap_or(0));
         lost.extend(self.lost_sources(&number, end));
         lost
     }
@@ -212,6 +215,7 @@ impl Pruning {
     /// Writes lists if periods do not fit the remaining layers, and returns the changes that no list can describe.
     fn place(
         &self,
+        families: &Families,
         metadata: &mut Metadata,
         architecture: &str,
         old: &Metadata,
@@ -219,7 +223,8 @@ impl Pruning {
     ) -> Vec<String> {
         let n_old = self.layers.keys().next_back().map_or(0, |last| last.saturating_add(1)).min(MAX_LAYERS);
         let remaining: Vec<u32> = (0..n_old).filter(|layer| self.remains(*layer)).collect();
-        let (before, after) = (positions(old, n_old), positions(metadata, self.n_left.min(MAX_LAYERS)));
+        let (before, after) =
+            (positions(families, old, n_old), positions(families, metadata, self.n_left.min(MAX_LAYERS)));
         let mut lost = Vec::new();
         for (property, was) in before {
             let now = values_of(&after, property);
@@ -235,7 +240,7 @@ impl Pruning {
             }
             let list: Option<Vec<bool>> =
                 remaining.iter().map(|layer| value(*layer).map(|value| value != 0)).collect();
-            match property.list_key(architecture).zip(list) {
+            match property.list_key(families, architecture).zip(list) {
                 Some((key, list)) => {
                     metadata.set(format!("{architecture}.{key}"), Value::Array(Array::Bool(list)))
                 }
@@ -361,7 +366,7 @@ mod tests {
             ("t.rope.sections".into(), list(&[7, 8, 9])),
             ("other".into(), list(&[7, 8, 9])),
         ]);
-        assert!(pruning.describe(&mut metadata).is_empty());
+        assert!(pruning.describe(&gguf_models::FAMILIES, &mut metadata).is_empty());
         let expected = Metadata::from([
             ("general.architecture".into(), "t".into()),
             ("t.heads".into(), list(&[7, 9])),
@@ -384,7 +389,7 @@ mod tests {
         for (key, value) in [("block_count", n_layers)].iter().chain(keys) {
             metadata.set(format!("{architecture}.{key}"), *value);
         }
-        let lost = pruning.describe(&mut metadata);
+        let lost = pruning.describe(&gguf_models::FAMILIES, &mut metadata);
         (metadata, lost)
     }
 
@@ -441,7 +446,7 @@ mod tests {
             ("whisper.encoder.block_count".into(), Value::U32(1)),
             ("whisper.decoder.block_count".into(), Value::U32(2)),
         ]);
-        prune(1).unwrap().unwrap().describe(&mut metadata);
+        prune(1).unwrap().unwrap().describe(&gguf_models::FAMILIES, &mut metadata);
         assert_eq!(metadata.get("whisper.encoder.block_count"), Some(&Value::U32(1)));
         assert_eq!(metadata.get("whisper.decoder.block_count"), Some(&Value::U32(1)));
         assert_eq!(metadata.get("whisper.block_count"), None);
@@ -472,7 +477,7 @@ mod tests {
             ("t.of_trunk".into(), list(&[1.0, 2.0])),
             ("xielu.beta".into(), list(&[1.0, 2.0, 3.0])),
         ]);
-        pruning.describe(&mut metadata);
+        pruning.describe(&gguf_models::FAMILIES, &mut metadata);
         assert_eq!(metadata.get("t.of_trunk"), Some(&list(&[2.0])));
         assert_eq!(metadata.get("xielu.beta"), Some(&list(&[2.0, 3.0])));
     }
@@ -485,7 +490,7 @@ mod tests {
             ("qwen4exp.block_count".into(), Value::U32(3)),
             ("qwen4exp.ple.layers".into(), Value::Array(Array::I32(vec![0, 1, 2]))),
         ]);
-        pruning.describe(&mut metadata);
+        pruning.describe(&gguf_models::FAMILIES, &mut metadata);
         assert_eq!(metadata.get("qwen4exp.ple.layers"), Some(&Value::Array(Array::I32(vec![0, 1]))));
     }
 }

@@ -6,10 +6,11 @@ use gguf_types::Shape;
 
 use crate::layout::{Layout, OutTensor};
 use crate::loader::{self, Refusal};
+use crate::registry::Families;
 
 /// Makes the changes that are possible, and adds a note for each. `is_tied` states that the embedding serves as the output.
-pub fn make_loadable(layout: &mut Layout, embedding: &str, is_tied: bool) {
-    let Some(found) = refusals(&layout.metadata, &layout.tensors) else { return };
+pub fn make_loadable(families: &Families, layout: &mut Layout, embedding: &str, is_tied: bool) {
+    let Some(found) = refusals(families, &layout.metadata, &layout.tensors) else { return };
     let lacks_output = |found: &[Refusal]| {
         found.iter().any(|refusal| matches!(refusal, Refusal::MissingTensor { name, .. } if name == OUTPUT))
     };
@@ -17,16 +18,16 @@ pub fn make_loadable(layout: &mut Layout, embedding: &str, is_tied: bool) {
         write_output(layout, embedding);
     }
     if found.iter().any(is_width) {
-        state_width(layout);
+        state_width(families, layout);
     }
 }
 
 const OUTPUT: &str = "output.weight";
 
 /// Reasons why llama.cpp would refuse a file of these keys and tensors.
-fn refusals(metadata: &Metadata, tensors: &[OutTensor]) -> Option<Vec<Refusal>> {
+fn refusals(families: &Families, metadata: &Metadata, tensors: &[OutTensor]) -> Option<Vec<Refusal>> {
     let shapes = tensors.iter().map(|tensor| (tensor.name.as_str(), tensor.shape));
-    loader::refusals(metadata, shapes)
+    loader::refusals(families, metadata, shapes)
 }
 
 /// Writes a tied embedding a second time as the output.
@@ -50,7 +51,7 @@ fn is_width(refusal: &Refusal) -> bool {
 }
 
 /// Gives the feed-forward length the width of the matrices, if all layers have the same and llama.cpp then accepts it.
-pub fn state_width(layout: &mut Layout) {
+pub fn state_width(families: &Families, layout: &mut Layout) {
     let key = format!("{}.feed_forward_length", layout.architecture);
     let Some(stated) = layout.metadata.get(&key).and_then(Value::as_u64) else { return };
     let is_down =
@@ -62,7 +63,7 @@ pub fn state_width(layout: &mut Layout) {
     }
     let mut metadata = layout.metadata.clone();
     metadata.set(key.clone(), width);
-    if refusals(&metadata, &layout.tensors).is_some_and(|left| !left.iter().any(is_width)) {
+    if refusals(families, &metadata, &layout.tensors).is_some_and(|left| !left.iter().any(is_width)) {
         layout.metadata = metadata;
         layout.notes.push(format!(
             "`{key}` is {width}, the width of the matrices; llama.cpp rejects {stated}, which \

@@ -24,6 +24,8 @@ pub struct Families {
     pub quantization: &'static [Quantization],
     /// Models of several kinds whose config class takes any text part.
     pub wrappers: &'static [Wrapper],
+    /// Keys and tensors that llama.cpp needs to load files of an architecture, in the format of [`loader`](crate::loader).
+    pub loader: &'static [&'static str],
 }
 
 /// A model of several kinds in transformers whose config class takes any text part.
@@ -45,7 +47,8 @@ impl fmt::Debug for Families {
 
 impl Families {
     /// No families: every class is unknown.
-    pub const EMPTY: Families = Families { arches: &[], projectors: &[], quantization: &[], wrappers: &[] };
+    pub const EMPTY: Families =
+        Families { arches: &[], projectors: &[], quantization: &[], wrappers: &[], loader: &[] };
 
     /// Facts of an architecture for the choice of types, by the value of `general.architecture`.
     pub fn quantization(&self, architecture: &str) -> &'static Quantization {

@@ -111,7 +111,7 @@ fn with_tokenizer(resolved: Resolved, input: &Input<'_>, options: &Options) -> R
 fn make_loadable(layout: &mut Layout, arch: &Arch, is_tied: bool, options: &Options) {
     // A draft has tensors of its target, and a file of a prediction alone has no output.
     if options.target.is_none() && !options.vocab_only && !layout.prediction_only {
-        loadable::make_loadable(layout, arch.embedding, is_tied);
+        loadable::make_loadable(&options.families, layout, arch.embedding, is_tied);
     }
 }
 

@@ -7,7 +7,7 @@ use gguf_layout::{Arch, DECODER, Families, Quantization, Wrapper};
 use gguf_runtime::graphs::{Spec, vision::ProjectorKind};
 use gguf_runtime::{Architecture, Graphs};
 
-use crate::families::FOLDERS;
+use crate::families::{FOLDERS, LOADER};
 
 /// The rows of a family.
 pub struct Family {
@@ -61,6 +61,7 @@ pub static FAMILIES: Families = Families {
     projectors: PROJECTORS,
     quantization: collected!(quantization, architecture, Quantization::USUAL),
     wrappers: collected!(wrappers, model_type, Wrapper { model_type: "", usual_text: "" }),
+    loader: LOADER,
 };
 
 /// Forms in which programs other than transformers save weights, for [`gguf_checkpoint::Folder::forms`].

@@ -22,7 +22,7 @@ pub fn not_loaded(files: &[(PathBuf, &PlannedFile)]) -> Option<String> {
     if shapes.is_empty() || kind.is_some_and(|kind| kind != "model") {
         return None;
     }
-    let found = refusals(header.metadata(), shapes)?;
+    let found = refusals(&gguf_models::FAMILIES, header.metadata(), shapes)?;
     (!found.is_empty()).then(|| format!("llama.cpp will not load this file: {}", listed(&found)))
 }
 

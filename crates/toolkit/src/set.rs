@@ -12,7 +12,8 @@ use crate::{
 /// The type of a new key: the type of the specification, or the one that llama.cpp reads.
 fn known_type(key: &str, metadata: &Metadata) -> Option<&'static str> {
     let architecture = metadata.get("general.architecture").and_then(Value::as_str);
-    gguf_container::specified_type(key).or_else(|| gguf_layout::loader::key_type(architecture?, key))
+    gguf_container::specified_type(key)
+        .or_else(|| gguf_layout::loader::key_type(&gguf_models::FAMILIES, architecture?, key))
 }
 
 /// The value of a key in JSON: `{"type": TYPE, "value": VALUE}`, or a plain value of the key's type.

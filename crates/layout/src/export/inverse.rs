@@ -145,7 +145,7 @@ pub fn convert(file: &ArchFile<'_>, class: Class, mut input: Input<'_>) -> Resul
     // A conversion states the width of the matrices if llama.cpp would refuse the one that the keys say.
     let width = format!("{}.feed_forward_length", arch.written());
     if file.input.metadata.get(&width) != layout.metadata.get(&width) {
-        loadable::state_width(&mut layout);
+        loadable::state_width(file.families, &mut layout);
     }
     let metadata = layout.metadata.clone();
     Ok(Converted { config: input.config, metadata, layout, sources: input.tensors })

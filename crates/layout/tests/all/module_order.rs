@@ -4,7 +4,7 @@ use std::path::Path;
 
 /// From the ground up.
 const FLOORS: &[&[&str]] = &[
-    &["loader", "mtp", "row_map", "spellings", "text_part"],
+    &["mtp", "row_map", "spellings", "text_part"],
     &["file_keys", "input", "layout", "naming"],
     &["error"],
     &["config", "leftovers"],
@@ -12,7 +12,7 @@ const FLOORS: &[&[&str]] = &[
     &["text_keys", "pooling", "stored_blocks", "unread_keys", "built_in", "yarn", "dense_modules"],
     &["arch", "projector", "quantization"],
     &["prelude", "registry"],
-    &["options"],
+    &["loader", "options"],
     &["general"],
     &["key_places", "loadable", "nearest", "needed"],
     &["unknown"],

@@ -19,7 +19,7 @@ fn checkpoints() -> Vec<PathBuf> {
 }
 
 /// Options of the reference's run besides a pre-tokenizer.
-fn options(expected: &Json) -> Options {
+pub fn options(expected: &Json) -> Options {
     let target = expected["target"].as_str().map(|name| {
         let gguf_checkpoint::Checkpoint { config, generation_config, files, .. } =
             gguf_checkpoint::open_without_weights(gguf_testkit::checkpoint(name).as_path()).unwrap();
@@ -34,7 +34,7 @@ fn options(expected: &Json) -> Options {
     Options { target, prediction, dense_modules, ..Options::new(gguf_models::FAMILIES) }
 }
 
-fn expected_of(folder: &Path) -> Json {
+pub fn expected_of(folder: &Path) -> Json {
     serde_json::from_slice(&std::fs::read(folder.join("expected.json")).unwrap()).unwrap()
 }
 
@@ -65,7 +65,7 @@ fn kept(tensor: &gguf_checkpoint::Tensor) -> Option<(String, gguf_types::StoredB
     Some((tensor.name.clone(), tensor.stored.as_ref()?.stored_blocks()?.clone()))
 }
 
-fn input(checkpoint: &Checkpoint) -> Input<'_> {
+pub fn input(checkpoint: &Checkpoint) -> Input<'_> {
     Input {
         decoded: checkpoint.settled,
         stored_blocks: checkpoint.tensors.iter().filter_map(kept).collect(),

@@ -6,6 +6,7 @@ mod documented;
 mod errors;
 mod export;
 mod golden;
+mod loading;
 mod routes;
 mod rows;
 mod saved_form;

@@ -194,7 +194,7 @@ pub(crate) fn keys(file: &Metadata, source: &Metadata) -> Check {
             }
             Some(found) => format!("`{key}` is {}, expected {}", short(found), short(expected)),
             // Older converters left out what llama.cpp takes for granted.
-            None if gguf_layout::loader::is_default(file, key, expected) => {
+            None if gguf_layout::loader::is_default(&gguf_models::FAMILIES, file, key, expected) => {
                 let message =
                     format!("missing key `{key}`; its default equals the source's {}", short(expected));
                 check.push(Finding::note("default_key", message));

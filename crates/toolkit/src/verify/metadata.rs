@@ -109,10 +109,9 @@ fn findings(metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> Vec<Finding> {
         found.extend(file_type_of(metadata, tensors).findings);
         found.extend(mtp_layers(metadata, tensors.iter().map(|tensor| tensor.name)));
         let shapes = tensors.iter().map(|tensor| (tensor.name, tensor.shape));
-        let refusals = gguf_layout::loader::refusals(metadata, shapes).unwrap_or_default();
-        found.extend(refusals.iter().map(|refusal| {
-            Finding::error(refusal.code(), format!("llama.cpp does not load the file: {refusal}"))
-        }));
+        let refusals =
+            gguf_layout::loader::refusals(&gguf_models::FAMILIES, metadata, shapes).unwrap_or_default();
+        found.extend(refusals.iter().map(super::not_loaded));
     }
     found
 }

@@ -75,8 +75,14 @@ pub fn verify(
     if wants(Which::Blocks) {
         report.push(blocks::check(&model, options.threads, events)?);
     }
+    let mut not_loaded = Vec::new();
+    if wants(Which::Loader) {
+        let check = loader(&model);
+        not_loaded.clone_from(&check.findings);
+        report.push(check);
+    }
     if wants(Which::Architecture) {
-        report.push(architecture(&model));
+        report.push(architecture(&model, &not_loaded));
     }
     if wants(Which::Tokenizer) {
         report.push(tokenizer(&model));
@@ -154,7 +160,40 @@ fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
-fn architecture(model: &Model) -> Check {
+/// Checks if llama.cpp loads the file.
+fn loader(model: &Model) -> Check {
+    let mut check = Check::new("loader");
+    if let Some(kind) = other_kind(model.metadata()) {
+        return check.skipped(&format!("no checks for files of kind `{kind}`"));
+    }
+    let Ok(Some(name)) = model.metadata().text("general.architecture") else {
+        return check.skipped("no architecture");
+    };
+    if model.tensors().count() == 0 {
+        return check.skipped("vocabulary without tensors");
+    }
+    if model.shards().iter().any(|(_, file)| file.endian() == gguf_container::Endian::Big) {
+        return check.skipped("big-endian files are loaded on big-endian machines only");
+    }
+    let tensors = model.tensors().map(|(_, info)| (info.name.as_str(), info.shape));
+    let Some(refusals) = gguf_layout::loader::refusals(&gguf_models::FAMILIES, model.metadata(), tensors)
+    else {
+        return check.skipped(&format!("llama.cpp has no architecture `{name}`"));
+    };
+    check.findings.extend(refusals.iter().map(not_loaded));
+    if refusals.is_empty() {
+        check.summary = "llama.cpp loads the file".to_owned();
+    }
+    check
+}
+
+/// A reason why llama.cpp does not load a file.
+fn not_loaded(refusal: &gguf_layout::loader::Refusal) -> Finding {
+    Finding::error(refusal.code(), format!("llama.cpp does not load the file: {refusal}"))
+}
+
+/// Checks the parts that the graph needs, without repeating what was found already.
+fn architecture(model: &Model, known: &[Finding]) -> Check {
     let mut check = Check::new("architecture");
     if let Some(kind) = other_kind(model.metadata()) {
         return check.skipped(&format!("no checks for files of kind `{kind}`"));
@@ -184,7 +223,6 @@ fn architecture(model: &Model) -> Check {
     for name in lacking.iter().flatten() {
         check.push(Finding::error("missing_tensor", format!("missing tensor `{name}`")));
     }
-    check.findings.extend(wrong_lengths(model, name));
     match gguf_runtime::check_parts(&gguf_models::GRAPHS, model) {
         Ok(()) => {}
         Err(gguf_runtime::Error::UnknownArchitecture { name }) if lacking.is_none() => {
@@ -207,44 +245,10 @@ fn architecture(model: &Model) -> Check {
     }
     let names = model.tensors().map(|(_, info)| info.name.as_str());
     check.findings.extend(metadata::mtp_layers(model.metadata(), names));
-    let found = not_loaded(model, &check.findings);
-    check.findings.extend(found);
+    let subject = |finding: &Finding| finding.message.split('`').nth(1).map(str::to_owned);
+    let known: HashSet<String> = known.iter().filter_map(subject).collect();
+    check.findings.retain(|finding| !subject(finding).is_some_and(|subject| known.contains(&subject)));
     check
-}
-
-/// Reasons why llama.cpp does not load the file, without those that were found already.
-fn not_loaded(model: &Model, known: &[Finding]) -> Vec<Finding> {
-    let tensors = model.tensors().map(|(_, info)| (info.name.as_str(), info.shape));
-    let refusals = gguf_layout::loader::refusals(model.metadata(), tensors).unwrap_or_default();
-    // The first name in a message is its subject.
-    let subjects: HashSet<&str> =
-        known.iter().filter_map(|finding| finding.message.split('`').nth(1)).collect();
-    let is_known = |subject: &str| subjects.contains(subject);
-    let is_new = |refusal: &&gguf_layout::loader::Refusal| !refusal.subject().is_some_and(is_known);
-    let finding = |refusal: &gguf_layout::loader::Refusal| {
-        Finding::error(refusal.code(), format!("llama.cpp does not load the file: {refusal}"))
-    };
-    refusals.iter().filter(is_new).map(finding).collect()
-}
-
-/// Feed-forward parts whose width differs from the keys. The graph takes the width from the tensors, llama.cpp from the keys.
-fn wrong_lengths(model: &Model, name: &str) -> Vec<Finding> {
-    let key = format!("{name}.feed_forward_length");
-    let width = |layer: usize| match model.get(&key)? {
-        Value::Array(gguf_container::Array::U32(widths)) => widths.get(layer).copied().map(u64::from),
-        Value::Array(gguf_container::Array::I32(widths)) => {
-            widths.get(layer).and_then(|width| u64::try_from(*width).ok())
-        }
-        value => value.as_u64(),
-    };
-    let wrong = |(_, info): (&File, &gguf_container::TensorInfo)| {
-        let layer = info.name.strip_prefix("blk.")?.strip_suffix(".ffn_down.weight")?.parse().ok()?;
-        let (expected, found) = (width(layer)?, info.shape.row_elems());
-        let message =
-            format!("tensor `{}`: expected rows of {expected} elements (`{key}`), found {found}", info.name);
-        (expected != found).then(|| Finding::error("tensor_shape", message))
-    };
-    model.tensors().filter_map(wrong).collect()
 }
 
 /// A name for programs.

@@ -14,6 +14,8 @@ pub enum Which {
     Structure,
     /// Finite scales, valid codes.
     Blocks,
+    /// Keys and tensors that llama.cpp needs to load the file.
+    Loader,
     /// Keys, tensors and shapes of the model.
     Architecture,
     /// Consistent lists, valid token IDs.
@@ -31,6 +33,7 @@ impl Which {
     pub const ALL: &[(Which, &str, &str)] = &[
         (Which::Structure, "structure", "Header, offsets, padding, shards"),
         (Which::Blocks, "blocks", "Finite scales, valid codes"),
+        (Which::Loader, "loader", "Keys and tensors that llama.cpp needs to load the file"),
         (Which::Architecture, "architecture", "Keys, tensors and shapes of the model"),
         (Which::Tokenizer, "tokenizer", "Consistent lists, valid token IDs"),
         (Which::Template, "template", "Chat templates that parse and render"),
