@@ -9,9 +9,9 @@
 )]
 
 use std::{
-    io::{self, IsTerminal, Write},
+    io::{self, BufRead, IsTerminal, Read, Write},
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
+        Arc, Mutex, Once, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicI32, Ordering},
     },
     time::{Duration, Instant},
@@ -160,6 +160,92 @@ impl gguf_toolkit::StatusLine for StatusLine {
     }
 }
 
+impl Ui {
+    /// True if a person types at a terminal.
+    pub fn is_interactive(&self) -> bool {
+        io::stdin().is_terminal()
+    }
+
+    /// Reads standard input to its end, without the newline there. Bytes that are not UTF-8 are replaced.
+    ///
+    /// # Errors
+    /// stdin cannot be read.
+    pub fn read_input(&self) -> Result<String, Failure> {
+        let mut bytes = Vec::new();
+        io::stdin().lock().read_to_end(&mut bytes).map_err(no_input)?;
+        let text = String::from_utf8_lossy(&bytes);
+        let text = text.strip_suffix('\n').unwrap_or(&text);
+        Ok(text.strip_suffix('\r').unwrap_or(text).to_owned())
+    }
+
+    /// Reads a message: a line of standard input, and those after it while lines end in a backslash. `None` at the end of the
+    /// input.
+    ///
+    /// # Errors
+    /// stdin cannot be read.
+    pub fn read_message(&self) -> Result<Option<String>, Failure> {
+        let mut message = String::new();
+        loop {
+            if self.is_interactive() {
+                // A closed stderr is not an error.
+                let _ = write!(anstream::stderr(), "{}", if message.is_empty() { "> " } else { ". " });
+            }
+            let mut line = Vec::new();
+            if io::stdin().lock().read_until(b'\n', &mut line).map_err(no_input)? == 0 {
+                return Ok((!message.is_empty()).then_some(message));
+            }
+            let line = String::from_utf8_lossy(&line);
+            let line = line.trim_end_matches(['\r', '\n']);
+            let Some(line) = line.strip_suffix('\\') else { return Ok(Some(message + line)) };
+            message += line;
+            message.push('\n');
+        }
+    }
+}
+
+fn no_input(error: io::Error) -> Failure {
+    Failure::new(format_args!("cannot read stdin: {error}"))
+}
+
+/// While this lives, the first Ctrl-C asks the answer to stop instead of ending the process.
+#[derive(Debug)]
+pub struct StoppableAnswer(());
+
+/// True while an answer can be stopped.
+static ANSWERING: AtomicBool = AtomicBool::new(false);
+/// True after Ctrl-C during an answer.
+static ANSWER_STOPPED: AtomicBool = AtomicBool::new(false);
+
+impl StoppableAnswer {
+    /// An answer begins.
+    pub fn begin() -> StoppableAnswer {
+        static INSTALLED: Once = Once::new();
+        INSTALLED.call_once(|| {
+            on_stop_signals(|signal| {
+                STOPPED_BY.store(signal, Ordering::SeqCst);
+                if signal != SIGINT || !ANSWERING.swap(false, Ordering::SeqCst) {
+                    std::process::exit(interrupted_code().into());
+                }
+                ANSWER_STOPPED.store(true, Ordering::SeqCst);
+            });
+        });
+        ANSWER_STOPPED.store(false, Ordering::SeqCst);
+        ANSWERING.store(true, Ordering::SeqCst);
+        StoppableAnswer(())
+    }
+
+    /// True after Ctrl-C.
+    pub fn is_stopped(&self) -> bool {
+        ANSWER_STOPPED.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for StoppableAnswer {
+    fn drop(&mut self) {
+        ANSWERING.store(false, Ordering::SeqCst);
+    }
+}
+
 impl Events for Ui {
     fn message(&self, message: Message<'_>) {
         match message {
@@ -299,6 +385,9 @@ fn end_soon() {
     }
 }
 
+/// Number of the signal of Ctrl-C.
+const SIGINT: i32 = 2;
+
 /// The signal that asked the process to stop; 0 where none did.
 static STOPPED_BY: AtomicI32 = AtomicI32::new(0);
 
@@ -337,7 +426,7 @@ pub fn cancel_on_interrupt() -> Arc<AtomicBool> {
 #[cfg(unix)]
 fn on_stop_signals(stop: impl Fn(i32) + Send + 'static) {
     use signal_hook::{
-        consts::{SIGHUP, SIGINT, SIGTERM},
+        consts::{SIGHUP, SIGTERM},
         iterator::Signals,
     };
     let wanted = [SIGINT, SIGTERM, SIGHUP]
@@ -369,7 +458,6 @@ pub fn survive_file_limits() {
 
 #[cfg(not(unix))]
 fn on_stop_signals(stop: impl Fn(i32) + Send + 'static) {
-    const SIGINT: i32 = 2;
     let _ = ctrlc::set_handler(move || stop(SIGINT));
 }
 

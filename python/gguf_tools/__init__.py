@@ -47,7 +47,7 @@ from ._measures import (
     imatrix,
     perplexity,
 )
-from ._model import Model, Score
+from ._model import ChatSession, Model, Score
 from ._native import __version__
 from ._publish import publish
 from ._save import save
@@ -55,6 +55,7 @@ from ._types import TensorType, architectures, decode, encode, tensor_types, typ
 from ._writer import GGUFWriter
 
 __all__ = [
+    "ChatSession",
     "CheckReport",
     "Comparison",
     "Estimate",

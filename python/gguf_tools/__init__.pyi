@@ -276,11 +276,19 @@ class Score(NamedTuple):
     tasks: int
     chance: float
 
+class ChatSession:
+    @overload
+    def ask(self, message: str, *, stream: Literal[False] = False) -> str: ...
+    @overload
+    def ask(self, message: str, *, stream: Literal[True]) -> Generator[str, None, None]: ...
+    def reset(self) -> None: ...
+    def set_system(self, system: str | None) -> None: ...
+
 class Model:
     path: _Path
     metadata: Metadata
     def __init__(
-        self, path: _Path, *, threads: int | None = None, activations: _Activations = "f32"
+        self, path: _Path, *, threads: int | None = None, activations: _Activations = "f32", lora: _Lora = ()
     ) -> None: ...
     @property
     def architecture(self) -> str: ...
@@ -339,6 +347,21 @@ class Model:
         variables: Mapping[str, Any] | None = None,
         stream: Literal[True],
     ) -> Generator[str, None, None]: ...
+    def chat(
+        self,
+        *,
+        system: str | None = None,
+        max_tokens: int | None = None,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        min_p: float | None = None,
+        repeat_penalty: float | None = None,
+        seed: int = 0,
+        think: bool | None = None,
+        chat_template: str | None = None,
+        variables: Mapping[str, Any] | None = None,
+    ) -> ChatSession: ...
     def embed(
         self,
         texts: str | Sequence[str] | Sequence[tuple[str, str]],
@@ -428,6 +451,7 @@ def quantize(
     *,
     file_type: _Texts | None = None,
     outtype: _Texts | None = None,
+    lora: _Lora = (),
     allow_requantize: bool = False,
     keep_split: bool = False,
     imatrix: _Path | None = None,
@@ -658,6 +682,8 @@ def verify(
     file: _Path,
     *,
     against: _Path | None = None,
+    lora: _Lora = (),
+    lora_tokenizer: bool = False,
     only: str | Sequence[str] = (),
     strict: bool = False,
     threads: int | None = None,
@@ -737,6 +763,7 @@ def perplexity(
     context: int = 512,
     chunks: int | None = None,
     stride: int | None = None,
+    lora: _Lora = (),
     threads: int | None = None,
     activations: _Activations = "f32",
     progress: _Progress | None = None,
@@ -754,6 +781,7 @@ def compare(
     html: _Path | None = None,
     save_logits: _Path | None = None,
     overwrite: bool = False,
+    lora: _Lora = (),
     threads: int | None = None,
     activations: _Activations = "f32",
     progress: _Progress | None = None,
@@ -771,6 +799,7 @@ def compare(
     html: _Path | None = None,
     save_logits: _Path | None = None,
     overwrite: bool = False,
+    lora: _Lora = (),
     threads: int | None = None,
     activations: _Activations = "f32",
     progress: _Progress | None = None,
@@ -788,6 +817,7 @@ def imatrix(
     save_every: int | None = None,
     resume: bool = False,
     overwrite: bool = False,
+    lora: _Lora = (),
     threads: int | None = None,
     activations: _Activations = "f32",
     progress: _Progress | None = None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from ._calls import call, hub, size, text_path, text_paths, texts
+from ._options import adapters
 
 
 def _json_value(value):
@@ -234,12 +235,17 @@ def extract(file, tensors, output, *, f32=False, overwrite=False, dry_run=False,
     return call("extract", options, progress)
 
 
-def verify(file, *, against=None, only=(), strict=False, threads=None, progress=None) -> dict:
+def verify(
+    file, *, against=None, lora=(), lora_tokenizer=False, only=(), strict=False, threads=None, progress=None
+) -> dict:
     """Checks that a file is valid or, with ``against``, that it matches its source.
 
     Args:
         file: The GGUF file, or any shard of a split model.
         against: The source: a checkpoint folder, ``hf://OWNER/MODEL`` or a GGUF file.
+        lora: LoRA adapters that were merged into the source, as in :func:`convert`: adapter files for a GGUF source, folders or
+            addresses for a checkpoint.
+        lora_tokenizer: The file has the tokenizer and chat template of the adapter.
         only: Limit the checks to one or several of ``structure``, ``blocks``, ``loader``, ``architecture``, ``tokenizer``,
             ``template``, ``file-type`` and ``source``.
         strict: Treat warnings as errors.
@@ -258,6 +264,8 @@ def verify(file, *, against=None, only=(), strict=False, threads=None, progress=
     options = {
         "file": os.fsdecode(file),
         "against": text_path(against),
+        "adapters": adapters(lora),
+        "lora_tokenizer": lora_tokenizer,
         "only": texts(only),
         "strict": strict,
         "threads": threads,

@@ -172,6 +172,7 @@ def quantize(
     *,
     file_type=None,
     outtype=None,
+    lora=(),
     allow_requantize=False,
     keep_split=False,
     imatrix=None,
@@ -216,6 +217,7 @@ def quantize(
         out: File or folder to write, as in :func:`convert`.
         file_type: File type (:func:`types`), or a list of them. ``"copy"`` keeps all tensors.
         outtype: The same as ``file_type``, by the name of gguf-py.
+        lora: LoRA adapter files (GGUF) to merge: a path, a list of paths or of ``(path, scale)``, or a dict of paths and scales.
         allow_requantize: Quantize tensors that are already quantized. They lose precision twice.
         keep_split: Write as many shards as the input has.
         imatrix: Importance matrix file.

@@ -7,6 +7,7 @@ from collections import namedtuple
 
 from ._calls import call, stated, text_path, text_paths
 from ._errors import GgufWarning
+from ._options import adapters
 
 Perplexity = namedtuple("Perplexity", "value error mean_loss chunks tokens")
 Perplexity.__doc__ = """A perplexity.
@@ -103,12 +104,12 @@ def _text(text):
     return {"bytes": list(text.encode() if isinstance(text, str) else bytes(text))}
 
 
-def _run(threads, activations) -> dict:
-    return stated({"threads": threads, "activations": activations})
+def _run(threads, activations, lora) -> dict:
+    return stated({"threads": threads, "activations": activations, "adapters": adapters(lora)})
 
 
 def perplexity(
-    file, text, *, context=512, chunks=None, stride=None, threads=None, activations="f32", progress=None
+    file, text, *, context=512, chunks=None, stride=None, lora=(), threads=None, activations="f32", progress=None
 ) -> Perplexity:
     """Measures the perplexity of a file on a text, as defined by llama.cpp.
 
@@ -119,6 +120,7 @@ def perplexity(
         chunks: Maximum number of chunks. Default: all.
         stride: Tokens between the beginnings of overlapping chunks, of which only the last ones are counted. Default: chunks do
             not overlap.
+        lora: LoRA adapter files (GGUF) to apply while the model runs, as in :class:`Model`.
         threads: Number of threads. Default: one per core.
         activations: ``"f32"`` for exact activations, or ``"rounded"`` to round them as llama.cpp's CPU kernels do.
         progress: Called with the number of finished chunks and of all chunks.
@@ -137,7 +139,7 @@ def perplexity(
         "file": os.fspath(file),
         "text": _text(text),
         "chunks": {"context": context, "n_chunks": chunks, "stride": stride},
-        "run": _run(threads, activations),
+        "run": _run(threads, activations, lora),
     }
     found = call("perplexity", options, progress)
     return Perplexity(
@@ -161,6 +163,7 @@ def compare(
     html=None,
     save_logits=None,
     overwrite=False,
+    lora=(),
     threads=None,
     activations="f32",
     progress=None,
@@ -179,6 +182,7 @@ def compare(
         html: Page with charts to write.
         save_logits: File for the logits of the base.
         overwrite: Overwrite existing outputs.
+        lora: LoRA adapter files (GGUF) to apply while the model runs, as in :class:`Model`.
         threads: Number of threads. Default: one per core.
         activations: ``"f32"`` for exact activations, or ``"rounded"`` to round them as llama.cpp's CPU kernels do.
         progress: Called with the number of finished chunks and of all chunks; for tensors, with bytes.
@@ -207,7 +211,7 @@ def compare(
         "html": text_path(html),
         "save_logits": text_path(save_logits),
         "force": overwrite,
-        "run": _run(threads, activations),
+        "run": _run(threads, activations, lora),
     }
     report = call("compare", options, progress)
     found = [_comparison(file) for file in report["files"]]
@@ -263,6 +267,7 @@ def imatrix(
     save_every=None,
     resume=False,
     overwrite=False,
+    lora=(),
     threads=None,
     activations="f32",
     progress=None,
@@ -282,6 +287,7 @@ def imatrix(
         save_every: Number of chunks between saves of the output.
         resume: Continue an interrupted run over one text.
         overwrite: Overwrite an existing file.
+        lora: LoRA adapter files (GGUF) to apply while the model runs, as in :class:`Model`.
         threads: Number of threads. Default: one per core.
         activations: ``"f32"`` for exact activations, or ``"rounded"`` to round them as llama.cpp's CPU kernels do.
         progress: Called with the number of finished chunks and of all chunks of a text.
@@ -312,7 +318,7 @@ def imatrix(
         "save_every": save_every,
         "resume": resume,
         "force": overwrite,
-        "run": _run(threads, activations),
+        "run": _run(threads, activations, lora),
     }
     import warnings
 

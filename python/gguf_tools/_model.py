@@ -1,4 +1,4 @@
-"""Running a file: tokens, prompts, logits, text, embeddings and scores."""
+"""Running a file: tokens, prompts, logits, text, chats, embeddings and scores."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from . import _native
 from ._calls import stated, text_path, text_paths
 from ._events import receive
 from ._files import Metadata
+from ._options import adapters
 from ._progress import shown
 
 Score = namedtuple("Score", "accuracy error interval correct tasks chance")
@@ -94,17 +95,19 @@ class Model:
         path: The file, or any shard of a split model.
         threads: Number of threads. Default: one per core.
         activations: ``"f32"`` for exact activations, or ``"rounded"`` to round them as llama.cpp's CPU kernels do.
+        lora: LoRA adapter files (GGUF) to apply while the model runs: a path, a list of paths or of ``(path, scale)``, or a dict of
+            paths and scales.
 
     Raises:
-        GgufError: The file cannot be read, or its architecture cannot be run.
+        GgufError: The file cannot be read, its architecture cannot be run, or an adapter does not belong to the model.
 
     Example:
         >>> model = gt.Model("model-it-q4_k_m.gguf")
         >>> model.generate([{"role": "user", "content": "What is a llama?"}], max_tokens=64)
     """
 
-    def __init__(self, path, *, threads=None, activations="f32") -> None:
-        options = _options(threads=threads, activations=activations)
+    def __init__(self, path, *, threads=None, activations="f32", lora=()) -> None:
+        options = _options(threads=threads, activations=activations, adapters=adapters(lora))
         self._native = _native.Model.open(os.fspath(path), options)
         #: The path as it was given.
         self.path = path
@@ -300,6 +303,65 @@ class Model:
         pieces = _pieces(self._native.generate(prompt, chat, options))
         return pieces if stream else "".join(pieces)
 
+    def chat(
+        self,
+        *,
+        system=None,
+        max_tokens=None,
+        temperature=None,
+        top_k=None,
+        top_p=None,
+        min_p=None,
+        repeat_penalty=None,
+        seed=0,
+        think=None,
+        chat_template=None,
+        variables=None,
+    ) -> ChatSession:
+        """Starts a chat of several turns. Each turn computes only the tokens that are new.
+
+        Args:
+            system: System message.
+            max_tokens: Maximum number of tokens of an answer. Default: the rest of the model's context.
+            temperature: Sampling temperature; 0 is greedy. Default: the value that the file recommends, or 0.8.
+            top_k: Number of most likely tokens to sample from; 0 means all. Default: the value that the file recommends, or 40.
+            top_p: Sample from the most likely tokens with this total probability. Default: the value that the file recommends, or
+                0.95.
+            min_p: Sample from tokens with this share of the highest probability. Default: the value that the file recommends, or
+                0.05.
+            repeat_penalty: Divisor of the logits of tokens that occurred before. Default: the value that the file recommends, or 1,
+                which changes nothing.
+            seed: Random seed.
+            think: Turn thinking on or off. Default: as in the chat template.
+            chat_template: Text of a chat template to use instead of the file's.
+            variables: A dict of further variables of the template.
+
+        Returns:
+            The chat.
+
+        Raises:
+            GgufError: The file has no chat template.
+            ValueError: An option is invalid.
+
+        Example:
+            >>> chat = model.chat(system="Answer in one sentence.")
+            >>> chat.ask("What is a llama?")
+        """
+        import json
+
+        given = {
+            "temperature": temperature,
+            "top_k": top_k,
+            "top_p": top_p,
+            "min_p": min_p,
+            "repeat_penalty": repeat_penalty,
+            "seed": seed,
+        }
+        sampling = {**json.loads(self._native.recommended_sampling()), **stated(given)}
+        template = stated({"think": think, "template_text": chat_template, "variables": variables or None})
+        options = _options(system=system, max_tokens=max_tokens, sampling=sampling, template=template)
+        return ChatSession(self._native.chat(options))
+
     def embed(self, texts, *, pooling=None, normalize=False, progress=None):
         """Computes embeddings of texts, or scores with a reranker.
 
@@ -371,3 +433,56 @@ class Model:
 
     def __repr__(self) -> str:
         return f"<Model {os.fspath(self.path)}: {self.architecture}>"
+
+
+class ChatSession:
+    """A chat of several turns with a :class:`Model`.
+
+    Example:
+        >>> chat = gt.Model("model-it-q4_k_m.gguf").chat()
+        >>> for text in chat.ask("What is a llama?", stream=True):
+        ...     print(text, end="", flush=True)
+    """
+
+    def __init__(self, native) -> None:
+        self._native = native
+
+    def ask(self, message, *, stream=False):
+        """Answers a message of the user. The message and the answer become part of the chat.
+
+        Args:
+            message: The message.
+            stream: Return an iterator of pieces of the text while it is generated. Ctrl-C and closing the iterator stop the
+                answer; what was generated stays in the chat.
+
+        Returns:
+            The answer, or with ``stream`` an iterator of texts. Reasoning is part of it, with the model's marks.
+
+        Raises:
+            GgufError: The template refuses the chat.
+            ValueError: The chat fills the context of the model.
+
+        Example:
+            >>> chat.ask("And an alpaca?")
+        """
+        pieces = _pieces(self._native.ask(message))
+        return pieces if stream else "".join(pieces)
+
+    def reset(self) -> None:
+        """Forgets all messages except the system message.
+
+        Example:
+            >>> chat.reset()
+        """
+        self._native.reset()
+
+    def set_system(self, system) -> None:
+        """Replaces the system message.
+
+        Args:
+            system: The message; None removes it.
+
+        Example:
+            >>> chat.set_system("Answer in French.")
+        """
+        self._native.set_system(system)

@@ -8,7 +8,7 @@ from . import _native
 from ._calls import hub, is_default, size, text_path, text_paths, texts
 
 
-def _adapters(lora) -> list:
+def adapters(lora) -> list:
     """Paths, pairs of a path and a scale, or a dict of them."""
     if isinstance(lora, dict):
         lora = lora.items()
@@ -65,7 +65,7 @@ _OPTIONS = {
     "out": ("output.out", text_path),
     "file_type": ("types", _file_types),
     "stated_type": ("file_type", _file_type),
-    "lora": ("adapters", _adapters),
+    "lora": ("adapters", adapters),
     "lora_tokenizer": ("lora_tokenizer", _same),
     "mmproj": ("with_mmproj", _same),
     "mmproj_type": ("mmproj_type", _file_type),

@@ -43,6 +43,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(arrays::encode, module)?)?;
     module.add_function(wrap_pyfunction!(arrays::decode, module)?)?;
     module.add_class::<model::Model>()?;
+    module.add_class::<model::Session>()?;
     module.add_class::<stream::TextStream>()?;
     module.add_function(wrap_pyfunction!(values::types, module)?)?;
     module.add_function(wrap_pyfunction!(values::tensor_types, module)?)?;

@@ -2,12 +2,13 @@
 
 use std::{
     path::PathBuf,
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
 };
 
 use gguf_toolkit::{
-    Chat, ChatOptions, EmbedOptions, Error, Events, GenerateOptions, RunOptions, ScoreOptions, TaskFile,
-    TokenizeOptions, run::Embedding,
+    Chat, ChatOptions, ChatSession, ChatSessionOptions, EmbedOptions, Error, Events, GenerateOptions,
+    RunOptions, ScoreOptions, TaskFile, TokenizeOptions,
+    run::{Embedding, recommended_sampling},
 };
 use numpy::PyArray2;
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyBytes};
@@ -25,6 +26,32 @@ use crate::{
 #[pyclass(frozen, module = "gguf_tools._native")]
 pub struct Model {
     inner: Arc<gguf_toolkit::Model>,
+}
+
+/// A chat of several turns.
+#[pyclass(frozen, module = "gguf_tools._native")]
+pub struct Session {
+    model: Arc<gguf_toolkit::Model>,
+    inner: Arc<Mutex<ChatSession<Arc<gguf_toolkit::Model>>>>,
+}
+
+#[pymethods]
+impl Session {
+    /// The text that answers a message.
+    fn ask(&self, message: String) -> PyResult<TextStream> {
+        let prompt = Prompt::Turn(Arc::clone(&self.inner), message);
+        TextStream::start(Arc::clone(&self.model), prompt, GenerateOptions::default())
+    }
+
+    /// Forgets all messages except the system message.
+    fn reset(&self, py: Python<'_>) {
+        py.detach(|| self.inner.lock().unwrap_or_else(PoisonError::into_inner).reset());
+    }
+
+    /// Replaces the system message.
+    fn set_system(&self, py: Python<'_>, system: Option<String>) {
+        py.detach(|| self.inner.lock().unwrap_or_else(PoisonError::into_inner).set_system(system));
+    }
 }
 
 /// Method of pooling, and an array for each text.
@@ -137,6 +164,20 @@ impl Model {
             let scored = model.score(&TaskFile::open(&options, shared)?, shared)?;
             Ok(serde_json::to_string(&scored)?)
         })
+    }
+
+    /// The sampling that the file recommends for chats, as JSON.
+    fn recommended_sampling(&self) -> PyResult<String> {
+        let sampling = recommended_sampling(self.inner.metadata());
+        serde_json::to_string(&sampling).map_err(|error| PyValueError::new_err(error.to_string()))
+    }
+
+    /// A chat of several turns.
+    fn chat(&self, py: Python<'_>, options: &str) -> PyResult<Session> {
+        let (options, model): (ChatSessionOptions, _) = (parsed(options)?, Arc::clone(&self.inner));
+        let inner =
+            run(py, None, OnStop::Leave, move |shared: &Shared| ChatSession::new(model, &options, shared))?;
+        Ok(Session { model: Arc::clone(&self.inner), inner: Arc::new(Mutex::new(inner)) })
     }
 
     /// Text that follows a prompt or, with options of a chat, answers messages, which are JSON.

@@ -10,7 +10,7 @@ use std::{
     thread,
 };
 
-use gguf_toolkit::{Chat, ChatOptions, Error, Events, GenerateOptions, Message, Model};
+use gguf_toolkit::{Chat, ChatOptions, ChatSession, Error, Events, GenerateOptions, Message, Model};
 use pyo3::prelude::*;
 
 use crate::{
@@ -27,6 +27,8 @@ pub enum Prompt {
     Text(String),
     /// Messages, and options of their template.
     Chat(Box<Chat>, ChatOptions),
+    /// A message of a chat of several turns.
+    Turn(Arc<Mutex<ChatSession<Arc<Model>>>>, String),
 }
 
 /// Event of a generation. A closed channel is its end.
@@ -59,13 +61,17 @@ impl Steps {
                 Err(_) => ControlFlow::Break(()),
             }
         };
-        let made = match prompt {
-            Prompt::Text(text) => model.generate(text, options, &mut on_text, self)?,
+        let text = match prompt {
+            Prompt::Text(text) => model.generate(text, options, &mut on_text, self)?.text,
             Prompt::Chat(chat, template) => {
-                model.generate_chat(chat, template, options, &mut on_text, self)?
+                model.generate_chat(chat, template, options, &mut on_text, self)?.text
+            }
+            Prompt::Turn(session, message) => {
+                let mut session = session.lock().unwrap_or_else(PoisonError::into_inner);
+                session.ask(message, &mut on_text, &|| false)?.text
             }
         };
-        if let Some(left) = made.text.strip_prefix(&shown).filter(|left| !left.is_empty()) {
+        if let Some(left) = text.strip_prefix(&shown).filter(|left| !left.is_empty()) {
             let _ = self.0.send(Step::Text(left.to_owned()));
         }
         Ok(())

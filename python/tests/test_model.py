@@ -250,3 +250,34 @@ def test_scores_are_those_of_the_reference(model, checkpoint):
     assert model.score(golden / "hellaswag.txt", tasks=2).tasks == 2
     with pytest.raises(ValueError, match="winogrande"):
         model.score(golden / "hellaswag.txt", "arc")
+
+
+def test_chat_continues_over_turns(model):
+    first = "[user] Hello!\n"
+    if model.apply_chat_template([{"role": "user", "content": "Hello!"}]) != first:
+        pytest.skip("another template")
+    chat = model.chat(max_tokens=6, temperature=0)
+    answer = chat.ask("Hello!")
+    assert answer == model.generate([{"role": "user", "content": "Hello!"}], max_tokens=6)
+    messages = [
+        {"role": "user", "content": "Hello!"},
+        {"role": "assistant", "content": answer},
+        {"role": "user", "content": "Again"},
+    ]
+    assert "".join(chat.ask("Again", stream=True)) == model.generate(messages, max_tokens=6)
+    chat.reset()
+    assert chat.ask("Hello!") == answer
+    chat.set_system("Be brief.")
+    chat.reset()
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello!"}]
+    assert chat.ask("Hello!") == model.generate(messages, max_tokens=6)
+
+
+def test_chat_checks_options(model):
+    with pytest.raises(ValueError):
+        model.chat(temperature=-1)
+    with pytest.warns(gt.GgufWarning, match="enable_thinking"):
+        model.chat(think=False)
+    template = "{{ 'a llama' if enable_thinking else 'x' }}"
+    texts = [model.chat(chat_template=template, think=think, max_tokens=4, temperature=0).ask("") for think in (True, False)]
+    assert texts == [model.generate(text, max_tokens=4) for text in ("a llama", "x")]

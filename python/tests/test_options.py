@@ -60,6 +60,26 @@ def test_adapter_is_merged_with_its_scale(adapter, checkpoint, tmp_path):
     assert set(gt.open(path)) == {f"{name}.lora_a", f"{name}.lora_b"}
 
 
+def test_adapter_file_is_applied_merged_and_verified(adapter, checkpoint, tmp_path):
+    folder, change = adapter
+    (base,) = gt.convert(checkpoint, tmp_path / "base.gguf", file_type="f32")
+    (lora,) = gt.convert_adapter(folder, tmp_path / "adapter.gguf", base=checkpoint)
+    (merged,) = gt.quantize(base, tmp_path / "merged.gguf", file_type="f32", lora=[(lora, 0.5)])
+    name = "blk.0.ffn_up.weight"
+    np.testing.assert_allclose(gt.open(merged)[name].numpy() - gt.open(base)[name].numpy(), change, atol=1e-5)
+    assert gt.verify(merged, against=base, lora={lora: 0.5})["good"]
+    assert gt.verify(merged, against=checkpoint, lora={folder: 0.5})["good"]
+    assert not gt.verify(merged, against=base, lora=lora)["good"]
+    ids = [1, 5, 9]
+    applied, expected = gt.Model(base, lora={lora: 0.5}).logits(ids), gt.Model(merged).logits(ids)
+    np.testing.assert_allclose(applied, expected, atol=1e-4)
+    assert np.abs(gt.Model(base).logits(ids) - expected).max() > 1e-3
+    text = "The quick brown fox jumps over the lazy dog. " * 20
+    values = [gt.perplexity(base, text, context=32, lora=lora).value for lora in ({lora: 0.5}, {lora: 0.25, str(lora): 0.25})]
+    assert values[0] == pytest.approx(values[1], rel=1e-4)
+    assert values[0] == pytest.approx(gt.perplexity(merged, text, context=32).value, rel=1e-4)
+
+
 def test_tensor_types_metadata_and_shards_are_set(checkpoint, bf16, tmp_path):
     paths = gt.convert(
         checkpoint,

@@ -11,7 +11,7 @@ use gguf_toolkit::{
 use super::{
     Command,
     shared::{
-        eval_args::{RunArgs, options},
+        eval_args::{LoraArgs, RunArgs, options},
         part_args::{ChunkArgs, PartArgs},
     },
 };
@@ -71,6 +71,8 @@ struct CompareArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
+    adapters: LoraArgs,
+    #[command(flatten)]
     run: RunArgs,
     #[command(flatten)]
     parts: PartArgs,
@@ -88,7 +90,7 @@ fn run(args: CompareArgs, ui: &Ui) -> Result<(), Failure> {
         html: args.html,
         save_logits: args.save_logits,
         force: args.force,
-        run: options(&args.run)?,
+        run: options(&args.run, &args.adapters)?,
         rescue: std::env::temp_dir(),
     };
     let compared = match (part, args.parts.merge.is_empty()) {

@@ -5,10 +5,7 @@ pub mod args;
 use std::path::PathBuf;
 
 use clap::{ArgMatches, Args, ValueHint};
-use gguf_toolkit::{
-    Convert, DType, FileType, Recipe,
-    convert::{Adapter, InputType},
-};
+use gguf_toolkit::{Adapter, Convert, DType, FileType, Recipe, convert::InputType};
 
 use self::args::{ArchArgs, EncodingArgs, KeepArgs, NamingArgs, SourceArgs, TypeArgs};
 use super::{
@@ -100,7 +97,7 @@ struct ConvertArgs {
 /// Options about adapters that are merged.
 #[derive(Debug, Args)]
 struct MergeArgs {
-    /// Merge a LoRA or DoRA adapter (repeatable).
+    /// Add a LoRA adapter (repeatable).
     ///
     /// ADAPTER is a folder or hf://OWNER/ADAPTER[@REVISION] in the format of PEFT (adapter_config.json,
     /// adapter_model.safetensors), or a LoRA adapter of mlx-lm (adapters.safetensors). SCALE defaults to 1. Several

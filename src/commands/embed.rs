@@ -11,7 +11,7 @@ use gguf_toolkit::{
 use serde_json::json;
 
 use super::shared::{
-    eval_args::{RunArgs, options},
+    eval_args::{LoraArgs, RunArgs, options},
     values::choice,
 };
 use crate::{commands::Command, failure::Failure, ui::Ui};
@@ -63,11 +63,13 @@ struct EmbedArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
+    adapters: LoraArgs,
+    #[command(flatten)]
     run: RunArgs,
 }
 
 fn run(args: EmbedArgs, ui: &Ui) -> Result<(), Failure> {
-    let model = Model::open_with(&args.file, &options(&args.run)?, ui)?;
+    let model = Model::open_with(&args.file, &options(&args.run, &args.adapters)?, ui)?;
     let embedding = EmbedOptions { pooling: args.pooling, normalize: args.normalize };
     let pooling = model.pooling(&embedding)?;
     let texts = texts(&args, ui)?;

@@ -3,19 +3,24 @@
 use std::{ops::ControlFlow, path::PathBuf};
 
 use clap::Args;
-use gguf_toolkit::{
-    GenerateOptions, Model,
-    run::{Generated, Sampling},
-};
+use gguf_toolkit::{GenerateOptions, Model, run::Generated};
 
-use super::shared::eval_args::{RunArgs, options};
+use super::shared::{
+    eval_args::{LoraArgs, RunArgs, options},
+    sampling_args::SamplingArgs,
+    template_args::TemplateArgs,
+};
 use crate::{commands::Command, failure::Failure, ui::Ui};
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
     verb: Some("generate"),
     about: "Generate text or answer a chat message",
-    define: GenerateArgs::augment_args,
+    define: |command| {
+        let of_chat = |arg: clap::Arg| arg.requires("chat").hide_short_help(true);
+        let command = GenerateArgs::augment_args(command);
+        TemplateArgs::ALL.iter().fold(command, |command, id| command.mut_arg(id, of_chat))
+    },
     run: |matches, ui| run(Command::args(matches)?, ui),
     ..Command::of("gguf-eval")
 };
@@ -25,14 +30,18 @@ struct GenerateArgs {
     /// GGUF file, or any shard of a split model.
     file: PathBuf,
     /// Pass TEXT to the model.
+    ///
+    /// `-` reads standard input, as without this option if the input is not a terminal. The newline at its end is removed.
     #[arg(short, long, value_name = "TEXT")]
-    prompt: String,
+    prompt: Option<String>,
     /// Format the prompt with the chat template.
     #[arg(long)]
     chat: bool,
     /// Set the system message.
     #[arg(long, value_name = "TEXT", requires = "chat")]
     system: Option<String>,
+    #[command(flatten)]
+    template: TemplateArgs,
     /// Load the vision projector in FILE.
     ///
     /// `gguf-convert mmproj` makes such files.
@@ -50,43 +59,42 @@ struct GenerateArgs {
     #[arg(long, value_name = "N", requires = "mmproj", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
     image_tokens: Option<u32>,
     /// Generate at most N tokens.
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
-    tokens: u32,
-    /// Set the sampling temperature.
     ///
-    /// 0 is greedy: the most likely token is always chosen.
-    #[arg(long, value_name = "T", default_value_t = 0.0)]
-    temperature: f32,
-    /// Sample from the K most likely tokens; 0 means all.
-    #[arg(long, value_name = "K", default_value_t = 40, hide_short_help = true)]
-    top_k: usize,
-    /// Sample from the top tokens with total probability P.
-    #[arg(long, value_name = "P", default_value_t = 0.95, hide_short_help = true)]
-    top_p: f32,
-    /// Set the random seed.
-    #[arg(long, value_name = "N", default_value_t = 0, hide_short_help = true)]
-    seed: u64,
+    /// Default: 128 in `generate`; in `chat`, the rest of the model's context.
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    tokens: Option<u32>,
+    #[command(flatten)]
+    sampling: SamplingArgs,
+    #[command(flatten)]
+    adapters: LoraArgs,
     #[command(flatten)]
     run: RunArgs,
 }
 
 fn run(args: GenerateArgs, ui: &Ui) -> Result<(), Failure> {
+    let defaults = GenerateOptions::default();
     let generation = GenerateOptions {
-        max_tokens: args.tokens as usize,
-        sampling: Sampling {
-            temperature: args.temperature,
-            top_k: args.top_k,
-            top_p: args.top_p,
-            seed: args.seed,
-        },
+        max_tokens: args.tokens.map_or(defaults.max_tokens, |n| n as usize),
+        sampling: args.sampling.or(defaults.sampling),
         chat: args.chat,
+        template: args.template.options()?,
         system: args.system,
         mmproj: args.mmproj,
         images: args.image,
         image_tokens: args.image_tokens.map(|n| n as usize),
     };
     generation.check()?;
-    let model = Model::open_with(&args.file, &options(&args.run)?, ui)?;
+    let is_from_input = args.prompt.as_deref().is_none_or(|text| text == "-");
+    let prompt = match args.prompt {
+        Some(text) if text != "-" => text,
+        None if ui.is_interactive() => String::new(),
+        _ => ui.read_input()?,
+    };
+    if prompt.is_empty() && is_from_input {
+        let failure = Failure::usage("missing prompt: expected --prompt or standard input");
+        return Err(failure.hint(["use `gguf-eval chat` for a chat"]));
+    }
+    let model = Model::open_with(&args.file, &options(&args.run, &args.adapters)?, ui)?;
     let mut failure = None;
     let mut print = |text: &str| match ui.data(text) {
         Ok(()) => ControlFlow::Continue(()),
@@ -95,7 +103,7 @@ fn run(args: GenerateArgs, ui: &Ui) -> Result<(), Failure> {
             ControlFlow::Break(())
         }
     };
-    let made = model.generate(&args.prompt, &generation, &mut print, ui)?;
+    let made = model.generate(&prompt, &generation, &mut print, ui)?;
     if let Some(failure) = failure {
         return Err(failure);
     }

@@ -11,7 +11,7 @@ use gguf_toolkit::{
 use super::{
     Command,
     shared::{
-        eval_args::{RunArgs, options},
+        eval_args::{LoraArgs, RunArgs, options},
         values::choice,
     },
 };
@@ -84,6 +84,8 @@ struct ImatrixArgs {
     #[arg(long, hide_short_help = true)]
     json: bool,
     #[command(flatten)]
+    adapters: LoraArgs,
+    #[command(flatten)]
     run: RunArgs,
 }
 
@@ -104,7 +106,7 @@ fn run(args: ImatrixArgs, ui: &Ui) -> Result<(), Failure> {
         save_every: args.save_every,
         resume: args.resume,
         force: args.force,
-        run: options(&args.run)?,
+        run: options(&args.run, &args.adapters)?,
         rescue: std::env::temp_dir(),
     };
     if let Some(number) = args.part {

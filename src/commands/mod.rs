@@ -1,6 +1,7 @@
 //! The verbs of all binaries, one file each, and the table of them.
 
 mod architectures;
+mod chat;
 mod check;
 mod check_against;
 mod command;
@@ -137,6 +138,7 @@ pub const COMMANDS: &[Command] = &[
     imatrix::COMMAND,
     score::COMMAND,
     generate::COMMAND,
+    chat::COMMAND,
     embed::COMMAND,
 ];
 

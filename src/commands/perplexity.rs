@@ -11,7 +11,7 @@ use gguf_toolkit::{
 use super::{
     Command,
     shared::{
-        eval_args::{RunArgs, options},
+        eval_args::{LoraArgs, RunArgs, options},
         part_args::{ChunkArgs, PartArgs},
     },
 };
@@ -52,6 +52,8 @@ struct PerplexityArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
+    adapters: LoraArgs,
+    #[command(flatten)]
     run: RunArgs,
     #[command(flatten)]
     parts: PartArgs,
@@ -61,7 +63,7 @@ fn run(args: PerplexityArgs, ui: &Ui) -> Result<(), Failure> {
     let part = args.parts.options(args.force);
     let measured = match (args.file, args.text) {
         (Some(file), Some(text)) => {
-            let (chunks, run) = (args.chunks.settings(args.stride), options(&args.run)?);
+            let (chunks, run) = (args.chunks.settings(args.stride), options(&args.run, &args.adapters)?);
             let options = PerplexityOptions { file, text: Text::File(text), chunks, run };
             match part {
                 Some(part) => return perplexity::perplexity_part(&options, &part, ui),
@@ -69,7 +71,7 @@ fn run(args: PerplexityArgs, ui: &Ui) -> Result<(), Failure> {
             }
         }
         _ => {
-            options(&args.run)?;
+            options(&args.run, &args.adapters)?;
             perplexity::merge_perplexity(&args.parts.merge)?
         }
     };

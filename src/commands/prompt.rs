@@ -9,7 +9,11 @@ use gguf_toolkit::{
 };
 use serde_json::json;
 
-use crate::{commands::Command, failure::Failure, ui::Ui};
+use crate::{
+    commands::{Command, shared::template_args::TemplateArgs},
+    failure::Failure,
+    ui::Ui,
+};
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
@@ -35,9 +39,8 @@ struct PromptArgs {
     /// They replace the tools in the chat. The format is the list of functions of OpenAI's API.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     tools: Option<PathBuf>,
-    /// Pass more variables to the template, as a JSON object.
-    #[arg(long, value_name = "JSON")]
-    kwargs: Option<String>,
+    #[command(flatten)]
+    variables: TemplateArgs,
     /// Choose one of several templates, for example tool_use.
     ///
     /// By default `tool_use` is used if the file has it and the chat has tools, as in transformers.
@@ -64,16 +67,12 @@ fn checked_date(text: &str) -> Result<String, String> {
 
 fn run(args: PromptArgs, ui: &Ui) -> Result<(), Failure> {
     let file = gguf_toolkit::container_file::open(&args.file)?;
-    let mut chat = read_chat(&args.messages, args.tools.as_deref())?;
-    if let Some(variables) = &args.kwargs {
-        let made = chat.with_variables(variables);
-        chat = made.map_err(|problem| Failure::usage(format!("--kwargs: {problem}")))?;
-    }
+    let chat = read_chat(&args.messages, args.tools.as_deref())?;
     let options = ChatOptions {
         add_generation_prompt: !args.no_generation_prompt,
         template: args.template,
         date: args.date,
-        ..ChatOptions::default()
+        ..args.variables.options()?
     };
     let made = render_prompt(&args.file, file.metadata(), &chat, &options)?;
     match args.json {

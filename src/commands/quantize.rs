@@ -3,8 +3,8 @@
 
 use std::{borrow::Cow, ffi::OsString, num::NonZeroUsize, path::PathBuf};
 
-use clap::{ArgMatches, Args};
-use gguf_toolkit::{Quantize, Recipe, suggest::nearest};
+use clap::{ArgMatches, Args, ValueHint};
+use gguf_toolkit::{Adapter, Quantize, Recipe, suggest::nearest};
 
 use crate::{
     commands::{
@@ -63,6 +63,13 @@ struct QuantizeArgs {
     output: OutputArgs,
     #[command(flatten)]
     resume: ResumeArgs,
+    /// Add a LoRA adapter (repeatable).
+    ///
+    /// ADAPTER is an adapter file for IN, as `gguf-convert adapter` writes it. It is merged into the weights, which are
+    /// rounded once, to their type in the file. Weights that are already quantized need --allow-requantize. SCALE
+    /// defaults to 1. Several adapters are merged in the given order.
+    #[arg(long, value_name = "ADAPTER[=SCALE]", value_hint = ValueHint::FilePath, hide_short_help = true)]
+    lora: Vec<Adapter>,
     /// Quantize tensors that are already quantized.
     ///
     /// They lose precision twice. Use the original weights if you can.
@@ -163,6 +170,7 @@ fn conversion(matches: &ArgMatches) -> Result<Conversion, Failure> {
     let types: Vec<&str> = what.recipes.iter().map(|recipe| recipe.name).collect();
     let call = call_of(&COMMAND, matches).argument("TYPE", types.join(","));
     let options = Quantize {
+        adapters: args.lora,
         allow_requantize: args.allow_requantize,
         keep_split: args.keep_split,
         allow_nonfinite: args.plain.allow_nonfinite,

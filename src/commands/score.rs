@@ -6,7 +6,7 @@ use clap::{ArgGroup, Args};
 use gguf_toolkit::{Model, ScoreOptions, TaskFile, TaskFormat};
 use serde_json::json;
 
-use super::shared::eval_args::{RunArgs, options};
+use super::shared::eval_args::{LoraArgs, RunArgs, options};
 use crate::{commands::Command, failure::Failure, ui::Ui};
 
 /// The row of [`super::COMMANDS`].
@@ -50,6 +50,8 @@ struct ScoreArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
+    adapters: LoraArgs,
+    #[command(flatten)]
     run: RunArgs,
 }
 
@@ -63,7 +65,7 @@ fn run(args: ScoreArgs, ui: &Ui) -> Result<(), Failure> {
     let (tasks, format) = file.ok_or_else(|| Failure::usage("missing task file"))?;
     let n_tasks = args.tasks.map(|tasks| tasks as usize);
     let tasks = TaskFile::open(&ScoreOptions { tasks, format, n_tasks }, ui)?;
-    let scored = Model::open_with(&args.file, &options(&args.run)?, ui)?.score(&tasks, ui)?;
+    let scored = Model::open_with(&args.file, &options(&args.run, &args.adapters)?, ui)?.score(&tasks, ui)?;
     match args.json {
         true => ui.data(&format!("{:#}\n", json!(scored))),
         false => ui.data(&(scored.line() + "\n")),

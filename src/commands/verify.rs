@@ -3,7 +3,10 @@
 use std::{num::NonZeroUsize, path::PathBuf};
 
 use clap::{Args, ValueHint, builder::TypedValueParser};
-use gguf_toolkit::verify::{Tone, VerifyOptions, Which, verify};
+use gguf_toolkit::{
+    Adapter,
+    verify::{Tone, VerifyOptions, Which, verify},
+};
 
 use crate::{
     commands::{
@@ -37,6 +40,15 @@ struct VerifyArgs {
     /// templates render are compared too.
     #[arg(long, value_name = "SRC", value_hint = ValueHint::AnyPath)]
     against: Option<PathBuf>,
+    /// Add a LoRA adapter (repeatable).
+    ///
+    /// ADAPTER is an adapter that was merged into SRC: an adapter file if SRC is a GGUF file, or the folder or
+    /// hf://OWNER/ADAPTER[@REVISION] of an adapter if SRC is a checkpoint. SCALE defaults to 1.
+    #[arg(long, value_name = "ADAPTER[=SCALE]", value_hint = ValueHint::AnyPath, requires = "against")]
+    lora: Vec<Adapter>,
+    /// Use the tokenizer of the adapter (requires --lora).
+    #[arg(long, requires = "lora", hide_short_help = true)]
+    lora_tokenizer: bool,
     /// Run only this comma-separated list of checks.
     #[arg(long, value_name = "CHECK", value_delimiter = ',', value_parser = checks())]
     only: Vec<Which>,
@@ -64,6 +76,8 @@ fn run(args: VerifyArgs, ui: &Ui) -> Result<(), Failure> {
     let options = VerifyOptions {
         file: args.file,
         against: args.against,
+        adapters: args.lora,
+        lora_tokenizer: args.lora_tokenizer,
         only: args.only,
         strict: args.strict,
         threads: args.threads,

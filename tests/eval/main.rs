@@ -5,6 +5,7 @@
 mod common;
 
 mod calls;
+mod chat;
 mod check_against;
 mod embed;
 mod measure;

@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod adapters;
 mod gradients;
 mod logits;
 mod memory;

@@ -8,5 +8,6 @@ mod byte_orders;
 mod calibration;
 mod edges;
 mod levels;
+mod lora;
 mod options;
 mod outputs;

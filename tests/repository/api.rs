@@ -79,6 +79,7 @@ rows! {
     "gguf-eval imatrix": gguf_toolkit::imatrix, Names("imatrix");
     "gguf-eval score": gguf_toolkit::Model, Names("Model.score");
     "gguf-eval generate": gguf_toolkit::Model, Names("Model.generate");
+    "gguf-eval chat": gguf_toolkit::ChatSession, Names("Model.chat ChatSession.ask");
     "gguf-eval embed": gguf_toolkit::Model, Names("Model.embed");
 }
 

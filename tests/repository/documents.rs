@@ -127,6 +127,7 @@ fn with_models() -> Sandbox {
     for name in ["wiki.test.raw", "wiki.txt", "code.txt", "calibration.txt"] {
         sandbox.write(name, &text);
     }
+    sandbox.write("question.txt", "What is a llama?\n");
     sandbox.write("lines.txt", "A llama eats.\nA fox jumps.\n");
     let chat = r#"[{"role": "user", "content": "Hello"}]"#;
     sandbox.write("chat.json", chat);

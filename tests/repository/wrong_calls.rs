@@ -78,6 +78,10 @@ fn missing_file_has_one_message() {
         (EVAL, &["score", "none", "--hellaswag", "tasks"]),
         (EVAL, &["score", "in.gguf", "--hellaswag", "none"]),
         (EVAL, &["generate", "none", "--prompt", "x"]),
+        (EVAL, &["generate", "in.gguf", "--prompt", "x", "--lora", "none"]),
+        (EVAL, &["chat", "none"]),
+        (EVAL, &["chat", "in.gguf", "--chat-template", "none"]),
+        (QUANTIZE, &["in.gguf", "q8_0", "--lora", "none"]),
         (EVAL, &["embed", "none", "--text", "text"]),
     ];
     for (binary, args) in calls {

@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use gguf_types::{DTypeError, ShapeError};
+use gguf_types::{DTypeError, Shape, ShapeError, list_names};
 
 use crate::{BrokenDownload, keys::KeyProblem};
 
@@ -368,6 +368,50 @@ pub enum Error {
     /// The work was interrupted.
     #[error("interrupted")]
     Interrupted,
+    /// A file that is not a LoRA adapter, or an unsupported kind of adapter.
+    #[error("not a supported LoRA adapter: `{key}`: expected {expected}, found {found}")]
+    NotAnAdapter {
+        /// The metadata key.
+        key: &'static str,
+        /// Its value in a supported adapter.
+        expected: &'static str,
+        /// Its value.
+        found: String,
+    },
+    /// A tensor of an adapter that is not half of a pair.
+    #[error("tensor `{tensor}`: {problem}")]
+    AdapterTensor {
+        /// The tensor.
+        tensor: String,
+        /// The problem.
+        problem: &'static str,
+    },
+    /// An adapter for another architecture.
+    #[error("expected an adapter for architecture `{expected}`, found `{found}`")]
+    AdapterArchitecture {
+        /// Architecture of the model.
+        expected: String,
+        /// Architecture of the adapter.
+        found: String,
+    },
+    /// Pairs for tensors that the model does not have, or does not multiply with.
+    #[error("the adapter changes tensors that are not matrices of the model: {}", list_names(.names))]
+    AdapterTargets {
+        /// Names of the tensors.
+        names: Vec<String>,
+    },
+    /// Half of a pair that does not fit the tensor of the model.
+    #[error("tensor `{tensor}` of shape {found} does not fit `{target}` of shape {shape}")]
+    AdapterShape {
+        /// Half of the pair.
+        tensor: String,
+        /// Its shape.
+        found: Shape,
+        /// The tensor of the model.
+        target: String,
+        /// Its shape.
+        shape: Shape,
+    },
     /// All shards together hold another number of tensors than they say.
     #[error("expected {expected} tensors (`split.tensors.count`), found {found} in the shards")]
     ShardTensors {
@@ -395,6 +439,9 @@ impl Error {
             }
             Error::DeadLink { .. } => "remove the link, or pass the file that it links to",
             Error::Changed { .. } => "run the command again when no other program changes the file",
+            Error::AdapterArchitecture { .. } | Error::AdapterTargets { .. } | Error::AdapterShape { .. } => {
+                "use the base model that the adapter was trained on"
+            }
             Error::ShardMissing { .. } => "put all shards into one folder under their original names",
             _ => return None,
         })

@@ -12,6 +12,7 @@
     )
 )]
 
+mod adapter;
 mod broken_download;
 mod check;
 mod copies;
@@ -36,6 +37,7 @@ mod threads;
 mod value;
 mod write;
 
+pub use adapter::{Adapter, AdapterPair};
 pub use broken_download::BrokenDownload;
 pub use check::{Finding, Severity, check, foreign_type, is_shard};
 pub use copies::{CopyPlan, SplitLimits, write_copies};

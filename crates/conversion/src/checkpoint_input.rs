@@ -26,7 +26,7 @@ use crate::{
     files::{self, Base, Source},
     input::Input,
     job::TensorTask,
-    merge::{LoraAdapter, merge},
+    merge::{LoraAdapter, add_merged_keys, merge},
     output::{check_output, check_output_file},
     planned::{FileOf, PlannedFile},
     recipes::{
@@ -101,10 +101,12 @@ impl CheckpointInput {
         let checkpoint = if custom.is_some() { checkpoint } else { normalized(checkpoint, options)? };
         let checkpoint =
             merge(checkpoint, adapters).map_err(|(folder, error)| Error::Merge { folder, error })?;
-        let layout = match custom {
+        let mut layout = match custom {
             Some(custom) => gguf_layout::resolve_as(&arch_input(&checkpoint)?, options, custom)?,
             None => resolve(&checkpoint, options)?,
         };
+        let merged = adapters.iter().map(|adapter| (adapter.name.as_path(), adapter.scale));
+        add_merged_keys(&mut layout.metadata, merged, options.model_name.is_some());
         Ok(CheckpointInput::from_layout(options.families, checkpoint, layout))
     }
 

@@ -21,6 +21,14 @@ pub enum Error {
         /// The problem.
         error: Box<crate::merge::MergeError>,
     },
+    /// An adapter file cannot be merged into a GGUF file.
+    #[error("adapter `{}`: {error}", path.display())]
+    AdapterFile {
+        /// The adapter file.
+        path: PathBuf,
+        /// The problem.
+        error: gguf_container::Error,
+    },
     /// An adapter cannot become an adapter file.
     #[error(transparent)]
     Adapter(Box<crate::merge::MergeError>),
@@ -330,7 +338,7 @@ impl Error {
                 return advice.map(str::to_owned);
             }
             Error::Arch(error) => return error.hint(),
-            Error::Gguf(error) => return error.hint().map(str::to_owned),
+            Error::Gguf(error) | Error::AdapterFile { error, .. } => return error.hint().map(str::to_owned),
             Error::NeedsImatrix { .. } => "compute one from text similar to what the model will process",
             Error::NotInImatrix { mtp_layer: Some(layer), .. } => {
                 return Some(format!(

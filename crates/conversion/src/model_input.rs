@@ -1,11 +1,11 @@
 //! From a GGUF file to planned files of other types, as `llama-quantize` does.
 //!
 //! Source: `llama_model_quantize_impl` in `src/llama-quant.cpp`, llama.cpp as vendored in llama-cpp-python
-//! 0.3.36. Weights go from the stored type straight to the target through f32.
+//! 0.3.36. Weights go from the stored type straight to the target through f32, where adapters are merged.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use gguf_container::{Mapped, Model};
+use gguf_container::{Adapter, File, Mapped, Metadata, Model, TensorInfo};
 use gguf_layout::Families;
 
 use crate::{
@@ -13,11 +13,12 @@ use crate::{
     files::{self, Base, Source},
     input::Input,
     job::TensorTask,
+    merge::add_merged_keys,
     output::check_output_file,
     planned::PlannedFile,
     recipes::{Recipe, TensorFacts, ZeroBytes, quantized_metadata, reference_order, stored_file_type},
     request::{OutputRequest, Request, Shards},
-    rows::GgufRows,
+    rows::{AdaptedRows, GgufRows, RowSource},
 };
 
 /// A model in one or several GGUF files.
@@ -25,12 +26,58 @@ use crate::{
 pub struct ModelInput {
     families: Families,
     model: Model,
+    /// Adapters to merge, with their scales.
+    adapters: Vec<(Adapter, f64)>,
 }
 
 impl ModelInput {
     /// The files of `model`; `families` hold facts that recipes use.
     pub fn new(families: Families, model: Model) -> ModelInput {
-        ModelInput { families, model }
+        ModelInput { families, model, adapters: Vec::new() }
+    }
+
+    /// The same with adapter files merged into it, in this order, each times its scale; 1 is as trained.
+    ///
+    /// # Errors
+    /// [`Error::AdapterFile`] for a file that is not an adapter of this model.
+    pub fn with_adapters(mut self, adapters: &[(PathBuf, f64)]) -> Result<ModelInput, Error> {
+        for (path, scale) in adapters {
+            let adapter = Adapter::open(path);
+            let adapter = adapter.and_then(|adapter| adapter.check(&self.model).map(|()| adapter));
+            let adapter = adapter.map_err(|error| Error::AdapterFile { path: path.clone(), error })?;
+            self.adapters.push((adapter, *scale));
+        }
+        Ok(self)
+    }
+
+    /// The adapters that are merged, with their scales.
+    pub fn adapters(&self) -> &[(Adapter, f64)] {
+        &self.adapters
+    }
+
+    /// The metadata of the model with its adapters.
+    pub fn metadata(&self) -> Metadata {
+        let mut metadata = self.model.metadata().clone();
+        let adapters = self.adapters.iter().map(|(adapter, scale)| (adapter.path(), *scale));
+        add_merged_keys(&mut metadata, adapters, false);
+        metadata
+    }
+
+    /// True if an adapter changes a tensor.
+    fn is_adapted(&self, tensor: &str) -> bool {
+        self.adapters.iter().any(|(adapter, _)| adapter.changes(tensor))
+    }
+
+    fn rows<'a>(&'a self, file: &'a File, tensor: &'a TensorInfo) -> Result<Box<dyn RowSource + 'a>, Error> {
+        let rows = GgufRows::new(file, tensor);
+        let mut pairs = Vec::new();
+        for (adapter, scale) in &self.adapters {
+            pairs.extend(adapter.pair(&tensor.name, tensor.shape)?.map(|pair| (pair, *scale)));
+        }
+        Ok(match pairs.is_empty() {
+            true => Box::new(rows),
+            false => Box::new(AdaptedRows::new(rows, tensor.shape.dim(1), pairs.into_iter())),
+        })
     }
 
     /// The model.
@@ -53,15 +100,17 @@ impl Input for ModelInput {
     }
 
     fn sources(&self) -> Vec<Mapped> {
-        self.model.shards().iter().map(|(_, file)| file.bytes().clone()).collect()
+        let files = [&self.model].into_iter().chain(self.adapters.iter().map(|(adapter, _)| adapter.model()));
+        files.flat_map(|model| model.shards()).map(|(_, file)| file.bytes().clone()).collect()
     }
 
     fn file_name(&self, file: &PlannedFile) -> String {
-        gguf_layout::default_file_name(self.model.metadata(), file.recipe.canonical_name())
+        gguf_layout::default_file_name(&self.metadata(), file.recipe.canonical_name())
     }
 
     fn check_output(&self, path: &Path, force: bool) -> Result<(), Error> {
-        check_output_file(path, &self.paths(), force)
+        let adapters = self.adapters.iter().map(|(adapter, _)| adapter.path());
+        check_output_file(path, &self.paths().into_iter().chain(adapters).collect::<Vec<_>>(), force)
     }
 
     fn plan(&self, output: &OutputRequest, request: &Request<'_>) -> Result<Vec<PlannedFile>, Error> {
@@ -83,17 +132,25 @@ impl Input for ModelInput {
         let file_type =
             // A copied file keeps its number.
             if recipe.copy { stored_file_type(model.metadata(), &tensors) } else { recipe.file_type.id() };
-        let metadata = quantized_metadata(model.metadata(), file_type, ZeroBytes::EndText);
+        let metadata = quantized_metadata(&self.metadata(), file_type, ZeroBytes::EndText);
         let (families, tensors) = (&self.families, &tensors);
         let base = Base { families, metadata, tensors, order, converted: false, sources };
-        files::plan(&base, output, request)
+        let files = files::plan(&base, output, request)?;
+        for choice in files.iter().filter(|_| !request.allow_requantize).flat_map(|file| &file.choices) {
+            // Also if the type stays: the values change.
+            let TensorFacts { name, dtype, .. } = tensors[choice.tensor];
+            if dtype.is_quantized() && self.is_adapted(name) {
+                return Err(Error::Requantize { tensor: name.to_owned(), from: dtype, to: choice.dtype });
+            }
+        }
+        Ok(files)
     }
 
     fn tasks<'a>(&'a self, _: &Request<'_>) -> Result<Vec<TensorTask<'a>>, Error> {
         // From the stored type straight to the target: there is no type between.
-        let task = |(file, tensor): (&'a gguf_container::File, &'a gguf_container::TensorInfo)| {
-            TensorTask::new(tensor.name.clone(), Box::new(GgufRows::new(file, tensor)))
+        let task = |(file, tensor): (&'a File, &'a TensorInfo)| {
+            Ok(TensorTask::new(tensor.name.clone(), self.rows(file, tensor)?))
         };
-        Ok(self.model.tensors().map(task).collect())
+        self.model.tensors().map(task).collect()
     }
 }

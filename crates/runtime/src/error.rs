@@ -1,5 +1,7 @@
 //! Errors of running a file.
 
+use std::path::PathBuf;
+
 use gguf_types::{DType, Shape, list_names};
 
 /// Why a file cannot be run, or not on this input.
@@ -15,6 +17,15 @@ pub enum Error {
     /// A metadata key that the graph needs is absent, or holds what it cannot take.
     #[error(transparent)]
     Key(#[from] gguf_container::KeyError),
+    /// A LoRA adapter that cannot be used with the model.
+    #[error("adapter `{}`: {error}", path.display())]
+    Adapter {
+        /// The adapter file.
+        path: PathBuf,
+        /// The problem.
+        #[source]
+        error: gguf_container::Error,
+    },
     /// Nothing here runs this architecture.
     #[error("architecture `{name}` cannot be run: not supported")]
     UnknownArchitecture {
@@ -316,6 +327,7 @@ impl Error {
     /// Advice that holds for every program, if anything is known to help.
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
+            Error::Adapter { error, .. } => return error.hint(),
             Error::UnusedTensors { .. } => {
                 "the file may come from a newer converter or have the wrong `general.architecture`"
             }

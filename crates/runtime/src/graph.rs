@@ -4,7 +4,7 @@ use ndarray::{ArrayView2, ArrayViewMut2, Axis, parallel::prelude::*};
 
 use crate::{
     Error,
-    ops::{Product, Rows, mul_backward, mul_mat, mul_rounded},
+    ops::{Product, Rows, mul_backward, multiply},
     pass::Pass,
     session::{Activations, Features, KeyValue},
     state_size::StateSize,
@@ -151,11 +151,8 @@ impl Head {
     /// `x (n, n_embd) -> out (n, n_vocab)`.
     pub fn run(&self, x: ArrayView2<'_, f32>, activations: Activations, mut out: ArrayViewMut2<'_, f32>) {
         let product = Product { weight: &self.weight, index: 0, out: out.view_mut() };
-        match activations {
-            Activations::F32 => mul_mat(x, vec![product]),
-            // The reference rounds what goes into the output matrix as into any other.
-            Activations::Rounded => mul_rounded(x, vec![product]),
-        }
+        // The reference rounds what goes into the output matrix as into any other.
+        multiply(activations == Activations::Rounded, x, vec![product]);
         if self.bias.is_none() && self.scale == 1.0 && self.soft_cap.is_none() {
             return;
         }

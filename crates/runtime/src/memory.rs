@@ -91,7 +91,7 @@ impl Demand {
     /// # Errors
     /// As [`crate::check_parts`].
     pub fn of(graphs: &Graphs, file: &gguf_container::Model) -> Result<Demand, Error> {
-        let Parts { keys, prepared, .. } = Parts::of(graphs, file)?;
+        let Parts { keys, prepared, .. } = Parts::of(graphs, file, &[])?;
         let weights = file.tensors().map(|(_, info)| info.n_bytes).fold(0, u64::saturating_add);
         let n_vocab = if prepared.head.is_some() { prepared.n_vocab } else { 0 };
         let context_length = keys.count("context_length")?.unwrap_or(0);

@@ -3,10 +3,11 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Range,
-    path::Path,
+    path::{Path, PathBuf},
     sync::PoisonError,
 };
 
+use gguf_container::Adapter;
 use gguf_tokenizer::{Encoder, Reading, Tokenizer};
 use gguf_types::DType;
 use ndarray::{ArrayViewMut2, s};
@@ -36,12 +37,15 @@ pub struct Options {
     pub threads: Option<usize>,
     /// Inputs of products.
     pub activations: Activations,
+    /// Files of LoRA adapters with their scales; 1 is as trained. They change all products and the embeddings that are looked
+    /// up, but not an output matrix that is tied to the embedding.
+    pub adapters: Vec<(PathBuf, f32)>,
 }
 
 impl Options {
     /// Defaults, for files of the architectures of `graphs`.
     pub fn new(graphs: Graphs) -> Options {
-        Options { graphs, threads: None, activations: Activations::default() }
+        Options { graphs, threads: None, activations: Activations::default(), adapters: Vec::new() }
     }
 }
 
@@ -82,6 +86,7 @@ impl Hidden {
 /// A file, ready to run. Weights stay as they are stored, in memory maps.
 pub struct Model {
     file: gguf_container::Model,
+    adapters: Vec<(Adapter, f32)>,
     architecture: String,
     context_length: usize,
     /// Ratio of experts to active experts, from 1 to 4.
@@ -109,9 +114,13 @@ pub(crate) struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    pub fn of(graphs: &Graphs, file: &'a gguf_container::Model) -> Result<Parts<'a>, Error> {
+    pub fn of(
+        graphs: &Graphs,
+        file: &'a gguf_container::Model,
+        adapters: &[(Adapter, f32)],
+    ) -> Result<Parts<'a>, Error> {
         let keys = Keys::new(file.metadata())?;
-        let mut weights = Weights::new(file);
+        let mut weights = Weights::new(file).with_adapters(adapters);
         // The graph takes the tensors that it knows, the classifier the rest; unused tensors are an error, so
         // no part of a file is ignored silently.
         let row = graphs.find(&keys, &weights)?;
@@ -130,7 +139,7 @@ impl<'a> Parts<'a> {
 /// # Errors
 /// The first problem; [`Error::UnknownArchitecture`] if the architecture is not supported.
 pub fn check_parts(graphs: &Graphs, file: &gguf_container::Model) -> Result<(), Error> {
-    Parts::of(graphs, file).map(drop)
+    Parts::of(graphs, file, &[]).map(drop)
 }
 
 impl Model {
@@ -147,7 +156,14 @@ impl Model {
     /// # Errors
     /// As [`Model::open`].
     pub fn new(file: gguf_container::Model, options: &Options) -> Result<Model, Error> {
-        let Parts { keys, prepared, classifier, dense, taken } = Parts::of(&options.graphs, &file)?;
+        let adapters = options.adapters.iter().map(|(path, scale)| {
+            let adapter = Adapter::open(path).and_then(|adapter| adapter.check(&file).map(|()| adapter));
+            let adapter = adapter.map_err(|error| Error::Adapter { path: path.clone(), error })?;
+            Ok((adapter, *scale))
+        });
+        let adapters: Vec<(Adapter, f32)> = adapters.collect::<Result<_, Error>>()?;
+        let Parts { keys, prepared, classifier, dense, taken } =
+            Parts::of(&options.graphs, &file, &adapters)?;
         let InUse { decoded, slots } = taken;
         let tokenizer = Tokenizer::from_gguf(file.metadata()).encoder(Reading::LlamaCpp)?;
         let threads = options.threads.unwrap_or(0);
@@ -162,6 +178,7 @@ impl Model {
         let architecture = keys.architecture;
         Ok(Model {
             file,
+            adapters,
             architecture,
             context_length,
             sparsity,
@@ -181,6 +198,11 @@ impl Model {
     /// The file.
     pub fn file(&self) -> &gguf_container::Model {
         &self.file
+    }
+
+    /// The adapters with their scales, in order.
+    pub fn adapters(&self) -> &[(Adapter, f32)] {
+        &self.adapters
     }
 
     /// The value of `general.architecture`.

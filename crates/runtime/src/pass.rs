@@ -10,11 +10,11 @@ use crate::{
     Error,
     observer::{Multiplied, Observer, Part},
     ops::{
-        Attention, Buffers, KvView, Mask, Product, Queries, Rope, RopeCache, Rows, mul_backward, mul_mat,
-        mul_rounded, round,
+        Attention, Buffers, KvView, Mask, Product, Queries, Rope, RopeCache, Rows, mul_backward, multiply,
+        round,
     },
     session::{Activations, Embedding, KeyValue, Seen, Session, StateKind},
-    weights::Weight,
+    weights::{LowRank, Weight},
 };
 
 /// The rows of one sequence in a batch.
@@ -248,7 +248,17 @@ impl<'a, 'o> Pass<'a, 'o> {
             // The matrix stays as it is stored; a row is decoded for each token that needs it.
             matrix.decode(level, at..at + 1, row).expect("a weight of a checked type decodes");
         }
+        for LowRank { a, b, scale, .. } in matrix.low_rank_rows() {
+            let (narrow, mut added) = (self.rows_of(a, indices), self.scratch(indices.len(), b.n_out));
+            let product = Product { weight: b, index: 0, out: added.view_mut() };
+            multiply(self.is_rounded(), narrow.view(), vec![product]);
+            rows.scaled_add(*scale, &*added);
+        }
         rows
+    }
+
+    fn is_rounded(&self) -> bool {
+        self.activations == Activations::Rounded
     }
 
     /// Products of weights with the same input, shown to the observer.
@@ -262,10 +272,7 @@ impl<'a, 'o> Pass<'a, 'o> {
             let call = Multiplied { by: &by, rows, n_in: x.ncols(), tokens: self.routed.as_deref() };
             observer.multiplied(&call);
         }
-        if self.activations == Activations::F32 {
-            return mul_mat(x, products);
-        }
-        mul_rounded(x, products);
+        multiply(self.is_rounded(), x, products);
     }
 
     /// Does work that the observer is not shown.
@@ -338,7 +345,7 @@ impl<'a, 'o> Pass<'a, 'o> {
     /// Puts keys and values of layer `index` where [`Pass::attend_to`] finds them, in this layer and in later ones.
     pub fn put_key_value(&mut self, index: usize, mut key: Rows, mut value: Rows) {
         // The reference's cache holds keys and values in f16.
-        if self.activations == Activations::Rounded {
+        if self.is_rounded() {
             round(&mut key, DType::F16);
             round(&mut value, DType::F16);
         }

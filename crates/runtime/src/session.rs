@@ -170,6 +170,20 @@ impl Session {
         self.n_past
     }
 
+    /// Forgets all but the first `n` tokens, or all of them if layers keep a state that cannot be rewound (recurrences,
+    /// convolutions, encoders, pictures). Returns the number of tokens that remain.
+    pub fn rewind(&mut self, n: usize) -> usize {
+        if n >= self.n_past {
+            return self.n_past;
+        }
+        if self.n_shared > 0 || self.cross_kv.is_some() || !self.states.is_empty() {
+            *self = Session::new();
+        }
+        // Rows of later tokens are overwritten.
+        self.n_past = self.n_past.min(n);
+        self.n_past
+    }
+
     /// Takes a state of layer `index` out; `len` zeros at first.
     pub(crate) fn take_state(&mut self, index: usize, kind: StateKind, len: usize) -> Vec<f32> {
         // Taken out, not copied: a state of RWKV 7 has a megabyte for each layer, and the pass puts it back.

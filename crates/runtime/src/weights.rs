@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
-use gguf_container::{Endian, Mapped};
+use gguf_container::{Adapter, AdapterPair, Endian, File, Mapped, TensorInfo};
 use gguf_products::integers::BlockForm;
 use gguf_quant::{CodecError, IntegerBlocks, Level, decode_integers, integer_form};
 use gguf_types::{DType, Shape};
@@ -48,9 +48,83 @@ pub struct Weight {
     /// Factor of all products with this matrix (`NAME.scale`, for NVFP4), applied when rows are decoded. Stacks of experts apply
     /// theirs themselves.
     scale: Option<f32>,
+    /// Pairs of adapters.
+    low_rank: Arc<[LowRank]>,
+}
+
+/// A pair of an adapter: `s (B @ A)` is added to a matrix W (n_out, n_in), or to each matrix of a stack.
+#[derive(Clone)]
+pub struct LowRank {
+    /// A (rank, n_in). For an embedding A^T (n_vocab, rank).
+    pub a: Weight,
+    /// B (n_out, rank). For an embedding B (n_embd, rank).
+    pub b: Weight,
+    /// s.
+    pub scale: f32,
+    /// True if A has a row for each token: the pair changes only the rows that are looked up.
+    pub is_embedding: bool,
+}
+
+impl LowRank {
+    fn new(pair: AdapterPair<'_>, scale: f32, tiles: &Arc<Tiles>) -> Result<LowRank, Error> {
+        let half = |(file, info): (&File, &TensorInfo)| {
+            let [n_in, n_out, n_stack] = [0, 1, 2].map(|i| info.shape.dim(i) as usize);
+            Weight::new(file, info, [n_in, n_out, n_stack], Arc::default(), tiles)
+        };
+        Ok(LowRank {
+            a: half(pair.a)?,
+            b: half(pair.b)?,
+            scale: (f64::from(scale) * pair.scale) as f32,
+            is_embedding: pair.is_embedding,
+        })
+    }
 }
 
 impl Weight {
+    /// A tensor of `n_stack` matrices (n_out, n_in).
+    fn new(
+        file: &File,
+        info: &TensorInfo,
+        [n_in, n_out, n_stack]: [usize; 3],
+        slot: Slot,
+        tiles: &Arc<Tiles>,
+    ) -> Result<Weight, Error> {
+        // Checked here once, so that decoding in the kernels cannot fail.
+        if gguf_quant::codec(info.dtype).is_none() {
+            return Err(Error::TensorType { name: info.name.clone(), dtype: info.dtype });
+        }
+        // Inside the file: a header may say anything, and kernels read without asking again.
+        let at = file.range(info)?;
+        // Rows of all matrices of the stack lie one after the other and are equally long in every format.
+        let row_bytes = at.len() / (n_out * n_stack).max(1);
+        Ok(Weight {
+            name: info.name.clone(),
+            n_in,
+            n_out,
+            n_stack,
+            is_by_head: false,
+            dtype: info.dtype,
+            row_bytes,
+            endian: file.endian(),
+            bytes: file.bytes().clone(),
+            at,
+            slot,
+            tiles: Arc::clone(tiles),
+            scale: None,
+            low_rank: Arc::default(),
+        })
+    }
+
+    /// Pairs of adapters that change products with this matrix.
+    pub fn low_rank(&self) -> impl Iterator<Item = &LowRank> {
+        self.low_rank.iter().filter(|pair| !pair.is_embedding)
+    }
+
+    /// Pairs of adapters that change the rows that are looked up in this matrix.
+    pub fn low_rank_rows(&self) -> impl Iterator<Item = &LowRank> {
+        self.low_rank.iter().filter(|pair| pair.is_embedding)
+    }
+
     /// Memory for packed tiles that the weights of the file share.
     pub(crate) fn tiles(&self) -> &Tiles {
         &self.tiles
@@ -114,6 +188,8 @@ impl Weight {
 /// The tensors of a file, and which of them the graph has a use for.
 pub struct Weights<'a> {
     file: &'a gguf_container::Model,
+    /// Adapters with their scales.
+    adapters: &'a [(Adapter, f32)],
     /// Tensors that the graph took, and those that it knows and ignores.
     known: BTreeSet<String>,
     /// Tensors that were decoded whole: no rows are multiplied with them.
@@ -137,11 +213,17 @@ impl<'a> Weights<'a> {
     pub fn new(file: &'a gguf_container::Model) -> Self {
         Weights {
             file,
+            adapters: &[],
             known: BTreeSet::new(),
             decoded: BTreeSet::new(),
             slots: BTreeMap::new(),
             tiles: Arc::default(),
         }
+    }
+
+    /// The same with adapters, which must belong to the model.
+    pub fn with_adapters(self, adapters: &'a [(Adapter, f32)]) -> Self {
+        Weights { adapters, ..self }
     }
 
     /// Tensors of the file.
@@ -185,31 +267,18 @@ impl<'a> Weights<'a> {
             let expected = if n_stack == 1 { format!("[{n_in}, {n_out}]") } else { format!("{expected:?}") };
             return Err(Error::TensorShape { name: name.to_owned(), expected, found: info.shape });
         }
-        // Checked here once, so that decoding in the kernels cannot fail.
-        if gguf_quant::codec(info.dtype).is_none() {
-            return Err(Error::TensorType { name: name.to_owned(), dtype: info.dtype });
+        let slot = Arc::clone(self.slots.entry(name.to_owned()).or_default());
+        let mut weight = Weight::new(file, info, [n_in, n_out, n_stack], slot, &self.tiles)?;
+        weight.scale = self.scale(name, n_stack)?;
+        let mut low_rank = Vec::new();
+        for (adapter, scale) in self.adapters {
+            let failed = |error| Error::Adapter { path: adapter.path().to_owned(), error };
+            if let Some(pair) = adapter.pair(name, info.shape).map_err(failed)? {
+                low_rank.push(LowRank::new(pair, *scale, &self.tiles)?);
+            }
         }
-        // Inside the file: a header may say anything, and kernels read without asking again.
-        let at = file.range(info)?;
-        // Rows of all matrices of the stack lie one after the other and are equally long in every format.
-        let row_bytes = at.len() / (n_out * n_stack).max(1);
-        let (dtype, bytes) = (info.dtype, file.bytes().clone());
-        let scale = self.scale(name, n_stack)?;
-        Ok(Some(Weight {
-            name: name.to_owned(),
-            n_in,
-            n_out,
-            n_stack,
-            is_by_head: false,
-            dtype,
-            row_bytes,
-            endian: file.endian(),
-            bytes,
-            at,
-            slot: Arc::clone(self.slots.entry(name.to_owned()).or_default()),
-            tiles: Arc::clone(&self.tiles),
-            scale,
-        }))
+        weight.low_rank = low_rank.into();
+        Ok(Some(weight))
     }
 
     /// The scale of a matrix, if the file has one. The scale of its inputs only matters for products in 4 bits.
@@ -270,10 +339,19 @@ impl<'a> Weights<'a> {
     pub fn check_all_known(self, architecture: &str) -> Result<InUse, Error> {
         let all = self.file.tensors().map(|(_, info)| &info.name);
         let names: Vec<String> = all.filter(|name| !self.known.contains(*name)).cloned().collect();
-        if names.is_empty() {
-            return Ok(InUse { decoded: self.decoded, slots: self.slots });
+        if !names.is_empty() {
+            return Err(Error::UnusedTensors { architecture: architecture.to_owned(), names });
         }
-        Err(Error::UnusedTensors { architecture: architecture.to_owned(), names })
+        for (adapter, _) in self.adapters {
+            // Layers that are not executed stay as they are; of other tensors that are not matrices, nothing would change.
+            let names: Vec<String> =
+                adapter.targets().filter(|name| self.decoded.contains(*name)).map(str::to_owned).collect();
+            if !names.is_empty() {
+                let path = adapter.path().to_owned();
+                return Err(Error::Adapter { path, error: gguf_container::Error::AdapterTargets { names } });
+            }
+        }
+        Ok(InUse { decoded: self.decoded, slots: self.slots })
     }
 }
 

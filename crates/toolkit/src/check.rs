@@ -60,7 +60,11 @@ pub struct CheckOptions {
 
 impl CheckOptions {
     fn run(&self) -> RunOptions {
-        RunOptions { threads: self.threads, activations: self.activations.unwrap_or_default() }
+        RunOptions {
+            threads: self.threads,
+            activations: self.activations.unwrap_or_default(),
+            adapters: Vec::new(),
+        }
     }
 }
 

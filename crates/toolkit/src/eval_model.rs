@@ -17,15 +17,24 @@ pub fn options(threads: Option<NonZeroUsize>, activations: Activations) -> Optio
     Options { activations, threads: Some(useful_threads(threads)), ..Options::new(gguf_models::GRAPHS) }
 }
 
-/// Opens a model, and warns about an unknown pre-tokenizer.
+/// Opens a model, and warns about an unknown pre-tokenizer and unused tensors of adapters.
 ///
 /// # Errors
 /// A file that cannot be read or run.
 pub fn open(path: &Path, options: &Options, events: &dyn Events) -> Result<Model, Error> {
-    let failed = |error| input_kind::explained(path, Wanted::Gguf, Error::at(path, error));
+    let failed = |error| match error {
+        gguf_runtime::Error::Adapter { path, error } => {
+            input_kind::explained(&path, Wanted::Adapter, Error::at(&path, error))
+        }
+        error => input_kind::explained(path, Wanted::Gguf, Error::at(path, error)),
+    };
     let model = Model::open(path, options).map_err(failed)?;
     if let Some(pre) = model.tokenizer().unknown_pre() {
         events.warning(&format!("{}: `tokenizer.ggml.pre`: `{pre}` is unknown to llama.cpp", path.display()));
+    }
+    for (adapter, _) in model.adapters().iter().filter(|(adapter, _)| !adapter.norms().is_empty()) {
+        let (path, norms) = (adapter.path().display(), gguf_types::list_names(adapter.norms()));
+        events.warning(&format!("adapter `{path}`: norms are ignored, as in llama.cpp: {norms}"));
     }
     Ok(model)
 }

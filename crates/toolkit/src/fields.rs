@@ -57,7 +57,7 @@ fn conversion_fields(error: &gguf_conversion::Error) -> Fields {
         E::Source(error) => source_fields(error),
         E::Arch(error) => arch_fields(error),
         E::Read(error) => read_fields(error),
-        E::Gguf(error) => container_fields(error),
+        E::Gguf(error) | E::AdapterFile { error, .. } => container_fields(error),
         E::Imatrix(error) => imatrix_fields(error),
         E::Recipe(error) => recipe_fields(error),
         E::Encode { tensor, error } => codec_fields(error).with_tensor(tensor),
@@ -240,6 +240,10 @@ fn container_fields(error: &gguf_container::Error) -> Fields {
             fields!(file: path.display(), key, expected: "an integer of 0 or more", found)
         }
         E::ShardTensors { expected, found } => fields!(expected, found),
+        E::AdapterArchitecture { expected, found } => fields!(expected, found),
+        E::NotAnAdapter { key, expected, found } => fields!(key, expected, found),
+        E::AdapterTensor { tensor, .. } => fields!(tensor),
+        E::AdapterShape { tensor, found, .. } => fields!(tensor, found),
         _ => Fields::default(),
     }
 }

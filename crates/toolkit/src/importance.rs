@@ -32,7 +32,7 @@ use crate::{
 pub const VERB: &str = "imatrix";
 
 /// Options of an importance matrix.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ImatrixOptions {
     /// The GGUF file. None only with `merge`.

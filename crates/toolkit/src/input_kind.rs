@@ -21,6 +21,8 @@ pub enum Wanted {
     Imatrix,
     /// A projector of pictures or sound.
     Projector,
+    /// An adapter file.
+    Adapter,
 }
 
 /// Kind of input found.
@@ -55,6 +57,9 @@ pub fn advice(path: &Path, wanted: Wanted) -> Option<String> {
     Some(match (look(path), wanted) {
         (Found::Nothing, Wanted::Gguf) if is_like_a_hub_name(path) => {
             format!("to convert a model of the Hugging Face Hub, run `gguf-convert hf://{shown} --type bf16`")
+        }
+        (_, Wanted::Adapter) if path.is_dir() => {
+            format!("to write an adapter file, run `gguf-convert adapter {shown} ADAPTER.gguf --base BASE`")
         }
         (Found::Gguf, Wanted::Checkpoint) => format!(
             "to quantize a GGUF file, run `gguf-quantize {shown} TYPE`; to export it to a checkpoint, run \
@@ -150,8 +155,7 @@ fn imatrix_advice(shown: &dyn std::fmt::Display) -> (&'static str, String) {
 }
 
 fn adapter_advice() -> (&'static str, String) {
-    let advice =
-        "pass the model itself; to merge an adapter, run `gguf-convert BASE OUT --lora ADAPTER_FOLDER`";
+    let advice = "pass the model itself, and the adapter with `--lora`";
     ("a LoRA adapter", advice.to_owned())
 }
 
@@ -196,6 +200,8 @@ pub fn explained(path: &Path, wanted: Wanted, failure: Error) -> Error {
             }
             None => failure.hint(advice(path, wanted)),
         },
+        // Its error says what the file is.
+        (Wanted::Adapter, Some(_)) => failure,
         _ => failure.hint(advice(path, wanted)),
     }
 }

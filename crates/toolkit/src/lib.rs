@@ -12,7 +12,7 @@
 //! | [`Writer`] | writes a GGUF file of one's own tensors and metadata |
 //! | [`encode`], [`decode`] | rows of `f32` to blocks of any type, and back |
 //! | [`perplexity()`], [`compare()`] | measure how well a file predicts a text, alone or against another file |
-//! | [`Model`] | runs a file: tokens, chat templates, logits, text, embeddings and scores |
+//! | [`Model`] | runs a file: tokens, chat templates, logits, text, chats, embeddings and scores |
 //! | [`types`], [`dtypes`], [`architectures`] | list what is supported |
 //!
 //! ```no_run
@@ -39,7 +39,7 @@
 //! | [`verify`], [`show`], [`diff`], [`hash`], [`export_metadata`], [`tokenizer`], [`fit`], [`recipe`] | `gguf-inspect`, without changing files |
 //! | [`edit`], [`extract`], [`split`], [`merge`], [`endian`] | `gguf-inspect`, writing files |
 //! | [`perplexity`](mod@perplexity), [`compare`](mod@compare), [`importance`], [`check`] | `gguf-eval` |
-//! | [`run`] | `gguf-eval generate`, `embed` and `score`, `gguf-inspect prompt` |
+//! | [`run`] | `gguf-eval chat`, `generate`, `embed` and `score`, `gguf-inspect prompt` |
 //! | [`check_against`] | `gguf-eval check-against` |
 //! | [`publish`] | `gguf-publish` |
 //!
@@ -56,6 +56,7 @@
     )
 )]
 
+pub mod adapter;
 pub mod architecture_list;
 mod blocks;
 mod by_name;
@@ -124,6 +125,7 @@ pub mod vocabularies;
 pub mod writer;
 
 pub use self::{
+    adapter::Adapter,
     blocks::{decode, encode, encode_weighted},
     cause::Cause,
     compare::{CompareOptions, compare},
@@ -139,8 +141,8 @@ pub use self::{
     importance::{ImatrixOptions, imatrix},
     perplexity::{PerplexityOptions, perplexity},
     run::{
-        Chat, ChatOptions, EmbedOptions, GenerateOptions, Model, RunOptions, ScoreOptions, TaskFile,
-        TaskFormat, Text, TokenizeOptions,
+        Chat, ChatOptions, ChatSession, ChatSessionOptions, EmbedOptions, GenerateOptions, Model, RunOptions,
+        ScoreOptions, TaskFile, TaskFormat, Text, TokenizeOptions,
     },
     summary::{MemoryUse, Origin, Summary, TypeShare, summary},
     writer::Writer,

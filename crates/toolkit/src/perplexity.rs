@@ -29,7 +29,7 @@ use crate::{
 pub const VERB: &str = "perplexity";
 
 /// Options of a measurement.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PerplexityOptions {
     /// The GGUF file, or any shard of a split model.

@@ -2,8 +2,8 @@
 
 use std::num::NonZeroUsize;
 
-use clap::{Args, builder::TypedValueParser};
-use gguf_toolkit::{Activations, RunOptions};
+use clap::{Args, ValueHint, builder::TypedValueParser};
+use gguf_toolkit::{Activations, Adapter, RunOptions};
 
 use super::{cpu_level::cpu_level, threads::parse_threads, values::choice};
 use crate::failure::Failure;
@@ -27,6 +27,17 @@ pub(in crate::commands) struct RunArgs {
     pub quiet: bool,
 }
 
+/// The option `--lora` of the verbs that run a model.
+#[derive(Debug, Args)]
+pub(in crate::commands) struct LoraArgs {
+    /// Add a LoRA adapter (repeatable).
+    ///
+    /// ADAPTER is an adapter file for this model, as `gguf-convert adapter` writes it. It is applied while the model
+    /// runs, as in llama.cpp. SCALE defaults to 1. If several models run, each gets the adapter.
+    #[arg(long, value_name = "ADAPTER[=SCALE]", value_hint = ValueHint::FilePath, hide_short_help = true)]
+    lora: Vec<Adapter>,
+}
+
 fn activations() -> impl TypedValueParser<Value = Activations> {
     choice(Activations::ALL.iter().map(|kind| (kind.name(), "", *kind)))
 }
@@ -35,7 +46,11 @@ fn activations() -> impl TypedValueParser<Value = Activations> {
 ///
 /// # Errors
 /// A CPU level that this machine does not have.
-pub(in crate::commands) fn options(run: &RunArgs) -> Result<RunOptions, Failure> {
+pub(in crate::commands) fn options(run: &RunArgs, adapters: &LoraArgs) -> Result<RunOptions, Failure> {
     cpu_level()?;
-    Ok(RunOptions { threads: run.threads, activations: run.activations.unwrap_or_default() })
+    Ok(RunOptions {
+        threads: run.threads,
+        activations: run.activations.unwrap_or_default(),
+        adapters: adapters.lora.clone(),
+    })
 }

@@ -14,6 +14,8 @@ pub(super) mod output_args;
 pub(super) mod outputs;
 pub(super) mod part_args;
 pub(super) mod planned_calls;
+pub(super) mod sampling_args;
+pub(super) mod template_args;
 pub(super) mod tensor_args;
 pub(super) mod threads;
 pub(super) mod types_help;

@@ -1,6 +1,7 @@
 //! The container from outside: bytes in, verdicts and bytes out.
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
+mod adapter;
 mod errors;
 mod goldens;
 mod handcrafted;

@@ -237,18 +237,18 @@ impl Change {
 }
 
 /// Some columns of R.
-struct Tile<'a> {
+pub(crate) struct Tile<'a> {
     /// (rank, width).
-    right: &'a [f32],
-    rank: usize,
-    width: usize,
-    scale: f32,
+    pub right: &'a [f32],
+    pub rank: usize,
+    pub width: usize,
+    pub scale: f32,
 }
 
 impl Tile<'_> {
     /// `out[c] += s * sum_k left[k] * right[k][c]`, the sum as a chain of fused operations.
     #[inline(always)]
-    fn add(&self, left: &[f32], out: &mut [f32]) {
+    pub(crate) fn add(&self, left: &[f32], out: &mut [f32]) {
         let (lanes, rest) = out.as_chunks_mut::<LANES>();
         let n_whole = lanes.len() * LANES;
         for (lane, out) in lanes.iter_mut().enumerate() {

@@ -10,6 +10,7 @@
 
 pub(crate) mod config;
 mod error;
+mod keys;
 mod low_rank;
 mod modules;
 mod parameters;
@@ -30,6 +31,7 @@ use self::{
     modules::{Module, Names, Sorted},
     vocabulary::{OUTPUT, Vocabulary, without_tied_copy},
 };
+pub(crate) use self::{keys::add_merged_keys, low_rank::Tile};
 pub use error::MergeError;
 use error::shape_error;
 

@@ -3,6 +3,7 @@
 //! A new kind of source is a file with a type that implements [`RowSource`]; the code that creates a
 //! [`TensorTask`](crate::TensorTask) boxes it. The code that runs tasks does not depend on the kinds.
 
+mod adapted;
 mod checkpoint;
 mod columns;
 mod elements;
@@ -13,6 +14,7 @@ mod row_source;
 mod values;
 
 pub use self::{
+    adapted::AdaptedRows,
     checkpoint::CheckpointRows,
     columns::ColumnRows,
     gguf::GgufRows,

@@ -14,7 +14,7 @@ pub struct Conversation<'a> {
 }
 
 /// One message.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Turn<'a> {
     /// `system`, `user`, `assistant` or `tool`.
     pub role: &'a str,
@@ -101,7 +101,7 @@ impl Tool<'_> {
 }
 
 fn turn<'a>(role: &'a str, content: &'a str) -> Turn<'a> {
-    Turn { role, content, reasoning_content: None, tool_call: None, answers: None }
+    Turn { role, content, ..Turn::default() }
 }
 
 impl<'a> Conversation<'a> {

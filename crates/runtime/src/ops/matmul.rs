@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     tiles::{Kept, Tiles},
-    weights::Weight,
+    weights::{LowRank, Weight},
 };
 
 /// Bytes of a decoded tile, about, so that it stays in a core's second cache.
@@ -80,6 +80,13 @@ pub fn mul_backward(
         blocks.zip(outs).for_each(|(gradients, out)| {
             matmul(level, add || first > 0, 1.0, gradients, weights, out);
         });
+    }
+    // (W + s B A)^T g = W^T g + A^T (s B^T g)
+    for LowRank { a, b, scale, .. } in weight.low_rank() {
+        let mut narrow = Rows::zeros(gradients.nrows(), a.n_out);
+        mul_backward(gradients.view(), (b, index), false, narrow.view_mut());
+        narrow *= *scale;
+        mul_backward(narrow.view(), (a, index), true, out.view_mut());
     }
 }
 
@@ -181,9 +188,36 @@ impl Packed for Weights {
     }
 }
 
+/// The products of `x` (n_rows, n_in) with weights, `out = W x`, to which adapters add `s B (A x)`.
+///
+/// If `is_rounded`, the inputs are rounded as by the reference's CPU kernels.
+///
+/// Source: `build_lora_mm` and `build_lora_mm_id` in `src/llama-graph.cpp`.
+pub fn multiply(is_rounded: bool, x: ArrayView2<'_, f32>, mut products: Vec<Product<'_>>) {
+    let plain = if is_rounded { mul_rounded } else { mul_mat };
+    if products.iter().all(|product| product.weight.low_rank().next().is_none()) {
+        return plain(x, products);
+    }
+    let own = products.iter_mut().map(|Product { weight, index, out }| Product {
+        weight,
+        index: *index,
+        out: out.view_mut(),
+    });
+    plain(x, own.collect());
+    for Product { weight, index, mut out } in products {
+        for LowRank { a, b, scale, .. } in weight.low_rank() {
+            let mut narrow = Rows::zeros(x.nrows(), a.n_out);
+            plain(x, vec![Product { weight: a, index, out: narrow.view_mut() }]);
+            let mut added = Rows::zeros(x.nrows(), b.n_out);
+            plain(narrow.view(), vec![Product { weight: b, index, out: added.view_mut() }]);
+            out.scaled_add(*scale, &*added);
+        }
+    }
+}
+
 /// The products of `x` (n_rows, n_in) with weights of one type, as the reference does them on CPUs: `x` is rounded to the type that
 /// its kernel for these weights takes, and integers are multiplied where both sides are integers in blocks.
-pub fn mul_rounded(x: ArrayView2<'_, f32>, mut products: Vec<Product<'_>>) {
+fn mul_rounded(x: ArrayView2<'_, f32>, mut products: Vec<Product<'_>>) {
     // Weights of different types see the same input rounded differently: one round for each type.
     let kind = |weight: &Weight| (weight.activation_dtype(), weight.block_form());
     while let Some((dtype, form)) = products.first().map(|product| kind(product.weight)) {
@@ -239,7 +273,7 @@ thread_local! {
 }
 
 /// `x (n_rows, n_in) @ weight (n_out, n_in)^T -> out (n_rows, n_out)`, for several weights at once.
-pub fn mul_mat(x: ArrayView2<'_, f32>, products: Vec<Product<'_>>) {
+fn mul_mat(x: ArrayView2<'_, f32>, products: Vec<Product<'_>>) {
     let level = Level::detect();
     let tiles = tiles(x.nrows(), products);
     if x.nrows() <= FEW_ROWS {

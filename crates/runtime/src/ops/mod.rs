@@ -11,7 +11,7 @@ mod rows;
 
 pub use activation::{Activation, exp, log_sum_exp, smallest};
 pub use attention::{Attention, KvView, Mask, Queries, softmax};
-pub use matmul::{Product, dense, mul_backward, mul_mat, mul_rounded};
+pub use matmul::{Product, dense, mul_backward, multiply};
 pub use norm::{Norm, NormKind};
 pub use recurrence::{dot, recur, sigmoid, softplus};
 pub use rope::{Rope, RopeCache, RopeKind, RopeScaling};

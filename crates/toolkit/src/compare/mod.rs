@@ -38,7 +38,7 @@ use crate::{
 pub const VERB: &str = "compare";
 
 /// Options of a comparison.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CompareOptions {
     /// Base model, or saved logits of one.

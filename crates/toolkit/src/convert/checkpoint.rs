@@ -1,6 +1,6 @@
 //! Conversion of a checkpoint to GGUF files.
 
-use std::{path::PathBuf, str::FromStr};
+use std::path::PathBuf;
 
 use gguf_checkpoint::{Checkpoint, Folder};
 use gguf_conversion::{CheckpointInput, merge::LoraAdapter, recipes::Recipe};
@@ -23,6 +23,7 @@ use super::{
     run_args::{Caller, Outcome, Parts, Plan, Requested, RunArgs},
 };
 use crate::{
+    adapter::Adapter,
     calibration::{BudgetOptions, CalibrationOptions},
     call::Call,
     error::Error,
@@ -96,44 +97,6 @@ pub struct Convert {
     pub output: OutputOptions,
     /// Access to the Hub.
     pub hub: HubOptions,
-}
-
-/// A LoRA or DoRA adapter to merge into a checkpoint.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Adapter {
-    /// Folder in the format of PEFT or mlx-lm, or `hf://OWNER/ADAPTER[@REVISION]`.
-    pub path: PathBuf,
-    /// Weight of the adapter; 1 as trained.
-    #[serde(default = "as_trained")]
-    pub scale: f64,
-}
-
-fn as_trained() -> f64 {
-    1.0
-}
-
-impl Adapter {
-    /// An adapter as trained.
-    pub fn new(path: impl Into<PathBuf>) -> Adapter {
-        Adapter { path: path.into(), scale: as_trained() }
-    }
-}
-
-impl FromStr for Adapter {
-    type Err = String;
-
-    /// Reads `ADAPTER` or `ADAPTER=SCALE`. An existing folder may have any name.
-    fn from_str(text: &str) -> Result<Adapter, String> {
-        let whole = Adapter::new(text);
-        let Some((adapter, scale)) = text.rsplit_once('=').filter(|_| !whole.path.is_dir()) else {
-            return Ok(whole);
-        };
-        match scale.parse() {
-            Ok(scale) if f64::is_finite(scale) => Ok(Adapter { scale, ..Adapter::new(adapter) }),
-            _ => Err(format!("`{scale}` is not a number")),
-        }
-    }
 }
 
 impl Convert {

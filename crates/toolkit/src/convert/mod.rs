@@ -38,7 +38,7 @@ mod write;
 
 pub use self::{
     adapter::ConvertAdapter,
-    checkpoint::{Adapter, Convert},
+    checkpoint::Convert,
     export::{Export, ExportReport, ExportedFile},
     input_type::InputType,
     legacy::ConvertLegacy,

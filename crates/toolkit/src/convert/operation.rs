@@ -165,8 +165,9 @@ impl Operation {
             }
             Operation::Quantize(options) => {
                 let calibration = &options.calibration;
+                let adapters = options.adapters.iter().map(|adapter| adapter.path.as_path());
                 let files = options.tensors.files().into_iter().chain(calibration.files());
-                files.chain(calibration.statistics.as_deref()).collect()
+                files.chain(calibration.statistics.as_deref()).chain(adapters).collect()
             }
         };
         // An output without a name is in the current folder.

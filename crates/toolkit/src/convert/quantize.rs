@@ -13,6 +13,7 @@ use super::{
     run_args::{Caller, Outcome, Plan, RunArgs},
 };
 use crate::{
+    adapter::Adapter,
     calibration::{BudgetOptions, CalibrationOptions},
     cause::Cause,
     error::Error,
@@ -42,9 +43,11 @@ use crate::{
 pub struct Quantize {
     /// GGUF file, or a shard of a split model.
     pub source: PathBuf,
+    /// Adapter files (GGUF) to merge, in this order.
+    pub adapters: Vec<Adapter>,
     /// File types to make in one pass; empty if a recipe file states them. [`FileType::COPY`] copies all tensors.
     pub types: Vec<FileType>,
-    /// Quantize tensors that are already quantized. They lose precision twice.
+    /// Quantize tensors that are already quantized. They lose precision twice. Merging adapters into them needs it, too.
     pub allow_requantize: bool,
     /// Write as many shards as the input has.
     pub keep_split: bool,
@@ -105,13 +108,19 @@ impl Quantize {
             allow_requantize: self.allow_requantize,
             ..encoding.settings()
         };
+        if self.calibration.is_wanted() && !self.adapters.is_empty() {
+            let error = Error::usage("--calibrate cannot be used with --lora");
+            return Err(error.hint(["merge the adapter first, with the type of the input"]));
+        }
         let settings = self.tensors.read(other)?;
-        let call = caller.call.reads(self.tensors.files()).reads(self.calibration.files());
+        let adapters = self.adapters.iter().map(|adapter| adapter.path.as_path());
+        let call = caller.call.reads(self.tensors.files()).reads(self.calibration.files()).reads(adapters);
         let mut args = RunArgs::new(&self.output, settings.nonfinite(), Caller { call, ..caller });
         args.gathers = self.calibration.is_wanted();
         let job = QuantizeJob {
             base: &self.source,
             input: &self.source,
+            adapters: &self.adapters,
             format: "GGUF",
             recipes,
             settings,

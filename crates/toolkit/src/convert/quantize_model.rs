@@ -3,13 +3,14 @@
 use std::path::Path;
 
 use gguf_container::Model;
-use gguf_conversion::{ModelInput, recipes::Recipe};
+use gguf_conversion::recipes::Recipe;
 
 use super::{
     run::{self, check_paths},
     run_args::{OpenInput, Outcome, Requested, RunArgs},
 };
 use crate::{
+    adapter::{self, Adapter},
     calibration::{BudgetOptions, Calibration, CalibrationOptions, Folder, NamedInput},
     error::Error,
     events::Events,
@@ -25,6 +26,8 @@ pub struct QuantizeJob<'a> {
     pub base: &'a Path,
     /// Input as the call names it: the base, or its source.
     pub input: &'a Path,
+    /// Adapter files to merge.
+    pub adapters: &'a [Adapter],
     /// Format of `input`.
     pub format: &'static str,
     /// The types; empty if a recipe file states them.
@@ -47,10 +50,10 @@ pub fn run(
     mut args: RunArgs<'_>,
     events: &dyn Events,
 ) -> Result<Outcome, Error> {
-    let QuantizeJob { base, input, format, recipes, settings, calibration, budget } = job;
+    let QuantizeJob { base, input, adapters, format, recipes, settings, calibration, budget } = job;
     let architecture =
         model.get("general.architecture").and_then(gguf_container::Value::as_str).unwrap_or("?");
-    let open = OpenInput {
+    let mut open = OpenInput {
         path: input,
         files: model.shards().iter().map(|(path, _)| path.clone()).collect(),
         format,
@@ -59,8 +62,20 @@ pub fn run(
         dropped: Vec::new(),
         stored_as: model.tensors().map(|(_, tensor)| tensor.dtype.name().to_owned()).collect(),
         repacked: Vec::new(),
-        input: ModelInput::new(gguf_models::FAMILIES, model),
+        input: adapter::merged(model, adapters)?,
     };
+    for (adapter, scale) in open.input.adapters() {
+        let path = adapter.path().display();
+        let (n, times) =
+            (adapter.targets().count(), if *scale == 1.0 { "".into() } else { format!(" {scale} times") });
+        open.notes.notes.push(format!("adapter `{path}`: LoRA merged{times} into {n} tensors"));
+        if !adapter.norms().is_empty() {
+            let norms = gguf_types::list_names(adapter.norms());
+            open.notes
+                .warnings
+                .push(format!("adapter `{path}`: norms are ignored, as in llama.cpp: {norms}"));
+        }
+    }
     if !calibration.is_wanted() || args.dry_run {
         return run::run(open, Requested::new(recipes, &settings), &args, events);
     }

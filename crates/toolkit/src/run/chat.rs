@@ -13,6 +13,9 @@ use crate::{error::Error, template_guard::guarded, text_file};
 /// Key of the template that is used by default; those of named templates begin with it.
 const KEY: &str = gguf_tokenizer::keys::CHAT_TEMPLATE;
 
+/// Variables that turn thinking on and off: of Qwen 3, GLM, SmolLM 3 and others, and of DeepSeek and Granite.
+pub(super) const THINKING: [&str; 2] = ["enable_thinking", "thinking"];
+
 /// Options of a prompt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -28,6 +31,10 @@ pub struct ChatOptions {
     pub template: Option<String>,
     /// The day that the template sees, for example `2024-07-26`. Default: today.
     pub date: Option<String>,
+    /// A template instead of those in the file.
+    pub template_text: Option<String>,
+    /// Turn thinking on or off: the value of the variables `enable_thinking` and `thinking`. Default: as in the template.
+    pub think: Option<bool>,
 }
 
 impl Default for ChatOptions {
@@ -38,6 +45,8 @@ impl Default for ChatOptions {
             add_generation_prompt: true,
             template: None,
             date: None,
+            template_text: None,
+            think: None,
         }
     }
 }
@@ -118,36 +127,40 @@ pub(super) fn render(
     mut chat: Chat,
     options: &ChatOptions,
 ) -> Result<Prompt, Error> {
-    let ChatOptions { tools, variables, add_generation_prompt: generation_prompt, template, date: day } =
-        options;
+    let ChatOptions { tools, add_generation_prompt, date: day, think, .. } = options;
     if let Some(tools) = tools {
         chat = chat.with_tools(&tools.to_string()).map_err(Error::usage)?;
     }
+    let thinking = think.iter().flat_map(|think| THINKING.map(|name| (name.to_owned(), Json::Bool(*think))));
+    let variables: Map<String, Json> = thinking.chain(options.variables.clone()).collect();
     if !variables.is_empty() {
-        let variables = serde_json::to_string(variables).map_err(Error::new)?;
+        let variables = serde_json::to_string(&variables).map_err(Error::new)?;
         chat = chat.with_variables(&variables).map_err(Error::usage)?;
     }
     let date = day.as_deref().map(date).transpose().map_err(Error::usage)?.unwrap_or_else(Date::now);
-    let (key, source) = template_of(path, metadata, template.as_deref(), chat.has_tools())?;
-    let generation_prompt = *generation_prompt;
+    let (key, source) = template_of(path, metadata, options, chat.has_tools())?;
+    let generation_prompt = *add_generation_prompt;
     let prompt =
         guarded(move || render_chat(&source, &chat, &Settings { tokens: &tokens, generation_prompt, date }))?;
     Ok(Prompt { prompt: prompt.map_err(|error| Error::at(path, error))?, template: key })
 }
 
 /// Key and text of the template to use.
-fn template_of(
+pub(super) fn template_of(
     path: &Path,
     metadata: &Metadata,
-    name: Option<&str>,
+    options: &ChatOptions,
     has_tools: bool,
 ) -> Result<(String, String), Error> {
+    if let Some(text) = &options.template_text {
+        return Ok((KEY.to_owned(), text.clone()));
+    }
     let text = |key: &str| metadata.get(key).and_then(Value::as_str).map(str::to_owned);
     let named = |name: &str| {
         let key = format!("{KEY}.{name}");
         text(&key).map(|template| (key, template))
     };
-    if let Some(name) = name {
+    if let Some(name) = &options.template {
         return named(name).ok_or_else(|| {
             let prefix = format!("{KEY}.");
             let names: Vec<&str> = metadata.iter().filter_map(|(key, _)| key.strip_prefix(&prefix)).collect();

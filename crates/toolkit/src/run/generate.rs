@@ -1,6 +1,6 @@
 //! Text that a model generates.
 
-use std::{ops::ControlFlow, time::Instant};
+use std::ops::ControlFlow;
 
 use gguf_runtime::{
     Piece,
@@ -9,7 +9,7 @@ use gguf_runtime::{
 };
 use serde::Serialize;
 
-use super::{ChatOptions, GenerateOptions, Model, pictures::Pictures};
+use super::{ChatOptions, GenerateOptions, Model, pictures::Pictures, text_stream::TextStream};
 use crate::{error::Error, eval_model::warn_of_length, events::Events};
 
 /// Generated text.
@@ -128,26 +128,8 @@ impl Model {
         }
         let limit = options.max_tokens;
         warn_of_length(&self.inner, n_prompt.saturating_add(limit), events);
-        let start = Instant::now();
-        let mut first = None;
-        let (mut made, mut shown) = (Vec::new(), 0);
-        let mut watch = |id: u32| {
-            made.push(id);
-            first.get_or_insert_with(Instant::now);
-            let text = self.inner.tokenizer().decode(&made).unwrap_or_default();
-            // Characters of several tokens are passed on when they are whole.
-            let whole = match std::str::from_utf8(&text) {
-                Ok(text) => text.len(),
-                Err(error) if error.error_len().is_none() => error.valid_up_to(),
-                Err(_) => text.len(),
-            };
-            if whole <= shown {
-                return true;
-            }
-            let piece = String::from_utf8_lossy(&text[shown..whole]);
-            shown = whole;
-            on_text(&piece).is_continue()
-        };
+        let mut stream = TextStream::new(&self.inner, on_text);
+        let mut watch = |id: u32| stream.push(id);
         let sampler = &mut Sampler::new(options.sampling);
         let tokens = match &pieces[..] {
             // A model with an encoder reads only tokens.
@@ -155,10 +137,7 @@ impl Model {
             pieces => generate_from_pieces(&self.inner, pieces, limit, sampler, &mut watch),
         };
         let tokens = tokens.map_err(|error| self.failed(error))?;
-        let seconds = start.elapsed().as_secs_f64();
-        let tokens_per_second = first
-            .filter(|_| tokens.len() > 1)
-            .map(|first| (tokens.len() - 1) as f64 / first.elapsed().as_secs_f64().max(1e-9));
+        let (seconds, tokens_per_second) = stream.times();
         let text = self.detokenize_lossy(&tokens)?;
         Ok(Generated { text, tokens, n_prompt, seconds, tokens_per_second })
     }
@@ -180,7 +159,7 @@ impl Model {
         let system = options.system.iter().map(|text| ("system", text.as_str()));
         let messages: Vec<(&str, &str)> = system.chain([("user", asked.as_str())]).collect();
         let chat = Chat::of(&Conversation::of(&messages));
-        let made = self.prompt(&chat, &ChatOptions::default()).map_err(|error| {
+        let made = self.prompt(&chat, &options.template).map_err(|error| {
             // Without a path it is about a limit of the program.
             let advice = error.path().map(|_| "omit --chat to pass the prompt unchanged");
             error.hint(advice)
@@ -189,7 +168,7 @@ impl Model {
     }
 
     /// Tokens of a text with placeholders. If a template rendered it, special tokens are parsed and BOS is not added twice.
-    fn tokens_of(
+    pub(super) fn tokens_of(
         &self,
         text: &str,
         is_rendered: bool,

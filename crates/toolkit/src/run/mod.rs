@@ -1,12 +1,15 @@
-//! Running models: tokens, prompts, logits, text, embeddings and scores.
+//! Running models: tokens, prompts, logits, text, chats, embeddings and scores.
 
 mod chat;
+mod chat_session;
 mod embed;
 mod generate;
 mod options;
 mod pictures;
+mod sampling;
 mod score;
 mod text;
+mod text_stream;
 
 use std::path::{Path, PathBuf};
 
@@ -17,9 +20,11 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     chat::{ChatOptions, Prompt, date, read_chat, render_prompt},
+    chat_session::{ChatAnswer, ChatSession, ChatSessionOptions},
     embed::{EmbedOptions, Embedding, Embeddings},
     generate::Generated,
     options::{GenerateOptions, RunOptions},
+    sampling::recommended_sampling,
     score::{ScoreOptions, Scored, TaskFile, TaskFormat},
     text::Text,
 };
@@ -27,7 +32,7 @@ pub use gguf_runtime::{
     chat::{Chat, Conversation},
     choice::{Answer, Score},
     embed::Pooling,
-    generate::Sampling,
+    generate::{End, Sampling},
 };
 
 use crate::{cause::Cause, error::Error, eval_model, events::Events};
@@ -73,7 +78,7 @@ impl Model {
         Model::open_with(path, options, &())
     }
 
-    /// Same as [`Model::open`], with a warning about an unknown pre-tokenizer.
+    /// Same as [`Model::open`], with warnings about an unknown pre-tokenizer and unused tensors of adapters.
     ///
     /// # Errors
     /// As [`Model::open`].

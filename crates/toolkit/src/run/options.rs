@@ -5,7 +5,8 @@ use std::{num::NonZeroUsize, path::PathBuf};
 use gguf_runtime::{Activations, Options, generate::Sampling};
 use serde::{Deserialize, Serialize};
 
-use crate::{error::Error, eval_model};
+use super::ChatOptions;
+use crate::{adapter::Adapter, error::Error, eval_model};
 
 /// Options for running a model.
 ///
@@ -17,19 +18,22 @@ use crate::{error::Error, eval_model};
 /// assert_eq!(options.activations, Activations::Rounded);
 /// # Ok::<(), serde_json::Error>(())
 /// ```
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RunOptions {
     /// Number of threads, at most one per core; `None` for one per core.
     pub threads: Option<NonZeroUsize>,
     /// Precision of activations in products with weights.
     pub activations: Activations,
+    /// Adapter files (GGUF), which are applied while the model runs. They must belong to the model.
+    pub adapters: Vec<Adapter>,
 }
 
 impl RunOptions {
     /// The same for the runtime.
     pub(crate) fn of_runtime(&self) -> Options {
-        eval_model::options(self.threads, self.activations)
+        let adapters = self.adapters.iter().map(|adapter| (adapter.path.clone(), adapter.scale as f32));
+        Options { adapters: adapters.collect(), ..eval_model::options(self.threads, self.activations) }
     }
 }
 
@@ -43,6 +47,8 @@ pub struct GenerateOptions {
     pub sampling: Sampling,
     /// Format the prompt as a message of the user with the chat template.
     pub chat: bool,
+    /// Options of the chat template, with `chat`.
+    pub template: ChatOptions,
     /// System message, with `chat`.
     pub system: Option<String>,
     /// Vision projector, for `images`.
@@ -59,6 +65,7 @@ impl Default for GenerateOptions {
             max_tokens: 128,
             sampling: Sampling::default(),
             chat: false,
+            template: ChatOptions::default(),
             system: None,
             mmproj: None,
             images: Vec::new(),
@@ -74,8 +81,11 @@ impl GenerateOptions {
     /// [`ErrorKind::Usage`](crate::ErrorKind::Usage).
     pub fn check(&self) -> Result<(), Error> {
         self.sampling.check().map_err(Error::usage)?;
-        if self.system.is_some() && !self.chat {
+        if !self.chat && self.system.is_some() {
             return Err(Error::usage("`system`: missing `chat`"));
+        }
+        if !self.chat && self.template != ChatOptions::default() {
+            return Err(Error::usage("`template`: missing `chat`"));
         }
         if self.mmproj.is_none() && !(self.images.is_empty() && self.image_tokens.is_none()) {
             return Err(Error::usage("`images`: missing `mmproj`"));

@@ -4,7 +4,7 @@ use std::{fs, io::Read, num::NonZeroUsize, path::Path};
 
 use gguf_container::{Array, Metadata, Model, Value};
 use gguf_conversion::{
-    Agreement, CheckpointInput, Distance, Input, ModelInput, Request, RunOptions, Watch, compare,
+    Agreement, CheckpointInput, Distance, Input, Request, RunOptions, Watch, compare, merge::LoraAdapter,
     recipes::Recipe,
 };
 
@@ -13,6 +13,7 @@ use super::{
     report::{Check, Finding},
 };
 use crate::{
+    adapter,
     error::Error,
     events::Events,
     failure::failure,
@@ -30,20 +31,33 @@ pub fn check(
     hub_options: &HubOptions,
     events: &dyn Events,
 ) -> Result<Vec<Check>, Error> {
+    let VerifyOptions { adapters, lora_tokenizer, .. } = options;
     let options = RunOptions::default().threads(options.threads).level(options.level);
     let failed = |error| failure(source, error);
     if is_gguf(source) {
+        if *lora_tokenizer {
+            return Err(Error::usage("--lora-tokenizer needs a checkpoint as --against"));
+        }
         let opened = Model::open(source).map_err(|error| Error::at(source, error))?;
-        let input = ModelInput::new(gguf_models::FAMILIES, opened);
-        return with(model, (&input, source), input.model().metadata(), &options, events);
+        let input = adapter::merged(opened, adapters)?;
+        return with(model, (&input, source), &input.metadata(), &options, events);
     }
     let wanted = hub::Wanted { weights: true, keep: false, out: None };
     let folder = hub::input(source, wanted, hub_options, events)?;
-    let input =
-        CheckpointInput::open(folder.folder.clone(), &gguf_layout::Options::new(gguf_models::FAMILIES))
-            .map_err(failed)?;
+    let folders = adapters.iter().map(|adapter| hub::input(&adapter.path, wanted, hub_options, events));
+    let folders = folders.collect::<Result<Vec<_>, Error>>()?;
+    let adapters = adapters.iter().zip(&folders).map(|(adapter, found)| LoraAdapter {
+        folder: found.folder.clone(),
+        name: adapter.path.clone(),
+        scale: adapter.scale,
+        takes_tokenizer: *lora_tokenizer,
+    });
+    let layout_options = gguf_layout::Options::new(gguf_models::FAMILIES);
+    let adapters: Vec<LoraAdapter> = adapters.collect();
+    let input = CheckpointInput::open_with_adapters(folder.folder.clone(), &adapters, &layout_options, None)
+        .map_err(failed)?;
     let checks = with(model, (&input, source), &input.layout().metadata, &options, events)?;
-    folder.finish(events)?;
+    folders.into_iter().chain([folder]).try_for_each(|folder| folder.finish(events))?;
     Ok(checks)
 }
 
@@ -178,7 +192,8 @@ fn is_of_the_file(key: &str) -> bool {
 
 /// Keys that name the source of a model; they identify a file under the name of another model.
 fn is_lineage(key: &str) -> bool {
-    ["general.base_model.", "general.source.", "general.dataset."].iter().any(|start| key.starts_with(start))
+    let starts = ["general.base_model.", "general.source.", "general.dataset.", "gguf_tools.merged_adapters"];
+    starts.iter().any(|start| key.starts_with(start))
 }
 
 /// Compares metadata. Templates are compared by the prompts that they render.

@@ -56,6 +56,9 @@ pub fn verify(
     if options.only.contains(&Which::Source) && options.against.is_none() {
         return Err(Error::usage("--only source needs --against SRC"));
     }
+    if !options.adapters.is_empty() && options.against.is_none() {
+        return Err(Error::usage("--lora needs --against SRC"));
+    }
     // A missing file is not a failed check.
     if let Err(error) = std::fs::metadata(path) {
         return Err(Error::cannot_open(path, error).hint(input_kind::advice(path, Wanted::Gguf)));

@@ -5,6 +5,8 @@ use std::{num::NonZeroUsize, path::PathBuf};
 use gguf_quant::Level;
 use serde::{Deserialize, Serialize};
 
+use crate::adapter::Adapter;
+
 /// A check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -50,6 +52,10 @@ pub struct VerifyOptions {
     pub file: PathBuf,
     /// Source of the file: a checkpoint folder, an address of the Hub or a GGUF file.
     pub against: Option<PathBuf>,
+    /// Adapters that were merged into the source: adapter files for a GGUF source, folders or addresses for a checkpoint.
+    pub adapters: Vec<Adapter>,
+    /// The file has the tokenizer of the last adapter that has one.
+    pub lora_tokenizer: bool,
     /// The checks to run. An empty list runs all.
     pub only: Vec<Which>,
     /// Treat warnings as errors.
@@ -66,6 +72,8 @@ impl Default for VerifyOptions {
         VerifyOptions {
             file: PathBuf::new(),
             against: None,
+            adapters: Vec::new(),
+            lora_tokenizer: false,
             only: Vec::new(),
             strict: false,
             threads: None,

@@ -12,7 +12,17 @@ const FLOORS: &[&[&str]] = &[
     &["blocks", "call", "events", "file_type", "input_kind", "outputs", "template_guard", "text"],
     &["architecture_list", "container_file", "loader_report", "tokenizer"],
     // Files, and the messages about them.
-    &["coverage_report", "digest", "failure", "file", "hub", "layout_notes", "loss_report", "metadata_json"],
+    &[
+        "adapter",
+        "coverage_report",
+        "digest",
+        "failure",
+        "file",
+        "hub",
+        "layout_notes",
+        "loss_report",
+        "metadata_json",
+    ],
     &["output_files", "part_file", "progress_line", "text_file", "unexecuted", "vocabularies", "writer"],
     &["copy_files", "eval_model", "export_metadata", "hash", "recipe_file", "set", "verify"],
     &["summary"],

@@ -11,6 +11,7 @@ pub(super) const ROWS: &[Row] = &[
     row(&["-c --ctx-size N"], Option("--context", &[])),
     row(&["--chunks N"], Option("--chunks", &["-1"])),
     row(&["-t --threads N"], Option("--threads", &["-1"])),
+    row(&["--lora FILE"], Same),
     row(&["--log-disable"], Words(&["--quiet"])),
     row(&["--offline"], Anyway("files are not downloaded")),
 ];

@@ -1,0 +1,74 @@
+//! LoRA adapters of an option, with their scales.
+
+use std::{path::PathBuf, str::FromStr};
+
+use gguf_container::Model;
+use gguf_conversion::ModelInput;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    error::Error,
+    input_kind::{self, Wanted},
+};
+
+/// A LoRA adapter with a scale.
+///
+/// # Examples
+/// ```
+/// use gguf_toolkit::Adapter;
+///
+/// let adapter: Adapter = "my-adapter.gguf=0.5".parse()?;
+/// assert_eq!(adapter.scale, 0.5);
+/// # Ok::<(), String>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Adapter {
+    /// Adapter file (GGUF); for checkpoints, a folder in the format of PEFT or mlx-lm, or `hf://OWNER/ADAPTER[@REVISION]`.
+    pub path: PathBuf,
+    /// Weight of the adapter; 1 as trained.
+    #[serde(default = "as_trained")]
+    pub scale: f64,
+}
+
+fn as_trained() -> f64 {
+    1.0
+}
+
+impl Adapter {
+    /// An adapter as trained.
+    pub fn new(path: impl Into<PathBuf>) -> Adapter {
+        Adapter { path: path.into(), scale: as_trained() }
+    }
+}
+
+impl FromStr for Adapter {
+    type Err = String;
+
+    /// Reads `ADAPTER` or `ADAPTER=SCALE`. An existing file or folder may have any name.
+    fn from_str(text: &str) -> Result<Adapter, String> {
+        let whole = Adapter::new(text);
+        let Some((adapter, scale)) = text.rsplit_once('=').filter(|_| !whole.path.exists()) else {
+            return Ok(whole);
+        };
+        match scale.parse() {
+            Ok(scale) if f64::is_finite(scale) => Ok(Adapter { scale, ..Adapter::new(adapter) }),
+            _ => Err(format!("`{scale}` is not a number")),
+        }
+    }
+}
+
+/// A GGUF model with adapter files merged into it.
+///
+/// # Errors
+/// A file that is not an adapter of the model.
+pub(crate) fn merged(model: Model, adapters: &[Adapter]) -> Result<ModelInput, Error> {
+    let adapters: Vec<_> = adapters.iter().map(|adapter| (adapter.path.clone(), adapter.scale)).collect();
+    let input = ModelInput::new(gguf_models::FAMILIES, model).with_adapters(&adapters);
+    input.map_err(|error| match error {
+        gguf_conversion::Error::AdapterFile { path, error } => {
+            input_kind::explained(&path, Wanted::Adapter, Error::at(&path, error))
+        }
+        error => Error::new(error),
+    })
+}

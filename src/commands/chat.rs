@@ -1,0 +1,167 @@
+//! `gguf-eval chat FILE`: a chat of several turns.
+
+use std::{
+    ops::ControlFlow,
+    path::PathBuf,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use clap::Args;
+use gguf_toolkit::{
+    ChatSession, ChatSessionOptions, Model,
+    run::{ChatAnswer, End, Sampling, recommended_sampling},
+};
+
+use super::shared::{
+    eval_args::{LoraArgs, RunArgs, options},
+    sampling_args::SamplingArgs,
+    template_args::TemplateArgs,
+};
+use crate::{
+    commands::Command,
+    failure::Failure,
+    ui::{StoppableAnswer, Ui},
+};
+
+/// The row of [`super::COMMANDS`].
+pub const COMMAND: Command = Command {
+    verb: Some("chat"),
+    about: "Chat with a model in the terminal",
+    define: ChatArgs::augment_args,
+    run: |matches, ui| run(Command::args(matches)?, ui),
+    ..Command::of("gguf-eval")
+};
+
+#[derive(Debug, Args)]
+struct ChatArgs {
+    /// GGUF file, or any shard of a split model.
+    file: PathBuf,
+    /// Set the system message.
+    #[arg(long, value_name = "TEXT")]
+    system: Option<String>,
+    #[command(flatten)]
+    template: TemplateArgs,
+    /// Generate at most N tokens.
+    ///
+    /// Default: 128 in `generate`; in `chat`, the rest of the model's context.
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    tokens: Option<u32>,
+    #[command(flatten)]
+    sampling: SamplingArgs,
+    /// Print the result as JSON.
+    ///
+    /// One line per answer.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    adapters: LoraArgs,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+const COMMANDS: &str = "/reset, /system TEXT, /exit";
+
+fn run(args: ChatArgs, ui: &Ui) -> Result<(), Failure> {
+    let template = args.template.options()?;
+    let model = Model::open_with(&args.file, &options(&args.run, &args.adapters)?, ui)?;
+    let recommended = Sampling { seed: random_seed(), ..recommended_sampling(model.metadata()) };
+    let options = ChatSessionOptions {
+        system: args.system,
+        max_tokens: args.tokens.map(|n| n as usize),
+        sampling: Some(args.sampling.or(recommended)),
+        template,
+    };
+    let mut chat = ChatSession::new(&model, &options, ui).map_err(|error| {
+        let has_template = model.metadata().contains("tokenizer.chat_template");
+        error.hint((!has_template).then_some("pass a template with --chat-template FILE"))
+    })?;
+    let interactive = ui.is_interactive();
+    if interactive {
+        let Sampling { temperature, top_k, top_p, min_p, .. } = chat.sampling();
+        ui.status(&format!("temperature {temperature}, top-k {top_k}, top-p {top_p}, min-p {min_p}"));
+        ui.status(&format!("commands: {COMMANDS}; Ctrl-C stops an answer; \\ at the end continues a line"));
+    }
+    while let Some(message) = ui.read_message()? {
+        match Input::of(&message) {
+            Input::Empty => {}
+            Input::Exit => break,
+            Input::Reset => chat.reset(),
+            Input::System(text) => chat.set_system((!text.is_empty()).then(|| text.to_owned())),
+            Input::Unknown(command) => {
+                ui.warning(&format!("unknown command `{command}`; expected {COMMANDS}"))
+            }
+            Input::Message => match answer(&mut chat, &message, args.json, ui) {
+                Err(failure) if interactive => ui.failure(&failure),
+                answered => answered?,
+            },
+        }
+    }
+    Ok(())
+}
+
+/// A line of the user.
+enum Input<'a> {
+    Empty,
+    Exit,
+    Reset,
+    System(&'a str),
+    Unknown(&'a str),
+    Message,
+}
+
+impl Input<'_> {
+    fn of(line: &str) -> Input<'_> {
+        let line = line.trim();
+        let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        match word {
+            "" => Input::Empty,
+            "/exit" | "/quit" | "/bye" if rest.is_empty() => Input::Exit,
+            "/reset" | "/clear" if rest.is_empty() => Input::Reset,
+            "/system" => Input::System(rest.trim()),
+            // A path may be the start of a message.
+            word if word.strip_prefix('/').is_some_and(|word| !word.contains(['/', '.'])) => {
+                Input::Unknown(word)
+            }
+            _ => Input::Message,
+        }
+    }
+}
+
+fn answer(chat: &mut ChatSession<&Model>, message: &str, json: bool, ui: &Ui) -> Result<(), Failure> {
+    let stoppable = StoppableAnswer::begin();
+    let mut failure = None;
+    let mut print = |text: &str| {
+        let printed = if json { Ok(()) } else { ui.data(text) };
+        match printed {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                failure = Some(error);
+                ControlFlow::Break(())
+            }
+        }
+    };
+    let answer = chat.ask(message, &mut print, &|| stoppable.is_stopped())?;
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    if json {
+        return ui.json_line(&answer);
+    }
+    ui.data("\n")?;
+    let ChatAnswer { n_tokens, n_prompt, n_reused, seconds, tokens_per_second, end, .. } = answer;
+    let rate = tokens_per_second.map_or(String::new(), |rate| format!(", {rate:.1} tokens/s"));
+    let end = match end {
+        End::Stop => "",
+        End::Length => "; stopped at the limit",
+        End::Interrupted => "; interrupted",
+    };
+    ui.status(&format!(
+        "{n_tokens} tokens after {n_prompt} ({n_reused} reused) in {seconds:.1} s{rate}{end}"
+    ));
+    Ok(())
+}
+
+/// A seed that differs from call to call.
+fn random_seed() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64)
+}
