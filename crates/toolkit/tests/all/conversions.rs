@@ -3,10 +3,8 @@
 use std::fs;
 
 use gguf_toolkit::{
-    Convert, ConvertAdapter, ConvertLegacy, ConvertProjector, ConvertVocab, Export, FileType, Quantize, Save,
-    TensorType,
-    convert::{Adapter, InputType},
-    hub::HubOptions,
+    Adapter, Convert, ConvertAdapter, ConvertLegacy, ConvertProjector, ConvertVocab, Export, FileType,
+    Quantize, Save, TensorType, convert::InputType, hub::HubOptions,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
