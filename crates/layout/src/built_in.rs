@@ -21,6 +21,8 @@ pub struct BuiltIn {
     pub instead: &'static str,
     /// The values that compute the same as the built-in one.
     pub same: Same,
+    /// True if a missing option or `null` is a value too: the option is off, but llama.cpp has it on.
+    pub may_be_off: bool,
 }
 
 /// The values of an option that need no note.
@@ -35,7 +37,7 @@ pub enum Same {
 impl BuiltIn {
     /// An option whose only harmless value is `value`, written as JSON.
     pub const fn is(option: &'static str, value: &'static [&'static str; 1]) -> BuiltIn {
-        BuiltIn { option, instead: value[0], same: Same::Values(value) }
+        BuiltIn { option, instead: value[0], same: Same::Values(value), may_be_off: false }
     }
 
     /// An option whose value is harmless if `same` returns true.
@@ -44,7 +46,13 @@ impl BuiltIn {
         instead: &'static str,
         same: fn(&Hparams, &Json) -> bool,
     ) -> BuiltIn {
-        BuiltIn { option, instead, same: Same::If(same) }
+        BuiltIn { option, instead, same: Same::If(same), may_be_off: false }
+    }
+
+    /// This option; a missing one counts as `null`.
+    #[must_use]
+    pub const fn or_off(self) -> BuiltIn {
+        BuiltIn { may_be_off: true, ..self }
     }
 
     fn is_same(&self, hparams: &Hparams, value: &Json) -> bool {
@@ -74,12 +82,13 @@ fn equal(a: &Json, b: &Json) -> bool {
 
 /// One note for each option of a row whose value differs from the built-in one. `harmless` is [`crate::Arch::harmless`].
 pub fn notes(architecture: &str, options: &[BuiltIn], harmless: &[&str], hparams: &Hparams) -> Vec<String> {
-    let shared_entries = YARN.iter().copied().filter(|entry| {
+    let shared_entries = YARN.iter().chain(LATENT).copied().filter(|entry| {
         // `key=value` or `key`, as in a row's list of harmless keys.
         !harmless.iter().any(|known| known.split('=').next() == Some(entry.option))
     });
     let differing = options.iter().copied().chain(shared_entries).filter_map(|entry| {
-        let value = value(hparams, entry.option).filter(|value| !entry.is_same(hparams, value))?;
+        let value = value(hparams, entry.option).or(entry.may_be_off.then_some(Json::Null));
+        let value = value.filter(|value| !entry.is_same(hparams, value))?;
         Some(format!(
             "config option `{}` is {}, but llama.cpp computes `{architecture}` with {}: results will differ \
                 from transformers",
@@ -130,10 +139,62 @@ fn scales_by_yarn(hparams: &Hparams) -> bool {
     rope.kind() == Some("yarn") && rope.f64_or("factor", 1.0).is_ok_and(|factor| factor != 1.0)
 }
 
-/// Attention without the sliding window that the config states. Only shorter windows than the context make a difference.
-pub const HAS_NO_WINDOW: BuiltIn = BuiltIn::unless("sliding_window", "no window", |hparams, window| {
-    window.as_u64().is_none_or(|window| window == 0 || window >= context_length(hparams))
+/// Options of latent and linear attention that llama.cpp has built in for every architecture.
+const LATENT: &[BuiltIn] = &[
+    // Neighbours are rotated together.
+    BuiltIn::unless("rope_interleave", "true", |hparams, value| {
+        *value != Json::Bool(false) || !has_latent_attention(hparams)
+    }),
+    // Classes of transformers create the norms of latent vectors without the config's epsilon.
+    BuiltIn::unless(
+        "rms_norm_eps",
+        "it in norms of latent vectors too, for which transformers has 1e-6",
+        |hparams, epsilon| {
+            epsilon.as_f64().is_none_or(|epsilon| epsilon <= 1e-5) || !has_latent_attention(hparams)
+        },
+    ),
+    BuiltIn::unless(
+        "rms_norm_eps",
+        "it in norms of linear attention's queries and keys too, for which transformers has 1e-6",
+        |hparams, epsilon| {
+            epsilon.as_f64().is_none_or(|epsilon| epsilon <= 1e-5)
+                || hparams.get("linear_num_key_heads").is_none()
+        },
+    ),
+];
+
+fn has_latent_attention(hparams: &Hparams) -> bool {
+    hparams.get("kv_lora_rank").is_some()
+}
+
+/// No limits of the time steps of a state-space model.
+pub const HAS_NO_STEP_LIMIT: BuiltIn = BuiltIn::unless("time_step_limit", "no limit", |_, limits| {
+    let limit = |at: usize| limits.get(at).and_then(Json::as_f64);
+    // Infinity is not a number in JSON.
+    limit(0).is_none_or(|least| least <= 0.0) && limit(1).is_none()
 });
+
+/// The base of rotation in every layer.
+pub const HAS_ONE_BASE: BuiltIn =
+    BuiltIn::unless("rope_parameters", "the base of full attention in every layer", |hparams, _| {
+        let base = hparams.rope().f64_or("rope_theta", 10_000.0);
+        hparams.rope_sliding().is_none_or(|sliding| {
+            base.ok()
+                .zip(sliding.f64_or("rope_theta", 10_000.0).ok())
+                .is_none_or(|(full, sliding)| full == sliding)
+        })
+    });
+
+/// Attention without the sliding window that the config states. Only shorter windows than the context make a difference.
+pub const HAS_NO_WINDOW: BuiltIn = BuiltIn::unless("sliding_window", "no window", sees_context);
+
+/// As [`HAS_NO_WINDOW`], under the name of other configs.
+pub const HAS_NO_WINDOW_SIZE: BuiltIn = BuiltIn::unless("sliding_window_size", "no window", sees_context);
+
+/// Returns true if a window is off or as long as the context.
+fn sees_context(hparams: &Hparams, window: &Json) -> bool {
+    window.as_u64().is_none_or(|window| window == 0 || window >= context_length(hparams))
+}
 
 /// The context length, or the largest number if the config states none.
 pub fn context_length(hparams: &Hparams) -> u64 {
@@ -218,6 +279,20 @@ impl WindowPattern {
         keys.set_prefixed(PATTERN, Value::Array(Array::Bool(layers)));
         Ok(())
     }
+}
+
+/// The note on a decoder with a window that no layer uses, which llama.cpp refuses.
+pub fn no_layer_slides(keys: &Keys) -> Option<String> {
+    let has_window = keys.prefixed("attention.sliding_window").is_some_and(|window| *window != Value::U32(0));
+    let any_slides = match keys.prefixed("attention.sliding_window_pattern") {
+        Some(Value::Array(Array::Bool(layers))) => layers.contains(&true),
+        Some(Value::Array(Array::I32(layers))) => layers.iter().any(|flag| *flag != 0),
+        _ => true,
+    };
+    let is_encoder = keys.prefixed("attention.causal").is_some_and(|causal| *causal == Value::Bool(false));
+    (has_window && !any_slides && !is_encoder).then(|| {
+        "llama.cpp will not load this file: no layer has the sliding window that config.json states (`layer_types`)".into()
+    })
 }
 
 /// Checks that a config lists the type of each layer.

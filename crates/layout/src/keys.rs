@@ -53,6 +53,11 @@ impl Keys {
         }
     }
 
+    /// The value of `general.architecture`.
+    pub fn architecture(&self) -> &'static str {
+        self.arch
+    }
+
     /// All keys that were set, in their order, and `general.quantization_version` without a value.
     pub fn finish(self) -> FinishedKeys {
         let mut metadata = self.early;
@@ -132,6 +137,25 @@ impl Keys {
                 self.entries.set_at(at, key, value);
             }
             None => self.entries.set(key, value),
+        }
+    }
+
+    /// States that positions are not scaled, unless the config scales them: llama.cpp takes a missing key for linear
+    /// scaling.
+    pub fn unscaled_by_default(&mut self) {
+        const KEY: &str = "rope.scaling.type";
+        if self.prefixed(KEY).is_none() {
+            self.set_prefixed(KEY, "none".into());
+        }
+    }
+
+    /// States that experts are weighted by sigmoids, unless the config states the function. Configs of transformers 5 do not,
+    /// because their classes have only one.
+    pub fn sigmoid_by_default(&mut self) {
+        const KEY: &str = "expert_gating_func";
+        if self.prefixed(KEY).is_none() {
+            // `ExpertGatingFuncType` in `gguf-py/gguf/constants.py`.
+            self.set_prefixed(KEY, Value::U32(2));
         }
     }
 

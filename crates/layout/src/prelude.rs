@@ -6,7 +6,8 @@ pub use serde_json::{Map, Value as Json, json};
 
 pub use crate::arch::{Arch, Class, Computed, DECODER, Draft, Export, Packed, Predicted};
 pub use crate::built_in::{
-    BuiltIn, HAS_NO_WINDOW, KEEPS_EXPERT_WEIGHTS, NORMALIZES_EXPERTS, WindowPattern, every, every_from_first,
+    BuiltIn, HAS_NO_STEP_LIMIT, HAS_NO_WINDOW, HAS_NO_WINDOW_SIZE, HAS_ONE_BASE, KEEPS_EXPERT_WEIGHTS,
+    NORMALIZES_EXPERTS, WindowPattern, every, every_from_first,
 };
 pub use crate::config::classes::ConfigClass;
 pub use crate::config::{Hparams, adjust};

@@ -305,6 +305,10 @@ impl Resolved {
         if let Some(pattern) = arch.window_pattern {
             pattern.write(&hparams, &mut keys)?;
         }
+        // A row with this option has windows in some sizes of the model only.
+        if !arch.built_in.iter().any(|entry| entry.option == "sliding_window") {
+            notes.extend(built_in::no_layer_slides(&keys));
+        }
         yarn::write_magnitude(&hparams, arch.harmless, &mut keys)?;
         keys.check_numbers()?;
         let keys = keys.finish();

@@ -4,7 +4,7 @@ use gguf_container::{Array, Value};
 use serde_json::Value as Json;
 
 use crate::ArchError;
-use crate::config::{Hparams, N_LAYERS};
+use crate::config::{Hparams, N_LAYERS, Rope};
 use crate::error::{bad, missing};
 use crate::keys::{Keys, to_f32, to_i32, to_u32};
 
@@ -126,8 +126,21 @@ fn rope_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.rope_number("rope.freq_base", rope, &["rope_theta"])?;
     if let Some(sliding) = hparams.rope_sliding() {
         keys.rope_number("rope.freq_base_swa", sliding, &["rope_theta"])?;
+        note_sliding_scaling(rope, sliding, keys);
     }
     Ok(())
+}
+
+/// Notes rotary scaling of layers with a sliding window that differs from that of the others.
+fn note_sliding_scaling(full: Rope<'_>, sliding: Rope<'_>, keys: &mut Keys) {
+    let kind = sliding.kind().unwrap_or("default");
+    let is_same = full.kind() == Some(kind) && full.get("factor") == sliding.get("factor");
+    if kind != "default" && !is_same {
+        keys.notes.push(format!(
+            "rotary scaling of type `{kind}` in layers with a sliding window \
+                (`rope_parameters.sliding_attention`) is not stored, because no metadata keys exist for it"
+        ));
+    }
 }
 
 fn expert_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {

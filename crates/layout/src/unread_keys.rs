@@ -86,9 +86,13 @@ pub(crate) fn unread_keys(
             return;
         }
         let is_unused = has_no_window && key.contains("window");
+        // `false`, 0 and 1 change something if the class has another default.
+        let field = class.and_then(|class| class.field(&key));
+        let is_changed =
+            field.is_some_and(|field| !field.default.is_null()) && !value.is_array() && !value.is_string();
+        let is_neutral = !is_changed && is_neutral(&key, value);
         // Parts of names decide, so that unknown keys are reported as loudly.
-        let is_mathematics =
-            !is_unused && !is_neutral(&key, value) && MATHEMATICS.iter().any(|part| key.contains(part));
+        let is_mathematics = !is_unused && !is_neutral && MATHEMATICS.iter().any(|part| key.contains(part));
         unread_keys.push(UnreadKey { key, value: value.clone(), is_mathematics });
     };
     for (key, value) in part.as_object().into_iter().flatten() {

@@ -13,6 +13,10 @@
 //! llama.cpp computes `attn_factor * mscale(s, 1)`, or `attn_factor * mscale(s, 1) / mscale(s, m)` if the file states
 //! `yarn_log_multiplier` m. It reads `yarn_attn_factor`, the key of the reference, for Grok only.
 //!
+//! Latent attention scales scores too. transformers multiplies them by `mscale(s, mscale_all_dim)^2`, or by 1 without that
+//! key. llama.cpp multiplies them by `(magnitude * mscale(s, mscale_all_dim))^2`, with linear scaling by `mscale(s, 1)^2`; its
+//! magnitude is 1 with `mscale_all_dim`.
+//!
 //! Source: `_compute_yarn_parameters` of transformers 5.24; the set-up of factors in `llama_context::llama_context`.
 
 use gguf_container::Value;
@@ -61,6 +65,9 @@ pub fn write_magnitude(hparams: &Hparams, harmless: &[&str], keys: &mut Keys) ->
     if harmless.contains(&"rope_parameters.attention_factor") {
         return Ok(());
     }
+    if keys.prefixed("attention.kv_lora_rank").is_some() {
+        return note_latent(hparams, keys);
+    }
     let rope = hparams.rope();
     let is_yarn = keys.prefixed("rope.scaling.type").is_some_and(|kind| *kind == Value::from("yarn"));
     let factor = match keys.prefixed("rope.scaling.factor") {
@@ -71,26 +78,66 @@ pub fn write_magnitude(hparams: &Hparams, harmless: &[&str], keys: &mut Keys) ->
         Some(Value::F32(multiplier)) => Some(f64::from(*multiplier)),
         _ => None,
     };
-    let magnitude = magnitude(rope, factor)?;
-    // Latent attention scales scores instead, and its rotation by 1.
-    let is_latent = keys.prefixed("attention.kv_lora_rank").is_some();
-    let built_in = match multiplier {
-        Some(_) if is_latent => 1.0,
-        _ => built_in(factor, multiplier),
-    };
-    let relative = magnitude / built_in;
-    if !relative.is_finite() || (relative - 1.0).abs() < 1e-6 {
+    let relative = magnitude(rope, factor)? / built_in(factor, multiplier);
+    if !relative.is_finite() || is_one(relative) {
         return Ok(());
     }
-    if is_latent {
-        keys.notes.push(format!(
-            "the YaRN magnitude in config.json is {magnitude:.6}, but llama.cpp uses {built_in:.6} for \
-                latent attention: results will differ from transformers"
-        ));
-        return Ok(());
+    if hparams.rope_sliding().is_some() && !SCALES_FULL_LAYERS.contains(&keys.architecture()) {
+        keys.notes.push(
+            "llama.cpp scales rotation in layers with a sliding window by the YaRN magnitude of the others \
+                (`rope_parameters.attention_factor`): results will differ from transformers"
+                .into(),
+        );
     }
     keys.derived_from(READ, &["rope_parameters.attention_factor"]);
     keys.replace(STATED, READ, Value::F32(relative as f32));
+    Ok(())
+}
+
+fn is_one(ratio: f64) -> bool {
+    (ratio - 1.0).abs() < 1e-6
+}
+
+/// Architectures whose graphs scale rotation in layers of full attention only.
+const SCALES_FULL_LAYERS: &[&str] = &["laguna", "mellum", "olmo2"];
+
+/// Architectures whose graphs scale the scores of latent attention.
+const SCALES_SCORES: &[&str] = &["deepseek2", "deepseek32", "glm-dsa", "mistral4"];
+
+/// Architectures of that list that read `yarn_log_multiplier`.
+const READS_MULTIPLIER: &[&str] = &["deepseek2", "deepseek32", "mistral4"];
+
+/// Notes that latent attention is scaled by other factors in llama.cpp. No keys exist for them.
+fn note_latent(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    let (rope, architecture) = (hparams.rope(), keys.architecture());
+    let is_yarn = match keys.prefixed("rope.scaling.type") {
+        Some(kind) if *kind == Value::from("yarn") => true,
+        Some(kind) if *kind == Value::from("linear") => false,
+        _ => return Ok(()),
+    };
+    let Some(Value::F32(factor)) = keys.prefixed("rope.scaling.factor") else { return Ok(()) };
+    let factor = f64::from(*factor);
+    let all = if rope.get("mscale_all_dim").is_some() { rope.f64_or("mscale_all_dim", 0.0)? } else { 0.0 };
+    let original = (if is_yarn { magnitude(rope, factor)? } else { 1.0 }, mscale(factor, all).powi(2));
+    let all = if READS_MULTIPLIER.contains(&architecture) { all } else { 0.0 };
+    let rotation = match is_yarn {
+        false => 1.0,
+        true if all == 0.0 => mscale(factor, 1.0),
+        true if architecture == "deepseek2" => 1.0,
+        true => mscale(factor, 1.0) / mscale(factor, all),
+    };
+    let of_scores = if is_yarn { rotation } else { mscale(factor, 1.0) };
+    let scores = match SCALES_SCORES.contains(&architecture) {
+        true => (of_scores * mscale(factor, all)).powi(2),
+        false => 1.0,
+    };
+    if !is_one(original.0 / rotation) || !is_one(original.1 / scores) {
+        keys.notes.push(format!(
+            "config option `rope_parameters` scales rotation by {:.6} and scores by {:.6}, but llama.cpp computes \
+                `{architecture}` with {rotation:.6} and {scores:.6}: results will differ from transformers",
+            original.0, original.1
+        ));
+    }
     Ok(())
 }
 

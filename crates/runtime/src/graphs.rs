@@ -19,7 +19,7 @@ pub use crate::classifier::ClassifierSpec;
 pub use crate::cross_attention;
 pub use crate::decoder::spec::{
     Alibi, EmbeddingScale, Gating, LogitScale, PostRopeNorm, ResidualScale, RopeLayers, ScoreScale,
-    SlidingWindow, SoftCaps, Spec, Temperature, YarnMscale,
+    SlidingBase, SlidingWindow, SoftCaps, Spec, Temperature, YarnMscale,
 };
 pub use crate::decoder::{Linear, Mlp};
 pub use crate::graph::{Encoded, Graph, Head, Prepared};

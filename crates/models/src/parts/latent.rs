@@ -26,6 +26,19 @@ pub const LATENT: Arch = Arch {
     drops: |hparams, name| drop_tied(hparams, name).or_else(|| drop_mtp(hparams, name)),
     vocab: ROUTE,
     harmless: &["rope_parameters.mscale"],
+    built_in: &[
+        BuiltIn::unless("num_experts_per_tok", "experts of the chosen groups only", |hparams, used| {
+            let count = |key: &str| hparams.get(key).and_then(Json::as_u64).unwrap_or(0);
+            let of_group = count("n_routed_experts").checked_div(count("n_group")).unwrap_or(u64::MAX);
+            let chosen = of_group.saturating_mul(count("topk_group"));
+            count("n_group") < 2 || used.as_u64().is_none_or(|used| used <= chosen)
+        }),
+        // DeepSeek 2 rates a group by its best expert.
+        BuiltIn::unless("topk_method", "groups rated by their best two experts", |hparams, method| {
+            method != "group_limited_greedy"
+                || hparams.get("n_group").and_then(Json::as_u64).is_none_or(|groups| groups < 2)
+        }),
+    ],
     ..DECODER
 };
 

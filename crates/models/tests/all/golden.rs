@@ -14,7 +14,7 @@ use gguf_layout::{Data, ElementMap, Input, Layout, Options, OutTensor, Predictio
 use gguf_testkit::{golden_value, sha256};
 use serde_json::{Value as Json, json};
 
-fn checkpoints() -> Vec<PathBuf> {
+pub fn checkpoints() -> Vec<PathBuf> {
     gguf_testkit::checkpoint_names().iter().map(|name| gguf_testkit::checkpoint(name)).collect()
 }
 

@@ -7,6 +7,7 @@ mod errors;
 mod export;
 mod golden;
 mod loading;
+mod options;
 mod routes;
 mod rows;
 mod saved_form;

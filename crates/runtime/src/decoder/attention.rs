@@ -20,7 +20,7 @@ use super::{
     mixer::{Backward, Mixer},
     params::{DecoderParams, soft_cap},
     rope_scaling,
-    spec::{Alibi, RopeLayers, ScoreScale, Temperature},
+    spec::{Alibi, RopeLayers, ScoreScale, SlidingBase, Temperature},
 };
 use crate::{
     Error,
@@ -430,7 +430,7 @@ impl Ropes {
         };
         let Some(kind) = spec.rope.filter(|_| rotates) else { return Ok(None) };
         // M-RoPE gives each section of pairs its own position (time, height, width). In text all three are
-        // equal, which leaves RoPE on halves.
+        // equal, which leaves RoPE on halves, and the fourth is 0.
         let (kind, axes) = match keys.counts("rope.dimension_sections", 4) {
             Ok(Some(sections)) if sections.iter().any(|n| *n > 0) => {
                 (RopeKind::Neox, axes(&sections, n_rot / 2, spec.interleaved_sections))
@@ -440,16 +440,26 @@ impl Ropes {
         let mut base = rope_scaling::base(keys, n_rot)?;
         let mut scaling = rope_scaling::read(spec, keys)?;
         if let (Some(_), Some(sliding)) = (window, spec.sliding) {
-            let default = if sliding.same_base { base } else { 10000.0 };
             // Layers with a window see near tokens only: they may keep the base of the first training.
-            base = keys.float("rope.freq_base_swa")?.unwrap_or(default);
+            let stated = keys.float("rope.freq_base_swa")?;
+            base = match sliding.base {
+                SlidingBase::Shared => base,
+                SlidingBase::StatedOrShared => stated.unwrap_or(base),
+                SlidingBase::StatedOrUsual => stated.unwrap_or(10000.0),
+            };
             if !sliding.same_scaling {
                 scaling = scaling.unscaled();
             }
         }
-        let rope = |divisors: Option<&[f32]>| Rope {
-            axes: axes.clone(),
-            ..Rope::new(kind, n_rot, base, &scaling, divisors)
+        let rope = |divisors: Option<&[f32]>| {
+            let mut rope = Rope::new(kind, n_rot, base, &scaling, divisors);
+            let mut axes = axes.clone();
+            for (frequency, axis) in
+                rope.frequencies.iter_mut().zip(&mut axes).filter(|(_, axis)| **axis == UNUSED)
+            {
+                (*frequency, *axis) = (0.0, 0);
+            }
+            Rope { axes, ..rope }
         };
         // Llama 3's divisors are for every length; of LongRoPE's the short ones are for the context of the first training.
         let first = all.as_deref().or(short.as_deref());
@@ -468,7 +478,10 @@ impl Ropes {
     }
 }
 
-/// Axis of each of `n` pairs: 0 for time, 1 for height, 2 for width. `sections` are numbers of pairs, one
+/// The fourth axis, along which every position is 0.
+const UNUSED: usize = 3;
+
+/// Axis of each of `n` pairs: 0 for time, 1 for height, 2 for width, 3 for pairs that do not rotate. `sections` are numbers of pairs, one
 /// stretch after the other; or interleaved: every third pair from the second on rotates by height and from
 /// the third on by width, as long as their sections last.
 ///
@@ -479,7 +492,7 @@ fn axes(sections: &[usize], n: usize, is_interleaved: bool) -> Vec<usize> {
     let axis = |pair: usize| {
         if is_interleaved {
             let axis = pair % 3;
-            return if pair < sections[axis].saturating_mul(3) { axis } else { 0 };
+            return if pair < sections[axis].saturating_mul(3) { axis } else { UNUSED };
         }
         // More pairs than the sections have begin again.
         let at = pair % total;
@@ -489,7 +502,7 @@ fn axes(sections: &[usize], n: usize, is_interleaved: bool) -> Vec<usize> {
             _ if at < height => 0,
             _ if at < width => 1,
             _ if at < width.saturating_add(sections[2]) => 2,
-            _ => 0,
+            _ => UNUSED,
         }
     };
     (0..n).map(axis).collect()
@@ -547,10 +560,13 @@ mod tests {
     fn sections_are_contiguous_or_interleaved() {
         assert_eq!(axes(&[2, 1, 1, 0], 4, false), [0, 0, 1, 2]);
         assert_eq!(axes(&[2, 1, 1, 0], 4, true), [0, 1, 2, 0]);
-        // 24, 20 and 20 pairs, the last ones by time.
+        // Pairs after the last of height and width do not rotate.
         let axes = axes(&[24, 20, 20, 0], 64, true);
-        assert_eq!([0, 1, 2].map(|axis| axes.iter().filter(|found| **found == axis).count()), [24, 20, 20]);
-        assert_eq!(axes[57..], [0, 1, 2, 0, 0, 0, 0]);
+        assert_eq!(
+            [0, 1, 2, 3].map(|axis| axes.iter().filter(|found| **found == axis).count()),
+            [22, 20, 20, 2]
+        );
+        assert_eq!(axes[57..], [0, 1, 2, 0, 3, 3, 0]);
     }
 
     #[test]

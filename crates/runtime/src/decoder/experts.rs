@@ -152,11 +152,11 @@ impl Experts {
             None => weights.vector(&blk("exp_probs_b"), n)?,
             bias => bias,
         };
-        // Decided here once, by the tensor; routing then sees softmax or sigmoid.
-        let gating = match (gating, &bias) {
-            (Gating::ByBias, Some(_)) => Gating::Sigmoid,
-            (Gating::ByBias, None) => Gating::Softmax,
-            (gating, _) => gating,
+        let n_vocab = weights.shape("token_embd.weight").map_or(0, |shape| shape.dim(1));
+        let gating = match gating {
+            Gating::OfDeepseek if matches!(params.n_layer, 47 | 48) && n_vocab == 154_880 => Gating::Sigmoid,
+            Gating::OfDeepseek => Gating::Softmax,
+            gating => gating,
         };
         // 0 or missing: no groups.
         let n_group = keys.count("expert_group_count")?.unwrap_or(0).max(1);
@@ -353,9 +353,6 @@ impl Routing {
 
     /// The chosen experts and their weights.
     fn route(&self, logits: Vec<f32>) -> Vec<(usize, f32)> {
-        if self.gating == Gating::SparseMixer {
-            return sparse_mixer(logits, self.n_used);
-        }
         let mut probabilities = logits;
         self.make_probabilities(&mut probabilities);
         // Scores choose; the weights are the probabilities without bias.
@@ -381,9 +378,9 @@ impl Routing {
     /// `p` of logits, but where the softmax comes after the choice: logits choose as well as their softmax would.
     fn make_probabilities(&self, logits: &mut [f32]) {
         match self.gating {
-            Gating::Softmax | Gating::ByBias => softmax(logits, None),
+            Gating::Softmax | Gating::OfDeepseek => softmax(logits, None),
             Gating::Sigmoid => logits.iter_mut().for_each(|x| *x = 1.0 / (1.0 + libm::expf(-*x))),
-            Gating::SoftmaxOfTopK | Gating::SparseMixer => {}
+            Gating::SoftmaxOfTopK => {}
         }
     }
 
@@ -396,11 +393,9 @@ impl Routing {
             return;
         }
         let n = scores.len() / self.n_group;
-        // The rating of a group: the sum of its best one or two scores.
-        let n_counted = if self.gating == Gating::Softmax { 1 } else { 2 };
-        let value = |group: &[f32]| {
-            from_largest(group).into_iter().take(n_counted).map(|expert| group[expert]).sum::<f32>()
-        };
+        // The rating of a group: the sum of its best two scores. DeepSeek 2 was trained with the best one.
+        let value =
+            |group: &[f32]| from_largest(group).into_iter().take(2).map(|expert| group[expert]).sum::<f32>();
         let values: Vec<f32> = scores.chunks(n).map(value).collect();
         for group in from_largest(&values).into_iter().skip(self.n_group_used) {
             // Infinitely low scores are not chosen: enough experts are left, which `open` has checked.
@@ -418,30 +413,6 @@ fn from_largest(values: &[f32]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|a, b| values[*b].total_cmp(&values[*a]));
     order
-}
-
-/// SparseMixer: `k` times the expert of the largest logit that is left, with
-///
-/// ```text
-/// w = 1 / sum over j of exp(x_j - max)    over those left with (max - x_j) / max(|x_j|, max) <= 2 * jitter
-/// ```
-///
-/// Source: `sparsemixer` of PhiMoE in transformers, without training's noise; `router_jitter_noise` is 0.01 in all
-/// published models.
-fn sparse_mixer(mut logits: Vec<f32>, n_used: usize) -> Vec<(usize, f32)> {
-    const JITTER: f32 = 0.01;
-    let mut chosen = Vec::with_capacity(n_used);
-    for _ in 0..n_used {
-        let expert = from_largest(&logits)[0];
-        // Logits too far below the largest take no part in the softmax, at inference as in training.
-        let max = logits[expert];
-        let is_far = |x: f32| (max - x) / x.abs().max(max) > 2.0 * JITTER;
-        // Chosen ones are infinitely low: counted or not, they add nothing.
-        let sum: f32 = logits.iter().filter(|x| !is_far(**x)).map(|x| libm::expf(x - max)).sum();
-        chosen.push((expert, 1.0 / sum));
-        logits[expert] = f32::NEG_INFINITY;
-    }
-    chosen
 }
 
 #[cfg(test)]
@@ -467,17 +438,13 @@ mod tests {
     #[test]
     fn groups_rank_by_best_experts() {
         let grouped = |gating| Routing { n_group: 2, n_group_used: 1, ..routing(gating) };
-        let logits = vec![3.0, -3.0, 1.0, 1.5];
-        let of = |gating| grouped(gating).route(logits.clone()).into_iter().map(|(expert, _)| expert);
-        assert_eq!(of(Gating::Sigmoid).collect::<Vec<_>>(), [3, 2]);
-        assert_eq!(of(Gating::Softmax).collect::<Vec<_>>(), [0, 1]);
-    }
-
-    #[test]
-    fn sparse_mixer_ignores_distant_logits() {
-        let chosen = sparse_mixer(vec![1.0, 0.99, -4.0, 0.5], 2);
-        assert_eq!((chosen[0].0, chosen[1].0), (0, 1));
-        assert!((chosen[0].1 - 1.0 / (1.0 + (-0.01f32).exp())).abs() < 1e-6);
-        assert_eq!(chosen[1].1, 1.0);
+        let of = |gating, logits: &[f32]| {
+            let chosen = grouped(gating).route(logits.to_vec()).into_iter();
+            chosen.map(|(expert, _)| expert).collect::<Vec<_>>()
+        };
+        assert_eq!(of(Gating::Sigmoid, &[3.0, -3.0, 1.0, 1.5]), [3, 2]);
+        assert_eq!(of(Gating::Softmax, &[3.0, -3.0, 1.0, 1.5]), [0, 1]);
+        // The best expert of all is in the first group, the better two are in the second.
+        assert_eq!(of(Gating::Softmax, &[2.0, -3.0, 1.6, 1.7]), [3, 2]);
     }
 }

@@ -112,8 +112,8 @@ pub(super) fn sliding_window(
     let Some(sliding) = params.spec.sliding else { return Ok(None) };
     let key = "attention.sliding_window_pattern";
     let flags = keys.flags(key, params.n_layer)?;
-    // The reference asks for the number of layers even where the file states a pattern.
-    if flags.is_none() && sliding.only_with_layers.is_some_and(|n| n != params.n_layer) {
+    // The reference asks for the number of layers even if the file states a pattern.
+    if sliding.only_with_layers.is_some_and(|n| n != params.n_layer) {
         return Ok(None);
     }
     let window = keys.count("attention.sliding_window")?.or(sliding.window).filter(|window| *window > 0);

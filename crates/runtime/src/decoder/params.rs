@@ -46,7 +46,7 @@ impl DecoderParams {
             NormKind::Rms => {
                 let key = "attention.layer_norm_rms_epsilon";
                 let other = keys.float("attention.layer_norm_epsilon")?.filter(|_| spec.takes_other_epsilon);
-                keys.float(key)?.or(other).ok_or_else(|| keys.missing(key))?
+                spec.epsilon.or(keys.float(key)?).or(other).ok_or_else(|| keys.missing(key))?
             }
             NormKind::Layer => {
                 // Some have it under the other name too, or under that alone (ModernBERT, Phi 3.5 MoE).

@@ -9,8 +9,15 @@
 //!           = attn_factor * mscale(s, 1)                       without it
 //! ```
 //!
-//! multiplies cosines and sines, and so scores by its square. DeepSeek's latent attention scales scores by
-//! `mscale(s, m)^2` instead, since only a part of each head rotates. The reference reads `yarn_attn_factor` and
+//! multiplies cosines and sines, and so scores by its square. DeepSeek's latent attention scales scores too, since only a
+//! part of each head rotates, by the square of
+//!
+//! ```text
+//! magnitude * mscale(s, m)                        YaRN; the magnitude is `attn_factor` with `yarn_log_multiplier`
+//! attn_factor * (0.1 ln(s) + 1) * mscale(s, m)    linear scaling
+//! ```
+//!
+//! The first is the rule of DeepSeek 3 only with `yarn_log_multiplier`; the second is no rule of any model. The reference reads `yarn_attn_factor` and
 //! `yarn_ext_factor` for Grok only, which has no graph here.
 //!
 //! Source: the set-up of the factors in `llama_context::llama_context`, llama.cpp of llama-cpp-python 0.3.36.
@@ -54,23 +61,27 @@ pub(super) fn read(spec: &Spec, keys: &Keys<'_>) -> Result<RopeScaling, Error> {
         Some(n) => n,
         None => keys.need_count("context_length")?,
     };
-    let mut magnitude = keys.float("rope.scaling.attn_factor")?.unwrap_or(1.0);
-    let mut mscale_squared = 1.0;
-    if is_yarn {
-        // The graph's own factor of `rope_yarn` and the one that cancels it, in one.
-        let mscale = |s: f32, m: f32| if s <= 1.0 { 1.0 } else { 0.1 * m * libm::logf(s) + 1.0 };
-        let s = 1.0 / inverse_factor;
-        let multiplier = keys.float("rope.scaling.yarn_log_multiplier")?.filter(|m| *m != 0.0);
-        magnitude *= match multiplier {
-            // Files of DeepSeek hold a tenth of m.
-            Some(m) if spec.yarn_mscale == YarnMscale::Scores => {
-                mscale_squared = mscale(s, 10.0 * m).powi(2);
-                1.0
-            }
+    let attn_factor = keys.float("rope.scaling.attn_factor")?.unwrap_or(1.0);
+    let mscale = |s: f32, m: f32| if s <= 1.0 { 1.0 } else { 0.1 * m * libm::logf(s) + 1.0 };
+    let s = 1.0 / inverse_factor;
+    let multiplier = keys.float("rope.scaling.yarn_log_multiplier")?.filter(|m| *m != 0.0);
+    let scales_scores = spec.yarn_mscale == YarnMscale::Scores;
+    // The graph's own factor of `rope_yarn` and the one that cancels it, in one.
+    let magnitude = attn_factor
+        * match multiplier {
+            _ if !is_yarn => 1.0,
+            Some(_) if scales_scores => 1.0,
             Some(m) => mscale(s, 1.0) / mscale(s, m),
             None => mscale(s, 1.0),
         };
-    }
+    let mscale_squared = match scales_scores {
+        true => {
+            let of_rotation = if is_yarn { magnitude } else { attn_factor * mscale(s, 1.0) };
+            // Files of DeepSeek hold a tenth of m.
+            (of_rotation * mscale(s, 10.0 * multiplier.unwrap_or(0.0))).powi(2)
+        }
+        false => 1.0,
+    };
     let range = |key: &str, built_in: f32| -> Result<f32, Error> {
         match spec.reads_yarn_range {
             true => Ok(keys.float(key)?.unwrap_or(built_in)),

@@ -17,6 +17,8 @@ pub struct Spec {
     pub norm: NormKind,
     /// True if an epsilon stated for LayerNorm alone applies to RMS norms.
     pub takes_other_epsilon: bool,
+    /// Epsilon of RMS norms in a graph that reads no key for it.
+    pub epsilon: Option<f32>,
     /// True if the presence of an epsilon key means that every norm is an RMS norm.
     pub norm_is_by_key: bool,
     /// True if layers and the output are normalized without weights.
@@ -123,8 +125,7 @@ pub enum RopeLayers {
 pub enum YarnMscale {
     /// Cosines and sines.
     Rotation,
-    /// Scores alone, if the file states `yarn_log_multiplier`: models with latent attention have the same multiplier for
-    /// both, which leaves a factor of 1 for the rotation.
+    /// Scores too, in latent attention; see `decoder/rope_scaling.rs`.
     Scores,
 }
 
@@ -159,13 +160,24 @@ pub struct SlidingWindow {
     pub full_first: bool,
     /// Only a model of so many layers has windows.
     pub only_with_layers: Option<usize>,
-    /// True if sliding layers have the RoPE base of the other layers, if no key states it; 10000 otherwise.
-    pub same_base: bool,
+    /// RoPE base of sliding layers.
+    pub base: SlidingBase,
     /// True if RoPE scaling and frequency divisors apply to sliding layers too.
     pub same_scaling: bool,
     /// True if positions are divided into chunks as long as the window, and nothing before a query's own
     /// chunk is visible.
     pub chunked: bool,
+}
+
+/// RoPE base of layers with a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SlidingBase {
+    /// The base of the other layers; `rope.freq_base_swa` has no effect.
+    Shared,
+    /// `rope.freq_base_swa`, else the base of the other layers.
+    StatedOrShared,
+    /// `rope.freq_base_swa`, else 10000.
+    StatedOrUsual,
 }
 
 impl SlidingWindow {
@@ -175,7 +187,7 @@ impl SlidingWindow {
         period: 4,
         full_first: false,
         only_with_layers: None,
-        same_base: true,
+        base: SlidingBase::StatedOrShared,
         same_scaling: true,
         chunked: false,
     };
@@ -199,11 +211,9 @@ pub enum Gating {
     Sigmoid,
     /// The softmax of the chosen ones alone.
     SoftmaxOfTopK,
-    /// Sigmoids if a bias affects the choice, else softmax, as in the versions of DeepSeek. Configs of transformers 5
-    /// state neither; the reference then writes no key and reads softmax.
-    ByBias,
-    /// Each chosen one by the softmax over those that are left and nearly as large.
-    SparseMixer,
+    /// The softmax, or sigmoids in a model of the size of GLM 4.7 Flash (47 layers, with multi-token prediction 48, and
+    /// 154880 tokens), whose first files state neither.
+    OfDeepseek,
 }
 
 /// Factor of queries at position `p`: `1 + scale * ln(1 + floor((p + offset) / length))`.
@@ -249,6 +259,7 @@ impl Spec {
     pub const DECODER: Spec = Spec {
         norm: NormKind::Rms,
         takes_other_epsilon: false,
+        epsilon: None,
         norm_is_by_key: false,
         weightless_norms: false,
         qk_norm_over_heads: false,

@@ -66,9 +66,9 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.count("expert_feed_forward_length", hparams, &["moe_intermediate_size"])?;
     keys.count("leading_dense_block_count", hparams, &["num_dense_layers"])?;
     keys.derived_from("expert_weights_norm", &["route_norm"]);
-    if hparams.get("route_norm").is_some() {
-        keys.flag("expert_weights_norm", hparams, "route_norm");
-    }
+    // The class of transformers normalizes weights always, and saves no such key.
+    let is_normed = hparams.get("route_norm") != Some(&Json::Bool(false));
+    keys.set_prefixed("expert_weights_norm", Value::Bool(is_normed));
     keys.number("expert_weights_scale", hparams, &["route_scale"])?;
     keys.count("attention.sliding_window", hparams, &["sliding_window"])
 }

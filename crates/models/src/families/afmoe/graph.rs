@@ -9,6 +9,7 @@ pub const GRAPHS: &[Architecture] = &[Architecture::decoder("afmoe", AFMOE)];
 const AFMOE: Spec = Spec {
     rope_layers: RopeLayers::Sliding,
     sliding: Some(SlidingWindow::EVERY_FOURTH_FULL),
+    norm_topk_prob: false,
     gating: Gating::Sigmoid,
     embedding_scale: EmbeddingScale::SqrtWidth,
     ..Spec::NEOX

@@ -1,6 +1,6 @@
 //! Graphs of the models of this family.
 
-use gguf_runtime::graphs::{Architecture, Gating, NormKind, RopeLayers, SlidingWindow, Spec};
+use gguf_runtime::graphs::{Architecture, Gating, NormKind, RopeLayers, SlidingBase, SlidingWindow, Spec};
 
 /// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] = &[
@@ -20,7 +20,11 @@ const COHERE2: Spec =
 const COHERE2_MOE: Spec = Spec {
     norm_is_by_key: true,
     rope_layers: RopeLayers::SlidingOrDense,
-    sliding: Some(SlidingWindow { full_first: true, ..SlidingWindow::EVERY_FOURTH_FULL }),
+    sliding: Some(SlidingWindow {
+        full_first: true,
+        base: SlidingBase::Shared,
+        ..SlidingWindow::EVERY_FOURTH_FULL
+    }),
     gating: Gating::Sigmoid,
     shared_experts_scale: 0.5,
     ..COMMAND_R

@@ -250,6 +250,7 @@ def ocr_logits(folder, tokens):
 
 LOGITS = {
     "deepseek": dict(by="reference"),
+    "deepseek2-old": dict(by="reference"),
     "deepseek-ocr": dict(run=ocr_logits),
     "kimi-vl": dict(spelled=text_of("DeepseekV3ForCausalLM", "deepseek_v3", "language_model.")),
     "unlimited-ocr": dict(run=ocr_logits),

@@ -7,7 +7,7 @@ pub const GRAPHS: &[Architecture] = &[
     Architecture::decoder("deepseek", DEEPSEEK),
     Architecture::decoder(
         "deepseek2",
-        Spec { gating: Gating::ByBias, yarn_mscale: YarnMscale::Scores, ..DEEPSEEK },
+        Spec { gating: Gating::OfDeepseek, yarn_mscale: YarnMscale::Scores, ..DEEPSEEK },
     ),
     Architecture::decoder("deepseek2-ocr", DEEPSEEK2_OCR),
 ];

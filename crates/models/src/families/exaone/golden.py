@@ -66,4 +66,18 @@ PROJECTORS = {
 
 WIDE = {"exaone4": {}}
 LOGITS_FILES = {"exaone": (plain_layer(), ROPE)}
+
+
+def without_windows(model):
+    """llama.cpp has windows in models of 64 layers only; in others all layers rotate."""
+    config = model.config.get_text_config()
+    config.sliding_window = config.max_position_embeddings
+    for module in model.modules():
+        if hasattr(module, "is_sliding"):
+            module.sliding_window = None
+
+
+# llama.cpp refuses the second and third: their heads are not a share of the width.
+LOGITS = {"exaone4": dict(by="reference"), "exaone4-pattern-old": dict(prepare=without_windows),
+          "exaone4.5": dict(prepare=without_windows)}
 TOWER_TYPES = {"exaone4_5"}

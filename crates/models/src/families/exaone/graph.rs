@@ -1,6 +1,6 @@
 //! Graphs of the models of this family.
 
-use gguf_runtime::graphs::{Architecture, Gating, RopeLayers, SlidingWindow, Spec};
+use gguf_runtime::graphs::{Architecture, Gating, RopeLayers, SlidingBase, SlidingWindow, Spec};
 
 /// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] = &[
@@ -11,7 +11,11 @@ pub const GRAPHS: &[Architecture] = &[
             norm_topk_prob: false,
             gating: Gating::Sigmoid,
             rope_layers: RopeLayers::Sliding,
-            sliding: Some(SlidingWindow { window: Some(128), ..SlidingWindow::EVERY_FOURTH_FULL }),
+            sliding: Some(SlidingWindow {
+                window: Some(128),
+                base: SlidingBase::Shared,
+                ..SlidingWindow::EVERY_FOURTH_FULL
+            }),
             ..Spec::NEOX
         },
     ),
@@ -23,6 +27,7 @@ const EXAONE4: Spec = Spec {
     rope_layers: RopeLayers::Sliding,
     sliding: Some(SlidingWindow {
         window: Some(4096),
+        base: SlidingBase::Shared,
         only_with_layers: Some(64),
         ..SlidingWindow::EVERY_FOURTH_FULL
     }),

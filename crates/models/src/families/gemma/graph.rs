@@ -3,7 +3,7 @@
 //! `runtime/src/decoder/layer.rs` a layer.
 
 use gguf_runtime::graphs::{
-    Activation, Architecture, EmbeddingScale, ScoreScale, SlidingWindow, SoftCaps, Spec,
+    Activation, Architecture, EmbeddingScale, ScoreScale, SlidingBase, SlidingWindow, SoftCaps, Spec,
 };
 
 /// Graphs by the value of `general.architecture`.
@@ -35,7 +35,7 @@ const GEMMA2: Spec = Spec {
 const GEMMA3: Spec = Spec {
     sliding: Some(SlidingWindow {
         period: 6,
-        same_base: false,
+        base: SlidingBase::StatedOrUsual,
         same_scaling: false,
         ..SlidingWindow::EVERY_FOURTH_FULL
     }),

@@ -29,6 +29,12 @@ pub const LAGUNA: Arch = Arch {
     vocab: ROUTE,
     window_pattern: every_from_first(4),
     harmless: &["layer_types"],
+    // The rotated part of full layers is that of the first layer.
+    built_in: &[BuiltIn::unless(
+        "layer_types",
+        "the rotation of a first layer that attends to everything",
+        |_, kinds| kinds.get(0).is_none_or(|kind| kind == "full_attention"),
+    )],
     from_file,
     ..DECODER
 };

@@ -24,7 +24,7 @@ pub const MELLUM: Arch = Arch {
     ],
     keys,
     harmless: &["mlp_layer_types"],
-    built_in: &[NORMALIZES_EXPERTS],
+    built_in: &[NORMALIZES_EXPERTS, HAS_ONE_BASE],
     ..DECODER
 };
 

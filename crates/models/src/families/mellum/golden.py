@@ -8,3 +8,5 @@ CHECKPOINTS = {
 }
 
 WIDE = {"mellum": WIDE_EXPERTS}
+# llama.cpp has the base of full attention in every layer.
+LOGITS = {"mellum": dict(config=dict(rope_parameters=dict(sliding_attention=dict(rope_type="default", rope_theta=500000.0))))}

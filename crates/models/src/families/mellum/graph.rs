@@ -1,9 +1,17 @@
 //! Graphs of the models of this family.
 
-use gguf_runtime::graphs::{Architecture, SlidingWindow, Spec};
+use gguf_runtime::graphs::{Architecture, SlidingBase, SlidingWindow, Spec};
 
 /// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] = &[Architecture::decoder(
     "mellum",
-    Spec { sliding: Some(SlidingWindow::EVERY_FOURTH_FULL), ..Spec::NEOX },
+    Spec {
+        // RoPE is neither scaled nor has it another base in layers with a window.
+        sliding: Some(SlidingWindow {
+            base: SlidingBase::Shared,
+            same_scaling: false,
+            ..SlidingWindow::EVERY_FOURTH_FULL
+        }),
+        ..Spec::NEOX
+    },
 )];

@@ -39,7 +39,18 @@ pub const MIMO2: Arch = Arch {
         "norm_topk_prob=true",
         "sliding_window_size",
     ],
-    built_in: &[NORMALIZES_EXPERTS],
+    built_in: &[
+        NORMALIZES_EXPERTS,
+        BuiltIn::is("attention_bias", &["false"]),
+        BuiltIn::unless(
+            "rope_parameters.partial_rotary_factor",
+            "one part in all layers",
+            |hparams, part| {
+                let other = hparams.rope_sliding().and_then(|sliding| sliding.get("partial_rotary_factor"));
+                other.is_none_or(|other| other == part)
+            },
+        ),
+    ],
     ..DECODER
 };
 

@@ -5,5 +5,9 @@ use gguf_runtime::graphs::{Architecture, Gating, SlidingWindow, Spec};
 /// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] = &[Architecture::decoder(
     "mimo2",
-    Spec { sliding: Some(SlidingWindow::EVERY_FOURTH_FULL), gating: Gating::Sigmoid, ..Spec::NEOX },
+    Spec {
+        sliding: Some(SlidingWindow { same_scaling: false, ..SlidingWindow::EVERY_FOURTH_FULL }),
+        gating: Gating::Sigmoid,
+        ..Spec::NEOX
+    },
 )];

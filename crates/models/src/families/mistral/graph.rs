@@ -9,7 +9,7 @@ pub const GRAPHS: &[Architecture] = &[
         "mistral4",
         Spec {
             norm_topk_prob: false,
-            gating: Gating::ByBias,
+            gating: Gating::OfDeepseek,
             yarn_mscale: YarnMscale::Scores,
             ..Spec::DECODER
         },

@@ -1,6 +1,6 @@
 //! Graphs of the models of this family.
 
-use gguf_runtime::graphs::{Architecture, NormKind, SlidingWindow, Spec};
+use gguf_runtime::graphs::{Architecture, NormKind, SlidingBase, SlidingWindow, Spec};
 
 /// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] = &[
@@ -15,6 +15,10 @@ const OLMO: Spec = Spec { norm: NormKind::Layer, weightless_norms: true, ..Spec:
 /// OLMo 2 has no windows; OLMo 3, written under the same name, has, with RoPE unscaled there.
 const OLMO2: Spec = Spec {
     qk_norm_over_heads: true,
-    sliding: Some(SlidingWindow { same_scaling: false, ..SlidingWindow::EVERY_FOURTH_FULL }),
+    sliding: Some(SlidingWindow {
+        base: SlidingBase::Shared,
+        same_scaling: false,
+        ..SlidingWindow::EVERY_FOURTH_FULL
+    }),
     ..Spec::NEOX
 };

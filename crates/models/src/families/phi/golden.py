@@ -33,12 +33,12 @@ CHECKPOINTS = {
 }
 
 WIDE = {"phi2": dict(num_key_value_heads=4), "phi3": {}}
-SHORT_SCALE = dict(config=dict(rope_parameters=dict(short_mscale=1.5 ** 0.5)))
 LOGITS = {
     # The length beside the factors, where transformers 5 looks for it.
     "phi3-su-old": dict(spelled=lambda config, tensors: (config | dict(rope_scaling=config["rope_scaling"] | dict(
         original_max_position_embeddings=config["original_max_position_embeddings"])), tensors)),
-    "phimoe": SHORT_SCALE,
-    "phimoe-old": SHORT_SCALE,
+    # llama.cpp has other norms and weights of experts, and demands a bias of the output.
+    "phimoe": dict(by="reference"),
+    "phimoe-old": None,
 }
 RECORDS = {"phi3": None}

@@ -1,6 +1,6 @@
 //! Graphs of the models of this family.
 
-use gguf_runtime::graphs::{Activation, Architecture, Gating, NormKind, Spec};
+use gguf_runtime::graphs::{Activation, Architecture, NormKind, Spec};
 
 /// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] = &[
@@ -9,10 +9,5 @@ pub const GRAPHS: &[Architecture] = &[
         Spec { norm: NormKind::Layer, activation: Activation::GeluTanh, ..Spec::NEOX },
     ),
     Architecture::decoder("phi3", Spec::NEOX),
-    Architecture::decoder("phimoe", PHIMOE),
+    Architecture::decoder("phimoe", Spec::NEOX),
 ];
-
-/// The reference normalizes by the root of the mean of squares and makes the weights of the two experts
-/// sum to one; the models do neither.
-const PHIMOE: Spec =
-    Spec { norm: NormKind::Layer, gating: Gating::SparseMixer, norm_topk_prob: false, ..Spec::NEOX };

@@ -304,6 +304,8 @@ def reranker_rows(folder, tokens):
 
 NORMED = dict(config=dict(norm_topk_prob=True))
 LOGITS = {
+    # Without an epsilon in norms.
+    "qwen2.5vl": dict(by="reference"),
     "qwen2audio": dict(spelled=text_of("Qwen2ForCausalLM", "qwen2", "language_model.")),
     "qwen3moe": NORMED,
     "qwen3moe-old": NORMED,

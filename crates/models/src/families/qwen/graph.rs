@@ -7,7 +7,8 @@ pub const GRAPHS: &[Architecture] = &[
     Architecture::decoder("qwen", Spec::NEOX),
     Architecture::decoder("qwen2", Spec::NEOX),
     Architecture::decoder("qwen2moe", Spec { norm_topk_prob: false, ..Spec::NEOX }),
-    Architecture::decoder("qwen2vl", Spec::NEOX),
+    // The loader does not read the epsilon.
+    Architecture::decoder("qwen2vl", Spec { epsilon: Some(0.0), ..Spec::NEOX }),
     Architecture::decoder("qwen3", QWEN3),
     Architecture::decoder("qwen35", QWEN35),
     Architecture::decoder("qwen35moe", QWEN35),

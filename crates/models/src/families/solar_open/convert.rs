@@ -17,6 +17,12 @@ pub const SOLAR_OPEN: Arch = Arch {
     example: "upstage/Solar-Open-100B",
     configs: &[ConfigClass::new("solar_open")],
     needs: &["hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"],
+    keys: |hparams, keys| {
+        (GLM4MOE.keys)(hparams, keys)?;
+        // The whole head, unlike in GLM 4.5, if the config does not state a part.
+        let rotated = hparams.rotated(hparams.head_dim()?, Some(1.0))?;
+        keys.set_derived("rope.dimension_count", "head_dim", rotated)
+    },
     // Unlike in GLM 4.5, no layers of prediction are looked for.
     prepare: |hparams, _| Ok(hparams),
     vocab: ROUTE,

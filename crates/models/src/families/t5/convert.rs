@@ -26,9 +26,30 @@ pub const T5: Arch = Arch {
     decoder_layers: Some("num_decoder_layers"),
     keys: |hparams, keys| keys_of(hparams, keys, true),
     vocab: ROUTE,
-    harmless: &["dense_act_fn", "is_gated_act", "scale_decoder_outputs"],
+    harmless: &["is_gated_act"],
+    built_in: &[
+        ACTIVATION,
+        PROJECTION,
+        // Predictions of the first models are divided by the root of the width.
+        BuiltIn::is("scale_decoder_outputs", &["false"]),
+    ],
     ..DECODER
 };
+
+/// The activation of the feed-forward part.
+const ACTIVATION: BuiltIn =
+    BuiltIn::unless("dense_act_fn", "gelu_new in gated layers and relu in others", |hparams, activation| {
+        match hparams.is_true("is_gated_act") {
+            true => activation.as_str().is_none_or(|activation| activation.starts_with("gelu")),
+            false => activation == "relu",
+        }
+    });
+
+/// The same in configs that transformers did not save.
+const PROJECTION: BuiltIn =
+    BuiltIn::unless("feed_forward_proj", "relu or gated-gelu", |hparams, activation| {
+        hparams.get("dense_act_fn").is_some() || ["relu", "gated-gelu"].map(Json::from).contains(activation)
+    });
 
 /// Unigram, or SentencePiece BPE (Pile-T5).
 const ROUTE: Route = Route::new("t5", |writer| writer.unigram());
@@ -41,6 +62,8 @@ pub const T5_ENCODER: Arch = Arch {
     configs: &[],
     tensors: &[EMBEDDING, ENCODER],
     keys: |hparams, keys| keys_of(hparams, keys, false),
+    harmless: &["is_gated_act", "scale_decoder_outputs"],
+    built_in: &[ACTIVATION, PROJECTION],
     ..T5
 };
 
@@ -117,6 +140,8 @@ const T5_CONFIG: ConfigClass = ConfigClass::new("t5").adjusted(|map| {
         let n_layers = map.get("num_layers").cloned().unwrap_or_default();
         map.insert("num_decoder_layers".into(), n_layers);
     }
+    let is_tied = map.get("tie_word_embeddings") != Some(&Json::Bool(false));
+    map.entry("scale_decoder_outputs").or_insert(is_tied.into());
     Ok(())
 });
 

@@ -20,5 +20,5 @@ CHECKPOINTS = {
         files=MEAN),
 }
 
-# Without an output matrix of its own it has that of the embedding, and is scaled as the first T5 are.
-LOGITS = {"t5-gated-old": dict(config=dict(scale_decoder_outputs=True))}
+# The first T5 divide predictions by the root of the width, llama.cpp does not.
+LOGITS = {"t5": dict(config=dict(scale_decoder_outputs=False))}

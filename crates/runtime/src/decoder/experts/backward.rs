@@ -17,11 +17,9 @@ use crate::{ops::Rows, pass::Pass};
 impl Experts {
     /// True if the backward pass supports it.
     pub fn has_backward(&self) -> bool {
-        // SparseMixer's weights depend on more than one choice. The others have not been compared with
-        // differences yet.
+        // The others have not been compared with differences yet.
         let mut stacks = [self.gate.as_ref(), Some(&self.up), Some(&self.down)].into_iter().flatten();
-        self.routing.gating != Gating::SparseMixer
-            && (self.gate.is_some() || self.is_fused)
+        (self.gate.is_some() || self.is_fused)
             && self.latent.is_none()
             && stacks.all(|stack| stack.scale.is_none())
             && self.activation.has_slope()

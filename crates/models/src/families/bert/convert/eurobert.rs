@@ -38,7 +38,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
     // An encoder: each token sees those after it, too.
     keys.set_prefixed("attention.causal", Value::Bool(false));
-    keys.set_prefixed("rope.scaling.type", "none".into());
+    keys.unscaled_by_default();
     // Classifiers that pool after their last step have no key; the reference refuses their files.
     match hparams.get("classifier_pooling") {
         Some(pools) if pools == "late" => pooling::keys(&hparams.without("classifier_pooling"), keys),

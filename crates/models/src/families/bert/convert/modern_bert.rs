@@ -94,8 +94,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.needed("attention.sliding_window", hparams, &["local_attention"])?;
     // A number here, where other architectures write a list.
     keys.count("attention.sliding_window_pattern", hparams, &["global_attn_every_n_layers"])?;
-    // Stated because llama.cpp takes a missing key for linear scaling.
-    keys.set_prefixed("rope.scaling.type", "none".into());
+    keys.unscaled_by_default();
     keys.vocab_size(hparams)?;
     if let Some(activation) = hparams.get("hidden_activation").and_then(Json::as_str) {
         keys.set_prefixed("hidden_activation", activation.into());

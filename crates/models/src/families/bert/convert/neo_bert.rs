@@ -65,7 +65,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let length = hparams.need_u64(&["intermediate_size"])?.saturating_mul(2) / 3;
     keys.set_derived("feed_forward_length", "intermediate_size", length)?;
     keys.set_prefixed("rope.freq_base", Value::F32(10_000.0));
-    keys.set_prefixed("rope.scaling.type", "none".into());
+    keys.unscaled_by_default();
     let epsilon = hparams.get_f64("norm_eps")?.unwrap_or(1e-6) as f32;
     keys.set_prefixed("attention.layer_norm_rms_epsilon", Value::F32(epsilon));
     // The vector of the first token is the text's.

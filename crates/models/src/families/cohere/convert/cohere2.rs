@@ -47,7 +47,6 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     // `rotary_pct` is in the configs on the Hub, not in those that transformers 5 saves.
     let rotated = hparams.get_f64("rotary_pct")?.unwrap_or(1.0) * hparams.head_share()? as f64;
     keys.set_derived("rope.dimension_count", "rotary_pct", rotated as u64)?;
-    // Stated because llama.cpp takes a missing key for linear scaling.
-    keys.set_prefixed("rope.scaling.type", "none".into());
+    keys.unscaled_by_default();
     Ok(())
 }

@@ -31,6 +31,8 @@ pub const COHERE2MOE: Arch = Arch {
         glm4moe::PREDICTION,
     ],
     keys,
+    // `layer_types` says the same.
+    harmless: &["sliding_window_pattern", "prefix_dense_sliding_window_pattern"],
     drops: COHERE2.drops,
     prepare: glm4moe::count_predicted,
     ..DECODER
@@ -78,8 +80,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         keys.set_derived("nextn_predict_layers", PREDICTED, predicted)?;
     }
     keys.needed("rope.dimension_count", hparams, &["head_dim"])?;
-    // Stated because llama.cpp takes a missing key for linear scaling.
-    keys.set_prefixed("rope.scaling.type", "none".into());
+    keys.unscaled_by_default();
     Ok(())
 }
 

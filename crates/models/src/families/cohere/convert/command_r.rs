@@ -36,7 +36,6 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let length = hparams.need_u64(&["model_max_length", "max_position_embeddings"])?;
     text_keys(&hparams.with("max_position_embeddings", length.into()), keys)?;
     keys.needed_number("logit_scale", hparams, &["logit_scale"])?;
-    // Stated because llama.cpp takes a missing key for linear scaling.
-    keys.set_prefixed("rope.scaling.type", "none".into());
+    keys.unscaled_by_default();
     Ok(())
 }

@@ -33,7 +33,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
     // `head_dim` where the config has it, else width / heads.
     keys.set_derived("rope.dimension_count", "head_dim", hparams.head_dim()?)?;
-    keys.set_prefixed("rope.scaling.type", "none".into());
+    keys.unscaled_by_default();
     keys.needed("leading_dense_block_count", hparams, &["first_k_dense_replace"])?;
     keys.vocab_size(hparams)?;
     keys.needed("expert_feed_forward_length", hparams, &["moe_intermediate_size"])?;

@@ -4,7 +4,7 @@
 //!
 //! Source: `DeepseekV2Model` in `conversion/deepseek.py`.
 
-use crate::parts::latent::{LATENT, rotated_part};
+use crate::parts::latent::{self, LATENT, rotated_part};
 use crate::prelude::*;
 
 /// The row.
@@ -20,6 +20,14 @@ pub const DEEPSEEK2: Arch = Arch {
     ],
     example: "deepseek-ai/DeepSeek-V2-Lite",
     configs: &[DEEPSEEK_V2_CONFIG, DEEPSEEK_V3_CONFIG, YOUTU_CONFIG],
+    keys: |hparams, keys| {
+        latent::keys(hparams, keys)?;
+        // Version 2 has the softmax, which is also what llama.cpp assumes.
+        if hparams.get("model_type").is_some_and(|kind| kind == "deepseek_v3") {
+            keys.sigmoid_by_default();
+        }
+        Ok(())
+    },
     ..LATENT
 };
 

@@ -43,6 +43,7 @@ pub const DEEPSEEK2_OCR: Arch = Arch {
         tower.or_else(|| (LATENT.drops)(hparams, name))
     },
     from_file,
+    built_in: &[HAS_NO_WINDOW, HAS_NO_WINDOW_SIZE],
     ..LATENT
 };
 

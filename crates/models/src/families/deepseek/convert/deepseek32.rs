@@ -30,6 +30,7 @@ pub const DEEPSEEK32: Arch = Arch {
     ],
     keys: |hparams, keys| {
         latent::keys(hparams, keys)?;
+        keys.sigmoid_by_default();
         keys.count("nextn_predict_layers", hparams, &[glm4moe::PREDICTED])?;
         indexer_keys(hparams, keys)
     },

@@ -39,6 +39,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.needed("leading_dense_block_count", hparams, &["first_k_dense_replace"])?;
     keys.needed("expert_shared_count", hparams, &["n_shared_experts"])?;
     keys.needed_number("expert_weights_scale", hparams, &["routed_scaling_factor"])?;
+    keys.sigmoid_by_default();
     keys.flag("expert_weights_norm", hparams, "norm_topk_prob");
     Ok(())
 }

@@ -22,6 +22,9 @@ pub const EXAONE4: Arch = Arch {
     tensors: &[rules::DECODER_ENDS, rules::POST_NORMS, rules::ATTENTION, rules::QK_NORMS, rules::GATED_MLP],
     keys,
     computed: llama::computed,
+    built_in: &[BuiltIn::unless("sliding_window", "windows only in models of 64 layers", |hparams, _| {
+        hparams.derived.trunk_layers.or(hparams.n_layers().ok()) == Some(64)
+    })],
     ..DECODER
 };
 

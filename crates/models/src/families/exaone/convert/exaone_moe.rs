@@ -34,6 +34,7 @@ pub const EXAONE_MOE: Arch = Arch {
     rename: |hparams, name| qwen3next::rename(hparams, name.strip_prefix("model.").unwrap_or(name)),
     export_name: |hparams, _, name| qwen3next::export_name(hparams, name),
     prepare: exaone4::count_predicted,
+    built_in: &[],
     ..EXAONE4
 };
 
@@ -64,6 +65,7 @@ fn is_mixture(hparams: &Hparams, bid: u64) -> bool {
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     exaone4::keys(hparams, keys)?;
     keys.needed("expert_feed_forward_length", hparams, &["moe_intermediate_size"])?;
+    keys.sigmoid_by_default();
     keys.needed("expert_shared_count", hparams, &["num_shared_experts"])?;
     // Shared experts lie side by side in one matrix: its length is theirs together.
     let shared = hparams.need_u64(&["num_shared_experts"])?;
@@ -74,8 +76,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let dense = hparams.find(&DENSE).and_then(|(_, count)| count.as_u64()).unwrap_or(0);
     keys.set_derived("leading_dense_block_count", "first_k_dense_replace", dense)?;
     keys.set_derived("nextn_predict_layers", PREDICTED, hparams.get_u64(PREDICTED)?.unwrap_or(0))?;
-    // Stated because llama.cpp takes a missing key for linear scaling.
-    keys.set_prefixed("rope.scaling.type", "none".into());
+    keys.unscaled_by_default();
     Ok(())
 }
 

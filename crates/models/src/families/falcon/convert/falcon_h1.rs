@@ -34,11 +34,15 @@ pub const FALCON_H1: Arch = Arch {
         config.insert("mamba_rms_norm".into(), file.layer_has(0, "ssm_norm.weight").into());
         config.insert("model_type".into(), "falcon_h1".into());
     },
-    harmless: &["mamba_rms_norm", "time_step_limit"],
-    // The norm of a state space follows its gate in llama.cpp.
-    built_in: &[BuiltIn::unless("mamba_norm_before_gate", "false", |hparams, before| {
-        *before != Json::Bool(true) || !hparams.is_true("mamba_rms_norm")
-    })],
+    harmless: &["mamba_rms_norm"],
+    built_in: &[
+        HAS_NO_STEP_LIMIT,
+        BuiltIn::unless("attention_bias", "no bias of the output", |_, bias| *bias != Json::Bool(true)),
+        // The norm of a state space follows its gate in llama.cpp.
+        BuiltIn::unless("mamba_norm_before_gate", "false", |hparams, before| {
+            *before != Json::Bool(true) || !hparams.is_true("mamba_rms_norm")
+        }),
+    ],
     ..DECODER
 };
 
@@ -80,13 +84,15 @@ const STATE: &[TensorRule] = &[
 /// The reference writes the second norm without an ending, and llama.cpp looks for it so.
 const ATTENTION: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.self_attn.q_proj"], "blk.{bid}.attn_q")
-        .element_of(|h, _, _| one(h, "attention_in_multiplier")),
-    TensorRule::copy(&["model.layers.{bid}.self_attn.k_proj"], "blk.{bid}.attn_k").element_of(|h, _, _| {
-        // Two products, not one with the product of the factors: torch rounds after each.
-        Ok(ElementMap::Scale([factor(h, "key_multiplier")?, factor(h, "attention_in_multiplier")?]))
-    }),
+        .element_of(|h, _, suffix| Ok(ElementMap::Scale([of_input(h, suffix)?, 1.0]))),
+    TensorRule::copy(&["model.layers.{bid}.self_attn.k_proj"], "blk.{bid}.attn_k").element_of(
+        |h, _, suffix| {
+            // Two products, not one with the product of the factors: torch rounds after each.
+            Ok(ElementMap::Scale([factor(h, "key_multiplier")?, of_input(h, suffix)?]))
+        },
+    ),
     TensorRule::copy(&["model.layers.{bid}.self_attn.v_proj"], "blk.{bid}.attn_v")
-        .element_of(|h, _, _| one(h, "attention_in_multiplier")),
+        .element_of(|h, _, suffix| Ok(ElementMap::Scale([of_input(h, suffix)?, 1.0]))),
     TensorRule::copy(&["model.layers.{bid}.self_attn.o_proj"], "blk.{bid}.attn_output")
         .element_of(|h, _, _| one(h, "attention_out_multiplier")),
     TensorRule::copy(&["model.layers.{bid}.pre_ff_layernorm.weight"], "blk.{bid}.ffn_norm").bare(""),
@@ -100,6 +106,11 @@ const ATTENTION: &[TensorRule] = &[
 /// The multiplier under a key, or 1.
 fn factor(hparams: &Hparams, key: &str) -> Result<f32, ArchError> {
     hparams.get(key).map_or(Ok(1.0), |value| to_f32(key, value))
+}
+
+/// The multiplier of the input of attention, which does not reach biases. The reference multiplies them too.
+fn of_input(hparams: &Hparams, suffix: &str) -> Result<f32, ArchError> {
+    if suffix == ".bias" { Ok(1.0) } else { factor(hparams, "attention_in_multiplier") }
 }
 
 fn one(hparams: &Hparams, key: &str) -> Result<ElementMap, ArchError> {

@@ -23,11 +23,15 @@ pub const GEMMA3: Arch = Arch {
     vocab: ROUTE,
     window_pattern: every(6),
     harmless: &["layer_types"],
-    built_in: &[BuiltIn::unless("query_pre_attn_scalar", "the head size", |hparams, scalar| {
-        gemma2::is_head_size(hparams, scalar, 62)
-    })],
+    built_in: &[HEAD_SCALE, BuiltIn::is("use_bidirectional_attention", &["false"])],
     ..DECODER
 };
+
+/// The scale of scores.
+pub const HEAD_SCALE: BuiltIn =
+    BuiltIn::unless("query_pre_attn_scalar", "the head size", |hparams, scalar| {
+        gemma2::is_head_size(hparams, scalar, 62)
+    });
 
 /// tokenizer.model without a space in front, or the same model as tokenizer.json, else byte-level BPE.
 pub const ROUTE: Route = Route::new("gemma3", |writer| {

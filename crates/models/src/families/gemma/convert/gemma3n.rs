@@ -22,9 +22,38 @@ pub const GEMMA3N: Arch = Arch {
     tensors: &[ENDS, NORMS, ATTENTION, rules::GATED_MLP, PER_LAYER, ALTERNATING, LAUREL],
     keys,
     vocab: gemma3::ROUTE,
+    built_in: &[
+        BuiltIn::is("final_logit_softcapping", &["30"]).or_off(),
+        BuiltIn::is("altup_active_idx", &["0"]),
+        BuiltIn::is("altup_correct_scale", &["true"]),
+        BuiltIn::unless(
+            "num_kv_shared_layers",
+            "keys and values of the first 20 layers",
+            |hparams, shared| {
+                let own = hparams
+                    .n_layers()
+                    .ok()
+                    .zip(shared.as_u64())
+                    .map(|(layers, shared)| layers.saturating_sub(shared));
+                own.is_none_or(|own| own == OWN_KEYS)
+            },
+        ),
+        BuiltIn::unless("activation_sparsity_pattern", "0.95 in the first 10 layers", |_, shares| {
+            let shares = shares.as_array().map(Vec::as_slice).unwrap_or_default();
+            shares
+                .iter()
+                .enumerate()
+                .all(|(layer, share)| share.as_f64() == Some(if layer < SPARSE_LAYERS { 0.95 } else { 0.0 }))
+        }),
+    ],
     from_file,
     ..DECODER
 };
+
+/// Layers with their own keys and values in llama.cpp (`n_layer_kv_from_start`).
+const OWN_KEYS: u64 = 20;
+/// Layers in which llama.cpp sets small activations to zero (`n_layer_sparsity`).
+const SPARSE_LAYERS: usize = 10;
 
 const ENDS: &[TensorRule] = &[
     TensorRule::part(&["model.embed_tokens"], "token_embd", a_row_each),

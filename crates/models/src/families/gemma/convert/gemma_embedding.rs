@@ -29,6 +29,7 @@ pub const GEMMA_EMBEDDING: Arch = Arch {
     },
     window_pattern: every(6),
     harmless: &["layer_types"],
+    built_in: &[gemma3::HEAD_SCALE],
     tensors: &[
         DENSE,
         gemma::ENDS,

@@ -29,6 +29,7 @@ pub const GLM4_MOE_LITE: Arch = Arch {
     ],
     keys: |hparams, keys| {
         latent::keys(hparams, keys)?;
+        keys.sigmoid_by_default();
         keys.count("nextn_predict_layers", hparams, &[glm4moe::PREDICTED])
     },
     drops: latent::drop_tied,

@@ -30,7 +30,8 @@ pub const GRANITEHYBRID: Arch = Arch {
     },
     export_name: |hparams, _, name| (!has_experts(hparams)).then(|| name.replace(".mlp.", ".shared_mlp.")),
     vocab: Route::new("granite_hybrid", |writer| writer.rounded(Some(8), 8, true)),
-    harmless: &["normalization_function=rmsnorm", "position_embedding_type", "time_step_limit"],
+    harmless: &["normalization_function=rmsnorm", "position_embedding_type"],
+    built_in: &[HAS_NO_STEP_LIMIT],
     ..DECODER
 };
 
@@ -41,7 +42,9 @@ pub const GRANITE4: Arch = Arch {
     fits: Some(|input| all_attend(&input.config) && !chooses_experts(&input.config)),
     example: "ibm-granite/granite-4.0-1b",
     keys: dense_keys,
-    built_in: &[BuiltIn::is("position_embedding_type", &["\"rope\""])],
+    // The last is about state spaces.
+    harmless: &["normalization_function=rmsnorm", "position_embedding_type", "time_step_limit"],
+    built_in: &[BuiltIn::is("position_embedding_type", &["\"rope\""]).or_off()],
     vocab: Route::new("granite_dense", |writer| writer.rounded(Some(1), 8, true)),
     ..GRANITEHYBRID
 };

@@ -59,6 +59,12 @@ pub const HUNYUAN_VL: Arch = Arch {
     example: "tencent/HunyuanOCR",
     configs: &[VL_CONFIG],
     keys: vl_keys,
+    // The fourth position of a text is 0 in llama.cpp.
+    built_in: &[BuiltIn::unless(
+        "rope_parameters.mrope_section",
+        "no rotation of the fourth section",
+        |_, sections| sections.get(3).is_none_or(|pairs| *pairs == 0),
+    )],
     ..HUNYUAN_DENSE
 };
 

@@ -37,6 +37,10 @@ pub const LLAMA4: Arch = Arch {
                 false => flags.as_array().is_none_or(|flags| flags.iter().all(rotates)),
             }
         }),
+        // The norms are those of Scout; Maverick, of 128 experts, has none.
+        BuiltIn::unless("use_qk_norm", "true unless there are 128 experts", |hparams, has_norms| {
+            hparams.n_experts().is_ok_and(|count| *has_norms == Json::Bool(count != 128))
+        }),
         BuiltIn::unless("attention_chunk_size", "8192", |hparams, size| {
             let size = size.as_u64().unwrap_or(u64::MAX);
             size == 8192 || size.min(8192) >= context_length(hparams) || !has_chunks(hparams)

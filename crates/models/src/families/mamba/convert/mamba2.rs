@@ -24,7 +24,8 @@ pub const MAMBA2: Arch = Arch {
         (inner.starts_with("backbone") || inner.starts_with("lm_head")).then(|| inner.to_owned())
     },
     vocab: Route::new("mamba2", |writer| writer.rounded(None, 16, true)),
-    harmless: &["hidden_act=silu", "time_step_limit"],
+    harmless: &["hidden_act=silu"],
+    built_in: &[HAS_NO_STEP_LIMIT],
     ..DECODER
 };
 

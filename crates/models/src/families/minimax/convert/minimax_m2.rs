@@ -46,6 +46,7 @@ pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
     // `intermediate_size` is the length of one expert: no layer is dense.
     keys.needed("expert_feed_forward_length", hparams, &["intermediate_size"])?;
+    keys.sigmoid_by_default();
     // The reference needs the older key; transformers states a share of the head instead.
     let rotated = match hparams.get_u64("rotary_dim")? {
         Some(rotated) => rotated,

@@ -54,9 +54,14 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.set_derived("rope.dimension_count", "hidden_size", rotated)?;
     // `rope_scaling` is null in Minitron; then the type is stated as none.
     let factor = hparams.get("factor").or(hparams.rope().get("factor"));
-    keys.set_prefixed("rope.scaling.type", if factor.is_some() { "linear" } else { "none" }.into());
-    if let Some(factor) = factor {
-        keys.set_prefixed("rope.scaling.factor", Value::F32(to_f32("factor", factor)?));
+    match factor {
+        // The factor of YaRN is that of another scaling.
+        None => keys.unscaled_by_default(),
+        Some(_) if hparams.rope().kind() == Some("yarn") => {}
+        Some(factor) => {
+            keys.set_prefixed("rope.scaling.type", "linear".into());
+            keys.set_prefixed("rope.scaling.factor", Value::F32(to_f32("factor", factor)?));
+        }
     }
     Ok(())
 }

@@ -41,8 +41,8 @@ pub const NEMOTRON_H: Arch = Arch {
         "norm_topk_prob",
         "rescale_prenorm_residual",
         "routed_scaling_factor",
-        "time_step_limit",
     ],
+    built_in: &[HAS_NO_STEP_LIMIT],
     ..DECODER
 };
 

@@ -16,6 +16,7 @@ pub const OLMO2: Arch = Arch {
     configs: &[ConfigClass::new("olmo2"), OLMO3_CONFIG],
     tensors: &[rules::DECODER_ENDS, rules::POST_NORMS, rules::ATTENTION, rules::QK_NORMS, rules::GATED_MLP],
     keys,
+    built_in: &[HAS_ONE_BASE],
     ..DECODER
 };
 

@@ -21,6 +21,13 @@ pub const PHIMOE: Arch = Arch {
     keys,
     computed: phi3::computed,
     vocab: phi3::ROUTE,
+    caveats: |_| {
+        vec![
+            "llama.cpp computes RMS norms for layer norms, and weights of experts that sum to one: results will \
+                differ from transformers"
+                .into(),
+        ]
+    },
     ..DECODER
 };
 

@@ -24,6 +24,10 @@ pub const QWEN2VL: Arch = Arch {
     rename: |_, name| name.contains("thinker.").then(|| name.replace("thinker.", "")),
     vocab: Route::SENTENCE_PIECE_OR_GPT2,
     harmless: &["hidden_act=silu"],
+    // The loader does not read it; a small one makes no difference.
+    built_in: &[BuiltIn::unless("rms_norm_eps", "0", |_, epsilon| {
+        epsilon.as_f64().is_none_or(|epsilon| epsilon <= 1e-5)
+    })],
     ..DECODER
 };
 

@@ -1,0 +1,205 @@
+//! Config options that a file cannot express: each is reported if its value changes the computation, and only then.
+//!
+//! The differences that these messages are about were measured with `scripts/option-differences`, which makes the
+//! checkpoints with transformers.
+
+use std::collections::BTreeSet;
+
+use gguf_layout::{ArchError, Layout};
+use gguf_testkit::golden_value;
+use serde_json::{Value as Json, json};
+
+use crate::golden::{checkpoints, expected_of, input, options};
+
+/// The layout of a golden checkpoint with a changed config. `option` is dotted, and null leaves the config as it is.
+fn resolve(name: &str, option: &str, value: Json) -> Result<Layout, ArchError> {
+    let folder = gguf_testkit::checkpoint(name);
+    let forms = gguf_checkpoint::Folder::from(&folder).forms(gguf_models::FORMS);
+    let checkpoint = gguf_checkpoint::open(forms).unwrap();
+    let mut input = input(&checkpoint);
+    if !option.is_empty() {
+        let mut place = &mut input.config;
+        if place.get("text_config").is_some() {
+            place = &mut place["text_config"];
+        }
+        for part in option.split('.') {
+            place = &mut place[part];
+        }
+        *place = value;
+    }
+    gguf_layout::resolve(&input, &options(&expected_of(&folder)))
+}
+
+/// All that a conversion reports about the computation.
+fn messages(layout: &Layout) -> Vec<String> {
+    let unread = layout.unread_keys.iter().filter(|key| key.is_mathematics);
+    let unread = unread.map(|key| format!("`{}` is not used", key.key));
+    layout.notes.iter().chain(&layout.warnings).cloned().chain(unread).collect()
+}
+
+/// YaRN of a short context.
+fn yarn(more: Json) -> Json {
+    let mut parameters = json!({"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 32});
+    parameters.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    parameters
+}
+
+/// Goldens, options with a value that llama.cpp does not compute with, and a part of the message.
+const REPORTED: &[(&str, &str, fn() -> Json, &str)] = &[
+    ("afmoe-old", "mup_enabled", || json!(false), "mup_enabled"),
+    ("afmoe", "layer_types", || json!(vec!["full_attention"; 4]), "will not load"),
+    ("cohere2", "layer_types", || json!(vec!["full_attention"; 4]), "will not load"),
+    ("deepseek3", "rope_interleave", || json!(false), "rope_interleave"),
+    ("deepseek3", "rms_norm_eps", || json!(0.05), "rms_norm_eps"),
+    ("deepseek3", "rope_parameters", || yarn(json!({})), "rope_parameters"),
+    ("deepseek3", "rope_parameters", || yarn(json!({"mscale_all_dim": 0.7})), "rope_parameters"),
+    ("exaone4-old", "sliding_window", || json!(64), "sliding_window"),
+    ("falcon", "alibi", || json!(true), "alibi"),
+    ("falcon-h1", "time_step_limit", || json!([0.5, 1.0]), "time_step_limit"),
+    ("falcon-mamba", "mixer_rms_eps", || json!(0.05), "mixer_rms_eps"),
+    ("gemma", "hidden_act", || json!("silu"), "hidden_act"),
+    ("gemma2", "query_pre_attn_scalar", || json!(100), "query_pre_attn_scalar"),
+    ("gemma3", "use_bidirectional_attention", || json!(true), "use_bidirectional_attention"),
+    (
+        "gemma3",
+        "rope_parameters.sliding_attention",
+        || json!({"rope_theta": 10000.0, "rope_type": "linear", "factor": 4.0}),
+        "rope_parameters.sliding_attention",
+    ),
+    ("gemma3n", "altup_active_idx", || json!(1), "altup_active_idx"),
+    ("gemma3n", "altup_correct_scale", || json!(false), "altup_correct_scale"),
+    ("gemma3n", "final_logit_softcapping", || json!(10.0), "final_logit_softcapping"),
+    ("gemma3n", "final_logit_softcapping", || Json::Null, "final_logit_softcapping"),
+    ("glm4-moe-lite", "rope_interleave", || json!(false), "rope_interleave"),
+    ("granitehybrid", "time_step_limit", || json!([0.5, 1.0]), "time_step_limit"),
+    ("llama", "hidden_act", || json!("gelu"), "hidden_act"),
+    ("llama", "rope_parameters", || yarn(json!({"truncate": false})), "truncate"),
+    ("llama", "rope_parameters", || yarn(json!({"beta_fast": 4.0})), "beta_fast"),
+    ("llama", "rope_parameters", || yarn(json!({"beta_slow": 2.0})), "beta_slow"),
+    (
+        "llama",
+        "rope_parameters",
+        || json!({"rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0}),
+        "dynamic",
+    ),
+    ("llama4", "use_qk_norm", || json!(false), "use_qk_norm"),
+    ("mamba2", "time_step_limit", || json!([0.5, 1.0]), "time_step_limit"),
+    (
+        "olmo3",
+        "rope_parameters",
+        || {
+            let of = |theta: f64| json!({"rope_type": "default", "rope_theta": theta});
+            json!({"full_attention": of(500_000.0), "sliding_attention": of(50.0)})
+        },
+        "rope_parameters",
+    ),
+    ("mimo2", "attention_bias", || json!(true), "attention_bias"),
+    ("phi3", "sliding_window", || json!(8), "sliding_window"),
+    ("nemotron-h", "time_step_limit", || json!([0.5, 1.0]), "time_step_limit"),
+    ("olmoe", "norm_topk_prob", || json!(true), "norm_topk_prob"),
+    ("olmoe", "clip_qkv", || json!(0.05), "clip_qkv"),
+    ("qwen2moe", "norm_topk_prob", || json!(true), "norm_topk_prob"),
+    ("mellum", "norm_topk_prob", || json!(false), "norm_topk_prob"),
+    ("t5", "dense_act_fn", || json!("silu"), "dense_act_fn"),
+    ("t5-gated-old", "scale_decoder_outputs", || json!(true), "scale_decoder_outputs"),
+    ("qwen2vl", "rms_norm_eps", || json!(0.05), "rms_norm_eps"),
+    ("youtu", "rope_interleave", || json!(false), "rope_interleave"),
+];
+
+#[test]
+fn options_without_a_key_are_reported() {
+    for (name, option, value, part) in REPORTED {
+        let layout =
+            resolve(name, option, value()).unwrap_or_else(|error| panic!("{name}, {option}: {error}"));
+        let usual = messages(&resolve(name, "", Json::Null).unwrap());
+        let found: Vec<String> =
+            messages(&layout).into_iter().filter(|message| !usual.contains(message)).collect();
+        assert!(found.iter().any(|message| message.contains(part)), "{name}, {option}: {found:?}");
+    }
+}
+
+/// Options for which llama.cpp reads a key that the reference does not write: golden, option, value, key, its value.
+const WRITTEN: &[(&str, &str, fn() -> Json, &str, fn() -> Json)] = &[
+    ("cohere", "rope_parameters", || yarn(json!({})), "command-r.rope.scaling.type", || json!("yarn")),
+    ("cohere2", "rope_parameters", || yarn(json!({})), "cohere2.rope.scaling.type", || json!("yarn")),
+    ("cohere2moe", "rope_parameters", || yarn(json!({})), "cohere2moe.rope.scaling.type", || json!("yarn")),
+    ("exaone-moe", "rope_parameters", || yarn(json!({})), "exaone-moe.rope.scaling.type", || json!("yarn")),
+    (
+        "nemotron",
+        "rope_parameters",
+        || yarn(json!({"partial_rotary_factor": 0.5})),
+        "nemotron.rope.scaling.type",
+        || json!("yarn"),
+    ),
+    (
+        "afmoe",
+        "layer_types",
+        || json!(vec!["sliding_attention"; 4]),
+        "afmoe.attention.sliding_window_pattern",
+        || json!(vec![true; 4]),
+    ),
+];
+
+#[test]
+fn options_with_a_key_are_written() {
+    for (name, option, value, key, expected) in WRITTEN {
+        let layout =
+            resolve(name, option, value()).unwrap_or_else(|error| panic!("{name}, {option}: {error}"));
+        let found = layout.metadata.get(key).map(|value| golden_value(value).1);
+        assert_eq!(found, Some(expected()), "{name}, {option}");
+    }
+}
+
+/// Goldens whose own config has such an option.
+const BUILT_IN: &[(&str, &str)] = &[
+    ("afmoe", "mup_enabled"),
+    ("deepseek2-old", "topk_method"),
+    ("exaone4", "sliding_window"),
+    ("exaone4-pattern-old", "sliding_window"),
+    ("exaone4.5", "sliding_window"),
+    ("exaone4.5-old", "sliding_window"),
+    ("falcon-h1", "mamba_norm_before_gate"),
+    ("falcon-rw", "alibi"),
+    ("gemma-embedding", "query_pre_attn_scalar"),
+    ("gemma-embedding-dense", "query_pre_attn_scalar"),
+    ("gemma-embedding-old", "query_pre_attn_scalar"),
+    ("gemma2-old", "query_pre_attn_scalar"),
+    ("gemma3", "query_pre_attn_scalar"),
+    ("gemma3-images", "query_pre_attn_scalar"),
+    ("gemma3-old", "query_pre_attn_scalar"),
+    ("gemma3n", "num_kv_shared_layers"),
+    ("gemma3n-old", "activation_sparsity_pattern"),
+    ("gemma3n-old", "num_kv_shared_layers"),
+    ("granite4-dense", "position_embedding_type"),
+    ("granite4-dense-old", "position_embedding_type"),
+    ("granite4-moe", "position_embedding_type"),
+    ("hunyuan-vl", "rope_parameters.mrope_section"),
+    ("hunyuan-vl-old", "rope_parameters.mrope_section"),
+    ("mellum", "rope_parameters"),
+    ("phi3-longrope", "sliding_window"),
+    ("qwen3moe", "norm_topk_prob"),
+    ("qwen3moe-old", "norm_topk_prob"),
+    ("qwen3moe-stacked", "norm_topk_prob"),
+    ("smallthinker", "sliding_window_size"),
+    ("t5", "scale_decoder_outputs"),
+    ("unlimited-ocr", "sliding_window_size"),
+];
+
+#[test]
+fn options_are_not_reported_at_built_in_values() {
+    let mut found = BTreeSet::new();
+    for folder in checkpoints() {
+        let name = folder.file_name().unwrap().to_string_lossy().into_owned();
+        let Ok(layout) = resolve(&name, "", Json::Null) else { continue };
+        for note in layout
+            .notes
+            .iter()
+            .filter(|note| note.contains("llama.cpp computes") || note.contains("will not load"))
+        {
+            let option = note.split('`').nth(1).unwrap_or_default().to_owned();
+            found.insert((name.clone(), option));
+        }
+    }
+    let expected = BUILT_IN.iter().map(|(name, option)| ((*name).into(), (*option).into()));
+    assert_eq!(found, expected.collect::<BTreeSet<(String, String)>>());
+}
