@@ -13,6 +13,7 @@ use crate::{
         shared::{
             call::call_of,
             conversion::Conversion,
+            hub::hub_options,
             output_args::{OutputArgs, ResumeArgs},
             outputs::check_output_name,
             planned_calls::PlannedProgram,
@@ -179,6 +180,7 @@ fn conversion(matches: &ArgMatches) -> Result<Conversion, Failure> {
         calibration: args.calibration.options(),
         budget: args.budget.options(),
         output,
+        hub: hub_options(),
         ..Quantize::new(what.input, what.recipes.into_iter().map(Into::into))
     };
     Ok(Conversion { operation: options.into(), call, format })

@@ -47,16 +47,17 @@ fn recipe_with_unknown_tensor_names_file() {
     for (dtypes, problem) in [
         (
             r#"{"blk.7.attn_v.weight": "q8_0"}"#,
-            "r.json: `blk.7.attn_v.weight` does not match any tensor of the model\n",
+            "r.json: line 1: `blk.7.attn_v.weight` does not match any tensor of the model\n",
         ),
         (
             r#"{"x": "q8_0", "y": "q8_0"}"#,
-            "r.json: `x` does not match any tensor of the model (nor 1 more)\n",
+            "r.json: line 1: `x` does not match any tensor of the model (nor 1 more)\n",
         ),
-        (r#"{"attn_v[": "q8_0"}"#, "r.json: "),
+        (r#"{"attn_v[": "q8_0"}"#, "r.json: line 1: "),
+        ("{\n\"attn_v\": \"q8_0\",\n\"ffn\": \"q9\"}", "r.json: not a recipe file: line 3: "),
         (
             r#"{"attn_": "q8_0", "attn_v": "q6_K"}"#,
-            "r.json: tensor `blk.0.attn_v.weight`: `attn_` and `attn_v` both match",
+            "r.json: line 1: tensor `blk.0.attn_v.weight`: `attn_` and `attn_v` both match",
         ),
     ] {
         let ran = replay(&sandbox, dtypes);
@@ -73,4 +74,40 @@ fn saved_recipe_replays_without_a_note() {
     let ran = succeed(sandbox.quantize(&["a.gguf", "two.gguf", "--recipe", "r.json"]));
     assert!(!ran.stderr.contains("note"), "{}", ran.stderr);
     assert!(sandbox.read("one.gguf") == sandbox.read("two.gguf"));
+}
+
+#[test]
+fn recipe_of_gguf_file_is_used_directly() {
+    let sandbox = sandbox();
+    let types = ["--tensor-type", "blk.0.ffn_down=iq4_nl", "--tensor-type", "blk.1.attn_k=q5_1"];
+    succeed(sandbox.quantize(&[&["a.gguf", "theirs.gguf", "q4_k_m", "-q"][..], &types].concat()));
+    succeed(sandbox.quantize(&words("a.gguf ours.gguf --recipe theirs.gguf -q")));
+    assert!(sandbox.read("ours.gguf") == sandbox.read("theirs.gguf"));
+}
+
+#[test]
+fn recipe_of_other_layer_count_goes_by_depth() {
+    let sandbox = sandbox();
+    // Of four layers, the first and the last are those of a model with two.
+    let layers = |name: &str, types: [&str; 4]| {
+        let of_layer = |(layer, dtype): (usize, &str)| format!("\"blk.{layer}.{name}.weight\": \"{dtype}\"");
+        types.into_iter().enumerate().map(of_layer).collect::<Vec<_>>().join(", ")
+    };
+    let attention = layers("attn_v", ["q8_0", "q4_1", "q4_1", "q5_1"]);
+    let missing = layers("ffn_missing", ["q8_0"; 4]);
+    let dtypes = format!(r#"{{"output.weight": "q6_K", "other.weight": "q8_0", {attention}, {missing}}}"#);
+    let text = format!(
+        r#"{{"format": "gguf-tools recipe", "version": 1, "layers": 4, "outputs": [{{"type": "Q4_0", "dtypes": {dtypes}}}]}}"#
+    );
+    sandbox.write("r.json", &text);
+    let ran = succeed(sandbox.quantize(&words("a.gguf out.gguf --recipe r.json")));
+    ran.says("r.json: the recipe is for 4 layers and the model has 2: each layer gets the types");
+    let found = types(&sandbox, "out.gguf");
+    assert_eq!((&*found["blk.0.attn_v.weight"], &*found["blk.1.attn_v.weight"]), ("q8_0", "q5_1"));
+    // The rows of the output matrix do not fit; the rest is by the rules.
+    assert_eq!(found["blk.0.attn_q.weight"], "q4_0");
+    // With the layers of the model, names are taken literally.
+    sandbox.write("r.json", text.replace("\"layers\": 4", "\"layers\": 2"));
+    let ran = sandbox.quantize(&words("a.gguf out.gguf --recipe r.json --force"));
+    ran.ends_and_says(1, "r.json: line 1: `blk.0.ffn_missing.weight` does not match any tensor");
 }

@@ -121,6 +121,21 @@ mod remote {
     }
 
     #[test]
+    fn recipe_of_remote_file_is_used_directly() {
+        let sandbox = place();
+        let server = HubServer::of(&sandbox.path("out"), |name| name.ends_with(".gguf"));
+        let args = words("llama ours.gguf --recipe hf://org/model/theirs.gguf -q");
+        let mut command = sandbox.command(env!("CARGO_BIN_EXE_gguf-convert"));
+        for variable in ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "HF_HUB_OFFLINE"] {
+            command.env_remove(variable);
+        }
+        let ran = command.env("HF_ENDPOINT", &server.endpoint).args(args).output().unwrap();
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        assert!(sandbox.read("ours.gguf") == sandbox.read("out/theirs.gguf"));
+        assert!(server.log().iter().all(|request| request.range.is_none_or(|(_, end)| end <= 256 << 10)));
+    }
+
+    #[test]
     fn failing_server_is_retried_lying_refused() {
         let sandbox = place();
         let local = done(&sandbox, sandbox.inspect(&["recipe", "out/theirs.gguf"]));

@@ -1,6 +1,6 @@
 //! The recipe of a GGUF file, extracted from its header.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, fs, io::Read, path::Path};
 
 use gguf_container::{Header, Metadata, Value};
 use gguf_conversion::recipes::{GUESSED, Recipe, TensorFacts, stored_file_type};
@@ -71,6 +71,24 @@ impl Extracted {
 /// True for the address of a file, rather than a path.
 pub fn is_address(file: &str) -> bool {
     ["http://", "https://", "hf://"].iter().any(|scheme| file.starts_with(scheme))
+}
+
+/// The recipe at `path`: of a recipe file, or of a GGUF file, which may be an address.
+///
+/// # Errors
+/// A file that cannot be read, or is neither a recipe file nor a GGUF file.
+pub fn open_recipe(path: &Path, hub_options: &HubOptions, events: &dyn Events) -> Result<RecipeFile, Error> {
+    let name = path.to_string_lossy();
+    match is_address(&name) || is_gguf(path) {
+        true => Ok(recipe_of_file(&name, hub_options, events)?.file),
+        false => RecipeFile::open(path),
+    }
+}
+
+/// True for a file that begins like a GGUF file.
+fn is_gguf(path: &Path) -> bool {
+    let mut magic = [0; 4];
+    fs::File::open(path).is_ok_and(|mut file| file.read_exact(&mut magic).is_ok()) && magic == *b"GGUF"
 }
 
 /// The recipe of a GGUF file, by its path or its address. Only the header is downloaded.

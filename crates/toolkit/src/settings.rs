@@ -3,13 +3,14 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fs,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use gguf_container::Endian;
 use gguf_conversion::{
-    Importance, KeyOverride, NonFinite, OutputRequest, PlannedFile, Request, RowEncoder, Shards,
+    Importance, Input, KeyOverride, NonFinite, OutputRequest, PlannedFile, Request, RowEncoder, Shards,
     imatrix::{Imatrix, MissingPolicy},
     recipes::{Differences, Overrides, Recipe, TensorFacts, TensorType},
 };
@@ -20,9 +21,11 @@ use crate::{
     coverage_report::CoverageReport,
     error::Error,
     events::Events,
+    hub::HubOptions,
     input_kind,
     outputs::check_outputs,
-    recipe_file::{ImatrixUse, OutputRecipe, RecipeFile},
+    recipe::{is_address, open_recipe},
+    recipe_file::{ImatrixUse, OutputRecipe, RecipeFile, at_line},
     suggest::suggest,
     text_file,
 };
@@ -65,7 +68,8 @@ pub struct TensorOptions {
     pub prune_layers: Vec<u32>,
     /// Metadata keys to set, as `KEY=TYPE:VALUE`.
     pub override_kv: Vec<String>,
-    /// Recipe file that replaces the options from `tensor_types` on.
+    /// Recipe file that replaces the options from `tensor_types` on, or a GGUF file with the types to use, which may be an
+    /// address.
     pub recipe: Option<PathBuf>,
     /// Recipe file to write.
     pub save_recipe: Option<PathBuf>,
@@ -122,7 +126,8 @@ pub struct OtherSettings {
 impl TensorOptions {
     /// Files that are read.
     pub fn files(&self) -> Vec<&Path> {
-        let files = [self.imatrix.as_deref(), self.recipe.as_deref(), self.tensor_type_file.as_deref()];
+        let recipe = self.recipe.as_deref().filter(|path| !is_address(&path.to_string_lossy()));
+        let files = [self.imatrix.as_deref(), recipe, self.tensor_type_file.as_deref()];
         files.into_iter().flatten().collect()
     }
 
@@ -130,10 +135,15 @@ impl TensorOptions {
     ///
     /// # Errors
     /// A file that cannot be read, or an invalid key.
-    pub fn read(&self, other: OtherSettings) -> Result<Settings, Error> {
+    pub fn read(
+        &self,
+        other: OtherSettings,
+        hub: &HubOptions,
+        events: &dyn Events,
+    ) -> Result<Settings, Error> {
         let recipe_file = match &self.recipe {
             Some(path) => {
-                let mut recipe = RecipeFile::open(path)?;
+                let mut recipe = open_recipe(path, hub, events)?;
                 if let Some(path) = &self.imatrix {
                     // A recipe that was extracted from a file names no matrix.
                     recipe.imatrix.get_or_insert_default().file = text_of(path)?;
@@ -223,6 +233,22 @@ fn open_imatrix(used: &ImatrixUse) -> Result<Imatrix, Error> {
 }
 
 impl Settings {
+    /// Settings with only an importance matrix, if there is one, that files record under `name`. Matrices without data get a
+    /// larger type.
+    pub fn of_imatrix(imatrix: Option<Imatrix>, name: &str) -> Settings {
+        let used = imatrix.is_some().then(|| ImatrixUse { file: name.to_owned(), ..ImatrixUse::default() });
+        let missing_imatrix = MissingPolicy::RaiseType;
+        let recipe_file = RecipeFile { imatrix: used, missing_imatrix, ..RecipeFile::default() };
+        Settings { imatrix, recipe_file, ..Settings::default() }
+    }
+
+    /// The same settings with a limit of a shard in bytes of tensor data.
+    #[must_use]
+    pub fn split(mut self, max_bytes: u64) -> Settings {
+        self.recipe_file.split_max_size = Some(max_bytes);
+        self
+    }
+
     /// Settings with only a byte order.
     pub fn of_byte_order(endian: Endian) -> Settings {
         Settings { endian, ..Settings::default() }
@@ -242,11 +268,15 @@ impl Settings {
         Settings { decided: Some(dtypes), ..self }
     }
 
-    /// Requested outputs: the types and choices of the recipe file, or `given` by their rules.
+    /// Requested outputs of an input: the types and choices of the recipe file, or `given` by their rules.
     ///
     /// # Errors
     /// A recipe file with an invalid type.
-    pub fn outputs(&self, given: Vec<&'static Recipe>) -> Result<Vec<OutputRequest>, Error> {
+    pub fn outputs<I: Input>(
+        &self,
+        given: Vec<&'static Recipe>,
+        input: &I,
+    ) -> Result<Vec<OutputRequest>, Error> {
         if let Some(dtypes) = &self.decided {
             return Ok(given
                 .into_iter()
@@ -258,7 +288,8 @@ impl Settings {
         }
         let replay = |output: &OutputRecipe| {
             let recipe = Recipe::from_name(&output.file_type).map_err(Error::usage)?;
-            Ok(OutputRequest::decided(recipe, output.dtypes.clone()))
+            let dtypes = self.recipe_file.dtypes(output, &input.tensors(recipe));
+            Ok(OutputRequest::decided(recipe, dtypes))
         };
         self.recipe_file.outputs.iter().map(replay).collect()
     }
@@ -272,10 +303,14 @@ impl Settings {
     ///
     /// # Errors
     /// As [`Settings::outputs`].
-    pub fn plain_outputs(&self, given: Vec<&'static Recipe>) -> Result<Vec<OutputRequest>, Error> {
+    pub fn plain_outputs<I: Input>(
+        &self,
+        given: Vec<&'static Recipe>,
+        input: &I,
+    ) -> Result<Vec<OutputRequest>, Error> {
         match &self.decided {
             Some(_) => Ok(given.into_iter().map(OutputRequest::by_rules).collect()),
-            None => self.outputs(given),
+            None => self.outputs(given, input),
         }
     }
 
@@ -375,12 +410,25 @@ impl Settings {
     /// A name or pattern that does not match any tensor; an invalid pattern; two patterns that give a tensor two types.
     pub fn check_replay(&self, tensors: &[TensorFacts<'_>], events: &dyn Events) -> Result<(), Error> {
         let Some(path) = &self.replayed else { return Ok(()) };
+        // A recipe of a GGUF file has no lines.
+        let text = fs::read_to_string(path).unwrap_or_default();
+        let wrong = |key: &str, problem: String| Error::at(path, at_line(&text, key, problem));
+        if let (Some(stated), Some(layers)) =
+            (self.recipe_file.layers, self.recipe_file.other_layers(tensors))
+        {
+            events.note(&format!(
+                "{}: the recipe is for {stated} layers and the model has {layers}: each layer gets the types of the \
+                    layer at the same relative depth",
+                path.display()
+            ));
+        }
         let names: BTreeSet<&str> = tensors.iter().map(|tensor| tensor.name).collect();
         for output in &self.recipe_file.outputs {
+            let dtypes = self.recipe_file.dtypes(output, tensors);
             let mut patterns = Vec::new();
-            for (key, dtype) in output.dtypes.iter().filter(|(key, _)| !names.contains(key.as_str())) {
+            for (key, dtype) in dtypes.iter().filter(|(key, _)| !names.contains(key.as_str())) {
                 let pattern = TensorType::parse(&format!("{key}={}", dtype.name()));
-                patterns.push((key, pattern.map_err(|error| Error::at(path, error))?));
+                patterns.push((key, pattern.map_err(|error| wrong(key, error.to_string()))?));
             }
             let matches = |pattern: &TensorType, name: &str| pattern.pattern.is_match(name);
             let unknown: Vec<&String> = patterns
@@ -394,10 +442,10 @@ impl Settings {
                     n => format!(" (nor {n} more)"),
                 };
                 let message = format!("`{first}` does not match any tensor of the model{more}");
-                return Err(Error::at(path, message).hint(["use a recipe that was saved for this model"]));
+                return Err(wrong(first, message).hint(["use a recipe that was saved for this model"]));
             }
             let mut by_rules = Vec::new();
-            for name in names.iter().filter(|name| !output.dtypes.contains_key(**name)) {
+            for name in names.iter().filter(|name| !dtypes.contains_key(**name)) {
                 let of_tensor: Vec<_> =
                     patterns.iter().filter(|(_, pattern)| matches(pattern, name)).collect();
                 match of_tensor[..] {
@@ -408,7 +456,7 @@ impl Settings {
                             let message = format!(
                                 "tensor `{name}`: `{one}` and `{other}` both match, with different types"
                             );
-                            return Err(Error::at(path, message));
+                            return Err(wrong(one, message));
                         }
                     }
                 }

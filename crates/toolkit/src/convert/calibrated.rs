@@ -23,6 +23,7 @@ use crate::{
     events::Events,
     failure::failure,
     hidden_files,
+    hub::HubOptions,
     settings::{OtherSettings, Settings, TensorOptions},
 };
 
@@ -82,7 +83,7 @@ pub fn run<I: Input>(
             allow_nonfinite: args.options.nonfinite == NonFinite::Allow,
             ..OtherSettings::default()
         };
-        let plain = TensorOptions::default().read(other)?;
+        let plain = TensorOptions::default().read(other, &HubOptions::default(), events)?;
         let is_begun = gguf_conversion::unfinished(std::slice::from_ref(&base.path)).is_some();
         let first = RunArgs {
             out: Some(&base.path),

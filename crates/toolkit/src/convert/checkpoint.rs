@@ -181,7 +181,7 @@ impl Convert {
             via: self.encoding.via.filter(|_| !is_calibrated),
             ..self.encoding.settings()
         };
-        let settings = self.tensors.read(other)?;
+        let settings = self.tensors.read(other, &self.hub, events)?;
         let adapters = self.adapters.iter().zip(adapters).map(|(lora, found)| LoraAdapter {
             folder: found.folder.clone(),
             name: lora.path.clone(),

@@ -17,6 +17,7 @@ use crate::{
     events::Events,
     failure::failure,
     file_type::FileType,
+    hub::HubOptions,
     layout_notes::Notes,
     settings::{OtherSettings, TensorOptions},
 };
@@ -102,7 +103,7 @@ impl ConvertLegacy {
             .reads(self.tensors.files())
             .reads(self.config.as_deref());
         let other = OtherSettings { allow_requantize: true, ..self.encoding.settings() };
-        let settings = self.tensors.read(other)?;
+        let settings = self.tensors.read(other, &HubOptions::default(), events)?;
         let arch = self.naming.resolving();
         let config = self.config.as_deref().map(|folder| config(folder, &arch)).transpose()?;
         let options = LegacyOptions {

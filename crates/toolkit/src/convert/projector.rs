@@ -92,7 +92,7 @@ impl ConvertProjector {
         if self.tensors.recipe.is_none() {
             require_types(&self.types, &self.source, &folder)?;
         }
-        let settings = self.tensors.read(self.encoding.settings())?;
+        let settings = self.tensors.read(self.encoding.settings(), &self.hub, events)?;
         let options = gguf_layout::Options {
             model_name: self.model_name.clone(),
             ..gguf_layout::Options::new(gguf_models::FAMILIES)

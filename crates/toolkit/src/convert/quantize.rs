@@ -20,6 +20,7 @@ use crate::{
     events::Events,
     failure::failure,
     file_type::FileType,
+    hub::HubOptions,
     input_kind::{self, Wanted},
     settings::{OtherSettings, TensorOptions},
 };
@@ -63,6 +64,8 @@ pub struct Quantize {
     pub budget: BudgetOptions,
     /// Output.
     pub output: OutputOptions,
+    /// Access to the Hub, for a recipe.
+    pub hub: HubOptions,
 }
 
 impl Quantize {
@@ -112,7 +115,7 @@ impl Quantize {
             let error = Error::usage("--calibrate cannot be used with --lora");
             return Err(error.hint(["merge the adapter first, with the type of the input"]));
         }
-        let settings = self.tensors.read(other)?;
+        let settings = self.tensors.read(other, &self.hub, events)?;
         let adapters = self.adapters.iter().map(|adapter| adapter.path.as_path());
         let call = caller.call.reads(self.tensors.files()).reads(self.calibration.files()).reads(adapters);
         let mut args = RunArgs::new(&self.output, settings.nonfinite(), Caller { call, ..caller });

@@ -34,7 +34,7 @@ pub fn check_paths<I: Input>(
 ) -> Result<Vec<PathBuf>, Error> {
     let failed = |error| failure(open.path, error);
     let settings = requested.settings;
-    let outputs = settings.outputs(requested.recipes.clone())?;
+    let outputs = settings.outputs(requested.recipes.clone(), &open.input)?;
     let conversion = Conversion::new(&open.input).outputs(outputs).request(settings.request());
     let planned = conversion.plan().map_err(failed)?;
     let paths = planned.paths(args.out).map_err(failed)?;
@@ -57,7 +57,7 @@ pub fn run<I: Input>(
 ) -> Result<Outcome, Error> {
     let Requested { recipes, projector, settings, calibration } = requested;
     let failed = |error| failure(open.path, error);
-    let mut outputs = settings.outputs(recipes.clone())?;
+    let mut outputs = settings.outputs(recipes.clone(), &open.input)?;
     outputs.extend(projector.map(OutputRequest::projector));
     // Names and shapes are the same for all types.
     let first_recipe = outputs.first().map(|output| output.recipe);
@@ -153,7 +153,8 @@ pub fn run<I: Input>(
     if let Some(calibration) = calibration {
         // The rest of the work needs only the files.
         calibration.done();
-        let stock = Conversion::new(planned.input()).outputs(settings.plain_outputs(recipes)?);
+        let stock =
+            Conversion::new(planned.input()).outputs(settings.plain_outputs(recipes, planned.input())?);
         let stock = stock.request(settings.plain_request());
         report.calibration = gains(calibration, &stock, &files, open.path, args, events)?;
     }

@@ -105,7 +105,7 @@ impl Save {
         let failed = |error| failure(path, error);
         let options = self.arch.resolving(&self.naming, &self.hub, events)?;
         let other = OtherSettings { repack: self.repack, ..self.encoding.settings() };
-        let settings = self.tensors.read(other)?;
+        let settings = self.tensors.read(other, &self.hub, events)?;
         let checkpoint = gguf_checkpoint::open_memory(memory, gguf_models::FORMS)
             .map_err(|error| failed(EngineError::Source(error)))?;
         let input = CheckpointInput::from_checkpoint(checkpoint, &options, self.arch.custom);
