@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Checkpoint, Output, Sandbox, finish, signal, succeed, words};
+use common::{Checkpoint, Output, Sandbox, finish, signal, succeed, wait_until, words};
 
 /// A checkpoint of 130 MB that takes no space: work for longer than a test needs to get in between.
 const LARGE: Checkpoint = Checkpoint { hidden: 2048, feed_forward: 8192, heads: 8 };
@@ -86,6 +86,34 @@ fn signals_end_a_run_with_resume_hint() {
             }
         }
     }
+}
+
+#[test]
+fn publication_ends_within_a_second_and_resumes() {
+    let sandbox = Sandbox::with_golden("llama");
+    let text = |n: usize| -> String {
+        (0..n).map(|i| format!("Pump {} ran {} minutes. ", i % 7, i * 13 % 60)).collect()
+    };
+    sandbox.write("eval.txt", text(200_000));
+    let call = words("llama out/pub -t q8_0 -c 32 --no-imatrix --eval-text eval.txt -j 1 --chunks");
+    let begun = || {
+        let entries = fs::read_dir(sandbox.path("out/pub.work")).into_iter().flatten().flatten();
+        entries.map(|entry| entry.file_name()).any(|name| name.to_string_lossy().starts_with("measured-"))
+    };
+    let child = sandbox.spawn(env!("CARGO_BIN_EXE_gguf-publish"), &[&call[..], &["1000000"]].concat());
+    let child = wait_until(child, 60, begun);
+    let stopped = Instant::now();
+    signal(&child, "INT");
+    let ran = finish(child);
+    assert!(stopped.elapsed() < Duration::from_secs(3), "{:?}", stopped.elapsed());
+    assert_eq!(ran.code, Some(130), "{}", ran.stderr);
+    let expected =
+        "error: interrupted\nhint: run the same command again to continue; finished stages are kept\n";
+    assert!(ran.stderr.ends_with(expected), "{}", ran.stderr);
+    // The text is remembered, the chunks are not measured again.
+    let ran = succeed(sandbox.publish(&words("llama out/pub -j 1 --chunks 8")));
+    assert!(!ran.stderr.contains("files: ") && !ran.stderr.contains("comparing "), "{}", ran.stderr);
+    ran.says("eval.txt");
 }
 
 #[test]

@@ -15,6 +15,13 @@ def publish(
     ladder=None,
     fit=(),
     fit_context=None,
+    calibrate=(),
+    calibration_tokens=None,
+    no_calibrate=False,
+    target_size=(),
+    remove=(),
+    chat_template=None,
+    model_name=None,
     draft=(),
     base_type=None,
     imatrix_text=(),
@@ -26,6 +33,7 @@ def publish(
     drop_dominated=False,
     split_max_size=None,
     base_model=None,
+    repo=None,
     quantized_by=None,
     replace_types=False,
     overwrite=False,
@@ -48,6 +56,14 @@ def publish(
         ladder: Predefined set of types: ``"small"`` (the default) or ``"full"``.
         fit: Memory sizes, in bytes or as texts such as ``"8GB"``; the largest type that fits in each is written.
         fit_context: Tokens of context that ``fit`` includes. Default: 8192.
+        calibrate: Texts or chats to optimize types and rounding of each file on.
+        calibration_tokens: Tokens to use of all calibration texts together. Default: 16,384.
+        no_calibrate: Do not calibrate, although an earlier run did.
+        target_size: Sizes, in bytes or as texts such as ``"5GB"``; for each, one more file whose types are chosen for
+            it. Needs ``calibrate``.
+        remove: Files of earlier runs to remove, by their type in the card.
+        chat_template: File with the chat template, which replaces the one of the source.
+        model_name: Name of the model.
         draft: Checkpoint folders of draft models.
         base_type: Type of the file that the others are made from.
         imatrix_text: Texts or chats for the importance matrix. Default: a small built-in text.
@@ -59,6 +75,7 @@ def publish(
         drop_dominated: Omit files that are both larger and worse than another file.
         split_max_size: Limit of a shard. Default: 48 GB.
         base_model: Base model in the card, as OWNER/NAME.
+        repo: Published repository, as OWNER/NAME, for the commands in the card.
         quantized_by: Publisher in the card.
         replace_types: Remove the types of earlier runs that are not requested again.
         overwrite: Overwrite files that were not written by an earlier run, or changed since.
@@ -84,6 +101,13 @@ def publish(
         "ladder": ladder,
         "fit": [size(each) for each in ([fit] if isinstance(fit, (int, str)) else fit)],
         "fit_context": fit_context,
+        "calibrate": text_paths(calibrate),
+        "calibration_tokens": calibration_tokens,
+        "no_calibrate": no_calibrate,
+        "target_size": [size(each) for each in ([target_size] if isinstance(target_size, (int, str)) else target_size)],
+        "remove": texts(remove),
+        "chat_template": None if chat_template is None else os.fsdecode(chat_template),
+        "model_name": model_name,
         "draft": text_paths(draft),
         "base_type": base_type,
         "imatrix_text": text_paths(imatrix_text),
@@ -95,6 +119,7 @@ def publish(
         "drop_dominated": drop_dominated,
         "split_max_size": size(split_max_size),
         "base_model": base_model,
+        "repo": repo,
         "quantized_by": quantized_by,
         "replace_types": replace_types,
         "force": overwrite,
@@ -116,7 +141,7 @@ def _arguments(given: dict) -> list[str]:
         option = "--type" if key == "types" else f"--{key.replace('_', '-')}"
         if value is True:
             arguments.append(option)
-        elif key in ("types", "fit"):
+        elif key in ("types", "fit", "target_size", "remove"):
             arguments += [option, ",".join(map(str, value))]
         elif key == "draft":
             arguments += [argument for path in value for argument in (option, path)]

@@ -154,6 +154,10 @@ def test_repository_is_published(checkpoint, tmp_path):
     )
     card = (folder / "README.md").read_text()
     assert len(list(folder.glob("*.gguf"))) == 2 and "gguf-publish" in card and "--type q8_0,q4_0" in card
+    gt.publish(checkpoint, folder, remove="q4_0", model_name="Tiny", repo="me/tiny")
+    (name,) = (path.name for path in folder.glob("*.gguf"))
+    assert name.startswith("Tiny") and name.endswith("Q8_0.gguf")
+    assert "llama-cli -hf me/tiny:Q8_0" in (folder / "README.md").read_text()
 
 
 def test_hub_cache_and_revision_are_used(checkpoint, tmp_path, monkeypatch):

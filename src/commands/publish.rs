@@ -54,6 +54,41 @@ struct PublishArgs {
     /// The model card also lists the memory for this context length. Default: 8192.
     #[arg(long, alias = "ctx", value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 32), hide_short_help = true)]
     fit_context: Option<u64>,
+    /// Optimize types and rounding on these texts.
+    ///
+    /// Each quantized file is made like `gguf-quantize BASE OUT TYPE --calibrate FILE`. Later runs calibrate on the same
+    /// texts, unless --no-calibrate is given.
+    #[arg(long, value_name = "FILE", num_args = 1.., value_hint = ValueHint::FilePath)]
+    calibrate: Vec<PathBuf>,
+    /// Use N tokens of the calibration texts in total.
+    ///
+    /// Tokens are taken from each text in turn. Default: 16384.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2048..), hide_short_help = true)]
+    calibration_tokens: Option<u32>,
+    /// Do not calibrate, although an earlier run did.
+    #[arg(long, conflicts_with_all = ["calibrate", "calibration_tokens", "target_size"], hide_short_help = true)]
+    no_calibrate: bool,
+    /// Choose types so that the file is no larger than SIZE.
+    ///
+    /// This file is published in addition to those of the types, and requires --calibrate. SIZE is in bytes or has a unit: K, M, G or KB, MB, GB (powers of 1000), or KiB, MiB, GiB. A comma-separated list
+    /// adds a file for each size. The size is part of the file name.
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = parse_size, hide_short_help = true)]
+    target_size: Vec<u64>,
+    /// Remove files of earlier runs, by their type in the card.
+    ///
+    /// A comma-separated list such as q3_k_m,Q4_K_M-5GB removes several files.
+    #[arg(long, value_name = "TYPE", value_delimiter = ',', hide_short_help = true)]
+    remove: Vec<String>,
+    /// Set the chat template to the contents of FILE.
+    ///
+    /// Files with other metadata get new headers; weights and measurements are kept.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, hide_short_help = true)]
+    chat_template: Option<PathBuf>,
+    /// Set the name of the model.
+    ///
+    /// The output file and the metadata key general.name are named after it.
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
+    model_name: Option<String>,
     /// Also publish this draft model (repeatable).
     ///
     /// DIR is the checkpoint folder of an EAGLE 3, DFlash or DSpark draft model.
@@ -66,15 +101,15 @@ struct PublishArgs {
     base_type: Option<&'static Recipe>,
     /// Collect the importance matrix from these texts.
     ///
-    /// A .jsonl file holds chats, which are rendered with the chat template of the model. Default: a small built-in
-    /// text.
+    /// A .jsonl file holds chats, which are rendered with the chat template of the model. Default: the texts of
+    /// --calibrate, or a small built-in text.
     #[arg(long, alias = "calibration", value_name = "FILE", num_args = 1.., value_hint = ValueHint::FilePath)]
     imatrix_text: Vec<PathBuf>,
     /// Read at most N chunks of --imatrix-text.
     #[arg(long, alias = "imatrix-windows", value_name = "N", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
     imatrix_chunks: Option<u32>,
     /// Do not use an importance matrix.
-    #[arg(long, conflicts_with_all = ["imatrix_text", "imatrix_chunks"], hide_short_help = true)]
+    #[arg(long, conflicts_with_all = ["imatrix_text", "imatrix_chunks", "calibrate"], hide_short_help = true)]
     no_imatrix: bool,
     /// Measure the output on these texts.
     ///
@@ -87,7 +122,7 @@ struct PublishArgs {
     /// Set the context length, in tokens.
     ///
     /// The text is cut into chunks of this length.
-    #[arg(short, long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(4..))]
+    #[arg(short, long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(4..), hide_short_help = true)]
     context: u32,
     /// Omit files that are both larger and worse than another file.
     #[arg(long, hide_short_help = true)]
@@ -102,6 +137,9 @@ struct PublishArgs {
     /// Default: the repository of an hf:// source.
     #[arg(long, value_name = "REPO", hide_short_help = true)]
     base_model: Option<String>,
+    /// Name the published repository in the commands of the card, as OWNER/NAME.
+    #[arg(long, value_name = "REPO", hide_short_help = true)]
+    repo: Option<String>,
     /// Name the publisher in the card.
     #[arg(long, value_name = "NAME", hide_short_help = true)]
     quantized_by: Option<String>,
@@ -130,6 +168,13 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         ladder: args.ladder,
         fit: args.fit,
         fit_context: args.fit_context,
+        calibrate: args.calibrate,
+        calibration_tokens: args.calibration_tokens,
+        no_calibrate: args.no_calibrate,
+        target_size: args.target_size,
+        remove: args.remove,
+        chat_template: args.chat_template,
+        model_name: args.model_name,
         draft: args.draft,
         base_type: args.base_type,
         imatrix_text: args.imatrix_text,
@@ -141,6 +186,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         drop_dominated: args.drop_dominated,
         split_max_size: args.split_max_size,
         base_model: args.base_model,
+        repo: args.repo,
         quantized_by: args.quantized_by,
         replace_types: args.replace_types,
         force: args.force,

@@ -4,5 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod calibration;
 mod folders;
+mod metadata;
 mod updates;

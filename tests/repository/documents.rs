@@ -132,6 +132,7 @@ fn with_models() -> Sandbox {
     let chat = r#"[{"role": "user", "content": "Hello"}]"#;
     sandbox.write("chat.json", chat);
     sandbox.write("tools.json", "[]");
+    sandbox.write("fixed.jinja", "{% for m in messages %}[{{ m.role }}] {{ m.content }}{% endfor %}");
     for name in ["chat.jsonl", "chats.jsonl"] {
         let turn = text.replace('"', "");
         let line = format!("{{\"messages\": [{{\"role\": \"user\", \"content\": \"{turn}\"}}]}}\n");

@@ -28,7 +28,7 @@ pub mod plan_file;
 mod planned;
 mod projector;
 mod quantize;
-mod quantize_model;
+pub(crate) mod quantize_model;
 mod report;
 mod run;
 mod run_args;
@@ -36,6 +36,7 @@ mod save;
 mod vocab;
 mod write;
 
+pub(crate) use self::run_args::{Parts, RunArgs};
 pub use self::{
     adapter::ConvertAdapter,
     checkpoint::Convert,

@@ -4,10 +4,15 @@ use std::path::{Path, PathBuf};
 
 use gguf_checkpoint::Dtype;
 use gguf_container::Model;
-use gguf_conversion::{CheckpointInput, Conversion, InputFile, OutputRequest, recipes::Recipe};
+use gguf_conversion::{
+    CheckpointInput, Conversion, InputFile, KeyOverride, ModelInput, OutputRequest, Request, recipes::Recipe,
+};
+use gguf_tokenizer::keys::CHAT_TEMPLATE;
 use serde_json::{Value, json};
 
 use super::{
+    digests::{Digests, digests},
+    options::PublishOptions,
     work::{Work, fingerprint},
     write::{Writing, write},
 };
@@ -18,8 +23,54 @@ use crate::{
     hub::{self, HubOptions},
     input_kind::{self, Wanted},
     layout_notes::Notes,
-    path_json,
+    path_json, text_file,
 };
+
+/// Metadata that the call states, whatever the source has.
+pub struct Stated {
+    model_name: Option<String>,
+    chat_template: Option<String>,
+}
+
+impl Stated {
+    /// Reads the file with the template, if there is one.
+    ///
+    /// # Errors
+    /// A file that cannot be read; options that need another source.
+    pub fn of(args: &PublishOptions) -> Result<Stated, Error> {
+        if is_gguf(&args.src) && (args.model_name.is_some() || args.chat_template.is_some()) {
+            let file = args.src.display();
+            let message = "--model-name and --chat-template need a checkpoint as input";
+            return Err(Error::usage(message).hint([format!(
+                "change the source: run `gguf-inspect set {file} general.name=NAME` or `gguf-inspect set {file} \
+                    --chat-template FILE`"
+            )]));
+        }
+        let chat_template = args.chat_template.as_deref().map(text_file::options).transpose()?;
+        Ok(Stated { model_name: args.model_name.clone(), chat_template })
+    }
+
+    /// Options for resolving a checkpoint.
+    pub fn layout(&self) -> gguf_layout::Options {
+        gguf_layout::Options {
+            model_name: self.model_name.clone(),
+            ..gguf_layout::Options::new(gguf_models::FAMILIES)
+        }
+    }
+
+    fn request(&self) -> Result<Request<'static>, Error> {
+        let mut request = Request::default();
+        if let Some(template) = &self.chat_template {
+            request.keys.push(KeyOverride::parse(&format!("{CHAT_TEMPLATE}=str:{template}"))?);
+        }
+        Ok(request)
+    }
+}
+
+/// True for a source that is a GGUF file.
+fn is_gguf(src: &Path) -> bool {
+    src.extension().is_some_and(|extension| extension == "gguf") && src.is_file()
+}
 
 /// Source of a publication.
 pub enum Source {
@@ -45,15 +96,16 @@ impl Source {
     pub fn open(
         src: &Path,
         out: &Path,
+        stated: &Stated,
         hub_options: &HubOptions,
         events: &dyn Events,
     ) -> Result<Source, Error> {
-        if src.extension().is_some_and(|extension| extension == "gguf") && src.is_file() {
+        if is_gguf(src) {
             return Ok(Source::Gguf(src.to_owned()));
         }
         let wanted = hub::Wanted { weights: true, keep: false, out: Some(out) };
         let hub = hub::input(src, wanted, hub_options, events)?;
-        let options = gguf_layout::Options::new(gguf_models::FAMILIES);
+        let options = stated.layout();
         let failed = |error| failure(src, error);
         let input = CheckpointInput::open(hub.folder.clone(), &options).map_err(failed)?;
         let projector = match CheckpointInput::open_projector(hub.folder.clone(), &options) {
@@ -138,11 +190,13 @@ pub fn as_stored(input: &CheckpointInput) -> &'static str {
     }
 }
 
-/// The base: its path, and the digest of everything that it depends on.
+/// The base: its path, and digests of its contents.
 pub struct Base {
     pub path: PathBuf,
     pub recipe: Option<&'static Recipe>,
-    pub fingerprint: String,
+    pub digests: Digests,
+    /// State of the source and of everything else that the bytes depend on.
+    pub state: String,
 }
 
 /// Makes the base, unless it is valid. `is_published` is true if its type is one of the requested ones.
@@ -150,18 +204,19 @@ pub struct Base {
 /// # Errors
 /// A source that cannot be read, an output that cannot be written, an interruption.
 pub fn make(
-    source: &Source,
+    (source, stated): (&Source, &Stated),
     src: &Path,
     (out, recipe, is_published): (&Path, Option<&'static Recipe>, bool),
-    writing: &Writing<'_>,
+    writing: &Writing,
     work: &mut Work,
     events: &dyn Events,
 ) -> Result<Base, Error> {
     let state = source.state(src)?;
     let checkpoint = match source {
         Source::Gguf(path) => {
-            let fingerprint = fingerprint(&json!(["base", state]));
-            return Ok(Base { path: path.clone(), recipe: None, fingerprint });
+            let state = fingerprint(&json!(["base", state]));
+            let digests = digests(path, &state, || open(path), work, events)?;
+            return Ok(Base { path: path.clone(), recipe: None, digests, state });
         }
         Source::Checkpoint(checkpoint) => checkpoint,
     };
@@ -171,26 +226,52 @@ pub fn make(
         None => Recipe::from_name(name).map_err(Error::new)?,
     };
     let folder = if is_published { out } else { work.folder() }.to_owned();
-    let fingerprint =
-        fingerprint(&json!(["base", writing.program, state, recipe.name, path_json::to_json(&folder)]));
-    if let Some(facts) = work.standing("base", &fingerprint)
-        && let Some(path) = path_json::of_json(&facts)
-    {
-        return Ok(Base { path, recipe: Some(recipe), fingerprint });
+    let state = fingerprint(&json!([
+        "base",
+        writing.program,
+        state,
+        recipe.name,
+        path_json::to_json(&folder),
+        stated.model_name,
+        stated.chat_template
+    ]));
+    let known = work.standing("base", &state).and_then(|facts: Value| path_json::of_json(&facts));
+    let path = match known {
+        Some(path) => path,
+        None => {
+            events.status(&format!("base: {}", recipe.canonical_name()));
+            // The layout is resolved again, because a conversion consumes its input.
+            let input = CheckpointInput::open(checkpoint.hub.folder.clone(), &stated.layout())
+                .map_err(|error| failure(src, error))?;
+            let conversion =
+                Conversion::new(input).outputs([OutputRequest::by_rules(recipe)]).request(stated.request()?);
+            let written = write(&conversion, (src, folder.as_path()), &state, writing, events)?;
+            let path = written.first().map(|file| file.path.clone()).unwrap_or_default();
+            let outputs: Vec<PathBuf> = written.into_iter().map(|file| file.path).collect();
+            work.done("base", &state, &outputs, &path_json::to_json(&path))?;
+            path
+        }
+    };
+    let digests = digests(&path, &state, || open(&path), work, events)?;
+    Ok(Base { path, recipe: Some(recipe), digests, state })
+}
+
+/// Bytes of the tensors of each type, without writing files.
+///
+/// # Errors
+/// A plan that cannot be made.
+pub fn sizes(base: &Base, types: &[&'static Recipe], request: &Request<'_>) -> Result<Vec<u64>, Error> {
+    if types.is_empty() {
+        return Ok(Vec::new());
     }
-    events.status(&format!("base: {}", recipe.canonical_name()));
-    // The layout is resolved again, because a conversion consumes its input.
-    let input = CheckpointInput::open(
-        checkpoint.hub.folder.clone(),
-        &gguf_layout::Options::new(gguf_models::FAMILIES),
-    )
-    .map_err(|error| failure(src, error))?;
-    let conversion = Conversion::new(input).outputs([OutputRequest::by_rules(recipe)]);
-    let written = write(&conversion, (src, folder.as_path()), &fingerprint, writing, events)?;
-    let path = written.first().map(|file| file.path.clone()).unwrap_or_default();
-    let outputs: Vec<PathBuf> = written.into_iter().map(|file| file.path).collect();
-    work.done("base", &fingerprint, &outputs, &path_json::to_json(&path))?;
-    Ok(Base { path, recipe: Some(recipe), fingerprint })
+    let input = ModelInput::new(gguf_models::FAMILIES, open(&base.path)?);
+    let outputs = types.iter().copied().map(OutputRequest::by_rules);
+    let conversion = Conversion::new(input).outputs(outputs).request(request.clone());
+    let planned = conversion.plan().map_err(|error| failure(&base.path, error))?;
+    let bytes = |file: &gguf_conversion::PlannedFile| {
+        file.plan.tensors().iter().map(|tensor| tensor.n_bytes).sum::<u64>()
+    };
+    Ok(planned.files().iter().map(bytes).collect())
 }
 
 /// The model of a file.

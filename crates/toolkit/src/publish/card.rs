@@ -3,7 +3,11 @@
 
 use gguf_runtime::stats::{Estimate, fixed};
 
-use super::results::{Memory, Results, Rung};
+use super::{
+    commands,
+    measure::Figures,
+    results::{Memory, Results, Rung},
+};
 use crate::{failure::quoted, text::human_bytes};
 
 /// Names of charts and pages next to the card.
@@ -23,7 +27,10 @@ pub fn card(results: &Results, quantized_by: Option<&str>) -> String {
     };
     text += &format!("GGUF files of {of} for llama.cpp and compatible programs.\n");
     text += &files(results);
+    text += &which(results);
     text += &memory(results);
+    text += &commands::section(results);
+    text += &prompt_format(results);
     text += &made(results);
     text += &check();
     text
@@ -64,33 +71,21 @@ fn files(results: &Results) -> String {
     let mut text = "\n## Files\n\n".to_owned();
     let has_predictions = results.rungs.iter().any(|rung| rung.predictions.is_some());
     let has_vectors = results.rungs.iter().any(|rung| rung.vectors.is_some());
-    let mut header = vec!["file", "type", "bits/weight", "size"];
+    let mut header = vec!["file", "size", "bits/weight"];
     if has_predictions {
-        header.extend(["KL divergence", "p99", "p99.9", "same top token", "perplexity / base"]);
+        header.extend(["KL divergence", "same top token"]);
     }
     if has_vectors {
         header.extend(["distance", "largest distance"]);
     }
-    text += &row(&header.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
-    text += &row(&vec!["---".to_owned(); header.len()]);
-    for rung in results.rungs.iter().filter(|rung| !rung.left_out) {
-        let name = rung.files.first().map_or("", |file| &file.name);
+    text += &head_row(&header);
+    for rung in published(results) {
         let n_more = rung.files.len().saturating_sub(1);
         let more = if n_more > 0 { format!(" and {n_more} more") } else { String::new() };
-        let mut cells = vec![
-            linked(name) + &more,
-            rung.r#type.clone(),
-            fixed(rung.bits_per_weight, 2),
-            human_bytes(rung.bytes),
-        ];
+        let mut cells =
+            vec![linked(rung.first_name()) + &more, human_bytes(rung.bytes), fixed(rung.bits_per_weight, 2)];
         if let Some(found) = &rung.predictions {
-            cells.extend([
-                with_error(found.divergence, 1.0, 5),
-                with_error(found.divergence_p99, 1.0, 4),
-                with_error(found.divergence_p99_9, 1.0, 3),
-                with_error(found.same_top, 100.0, 2) + " %",
-                with_error(found.perplexity_ratio, 1.0, 4),
-            ]);
+            cells.extend([divergence(found), same_top(found)]);
         }
         if let Some(found) = &rung.vectors {
             cells.extend([with_error(found.distance, 1.0, 6), fixed(found.distance_max, 6)]);
@@ -98,8 +93,10 @@ fn files(results: &Results) -> String {
         text += &row(&cells);
     }
     for sidecar in &results.sidecars {
-        let mut cells = vec![linked(&sidecar.file.name), sidecar.kind.to_owned(), String::new()];
-        cells.push(human_bytes(sidecar.file.bytes));
+        let mut cells = vec![
+            format!("{} ({})", linked(&sidecar.file.name), sidecar.kind),
+            human_bytes(sidecar.file.bytes),
+        ];
         cells.resize(header.len(), String::new());
         text += &row(&cells);
     }
@@ -108,15 +105,14 @@ fn files(results: &Results) -> String {
         if has_predictions {
             text += &format!(
                 "\nKL divergence is the mean Kullback-Leibler divergence from the predictions of the {} \
-                    file, in nats, over {windows} chunks of {context} tokens; p99 and p99.9 are its \
-                    percentiles. Same top token is the share of positions where both files rank the same \
-                    token first. The value after ± is one standard error. Text: {}. Activations: \
-                    {}.\n\n![Size against KL divergence]({PLOT})\n\nAll metrics are in \
-                    [{RESULTS}]({RESULTS}), charts in [{REPORT}]({REPORT}).\n",
+                    file, in nats, over {windows} chunks of {context} tokens. Same top token is the share of \
+                    positions where both files rank the same token first. The value after ± is one standard \
+                    error. Text: {}. Activations: {}.\n\n![Size against KL divergence]({PLOT})\n",
                 results.base.r#type,
                 escaped(&on.texts.join(", ")),
                 on.activations,
             );
+            text += &more_metrics(results);
         } else if has_vectors {
             text += &format!(
                 "\nDistance is one minus the cosine similarity of the embeddings of a text by the {} file \
@@ -136,6 +132,108 @@ fn files(results: &Results) -> String {
     text
 }
 
+/// The other metrics of predictions, folded.
+fn more_metrics(results: &Results) -> String {
+    let mut text = "\n<details>\n<summary>Percentiles and perplexity</summary>\n\n".to_owned();
+    text += &head_row(&["type", "median", "p99", "p99.9", "perplexity / base"]);
+    for rung in published(results) {
+        let Some(found) = &rung.predictions else { continue };
+        text += &row(&[
+            rung.r#type.clone(),
+            with_error(found.divergence_median, 1.0, 5),
+            with_error(found.divergence_p99, 1.0, 4),
+            with_error(found.divergence_p99_9, 1.0, 3),
+            with_error(found.perplexity_ratio, 1.0, 4),
+        ]);
+    }
+    text + &format!(
+        "\nMedian, p99 and p99.9 are percentiles of the KL divergence.\n\n</details>\n\nAll metrics are in \
+            [{RESULTS}]({RESULTS}), charts in [{REPORT}]({REPORT}).\n"
+    )
+}
+
+/// The files with the lowest loss for each amount of memory, from small to large.
+fn which(results: &Results) -> String {
+    /// Context that the choice is for, unless the model has less.
+    const CONTEXT: u64 = 8192;
+    let contexts = || published(results).next().into_iter().flat_map(|rung| &rung.memory);
+    let longest = contexts().map(|memory| memory.context).filter(|context| *context <= CONTEXT).max();
+    let Some(context) = longest.or(contexts().map(|memory| memory.context).min()) else {
+        return String::new();
+    };
+    let need = |rung: &Rung| {
+        let memory = rung.memory.iter().find(|memory| memory.context == context);
+        Some((memory?.total, rung.cost()?))
+    };
+    let mut files: Vec<_> = published(results).filter_map(|rung| Some((need(rung)?, rung))).collect();
+    files.sort_by(|((a, loss_of_a), _), ((b, loss_of_b), _)| a.cmp(b).then(loss_of_a.total_cmp(loss_of_b)));
+    let mut best = f64::INFINITY;
+    files.retain(|((_, loss), _)| {
+        let is_better = *loss < best;
+        best = best.min(*loss);
+        is_better
+    });
+    if files.len() < 2 {
+        return String::new();
+    }
+    let loss =
+        if files.iter().any(|(_, rung)| rung.predictions.is_some()) { "KL divergence" } else { "distance" };
+    let mut text = format!(
+        "\n## Which file\n\nThe last row that fits in memory has the lowest {loss}. Memory is for weights and one \
+            sequence with a context of {context} tokens.\n\n"
+    );
+    text += &head_row(&["memory", "file", loss]);
+    for ((memory, _), rung) in files {
+        let predictions = rung.predictions.as_ref().map(divergence);
+        let distance = || rung.vectors.as_ref().map(|found| with_error(found.distance, 1.0, 6));
+        text += &row(&[
+            human_bytes(memory),
+            linked(rung.first_name()),
+            predictions.or_else(distance).unwrap_or_default(),
+        ]);
+    }
+    text
+}
+
+/// A chat in the model's format.
+fn prompt_format(results: &Results) -> String {
+    let is_generator = results.rungs.iter().any(|rung| rung.predictions.is_some());
+    match &results.prompt_format {
+        Some(prompt) => {
+            // Longer than every fence in the text.
+            let ticks = prompt.split(|c| c != '`').map(str::len).max().unwrap_or(0).max(2) + 1;
+            let fence = "`".repeat(ticks);
+            format!("\n## Prompt format\n\n{fence}text\n{}\n{fence}\n", prompt.trim_end_matches('\n'))
+        }
+        None if is_generator => "\n## Prompt format\n\nThe model has no chat template.\n".to_owned(),
+        None => String::new(),
+    }
+}
+
+/// Files that are published.
+fn published(results: &Results) -> impl Iterator<Item = &Rung> {
+    results.rungs.iter().filter(|rung| !rung.left_out)
+}
+
+fn divergence(found: &Figures) -> String {
+    with_error(found.divergence, 1.0, 5)
+}
+
+fn same_top(found: &Figures) -> String {
+    with_error(found.same_top, 100.0, 2) + " %"
+}
+
+/// The metrics of a type in a line, as in the card; none if it was not measured.
+pub fn figures(rung: &Rung) -> Option<String> {
+    let label = &rung.r#type;
+    if let Some(found) = &rung.predictions {
+        let (divergence, same_top) = (divergence(found), same_top(found));
+        return Some(format!("{label}: KL divergence {divergence}, same top token {same_top}"));
+    }
+    let found = rung.vectors.as_ref()?;
+    Some(format!("{label}: distance {}", with_error(found.distance, 1.0, 6)))
+}
+
 /// Table of memory by type and context length.
 fn memory(results: &Results) -> String {
     let Some(first) = results.rungs.iter().find(|rung| !rung.left_out && !rung.memory.is_empty()) else {
@@ -146,10 +244,9 @@ fn memory(results: &Results) -> String {
         .to_owned();
     let contexts = first.memory.iter().map(|memory| format!("{} tokens", memory.context));
     let header: Vec<String> = ["type".to_owned()].into_iter().chain(contexts).collect();
-    text += &row(&header);
-    text += &row(&vec!["---".to_owned(); header.len()]);
+    text += &head_row(&header);
     let total = |memory: &Memory| human_bytes(memory.total);
-    for rung in results.rungs.iter().filter(|rung| !rung.left_out) {
+    for rung in published(results) {
         let cells: Vec<String> =
             [rung.r#type.clone()].into_iter().chain(rung.memory.iter().map(total)).collect();
         text += &row(&cells);
@@ -188,6 +285,13 @@ fn made(results: &Results) -> String {
             );
         }
     }
+    if let Some(calibration) = &results.calibration {
+        text += &format!(
+            "- Calibration: types and rounding chosen on {} tokens of {}\n",
+            calibration.tokens,
+            escaped(&calibration.texts.join(", "))
+        );
+    }
     text + "- Types of all tensors: [recipes](recipes), for `gguf-quantize --recipe`\n"
 }
 
@@ -206,6 +310,11 @@ fn with_error(estimate: Estimate, factor: f64, digits: usize) -> String {
     } else {
         value
     }
+}
+
+fn head_row(cells: &[impl ToString]) -> String {
+    let names: Vec<String> = cells.iter().map(ToString::to_string).collect();
+    row(&names) + &row(&vec!["---".to_owned(); cells.len()])
 }
 
 fn row(cells: &[String]) -> String {
@@ -233,12 +342,6 @@ fn linked(name: &str) -> String {
         .map(|byte| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
         .collect();
     format!("[{}]({target})", escaped(name))
-}
-
-/// Measured loss of a type, for the chart and the card.
-pub fn cost(rung: &Rung) -> Option<f64> {
-    let predictions = rung.predictions.as_ref().map(|found| found.divergence.value);
-    predictions.or(rung.vectors.as_ref().map(|found| found.distance.value))
 }
 
 #[cfg(test)]

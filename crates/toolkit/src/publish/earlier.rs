@@ -7,10 +7,14 @@ use std::{
 
 use gguf_conversion::recipes::Recipe;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{
-    card::SUMS,
+    card::{RESULTS, SUMS},
+    files::recipe_path,
+    ladder::size_label,
     options::PublishOptions,
+    results::FORMAT,
     work::{Work, sha256_of},
 };
 use crate::{error::Error, path_json, text::printable};
@@ -29,18 +33,39 @@ pub struct Earlier {
     eval: Vec<PathBuf>,
     #[serde(with = "path_json::many")]
     draft: Vec<PathBuf>,
+    #[serde(with = "path_json::many")]
+    calibrate: Vec<PathBuf>,
+    calibration_tokens: Option<u32>,
+    target_size: Vec<u64>,
+    #[serde(with = "path_json::many")]
+    chat_template: Vec<PathBuf>,
     no_imatrix: bool,
     imatrix_windows: Option<u32>,
     windows: Option<u32>,
     context: Option<u32>,
     base_model: Option<String>,
+    model_name: Option<String>,
+    repo: Option<String>,
     quantized_by: Option<String>,
 }
 
 impl Earlier {
-    /// The values of the last call that was finished.
-    pub fn of(work: &Work) -> Earlier {
-        work.standing(STAGE, STAGE).unwrap_or_default()
+    /// The values of the last call. Without a work folder, those that the published results in `out` have.
+    pub fn of(work: &Work, out: &Path) -> Earlier {
+        work.standing(STAGE, STAGE).unwrap_or_else(|| Earlier::published(out).unwrap_or_default())
+    }
+
+    /// Types and names of a publication without a work folder.
+    fn published(out: &Path) -> Option<Earlier> {
+        let results = published_results(out)?;
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let types = results["rungs"].as_array()?.iter().filter_map(|rung| text(&rung["type"]));
+        Some(Earlier {
+            // Target sizes need the texts of the calibration, which are not published.
+            types: types.filter(|name| Recipe::from_name(name).is_ok()).collect(),
+            base_model: text(&results["model"]["base_model"]),
+            ..Earlier::default()
+        })
     }
 
     /// Keeps the values of this call.
@@ -57,11 +82,17 @@ impl Earlier {
             calibration: absolute(&args.imatrix_text),
             eval: absolute(&args.eval_text),
             draft: absolute(&args.draft),
+            calibrate: absolute(&args.calibrate),
+            calibration_tokens: args.calibration_tokens,
+            target_size: args.target_size.clone(),
+            chat_template: absolute(args.chat_template.as_slice()),
             no_imatrix: args.no_imatrix,
             imatrix_windows: args.imatrix_chunks,
             windows: Some(args.chunks() as u32),
             context: Some(args.context() as u32),
             base_model: args.base_model.clone(),
+            model_name: args.model_name.clone(),
+            repo: args.repo.clone(),
             quantized_by: args.quantized_by.clone(),
         };
         work.done(STAGE, STAGE, &[], &values)
@@ -81,7 +112,9 @@ impl Earlier {
         let has =
             |types: &[&'static Recipe], recipe: &Recipe| types.iter().any(|known| known.name == recipe.name);
         let names_types = !args.types.is_empty() || args.ladder.is_some() || !args.fit.is_empty();
-        if !names_types && !types.is_empty() {
+        // After a removal, an empty list is meant.
+        let is_kept = !types.is_empty() || !args.remove.is_empty();
+        if is_kept && !names_types {
             return Ok(types);
         }
         // The order of a call that names them all.
@@ -93,6 +126,21 @@ impl Earlier {
         Ok(types)
     }
 
+    /// Forgets files that are to be removed, by the names of their types.
+    pub fn remove(&mut self, labels: &[String]) {
+        let is_removed = |label: &str| labels.iter().any(|removed| removed.eq_ignore_ascii_case(label));
+        self.types.retain(|name| {
+            let recipe = Recipe::from_name(name).ok();
+            !recipe.is_some_and(|recipe| is_removed(recipe.canonical_name()))
+        });
+        self.target_size.retain(|size| {
+            let ends = |label: &String| {
+                label.rsplit_once('-').is_some_and(|(_, end)| end.eq_ignore_ascii_case(&size_label(*size)))
+            };
+            !labels.iter().any(ends)
+        });
+    }
+
     /// Fills in what this call leaves open. Returns the options that were filled in.
     pub fn fill(&self, args: &mut PublishOptions) -> Vec<String> {
         let mut filled = Vec::new();
@@ -100,8 +148,12 @@ impl Earlier {
             let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
             printable(&format!("{option} {}", paths.join(" ")))
         };
+        if args.calibrate.is_empty() && !args.no_calibrate && !self.calibrate.is_empty() {
+            args.calibrate.clone_from(&self.calibrate);
+            filled.push(files("--calibrate", &self.calibrate));
+        }
         if args.imatrix_text.is_empty() && !args.no_imatrix {
-            if self.no_imatrix && args.imatrix_chunks.is_none() {
+            if self.no_imatrix && args.calibrate.is_empty() && args.imatrix_chunks.is_none() {
                 args.no_imatrix = true;
                 filled.push("--no-imatrix".to_owned());
             } else if !self.calibration.is_empty() {
@@ -132,8 +184,25 @@ impl Earlier {
                 }
             }
         }
+        if let (None, Some(n), false) =
+            (args.calibration_tokens, self.calibration_tokens, args.calibrate.is_empty())
+        {
+            args.calibration_tokens = Some(n);
+            filled.push(format!("--calibration-tokens {n}"));
+        }
+        if let (None, [template]) = (&args.chat_template, &self.chat_template[..]) {
+            args.chat_template = Some(template.clone());
+            filled.push(files("--chat-template", &self.chat_template));
+        }
+        // Without a calibration there is nothing to choose types by.
+        let kept = if args.replace_types || args.calibrate.is_empty() { &[][..] } else { &self.target_size };
+        for size in kept.iter().filter(|size| !args.target_size.contains(size)).copied().collect::<Vec<_>>() {
+            args.target_size.push(size);
+        }
         for (option, own, earlier) in [
             ("--base-model", &mut args.base_model, &self.base_model),
+            ("--model-name", &mut args.model_name, &self.model_name),
+            ("--repo", &mut args.repo, &self.repo),
             ("--quantized-by", &mut args.quantized_by, &self.quantized_by),
         ] {
             if let (None, Some(earlier)) = (&own, earlier) {
@@ -143,6 +212,36 @@ impl Earlier {
         }
         filled
     }
+}
+
+/// The results of an earlier run in a folder, if there are any.
+pub fn published_results(out: &Path) -> Option<Value> {
+    let results: Value = serde_json::from_slice(&fs::read(out.join(RESULTS)).ok()?).ok()?;
+    (results["format"] == FORMAT).then_some(results)
+}
+
+/// Files of the types `labels`, as an earlier run published them.
+///
+/// # Errors
+/// A type that is not published.
+pub fn files_of(labels: &[String], out: &Path) -> Result<Vec<PathBuf>, Error> {
+    let results = published_results(out).unwrap_or_default();
+    let rungs = results["rungs"].as_array().map_or(&[][..], Vec::as_slice);
+    let label_of = |rung: &Value| rung["type"].as_str().unwrap_or_default().to_owned();
+    let mut files = Vec::new();
+    for label in labels {
+        let Some(rung) = rungs.iter().find(|rung| label_of(rung).eq_ignore_ascii_case(label)) else {
+            let known: Vec<String> = rungs.iter().map(label_of).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            let message = format!("type `{label}` is not published");
+            return Err(Error::usage(message).hint([format!("published types: {known}")]));
+        };
+        let names = rung["files"].as_array().into_iter().flatten().filter_map(|file| file["name"].as_str());
+        // Names in a folder, whatever the results state.
+        files.extend(names.filter_map(|name| Path::new(name).file_name()).map(|name| out.join(name)));
+        files.push(recipe_path(&label_of(rung), out));
+    }
+    Ok(files)
 }
 
 /// Files of the folder that were changed since the last run.
@@ -177,6 +276,8 @@ pub fn published_call(args: &PublishOptions) -> Vec<String> {
         .chain(&args.imatrix_text)
         .chain(&args.eval_text)
         .chain(&args.draft)
+        .chain(&args.calibrate)
+        .chain(&args.chat_template)
         .filter(is_local)
         .collect();
     let shown = |argument: &std::ffi::OsString| {

@@ -1,10 +1,19 @@
 //! Facts about the model for the card: from the keys of the file and the head of the source's card.
 
+use std::{collections::BTreeMap, path::Path};
+
 use gguf_checkpoint::hub::Repo;
-use gguf_container::Value;
-use serde_json::Value as Json;
+use gguf_container::{Metadata, Value};
+use gguf_runtime::chat::Chat;
+use gguf_tokenizer::keys::CHAT_TEMPLATE;
+use serde_json::{Value as Json, json};
 
 use super::{base::Source, options::PublishOptions, results::ModelFacts};
+use crate::{
+    error::Error,
+    events::Events,
+    run::{ChatOptions, render_prompt},
+};
 
 /// The facts of a model.
 pub fn of(source: &Source, model: &gguf_runtime::Model, args: &PublishOptions) -> ModelFacts {
@@ -32,6 +41,54 @@ pub fn of(source: &Source, model: &gguf_runtime::Model, args: &PublishOptions) -
         languages: languages.map(|text| String::from_utf8_lossy(text).into_owned()).collect(),
         pipeline_tag: card("pipeline_tag").or_else(|| pipeline(source, model).map(str::to_owned)),
     }
+}
+
+/// Sampling defaults of the model, by their names in a `Modelfile` of Ollama.
+pub fn sampling(metadata: &Metadata) -> BTreeMap<&'static str, String> {
+    let names = [
+        ("temp", "temperature"),
+        ("top_k", "top_k"),
+        ("top_p", "top_p"),
+        ("min_p", "min_p"),
+        ("penalty_repeat", "repeat_penalty"),
+    ];
+    let text = |value: &Value| match value {
+        Value::F32(number) => Some(number.to_string()),
+        value => value.as_u64().map(|number| number.to_string()),
+    };
+    let found = |(key, name): (&str, &'static str)| {
+        Some((name, text(metadata.get(&format!("general.sampling.{key}"))?)?))
+    };
+    names.into_iter().filter_map(found).collect()
+}
+
+/// The prompt that the chat template makes of a system prompt and a question, without the system prompt if the template
+/// refuses one; none without a template.
+pub fn prompt_format(model: &gguf_runtime::Model, path: &Path, events: &dyn Events) -> Option<String> {
+    let metadata = model.file().metadata();
+    metadata.get(CHAT_TEMPLATE)?;
+    let question = json!({"role": "user", "content": "{prompt}"});
+    let chats = [
+        json!([{"role": "system", "content": "{system_prompt}"}, question]),
+        json!([question]),
+        json!([{"role": "user", "content": [{"type": "text", "text": "{prompt}"}]}]),
+    ];
+    // The card must not depend on the day.
+    let options = ChatOptions { date: Some("2026-01-01".to_owned()), ..ChatOptions::default() };
+    let mut problem = None;
+    for chat in chats {
+        let chat = Chat::parse(&chat.to_string()).map_err(Error::new);
+        match chat.and_then(|chat| render_prompt(path, metadata, &chat, &options)) {
+            Ok(made) if made.prompt.contains("{prompt}") => return Some(made.prompt),
+            Ok(_) => {}
+            Err(error) => problem = problem.or(Some(error)),
+        }
+    }
+    let problem = problem.map_or_else(String::new, |problem| format!(": {problem}"));
+    events.warning(&format!(
+        "the card has no prompt format, because the chat template cannot be rendered{problem}"
+    ));
+    None
 }
 
 /// Pipeline tag of the model if its source does not name one.

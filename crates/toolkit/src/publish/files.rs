@@ -1,11 +1,14 @@
 //! Writes all files of the ladder in one pass over the base, with projectors and drafts.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use gguf_conversion::{
-    CheckpointInput, Conversion, Importance, Input, ModelInput, OutputRequest, Request, Shards,
+    CheckpointInput, Conversion, Importance, ModelInput, OutputRequest, Request, Shards,
     imatrix::{Imatrix, MissingPolicy},
-    recipes::{Recipe, TensorFacts},
+    recipes::Recipe,
 };
 use gguf_runtime::memory::Demand;
 use serde::{Deserialize, Serialize};
@@ -13,10 +16,11 @@ use serde_json::{Value, json};
 
 use super::{
     base::{self, Base},
-    importance,
-    ladder::Rung,
+    calibrated::{self, Calibrating},
+    heads, importance,
+    ladder::{Entry, Rung},
     work::{Work, fingerprint},
-    write::{Writing, Written, write},
+    write::{Writing, write},
 };
 use crate::{
     error::Error,
@@ -30,7 +34,7 @@ use crate::{
 /// Facts about a written file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct WrittenFile {
-    /// Its type.
+    /// Its type as the card names it: that of its [`Entry`].
     pub file_type: String,
     /// Its files: several if it is split.
     #[serde(with = "path_json::many")]
@@ -40,8 +44,11 @@ pub struct WrittenFile {
     /// Bytes of its tensors alone.
     pub tensor_bytes: u64,
     pub bits_per_weight: f64,
-    /// Digest of everything that its bytes depend on.
+    /// Digest of everything that its tensors depend on.
     pub fingerprint: String,
+    /// Digest of the base's descriptive metadata, which it also has.
+    #[serde(default)]
+    pub head: String,
 }
 
 impl WrittenFile {
@@ -58,8 +65,10 @@ impl WrittenFile {
 
 /// The files to write.
 pub struct Wanted<'a> {
-    pub types: &'a [&'static Recipe],
+    pub entries: &'a [Entry],
     pub imatrix: Option<&'a Imatrix>,
+    /// Texts of the calibration, and the digest of their tokens.
+    pub calibration: Option<&'a Calibrating>,
     /// Limit of a shard in bytes.
     pub split_max_size: u64,
     /// Digest of their dependencies other than the types.
@@ -77,9 +86,34 @@ impl<'a> Wanted<'a> {
         request.shards = shards;
         request
     }
+
+    /// The calibration of a file. Files of floats have none.
+    fn calibration_of(&self, entry: &Entry) -> Option<&'a Calibrating> {
+        self.calibration.filter(|_| entry.recipe.default.is_quantized())
+    }
+
+    fn digest(&self, entry: &Entry, program: &str) -> String {
+        let mut of = vec![
+            json!("file"),
+            json!(program),
+            json!(self.fingerprint),
+            json!(entry.recipe.name),
+            json!(self.split_max_size),
+        ];
+        if let Some(calibrating) = self.calibration_of(entry) {
+            of.extend([json!(calibrating.digest), json!(entry.target_size)]);
+        }
+        fingerprint(&Value::Array(of))
+    }
 }
 
-/// Makes the missing files in one pass, with the recipe of each.
+/// The stage of a file.
+fn stage(entry: &Entry) -> String {
+    format!("file {}", entry.label())
+}
+
+/// Makes the missing files: all in one pass over the base, or with a calibration one after the other. Files whose tensors are
+/// valid get new headers if the metadata of the base has changed.
 ///
 /// # Errors
 /// A source that cannot be read, an output that cannot be written, an interruption.
@@ -87,83 +121,132 @@ pub fn make(
     base: &Base,
     wanted: &Wanted<'_>,
     out: &Path,
-    writing: &Writing<'_>,
+    writing: &Writing,
     work: &mut Work,
     events: &dyn Events,
 ) -> Result<Vec<WrittenFile>, Error> {
-    let stage = |recipe: &Recipe| format!("file {}", recipe.canonical_name());
-    let digest = |recipe: &Recipe| {
-        fingerprint(&json!(["file", writing.program, wanted.fingerprint, recipe.name, wanted.split_max_size]))
-    };
-    let standing = |work: &Work, recipe: &Recipe| {
-        work.standing::<WrittenFile>(&stage(recipe), &digest(recipe)).or_else(|| {
-            let of = dropped_fingerprint(&digest(recipe), wanted.dropping?);
-            work.standing(&dropped(recipe), &of)
+    let digest = |entry: &Entry| wanted.digest(entry, &writing.program);
+    let standing = |work: &Work, entry: &Entry| {
+        work.standing::<WrittenFile>(&stage(entry), &digest(entry)).or_else(|| {
+            let of = dropped_fingerprint(&digest(entry), wanted.dropping?);
+            work.standing(&dropped(&entry.label()), &of)
         })
     };
-    let missing: Vec<&'static Recipe> =
-        wanted.types.iter().copied().filter(|recipe| standing(work, recipe).is_none()).collect();
+    let missing: Vec<Entry> =
+        wanted.entries.iter().copied().filter(|entry| standing(work, entry).is_none()).collect();
     // The base may be one of the files.
     let (same, missing): (Vec<_>, Vec<_>) = missing
         .into_iter()
-        .partition(|recipe| base.recipe.is_some_and(|base_recipe| base_recipe.name == recipe.name));
-    for recipe in same {
-        let file_facts = base_file(base, recipe, digest(recipe))?;
-        work.done(&stage(recipe), &digest(recipe), &file_facts.paths, &file_facts)?;
+        .partition(|entry| base.recipe.is_some_and(|base_recipe| base_recipe.name == entry.recipe.name));
+    for entry in same {
+        let file_facts = facts_of(&base.path, &entry, digest(&entry), &base.digests.head)?;
+        work.done(&stage(&entry), &digest(&entry), &file_facts.paths, &file_facts)?;
     }
     if !missing.is_empty() {
-        let names: Vec<&str> = missing.iter().map(|recipe| recipe.canonical_name()).collect();
+        let names: Vec<String> = missing.iter().map(Entry::label).collect();
         events.status(&format!("files: {}", names.join(", ")));
+        let (single, together): (Vec<_>, Vec<_>) =
+            missing.into_iter().partition(|entry| wanted.calibration_of(entry).is_some());
         // Files that are not split have no keys about shards, like those of llama-quantize.
-        for (types, shards) in by_shards(base, missing, wanted)? {
+        for (types, shards) in by_shards(base, together, wanted)? {
             let input = ModelInput::new(gguf_models::FAMILIES, base::open(&base.path)?);
-            let outputs = types.iter().copied().map(OutputRequest::by_rules);
+            let outputs = types.iter().map(|entry| OutputRequest::by_rules(entry.recipe));
             let conversion = Conversion::new(input).outputs(outputs).request(wanted.request(shards));
-            let of_all = fingerprint(&json!(types.iter().map(|recipe| digest(recipe)).collect::<Vec<_>>()));
+            let of_all = fingerprint(&json!(types.iter().map(digest).collect::<Vec<_>>()));
             let written = write(&conversion, (base.path.as_path(), out), &of_all, writing, events)?;
-            for recipe in types {
-                let files: Vec<&Written> =
-                    written.iter().filter(|file| file.file_type == recipe.name).collect();
-                save_recipe(recipe, &conversion.input().tensors(recipe), &files, out)?;
-                let file_facts = WrittenFile::of(&files, digest(recipe))?;
-                let mut paths = file_facts.paths.clone();
-                paths.push(recipe_path(recipe, out));
-                work.done(&stage(recipe), &digest(recipe), &paths, &file_facts)?;
+            for entry in types {
+                let first = written.iter().find(|file| file.file_type == entry.recipe.name);
+                let first = first.ok_or_else(|| Error::new("missing file of a type"))?;
+                made(&first.path, &entry, digest(&entry), (base, out), work)?;
             }
         }
+        for entry in single {
+            let Some(calibrating) = wanted.calibration_of(&entry) else { continue };
+            let file = calibrated::File {
+                entry,
+                path: path_of(base, &entry, out)?,
+                digest: digest(&entry),
+                imatrix: wanted.imatrix,
+                split_max_size: wanted.split_max_size,
+            };
+            let first = calibrated::write(base, file, calibrating, writing, work, events)?;
+            made(&first, &entry, digest(&entry), (base, out), work)?;
+        }
+        // The statistics are large, and another text needs others.
+        calibrated::remove_statistics(work);
     }
-    let file_facts = |recipe: &&'static Recipe| {
-        standing(work, recipe)
-            .ok_or_else(|| Error::new(format_args!("{}: missing file of an earlier run", recipe.name)))
-    };
-    wanted.types.iter().map(file_facts).collect()
+    let mut files = Vec::new();
+    for entry in wanted.entries {
+        let file = standing(work, entry)
+            .ok_or_else(|| Error::new(format_args!("{}: missing file of an earlier run", entry.label())))?;
+        if file.head == base.digests.head || !file.first().is_file() {
+            files.push(file);
+            continue;
+        }
+        if base.recipe.is_some_and(|base_recipe| base_recipe.name == entry.recipe.name) {
+            let new = facts_of(&base.path, entry, digest(entry), &base.digests.head)?;
+            work.done(&stage(entry), &new.fingerprint, &new.paths, &new)?;
+            file.paths
+                .iter()
+                .filter(|path| !new.paths.contains(path))
+                .for_each(|path| drop(fs::remove_file(path)));
+            files.push(new);
+            continue;
+        }
+        let model = base::open(&base.path)?;
+        let paths = heads::renew(&file.paths, model.metadata(), &path_of(base, entry, out)?, events)?;
+        let first = paths.first().cloned().unwrap_or_default();
+        files.push(made(&first, entry, digest(entry), (base, out), work)?);
+    }
+    Ok(files)
+}
+
+/// Records a file with its recipe.
+fn made(
+    first: &Path,
+    entry: &Entry,
+    digest: String,
+    (base, out): (&Base, &Path),
+    work: &mut Work,
+) -> Result<WrittenFile, Error> {
+    let file = facts_of(first, entry, digest, &base.digests.head)?;
+    save_recipe(entry, first, out)?;
+    let mut paths = file.paths.clone();
+    paths.push(recipe_path(&entry.label(), out));
+    work.done(&stage(entry), &file.fingerprint, &paths, &file)?;
+    Ok(file)
+}
+
+/// Path of the file of an entry if it has no shards.
+fn path_of(base: &Base, entry: &Entry, out: &Path) -> Result<PathBuf, Error> {
+    let failed = |error| failure(&base.path, error);
+    let input = ModelInput::new(gguf_models::FAMILIES, base::open(&base.path)?);
+    let conversion = Conversion::new(input).outputs([OutputRequest::by_rules(entry.recipe)]);
+    let planned = conversion.plan().map_err(failed)?;
+    let path = planned.paths(Some(out)).map_err(failed)?.into_iter().next().unwrap_or_default();
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let model = stem.strip_suffix(entry.recipe.canonical_name()).unwrap_or(&stem);
+    Ok(path.with_file_name(format!("{model}{}.gguf", entry.label())))
 }
 
 /// Types of the missing files, with their shards.
-type ByShards = Vec<(Vec<&'static Recipe>, Shards)>;
+type ByShards = Vec<(Vec<Entry>, Shards)>;
 
 /// Types that fit one file, and types that need shards.
-fn by_shards(base: &Base, types: Vec<&'static Recipe>, wanted: &Wanted<'_>) -> Result<ByShards, Error> {
-    let input = ModelInput::new(gguf_models::FAMILIES, base::open(&base.path)?);
-    let outputs = types.iter().copied().map(OutputRequest::by_rules);
-    let conversion = Conversion::new(input).outputs(outputs).request(wanted.request(Shards::One));
-    let planned = conversion.plan().map_err(|error| failure(&base.path, error))?;
-    let bytes = |file: &gguf_conversion::PlannedFile| {
-        file.plan.tensors().iter().map(|tensor| tensor.n_bytes).sum::<u64>()
-    };
-    let sizes: Vec<u64> = planned.files().iter().map(bytes).collect();
+fn by_shards(base: &Base, entries: Vec<Entry>, wanted: &Wanted<'_>) -> Result<ByShards, Error> {
+    let recipes: Vec<_> = entries.iter().map(|entry| entry.recipe).collect();
+    let sizes = base::sizes(base, &recipes, &wanted.request(Shards::One))?;
     let (small, large): (Vec<_>, Vec<_>) =
-        types.into_iter().zip(sizes).partition(|(_, size)| *size <= wanted.split_max_size);
+        entries.into_iter().zip(sizes).partition(|(_, size)| *size <= wanted.split_max_size);
     let limited = Shards::Limited { max_bytes: Some(wanted.split_max_size), max_tensors: None };
-    let alone =
-        |types: Vec<(&'static Recipe, u64)>| types.into_iter().map(|(recipe, _)| recipe).collect::<Vec<_>>();
+    let alone = |types: Vec<(Entry, u64)>| types.into_iter().map(|(entry, _)| entry).collect::<Vec<_>>();
     let both = [(alone(small), Shards::One), (alone(large), limited)];
     Ok(both.into_iter().filter(|(types, _)| !types.is_empty()).collect())
 }
 
 /// The stage of a file that was made and measured, but is not published.
-pub fn dropped(recipe: &Recipe) -> String {
-    format!("dropped {}", recipe.canonical_name())
+pub fn dropped(label: &str) -> String {
+    format!("dropped {label}")
 }
 
 /// Digest for a dropped file and the measurement that decides about it.
@@ -171,81 +254,51 @@ pub fn dropped_fingerprint(file: &str, dropping: &str) -> String {
     fingerprint(&json!(["dropped", file, dropping]))
 }
 
-fn base_file(base: &Base, recipe: &Recipe, fingerprint: String) -> Result<WrittenFile, Error> {
-    let model = base::open(&base.path)?;
+/// Facts about the file at `first`, which may be split.
+fn facts_of(first: &Path, entry: &Entry, fingerprint: String, head: &str) -> Result<WrittenFile, Error> {
+    let model = base::open(first)?;
     let (mut n_elems, mut n_bytes) = (0, 0);
     for (_, tensor) in model.tensors() {
         n_elems += tensor.shape.n_elems();
         n_bytes += tensor.n_bytes;
     }
     Ok(WrittenFile {
-        file_type: recipe.canonical_name().to_owned(),
+        file_type: entry.label(),
         paths: model.shards().iter().map(|(path, _)| path.clone()).collect(),
         bytes: model.shards().iter().map(|(_, file)| file.bytes().len() as u64).sum(),
         tensor_bytes: n_bytes,
         bits_per_weight: gguf_types::bits_per_weight(n_elems, n_bytes),
         fingerprint,
+        head: head.to_owned(),
     })
 }
 
-impl WrittenFile {
-    fn of(files: &[&Written], fingerprint: String) -> Result<WrittenFile, Error> {
-        let mut bytes = 0;
-        for file in files {
-            let metadata =
-                std::fs::metadata(&file.path).map_err(|error| Error::cannot_open(&file.path, error))?;
-            bytes += metadata.len();
-        }
-        let first = files.first().ok_or_else(|| Error::new("missing file of a type"))?;
-        let name = Recipe::from_name(first.file_type).map_err(Error::new)?.canonical_name();
-        let (n_elems, n_bytes) = files
-            .iter()
-            .fold((0, 0), |(elems, bytes), file| (elems + file.n_elems, bytes + file.tensor_bytes));
-        Ok(WrittenFile {
-            file_type: name.to_owned(),
-            paths: files.iter().map(|file| file.path.clone()).collect(),
-            bytes,
-            tensor_bytes: n_bytes,
-            bits_per_weight: gguf_types::bits_per_weight(n_elems, n_bytes),
-            fingerprint,
-        })
-    }
-}
-
 /// Writes `recipes/TYPE.json`: the type of every tensor.
-fn save_recipe(
-    recipe: &Recipe,
-    tensors: &[TensorFacts<'_>],
-    files: &[&Written],
-    out: &Path,
-) -> Result<(), Error> {
-    let folder = out.join("recipes");
-    make_folder(&folder)?;
-    let choices = files.iter().flat_map(|file| &file.choices);
-    let dtypes = choices.map(|choice| (tensors[choice.tensor].name.to_owned(), choice.dtype)).collect();
-    let output = OutputRecipe { file_type: recipe.name.to_owned(), dtypes };
+fn save_recipe(entry: &Entry, first: &Path, out: &Path) -> Result<(), Error> {
+    make_folder(&out.join("recipes"))?;
+    let model = base::open(first)?;
+    let dtypes = model.tensors().map(|(_, tensor)| (tensor.name.clone(), tensor.dtype)).collect();
+    let output = OutputRecipe { file_type: entry.recipe.name.to_owned(), dtypes };
     let text = RecipeFile::of_output(output).text()?;
-    write_file(&recipe_path(recipe, out), text.as_bytes(), true)
+    write_file(&recipe_path(&entry.label(), out), text.as_bytes(), true)
 }
 
-/// Path of the recipe of a type.
-fn recipe_path(recipe: &Recipe, out: &Path) -> PathBuf {
-    out.join("recipes").join(format!("{}.json", recipe.canonical_name()))
+/// Path of the recipe of a file, by the name of its type in the card.
+pub fn recipe_path(label: &str, out: &Path) -> PathBuf {
+    out.join("recipes").join(format!("{label}.json"))
 }
 
-/// Sizes of each type, without writing files.
+/// Sizes of each type with the memory that it needs.
 ///
 /// # Errors
 /// A plan that cannot be made.
 pub fn rungs(base: &Base, types: &[&'static Recipe], demand: &Demand) -> Result<Vec<Rung>, Error> {
-    let input = ModelInput::new(gguf_models::FAMILIES, base::open(&base.path)?);
-    let conversion = Conversion::new(input).outputs(types.iter().copied().map(OutputRequest::by_rules));
-    let planned = conversion.plan().map_err(|error| failure(&base.path, error))?;
-    let rung = |(file, recipe): (&gguf_conversion::PlannedFile, &&'static Recipe)| {
-        let weights = file.plan.tensors().iter().map(|tensor| tensor.n_bytes).sum();
-        Rung { recipe, demand: Demand { weights, ..demand.clone() } }
+    let sizes = base::sizes(base, types, &Request::default())?;
+    let rung = |(weights, recipe): (u64, &&'static Recipe)| Rung {
+        recipe,
+        demand: Demand { weights, ..demand.clone() },
     };
-    Ok(planned.files().iter().zip(types).map(rung).collect())
+    Ok(sizes.into_iter().zip(types).map(rung).collect())
 }
 
 /// A projector or draft to write.
@@ -267,7 +320,7 @@ pub fn sidecar(
     sidecar: &Sidecar<'_>,
     input: impl FnOnce() -> Result<CheckpointInput, gguf_conversion::Error>,
     (out, taken): (&Path, &[WrittenFile]),
-    writing: &Writing<'_>,
+    writing: &Writing,
     work: &mut Work,
     events: &dyn Events,
 ) -> Result<WrittenFile, Error> {
@@ -288,7 +341,8 @@ pub fn sidecar(
     }
     drop(planned);
     let written = write(&conversion, (src, out), &digest, writing, events)?;
-    let file_facts = WrittenFile::of(&written.iter().collect::<Vec<_>>(), digest.clone())?;
+    let first = written.first().ok_or_else(|| Error::new("missing file of a type"))?;
+    let file_facts = facts_of(&first.path, &Entry::of_type(recipe), digest.clone(), "")?;
     work.done(&stage, &digest, &file_facts.paths, &file_facts)?;
     Ok(file_facts)
 }

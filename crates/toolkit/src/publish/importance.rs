@@ -16,6 +16,7 @@ use gguf_runtime::{
 use serde::{Deserialize, Serialize};
 
 use super::{
+    interruption::ends_soon,
     texts::Text,
     work::{Work, sha256_of},
 };
@@ -29,7 +30,7 @@ pub const NAME: &str = "imatrix.gguf";
 /// File of an unfinished matrix: fingerprint, number of chunks, then the sums.
 const PART: &str = "imatrix.part";
 /// The shortest time between two of these.
-const INTERVAL: Duration = Duration::from_secs(30);
+const INTERVAL: Duration = Duration::from_secs(10);
 
 /// Facts about a matrix.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -75,6 +76,7 @@ pub fn make(
     let (cancel, n) = (events.cancel(), text.windows.len());
     let mut progress = ProgressLine::new("chunks", n);
     let (mut n_read, mut saved) = (n_done, Instant::now());
+    let _guard = ends_soon(events);
     for batch in text.windows.get(n_done..).unwrap_or_default().chunks(model.sequences_at_once(context)) {
         collector.add(model, batch).map_err(|error| of_open(model, error))?;
         n_read += batch.len();

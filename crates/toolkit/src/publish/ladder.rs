@@ -39,6 +39,43 @@ impl Ladder {
     }
 }
 
+/// A file of a publication: a type by its rules, or a type whose tensors get other types so that the file has a size.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry {
+    pub recipe: &'static Recipe,
+    /// Limit of the file in bytes.
+    pub target_size: Option<u64>,
+}
+
+impl Entry {
+    /// The file of a type.
+    pub fn of_type(recipe: &'static Recipe) -> Entry {
+        Entry { recipe, target_size: None }
+    }
+
+    /// Its name in the card and in file names: `Q4_K_M` or `Q4_K_M-5GB`.
+    pub fn label(&self) -> String {
+        let name = self.recipe.canonical_name();
+        self.target_size.map_or_else(|| name.to_owned(), |size| format!("{name}-{}", size_label(size)))
+    }
+}
+
+/// A size in a file name: `5GB`, `4.25GB`.
+pub fn size_label(bytes: u64) -> String {
+    let units = [("GB", 1_000_000_000), ("MB", 1_000_000), ("KB", 1000), ("B", 1)];
+    let (unit, scale) = units.into_iter().find(|(_, scale)| bytes >= *scale).unwrap_or(("B", 1));
+    let number = format!("{:.3}", bytes as f64 / scale as f64);
+    format!("{}{unit}", number.trim_end_matches('0').trim_end_matches('.'))
+}
+
+/// The entry for a target size. Its type is the largest of `sizes` that fits, or else the smallest, and decides which tensors
+/// are not quantized.
+pub fn for_size(sizes: &[(&'static Recipe, u64)], target_size: u64) -> Option<Entry> {
+    let fitting = sizes.iter().filter(|(_, bytes)| *bytes <= target_size).max_by_key(|(_, bytes)| *bytes);
+    let (recipe, _) = fitting.or_else(|| sizes.iter().min_by_key(|(_, bytes)| *bytes))?;
+    Some(Entry { recipe, target_size: Some(target_size) })
+}
+
 /// A type that could be written, and the memory that it needs.
 pub struct Rung {
     pub recipe: &'static Recipe,
@@ -85,6 +122,16 @@ mod tests {
             assert_eq!(types.len(), ladder.names().len());
             assert!(types.iter().all(|recipe| !recipe.copy));
         }
+    }
+
+    #[test]
+    fn target_size_is_part_of_the_label() {
+        let sizes = ["q2_k", "q4_k_m", "q8_0"].map(|name| Recipe::from_name(name).unwrap());
+        let sizes: Vec<_> = sizes.into_iter().zip([3_000_000_000, 5_000_000_000, 9_000_000_000]).collect();
+        let label = |size| for_size(&sizes, size).unwrap().label();
+        assert_eq!(label(5_000_000_000), "Q4_K_M-5GB");
+        assert_eq!(label(8_250_000_000), "Q4_K_M-8.25GB");
+        assert_eq!(label(900_000), "Q2_K-900KB");
     }
 
     #[test]

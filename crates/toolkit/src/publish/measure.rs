@@ -22,6 +22,7 @@ use serde_json::json;
 
 use super::{
     files::WrittenFile,
+    interruption::ends_soon,
     work::{Work, fingerprint},
 };
 use crate::{
@@ -89,6 +90,7 @@ pub fn measure(
     events: &dyn Events,
 ) -> Result<Measured, Error> {
     let wanted = on.windows.len();
+    let _guard = ends_soon(events);
     if base.need_next_token().is_err() {
         return vectors(base, files, on, run_options, events);
     }

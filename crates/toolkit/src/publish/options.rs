@@ -8,7 +8,7 @@ use gguf_runtime::{Activations, Options};
 use serde::{Deserialize, Serialize};
 
 use super::ladder::Ladder;
-use crate::{error::Error, eval_model::options};
+use crate::{calibration::CalibrationOptions, error::Error, eval_model::options};
 
 /// Options of a publication.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -27,6 +27,20 @@ pub struct PublishOptions {
     pub fit: Vec<u64>,
     /// Tokens of context that `fit` includes. Default: 8192.
     pub fit_context: Option<u64>,
+    /// Texts to calibrate the files on, each like a quantization with a calibration. Default: those of the last run.
+    pub calibrate: Vec<PathBuf>,
+    /// Tokens to use of all calibration texts together. Default: that of the last run, or 16,384.
+    pub calibration_tokens: Option<u32>,
+    /// Do not calibrate, although the last run did.
+    pub no_calibrate: bool,
+    /// Sizes in bytes. Each adds a file whose tensor types are chosen for it, which needs a calibration.
+    pub target_size: Vec<u64>,
+    /// Files of earlier runs to remove, by the names of their types in the card.
+    pub remove: Vec<String>,
+    /// File with the chat template, which replaces the one of the source.
+    pub chat_template: Option<PathBuf>,
+    /// Name of the model, whatever the source states.
+    pub model_name: Option<String>,
     /// Checkpoint folders of draft models.
     pub draft: Vec<PathBuf>,
     /// Type of the file that the others are made from. Default: that of the checkpoint if it is a float type, otherwise bf16.
@@ -50,6 +64,8 @@ pub struct PublishOptions {
     pub split_max_size: u64,
     /// Base model in the card, as OWNER/NAME. Default: the repository of the source.
     pub base_model: Option<String>,
+    /// The repository that is published, as OWNER/NAME, for the commands in the card.
+    pub repo: Option<String>,
     /// Publisher in the card.
     pub quantized_by: Option<String>,
     /// Remove the types of earlier runs that are not requested again.
@@ -86,6 +102,13 @@ impl PublishOptions {
             ladder: None,
             fit: Vec::new(),
             fit_context: None,
+            calibrate: Vec::new(),
+            calibration_tokens: None,
+            no_calibrate: false,
+            target_size: Vec::new(),
+            remove: Vec::new(),
+            chat_template: None,
+            model_name: None,
             draft: Vec::new(),
             base_type: None,
             imatrix_text: Vec::new(),
@@ -97,6 +120,7 @@ impl PublishOptions {
             drop_dominated: false,
             split_max_size: 48_000_000_000,
             base_model: None,
+            repo: None,
             quantized_by: None,
             replace_types: false,
             force: false,
@@ -111,6 +135,18 @@ impl PublishOptions {
     /// Limit of the chunks of the text that is measured.
     pub fn chunks(&self) -> usize {
         self.chunks.unwrap_or(40) as usize
+    }
+
+    /// Options of the calibration of each file; none without texts.
+    pub fn calibration(&self) -> Option<CalibrationOptions> {
+        let default = CalibrationOptions::default();
+        (!self.calibrate.is_empty()).then(|| CalibrationOptions {
+            calibrate: self.calibrate.clone(),
+            calibration_tokens: self.calibration_tokens.unwrap_or(default.calibration_tokens),
+            // All files are measured later, on another text.
+            no_verify: true,
+            ..default
+        })
     }
 
     /// Options for running models.

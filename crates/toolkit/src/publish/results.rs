@@ -53,6 +53,19 @@ pub struct Rung {
     pub memory: Vec<Memory>,
 }
 
+impl Rung {
+    /// Measured loss of the type.
+    pub fn cost(&self) -> Option<f64> {
+        let predictions = self.predictions.as_ref().map(|found| found.divergence.value);
+        predictions.or(self.vectors.as_ref().map(|found| found.distance.value))
+    }
+
+    /// Name of its first file.
+    pub fn first_name(&self) -> &str {
+        self.files.first().map_or("", |file| &file.name)
+    }
+}
+
 /// Text and settings of the measurements.
 #[derive(Debug, Clone, Serialize)]
 pub struct Evaluation {
@@ -88,12 +101,23 @@ pub struct ModelFacts {
     pub pipeline_tag: Option<String>,
 }
 
+/// Texts of a calibration.
+#[derive(Debug, Clone, Serialize)]
+pub struct CalibrationFacts {
+    pub texts: Vec<String>,
+    /// Limit of the tokens of all texts together.
+    pub tokens: u32,
+}
+
 /// The base that everything is made of and compared with.
 #[derive(Debug, Clone, Serialize)]
 pub struct BaseFacts {
     pub r#type: String,
     pub bytes: u64,
 }
+
+/// Value of `format`.
+pub const FORMAT: &str = "gguf-publish results";
 
 /// Contents of `results.json`.
 #[derive(Debug, Clone, Serialize)]
@@ -106,6 +130,18 @@ pub struct Results {
     pub model: ModelFacts,
     pub base: BaseFacts,
     pub importance: Option<importance::ImatrixFacts>,
+    /// Texts and tokens of the calibration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calibration: Option<CalibrationFacts>,
+    /// Chat with a system prompt and a question in the model's format, if it has a chat template.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_format: Option<String>,
+    /// Sampling defaults of the model, by their names in Ollama.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub sampling: BTreeMap<&'static str, String>,
+    /// The repository, for the commands in the card.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repo: Option<String>,
     pub evaluation: Option<Evaluation>,
     pub rungs: Vec<Rung>,
     /// Projectors and drafts.

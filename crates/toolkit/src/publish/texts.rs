@@ -58,12 +58,25 @@ pub fn read(
         names.push(name.to_owned());
         tokens = model.tokenizer().encode(mix, true, false).map_err(Error::new)?;
     }
-    let mut hasher = Sha256::new();
-    tokens.iter().for_each(|token| hasher.update(token.to_le_bytes()));
     let settings = Settings { context, n_chunks: None, stride: None };
     let windows = text_chunks(model, &tokens, &settings)
         .map_err(|error| Error::at(&PathBuf::from(printable(&names.join(", "))), error))?;
-    Ok(Text { names, digest: hex(&hasher.finalize()), windows })
+    Ok(Text { names, digest: digest_of(&tokens), windows })
+}
+
+/// SHA-256 of tokens, in hexadecimal.
+fn digest_of(tokens: &[u32]) -> String {
+    let mut hasher = Sha256::new();
+    tokens.iter().for_each(|token| hasher.update(token.to_le_bytes()));
+    hex(&hasher.finalize())
+}
+
+/// Digests of the tokens of each text.
+///
+/// # Errors
+/// A file that cannot be read or tokenized, a template that fails.
+pub fn digests(model: &Model, files: &[PathBuf], events: &dyn Events) -> Result<Vec<String>, Error> {
+    files.iter().map(|file| Ok(digest_of(&chats::tokens(model, file, events)?))).collect()
 }
 
 #[cfg(test)]

@@ -5,9 +5,11 @@ use std::{
     sync::Arc,
 };
 
-use gguf_conversion::{Choice, Conversion, Input, Journaling, Losses, Origin, Resumed, RunOptions, Watch};
+use gguf_conversion::{Conversion, Input, Journaling, Losses, Origin, Resumed, RunOptions, Watch};
 
+use super::interruption::ends_soon;
 use crate::{
+    call::Call,
     error::Error,
     events::Events,
     failure::failure,
@@ -16,9 +18,11 @@ use crate::{
 };
 
 /// Options for writing files.
-pub struct Writing<'a> {
+pub struct Writing {
+    /// Identity of the program.
+    pub call: Call,
     /// The program and its build.
-    pub program: &'a str,
+    pub program: String,
     pub options: RunOptions,
 }
 
@@ -27,12 +31,6 @@ pub struct Written {
     pub path: PathBuf,
     /// The name of its type.
     pub file_type: &'static str,
-    /// Elements of its tensors.
-    pub n_elems: u64,
-    /// Bytes of its tensors.
-    pub tensor_bytes: u64,
-    /// Choice for each tensor, by its index in the input.
-    pub choices: Vec<Choice>,
 }
 
 /// Writes all files of a conversion to a folder. An interrupted run of the same conversion is resumed;
@@ -44,7 +42,7 @@ pub fn write<I: Input>(
     conversion: &Conversion<'_, I>,
     (src, folder): (&Path, &Path),
     fingerprint: &str,
-    writing: &Writing<'_>,
+    writing: &Writing,
     events: &dyn Events,
 ) -> Result<Vec<Written>, Error> {
     let failed = |error| failure(src, error);
@@ -65,9 +63,9 @@ pub fn write<I: Input>(
     }
     paths.iter().for_each(|path| warn_of_leftovers(path, events));
     let cancel = events.cancel();
-    let _guard = events.ends_soon(Box::new(|| failure(Path::new(""), gguf_conversion::Error::Cancelled)));
+    let _guard = ends_soon(events);
     let progress = events.progress(checked.input_bytes());
-    let program = || writing.program.to_owned();
+    let program = || writing.program.clone();
     let options = vec![("stage".to_owned(), fingerprint.to_owned())];
     let origin = Origin { program: &program, options, inputs: Vec::new() };
     let on_resume = |event: Resumed| tell(event, events);
@@ -90,9 +88,6 @@ pub fn write<I: Input>(
     let written = |(path, file): (PathBuf, &gguf_conversion::PlannedFile)| Written {
         path,
         file_type: file.recipe.name,
-        n_elems: file.plan.tensors().iter().map(|tensor| tensor.shape.n_elems()).sum(),
-        tensor_bytes: file.plan.tensors().iter().map(|tensor| tensor.n_bytes).sum(),
-        choices: file.choices.clone(),
     };
     Ok(files.into_iter().map(written).collect())
 }

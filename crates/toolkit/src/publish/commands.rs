@@ -1,0 +1,103 @@
+//! Commands of the card that run a file: llama.cpp, Ollama with its `Modelfile`, LM Studio.
+
+use super::results::{Results, Rung};
+use crate::failure::quoted;
+
+/// Name of the file for Ollama.
+pub const MODELFILE: &str = "Modelfile";
+
+/// Largest perplexity, relative to the base, of the file in the commands.
+const MAX_PERPLEXITY_RATIO: f64 = 1.01;
+
+/// The file in the commands: the smallest whose perplexity is within 1 % of the base's, or else the one with the lowest loss.
+/// True if it is the former.
+pub fn example(results: &Results) -> Option<(&Rung, bool)> {
+    let rungs = || results.rungs.iter().filter(|rung| !rung.left_out && !rung.files.is_empty());
+    let is_close = |rung: &&Rung| {
+        rung.predictions.as_ref().is_some_and(|found| found.perplexity_ratio.value <= MAX_PERPLEXITY_RATIO)
+    };
+    if let Some(rung) = rungs().filter(is_close).min_by_key(|rung| rung.bytes) {
+        return Some((rung, true));
+    }
+    let loss = |rung: &&Rung| rung.cost().unwrap_or(f64::INFINITY);
+    rungs().min_by(|a, b| loss(a).total_cmp(&loss(b))).map(|rung| (rung, false))
+}
+
+/// The projector next to the model.
+fn projector(results: &Results) -> Option<&str> {
+    let projector = results.sidecars.iter().find(|sidecar| sidecar.kind == "projector")?;
+    Some(&projector.file.name)
+}
+
+/// Contents of the `Modelfile`, for models that predict tokens and fit in one file, as Ollama imports them.
+pub fn modelfile(results: &Results) -> Option<String> {
+    let (rung, _) =
+        example(results).filter(|(rung, _)| rung.predictions.is_some() && rung.files.len() == 1)?;
+    let files = std::iter::once(rung.first_name()).chain(projector(results));
+    let mut text: String = files.map(|name| format!("FROM ./{name}\n")).collect();
+    text.extend(results.sampling.iter().map(|(name, value)| format!("PARAMETER {name} {value}\n")));
+    Some(text)
+}
+
+/// The section of the card.
+pub fn section(results: &Results) -> String {
+    let Some((rung, is_close)) = example(results) else { return String::new() };
+    let file = quoted(rung.first_name());
+    let mut text = "\n## Run\n".to_owned();
+    if rung.vectors.is_some() {
+        text += &format!(
+            "\n```sh\nllama-embedding -m {file} -p 'Some text'\nllama-server -m {file} --embedding\n```\n"
+        );
+        return text;
+    }
+    if rung.predictions.is_none() {
+        return String::new();
+    }
+    let why = if is_close {
+        "the smallest file whose perplexity is at most 1 % higher than that of the base"
+    } else {
+        "the file with the lowest KL divergence"
+    };
+    text += &format!("\nThe commands use {}, {why}.\n", rung.r#type);
+    // Model of the Hub with its type, or a file of this folder.
+    let model = match &results.repo {
+        Some(repo) => format!("-hf {}", quoted(&format!("{repo}:{}", rung.r#type))),
+        None => format!("-m {file}"),
+    };
+    text += &format!("\nllama.cpp:\n\n```sh\nllama-cli {model}\nllama-server {model}\n");
+    if let Some(projector) = projector(results) {
+        text += &format!(
+            "llama-mtmd-cli -m {file} --mmproj {} --image IMAGE -p 'Describe the image.'\n",
+            quoted(projector)
+        );
+    }
+    text += "```\n";
+    let name = quoted(&model_name(&results.model.name));
+    if modelfile(results).is_some() {
+        text += "\nOllama:\n\n```sh\n";
+        if let Some(repo) = &results.repo {
+            text += &format!("ollama run {}\n", quoted(&format!("hf.co/{repo}:{}", rung.r#type)));
+        } else {
+            text += &format!("ollama create {name} -f {MODELFILE}\nollama run {name}\n");
+        }
+        text += "```\n";
+        if results.repo.is_some() {
+            text += &format!(
+                "\nTo import a downloaded file, run `ollama create {name} -f {MODELFILE}` in its folder.\n"
+            );
+        }
+    }
+    text += "\nLM Studio:\n\n```sh\n";
+    text += &match &results.repo {
+        Some(repo) => format!("lms get {}\n", quoted(&format!("https://huggingface.co/{repo}"))),
+        None => format!("lms import {file}\n"),
+    };
+    text + "```\n"
+}
+
+/// A name for Ollama: lower case, without spaces.
+fn model_name(name: &str) -> String {
+    let plain =
+        |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c.to_ascii_lowercase() } else { '-' };
+    name.chars().map(plain).collect()
+}

@@ -1,0 +1,266 @@
+//! The published folder after its files are made: metrics, checks, digests, card.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use gguf_container::Output;
+use gguf_runtime::{
+    memory::{Demand, Use},
+    report::{FileReport, Plotted, Report, html, kl_by_place, size_plot},
+    stats::Comparison,
+};
+
+use super::{
+    base::Base,
+    card::{PLOT, REPORT, RESULTS, SUMS, card},
+    commands::{self, MODELFILE},
+    files::{self, WrittenFile},
+    interruption::ends_soon,
+    measure::{self, Figures, Measured, On, dominated},
+    options::PublishOptions,
+    results::{Memory, PublishedFile, Results, Rung},
+    work::{Work, sha256_of},
+};
+use crate::{
+    error::Error,
+    events::Events,
+    outputs::write_file,
+    text::{human_bytes, pretty_json},
+    verify::verify_file,
+};
+
+/// A publication whose files are made and measured.
+pub struct Publication<'a> {
+    pub out: &'a Path,
+    pub base: &'a Base,
+    pub model: &'a gguf_runtime::Model,
+    pub args: &'a PublishOptions,
+    pub work: Work,
+    pub events: &'a dyn Events,
+}
+
+impl Publication<'_> {
+    /// Facts about each file.
+    pub fn rungs(&self, written: &[WrittenFile], measured: &Measured) -> Result<Vec<Rung>, Error> {
+        // Unknown architectures have no table of memory.
+        let demand = Demand::of(&gguf_models::GRAPHS, self.model.file()).ok();
+        let mut rungs = Vec::new();
+        for (index, file) in written.iter().enumerate() {
+            let mut memory = Vec::new();
+            if let Some(demand) = &demand {
+                let weights = file.tensor_bytes;
+                let demand = Demand { weights, ..demand.clone() };
+                for context in self.args.contexts(demand.context_length as u64) {
+                    let bytes = demand.bytes(&Use { context, ..Use::default() }).map_err(Error::new)?;
+                    memory.push(Memory { context, bytes, total: bytes.total() });
+                }
+            }
+            let positions = measured.positions.get(index);
+            rungs.push(Rung {
+                r#type: file.file_type.clone(),
+                files: Vec::new(),
+                bytes: file.bytes,
+                bits_per_weight: file.bits_per_weight,
+                predictions: positions.map(|positions| Figures::of(positions, measured.windows)),
+                vectors: measured.vectors.get(index).cloned(),
+                dominated_by: None,
+                left_out: false,
+                memory,
+            });
+        }
+        Ok(rungs)
+    }
+
+    /// Warns about files that are larger and worse than another file, and omits them if requested.
+    pub fn tell_dominated(
+        &mut self,
+        rungs: &mut [Rung],
+        written: &[WrittenFile],
+        measured: &Measured,
+        (on, dropping): (&On<'_>, &str),
+    ) -> Result<(), Error> {
+        let bytes: Vec<u64> = rungs.iter().map(|rung| rung.bytes).collect();
+        let better = dominated(&bytes, |first, second| measured.excess(first, second));
+        for (index, better) in better.into_iter().enumerate() {
+            let Some(better) = better else { continue };
+            let better = rungs[better].r#type.clone();
+            let rung = &mut rungs[index];
+            let size = human_bytes(rung.bytes);
+            self.events
+                .warning(&format!("{} ({size}): {better} is not larger and has a lower loss", rung.r#type));
+            rung.dominated_by = Some(better);
+            rung.left_out = self.args.drop_dominated && written[index].first() != self.base.path;
+            if rung.left_out {
+                let file = &written[index];
+                // While its measurement is valid, the file is not written again.
+                if !measured.positions.is_empty() {
+                    let store =
+                        measure::store(&self.base.digests.weights, file, on, &self.args.run(), &self.work);
+                    let digest = files::dropped_fingerprint(&file.fingerprint, dropping);
+                    self.work.done(&files::dropped(&rung.r#type), &digest, &[store], file)?;
+                }
+                let recipe = files::recipe_path(&rung.r#type, self.out);
+                file.paths.iter().chain([&recipe]).for_each(|path| drop(fs::remove_file(path)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks every file that is published, once.
+    pub fn verify<'a>(
+        &mut self,
+        rungs: &[Rung],
+        written: &'a [WrittenFile],
+        sidecars: impl Iterator<Item = &'a WrittenFile>,
+    ) -> Result<(), Error> {
+        let files = rungs.iter().zip(written).filter(|(rung, _)| !rung.left_out).map(|(_, file)| file);
+        let _guard = ends_soon(self.events);
+        for file in files.chain(sidecars) {
+            let stage = format!("verified {}", file.name());
+            if self.work.standing::<bool>(&stage, &file.fingerprint).is_none() {
+                self.events.status(&format!("checks {}", file.name()));
+                verify_file(file.first(), self.args.threads, self.events)?;
+                self.work.done(&stage, &file.fingerprint, &file.paths, &true)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Names, sizes and digests of files.
+    pub fn digest(&mut self, rungs: &mut [Rung], written: &[WrittenFile]) -> Result<(), Error> {
+        let _guard = ends_soon(self.events);
+        for (rung, file) in rungs.iter_mut().zip(written).filter(|(rung, _)| !rung.left_out) {
+            rung.files = self.published(file)?;
+        }
+        Ok(())
+    }
+
+    pub fn published(&mut self, file: &WrittenFile) -> Result<Vec<PublishedFile>, Error> {
+        let stage = format!("sha256 {}", file.name());
+        let digests: Vec<String> = match self.work.standing(&stage, &file.fingerprint) {
+            Some(digests) => digests,
+            None => {
+                let digests =
+                    file.paths.iter().map(|path| sha256_of(path)).collect::<Result<Vec<_>, Error>>()?;
+                self.work.done(&stage, &file.fingerprint, &file.paths, &digests)?;
+                digests
+            }
+        };
+        let published = |(path, sha256): (&PathBuf, String)| {
+            let metadata = fs::metadata(path).map_err(|error| Error::cannot_open(path, error))?;
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            Ok(PublishedFile { name, bytes: metadata.len(), sha256 })
+        };
+        file.paths.iter().zip(digests).map(published).collect()
+    }
+
+    /// Writes everything that is not a model: charts, metrics, card, checksums. Returns the number of files that the card
+    /// does not mention.
+    pub fn write(
+        &self,
+        mut results: Results,
+        measured: &Measured,
+        written: &[WrittenFile],
+    ) -> Result<usize, Error> {
+        // After an interruption, new files must not be mistaken for edits.
+        let _ = fs::remove_file(self.out.join(SUMS));
+        let put = |name: &str, text: &str| write_file(&self.out.join(name), text.as_bytes(), true);
+        if !measured.positions.is_empty() {
+            let plotted = results.rungs.iter().filter(|rung| !rung.left_out).filter_map(|rung| {
+                Some(Plotted { name: rung.r#type.clone(), bytes: rung.bytes, cost: rung.cost()? })
+            });
+            put(PLOT, &size_plot(&plotted.collect::<Vec<_>>(), "divergence (nats)"))?;
+            put(REPORT, &html(&self.report(&results, measured, written)).map_err(Error::new)?)?;
+        }
+        // Digests of the other files of this call, which are not in the table of files.
+        let mut others: Vec<String> =
+            results.importance.iter().map(|importance| importance.file.clone()).collect();
+        if !measured.positions.is_empty() {
+            others.extend([PLOT.to_owned(), REPORT.to_owned()]);
+        }
+        if let Some(text) = commands::modelfile(&results) {
+            put(MODELFILE, &text)?;
+            others.push(MODELFILE.to_owned());
+        }
+        // The base has no recipe: it is what its source is.
+        let made = results.rungs.iter().zip(written).filter(|(_, file)| file.first() != self.base.path);
+        let made = made.filter(|(rung, _)| !rung.left_out);
+        others.extend(made.map(|(rung, _)| format!("recipes/{}.json", rung.r#type)));
+        for name in others {
+            results.others.insert(name.clone(), sha256_of(&self.out.join(&name))?);
+        }
+        let text = pretty_json(&results)?;
+        put(RESULTS, &text)?;
+        put("README.md", &card(&results, self.args.quantized_by.as_deref()))?;
+        let sidecars = results.sidecars.iter().map(|sidecar| &sidecar.file);
+        let files = results.rungs.iter().flat_map(|rung| &rung.files).chain(sidecars);
+        let files = files.map(|file| (file.name.clone(), file.sha256.clone()));
+        let mut sums: BTreeMap<String, String> = files.chain(results.others.clone()).collect();
+        let n_strangers = self.tell_strangers(&sums)?;
+        for name in ["README.md", RESULTS] {
+            sums.insert(name.to_owned(), sha256_of(&self.out.join(name))?);
+        }
+        // Leftovers of a killed run for files that are complete now.
+        for name in sums.keys().map(String::as_str).chain([SUMS]) {
+            let leftovers = Output::leftovers(&self.out.join(name));
+            leftovers
+                .iter()
+                .filter(|leftover| leftover.path.is_file())
+                .for_each(|leftover| drop(fs::remove_file(&leftover.path)));
+        }
+        put(SUMS, &sums.iter().map(|(name, digest)| format!("{digest}  {name}\n")).collect::<String>())?;
+        Ok(n_strangers)
+    }
+
+    /// Warns about files of earlier runs that the card does not mention, and returns their number.
+    fn tell_strangers(&self, known: &BTreeMap<String, String>) -> Result<usize, Error> {
+        let mut n_strangers = 0;
+        for (folder, end) in [("", ".gguf"), ("", ".svg"), ("", ".html"), ("recipes/", ".json")] {
+            // Without recipes there is no such folder.
+            let Ok(entries) = fs::read_dir(self.out.join(folder)) else { continue };
+            for entry in entries {
+                let entry = entry.map_err(|error| Error::cannot_open(self.out, error))?;
+                let file = entry.file_name().to_string_lossy().into_owned();
+                let name = format!("{folder}{file}");
+                if file.ends_with(end) && !file.starts_with('.') && !known.contains_key(&name) {
+                    self.events.warning(&format!("{name} is in the folder but not in the card"));
+                    n_strangers += 1;
+                }
+            }
+        }
+        Ok(n_strangers)
+    }
+
+    fn report(&self, results: &Results, measured: &Measured, written: &[WrittenFile]) -> Report {
+        let file = |(index, file): (usize, &WrittenFile)| {
+            let positions = measured.positions.get(index).map_or(&[][..], Vec::as_slice);
+            let (kl_by_position, kl_by_window) = kl_by_place(positions, measured.windows);
+            FileReport {
+                file: file.name(),
+                bytes: file.bytes,
+                bits_per_weight: file.bits_per_weight,
+                predictions: (!positions.is_empty()).then(|| Comparison::of(positions, measure::TOP_K)),
+                kl_by_position,
+                kl_by_window,
+                tensors: None,
+                file_type: None,
+                calibration: None,
+                passage: None,
+            }
+        };
+        let kept = written.iter().enumerate().filter(|(index, _)| !results.rungs[*index].left_out);
+        Report {
+            base: format!("{} ({})", results.model.name, results.base.r#type),
+            base_bytes: Some(results.base.bytes),
+            architecture: results.model.architecture.clone(),
+            text: results.evaluation.as_ref().map(|on| on.texts.join(", ")),
+            activations: self.args.activations.name(),
+            context: self.args.context(),
+            windows: measured.windows,
+            files: kept.map(file).collect(),
+        }
+    }
+}

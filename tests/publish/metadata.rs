@@ -1,0 +1,166 @@
+//! Publications whose metadata change: chat template, name, license. Weights and measurements are kept.
+
+use std::{collections::BTreeMap, fs};
+
+use crate::common::{Output, Sandbox, succeed, words};
+
+const TYPES: [&str; 2] = ["-t", "q8_0,q4_k_m"];
+
+/// A checkpoint, and texts of which nothing is in our own mixes.
+fn sandbox() -> Sandbox {
+    let sandbox = Sandbox::with_golden("llama-llama3");
+    let text = |first: usize| -> String {
+        (first..first + 400).map(|i| format!("Pump {} ran {} minutes. ", i % 7, i * 13 % 60)).collect()
+    };
+    sandbox.write("cal.txt", text(0));
+    sandbox.write("eval.txt", text(1000));
+    sandbox.write("llama-llama3/README.md", "---\nlicense: mit\n---\n");
+    sandbox
+}
+
+fn publish(sandbox: &Sandbox, dir: &str, more: &[&str]) -> Output {
+    let args = words("-c 32 --chunks 6 --imatrix-chunks 6 --imatrix-text cal.txt --eval-text eval.txt -j 2");
+    succeed(sandbox.publish(&[&["llama-llama3", dir], more, &args[..]].concat()))
+}
+
+/// Digests of the model files of a folder.
+fn models(sandbox: &Sandbox, dir: &str) -> BTreeMap<String, String> {
+    let mut files = sandbox.listing(dir);
+    files.retain(|name, _| name.ends_with(".gguf"));
+    files
+}
+
+/// Fails if a run converted or measured anything.
+fn is_kept(ran: &Output) {
+    for stage in ["files: ", "importance matrix", "comparing "] {
+        assert!(!ran.stderr.contains(stage), "{stage}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn other_metadata_only_renew_headers() {
+    let sandbox = sandbox();
+    sandbox.write("one.jinja", "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>");
+    sandbox.write(
+        "two.jinja",
+        "{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}[assistant] ",
+    );
+    // One of the files is the base.
+    let types = ["-t", "f32,q8_0,q4_k_m"];
+    publish(&sandbox, "out/pub", &[&types[..], &["--chat-template", "one.jinja"]].concat());
+    let card = sandbox.text("out/pub/README.md");
+    assert!(card.contains("```text\n<system>{system_prompt}<user>{prompt}<assistant>\n```"), "{card}");
+    let first = models(&sandbox, "out/pub");
+
+    // Another template, another name, another license in the source: as if made anew.
+    let changes: [(&[&str], &str); 3] = [
+        (&["--chat-template", "two.jinja"], "license: mit"),
+        (&["--chat-template", "two.jinja", "--model-name", "My Tune 2B"], "license: mit"),
+        (&["--chat-template", "two.jinja", "--model-name", "My Tune 2B"], "license: apache-2.0"),
+    ];
+    for (index, (options, license)) in changes.into_iter().enumerate() {
+        sandbox.write("llama-llama3/README.md", format!("---\n{license}\n---\n"));
+        let ran = publish(&sandbox, "out/pub", options);
+        is_kept(&ran);
+        ran.says("new metadata, same tensors");
+        let dir = format!("out/fresh{index}");
+        publish(&sandbox, &dir, &[&types[..], options].concat());
+        let (renewed, fresh) = (models(&sandbox, "out/pub"), models(&sandbox, &dir));
+        assert_eq!(renewed, fresh, "{options:?} {license}");
+        assert_ne!(renewed, first);
+        let checked = sandbox
+            .command(env!("CARGO_BIN_EXE_gguf-inspect"))
+            .args(["hash", "--check", "SHA256SUMS", "-q"])
+            .current_dir(sandbox.path("out/pub"))
+            .output();
+        assert!(checked.unwrap().status.success(), "{options:?} {license}");
+    }
+    let card = sandbox.text("out/pub/README.md");
+    assert!(card.contains("[system] {system_prompt}\n[user] {prompt}\n[assistant] \n```"), "{card}");
+    assert!(card.contains("license: \"apache-2.0\"") && card.contains("# My Tune 2B GGUF"), "{card}");
+    // The name and the template are remembered.
+    let ran = succeed(sandbox.publish(&words("llama-llama3 out/pub -j 2")));
+    is_kept(&ran);
+    assert_eq!(models(&sandbox, "out/pub"), models(&sandbox, "out/fresh2"));
+}
+
+#[test]
+fn edits_of_published_files_are_refused() {
+    let sandbox = sandbox();
+    publish(&sandbox, "out/pub", &TYPES);
+    let name = models(&sandbox, "out/pub").into_keys().find(|name| name.contains("Q8_0")).unwrap();
+    let file = format!("out/pub/{name}");
+    sandbox.write("new.jinja", "{{ messages[0].content }}");
+    succeed(sandbox.inspect(&["set", &file, "--chat-template", "new.jinja"]));
+    let edited = sandbox.read(&file);
+    let ran = sandbox.publish(&words("llama-llama3 out/pub -j 2"));
+    ran.ends_and_says(1, &format!("{name}: was changed after it was written"));
+    ran.says("pass --chat-template or --model-name");
+    assert!(sandbox.read(&file) == edited, "the edit is still there");
+}
+
+#[test]
+fn removed_type_leaves_nothing() {
+    let sandbox = sandbox();
+    publish(&sandbox, "out/pub", &TYPES);
+    let ran = sandbox.publish(&words("llama-llama3 out/pub --remove q5_0"));
+    ran.ends_and_says(2, "type `q5_0` is not published");
+    ran.says("published types: Q8_0, Q4_K_M");
+    let ran = succeed(sandbox.publish(&words("llama-llama3 out/pub -j 2 --remove q4_k_m")));
+    is_kept(&ran);
+    assert!(ran.stderr.contains("is ready") && !ran.stderr.contains("not in the card"), "{}", ran.stderr);
+    assert!(sandbox.listing("out/pub").keys().all(|name| !name.contains("Q4_K_M")));
+    for name in ["README.md", "results.json", "SHA256SUMS", "plot.svg", "report.html", "Modelfile"] {
+        let text = sandbox.text(&format!("out/pub/{name}"));
+        assert!(!text.contains("Q4_K_M") && text.contains("Q8_0"), "{name}: {text}");
+    }
+    let ran = sandbox.publish(&words("llama-llama3 out/pub -j 2 --remove q8_0"));
+    ran.ends_and_says(2, "no file is left to publish");
+    assert!(models(&sandbox, "out/pub").keys().any(|name| name.contains("Q8_0")));
+}
+
+#[test]
+fn folder_without_state_keeps_its_types() {
+    let sandbox = sandbox();
+    publish(&sandbox, "out/pub", &[&TYPES[..], &["--base-model", "me/tune"]].concat());
+    let before = models(&sandbox, "out/pub");
+    fs::remove_dir_all(sandbox.path("out/pub.work")).unwrap();
+    let ran = publish(&sandbox, "out/pub", &["-t", "q5_0"]);
+    assert!(ran.stderr.contains("is ready") && !ran.stderr.contains("not in the card"), "{}", ran.stderr);
+    let mut after = models(&sandbox, "out/pub");
+    after.retain(|name, _| before.contains_key(name));
+    assert_eq!(after, before);
+    let results = sandbox.json("out/pub/results.json");
+    assert_eq!(results["rungs"].as_array().unwrap().len(), 3);
+    assert_eq!(results["model"]["base_model"], "me/tune");
+}
+
+#[test]
+fn card_has_commands_and_reports_missing_facts() {
+    let sandbox = sandbox();
+    fs::remove_file(sandbox.path("llama-llama3/README.md")).unwrap();
+    sandbox.write("llama-llama3/generation_config.json", r#"{"temperature": 0.6, "top_p": 0.9}"#);
+    let ran = publish(&sandbox, "out/pub", &TYPES);
+    ran.says("warning: the card names no base model");
+    ran.says("warning: the card states no license");
+    let modelfile = sandbox.text("out/pub/Modelfile");
+    let from = modelfile.lines().next().unwrap().strip_prefix("FROM ./").unwrap();
+    assert!(models(&sandbox, "out/pub").contains_key(from), "{modelfile}");
+    assert!(modelfile.ends_with("PARAMETER temperature 0.6\nPARAMETER top_p 0.9\n"), "{modelfile}");
+    let card = sandbox.text("out/pub/README.md");
+    for line in
+        [format!("llama-cli -m {from}\n"), "-f Modelfile\n".to_owned(), format!("lms import {from}\n")]
+    {
+        assert!(card.contains(&line), "{line}: {card}");
+    }
+    assert!(sandbox.text("out/pub/SHA256SUMS").contains("Modelfile"));
+    publish(&sandbox, "out/pub", &["--repo", "me/tune-GGUF"]);
+    let card = sandbox.text("out/pub/README.md");
+    for line in [
+        "llama-cli -hf me/tune-GGUF:",
+        "ollama run hf.co/me/tune-GGUF:",
+        "lms get https://huggingface.co/me/tune-GGUF\n",
+    ] {
+        assert!(card.contains(line), "{line}: {card}");
+    }
+}
