@@ -5,6 +5,7 @@
 
 use serde_json::{Map, Value as Json};
 
+use crate::yarn::YarnScales;
 use crate::built_in::{BuiltIn, WindowPattern};
 use crate::config::Hparams;
 use crate::config::classes::ConfigClass;
@@ -81,6 +82,8 @@ pub struct Arch {
     /// Options of the config that no metadata key carries, with the value that llama.cpp has built in. Any other value is
     /// noted.
     pub built_in: &'static [BuiltIn],
+    /// Values that the graph in llama.cpp multiplies by the magnitude of YaRN.
+    pub yarn: YarnScales,
     /// Warnings about parts of a model that llama.cpp computes in another way.
     pub caveats: fn(&Hparams) -> Vec<String>,
     /// The sliding layers that llama.cpp assumes if a file does not list them, for a row whose keys do not list them.
@@ -187,6 +190,7 @@ pub const DECODER: Arch = Arch {
     packed: &[],
     vocab: Route::GPT2,
     harmless: &[],
+    yarn: YarnScales::Rotation,
     built_in: &[],
     caveats: |_| Vec::new(),
     window_pattern: None,

@@ -20,6 +20,7 @@ pub use crate::tensors::drops;
 pub use crate::tensors::rules::{self, InLayers, Need, NumberRule, Reshape, RowRule, TensorRule, Transposed};
 pub use crate::text_keys::text_keys;
 pub use crate::text_part::{text_config, text_key};
+pub use crate::yarn::YarnScales;
 pub use crate::{ArchError, Input, SourceTensor, pooling};
 pub use gguf_tokenizer::huggingface::{
     BpeStyle, Route, SpecialOptions, SpecialsAfterPieces, SpmStyle, TokenizerWriter, VocabError,

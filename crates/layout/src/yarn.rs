@@ -22,7 +22,7 @@
 use gguf_container::Value;
 use serde_json::Value as Json;
 
-use crate::ArchError;
+use crate::{Arch, ArchError};
 use crate::config::{Hparams, Rope};
 use crate::keys::Keys;
 
@@ -31,6 +31,21 @@ const STATED: &str = "rope.scaling.yarn_attn_factor";
 
 /// The key that llama.cpp reads.
 const READ: &str = "rope.scaling.attn_factor";
+
+/// What the graph of an architecture in llama.cpp multiplies by the magnitude.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum YarnScales {
+    /// The rotation in all layers.
+    Rotation,
+    /// The rotation in layers of full attention.
+    RotationOfFullLayers,
+    /// The rotation, and the scores of latent attention.
+    RotationAndScores,
+    /// As `RotationAndScores`, by factors that depend on `yarn_log_multiplier`.
+    RotationAndScoresByMultiplier,
+    /// The scores of latent attention, by a factor that depends on `yarn_log_multiplier`.
+    ScoresByMultiplier,
+}
 
 /// `0.1 m ln(s) + 1` for a factor above 1.
 fn mscale(factor: f64, multiplier: f64) -> f64 {
@@ -55,18 +70,17 @@ fn magnitude(rope: Rope<'_>, factor: f64) -> Result<f64, ArchError> {
     })
 }
 
-/// Writes the factor by which the magnitude of a config differs from that of llama.cpp. `harmless` is
-/// [`crate::Arch::harmless`]: a row that lists `attention_factor` writes its own keys for it.
+/// Writes the factor by which the magnitude of a config differs from that of llama.cpp. A row whose [`Arch::harmless`] lists `attention_factor` writes its own keys for it.
 ///
 /// # Errors
 ///
 /// [`ArchError::BadKey`].
-pub fn write_magnitude(hparams: &Hparams, harmless: &[&str], keys: &mut Keys) -> Result<(), ArchError> {
-    if harmless.contains(&"rope_parameters.attention_factor") {
+pub fn write_magnitude(arch: &Arch, hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    if arch.harmless.contains(&"rope_parameters.attention_factor") {
         return Ok(());
     }
     if keys.prefixed("attention.kv_lora_rank").is_some() {
-        return note_latent(hparams, keys);
+        return note_latent(arch.yarn, hparams, keys);
     }
     let rope = hparams.rope();
     let is_yarn = keys.prefixed("rope.scaling.type").is_some_and(|kind| *kind == Value::from("yarn"));
@@ -82,7 +96,7 @@ pub fn write_magnitude(hparams: &Hparams, harmless: &[&str], keys: &mut Keys) ->
     if !relative.is_finite() || is_one(relative) {
         return Ok(());
     }
-    if hparams.rope_sliding().is_some() && !SCALES_FULL_LAYERS.contains(&keys.architecture()) {
+    if hparams.rope_sliding().is_some() && arch.yarn != YarnScales::RotationOfFullLayers {
         keys.notes.push(
             "llama.cpp scales rotation in layers with a sliding window by the YaRN magnitude of the others \
                 (`rope_parameters.attention_factor`): results will differ from transformers"
@@ -98,17 +112,8 @@ fn is_one(ratio: f64) -> bool {
     (ratio - 1.0).abs() < 1e-6
 }
 
-/// Architectures whose graphs scale rotation in layers of full attention only.
-const SCALES_FULL_LAYERS: &[&str] = &["laguna", "mellum", "olmo2"];
-
-/// Architectures whose graphs scale the scores of latent attention.
-const SCALES_SCORES: &[&str] = &["deepseek2", "deepseek32", "glm-dsa", "mistral4"];
-
-/// Architectures of that list that read `yarn_log_multiplier`.
-const READS_MULTIPLIER: &[&str] = &["deepseek2", "deepseek32", "mistral4"];
-
 /// Notes that latent attention is scaled by other factors in llama.cpp. No keys exist for them.
-fn note_latent(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+fn note_latent(scales: YarnScales, hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let (rope, architecture) = (hparams.rope(), keys.architecture());
     let is_yarn = match keys.prefixed("rope.scaling.type") {
         Some(kind) if *kind == Value::from("yarn") => true,
@@ -119,17 +124,21 @@ fn note_latent(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let factor = f64::from(*factor);
     let all = if rope.get("mscale_all_dim").is_some() { rope.f64_or("mscale_all_dim", 0.0)? } else { 0.0 };
     let original = (if is_yarn { magnitude(rope, factor)? } else { 1.0 }, mscale(factor, all).powi(2));
-    let all = if READS_MULTIPLIER.contains(&architecture) { all } else { 0.0 };
+    use YarnScales::{Rotation, RotationAndScoresByMultiplier, RotationOfFullLayers, ScoresByMultiplier};
+    let all = match scales {
+        RotationAndScoresByMultiplier | ScoresByMultiplier => all,
+        _ => 0.0,
+    };
     let rotation = match is_yarn {
         false => 1.0,
         true if all == 0.0 => mscale(factor, 1.0),
-        true if architecture == "deepseek2" => 1.0,
+        true if scales == ScoresByMultiplier => 1.0,
         true => mscale(factor, 1.0) / mscale(factor, all),
     };
     let of_scores = if is_yarn { rotation } else { mscale(factor, 1.0) };
-    let scores = match SCALES_SCORES.contains(&architecture) {
-        true => (of_scores * mscale(factor, all)).powi(2),
-        false => 1.0,
+    let scores = match scales {
+        Rotation | RotationOfFullLayers => 1.0,
+        _ => (of_scores * mscale(factor, all)).powi(2),
     };
     if !is_one(original.0 / rotation) || !is_one(original.1 / scores) {
         keys.notes.push(format!(

@@ -36,6 +36,7 @@ pub const LAGUNA: Arch = Arch {
         |_, kinds| kinds.get(0).is_none_or(|kind| kind == "full_attention"),
     )],
     from_file,
+    yarn: YarnScales::RotationOfFullLayers,
     ..DECODER
 };
 

@@ -25,6 +25,7 @@ pub const MELLUM: Arch = Arch {
     keys,
     harmless: &["mlp_layer_types"],
     built_in: &[NORMALIZES_EXPERTS, HAS_ONE_BASE],
+    yarn: YarnScales::RotationOfFullLayers,
     ..DECODER
 };
 

@@ -28,6 +28,7 @@ pub const DEEPSEEK2: Arch = Arch {
         }
         Ok(())
     },
+    yarn: YarnScales::ScoresByMultiplier,
     ..LATENT
 };
 

@@ -40,6 +40,7 @@ pub const DEEPSEEK32: Arch = Arch {
     prepare: glm4moe::count_predicted,
     prediction: Some(glm4moe::PREDICTED_LAYERS),
     vocab: Route::GPT2,
+    yarn: YarnScales::RotationAndScoresByMultiplier,
     ..LATENT
 };
 

@@ -36,6 +36,7 @@ pub const GLM4_MOE_LITE: Arch = Arch {
     prepare: glm4moe::count_predicted,
     prediction: Some(glm4moe::PREDICTED_LAYERS),
     vocab: glm4moe::ROUTE,
+    yarn: YarnScales::ScoresByMultiplier,
     ..LATENT
 };
 

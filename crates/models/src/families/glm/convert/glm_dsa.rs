@@ -31,6 +31,7 @@ pub const GLM_DSA: Arch = Arch {
     ],
     keys,
     vocab: glm4moe::ROUTE,
+    yarn: YarnScales::RotationAndScores,
     ..DEEPSEEK32
 };
 

@@ -33,6 +33,7 @@ pub const MISTRAL4: Arch = Arch {
     // The rotated part of a head has its own length.
     harmless: &["rope_parameters.partial_rotary_factor"],
     drops: latent::drop_tied,
+    yarn: YarnScales::RotationAndScoresByMultiplier,
     ..LATENT
 };
 

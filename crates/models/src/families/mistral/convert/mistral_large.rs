@@ -25,6 +25,7 @@ pub const MISTRAL_MOE_PARAMS: Arch = Arch {
     keys,
     vocab: native::MISTRAL_ROUTE,
     export: Export::NotExportable("exported in the Hugging Face layout, as architecture `deepseek2`"),
+    yarn: YarnScales::ScoresByMultiplier,
     ..LATENT
 };
 

@@ -17,6 +17,7 @@ pub const OLMO2: Arch = Arch {
     tensors: &[rules::DECODER_ENDS, rules::POST_NORMS, rules::ATTENTION, rules::QK_NORMS, rules::GATED_MLP],
     keys,
     built_in: &[HAS_ONE_BASE],
+    yarn: YarnScales::RotationOfFullLayers,
     ..DECODER
 };
 
