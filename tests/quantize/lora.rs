@@ -94,7 +94,8 @@ fn quantized_base_needs_permission() {
         assert!(sandbox.outputs().is_empty());
     }
     succeed(sandbox.quantize(&["base.gguf", "x.gguf", "copy", "--lora", "lora.gguf", "--allow-requantize"]));
-    let differs = |(before, after): (&(String, DType, Vec<u8>), &(String, DType, Vec<u8>))| before != after;
+    type Listed = (String, DType, Vec<u8>);
+    let differs = |(before, after): (&Listed, &Listed)| before != after;
     let (before, after) = (tensors(&sandbox, "base.gguf"), tensors(&sandbox, "x.gguf"));
     assert_eq!(before.iter().zip(&after).filter(|pair| differs(*pair)).count(), 14);
 }

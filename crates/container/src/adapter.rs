@@ -169,7 +169,12 @@ impl Adapter {
         for ((_, half), expected) in [a, b].into_iter().zip(expected) {
             if n_last != 1 || (0..4).any(|i| half.shape.dim(i) != expected[i]) {
                 let (tensor, found) = (half.name.clone(), half.shape);
-                return Err(Error::AdapterShape { tensor, found, target: name.to_owned(), shape });
+                return Err(Error::AdapterShape {
+                    tensor,
+                    found: Box::new(found),
+                    target: name.to_owned(),
+                    shape: Box::new(shape),
+                });
             }
         }
         let scale = if self.alpha == 0.0 { 1.0 } else { f64::from(self.alpha) / rank as f64 };

@@ -406,11 +406,11 @@ pub enum Error {
         /// Half of the pair.
         tensor: String,
         /// Its shape.
-        found: Shape,
+        found: Box<Shape>,
         /// The tensor of the model.
         target: String,
         /// Its shape.
-        shape: Shape,
+        shape: Box<Shape>,
     },
     /// All shards together hold another number of tensors than they say.
     #[error("expected {expected} tensors (`split.tensors.count`), found {found} in the shards")]

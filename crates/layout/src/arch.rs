@@ -5,7 +5,6 @@
 
 use serde_json::{Map, Value as Json};
 
-use crate::yarn::YarnScales;
 use crate::built_in::{BuiltIn, WindowPattern};
 use crate::config::Hparams;
 use crate::config::classes::ConfigClass;
@@ -13,6 +12,7 @@ use crate::file_keys::FileKeys;
 use crate::keys::Keys;
 use crate::tensors::rules::{NumberRule, TensorRule};
 use crate::text_keys::text_keys;
+use crate::yarn::YarnScales;
 use crate::{ArchError, Input, SourceTensor};
 use gguf_tokenizer::huggingface::Route;
 

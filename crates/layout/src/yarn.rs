@@ -22,9 +22,9 @@
 use gguf_container::Value;
 use serde_json::Value as Json;
 
-use crate::{Arch, ArchError};
 use crate::config::{Hparams, Rope};
 use crate::keys::Keys;
+use crate::{Arch, ArchError};
 
 /// The key of the reference.
 const STATED: &str = "rope.scaling.yarn_attn_factor";

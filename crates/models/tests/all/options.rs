@@ -44,8 +44,11 @@ fn yarn(more: Json) -> Json {
     parameters
 }
 
+/// A value of a config option or of a key.
+type MakeJson = fn() -> Json;
+
 /// Goldens, options with a value that llama.cpp does not compute with, and a part of the message.
-const REPORTED: &[(&str, &str, fn() -> Json, &str)] = &[
+const REPORTED: &[(&str, &str, MakeJson, &str)] = &[
     ("afmoe-old", "mup_enabled", || json!(false), "mup_enabled"),
     ("afmoe", "layer_types", || json!(vec!["full_attention"; 4]), "will not load"),
     ("cohere2", "layer_types", || json!(vec!["full_attention"; 4]), "will not load"),
@@ -119,7 +122,7 @@ fn options_without_a_key_are_reported() {
 }
 
 /// Options for which llama.cpp reads a key that the reference does not write: golden, option, value, key, its value.
-const WRITTEN: &[(&str, &str, fn() -> Json, &str, fn() -> Json)] = &[
+const WRITTEN: &[(&str, &str, MakeJson, &str, MakeJson)] = &[
     ("cohere", "rope_parameters", || yarn(json!({})), "command-r.rope.scaling.type", || json!("yarn")),
     ("cohere2", "rope_parameters", || yarn(json!({})), "cohere2.rope.scaling.type", || json!("yarn")),
     ("cohere2moe", "rope_parameters", || yarn(json!({})), "cohere2moe.rope.scaling.type", || json!("yarn")),
