@@ -32,7 +32,7 @@ const STATED: &str = "rope.scaling.yarn_attn_factor";
 /// The key that llama.cpp reads.
 const READ: &str = "rope.scaling.attn_factor";
 
-/// What the graph of an architecture in llama.cpp multiplies by the magnitude.
+/// Values that the graph of an architecture in llama.cpp multiplies by the magnitude.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum YarnScales {
     /// The rotation in all layers.
