@@ -309,7 +309,7 @@ impl Resolved {
         if !arch.built_in.iter().any(|entry| entry.option == "sliding_window") {
             notes.extend(built_in::no_layer_slides(&keys));
         }
-        yarn::write_magnitude(arch, &hparams, &mut keys)?;
+        yarn::write_magnitude(&hparams, arch.harmless, arch.yarn, &mut keys)?;
         keys.check_numbers()?;
         let keys = keys.finish();
         notes.extend(keys.notes);

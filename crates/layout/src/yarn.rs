@@ -22,9 +22,9 @@
 use gguf_container::Value;
 use serde_json::Value as Json;
 
+use crate::ArchError;
 use crate::config::{Hparams, Rope};
 use crate::keys::Keys;
-use crate::{Arch, ArchError};
 
 /// The key of the reference.
 const STATED: &str = "rope.scaling.yarn_attn_factor";
@@ -70,17 +70,23 @@ fn magnitude(rope: Rope<'_>, factor: f64) -> Result<f64, ArchError> {
     })
 }
 
-/// Writes the factor by which the magnitude of a config differs from that of llama.cpp. A row whose [`Arch::harmless`] lists `attention_factor` writes its own keys for it.
+/// Writes the factor by which the magnitude of a config differs from that of llama.cpp. `harmless` and `scales` are those of
+/// [`crate::Arch`]: a row that lists `attention_factor` as harmless writes its own keys for it.
 ///
 /// # Errors
 ///
 /// [`ArchError::BadKey`].
-pub fn write_magnitude(arch: &Arch, hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
-    if arch.harmless.contains(&"rope_parameters.attention_factor") {
+pub fn write_magnitude(
+    hparams: &Hparams,
+    harmless: &[&str],
+    scales: YarnScales,
+    keys: &mut Keys,
+) -> Result<(), ArchError> {
+    if harmless.contains(&"rope_parameters.attention_factor") {
         return Ok(());
     }
     if keys.prefixed("attention.kv_lora_rank").is_some() {
-        return note_latent(arch.yarn, hparams, keys);
+        return note_latent(scales, hparams, keys);
     }
     let rope = hparams.rope();
     let is_yarn = keys.prefixed("rope.scaling.type").is_some_and(|kind| *kind == Value::from("yarn"));
@@ -96,7 +102,7 @@ pub fn write_magnitude(arch: &Arch, hparams: &Hparams, keys: &mut Keys) -> Resul
     if !relative.is_finite() || is_one(relative) {
         return Ok(());
     }
-    if hparams.rope_sliding().is_some() && arch.yarn != YarnScales::RotationOfFullLayers {
+    if hparams.rope_sliding().is_some() && scales != YarnScales::RotationOfFullLayers {
         keys.notes.push(
             "llama.cpp scales rotation in layers with a sliding window by the YaRN magnitude of the others \
                 (`rope_parameters.attention_factor`): results will differ from transformers"

@@ -10,6 +10,11 @@ pub fn other_kind(metadata: &Metadata) -> Option<&str> {
     metadata.get("general.type").and_then(Value::as_str).filter(|kind| *kind != "model")
 }
 
+/// A reason why llama.cpp does not load a file.
+pub fn not_loaded(refusal: &gguf_layout::loader::Refusal) -> Finding {
+    Finding::error(refusal.code(), format!("llama.cpp does not load the file: {refusal}"))
+}
+
 /// Findings about the tokenizer of a file with an embedding of this shape, if there is a tokenizer.
 pub fn tokenizer_findings(metadata: &Metadata, embedding: Option<gguf_types::Shape>) -> Option<Vec<Finding>> {
     let problems = gguf_tokenizer::check(metadata)?;

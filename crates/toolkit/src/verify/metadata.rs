@@ -7,7 +7,7 @@ use gguf_conversion::recipes::TensorFacts;
 
 use super::{
     contents,
-    keys::{file_type_of, other_kind, tokenizer_findings},
+    keys::{file_type_of, not_loaded, other_kind, tokenizer_findings},
     prompts,
     report::{Finding, Severity},
 };
@@ -111,7 +111,7 @@ fn findings(metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> Vec<Finding> {
         let shapes = tensors.iter().map(|tensor| (tensor.name, tensor.shape));
         let refusals =
             gguf_layout::loader::refusals(&gguf_models::FAMILIES, metadata, shapes).unwrap_or_default();
-        found.extend(refusals.iter().map(super::not_loaded));
+        found.extend(refusals.iter().map(not_loaded));
     }
     found
 }

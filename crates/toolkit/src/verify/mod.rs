@@ -14,7 +14,7 @@ use std::{collections::HashSet, num::NonZeroUsize, path::Path};
 use gguf_container::{File, Metadata, Model, Value};
 use gguf_conversion::recipes::TensorFacts;
 
-use self::keys::{file_type_of, other_kind, tokenizer_findings};
+use self::keys::{file_type_of, not_loaded, other_kind, tokenizer_findings};
 pub use self::{
     options::{VerifyOptions, Which},
     report::{Check, Finding, Report, Severity, Tone},
@@ -188,11 +188,6 @@ fn loader(model: &Model) -> Check {
         check.summary = "llama.cpp loads the file".to_owned();
     }
     check
-}
-
-/// A reason why llama.cpp does not load a file.
-fn not_loaded(refusal: &gguf_layout::loader::Refusal) -> Finding {
-    Finding::error(refusal.code(), format!("llama.cpp does not load the file: {refusal}"))
 }
 
 /// Checks the parts that the graph needs, without repeating what was found already.
