@@ -43,9 +43,9 @@ struct CompareArgs {
     /// Reports how many tokens are among the K most likely of both models.
     #[arg(long, alias = "top-k", value_name = "K", default_value_t = 10, conflicts_with = "merge", value_parser = clap::value_parser!(u32).range(1..=1000), hide_short_help = true)]
     top_tokens: u32,
-    /// Also report the quantization error of each tensor.
+    /// Also report on each tensor.
     ///
-    /// Without --text, only these errors are reported.
+    /// Adds its quantization error. Without --text, only these errors are reported.
     #[arg(long, conflicts_with_all = ["merge", "part"])]
     tensors: bool,
     /// Print the whole listing.

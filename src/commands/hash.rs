@@ -33,7 +33,7 @@ struct HashArgs {
     /// GGUF files; with --check they are named in LIST.
     #[arg(value_hint = ValueHint::FilePath, required_unless_present = "check", conflicts_with = "check")]
     files: Vec<PathBuf>,
-    /// Also report the quantization error of each tensor.
+    /// Also report on each tensor.
     ///
     /// Adds a line FILE:TENSOR for each tensor and a line FILE:* for all of them. A digest covers the data of the tensor only, in
     /// little-endian order, so metadata and the order of tensors do not matter. FILE:* is the digest of the lines (digest, name,

@@ -509,13 +509,13 @@ fn experts_pass_gradients_and_use_one_side() {
 
 #[test]
 fn missing_backward_pass_falls_back_to_one_side() {
-    let sandbox = Sandbox::with_converted("phimoe", "base.gguf", "bf16");
+    let sandbox = Sandbox::with_converted("gpt-oss", "base.gguf", "bf16");
     sandbox.add_text();
     let few = ["--tensor-type", "exps|blk.1|output.weight|token_embd=bf16", "--no-verify"];
     calibrated(&sandbox, &[&["base.gguf", "one.gguf", "q4_k_m", "-q"][..], &few].concat());
     let ran =
         calibrated(&sandbox, &[&["base.gguf", "both.gguf", "q4_k_m", "--both-sides"][..], &few].concat());
-    let message = "using independent rounding: architecture `phimoe`: no backward pass for its experts";
+    let message = "using independent rounding: architecture `gpt-oss`: no backward pass for its experts";
     ran.says(message);
     assert!(sandbox.read("one.gguf") == sandbox.read("both.gguf"));
 }

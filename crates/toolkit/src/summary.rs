@@ -26,6 +26,8 @@ use crate::{
 const CONTEXT: u64 = 8192;
 /// Characters of a prompt or another text of the file that are shown.
 const MAX_TEXT: usize = 200;
+/// Problems that are listed.
+const MAX_PROBLEMS: usize = 5;
 /// Column of the values.
 const COLUMN: usize = 12;
 /// Message of the user in the prompt that is shown.
@@ -73,6 +75,8 @@ pub struct Summary {
     pub memory: Option<MemoryUse>,
     /// Problems that need no weights to be found.
     pub findings: Vec<Finding>,
+    /// Reasons why the loader of llama.cpp was not tried.
+    pub not_checked: Option<String>,
 }
 
 /// Part of a file that a type has.
@@ -128,10 +132,14 @@ pub fn summary(path: &Path, events: &dyn Events) -> Result<Summary, Error> {
     let only = Which::ALL.iter().map(|(which, ..)| *which);
     let only = only.filter(|which| ![Which::Blocks, Which::Source].contains(which)).collect();
     let options = VerifyOptions { file: path.to_owned(), only, ..VerifyOptions::default() };
-    let findings = match verify(&options, &HubOptions::default(), events) {
-        Ok(report) => report.checks().iter().flat_map(|check| check.findings.clone()).collect(),
+    let (findings, not_checked) = match verify(&options, &HubOptions::default(), events) {
+        Ok(report) => {
+            let loader = report.checks().iter().find(|check| check.name == "loader");
+            let not_checked = loader.and_then(|check| check.not_checked.clone());
+            (report.checks().iter().flat_map(|check| check.findings.clone()).collect(), not_checked)
+        }
         // The template, which takes too much memory or time.
-        Err(error) => vec![Finding::error("template", error)],
+        Err(error) => (vec![Finding::error("template", error)], None),
     };
     let model = Model::open(path).ok();
     let metadata = model.as_ref().map_or(file.metadata(), Model::metadata);
@@ -153,6 +161,7 @@ pub fn summary(path: &Path, events: &dyn Events) -> Result<Summary, Error> {
         prompt: prompt(metadata).ok().flatten(),
         memory: None,
         findings,
+        not_checked,
     };
     let tensors: Vec<_> = match &model {
         Some(model) => model.tensors().map(|(_, info)| info).collect(),
@@ -276,10 +285,13 @@ impl Summary {
             row("memory", &format!("{} with {context} tokens of context", human_bytes(bytes)));
         }
         row("verdict", &self.verdict());
-        for finding in self.problems() {
-            text += &wrapped(&format!("{}: {}", finding.severity.name(), finding.message), 2);
+        for finding in self.problems().take(MAX_PROBLEMS) {
+            text += &wrapped(&format!("{}: {}", finding.severity.name(), printable(&finding.message)), 2);
         }
-        text
+        match self.problems().count().saturating_sub(MAX_PROBLEMS) {
+            0 => text,
+            n => text + &format!("{n} more, see `gguf-inspect verify`\n"),
+        }
     }
 
     fn problems(&self) -> impl Iterator<Item = &Finding> {
@@ -291,7 +303,10 @@ impl Summary {
         let count = |severity| self.findings.iter().filter(|finding| finding.severity == severity).count();
         let of = |n: usize, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
         match (count(Severity::Error), count(Severity::Warning)) {
-            (0, 0) => "no problems found; `gguf-inspect verify` also checks the weights".to_owned(),
+            (0, 0) => match &self.not_checked {
+                Some(why) => format!("not known if it runs: {}", printable(why)),
+                None => "no problems found; `gguf-inspect verify` also checks the weights".to_owned(),
+            },
             (0, n) => of(n, "warning"),
             (n, 0) => of(n, "error"),
             (errors, warnings) => format!("{}, {}", of(errors, "error"), of(warnings, "warning")),

@@ -9,15 +9,24 @@ use crate::error::Error;
 /// Time between two lines of progress in a log.
 pub const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The text with control characters escaped; names in files are not trusted.
+/// The text with control and invisible characters escaped; names in files are not trusted.
 pub fn printable(text: &str) -> String {
-    text.chars()
-        .flat_map(|c| {
-            let escaped = c.is_control().then(|| c.escape_debug());
-            let plain = (!c.is_control()).then_some(c);
-            escaped.into_iter().flatten().chain(plain)
-        })
-        .collect()
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            c if c.is_control() => shown.extend(c.escape_debug()),
+            c if is_invisible(c) => shown.extend(c.escape_unicode()),
+            c => shown.push(c),
+        }
+    }
+    shown
+}
+
+/// True for characters without a shape, and for those that change the direction of text.
+pub fn is_invisible(character: char) -> bool {
+    matches!(character, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{180e}'
+        | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
+        | '\u{feff}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// Indented JSON, with a line end.
@@ -92,5 +101,6 @@ mod tests {
     #[test]
     fn control_characters_in_names_are_escaped() {
         assert_eq!(printable("a\u{1b}[2Jb\nc ä"), "a\\u{1b}[2Jb\\nc ä");
+        assert_eq!(printable("a\u{202e}b"), "a\\u{202e}b");
     }
 }

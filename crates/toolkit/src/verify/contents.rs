@@ -12,7 +12,11 @@ use gguf_runtime::chat::{
 use gguf_tokenizer::Encoder;
 
 use super::report::Finding;
-use crate::{error::Error, template_guard::guarded, text::printable};
+use crate::{
+    error::Error,
+    template_guard::guarded,
+    text::{is_invisible, printable},
+};
 
 /// Texts of a template that are tried as messages.
 const MAX_TRIED: usize = 400;
@@ -85,13 +89,9 @@ pub fn hidden(key: &str, text: &str) -> Vec<Finding> {
     vec![Finding::warning("hidden_characters", format!("`{key}` has invisible characters: {listed}"))]
 }
 
-/// Characters without a shape, and those that change the direction of text.
 fn is_hidden(character: char) -> bool {
     let is_control = character.is_control() && !['\n', '\r', '\t'].contains(&character);
-    is_control
-        || matches!(character, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{180e}'
-            | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
-            | '\u{feff}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+    is_control || is_invisible(character)
 }
 
 /// The addresses in a text.
@@ -150,6 +150,11 @@ impl Seen {
                 triggers.push(word.to_owned());
             }
         }
+        // Text that contains a trigger acts as one.
+        let found = triggers.clone();
+        triggers.retain(|word: &String| {
+            !found.iter().any(|other| other != word && word.contains(other.as_str()))
+        });
         Seen {
             triggers,
             own: both.as_deref().map(sentences).unwrap_or_default(),
@@ -188,7 +193,8 @@ fn sentences(prompt: &str) -> Vec<String> {
     let is_sentence = |line: &&str| {
         let words =
             line.split_whitespace().filter(|word| word.chars().filter(|c| c.is_alphabetic()).count() > 1);
-        words.count() >= SENTENCE
+        // Dates of the model and of today are no instructions.
+        words.count() >= SENTENCE && !line.contains("Date:")
     };
     let mut lines: Vec<String> = Vec::new();
     let own = prompt.replace(SYSTEM, "\n").replace(USER, "\n");
