@@ -7,6 +7,7 @@ use gguf_container::Model;
 use gguf_conversion::{
     CheckpointInput, Conversion, InputFile, KeyOverride, ModelInput, OutputRequest, Request, recipes::Recipe,
 };
+use gguf_runtime::chat::literals;
 use gguf_tokenizer::keys::CHAT_TEMPLATE;
 use serde_json::{Value, json};
 
@@ -47,6 +48,10 @@ impl Stated {
             )]));
         }
         let chat_template = args.chat_template.as_deref().map(text_file::options).transpose()?;
+        // Before anything is written with it.
+        if let (Some(path), Some(template)) = (&args.chat_template, &chat_template) {
+            literals(template).map_err(|error| Error::at(path, error))?;
+        }
         Ok(Stated { model_name: args.model_name.clone(), chat_template })
     }
 
