@@ -17,7 +17,7 @@ pub struct Plotted {
 
 /// Colors for bright and dark pages: an image in a page uses the browser's preference, and has its own
 /// background either way.
-const STYLE: &str = "<style>.paper{fill:#fff}.rule{stroke:#dfe3e8}.faint{fill:#5a636d}.ink{fill:#22262b}.point{fill:#1f6feb}\
+const STYLE: &str = "<style>.paper{fill:#fff}.rule{stroke:#dfe3e8}.front{stroke:#8a949e}.faint{fill:#5a636d}.ink{fill:#22262b}.point{fill:#1f6feb}\
     @media (prefers-color-scheme:dark){.paper{fill:#16191c}.rule{stroke:#343a41}.faint{fill:#98a2ac}.ink{fill:#e4e7ea}\
     .point{fill:#6cb0ff}}</style>\n";
 
@@ -63,7 +63,7 @@ pub fn size_plot(files: &[Plotted], cost_label: &str) -> String {
         let line = &chart.frontier;
         let _ = writeln!(
             svg,
-            "<polyline points=\"{line}\" class=\"rule\" fill=\"none\" stroke-dasharray=\"4 4\"/>"
+            "<polyline points=\"{line}\" class=\"front\" fill=\"none\" stroke-dasharray=\"4 4\"/>"
         );
     }
     for point in &chart.points {
