@@ -193,7 +193,7 @@ fn sentences(prompt: &str) -> Vec<String> {
     let is_sentence = |line: &&str| {
         let words =
             line.split_whitespace().filter(|word| word.chars().filter(|c| c.is_alphabetic()).count() > 1);
-        // Dates of the model and of today are no instructions.
+        // Lines with dates, as in templates of Llama 3, are not instructions.
         words.count() >= SENTENCE && !line.contains("Date:")
     };
     let mut lines: Vec<String> = Vec::new();
