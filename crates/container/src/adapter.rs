@@ -31,7 +31,6 @@ const INVOCATION: &str = "adapter.alora.invocation_tokens";
 pub struct Adapter {
     path: PathBuf,
     model: Model,
-    architecture: String,
     alpha: f32,
     /// Names of the changed tensors, with the rank of the pair.
     targets: BTreeMap<String, u64>,
@@ -101,8 +100,7 @@ impl Adapter {
                 return problem("expected a name that ends with `.lora_a` or `.lora_b`");
             }
         }
-        let architecture = text(ARCHITECTURE).unwrap_or_default().to_owned();
-        Ok(Adapter { path: path.to_owned(), architecture, alpha, targets, norms, model })
+        Ok(Adapter { path: path.to_owned(), alpha, targets, norms, model })
     }
 
     /// The path.
@@ -135,13 +133,14 @@ impl Adapter {
     /// # Errors
     /// [`Error::AdapterArchitecture`], [`Error::AdapterTargets`], and as [`Adapter::pair`].
     pub fn check(&self, model: &Model) -> Result<(), Error> {
-        let expected = model.get(ARCHITECTURE).and_then(|value| value.as_str()).unwrap_or_default();
-        if self.architecture != expected {
-            let (expected, found) = (expected.to_owned(), self.architecture.clone());
+        let [expected, found] = [model, &self.model].map(|model| {
+            model.get(ARCHITECTURE).and_then(|value| value.as_str()).unwrap_or_default().to_owned()
+        });
+        if found != expected {
             return Err(Error::AdapterArchitecture { expected, found });
         }
-        let without_place = self.targets().filter(|name| model.tensor(name).is_none());
-        let names: Vec<String> = without_place.map(str::to_owned).collect();
+        let missing = self.targets().filter(|name| model.tensor(name).is_none());
+        let names: Vec<String> = missing.map(str::to_owned).collect();
         if !names.is_empty() {
             return Err(Error::AdapterTargets { names });
         }
@@ -151,7 +150,7 @@ impl Adapter {
         Ok(())
     }
 
-    /// The pair that changes a tensor of this shape, if there is one.
+    /// The pair that changes a tensor of this shape; `None` if the adapter does not change the tensor.
     ///
     /// # Errors
     /// [`Error::AdapterShape`] for a pair of another shape.

@@ -8,7 +8,7 @@ use gguf_container::{Array, Value};
 use serde_json::Value as Json;
 
 use crate::ArchError;
-use crate::config::Hparams;
+use crate::config::{Hparams, Rope};
 use crate::error::bad;
 use crate::keys::Keys;
 
@@ -149,40 +149,37 @@ const LATENT: &[BuiltIn] = &[
     BuiltIn::unless(
         "rms_norm_eps",
         "it in norms of latent vectors too, for which transformers has 1e-6",
-        |hparams, epsilon| {
-            epsilon.as_f64().is_none_or(|epsilon| epsilon <= 1e-5) || !has_latent_attention(hparams)
-        },
+        |hparams, epsilon| is_small(epsilon) || !has_latent_attention(hparams),
     ),
     BuiltIn::unless(
         "rms_norm_eps",
         "it in norms of linear attention's queries and keys too, for which transformers has 1e-6",
-        |hparams, epsilon| {
-            epsilon.as_f64().is_none_or(|epsilon| epsilon <= 1e-5)
-                || hparams.get("linear_num_key_heads").is_none()
-        },
+        |hparams, epsilon| is_small(epsilon) || hparams.get("linear_num_key_heads").is_none(),
     ),
 ];
+
+/// Returns true for an epsilon that hardly differs from 1e-6.
+fn is_small(epsilon: &Json) -> bool {
+    epsilon.as_f64().is_none_or(|epsilon| epsilon <= 1e-5)
+}
 
 fn has_latent_attention(hparams: &Hparams) -> bool {
     hparams.get("kv_lora_rank").is_some()
 }
 
-/// No limits of the time steps of a state-space model.
+/// Time steps of a state-space model without limits.
 pub const HAS_NO_STEP_LIMIT: BuiltIn = BuiltIn::unless("time_step_limit", "no limit", |_, limits| {
     let limit = |at: usize| limits.get(at).and_then(Json::as_f64);
     // Infinity is not a number in JSON.
     limit(0).is_none_or(|least| least <= 0.0) && limit(1).is_none()
 });
 
-/// The base of rotation in every layer.
+/// The same base of rotation in every layer.
 pub const HAS_ONE_BASE: BuiltIn =
     BuiltIn::unless("rope_parameters", "the base of full attention in every layer", |hparams, _| {
-        let base = hparams.rope().f64_or("rope_theta", 10_000.0);
-        hparams.rope_sliding().is_none_or(|sliding| {
-            base.ok()
-                .zip(sliding.f64_or("rope_theta", 10_000.0).ok())
-                .is_none_or(|(full, sliding)| full == sliding)
-        })
+        let base = |rope: Rope<'_>| rope.f64_or("rope_theta", 10_000.0).ok();
+        let sliding = hparams.rope_sliding().and_then(base);
+        base(hparams.rope()).zip(sliding).is_none_or(|(full, sliding)| full == sliding)
     });
 
 /// Attention without the sliding window that the config states. Only shorter windows than the context make a difference.

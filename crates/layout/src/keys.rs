@@ -140,23 +140,24 @@ impl Keys {
         }
     }
 
+    /// Sets a key that begins with the architecture's name, if it was not set.
+    fn set_missing(&mut self, key: &str, value: Value) {
+        if self.prefixed(key).is_none() {
+            self.set_prefixed(key, value);
+        }
+    }
+
     /// States that positions are not scaled, unless the config scales them: llama.cpp takes a missing key for linear
     /// scaling.
     pub fn unscaled_by_default(&mut self) {
-        const KEY: &str = "rope.scaling.type";
-        if self.prefixed(KEY).is_none() {
-            self.set_prefixed(KEY, "none".into());
-        }
+        self.set_missing("rope.scaling.type", "none".into());
     }
 
     /// States that experts are weighted by sigmoids, unless the config states the function. Configs of transformers 5 do not,
     /// because their classes have only one.
     pub fn sigmoid_by_default(&mut self) {
-        const KEY: &str = "expert_gating_func";
-        if self.prefixed(KEY).is_none() {
-            // `ExpertGatingFuncType` in `gguf-py/gguf/constants.py`.
-            self.set_prefixed(KEY, Value::U32(2));
-        }
+        // `ExpertGatingFuncType` in `gguf-py/gguf/constants.py`.
+        self.set_missing("expert_gating_func", Value::U32(2));
     }
 
     /// Puts `general.file_type` here, without a value: the recipe sets it.

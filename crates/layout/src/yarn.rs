@@ -128,29 +128,28 @@ fn note_latent(scales: YarnScales, hparams: &Hparams, keys: &mut Keys) -> Result
     };
     let Some(Value::F32(factor)) = keys.prefixed("rope.scaling.factor") else { return Ok(()) };
     let factor = f64::from(*factor);
-    let all = if rope.get("mscale_all_dim").is_some() { rope.f64_or("mscale_all_dim", 0.0)? } else { 0.0 };
-    let original = (if is_yarn { magnitude(rope, factor)? } else { 1.0 }, mscale(factor, all).powi(2));
-    use YarnScales::{Rotation, RotationAndScoresByMultiplier, RotationOfFullLayers, ScoresByMultiplier};
+    let all = rope.f64_or("mscale_all_dim", 0.0)?;
+    let stated_rotation = if is_yarn { magnitude(rope, factor)? } else { 1.0 };
+    let stated_scores = mscale(factor, all).powi(2);
     let all = match scales {
-        RotationAndScoresByMultiplier | ScoresByMultiplier => all,
+        YarnScales::RotationAndScoresByMultiplier | YarnScales::ScoresByMultiplier => all,
         _ => 0.0,
     };
-    let rotation = match is_yarn {
-        false => 1.0,
-        true if all == 0.0 => mscale(factor, 1.0),
-        true if scales == ScoresByMultiplier => 1.0,
-        true => mscale(factor, 1.0) / mscale(factor, all),
+    let rotation = match scales {
+        _ if !is_yarn => 1.0,
+        YarnScales::ScoresByMultiplier if all != 0.0 => 1.0,
+        _ => built_in(factor, Some(all)),
     };
     let of_scores = if is_yarn { rotation } else { mscale(factor, 1.0) };
     let scores = match scales {
-        Rotation | RotationOfFullLayers => 1.0,
+        YarnScales::Rotation | YarnScales::RotationOfFullLayers => 1.0,
         _ => (of_scores * mscale(factor, all)).powi(2),
     };
-    if !is_one(original.0 / rotation) || !is_one(original.1 / scores) {
+    if !is_one(stated_rotation / rotation) || !is_one(stated_scores / scores) {
         keys.notes.push(format!(
-            "config option `rope_parameters` scales rotation by {:.6} and scores by {:.6}, but llama.cpp computes \
-                `{architecture}` with {rotation:.6} and {scores:.6}: results will differ from transformers",
-            original.0, original.1
+            "config option `rope_parameters` scales rotation by {stated_rotation:.6} and scores by {stated_scores:.6}, but \
+                llama.cpp computes `{architecture}` with {rotation:.6} and {scores:.6}: results will differ from \
+                transformers"
         ));
     }
     Ok(())

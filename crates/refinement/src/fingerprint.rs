@@ -12,12 +12,11 @@ const PIECE_BYTES: usize = 64 << 20;
 /// Callers read all weights anyway. File lengths and times would be faster but less reliable: a copy is the
 /// same model, and a file that is overwritten within one clock tick is not.
 pub fn fingerprint(model: &Model) -> String {
-    let adapters = model.adapters().iter();
-    let files = [model.file()].into_iter().chain(adapters.map(|(adapter, _)| adapter.model()));
+    let adapters = model.adapters();
+    let files = [model.file()].into_iter().chain(adapters.iter().map(|(adapter, _)| adapter.model()));
     let shards = files.flat_map(|file| file.shards());
     let files = fingerprint_of(shards.map(|(_, file)| file.bytes()));
-    let scales = model.adapters().iter().map(|(_, scale)| format!(", adapter times {scale}"));
-    scales.fold(files, |files, scale| files + &scale)
+    adapters.iter().fold(files, |files, (_, scale)| files + &format!(", adapter times {scale}"))
 }
 
 /// Fingerprint of several files.

@@ -1,6 +1,6 @@
 //! Text from a model, token by token.
 
-use std::{borrow::Cow, collections::BTreeSet};
+use std::{borrow::Cow, collections::BTreeSet, fmt::Display};
 
 use serde::{Deserialize, Serialize};
 
@@ -47,26 +47,22 @@ impl Sampling {
     /// [`Error::OutOfRange`].
     pub fn check(&self) -> Result<(), Error> {
         let Sampling { temperature, top_p, min_p, repeat_penalty, repeat_last_n, .. } = *self;
-        let wrong = |field, found: String, expected: &str| {
-            Err(Error::OutOfRange { field, found, expected: expected.to_owned() })
+        let wrong = |field, found: &dyn Display, expected: &str| {
+            Err(Error::OutOfRange { field, found: found.to_string(), expected: expected.to_owned() })
         };
         if !(temperature.is_finite() && temperature >= 0.0) {
-            return wrong("the temperature", temperature.to_string(), "a number from 0");
+            return wrong("the temperature", &temperature, "a number from 0");
         }
         for (field, p) in [("the probability of top-p", top_p), ("the probability of min-p", min_p)] {
             if !(0.0..=1.0).contains(&p) {
-                return wrong(field, p.to_string(), "from 0 to 1");
+                return wrong(field, &p, "from 0 to 1");
             }
         }
         if !(repeat_penalty.is_finite() && repeat_penalty > 0.0) {
-            return wrong("the repetition penalty", repeat_penalty.to_string(), "a number above 0");
+            return wrong("the repetition penalty", &repeat_penalty, "a number above 0");
         }
         if repeat_last_n < -1 {
-            return wrong(
-                "the tokens of the repetition penalty",
-                repeat_last_n.to_string(),
-                "a number from -1",
-            );
+            return wrong("the tokens of the repetition penalty", &repeat_last_n, "a number from -1");
         }
         Ok(())
     }
@@ -191,7 +187,7 @@ pub fn generate(
     }
     let mut session = Session::new();
     let hidden = model.begin(&mut session, prompt)?;
-    generate_from(model, (&mut session, prompt, hidden), limit, sampler, watch).map(|(made, _)| made)
+    generate_from(model, &mut session, prompt, hidden, limit, sampler, watch).map(|(made, _)| made)
 }
 
 /// As [`generate`], after a prompt of tokens and images.
@@ -215,7 +211,7 @@ pub fn generate_from_pieces(
         Piece::Picture(_) => &[],
     });
     let tokens = tokens.collect::<Vec<_>>().concat();
-    generate_from(model, (&mut session, &tokens, hidden), limit, sampler, watch).map(|(made, _)| made)
+    generate_from(model, &mut session, &tokens, hidden, limit, sampler, watch).map(|(made, _)| made)
 }
 
 /// Tokens of a prompt that are run between two calls of the caller.
@@ -272,9 +268,9 @@ impl Turns {
         sampler.sampling.check()?;
         if model.is_encoder_decoder() {
             let mut session = Session::new();
-            let from = model.begin(&mut session, prompt)?;
-            let from = (&mut session, prompt, from);
-            let (tokens, end) = generate_from(model, from, limit, sampler, &mut |id| watch(Some(id)))?;
+            let hidden = model.begin(&mut session, prompt)?;
+            let watch = &mut |id| watch(Some(id));
+            let (tokens, end) = generate_from(model, &mut session, prompt, hidden, limit, sampler, watch)?;
             return Ok(Turn { tokens, end, n_reused: 0 });
         }
         model.need_next_token()?;
@@ -291,8 +287,8 @@ impl Turns {
             self.tokens.extend_from_slice(piece);
         }
         let hidden = hidden.ok_or(Error::TooShort { found: 0, needed: 1 })?;
-        let from = (&mut self.session, prompt, hidden);
-        let (tokens, end) = generate_from(model, from, limit, sampler, &mut |id| watch(Some(id)))?;
+        let (session, watch) = (&mut self.session, &mut |id| watch(Some(id)));
+        let (tokens, end) = generate_from(model, session, prompt, hidden, limit, sampler, watch)?;
         self.tokens.extend_from_slice(&tokens);
         self.tokens.truncate(self.session.n_past());
         Ok(Turn { tokens, end, n_reused })
@@ -302,7 +298,9 @@ impl Turns {
 /// Token by token, from the rows of a prompt whose last one predicts the first.
 fn generate_from(
     model: &Model,
-    (session, prompt, mut hidden): (&mut Session, &[u32], Hidden),
+    session: &mut Session,
+    prompt: &[u32],
+    mut hidden: Hidden,
     limit: usize,
     sampler: &mut Sampler,
     watch: &mut dyn FnMut(u32) -> bool,

@@ -55,9 +55,9 @@ pub struct Weight {
 /// A pair of an adapter: `s (B @ A)` is added to a matrix W (n_out, n_in), or to each matrix of a stack.
 #[derive(Clone)]
 pub struct LowRank {
-    /// A (rank, n_in). For an embedding A^T (n_vocab, rank).
+    /// A (rank, n_in); for an embedding (n_vocab, rank).
     pub a: Weight,
-    /// B (n_out, rank). For an embedding B (n_embd, rank).
+    /// B (n_out, rank); for an embedding (n_embd, rank).
     pub b: Weight,
     /// s.
     pub scale: f32,
@@ -343,7 +343,7 @@ impl<'a> Weights<'a> {
             return Err(Error::UnusedTensors { architecture: architecture.to_owned(), names });
         }
         for (adapter, _) in self.adapters {
-            // Layers that are not executed stay as they are; of other tensors that are not matrices, nothing would change.
+            // Decoded tensors are not multiplied, so their pairs would have no effect. Pairs of ignored layers are accepted.
             let names: Vec<String> =
                 adapter.targets().filter(|name| self.decoded.contains(*name)).map(str::to_owned).collect();
             if !names.is_empty() {

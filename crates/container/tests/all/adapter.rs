@@ -1,4 +1,4 @@
-//! Adapter files: good ones, and what is wrong with others.
+//! Valid adapter files, and files that are refused.
 
 use std::fs;
 

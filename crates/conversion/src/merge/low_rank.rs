@@ -314,14 +314,20 @@ impl Factor {
         if is_rank_first == rank_first {
             return Ok(values);
         }
-        let n_inner = if rank_first { rank } else { n };
-        // turned[j][i] = values[i][j]
-        let mut turned = vec![0.0; values.len()];
-        for (i, row) in values.chunks_exact(n_inner.max(1)).enumerate() {
-            for (j, value) in row.iter().enumerate() {
-                turned[j * (values.len() / n_inner.max(1)) + i] = *value;
-            }
-        }
-        Ok(turned)
+        Ok(transposed(&values, if rank_first { rank } else { n }))
     }
+}
+
+/// Transposes rows of `width` values.
+pub(crate) fn transposed(values: &[f32], width: usize) -> Vec<f32> {
+    let width = width.max(1);
+    let n_rows = values.len() / width;
+    // turned[j][i] = values[i][j]
+    let mut turned = vec![0.0; values.len()];
+    for (i, row) in values.chunks_exact(width).enumerate() {
+        for (j, value) in row.iter().enumerate() {
+            turned[j * n_rows + i] = *value;
+        }
+    }
+    turned
 }

@@ -31,7 +31,10 @@ use self::{
     modules::{Module, Names, Sorted},
     vocabulary::{OUTPUT, Vocabulary, without_tied_copy},
 };
-pub(crate) use self::{keys::add_merged_keys, low_rank::Tile};
+pub(crate) use self::{
+    keys::add_merged_keys,
+    low_rank::{Tile, transposed},
+};
 pub use error::MergeError;
 use error::shape_error;
 

@@ -8,9 +8,12 @@ use gguf_quant::Level;
 use gguf_types::DType;
 
 use super::{GgufRows, RowSource};
-use crate::{error::Error, merge::Tile};
+use crate::{
+    error::Error,
+    merge::{Tile, transposed},
+};
 
-/// `W' = W + s (B @ A)` for each pair in turn, with the arithmetic of merged checkpoints. Never blocks that are stored.
+/// `W' = W + s (B @ A)` for each pair in turn, with the arithmetic of merged checkpoints. Copies no stored blocks.
 #[derive(Debug, Clone)]
 pub struct AdaptedRows<'a> {
     base: GgufRows<'a>,
@@ -31,7 +34,7 @@ struct Pair<'a> {
 }
 
 impl<'a> AdaptedRows<'a> {
-    /// The rows of `base`, a stack of matrices with so many rows each, and the pairs that change it with their scales.
+    /// The rows of `base`, a stack of matrices with `matrix_rows` rows each, and the pairs that change it, with their scales.
     pub fn new(
         base: GgufRows<'a>,
         matrix_rows: u64,
@@ -57,11 +60,7 @@ impl Pair<'_> {
             return Ok(values);
         }
         self.right.read(0..row_elems as u64, level, &mut values)?;
-        let mut turned = vec![0.0; values.len()];
-        for (column, row) in values.chunks_exact(rank).enumerate() {
-            row.iter().enumerate().for_each(|(k, value)| turned[k * row_elems + column] = *value);
-        }
-        Ok(turned)
+        Ok(transposed(&values, rank))
     }
 
     /// Adds the change of rows of one matrix to `out`.

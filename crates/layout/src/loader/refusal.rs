@@ -119,7 +119,7 @@ impl fmt::Display for Refusal {
                 0
             }
             Refusal::Tokens { problem } => {
-                write!(f, "`{}`: {problem}", TOKENS)?;
+                write!(f, "`{TOKENS}`: {problem}")?;
                 0
             }
             Refusal::MissingTensor { name, n_more } => {

@@ -1,4 +1,4 @@
-//! Texts that a template itself holds.
+//! Texts in the source of a template.
 
 use super::{
     named,

@@ -454,9 +454,8 @@ impl Ropes {
         let rope = |divisors: Option<&[f32]>| {
             let mut rope = Rope::new(kind, n_rot, base, &scaling, divisors);
             let mut axes = axes.clone();
-            for (frequency, axis) in
-                rope.frequencies.iter_mut().zip(&mut axes).filter(|(_, axis)| **axis == UNUSED)
-            {
+            let pairs = rope.frequencies.iter_mut().zip(&mut axes);
+            for (frequency, axis) in pairs.filter(|(_, axis)| **axis == UNUSED) {
                 (*frequency, *axis) = (0.0, 0);
             }
             Rope { axes, ..rope }
@@ -481,8 +480,8 @@ impl Ropes {
 /// The fourth axis, along which every position is 0.
 const UNUSED: usize = 3;
 
-/// Axis of each of `n` pairs: 0 for time, 1 for height, 2 for width, 3 for pairs that do not rotate. `sections` are numbers of pairs, one
-/// stretch after the other; or interleaved: every third pair from the second on rotates by height and from
+/// Axis of each of `n` pairs: 0 for time, 1 for height, 2 for width, 3 for pairs that do not rotate. `sections` are numbers
+/// of pairs, one stretch after the other; or interleaved: every third pair from the second on rotates by height and from
 /// the third on by width, as long as their sections last.
 ///
 /// Source: `ggml_mrope_cache_init` of ggml, llama.cpp of llama-cpp-python 0.3.36, and

@@ -152,10 +152,13 @@ impl Experts {
             None => weights.vector(&blk("exp_probs_b"), n)?,
             bias => bias,
         };
-        let n_vocab = weights.shape("token_embd.weight").map_or(0, |shape| shape.dim(1));
+        // Decided here once, by sizes; routing then sees softmax or sigmoid.
         let gating = match gating {
-            Gating::OfDeepseek if matches!(params.n_layer, 47 | 48) && n_vocab == 154_880 => Gating::Sigmoid,
-            Gating::OfDeepseek => Gating::Softmax,
+            Gating::OfDeepseek => {
+                let n_vocab = weights.shape("token_embd.weight").map_or(0, |shape| shape.dim(1));
+                let has_sigmoids = matches!(params.n_layer, 47 | 48) && n_vocab == 154_880;
+                if has_sigmoids { Gating::Sigmoid } else { Gating::Softmax }
+            }
             gating => gating,
         };
         // 0 or missing: no groups.

@@ -17,8 +17,8 @@
 //! attn_factor * (0.1 ln(s) + 1) * mscale(s, m)    linear scaling
 //! ```
 //!
-//! The first is the rule of DeepSeek 3 only with `yarn_log_multiplier`; the second is no rule of any model. The reference reads `yarn_attn_factor` and
-//! `yarn_ext_factor` for Grok only, which has no graph here.
+//! DeepSeek 3 was trained with the first only if `yarn_log_multiplier` is stated, and no model was trained with the second.
+//! The reference reads `yarn_attn_factor` and `yarn_ext_factor` for Grok only, which has no graph here.
 //!
 //! Source: the set-up of the factors in `llama_context::llama_context`, llama.cpp of llama-cpp-python 0.3.36.
 

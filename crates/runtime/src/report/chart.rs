@@ -241,7 +241,7 @@ impl Chart {
         });
     }
 
-    /// Draws the frontier: a line through the points for which no other point is farther left or level with it, and lower.
+    /// Draws the frontier: a line through each point that is lower than all others at the same or a smaller x.
     pub fn mark_frontier(&mut self) {
         let mut places: Vec<(f64, f64)> = self.points.iter().map(|point| (point.x, point.y)).collect();
         // Coordinates grow downwards: of points at the same size, the lowest first.

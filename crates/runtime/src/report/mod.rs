@@ -88,8 +88,8 @@ pub struct PassageToken {
     pub same_top: bool,
 }
 
-/// The chunk with the largest mean divergence. `positions` are those of all chunks in their order, `texts` returns the texts of the
-/// tokens that a chunk predicts.
+/// The chunk with the largest mean divergence. `positions` are those of all chunks in their order; `texts` returns the texts
+/// of the predicted tokens of a chunk.
 pub fn passage(
     positions: &[Position],
     n_windows: usize,

@@ -17,7 +17,7 @@ use crate::{ops::Rows, pass::Pass};
 impl Experts {
     /// True if the backward pass supports it.
     pub fn has_backward(&self) -> bool {
-        // The others have not been compared with differences yet.
+        // Latent and scaled experts have not been compared with differences yet.
         let mut stacks = [self.gate.as_ref(), Some(&self.up), Some(&self.down)].into_iter().flatten();
         (self.gate.is_some() || self.is_fused)
             && self.latent.is_none()
