@@ -2,7 +2,7 @@
 
 use std::{
     io::{Read, Write},
-    process::Stdio,
+    process::{Child, Stdio},
 };
 
 use serde_json::Value as Json;
@@ -16,17 +16,22 @@ fn llama() -> Sandbox {
     Sandbox::with_converted("llama", "x.gguf", "f32")
 }
 
-/// Runs a command with an input.
-fn with_input(sandbox: &Sandbox, args: &[&str], input: &str) -> Output {
+/// Starts a command that reads standard input.
+fn start(sandbox: &Sandbox, args: &[&str]) -> Child {
     let mut command = sandbox.command(EVAL);
     command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    // A command that fails at once does not read it.
+    command.spawn().unwrap()
+}
+
+/// Runs a command with an input.
+fn with_input(sandbox: &Sandbox, args: &[&str], input: &str) -> Output {
+    let mut child = start(sandbox, args);
+    // A command that fails at once does not read its input.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     finish(child)
 }
 
-/// The answers to messages, one a line.
+/// The answers to messages, one on each line.
 fn answers(sandbox: &Sandbox, args: &[&str], input: &str) -> Vec<Json> {
     let ran = succeed(with_input(sandbox, &[&["chat", "x.gguf", "--json", "-n", "8"], args].concat(), input));
     ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -50,7 +55,7 @@ fn turns_reuse_earlier_tokens() {
         // Only the end of the earlier prompt may be tokenized with the text that follows.
         assert!(reused + 3 >= before && reused < prompt, "{found:?}");
     }
-    // The same as without anything to reuse.
+    // A run without earlier turns gives the same answer.
     let model = gguf_toolkit::Model::open(sandbox.path("x.gguf"), &Default::default()).unwrap();
     let answer = |i: usize| found[i]["content"].as_str().unwrap();
     let messages = serde_json::json!([
@@ -163,10 +168,7 @@ fn full_context_is_reported() {
 fn interrupt_stops_only_the_answer() {
     let sandbox = llama();
     succeed(sandbox.inspect(&["set", "x.gguf", "llama.context_length=u32:1000000"]));
-    let mut command = sandbox.command(EVAL);
-    command.args(["chat", "x.gguf", "--temperature", "0"]);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
+    let mut child = start(&sandbox, &["chat", "x.gguf", "--temperature", "0"]);
     let mut stdin = child.stdin.take().unwrap();
     let mut stdout = child.stdout.take().unwrap();
     let mut first = [0];
@@ -180,14 +182,7 @@ fn interrupt_stops_only_the_answer() {
     ran.ends_and_says(0, "; interrupted\n");
     assert_eq!(rest.last(), Some(&b'\n'));
     // Outside of an answer, it ends the program.
-    let mut child = sandbox
-        .command(EVAL)
-        .args(["chat", "x.gguf", "-n", "1"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = start(&sandbox, &["chat", "x.gguf", "-n", "1"]);
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(b"A llama\n").unwrap();
     // The status comes after the answer.

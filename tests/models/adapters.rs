@@ -1,8 +1,9 @@
-//! Adapters, applied while a model runs and merged into its file, against what libllama predicts with them.
+//! Logits with adapters, applied while a model runs and merged into its file, compared with those of libllama.
 
 use std::{fs, path::PathBuf};
 
 use crate::common::{Sandbox, copy_folder, golden, largest_difference, succeed};
+use crate::logits::read_values;
 use gguf_runtime::{Model, Options, Sequence, Session};
 
 /// The largest difference that is allowed, as a part of the range of the logits.
@@ -21,9 +22,7 @@ struct Expected {
 }
 
 fn expected(name: &str) -> Expected {
-    let bytes = fs::read(golden("lora-logits").join(name)).unwrap();
-    let end = bytes.iter().position(|byte| *byte == b'\n').unwrap();
-    let head: serde_json::Value = serde_json::from_slice(&bytes[..end]).unwrap();
+    let (head, rows) = read_values(&golden("lora-logits").join(name));
     let numbers = |key: &str| head[key].as_array().unwrap().iter().map(|n| n.as_u64().unwrap());
     let adapter = |adapter: &serde_json::Value| {
         let text = |i: usize| adapter[i].as_str().unwrap().to_owned();
@@ -35,7 +34,7 @@ fn expected(name: &str) -> Expected {
         tokens: numbers("tokens").map(|id| id as u32).collect(),
         positions: numbers("positions").map(|position| position as usize).collect(),
         range: head["range"].as_f64().unwrap() as f32,
-        rows: bytes[end + 1..].chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect(),
+        rows,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Tiny checkpoints, converted and run, against what transformers predicts with them, or libllama where transformers
 //! has no class for them; at once, and token by token.
 
-use std::fs;
+use std::{fs, path::Path};
 
 use crate::common::{Sandbox, golden, largest_difference, succeed};
 use gguf_container::Value;
@@ -75,15 +75,19 @@ struct Pooled {
     row: Vec<f32>,
 }
 
-fn expected(name: &str) -> Expected {
-    let bytes = fs::read(golden("logits").join(format!("{name}.bin"))).unwrap();
+/// A golden file: a line of JSON, then f32 values.
+pub fn read_values(path: &Path) -> (serde_json::Value, Vec<f32>) {
+    let bytes = fs::read(path).unwrap();
     let end = bytes.iter().position(|byte| *byte == b'\n').unwrap();
-    let head: serde_json::Value = serde_json::from_slice(&bytes[..end]).unwrap();
+    let values = bytes[end + 1..].chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap()));
+    (serde_json::from_slice(&bytes[..end]).unwrap(), values.collect())
+}
+
+fn expected(name: &str) -> Expected {
+    let (head, mut rows) = read_values(&golden("logits").join(format!("{name}.bin")));
     let list = |key: &str| -> Vec<u64> {
         head[key].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).collect()
     };
-    let values = bytes[end + 1..].chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap()));
-    let mut rows: Vec<f32> = values.collect();
     let audio = head["features"].as_array().map(|shape| {
         let [n_mels, n_frames] = [0, 1].map(|i| shape[i].as_u64().unwrap() as usize);
         Audio { n_mels, n_frames, values: rows.split_off(rows.len() - n_mels * n_frames) }

@@ -4,6 +4,7 @@
 use std::fs;
 
 use crate::common::{Output, Sandbox, golden, largest_difference, succeed};
+use crate::logits::read_values;
 use gguf_runtime::{
     Error, Model, Options, Piece, Session,
     vision::{Picture, Projector},
@@ -32,16 +33,12 @@ struct Expected {
 }
 
 fn expected(name: &str) -> Expected {
-    let bytes = fs::read(golden("vision").join(name).join("features.bin")).unwrap();
-    let end = bytes.iter().position(|byte| *byte == b'\n').unwrap();
-    let head: serde_json::Value = serde_json::from_slice(&bytes[..end]).unwrap();
+    let (head, mut values) = read_values(&golden("vision").join(name).join("features.bin"));
     let number = |key: &str| head[key].as_u64().map(|n| n as usize);
     let list = |key: &str| -> Vec<u64> {
         head[key].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).collect()
     };
     let tokens = |key: &str| list(key).into_iter().map(|id| id as u32).collect();
-    let values = bytes[end + 1..].chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap()));
-    let mut values: Vec<f32> = values.collect();
     let (n_embd, n_rows) = (number("n_embd").unwrap(), number("n_rows").unwrap());
     let mut take = |n: usize| values.drain(..n).collect::<Vec<f32>>();
     let rows = take(n_rows * n_embd);

@@ -1,15 +1,14 @@
 //! Files with one damaged key or tensor against the verdict of llama.cpp's loader (`golden/loading/damaged.tsv`, which
 //! `scripts/golden/loading.py` describes).
 
-use std::collections::BTreeMap;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gguf_container::{Array, Metadata, Value};
 use gguf_layout::loader::{Property, positions, refusals};
 use gguf_types::Shape;
 use serde_json::Value as Json;
 
-use crate::golden::{expected_of, input, options};
+use crate::options::resolve;
 
 /// Keys and tensors of a file.
 #[derive(Clone)]
@@ -20,11 +19,7 @@ struct Parts {
 
 impl Parts {
     fn of(name: &str) -> Parts {
-        let folder = gguf_testkit::checkpoint(name);
-        let path: &Path = folder.as_path();
-        let checkpoint =
-            gguf_checkpoint::open(gguf_checkpoint::Folder::from(path).forms(gguf_models::FORMS)).unwrap();
-        let layout = gguf_layout::resolve(&input(&checkpoint), &options(&expected_of(path))).unwrap();
+        let layout = resolve(name, None).unwrap();
         let tensors = layout.tensors.iter().map(|tensor| (tensor.name.clone(), tensor.shape)).collect();
         Parts { metadata: layout.metadata, tensors }
     }
@@ -162,8 +157,7 @@ fn every_architecture_of_llama_cpp_has_a_section() {
     let n_names = names.len();
     names.dedup();
     assert_eq!(names.len(), n_names, "sections of one name");
-    let written: std::collections::BTreeSet<&str> =
-        gguf_models::ARCHES.iter().map(gguf_layout::Arch::written).collect();
+    let written: BTreeSet<&str> = gguf_models::ARCHES.iter().map(gguf_layout::Arch::written).collect();
     let unknown: Vec<&str> = written.into_iter().filter(|name| of(name).is_none()).collect();
     assert_eq!(unknown, UNKNOWN);
 }

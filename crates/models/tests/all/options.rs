@@ -11,13 +11,13 @@ use serde_json::{Value as Json, json};
 
 use crate::golden::{checkpoints, expected_of, input, options};
 
-/// The layout of a golden checkpoint with a changed config. `option` is dotted, and null leaves the config as it is.
-fn resolve(name: &str, option: &str, value: Json) -> Result<Layout, ArchError> {
+/// The layout of a golden checkpoint, with another value of an option (its path in the config, with dots) if given.
+pub fn resolve(name: &str, change: Option<(&str, Json)>) -> Result<Layout, ArchError> {
     let folder = gguf_testkit::checkpoint(name);
     let forms = gguf_checkpoint::Folder::from(&folder).forms(gguf_models::FORMS);
     let checkpoint = gguf_checkpoint::open(forms).unwrap();
     let mut input = input(&checkpoint);
-    if !option.is_empty() {
+    if let Some((option, value)) = change {
         let mut place = &mut input.config;
         if place.get("text_config").is_some() {
             place = &mut place["text_config"];
@@ -47,7 +47,7 @@ fn yarn(more: Json) -> Json {
 /// A value of a config option or of a key.
 type MakeJson = fn() -> Json;
 
-/// Goldens, options with a value that llama.cpp does not compute with, and a part of the message.
+/// Options with a value that llama.cpp does not support: golden, option, value, part of the message.
 const REPORTED: &[(&str, &str, MakeJson, &str)] = &[
     ("afmoe-old", "mup_enabled", || json!(false), "mup_enabled"),
     ("afmoe", "layer_types", || json!(vec!["full_attention"; 4]), "will not load"),
@@ -112,9 +112,9 @@ const REPORTED: &[(&str, &str, MakeJson, &str)] = &[
 #[test]
 fn options_without_a_key_are_reported() {
     for (name, option, value, part) in REPORTED {
-        let layout =
-            resolve(name, option, value()).unwrap_or_else(|error| panic!("{name}, {option}: {error}"));
-        let usual = messages(&resolve(name, "", Json::Null).unwrap());
+        let layout = resolve(name, Some((*option, value())))
+            .unwrap_or_else(|error| panic!("{name}, {option}: {error}"));
+        let usual = messages(&resolve(name, None).unwrap());
         let found: Vec<String> =
             messages(&layout).into_iter().filter(|message| !usual.contains(message)).collect();
         assert!(found.iter().any(|message| message.contains(part)), "{name}, {option}: {found:?}");
@@ -146,14 +146,14 @@ const WRITTEN: &[(&str, &str, MakeJson, &str, MakeJson)] = &[
 #[test]
 fn options_with_a_key_are_written() {
     for (name, option, value, key, expected) in WRITTEN {
-        let layout =
-            resolve(name, option, value()).unwrap_or_else(|error| panic!("{name}, {option}: {error}"));
+        let layout = resolve(name, Some((*option, value())))
+            .unwrap_or_else(|error| panic!("{name}, {option}: {error}"));
         let found = layout.metadata.get(key).map(|value| golden_value(value).1);
         assert_eq!(found, Some(expected()), "{name}, {option}");
     }
 }
 
-/// Goldens whose own config has such an option.
+/// Goldens with such a value in their own config: golden, option.
 const BUILT_IN: &[(&str, &str)] = &[
     ("afmoe", "mup_enabled"),
     ("deepseek2-old", "topk_method"),
@@ -193,7 +193,7 @@ fn options_are_not_reported_at_built_in_values() {
     let mut found = BTreeSet::new();
     for folder in checkpoints() {
         let name = folder.file_name().unwrap().to_string_lossy().into_owned();
-        let Ok(layout) = resolve(&name, "", Json::Null) else { continue };
+        let Ok(layout) = resolve(&name, None) else { continue };
         for note in layout
             .notes
             .iter()
