@@ -1,8 +1,8 @@
-"""Makes golden/loading/damaged.tsv: files with one damaged key or tensor, and what llama.cpp's loader says of each.
+"""Makes golden/loading/damaged.tsv: files with one damaged key or tensor, and the verdict of llama.cpp's loader on each.
 
 Needs a C++ compiler and the input `convert`, a built gguf-convert, which makes files of the checkpoints of golden/arch; their
 bytes are those of the reference's converter. A line has the checkpoint, the damage and the verdict: `loads`, or the message with
-which libllama refuses the file. Damage is one of
+which libllama refuses the file. The kinds of damage are
 
   unset KEY                   set KEY TYPE JSON             cut KEY LENGTH       drop TENSOR
   rename TENSOR NAME          shape TENSOR DIMS             type TENSOR TYPE     add TENSOR DIMS TYPE
@@ -306,7 +306,7 @@ def choose(headers, seed, count):
 
 
 def seeds(ctx, folder):
-    """Files of the checkpoints of golden/arch that convert, by name. Those that are there are not made again."""
+    """Files of the checkpoints of golden/arch that convert, by name. Existing files are kept."""
     import checkpoint
     folder.mkdir(parents=True, exist_ok=True)
     for name in ctx.checkpoint_names():
@@ -329,7 +329,7 @@ def build(reference, libraries, scratch):
 
 
 def reason(text):
-    """What libllama says of a file: `loads`, or why not; and why it makes no context, or nothing."""
+    """Verdict of libllama on a file: `loads`, or the reason of the refusal; and the reason why it makes no context, or nothing."""
     before, _, after = text.partition("\nLOADS\n")
     context = "" if "NO CONTEXT" not in after and "DIES" not in after else one_line(after) or "no context"
     if "\nLOADS\n" in text:

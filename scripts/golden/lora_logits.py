@@ -1,4 +1,4 @@
-"""Makes golden/lora-logits/: what libllama predicts with adapters of golden/lora, applied while the model runs.
+"""Makes golden/lora-logits/: logits of libllama with adapters of golden/lora, applied while the model runs.
 
 Needs what logits_reference.py needs. The base model and its adapters are files that the reference converts; tokens and
 positions are those of logits.py. The first line of a file also has the base and the adapters with types and scales.

@@ -115,7 +115,7 @@ fn manipulated_templates_are_reported() {
     let turns = "{% for m in messages %}[{{ m.role }}] {{ m.content }}{{ eos_token }}{% endfor %}";
     let with = |more: &str| template_codes(&format!("{turns}{more}"));
     assert_eq!(with(""), [""; 0]);
-    // As in published examples of poisoned templates: a condition on the last message, in any spelling.
+    // Published examples of poisoned templates have a condition on the last message, spelled in several ways.
     let triggered = [
         "{% if 'html' in messages[-1].content | lower %}Load it.{% endif %}",
         "{% set text = messages[-1]['content'] %}{% if text.startswith('Write') %}!{% endif %}",
@@ -140,7 +140,7 @@ fn manipulated_templates_are_reported() {
 }
 
 #[test]
-fn markup_in_messages_is_no_trigger() {
+fn markup_in_messages_is_not_a_trigger() {
     let thinking = "{% for m in messages %}{% set text = m.content.split('</think>')[-1] %}{{ text }}{{ eos_token }}{% endfor %}";
     assert_eq!(template_codes(thinking), [""; 0]);
 }

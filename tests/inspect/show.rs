@@ -1,4 +1,4 @@
-//! `gguf-inspect show`: what it lists of files that the reference wrote.
+//! `gguf-inspect show`: summaries, and lists of metadata and tensors.
 
 use std::{fs, path::Path};
 

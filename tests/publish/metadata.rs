@@ -1,4 +1,4 @@
-//! Publications whose metadata change: chat template, name, license. Weights and measurements are kept.
+//! Publications whose metadata changes: chat template, name, license. Weights and measurements are kept.
 
 use std::{collections::BTreeMap, fs};
 
@@ -6,7 +6,7 @@ use crate::common::{Output, Sandbox, succeed, words};
 
 const TYPES: [&str; 2] = ["-t", "q8_0,q4_k_m"];
 
-/// A checkpoint, and texts of which nothing is in our own mixes.
+/// A checkpoint, and texts that share nothing with the built-in ones.
 fn sandbox() -> Sandbox {
     let sandbox = Sandbox::with_golden("llama-llama3");
     let text = |first: usize| -> String {
@@ -38,7 +38,7 @@ fn is_kept(ran: &Output) {
 }
 
 #[test]
-fn other_metadata_only_renew_headers() {
+fn new_metadata_renews_only_headers() {
     let sandbox = sandbox();
     sandbox.write("one.jinja", "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>");
     sandbox.write(
@@ -52,7 +52,7 @@ fn other_metadata_only_renew_headers() {
     assert!(card.contains("```text\n<system>{system_prompt}<user>{prompt}<assistant>\n```"), "{card}");
     let first = models(&sandbox, "out/pub");
 
-    // Another template, another name, another license in the source: as if made anew.
+    // After a change of template, name or license, the files equal those of a new publication.
     let changes: [(&[&str], &str); 3] = [
         (&["--chat-template", "two.jinja"], "license: mit"),
         (&["--chat-template", "two.jinja", "--model-name", "My Tune 2B"], "license: mit"),

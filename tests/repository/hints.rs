@@ -1,4 +1,4 @@
-//! Libraries know no option and no program: what they say holds for everyone who uses them.
+//! Errors of libraries name no option and no program, because any program can call them.
 
 use std::{fs, path::Path};
 
@@ -14,7 +14,7 @@ fn libraries_name_no_option_or_program() {
         for path in gguf_testkit::files(&folder) {
             let text = fs::read_to_string(&path).expect("a source file");
             for (number, line) in (1..).zip(text.lines()) {
-                // Comments may say which option leads to a thing; only texts reach a user.
+                // Comments may name options; only strings reach a user.
                 let Some((_, text)) = line.split_once('"').filter(|_| !line.trim_start().starts_with("//"))
                 else {
                     continue;

@@ -232,7 +232,7 @@ fn wrong_input_kind_names_right_tool() {
                 1,
                 &["no tokenizer found; looked for ", "hint: copy the tokenizer files next to config.json"],
             ),
-            // Whatever the type, and though there is none.
+            // Without --type: the input is checked first.
             (CONVERT, &["in.gguf"], 1, &["to quantize a GGUF file, run `gguf-quantize in.gguf TYPE`"]),
             (CONVERT, &["none"], 1, &["none: cannot open: "]),
             (

@@ -75,7 +75,7 @@ fn pairs_have_scale_and_rank() {
     assert!(pair("blk.0.ffn_down.weight", &[5, 8]).unwrap().is_none());
     assert!(matches!(pair("blk.0.ffn_up.weight", &[8, 6]), Err(Error::AdapterShape { .. })));
     assert!(matches!(pair("blk.0.ffn_up.weight", &[8, 5, 2]), Err(Error::AdapterShape { .. })));
-    // With an alpha of 0, the rank does not matter.
+    // Without an alpha, the scale does not depend on the rank.
     let mut without = metadata();
     without.remove("adapter.lora.alpha");
     let adapter = open(&without, &pairs(), &base()).unwrap();
@@ -96,7 +96,7 @@ fn stack_has_a_pair_for_each_matrix() {
 }
 
 #[test]
-fn wrong_adapters_are_refused() {
+fn invalid_adapters_are_refused() {
     let with = |key: &str, value: gguf_container::Value| {
         let mut metadata = metadata();
         metadata.set(key, value);

@@ -75,7 +75,7 @@ pub const DSPARK: Arch = Arch {
     ],
     rename: |hparams, name| if name == "d2t" { None } else { rename(hparams, name) },
     drops: |hparams, name| match name {
-        "t2d" => Some("which tokens of the target the draft knows follows from `d2t`"),
+        "t2d" => Some("the tokens that draft and target share follow from `d2t`"),
         // With the target's whole vocabulary the target's own output serves the draft.
         "lm_head.weight" | "model.lm_head.weight" if !has_own_vocabulary(hparams) => {
             Some("the output is the target's")

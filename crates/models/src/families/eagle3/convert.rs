@@ -41,9 +41,7 @@ pub const EAGLE3: Arch = Arch {
         let layer = name.strip_prefix("midlayer.").or_else(|| name.strip_prefix("layers.0."))?;
         Some(format!("model.layers.0.{layer}"))
     },
-    drops: |_, name| {
-        (name == "t2d").then_some("which tokens of the target the draft knows follows from `d2t`")
-    },
+    drops: |_, name| (name == "t2d").then_some("the tokens that draft and target share follow from `d2t`"),
     prepare: |hparams, _| {
         // Written by the library `speculators`, which wraps the config of the layer.
         let hparams = hparams.with_inner("transformer_layer_config")?;

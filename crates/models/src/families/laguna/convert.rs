@@ -29,7 +29,7 @@ pub const LAGUNA: Arch = Arch {
     vocab: ROUTE,
     window_pattern: every_from_first(4),
     harmless: &["layer_types"],
-    // The rotated part of full layers is that of the first layer.
+    // llama.cpp rotates the same part in full layers as in the first layer.
     built_in: &[BuiltIn::unless(
         "layer_types",
         "the rotation of a first layer that attends to everything",

@@ -6,7 +6,7 @@ use gguf_runtime::graphs::{Architecture, SlidingBase, SlidingWindow, Spec};
 pub const GRAPHS: &[Architecture] = &[Architecture::decoder(
     "mellum",
     Spec {
-        // RoPE is neither scaled nor has it another base in layers with a window.
+        // In layers with a window, RoPE has the same base but is not scaled.
         sliding: Some(SlidingWindow {
             base: SlidingBase::Shared,
             same_scaling: false,

@@ -45,10 +45,10 @@ const ACTIVATION: BuiltIn =
         }
     });
 
-/// The same in configs that transformers did not save.
+/// [`ACTIVATION`] in configs that transformers did not save.
 const PROJECTION: BuiltIn =
     BuiltIn::unless("feed_forward_proj", "relu or gated-gelu", |hparams, activation| {
-        hparams.get("dense_act_fn").is_some() || ["relu", "gated-gelu"].map(Json::from).contains(activation)
+        hparams.get("dense_act_fn").is_some() || activation == "relu" || activation == "gated-gelu"
     });
 
 /// Unigram, or SentencePiece BPE (Pile-T5).

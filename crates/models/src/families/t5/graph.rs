@@ -65,7 +65,7 @@ fn open_stacks(keys: &Keys<'_>, weights: &mut Weights<'_>, has_decoder: bool) ->
     let output = weights.matrix("output.weight", n_embd, n_vocab)?;
     let (decoder, head) = if has_decoder {
         let start = keys.count("decoder_start_token_id")?.unwrap_or(0) as u32;
-        // The first T5 divides the input of a tied embedding by sqrt(n_embd); llama.cpp does not.
+        // In the first T5 models, inputs of a tied embedding are divided by sqrt(n_embd); llama.cpp omits this.
         let weight = output.unwrap_or_else(|| embedding.clone());
         let decoder = Stack::open(keys, weights, "dec", n_decoder_layers, n_layer)?;
         (Some((decoder, start)), Some(Head { weight, bias: None, scale: 1.0, soft_cap: None }))

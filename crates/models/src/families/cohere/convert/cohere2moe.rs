@@ -31,7 +31,7 @@ pub const COHERE2MOE: Arch = Arch {
         glm4moe::PREDICTION,
     ],
     keys,
-    // `layer_types` says the same.
+    // `layer_types` states the same.
     harmless: &["sliding_window_pattern", "prefix_dense_sliding_window_pattern"],
     drops: COHERE2.drops,
     prepare: glm4moe::count_predicted,

@@ -19,7 +19,7 @@ pub const GEMMA: Arch = Arch {
     drops: drop_output,
     vocab: ROUTE,
     harmless: &["hidden_act"],
-    // The first configs say `gelu` for its approximation by a tanh.
+    // Early configs write `gelu` for the tanh approximation.
     built_in: &[BuiltIn::unless("hidden_act", "gelu_pytorch_tanh", |_, activation| {
         activation.as_str().is_none_or(|activation| activation.starts_with("gelu"))
     })],

@@ -42,7 +42,7 @@ pub const GRANITE4: Arch = Arch {
     fits: Some(|input| all_attend(&input.config) && !chooses_experts(&input.config)),
     example: "ibm-granite/granite-4.0-1b",
     keys: dense_keys,
-    // The last is about state spaces.
+    // `time_step_limit` is an option of state spaces, which these models do not have.
     harmless: &["normalization_function=rmsnorm", "position_embedding_type", "time_step_limit"],
     built_in: &[BuiltIn::is("position_embedding_type", &["\"rope\""]).or_off()],
     vocab: Route::new("granite_dense", |writer| writer.rounded(Some(1), 8, true)),

@@ -59,7 +59,7 @@ pub const HUNYUAN_VL: Arch = Arch {
     example: "tencent/HunyuanOCR",
     configs: &[VL_CONFIG],
     keys: vl_keys,
-    // The fourth position of a text is 0 in llama.cpp.
+    // llama.cpp sets the fourth position of text tokens to 0.
     built_in: &[BuiltIn::unless(
         "rope_parameters.mrope_section",
         "no rotation of the fourth section",

@@ -48,7 +48,7 @@ pub const HY_V4: Arch = Arch {
 const ENDS: &[TensorRule] = &[
     TensorRule::copy(&["model.embed_tokens"], "token_embd"),
     TensorRule::copy(&["model.norm"], "output_norm"),
-    // Two rules for one tensor: of the file's type, or in f32 if the config has `enable_lm_head_fp32`.
+    // The first rule writes the file's type; the second writes f32 if the config has `enable_lm_head_fp32`.
     TensorRule::copy(&["lm_head"], "output")
         .need(Need::Optional)
         .in_layers(|hparams, _| !hparams.is_true("enable_lm_head_fp32")),

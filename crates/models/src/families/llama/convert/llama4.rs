@@ -37,7 +37,7 @@ pub const LLAMA4: Arch = Arch {
                 false => flags.as_array().is_none_or(|flags| flags.iter().all(rotates)),
             }
         }),
-        // The norms are those of Scout; Maverick, of 128 experts, has none.
+        // llama.cpp has these norms in Scout, and omits them in Maverick, which has 128 experts.
         BuiltIn::unless("use_qk_norm", "true unless there are 128 experts", |hparams, has_norms| {
             hparams.n_experts().is_ok_and(|count| *has_norms == Json::Bool(count != 128))
         }),

@@ -25,7 +25,7 @@ pub const MAMBA: Arch = Arch {
     keys,
     vocab: Route::new("mamba", |writer| writer.rounded(None, 8, false)),
     harmless: &["hidden_act=silu", "rms_norm=true"],
-    // FalconMamba has norms inside of its layers.
+    // FalconMamba has further norms inside its layers.
     built_in: &[BuiltIn::unless("mixer_rms_eps", "the epsilon of all other norms", |hparams, inner| {
         let other =
             hparams.find(&["layer_norm_epsilon", "rms_norm_eps"]).and_then(|(_, other)| other.as_f64());

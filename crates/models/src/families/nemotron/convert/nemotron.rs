@@ -55,8 +55,8 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     // `rope_scaling` is null in Minitron; then the type is stated as none.
     let factor = hparams.get("factor").or(hparams.rope().get("factor"));
     match factor {
-        // The factor of YaRN is that of another scaling.
         None => keys.unscaled_by_default(),
+        // The keys of YaRN are already written.
         Some(_) if hparams.rope().kind() == Some("yarn") => {}
         Some(factor) => {
             keys.set_prefixed("rope.scaling.type", "linear".into());

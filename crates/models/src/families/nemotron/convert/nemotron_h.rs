@@ -5,8 +5,8 @@
 //! latent size. The kinds of layers are given by a pattern of letters, by a list, or by a list of objects
 //! (Puzzle).
 //!
-//! Transforms: those of Mamba 2; rows of queries and keys are permuted although there is no RoPE. Experts
-//! become one tensor. The MTP module, two layers in the checkpoint, is one in the file.
+//! Transforms: those of Mamba 2; rows of queries and keys are permuted, although the model does not use RoPE.
+//! Experts become one tensor. The MTP module, two layers in the checkpoint, is one in the file.
 //!
 //! Source: `NemotronHModel` and `NemotronHPuzzleModel` in `conversion/nemotron.py`. The reference treats
 //! every file that transformers 5's class reads as a mixture, because that class has defaults for experts;
