@@ -200,7 +200,7 @@ pub fn explained(path: &Path, wanted: Wanted, failure: Error) -> Error {
             }
             None => failure.hint(advice(path, wanted)),
         },
-        // Its error says what the file is.
+        // The error already states the kind of the file.
         (Wanted::Adapter, Some(_)) => failure,
         _ => failure.hint(advice(path, wanted)),
     }
@@ -226,6 +226,11 @@ fn is_piece(path: &Path) -> bool {
         || rest.strip_prefix('.').is_some_and(|rest| {
             !rest.is_empty() && rest.len() <= 3 && rest.chars().all(|c| c.is_ascii_digit())
         })
+}
+
+/// True for a file that begins like a GGUF file. Pipes are not read.
+pub fn is_gguf(path: &Path) -> bool {
+    matches!(look(path), Found::Gguf)
 }
 
 fn look(path: &Path) -> Found {

@@ -1,6 +1,6 @@
 //! The recipe of a GGUF file, extracted from its header.
 
-use std::{collections::BTreeMap, fs, io::Read, path::Path};
+use std::{collections::BTreeMap, path::Path};
 
 use gguf_container::{Header, Metadata, Value};
 use gguf_conversion::recipes::{GUESSED, Recipe, TensorFacts, stored_file_type};
@@ -13,6 +13,7 @@ use crate::{
     events::Events,
     file_type::recipe_of_id,
     hub::HubOptions,
+    input_kind::is_gguf,
     recipe_file::{OutputRecipe, RecipeFile},
     text::{human_bytes, printable},
 };
@@ -83,12 +84,6 @@ pub fn open_recipe(path: &Path, hub_options: &HubOptions, events: &dyn Events) -
         true => Ok(recipe_of_file(&name, hub_options, events)?.file),
         false => RecipeFile::open(path),
     }
-}
-
-/// True for a file that begins like a GGUF file.
-fn is_gguf(path: &Path) -> bool {
-    let mut magic = [0; 4];
-    fs::File::open(path).is_ok_and(|mut file| file.read_exact(&mut magic).is_ok()) && magic == *b"GGUF"
 }
 
 /// The recipe of a GGUF file, by its path or its address. Only the header is downloaded.

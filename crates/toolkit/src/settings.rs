@@ -410,9 +410,12 @@ impl Settings {
     /// A name or pattern that does not match any tensor; an invalid pattern; two patterns that give a tensor two types.
     pub fn check_replay(&self, tensors: &[TensorFacts<'_>], events: &dyn Events) -> Result<(), Error> {
         let Some(path) = &self.replayed else { return Ok(()) };
-        // A recipe of a GGUF file has no lines.
-        let text = fs::read_to_string(path).unwrap_or_default();
-        let wrong = |key: &str, problem: String| Error::at(path, at_line(&text, key, problem));
+        let wrong = |key: &str, problem: String| {
+            // A GGUF file has no lines, and a pipe cannot be read again.
+            let has_lines = path.is_file() && !input_kind::is_gguf(path);
+            let text = has_lines.then(|| fs::read_to_string(path).ok()).flatten().unwrap_or_default();
+            Error::at(path, at_line(&text, key, problem))
+        };
         if let (Some(stated), Some(layers)) =
             (self.recipe_file.layers, self.recipe_file.other_layers(tensors))
         {

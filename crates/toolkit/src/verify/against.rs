@@ -1,6 +1,6 @@
 //! Comparison of a file with its source: tensors, keys, special tokens, prompts.
 
-use std::{fs, io::Read, num::NonZeroUsize, path::Path};
+use std::{num::NonZeroUsize, path::Path};
 
 use gguf_container::{Array, Metadata, Model, Value};
 use gguf_conversion::{
@@ -18,6 +18,7 @@ use crate::{
     events::Events,
     failure::failure,
     hub::{self, HubOptions},
+    input_kind::is_gguf,
 };
 
 /// Compares a file with its source.
@@ -90,13 +91,6 @@ fn with(
         keys(model.metadata(), metadata),
         prompts::compare(model.metadata(), metadata)?,
     ])
-}
-
-fn is_gguf(path: &Path) -> bool {
-    let mut start = [0; 4];
-    path.is_file()
-        && fs::File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok()
-        && start == gguf_container::MAGIC
 }
 
 fn tensors(
