@@ -16,7 +16,7 @@ use crate::{
     failure::failure,
     input_kind::{self, Wanted},
     table::table,
-    text::human_bytes,
+    text::{file_name, human_bytes},
 };
 
 /// Options of an estimate.
@@ -140,7 +140,7 @@ fn note_of_length(entry: &Entry, is_scaled: bool, events: &dyn Events) {
         let scaling = if is_scaled { "" } else { ", and the file sets no RoPE scaling" };
         events.note(&format!(
             "{}: {longest} tokens exceed the {trained} that the model was trained for{scaling}",
-            name(&entry.path)
+            file_name(&entry.path)
         ));
     }
 }
@@ -256,7 +256,7 @@ fn text(entries: &[Entry], args: &FitOptions) -> String {
     for entry in entries {
         for fit in &entry.fits {
             let Bytes { weights, kv, states, compute } = fit.bytes;
-            let mut row = vec![name(&entry.path), fit.context.to_string()];
+            let mut row = vec![file_name(&entry.path), fit.context.to_string()];
             row.extend([weights, kv].map(human_bytes));
             row.extend(has_states.then(|| human_bytes(states)));
             row.extend([compute, fit.total].map(human_bytes));
@@ -275,7 +275,7 @@ fn text(entries: &[Entry], args: &FitOptions) -> String {
             "\nlargest file that fits in {} with {} tokens: {}, {}\n",
             human_bytes(memory),
             fit.context,
-            name(&entry.path),
+            file_name(&entry.path),
             human_bytes(fit.total)
         );
     }
@@ -283,12 +283,12 @@ fn text(entries: &[Entry], args: &FitOptions) -> String {
 }
 
 fn json(entries: &[Entry], args: &FitOptions) -> serde_json::Value {
-    let best = best(entries).map(|(entry, fit)| (name(&entry.path), fit.context));
+    let best = best(entries).map(|(entry, fit)| (file_name(&entry.path), fit.context));
     let files: Vec<_> = entries
         .iter()
         .map(|entry| {
             serde_json::json!({
-                "file": name(&entry.path),
+                "file": file_name(&entry.path),
                 "context_length": entry.demand.context_length,
                 "uses": entry.fits,
                 "longest_context": entry.longest,
@@ -303,8 +303,4 @@ fn json(entries: &[Entry], args: &FitOptions) -> serde_json::Value {
         "files": files,
         "best": best.map(|(file, context)| serde_json::json!({ "file": file, "context": context })),
     })
-}
-
-fn name(path: &Path) -> String {
-    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }

@@ -10,7 +10,7 @@ use crate::{
     events::Events,
     file_type::file_type_name,
     metadata_json::type_of,
-    summary::{Summary, summary},
+    summary::{self, Summary},
     table::{WIDTH, table},
     text::{human_bytes, printable},
 };
@@ -71,7 +71,7 @@ pub struct ShowOptions {
 /// Opens a file to show it.
 ///
 /// # Errors
-/// As [`summary`].
+/// As [`summary`](crate::summary()).
 ///
 /// # Examples
 /// ```no_run
@@ -84,11 +84,8 @@ pub struct ShowOptions {
 /// # }
 /// ```
 pub fn show(options: &ShowOptions, events: &dyn Events) -> Result<Shown, Error> {
-    Ok(Shown {
-        file: open_foreign(&options.file)?,
-        summary: summary(&options.file, events)?,
-        options: options.clone(),
-    })
+    let file = open_foreign(&options.file)?;
+    Ok(Shown { summary: summary::of_file(&options.file, &file, events)?, file, options: options.clone() })
 }
 
 /// Summary, metadata and tensors of a file.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use gguf_container::{Array, Metadata, Model, Value};
+use gguf_container::{Array, File, Metadata, Model, Value};
 use gguf_runtime::{
     chat::{Chat, Conversation, Date, Settings, SpecialTokens, render_chat},
     memory::{Demand, Use},
@@ -18,8 +18,8 @@ use crate::{
     hub::HubOptions,
     table::wrapped,
     template_guard::guarded,
-    text::{human_bytes, printable},
-    verify::{Finding, Severity, VerifyOptions, Which, verify},
+    text::{file_name, human_bytes, printable, shortened},
+    verify::{Finding, Severity, VerifyOptions, Which, verify_opened},
 };
 
 /// Longest context whose memory is estimated, in tokens.
@@ -128,11 +128,19 @@ const ORIGINS: &[(&str, &str)] = &[
 /// # Errors
 /// A file that cannot be read. Other problems are [`Summary::findings`].
 pub fn summary(path: &Path, events: &dyn Events) -> Result<Summary, Error> {
-    let file = open_foreign(path)?;
+    of_file(path, &open_foreign(path)?, events)
+}
+
+/// The summary of the file at `path`, which was opened.
+///
+/// # Errors
+/// As [`summary`].
+pub(crate) fn of_file(path: &Path, file: &File, events: &dyn Events) -> Result<Summary, Error> {
     let only = Which::ALL.iter().map(|(which, ..)| *which);
     let only = only.filter(|which| ![Which::Blocks, Which::Source].contains(which)).collect();
     let options = VerifyOptions { file: path.to_owned(), only, ..VerifyOptions::default() };
-    let (findings, not_checked) = match verify(&options, &HubOptions::default(), events) {
+    let opened = Model::open(path);
+    let (findings, not_checked) = match verify_opened(&opened, &options, &HubOptions::default(), events) {
         Ok(report) => {
             let loader = report.checks().iter().find(|check| check.name == "loader");
             let not_checked = loader.and_then(|check| check.not_checked.clone());
@@ -141,7 +149,7 @@ pub fn summary(path: &Path, events: &dyn Events) -> Result<Summary, Error> {
         // The template, which takes too much memory or time.
         Err(error) => (vec![Finding::error("template", error)], None),
     };
-    let model = Model::open(path).ok();
+    let model = opened.ok();
     let metadata = model.as_ref().map_or(file.metadata(), Model::metadata);
     let text = |key: &str| metadata.get(key).and_then(Value::as_str).map(str::to_owned);
     let mut summary = Summary {
@@ -244,10 +252,6 @@ fn memory(model: &Model, context_length: Option<u64>) -> Option<MemoryUse> {
     Some(MemoryUse { context, bytes })
 }
 
-fn file_name(path: &Path) -> String {
-    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
-}
-
 impl Summary {
     /// One screen for people.
     pub fn text(&self) -> String {
@@ -304,7 +308,7 @@ impl Summary {
         let of = |n: usize, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
         match (count(Severity::Error), count(Severity::Warning)) {
             (0, 0) => match &self.not_checked {
-                Some(why) => format!("not known if it runs: {}", printable(why)),
+                Some(why) => format!("loading was not checked: {}", printable(why)),
                 None => "no problems found; `gguf-inspect verify` also checks the weights".to_owned(),
             },
             (0, n) => of(n, "warning"),
@@ -316,11 +320,7 @@ impl Summary {
 
 /// A text of the file, escaped and cut.
 fn cut(text: &str) -> String {
-    let text = printable(text);
-    match text.char_indices().nth(MAX_TEXT) {
-        Some((end, _)) => format!("{}...", &text[..end]),
-        None => text,
-    }
+    shortened(text, MAX_TEXT)
 }
 
 /// Digits in groups of three.

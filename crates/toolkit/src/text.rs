@@ -1,6 +1,6 @@
 //! Readable sizes and times, and escaped names from untrusted files.
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use serde::Serialize;
 
@@ -20,6 +20,20 @@ pub fn printable(text: &str) -> String {
         }
     }
     shown
+}
+
+/// The text as [`printable`] shows it, cut after `n_chars` characters.
+pub fn shortened(text: &str, n_chars: usize) -> String {
+    let text = printable(text);
+    match text.char_indices().nth(n_chars) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text,
+    }
+}
+
+/// Name of a file without its folder.
+pub fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
 /// True for characters without a shape, and for those that change the direction of text.

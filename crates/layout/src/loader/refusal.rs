@@ -72,20 +72,6 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The tensor or key that it is about.
-    pub fn subject(&self) -> Option<&str> {
-        match self {
-            Refusal::MissingTensor { name, .. }
-            | Refusal::TensorShape { name, .. }
-            | Refusal::ExtraTensor { name, .. } => Some(name),
-            Refusal::MissingKey { key } | Refusal::KeyType { key, .. } | Refusal::KeyLength { key, .. } => {
-                Some(key)
-            }
-            Refusal::Tokens { .. } => Some(TOKENS),
-            Refusal::KeyValues { .. } => None,
-        }
-    }
-
     /// A name for programs.
     pub fn code(&self) -> &'static str {
         match self {

@@ -15,7 +15,7 @@ use super::report::Finding;
 use crate::{
     error::Error,
     template_guard::guarded,
-    text::{is_invisible, printable},
+    text::{is_invisible, shortened},
 };
 
 /// Texts of a template that are tried as messages.
@@ -59,7 +59,8 @@ pub fn findings(
     }
     if let Some((first, others)) = seen.own.split_first() {
         let more = gguf_types::and_more(others.len());
-        let message = format!("`{key}` adds instructions to every prompt: `{}`{more}", short(first));
+        let message =
+            format!("`{key}` adds instructions to every prompt: `{}`{more}", shortened(first, SHOWN));
         found.push(Finding::warning("template_instruction", message));
     }
     if let Some(encoder) = encoder {
@@ -101,20 +102,11 @@ fn addresses(text: &str) -> Vec<&str> {
     words.filter(|word| word.starts_with("www.") || word.contains("://")).collect()
 }
 
-/// The first texts, quoted; none if there are none.
+/// The first texts, quoted; `None` for an empty list.
 fn list<'a>(texts: impl IntoIterator<Item = &'a str>) -> Option<String> {
-    let quoted: Vec<String> = texts.into_iter().map(|text| format!("`{}`", short(text))).collect();
+    let quoted: Vec<String> = texts.into_iter().map(|text| format!("`{}`", shortened(text, SHOWN))).collect();
     let shown = quoted.len().min(MAX_LISTED);
     (shown > 0).then(|| quoted[..shown].join(", ") + &gguf_types::and_more(quoted.len() - shown))
-}
-
-/// A text with escapes, cut.
-fn short(text: &str) -> String {
-    let escaped = printable(text);
-    match escaped.char_indices().nth(SHOWN) {
-        Some((end, _)) => format!("{}...", &escaped[..end]),
-        None => escaped,
-    }
 }
 
 /// Facts about a template that its prompts show.
@@ -228,7 +220,7 @@ fn special_tokens(key: &str, seen: &Seen, encoder: &Encoder) -> Vec<Finding> {
         if let Some(mark) = mark.filter(|_| !has_end && !ends.is_empty()) {
             let message = format!(
                 "`{key}` ends answers with `{}`, which is not an end-of-generation token, so the model may not stop",
-                short(&mark)
+                shortened(&mark, SHOWN)
             );
             found.push(Finding::warning("template_end", message));
         }

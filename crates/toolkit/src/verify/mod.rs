@@ -25,7 +25,7 @@ use crate::{
     hints,
     hub::HubOptions,
     input_kind::{self, Wanted},
-    text::human_bytes,
+    text::{file_name, human_bytes},
 };
 
 /// Checks a file, and compares it with its source if one is given. [`Report::verdict`] returns an error if it did not pass.
@@ -63,41 +63,54 @@ pub fn verify(
     if let Err(error) = std::fs::metadata(path) {
         return Err(Error::cannot_open(path, error).hint(input_kind::advice(path, Wanted::Gguf)));
     }
+    verify_opened(&Model::open(path), options, hub_options, events)
+}
+
+/// Same as [`verify`], for a model that was opened, or its failure.
+///
+/// # Errors
+/// As [`verify`].
+pub(crate) fn verify_opened(
+    opened: &Result<Model, gguf_container::Error>,
+    options: &VerifyOptions,
+    hub_options: &HubOptions,
+    events: &dyn Events,
+) -> Result<Report, Error> {
     let wants = |which| options.only.is_empty() || options.only.contains(&which);
-    let mut report = Report::new(path, options.strict);
-    let model = match Model::open(path) {
+    let mut report = Report::new(&options.file, options.strict);
+    let model = match opened {
         Err(error) => {
-            report.push(unreadable(&error));
+            report.push(unreadable(error));
             return Ok(report);
         }
         Ok(model) => model,
     };
     if wants(Which::Structure) {
-        report.push(structure(&model));
+        report.push(structure(model));
     }
     if wants(Which::Blocks) {
-        report.push(blocks::check(&model, options.threads, events)?);
+        report.push(blocks::check(model, options.threads, events)?);
     }
-    let mut not_loaded = Vec::new();
+    let mut refusals = Vec::new();
     if wants(Which::Loader) {
-        let check = loader(&model);
-        not_loaded.clone_from(&check.findings);
+        let check = loader(model);
+        refusals.clone_from(&check.findings);
         report.push(check);
     }
     if wants(Which::Architecture) {
-        report.push(architecture(&model, &not_loaded));
+        report.push(architecture(model, &refusals));
     }
     if wants(Which::Tokenizer) {
-        report.push(tokenizer(&model));
+        report.push(tokenizer(model));
     }
     if wants(Which::Template) {
         report.push(prompts::check(model.metadata())?);
     }
     if wants(Which::FileType) {
-        report.push(file_type(&model));
+        report.push(file_type(model));
     }
     if let Some(source) = options.against.as_deref().filter(|_| wants(Which::Source)) {
-        report.extend(against::check(&model, source, options, hub_options, events)?);
+        report.extend(against::check(model, source, options, hub_options, events)?);
     }
     Ok(report)
 }
@@ -157,10 +170,6 @@ fn structure(model: &Model) -> Check {
     };
     check.summary = format!("{files}{n_tensors} tensors, {n_keys} keys, {}", human_bytes(n_bytes));
     check
-}
-
-fn file_name(path: &Path) -> String {
-    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
 /// Checks if llama.cpp loads the file.
