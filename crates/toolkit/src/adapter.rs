@@ -1,6 +1,9 @@
 //! LoRA adapters of an option, with their scales.
 
-use std::{path::PathBuf, str::FromStr};
+use std::{
+    path::{Path, PathBuf},
+    str::FromStr,
+};
 
 use gguf_container::Model;
 use gguf_conversion::ModelInput;
@@ -66,9 +69,21 @@ pub(crate) fn merged(model: Model, adapters: &[Adapter]) -> Result<ModelInput, E
     let adapters: Vec<_> = adapters.iter().map(|adapter| (adapter.path.clone(), adapter.scale)).collect();
     let input = ModelInput::new(gguf_models::FAMILIES, model).with_adapters(&adapters);
     input.map_err(|error| match error {
-        gguf_conversion::Error::AdapterFile { path, error } => {
-            input_kind::explained(&path, Wanted::Adapter, Error::at(&path, error))
-        }
+        gguf_conversion::Error::AdapterFile { path, error } => refused(&path, error),
         error => Error::new(error),
     })
+}
+
+/// The failure of a file that is not an adapter of the model, with advice.
+pub(crate) fn refused(path: &Path, error: gguf_container::Error) -> Error {
+    input_kind::explained(path, Wanted::Adapter, Error::at(path, error))
+}
+
+/// A warning about tensors of an adapter that are not used, if it has any.
+pub(crate) fn warning_of_norms(adapter: &gguf_container::Adapter) -> Option<String> {
+    if adapter.norms().is_empty() {
+        return None;
+    }
+    let (path, norms) = (adapter.path().display(), gguf_types::list_names(adapter.norms()));
+    Some(format!("adapter `{path}`: norms are ignored, as in llama.cpp: {norms}"))
 }

@@ -20,6 +20,7 @@ use crate::{
     eval_model::{open, warn_of_length},
     events::Events,
     hash::digest_of_weights,
+    input_kind::{self, Wanted},
     outputs::check_outputs,
     perplexity::measure_chunks,
     progress_line::ProgressLine,
@@ -254,7 +255,10 @@ pub fn check(args: &CheckOptions, events: &dyn Events) -> Result<Checked, Error>
             settings
         }
     };
-    let base_sha256 = args.base.as_deref().map(|base| weights_of(base, events)).transpose()?;
+    // A baseline of an earlier version has no digest to compare with.
+    let needs_digest = baseline.as_ref().is_none_or(|baseline| baseline.base_sha256.is_some());
+    let base = args.base.as_deref().filter(|_| needs_digest);
+    let base_sha256 = base.map(|base| weights_of(base, events)).transpose()?;
     let stated = baseline.as_ref().and_then(|baseline| baseline.base_sha256.as_ref());
     if let (Some(base), Some(expected)) = (&args.base, stated)
         && base_sha256.as_ref() != Some(expected)
@@ -305,7 +309,8 @@ const DIVERGENCE_MARGIN: f64 = 2.0;
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 fn weights_of(path: &Path, events: &dyn Events) -> Result<String, Error> {
-    let model = Model::open(path).map_err(|error| Error::at(path, error))?;
+    let failed = |error| input_kind::explained(path, Wanted::Gguf, Error::at(path, error));
+    let model = Model::open(path).map_err(failed)?;
     digest_of_weights(&model, events)
 }
 

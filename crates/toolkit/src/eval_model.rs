@@ -5,6 +5,7 @@ use std::{num::NonZeroUsize, path::Path};
 use gguf_runtime::{Activations, Model, Options};
 
 use crate::{
+    adapter,
     error::Error,
     events::Events,
     input_kind::{self, Wanted},
@@ -23,19 +24,15 @@ pub fn options(threads: Option<NonZeroUsize>, activations: Activations) -> Optio
 /// A file that cannot be read or run.
 pub fn open(path: &Path, options: &Options, events: &dyn Events) -> Result<Model, Error> {
     let failed = |error| match error {
-        gguf_runtime::Error::Adapter { path, error } => {
-            input_kind::explained(&path, Wanted::Adapter, Error::at(&path, error))
-        }
+        gguf_runtime::Error::Adapter { path, error } => adapter::refused(&path, error),
         error => input_kind::explained(path, Wanted::Gguf, Error::at(path, error)),
     };
     let model = Model::open(path, options).map_err(failed)?;
     if let Some(pre) = model.tokenizer().unknown_pre() {
         events.warning(&format!("{}: `tokenizer.ggml.pre`: `{pre}` is unknown to llama.cpp", path.display()));
     }
-    for (adapter, _) in model.adapters().iter().filter(|(adapter, _)| !adapter.norms().is_empty()) {
-        let (path, norms) = (adapter.path().display(), gguf_types::list_names(adapter.norms()));
-        events.warning(&format!("adapter `{path}`: norms are ignored, as in llama.cpp: {norms}"));
-    }
+    let warnings = model.adapters().iter().filter_map(|(adapter, _)| adapter::warning_of_norms(adapter));
+    warnings.for_each(|warning| events.warning(&warning));
     Ok(model)
 }
 

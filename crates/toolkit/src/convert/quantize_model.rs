@@ -64,17 +64,11 @@ pub fn run(
         repacked: Vec::new(),
         input: adapter::merged(model, adapters)?,
     };
-    for (adapter, scale) in open.input.adapters() {
-        let path = adapter.path().display();
-        let (n, times) =
-            (adapter.targets().count(), if *scale == 1.0 { "".into() } else { format!(" {scale} times") });
+    for (file, scale) in open.input.adapters() {
+        let (path, n) = (file.path().display(), file.targets().count());
+        let times = if *scale == 1.0 { String::new() } else { format!(" {scale} times") };
         open.notes.notes.push(format!("adapter `{path}`: LoRA merged{times} into {n} tensors"));
-        if !adapter.norms().is_empty() {
-            let norms = gguf_types::list_names(adapter.norms());
-            open.notes
-                .warnings
-                .push(format!("adapter `{path}`: norms are ignored, as in llama.cpp: {norms}"));
-        }
+        open.notes.warnings.extend(adapter::warning_of_norms(file));
     }
     if !calibration.is_wanted() || args.dry_run {
         return run::run(open, Requested::new(recipes, &settings), &args, events);
