@@ -51,6 +51,11 @@ def texts(values) -> list:
     return [values] if isinstance(values, str) else list(values)
 
 
+def sizes(values) -> list:
+    """One size or several as a list of numbers of bytes."""
+    return [size(each) for each in ([values] if isinstance(values, (int, str)) else values)]
+
+
 def size(value):
     """A number of bytes, or a text such as ``2GB`` or ``500M`` (powers of 1000) or ``16GiB``, as a number of bytes."""
     if value is None or isinstance(value, int):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ._calls import as_path, call, hub, is_default, size, text_paths, texts
+from ._calls import as_path, call, hub, is_default, size, sizes, text_path, text_paths, texts
 
 
 def publish(
@@ -99,14 +99,14 @@ def publish(
     given = {
         "types": texts(file_type),
         "ladder": ladder,
-        "fit": [size(each) for each in ([fit] if isinstance(fit, (int, str)) else fit)],
+        "fit": sizes(fit),
         "fit_context": fit_context,
         "calibrate": text_paths(calibrate),
         "calibration_tokens": calibration_tokens,
         "no_calibrate": no_calibrate,
-        "target_size": [size(each) for each in ([target_size] if isinstance(target_size, (int, str)) else target_size)],
+        "target_size": sizes(target_size),
         "remove": texts(remove),
-        "chat_template": None if chat_template is None else os.fsdecode(chat_template),
+        "chat_template": text_path(chat_template),
         "model_name": model_name,
         "draft": text_paths(draft),
         "base_type": base_type,

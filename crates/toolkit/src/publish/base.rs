@@ -27,14 +27,14 @@ use crate::{
     path_json, text_file,
 };
 
-/// Metadata that the call states, whatever the source has.
+/// Metadata that the call states instead of the source.
 pub struct Stated {
     model_name: Option<String>,
     chat_template: Option<String>,
 }
 
 impl Stated {
-    /// Reads the file with the template, if there is one.
+    /// Reads the file with the template, if the call names one.
     ///
     /// # Errors
     /// A file that cannot be read; options that need another source.
@@ -202,6 +202,13 @@ pub struct Base {
     pub digests: Digests,
     /// State of the source and of everything else that the bytes depend on.
     pub state: String,
+}
+
+impl Base {
+    /// True if the base is also the file of this type.
+    pub fn is_of_type(&self, recipe: &Recipe) -> bool {
+        self.recipe.is_some_and(|own| own.name == recipe.name)
+    }
 }
 
 /// Makes the base, unless it is valid. `is_published` is true if its type is one of the requested ones.

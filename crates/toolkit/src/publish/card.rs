@@ -27,7 +27,7 @@ pub fn card(results: &Results, quantized_by: Option<&str>) -> String {
     };
     text += &format!("GGUF files of {of} for llama.cpp and compatible programs.\n");
     text += &files(results);
-    text += &which(results);
+    text += &choice(results);
     text += &memory(results);
     text += &commands::section(results);
     text += &prompt_format(results);
@@ -79,7 +79,7 @@ fn files(results: &Results) -> String {
         header.extend(["distance", "largest distance"]);
     }
     text += &head_row(&header);
-    for rung in published(results) {
+    for rung in results.published() {
         let n_more = rung.files.len().saturating_sub(1);
         let more = if n_more > 0 { format!(" and {n_more} more") } else { String::new() };
         let mut cells =
@@ -136,7 +136,7 @@ fn files(results: &Results) -> String {
 fn more_metrics(results: &Results) -> String {
     let mut text = "\n<details>\n<summary>Percentiles and perplexity</summary>\n\n".to_owned();
     text += &head_row(&["type", "median", "p99", "p99.9", "perplexity / base"]);
-    for rung in published(results) {
+    for rung in results.published() {
         let Some(found) = &rung.predictions else { continue };
         text += &row(&[
             rung.r#type.clone(),
@@ -153,10 +153,10 @@ fn more_metrics(results: &Results) -> String {
 }
 
 /// The files with the lowest loss for each amount of memory, from small to large.
-fn which(results: &Results) -> String {
+fn choice(results: &Results) -> String {
     /// Context that the choice is for, unless the model has less.
     const CONTEXT: u64 = 8192;
-    let contexts = || published(results).next().into_iter().flat_map(|rung| &rung.memory);
+    let contexts = || results.published().next().into_iter().flat_map(|rung| &rung.memory);
     let longest = contexts().map(|memory| memory.context).filter(|context| *context <= CONTEXT).max();
     let Some(context) = longest.or(contexts().map(|memory| memory.context).min()) else {
         return String::new();
@@ -165,7 +165,7 @@ fn which(results: &Results) -> String {
         let memory = rung.memory.iter().find(|memory| memory.context == context);
         Some((memory?.total, rung.cost()?))
     };
-    let mut files: Vec<_> = published(results).filter_map(|rung| Some((need(rung)?, rung))).collect();
+    let mut files: Vec<_> = results.published().filter_map(|rung| Some((need(rung)?, rung))).collect();
     files.sort_by(|((a, loss_of_a), _), ((b, loss_of_b), _)| a.cmp(b).then(loss_of_a.total_cmp(loss_of_b)));
     let mut best = f64::INFINITY;
     files.retain(|((_, loss), _)| {
@@ -179,7 +179,7 @@ fn which(results: &Results) -> String {
     let loss =
         if files.iter().any(|(_, rung)| rung.predictions.is_some()) { "KL divergence" } else { "distance" };
     let mut text = format!(
-        "\n## Which file\n\nThe last row that fits in memory has the lowest {loss}. Memory is for weights and one \
+        "\n## Choosing a file\n\nThe last row that fits in memory has the lowest {loss}. Memory is for weights and one \
             sequence with a context of {context} tokens.\n\n"
     );
     text += &head_row(&["memory", "file", loss]);
@@ -210,11 +210,6 @@ fn prompt_format(results: &Results) -> String {
     }
 }
 
-/// Files that are published.
-fn published(results: &Results) -> impl Iterator<Item = &Rung> {
-    results.rungs.iter().filter(|rung| !rung.left_out)
-}
-
 fn divergence(found: &Figures) -> String {
     with_error(found.divergence, 1.0, 5)
 }
@@ -223,7 +218,7 @@ fn same_top(found: &Figures) -> String {
     with_error(found.same_top, 100.0, 2) + " %"
 }
 
-/// The metrics of a type in a line, as in the card; none if it was not measured.
+/// The metrics of a type in a line, as in the card; `None` if it was not measured.
 pub fn figures(rung: &Rung) -> Option<String> {
     let label = &rung.r#type;
     if let Some(found) = &rung.predictions {
@@ -236,7 +231,7 @@ pub fn figures(rung: &Rung) -> Option<String> {
 
 /// Table of memory by type and context length.
 fn memory(results: &Results) -> String {
-    let Some(first) = results.rungs.iter().find(|rung| !rung.left_out && !rung.memory.is_empty()) else {
+    let Some(first) = results.published().find(|rung| !rung.memory.is_empty()) else {
         return String::new();
     };
     let mut text = "\n## Memory\n\nMemory for weights, KV cache in f16, states and compute \
@@ -246,7 +241,7 @@ fn memory(results: &Results) -> String {
     let header: Vec<String> = ["type".to_owned()].into_iter().chain(contexts).collect();
     text += &head_row(&header);
     let total = |memory: &Memory| human_bytes(memory.total);
-    for rung in published(results) {
+    for rung in results.published() {
         let cells: Vec<String> =
             [rung.r#type.clone()].into_iter().chain(rung.memory.iter().map(total)).collect();
         text += &row(&cells);

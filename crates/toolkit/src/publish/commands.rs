@@ -12,7 +12,7 @@ const MAX_PERPLEXITY_RATIO: f64 = 1.01;
 /// The file in the commands: the smallest whose perplexity is within 1 % of the base's, or else the one with the lowest loss.
 /// True if it is the former.
 pub fn example(results: &Results) -> Option<(&Rung, bool)> {
-    let rungs = || results.rungs.iter().filter(|rung| !rung.left_out && !rung.files.is_empty());
+    let rungs = || results.published().filter(|rung| !rung.files.is_empty());
     let is_close = |rung: &&Rung| {
         rung.predictions.as_ref().is_some_and(|found| found.perplexity_ratio.value <= MAX_PERPLEXITY_RATIO)
     };

@@ -237,7 +237,7 @@ pub fn files_of(labels: &[String], out: &Path) -> Result<Vec<PathBuf>, Error> {
             return Err(Error::usage(message).hint([format!("published types: {known}")]));
         };
         let names = rung["files"].as_array().into_iter().flatten().filter_map(|file| file["name"].as_str());
-        // Names in a folder, whatever the results state.
+        // Only names in this folder: the results may be edited.
         files.extend(names.filter_map(|name| Path::new(name).file_name()).map(|name| out.join(name)));
         files.push(recipe_path(&label_of(rung), out));
     }

@@ -29,6 +29,7 @@ use crate::{
     outputs::{make_folder, write_file},
     path_json,
     recipe_file::{OutputRecipe, RecipeFile},
+    text::file_name,
 };
 
 /// Facts about a written file.
@@ -59,7 +60,7 @@ impl WrittenFile {
 
     /// Its name without a folder.
     pub fn name(&self) -> String {
-        self.first().file_name().unwrap_or_default().to_string_lossy().into_owned()
+        file_name(self.first())
     }
 }
 
@@ -135,9 +136,8 @@ pub fn make(
     let missing: Vec<Entry> =
         wanted.entries.iter().copied().filter(|entry| standing(work, entry).is_none()).collect();
     // The base may be one of the files.
-    let (same, missing): (Vec<_>, Vec<_>) = missing
-        .into_iter()
-        .partition(|entry| base.recipe.is_some_and(|base_recipe| base_recipe.name == entry.recipe.name));
+    let (same, missing): (Vec<_>, Vec<_>) =
+        missing.into_iter().partition(|entry| base.is_of_type(entry.recipe));
     for entry in same {
         let file_facts = facts_of(&base.path, &entry, digest(&entry), &base.digests.head)?;
         work.done(&stage(&entry), &digest(&entry), &file_facts.paths, &file_facts)?;
@@ -183,7 +183,7 @@ pub fn make(
             files.push(file);
             continue;
         }
-        if base.recipe.is_some_and(|base_recipe| base_recipe.name == entry.recipe.name) {
+        if base.is_of_type(entry.recipe) {
             let new = facts_of(&base.path, entry, digest(entry), &base.digests.head)?;
             work.done(&stage(entry), &new.fingerprint, &new.paths, &new)?;
             file.paths
@@ -283,9 +283,14 @@ fn save_recipe(entry: &Entry, first: &Path, out: &Path) -> Result<(), Error> {
     write_file(&recipe_path(&entry.label(), out), text.as_bytes(), true)
 }
 
+/// Name of the recipe of a file in the folder, by the name of its type in the card.
+pub fn recipe_name(label: &str) -> String {
+    format!("recipes/{label}.json")
+}
+
 /// Path of the recipe of a file, by the name of its type in the card.
 pub fn recipe_path(label: &str, out: &Path) -> PathBuf {
-    out.join("recipes").join(format!("{label}.json"))
+    out.join(recipe_name(label))
 }
 
 /// Sizes of each type with the memory that it needs.

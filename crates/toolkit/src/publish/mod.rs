@@ -58,6 +58,7 @@ use crate::{
     failure::failure,
     file_type::stated_file_type,
     hub::{self, HubOptions},
+    text::file_name,
 };
 
 /// Builds or updates a repository.
@@ -229,9 +230,8 @@ fn run(options: &PublishOptions, hub_options: &HubOptions, events: &dyn Events) 
         let files = publication.published(written)?;
         published.extend(files.into_iter().map(|file| PublishedSidecar { kind, file }));
     }
-    let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let calibration = calibrating.map(|calibrating| CalibrationFacts {
-        texts: calibrating.options.calibrate.iter().map(name).collect(),
+        texts: calibrating.options.calibrate.iter().map(|path| file_name(path)).collect(),
         tokens: calibrating.options.calibration_tokens,
     });
     let results = Results {
@@ -291,7 +291,7 @@ fn entries(types: &[&'static Recipe], base: &Base, args: &PublishOptions) -> Res
     let is_removed =
         |entry: &Entry| args.remove.iter().any(|label| label.eq_ignore_ascii_case(&entry.label()));
     match entries.iter().find(|entry| is_removed(entry)) {
-        Some(entry) => Err(Error::usage(format_args!("`{}` is to be written and removed", entry.label()))),
+        Some(entry) => Err(Error::usage(format_args!("`{}` is both requested and removed", entry.label()))),
         None if entries.is_empty() => Err(Error::usage("no file is left to publish")),
         None => Ok(entries),
     }

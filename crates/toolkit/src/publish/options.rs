@@ -39,7 +39,7 @@ pub struct PublishOptions {
     pub remove: Vec<String>,
     /// File with the chat template, which replaces the one of the source.
     pub chat_template: Option<PathBuf>,
-    /// Name of the model, whatever the source states.
+    /// Name of the model, which replaces the one of the source.
     pub model_name: Option<String>,
     /// Checkpoint folders of draft models.
     pub draft: Vec<PathBuf>,

@@ -28,7 +28,7 @@ use crate::{
     error::Error,
     events::Events,
     outputs::write_file,
-    text::{human_bytes, pretty_json},
+    text::{file_name, human_bytes, pretty_json},
     verify::verify_file,
 };
 
@@ -151,8 +151,7 @@ impl Publication<'_> {
         };
         let published = |(path, sha256): (&PathBuf, String)| {
             let metadata = fs::metadata(path).map_err(|error| Error::cannot_open(path, error))?;
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            Ok(PublishedFile { name, bytes: metadata.len(), sha256 })
+            Ok(PublishedFile { name: file_name(path), bytes: metadata.len(), sha256 })
         };
         file.paths.iter().zip(digests).map(published).collect()
     }
@@ -169,7 +168,7 @@ impl Publication<'_> {
         let _ = fs::remove_file(self.out.join(SUMS));
         let put = |name: &str, text: &str| write_file(&self.out.join(name), text.as_bytes(), true);
         if !measured.positions.is_empty() {
-            let plotted = results.rungs.iter().filter(|rung| !rung.left_out).filter_map(|rung| {
+            let plotted = results.published().filter_map(|rung| {
                 Some(Plotted { name: rung.r#type.clone(), bytes: rung.bytes, cost: rung.cost()? })
             });
             put(PLOT, &size_plot(&plotted.collect::<Vec<_>>(), "divergence (nats)"))?;
@@ -188,7 +187,7 @@ impl Publication<'_> {
         // The base has no recipe: it is what its source is.
         let made = results.rungs.iter().zip(written).filter(|(_, file)| file.first() != self.base.path);
         let made = made.filter(|(rung, _)| !rung.left_out);
-        others.extend(made.map(|(rung, _)| format!("recipes/{}.json", rung.r#type)));
+        others.extend(made.map(|(rung, _)| files::recipe_name(&rung.r#type)));
         for name in others {
             results.others.insert(name.clone(), sha256_of(&self.out.join(&name))?);
         }

@@ -149,3 +149,10 @@ pub struct Results {
     /// Digests of everything else that is published, by name.
     pub others: BTreeMap<String, String>,
 }
+
+impl Results {
+    /// Files that are published.
+    pub fn published(&self) -> impl Iterator<Item = &Rung> {
+        self.rungs.iter().filter(|rung| !rung.left_out)
+    }
+}

@@ -9,7 +9,12 @@ use gguf_runtime::{
 use gguf_types::hex;
 use sha2::{Digest, Sha256};
 
-use crate::{chats, error::Error, events::Events, text::printable};
+use crate::{
+    chats,
+    error::Error,
+    events::Events,
+    text::{file_name, printable},
+};
 
 /// Default text for calibration.
 const CALIBRATION_MIX: &str = include_str!("mix/calibration.txt");
@@ -47,7 +52,7 @@ pub fn read(
 ) -> Result<Text, Error> {
     let (mut names, mut tokens) = (Vec::new(), Vec::new());
     for file in files {
-        names.push(file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned());
+        names.push(file_name(file));
         tokens.extend(chats::tokens(model, file, events)?);
     }
     if files.is_empty() {
