@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 __version__: str
 __all__ = [
+    "ChatSession",
     "CheckReport",
     "Comparison",
     "Estimate",
@@ -29,6 +30,7 @@ __all__ = [
     "Verdict",
     "__version__",
     "architectures",
+    "assemble",
     "change_endian",
     "check",
     "check_against",
@@ -49,8 +51,10 @@ __all__ = [
     "imatrix",
     "merge",
     "open",
+    "part",
     "perplexity",
     "plan",
+    "plan_parts",
     "publish",
     "quantize",
     "recipe",
