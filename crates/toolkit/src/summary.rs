@@ -61,7 +61,7 @@ pub struct Summary {
     pub types: Vec<TypeShare>,
     /// `general.file_type` by its name.
     pub file_type: Option<String>,
-    /// Statements of the metadata about the origin and the making of the file, in the order of [`ORIGINS`].
+    /// Statements of the metadata about the origin and the making of the file,.
     pub origin: Vec<Origin>,
     /// Length of the contexts in training, in tokens.
     pub context_length: Option<u64>,
