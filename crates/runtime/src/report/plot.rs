@@ -18,7 +18,7 @@ pub struct Plotted {
 /// Colors for bright and dark pages: an image in a page uses the browser's preference, and has its own
 /// background either way.
 const STYLE: &str = "<style>.paper{fill:#fff}.rule{stroke:#dfe3e8}.front{stroke:#8a949e}.faint{fill:#5a636d}.ink{fill:#22262b}.point{fill:#1f6feb}\
-    @media (prefers-color-scheme:dark){.paper{fill:#16191c}.rule{stroke:#343a41}.faint{fill:#98a2ac}.ink{fill:#e4e7ea}\
+    @media (prefers-color-scheme:dark){.paper{fill:#16191c}.rule{stroke:#343a41}.front{stroke:#7d8790}.faint{fill:#98a2ac}.ink{fill:#e4e7ea}\
     .point{fill:#6cb0ff}}</style>\n";
 
 /// An SVG picture of sizes (across) and costs (up, logarithmic): no scripts, no fonts from elsewhere.
@@ -78,13 +78,14 @@ pub fn size_plot(files: &[Plotted], cost_label: &str) -> String {
             escaped(&point.name)
         );
     }
+    // Outside of the frame, where no name of a point is.
+    let (across, up) = ((left + right) / 2.0, (top + bottom) / 2.0);
     let _ = writeln!(
         svg,
-        "<text x=\"{right}\" y=\"{}\" text-anchor=\"end\" class=\"faint\">{}</text>\n\
-         <text x=\"{left}\" y=\"{}\" class=\"faint\">{}</text>\n</svg>",
+        "<text x=\"{across}\" y=\"{}\" text-anchor=\"middle\" class=\"faint\">{}</text>\n\
+         <text transform=\"translate(13 {up}) rotate(-90)\" text-anchor=\"middle\" class=\"faint\">{}</text>\n</svg>",
         height - 6.0,
         escaped(&chart.x_label),
-        top + 2.0,
         escaped(&chart.y_label)
     );
     svg
@@ -104,7 +105,14 @@ mod tests {
         let file = |name: &str, bytes, cost| Plotted { name: name.to_owned(), bytes, cost };
         let svg = size_plot(&[file("Q2_K", 1_000_000, 0.3), file("a<b", 2_000_000, 0.001)], "divergence");
         assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"), "{svg}");
-        assert!(svg.contains("(prefers-color-scheme:dark)") && !svg.contains("fill=\"#"), "{svg}");
+        let (bright, dark) = STYLE.split_once("@media (prefers-color-scheme:dark)").unwrap();
+        let n_classes = |style: &str| style.matches('.').count();
+        assert!(n_classes(bright) == n_classes(dark) && !svg.contains("fill=\"#"), "{svg}");
+        // The title of the axis is left of the frame, which starts at the first tick: no name reaches it.
+        assert!(
+            svg.contains("<text transform=\"translate(13 ") && svg.contains(">divergence</text>"),
+            "{svg}"
+        );
         assert!(svg.contains(">Q2_K</text>") && svg.contains(">a&lt;b</text>"), "{svg}");
         assert_eq!(svg.matches("<circle").count(), 2);
         // Values that cannot be drawn are left out, and an empty plot is valid.
