@@ -62,7 +62,8 @@ def publish(
         target_size: Sizes, in bytes or as texts such as ``"5GB"``; for each, one more file whose types are chosen for
             it. Needs ``calibrate``.
         remove: Files of earlier runs to remove, by their type in the card.
-        chat_template: File with the chat template, which replaces the one of the source.
+        chat_template: File with the chat template, which replaces the one of the source. Later runs keep its text;
+            ``"source"`` restores the template of the source.
         model_name: Name of the model.
         draft: Checkpoint folders of draft models.
         base_type: Type of the file that the others are made from.
@@ -128,25 +129,6 @@ def publish(
     }
     given = {key: value for key, value in given.items() if not is_default(value)}
     src, folder = os.fsdecode(src), os.fsdecode(folder)
-    command = ["gguf-publish", src, folder, *_arguments(given)]
     access = hub(revision, token, cache_dir, endpoint)
-    call("publish", {"options": {"src": src, "dir": folder, **given}, "hub": access, "command": command}, progress)
+    call("publish", {"options": {"src": src, "dir": folder, **given}, "hub": access}, progress)
     return as_path(folder)
-
-
-def _arguments(given: dict) -> list[str]:
-    """Arguments of ``gguf-publish`` for its options."""
-    arguments = []
-    for key, value in given.items():
-        option = "--type" if key == "types" else f"--{key.replace('_', '-')}"
-        if value is True:
-            arguments.append(option)
-        elif key in ("types", "fit", "target_size", "remove"):
-            arguments += [option, ",".join(map(str, value))]
-        elif key == "draft":
-            arguments += [argument for path in value for argument in (option, path)]
-        elif isinstance(value, list):
-            arguments += [option, *value]
-        else:
-            arguments += [option, str(value)]
-    return arguments

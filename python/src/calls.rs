@@ -65,7 +65,7 @@ calls! {
     "convert_projector", Wait => |options: &ConvertProjector, events| options.run(events);
     "convert_vocab", Wait => |options: &ConvertVocab, events| options.run(events);
     "export", Wait => |options: &Export, events| options.run(events);
-    "publish", Wait => |given: &Publication, events| given.run(events);
+    "publish", Wait => |given: &WithHub<PublishOptions>, events| publish(&given.options, &given.hub, events);
     "plan_parts", Wait => |given: &NewPlan, events| Planned::save(&given.plan, given.conversion.clone(), events);
     "part", Wait => |given: &PlannedPart, events| given.run(events);
     "assemble", Wait => |given: &Assembly, events| Planned::open(&given.plan)?.assemble(&given.worker, events);
@@ -136,24 +136,6 @@ struct WithHub<O> {
     options: O,
     #[serde(default)]
     hub: HubOptions,
-}
-
-/// Options of a publication.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Publication {
-    options: PublishOptions,
-    hub: HubOptions,
-    /// Arguments of the command line that does the same, which the model card states.
-    command: Vec<String>,
-}
-
-impl Publication {
-    fn run(&self, events: &dyn Events) -> Result<(), Error> {
-        let options =
-            PublishOptions { command: self.command.iter().map(Into::into).collect(), ..self.options.clone() };
-        publish(&options, &self.hub, events)
-    }
 }
 
 /// Options of a plan that is saved.

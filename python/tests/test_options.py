@@ -153,7 +153,7 @@ def test_repository_is_published(checkpoint, tmp_path):
         checkpoint, tmp_path / "repo", file_type=["q8_0", "q4_0"], chunks=2, context=64, quantized_by="me", no_imatrix=True
     )
     card = (folder / "README.md").read_text()
-    assert len(list(folder.glob("*.gguf"))) == 2 and "gguf-publish" in card and "--type q8_0,q4_0" in card
+    assert len(list(folder.glob("*.gguf"))) == 2 and "gguf-publish" in card and "--type q4_0,q8_0" in card
     gt.publish(checkpoint, folder, remove="q4_0", model_name="Tiny", repo="me/tiny")
     (name,) = (path.name for path in folder.glob("*.gguf"))
     assert name.startswith("Tiny") and name.endswith("Q8_0.gguf")

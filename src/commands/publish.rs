@@ -81,6 +81,7 @@ struct PublishArgs {
     remove: Vec<String>,
     /// Set the chat template to the contents of FILE.
     ///
+    /// Later runs keep this text, even if FILE changes. `source` instead of a file restores the template of the source.
     /// Files with other metadata get new headers; weights and measurements are kept.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, hide_short_help = true)]
     chat_template: Option<PathBuf>,
@@ -162,7 +163,6 @@ fn ladder() -> impl TypedValueParser<Value = Ladder> {
 fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let args: PublishArgs = Command::args(matches)?;
     let is_given = |name| matches.value_source(name) == Some(ValueSource::CommandLine);
-    let command = std::iter::once(COMMAND.binary.into()).chain(std::env::args_os().skip(1)).collect();
     let options = PublishOptions {
         types: args.types,
         ladder: args.ladder,
@@ -184,16 +184,15 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         chunks: is_given("chunks").then_some(args.chunks),
         context: is_given("context").then_some(args.context),
         drop_dominated: args.drop_dominated,
-        split_max_size: args.split_max_size,
+        split_max_size: is_given("split_max_size").then_some(args.split_max_size),
         base_model: args.base_model,
         repo: args.repo,
         quantized_by: args.quantized_by,
         replace_types: args.replace_types,
         force: args.force,
         threads: args.run.threads,
-        activations: args.run.activations.unwrap_or_default(),
+        activations: args.run.activations,
         level: cpu_level()?,
-        command,
         executable: Some(executable()),
         ..PublishOptions::new(args.src, args.dir)
     };

@@ -2,18 +2,17 @@
 
 use std::{collections::BTreeMap, fs};
 
-use crate::common::{Output, Sandbox, succeed, words};
+use crate::{
+    common::{Output, Sandbox, succeed, words},
+    is_kept, write_texts,
+};
 
 const TYPES: [&str; 2] = ["-t", "q8_0,q4_k_m"];
 
-/// A checkpoint, and texts that share nothing with the built-in ones.
+/// A checkpoint and texts.
 fn sandbox() -> Sandbox {
     let sandbox = Sandbox::with_golden("llama-llama3");
-    let text = |first: usize| -> String {
-        (first..first + 400).map(|i| format!("Pump {} ran {} minutes. ", i % 7, i * 13 % 60)).collect()
-    };
-    sandbox.write("cal.txt", text(0));
-    sandbox.write("eval.txt", text(1000));
+    write_texts(&sandbox);
     sandbox.write("llama-llama3/README.md", "---\nlicense: mit\n---\n");
     sandbox
 }
@@ -28,13 +27,6 @@ fn models(sandbox: &Sandbox, dir: &str) -> BTreeMap<String, String> {
     let mut files = sandbox.listing(dir);
     files.retain(|name, _| name.ends_with(".gguf"));
     files
-}
-
-/// Fails if a run converted or measured anything.
-fn is_kept(ran: &Output) {
-    for stage in ["files: ", "importance matrix", "comparing "] {
-        assert!(!ran.stderr.contains(stage), "{stage}: {}", ran.stderr);
-    }
 }
 
 #[test]
@@ -105,7 +97,7 @@ fn removed_type_leaves_nothing() {
     publish(&sandbox, "out/pub", &TYPES);
     let ran = sandbox.publish(&words("llama-llama3 out/pub --remove q5_0"));
     ran.ends_and_says(2, "type `q5_0` is not published");
-    ran.says("published types: Q8_0, Q4_K_M");
+    ran.says("published types: Q4_K_M, Q8_0");
     let ran = succeed(sandbox.publish(&words("llama-llama3 out/pub -j 2 --remove q4_k_m")));
     is_kept(&ran);
     assert!(ran.stderr.contains("is ready") && !ran.stderr.contains("not in the card"), "{}", ran.stderr);
@@ -120,19 +112,68 @@ fn removed_type_leaves_nothing() {
 }
 
 #[test]
-fn folder_without_state_keeps_its_types() {
+fn chat_template_is_kept_as_text() {
     let sandbox = sandbox();
-    publish(&sandbox, "out/pub", &[&TYPES[..], &["--base-model", "me/tune"]].concat());
-    let before = models(&sandbox, "out/pub");
-    fs::remove_dir_all(sandbox.path("out/pub.work")).unwrap();
-    let ran = publish(&sandbox, "out/pub", &["-t", "q5_0"]);
-    assert!(ran.stderr.contains("is ready") && !ran.stderr.contains("not in the card"), "{}", ran.stderr);
-    let mut after = models(&sandbox, "out/pub");
-    after.retain(|name, _| before.contains_key(name));
-    assert_eq!(after, before);
-    let results = sandbox.json("out/pub/results.json");
-    assert_eq!(results["rungs"].as_array().unwrap().len(), 3);
-    assert_eq!(results["model"]["base_model"], "me/tune");
+    sandbox.write("one.jinja", "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>");
+    publish(&sandbox, "out/plain", &TYPES);
+    publish(&sandbox, "out/pub", &[&TYPES[..], &["--chat-template", "one.jinja"]].concat());
+    let template = sandbox.text("one.jinja");
+    assert_eq!(sandbox.text("out/pub/chat_template.jinja"), template);
+    let first = models(&sandbox, "out/pub");
+    // Neither a change nor a removal of the file matters.
+    for change in [Some("{{ messages[0].content }}"), None] {
+        match change {
+            Some(text) => sandbox.write("one.jinja", text),
+            None => fs::remove_file(sandbox.path("one.jinja")).unwrap(),
+        }
+        is_kept(&succeed(sandbox.publish(&words("llama-llama3 out/pub -j 2"))));
+        assert_eq!(models(&sandbox, "out/pub"), first);
+        assert_eq!(sandbox.text("out/pub/chat_template.jinja"), template);
+    }
+    // Back to the template of the source, now and later.
+    for more in [&["--chat-template", "source"][..], &[]] {
+        let ran = succeed(sandbox.publish(&[&words("llama-llama3 out/pub -j 2")[..], more].concat()));
+        is_kept(&ran);
+        assert!(!ran.stderr.contains("--chat-template"), "{}", ran.stderr);
+        assert_eq!(models(&sandbox, "out/pub"), models(&sandbox, "out/plain"));
+        assert!(!sandbox.path("out/pub/chat_template.jinja").exists());
+        assert!(!sandbox.text("out/pub/SHA256SUMS").contains("chat_template.jinja"));
+    }
+}
+
+#[test]
+fn renamed_model_leaves_one_base() {
+    let sandbox = sandbox();
+    publish(&sandbox, "out/pub", &TYPES);
+    let before = models(&sandbox, "out/pub.work");
+    publish(&sandbox, "out/pub", &["--model-name", "My Tune 2B"]);
+    let after = models(&sandbox, "out/pub.work");
+    assert!(after.len() == 1 && before.len() == 1 && after != before, "{before:?} {after:?}");
+}
+
+#[test]
+fn own_text_in_card_is_kept() {
+    let sandbox = sandbox();
+    publish(&sandbox, "out/pub", &TYPES);
+    let (begin, end) =
+        ("<!-- your text: kept when the card is written again -->\n", "<!-- end of your text -->\n");
+    let card = sandbox.text("out/pub/README.md");
+    assert!(card.contains(&format!("\n{begin}{end}\n## Files\n")), "{card}");
+    let text = "## My tests\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n";
+    sandbox.edit("out/pub/README.md", end, &format!("{text}{end}"));
+    let edited = sandbox.text("out/pub/README.md");
+    is_kept(&succeed(sandbox.publish(&words("llama-llama3 out/pub -j 2"))));
+    assert_eq!(sandbox.text("out/pub/README.md"), edited);
+    assert!(sandbox.text("out/pub/SHA256SUMS").contains(&crate::common::sha256(edited.as_bytes())));
+    // Also by a run that changes the rest of the card.
+    succeed(sandbox.publish(&words("llama-llama3 out/pub -j 2 --quantized-by me")));
+    let card = sandbox.text("out/pub/README.md");
+    assert!(card.contains(&format!("{begin}{text}{end}")) && card.contains("quantized_by: \"me\""), "{card}");
+    // Edits elsewhere are refused.
+    sandbox.edit("out/pub/README.md", "## Files", "## All files");
+    let ran = sandbox.publish(&words("llama-llama3 out/pub -j 2"));
+    ran.ends_and_says(1, "README.md: was changed after it was written");
+    ran.says("write your own text in README.md between the comments below the title");
 }
 
 #[test]

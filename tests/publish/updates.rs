@@ -6,15 +6,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::common::{Output, Sandbox, succeed, words};
+use crate::{
+    common::{Output, Sandbox, succeed, words},
+    write_texts,
+};
 use serde_json::Value;
 
-/// A checkpoint, and a text of which nothing is in our own mixes.
+/// A checkpoint and texts.
 fn sandbox() -> Sandbox {
     let sandbox = Sandbox::with_golden("llama");
-    let line =
-        |i: usize| format!("Line {i} of the log says that pump {} ran {} minutes. ", i % 7, i * 13 % 60);
-    sandbox.write("eval.txt", (0..400).map(line).collect::<String>());
+    write_texts(&sandbox);
     sandbox
 }
 

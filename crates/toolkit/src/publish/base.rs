@@ -34,12 +34,18 @@ pub struct Stated {
 }
 
 impl Stated {
-    /// Reads the file with the template, if the call names one.
+    /// Reads the file with the template, if the call names one. Otherwise the template is that of the last run, `earlier`.
     ///
     /// # Errors
     /// A file that cannot be read; options that need another source.
-    pub fn of(args: &PublishOptions) -> Result<Stated, Error> {
-        if is_gguf(&args.src) && (args.model_name.is_some() || args.chat_template.is_some()) {
+    pub fn of(args: &PublishOptions, earlier: Option<&str>) -> Result<Stated, Error> {
+        let file = args.template_file();
+        let chat_template = match (file, &args.chat_template) {
+            (Some(path), _) => Some(text_file::options(path)?),
+            (None, Some(_)) => None,
+            (None, None) => earlier.map(str::to_owned),
+        };
+        if is_gguf(&args.src) && (args.model_name.is_some() || chat_template.is_some()) {
             let file = args.src.display();
             let message = "--model-name and --chat-template need a checkpoint as input";
             return Err(Error::usage(message).hint([format!(
@@ -47,12 +53,16 @@ impl Stated {
                     --chat-template FILE`"
             )]));
         }
-        let chat_template = args.chat_template.as_deref().map(text_file::options).transpose()?;
         // Before anything is written with it.
-        if let (Some(path), Some(template)) = (&args.chat_template, &chat_template) {
+        if let (Some(path), Some(template)) = (file, &chat_template) {
             literals(template).map_err(|error| Error::at(path, error))?;
         }
         Ok(Stated { model_name: args.model_name.clone(), chat_template })
+    }
+
+    /// The template that replaces the one of the source.
+    pub fn chat_template(&self) -> Option<&str> {
+        self.chat_template.as_deref()
     }
 
     /// Options for resolving a checkpoint.
@@ -227,7 +237,7 @@ pub fn make(
     let checkpoint = match source {
         Source::Gguf(path) => {
             let state = fingerprint(&json!(["base", state]));
-            let digests = digests(path, &state, || open(path), work, events)?;
+            let digests = digests(&state, || open(path), work, events)?;
             return Ok(Base { path: path.clone(), recipe: None, digests, state });
         }
         Source::Checkpoint(checkpoint) => checkpoint,
@@ -260,11 +270,13 @@ pub fn make(
             let written = write(&conversion, (src, folder.as_path()), &state, writing, events)?;
             let path = written.first().map(|file| file.path.clone()).unwrap_or_default();
             let outputs: Vec<PathBuf> = written.into_iter().map(|file| file.path).collect();
-            work.done("base", &state, &outputs, &path_json::to_json(&path))?;
+            // A former base that is published stays.
+            let unpublished = work.folder().to_owned();
+            work.replaced("base", &state, (&unpublished, &outputs), &path_json::to_json(&path))?;
             path
         }
     };
-    let digests = digests(&path, &state, || open(&path), work, events)?;
+    let digests = digests(&state, || open(&path), work, events)?;
     Ok(Base { path, recipe: Some(recipe), digests, state })
 }
 

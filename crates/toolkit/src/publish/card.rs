@@ -6,18 +6,21 @@ use gguf_runtime::stats::{Estimate, fixed};
 use super::{
     commands,
     measure::Figures,
+    own_text,
     results::{Memory, Results, Rung},
 };
 use crate::{failure::quoted, text::human_bytes};
 
-/// Names of charts and pages next to the card.
+/// Names of the card and of the files next to it.
+pub const CARD: &str = "README.md";
+pub const TEMPLATE: &str = "chat_template.jinja";
 pub const PLOT: &str = "plot.svg";
 pub const REPORT: &str = "report.html";
 pub const RESULTS: &str = "results.json";
 pub const SUMS: &str = "SHA256SUMS";
 
-/// The card.
-pub fn card(results: &Results, quantized_by: Option<&str>) -> String {
+/// The card with the publisher's own text.
+pub fn card(results: &Results, quantized_by: Option<&str>, own_text: &str) -> String {
     let mut text = head(results, quantized_by);
     let model = &results.model;
     text += &format!("\n# {} GGUF\n\n", escaped(&model.name));
@@ -26,6 +29,7 @@ pub fn card(results: &Results, quantized_by: Option<&str>) -> String {
         None => escaped(&model.name),
     };
     text += &format!("GGUF files of {of} for llama.cpp and compatible programs.\n");
+    text += &own_text::section(own_text);
     text += &files(results);
     text += &choice(results);
     text += &memory(results);
@@ -253,8 +257,12 @@ fn memory(results: &Results) -> String {
 fn made(results: &Results) -> String {
     let model = &results.model;
     let mut text = "\n## Reproduce\n\n".to_owned();
-    let arguments: Vec<String> = results.command.iter().map(|argument| quoted(argument)).collect();
-    text += &format!("Made with {} in one run:\n\n```sh\n{}\n```\n\n", results.program, arguments.join(" "));
+    text += &format!("To make these files with {}, run:\n\n```sh\n", results.program);
+    for command in [&results.command, &results.removal].into_iter().filter(|command| !command.is_empty()) {
+        let arguments: Vec<String> = command.iter().map(|argument| quoted(argument)).collect();
+        text += &(arguments.join(" ") + "\n");
+    }
+    text += "```\n\n";
     if let (Some(source), Some(commit)) = (&model.source, &model.commit) {
         text += &format!("- Source: {}, commit `{}`\n", escaped(source), escaped(commit));
     }

@@ -6,21 +6,29 @@ use crate::failure::quoted;
 /// Name of the file for Ollama.
 pub const MODELFILE: &str = "Modelfile";
 
-/// Largest perplexity, relative to the base, of the file in the commands.
-const MAX_PERPLEXITY_RATIO: f64 = 1.01;
+/// Largest KL divergence, in nats, of the file in the commands. The perplexity of such a file is at most 1 % higher than that of
+/// the base, for text that the base writes. On other text it can be lower by chance, so it is not a criterion.
+const MAX_DIVERGENCE: f64 = 0.01;
 
-/// The file in the commands: the smallest whose perplexity is within 1 % of the base's, or else the one with the lowest loss.
-/// True if it is the former.
+/// The file in the commands: the smallest whose KL divergence is at most [`MAX_DIVERGENCE`], or else the one with the lowest
+/// loss. True if it is the former.
 pub fn example(results: &Results) -> Option<(&Rung, bool)> {
-    let rungs = || results.published().filter(|rung| !rung.files.is_empty());
-    let is_close = |rung: &&Rung| {
-        rung.predictions.as_ref().is_some_and(|found| found.perplexity_ratio.value <= MAX_PERPLEXITY_RATIO)
-    };
-    if let Some(rung) = rungs().filter(is_close).min_by_key(|rung| rung.bytes) {
-        return Some((rung, true));
+    let rungs: Vec<&Rung> = results.published().filter(|rung| !rung.files.is_empty()).collect();
+    let limit = rungs.iter().any(|rung| rung.predictions.is_some()).then_some(MAX_DIVERGENCE);
+    let files: Vec<_> = rungs.iter().map(|rung| (rung.bytes, rung.cost().unwrap_or(f64::INFINITY))).collect();
+    let (index, is_close) = recommended(&files, limit)?;
+    Some((rungs.get(index)?, is_close))
+}
+
+/// Index of the smallest of files, given as bytes and loss, whose loss is within the limit, or else of the one with the lowest
+/// loss. True if it is the former.
+fn recommended(files: &[(u64, f64)], limit: Option<f64>) -> Option<(usize, bool)> {
+    let files = || files.iter().copied().enumerate();
+    let close = files().filter(|(_, (_, loss))| limit.is_some_and(|limit| *loss <= limit));
+    if let Some((index, _)) = close.min_by_key(|(_, (bytes, _))| *bytes) {
+        return Some((index, true));
     }
-    let loss = |rung: &&Rung| rung.cost().unwrap_or(f64::INFINITY);
-    rungs().min_by(|a, b| loss(a).total_cmp(&loss(b))).map(|rung| (rung, false))
+    files().min_by(|(_, (_, a)), (_, (_, b))| a.total_cmp(b)).map(|(index, _)| (index, false))
 }
 
 /// The projector next to the model.
@@ -54,9 +62,9 @@ pub fn section(results: &Results) -> String {
         return String::new();
     }
     let why = if is_close {
-        "the smallest file whose perplexity is at most 1 % higher than that of the base"
+        format!("the smallest file with a KL divergence of at most {MAX_DIVERGENCE} nats")
     } else {
-        "the file with the lowest KL divergence"
+        "the file with the lowest KL divergence".to_owned()
     };
     text += &format!("\nThe commands use {}, {why}.\n", rung.r#type);
     // Model of the Hub with its type, or a file of this folder.
@@ -100,4 +108,20 @@ fn model_name(name: &str) -> String {
     let plain =
         |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c.to_ascii_lowercase() } else { '-' };
     name.chars().map(plain).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recommended_file_is_smallest_close_one() {
+        let files = [(300, 0.001), (100, 0.2), (200, 0.009)];
+        assert_eq!(recommended(&files, Some(MAX_DIVERGENCE)), Some((2, true)));
+        assert_eq!(recommended(&files[1..2], Some(MAX_DIVERGENCE)), Some((0, false)));
+        // Distances between vectors have no limit.
+        assert_eq!(recommended(&files, None), Some((0, false)));
+        assert_eq!(recommended(&[(1, f64::NAN), (2, 0.3)], Some(MAX_DIVERGENCE)), Some((1, false)));
+        assert_eq!(recommended(&[], None), None);
+    }
 }

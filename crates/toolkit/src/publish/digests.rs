@@ -3,19 +3,14 @@
 //! A new chat template, name or license changes the second digest only. Importance matrix, weights and measurements then
 //! stay valid, and files get new headers.
 
-use std::{path::Path, sync::atomic::Ordering};
-
 use gguf_container::{Metadata, Model, Value};
 use gguf_tokenizer::keys::CHAT_TEMPLATE;
 use gguf_types::hex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::work::Work;
-use crate::{error::Error, events::Events, metadata_json::entry};
-
-/// Bytes between two checks of an interruption.
-const PIECE: usize = 1 << 24;
+use super::{interruption::ends_soon, work::Work};
+use crate::{error::Error, events::Events, hash::digest_of_weights, metadata_json::entry};
 
 /// Digests of a base, in hexadecimal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,12 +34,11 @@ pub fn is_of_file(key: &str) -> bool {
         || ["split.", "quantize.", "gguf_tools."].iter().any(|prefix| key.starts_with(prefix))
 }
 
-/// The digests of the base at `path`, whose bytes depend on `state`. `open` is called unless they are known.
+/// The digests of a base whose bytes depend on `state`. `open` is called unless they are known.
 ///
 /// # Errors
 /// A file that cannot be read; an interruption.
 pub fn digests(
-    path: &Path,
     state: &str,
     open: impl FnOnce() -> Result<Model, Error>,
     work: &mut Work,
@@ -56,7 +50,7 @@ pub fn digests(
     }
     let model = open()?;
     let digests =
-        Digests { weights: weights(&model, path, events)?, head: of_keys(model.metadata(), is_descriptive) };
+        Digests { weights: weights(&model, events)?, head: of_keys(model.metadata(), is_descriptive) };
     let paths: Vec<_> = model.shards().iter().map(|(path, _)| path.clone()).collect();
     work.done(STAGE, state, &paths, &digests)?;
     Ok(digests)
@@ -73,23 +67,11 @@ fn text_of(value: &Value) -> String {
     entry(value).to_string()
 }
 
-fn weights(model: &Model, path: &Path, events: &dyn Events) -> Result<String, Error> {
-    let cancel = events.cancel();
-    let mut hasher = Sha256::new();
-    hasher.update(of_keys(model.metadata(), |key| !is_descriptive(key) && !is_of_file(key)));
-    let progress = events.progress(model.tensors().map(|(_, tensor)| tensor.n_bytes).sum());
-    for (file, tensor) in model.tensors() {
-        hasher.update(format!("{} {} {}\n", tensor.name, tensor.shape, tensor.dtype.name()));
-        let data = file.data(tensor).map_err(|error| Error::at(path, error))?;
-        for piece in data.chunks(PIECE) {
-            if cancel.load(Ordering::Relaxed) {
-                return Err(Error::interrupted());
-            }
-            hasher.update(piece);
-            progress.add(piece.len() as u64);
-        }
-    }
-    Ok(hex(&hasher.finalize()))
+fn weights(model: &Model, events: &dyn Events) -> Result<String, Error> {
+    let keys = of_keys(model.metadata(), |key| !is_descriptive(key) && !is_of_file(key));
+    let _guard = ends_soon(events);
+    let tensors = digest_of_weights(model, events)?;
+    Ok(hex(&Sha256::digest(format!("{keys} {tensors}"))))
 }
 
 #[cfg(test)]

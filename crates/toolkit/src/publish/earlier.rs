@@ -1,101 +1,197 @@
-//! Arguments of an earlier call to the same folder, and edits made since.
+//! Settings of the last run, which a later one need not repeat.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use gguf_conversion::recipes::Recipe;
+use gguf_runtime::Activations;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    card::{RESULTS, SUMS},
     files::recipe_path,
-    ladder::size_label,
-    options::PublishOptions,
-    results::FORMAT,
-    work::{Work, sha256_of},
+    ladder::{size_argument, size_label},
+    options::{self, PublishOptions},
+    published, texts,
+    work::Work,
 };
-use crate::{error::Error, path_json, text::printable};
+use crate::{
+    chats::is_file_of_chats,
+    error::Error,
+    path_json,
+    text::{file_name, printable},
+};
 
-/// The stage that keeps the values of the last call.
+/// The stage that keeps the settings of the last run.
 const STAGE: &str = "call";
 
-/// Values of a call that a later one need not repeat.
-#[derive(Debug, Default, Serialize, Deserialize)]
+/// Settings of a run. Those in the results have the names of files instead of their paths.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Earlier {
     types: Vec<String>,
-    #[serde(with = "path_json::many")]
-    calibration: Vec<PathBuf>,
-    #[serde(with = "path_json::many")]
-    eval: Vec<PathBuf>,
-    #[serde(with = "path_json::many")]
-    draft: Vec<PathBuf>,
+    target_size: Vec<u64>,
+    base_type: Option<String>,
+    split_max_size: Option<u64>,
+    #[serde(alias = "calibration", with = "path_json::many")]
+    imatrix_text: Vec<PathBuf>,
+    #[serde(alias = "imatrix_windows")]
+    imatrix_chunks: Option<u32>,
+    no_imatrix: bool,
     #[serde(with = "path_json::many")]
     calibrate: Vec<PathBuf>,
     calibration_tokens: Option<u32>,
-    target_size: Vec<u64>,
-    #[serde(with = "path_json::many")]
-    chat_template: Vec<PathBuf>,
-    no_imatrix: bool,
-    imatrix_windows: Option<u32>,
-    windows: Option<u32>,
+    #[serde(alias = "eval", with = "path_json::many")]
+    eval_text: Vec<PathBuf>,
+    #[serde(alias = "windows")]
+    chunks: Option<u32>,
     context: Option<u32>,
-    base_model: Option<String>,
+    activations: Option<Activations>,
+    fit_context: Option<u64>,
+    #[serde(with = "path_json::many")]
+    draft: Vec<PathBuf>,
+    /// The text of a template that replaces the one of the source.
+    chat_template: Option<String>,
     model_name: Option<String>,
+    base_model: Option<String>,
     repo: Option<String>,
     quantized_by: Option<String>,
 }
 
+/// Options that were filled in.
+#[derive(Debug, Default)]
+pub struct Filled {
+    /// Options with their values, for people.
+    pub options: Vec<String>,
+    /// True if the importance matrix of the folder is kept, because its texts are known by name only.
+    pub keeps_matrix: bool,
+}
+
+/// The settings that were recorded before a run, which are restored if it fails.
+#[derive(Debug)]
+pub struct Former {
+    folder: PathBuf,
+    settings: Option<Earlier>,
+}
+
+impl Former {
+    /// Restores the settings.
+    pub fn restore(self) {
+        // The run has failed, and its error is reported.
+        let _ = Work::open(&self.folder).and_then(|mut work| match &self.settings {
+            Some(settings) => work.done(STAGE, STAGE, &[], settings),
+            None => work.forget(STAGE),
+        });
+    }
+}
+
 impl Earlier {
-    /// The values of the last call. Without a work folder, those that the published results in `out` have.
-    pub fn of(work: &Work, out: &Path) -> Earlier {
-        work.standing(STAGE, STAGE).unwrap_or_else(|| Earlier::published(out).unwrap_or_default())
+    /// The settings of the last run: with paths if they were recorded on this machine, otherwise those of the results.
+    pub fn of(work: &Work, results: Option<&Value>) -> Earlier {
+        work.standing(STAGE, STAGE).or_else(|| results.map(Earlier::published)).unwrap_or_default()
     }
 
-    /// Types and names of a publication without a work folder.
-    fn published(out: &Path) -> Option<Earlier> {
-        let results = published_results(out)?;
+    fn published(results: &Value) -> Earlier {
         let text = |value: &Value| value.as_str().map(str::to_owned);
-        let types = results["rungs"].as_array()?.iter().filter_map(|rung| text(&rung["type"]));
-        Some(Earlier {
-            // Target sizes need the texts of the calibration, which are not published.
-            types: types.filter(|name| Recipe::from_name(name).is_ok()).collect(),
-            base_model: text(&results["model"]["base_model"]),
-            ..Earlier::default()
-        })
+        let settings = Earlier::deserialize(&results["settings"]);
+        let mut earlier = settings.unwrap_or_else(|_| Earlier::of_version_0_1(results));
+        earlier.types.retain(|name| Recipe::from_name(name).is_ok());
+        earlier.base_model = earlier.base_model.or_else(|| text(&results["model"]["base_model"]));
+        // Results can be edited: only names, never paths of this machine.
+        earlier.named()
     }
 
-    /// Keeps the values of this call.
+    /// The settings that results of version 0.1 imply.
+    fn of_version_0_1(results: &Value) -> Earlier {
+        let number = |value: &Value| value.as_u64().and_then(|number| u32::try_from(number).ok());
+        let names = |facts: &Value| {
+            let names = facts["texts"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            names.filter(|name| !name.starts_with(texts::BUILT_IN)).map(PathBuf::from).collect()
+        };
+        let types = published::rungs(Some(results)).iter().filter_map(|rung| rung["type"].as_str());
+        let (importance, evaluation) = (&results["importance"], &results["evaluation"]);
+        Earlier {
+            types: types.map(str::to_owned).collect(),
+            imatrix_text: names(importance),
+            no_imatrix: importance.is_null(),
+            eval_text: names(evaluation),
+            chunks: number(&evaluation["windows"]),
+            context: number(&evaluation["context"]),
+            ..Earlier::default()
+        }
+    }
+
+    /// The settings of a run with these options, which wrote `types` with this chat template.
+    pub fn of_call(
+        args: &PublishOptions,
+        types: &[&Recipe],
+        chat_template: Option<&str>,
+        filled: &Filled,
+    ) -> Earlier {
+        // A later call may be made in another folder.
+        let absolute = |path: &PathBuf| match std::path::absolute(path) {
+            Ok(absolute) if path.exists() => absolute,
+            _ => path.clone(),
+        };
+        let of_hub = |path: &PathBuf| match path.exists() || is_address(path) {
+            true => absolute(path),
+            false => PathBuf::from(format!("hf://{}", path.display())),
+        };
+        let mut types: Vec<String> = types.iter().map(|recipe| recipe.canonical_name().to_owned()).collect();
+        types.sort_unstable();
+        let mut target_size = args.target_size.clone();
+        target_size.sort_unstable();
+        Earlier {
+            types,
+            target_size,
+            base_type: args.base_type.map(|recipe| recipe.canonical_name().to_owned()),
+            split_max_size: args.split_max_size,
+            imatrix_text: match filled.keeps_matrix {
+                true => args.imatrix_text.clone(),
+                false => args.imatrix_text.iter().map(absolute).collect(),
+            },
+            imatrix_chunks: args.imatrix_chunks,
+            no_imatrix: args.no_imatrix,
+            calibrate: args.calibrate.iter().map(absolute).collect(),
+            calibration_tokens: args.calibration_tokens,
+            eval_text: args.eval_text.iter().map(absolute).collect(),
+            chunks: Some(args.chunks() as u32),
+            context: Some(args.context() as u32),
+            activations: args.activations,
+            fit_context: args.fit_context,
+            draft: args.draft.iter().map(of_hub).collect(),
+            chat_template: chat_template.map(str::to_owned),
+            model_name: args.model_name.clone(),
+            base_model: args.base_model.clone(),
+            repo: args.repo.clone(),
+            quantized_by: args.quantized_by.clone(),
+        }
+    }
+
+    /// The settings with names of files instead of paths, for the results.
+    pub fn named(mut self) -> Earlier {
+        for path in [&mut self.imatrix_text, &mut self.calibrate, &mut self.eval_text, &mut self.draft]
+            .into_iter()
+            .flatten()
+            .filter(|path| !is_address(path))
+        {
+            *path = file_name(path).into();
+        }
+        self
+    }
+
+    /// Records the settings and returns those recorded before.
     ///
     /// # Errors
     /// A state that cannot be written.
-    pub fn save(args: &PublishOptions, types: &[&Recipe], work: &mut Work) -> Result<(), Error> {
-        // A later call may be made in another folder.
-        let absolute = |paths: &[PathBuf]| {
-            paths.iter().map(|path| fs::canonicalize(path).unwrap_or_else(|_| path.clone())).collect()
-        };
-        let values = Earlier {
-            types: types.iter().map(|recipe| recipe.name.to_owned()).collect(),
-            calibration: absolute(&args.imatrix_text),
-            eval: absolute(&args.eval_text),
-            draft: absolute(&args.draft),
-            calibrate: absolute(&args.calibrate),
-            calibration_tokens: args.calibration_tokens,
-            target_size: args.target_size.clone(),
-            chat_template: absolute(args.chat_template.as_slice()),
-            no_imatrix: args.no_imatrix,
-            imatrix_windows: args.imatrix_chunks,
-            windows: Some(args.chunks() as u32),
-            context: Some(args.context() as u32),
-            base_model: args.base_model.clone(),
-            model_name: args.model_name.clone(),
-            repo: args.repo.clone(),
-            quantized_by: args.quantized_by.clone(),
-        };
-        work.done(STAGE, STAGE, &[], &values)
+    pub fn record(&self, out: &Path, work: &mut Work) -> Result<Former, Error> {
+        let former = Former { folder: out.to_owned(), settings: work.standing(STAGE, STAGE) };
+        work.done(STAGE, STAGE, &[], self)?;
+        Ok(former)
+    }
+
+    /// The template that replaces the one of the source.
+    pub fn chat_template(&self) -> Option<&str> {
+        self.chat_template.as_deref()
     }
 
     /// The types of this call and, unless they are to be replaced, those of the earlier one.
@@ -109,20 +205,17 @@ impl Earlier {
         }
         let earlier = self.types.iter().map(|name| Recipe::from_name(name).map_err(Error::new));
         let mut types: Vec<&'static Recipe> = earlier.collect::<Result<_, Error>>()?;
-        let has =
-            |types: &[&'static Recipe], recipe: &Recipe| types.iter().any(|known| known.name == recipe.name);
         let names_types = !args.types.is_empty() || args.ladder.is_some() || !args.fit.is_empty();
         // After a removal, an empty list is meant.
-        let is_kept = !types.is_empty() || !args.remove.is_empty();
+        let is_kept = !types.is_empty() || !args.remove.is_empty() || !self.target_size.is_empty();
         if is_kept && !names_types {
             return Ok(types);
         }
-        // The order of a call that names them all.
-        if types.iter().all(|recipe| has(&named, recipe)) {
-            return Ok(named);
+        for recipe in named {
+            if !types.iter().any(|known| known.canonical_name() == recipe.canonical_name()) {
+                types.push(recipe);
+            }
         }
-        let new: Vec<_> = named.into_iter().filter(|recipe| !has(&types, recipe)).collect();
-        types.extend(new);
         Ok(types)
     }
 
@@ -141,63 +234,90 @@ impl Earlier {
         });
     }
 
-    /// Fills in what this call leaves open. Returns the options that were filled in.
-    pub fn fill(&self, args: &mut PublishOptions) -> Vec<String> {
-        let mut filled = Vec::new();
-        let files = |option: &str, paths: &[PathBuf]| {
-            let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
-            printable(&format!("{option} {}", paths.join(" ")))
+    /// Fills in what this call leaves open.
+    ///
+    /// # Errors
+    /// Texts and drafts that are known by name only, because the settings are those of the results.
+    pub fn fill(&self, args: &mut PublishOptions) -> Result<Filled, Error> {
+        let mut filled = Filled::default();
+        let mut missing = Vec::new();
+        let mut take = |option: &str, own: &mut Vec<PathBuf>, earlier: &[PathBuf]| {
+            if own.is_empty() && !earlier.is_empty() {
+                own.extend_from_slice(earlier);
+                let list = if are_known(earlier) { &mut filled.options } else { &mut missing };
+                list.push(with_files(option, earlier));
+            }
         };
-        if args.calibrate.is_empty() && !args.no_calibrate && !self.calibrate.is_empty() {
-            args.calibrate.clone_from(&self.calibrate);
-            filled.push(files("--calibrate", &self.calibrate));
+        if !args.no_calibrate {
+            take("--calibrate", &mut args.calibrate, &self.calibrate);
         }
+        take("--eval-text", &mut args.eval_text, &self.eval_text);
+        take("--draft", &mut args.draft, &self.draft);
         if args.imatrix_text.is_empty() && !args.no_imatrix {
+            let is_of_template = self.imatrix_text.iter().any(|path| is_file_of_chats(path));
+            let is_same = args.imatrix_chunks.is_none_or(|n| Some(n) == self.imatrix_chunks)
+                && args.context.is_none_or(|n| Some(n) == self.context)
+                && args.activations.is_none_or(|kind| kind == self.activations.unwrap_or_default())
+                && !(is_of_template && args.chat_template.is_some());
             if self.no_imatrix && args.calibrate.is_empty() && args.imatrix_chunks.is_none() {
                 args.no_imatrix = true;
-                filled.push("--no-imatrix".to_owned());
-            } else if !self.calibration.is_empty() {
-                args.imatrix_text.clone_from(&self.calibration);
-                filled.push(files("--imatrix-text", &self.calibration));
+                filled.options.push("--no-imatrix".to_owned());
+            } else if !are_known(&self.imatrix_text) && is_same {
+                args.imatrix_text.clone_from(&self.imatrix_text);
+                filled.keeps_matrix = true;
+            } else {
+                take("--imatrix-text", &mut args.imatrix_text, &self.imatrix_text);
             }
         }
-        if let (None, Some(n), false) = (args.imatrix_chunks, self.imatrix_windows, args.no_imatrix) {
-            args.imatrix_chunks = Some(n);
-            filled.push(format!("--imatrix-chunks {n}"));
+        if !missing.is_empty() {
+            let message = "files of the earlier run are not in the published folder";
+            let hint = format!("pass them again: {}", missing.join(" "));
+            return Err(Error::at(&args.dir, message).hint([hint]));
         }
-        for (option, own, earlier) in
-            [("--eval-text", &mut args.eval_text, &self.eval), ("--draft", &mut args.draft, &self.draft)]
-        {
-            if own.is_empty() && !earlier.is_empty() {
-                own.clone_from(earlier);
-                filled.push(files(option, earlier));
+        let mut note = |option: &str, value: &dyn std::fmt::Display| {
+            filled.options.push(printable(&format!("{option} {value}")));
+        };
+        // Without a calibration there is nothing to choose types by.
+        let kept = if args.replace_types || args.calibrate.is_empty() { &[][..] } else { &self.target_size };
+        for size in kept {
+            if !args.target_size.contains(size) {
+                args.target_size.push(*size);
             }
         }
-        for (name, own, earlier, default) in [
-            ("chunks", &mut args.chunks, self.windows, 40),
-            ("context", &mut args.context, self.context, 512),
+        for (option, own, earlier, default, is_wanted) in [
+            ("--imatrix-chunks", &mut args.imatrix_chunks, self.imatrix_chunks, None, !args.no_imatrix),
+            ("--chunks", &mut args.chunks, self.chunks, Some(options::CHUNKS), true),
+            ("--context", &mut args.context, self.context, Some(options::CONTEXT), true),
+            (
+                "--calibration-tokens",
+                &mut args.calibration_tokens,
+                self.calibration_tokens,
+                None,
+                !args.calibrate.is_empty(),
+            ),
         ] {
-            if let (None, Some(earlier)) = (&own, earlier) {
-                *own = Some(earlier);
+            if let (None, Some(n), true) = (&own, earlier, is_wanted) {
+                *own = Some(n);
                 if earlier != default {
-                    filled.push(format!("--{name} {earlier}"));
+                    note(option, &n);
                 }
             }
         }
-        if let (None, Some(n), false) =
-            (args.calibration_tokens, self.calibration_tokens, args.calibrate.is_empty())
-        {
-            args.calibration_tokens = Some(n);
-            filled.push(format!("--calibration-tokens {n}"));
+        if let (None, Some(n)) = (args.fit_context, self.fit_context) {
+            args.fit_context = Some(n);
+            note("--fit-context", &n);
         }
-        if let (None, [template]) = (&args.chat_template, &self.chat_template[..]) {
-            args.chat_template = Some(template.clone());
-            filled.push(files("--chat-template", &self.chat_template));
+        if let (None, Some(n)) = (args.split_max_size, self.split_max_size) {
+            args.split_max_size = Some(n);
+            note("--split-max-size", &size_argument(n));
         }
-        // Without a calibration there is nothing to choose types by.
-        let kept = if args.replace_types || args.calibrate.is_empty() { &[][..] } else { &self.target_size };
-        for size in kept.iter().filter(|size| !args.target_size.contains(size)).copied().collect::<Vec<_>>() {
-            args.target_size.push(size);
+        if let (None, Some(kind)) = (args.activations, self.activations) {
+            args.activations = Some(kind);
+            note("--activations", &kind.name());
+        }
+        if let (None, Some(name)) = (args.base_type, &self.base_type) {
+            args.base_type = Some(Recipe::from_name(name).map_err(Error::new)?);
+            note("--base-type", name);
         }
         for (option, own, earlier) in [
             ("--base-model", &mut args.base_model, &self.base_model),
@@ -206,27 +326,39 @@ impl Earlier {
             ("--quantized-by", &mut args.quantized_by, &self.quantized_by),
         ] {
             if let (None, Some(earlier)) = (&own, earlier) {
-                filled.push(printable(&format!("{option} {earlier}")));
+                note(option, earlier);
                 *own = Some(earlier.clone());
             }
         }
-        filled
+        if args.chat_template.is_none() && self.chat_template.is_some() {
+            filled.options.push("--chat-template".to_owned());
+        }
+        Ok(filled)
     }
 }
 
-/// The results of an earlier run in a folder, if there are any.
-pub fn published_results(out: &Path) -> Option<Value> {
-    let results: Value = serde_json::from_slice(&fs::read(out.join(RESULTS)).ok()?).ok()?;
-    (results["format"] == FORMAT).then_some(results)
+/// True for a model of the Hub, whose address is public.
+fn is_address(path: &Path) -> bool {
+    path.to_string_lossy().contains("://")
 }
 
-/// Files of the types `labels`, as an earlier run published them.
+/// False for files of another machine, of which only the names are known.
+fn are_known(paths: &[PathBuf]) -> bool {
+    paths.iter().all(|path| path.is_absolute() || is_address(path))
+}
+
+/// An option with its files, for people.
+pub fn with_files(option: &str, paths: &[PathBuf]) -> String {
+    let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    printable(&format!("{option} {}", paths.join(" ")))
+}
+
+/// Files of the types `labels`, as the last run published them.
 ///
 /// # Errors
 /// A type that is not published.
-pub fn files_of(labels: &[String], out: &Path) -> Result<Vec<PathBuf>, Error> {
-    let results = published_results(out).unwrap_or_default();
-    let rungs = results["rungs"].as_array().map_or(&[][..], Vec::as_slice);
+pub fn files_of(labels: &[String], results: Option<&Value>, out: &Path) -> Result<Vec<PathBuf>, Error> {
+    let rungs = published::rungs(results);
     let label_of = |rung: &Value| rung["type"].as_str().unwrap_or_default().to_owned();
     let mut files = Vec::new();
     for label in labels {
@@ -236,60 +368,8 @@ pub fn files_of(labels: &[String], out: &Path) -> Result<Vec<PathBuf>, Error> {
             let message = format!("type `{label}` is not published");
             return Err(Error::usage(message).hint([format!("published types: {known}")]));
         };
-        let names = rung["files"].as_array().into_iter().flatten().filter_map(|file| file["name"].as_str());
-        // Only names in this folder: the results may be edited.
-        files.extend(names.filter_map(|name| Path::new(name).file_name()).map(|name| out.join(name)));
+        files.extend(published::names(rung).into_iter().map(|name| out.join(name)));
         files.push(recipe_path(&label_of(rung), out));
     }
     Ok(files)
-}
-
-/// Files of the folder that were changed since the last run.
-///
-/// # Errors
-/// A file that cannot be read.
-pub fn edited(out: &Path, work: &Work) -> Result<Vec<String>, Error> {
-    let Ok(sums) = fs::read_to_string(out.join(SUMS)) else { return Ok(Vec::new()) };
-    let mut edited = Vec::new();
-    for line in sums.lines() {
-        let Some((digest, name)) = line.split_once("  ") else { continue };
-        let path = out.join(name);
-        // A file that is as a stage left it need not be read.
-        if path.is_file() && !work.left(&path) && sha256_of(&path)? != digest {
-            edited.push(printable(name));
-        }
-    }
-    Ok(edited)
-}
-
-/// The call as the published folder states it: paths of this machine become names.
-pub fn published_call(args: &PublishOptions) -> Vec<String> {
-    let name = |path: &Path| {
-        let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let name = path.file_name().or(real.file_name()).unwrap_or_default();
-        name.to_string_lossy().into_owned()
-    };
-    // Addresses of the Hub are public.
-    let is_local = |path: &&PathBuf| !path.to_string_lossy().contains("://") && path.as_os_str() != "";
-    let local: Vec<&PathBuf> = [&args.src, &args.dir]
-        .into_iter()
-        .chain(&args.imatrix_text)
-        .chain(&args.eval_text)
-        .chain(&args.draft)
-        .chain(&args.calibrate)
-        .chain(&args.chat_template)
-        .filter(is_local)
-        .collect();
-    let shown = |argument: &std::ffi::OsString| {
-        let (option, value) = match argument.to_string_lossy().split_once('=') {
-            Some((option, value)) if option.starts_with("--") => (format!("{option}="), value.to_owned()),
-            _ => (String::new(), argument.to_string_lossy().into_owned()),
-        };
-        let is_repository = value == args.src.to_string_lossy() && !args.src.exists();
-        match local.iter().find(|path| path.to_string_lossy() == value) {
-            Some(path) if !is_repository => option + &name(path),
-            _ => option + &value,
-        }
-    };
-    args.command.iter().map(shown).collect()
 }

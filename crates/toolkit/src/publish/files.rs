@@ -1,10 +1,11 @@
 //! Writes all files of the ladder in one pass over the base, with projectors and drafts.
 
 use std::{
-    fs,
+    collections::BTreeSet,
     path::{Path, PathBuf},
 };
 
+use gguf_container::Metadata;
 use gguf_conversion::{
     CheckpointInput, Conversion, Importance, ModelInput, OutputRequest, Request, Shards,
     imatrix::{Imatrix, MissingPolicy},
@@ -19,6 +20,7 @@ use super::{
     calibrated::{self, Calibrating},
     heads, importance,
     ladder::{Entry, Rung},
+    published,
     work::{Work, fingerprint},
     write::{Writing, write},
 };
@@ -108,13 +110,13 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// The stage of a file.
-fn stage(entry: &Entry) -> String {
-    format!("file {}", entry.label())
+/// The stage of a file, by the name of its type in the card.
+fn stage(label: &str) -> String {
+    format!("file {label}")
 }
 
 /// Makes the missing files: all in one pass over the base, or with a calibration one after the other. Files whose tensors are
-/// valid get new headers if the metadata of the base has changed.
+/// valid get new headers if the metadata of the base has changed. Returns all files by size.
 ///
 /// # Errors
 /// A source that cannot be read, an output that cannot be written, an interruption.
@@ -128,7 +130,7 @@ pub fn make(
 ) -> Result<Vec<WrittenFile>, Error> {
     let digest = |entry: &Entry| wanted.digest(entry, &writing.program);
     let standing = |work: &Work, entry: &Entry| {
-        work.standing::<WrittenFile>(&stage(entry), &digest(entry)).or_else(|| {
+        work.standing::<WrittenFile>(&stage(&entry.label()), &digest(entry)).or_else(|| {
             let of = dropped_fingerprint(&digest(entry), wanted.dropping?);
             work.standing(&dropped(&entry.label()), &of)
         })
@@ -139,8 +141,8 @@ pub fn make(
     let (same, missing): (Vec<_>, Vec<_>) =
         missing.into_iter().partition(|entry| base.is_of_type(entry.recipe));
     for entry in same {
-        let file_facts = facts_of(&base.path, &entry, digest(&entry), &base.digests.head)?;
-        work.done(&stage(&entry), &digest(&entry), &file_facts.paths, &file_facts)?;
+        let file_facts = facts_of(&base.path, entry.label(), digest(&entry), &base.digests.head)?;
+        work.replaced(&stage(&entry.label()), &digest(&entry), (out, &file_facts.paths), &file_facts)?;
     }
     if !missing.is_empty() {
         let names: Vec<String> = missing.iter().map(Entry::label).collect();
@@ -164,7 +166,7 @@ pub fn make(
             let Some(calibrating) = wanted.calibration_of(&entry) else { continue };
             let file = calibrated::File {
                 entry,
-                path: path_of(base, &entry, out)?,
+                path: path_of(base::open(&base.path)?.metadata(), &entry, out),
                 digest: digest(&entry),
                 imatrix: wanted.imatrix,
                 split_max_size: wanted.split_max_size,
@@ -184,20 +186,18 @@ pub fn make(
             continue;
         }
         if base.is_of_type(entry.recipe) {
-            let new = facts_of(&base.path, entry, digest(entry), &base.digests.head)?;
-            work.done(&stage(entry), &new.fingerprint, &new.paths, &new)?;
-            file.paths
-                .iter()
-                .filter(|path| !new.paths.contains(path))
-                .for_each(|path| drop(fs::remove_file(path)));
+            let new = facts_of(&base.path, entry.label(), digest(entry), &base.digests.head)?;
+            work.replaced(&stage(&entry.label()), &new.fingerprint, (out, &new.paths), &new)?;
             files.push(new);
             continue;
         }
         let model = base::open(&base.path)?;
-        let paths = heads::renew(&file.paths, model.metadata(), &path_of(base, entry, out)?, events)?;
+        let paths =
+            heads::renew(&file.paths, model.metadata(), &path_of(model.metadata(), entry, out), events)?;
         let first = paths.first().cloned().unwrap_or_default();
         files.push(made(&first, entry, digest(entry), (base, out), work)?);
     }
+    files.sort_by(|a, b| (a.bytes, &a.file_type).cmp(&(b.bytes, &b.file_type)));
     Ok(files)
 }
 
@@ -209,24 +209,46 @@ fn made(
     (base, out): (&Base, &Path),
     work: &mut Work,
 ) -> Result<WrittenFile, Error> {
-    let file = facts_of(first, entry, digest, &base.digests.head)?;
+    let file = facts_of(first, entry.label(), digest, &base.digests.head)?;
     save_recipe(entry, first, out)?;
     let mut paths = file.paths.clone();
     paths.push(recipe_path(&entry.label(), out));
-    work.done(&stage(entry), &file.fingerprint, &paths, &file)?;
+    work.replaced(&stage(&entry.label()), &file.fingerprint, (out, &paths), &file)?;
     Ok(file)
 }
 
 /// Path of the file of an entry if it has no shards.
-fn path_of(base: &Base, entry: &Entry, out: &Path) -> Result<PathBuf, Error> {
-    let failed = |error| failure(&base.path, error);
-    let input = ModelInput::new(gguf_models::FAMILIES, base::open(&base.path)?);
-    let conversion = Conversion::new(input).outputs([OutputRequest::by_rules(entry.recipe)]);
-    let planned = conversion.plan().map_err(failed)?;
-    let path = planned.paths(Some(out)).map_err(failed)?.into_iter().next().unwrap_or_default();
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let model = stem.strip_suffix(entry.recipe.canonical_name()).unwrap_or(&stem);
-    Ok(path.with_file_name(format!("{model}{}.gguf", entry.label())))
+fn path_of(base: &Metadata, entry: &Entry, out: &Path) -> PathBuf {
+    out.join(gguf_layout::default_file_name(base, &entry.label()))
+}
+
+/// Takes over files of `out` that no stage knows, for example in a clone, if they are as the run of `results` left them.
+///
+/// # Errors
+/// A state that cannot be written.
+pub fn adopt(
+    results: Option<&Value>,
+    unchanged: &BTreeSet<String>,
+    out: &Path,
+    work: &mut Work,
+) -> Result<(), Error> {
+    for rung in published::rungs(results) {
+        let text = |key: &str| rung[key].as_str().map(str::to_owned);
+        let (Some(label), Some(digest), Some(head)) = (text("type"), text("fingerprint"), text("head"))
+        else {
+            continue;
+        };
+        let names = published::names(rung);
+        let Some(first) = names.first().filter(|_| !work.has(&stage(&label))) else { continue };
+        if !names.iter().all(|name| unchanged.contains(*name)) {
+            continue;
+        }
+        let Ok(file) = facts_of(&out.join(first), label, digest, &head) else { continue };
+        let recipe = Some(recipe_name(&file.file_type)).filter(|name| unchanged.contains(name));
+        let paths: Vec<_> = file.paths.iter().cloned().chain(recipe.map(|name| out.join(name))).collect();
+        work.done(&stage(&file.file_type), &file.fingerprint, &paths, &file)?;
+    }
+    Ok(())
 }
 
 /// Types of the missing files, with their shards.
@@ -255,7 +277,7 @@ pub fn dropped_fingerprint(file: &str, dropping: &str) -> String {
 }
 
 /// Facts about the file at `first`, which may be split.
-fn facts_of(first: &Path, entry: &Entry, fingerprint: String, head: &str) -> Result<WrittenFile, Error> {
+fn facts_of(first: &Path, label: String, fingerprint: String, head: &str) -> Result<WrittenFile, Error> {
     let model = base::open(first)?;
     let (mut n_elems, mut n_bytes) = (0, 0);
     for (_, tensor) in model.tensors() {
@@ -263,7 +285,7 @@ fn facts_of(first: &Path, entry: &Entry, fingerprint: String, head: &str) -> Res
         n_bytes += tensor.n_bytes;
     }
     Ok(WrittenFile {
-        file_type: entry.label(),
+        file_type: label,
         paths: model.shards().iter().map(|(path, _)| path.clone()).collect(),
         bytes: model.shards().iter().map(|(_, file)| file.bytes().len() as u64).sum(),
         tensor_bytes: n_bytes,
@@ -347,7 +369,7 @@ pub fn sidecar(
     drop(planned);
     let written = write(&conversion, (src, out), &digest, writing, events)?;
     let first = written.first().ok_or_else(|| Error::new("missing file of a type"))?;
-    let file_facts = facts_of(&first.path, &Entry::of_type(recipe), digest.clone(), "")?;
-    work.done(&stage, &digest, &file_facts.paths, &file_facts)?;
+    let file_facts = facts_of(&first.path, recipe.canonical_name().to_owned(), digest.clone(), "")?;
+    work.replaced(&stage, &digest, (out, &file_facts.paths), &file_facts)?;
     Ok(file_facts)
 }

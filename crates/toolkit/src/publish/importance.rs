@@ -1,6 +1,7 @@
 //! Importance matrix of the base over the calibration text, saved as it grows.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
     sync::atomic::Ordering,
@@ -14,6 +15,7 @@ use gguf_runtime::{
     importance::{Collector, gaps, matrices},
 };
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{
     interruption::ends_soon,
@@ -37,6 +39,9 @@ const INTERVAL: Duration = Duration::from_secs(10);
 pub struct ImatrixFacts {
     pub file: String,
     pub sha256: String,
+    /// Digest of everything that it depends on.
+    #[serde(default)]
+    pub fingerprint: String,
     /// Texts that it was collected on.
     pub texts: Vec<String>,
     pub windows: usize,
@@ -111,6 +116,7 @@ pub fn make(
     let facts = ImatrixFacts {
         file: NAME.to_owned(),
         sha256: sha256_of(&path)?,
+        fingerprint: fingerprint.to_owned(),
         texts: text.names.clone(),
         windows: n,
         context,
@@ -132,6 +138,30 @@ fn continued(part: &PathBuf, fingerprint: &str) -> Option<(Collector, usize)> {
     let mut collector = Collector::new(false);
     collector.add_part(sums).ok()?;
     Some((collector, usize::try_from(n_read).ok()?))
+}
+
+/// The matrix of the folder, whose texts are on another machine; `None` if it was changed or is of other weights.
+///
+/// # Errors
+/// A state that cannot be written.
+pub fn kept(
+    results: Option<&Value>,
+    unchanged: &BTreeSet<String>,
+    weights: &str,
+    out: &Path,
+    work: &mut Work,
+) -> Result<Option<ImatrixFacts>, Error> {
+    let Some(results) = results.filter(|results| results["base"]["weights"] == weights) else {
+        return Ok(None);
+    };
+    let facts = ImatrixFacts::deserialize(&results["importance"]).ok();
+    // An interrupted run may have removed the digests already.
+    let is_unchanged = unchanged.contains(NAME) || work.left(&out.join(NAME));
+    let facts = facts.filter(|facts| !facts.fingerprint.is_empty() && is_unchanged);
+    if let Some(facts) = &facts {
+        work.done("imatrix", &facts.fingerprint, &[out.join(NAME)], facts)?;
+    }
+    Ok(facts)
 }
 
 /// Reads an existing matrix.

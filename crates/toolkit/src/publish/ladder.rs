@@ -4,7 +4,7 @@ use gguf_conversion::recipes::Recipe;
 use gguf_runtime::memory::{Demand, Use};
 use serde::{Deserialize, Serialize};
 
-use crate::{error::Error, text::human_bytes};
+use crate::{error::Error, sizes::parse_size, text::human_bytes};
 
 /// A ladder: types from small to large.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,6 +66,12 @@ pub fn size_label(bytes: u64) -> String {
     let (unit, scale) = units.into_iter().find(|(_, scale)| bytes >= *scale).unwrap_or(("B", 1));
     let number = format!("{:.3}", bytes as f64 / scale as f64);
     format!("{}{unit}", number.trim_end_matches('0').trim_end_matches('.'))
+}
+
+/// A size as an option takes it: with a unit if that is exact.
+pub fn size_argument(bytes: u64) -> String {
+    let label = size_label(bytes);
+    if parse_size(&label) == Ok(bytes) { label } else { bytes.to_string() }
 }
 
 /// The entry for a target size. Its type is the largest of `sizes` that fits, or else the smallest, and decides which tensors
@@ -132,6 +138,9 @@ mod tests {
         assert_eq!(label(5_000_000_000), "Q4_K_M-5GB");
         assert_eq!(label(8_250_000_000), "Q4_K_M-8.25GB");
         assert_eq!(label(900_000), "Q2_K-900KB");
+        for (size, argument) in [(900_000, "900KB"), (8_250_000_000, "8.25GB"), (5 << 30, "5368709120")] {
+            assert_eq!(size_argument(size), argument);
+        }
     }
 
     #[test]

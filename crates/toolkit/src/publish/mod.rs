@@ -19,7 +19,10 @@ mod interruption;
 mod ladder;
 mod measure;
 mod options;
+mod own_text;
 mod publication;
+mod published;
+mod reproduce;
 mod results;
 mod texts;
 mod work;
@@ -39,11 +42,13 @@ use serde_json::json;
 use self::{
     base::{Base, Source, Stated},
     calibrated::Calibrating,
-    earlier::Earlier,
+    card::{CARD, TEMPLATE},
+    earlier::{Earlier, Filled, Former, with_files},
     files::WrittenFile,
     ladder::Entry,
     measure::{Measured, On, measure},
     publication::Publication,
+    published::Contents,
     results::{BaseFacts, CalibrationFacts, Evaluation, PublishedSidecar, Results},
     texts::{For, Text},
     work::{Work, fingerprint},
@@ -58,7 +63,7 @@ use crate::{
     failure::failure,
     file_type::stated_file_type,
     hub::{self, HubOptions},
-    text::file_name,
+    text::{file_name, printable},
 };
 
 /// Builds or updates a repository.
@@ -66,30 +71,45 @@ use crate::{
 /// # Errors
 /// A source that cannot be read, a folder that must not be written to, options that contradict each other, an interruption.
 pub fn publish(options: &PublishOptions, hub_options: &HubOptions, events: &dyn Events) -> Result<(), Error> {
-    run(options, hub_options, events).map_err(|error| match error.is_interrupted() {
+    let mut former = None;
+    run(options, hub_options, &mut former, events).map_err(|error| {
         // Other hints name options of single steps.
-        true => interruption::interrupted(),
-        false => error,
+        if error.is_interrupted() {
+            return interruption::interrupted();
+        }
+        // An interrupted run is continued with its settings, a failed one leaves none.
+        former.into_iter().for_each(Former::restore);
+        error
     })
 }
 
-fn run(options: &PublishOptions, hub_options: &HubOptions, events: &dyn Events) -> Result<(), Error> {
+/// Builds or updates a repository. `former` receives the settings before this run when those of this run are recorded.
+fn run(
+    options: &PublishOptions,
+    hub_options: &HubOptions,
+    former: &mut Option<Former>,
+    events: &dyn Events,
+) -> Result<(), Error> {
     let mut args = options.clone();
     let out = args.dir.clone();
     let out = out.as_path();
     check_folder(out, &args)?;
-    let command = earlier::published_call(&args);
-    let removed = earlier::files_of(&args.remove, out)?;
-    let mut earlier = Earlier::default();
-    if Work::folder_of(out).is_dir() || earlier::published_results(out).is_some() {
-        let work = Work::open(out)?;
-        check_edits(out, &args, &work)?;
-        earlier = Earlier::of(&work, out);
+    let last = published::results(out);
+    let last = last.as_ref();
+    let mut removed = earlier::files_of(&args.remove, last, out)?;
+    let (mut earlier, mut filled, mut contents) =
+        (Earlier::default(), Filled::default(), Contents::default());
+    if Work::folder_of(out).is_dir() || last.is_some() {
+        let mut work = Work::open(out)?;
+        contents = Contents::of(out, last, &work)?;
+        check_edits(out, &args, &contents)?;
+        earlier = Earlier::of(&work, last);
         earlier.remove(&args.remove);
-        let filled = earlier.fill(&mut args);
-        if !filled.is_empty() {
-            events.note(&format!("as in the last run: {}", filled.join(", ")));
+        filled = earlier.fill(&mut args)?;
+        if !filled.options.is_empty() {
+            events.note(&format!("as in the last run: {}", filled.options.join(", ")));
         }
+        files::adopt(last, &contents.unchanged, out, &mut work)?;
     }
     let args = args;
     if !args.target_size.is_empty() && args.calibrate.is_empty() {
@@ -100,9 +120,12 @@ fn run(options: &PublishOptions, hub_options: &HubOptions, events: &dyn Events) 
     if args.no_imatrix && !args.calibrate.is_empty() {
         return Err(Error::usage("--no-imatrix cannot be used with --calibrate"));
     }
-    let stated = Stated::of(&args)?;
+    let stated = Stated::of(&args, earlier.chat_template())?;
+    if stated.chat_template().is_none() && last.is_some_and(|last| last["others"][TEMPLATE].is_string()) {
+        removed.push(out.join(TEMPLATE));
+    }
     let source = Source::open(&args.src, out, &stated, hub_options, events)?;
-    if let (Source::Gguf(_), Some(_)) = (&source, args.base_type) {
+    if let (Source::Gguf(_), Some(_)) = (&source, options.base_type) {
         let hint = format!(
             "to use a base of another type, run `gguf-quantize {} BASE.gguf TYPE`",
             args.src.display()
@@ -147,13 +170,24 @@ fn run(options: &PublishOptions, hub_options: &HubOptions, events: &dyn Events) 
             earlier.with_types(&args, ladder::for_budgets(&rungs, &args.fit, &used)?)?
         }
     };
-    let entries = entries(&types, &base, &args)?;
-    // An interrupted run is continued with its texts.
-    Earlier::save(&args, &types, &mut work)?;
+    let mut entries = entries(&types, &base, &args)?;
+    let settings = Earlier::of_call(&args, &types, stated.chat_template(), &filled);
+    *former = Some(settings.record(out, &mut work)?);
 
     // The importance matrix, which files depend on.
     let importance = match args.no_imatrix {
         true => None,
+        false if filled.keeps_matrix => {
+            let kept = importance::kept(last, &contents.unchanged, &base.digests.weights, out, &mut work)?;
+            let facts = kept.ok_or_else(|| {
+                let hint =
+                    format!("pass its texts again: {}", with_files("--imatrix-text", &args.imatrix_text));
+                Error::at(&out.join(importance::NAME), "missing, changed, or made for other weights")
+                    .hint([hint])
+            })?;
+            let digest = facts.fingerprint.clone();
+            Some((facts, digest))
+        }
         false => {
             // Texts to calibrate on are better than the built-in one.
             let files = if args.imatrix_text.is_empty() { &args.calibrate } else { &args.imatrix_text };
@@ -162,7 +196,7 @@ fn run(options: &PublishOptions, hub_options: &HubOptions, events: &dyn Events) 
             if files.is_empty() {
                 tell_small(&text, "the importance matrix is from", "--imatrix-text", events);
             }
-            let activations = args.activations.name();
+            let activations = args.activations().name();
             let of = json!([
                 "imatrix",
                 writing.program,
@@ -193,18 +227,20 @@ fn run(options: &PublishOptions, hub_options: &HubOptions, events: &dyn Events) 
         tell_small(&text, "measurements are of", "--eval-text", events);
     }
     let on = On { windows: &text.windows, digest: &text.digest, context: args.context() };
-    let names: Vec<String> = entries.iter().map(Entry::label).collect();
-    let activations = args.activations.name();
+    let mut names: Vec<String> = entries.iter().map(Entry::label).collect();
+    names.sort_unstable();
+    let activations = args.activations().name();
     let dropping = fingerprint(&json!([names, text.digest, text.windows.len(), args.context(), activations]));
     let wanted = files::Wanted {
         entries: &entries,
         imatrix: matrix.as_ref(),
         calibration: calibrating.as_ref(),
-        split_max_size: args.split_max_size,
+        split_max_size: args.split_max_size(),
         fingerprint: &fingerprint(&of_files),
         dropping: args.drop_dominated.then_some(dropping.as_str()),
     };
     let written = files::make(&base, &wanted, out, &writing, &mut work, events)?;
+    entries.sort_by_key(|entry| written.iter().position(|file| file.file_type == entry.label()));
     let sidecars = sidecars(
         (&source, &stated, hub_options),
         &base,
@@ -234,12 +270,16 @@ fn run(options: &PublishOptions, hub_options: &HubOptions, events: &dyn Events) 
         texts: calibrating.options.calibrate.iter().map(|path| file_name(path)).collect(),
         tokens: calibrating.options.calibration_tokens,
     });
+    let model_facts = facts::of(&source, &model, &args);
+    let commands = reproduce::commands(&args, &entries, &model_facts, stated.chat_template().is_some());
     let results = Results {
         format: results::FORMAT,
         version: 1,
         program: format!("gguf-tools {}", env!("CARGO_PKG_VERSION")),
-        command,
-        model: facts::of(&source, &model, &args),
+        command: commands.command,
+        removal: commands.removal,
+        settings: settings.named(),
+        model: model_facts,
         base: BaseFacts {
             r#type: match base.recipe {
                 Some(recipe) => recipe.canonical_name(),
@@ -247,6 +287,7 @@ fn run(options: &PublishOptions, hub_options: &HubOptions, events: &dyn Events) 
             }
             .to_owned(),
             bytes: model.file().shards().iter().map(|(_, file)| file.bytes().len() as u64).sum(),
+            weights: base.digests.weights.clone(),
         },
         importance: importance.map(|(facts, _)| facts),
         calibration,
@@ -256,6 +297,7 @@ fn run(options: &PublishOptions, hub_options: &HubOptions, events: &dyn Events) 
         evaluation: evaluation(&text, &measured, &args),
         rungs,
         sidecars: published,
+        card: String::new(),
         others: BTreeMap::new(),
     };
     if results.model.base_model.is_none() {
@@ -266,7 +308,7 @@ fn run(options: &PublishOptions, hub_options: &HubOptions, events: &dyn Events) 
         events.warning("the card states no license, because the source does not");
     }
     removed.iter().for_each(|path| drop(fs::remove_file(path)));
-    let n_strangers = publication.write(results, &measured, &written)?;
+    let n_strangers = publication.write(results, stated.chat_template(), &measured, &written)?;
     if let Source::Checkpoint(checkpoint) = source {
         checkpoint.hub.finish(events)?;
     }
@@ -371,7 +413,7 @@ fn check_folder(out: &Path, args: &PublishOptions) -> Result<(), Error> {
             .hint(["choose a folder outside the checkpoint"]));
     }
     let is_empty = fs::read_dir(out).map_or(true, |mut entries| entries.next().is_none());
-    let is_ours = Work::folder_of(out).is_dir() || earlier::published_results(out).is_some();
+    let is_ours = Work::folder_of(out).is_dir() || published::results(out).is_some();
     if is_empty || args.force || is_ours {
         return Ok(());
     }
@@ -380,21 +422,24 @@ fn check_folder(out: &Path, args: &PublishOptions) -> Result<(), Error> {
 }
 
 /// Refuses to overwrite what was changed since the last call wrote it.
-fn check_edits(out: &Path, args: &PublishOptions, work: &Work) -> Result<(), Error> {
+fn check_edits(out: &Path, args: &PublishOptions, contents: &Contents) -> Result<(), Error> {
+    let [first, others @ ..] = &contents.edited[..] else { return Ok(()) };
     if args.force {
         return Ok(());
     }
-    let edited = earlier::edited(out, work)?;
-    let Some(first) = edited.first() else { return Ok(()) };
-    let others = match &edited[1..] {
-        [] => String::new(),
-        others => format!(", and so were {}", others.join(", ")),
-    };
-    Err(Error::at(&out.join(first), format_args!("was changed after it was written{others}")).hint([
-        "change the source, or pass --chat-template or --model-name, and publish again, so that files, checksums and \
-            card agree",
-        "use --force to overwrite the changes",
-    ]))
+    let others =
+        if others.is_empty() { String::new() } else { format!(", and so were {}", others.join(", ")) };
+    let own_text =
+        contents.edited.iter().any(|name| name == CARD).then_some(
+            "write your own text in README.md between the comments below the title, which is kept",
+        );
+    Err(Error::at(&out.join(first), format_args!("was changed after it was written{}", printable(&others)))
+        .hint([
+            "change the source, or pass --chat-template or --model-name, and publish again, so that files, checksums and \
+                card agree",
+            "use --force to overwrite the changes",
+        ])
+        .hint(own_text))
 }
 
 fn evaluation(text: &Text, measured: &Measured, args: &PublishOptions) -> Option<Evaluation> {
@@ -403,6 +448,6 @@ fn evaluation(text: &Text, measured: &Measured, args: &PublishOptions) -> Option
         sha256: text.digest.clone(),
         context: args.context(),
         windows: measured.windows,
-        activations: args.activations.name(),
+        activations: args.activations().name(),
     })
 }

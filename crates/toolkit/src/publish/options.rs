@@ -1,6 +1,9 @@
 //! Options of a publication.
 
-use std::{ffi::OsString, num::NonZeroUsize, path::PathBuf};
+use std::{
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+};
 
 use gguf_conversion::recipes::Recipe;
 use gguf_quant::Level;
@@ -9,6 +12,18 @@ use serde::{Deserialize, Serialize};
 
 use super::ladder::Ladder;
 use crate::{calibration::CalibrationOptions, error::Error, eval_model::options};
+
+/// Value of [`PublishOptions::chat_template`] for the template of the source.
+pub const SOURCE_TEMPLATE: &str = "source";
+
+/// Default limit of the chunks that are measured.
+pub const CHUNKS: u32 = 40;
+
+/// Default number of tokens of a chunk.
+pub const CONTEXT: u32 = 512;
+
+/// Default limit of a shard in bytes.
+pub const SPLIT_MAX_SIZE: u64 = 48_000_000_000;
 
 /// Options of a publication.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -37,7 +52,8 @@ pub struct PublishOptions {
     pub target_size: Vec<u64>,
     /// Files of earlier runs to remove, by the names of their types in the card.
     pub remove: Vec<String>,
-    /// File with the chat template, which replaces the one of the source.
+    /// File with the chat template, which replaces the one of the source; `source` restores that one. Default: the template of
+    /// the last run.
     pub chat_template: Option<PathBuf>,
     /// Name of the model, which replaces the one of the source.
     pub model_name: Option<String>,
@@ -46,13 +62,13 @@ pub struct PublishOptions {
     /// Type of the file that the others are made from. Default: that of the checkpoint if it is a float type, otherwise bf16.
     #[serde(with = "crate::by_name::optional")]
     pub base_type: Option<&'static Recipe>,
-    /// Texts or chats for the importance matrix. Default: a small built-in text.
+    /// Texts or chats for the importance matrix. Default: those of the last run or of the calibration, or a small built-in text.
     pub imatrix_text: Vec<PathBuf>,
     /// Limit of the chunks of `imatrix_text`.
     pub imatrix_chunks: Option<u32>,
     /// Do not use an importance matrix.
     pub no_imatrix: bool,
-    /// Texts to measure the files on. Default: a small built-in text.
+    /// Texts to measure the files on. Default: those of the last run, or a small built-in text.
     pub eval_text: Vec<PathBuf>,
     /// Limit of the chunks of `eval_text`. Default: that of the last run, or 40.
     pub chunks: Option<u32>,
@@ -60,8 +76,8 @@ pub struct PublishOptions {
     pub context: Option<u32>,
     /// Omit files that are both larger and worse than another file.
     pub drop_dominated: bool,
-    /// Limit of a shard in bytes of tensor data.
-    pub split_max_size: u64,
+    /// Limit of a shard in bytes of tensor data. Default: that of the last run, or 48 GB.
+    pub split_max_size: Option<u64>,
     /// Base model in the card, as OWNER/NAME. Default: the repository of the source.
     pub base_model: Option<String>,
     /// The repository that is published, as OWNER/NAME, for the commands in the card.
@@ -74,14 +90,11 @@ pub struct PublishOptions {
     pub force: bool,
     /// Number of threads; `None` for one per core.
     pub threads: Option<NonZeroUsize>,
-    /// Precision of activations.
-    pub activations: Activations,
+    /// Precision of activations. Default: that of the last run, or f32.
+    pub activations: Option<Activations>,
     /// CPU level of the kernels. It has no serialized form.
     #[serde(skip)]
     pub level: Level,
-    /// The call that the results state; paths of this machine become names. It has no serialized form.
-    #[serde(skip)]
-    pub command: Vec<OsString>,
     /// File of the program, whose checksum identifies the build; only the same build resumes an interrupted run.
     pub executable: Option<PathBuf>,
 }
@@ -118,23 +131,22 @@ impl PublishOptions {
             chunks: None,
             context: None,
             drop_dominated: false,
-            split_max_size: 48_000_000_000,
+            split_max_size: None,
             base_model: None,
             repo: None,
             quantized_by: None,
             replace_types: false,
             force: false,
             threads: None,
-            activations: Activations::default(),
+            activations: None,
             level: Level::detect(),
-            command: Vec::new(),
             executable: None,
         }
     }
 
     /// Limit of the chunks of the text that is measured.
     pub fn chunks(&self) -> usize {
-        self.chunks.unwrap_or(40) as usize
+        self.chunks.unwrap_or(CHUNKS) as usize
     }
 
     /// Options of the calibration of each file; none without texts.
@@ -149,9 +161,24 @@ impl PublishOptions {
         })
     }
 
+    /// Precision of activations.
+    pub fn activations(&self) -> Activations {
+        self.activations.unwrap_or_default()
+    }
+
+    /// Limit of a shard in bytes of tensor data.
+    pub fn split_max_size(&self) -> u64 {
+        self.split_max_size.unwrap_or(SPLIT_MAX_SIZE)
+    }
+
+    /// File with the chat template, unless the template of the source is wanted.
+    pub fn template_file(&self) -> Option<&Path> {
+        self.chat_template.as_deref().filter(|path| *path != Path::new(SOURCE_TEMPLATE))
+    }
+
     /// Options for running models.
     pub fn run(&self) -> Options {
-        options(self.threads, self.activations)
+        options(self.threads, self.activations())
     }
 
     /// Types that are named, each once, or those of a ladder.
@@ -173,7 +200,7 @@ impl PublishOptions {
 
     /// Tokens of a chunk.
     pub fn context(&self) -> usize {
-        self.context.unwrap_or(512) as usize
+        self.context.unwrap_or(CONTEXT) as usize
     }
 
     /// Tokens that a budget is for.

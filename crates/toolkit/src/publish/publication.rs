@@ -12,15 +12,18 @@ use gguf_runtime::{
     report::{FileReport, Plotted, Report, html, kl_by_place, size_plot},
     stats::Comparison,
 };
+use gguf_types::hex;
+use sha2::{Digest, Sha256};
 
 use super::{
     base::Base,
-    card::{PLOT, REPORT, RESULTS, SUMS, card},
+    card::{CARD, PLOT, REPORT, RESULTS, SUMS, TEMPLATE, card},
     commands::{self, MODELFILE},
     files::{self, WrittenFile},
     interruption::ends_soon,
     measure::{self, Figures, Measured, On, dominated},
     options::PublishOptions,
+    own_text,
     results::{Memory, PublishedFile, Results, Rung},
     work::{Work, sha256_of},
 };
@@ -68,6 +71,8 @@ impl Publication<'_> {
                 vectors: measured.vectors.get(index).cloned(),
                 dominated_by: None,
                 left_out: false,
+                fingerprint: file.fingerprint.clone(),
+                head: file.head.clone(),
                 memory,
             });
         }
@@ -156,11 +161,12 @@ impl Publication<'_> {
         file.paths.iter().zip(digests).map(published).collect()
     }
 
-    /// Writes everything that is not a model: charts, metrics, card, checksums. Returns the number of files that the card
-    /// does not mention.
+    /// Writes everything that is not a model: template, charts, metrics, card, checksums. Returns the number of files that the
+    /// card does not mention.
     pub fn write(
         &self,
         mut results: Results,
+        chat_template: Option<&str>,
         measured: &Measured,
         written: &[WrittenFile],
     ) -> Result<usize, Error> {
@@ -180,6 +186,10 @@ impl Publication<'_> {
         if !measured.positions.is_empty() {
             others.extend([PLOT.to_owned(), REPORT.to_owned()]);
         }
+        if let Some(template) = chat_template {
+            put(TEMPLATE, template)?;
+            others.push(TEMPLATE.to_owned());
+        }
         if let Some(text) = commands::modelfile(&results) {
             put(MODELFILE, &text)?;
             others.push(MODELFILE.to_owned());
@@ -191,15 +201,18 @@ impl Publication<'_> {
         for name in others {
             results.others.insert(name.clone(), sha256_of(&self.out.join(&name))?);
         }
-        let text = pretty_json(&results)?;
-        put(RESULTS, &text)?;
-        put("README.md", &card(&results, self.args.quantized_by.as_deref()))?;
+        let card = |own_text: &str| card(&results, self.args.quantized_by.as_deref(), own_text);
+        let former = fs::read_to_string(self.out.join(CARD)).unwrap_or_default();
+        let (text, bare) = (card(own_text::of(&former)), card(""));
+        results.card = hex(&Sha256::digest(bare));
+        put(RESULTS, &pretty_json(&results)?)?;
+        put(CARD, &text)?;
         let sidecars = results.sidecars.iter().map(|sidecar| &sidecar.file);
         let files = results.rungs.iter().flat_map(|rung| &rung.files).chain(sidecars);
         let files = files.map(|file| (file.name.clone(), file.sha256.clone()));
         let mut sums: BTreeMap<String, String> = files.chain(results.others.clone()).collect();
         let n_strangers = self.tell_strangers(&sums)?;
-        for name in ["README.md", RESULTS] {
+        for name in [CARD, RESULTS] {
             sums.insert(name.to_owned(), sha256_of(&self.out.join(name))?);
         }
         // Leftovers of a killed run for files that are complete now.
@@ -256,7 +269,7 @@ impl Publication<'_> {
             base_bytes: Some(results.base.bytes),
             architecture: results.model.architecture.clone(),
             text: results.evaluation.as_ref().map(|on| on.texts.join(", ")),
-            activations: self.args.activations.name(),
+            activations: self.args.activations().name(),
             context: self.args.context(),
             windows: measured.windows,
             files: kept.map(file).collect(),

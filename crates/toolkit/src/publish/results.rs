@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{importance, measure};
+use super::{earlier::Earlier, importance, measure};
 
 /// A file that is published.
 #[derive(Debug, Clone, Serialize)]
@@ -49,6 +49,10 @@ pub struct Rung {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dominated_by: Option<String>,
     pub left_out: bool,
+    /// Digest of everything that its tensors depend on.
+    pub fingerprint: String,
+    /// Digest of names, license, sampling defaults and chat template.
+    pub head: String,
     /// With one sequence and keys and values in f16; empty if the architecture is unknown.
     pub memory: Vec<Memory>,
 }
@@ -114,6 +118,8 @@ pub struct CalibrationFacts {
 pub struct BaseFacts {
     pub r#type: String,
     pub bytes: u64,
+    /// Digest of tensors, hyperparameters and tokens.
+    pub weights: String,
 }
 
 /// Value of `format`.
@@ -125,8 +131,13 @@ pub struct Results {
     pub format: &'static str,
     pub version: u32,
     pub program: String,
-    /// The call, an argument each.
+    /// The call that makes all files from scratch, an argument each.
     pub command: Vec<String>,
+    /// A second call, which removes a type that the first one has to name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub removal: Vec<String>,
+    /// Settings, which a later run in a clone of the folder keeps.
+    pub settings: Earlier,
     pub model: ModelFacts,
     pub base: BaseFacts,
     pub importance: Option<importance::ImatrixFacts>,
@@ -146,6 +157,8 @@ pub struct Results {
     pub rungs: Vec<Rung>,
     /// Projectors and drafts.
     pub sidecars: Vec<PublishedSidecar>,
+    /// SHA-256 of the card without the publisher's own text.
+    pub card: String,
     /// Digests of everything else that is published, by name.
     pub others: BTreeMap<String, String>,
 }

@@ -21,6 +21,9 @@ const CALIBRATION_MIX: &str = include_str!("mix/calibration.txt");
 /// Default text for measurements; it shares nothing with the other mix.
 const EVALUATION_MIX: &str = include_str!("mix/evaluation.txt");
 
+/// Beginning of the names of both.
+pub const BUILT_IN: &str = "the built-in ";
+
 /// Purpose of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum For {
@@ -57,10 +60,10 @@ pub fn read(
     }
     if files.is_empty() {
         let (name, mix) = match purpose {
-            For::Calibration => ("the built-in calibration text of gguf-tools", CALIBRATION_MIX),
-            For::Evaluation => ("the built-in evaluation text of gguf-tools", EVALUATION_MIX),
+            For::Calibration => ("calibration", CALIBRATION_MIX),
+            For::Evaluation => ("evaluation", EVALUATION_MIX),
         };
-        names.push(name.to_owned());
+        names.push(format!("{BUILT_IN}{name} text of gguf-tools"));
         tokens = model.tokenizer().encode(mix, true, false).map_err(Error::new)?;
     }
     let settings = Settings { context, n_chunks: None, stride: None };

@@ -100,6 +100,11 @@ impl Work {
         T::deserialize(done.outputs.iter().all(is_there).then_some(&done.facts)?).ok()
     }
 
+    /// True if a stage is recorded, with any fingerprint.
+    pub fn has(&self, stage: &str) -> bool {
+        self.stages.contains_key(stage)
+    }
+
     /// True if a file is as a stage left it, by its size and time.
     pub fn left(&self, path: &Path) -> bool {
         let Some(state) = FileState::of(path) else { return false };
@@ -124,6 +129,42 @@ impl Work {
         let facts = serde_json::to_value(facts).map_err(Error::new)?;
         let done = Done { fingerprint: fingerprint.to_owned(), outputs, facts };
         self.stages.insert(stage.to_owned(), done);
+        self.save()
+    }
+
+    /// Records a stage like [`Work::done`], and removes its former files in `folder` that it no longer has, for example after the
+    /// model was renamed.
+    ///
+    /// # Errors
+    /// As [`Work::done`].
+    pub fn replaced(
+        &mut self,
+        stage: &str,
+        fingerprint: &str,
+        (folder, outputs): (&Path, &[PathBuf]),
+        facts: &impl Serialize,
+    ) -> Result<(), Error> {
+        let former = self.stages.get(stage).map_or_else(Vec::new, |done| done.outputs.clone());
+        self.done(stage, fingerprint, outputs, facts)?;
+        // Paths depend on the folder of the call.
+        let names = former.iter().filter_map(|output| output.path.file_name());
+        for path in names.map(|name| folder.join(name)).filter(|path| !outputs.contains(path)) {
+            // It costs only space.
+            let _ = fs::remove_file(path);
+        }
+        Ok(())
+    }
+
+    /// Removes the record of a stage.
+    ///
+    /// # Errors
+    /// A state that cannot be written.
+    pub fn forget(&mut self, stage: &str) -> Result<(), Error> {
+        self.stages.remove(stage);
+        self.save()
+    }
+
+    fn save(&self) -> Result<(), Error> {
         let text = serde_json::to_string_pretty(&self.stages).map_err(Error::new)?;
         write_file(&self.path(STATE), text.as_bytes(), true)
     }
