@@ -11,7 +11,7 @@
 /// assert!(!gguf_container::may_have_scale("blk.0.ffn_gate_inp") && !gguf_container::may_have_scale("attn_q"));
 /// ```
 pub fn may_have_scale(matrix: &str) -> bool {
-    let part = matrix.strip_prefix("blk.").and_then(|rest| rest.split_once('.')).map(|(_, part)| part);
+    let part = gguf_types::layer_and_part(matrix).map(|(_, part)| part);
     part.map_or(matrix == "output", |part| OF_LAYERS.contains(&part))
 }
 

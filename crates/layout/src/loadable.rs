@@ -44,7 +44,7 @@ fn write_output(layout: &mut Layout, embedding: &str) {
 /// True for a feed-forward matrix or bias of another width than the keys give.
 fn is_width(refusal: &Refusal) -> bool {
     let Refusal::TensorShape { name, .. } = refusal else { return false };
-    let part = name.strip_prefix("blk.").and_then(|rest| rest.split_once('.')).map(|(_, part)| part);
+    let part = gguf_types::layer_and_part(name).map(|(_, part)| part);
     let is_dense =
         |part: &str| ["ffn_up.", "ffn_down.", "ffn_gate."].iter().any(|prefix| part.starts_with(prefix));
     part.is_some_and(is_dense)

@@ -27,6 +27,6 @@ pub fn mtp_layers(metadata: &Metadata) -> Range<u64> {
 
 /// The number of the MTP layer that a tensor belongs to.
 pub fn mtp_layer_of(layers: &Range<u64>, tensor: &str) -> Option<u64> {
-    let layer = tensor.strip_prefix("blk.")?.split_once('.')?.0.parse().ok()?;
+    let layer = u64::from(gguf_types::layer_and_part(tensor)?.0);
     layers.contains(&layer).then_some(layer)
 }

@@ -61,8 +61,7 @@ pub fn first(
 
 /// The layer in the name of a tensor of the file.
 fn layer_of(name: &str) -> usize {
-    let layer = || name.strip_prefix("blk.")?.split_once('.')?.0.parse().ok();
-    layer().unwrap_or(0)
+    gguf_types::layer_and_part(name).map_or(0, |(layer, _)| layer as usize)
 }
 
 fn sources(tensor: &OutTensor) -> &[String] {

@@ -108,7 +108,7 @@ pub fn probe(
 /// The first step that uses a tensor. Tensors outside the layers belong to the first step, except the output
 /// matrix.
 fn steps_of(model: &Model, n_steps: usize) -> impl Fn(&str) -> usize {
-    let layer_of = |name: &str| name.strip_prefix("blk.")?.split_once('.')?.0.parse::<usize>().ok();
+    let layer_of = |name: &str| gguf_types::layer_and_part(name).map(|(layer, _)| layer as usize);
     let layers = model.file().tensors().filter_map(|(_, info)| layer_of(&info.name));
     let n_layers = layers.max().map_or(0, |last| last + 1);
     // Graphs that can be cut have a step before and a step after the layers; others have one step.

@@ -357,5 +357,5 @@ impl<'a> Weights<'a> {
 
 /// The layer that a tensor belongs to, by its name.
 fn layer_of(name: &str) -> Option<usize> {
-    name.strip_prefix("blk.")?.split_once('.')?.0.parse().ok()
+    gguf_types::layer_and_part(name).map(|(layer, _)| layer as usize)
 }

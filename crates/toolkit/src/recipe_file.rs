@@ -10,7 +10,7 @@ use gguf_conversion::{
     imatrix::MissingPolicy,
     recipes::{Recipe, TensorFacts},
 };
-use gguf_types::DType;
+use gguf_types::{DType, layer_and_part};
 use serde::{Deserialize, Serialize};
 
 use crate::{error::Error, text::pretty_json, text_file};
@@ -131,7 +131,7 @@ impl RecipeFile {
         let mut dtypes: BTreeMap<String, DType> =
             patterns.map(|(key, dtype)| (key.clone(), *dtype)).collect();
         for tensor in tensors {
-            let of = match split_name(tensor.name) {
+            let of = match layer_and_part(tensor.name) {
                 Some((layer, rest)) => format!("blk.{}.{rest}", same_depth(layer, layers, stated)),
                 None => tensor.name.to_owned(),
             };
@@ -221,13 +221,7 @@ pub fn at_line(text: &str, value: &str, problem: impl std::fmt::Display) -> Stri
 
 /// Number of layers that names mention; none without layers.
 fn n_layers<'a>(names: impl Iterator<Item = &'a str>) -> Option<u32> {
-    names.filter_map(split_name).map(|(layer, _)| layer).max()?.checked_add(1)
-}
-
-/// Layer of a tensor, and the rest of its name.
-fn split_name(name: &str) -> Option<(u32, &str)> {
-    let (layer, rest) = name.strip_prefix("blk.")?.split_once('.')?;
-    Some((layer.parse().ok()?, rest))
+    names.filter_map(layer_and_part).map(|(layer, _)| layer).max()?.checked_add(1)
 }
 
 /// The layer of `stated` at the relative depth of `layer` of `layers`: first and last correspond.

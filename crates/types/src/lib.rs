@@ -16,12 +16,14 @@
 mod dtype;
 mod forks;
 pub mod half;
+mod layer_names;
 mod names;
 mod shape;
 mod stored_blocks;
 
 pub use dtype::{DType, DTypeError, REMOVED, Removed};
 pub use forks::{FORK_TYPES, ForkType, fork_type};
+pub use layer_names::layer_and_part;
 pub use names::{and_more, counted, hex, list_names};
 pub use shape::{MAX_DIMS, Shape, ShapeError, bits_per_weight};
 pub use stored_blocks::StoredBlocks;

@@ -88,7 +88,7 @@ fn nearest<'a>(imatrix: &'a Imatrix, tensor: &TensorFacts<'_>) -> Option<&'a [f3
 
 /// `attn_q.weight` of `blk.3.attn_q.weight`.
 fn part_of(name: &str) -> Option<&str> {
-    name.strip_prefix("blk.")?.split_once('.').map(|(_, part)| part)
+    gguf_types::layer_and_part(name).map(|(_, part)| part)
 }
 
 #[cfg(test)]

@@ -125,12 +125,7 @@ pub fn kl_by_place(positions: &[Position], n_windows: usize) -> (Vec<f64>, Vec<f
 /// Layer and kind of a tensor: `blk.3.attn_q.weight` is layer 3, `attn_q`.
 pub(crate) fn layer_and_kind(name: &str) -> (Option<u32>, &str) {
     let kind = name.strip_suffix(".weight").unwrap_or(name);
-    let layer_and_name = || {
-        // `blk.12.attn_q`: the layer is between the dots.
-        let (layer, kind) = kind.strip_prefix("blk.")?.split_once('.')?;
-        Some((layer.parse().ok()?, kind))
-    };
-    match layer_and_name() {
+    match gguf_types::layer_and_part(kind) {
         Some((layer, kind)) => (Some(layer), kind),
         None => (None, kind),
     }

@@ -291,7 +291,7 @@ fn weights_advice(found: &[&Finding]) -> Vec<String> {
 /// Kind of the tensor of a block in a finding: `attn_q` for `blk.3.attn_q.weight`.
 fn kind(message: &str) -> Option<&str> {
     let name = message.split('`').nth(1)?;
-    name.strip_prefix("blk.")?.split_once('.')?.1.split('.').next()
+    gguf_types::layer_and_part(name)?.1.split('.').next()
 }
 
 /// Description of the place where the computation begins to differ.
@@ -326,11 +326,8 @@ fn place(predictions: &Predictions) -> Vec<String> {
 
 /// The step before the product with a tensor.
 fn before(tensor: &str) -> String {
-    let (block, kind) = match tensor.strip_prefix("blk.").and_then(|rest| rest.split_once('.')) {
-        Some((block, kind)) => (block, kind.split('.').next().unwrap_or_default()),
-        None => ("", tensor.split('.').next().unwrap_or_default()),
-    };
-    let previous = block.parse::<u64>().ok().and_then(|block| block.checked_sub(1));
+    let (block, part) = gguf_types::layer_and_part(tensor).unwrap_or((0, tensor));
+    let kind = part.split('.').next().unwrap_or_default();
     match kind {
         "attn_output" => format!("attention of block {block}"),
         "ffn_down" => {
@@ -340,7 +337,7 @@ fn before(tensor: &str) -> String {
             format!("`blk.{block}.attn_output`, a residual or the norm before the feed-forward part")
         }
         "output" | "token_embd" => "the feed-forward part of the last block or the output norm".to_owned(),
-        _ => match previous {
+        _ => match block.checked_sub(1) {
             Some(previous) => {
                 format!("the feed-forward part of block {previous} or the norm of block {block}")
             }
