@@ -190,11 +190,20 @@ fn unknown_pre_tokenizer_suggests_nearest_and_override() {
 }
 
 #[test]
-fn pre_tokenizer_evidence_is_reported() {
-    let (_, ran) = vocab_only("llama-llama3", |_| {}, &["-v"]);
+fn pre_tokenizer_evidence_is_a_detail() {
+    let normalizes = |name: &'static str| {
+        move |sandbox: &Sandbox| sandbox.edit_json(JSON, |json| json["normalizer"] = json!({ "type": name }))
+    };
+    let (_, ran) = vocab_only("llama-llama3", normalizes("NFC"), &["-v"]);
     let words = "note: pre-tokenizer `gpt-2`: by its expressions; unknown token hash ";
     let hash = ran.stderr.split(words).nth(1).and_then(|rest| rest.lines().next());
     assert!(hash.is_some_and(|hash| hash.len() == 64), "{}", ran.stderr);
+    ran.says("note: the tokenizer normalizes text (NFC), but llama.cpp does not");
+    // Neither needs action.
+    let (_, ran) = vocab_only("llama-llama3", normalizes("NFC"), &[]);
+    assert!(!ran.stderr.contains("note: "), "{}", ran.stderr);
+    let (_, ran) = vocab_only("llama-llama3", normalizes("NFKC"), &[]);
+    ran.says("note: the tokenizer normalizes text (NFKC), but llama.cpp does not");
 }
 
 #[test]

@@ -97,6 +97,11 @@ impl<'w> TokenizerWriter<'w> {
         self.vocab.notes.push(note.into());
     }
 
+    /// Notes something that needs no action.
+    pub(super) fn detail(&mut self, detail: impl Into<String>) {
+        self.vocab.details.push(detail.into());
+    }
+
     /// Sets the kind of vocabulary, its pre-tokenizer (if it has one) and its arrays in the reference's order: tokens,
     /// scores, types. Gives the number of tokens.
     pub(super) fn set_vocab(&mut self, model: &str, pre: &str, table: TokenTable) -> usize {

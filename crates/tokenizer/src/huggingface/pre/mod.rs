@@ -35,11 +35,16 @@ pub(super) fn recognize(
         );
     }
     if !steps.normalizers.is_empty() && hf.model.kind.as_deref() == Some("BPE") {
-        writer.note(format!(
+        let line = format!(
             "the tokenizer normalizes text ({}), but llama.cpp does not for byte-level BPE: text that is not \
                 normalized is tokenized differently than in training",
             steps.normalizers.join(", ")
-        ));
+        );
+        // Nearly all texts are in NFC already.
+        match steps.normalizers.iter().all(|normalizer| normalizer == "NFC") {
+            true => writer.detail(line),
+            false => writer.note(line),
+        }
     }
     // The first hash that the reference knows decides. Later hashes were made with other special tokens than the tokenizer adds, so
     // they only count if they agree with its expressions and `ignore_merges`.
@@ -61,15 +66,15 @@ pub(super) fn recognize(
                 writer.vocab.other_pre = Some(other.to_owned());
             }
             Some(_) if !contradicts(name, ignore_merges) => {
-                writer.vocab.details.push(format!("{by_hash}; and by its expressions"));
+                writer.detail(format!("{by_hash}; and by its expressions"));
             }
             Some(other) => {
-                writer.note(format!("{by_hash}, which takes precedence"));
+                writer.detail(format!("{by_hash}, which takes precedence"));
                 note_merges(writer, name, hf);
                 writer.vocab.other_pre = (!contradicts(other, ignore_merges)).then(|| other.to_owned());
             }
             None => {
-                writer.note(format!("{by_hash}; its expressions are unknown ({steps})"));
+                writer.detail(format!("{by_hash}; its expressions are unknown ({steps})"));
                 note_merges(writer, name, hf);
             }
         }
@@ -84,7 +89,7 @@ pub(super) fn recognize(
     // The reference stops where it knows no hash; expressions that llama.cpp has are evidence enough.
     match by_steps.or(by_kind) {
         Some(name) => {
-            writer.note(format!("pre-tokenizer `{name}`: by its expressions; unknown token hash {hash}"));
+            writer.detail(format!("pre-tokenizer `{name}`: by its expressions; unknown token hash {hash}"));
             note_merges(writer, name, hf);
             Ok(name.to_owned())
         }
