@@ -3,8 +3,8 @@
 use super::{
     named,
     settings::ChatError,
-    source::raw,
-    tokens::{Token, tokens},
+    source::{Part, parts},
+    tokens::Token,
 };
 
 /// Texts between the tags of a template and strings inside its tags, in their order. Comments are left out.
@@ -20,39 +20,29 @@ use super::{
 /// ```
 pub fn literals(template: &str) -> Result<Vec<String>, ChatError> {
     let template = named::source(template)?;
-    let (mut found, mut rest) = (Vec::new(), &template[..]);
-    let mut text = String::new();
-    while let Some(at) = rest.find('{') {
-        text += &rest[..at];
-        rest = &rest[at..];
-        let (strings, after) = if let Some(body) = rest.strip_prefix("{#") {
-            let len = body.find("#}").ok_or_else(|| ChatError::Syntax("missing end of a comment".into()))?;
-            (Vec::new(), &body[len + 2..])
-        } else if rest.starts_with("{{") || rest.starts_with("{%") {
-            let end = if rest.starts_with("{{") { "}}" } else { "%}" };
-            let body = rest[2..].strip_prefix(['-', '+']).unwrap_or(&rest[2..]);
-            let (inside, _, len) = tokens(body, end).map_err(ChatError::Syntax)?;
-            match end == "%}" && inside == [Token::Name("raw".to_owned())] {
-                true => {
-                    let (inner, after) = raw(&body[len..]).map_err(ChatError::Syntax)?;
-                    (vec![inner.to_owned()], after)
-                }
-                false => {
-                    let string = |token| if let Token::Text(string) = token { Some(string) } else { None };
-                    (inside.into_iter().filter_map(string).collect(), &body[len..])
-                }
+    let mut found = Vec::new();
+    for part in parts(&template).map_err(ChatError::Syntax)? {
+        match part {
+            Part::Text(text) | Part::Raw { text, .. } => found.push(text.to_owned()),
+            Part::Comment(_) => {}
+            Part::Tag { tokens, .. } => {
+                let string = |token| if let Token::Text(string) = token { Some(string) } else { None };
+                found.extend(tokens.into_iter().filter_map(string));
             }
-        } else {
-            text.push('{');
-            rest = &rest[1..];
-            continue;
-        };
-        found.push(std::mem::take(&mut text));
-        found.extend(strings);
-        rest = after;
+        }
     }
-    text += rest;
-    found.push(text);
     found.retain(|text| !text.is_empty());
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn raw_text_ends_before_its_tag() {
+        let found = literals("{a{% raw %}{{ 'b' }}{%- endraw -%}c{# d #}e{{ 'f' }}").unwrap();
+        assert_eq!(found, ["{a", "{{ 'b' }}", "c", "e", "f"]);
+        assert!(matches!(literals("{% raw %}a"), Err(ChatError::Syntax(_))));
+    }
 }

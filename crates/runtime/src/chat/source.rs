@@ -7,6 +7,51 @@ use super::{
     tokens::{Token, tokens},
 };
 
+/// Part of a template's source.
+pub(super) enum Part<'a> {
+    /// Text between tags.
+    Text(&'a str),
+    /// A comment with its marks.
+    Comment(&'a str),
+    /// A tag: its marks with their signs, and the tokens between them.
+    Tag { begin: String, tokens: Vec<Token>, end: String },
+    /// The text after the tag `raw`, and the tag `endraw`.
+    Raw { text: &'a str, end: &'a str },
+}
+
+/// Splits the source of a template into its parts.
+///
+/// # Errors
+/// What is wrong with its syntax.
+pub(super) fn parts(template: &str) -> Result<Vec<Part<'_>>, String> {
+    let (mut parts, mut rest) = (Vec::new(), template);
+    let is_mark = |text: &str| ["{#", "{{", "{%"].iter().any(|mark| text.starts_with(mark));
+    while let Some((at, _)) = rest.match_indices('{').find(|(at, _)| is_mark(&rest[*at..])) {
+        let (text, tag) = rest.split_at(at);
+        parts.push(Part::Text(text));
+        if tag.starts_with("{#") {
+            let len = tag[2..].find("#}").ok_or("missing end of a comment")? + 4;
+            parts.push(Part::Comment(&tag[..len]));
+            rest = &tag[len..];
+            continue;
+        }
+        let (begin, end) = if tag.starts_with("{{") { ("{{", "}}") } else { ("{%", "%}") };
+        let sign = ["-", "+"].into_iter().find(|sign| tag[2..].starts_with(sign)).unwrap_or("");
+        let body = &tag[2 + sign.len()..];
+        let (tokens, end_sign, len) = tokens(body, end)?;
+        rest = &body[len..];
+        let is_raw = end == "%}" && tokens == [Token::Name("raw".to_owned())];
+        parts.push(Part::Tag { begin: format!("{begin}{sign}"), tokens, end: format!("{end_sign}{end}") });
+        if is_raw {
+            let (text, end) = raw(rest)?;
+            parts.push(Part::Raw { text, end });
+            rest = &rest[text.len() + end.len()..];
+        }
+    }
+    parts.push(Part::Text(rest));
+    Ok(parts)
+}
+
 /// A template that means to the engine what `template` means to Jinja.
 ///
 /// # Errors
@@ -14,55 +59,35 @@ use super::{
 pub(super) fn rewritten(template: &str) -> Result<String, String> {
     let template = template.replace("\r\n", "\n").replace('\r', "\n");
     let mut made = String::with_capacity(template.len() * 2);
-    let mut rest = &template[..];
-    while let Some(at) = rest.find('{') {
-        made += &rest[..at];
-        rest = &rest[at..];
-        if rest.starts_with("{#") {
-            let len = rest[2..].find("#}").ok_or("missing end of a comment")? + 4;
-            made += &rest[..len];
-            rest = &rest[len..];
-        } else if rest.starts_with("{{") || rest.starts_with("{%") {
-            let (begin, end) = if rest.starts_with("{{") { ("{{", "}}") } else { ("{%", "%}") };
-            let sign = ["-", "+"].into_iter().find(|sign| rest[2..].starts_with(sign)).unwrap_or("");
-            let body = &rest[2 + sign.len()..];
-            let (found, end_sign, len) = tokens(body, end)?;
-            let (begin, end) = (format!("{begin}{sign}"), format!("{end_sign}{end}"));
-            rest = &body[len..];
-            if begin.starts_with("{{") {
-                let mut parser = Parser::new(found);
+    for part in parts(&template)? {
+        match part {
+            Part::Text(text) | Part::Comment(text) => made += text,
+            Part::Raw { text, end } => {
+                made += text;
+                made += end;
+            }
+            Part::Tag { begin, tokens, end } if begin.starts_with("{{") => {
+                let mut parser = Parser::new(tokens);
                 let text = parser.tuple(true)?;
                 parser.finish()?;
                 made += &format!("{begin} {text} {end}");
-            } else if found == [Token::Name("raw".to_owned())] {
-                made += &format!("{begin} raw {end}");
-                let (inner, after) = raw(rest)?;
-                made += inner;
-                rest = after;
-            } else {
-                made += &statement(found, &begin, &end)?;
             }
-        } else {
-            made.push('{');
-            rest = &rest[1..];
+            Part::Tag { begin, tokens, end } => made += &statement(tokens, &begin, &end)?,
         }
     }
-    made += rest;
     Ok(made)
 }
 
-/// Text up to the end of the tag `endraw`, and what comes after it.
-pub(super) fn raw(text: &str) -> Result<(&str, &str), String> {
-    let mut from = 0;
-    while let Some(at) = text[from..].find("{%").map(|at| at + from) {
+/// Text up to the tag `endraw`, and that tag.
+fn raw(text: &str) -> Result<(&str, &str), String> {
+    for (at, _) in text.match_indices("{%") {
         let inner = text[at + 2..].trim_start_matches(['-', '+']).trim_start();
         if let Some(after) = inner.strip_prefix("endraw") {
             let after = after.trim_start().trim_start_matches(['-', '+']);
             if let Some(after) = after.strip_prefix("%}") {
-                return Ok(text.split_at(text.len() - after.len()));
+                return Ok((&text[..at], &text[at..text.len() - after.len()]));
             }
         }
-        from = at + 2;
     }
     Err("missing `endraw`".to_owned())
 }

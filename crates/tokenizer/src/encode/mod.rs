@@ -248,19 +248,29 @@ impl Encoder {
     /// When an id is beyond the vocabulary.
     pub fn decode(&self, ids: &[u32]) -> Result<Vec<u8>, Error> {
         let mut output = Vec::new();
+        self.decode_further(ids, &mut output)?;
+        // The space that `encode` put in front belongs to the vocabulary and not to the text.
+        if self.vocab.add_space_prefix && output.first() == Some(&b' ') {
+            output.remove(0);
+        }
+        Ok(output)
+    }
+
+    /// Appends the bytes of ids that follow others: a space at their start is part of the text.
+    ///
+    /// # Errors
+    ///
+    /// As [`Encoder::decode`]. The bytes of the ids before the wrong one are appended.
+    pub fn decode_further(&self, ids: &[u32], output: &mut Vec<u8>) -> Result<(), Error> {
         for id in ids {
             let token = self
                 .vocab
                 .tokens
                 .get(*id as usize)
                 .ok_or(Error::NoSuchId { id: *id, tokens: self.n_tokens() })?;
-            self.decode_token(token, &mut output);
+            self.decode_token(token, output);
         }
-        // The space that `encode` put in front belongs to the vocabulary and not to the text.
-        if self.vocab.add_space_prefix && output.first() == Some(&b' ') {
-            output.remove(0);
-        }
-        Ok(output)
+        Ok(())
     }
 
     fn decode_token(&self, token: &vocab::Token, output: &mut Vec<u8>) {

@@ -8,9 +8,11 @@ use gguf_runtime::Model;
 pub struct TextStream<'a> {
     model: &'a Model,
     on_text: &'a mut dyn FnMut(&str) -> ControlFlow<()>,
-    tokens: Vec<u32>,
-    /// Bytes that were passed on.
-    shown: usize,
+    n_tokens: usize,
+    /// True if a token had bytes.
+    has_text: bool,
+    /// Bytes of an incomplete character.
+    rest: Vec<u8>,
     start: Instant,
     /// When the first token was generated.
     first: Option<Instant>,
@@ -19,32 +21,44 @@ pub struct TextStream<'a> {
 impl<'a> TextStream<'a> {
     /// A stream without tokens. Its time begins now.
     pub fn new(model: &'a Model, on_text: &'a mut dyn FnMut(&str) -> ControlFlow<()>) -> TextStream<'a> {
-        TextStream { model, on_text, tokens: Vec::new(), shown: 0, start: Instant::now(), first: None }
+        TextStream {
+            model,
+            on_text,
+            n_tokens: 0,
+            has_text: false,
+            rest: Vec::new(),
+            start: Instant::now(),
+            first: None,
+        }
     }
 
     /// Adds a token. False if the receiver wants no more.
     pub fn push(&mut self, token: u32) -> bool {
-        self.tokens.push(token);
+        self.n_tokens += 1;
         self.first.get_or_insert_with(Instant::now);
-        let text = self.model.tokenizer().decode(&self.tokens).unwrap_or_default();
+        // The ids are those of the vocabulary.
+        let (tokenizer, before) = (self.model.tokenizer(), self.rest.len());
+        let _ = tokenizer.decode_further(&[token], &mut self.rest);
+        if !self.has_text && self.rest.len() > before {
+            self.has_text = true;
+            self.rest = tokenizer.decode(&[token]).unwrap_or_default();
+        }
         // Characters of several tokens are passed on when they are whole.
-        let whole = match std::str::from_utf8(&text) {
-            Ok(text) => text.len(),
+        let whole = match std::str::from_utf8(&self.rest) {
             Err(error) if error.error_len().is_none() => error.valid_up_to(),
-            Err(_) => text.len(),
+            _ => self.rest.len(),
         };
-        if whole <= self.shown {
+        if whole == 0 {
             return true;
         }
-        let piece = String::from_utf8_lossy(&text[self.shown..whole]);
-        self.shown = whole;
-        (self.on_text)(&piece).is_continue()
+        let piece: Vec<u8> = self.rest.drain(..whole).collect();
+        (self.on_text)(&String::from_utf8_lossy(&piece)).is_continue()
     }
 
     /// Seconds since the start, and tokens per second after the first one, which waits for the whole prompt; `None` for fewer than
     /// two tokens.
     pub fn times(&self) -> (f64, Option<f64>) {
-        let n = self.tokens.len();
+        let n = self.n_tokens;
         let rate = self.first.filter(|_| n > 1);
         let rate = rate.map(|first| (n - 1) as f64 / first.elapsed().as_secs_f64().max(1e-9));
         (self.start.elapsed().as_secs_f64(), rate)
