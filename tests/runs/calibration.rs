@@ -114,6 +114,29 @@ fn interruption_names_the_statistics() {
     assert!(sandbox.path("out/.x.gguf.moments").is_dir());
 }
 
+#[test]
+fn finished_calibration_is_kept() {
+    let sandbox = Sandbox::with_base_and_text();
+    let calls = [
+        [&["base.gguf", "out/x.gguf", "q4_0", "--resume"][..], FEW, TOKENS].concat(),
+        [&["base.gguf", "out/x.gguf", "q4_k_m", "--target-bpw", "7", "--resume"][..], TOKENS].concat(),
+    ];
+    for args in calls {
+        succeed(sandbox.quantize(&args));
+        let files = sandbox.listing("out");
+        let ran = succeed(sandbox.quantize(&args));
+        ran.says("out/x.gguf is already finished");
+        assert!(!ran.stderr.contains("reading"), "{}", ran.stderr);
+        let json = succeed(sandbox.quantize(&[&args[..], &["--json"]].concat())).json();
+        assert_eq!(json["outputs"][0]["bytes"], fs::metadata(sandbox.path("out/x.gguf")).unwrap().len());
+        // Without the texts it is another file.
+        let ran = sandbox.quantize(&["base.gguf", "out/x.gguf", args[2], "--resume"]);
+        ran.ends_and_says(1, "written with other options or from another input: ");
+        assert_eq!(sandbox.listing("out"), files);
+        fs::remove_file(sandbox.path("out/x.gguf")).unwrap();
+    }
+}
+
 /// Killed after the conversion: `--resume` uses the converted checkpoint and writes the bytes of an
 /// undisturbed run.
 #[cfg(unix)]

@@ -198,6 +198,44 @@ fn stopped_run_is_refused_until_decided() {
 }
 
 #[test]
+fn finished_output_is_kept() {
+    let sandbox = sandbox();
+    let shards = words("tiny out/x.gguf -t q8_0 --split-max-tensors 3");
+    for args in [&words("tiny out/x.gguf -t q8_0")[..], &shards] {
+        succeed(sandbox.convert(args));
+        let (files, first) = (sandbox.listing("out"), sandbox.outputs().remove(0));
+        let time = || fs::metadata(sandbox.path("out").join(&first)).unwrap().modified().unwrap();
+        let written = time();
+        let ran = succeed(sandbox.convert(&[args, &["--resume"]].concat()));
+        ran.says(&format!("out/{first} is already finished"));
+        assert_eq!((sandbox.listing("out"), time()), (files.clone(), written));
+        let json = succeed(sandbox.convert(&[args, &["--resume", "--json"]].concat())).json();
+        assert_eq!(json["outputs"].as_array().unwrap().len(), files.len());
+        for (more, difference) in [
+            (&["-t", "q4_0"][..], ", found q8_0"),
+            (&["--model-name", "Other"], "metadata key `general.name` differs"),
+            (&["--override-kv", "a.b=int:1"], "metadata key `a.b` differs"),
+        ] {
+            let args: Vec<&str> = match more[0] {
+                "-t" => args.iter().map(|arg| if *arg == "q8_0" { more[1] } else { arg }).collect(),
+                _ => [args, more].concat(),
+            };
+            let ran = sandbox.convert(&[&args[..], &["--resume"]].concat());
+            ran.ends_and_says(1, "written with other options or from another input: ");
+            assert!(
+                ran.stderr.contains(difference) || args.contains(&"--split-max-tensors"),
+                "{}",
+                ran.stderr
+            );
+            assert_eq!(sandbox.listing("out"), files);
+        }
+        let ran = succeed(sandbox.convert(&[args, &["--resume", "--force"]].concat()));
+        ran.says("wrote out/");
+        sandbox.outputs().iter().for_each(|name| fs::remove_file(sandbox.path("out").join(name)).unwrap());
+    }
+}
+
+#[test]
 fn changed_inputs_are_refused_by_name() {
     let sandbox = sandbox();
     let expected = expected(&sandbox);

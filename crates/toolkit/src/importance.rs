@@ -1,8 +1,9 @@
 //! Importance matrices: computed from a text, added and merged.
 
 use std::{
+    cmp::Ordering,
     path::{Path, PathBuf},
-    sync::atomic::Ordering,
+    sync::atomic,
 };
 
 use gguf_container::PartNumber;
@@ -168,13 +169,24 @@ pub fn imatrix(args: &ImatrixOptions, events: &dyn Events) -> Result<Collected, 
     let mut n_done = 0;
     if args.resume && args.output.exists() {
         (start, n_done) = resumed(args, text)?;
-        events.status(&format!("resuming after {n_done} chunks"));
+        match n_done.cmp(&opened.chunks.len()) {
+            Ordering::Less => events.status(&format!("resuming after {n_done} chunks")),
+            Ordering::Equal => {
+                events.status(&format!("{} is already finished", args.output.display()));
+                return Ok(report(args, &start, &Uncovered::of(&opened.model, &start), events));
+            }
+            Ordering::Greater => {
+                let n_chunks = opened.chunks.len();
+                let message = format!("computed from {n_done} chunks, expected at most {n_chunks}");
+                return Err(Error::at(&args.output, message).hint(["use --force to overwrite it"]));
+            }
+        }
     } else {
         start.datasets.push(text.name());
     }
     let sums = collect(args, &opened, n_done, &start, events)?;
     let model = &opened.model;
-    let uncovered = Uncovered { gaps: gaps(&matrices(model), &sums), reported: unexecuted::names(model) };
+    let uncovered = Uncovered::of(model, &sums);
     if let Some(line) = unexecuted::line(model) {
         events.warning(&line);
     }
@@ -234,7 +246,7 @@ pub fn imatrix_part(args: &ImatrixOptions, number: PartNumber, events: &dyn Even
         collector.add(model, batch).map_err(|error| of_open(model, error))?;
         n_read += batch.len();
         progress.update(events, n_read, String::new);
-        if cancel.load(Ordering::Relaxed) {
+        if cancel.load(atomic::Ordering::Relaxed) {
             return Err(Error::interrupted());
         }
     }
@@ -321,6 +333,13 @@ struct Uncovered {
     reported: Vec<String>,
 }
 
+impl Uncovered {
+    /// Tensors of a model without data in `sums`.
+    fn of(model: &Model, sums: &Sums) -> Uncovered {
+        Uncovered { gaps: gaps(&matrices(model), sums), reported: unexecuted::names(model) }
+    }
+}
+
 /// Reports tensors without data that were not reported before.
 fn report(args: &ImatrixOptions, sums: &Sums, uncovered: &Uncovered, events: &dyn Events) -> Collected {
     let Uncovered { gaps, reported } = uncovered;
@@ -393,7 +412,7 @@ fn collect(
         n_read += batch.len();
         progress.update(events, n_read, String::new);
         let is_due = args.save_every.is_some_and(|every| n_read - n_saved >= every as usize);
-        let is_cancelled = cancel.load(Ordering::Relaxed) && n_read < chunks.len();
+        let is_cancelled = cancel.load(atomic::Ordering::Relaxed) && n_read < chunks.len();
         if (is_due && n_read < chunks.len()) || (is_cancelled && may_save) {
             write(args, &sums(&collector)?, &())?;
             n_saved = n_read;

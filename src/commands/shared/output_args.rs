@@ -42,7 +42,7 @@ pub struct ResumeArgs {
     /// Resume an interrupted run.
     ///
     /// Data that was already written is verified first. The result is byte-identical to that of an uninterrupted run.
-    /// If there is no interrupted run, a new run starts.
+    /// If there is no interrupted run, a new run starts. Finished outputs of the same options are kept.
     #[arg(long, conflicts_with = "dry_run", hide_short_help = true)]
     pub resume: bool,
     /// Use N threads.

@@ -69,7 +69,10 @@ pub fn run<I: Input>(
 ) -> Result<Outcome, Error> {
     let Calibrated { recipes, between, settings, calibration, budget } = job;
     let (input, format) = (open.path, open.format);
-    let paths = check_paths(&open, &Requested::new(recipes.clone(), &settings), &args)?;
+    let requested = Requested::new(recipes.clone(), &settings);
+    let Some(paths) = check_paths(&open, &requested, &args)? else {
+        return run::run(open, requested, &args, events);
+    };
     // An unfinished run may need the intermediate file unchanged.
     gguf_conversion::check_unfinished(&paths, args.force, args.resume)
         .map_err(|error| failure(input, error))?;

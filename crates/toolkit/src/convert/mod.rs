@@ -19,6 +19,7 @@ mod calibrated;
 mod checked;
 mod checkpoint;
 mod export;
+mod finished;
 mod input_type;
 mod legacy;
 mod opened;

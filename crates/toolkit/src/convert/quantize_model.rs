@@ -77,7 +77,10 @@ pub fn run(
         let message = "a calibrated conversion in parts needs shared statistics";
         return Err(Error::usage(message).hint(["pass a shared folder with --statistics"]));
     }
-    let paths = check_paths(&open, &Requested::new(recipes.clone(), &settings), &args)?;
+    let requested = Requested::new(recipes.clone(), &settings);
+    let Some(paths) = check_paths(&open, &requested, &args)? else {
+        return run::run(open, requested, &args, events);
+    };
     if args.parts.is_whole() {
         let checked = gguf_conversion::check_unfinished(&paths, args.force, args.resume);
         checked.map_err(|error| failure(input, error))?;

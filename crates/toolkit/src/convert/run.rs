@@ -9,6 +9,7 @@ use gguf_conversion::{Conversion, FileOf, Input, OutputRequest, PlannedFile, Wat
 
 use super::{
     checked::Checked,
+    finished::finished,
     report::{Origin, Report},
     run_args::{OpenInput, Outcome, Parts, Requested, RunArgs},
     write::write_and_report,
@@ -23,7 +24,8 @@ use crate::{
     outputs::make_folder,
 };
 
-/// Returns the paths of the outputs, and fails early if one of them cannot be written.
+/// Returns the paths of the outputs, and fails early if one of them cannot be written. None if an earlier run has finished
+/// them.
 ///
 /// # Errors
 /// As [`run`].
@@ -31,18 +33,22 @@ pub fn check_paths<I: Input>(
     open: &OpenInput<'_, I>,
     requested: &Requested<'_>,
     args: &RunArgs<'_>,
-) -> Result<Vec<PathBuf>, Error> {
+) -> Result<Option<Vec<PathBuf>>, Error> {
     let failed = |error| failure(open.path, error);
     let settings = requested.settings;
     let outputs = settings.outputs(requested.recipes.clone(), &open.input)?;
     let conversion = Conversion::new(&open.input).outputs(outputs).request(settings.request());
     let planned = conversion.plan().map_err(failed)?;
     let paths = planned.paths(args.out).map_err(failed)?;
+    let files: Vec<(PathBuf, &PlannedFile)> = paths.iter().cloned().zip(planned.files()).collect();
+    if finished(&files, args)?.is_some() {
+        return Ok(None);
+    }
     let goes_on = args.resume && gguf_conversion::unfinished(&paths).is_some();
     for path in paths.iter().filter(|_| !is_new_folder(args.out)) {
         planned.input().check_output(path, args.force || goes_on).map_err(failed)?;
     }
-    Ok(paths)
+    Ok(Some(paths))
 }
 
 /// Plans, checks and writes the requested files. Reports notes and warnings on the way.
@@ -71,7 +77,9 @@ pub fn run<I: Input>(
     // An interrupted run may have renamed some of its files already; whether they are its own is checked
     // later.
     let goes_on = args.resume && gguf_conversion::unfinished(&paths).is_some();
-    for path in &paths {
+    let mut files: Vec<(PathBuf, &PlannedFile)> = paths.into_iter().zip(planned.files()).collect();
+    let finished = finished(&files, args)?;
+    for (path, _) in files.iter().filter(|_| finished.is_none()) {
         // A dry run overwrites nothing.
         let force = args.force || args.dry_run || goes_on || matches!(args.parts, Parts::Assembly(_));
         let checked = match is_new_folder(args.out) {
@@ -80,7 +88,9 @@ pub fn run<I: Input>(
         };
         checked.map_err(failed)?;
     }
-    let files: Vec<(PathBuf, &PlannedFile)> = paths.into_iter().zip(planned.files()).collect();
+    if let Some(finished) = &finished {
+        files.iter_mut().zip(finished).for_each(|((_, planned), written)| *planned = written);
+    }
     open.notes.tell(events);
     for dropped in &open.dropped {
         events.detail(&format!("tensor `{}` is not written: {}", dropped.name, dropped.reason));
@@ -113,6 +123,12 @@ pub fn run<I: Input>(
         files.iter().try_for_each(|(path, file)| calibration.check_size(path, file.plan.file_len()))?;
     }
     let mut report = Report::new(&origin, &files, args.dry_run);
+    if finished.is_some() {
+        for (path, _) in &files {
+            events.status(&format!("{} is already finished", path.display()));
+        }
+        return Ok(Outcome { report: Some(report), problem: None });
+    }
     let inputs: Vec<&Path> = open.files.iter().map(PathBuf::as_path).collect();
     if args.dry_run {
         settings.save(&tensors, &files, &inputs, args.force, events)?;
