@@ -253,7 +253,7 @@ impl Report {
         self.outputs.iter().flat_map(|output| &output.repack)
     }
 
-    /// Row lengths that did not allow the dtype of the recipe: a line for each kind.
+    /// Row lengths that did not allow the dtype of the recipe: a line for each kind, and one about the size of the file.
     pub fn fallbacks(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for output in &self.outputs {
@@ -275,12 +275,44 @@ impl Report {
                     output.file_type
                 ));
             }
+            lines.extend(output.cost_of_fallbacks());
         }
         lines
     }
 }
 
 impl OutputFile {
+    /// Size that fallbacks add, with the type of a smaller file whose blocks fit the rows. None without fallbacks.
+    fn cost_of_fallbacks(&self) -> Option<String> {
+        let (mut n_elems, mut n_bits, mut wanted_bits, mut fits) = (0.0, 0.0, 0.0, true);
+        for tensor in &self.tensors {
+            let Some(Ok(wanted)) = tensor.fallback_from.map(DType::from_name) else { continue };
+            let elems: f64 = tensor.shape.iter().map(|dim| *dim as f64).product();
+            n_elems += elems;
+            n_bits += tensor.n_bytes as f64 * 8.0;
+            wanted_bits += elems * wanted.bits_per_elem();
+            fits &= tensor.shape.first().is_some_and(|row_elems| row_elems % 32 == 0);
+        }
+        if n_elems == 0.0 {
+            return None;
+        }
+        let all_elems: u64 = self.totals.values().map(|total| total.elements).sum();
+        let added = n_bits - wanted_bits;
+        let distance = |dtype: &DType| (dtype.bits_per_elem() - wanted_bits / n_elems).abs();
+        let other = [DType::IQ4_NL, DType::Q5_0, DType::Q5_1].into_iter();
+        let other = other.filter(|dtype| fits && dtype.bits_per_elem() < self.bits_per_weight);
+        let other = other.min_by(|a, b| distance(a).total_cmp(&distance(b)));
+        let advice = other.map_or_else(String::new, |dtype| {
+            format!("; `{}` ({:.2} bits/weight) fits these rows", dtype.name(), dtype.bits_per_elem())
+        });
+        Some(format!(
+            "{}: fallbacks add {:.2} bits/weight ({}){advice}",
+            self.file_type,
+            added / all_elems.max(1) as f64,
+            human_bytes((added / 8.0) as u64)
+        ))
+    }
+
     /// A table of the tensors. Reasons stand below it and have numbers, so that rows stay short.
     fn tensor_list(&self) -> String {
         let header = ["name", "shape", "from", "to", "bytes", "why"];
