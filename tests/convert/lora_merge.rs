@@ -125,6 +125,20 @@ fn damaged(edit: impl Fn(&Sandbox)) -> Sandbox {
     sandbox
 }
 
+#[test]
+fn given_name_leaves_base_model_its_own() {
+    let (sandbox, args) = place("patterns", &Golden::read("patterns"));
+    let name = |more: &[&str]| {
+        let args: Vec<&str> = args.iter().map(String::as_str).chain(["-t", "q8_0", "--force"]).collect();
+        succeed(sandbox.convert(&[&args, more].concat()));
+        let file = sandbox.file("out/q8_0.gguf");
+        ["general.name", "general.base_model.0.name"].map(|key| file.header().get(key).cloned())
+    };
+    let [_, base] = name(&[]);
+    assert!(base.is_some());
+    assert_eq!(name(&["--model-name", "Captain"]), [Some(Value::from("Captain")), base]);
+}
+
 #[track_caller]
 fn refused(sandbox: &Sandbox, lora: &str, message: &str) {
     let ran = sandbox.convert(&["llama-head-dim", "out/x.gguf", "-q", "-t", "q8_0", "--lora", lora]);

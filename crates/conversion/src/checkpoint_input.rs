@@ -101,12 +101,16 @@ impl CheckpointInput {
         let checkpoint = if custom.is_some() { checkpoint } else { normalized(checkpoint, options)? };
         let checkpoint =
             merge(checkpoint, adapters).map_err(|(folder, error)| Error::Merge { folder, error })?;
+        // The name is that of the merged model; the base model keeps its own.
+        let model_name = options.model_name.clone().filter(|_| adapters.is_empty());
+        let name = options.model_name.as_deref();
+        let options = &gguf_layout::Options { model_name, ..options.clone() };
         let mut layout = match custom {
             Some(custom) => gguf_layout::resolve_as(&arch_input(&checkpoint)?, options, custom)?,
             None => resolve(&checkpoint, options)?,
         };
         let merged = adapters.iter().map(|adapter| (adapter.name.as_path(), adapter.scale));
-        add_merged_keys(&mut layout.metadata, merged, options.model_name.is_some());
+        add_merged_keys(&mut layout.metadata, merged, name);
         Ok(CheckpointInput::from_layout(options.families, checkpoint, layout))
     }
 

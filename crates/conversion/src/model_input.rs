@@ -59,7 +59,7 @@ impl ModelInput {
     pub fn metadata(&self) -> Metadata {
         let mut metadata = self.model.metadata().clone();
         let adapters = self.adapters.iter().map(|(adapter, scale)| (adapter.path(), *scale));
-        add_merged_keys(&mut metadata, adapters, false);
+        add_merged_keys(&mut metadata, adapters, None);
         metadata
     }
 

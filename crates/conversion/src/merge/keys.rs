@@ -2,27 +2,33 @@
 
 use std::path::Path;
 
-use gguf_container::{Metadata, Value};
+use gguf_checkpoint::hub::Repo;
+use gguf_container::{Array, Metadata, Value};
 
 /// Keys of the model that become keys of its base model.
 const OF_BASE: [&str; 8] =
     ["name", "author", "version", "organization", "description", "url", "doi", "repo_url"];
 
+/// Key with the names of the adapters in a model, with their scales.
+const ADAPTERS: &str = "gguf_tools.merged_adapters";
+
 /// Records that adapters, with their scales, were merged into the model that `metadata` describes. The model becomes the base
-/// model, and its name and fine-tuning get the names of the adapters. A name that the caller has chosen (`is_named`) stays.
+/// model, and its name and fine-tuning get the names of the adapters, unless `name` is given. Adapters of an earlier merge
+/// stay in the list.
 pub(crate) fn add_merged_keys<'a>(
     metadata: &mut Metadata,
     adapters: impl Iterator<Item = (&'a Path, f64)>,
-    is_named: bool,
+    name: Option<&str>,
 ) {
-    let (mut names, mut with_scales) = (Vec::new(), Vec::new());
-    for (path, scale) in adapters {
-        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
-        let mut name = name.strip_suffix(".gguf").unwrap_or(&name).to_owned();
-        if path.starts_with("hf:") {
-            // Without the revision.
-            name.truncate(name.find('@').unwrap_or(name.len()));
+    let mut names = Vec::new();
+    let mut with_scales = match metadata.get(ADAPTERS) {
+        Some(Value::Array(Array::String(earlier))) => {
+            earlier.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect()
         }
+        _ => Vec::new(),
+    };
+    for (path, scale) in adapters {
+        let name = name_of(path);
         with_scales.push(if scale == 1.0 { name.clone() } else { format!("{name}={scale}") });
         names.push(name);
     }
@@ -39,7 +45,9 @@ pub(crate) fn add_merged_keys<'a>(
             metadata.set(format!("general.base_model.0.{key}"), value);
         }
     }
-    if !is_named {
+    if let Some(name) = name {
+        metadata.set("general.name", name);
+    } else {
         for (key, between) in [("name", " + "), ("finetune", "-")] {
             // Without a base name, files are named by `general.name` alone.
             let old = text(metadata, key);
@@ -49,7 +57,17 @@ pub(crate) fn add_merged_keys<'a>(
             }
         }
     }
-    metadata.set("gguf_tools.merged_adapters", with_scales);
+    metadata.set(ADAPTERS, with_scales);
+}
+
+/// Name of an adapter: that of its file or folder, or of its model on the Hub.
+fn name_of(path: &Path) -> String {
+    let remote = path.to_str().filter(|text| Repo::is_address(text)).and_then(|text| Repo::parse(text).ok());
+    if let Some(repo) = remote {
+        return repo.name().to_owned();
+    }
+    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+    name.strip_suffix(".gguf").unwrap_or(&name).to_owned()
 }
 
 #[cfg(test)]
@@ -66,22 +84,28 @@ mod tests {
         let adapters = [("lora/pirate.gguf", 1.0), ("rhymes", 0.5)];
         let mut named = metadata.clone();
         let paths = || adapters.iter().map(|(path, scale)| (Path::new(path), *scale));
-        add_merged_keys(&mut metadata, paths(), false);
-        let text = |key: &str| metadata.get(key).map(ToString::to_string).unwrap_or_default();
-        assert_eq!(text("general.name"), "Llama 3.2 1B Instruct + pirate + rhymes");
-        assert_eq!(text("general.finetune"), "Instruct-pirate-rhymes");
-        assert_eq!(text("general.base_model.0.name"), "Llama 3.2 1B Instruct");
-        assert_eq!(
-            metadata.get("gguf_tools.merged_adapters"),
-            Some(&Value::from(vec!["pirate", "rhymes=0.5"]))
-        );
-        add_merged_keys(&mut named, paths(), true);
-        assert_eq!(named.get("general.name").and_then(Value::as_str), Some("Llama 3.2 1B Instruct"));
-        let mut remote = Metadata::new();
-        add_merged_keys(&mut remote, [(Path::new("hf://org/pirate@main"), 1.0)].into_iter(), true);
-        assert_eq!(remote.get("gguf_tools.merged_adapters"), Some(&Value::from(vec!["pirate"])));
+        add_merged_keys(&mut metadata, paths(), None);
+        let text = |metadata: &Metadata, key: &str| {
+            metadata.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
+        };
+        assert_eq!(text(&metadata, "general.name"), "Llama 3.2 1B Instruct + pirate + rhymes");
+        assert_eq!(text(&metadata, "general.finetune"), "Instruct-pirate-rhymes");
+        assert_eq!(text(&metadata, "general.base_model.0.name"), "Llama 3.2 1B Instruct");
+        assert_eq!(metadata.get(ADAPTERS), Some(&Value::from(vec!["pirate", "rhymes=0.5"])));
+        add_merged_keys(&mut named, paths(), Some("Captain"));
+        assert_eq!(text(&named, "general.name"), "Captain");
+        assert_eq!(text(&named, "general.base_model.0.name"), "Llama 3.2 1B Instruct");
+        // The second merge adds to the list of the first.
+        add_merged_keys(&mut named, [(Path::new("jokes.gguf"), 1.0)].into_iter(), None);
+        assert_eq!(text(&named, "general.base_model.0.name"), "Captain");
+        assert_eq!(named.get(ADAPTERS), Some(&Value::from(vec!["pirate", "rhymes=0.5", "jokes"])));
+        for address in ["hf://org/pirate", "hf://org/pirate@main", "hf://org/pirate@refs/pr/1"] {
+            let mut remote = Metadata::new();
+            add_merged_keys(&mut remote, [(Path::new(address), 1.0)].into_iter(), None);
+            assert_eq!(remote.get(ADAPTERS), Some(&Value::from(vec!["pirate"])), "{address}");
+        }
         let mut plain = Metadata::new();
-        add_merged_keys(&mut plain, std::iter::empty(), false);
+        add_merged_keys(&mut plain, std::iter::empty(), None);
         assert!(plain.is_empty());
     }
 }
