@@ -19,7 +19,10 @@ pub const COMMAND: Command = Command {
 
 #[derive(Debug, Args)]
 struct ShowArgs {
-    /// GGUF file, or any shard of a split model.
+    /// GGUF file, any shard of a split model, or an importance matrix.
+    ///
+    /// An importance matrix, in GGUF or in the older format (.dat), is shown with statistics of its tensors and layers: those
+    /// of `llama-imatrix --show-statistics`.
     file: PathBuf,
     /// List metadata and tensors.
     #[arg(long, conflicts_with = "json")]

@@ -29,6 +29,92 @@ fn show_summarizes_then_lists_metadata_and_tensors() {
     assert!(full.len() > all.len() + 384 * 4);
 }
 
+/// Against the lines of `llama-imatrix --show-statistics`: layer, tensor, sum, min, max, mean, deviation, active, values, entropy,
+/// the same by its largest value, outliers and similarity; then layer, sum, outliers and similarity of each layer.
+#[test]
+fn importance_statistics_match_reference() {
+    let sandbox = Sandbox::new();
+    for model in ["llama", "mixtral", "deepseek3-old"] {
+        let file = format!("{model}.imatrix.gguf");
+        fs::copy(golden("eval-cli").join(&file), sandbox.path(&file)).unwrap();
+        let shown = succeed(sandbox.inspect(&["show", &file, "--json"])).json();
+        let reference =
+            fs::read_to_string(golden("eval-cli").join(format!("{model}.statistics.txt"))).unwrap();
+        let rows: Vec<Vec<&str>> = reference
+            .lines()
+            .map(|line| line.split('\t').map(|cell| cell.trim().trim_end_matches('%')).collect())
+            .collect();
+        let near = |row: &[&str], found: &[(usize, f64, f64)]| {
+            for (column, value, unit) in found {
+                let expected: f64 = row[*column].parse().unwrap();
+                // The last digit, and single precision.
+                assert!(
+                    (value - expected).abs() <= unit + 2e-5 * expected.abs(),
+                    "{model} {column} {value}: {row:?}"
+                );
+            }
+        };
+        let (layers, tensors): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.len() == 4);
+        let found = shown["importance"]["tensors"].as_array().unwrap();
+        assert_eq!(found.len(), tensors.len(), "{model}");
+        for row in tensors {
+            let name = match row[0] {
+                "-" => format!("{}.weight", row[1]),
+                layer => format!("blk.{layer}.{}.weight", row[1]),
+            };
+            let tensor = found.iter().find(|tensor| tensor["tensor"] == name.as_str()).unwrap();
+            let value = |key: &str| tensor[key].as_f64().unwrap_or(0.0);
+            near(
+                row,
+                &[
+                    (2, value("sum"), 0.01),
+                    (3, value("min"), 1e-4),
+                    (4, value("max"), 1e-4),
+                    (5, value("mean"), 0.01),
+                    (6, value("deviation"), 0.01),
+                    (7, 100.0 * value("active"), 0.01),
+                    (8, value("values"), 0.0),
+                    (9, value("entropy"), 1e-4),
+                    (10, 100.0 * value("evenness"), 0.01),
+                    (11, 100.0 * value("outliers"), 0.01),
+                    (12, value("similarity"), 1e-4),
+                ],
+            );
+        }
+        let found = shown["importance"]["layers"].as_array().unwrap();
+        assert_eq!(found.len(), layers.len(), "{model}");
+        for row in layers {
+            let layer = found.iter().find(|layer| layer["layer"].to_string() == row[0]).unwrap();
+            let value = |key: &str| layer[key].as_f64().unwrap();
+            let outliers = 100.0 * value("outliers");
+            near(row, &[(1, value("sum"), 0.01), (2, outliers, 1e-4), (3, value("similarity"), 1e-4)]);
+        }
+    }
+}
+
+/// One run in both formats.
+#[test]
+fn older_importance_matrix_has_the_same_statistics() {
+    let sandbox = Sandbox::new();
+    for file in ["mixtral.gguf", "mixtral.dat"] {
+        fs::copy(golden("recipes/imatrix").join(file), sandbox.path(file)).unwrap();
+    }
+    let show = |file: &str| succeed(sandbox.inspect(&["show", file, "--json"])).json();
+    let (newer, older) = (show("mixtral.gguf"), show("mixtral.dat"));
+    let [newer, older] = [&newer, &older].map(|shown| shown["importance"]["tensors"].as_array().unwrap());
+    assert_eq!(newer.len(), older.len());
+    let attention = |tensors: &[serde_json::Value]| {
+        let tensor = tensors.iter().find(|tensor| tensor["tensor"] == "blk.0.attn_q.weight").unwrap();
+        ["mean", "max", "entropy"].map(|key| tensor[key].as_f64().unwrap())
+    };
+    for (newer, older) in attention(newer).iter().zip(attention(older)) {
+        assert!((newer - older).abs() < 1e-5 * newer.abs(), "{newer} {older}");
+    }
+    let text = succeed(sandbox.inspect(&["show", "mixtral.dat"])).stdout;
+    assert!(text.starts_with("model       importance matrix in the older format\nsize "), "{text}");
+    assert!(text.contains("\nblk.0.attn_q.weight "), "{text}");
+}
+
 /// Against the listing that the reference's converter made of the same checkpoint.
 #[test]
 fn json_matches_reference_metadata() {

@@ -23,12 +23,14 @@
 mod error;
 mod gguf_form;
 mod legacy;
+mod statistics;
 
 use std::{collections::BTreeMap, path::Path};
 
 use gguf_container::{MAGIC, Mapped};
 
 pub use error::Error;
+pub use statistics::EntryStatistics;
 
 /// Format of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -90,6 +90,7 @@ mod hidden_files;
 pub mod hints;
 pub mod hub;
 pub mod importance;
+pub mod importance_table;
 pub mod input_kind;
 pub mod layout_notes;
 pub mod loader_report;

@@ -1,14 +1,22 @@
-//! The metadata and tensors of a GGUF file.
+//! The metadata and tensors of a GGUF file, and statistics of importance matrices.
 
 use gguf_container::{Array, Endian, File, ForeignTensor, TensorInfo, Value};
+use gguf_imatrix::Sums;
 use serde::{Deserialize, Serialize, Serializer, ser::SerializeMap};
-use std::{borrow::Cow, collections::BTreeMap, fmt::Write, path::PathBuf};
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    fmt::Write,
+    path::{Path, PathBuf},
+};
 
 use crate::{
     container_file::open_foreign,
     error::Error,
     events::Events,
     file_type::file_type_name,
+    importance_table::Importance,
+    input_kind::is_gguf,
     metadata_json::type_of,
     summary::{self, Summary},
     table::{WIDTH, table},
@@ -56,11 +64,15 @@ const fn endian_name(endian: Endian) -> &'static str {
     }
 }
 
+fn file_len(path: &Path) -> u64 {
+    std::fs::metadata(path).map_or(0, |file| file.len())
+}
+
 /// Options of a listing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ShowOptions {
-    /// GGUF file, or any shard of a split model.
+    /// GGUF file, any shard of a split model, or an importance matrix in either format.
     pub file: PathBuf,
     /// List metadata and tensors.
     pub list: bool,
@@ -84,26 +96,72 @@ pub struct ShowOptions {
 /// # }
 /// ```
 pub fn show(options: &ShowOptions, events: &dyn Events) -> Result<Shown, Error> {
-    let file = open_foreign(&options.file)?;
-    Ok(Shown { summary: summary::of_file(&options.file, &file, events)?, file, options: options.clone() })
+    let path = &options.file;
+    if path.is_file()
+        && !is_gguf(path)
+        && let Ok(sums) = Sums::open(path)
+    {
+        let (file_bytes, importance) = (file_len(path), Importance::of(&sums));
+        let Sums { datasets, n_chunks, .. } = sums;
+        return Ok(Shown(Contents::OlderMatrix(OlderMatrix {
+            file_bytes,
+            datasets,
+            chunks: n_chunks,
+            importance,
+        })));
+    }
+    let file = open_foreign(path)?;
+    let summary = summary::of_file(path, &file, events)?;
+    let importance = match summary.kind.as_deref() {
+        Some("imatrix") => Sums::open(path).map_err(|error| events.warning(&error.to_string())).ok(),
+        _ => None,
+    };
+    let importance = importance.as_ref().map(Importance::of);
+    Ok(Shown(Contents::Gguf { file, summary, importance, options: options.clone() }))
 }
 
-/// Summary, metadata and tensors of a file.
+/// Summary, metadata and tensors of a GGUF file, and statistics of an importance matrix in either format.
 #[derive(Debug)]
-pub struct Shown {
-    file: File,
-    summary: Summary,
-    options: ShowOptions,
+pub struct Shown(Contents);
+
+#[derive(Debug)]
+enum Contents {
+    Gguf { file: File, summary: Summary, importance: Option<Importance>, options: ShowOptions },
+    OlderMatrix(OlderMatrix),
+}
+
+/// An importance matrix in the older format (`.dat`).
+#[derive(Debug, Serialize)]
+struct OlderMatrix {
+    file_bytes: u64,
+    datasets: Vec<String>,
+    chunks: i64,
+    importance: Importance,
 }
 
 impl Shown {
     /// The summary and the tables that the options ask for.
     pub fn text(&self) -> String {
-        let ShowOptions { list, full, .. } = self.options;
-        let summary = self.summary.text();
-        match list || full {
-            true => format!("{summary}\n{}\n{}", metadata_table(&self.file, full), tensor_tables(&self.file)),
-            false => summary,
+        match &self.0 {
+            Contents::Gguf { file, summary, importance, options } => {
+                let mut text = summary.text();
+                if let Some(importance) = importance {
+                    text = text + "\n" + &importance.text();
+                }
+                if options.list || options.full {
+                    text += &format!("\n{}\n{}", metadata_table(file, options.full), tensor_tables(file));
+                }
+                text
+            }
+            Contents::OlderMatrix(OlderMatrix { file_bytes, datasets, chunks, importance }) => {
+                let datasets: Vec<String> = datasets.iter().map(|name| printable(name)).collect();
+                format!(
+                    "model       importance matrix in the older format\nsize        {}\ntexts       {}\nchunks      {chunks}\n\n{}",
+                    human_bytes(*file_bytes),
+                    datasets.join(", "),
+                    importance.text()
+                )
+            }
         }
     }
 }
@@ -275,11 +333,16 @@ impl Serialize for Shown {
             elements: u64,
             tensor_bytes: u64,
             bits_per_weight: f64,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            importance: Option<&'a Importance>,
         }
-        let file = &self.file;
+        let (file, summary, importance) = match &self.0 {
+            Contents::Gguf { file, summary, importance, .. } => (file, summary, importance.as_ref()),
+            Contents::OlderMatrix(matrix) => return matrix.serialize(serializer),
+        };
         let (by_dtype, all) = totals(file.tensors());
         let whole = Whole {
-            summary: &self.summary,
+            summary,
             version: file.version(),
             endian: endian_name(file.endian()),
             alignment: file.alignment(),
@@ -293,6 +356,7 @@ impl Serialize for Shown {
             elements: all.elements,
             tensor_bytes: all.bytes,
             bits_per_weight: all.bits_per_weight(),
+            importance,
         };
         whole.serialize(serializer)
     }

@@ -19,6 +19,7 @@ const FLOORS: &[&[&str]] = &[
         "failure",
         "file",
         "hub",
+        "importance_table",
         "layout_notes",
         "loss_report",
         "metadata_json",
