@@ -32,6 +32,7 @@ mod error;
 pub mod export;
 mod file_keys;
 mod general;
+mod ignored_keys;
 mod input;
 mod key_places;
 mod keys;
@@ -70,6 +71,7 @@ pub use arch::{Arch, Class, Computed, DECODER, Draft, Export, Packed, Predicted}
 pub use config::{Derived, Hparams, Rope, classes};
 pub use error::ArchError;
 pub use file_keys::FileKeys;
+pub use ignored_keys::ignored_keys;
 pub use input::{Elements, Input, Integers, SameValues, SourceTensor, Target, TensorValues};
 pub use keys::{FinishedKeys, KeySource, Keys};
 pub use layout::{

@@ -18,7 +18,7 @@ pub fn options(threads: Option<NonZeroUsize>, activations: Activations) -> Optio
     Options { activations, threads: Some(useful_threads(threads)), ..Options::new(gguf_models::GRAPHS) }
 }
 
-/// Opens a model, and warns about an unknown pre-tokenizer and unused tensors of adapters.
+/// Opens a model, and warns about an unknown pre-tokenizer, keys that llama.cpp does not read, and unused tensors of adapters.
 ///
 /// # Errors
 /// A file that cannot be read or run.
@@ -30,6 +30,9 @@ pub fn open(path: &Path, options: &Options, events: &dyn Events) -> Result<Model
     let model = Model::open(path, options).map_err(failed)?;
     if let Some(pre) = model.tokenizer().unknown_pre() {
         events.warning(&format!("{}: `tokenizer.ggml.pre`: `{pre}` is unknown to llama.cpp", path.display()));
+    }
+    for message in gguf_layout::ignored_keys(&gguf_models::FAMILIES, model.file().metadata()) {
+        events.warning(&format!("{}: {message}", path.display()));
     }
     let warnings = model.adapters().iter().filter_map(|(adapter, _)| adapter::warning_of_norms(adapter));
     warnings.for_each(|warning| events.warning(&warning));

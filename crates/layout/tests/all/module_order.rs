@@ -13,7 +13,7 @@ const FLOORS: &[&[&str]] = &[
     &["arch", "projector", "quantization"],
     &["prelude", "registry"],
     &["loader", "options"],
-    &["general"],
+    &["general", "ignored_keys"],
     &["key_places", "loadable", "nearest", "needed"],
     &["unknown"],
     &["resolve"],

@@ -206,3 +206,41 @@ fn options_are_not_reported_at_built_in_values() {
     let expected = BUILT_IN.iter().map(|(name, option)| ((*name).into(), (*option).into()));
     assert_eq!(found, expected.collect::<BTreeSet<(String, String)>>());
 }
+
+#[test]
+fn yarn_factor_without_effect_is_reported() {
+    let ignored = |architecture: &str, magnitude: f32| {
+        let mut metadata = gguf_container::Metadata::default();
+        metadata.set("general.architecture", architecture);
+        metadata.set(format!("{architecture}.rope.scaling.type"), "yarn");
+        for (key, value) in [("factor", 4.0), ("yarn_attn_factor", magnitude), ("yarn_beta_fast", 32.0)] {
+            metadata.set(format!("{architecture}.rope.scaling.{key}"), gguf_container::Value::F32(value));
+        }
+        gguf_layout::ignored_keys(&gguf_models::FAMILIES, &metadata)
+    };
+    assert_eq!(
+        ignored("llama", 0.7),
+        ["`llama.rope.scaling.yarn_attn_factor` is 0.7, but llama.cpp does not read this key for `llama`"]
+    );
+    // 0.1 ln(4) + 1
+    assert!(ignored("llama", 1.138_629_4).is_empty());
+    assert!(ignored("grok", 0.7).is_empty());
+    assert!(ignored("unknown", 0.7).is_empty());
+}
+
+/// Checkpoints whose files have keys that llama.cpp does not read, and the keys.
+const WITHOUT_EFFECT: &[(&str, &str)] = &[];
+
+#[test]
+fn keys_without_effect_are_rare() {
+    let mut found = BTreeSet::new();
+    for folder in checkpoints() {
+        let name = folder.file_name().unwrap().to_string_lossy().into_owned();
+        let Ok(layout) = resolve(&name, None) else { continue };
+        for line in gguf_layout::ignored_keys(&gguf_models::FAMILIES, &layout.metadata) {
+            found.insert((name.clone(), line.split('`').nth(1).unwrap_or_default().to_owned()));
+        }
+    }
+    let expected = WITHOUT_EFFECT.iter().map(|(name, key)| ((*name).into(), (*key).into()));
+    assert_eq!(found, expected.collect::<BTreeSet<(String, String)>>());
+}
