@@ -265,6 +265,17 @@ fn no_message_suggests_overwriting_baseline() {
     assert!(ran.code == Some(2) && ran.stderr.contains("--text <FILE>|--prompt <TEXT>"), "{}", ran.stderr);
 }
 
+/// No layer of the model rotates, so that the number may be larger than a head.
+#[test]
+fn rotation_that_no_layer_uses_is_not_checked() {
+    let sandbox = Sandbox::with_converted("nemotron-h", "x.gguf", "f32");
+    sandbox.add_text();
+    let args = words("perplexity x.gguf --text text -c 64 --chunks 1 --json -q");
+    let before = succeed(sandbox.eval(&args)).json();
+    succeed(sandbox.inspect(&words("set x.gguf nemotron_h.rope.dimension_count=63")));
+    assert_eq!(succeed(sandbox.eval(&args)).json()["perplexity"], before["perplexity"]);
+}
+
 #[test]
 fn files_without_a_graph_are_refused() {
     for (golden, option, message) in [

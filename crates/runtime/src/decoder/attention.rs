@@ -399,7 +399,8 @@ impl Ropes {
         // Divisors may be there for all of a head although a part of it rotates; its pairs have the first of them.
         let n_divisors = n_rot / 2;
         let n_rot = if window.is_none() { n_rot / spec.rope_part_of_full } else { n_rot };
-        if n_rot > key_width || n_rot % 2 != 0 {
+        // Files of models without rotation may have the key, too.
+        if spec.rope.is_some() && (n_rot > key_width || n_rot % 2 != 0) {
             return Err(keys.wrong("rope.dimension_count", "an even part of a head"));
         }
         // Divisors of the frequencies: Llama 3's, for any length, or LongRoPE's two sets.
@@ -489,12 +490,11 @@ const UNUSED: usize = 3;
 fn axes(sections: &[usize], n: usize, is_interleaved: bool) -> Vec<usize> {
     let total = sections.iter().fold(0usize, |sum, n| sum.saturating_add(*n)).max(1);
     let axis = |pair: usize| {
-        if is_interleaved {
-            let axis = pair % 3;
-            return if pair < sections[axis].saturating_mul(3) { axis } else { UNUSED };
-        }
         // More pairs than the sections have begin again.
         let at = pair % total;
+        if is_interleaved {
+            return if at < sections[at % 3].saturating_mul(3) { at % 3 } else { UNUSED };
+        }
         let height = sections[0];
         let width = height.saturating_add(sections[1]);
         match at {
@@ -559,6 +559,8 @@ mod tests {
     fn sections_are_contiguous_or_interleaved() {
         assert_eq!(axes(&[2, 1, 1, 0], 4, false), [0, 0, 1, 2]);
         assert_eq!(axes(&[2, 1, 1, 0], 4, true), [0, 1, 2, 0]);
+        // More pairs than the sections have begin again.
+        assert_eq!(axes(&[1, 1, 0, 0], 4, true), [0, 1, 0, 1]);
         // Pairs after the last of height and width do not rotate.
         let axes = axes(&[24, 20, 20, 0], 64, true);
         assert_eq!(
