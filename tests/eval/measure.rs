@@ -168,6 +168,10 @@ fn equal_files_do_not_diverge() {
         assert!(page.contains(label), "{label}");
     }
     assert!(!page.contains("-0.000 %") && !page.contains(">-0.000000<"));
+    // Each metric of the table has its error.
+    let table = succeed(sandbox.eval(&args)).stdout;
+    let row = table.lines().find(|line| line.starts_with("q4_0.gguf ")).unwrap();
+    assert_eq!(row.matches(" ± ").count(), 3, "{table}");
     let alone = succeed(sandbox.eval(&words("compare base.gguf q4_0.gguf --tensors -q")));
     assert!(alone.stdout.contains("blk.0.attn_q.weight") && !alone.stdout.contains("perplexity"));
 }
@@ -290,6 +294,12 @@ fn matrices_are_resumed_and_added() {
     );
     let both = Sums::open(&sandbox.path("both.dat")).unwrap();
     assert_eq!((both.format, both.n_chunks), (Format::Legacy, 8));
+    let finished = sandbox.read("part.gguf");
+    let quiet = |args: &[String]| args.iter().filter(|arg| *arg != "-q").cloned().collect::<Vec<_>>();
+    succeed(run(&quiet(&resume))).says("part.gguf is already finished");
+    let fewer = [&args("part.gguf", "2")[..], &["--resume".to_owned()]].concat();
+    run(&fewer).ends_and_says(1, "computed from 4 chunks, expected at most 2");
+    assert!(sandbox.read("part.gguf") == finished);
     // Statistics of another text are not continued.
     sandbox.write("other", sandbox.read("text"));
     let mut other = resume.clone();

@@ -401,17 +401,29 @@ fn window_chart(report: &Report) -> Option<Chart> {
     lines(report, |file| &file.kl_by_window, 1.0, "chunk of the text")
 }
 
+/// The scale for the lines of several files: logarithmic if their means differ by more than a factor of ten. A linear axis
+/// would then show only the largest.
+fn scale_of(lines: &[Vec<f64>]) -> Scale {
+    let means = lines.iter().map(|line| line.iter().sum::<f64>() / line.len().max(1) as f64);
+    let means: Vec<f64> = means.filter(|mean| *mean > 0.0 && mean.is_finite()).collect();
+    let largest = means.iter().copied().fold(0.0, f64::max);
+    if means.iter().any(|mean| largest > 10.0 * mean) { Scale::Log } else { Scale::Linear }
+}
+
 fn lines(report: &Report, values: fn(&FileReport) -> &Vec<f64>, first: f64, x_label: &str) -> Option<Chart> {
     let n = report.files.iter().map(|file| values(file).len()).max().filter(|n| *n > 1)?;
     // The mean over a fortieth of the line to both sides: enough to smooth it, too little to hide a trend.
     let all: Vec<Vec<f64>> = report.files.iter().map(|file| smoothed(values(file), n / 40)).collect();
     let x = Axis::over([first, first + (n - 1) as f64], Scale::Linear).whole();
-    // The axis starts at zero: a truncated one would make small differences look large.
-    let y = Axis::over(all.iter().flatten().copied(), Scale::Linear).with_zero();
+    let scale = scale_of(&all);
+    let y = Axis::over(all.iter().flatten().copied(), scale);
+    // The linear axis starts at zero: a truncated one would make small differences look large.
+    let y = if scale == Scale::Linear { y.with_zero() } else { y };
     let mut chart = Chart::new(&x, x_label, &y, "mean KL divergence, nats");
     for (index, (file, values)) in report.files.iter().zip(&all).enumerate() {
-        let points: Vec<(f64, f64)> =
-            values.iter().enumerate().map(|(at, value)| (first + at as f64, *value)).collect();
+        let points = values.iter().enumerate().map(|(at, value)| (first + at as f64, *value));
+        // Zero has no place on a logarithmic axis.
+        let points: Vec<_> = points.filter(|(_, value)| scale == Scale::Linear || *value > 0.0).collect();
         chart.line(name_of(&file.file), index, (&x, &y), &points);
     }
     Some(chart)
@@ -463,6 +475,20 @@ mod tests {
         assert_eq!(page.matches("<svg").count(), 3, "size, position, window");
         assert_eq!(page.matches("<polyline").count(), 4);
         assert!(!page.contains("<script") && !page.contains("http"));
+    }
+
+    #[test]
+    fn different_magnitudes_get_a_logarithmic_axis() {
+        let mut report = report(2);
+        let labels = |report: &Report| -> Vec<String> {
+            position_chart(report).unwrap().y_ticks.into_iter().map(|tick| tick.label).collect()
+        };
+        assert_eq!(labels(&report)[0], "0");
+        // All but one position are exact.
+        report.files[1].kl_by_position.fill(0.0);
+        report.files[1].kl_by_position[3] = 0.0001;
+        let log = labels(&report);
+        assert!(!log.contains(&"0".to_owned()) && log.len() > 1, "{log:?}");
     }
 
     #[test]

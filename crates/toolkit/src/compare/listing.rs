@@ -2,7 +2,7 @@
 
 use gguf_runtime::{
     report::Report,
-    stats::fixed,
+    stats::{Estimate, fixed},
     tensor_error::{ElementError, FileError},
 };
 
@@ -53,13 +53,17 @@ fn summary(report: &Report) -> String {
     let header = ["file", "size", "bpw", "KL divergence", "same top", "PPL / base"];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     for (file, found) in measured {
+        let estimate = |Estimate { value, error }: Estimate, digits| {
+            format!("{} ± {}", fixed(value, digits), fixed(error, digits))
+        };
+        let same_top = Estimate { value: found.same_top.value * 100.0, error: found.same_top.error * 100.0 };
         rows.push(vec![
             printable(&file.file),
             human_bytes(file.bytes),
             fixed(file.bits_per_weight, 2),
-            format!("{} ± {}", fixed(found.kl.value, 6), fixed(found.kl.error, 6)),
-            format!("{} %", fixed(found.same_top.value * 100.0, 2)),
-            fixed(found.perplexity_ratio.value, 5),
+            estimate(found.kl, 6),
+            format!("{} %", estimate(same_top, 2)),
+            estimate(found.perplexity_ratio, 5),
         ]);
     }
     format!("\n{}", table(&rows, &[1, 2, 3, 4, 5]))
