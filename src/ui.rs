@@ -9,6 +9,7 @@
 )]
 
 use std::{
+    fmt,
     io::{self, BufRead, IsTerminal, Read, Write},
     sync::{
         Arc, Mutex, Once, OnceLock, PoisonError,
@@ -18,12 +19,14 @@ use std::{
 };
 
 use anstyle::{AnsiColor, Style};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use serde::Serialize;
+use serde_json::json;
 
 use gguf_toolkit::{
     Events, Message, process,
-    text::{LINE_INTERVAL, human_bytes, human_duration, pretty_json, printable},
+    progress_line::LogPace,
+    text::{human_bytes, human_duration, pretty_json, printable},
 };
 
 use crate::failure::{EXIT_INTERRUPTED, Failure};
@@ -46,6 +49,12 @@ pub const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 const HINT: Style = AnsiColor::Cyan.on_default().bold();
 const PLAIN: Style = Style::new();
 
+/// Shortest work that allows an estimate of the remaining time.
+const WARM_UP: Duration = Duration::from_secs(5);
+
+/// True if the command has written to stdout.
+static HAS_DATA: AtomicBool = AtomicBool::new(false);
+
 /// Prints `label: text` to stderr, escaping characters that could move a terminal's cursor. A closed stderr is not an
 /// error.
 fn say(style: Style, label: &str, text: &str) {
@@ -61,6 +70,7 @@ impl Ui {
     /// # Errors
     /// stdout cannot be written.
     pub fn data(&self, text: &str) -> Result<(), Failure> {
+        HAS_DATA.store(true, Ordering::Relaxed);
         let mut stdout = io::stdout().lock();
         match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -93,6 +103,14 @@ impl Ui {
         match anstream::AutoStream::choice(&io::stdout()) {
             anstream::ColorChoice::Never => self.data(&anstream::adapter::strip_str(text).to_string()),
             _ => self.data(text),
+        }
+    }
+
+    /// Writes a failure to stdout as JSON, unless stdout has other data.
+    pub fn json_failure(&self, failure: &Failure) {
+        if !HAS_DATA.load(Ordering::Relaxed) {
+            // The failure is also reported on stderr.
+            let _ = self.json(&json!({ "error": failure.to_string(), "hints": failure.hints() }));
         }
     }
 
@@ -257,19 +275,26 @@ impl Events for Ui {
         }
     }
 
-    /// A bar on a terminal, otherwise a line every ten seconds.
+    /// A bar on a terminal, otherwise a few lines.
     fn progress(&self, total_bytes: u64) -> Box<dyn gguf_toolkit::Progress + '_> {
         let has_terminal = io::stderr().is_terminal();
         let is_shown = has_terminal && !self.quiet;
         let target = if is_shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(Some(total_bytes), target);
-        let template = "{bar:40} {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec} {eta}";
+        let template = "{bar:40} {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec} {left}";
         if let Ok(style) = ProgressStyle::with_template(template) {
-            bar.set_style(style);
+            // The first rows are slower.
+            bar.set_style(style.with_key("left", |state: &ProgressState, text: &mut dyn fmt::Write| {
+                if state.elapsed() >= WARM_UP {
+                    let _ = write!(text, "{:#}", HumanDuration(state.eta()));
+                }
+            }));
         }
-        let now = Instant::now();
-        let lines =
-            (!has_terminal && !self.quiet).then(|| Lines { ui: *self, started: now, last: Mutex::new(now) });
+        let lines = (!has_terminal && !self.quiet).then(|| Lines {
+            ui: *self,
+            started: Instant::now(),
+            pace: Mutex::new(LogPace::start()),
+        });
         Box::new(Progress { bar, lines })
     }
 
@@ -316,8 +341,7 @@ struct Progress {
 struct Lines {
     ui: Ui,
     started: Instant,
-    /// When the last line was printed.
-    last: Mutex<Instant>,
+    pace: Mutex<LogPace>,
 }
 
 impl gguf_toolkit::Progress for Progress {
@@ -325,10 +349,9 @@ impl gguf_toolkit::Progress for Progress {
         self.bar.inc(bytes);
         let Some(lines) = &self.lines else { return };
         // Another thread is printing already.
-        let Ok(mut last) = lines.last.try_lock() else { return };
-        if last.elapsed() >= LINE_INTERVAL {
-            *last = Instant::now();
-            let (done, total) = (self.bar.position(), self.bar.length().unwrap_or(0));
+        let Ok(mut pace) = lines.pace.try_lock() else { return };
+        let (done, total) = (self.bar.position(), self.bar.length().unwrap_or(0));
+        if pace.is_due(done as f64 / total.max(1) as f64) {
             lines.ui.status(&progress_line(done, total, lines.started.elapsed()));
         }
     }

@@ -7,7 +7,6 @@ use std::{
 };
 
 use clap::Args;
-use serde_json::json;
 
 use gguf_toolkit::{
     Text,
@@ -107,21 +106,14 @@ fn run(args: CheckArgs, ui: &Ui) -> Result<(), Failure> {
         threads: args.run.threads,
         activations: args.run.activations,
     };
-    let verdicts = match check::check(&options, ui) {
-        Ok(Checked::Saved(json)) => {
+    let verdicts = match check::check(&options, ui)? {
+        Checked::Saved(json) => {
             ui.data(&json)?;
             write_result(&options.baseline, json.as_bytes(), options.force)?;
             ui.status(&format!("wrote {}", options.baseline.display()));
             return Ok(());
         }
-        Ok(Checked::Compared(verdicts)) => verdicts,
-        Err(failure) => {
-            if args.json {
-                let object = json!({"error": failure.to_string(), "hints": failure.hints()});
-                ui.data(&format!("{object:#}\n"))?;
-            }
-            return Err(failure);
-        }
+        Checked::Compared(verdicts) => verdicts,
     };
     if args.json {
         ui.json(&verdicts)?;

@@ -185,7 +185,7 @@ pub fn main(binary: &'static str) -> ExitCode {
 pub fn run(binary: &'static str, called: &Path, arguments: Vec<OsString>) -> u8 {
     let (command, matches) = match parsed(binary, called, arguments) {
         Ok(parsed) => parsed,
-        Err(failure) => return finish(Err(failure), &Ui::default()),
+        Err(failure) => return finish(Err(failure), &Ui::default(), false),
     };
     // An invalid level is an error of the commands that compute.
     let _ = cpu_level();
@@ -196,18 +196,18 @@ pub fn run(binary: &'static str, called: &Path, arguments: Vec<OsString>) -> u8 
         let mut script = Vec::new();
         clap_complete::generate(*shell, &mut define(binary).unwrap_or_default(), binary, &mut script);
         let ui = Ui::default();
-        return finish(ui.data(&String::from_utf8_lossy(&script)), &ui);
+        return finish(ui.data(&String::from_utf8_lossy(&script)), &ui, false);
     }
     if let Some(folder) = special::<PathBuf>(&matches, "man") {
         let written = clap_mangen::generate_to(define(binary).unwrap_or_default(), folder);
-        return finish(written.map_err(|error| Failure::cannot_open(folder, error)), &Ui::default());
+        let written = written.map_err(|error| Failure::cannot_open(folder, error));
+        return finish(written, &Ui::default(), false);
     }
     let Some(command) = command else {
-        Ui::default().failure(&Failure::usage("unknown command"));
-        return crate::failure::EXIT_USAGE;
+        return finish(Err(Failure::usage("unknown command")), &Ui::default(), false);
     };
     let ui = (command.ui)(&matches);
-    finish((command.run)(&matches, &ui), &ui)
+    finish((command.run)(&matches, &ui), &ui, is_set(&matches, "json"))
 }
 
 /// The row of a command.
@@ -262,10 +262,13 @@ fn parsed(
     }
 }
 
-fn finish(result: Result<(), Failure>, ui: &Ui) -> u8 {
+fn finish(result: Result<(), Failure>, ui: &Ui, json: bool) -> u8 {
     match result {
         Ok(()) => 0,
         Err(failure) => {
+            if json {
+                ui.json_failure(&failure);
+            }
             ui.failure(&failure);
             if failure.is_interrupted() { interrupted_code() } else { exit_code(&failure) }
         }

@@ -108,3 +108,27 @@ fn action_reports_worse_only_for_a_worse_result() {
     let object = failed.json();
     assert!(object["error"].as_str().is_some_and(|error| failed.stderr.contains(error)), "{object}");
 }
+
+#[test]
+fn json_errors_are_on_stdout() {
+    let sandbox = Sandbox::new();
+    sandbox.write("text", "text");
+    for ran in [
+        sandbox.convert(&words("none x.gguf -t q8_0 --json")),
+        sandbox.quantize(&words("none.gguf x.gguf q8_0 --json")),
+        sandbox.inspect(&words("show none.gguf --json")),
+        sandbox.inspect(&words("hash none.gguf --json")),
+        sandbox.eval(&words("compare none.gguf other.gguf --text text --json")),
+        sandbox.eval(&words("compare none.gguf --text text --json")),
+        sandbox.eval(&words("perplexity none.gguf --text text --json -q")),
+    ] {
+        let object = ran.json();
+        let line = format!("error: {}\n", object["error"].as_str().unwrap());
+        ran.begins(&line);
+        let hints = object["hints"].as_array().unwrap().iter();
+        hints.for_each(|hint| ran.says(&format!("hint: {}\n", hint.as_str().unwrap())));
+    }
+    // Without the option, stdout is empty.
+    let ran = sandbox.inspect(&words("show none.gguf"));
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""));
+}

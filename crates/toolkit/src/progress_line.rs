@@ -1,15 +1,49 @@
-//! Progress of work that has an intermediate result to show: one updating line on a terminal, a line
-//! every ten seconds in a log.
+//! Progress of work that has an intermediate result to show: one updating line on a terminal, few lines in a log.
 
 use std::time::{Duration, Instant};
 
 use crate::{
     events::{Events, StatusLine},
-    text::{LINE_INTERVAL, human_duration},
+    text::human_duration,
 };
 
 /// Shortest time between two updates on a terminal.
 const REDRAW_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Shortest work after the first piece that allows an estimate. The first pieces are slower, and pieces differ.
+const WARM_UP: Duration = Duration::from_secs(5);
+
+/// Share of the work after the first piece that allows an estimate.
+const WARM_UP_SHARE: f64 = 0.03;
+
+/// Chooses the lines of progress of a stage in a log: one for each 10 % of the work, but not more often than every 30 seconds, and
+/// at least one in ten minutes.
+#[derive(Debug)]
+pub struct LogPace {
+    last: Instant,
+    share: f64,
+}
+
+impl LogPace {
+    /// The stage begins.
+    pub fn start() -> LogPace {
+        LogPace { last: Instant::now(), share: 0.0 }
+    }
+
+    /// True if a line is due now that `share` of the work is done. The caller prints it.
+    pub fn is_due(&mut self, share: f64) -> bool {
+        self.is_due_at(share, Instant::now())
+    }
+
+    fn is_due_at(&mut self, share: f64, now: Instant) -> bool {
+        let waited = now.saturating_duration_since(self.last).as_secs();
+        let is_due = waited >= 600 || (waited >= 30 && share - self.share >= 0.1);
+        if is_due {
+            *self = LogPace { last: now, share };
+        }
+        is_due
+    }
+}
 
 /// Progress of one stage of a command.
 pub struct ProgressLine {
@@ -18,8 +52,9 @@ pub struct ProgressLine {
     cost_until: Vec<f64>,
     /// The first piece of this run, and the time when it was done. It includes start-up work, so estimates leave it out.
     warm: Option<(usize, Instant)>,
-    /// Time of the last output.
+    /// Time of the last output on a terminal.
     last: Option<Instant>,
+    pace: LogPace,
     line: Option<Box<dyn StatusLine>>,
 }
 
@@ -37,7 +72,7 @@ impl ProgressLine {
             sum
         });
         let cost_until = std::iter::once(0.0).chain(ends).collect();
-        ProgressLine { unit, cost_until, warm: None, last: None, line: None }
+        ProgressLine { unit, cost_until, warm: None, last: None, pace: LogPace::start(), line: None }
     }
 
     /// Number of pieces.
@@ -53,9 +88,12 @@ impl ProgressLine {
         let total = self.total();
         let line = self.line.get_or_insert_with(|| events.status_line());
         line.count(done, total);
-        let interval = if line.is_updating() { REDRAW_INTERVAL } else { LINE_INTERVAL };
         let is_last = done >= total;
-        if !is_last && self.last.is_some_and(|last| now.duration_since(last) < interval) {
+        let is_due = match line.is_updating() {
+            true => self.last.is_none_or(|last| now.duration_since(last) >= REDRAW_INTERVAL),
+            false => self.pace.is_due(done as f64 / total.max(1) as f64),
+        };
+        if !is_last && !is_due {
             return;
         }
         self.last = Some(now);
@@ -66,14 +104,16 @@ impl ProgressLine {
         if is_last { line.finish(&text) } else { line.show(&text) }
     }
 
-    /// Remaining time, from the cost of the pieces that this run did after its first one. `None` before there is such a piece, and
-    /// after the last one.
+    /// Remaining time, from the cost of the pieces that this run did after its first one. `None` before there are enough of them,
+    /// and after the last one.
     fn left(&mut self, done: usize, now: Instant) -> Option<Duration> {
         let done = done.min(self.total());
         let (first, since) = *self.warm.get_or_insert((done, now));
         let did = self.cost_until[done] - self.cost_until[first.min(done)];
         let remaining = self.cost_until[self.total()] - self.cost_until[done];
-        (did > 0.0 && remaining > 0.0).then(|| now.duration_since(since).mul_f64(remaining / did))
+        let took = now.duration_since(since);
+        let is_warm = took >= WARM_UP && did >= WARM_UP_SHARE * self.cost_until[self.total()];
+        (is_warm && did > 0.0 && remaining > 0.0).then(|| took.mul_f64(remaining / did))
     }
 }
 
@@ -89,6 +129,7 @@ mod tests {
     fn remaining_time_ignores_first_piece_and_earlier_runs() {
         let (mut line, start) = (ProgressLine::new("chunks", 40), Instant::now());
         assert_eq!(seconds_left(&mut line, start, 11, 30), None, "start-up takes 30 s");
+        assert_eq!(seconds_left(&mut line, start, 12, 32), None, "two seconds allow no estimate");
         assert_eq!(seconds_left(&mut line, start, 21, 60), Some(57));
         assert_eq!(seconds_left(&mut line, start, 40, 90), None);
     }
@@ -96,7 +137,17 @@ mod tests {
     #[test]
     fn remaining_time_follows_the_cost_of_the_pieces() {
         let (mut line, start) = (ProgressLine::with_costs("probes", &[9.0, 3.0, 2.0, 1.0]), Instant::now());
-        assert_eq!(seconds_left(&mut line, start, 1, 9), None);
-        assert_eq!(seconds_left(&mut line, start, 2, 12), Some(3));
+        assert_eq!(seconds_left(&mut line, start, 1, 90), None);
+        assert_eq!(seconds_left(&mut line, start, 2, 120), Some(30));
+    }
+
+    #[test]
+    fn log_gets_few_lines() {
+        let mut pace = LogPace::start();
+        let start = pace.last;
+        let mut due = |second: u64, share: f64| pace.is_due_at(share, start + Duration::from_secs(second));
+        assert!(!due(29, 0.9), "too early");
+        assert!(!due(40, 0.05) && due(100, 0.1) && !due(140, 0.15));
+        assert!(!due(699, 0.15) && due(700, 0.15), "after ten minutes");
     }
 }

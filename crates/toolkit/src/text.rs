@@ -6,9 +6,6 @@ use serde::Serialize;
 
 use crate::error::Error;
 
-/// Time between two lines of progress in a log.
-pub const LINE_INTERVAL: Duration = Duration::from_secs(10);
-
 /// The text with control and invisible characters escaped; names in files are not trusted.
 pub fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
