@@ -41,8 +41,8 @@ struct AdapterArgs {
     out: Option<PathBuf>,
     /// Use MODEL as the base.
     ///
-    /// MODEL is the folder of the base model. The folder needs only config.json; if it also has weights, shapes are
-    /// checked. Default: the base model named in the adapter, if that is a local folder.
+    /// MODEL is the folder of the base model, or hf://OWNER/MODEL. Only config.json is needed; if there are weights, shapes
+    /// are checked. Default: the base model named in the adapter, if that is a local folder.
     #[arg(long, value_name = "MODEL", value_hint = ValueHint::DirPath)]
     base: Option<PathBuf>,
     #[command(flatten)]

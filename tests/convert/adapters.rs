@@ -108,7 +108,7 @@ fn mismatched_adapter_is_named() {
     refused(&sandbox, BASE, start);
 
     let sandbox = place_with("llama-head-dim");
-    let stderr = "error: adapter: missing config of the base model `some-org/llama-head-dim`\nhint: pass its folder with --base; config.json is enough\n";
+    let stderr = "error: adapter: missing config of the base model `some-org/llama-head-dim`\nhint: pass its folder (config.json is enough) or hf://OWNER/MODEL with --base\n";
     refused(&sandbox, &[], stderr);
     // A base model that the adapter names and that is here is found.
     sandbox.edit("adapter/adapter_config.json", "some-org/llama-head-dim", "base");
@@ -116,5 +116,35 @@ fn mismatched_adapter_is_named() {
     for wrong in [&["-t", "q4_k_m"][..], &["--pure"], &["--to", "hf"]] {
         let ran = sandbox.convert(&[&["adapter", "adapter", "out/y.gguf", "--base", "base"], wrong].concat());
         assert_eq!(ran.code, Some(2), "{wrong:?}");
+    }
+}
+
+/// Hints name a command that reads the input.
+#[test]
+fn misplaced_adapter_gets_a_working_hint() {
+    let sandbox = place_with("llama-head-dim");
+    succeed(sandbox.convert(&[&["adapter", "adapter", "adapter.gguf", "-q"], BASE].concat()));
+    let merge = "hint: to merge the adapter file into a GGUF model, run `gguf-quantize MODEL.gguf OUT.gguf TYPE --lora adapter.gguf`\n";
+    let other = "hint: the folder is a checkpoint; an adapter folder has an adapter_config.json\n";
+    let folder = "hint: to merge the adapter, run `gguf-convert BASE OUT --type bf16 --lora adapter`; to convert it alone, run `gguf-convert adapter adapter --base BASE`\n";
+    for (args, hint) in [
+        (&["base", "out/x.gguf", "-t", "bf16", "--lora", "adapter.gguf"][..], merge),
+        (&["base", "out/x.gguf", "-t", "bf16", "--lora", "base"], other),
+        (&["adapter", "adapter.gguf", "out/x.gguf", "--base", "base"], merge),
+        (&["adapter.gguf", "out/x.gguf", "-t", "bf16"], merge),
+        (&["adapter", "base", "out/x.gguf", "--base", "base"], other),
+        (
+            &["adapter", "adapter", "out/x.gguf", "--base", "adapter.gguf"],
+            "hint: pass the checkpoint folder of the base model; config.json is enough\n",
+        ),
+        (&["mmproj", "adapter", "out/x.gguf"], folder),
+        (
+            &["export", "adapter.gguf", "out/x"],
+            "hint: pass the model; `gguf-eval` applies the adapter and `gguf-quantize` merges it, with `--lora adapter.gguf`\n",
+        ),
+    ] {
+        let ran = sandbox.convert(args);
+        ran.ends_and_says(1, hint);
+        assert!(!ran.stderr.contains("gguf-convert export"), "{}", ran.stderr);
     }
 }

@@ -456,6 +456,9 @@ impl Error {
             Error::Header { .. } => {
                 Some("download the file again; it may be damaged, a Git LFS pointer or a web page")
             }
+            Error::MissingFile { file } if file.starts_with("adapter_") => {
+                Some("use the complete adapter folder: adapter_config.json and the weights")
+            }
             Error::MissingFile { .. } => {
                 Some("use the complete checkpoint folder, including all small files")
             }
@@ -492,7 +495,7 @@ impl Error {
                 Some("save each one with PEFT's `save_pretrained(selected_adapters=[NAME])`")
             }
             Error::BrokenDownload { kind, .. } => Some(kind.hint()),
-            Error::NotAFolder => Some("use the folder that contains config.json and the weights"),
+            Error::NotAFolder => Some("use the folder that contains the weights and their config"),
             _ => None,
         }
     }

@@ -41,9 +41,18 @@ pub fn failure(input: &Path, error: gguf_conversion::Error) -> Error {
         error @ E::Recipe(RecipeError::Key(_)) => {
             input_kind::explained(input, Wanted::Gguf, Error::at(input, error))
         }
-        error @ E::Source(_) => Error::at(input, error).hint(input_kind::advice(input, Wanted::Checkpoint)),
+        error @ E::Source(_) => source_failure(input, error, Wanted::Checkpoint),
+        E::Merge { folder, error } => {
+            let advice = input_kind::advice(&folder, Wanted::AdapterFolder);
+            Error::at(input, E::Merge { folder, error }).hint(advice)
+        }
         error => Error::at(input, error),
     }
+}
+
+/// The error of a folder that cannot be read, with advice if it is something else than wanted.
+pub fn source_failure(input: &Path, error: gguf_conversion::Error, wanted: Wanted) -> Error {
+    Error::at(input, error).hint(input_kind::advice(input, wanted))
 }
 
 /// The error for an interrupted earlier run, with hints.

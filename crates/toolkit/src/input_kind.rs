@@ -23,6 +23,10 @@ pub enum Wanted {
     Projector,
     /// An adapter file.
     Adapter,
+    /// An adapter folder.
+    AdapterFolder,
+    /// The checkpoint folder of a base model.
+    Base,
 }
 
 /// Kind of input found.
@@ -30,6 +34,8 @@ enum Found {
     Nothing,
     /// A folder with a `config.json`.
     Checkpoint,
+    /// A folder with an `adapter_config.json` and no `config.json`.
+    AdapterFolder,
     /// A folder without one, with a GGUF file in it.
     FolderOfGguf(PathBuf),
     Gguf,
@@ -58,8 +64,23 @@ pub fn advice(path: &Path, wanted: Wanted) -> Option<String> {
         (Found::Nothing, Wanted::Gguf) if is_like_a_hub_name(path) => {
             format!("to convert a model of the Hugging Face Hub, run `gguf-convert hf://{shown} --type bf16`")
         }
-        (_, Wanted::Adapter) if path.is_dir() => {
+        (Found::AdapterFolder, Wanted::Adapter | Wanted::Gguf) => {
             format!("to write an adapter file, run `gguf-convert adapter {shown} ADAPTER.gguf --base BASE`")
+        }
+        (Found::AdapterFolder, Wanted::Checkpoint) => format!(
+            "to merge the adapter, run `gguf-convert BASE OUT --type bf16 --lora {shown}`; to convert it alone, run \
+                `gguf-convert adapter {shown} --base BASE`"
+        ),
+        (Found::Gguf, Wanted::Checkpoint | Wanted::AdapterFolder) if is_adapter_file(path) => format!(
+            "to merge the adapter file into a GGUF model, run `gguf-quantize MODEL.gguf OUT.gguf TYPE --lora {shown}`"
+        ),
+        (Found::Checkpoint, Wanted::Adapter | Wanted::AdapterFolder)
+            if !path.join("adapter_config.json").is_file() =>
+        {
+            "the folder is a checkpoint; an adapter folder has an adapter_config.json".to_owned()
+        }
+        (Found::Gguf, Wanted::Base) => {
+            "pass the checkpoint folder of the base model; config.json is enough".to_owned()
         }
         (Found::Gguf, Wanted::Checkpoint) => format!(
             "to quantize a GGUF file, run `gguf-quantize {shown} TYPE`; to export it to a checkpoint, run \
@@ -134,8 +155,8 @@ fn other_than_model(path: &Path) -> Option<(&'static str, String)> {
     Some(match (text("general.type"), text("general.architecture")) {
         ("imatrix", _) => imatrix_advice(&shown),
         _ if has("imatrix.datasets") || has("imatrix.chunk_count") => imatrix_advice(&shown),
-        ("adapter", _) => adapter_advice(),
-        _ if has("adapter.type") => adapter_advice(),
+        ("adapter", _) => adapter_advice(&shown),
+        _ if has("adapter.type") => adapter_advice(&shown),
         (_, "controlvector") => (
             "a control vector",
             "pass the model itself; control vectors are applied by llama.cpp with `--control-vector`"
@@ -154,9 +175,18 @@ fn imatrix_advice(shown: &dyn std::fmt::Display) -> (&'static str, String) {
     ("an importance matrix", format!("pass the model, and the matrix with `--imatrix {shown}`"))
 }
 
-fn adapter_advice() -> (&'static str, String) {
-    let advice = "pass the model itself, and the adapter with `--lora`";
-    ("a LoRA adapter", advice.to_owned())
+fn adapter_advice(shown: &dyn std::fmt::Display) -> (&'static str, String) {
+    let advice = format!(
+        "pass the model; `gguf-eval` applies the adapter and `gguf-quantize` merges it, with `--lora {shown}`"
+    );
+    (ADAPTER, advice)
+}
+
+/// Kind of an adapter file.
+const ADAPTER: &str = "a LoRA adapter";
+
+fn is_adapter_file(path: &Path) -> bool {
+    other_than_model(path).is_some_and(|(found, _)| found == ADAPTER)
 }
 
 /// Rejects GGUF files that are not models.
@@ -236,6 +266,9 @@ pub fn is_gguf(path: &Path) -> bool {
 fn look(path: &Path) -> Found {
     if path.join("config.json").is_file() {
         return Found::Checkpoint;
+    }
+    if path.join("adapter_config.json").is_file() {
+        return Found::AdapterFolder;
     }
     if path.is_dir() {
         let names = fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());

@@ -15,9 +15,10 @@ use super::{
 use crate::{
     error::Error,
     events::Events,
-    failure::failure,
+    failure::{failure, source_failure},
     file_type::FileType,
     hub::{self, HubOptions},
+    input_kind::Wanted,
     layout_notes::Notes,
     settings::Settings,
 };
@@ -47,9 +48,9 @@ pub struct ConvertAdapter {
     pub base: Option<PathBuf>,
     /// Store downloads in the local cache of the Hub.
     pub keep: bool,
-    /// Name of the model, whatever the adapter states.
+    /// Name of the model, instead of that in the adapter.
     pub model_name: Option<String>,
-    /// Name or class of the architecture, whatever the config states.
+    /// Name or class of the architecture, instead of that in the config.
     pub arch_as: Option<String>,
     /// Convert NaNs and infinities instead of failing.
     pub allow_nonfinite: bool,
@@ -110,14 +111,14 @@ impl ConvertAdapter {
             ..gguf_layout::Options::new(gguf_models::FAMILIES)
         };
         let adapter = gguf_checkpoint::open_adapter(input.folder.clone())
-            .map_err(|error| failed(EngineError::Source(error)))?;
+            .map_err(|error| source_failure(&self.source, error.into(), Wanted::AdapterFolder))?;
         let base = self.base_of(base.as_ref().map(|base| &base.folder), &adapter)?;
         // Weights are not needed; if they exist, shapes are compared.
         let base = gguf_checkpoint::open(base.clone())
             .or_else(|_| gguf_checkpoint::open_without_weights(base.clone()))
             .map_err(EngineError::Source)
             .and_then(|base| gguf_conversion::normalized(base, &options))
-            .map_err(|error| failure(base.path(), error))?;
+            .map_err(|error| source_failure(base.path(), error, Wanted::Base))?;
         let adapter = AdapterInput::new(input.folder.path(), adapter, &base, &options).map_err(failed)?;
         let (stored, layout) = (adapter.adapter(), adapter.layout());
         let mut notes = Notes::of(&stored.notes, &[layout]);
@@ -171,6 +172,7 @@ impl ConvertAdapter {
             "" => "missing config of the base model".to_owned(),
             named => format!("missing config of the base model `{named}`"),
         };
-        Err(Error::at(&self.source, message).hint(["pass its folder with --base; config.json is enough"]))
+        Err(Error::at(&self.source, message)
+            .hint(["pass its folder (config.json is enough) or hf://OWNER/MODEL with --base"]))
     }
 }
