@@ -12,7 +12,7 @@ use crate::registry::Families;
 pub struct Options {
     /// The families of models to look for.
     pub families: Families,
-    /// `general.name`, whatever the checkpoint says.
+    /// `general.name`, instead of that in the checkpoint.
     pub model_name: Option<String>,
     /// `general.*` keys that win over what the checkpoint says, as a JSON object
     /// (`general.base_models` and `general.datasets` as arrays of objects).
@@ -25,7 +25,7 @@ pub struct Options {
     pub scores_from_merges: bool,
     /// Also writes the final matrices of sentence-transformers.
     pub dense_modules: bool,
-    /// The architecture, whatever class the config names: a name among [`Families::arches`] or
+    /// The architecture, instead of that of the class in the config: a name among [`Families::arches`] or
     /// one of its class names.
     pub arch_as: Option<String>,
     /// Metadata only: no tensor is looked at, and the layout has none.

@@ -27,9 +27,9 @@ pub(in crate::commands) struct SamplingArgs {
     /// Default: 0 in `generate`; in `chat`, the value that the file recommends, or 0.05.
     #[arg(long, value_name = "P", hide_short_help = true)]
     min_p: Option<f32>,
-    /// Make tokens less likely that occurred before.
+    /// Penalize tokens that already occurred.
     ///
-    /// Their positive logits are divided by X, and the negative ones multiplied. Default: 1, which changes nothing; in
+    /// Their positive logits are divided by X, their negative ones multiplied by it. Default: 1, which changes nothing; in
     /// `chat`, the value that the file recommends.
     #[arg(long, value_name = "X", hide_short_help = true)]
     repeat_penalty: Option<f32>,

@@ -111,9 +111,9 @@ struct RuleArgs {
 pub struct RecipeArgs {
     /// Reproduce the settings and types of a recipe file.
     ///
-    /// FILE may also be a GGUF file, or the URL of one (hf://OWNER/MODEL[@REVISION]/FILE or https://), whose tensor types are
-    /// used. A model with another number of layers gets the types of the layers at the same relative depth. If the recipe names an importance matrix that was moved, --imatrix gives its new path. If the recipe does not
-    /// name one, --imatrix adds one.
+    /// FILE may also be a GGUF file with the tensor types to use, or its URL (hf://OWNER/MODEL[@REVISION]/FILE or
+    /// https://). In a model with another number of layers, types are matched by the relative depth of layers. --imatrix
+    /// adds an importance matrix, or gives the new path of one that was moved.
     #[arg(long, value_name = "FILE", hide_short_help = true, conflicts_with_all = ["RuleArgs", "types"])]
     recipe: Option<PathBuf>,
     /// Write all settings and types to a recipe file (JSON).

@@ -30,7 +30,7 @@ pub(crate) struct Strided {
 pub(crate) enum Change {
     /// Nothing.
     None,
-    /// One is divided by it.
+    /// Takes the reciprocal.
     Inverse,
     /// Adds this value: the contribution of a code's flipped sign bit to it, and so to its zero.
     Add(f32),

@@ -24,7 +24,7 @@ pub(crate) fn transposed(matrix: Tensor) -> Tensor {
 }
 
 /// A tensor described by its strides. Element (i, j, ..) is element offset + i strides[0] + j strides[1] + .. of the
-/// storage; the constructor's caller has checked that all of them are inside it.
+/// storage. The caller checks that all elements are inside the storage before it makes this value.
 #[derive(Debug, Clone)]
 pub(super) struct Strided {
     /// Its name, for errors.

@@ -85,7 +85,7 @@ impl ReadingOptions {
 #[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ArchOptions {
-    /// Name or class of the architecture, whatever the config states.
+    /// Name or class of the architecture, instead of that in the config.
     pub arch_as: Option<String>,
     /// Architecture that need not be one of [`architectures`](crate::architectures). It has no serialized form.
     ///
@@ -161,7 +161,7 @@ impl ArchOptions {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct NamingOptions {
-    /// Name of the model, whatever the checkpoint states.
+    /// Name of the model, instead of that in the checkpoint.
     pub model_name: Option<String>,
     /// Name of the pre-tokenizer, if it is not recognized.
     pub pre: Option<String>,

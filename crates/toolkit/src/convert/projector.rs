@@ -41,7 +41,7 @@ pub struct ConvertProjector {
     pub types: Vec<FileType>,
     /// Store downloads in the local cache of the Hub.
     pub keep: bool,
-    /// Name of the model, whatever the checkpoint states.
+    /// Name of the model, instead of that in the checkpoint.
     pub model_name: Option<String>,
     /// Interpretation of the checkpoint's files.
     pub reading: ReadingOptions,
