@@ -113,9 +113,11 @@ fn clone_without_state_keeps_everything() {
     );
     call(&["--type", "q5_0"]);
     assert_eq!(sandbox.listing("clone/pub"), sandbox.listing("out/pub"));
-    // Later calls need no texts.
-    is_kept(&succeed(publish_in(&sandbox, "clone", &words("llama-llama3 pub -j 2"))));
-    assert_eq!(sandbox.listing("clone/pub"), sandbox.listing("out/pub"));
+    // Later calls need no texts, also from another folder.
+    for (folder, published) in [("clone", "pub"), ("", "clone/pub")] {
+        is_kept(&succeed(publish_in(&sandbox, folder, &["llama-llama3", published, "-j", "2"])));
+        assert_eq!(sandbox.listing("clone/pub"), sandbox.listing("out/pub"));
+    }
 
     // A matrix that is missing, or that other texts or settings would change.
     fs::remove_file(sandbox.path("bare/pub/imatrix.gguf")).unwrap();

@@ -222,7 +222,7 @@ fn path_of(base: &Metadata, entry: &Entry, out: &Path) -> PathBuf {
     out.join(gguf_layout::default_file_name(base, &entry.label()))
 }
 
-/// Takes over files of `out` that no stage knows, for example in a clone, if they are as the run of `results` left them.
+/// Takes over files of `out` that no stage holds, for example in a clone, if they are as the run of `results` left them.
 ///
 /// # Errors
 /// A state that cannot be written.
@@ -239,7 +239,7 @@ pub fn adopt(
             continue;
         };
         let names = published::names(rung);
-        let Some(first) = names.first().filter(|_| !work.has(&stage(&label))) else { continue };
+        let Some(first) = names.first().filter(|_| !work.holds(&stage(&label))) else { continue };
         if !names.iter().all(|name| unchanged.contains(*name)) {
             continue;
         }

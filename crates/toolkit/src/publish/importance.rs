@@ -29,6 +29,8 @@ use crate::{
 
 /// The name of the matrix, in the published folder and in the keys of files made with it.
 pub const NAME: &str = "imatrix.gguf";
+/// The stage of the matrix.
+const STAGE: &str = "imatrix";
 /// File of an unfinished matrix: fingerprint, number of chunks, then the sums.
 const PART: &str = "imatrix.part";
 /// The shortest time between two of these.
@@ -73,7 +75,7 @@ pub fn make(
     events: &dyn Events,
 ) -> Result<ImatrixFacts, Error> {
     let path = out.join(NAME);
-    if let Some(facts) = work.standing("imatrix", fingerprint) {
+    if let Some(facts) = work.standing(STAGE, fingerprint) {
         return Ok(facts);
     }
     let part = work.path(PART);
@@ -124,7 +126,7 @@ pub fn make(
         gaps: gaps.len(),
         unexecuted: unexecuted.len(),
     };
-    work.done("imatrix", fingerprint, &[path], &facts)?;
+    work.done(STAGE, fingerprint, &[path], &facts)?;
     let _ = fs::remove_file(part);
     Ok(facts)
 }
@@ -140,28 +142,33 @@ fn continued(part: &PathBuf, fingerprint: &str) -> Option<(Collector, usize)> {
     Some((collector, usize::try_from(n_read).ok()?))
 }
 
-/// The matrix of the folder, whose texts are on another machine; `None` if it was changed or is of other weights.
+/// The matrix that the run of `results` left.
+fn published(results: Option<&Value>) -> Option<ImatrixFacts> {
+    let facts = ImatrixFacts::deserialize(&results?["importance"]).ok()?;
+    (!facts.fingerprint.is_empty()).then_some(facts)
+}
+
+/// Takes over the matrix of `out` if no stage holds it, for example in a clone, and it is as the run of `results` left it.
 ///
 /// # Errors
 /// A state that cannot be written.
-pub fn kept(
+pub fn adopt(
     results: Option<&Value>,
     unchanged: &BTreeSet<String>,
-    weights: &str,
     out: &Path,
     work: &mut Work,
-) -> Result<Option<ImatrixFacts>, Error> {
-    let Some(results) = results.filter(|results| results["base"]["weights"] == weights) else {
-        return Ok(None);
-    };
-    let facts = ImatrixFacts::deserialize(&results["importance"]).ok();
-    // An interrupted run may have removed the digests already.
-    let is_unchanged = unchanged.contains(NAME) || work.left(&out.join(NAME));
-    let facts = facts.filter(|facts| !facts.fingerprint.is_empty() && is_unchanged);
-    if let Some(facts) = &facts {
-        work.done("imatrix", &facts.fingerprint, &[out.join(NAME)], facts)?;
+) -> Result<(), Error> {
+    match published(results).filter(|_| unchanged.contains(NAME) && !work.holds(STAGE)) {
+        Some(facts) => work.done(STAGE, &facts.fingerprint, &[out.join(NAME)], &facts),
+        None => Ok(()),
     }
-    Ok(facts)
+}
+
+/// The matrix that the run of `results` left, whose texts are on another machine; `None` if it was changed or is of other
+/// weights.
+pub fn kept(results: Option<&Value>, weights: &str, work: &Work) -> Option<ImatrixFacts> {
+    let results = results.filter(|results| results["base"]["weights"] == weights);
+    work.standing(STAGE, &published(results)?.fingerprint)
 }
 
 /// Reads an existing matrix.

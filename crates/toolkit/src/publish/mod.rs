@@ -97,11 +97,10 @@ fn run(
     let last = published::results(out);
     let last = last.as_ref();
     let mut removed = earlier::files_of(&args.remove, last, out)?;
-    let (mut earlier, mut filled, mut contents) =
-        (Earlier::default(), Filled::default(), Contents::default());
+    let (mut earlier, mut filled) = (Earlier::default(), Filled::default());
     if Work::folder_of(out).is_dir() || last.is_some() {
         let mut work = Work::open(out)?;
-        contents = Contents::of(out, last, &work)?;
+        let contents = Contents::of(out, last, &work)?;
         check_edits(out, &args, &contents)?;
         earlier = Earlier::of(&work, last);
         earlier.remove(&args.remove);
@@ -109,6 +108,7 @@ fn run(
         if !filled.options.is_empty() {
             events.note(&format!("as in the last run: {}", filled.options.join(", ")));
         }
+        importance::adopt(last, &contents.unchanged, out, &mut work)?;
         files::adopt(last, &contents.unchanged, out, &mut work)?;
     }
     let args = args;
@@ -178,7 +178,7 @@ fn run(
     let importance = match args.no_imatrix {
         true => None,
         false if filled.keeps_matrix => {
-            let kept = importance::kept(last, &contents.unchanged, &base.digests.weights, out, &mut work)?;
+            let kept = importance::kept(last, &base.digests.weights, &work);
             let facts = kept.ok_or_else(|| {
                 let hint =
                     format!("pass its texts again: {}", with_files("--imatrix-text", &args.imatrix_text));

@@ -36,6 +36,12 @@ struct Done {
     facts: Value,
 }
 
+impl Done {
+    fn is_unchanged(&self) -> bool {
+        self.outputs.iter().all(|file| FileState::of(&file.path).as_ref() == Some(file))
+    }
+}
+
 /// A file as a stage left it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct FileState {
@@ -96,13 +102,12 @@ impl Work {
     /// Data of a stage, if it is valid.
     pub fn standing<T: DeserializeOwned>(&self, stage: &str, fingerprint: &str) -> Option<T> {
         let done = self.stages.get(stage).filter(|done| done.fingerprint == fingerprint)?;
-        let is_there = |file: &FileState| FileState::of(&file.path).as_ref() == Some(file);
-        T::deserialize(done.outputs.iter().all(is_there).then_some(&done.facts)?).ok()
+        T::deserialize(done.is_unchanged().then_some(&done.facts)?).ok()
     }
 
-    /// True if a stage is recorded, with any fingerprint.
-    pub fn has(&self, stage: &str) -> bool {
-        self.stages.contains_key(stage)
+    /// True if a stage is recorded with any fingerprint, and its files are unchanged and where this call finds them.
+    pub fn holds(&self, stage: &str) -> bool {
+        self.stages.get(stage).is_some_and(Done::is_unchanged)
     }
 
     /// True if a file is as a stage left it, by its size and time.
