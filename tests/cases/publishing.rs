@@ -74,7 +74,8 @@ fn later_call_keeps_earlier_settings() {
     ));
     let added = succeed(publish(&sandbox, &["-t", "q5_0"]));
     assert!(!added.stderr.contains("is in the folder but not in the card"), "{}", added.stderr);
-    added.says("as in the last run: --no-imatrix, --eval-text ");
+    added.says("as in the last run: --eval-text ");
+    added.says("private/eval.txt, --no-imatrix, --chunks 3");
     let sums = sandbox.text("out/SHA256SUMS");
     for name in ["Q4_0", "Q8_0", "Q5_0"] {
         assert!(card(&sandbox).contains(&format!("-{name}.gguf)")), "{name}: {}", card(&sandbox));
@@ -100,6 +101,6 @@ fn last_progress_line_matches_card_mean() {
     let last = ran.stderr.lines().rfind(|line| line.contains(" of 60 chunks")).unwrap();
     let results = sandbox.json("out/results.json");
     let mean = |index: usize| results["rungs"][index]["predictions"]["divergence"]["value"].as_f64().unwrap();
-    let expected = format!("60 of 60 chunks: KL divergence Q4_0 {:.4}, Q2_K {:.4}", mean(0), mean(1));
+    let expected = format!("60 of 60 chunks: KL divergence Q2_K {:.4}, Q4_0 {:.4}", mean(0), mean(1));
     assert_eq!(last, expected);
 }
