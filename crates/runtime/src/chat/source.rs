@@ -29,8 +29,8 @@ pub(super) fn parts(template: &str) -> Result<Vec<Part<'_>>, String> {
     while let Some((at, _)) = rest.match_indices('{').find(|(at, _)| is_mark(&rest[*at..])) {
         let (text, tag) = rest.split_at(at);
         parts.push(Part::Text(text));
-        if tag.starts_with("{#") {
-            let len = tag[2..].find("#}").ok_or("missing end of a comment")? + 4;
+        if let Some(comment) = tag.strip_prefix("{#") {
+            let len = comment.find("#}").ok_or("missing end of a comment")? + 4;
             parts.push(Part::Comment(&tag[..len]));
             rest = &tag[len..];
             continue;
