@@ -50,3 +50,13 @@ def dense(folder, rows):
     for file in files:
         rows = rows @ load_file(file)["linear.weight"].float().numpy().T
     return rows if files else None
+
+
+def first_of_equal(model):
+    """`topk` takes the first of equal values. Sparse attention has many equal scores, among which torch chooses freely."""
+    import torch
+
+    def topk(values, k, dim=-1, largest=True, sorted=True):
+        found = torch.sort(values, dim=dim, descending=largest, stable=True)
+        return torch.return_types.topk((found.values.narrow(dim, 0, k), found.indices.narrow(dim, 0, k)))
+    torch.topk = torch.Tensor.topk = topk

@@ -14,7 +14,8 @@ def tokens_of(config):
     # Some grow with each context of the first training that a position is behind.
     scaling = config.get("rope_parameters") or {}
     grows = "llama_4_scaling_beta" in scaling and scaling["original_max_position_embeddings"] <= 64
-    n = 96 if grows or (config.get("sliding_window") or 0) in range(1, 65) else 32
+    is_short = (config.get("sliding_window") or 0) in range(1, 65) or "index_block_size" in config
+    n = 96 if grows or is_short else 32
     return np.random.default_rng(20261121).integers(3, config.get("vocab_size", 256), n).tolist()
 
 

@@ -65,6 +65,7 @@ impl Heads {
             slopes: None,
             sinks: None,
             bias: None,
+            selected: None,
         }
     }
 }

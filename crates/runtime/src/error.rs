@@ -83,6 +83,14 @@ pub enum Error {
         /// Number of rows of the embedding.
         n_vocab: usize,
     },
+    /// A list of experts with one that the model does not have.
+    #[error("tensor `{name}`: expected experts from 0 to {}", n - 1)]
+    ExpertRange {
+        /// The tensor.
+        name: String,
+        /// Number of experts.
+        n: usize,
+    },
     /// Wanted positions that a window does not have.
     #[error("positions {start} to {end} are out of range for a chunk of {len} tokens")]
     OutputRange {

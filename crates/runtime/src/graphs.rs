@@ -18,8 +18,8 @@ pub use crate::architecture::{Architecture, Graphs, Open};
 pub use crate::classifier::ClassifierSpec;
 pub use crate::cross_attention;
 pub use crate::decoder::spec::{
-    Alibi, EmbeddingScale, Gating, LogitScale, PostRopeNorm, ResidualScale, RopeLayers, ScoreScale,
-    SlidingBase, SlidingWindow, SoftCaps, Spec, Temperature, YarnMscale,
+    Alibi, EmbeddingScale, Gating, IndexerSpec, LogitScale, PostRopeNorm, ResidualScale, RopeLayers,
+    ScoreScale, SlidingBase, SlidingWindow, SoftCaps, Spec, Temperature, YarnMscale,
 };
 pub use crate::decoder::{Linear, Mlp};
 pub use crate::graph::{Encoded, Graph, Head, Prepared};

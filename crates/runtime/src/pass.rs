@@ -10,8 +10,8 @@ use crate::{
     Error,
     observer::{Multiplied, Observer, Part},
     ops::{
-        Attention, Buffers, KvView, Mask, Product, Queries, Rope, RopeCache, Rows, mul_backward, multiply,
-        round,
+        Attention, Buffers, KvView, Mask, Product, Queries, Rope, RopeCache, Rows, Selection, mul_backward,
+        multiply, round,
     },
     session::{Activations, Embedding, KeyValue, Seen, Session, StateKind},
     weights::{LowRank, Weight},
@@ -41,6 +41,8 @@ pub struct Placed<'a> {
 pub struct Carried {
     pub first_values: Option<Rows>,
     pub per_layer_inputs: Option<Rows>,
+    pub embedded: Option<Rows>,
+    pub selection: Option<Arc<Selection>>,
     pub key_values: BTreeMap<usize, KeyValue>,
 }
 
@@ -65,6 +67,10 @@ pub struct Pass<'a, 'o> {
     pub first_values: Option<Rows>,
     /// Gemma 3n and 4: per-layer embeddings of the tokens: (n, n_layer * n_embd_per_layer).
     pub per_layer_inputs: Option<Rows>,
+    /// Talkie: the normalized embedding, which layers add to their output: (n, n_embd).
+    pub embedded: Option<Rows>,
+    /// Keys that an indexer chose, in this layer or the last one that has an indexer.
+    pub selection: Option<Arc<Selection>>,
     /// Tokens whose rows were gathered for the next products; `None` for all tokens.
     pub routed: Option<Vec<usize>>,
     /// Without a session, keys and values that layers of this run see.
@@ -96,6 +102,8 @@ impl<'a, 'o> Pass<'a, 'o> {
             session,
             first_values: None,
             per_layer_inputs: None,
+            embedded: None,
+            selection: None,
             routed: None,
             key_values: BTreeMap::new(),
             buffers: Buffers::default(),
@@ -104,9 +112,9 @@ impl<'a, 'o> Pass<'a, 'o> {
 
     /// Continues after an earlier step of the same batch, with memory that passes share.
     pub fn resume(mut self, carried: Carried, buffers: &Buffers) -> Self {
-        let Carried { first_values, per_layer_inputs, key_values } = carried;
-        (self.first_values, self.per_layer_inputs, self.key_values) =
-            (first_values, per_layer_inputs, key_values);
+        let Carried { first_values, per_layer_inputs, embedded, selection, key_values } = carried;
+        (self.first_values, self.per_layer_inputs) = (first_values, per_layer_inputs);
+        (self.embedded, self.selection, self.key_values) = (embedded, selection, key_values);
         self.buffers = buffers.clone();
         self
     }
@@ -118,6 +126,8 @@ impl<'a, 'o> Pass<'a, 'o> {
         Carried {
             first_values: self.first_values.map(Rows::detached),
             per_layer_inputs: self.per_layer_inputs.map(Rows::detached),
+            embedded: self.embedded.map(Rows::detached),
+            selection: self.selection,
             key_values: self.key_values.into_iter().map(detached_entry).collect(),
         }
     }
@@ -240,7 +250,7 @@ impl<'a, 'o> Pass<'a, 'o> {
     }
 
     /// Rows of a matrix, decoded: (indices.len(), n_in). Each index is one of its rows.
-    fn rows_of(&self, matrix: &Weight, indices: &[u32]) -> Rows {
+    pub fn rows_of(&self, matrix: &Weight, indices: &[u32]) -> Rows {
         let mut rows = self.scratch(indices.len(), matrix.n_in);
         let level = Level::detect();
         for (index, row) in indices.iter().zip(rows.as_mut_slice().chunks_exact_mut(matrix.n_in.max(1))) {
@@ -361,24 +371,44 @@ impl<'a, 'o> Pass<'a, 'o> {
     /// `query (n, ..) -> (n, n_head * value_width)`.
     pub fn attend_to(&self, index: usize, attention: &Attention<'_>, query: &Rows) -> Rows {
         let out = self.scratch(query.nrows(), attention.n_head * attention.value_width);
+        let blocks: Vec<_> = self.spans.iter().map(|span| self.blocks(span, attention.mask)).collect();
+        attention.run(query, &self.views(index, &blocks), out)
+    }
+
+    /// Queries of every sequence, and the keys and values that were put for layer `index`.
+    fn views<'s>(&'s self, index: usize, blocks: &'s [Vec<Range<usize>>]) -> Vec<KvView<'s>> {
         let queries =
             |span: &Span| Queries { start: span.rows.start, end: span.rows.end, position: span.position };
-        let blocks: Vec<_> = self.spans.iter().map(|span| self.blocks(span, attention.mask)).collect();
         if let Some(session) = &self.session {
             let span = &self.spans[0];
             let (keys, values) = session.key_value(index, span.position + span.rows.len());
-            let view = KvView { queries: queries(span), keys, values, blocks: &blocks[0] };
-            return attention.run(query, &[view], out);
+            return vec![KvView { queries: queries(span), keys, values, blocks: &blocks[0] }];
         }
         let (key, value) = &self.key_values[&index];
-        let views = self.spans.iter().zip(&blocks).map(|(span, blocks)| KvView {
+        let views = self.spans.iter().zip(blocks).map(|(span, blocks)| KvView {
             queries: queries(span),
             keys: key.slice_axis(Axis(0), span.rows.clone().into()),
             values: value.slice_axis(Axis(0), span.rows.clone().into()),
             blocks,
         });
-        let views: Vec<KvView<'_>> = views.collect();
-        attention.run(query, &views, out)
+        views.collect()
+    }
+
+    /// Chooses keys of every sequence, of which `key (n, width)` are those of this run. They are kept in `slot`, which
+    /// no layer uses for keys and values.
+    pub fn select(&mut self, slot: usize, key: Rows, choose: impl FnOnce(&[KvView<'_>]) -> Selection) {
+        let selection = self.with_kept(slot, key, choose);
+        self.selection = Some(Arc::new(selection));
+    }
+
+    /// Keeps rows (n, width) of this run in `slot`, and works with all rows of every sequence there, as keys.
+    pub fn with_kept<R>(&mut self, slot: usize, rows: Rows, work: impl FnOnce(&[KvView<'_>]) -> R) -> R {
+        let none = self.zeros(rows.nrows(), 0);
+        self.put_key_value(slot, rows, none);
+        let blocks = vec![Vec::new(); self.spans.len()];
+        let result = work(&self.views(slot, &blocks));
+        self.key_values.remove(&slot);
+        result
     }
 
     /// Cross-attention: of every sequence to keys and values that an encoder made of the same sequence, or that the

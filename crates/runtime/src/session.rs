@@ -135,6 +135,10 @@ pub enum StateKind {
     TokenShift,
     /// The last row before the channel mix of RWKV.
     ChannelTokenShift,
+    /// The last tokens, for embeddings of several of them.
+    Tokens,
+    /// The last rows of the convolution of such embeddings.
+    NGramConvolution,
 }
 
 /// State of a growing sequence: the KV cache of every attention layer, and states of every layer with a

@@ -2,7 +2,10 @@
 //!
 //! Statistics need memory for one layer at a time, and each weight is still decoded once per batch.
 
-use std::io::{self, Read, Write};
+use std::{
+    io::{self, Read, Write},
+    sync::Arc,
+};
 
 use ndarray::{Axis, s};
 use rayon::prelude::*;
@@ -10,7 +13,7 @@ use rayon::prelude::*;
 use crate::{
     Error, Hidden, Model, Observer, Sequence,
     observer::{Multiplied, Part},
-    ops::{Buffers, Rows, softmax},
+    ops::{Buffers, Rows, Selection, softmax},
     pass::Carried,
 };
 
@@ -24,15 +27,16 @@ pub struct Between {
 
 impl Between {
     fn all(&self) -> impl Iterator<Item = &Rows> {
-        let Carried { first_values, per_layer_inputs, key_values } = &self.carried;
+        let Carried { first_values, per_layer_inputs, embedded, selection: _, key_values } = &self.carried;
         let pairs = key_values.values().flat_map(|(key, value)| [key, value]);
-        self.streams.iter().chain(first_values).chain(per_layer_inputs).chain(pairs)
+        self.streams.iter().chain(first_values).chain(per_layer_inputs).chain(embedded).chain(pairs)
     }
 
     fn all_mut(&mut self) -> impl Iterator<Item = &mut Rows> {
-        let Carried { first_values, per_layer_inputs, key_values } = &mut self.carried;
+        let Carried { first_values, per_layer_inputs, embedded, selection: _, key_values } =
+            &mut self.carried;
         let pairs = key_values.values_mut().flat_map(|(key, value)| [key, value]);
-        self.streams.iter_mut().chain(first_values).chain(per_layer_inputs).chain(pairs)
+        self.streams.iter_mut().chain(first_values).chain(per_layer_inputs).chain(embedded).chain(pairs)
     }
 
     /// Bytes that its values take.
@@ -58,11 +62,13 @@ impl Between {
     /// The shapes of the values, for [`Between::read`].
     pub fn shapes(&self) -> BetweenShapes {
         let shape = |rows: &Rows| (rows.nrows(), rows.ncols());
-        let Carried { first_values, per_layer_inputs, key_values } = &self.carried;
+        let Carried { first_values, per_layer_inputs, embedded, selection, key_values } = &self.carried;
         BetweenShapes {
             streams: self.streams.iter().map(shape).collect(),
             first_values: first_values.as_ref().map(shape),
             per_layer_inputs: per_layer_inputs.as_ref().map(shape),
+            embedded: embedded.as_ref().map(shape),
+            selection: selection.clone(),
             key_values: key_values
                 .iter()
                 .map(|(index, (key, value))| (*index, shape(key), shape(value)))
@@ -82,6 +88,8 @@ impl Between {
             carried: Carried {
                 first_values: shapes.first_values.as_ref().map(zeros),
                 per_layer_inputs: shapes.per_layer_inputs.as_ref().map(zeros),
+                embedded: shapes.embedded.as_ref().map(zeros),
+                selection: shapes.selection.clone(),
                 key_values: shapes.key_values.iter().map(pair).collect(),
             },
         };
@@ -109,6 +117,9 @@ pub struct BetweenShapes {
     streams: Vec<RowsShape>,
     first_values: Option<RowsShape>,
     per_layer_inputs: Option<RowsShape>,
+    embedded: Option<RowsShape>,
+    /// Not a shape, but a bit for each key is little.
+    selection: Option<Arc<Selection>>,
     key_values: Vec<(usize, RowsShape, RowsShape)>,
 }
 

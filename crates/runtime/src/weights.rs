@@ -115,6 +115,11 @@ impl Weight {
         })
     }
 
+    /// The rows of a matrix as a stack of `n` matrices, of heads or groups of them.
+    pub fn divided(self, n: usize) -> Weight {
+        Weight { n_out: self.n_out / n, n_stack: n, is_by_head: true, ..self }
+    }
+
     /// Pairs of adapters that change products with this matrix.
     pub fn low_rank(&self) -> impl Iterator<Item = &LowRank> {
         self.low_rank.iter().filter(|pair| !pair.is_embedding)
@@ -309,6 +314,23 @@ impl<'a> Weights<'a> {
         gguf_quant::decode(info.dtype, Level::detect(), &blocks, &mut values)
             .map_err(|_| Error::TensorType { name: name.to_owned(), dtype: info.dtype })?;
         Ok(Some(values))
+    }
+
+    /// All elements of a tensor of 32-bit integers, if there is one of this name.
+    pub fn integers(&mut self, name: &str, n: usize) -> Result<Option<Vec<i32>>, Error> {
+        let Some((file, info)) = self.file.tensor(name) else { return Ok(None) };
+        self.known.insert(name.to_owned());
+        self.decoded.insert(name.to_owned());
+        if info.dtype != DType::I32 {
+            return Err(Error::TensorType { name: name.to_owned(), dtype: info.dtype });
+        }
+        if info.shape.n_elems() != n as u64 {
+            let expected = format!("{n} elements");
+            return Err(Error::TensorShape { name: name.to_owned(), expected, found: info.shape });
+        }
+        let bytes = file.endian().to_little(info.dtype, file.data(info)?);
+        let values = bytes.as_chunks::<4>().0.iter().map(|bytes| i32::from_le_bytes(*bytes));
+        Ok(Some(values.collect()))
     }
 
     /// All elements of a small tensor in f32, whatever its shape.

@@ -15,17 +15,19 @@ mod backward;
 use ndarray::{Axis, s};
 
 use super::{
-    heads::{Heads, kind_count, sliding_window},
+    block_indexer::{BlockIndexer, ChoosesKeys},
+    heads::Heads,
     linear::Linear,
+    mean_indexer::MeanIndexer,
     mixer::{Backward, Mixer},
     params::{DecoderParams, soft_cap},
-    rope_scaling,
-    spec::{Alibi, RopeLayers, ScoreScale, SlidingBase, Temperature},
+    ropes::Ropes,
+    spec::{Alibi, ScoreScale, Temperature},
 };
 use crate::{
     Error,
     keys::Keys,
-    ops::{self, Activation, Mask, Norm, NormKind, Rope, RopeKind, Rows},
+    ops::{self, Activation, Mask, Norm, NormKind, Rows},
     pass::Pass,
     state_size::StateSize,
     weights::Weights,
@@ -79,13 +81,7 @@ pub(super) struct Attention {
     mask: Mask,
     slopes: Option<Vec<f32>>,
     sinks: Option<Vec<f32>>,
-}
-
-/// RoPE of a layer. LongRoPE has other divisors for texts beyond the context that a model was first trained with.
-struct Ropes {
-    short: Rope,
-    /// Applies after this many positions.
-    long: Option<(usize, Rope)>,
+    indexer: Option<Box<dyn ChoosesKeys>>,
 }
 
 impl Attention {
@@ -127,12 +123,25 @@ impl Attention {
         };
         // Weights are per head or for all heads; the family determines which are normalized together.
         let mut head_norm = |name: &str, n: usize| {
-            let stored = weights.shape(&blk(&format!("{name}.weight"))).map(|shape| shape.n_elems() as usize);
-            let n = if stored == Some(key_width) { key_width } else { n };
-            params.optional_norm(weights, &blk(name), n)
+            let stored = weights.shape(&blk(&format!("{name}.weight")));
+            if stored.is_some_and(|shape| shape.dim(0) == 1 && key_width > 1) {
+                // One weight for all elements of a head.
+                let gains = weights.need_vector(&blk(&format!("{name}.weight")), n / key_width)?;
+                let each = gains.into_iter().flat_map(|gain| std::iter::repeat_n(gain, key_width));
+                return Ok(Some(Norm { weight: Some(each.collect()), ..params.weightless_norm() }));
+            }
+            let n =
+                if stored.is_some_and(|shape| shape.n_elems() == key_width as u64) { key_width } else { n };
+            let norm = params.optional_norm(weights, &blk(name), n)?;
+            Ok::<_, Error>(norm.map(|norm| match spec.qk_layer_norm {
+                Some(epsilon) => Norm { kind: NormKind::Layer, epsilon, ..norm },
+                None => norm,
+            }))
         };
         let query_norm = head_norm("attn_q_norm", n_query)?;
         let key_norm = if source == i { head_norm("attn_k_norm", n_key)? } else { None };
+        let has_weightless = spec.weightless_norms && query_norm.is_some();
+        let key_norm = key_norm.or_else(|| has_weightless.then(|| params.weightless_norm()));
         let norm_widths = if spec.qk_norm_over_heads { (n_query, n_key) } else { (key_width, key_width) };
         let max_bias = match spec.alibi {
             Alibi::None => None,
@@ -149,7 +158,8 @@ impl Attention {
             _ => 1.0 / (key_width as f32).sqrt(),
         };
         // As in the reference, 0 means the default.
-        let stated = keys.float("attention.scale")?.filter(|scale| *scale != 0.0);
+        let stated = keys.float("attention.scale")?.or(keys.float("attention.output_scale")?);
+        let stated = stated.filter(|scale| *scale != 0.0);
         // RoPE in the layer determines the rest: Llama 4 normalizes after it, and scales by temperature in
         // layers without it.
         let rope = Ropes::open(params, keys, weights, i, key_width, window)?;
@@ -201,6 +211,11 @@ impl Attention {
             mask,
             slopes: max_bias.map(|max| slopes(n_head, max)),
             sinks: weights.vector(&blk("attn_sinks.weight"), n_head)?,
+            indexer: match MeanIndexer::open(params, keys, weights, i)? {
+                Some(indexer) => Some(Box::new(indexer)),
+                None => BlockIndexer::open(params, keys, weights, i, n_head_kv)?
+                    .map(|indexer| Box::new(indexer) as Box<dyn ChoosesKeys>),
+            },
         })
     }
 
@@ -233,6 +248,7 @@ impl Attention {
             slopes: self.slopes.as_deref(),
             sinks: self.sinks.as_deref(),
             bias: None,
+            selected: None,
         }
     }
 
@@ -308,10 +324,17 @@ impl Mixer for Attention {
                 return StateSize { graph_floats, ..StateSize::default() };
             }
         };
+        let n_index = self.indexer.as_ref().map_or(0, |indexer| indexer.kept());
         match &self.projections {
             // Keys and values are another layer's.
             Projections::QueriesAlone(_) => StateSize { graph_floats, ..StateSize::default() },
-            _ => StateSize { keys: n_key, values: n_value, window, graph_floats, ..StateSize::default() },
+            _ => StateSize {
+                keys: n_key + n_index,
+                values: n_value,
+                window,
+                graph_floats,
+                ..StateSize::default()
+            },
         }
     }
 
@@ -354,7 +377,11 @@ impl Mixer for Attention {
         if let Some(temperature) = self.temperature {
             temperature.apply(&mut query, pass.positions());
         }
-        let attention = self.head_attention();
+        let selection = self.indexer.as_ref().and_then(|indexer| {
+            indexer.run(h, pass);
+            pass.selection.clone()
+        });
+        let attention = ops::Attention { selected: selection.as_deref(), ..self.head_attention() };
         let mut attended = match own {
             None => pass.attend_to(self.source, &attention, &query),
             Some([key, value]) if self.is_source => {
@@ -365,11 +392,7 @@ impl Mixer for Attention {
         };
         if let Some(mut gate) = gate {
             self.gate_activation.apply(&mut gate);
-            // One factor for as many elements as the gate has fewer.
-            let width = attended.ncols() / gate.ncols();
-            for (elements, gate) in attended.as_mut_slice().chunks_exact_mut(width).zip(gate.as_slice()) {
-                elements.iter_mut().for_each(|x| *x *= gate);
-            }
+            attended.multiply_groups(&gate);
         }
         if let Some(scale) = self.value_scale {
             *attended *= scale;
@@ -381,130 +404,6 @@ impl Mixer for Attention {
 /// Rows for RoPE and the norm after it: queries, and the keys that a layer makes.
 fn queries_and_keys<'a>(query: &'a mut Rows, own: &'a mut Option<[Rows; 2]>) -> Vec<&'a mut Rows> {
     std::iter::once(query).chain(own.iter_mut().map(|[key, _]| key)).collect()
-}
-
-impl Ropes {
-    fn open(
-        params: &DecoderParams,
-        keys: &Keys<'_>,
-        weights: &mut Weights<'_>,
-        i: usize,
-        key_width: usize,
-        window: Option<usize>,
-    ) -> Result<Option<Ropes>, Error> {
-        let spec = &params.spec;
-        // Only the first n_rot elements of a head rotate (0.25 of them in GPT-NeoX, half in ChatGLM).
-        let stated = kind_count(keys, "rope.dimension_count", window)?;
-        let n_rot = stated.filter(|n| *n > 0 || !spec.zero_rotates_all).unwrap_or(key_width);
-        // Divisors may be there for all of a head although a part of it rotates; its pairs have the first of them.
-        let n_divisors = n_rot / 2;
-        let n_rot = if window.is_none() { n_rot / spec.rope_part_of_full } else { n_rot };
-        // Files of models without rotation may have the key, too.
-        if spec.rope.is_some() && (n_rot > key_width || n_rot % 2 != 0) {
-            return Err(keys.wrong("rope.dimension_count", "an even part of a head"));
-        }
-        // Divisors of the frequencies: Llama 3's, for any length, or LongRoPE's two sets.
-        // Layers with a window may have none.
-        let is_divided = window.is_none() || spec.sliding.is_none_or(|sliding| sliding.same_scaling);
-        let mut divisors = |name: &str| match is_divided {
-            true => weights.vector(name, n_divisors),
-            false => Ok(None),
-        };
-        let all = divisors("rope_freqs.weight")?;
-        let (long, short) = (divisors("rope_factors_long.weight")?, divisors("rope_factors_short.weight")?);
-        let rotates = match spec.rope_layers {
-            RopeLayers::All => !matches!(spec.alibi, Alibi::OfLayers(n, _) if n == params.n_layer),
-            RopeLayers::Sliding => {
-                // One layer of a period sees everything, without RoPE; in a model without windows all layers have it.
-                let slides = (0..params.n_layer).map(|i| sliding_window(params, keys, i));
-                let slides = slides.collect::<Result<Vec<_>, _>>()?;
-                slides.iter().all(Option::is_none) || slides[i].is_some()
-            }
-            RopeLayers::Stated => match keys.flags("attention.rope_pattern", params.n_layer)? {
-                Some(rotates) => rotates[i],
-                None => keys.flag("rope.scaling.finetuned", true)?,
-            },
-            RopeLayers::SlidingOrDense => {
-                window.is_some() || i < keys.count("leading_dense_block_count")?.unwrap_or(0)
-            }
-            RopeLayers::AllButEveryNth(n) => !(i + 1).is_multiple_of(n),
-        };
-        let Some(kind) = spec.rope.filter(|_| rotates) else { return Ok(None) };
-        // M-RoPE gives each section of pairs its own position (time, height, width). In text all three are
-        // equal, which leaves RoPE on halves, and the fourth is 0.
-        let (kind, axes) = match keys.counts("rope.dimension_sections", 4) {
-            Ok(Some(sections)) if sections.iter().any(|n| *n > 0) => {
-                (RopeKind::Neox, axes(&sections, n_rot / 2, spec.interleaved_sections))
-            }
-            _ => (kind, Vec::new()),
-        };
-        let mut base = rope_scaling::base(keys, n_rot)?;
-        let mut scaling = rope_scaling::read(spec, keys)?;
-        if let (Some(_), Some(sliding)) = (window, spec.sliding) {
-            // Layers with a window see near tokens only: they may keep the base of the first training.
-            let stated = keys.float("rope.freq_base_swa")?;
-            base = match sliding.base {
-                SlidingBase::Shared => base,
-                SlidingBase::StatedOrShared => stated.unwrap_or(base),
-                SlidingBase::StatedOrUsual => stated.unwrap_or(10000.0),
-            };
-            if !sliding.same_scaling {
-                scaling = scaling.unscaled();
-            }
-        }
-        let rope = |divisors: Option<&[f32]>| {
-            let mut rope = Rope::new(kind, n_rot, base, &scaling, divisors);
-            let mut axes = axes.clone();
-            let pairs = rope.frequencies.iter_mut().zip(&mut axes);
-            for (frequency, axis) in pairs.filter(|(_, axis)| **axis == UNUSED) {
-                (*frequency, *axis) = (0.0, 0);
-            }
-            Rope { axes, ..rope }
-        };
-        // Llama 3's divisors are for every length; of LongRoPE's the short ones are for the context of the first training.
-        let first = all.as_deref().or(short.as_deref());
-        Ok(Some(Ropes {
-            short: rope(first),
-            long: long.filter(|_| all.is_none()).map(|long| (scaling.original_context, rope(Some(&long)))),
-        }))
-    }
-
-    /// The one for texts of `end` positions.
-    fn choose(&self, end: usize) -> &Rope {
-        match &self.long {
-            Some((context, long)) if end > *context => long,
-            _ => &self.short,
-        }
-    }
-}
-
-/// The fourth axis, along which every position is 0.
-const UNUSED: usize = 3;
-
-/// Axis of each of `n` pairs: 0 for time, 1 for height, 2 for width, 3 for pairs that do not rotate. `sections` are numbers
-/// of pairs, one stretch after the other; or interleaved: every third pair from the second on rotates by height and from
-/// the third on by width, as long as their sections last.
-///
-/// Source: `ggml_mrope_cache_init` of ggml, llama.cpp of llama-cpp-python 0.3.36, and
-/// `recomposition_frequencies` in `modeling_qwen3_vl.py` of transformers 5.23.
-fn axes(sections: &[usize], n: usize, is_interleaved: bool) -> Vec<usize> {
-    let total = sections.iter().fold(0usize, |sum, n| sum.saturating_add(*n)).max(1);
-    let axis = |pair: usize| {
-        // More pairs than the sections have begin again.
-        let at = pair % total;
-        if is_interleaved {
-            return if at < sections[at % 3].saturating_mul(3) { at % 3 } else { UNUSED };
-        }
-        let height = sections[0];
-        let width = height.saturating_add(sections[1]);
-        match at {
-            _ if at < height => 0,
-            _ if at < width => 1,
-            _ if at < width.saturating_add(sections[2]) => 2,
-            _ => UNUSED,
-        }
-    };
-    (0..n).map(axis).collect()
 }
 
 impl Temperature {
@@ -554,21 +453,6 @@ fn slopes(n_head: usize, max_bias: f32) -> Vec<f32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sections_are_contiguous_or_interleaved() {
-        assert_eq!(axes(&[2, 1, 1, 0], 4, false), [0, 0, 1, 2]);
-        assert_eq!(axes(&[2, 1, 1, 0], 4, true), [0, 1, 2, 0]);
-        // More pairs than the sections have begin again.
-        assert_eq!(axes(&[1, 1, 0, 0], 4, true), [0, 1, 0, 1]);
-        // Pairs after the last of height and width do not rotate.
-        let axes = axes(&[24, 20, 20, 0], 64, true);
-        assert_eq!(
-            [0, 1, 2, 3].map(|axis| axes.iter().filter(|found| **found == axis).count()),
-            [22, 20, 20, 2]
-        );
-        assert_eq!(axes[57..], [0, 1, 2, 0, 3, 3, 0]);
-    }
 
     #[test]
     fn temperature_grows_in_whole_lengths() {

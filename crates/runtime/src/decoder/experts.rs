@@ -3,15 +3,16 @@
 //! For each token, with `E` experts of which `k` are used:
 //!
 //! ```text
-//! p = softmax(W_r h) or sigmoid(W_r h)               h (n_embd), W_r (E, n_embd), p (E)
+//! p = softmax(W_r h) or sigmoid(W_r h)               h (n_embd), W_r (E, n_embd), p (E); DeepSeek 4: sqrt(softplus(W_r h))
 //! S = the k largest of p + bias                      bias (E) chooses and does not count in the weight (DeepSeek 3);
-//!                                                    with groups, only experts of the best groups take part
+//!                                                    with groups, only experts of the best groups take part;
+//!                                                    in the first layers of DeepSeek 4 the token decides
 //! w_e = scale * p_e / (norm_topk_prob ? sum over S of p : 1)    gpt-oss: the softmax over S of W_r h
 //! y = sum over S of w_e MLP_e(h)                     Llama 4: MLP_e(w_e h), the weight before the function
 //!   + sigmoid(W_s h) MLP_shared(h)                   where there is a shared expert; without W_s the factor is 1
 //!
 //! latent experts (Nemotron 3): MLP_e takes and gives rows of a smaller width
-//! y = W_up sum over S of w_e MLP_e(W_down h) + MLP_shared(h)
+//! y = W_up sum over S of w_e MLP_e(W_down h) + MLP_shared(h)          Kimi K3: the sum is normalized
 //! ```
 //!
 //! Rows are sorted by expert first, so that the weights of each expert are decoded once for all of its rows.
@@ -26,7 +27,7 @@ use super::{linear::Linear, mlp::Mlp, params::DecoderParams, spec::Gating};
 use crate::{
     Error,
     keys::Keys,
-    ops::{Activation, Product, Rows, softmax},
+    ops::{Activation, Norm, Product, Rows, softmax, softplus},
     pass::Pass,
     weights::{Weight, Weights},
 };
@@ -34,6 +35,8 @@ use crate::{
 pub(super) struct Experts {
     router: Linear,
     routing: Routing,
+    /// (n_vocab, n_used): experts of each token, where the router only weighs them.
+    by_token: Option<Vec<usize>>,
     /// True if the input of an expert is multiplied with its weight, not the output.
     scale_input: bool,
     activation: Activation,
@@ -44,6 +47,8 @@ pub(super) struct Experts {
     down: Stack,
     /// To the rows that the experts take, and back from those that they give.
     latent: Option<Box<[Linear; 2]>>,
+    /// Norm of the sum of latent experts.
+    latent_norm: Option<Norm>,
     shared: Option<Mlp>,
     /// Factor of the sum of all, if there is a shared expert.
     sum_scale: f32,
@@ -145,7 +150,8 @@ impl Experts {
             Some(1) => Gating::Softmax,
             Some(2) => Gating::Sigmoid,
             Some(3) => Gating::SoftmaxOfTopK,
-            Some(_) => return Err(keys.wrong("expert_gating_func", "1, 2 or 3")),
+            Some(4) => Gating::SqrtSoftplus,
+            Some(_) => return Err(keys.wrong("expert_gating_func", "1, 2, 3 or 4")),
         };
         let bias = match weights.vector(&blk("exp_probs_b.bias"), n)? {
             // The reference writes Hunyuan 3's without an ending.
@@ -169,17 +175,23 @@ impl Experts {
             return Err(keys.wrong("expert_group_count", "groups that hold the experts that are used"));
         }
         // A shared expert is a plain MLP next to the stacks, recognized by its matrix.
-        let has_shared = weights.shape(&blk("ffn_down_shexp.weight")).is_some();
-        let names = ["gate", "up", "down"].map(|part| blk(&format!("ffn_{part}_shexp")));
+        let ending = params.spec.shared_expert;
+        let has_shared = weights.shape(&blk(&format!("ffn_down{ending}.weight"))).is_some();
+        let names = ["gate", "up", "down"].map(|part| blk(&format!("ffn_{part}{ending}")));
         let activation = params.activation(keys, i, "swiglu_clamp_shexp")?;
         let shared = has_shared.then(|| Mlp::open(activation, n_embd, weights, names)).transpose()?;
-        let latent = match keys.count("moe_latent_size")?.filter(|n| *n > 0) {
+        let (length, name) = match keys.count("moe_latent_size")? {
+            None => (keys.count("expert_latent_length")?, "routed"),
+            length => (length, "latent"),
+        };
+        let latent = match length.filter(|n| *n > 0) {
             None => None,
             Some(n) => Some(Box::new([
-                Linear::need(weights, &blk("ffn_latent_down"), n_embd, n)?,
-                Linear::need(weights, &blk("ffn_latent_up"), n, n_embd)?,
+                Linear::need(weights, &blk(&format!("ffn_{name}_down")), n_embd, n)?,
+                Linear::need(weights, &blk(&format!("ffn_{name}_up")), n, n_embd)?,
             ])),
         };
+        let latent_norm = params.optional_norm(weights, &blk("ffn_routed_norm"), length.unwrap_or(0))?;
         let n_in = latent.as_ref().map_or(n_embd, |latent| latent[0].weight.n_out);
         let fused = Stack::open(weights, &blk("ffn_gate_up_exps"), n_in, 2 * n_ff, n)?;
         let is_fused = fused.is_some();
@@ -200,6 +212,7 @@ impl Experts {
                 norm_topk_prob: keys.flag("expert_weights_norm", params.spec.norm_topk_prob)?,
                 scale: stated.unwrap_or(1.0),
             },
+            by_token: by_token(weights, &blk("ffn_gate_tid2eid.weight"), n, n_used)?,
             scale_input: params.spec.scale_expert_input,
             activation: params.activation(keys, i, "swiglu_clamp_exp")?,
             gate: if is_fused { None } else { Stack::open(weights, &blk("ffn_gate_exps"), n_in, n_ff, n)? },
@@ -207,6 +220,7 @@ impl Experts {
             is_fused,
             down: Stack::need(weights, &blk("ffn_down_exps"), n_ff, n_in, n)?,
             latent,
+            latent_norm,
             shared,
             sum_scale: if has_shared { params.spec.shared_experts_scale } else { 1.0 },
             shared_gate: Linear::open(weights, &blk("ffn_gate_inp_shexp"), n_embd, 1)?,
@@ -240,7 +254,12 @@ impl Experts {
     pub fn run_routed_by(&self, routed_by: &Rows, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
         // Step 1: route. For each expert, the rows that go to it and their weights.
         let logits = self.router.run(routed_by, pass);
-        let routed = self.routing.route_all(&logits);
+        let (tokens, n_used) = (&pass.tokens, self.routing.n_used);
+        let chosen = |row: usize| {
+            let experts = self.by_token.as_ref()?;
+            experts.get(tokens[row] as usize * n_used..)?.get(..n_used)
+        };
+        let routed = self.routing.route_all(&logits, &chosen);
         drop(logits);
 
         // Step 2: the shared expert, which sees every row.
@@ -267,6 +286,9 @@ impl Experts {
                 let mut sum = pass.zeros(narrow.nrows(), narrow.ncols());
                 self.add_routed(&routed, &narrow, &mut sum, pass);
                 drop(narrow);
+                if let Some(norm) = &self.latent_norm {
+                    norm.apply(&mut sum);
+                }
                 out += &up.run(&sum, pass);
             }
         }
@@ -340,12 +362,18 @@ impl Experts {
 
 impl Routing {
     /// For each expert the rows of `logits` (n, E) that go to it, and their weights.
-    fn route_all(&self, logits: &Rows) -> Vec<Routed> {
+    /// `chosen` are the experts of a row that has no choice.
+    fn route_all<'a>(
+        &self,
+        logits: &Rows,
+        chosen: &(dyn Fn(usize) -> Option<&'a [usize]> + Sync),
+    ) -> Vec<Routed> {
         let mut routed = vec![(Vec::new(), Vec::new()); logits.ncols()];
         // Rows are routed one by one, in any order; they are gathered in theirs.
         let rows = logits.as_slice().par_chunks(logits.ncols().max(1)).with_min_len(16);
-        let chosen: Vec<_> = rows.map(|logits| self.route(logits.to_vec())).collect();
-        for (row, chosen) in chosen.into_iter().enumerate() {
+        let routes = rows.enumerate().map(|(row, logits)| self.route(logits.to_vec(), chosen(row)));
+        let routes: Vec<_> = routes.collect();
+        for (row, chosen) in routes.into_iter().enumerate() {
             for (expert, weight) in chosen {
                 routed[expert].0.push(row);
                 routed[expert].1.push(weight);
@@ -355,18 +383,10 @@ impl Routing {
     }
 
     /// The chosen experts and their weights.
-    fn route(&self, logits: Vec<f32>) -> Vec<(usize, f32)> {
+    fn route(&self, logits: Vec<f32>, chosen: Option<&[usize]>) -> Vec<(usize, f32)> {
         let mut probabilities = logits;
         self.make_probabilities(&mut probabilities);
-        // Scores choose; the weights are the probabilities without bias.
-        let mut scores = probabilities.clone();
-        if let Some(bias) = &self.bias {
-            scores.iter_mut().zip(bias).for_each(|(score, bias)| *score += bias);
-        }
-        self.drop_groups(&mut scores);
-        // Ties go to the lower index, as the sort is stable.
-        let mut order = from_largest(&scores);
-        order.truncate(self.n_used);
+        let order = chosen.map_or_else(|| self.choose(&probabilities), <[usize]>::to_vec);
         let mut weights: Vec<f32> = order.iter().map(|expert| probabilities[*expert]).collect();
         if self.gating == Gating::SoftmaxOfTopK {
             softmax(&mut weights, None);
@@ -378,11 +398,26 @@ impl Routing {
         order.into_iter().zip(weights).map(|(expert, weight)| (expert, weight * self.scale)).collect()
     }
 
+    /// The experts with the best probabilities.
+    fn choose(&self, probabilities: &[f32]) -> Vec<usize> {
+        // Scores choose; the weights are the probabilities without bias.
+        let mut scores = probabilities.to_vec();
+        if let Some(bias) = &self.bias {
+            scores.iter_mut().zip(bias).for_each(|(score, bias)| *score += bias);
+        }
+        self.drop_groups(&mut scores);
+        // Ties go to the lower index, as the sort is stable.
+        let mut order = from_largest(&scores);
+        order.truncate(self.n_used);
+        order
+    }
+
     /// `p` of logits, but where the softmax comes after the choice: logits choose as well as their softmax would.
     fn make_probabilities(&self, logits: &mut [f32]) {
         match self.gating {
             Gating::Softmax | Gating::OfDeepseek => softmax(logits, None),
             Gating::Sigmoid => logits.iter_mut().for_each(|x| *x = 1.0 / (1.0 + libm::expf(-*x))),
+            Gating::SqrtSoftplus => logits.iter_mut().for_each(|x| *x = softplus(*x).sqrt()),
             Gating::SoftmaxOfTopK => {}
         }
     }
@@ -411,6 +446,20 @@ impl Routing {
 /// quotient finite.
 const LEAST_SUM: f32 = 6.103_515_6e-5;
 
+/// Experts of each token, if the file lists them.
+fn by_token(
+    weights: &mut Weights<'_>,
+    name: &str,
+    n: usize,
+    n_used: usize,
+) -> Result<Option<Vec<usize>>, Error> {
+    let n_vocab = weights.shape(name).map_or(0, |shape| shape.dim(1) as usize);
+    let Some(experts) = weights.integers(name, n_vocab.saturating_mul(n_used))? else { return Ok(None) };
+    let experts = experts.into_iter().map(|expert| usize::try_from(expert).ok().filter(|expert| *expert < n));
+    let experts: Option<Vec<usize>> = experts.collect();
+    experts.map(Some).ok_or_else(|| Error::ExpertRange { name: name.to_owned(), n })
+}
+
 /// Indexes, those of the largest values first.
 fn from_largest(values: &[f32]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..values.len()).collect();
@@ -429,8 +478,9 @@ mod tests {
 
     #[test]
     fn bias_affects_choice_only() {
-        let of =
-            |bias: Option<Vec<f32>>| Routing { bias, ..routing(Gating::Sigmoid) }.route(vec![0.0, 2.0, -1.0]);
+        let of = |bias: Option<Vec<f32>>| {
+            Routing { bias, ..routing(Gating::Sigmoid) }.route(vec![0.0, 2.0, -1.0], None)
+        };
         assert_eq!(of(None)[1], (0, 0.5));
         let biased = of(Some(vec![0.0, 0.0, 0.6]));
         assert_eq!((biased[0].0, biased[1].0), (1, 2));
@@ -442,7 +492,7 @@ mod tests {
     fn groups_rank_by_best_experts() {
         let grouped = |gating| Routing { n_group: 2, n_group_used: 1, ..routing(gating) };
         let of = |gating, logits: &[f32]| {
-            let chosen = grouped(gating).route(logits.to_vec()).into_iter();
+            let chosen = grouped(gating).route(logits.to_vec(), None).into_iter();
             chosen.map(|(expert, _)| expert).collect::<Vec<_>>()
         };
         assert_eq!(of(Gating::Sigmoid, &[3.0, -3.0, 1.0, 1.5]), [3, 2]);

@@ -21,15 +21,29 @@
 //!
 //! The KV cache holds `rank + n_rot` floats per position, whatever the number of heads.
 //!
-//! Source: `llama_model_deepseek2::graph` of llama.cpp (llama-cpp-python 0.3.36).
+//! Some models have a gate for each head's output or for its elements, windows, or a norm of the rotated part of keys.
+//!
+//! Files of PLM and MiniCPM 3 have both matrices of all heads as one, `[W_uk, W_uv]` of each head after the other.
+//! Then keys and values of all heads are computed and kept.
+//!
+//! Source: `llama_model_deepseek2::graph` and `llama_model_plm::graph` of llama.cpp (llama-cpp-python 0.3.36).
 
 use ndarray::s;
 
-use super::{linear::Linear, mixer::Mixer, params::DecoderParams, rope_scaling, spec::Temperature};
+use super::{
+    heads::{kind_count, sliding_window},
+    indexer::Indexer,
+    linear::Linear,
+    mixer::Mixer,
+    params::DecoderParams,
+    rope_scaling,
+    ropes::Ropes,
+    spec::Temperature,
+};
 use crate::{
     Error,
     keys::Keys,
-    ops::{Attention, Mask, Norm, Product, Rope, Rows},
+    ops::{Activation, Attention, Mask, Norm, Product, Rows},
     pass::Pass,
     state_size::StateSize,
     weights::{Weight, Weights},
@@ -41,12 +55,18 @@ pub(super) struct Latent {
     kv_a: Linear,
     /// Norm of latent rows.
     kv_norm: Option<Norm>,
-    /// `W_uk^T` of each head: (n_nope) -> (rank).
-    w_uk: Weight,
-    /// `W_uv` of each head: (rank) -> (value_width).
-    w_uv: Weight,
+    /// Norm of the rotated part of the key.
+    rope_norm: Option<Norm>,
+    /// To a gate for each head, or for each of its elements.
+    gate: Option<Linear>,
+    mask: Mask,
+    sinks: Option<Vec<f32>>,
+    up: Up,
+    indexer: Option<Indexer>,
+    /// True if the layer sees keys that an earlier one chose.
+    shares_selection: bool,
     output: Linear,
-    rope: Rope,
+    rope: Option<Ropes>,
     temperature: Option<Temperature>,
     n_head: usize,
     /// Elements of a latent row.
@@ -57,6 +77,14 @@ pub(super) struct Latent {
     n_nope: usize,
     value_width: usize,
     scale: f32,
+}
+
+/// From latent rows to keys and values.
+enum Up {
+    /// Both matrices of each head: `W_uk^T`, (n_nope) -> (rank), and `W_uv`, (rank) -> (value_width).
+    ByHead(Box<[Weight; 2]>),
+    /// (rank) -> (n_head * (n_nope + value_width)).
+    Fused(Box<Linear>),
 }
 
 /// From rows to queries; boxed because they are large.
@@ -82,17 +110,25 @@ impl Latent {
         let n_embd = params.n_embd;
         let heads = "attention.head_count";
         let n_head = keys.counts(heads, params.n_layer)?.ok_or_else(|| keys.missing(heads))?[i];
-        let rank = keys.need_count("attention.kv_lora_rank")?;
-        let key_width = keys.need_count("attention.key_length_mla")?;
-        let value_width = keys.need_count("attention.value_length_mla")?;
+        let window = sliding_window(params, keys, i)?;
+        let need = |key: &str| kind_count(keys, key, window)?.ok_or_else(|| keys.missing(key));
+        let rank = need("attention.kv_lora_rank")?;
+        let fused = weights.shape(&blk("attn_kv_b.weight")).map(|shape| shape.dim(1) as usize);
+        let key_length = if fused.is_some() { "attention.key_length" } else { "attention.key_length_mla" };
+        let key_width = need(key_length)?;
         let n_rot = keys.need_count("rope.dimension_count")?;
         if n_rot >= key_width || n_rot % 2 != 0 {
-            return Err(keys.wrong("rope.dimension_count", "an even part of `attention.key_length_mla`"));
+            return Err(keys.wrong("rope.dimension_count", &format!("an even part of `{key_length}`")));
         }
+        let n_nope = key_width - n_rot;
+        let value_width = match fused {
+            // Not every file states their length.
+            Some(rows) => rows.checked_div(n_head).and_then(|rows| rows.checked_sub(n_nope)).unwrap_or(0),
+            None => need("attention.value_length_mla")?,
+        };
         if n_head == 0 || rank == 0 || value_width == 0 {
             return Err(keys.wrong(heads, "one head at least, of one element at least"));
         }
-        let n_nope = key_width - n_rot;
         let n_query = n_head * key_width;
         let query = match weights.shape(&blk("attn_q_a.weight")) {
             None => Query::Direct(Box::new(Linear::need(weights, &blk("attn_q"), n_embd, n_query)?)),
@@ -112,19 +148,41 @@ impl Latent {
             weight.is_by_head = true;
             Ok::<_, Error>(weight)
         };
-        let (w_uk, w_uv) = (stack("attn_k_b", n_nope, rank)?, stack("attn_v_b", rank, value_width)?);
+        let up = match fused {
+            None => Up::ByHead(Box::new([
+                stack("attn_k_b", n_nope, rank)?,
+                stack("attn_v_b", rank, value_width)?,
+            ])),
+            Some(_) => {
+                let n_out = n_head * (n_nope + value_width);
+                Up::Fused(Box::new(Linear::need(weights, &blk("attn_kv_b"), rank, n_out)?))
+            }
+        };
+        let rank_of_queries = match &query {
+            Query::Direct(_) => 0,
+            Query::LowRank(low_rank) => low_rank.0.weight.n_out,
+        };
+        let indexer = Indexer::open(params, keys, weights, i, rank_of_queries)?;
+        let has_choice = keys.count("attention.indexer.top_k")?.is_some();
+        let gates = weights.shape(&blk("attn_gate.weight")).map_or(0, |shape| shape.dim(1) as usize);
+        let n_gate = if gates == n_head { n_head } else { n_head * value_width };
         let scaling = rope_scaling::read(&params.spec, keys)?;
-        let base = keys.float("rope.freq_base")?.unwrap_or(10000.0);
-        let kind = params.spec.rope.ok_or_else(|| keys.wrong("rope.dimension_count", "0"))?;
-        let divisors = weights.vector("rope_freqs.weight", n_rot / 2)?;
         Ok(Some(Latent {
             query,
             kv_a: Linear::need(weights, &blk("attn_kv_a_mqa"), n_embd, rank + n_rot)?,
             kv_norm: params.optional_norm(weights, &blk("attn_kv_a_norm"), rank)?,
-            w_uk,
-            w_uv,
+            rope_norm: params.optional_norm(weights, &blk("attn_k_norm"), n_rot)?,
+            gate: Linear::open(weights, &blk("attn_gate"), n_embd, n_gate)?,
+            mask: window.map_or(Mask::Causal, Mask::SlidingWindow),
+            sinks: weights.vector(&blk("attn_sinks.weight"), n_head)?,
+            up,
+            shares_selection: has_choice && indexer.is_none() && window.is_none(),
+            indexer,
             output: Linear::need(weights, &blk("attn_output"), n_head * value_width, n_embd)?,
-            rope: Rope::new(kind, n_rot, base, &scaling, divisors.as_deref()),
+            rope: match n_rot {
+                0 => None,
+                _ => Ropes::open(params, keys, weights, i, key_width, window)?,
+            },
             // Mistral Large 3 scales queries by position, as Llama 4 does in its layers without RoPE.
             temperature: Temperature::read(keys)?,
             n_head,
@@ -139,14 +197,26 @@ impl Latent {
 
 impl Mixer for Latent {
     fn row_floats(&self) -> usize {
-        self.n_head * (2 * self.key_width + 2 * self.rank) + 2 * self.rank
+        let by_head = match self.up {
+            Up::ByHead(_) => 2 * self.key_width + 2 * self.rank,
+            Up::Fused(_) => 3 * self.key_width + 3 * self.value_width,
+        };
+        self.n_head * by_head + 2 * self.rank
     }
 
     fn state_size(&self) -> StateSize {
         let width = self.rank + self.key_width - self.n_nope;
+        if let Up::Fused(_) = self.up {
+            let (keys, values) = (self.n_head * self.key_width, self.n_head * self.value_width);
+            return StateSize { keys, values, graph_floats: 3 * keys + 2 * values, ..StateSize::default() };
+        }
         StateSize {
             // The latent row is key and value.
-            keys: width,
+            keys: width + self.indexer.as_ref().map_or(0, Indexer::kept),
+            window: match self.mask {
+                Mask::SlidingWindow(n) => Some(n),
+                _ => None,
+            },
             graph_floats: self.n_head * (self.key_width + 2 * width) + width,
             ..StateSize::default()
         }
@@ -156,16 +226,32 @@ impl Mixer for Latent {
         let n = h.nrows();
         let (rank, n_nope, n_rot) = (self.rank, self.n_nope, self.key_width - self.n_nope);
         // Step 1: queries (n, n_head * (n_nope + n_rot)) and latent rows (n, rank + n_rot), rotated in their last part.
-        let mut query = self.query.run(h, pass);
+        let mut query = self.query(h, pass);
         let mut key = self.kv_a.run(h, pass);
-        let cache = pass.rope_cache(&self.rope);
-        self.rope.apply(&mut [&mut query], self.key_width, n_nope, &cache);
-        self.rope.apply(&mut [&mut key], rank + n_rot, rank, &cache);
+        if let Some(norm) = &self.rope_norm {
+            let mut k_rope = pass.columns(&key, rank..rank + n_rot);
+            norm.apply(&mut k_rope);
+            key.slice_mut(s![.., rank..]).assign(&*k_rope);
+        }
+        if let Some(ropes) = &self.rope {
+            let rope = ropes.choose(pass.end());
+            let cache = pass.rope_cache(rope);
+            rope.apply(&mut [&mut query], self.key_width, n_nope, &cache);
+            rope.apply(&mut [&mut key], rank + n_rot, rank, &cache);
+        }
         // The value of a position is its latent row c, which is the first part of its key too.
         let mut c = pass.columns(&key, 0..rank);
         if let Some(norm) = &self.kv_norm {
             norm.apply(&mut c);
         }
+        let [w_uk, w_uv] = match &self.up {
+            Up::ByHead(both) => both.each_ref(),
+            Up::Fused(up) => {
+                let k_rope = pass.columns(&key, rank..rank + n_rot);
+                let attended = self.attend_fused(index, up, [query, c, k_rope], pass);
+                return self.finish(h, attended, pass);
+            }
+        };
         key.slice_mut(s![.., ..rank]).assign(&*c);
 
         // Step 2: absorb W_uk. For each head q_absorbed = [W_uk^T q_nope, q_rope], (n_nope) -> (rank), then n_rot as they
@@ -177,7 +263,7 @@ impl Mixer for Latent {
             let (from, to) = (head * self.key_width, head * width);
             q_nope.assign(&query.slice(s![.., from..from + n_nope]));
             let out = q_absorbed.slice_mut(s![.., to..to + rank]);
-            pass.mul_mat(q_nope.view(), vec![Product { weight: &self.w_uk, index: head, out }]);
+            pass.mul_mat(q_nope.view(), vec![Product { weight: w_uk, index: head, out }]);
             let q_rope = query.slice(s![.., from + n_nope..from + self.key_width]);
             q_absorbed.slice_mut(s![.., to + rank..to + width]).assign(&q_rope);
         }
@@ -187,18 +273,8 @@ impl Mixer for Latent {
         }
 
         // Step 3: attention of all heads to one head of keys and values.
-        let attention = Attention {
-            n_head: self.n_head,
-            n_head_kv: 1,
-            key_width: width,
-            value_width: rank,
-            scale: self.scale,
-            soft_cap: None,
-            mask: Mask::Causal,
-            slopes: None,
-            sinks: None,
-            bias: None,
-        };
+        let selection = pass.selection.clone().filter(|_| self.indexer.is_some() || self.shares_selection);
+        let attention = Attention { selected: selection.as_deref(), ..self.head_attention(1, width, rank) };
         let o_latent = pass.attend(index, &attention, &q_absorbed, key, c);
         drop(q_absorbed);
 
@@ -208,17 +284,17 @@ impl Mixer for Latent {
         for head in 0..self.n_head {
             head_rows.assign(&o_latent.slice(s![.., head * rank..(head + 1) * rank]));
             let out = o.slice_mut(s![.., head * self.value_width..(head + 1) * self.value_width]);
-            pass.mul_mat(head_rows.view(), vec![Product { weight: &self.w_uv, index: head, out }]);
+            pass.mul_mat(head_rows.view(), vec![Product { weight: w_uv, index: head, out }]);
         }
         drop((head_rows, o_latent));
-        self.output.run(&o, pass)
+        self.finish(h, o, pass)
     }
 }
 
-impl Query {
-    /// `h (n, n_embd) -> (n, n_head * key_width)`.
-    fn run(&self, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
-        match self {
+impl Latent {
+    /// `h (n, n_embd) -> (n, n_head * key_width)`; an indexer chooses keys on the way.
+    fn query(&self, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
+        match &self.query {
             Query::Direct(w_q) => w_q.run(h, pass),
             Query::LowRank(low_rank) => {
                 let (w_dq, norm, w_uq) = low_rank.as_ref();
@@ -226,8 +302,66 @@ impl Query {
                 if let Some(norm) = norm {
                     norm.apply(&mut c);
                 }
+                if let Some(indexer) = &self.indexer {
+                    indexer.run(h, &c, pass);
+                }
                 w_uq.run(&c, pass)
             }
         }
+    }
+
+    fn head_attention(&self, n_head_kv: usize, key_width: usize, value_width: usize) -> Attention<'_> {
+        Attention {
+            n_head: self.n_head,
+            n_head_kv,
+            key_width,
+            value_width,
+            scale: self.scale,
+            soft_cap: None,
+            mask: self.mask,
+            slopes: None,
+            sinks: self.sinks.as_deref(),
+            bias: None,
+            selected: None,
+        }
+    }
+
+    /// Attention with computed keys `[W_uk c, k_rope]` and values `W_uv c` of all heads.
+    fn attend_fused(
+        &self,
+        index: usize,
+        up: &Linear,
+        [mut query, c, k_rope]: [Rows; 3],
+        pass: &mut Pass<'_, '_>,
+    ) -> Rows {
+        let (n_nope, key_width, value_width) = (self.n_nope, self.key_width, self.value_width);
+        let both = up.run(&c, pass);
+        drop(c);
+        let mut key = pass.scratch(both.nrows(), self.n_head * key_width);
+        let mut value = pass.scratch(both.nrows(), self.n_head * value_width);
+        for head in 0..self.n_head {
+            let from = head * (n_nope + value_width);
+            let mut key = key.slice_mut(s![.., head * key_width..(head + 1) * key_width]);
+            key.slice_mut(s![.., ..n_nope]).assign(&both.slice(s![.., from..from + n_nope]));
+            key.slice_mut(s![.., n_nope..]).assign(&*k_rope);
+            let values = both.slice(s![.., from + n_nope..from + n_nope + value_width]);
+            value.slice_mut(s![.., head * value_width..(head + 1) * value_width]).assign(&values);
+        }
+        drop((both, k_rope));
+        if let Some(temperature) = self.temperature {
+            temperature.apply(&mut query, pass.positions());
+        }
+        let attention = self.head_attention(self.n_head, key_width, value_width);
+        pass.attend(index, &attention, &query, key, value)
+    }
+
+    /// The gate and the output matrix: `attended (n, n_head * value_width) -> (n, n_embd)`.
+    fn finish(&self, h: &Rows, mut attended: Rows, pass: &mut Pass<'_, '_>) -> Rows {
+        if let Some(gate) = &self.gate {
+            let mut gate = gate.run(h, pass);
+            Activation::Sigmoid.apply(&mut gate);
+            attended.multiply_groups(&gate);
+        }
+        self.output.run(&attended, pass)
     }
 }

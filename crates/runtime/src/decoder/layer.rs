@@ -57,10 +57,14 @@ pub(super) struct Layer {
     mlp_post_norm: Option<Norm>,
     /// Added after the feed-forward part.
     per_layer_input: Option<PerLayerInput>,
+    /// Factor of the embedding that is added after the layer.
+    embedding_scale: Option<f32>,
     /// Norm of the residual stream after the layer.
     end_norm: Option<Norm>,
     /// True if the feed-forward part reads the same rows as attention.
     is_parallel: bool,
+    /// True if experts are chosen by the residual stream from before attention.
+    routes_before_attention: bool,
     residual_scale: f32,
     /// Factor of the residual stream after the layer.
     rescale: Option<f32>,
@@ -69,6 +73,8 @@ pub(super) struct Layer {
 enum FeedForward {
     Mlp(Box<Mlp>),
     Experts(Box<Experts>),
+    /// Chosen by the residual stream from before attention.
+    ExpertsByStream(Box<Experts>),
     MlpWithExperts(Box<MlpWithExperts>),
     ChannelMix(Box<ChannelMix>),
 }
@@ -88,13 +94,24 @@ impl Layer {
         // stored under a name, that name is not the norm after attention.
         let attention_post_norm = match params.spec.mlp_norm {
             "post_attention_norm" => None,
-            _ => params.optional_norm(weights, &blk("post_attention_norm"), n_embd)?,
+            _ => params.post_norm(weights, &blk("post_attention_norm"), n_embd)?,
         };
-        let mlp_post_norm = params.optional_norm(weights, &blk("post_ffw_norm"), n_embd)?;
+        let mlp_post_norm = params.post_norm(weights, &blk("post_ffw_norm"), n_embd)?;
         let stream_norm = match params.spec.mlp_norm {
             "attn_output_norm" => None,
             _ => params.optional_norm(weights, &blk("attn_output_norm"), n_embd)?,
         };
+        let end_norm = params.optional_norm(weights, &blk("layer_output_norm"), n_embd)?;
+        let (attention_post_norm, stream_norm, mlp_post_norm, end_norm) = match params.spec.norms_parts {
+            true => (attention_post_norm.or(stream_norm), None, mlp_post_norm.or(end_norm), None),
+            false => (attention_post_norm, stream_norm, mlp_post_norm, end_norm),
+        };
+        // Chameleon 34B has the norms of both parts after them.
+        let (attention_norm, attention_post_norm, mlp_norm, mlp_post_norm) =
+            match keys.flag("swin_norm", false)? {
+                true => (None, attention_norm, None, mlp_norm),
+                false => (attention_norm, attention_post_norm, mlp_norm, mlp_post_norm),
+            };
         let mixers = match params.has_mixers(i) {
             true => select::mixers(params, keys, weights, i)?,
             false => Vec::new(),
@@ -117,6 +134,10 @@ impl Layer {
         let period = keys.count("rescale_every_n_layers")?.unwrap_or(0);
         let halved = (period != 0 && (i + 1).is_multiple_of(period)).then_some(0.5);
         let scale = weights.vector(&blk("layer_output_scale.weight"), 1)?.map(|scale| scale[0]);
+        let (embedding_scale, scale) = match params.spec.adds_embedding {
+            true => (scale, None),
+            false => (None, scale),
+        };
         // With several streams it is not added to that of the layer alone.
         let per_layer_input = match weights.shape(&blk("altup_router.weight")) {
             None => PerLayerInput::open(params, keys, weights, i)?,
@@ -134,7 +155,9 @@ impl Layer {
             feed_forward,
             mlp_post_norm,
             per_layer_input,
-            end_norm: params.optional_norm(weights, &blk("layer_output_norm"), n_embd)?,
+            embedding_scale,
+            end_norm,
+            routes_before_attention: params.spec.routes_before_attention,
             is_parallel: shares_norm || keys.flag("use_parallel_residual", false)?,
             residual_scale: params.residual_scale,
             rescale: scale.or(halved),
@@ -150,11 +173,13 @@ impl Layer {
     /// State of its parts per sequence.
     pub fn state_sizes(&self) -> Vec<StateSize> {
         let mixers = self.mixers.iter().map(|mixer| mixer.state_size());
-        mixers.chain(self.feed_forward.as_ref().map(FeedForward::state_size)).collect()
+        let more = self.mixers.iter().filter_map(|mixer| mixer.more_state());
+        mixers.chain(more).chain(self.feed_forward.as_ref().map(FeedForward::state_size)).collect()
     }
 
     /// Adds what the mixers and the feed-forward part make of `x` (n, n_embd) to it.
     pub fn run(&self, index: usize, x: &mut Rows, pass: &mut Pass<'_, '_>) {
+        let entered = self.routes_before_attention.then(|| x.clone());
         let mut h = pass.scratch(x.nrows(), x.ncols());
         let norm = |norm: &Option<Norm>, from: &Rows, to: &mut Rows| match norm {
             Some(norm) => norm.apply_into(from, to),
@@ -196,7 +221,8 @@ impl Layer {
 
         // Step 3: the feed-forward part, and changes of the stream after it.
         if let Some(feed_forward) = &self.feed_forward {
-            let mut y = feed_forward.run(index, x, &h, pass);
+            let mut y = feed_forward.run(index, entered.as_ref().unwrap_or(x), &h, pass);
+            drop(entered);
             if let Some(norm) = &self.mlp_post_norm {
                 norm.apply(&mut y);
             }
@@ -206,12 +232,36 @@ impl Layer {
             let more = input.run(x, pass);
             x.add_scaled(1.0, &more);
         }
+        if let (Some(scale), Some(embedded)) = (self.embedding_scale, &pass.embedded) {
+            x.add_scaled(scale, embedded);
+        }
         if let Some(norm) = &self.end_norm {
             norm.apply(x);
         }
         if let Some(rescale) = self.rescale {
             *x *= rescale;
         }
+    }
+
+    /// Output of the mixers alone, of a stream `x` (n, n_embd).
+    pub fn run_mixers(&self, index: usize, x: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
+        let h = normalized(self.attention_norm.as_ref(), x, pass);
+        let mut mixed = self.mix(index, &h, pass);
+        if let Some(norm) = &self.attention_post_norm {
+            norm.apply(&mut mixed);
+        }
+        mixed
+    }
+
+    /// Output of the feed-forward part alone, of a stream `x` (n, n_embd).
+    pub fn run_feed_forward(&self, index: usize, x: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
+        let h = normalized(self.mlp_norm.as_ref(), x, pass);
+        let Some(feed_forward) = &self.feed_forward else { return pass.zeros(x.nrows(), x.ncols()) };
+        let mut y = feed_forward.run(index, x, &h, pass);
+        if let Some(norm) = &self.mlp_post_norm {
+            norm.apply(&mut y);
+        }
+        y
     }
 
     /// The sum of what all mixers make of the same rows.
@@ -226,6 +276,16 @@ impl Layer {
         }
         sum.unwrap_or_else(|| pass.zeros(h.nrows(), h.ncols()))
     }
+}
+
+/// Rows after a norm, or as they are.
+fn normalized(norm: Option<&Norm>, x: &Rows, pass: &Pass<'_, '_>) -> Rows {
+    let mut h = pass.scratch(x.nrows(), x.ncols());
+    match norm {
+        Some(norm) => norm.apply_into(x, &mut h),
+        None => h.copy_from(x),
+    }
+    h
 }
 
 impl FeedForward {
@@ -244,10 +304,14 @@ impl FeedForward {
             return Ok(Some(FeedForward::MlpWithExperts(Box::new(both))));
         }
         if let Some(experts) = Experts::open(params, keys, weights, i)? {
-            return Ok(Some(FeedForward::Experts(Box::new(experts))));
+            return Ok(Some(match params.spec.routes_before_attention {
+                true => FeedForward::ExpertsByStream(Box::new(experts)),
+                false => FeedForward::Experts(Box::new(experts)),
+            }));
         }
         let has = |name: &str| weights.shape(&blk(name)).is_some();
-        if has("ssm_out.weight") && !has("ffn_down.weight") {
+        let length = keys.counts("feed_forward_length", params.n_layer)?.map(|lengths| lengths[i]);
+        if (has("ssm_out.weight") || length == Some(0)) && !has("ffn_down.weight") {
             return Ok(None);
         }
         let names = ["gate", "up", "down"].map(|part| blk(&format!("ffn_{part}")));
@@ -267,7 +331,7 @@ impl FeedForward {
     fn row_floats(&self) -> usize {
         match self {
             FeedForward::Mlp(mlp) => mlp.row_floats(),
-            FeedForward::Experts(experts) => experts.row_floats(),
+            FeedForward::Experts(experts) | FeedForward::ExpertsByStream(experts) => experts.row_floats(),
             FeedForward::MlpWithExperts(both) => both.row_floats(),
             FeedForward::ChannelMix(mix) => mix.row_floats(),
         }
@@ -276,17 +340,19 @@ impl FeedForward {
     fn state_size(&self) -> StateSize {
         let graph_floats = match self {
             FeedForward::Mlp(mlp) => mlp.graph_floats(),
-            FeedForward::Experts(experts) => experts.graph_floats(),
+            FeedForward::Experts(experts) | FeedForward::ExpertsByStream(experts) => experts.graph_floats(),
             FeedForward::MlpWithExperts(both) => both.graph_floats(),
             FeedForward::ChannelMix(mix) => return mix.state_size(),
         };
         StateSize { graph_floats, ..StateSize::default() }
     }
 
-    /// `x (n, n_embd)`, the residual stream, and `h`, the same normalized, `-> (n, n_embd)`.
+    /// `x (n, n_embd)`, the residual stream, possibly from before attention, and `h`, the stream after it,
+    /// normalized, `-> (n, n_embd)`.
     fn run(&self, index: usize, x: &Rows, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
         match self {
             FeedForward::Mlp(mlp) => mlp.run(h, pass),
+            FeedForward::ExpertsByStream(experts) => experts.run_routed_by(x, h, pass),
             FeedForward::Experts(experts) => experts.run(h, pass),
             FeedForward::MlpWithExperts(both) => both.run(x, h, pass),
             FeedForward::ChannelMix(mix) => mix.run(index, h, pass),

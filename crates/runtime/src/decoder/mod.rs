@@ -4,18 +4,28 @@
 
 mod altup;
 mod attention;
+mod block_indexer;
+mod compressed;
 mod experts;
+mod gated_streams;
 mod heads;
+mod hyper_connections;
+mod indexer;
 mod latent;
 mod laurel;
 mod layer;
 mod linear;
+mod mean_indexer;
 mod mixer;
 mod mlp;
 mod mlp_with_experts;
+mod ngram;
 mod params;
 mod per_layer_input;
+mod repeats;
+mod residual_bank;
 mod rope_scaling;
+mod ropes;
 mod select;
 pub mod spec;
 
@@ -31,9 +41,13 @@ use crate::{
     weights::{Weight, Weights},
 };
 use altup::AltUp;
+use gated_streams::GatedStreams;
+use hyper_connections::HyperConnections;
 use layer::Layer;
 use params::{DecoderParams, soft_cap};
 use per_layer_input::PerLayerInputs;
+use repeats::Repeats;
+use residual_bank::ResidualBank;
 use spec::{EmbeddingScale, LogitScale};
 pub use {linear::Linear, mlp::Mlp, spec::Spec};
 
@@ -48,10 +62,67 @@ struct Decoder {
     /// (n_embd): the token-type (segment) embedding of type 0.
     token_type: Option<Vec<f32>>,
     per_layer_inputs: Option<PerLayerInputs>,
+    /// True if layers add the embedding to their output.
+    adds_embedding: bool,
     layers: Vec<Layer>,
-    /// Several residual streams, where there is more than that of the layers.
-    altup: Option<AltUp>,
+    streams: Streams,
     output_norm: Option<Norm>,
+}
+
+/// Residual streams around the layers.
+enum Streams {
+    /// One, to which each layer adds.
+    One,
+    AltUp(Box<AltUp>),
+    Hyper(Box<HyperConnections>),
+    Gated(Box<GatedStreams>),
+    Bank(ResidualBank),
+    /// Layers that run more than once.
+    Repeats(Repeats),
+}
+
+impl Streams {
+    fn open(
+        params: &DecoderParams,
+        keys: &Keys<'_>,
+        weights: &mut Weights<'_>,
+        output_norm: Option<&Norm>,
+    ) -> Result<Streams, Error> {
+        if let Some(altup) = AltUp::open(params, keys, weights)? {
+            return Ok(Streams::AltUp(Box::new(altup)));
+        }
+        if let Some(hyper) = HyperConnections::open(params, keys, weights)? {
+            return Ok(Streams::Hyper(Box::new(hyper)));
+        }
+        if let Some(gated) = GatedStreams::open(params, keys, weights)? {
+            return Ok(Streams::Gated(Box::new(gated)));
+        }
+        if let Some(bank) = ResidualBank::open(params, keys, weights)? {
+            return Ok(Streams::Bank(bank));
+        }
+        let repeats = Repeats::open(params, keys, weights, output_norm)?;
+        Ok(repeats.map_or(Streams::One, Streams::Repeats))
+    }
+
+    /// Layers of the file, of a model with `n` runs of layers without repetition.
+    fn n_stored(&self, n: usize) -> usize {
+        match self {
+            Streams::Repeats(repeats) => repeats.n_stored(),
+            _ => n,
+        }
+    }
+
+    /// Buffers for streams and their results, in addition to the usual ones.
+    fn n_buffers(&self) -> usize {
+        match self {
+            Streams::One => 0,
+            Streams::AltUp(altup) => 2 * altup.n_streams(),
+            Streams::Hyper(hyper) => 3 * hyper.n_streams(),
+            Streams::Gated(gated) => 3 * gated.n_streams(),
+            Streams::Bank(bank) => bank.n_streams() + 1,
+            Streams::Repeats(repeats) => repeats.n_streams(),
+        }
+    }
 }
 
 /// Reads a decoder of this family.
@@ -72,18 +143,24 @@ pub fn open(spec: Spec, keys: &Keys<'_>, weights: &mut Weights<'_>) -> Result<Pr
         true => Some(head(&spec, keys, weights, &embedding)?),
         false => None,
     };
-    let output_norm = params.norm(weights, "output_norm", n_embd)?;
+    let output_norm = params.norm(weights, spec.output_norm, n_embd)?;
     let (embedding_norm, output_norm) = match spec.output_norm_is_token_embd_norm {
         true => (None, output_norm.or(embedding_norm)),
+        false if spec.normalizes_embedding => (Some(params.weightless_norm()), output_norm),
         false => (embedding_norm, output_norm),
     };
+    let streams = Streams::open(&params, keys, weights, output_norm.as_ref())?;
+    let output_norm = match &streams {
+        Streams::Repeats(repeats) if repeats.normalizes() => None,
+        _ => output_norm,
+    };
+    let n_stored = streams.n_stored(n_layer);
     let layers =
-        (0..n_layer).map(|i| Layer::open(&params, keys, weights, i)).collect::<Result<Vec<_>, _>>()?;
-    let altup = AltUp::open(&params, keys, weights)?;
+        (0..n_stored).map(|i| Layer::open(&params, keys, weights, i)).collect::<Result<Vec<_>, _>>()?;
     // In addition to a layer's buffers: the residual stream, its norm, and the addition to it; or several
     // streams, and their results.
-    let n_streams = altup.as_ref().map_or(0, |altup| 2 * altup.n_streams());
-    let row_floats = layers.iter().map(Layer::row_floats).max().unwrap_or(0) + (3 + n_streams) * n_embd;
+    let row_floats =
+        layers.iter().map(Layer::row_floats).max().unwrap_or(0) + (3 + streams.n_buffers()) * n_embd;
     let per_layer_inputs = PerLayerInputs::open(&params, keys, weights)?;
     let decoder = Decoder {
         embedding,
@@ -92,24 +169,37 @@ pub fn open(spec: Spec, keys: &Keys<'_>, weights: &mut Weights<'_>) -> Result<Pr
         positions,
         token_type,
         per_layer_inputs,
+        adds_embedding: spec.adds_embedding,
         layers,
-        altup,
+        streams,
         output_norm,
     };
     let is_causal = params.is_causal;
     Ok(Prepared { graph: Box::new(decoder), head, n_vocab, n_embd, row_floats, is_causal })
 }
 
+/// Bias of a token that is never predicted. Its probability is 0, and sums of such logits stay finite.
+const NEVER: f32 = -1e30;
+
 fn head(spec: &Spec, keys: &Keys<'_>, weights: &mut Weights<'_>, embedding: &Weight) -> Result<Head, Error> {
     let (n_embd, n_vocab) = (embedding.n_in, embedding.n_out);
     Ok(Head {
         // Without a separate output matrix a model uses its embedding (tied weights).
         weight: weights.matrix("output.weight", n_embd, n_vocab)?.unwrap_or_else(|| embedding.clone()),
-        bias: weights.vector("output.bias", n_vocab)?,
+        bias: match (weights.vector("output.bias", n_vocab)?, spec.never_predicted) {
+            (bias, Some((first, end))) if end <= n_vocab => {
+                let mut bias = bias.unwrap_or_else(|| vec![0.0; n_vocab]);
+                bias[first..end].fill(NEVER);
+                Some(bias)
+            }
+            (bias, _) => bias,
+        },
         scale: match (keys.float("logit_scale")?, spec.logit_scale) {
+            (None, LogitScale::MultiplyOr(scale)) => scale,
+            (None, LogitScale::OverWidth(base)) => base / n_embd as f32,
             (None | Some(0.0), _) => 1.0,
-            (Some(scale), LogitScale::Multiply) => scale,
             (Some(scale), LogitScale::Divide) => 1.0 / scale,
+            (Some(scale), _) => scale,
         },
         soft_cap: soft_cap(keys.float("final_logit_softcapping")?, spec.soft_caps.logits),
     })
@@ -128,6 +218,14 @@ fn token_type(weights: &mut Weights<'_>, n_embd: usize) -> Result<Option<Vec<f32
 }
 
 impl Decoder {
+    /// Number of layers that a token passes.
+    fn n_runs(&self) -> usize {
+        match &self.streams {
+            Streams::Repeats(repeats) => repeats.n_runs(),
+            _ => self.layers.len(),
+        }
+    }
+
     /// `x = norm(scale * E[token] + P[position] + T[0])`: (n, n_embd) for each stream.
     fn begin(&self, pass: &mut Pass<'_, '_>) -> Result<Vec<Rows>, Error> {
         let mut x = pass.embed(&self.embedding)?;
@@ -148,28 +246,45 @@ impl Decoder {
         if let Some(inputs) = &self.per_layer_inputs {
             pass.per_layer_inputs = Some(inputs.run(&x, pass)?);
         }
-        Ok(match &self.altup {
-            Some(altup) => altup.begin(x, pass),
-            None => vec![x],
+        if self.adds_embedding {
+            pass.embedded = Some(x.clone());
+        }
+        Ok(match &self.streams {
+            Streams::One | Streams::Bank(_) => vec![x],
+            Streams::AltUp(altup) => altup.begin(x, pass),
+            Streams::Hyper(hyper) => hyper.begin(x),
+            Streams::Gated(gated) => gated.begin(x),
+            Streams::Repeats(repeats) => repeats.begin(x, pass),
         })
     }
 
     /// Layer `i`.
-    fn run_layer(&self, i: usize, streams: &mut [Rows], pass: &mut Pass<'_, '_>) {
-        match &self.altup {
-            Some(altup) => altup.run_layer(i, &self.layers[i], streams, pass),
-            None => {
+    fn run_layer(&self, i: usize, streams: &mut Vec<Rows>, pass: &mut Pass<'_, '_>) {
+        match &self.streams {
+            Streams::One => {
                 self.layers[i].run(i, &mut streams[0], pass);
                 pass.add_deep_features(i, &mut streams[0]);
+            }
+            Streams::AltUp(altup) => altup.run_layer(i, &self.layers[i], streams, pass),
+            Streams::Hyper(hyper) => hyper.run_layer(i, &self.layers[i], streams, pass),
+            Streams::Gated(gated) => gated.run_layer(i, &self.layers[i], streams, pass),
+            Streams::Bank(bank) => bank.run_layer(i, &self.layers[i], streams, pass),
+            Streams::Repeats(repeats) => {
+                let stored = repeats.enter(i, streams);
+                self.layers[stored].run(i, &mut streams[0], pass);
+                repeats.leave(i, streams);
             }
         }
     }
 
     /// The wanted rows, normalized: (n_wanted, n_embd).
     fn end(&self, mut streams: Vec<Rows>, pass: &mut Pass<'_, '_>) -> Rows {
-        let x = match &self.altup {
-            Some(altup) => altup.end(&streams, pass),
-            None => streams.swap_remove(0),
+        let x = match &self.streams {
+            Streams::AltUp(altup) => altup.end(&streams, pass),
+            Streams::Hyper(hyper) => hyper.end(&streams, pass),
+            Streams::Gated(gated) => gated.end(&streams, pass),
+            Streams::Bank(bank) => bank.end(&streams, pass),
+            Streams::One | Streams::Repeats(_) => streams.swap_remove(0),
         };
         // From here on only the wanted rows count: for perplexity half of them, in generation one.
         let mut outputs = x.select_rows(&pass.output_rows());
@@ -183,15 +298,19 @@ impl Decoder {
 impl Graph for Decoder {
     fn run(&self, pass: &mut Pass<'_, '_>) -> Result<Rows, Error> {
         let mut streams = self.begin(pass)?;
-        for i in 0..self.layers.len() {
+        for i in 0..self.n_runs() {
             self.run_layer(i, &mut streams, pass);
         }
         Ok(self.end(streams, pass))
     }
 
-    /// Before the layers, each layer, and after the layers.
+    /// Before the layers, each layer, and after the layers. Layers that run more than once are one step, so that
+    /// all inputs of a matrix are in the same step.
     fn n_steps(&self) -> usize {
-        self.layers.len() + 2
+        match &self.streams {
+            Streams::Repeats(_) => 1,
+            _ => self.layers.len() + 2,
+        }
     }
 
     fn step(
@@ -200,6 +319,9 @@ impl Graph for Decoder {
         mut streams: Vec<Rows>,
         pass: &mut Pass<'_, '_>,
     ) -> Result<Vec<Rows>, Error> {
+        if let Streams::Repeats(_) = &self.streams {
+            return Ok(vec![self.run(pass)?]);
+        }
         // Step 0 comes before the layers, step n + 1 after the last of n.
         match index.checked_sub(1) {
             None => self.begin(pass),
@@ -212,10 +334,13 @@ impl Graph for Decoder {
     }
 
     fn no_backward(&self) -> Option<&'static str> {
-        let whole = match () {
-            () if self.altup.is_some() => Some("its several residual streams"),
-            () if self.per_layer_inputs.is_some() => Some("the per-layer token inputs"),
-            () => None,
+        let whole = match &self.streams {
+            Streams::Repeats(_) => Some("its repeated layers"),
+            Streams::AltUp(_) | Streams::Hyper(_) | Streams::Gated(_) | Streams::Bank(_) => {
+                Some("its several residual streams")
+            }
+            Streams::One if self.per_layer_inputs.is_some() => Some("the per-layer token inputs"),
+            Streams::One => None,
         };
         whole.or_else(|| self.layers.iter().find_map(Layer::no_backward))
     }
@@ -239,6 +364,15 @@ impl Graph for Decoder {
     }
 
     fn state_sizes(&self) -> Vec<Vec<StateSize>> {
-        self.layers.iter().map(Layer::state_sizes).collect()
+        let stored = |i| match &self.streams {
+            Streams::Repeats(repeats) => repeats.stored(i),
+            _ => i,
+        };
+        let more = |i| match &self.streams {
+            Streams::Gated(gated) => gated.state_size(i),
+            _ => None,
+        };
+        let sizes = |i| self.layers[stored(i)].state_sizes().into_iter().chain(more(i)).collect();
+        (0..self.n_runs()).map(sizes).collect()
     }
 }

@@ -100,18 +100,33 @@ impl DecoderParams {
             let (alpha_n, alpha_p) = (beta + softplus(alpha_n), softplus(alpha_p));
             return Ok(Activation::Xielu { alpha_n, alpha_p, beta, epsilon });
         }
+        if let Some(beta) = keys.float("activation.situ_beta")?.filter(|beta| *beta > 0.0) {
+            let linear_beta = keys.float("activation.situ_linear_beta")?.unwrap_or(0.0);
+            return Ok(Activation::Situ { beta, linear_beta });
+        }
         // 0 means no bound.
         Ok(match (per_layer(bound)?.filter(|bound| *bound > 0.0), self.spec.activation) {
+            (Some(bound), Activation::Silu) if self.spec.bounds_argument => Activation::SiluOfBounded(bound),
             (Some(bound), Activation::Silu) => Activation::BoundedSilu(bound),
             (_, activation) => activation,
         })
     }
 
+    /// A norm without weights.
+    pub fn weightless_norm(&self) -> Norm {
+        Norm { kind: self.spec.norm, epsilon: self.epsilon, weight: None, bias: None }
+    }
+
     /// The norm of this name, if its weights or its bias are there, or if the family normalizes without.
     pub fn norm(&self, weights: &mut Weights<'_>, name: &str, n: usize) -> Result<Option<Norm>, Error> {
-        let weightless = Norm { kind: self.spec.norm, epsilon: self.epsilon, weight: None, bias: None };
         let norm = self.optional_norm(weights, name, n)?;
-        Ok(norm.or(self.spec.weightless_norms.then_some(weightless)))
+        Ok(norm.or_else(|| self.spec.weightless_norms.then(|| self.weightless_norm())))
+    }
+
+    /// The same of a norm after a part of a layer.
+    pub fn post_norm(&self, weights: &mut Weights<'_>, name: &str, n: usize) -> Result<Option<Norm>, Error> {
+        let norm = self.optional_norm(weights, name, n)?;
+        Ok(norm.map(|norm| Norm { epsilon: self.spec.post_norm_epsilon.unwrap_or(norm.epsilon), ..norm }))
     }
 
     /// The norm of this name, if its weights or its bias are there.

@@ -21,9 +21,13 @@ use crate::{
     weights::{Weight, Weights},
 };
 
-/// Elements for each layer; 0 where a file has no such inputs.
+/// Elements for each layer; 0 where a file has no such inputs, or embeddings of several tokens under the same names
+/// (`ngram.rs`).
 fn width(keys: &Keys<'_>) -> Result<usize, Error> {
-    Ok(keys.count("embedding_length_per_layer_input")?.unwrap_or(0))
+    match keys.count("ple.ngram_size")? {
+        None => Ok(keys.count("embedding_length_per_layer_input")?.unwrap_or(0)),
+        Some(_) => Ok(0),
+    }
 }
 
 /// The inputs of all layers.

@@ -18,7 +18,8 @@
 //! ```
 //!
 //! DeepSeek 3 was trained with the first only if `yarn_log_multiplier` is stated, and no model was trained with the second.
-//! The reference reads `yarn_attn_factor` and `yarn_ext_factor` for Grok only, which has no graph here.
+//! The reference reads `yarn_attn_factor` and `yarn_ext_factor` for Grok only. The first has no effect on YaRN, and the
+//! second is 1 in all published files, the value in other models.
 //!
 //! Source: the set-up of the factors in `llama_context::llama_context`, llama.cpp of llama-cpp-python 0.3.36.
 

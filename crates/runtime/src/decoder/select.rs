@@ -2,8 +2,9 @@
 
 use super::{
     attention::Attention,
+    compressed::Compressed,
     latent::Latent,
-    mixer::{DeltaNet, Mamba, Mamba2, Mixer, ShortConv, TimeMix4, TimeMix6, TimeMix7},
+    mixer::{DeltaNet, Kda, Mamba, Mamba2, Matrix, Mixer, ShortConv, TimeMix4, TimeMix6, TimeMix7},
     params::DecoderParams,
 };
 use crate::{Error, keys::Keys, weights::Weights};
@@ -24,6 +25,9 @@ pub(super) fn mixers(
         mixers.push(Box::new(TimeMix6::open(params, keys, weights, i)?));
     } else if has(weights, "time_mix_key") {
         mixers.push(Box::new(TimeMix4::open(params, weights, i)?));
+    } else if has(weights, "ssm_conv1d_q") {
+        // Its output matrix has the name of that of attention.
+        return Ok(vec![Box::new(Kda::open(params, keys, weights, i)?)]);
     } else if has(weights, "ssm_ba") || has(weights, "ssm_beta") {
         mixers.push(Box::new(DeltaNet::open(params, keys, weights, i)?));
     } else if has(weights, "ssm_x") {
@@ -32,6 +36,18 @@ pub(super) fn mixers(
         mixers.push(Box::new(Mamba2::open(params, keys, weights, i)?));
     } else if has(weights, "shortconv.conv") {
         mixers.push(Box::new(ShortConv::open(params, keys, weights, i)?));
+    }
+    if let Some(compressed) = Compressed::open(params, keys, weights, i)? {
+        return Ok(vec![Box::new(compressed)]);
+    }
+    let heads = |key: &str| keys.counts(key, params.n_layer).map(|counts| counts.map(|counts| counts[i]));
+    if mixers.is_empty() && !has(weights, "attn_q") && !has(weights, "attn_qkv") {
+        if heads("attention.head_count")? == Some(0) {
+            return Ok(mixers);
+        }
+        if heads("attention.head_count_kv")? == Some(0) && has(weights, "attn_output") {
+            return Ok(vec![Box::new(Matrix::open(params, weights, i)?)]);
+        }
     }
     // A layer without any of these has attention; Falcon-H1's have Mamba 2 and attention side by side.
     if mixers.is_empty() || has(weights, "attn_output") {

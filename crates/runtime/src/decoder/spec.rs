@@ -23,10 +23,19 @@ pub struct Spec {
     pub norm_is_by_key: bool,
     /// True if layers and the output are normalized without weights.
     pub weightless_norms: bool,
+    /// Epsilon of norms after the parts of a layer, if it differs from that of the others.
+    pub post_norm_epsilon: Option<f32>,
+    /// True if `attn_output_norm` and `layer_output_norm` normalize the output of a part, not the residual
+    /// stream.
+    pub norms_parts: bool,
     /// True if queries and keys are normalized over all heads together, not per head.
     pub qk_norm_over_heads: bool,
+    /// Epsilon of norms of queries and keys that are LayerNorms in a model with other norms.
+    pub qk_layer_norm: Option<f32>,
     /// The name of the norm before the feed-forward part.
     pub mlp_norm: &'static str,
+    /// The name of the norm of the output.
+    pub output_norm: &'static str,
     /// True if the norm of the output is stored as `token_embd_norm`.
     pub output_norm_is_token_embd_norm: bool,
     /// True if a fused projection interleaves query, key and value by head.
@@ -52,6 +61,10 @@ pub struct Spec {
     pub post_rope_norm: Option<PostRopeNorm>,
     /// Activation of the attention gate, if a layer has a matrix for one.
     pub attention_gate: Activation,
+    /// The indexer of sparse attention, if a layer has one.
+    pub indexer: IndexerSpec,
+    /// Activation of the output gate of a delta net.
+    pub delta_gate: Activation,
     /// Scaling of queries by position in layers without RoPE, if no key states it for all layers.
     pub temperature: Option<Temperature>,
     /// Biases by distance.
@@ -70,12 +83,19 @@ pub struct Spec {
     pub one_part_layers: bool,
     /// Between the halves of a feed-forward part.
     pub activation: Activation,
+    /// True if a bound of [`Spec::activation`] limits its argument, not its result.
+    pub bounds_argument: bool,
     /// Function from router logits to weights, if no key states it.
     pub gating: Gating,
     /// True if the weights of the chosen experts are normalized to sum to one, if no key states it.
     pub norm_topk_prob: bool,
     /// True if the input of an expert is multiplied with its weight, not the output.
     pub scale_expert_input: bool,
+    /// Ending of the tensors of the shared expert.
+    pub shared_expert: &'static str,
+    /// True if the router, or all of a mixture with a separate norm, reads the residual stream from before
+    /// attention.
+    pub routes_before_attention: bool,
     /// Factor of the sum of chosen experts and shared expert.
     pub shared_experts_scale: f32,
     /// True if rows become predictions of tokens; for encoders the rows are the result.
@@ -84,10 +104,17 @@ pub struct Spec {
     pub is_causal: bool,
     /// Factor of the embedding.
     pub embedding_scale: EmbeddingScale,
+    /// True if the scaled embedding is normalized without weights.
+    pub normalizes_embedding: bool,
+    /// True if `layer_output_scale` is the factor of the embedding, which is added after each layer, instead of
+    /// a factor of the residual stream.
+    pub adds_embedding: bool,
     /// Factor of both parts of a layer before they are added to the residual stream.
     pub residual_scale: ResidualScale,
     /// Meaning of the key `logit_scale`.
     pub logit_scale: LogitScale,
+    /// Tokens from the first to before the second that are never predicted.
+    pub never_predicted: Option<(usize, usize)>,
     /// True if RWKV's token shift factors are stored for the current token, not for the previous one.
     pub lerp_is_of_current: bool,
     /// Properties of the classifier, if a file has one.
@@ -127,6 +154,17 @@ pub enum YarnMscale {
     Rotation,
     /// Scores too, in latent attention; see `decoder/rope_scaling.rs`.
     Scores,
+}
+
+/// Differences of an indexer from attention in the same layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IndexerSpec {
+    /// Pairs that RoPE rotates, if they are others than in attention.
+    pub rope: Option<RopeKind>,
+    /// True if the last elements of a head are rotated, not the first ones.
+    pub rotates_end: bool,
+    /// True if keys are normalized with the epsilon of other norms, not with 1e-6.
+    pub usual_epsilon: bool,
 }
 
 /// Norms of queries and keys after the rotation.
@@ -211,6 +249,8 @@ pub enum Gating {
     Sigmoid,
     /// The softmax of the chosen ones alone.
     SoftmaxOfTopK,
+    /// `sqrt(ln(1 + exp(x)))` for each expert.
+    SqrtSoftplus,
     /// The softmax, or sigmoids in a model of the size of GLM 4.7 Flash (47 layers, with multi-token prediction 48, and
     /// 154880 tokens), whose first files state neither.
     OfDeepseek,
@@ -246,12 +286,16 @@ pub enum ResidualScale {
 }
 
 /// Meaning of the key `logit_scale`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum LogitScale {
     /// A factor of logits.
     Multiply,
+    /// The same, with a factor if the key is missing.
+    MultiplyOr(f32),
     /// A divisor of logits.
     Divide,
+    /// A factor of logits; without the key it is this over `n_embd`.
+    OverWidth(f32),
 }
 
 impl Spec {
@@ -262,8 +306,12 @@ impl Spec {
         epsilon: None,
         norm_is_by_key: false,
         weightless_norms: false,
+        post_norm_epsilon: None,
+        norms_parts: false,
         qk_norm_over_heads: false,
+        qk_layer_norm: None,
         mlp_norm: "ffn_norm",
+        output_norm: "output_norm",
         output_norm_is_token_embd_norm: false,
         qkv_by_head: false,
         rope: Some(RopeKind::Normal),
@@ -276,6 +324,8 @@ impl Spec {
         qk_norm_after_rope: false,
         post_rope_norm: None,
         attention_gate: Activation::Sigmoid,
+        delta_gate: Activation::Silu,
+        indexer: IndexerSpec { rope: None, rotates_end: false, usual_epsilon: false },
         temperature: None,
         alibi: Alibi::None,
         sliding: None,
@@ -284,15 +334,21 @@ impl Spec {
         soft_caps: SoftCaps { scores: 0.0, logits: 0.0 },
         one_part_layers: false,
         activation: Activation::Silu,
+        bounds_argument: false,
         gating: Gating::Softmax,
         norm_topk_prob: true,
         scale_expert_input: false,
+        shared_expert: "_shexp",
+        routes_before_attention: false,
         shared_experts_scale: 1.0,
         has_lm_head: true,
         is_causal: true,
         embedding_scale: EmbeddingScale::Key(1.0),
+        normalizes_embedding: false,
+        adds_embedding: false,
         residual_scale: ResidualScale::One,
         logit_scale: LogitScale::Multiply,
+        never_predicted: None,
         lerp_is_of_current: false,
         classifier: ClassifierSpec::USUAL,
     };

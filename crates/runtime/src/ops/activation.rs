@@ -27,6 +27,15 @@ pub enum Activation {
     Softplus,
     /// `min(x * sigmoid(x), bound)`, times what it gates within the bound on both sides (Step 3.5).
     BoundedSilu(f32),
+    /// The same with `min(x, bound)` for `x`, instead of the bound of the result (DeepSeek 4).
+    SiluOfBounded(f32),
+    /// `beta tanh(x / beta) sigmoid(x)`, times `linear_beta tanh(up / linear_beta)`, or `up` if that is 0 (Kimi K3).
+    Situ {
+        /// Bound of the gate.
+        beta: f32,
+        /// Bound of what it gates.
+        linear_beta: f32,
+    },
     /// `alpha_p x^2 + beta x` above 0, below it `alpha_n (exp(min(x, epsilon)) - 1 - x) + beta x` (arXiv 2411.13010).
     Xielu {
         /// Factor of the exponential part, for negative numbers.
@@ -75,8 +84,13 @@ impl Activation {
                 // And what it gates on both sides; one more than it, so that up = 0 passes the gate on.
                 gate.iter_mut().zip(up).for_each(|(gate, up)| *gate *= up.clamp(-7.0, 7.0) + 1.0);
             }
-            Activation::BoundedSilu(bound) => {
+            Activation::BoundedSilu(bound) | Activation::SiluOfBounded(bound) => {
                 gate.iter_mut().zip(up).for_each(|(gate, up)| *gate *= up.clamp(-bound, bound));
+            }
+            Activation::Situ { linear_beta, .. } if linear_beta > 0.0 => {
+                gate.iter_mut().zip(up).for_each(|(gate, up)| {
+                    *gate *= linear_beta * libm::tanhf(up / linear_beta);
+                });
             }
             _ => multiply(gate, up),
         }
@@ -196,6 +210,10 @@ impl Activation {
                 Activation::Silu.map(values);
                 values.iter_mut().for_each(|x| *x = x.min(bound));
             }
+            Activation::SiluOfBounded(bound) => {
+                values.iter_mut().for_each(|x| *x = x.min(bound));
+                Activation::Silu.map(values);
+            }
             Activation::Xielu { alpha_n, alpha_p, beta, epsilon } => values.iter_mut().for_each(|x| {
                 let curve = match *x > 0.0 {
                     true => alpha_p * *x * *x,
@@ -203,6 +221,9 @@ impl Activation {
                 };
                 *x = curve + beta * *x;
             }),
+            Activation::Situ { beta, .. } => {
+                values.iter_mut().for_each(|x| *x = beta * libm::tanhf(*x / beta) / (1.0 + libm::expf(-*x)))
+            }
             Activation::ReluSquared => over(values, |x| x.max(0.0) * x.max(0.0)),
         }
     }

@@ -26,7 +26,7 @@ use ndarray::{ArrayView2, ArrayViewMut2, Axis, s};
 use rayon::prelude::*;
 
 use super::{
-    Rows,
+    Rows, Selection,
     activation::{exp, exp_and_sum, largest},
     matmul::dense,
     vectorize,
@@ -107,7 +107,7 @@ pub struct KvView<'a> {
 
 impl KvView<'_> {
     /// Range of keys that a query at a position sees.
-    fn keys_of(&self, mask: Mask, position: usize) -> Range<usize> {
+    pub(super) fn keys_of(&self, mask: Mask, position: usize) -> Range<usize> {
         let n_keys = self.keys.nrows();
         let mut keys = mask.keys(position, n_keys);
         if let Some(block) = self.blocks.iter().find(|block| block.contains(&position)) {
@@ -147,6 +147,8 @@ pub struct Attention<'a> {
     pub sinks: Option<&'a [f32]>,
     /// Addition to a score, by head, position of the key and position of the query.
     pub bias: Option<&'a (dyn Fn(usize, usize, usize) -> f32 + Sync)>,
+    /// Keys that each row sees, of those of its mask.
+    pub selected: Option<&'a Selection>,
 }
 
 impl Attention<'_> {
@@ -215,7 +217,16 @@ impl Attention<'_> {
                 // Invisible keys get no weight; visible ones a softmax over themselves.
                 row[..seen.start - first].fill(0.0);
                 row[seen.end - first..].fill(0.0);
-                self.softmax_row(head, query, seen.start, &mut row[seen.start - first..seen.end - first]);
+                let row = &mut row[seen.start - first..seen.end - first];
+                if let Some(selection) = self.selected {
+                    let at = start + rows.start + i;
+                    for (key, x) in seen.clone().zip(row.iter_mut()) {
+                        if !selection.sees(at, head, self.n_head, key) {
+                            *x = f32::NEG_INFINITY;
+                        }
+                    }
+                }
+                self.softmax_row(head, query, seen.start, row);
             }
             // O = P V: (rows, keys) @ (keys, value_width) -> (rows, value_width)
             let out = out.slice_mut(s![.., at * vw..(at + 1) * vw]);

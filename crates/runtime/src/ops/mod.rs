@@ -8,6 +8,7 @@ mod recurrence;
 mod rope;
 mod rounding;
 mod rows;
+mod selection;
 
 pub use activation::{Activation, exp, log_sum_exp, smallest};
 pub use attention::{Attention, KvView, Mask, Queries, softmax};
@@ -17,6 +18,7 @@ pub use recurrence::{dot, recur, sigmoid, softplus};
 pub use rope::{Rope, RopeCache, RopeKind, RopeScaling};
 pub use rounding::round;
 pub use rows::{Buffers, Rows};
+pub use selection::{BlockChoice, KeyChoice, Pools, Selection};
 
 use gguf_quant::Level;
 

@@ -101,6 +101,14 @@ impl Rows {
         self.as_mut_slice().par_chunks_mut(CHUNK).zip(from).for_each(|(to, from)| to.copy_from_slice(from));
     }
 
+    /// Multiplies groups of neighboring elements with a factor each: the number of factors in a row divides its width.
+    pub fn multiply_groups(&mut self, factors: &Rows) {
+        let width = self.ncols() / factors.ncols().max(1);
+        for (elements, factor) in self.as_mut_slice().chunks_exact_mut(width.max(1)).zip(factors.as_slice()) {
+            elements.iter_mut().for_each(|x| *x *= factor);
+        }
+    }
+
     /// Every element through a function.
     pub fn map(&mut self, f: impl Fn(f32) -> f32 + Sync) {
         let width = self.ncols().max(1);

@@ -240,6 +240,7 @@ impl Layer {
             slopes: None,
             sinks: None,
             bias: None,
+            selected: None,
         };
         let attended = pass.attend(index, &attention, &query, key, value);
         let mut mixed = self.output.run(&attended, pass);

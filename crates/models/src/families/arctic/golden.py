@@ -18,3 +18,5 @@ CHECKPOINTS = {
         rms_norm_eps=1e-5, rope_theta=10000, moe_layer_frequency=1, parallel_attn_mlp_res=True,
         tie_word_embeddings=False)),
 }
+
+LOGITS = {"arctic": dict(by="reference")}

@@ -1,8 +1,9 @@
 //! Arctic, by Snowflake.
 
 pub mod convert;
+pub mod graph;
 
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { arches: &[convert::ARCTIC], ..Family::EMPTY };
+pub const FAMILY: Family = Family { arches: &[convert::ARCTIC], graphs: graph::GRAPHS, ..Family::EMPTY };

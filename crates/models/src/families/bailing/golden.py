@@ -99,4 +99,5 @@ PROJECTORS = {
         spatial_merge_size=2))),
 }
 
-LOGITS = {"bailingmoe": dict(by="reference"), "bailingmoe2": dict(by="reference")}
+LOGITS = {"bailingmoe": dict(by="reference"), "bailingmoe2": dict(by="reference"),
+    "bailingmoe3": dict(by="reference"), "bailingmoe3-vl": dict(by="reference")}

@@ -6,4 +6,5 @@ use gguf_runtime::graphs::{Architecture, Spec};
 pub const GRAPHS: &[Architecture] = &[
     Architecture::decoder("bailingmoe", Spec { norm_topk_prob: false, ..Spec::DECODER }),
     Architecture::decoder("bailingmoe2", Spec { norm_topk_prob: false, ..Spec::NEOX }),
+    Architecture::decoder("bailingmoe3", Spec::DECODER),
 ];

@@ -12,3 +12,14 @@ CHECKPOINTS = {
 CHECKPOINTS |= {
     "chameleon-old": CHECKPOINTS["chameleon"] | dict(old=dict(OLD, rope_theta=10000.0, rope_scaling=None)),
 }
+
+
+def first_heads(model):
+    """All heads have the norms of the first one, the only ones that the file keeps."""
+    for name, parameter in model.named_parameters():
+        if "q_norm" in name or "k_norm" in name:
+            parameter.data[:] = parameter.data[:1].clone()
+
+
+LOGITS = {name: dict(prepare=first_heads) for name in CHECKPOINTS}
+TOWER_TYPES = {"chameleon"}

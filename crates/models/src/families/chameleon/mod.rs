@@ -1,8 +1,9 @@
 //! Chameleon, by Meta.
 
 pub mod convert;
+pub mod graph;
 
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { arches: &[convert::CHAMELEON], ..Family::EMPTY };
+pub const FAMILY: Family = Family { arches: &[convert::CHAMELEON], graphs: graph::GRAPHS, ..Family::EMPTY };

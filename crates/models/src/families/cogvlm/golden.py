@@ -39,3 +39,22 @@ PROJECTORS = {
     "cogvlm": dict(tokenizer="bpe", hand=cogvlm_tower, config=dict(architectures=["CogVLMForCausalLM"], **ONE,
         vision_config=dict(MOON, num_heads=2, image_size=16, layer_norm_eps=1e-5))),
 }
+
+
+def text_spelled(config, tensors):
+    """Llama with its projections split: the experts of text alone."""
+    kept = {}
+    for name, tensor in tensors.items():
+        if "vision" in name:
+            continue
+        if "query_key_value" in name:
+            rows = config["num_attention_heads"] * config["head_dim"]
+            parts = zip("qkv", tensor.split([rows, (len(tensor) - rows) // 2, (len(tensor) - rows) // 2]))
+            kept |= {name.replace("language_expert_query_key_value", f"{x}_proj"): part.contiguous() for x, part in parts}
+        else:
+            kept[name.replace("language_expert_dense", "o_proj").replace("language_mlp.", "")] = tensor
+    config = {key: value for key, value in config.items() if key not in ("auto_map", "vision_config")}
+    return config | dict(architectures=["LlamaForCausalLM"], model_type="llama"), kept
+
+
+LOGITS = {"cogvlm": dict(spelled=text_spelled)}

@@ -1,5 +1,6 @@
 """Golden recipes of DeciLM, and the Nemotron models from the same architecture search."""
 
+from logits_own import loaded, read
 from tiny_models import LLAMA3, fast_tokenizer, hub, llama_like, with_tokenizer
 
 
@@ -48,3 +49,55 @@ CHECKPOINTS = {
         "deci", num_key_value_heads=2, num_key_value_heads_per_layer=[2, 1], hidden_act="silu", rms_norm_eps=1e-5,
         rope_theta=10000, rope_scaling=None, tie_word_embeddings=False)),
 }
+
+
+def differing_layers(folder, tokens):
+    """Llama, each of whose layers has other heads and another length, or lacks a part."""
+    import copy
+
+    import torch
+    import transformers
+    from transformers.models.llama.modeling_llama import LlamaAttention, LlamaMLP
+
+    class Matrix(torch.nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.linear_attn = torch.nn.Linear(width, width, bias=False)
+
+        def forward(self, hidden_states, **_):
+            return self.linear_attn(hidden_states), None
+
+    class Nothing(torch.nn.Module):
+        def __init__(self, several):
+            super().__init__()
+            self.several = several
+
+        def forward(self, hidden_states, **_):
+            return (hidden_states * 0, None) if self.several else hidden_states * 0
+
+    config, tensors = read(folder)
+    theta = config.pop("rope_theta")
+    rope = config.pop("rope_scaling") | dict(rope_theta=theta)
+    blocks = config.pop("block_configs")
+    plain = transformers.LlamaConfig(**{key: config[key] for key in (
+        "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "rms_norm_eps",
+        "max_position_embeddings")}, rope_parameters=rope, attn_implementation="eager", tie_word_embeddings=False)
+    model = transformers.LlamaForCausalLM(plain)
+    for i, (layer, block) in enumerate(zip(model.model.layers, blocks)):
+        own, attention, ffn = copy.copy(plain), block["attention"], block["ffn"]
+        if group := attention["n_heads_in_group"]:
+            own.num_key_value_heads = plain.num_attention_heads // group
+            layer.self_attn = LlamaAttention(own, i)
+        elif attention["replace_with_linear"]:
+            layer.self_attn = Matrix(plain.hidden_size)
+        else:
+            layer.self_attn, layer.input_layernorm = Nothing(True), torch.nn.Identity()
+        if ffn["ffn_mult"]:
+            own.intermediate_size = tensors[f"model.layers.{i}.mlp.up_proj.weight"].shape[0]
+            layer.mlp = LlamaMLP(own)
+        else:
+            layer.mlp, layer.post_attention_layernorm = Nothing(False), torch.nn.Identity()
+    return loaded(model, tensors)(torch.tensor([tokens]), use_cache=False).logits[0].numpy(), False, None
+
+
+LOGITS = {"deci": dict(run=differing_layers), "decilm": dict(by="reference")}

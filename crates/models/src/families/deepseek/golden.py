@@ -1,7 +1,7 @@
 """Golden recipes of DeepSeek, and models of other vendors with the same classes; images in DeepSeek-OCR."""
 
 from headers import RMS, Header, heads
-from logits_own import loaded, read, stacked, text_of
+from logits_own import first_of_equal, loaded, read, stacked, text_of
 from recipes import ends, ffn
 from tiny_models import (
     INDEXER, LATENT, NARROW_HAND, OLD, TEXT, WIDE_LATENT, YARN, by_layer, few, gpt2_vocab, with_indexed_nextn, with_lm_head,
@@ -248,9 +248,26 @@ def ocr_logits(folder, tokens):
     return F.linear(model(torch.tensor([tokens]), use_cache=False).last_hidden_state[0], head).numpy(), False, None
 
 
+def rounded_fp8(model):
+    """Matrices of FP8 as files have them, in Q8_0."""
+    import torch
+    from gguf import GGMLQuantizationType, quants
+    first_of_equal(model)
+    kind = GGMLQuantizationType.Q8_0
+    ends = ("q_a_proj", "q_b_proj", "self_attn.kv_proj", "o_a_proj", "o_b_proj") + tuple(
+        f"shared_experts.{part}_proj" for part in ("gate", "up", "down"))
+    for name, parameter in model.named_parameters():
+        if name.removesuffix(".weight").endswith(ends):
+            rounded = quants.dequantize(quants.quantize(parameter.detach().numpy(), kind), kind)
+            parameter.data = torch.from_numpy(rounded)
+
+
 LOGITS = {
     "deepseek": dict(by="reference"),
     "deepseek2-old": dict(by="reference"),
+    "deepseek3.2": dict(prepare=first_of_equal),
+    "deepseek3.2-old": dict(prepare=first_of_equal),
+    "deepseek4": dict(prepare=rounded_fp8),
     "deepseek-ocr": dict(run=ocr_logits),
     "kimi-vl": dict(spelled=text_of("DeepseekV3ForCausalLM", "deepseek_v3", "language_model.")),
     "unlimited-ocr": dict(run=ocr_logits),

@@ -1,6 +1,6 @@
 //! Graphs of the models of this family.
 
-use gguf_runtime::graphs::{Architecture, Gating, Spec, YarnMscale};
+use gguf_runtime::graphs::{Architecture, Gating, IndexerSpec, RopeKind, SlidingWindow, Spec, YarnMscale};
 
 /// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] = &[
@@ -10,6 +10,24 @@ pub const GRAPHS: &[Architecture] = &[
         Spec { gating: Gating::OfDeepseek, yarn_mscale: YarnMscale::Scores, ..DEEPSEEK },
     ),
     Architecture::decoder("deepseek2-ocr", DEEPSEEK2_OCR),
+    Architecture::decoder(
+        "deepseek4",
+        Spec {
+            bounds_argument: true,
+            reads_yarn_range: true,
+            sliding: Some(SlidingWindow { period: 0, ..SlidingWindow::EVERY_FOURTH_FULL }),
+            ..Spec::DECODER
+        },
+    ),
+    Architecture::decoder(
+        "deepseek32",
+        Spec {
+            gating: Gating::Sigmoid,
+            yarn_mscale: YarnMscale::Scores,
+            indexer: IndexerSpec { rope: Some(RopeKind::Neox), ..Spec::DECODER.indexer },
+            ..DEEPSEEK
+        },
+    ),
 ];
 
 /// Differences of `deepseek` from other decoders.

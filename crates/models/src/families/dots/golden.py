@@ -1,5 +1,6 @@
 """Golden recipes of dots, by rednote: text, and images in dots.ocr."""
 
+from logits_own import first_of_equal, text_of
 from tiny_models import HAND, INDEXER, LATENT, OLD, few, predictions
 from tiny_parts import ENDS, NORMS, experts, indexer, latent, mlp, prediction, tensors, weights
 from tiny_towers import MOON, ONE, PIXELS, with_biases
@@ -60,3 +61,6 @@ PROJECTORS = {
     "dotsocr": dict(PIXELS, tokenizer="bpe", hand=dots_ocr, config=dict(architectures=["DotsOCRForCausalLM"],
         model_type="dots_ocr", **ONE, vision_config=dict(MOON, embed_dim=16, spatial_merge_size=2, rms_norm_eps=1e-5))),
 }
+
+LOGITS = {"dots3": dict(spelled=text_of("Dots3NoteForCausalLM", "dots3_note_text", "model.",
+    shared_experts_intermediate_size=24), prepare=first_of_equal)}

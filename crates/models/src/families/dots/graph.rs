@@ -1,7 +1,12 @@
 //! Graphs of the models of this family.
 
-use gguf_runtime::graphs::{Architecture, Gating, Spec};
+use gguf_runtime::graphs::{Architecture, Gating, SlidingWindow, Spec};
 
 /// Graphs by the value of `general.architecture`.
-pub const GRAPHS: &[Architecture] =
-    &[Architecture::decoder("dots1", Spec { norm_topk_prob: false, gating: Gating::Sigmoid, ..Spec::NEOX })];
+pub const GRAPHS: &[Architecture] = &[
+    Architecture::decoder("dots1", Spec { norm_topk_prob: false, gating: Gating::Sigmoid, ..Spec::NEOX }),
+    Architecture::decoder(
+        "dots3note",
+        Spec { sliding: Some(SlidingWindow::EVERY_FOURTH_FULL), ..Spec::DECODER },
+    ),
+];

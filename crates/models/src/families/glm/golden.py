@@ -1,6 +1,7 @@
 """Golden recipes of GLM, by Z.ai: text, and images and audio in GLM-V and GLM-ASR."""
 
 from recipes import attention, ends, ffn
+from logits_own import first_of_equal
 from tiny_models import (
     AS_IT_IS, HAND, INDEXER, LATENT, OLD, ROPE3, TEXT, WIDE_LATENT, few, layers, narrow_hub, predictions, sizes, tiny,
     with_indexed_nextn, with_nextn, wrapper)
@@ -167,8 +168,25 @@ WIDE = {
     "glm4v-moe": dict(moe_intermediate_size=256),
     "glm-dsa": dict(WIDE_LATENT, q_lora_rank=256, index_head_dim=64),
 }
-LOGITS = {"chatglm": dict(by="reference")}
-TOWER_TYPES = {"glm4v", "glm4v_moe", "glm_ocr"}
+
+
+def glm5_text(config, tensors):
+    """Without a tower, and with the layers that have experts, which the Hub's files say in another way."""
+    text = config["text_config"]
+    n = text["num_hidden_layers"]
+    text["mlp_layer_types"] = ["dense"] + ["sparse"] * (n - 1)
+    config["vision_config"] = dict(depth=1, hidden_size=16, intermediate_size=24, num_heads=2)
+    return config, {name: tensor.flatten() if name.endswith("A_log") else tensor
+                    for name, tensor in tensors.items() if "visual" not in name}
+
+
+LOGITS = {
+    "chatglm": dict(by="reference"),
+    "glm-dsa": dict(prepare=first_of_equal),
+    "glm-dsa-old": dict(prepare=first_of_equal),
+    "glm5-next": dict(spelled=glm5_text, prepare=first_of_equal),
+}
+TOWER_TYPES = {"glm4v", "glm4v_moe", "glm5_next", "glm_ocr"}
 
 
 def v46_tensors():

@@ -1,10 +1,14 @@
 //! Graphs of the models of this family.
 
-use gguf_runtime::graphs::{Architecture, Gating, Spec};
+use gguf_runtime::graphs::{Architecture, Gating, Spec, YarnMscale};
 
 /// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] = &[
     Architecture::decoder("chatglm", Spec::DECODER),
+    Architecture::decoder(
+        "glm-dsa",
+        Spec { gating: Gating::Sigmoid, yarn_mscale: YarnMscale::Scores, ..Spec::DECODER },
+    ),
     Architecture::decoder("glm4", Spec::DECODER),
     Architecture::decoder(
         "glm4moe",
@@ -15,4 +19,5 @@ pub const GRAPHS: &[Architecture] = &[
             ..Spec::NEOX
         },
     ),
+    Architecture::decoder("glm5-next", Spec { rope: None, bounds_argument: true, ..Spec::DECODER }),
 ];

@@ -34,3 +34,5 @@ CHECKPOINTS = {
         original_max_position_embeddings=128, extrapolation_factor=1.0, attn_factor=1.0, beta_fast=8, beta_slow=1,
         attn_temperature_len=1024, attn_output_multiplier=0.5, residual_moe=True, tie_word_embeddings=False)),
 }
+
+LOGITS = {"grok": dict(by="reference"), "grok2": dict(by="reference")}

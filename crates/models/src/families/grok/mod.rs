@@ -1,8 +1,9 @@
 //! Grok, by xAI.
 
 pub mod convert;
+pub mod graph;
 
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { arches: &[convert::GROK], ..Family::EMPTY };
+pub const FAMILY: Family = Family { arches: &[convert::GROK], graphs: graph::GRAPHS, ..Family::EMPTY };

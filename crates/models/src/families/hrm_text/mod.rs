@@ -1,8 +1,9 @@
 //! HRM Text, by Sapient.
 
 pub mod convert;
+pub mod graph;
 
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { arches: &[convert::HRM_TEXT], ..Family::EMPTY };
+pub const FAMILY: Family = Family { arches: &[convert::HRM_TEXT], graphs: graph::GRAPHS, ..Family::EMPTY };

@@ -1,5 +1,6 @@
 """Golden recipes of Hunyuan, by Tencent: text, and images in Hunyuan OCR and VL."""
 
+from logits_own import first_of_equal
 from tiny_models import FEW, FLAT, HAND, INDEXER, LATENT, OLD, TEXT, WIDE_EXPERTS, after_last, gpt2_vocab, wrapper
 from tiny_parts import ENDS, NORMS, indexer, latent, mlp, tensors, weights
 from tiny_towers import PIXELS, tower
@@ -69,3 +70,13 @@ PROJECTORS = {
 
 WIDE = {"hy_v3": WIDE_EXPERTS}
 TOWER_TYPES = {"hunyuan_vl"}
+
+
+def independent_streams(config, tensors):
+    """Hyper-connections without the factors that would mix streams."""
+    rows = dict(fn=4, base=4, scale=2)
+    cut = lambda name: rows.get(name.rsplit("hc_", 1)[-1]) if ".hc_pre." in name else None
+    return config, {name: tensor[:cut(name)].contiguous() for name, tensor in tensors.items()}
+
+
+LOGITS = {"hy-v4": dict(spelled=independent_streams, prepare=first_of_equal)}

@@ -70,3 +70,16 @@ PROJECTORS = {
         vt_num_hidden_layers=3, vt_num_attention_heads=2, num_attention_heads=2, patch_size=4, init_pos_emb_height=4,
         init_pos_emb_width=4, init_pos_emb_time=2, merge_kernel_size=[2, 2], projector_ln_eps=1e-6))),
 }
+
+
+def padded_shared_expert(config, tensors):
+    """The shared expert as wide as the others, as llama.cpp wants it: with rows and columns of zeros."""
+    import torch
+    for name, tensor in tensors.items():
+        if ".shared_experts." in name:
+            missing = (0, 8, 0, 0) if "down_proj" in name else (0, 0, 0, 8)
+            tensors[name] = torch.nn.functional.pad(tensor, missing)
+    return config, tensors
+
+
+LOGITS = {"kimi-k3": dict(by="reference", spelled=padded_shared_expert)}

@@ -1,6 +1,7 @@
 //! Kimi, by Moonshot: text, and images in Kimi VL and K2.5.
 
 pub mod convert;
+pub mod graph;
 pub mod projector;
 
 use crate::family::Family;
@@ -10,6 +11,7 @@ use gguf_checkpoint::FamilyForm;
 pub const FAMILY: Family = Family {
     arches: &[convert::kimi_k3::KIMI_K3, convert::kimi_linear::KIMI_LINEAR],
     projectors: &[projector::kimik25::KIMIK25, projector::kimivl::KIMIVL],
+    graphs: graph::GRAPHS,
     forms: FORMS,
     ..Family::EMPTY
 };

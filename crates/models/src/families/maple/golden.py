@@ -10,3 +10,5 @@ CHECKPOINTS = {
 }
 
 WIDE = {"maple": WIDE_EXPERTS}
+
+LOGITS = {"maple": dict(by="reference")}

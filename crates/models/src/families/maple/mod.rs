@@ -1,8 +1,9 @@
 //! Maple: a mixture of experts with sliding windows.
 
 pub mod convert;
+pub mod graph;
 
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { arches: &[convert::MAPLE], ..Family::EMPTY };
+pub const FAMILY: Family = Family { arches: &[convert::MAPLE], graphs: graph::GRAPHS, ..Family::EMPTY };

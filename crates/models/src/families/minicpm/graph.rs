@@ -1,9 +1,18 @@
 //! Graphs of the models of this family.
 
-use gguf_runtime::graphs::{Architecture, EmbeddingScale, LogitScale, ResidualScale, RopeLayers, Spec};
+use gguf_runtime::graphs::{
+    Architecture, EmbeddingScale, LogitScale, ResidualScale, RopeKind, RopeLayers, Spec,
+};
 
 /// Graphs by the value of `general.architecture`.
-pub const GRAPHS: &[Architecture] = &[Architecture::decoder("minicpm", MINICPM)];
+pub const GRAPHS: &[Architecture] = &[
+    Architecture::decoder("minicpm", MINICPM),
+    Architecture::decoder(
+        "minicpm3",
+        // `dim_model_base` is 256 in all of them.
+        Spec { rope: Some(RopeKind::Neox), logit_scale: LogitScale::OverWidth(256.0), ..MINICPM },
+    ),
+];
 
 /// Defaults of older files: `scale_emb` 12 and `scale_depth` 1.4 of MiniCPM 2B.
 const MINICPM: Spec = Spec {

@@ -1,5 +1,6 @@
 """Golden recipes of MiniMax: text, and images in MiniMax M3."""
 
+from logits_own import first_of_equal
 from tiny_models import OLD, few, wrapper
 from tiny_towers import tower
 
@@ -26,3 +27,13 @@ PROJECTORS = {
         vision_config=dict(hidden_size=80, intermediate_size=24, num_hidden_layers=3, num_attention_heads=1,
         image_size=16, patch_size=4), projector_hidden_size=16),
 }
+
+
+def half_rotates(config, tensors):
+    """The converter reads `rotary_dim`, transformers the part of a head."""
+    config["text_config"]["rope_parameters"]["partial_rotary_factor"] = 0.5
+    return config, tensors
+
+
+LOGITS = {"minimax-m3": dict(spelled=half_rotates, prepare=first_of_equal)}
+TOWER_TYPES = {"minimax_m3_vl"}

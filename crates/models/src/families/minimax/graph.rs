@@ -1,9 +1,15 @@
 //! Graphs of the models of this family.
 
-use gguf_runtime::graphs::{Architecture, Gating, Spec};
+use gguf_runtime::graphs::{Activation, Architecture, Gating, Spec};
 
 /// Graphs by the value of `general.architecture`.
-pub const GRAPHS: &[Architecture] = &[Architecture::decoder(
-    "minimax-m2",
-    Spec { qk_norm_over_heads: true, gating: Gating::Sigmoid, ..Spec::NEOX },
-)];
+pub const GRAPHS: &[Architecture] = &[
+    Architecture::decoder(
+        "minimax-m2",
+        Spec { qk_norm_over_heads: true, gating: Gating::Sigmoid, ..Spec::NEOX },
+    ),
+    Architecture::decoder(
+        "minimax-m3",
+        Spec { activation: Activation::ClampedSwish, gating: Gating::Sigmoid, ..Spec::NEOX },
+    ),
+];

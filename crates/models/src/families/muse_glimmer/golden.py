@@ -13,3 +13,4 @@ CHECKPOINTS = {
 }
 
 WIDE = {"muse-glimmer": dict(head_dim=64)}
+TOWER_TYPES = {"muse_glimmer"}

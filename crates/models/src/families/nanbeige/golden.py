@@ -8,3 +8,5 @@ CHECKPOINTS = {
 }
 
 WIDE = {"nanbeige": dict(head_dim=64)}
+
+LOGITS = {"nanbeige": dict(by="reference")}

@@ -1,6 +1,7 @@
 //! Nanbeige 4.2, by Nanbeige.
 
 pub mod convert;
+pub mod graph;
 
 use crate::family::Family;
 use gguf_layout::{CountedLayers, Quantization};
@@ -13,5 +14,6 @@ pub const FAMILY: Family = Family {
         layers: CountedLayers::Repeated("num_loops"),
         ..Quantization::USUAL
     }],
+    graphs: graph::GRAPHS,
     ..Family::EMPTY
 };

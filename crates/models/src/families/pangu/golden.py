@@ -1,5 +1,6 @@
 """Golden recipes of openPangu Embedded, by Huawei."""
 
+from logits_own import LLAMA, text_of
 from tiny_models import hub, llama_like
 
 CHECKPOINTS = {
@@ -7,3 +8,12 @@ CHECKPOINTS = {
         config=hub("PanguEmbeddedForCausalLM", "PanguEmbedded", rms_norm_eps=1e-5, rope_theta=16000000.0, bias=True,
         tie_word_embeddings=True)),
 }
+
+
+def tied_llama(config, tensors):
+    """A llama whose output is its embedding, though the checkpoint has a matrix for it."""
+    return text_of(*LLAMA, "")(config, {name: tensor for name, tensor in tensors.items() if name != "lm_head.weight"})
+
+
+# llama.cpp takes no file without a bias of its output projection.
+LOGITS = {"pangu": dict(spelled=tied_llama)}

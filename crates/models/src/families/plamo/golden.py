@@ -45,3 +45,5 @@ def make_plamo(folder, vocab_size: int, spec: dict) -> None:
 
 
 TOKENIZERS = {"plamo": make_plamo}
+
+LOGITS = {"plamo3": dict(by="reference")}

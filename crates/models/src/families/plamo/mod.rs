@@ -1,9 +1,13 @@
 //! PLaMo, by Preferred Networks.
 
 pub mod convert;
+pub mod graph;
 
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family =
-    Family { arches: &[convert::plamo2::PLAMO2, convert::plamo3::PLAMO3], ..Family::EMPTY };
+pub const FAMILY: Family = Family {
+    arches: &[convert::plamo2::PLAMO2, convert::plamo3::PLAMO3],
+    graphs: graph::GRAPHS,
+    ..Family::EMPTY
+};

@@ -19,3 +19,5 @@ CHECKPOINTS = {
         q_lora_rank=None, qk_nope_head_dim=12, qk_rope_head_dim=8, v_head_dim=10, hidden_act="relu2",
         rms_norm_eps=1e-6, rope_theta=100000.0, tie_word_embeddings=True)),
 }
+
+LOGITS = {"plm": dict(by="reference")}

@@ -1,8 +1,9 @@
 //! PLM: a small model with latent attention.
 
 pub mod convert;
+pub mod graph;
 
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { arches: &[convert::PLM], ..Family::EMPTY };
+pub const FAMILY: Family = Family { arches: &[convert::PLM], graphs: graph::GRAPHS, ..Family::EMPTY };

@@ -5,7 +5,7 @@ import shutil
 
 from headers import N_FF, N_HEAD, RMS, ROPE, Header, fused, heads, plain_layer, ssm
 from lib import GOLDEN
-from logits_own import text_of
+from logits_own import first_of_equal, text_of
 from recipes import dense, ends, every, ffn
 from tiny_models import (
     AS_IT_IS, HAND, OLD, POOLING, ROPE3, ROPE_OF_IMAGES, TEXT, few, hub, layers, predictions, sizes, tiny, with_tokenizer,
@@ -304,6 +304,10 @@ def reranker_rows(folder, tokens):
 
 NORMED = dict(config=dict(norm_topk_prob=True))
 LOGITS = {
+    # A table of as few rows as the checkpoint has, the gate of published models, and the end that the converter takes.
+    "qwen4exp": dict(spelled=text_of("Qwen4ExpForCausalLM", "qwen4_exp_text", "model.language_model.",
+        ngram_vocab_size_base=2, make_ngram_vocab_size_divisible_by=50, output_gate_type="sigmoid", eos_token_id=2),
+        prepare=first_of_equal),
     # Without an epsilon in norms.
     "qwen2.5vl": dict(by="reference"),
     "qwen2audio": dict(spelled=text_of("Qwen2ForCausalLM", "qwen2", "language_model.")),

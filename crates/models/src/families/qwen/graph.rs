@@ -1,6 +1,6 @@
 //! Graphs of the models of this family.
 
-use gguf_runtime::graphs::{Architecture, ClassifierSpec, Spec};
+use gguf_runtime::graphs::{Activation, Architecture, ClassifierSpec, Spec};
 
 /// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] = &[
@@ -16,6 +16,10 @@ pub const GRAPHS: &[Architecture] = &[
     Architecture::decoder("qwen3next", Spec { mlp_norm: "post_attention_norm", ..Spec::NEOX }),
     Architecture::decoder("qwen3vl", QWEN3),
     Architecture::decoder("qwen3vlmoe", Spec { interleaved_sections: true, ..Spec::NEOX }),
+    Architecture::decoder(
+        "qwen4exp",
+        Spec { delta_gate: Activation::Sigmoid, interleaved_sections: true, ..Spec::NEOX },
+    ),
 ];
 
 /// Sections are those of Qwen 3 VL; text-only models have none.

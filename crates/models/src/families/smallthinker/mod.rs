@@ -1,8 +1,10 @@
 //! SmallThinker, by PowerInfer.
 
 pub mod convert;
+pub mod graph;
 
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { arches: &[convert::SMALLTHINKER], ..Family::EMPTY };
+pub const FAMILY: Family =
+    Family { arches: &[convert::SMALLTHINKER], graphs: graph::GRAPHS, ..Family::EMPTY };

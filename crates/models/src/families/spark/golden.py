@@ -19,3 +19,5 @@ CHECKPOINTS = {
         rope_parameters=dict(full_attention=dict(rope_type="default", rope_theta=1000000.0, partial_rotary_factor=0.5),
         sliding_attention=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=1.0)))),
 }
+
+LOGITS = {"spark2_5": dict(by="reference")}

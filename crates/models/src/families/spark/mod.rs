@@ -1,8 +1,9 @@
 //! Spark X2.5, by iFlytek.
 
 pub mod convert;
+pub mod graph;
 
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { arches: &[convert::SPARK2_5], ..Family::EMPTY };
+pub const FAMILY: Family = Family { arches: &[convert::SPARK2_5], graphs: graph::GRAPHS, ..Family::EMPTY };

@@ -20,3 +20,5 @@ CHECKPOINTS = {
     "talkie-old": dict(hand=talkie, tokenizer="bpe", config=hub("TalkieForCausalLM", "talkie", head_dim=12,
         rope_theta=1000000.0)),
 }
+
+LOGITS = {"talkie": dict(by="reference"), "talkie-old": dict(by="reference")}

@@ -1,8 +1,9 @@
 //! Talkie.
 
 pub mod convert;
+pub mod graph;
 
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { arches: &[convert::TALKIE], ..Family::EMPTY };
+pub const FAMILY: Family = Family { arches: &[convert::TALKIE], graphs: graph::GRAPHS, ..Family::EMPTY };

@@ -18,7 +18,7 @@ enum Done {
 }
 
 impl Attention {
-    /// True if the backward pass supports it: not with keys and values of another layer, gates or clamps.
+    /// True if the backward pass supports it: not with keys and values of another layer, gates, clamps or a choice of keys.
     pub(super) fn has_backward(&self) -> bool {
         matches!(self.projections, Projections::Apart(_) | Projections::Fused(_))
             && !self.is_source
@@ -26,6 +26,7 @@ impl Attention {
             && self.gate.is_none()
             && self.clamp.is_none()
             && self.temperature.is_none()
+            && self.indexer.is_none()
     }
 
     /// Normalizes queries and keys where there are norms for them, and notes what went in.

@@ -21,6 +21,8 @@ impl Experts {
         let mut stacks = [self.gate.as_ref(), Some(&self.up), Some(&self.down)].into_iter().flatten();
         (self.gate.is_some() || self.is_fused)
             && self.latent.is_none()
+            && self.by_token.is_none()
+            && self.routing.gating != Gating::SqrtSoftplus
             && stacks.all(|stack| stack.scale.is_none())
             && self.activation.has_slope()
             && self.shared.as_ref().is_none_or(Mlp::has_backward)
@@ -34,7 +36,7 @@ impl Experts {
         }
         // Step 1: the chosen experts. Of each row the gradients of its weights lie where the logits are.
         let logits = pass.unseen(|pass| self.router.run(h, pass));
-        let routed = self.routing.route_all(&logits);
+        let routed = self.routing.route_all(&logits, &|_| None);
         let mut grad_weights = pass.zeros(logits.nrows(), logits.ncols());
         let mut grad_h = self.backward_routed(&routed, [h, &gradients], &mut grad_weights, pass);
         // Step 2: the router.
@@ -120,7 +122,8 @@ impl Routing {
     fn backward(&self, logits: &[f32], gradients: &mut [f32]) {
         let mut p = logits.to_vec();
         self.make_probabilities(&mut p);
-        let chosen: Vec<usize> = self.route(logits.to_vec()).into_iter().map(|(expert, _)| expert).collect();
+        let chosen: Vec<usize> =
+            self.route(logits.to_vec(), None).into_iter().map(|(expert, _)| expert).collect();
         if self.gating == Gating::SoftmaxOfTopK {
             let mut grad_chosen: Vec<f32> = chosen.iter().map(|expert| p[*expert]).collect();
             softmax(&mut grad_chosen, None);
@@ -178,14 +181,14 @@ mod tests {
             ];
             for (at, routing) in variants.iter().enumerate() {
                 let of = |logits: &[f32]| -> f64 {
-                    let chosen = routing.route(logits.to_vec());
+                    let chosen = routing.route(logits.to_vec(), None);
                     chosen
                         .into_iter()
                         .map(|(expert, weight)| f64::from(weight) * f64::from(met[expert]))
                         .sum()
                 };
                 let mut gradients = [0.0f32; 6];
-                for (expert, _) in routing.route(logits.to_vec()) {
+                for (expert, _) in routing.route(logits.to_vec(), None) {
                     gradients[expert] = met[expert];
                 }
                 routing.backward(&logits, &mut gradients);

@@ -9,7 +9,7 @@
 //! in parallel:  x2 = x + c A(n1 x) + c F(n2 x)                 dx = dx2 + n2' F' c dx2 + n1' A' c dx2
 //! ```
 
-use super::{FeedForward, Layer};
+use super::{FeedForward, Layer, normalized};
 use crate::{
     ops::{Norm, Rows},
     pass::Pass,
@@ -116,7 +116,9 @@ impl Layer {
             FeedForward::Mlp(mlp) => mlp.backward(&h, grad_y, pass),
             FeedForward::Experts(experts) => experts.backward(&h, grad_y, pass),
             // These have no backward pass, which is checked before.
-            FeedForward::MlpWithExperts(_) | FeedForward::ChannelMix(_) => pass.zeros(x.nrows(), x.ncols()),
+            FeedForward::ExpertsByStream(_) | FeedForward::MlpWithExperts(_) | FeedForward::ChannelMix(_) => {
+                pass.zeros(x.nrows(), x.ncols())
+            }
         };
         if let Some(norm) = norm {
             norm.backward(x, &mut grad_h);
@@ -136,13 +138,4 @@ impl Layer {
         }
         grad_y
     }
-}
-
-fn normalized(norm: Option<&Norm>, x: &Rows, pass: &Pass<'_, '_>) -> Rows {
-    let mut h = pass.scratch(x.nrows(), x.ncols());
-    match norm {
-        Some(norm) => norm.apply_into(x, &mut h),
-        None => h.copy_from(x),
-    }
-    h
 }

@@ -12,7 +12,7 @@
 //! S_t = S' + k_t (beta_t (v_t - S'^T k_t))^T
 //! y_t = S_t^T q_t / sqrt(key_width)
 //!
-//! out = W_out (norm(y) * silu(W_z h))
+//! out = W_out (norm(y) * silu(W_z h))                        Qwen 4: sigmoid(W_z h)
 //! ```
 //!
 //! Value heads of a group have the query and the key of one key head: neighbours in Qwen 3 Next; in files of Qwen 3.5 the
@@ -48,6 +48,7 @@ pub(in crate::decoder) struct DeltaNet {
     /// Norm of each head's output.
     norm: Norm,
     w_out: Linear,
+    gate: Activation,
     key_width: usize,
     value_width: usize,
     n_key_head: usize,
@@ -104,6 +105,7 @@ impl DeltaNet {
             a: weights.need_vector(&blk("ssm_a"), n_value_head)?,
             norm: Norm { kind: NormKind::Rms, epsilon: params.epsilon, weight, bias: None },
             w_out: Linear::need(weights, &blk("ssm_out"), d_inner, params.n_embd)?,
+            gate: params.spec.delta_gate,
             key_width,
             value_width,
             n_key_head,
@@ -139,7 +141,7 @@ impl Mixer for DeltaNet {
         drop(qkv);
         Activation::Silu.apply(&mut convolved);
         let values_at = 2 * self.n_key_head * key_width;
-        self.normalize(&mut convolved, values_at);
+        to_length_one(&mut convolved, values_at, key_width, self.epsilon);
 
         // Step 2: the recurrence, each value head by itself. A row is q (n_key_head, key_width), then k, then
         // v (n_value_head, value_width).
@@ -162,37 +164,65 @@ impl Mixer for DeltaNet {
                 let beta = sigmoid(b[[t, head]]);
                 let dt = softplus(a[[t, head]] + self.dt_bias[head]);
                 let alpha = exp(dt * self.a[head]);
-                // S <- alpha S, and what it holds for this key.
-                delta.fill(0.0);
-                for (s, k) in state.chunks_exact_mut(value_width).zip(k) {
-                    for (v_retrieved, s) in delta.iter_mut().zip(s) {
-                        *s *= alpha;
-                        *v_retrieved += *s * k;
-                    }
-                }
-                for (delta, v) in delta.iter_mut().zip(v) {
-                    *delta = (v - *delta) * beta;
-                }
-                // S <- S + k delta^T, and y = S^T q / sqrt(key_width), in one walk over S.
                 let y = y.as_slice_mut().expect("columns of a row are contiguous");
-                y.fill(0.0);
-                for ((s, k), q) in state.chunks_exact_mut(value_width).zip(k).zip(q) {
-                    for ((s, delta), y) in s.iter_mut().zip(&delta).zip(y.iter_mut()) {
-                        *s += k * delta;
-                        *y += *s * q * scale;
-                    }
-                }
+                delta_rule(state, [q, k, v], std::iter::repeat(alpha), beta, scale, &mut delta, y);
             }
         });
         pass.put_states(index, StateKind::Recurrence, states);
         drop((convolved, b, a));
 
-        // Step 3: the norm of each head, the gate silu(z), and the output matrix.
+        // Step 3: the norm of each head, the gate, and the output matrix.
         self.norm.apply_groups(&mut y, value_width);
-        Activation::Silu.apply_gated(&mut z, &y);
+        self.gate.apply_gated(&mut z, &y);
         drop(y);
         self.w_out.run(&z, pass)
     }
+}
+
+/// One token of one head: `S <- alpha S`, of which each row may have another factor, then the error of the value is
+/// written and `y` read. `delta` is as long as a value.
+pub(super) fn delta_rule(
+    state: &mut [f32],
+    [q, k, v]: [&[f32]; 3],
+    alpha: impl Iterator<Item = f32>,
+    beta: f32,
+    scale: f32,
+    delta: &mut [f32],
+    y: &mut [f32],
+) {
+    let value_width = v.len();
+    // S <- alpha S, and what it holds for this key.
+    delta.fill(0.0);
+    for ((s, k), alpha) in state.chunks_exact_mut(value_width).zip(k).zip(alpha) {
+        for (v_retrieved, s) in delta.iter_mut().zip(s) {
+            *s *= alpha;
+            *v_retrieved += *s * k;
+        }
+    }
+    for (delta, v) in delta.iter_mut().zip(v) {
+        *delta = (v - *delta) * beta;
+    }
+    // S <- S + k delta^T, and y = S^T q / sqrt(key_width), in one walk over S.
+    y.fill(0.0);
+    for ((s, k), q) in state.chunks_exact_mut(value_width).zip(k).zip(q) {
+        for ((s, delta), y) in s.iter_mut().zip(&*delta).zip(y.iter_mut()) {
+            *s += k * delta;
+            *y += *s * q * scale;
+        }
+    }
+}
+
+/// Heads of `width` elements, which are the first `n` elements of each row, to length one.
+pub(super) fn to_length_one(rows: &mut Rows, n: usize, width: usize, epsilon: f32) {
+    let row_width = rows.ncols();
+    rows.as_mut_slice().par_chunks_mut(row_width).for_each(|row| {
+        for head in row[..n].chunks_exact_mut(width) {
+            let sum: f32 = head.iter().map(|x| x * x).sum();
+            // As `l2norm` of Qwen 3 Next in transformers: epsilon is added under the root.
+            let scale = 1.0 / (sum + epsilon).sqrt();
+            head.iter_mut().for_each(|x| *x *= scale);
+        }
+    });
 }
 
 impl DeltaNet {
@@ -213,18 +243,5 @@ impl DeltaNet {
                 })
             }
         }
-    }
-
-    /// Queries and keys of every head, which are the first `n` elements of each row, to length one.
-    fn normalize(&self, rows: &mut Rows, n: usize) {
-        let width = rows.ncols();
-        rows.as_mut_slice().par_chunks_mut(width).for_each(|row| {
-            for head in row[..n].chunks_exact_mut(self.key_width) {
-                let sum: f32 = head.iter().map(|x| x * x).sum();
-                // As `l2norm` of Qwen 3 Next in transformers: epsilon is added under the root.
-                let scale = 1.0 / (sum + self.epsilon).sqrt();
-                head.iter_mut().for_each(|x| *x *= scale);
-            }
-        });
     }
 }

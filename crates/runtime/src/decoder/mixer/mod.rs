@@ -3,8 +3,10 @@
 
 mod conv;
 mod delta_net;
+mod kda;
 mod mamba;
 mod mamba2;
+mod matrix;
 mod rwkv4;
 mod rwkv6;
 mod rwkv7;
@@ -13,8 +15,17 @@ mod short_conv;
 
 use crate::{Error, keys::Keys, ops::Rows, pass::Pass, state_size::StateSize};
 pub(super) use {
-    delta_net::DeltaNet, mamba::Mamba, mamba2::Mamba2, rwkv4::TimeMix4, rwkv6::TimeMix6, rwkv7::TimeMix7,
-    shift::ChannelMix, short_conv::ShortConv,
+    conv::{CausalConv, Kept},
+    delta_net::DeltaNet,
+    kda::Kda,
+    mamba::Mamba,
+    mamba2::Mamba2,
+    matrix::Matrix,
+    rwkv4::TimeMix4,
+    rwkv6::TimeMix6,
+    rwkv7::TimeMix7,
+    shift::ChannelMix,
+    short_conv::ShortConv,
 };
 
 /// One such part. It takes its states from a pass and puts them back, so that sessions work.
@@ -24,6 +35,11 @@ pub(super) trait Mixer: Send + Sync {
 
     /// State per sequence.
     fn state_size(&self) -> StateSize;
+
+    /// State that is visible in another way than that of [`Mixer::state_size`].
+    fn more_state(&self) -> Option<StateSize> {
+        None
+    }
 
     /// `h (n, n_embd) -> (n, n_embd)`, in layer `index`.
     fn run(&self, index: usize, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows;

@@ -1,0 +1,14 @@
+//! Graphs of the models of this family.
+
+use gguf_runtime::graphs::{Architecture, RopeLayers, SlidingWindow, Spec};
+
+/// Graphs by the value of `general.architecture`.
+pub const GRAPHS: &[Architecture] = &[Architecture::decoder(
+    "maple",
+    Spec {
+        rope_layers: RopeLayers::Sliding,
+        bounds_argument: true,
+        sliding: Some(SlidingWindow::EVERY_FOURTH_FULL),
+        ..Spec::NEOX
+    },
+)];

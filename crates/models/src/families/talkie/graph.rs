@@ -1,0 +1,15 @@
+//! Graphs of the models of this family.
+
+use gguf_runtime::graphs::{Architecture, Spec};
+
+/// Graphs by the value of `general.architecture`.
+pub const GRAPHS: &[Architecture] = &[Architecture::decoder(
+    "talkie",
+    Spec {
+        weightless_norms: true,
+        normalizes_embedding: true,
+        adds_embedding: true,
+        qk_norm_after_rope: true,
+        ..Spec::NEOX
+    },
+)];
