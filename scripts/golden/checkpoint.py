@@ -42,6 +42,8 @@ VALUES = {
     "near-one": lambda seed, i: bell(seed, i) * SCALE + F(1),
     "logarithms": lambda seed, i: LOGARITHMS[(mix(seed, i) % U(16)).astype(np.int64)],
     "index": lambda seed, i: i.astype(F),
+    # Multiples of 1/64 in bf16, so that sums of many are exact in f32 in every order.
+    "grid": lambda seed, i: ((mix(seed, i) % U(65)).astype(F) - F(32)) / F(64),
     "bytes": lambda seed, i: (mix(seed, i) >> U(56)).astype(np.uint8),
     "exponents": lambda seed, i: (U(120) + mix(seed, i) % U(10)).astype(np.uint8),
     # Bytes of e4m3: without sign, and with; never the two that are no numbers.

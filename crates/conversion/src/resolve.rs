@@ -24,11 +24,12 @@ pub fn arch_input(checkpoint: &Checkpoint) -> Result<gguf_layout::Input<'_>, Err
         _ => false,
     };
     let zero = |name: &str| checkpoint.tensor(name).is_none_or(|tensor| is_zero(checkpoint, tensor));
-    // Only tensors of one element are read; their values become keys.
+    // Only small tensors are read; their values become keys.
     let values = |name: &str| {
-        let tensor = checkpoint.tensor(name).filter(|tensor| tensor.shape.iter().product::<u64>() == 1)?;
-        let mut values = vec![0.0];
-        checkpoint.read_rows(tensor, 1, 0..1, &mut values).ok().map(|()| values)
+        let tensor = checkpoint.tensor(name)?;
+        let n_elems: u64 = tensor.shape.iter().product();
+        let mut values = vec![0.0; (1..=4096).contains(&n_elems).then_some(n_elems as usize)?];
+        checkpoint.read_rows(tensor, n_elems, 0..1, &mut values).ok().map(|()| values)
     };
     Ok(gguf_layout::Input {
         same: Some(gguf_layout::SameValues::new(same).with_zeros(zero)),

@@ -248,9 +248,62 @@ pub enum ElementMap {
         /// Rows of a head.
         head: u64,
     },
+    /// The mean of the tensor is subtracted.
+    ///
+    /// The layout states NaN as the mean; the conversion replaces it once it has read the tensor
+    /// ([`ElementMap::needs_mean`]).
+    Centered {
+        /// The mean.
+        mean: f32,
+        /// True if the tensor is stored as bf16, in which torch then computes.
+        bf16: bool,
+    },
+    /// The nearest of -s, 0 and s, with s the mean magnitude of the tensor, at least 1e-5.
+    ///
+    /// As for [`ElementMap::Centered`], the layout states NaN. Torch adds in an order that depends on the processor, so
+    /// that its mean may be one of the two floats next to the exact one.
+    ///
+    /// Source: `BitnetModel.weight_quant` in `conversion/bitnet.py`.
+    Ternary {
+        /// s.
+        scale: f32,
+    },
 }
 
 impl ElementMap {
+    /// Centers a tensor.
+    pub const CENTERED: ElementMap = ElementMap::Centered { mean: f32::NAN, bf16: false };
+    /// Rounds a matrix to three values.
+    pub const TERNARY: ElementMap = ElementMap::Ternary { scale: f32::NAN };
+
+    /// True if the map depends on all elements of the tensor and has not been given their mean.
+    pub fn needs_mean(self) -> bool {
+        match self {
+            ElementMap::Centered { mean: number, .. } | ElementMap::Ternary { scale: number } => {
+                number.is_nan()
+            }
+            _ => false,
+        }
+    }
+
+    /// This map with the mean of the tensor. `sum` has the sum of the elements ([`ElementMap::Centered`]) or of their
+    /// magnitudes ([`ElementMap::Ternary`]).
+    pub fn with_sum(self, sum: f64, n_elems: u64, stored_bf16: bool) -> ElementMap {
+        let mean = |round: fn(f32) -> f32| round(round(sum as f32) / n_elems as f32);
+        match self {
+            ElementMap::Centered { .. } if stored_bf16 => {
+                ElementMap::Centered { mean: mean(to_bf16), bf16: true }
+            }
+            ElementMap::Centered { .. } => ElementMap::Centered { mean: mean(|value| value), bf16: false },
+            // `clamp` of torch keeps NaN, `max` would not.
+            ElementMap::Ternary { .. } => {
+                let scale = mean(|value| value);
+                ElementMap::Ternary { scale: if scale < 1e-5 { 1e-5 } else { scale } }
+            }
+            other => other,
+        }
+    }
+
     /// The map of one element of output row `row`. `round` is applied after every operation: torch
     /// rounds to the stored type if that is f16, and works in f32 if it is bf16.
     pub fn apply(self, row: u64, value: f32, round: impl Fn(f32) -> f32) -> f32 {
@@ -273,6 +326,13 @@ impl ElementMap {
             }
             ElementMap::NegateHalf { head } if row % head.max(1) < head / 2 => value,
             ElementMap::NegateHalf { .. } => -value,
+            ElementMap::Centered { mean, bf16: true } => to_bf16(value - mean),
+            ElementMap::Centered { mean, bf16: false } => round(value - mean),
+            ElementMap::Ternary { scale } => {
+                // The reference divides twice, which need not give the scale again.
+                let inverse = 1.0 / scale;
+                round((value * inverse).round_ties_even().clamp(-1.0, 1.0) / inverse)
+            }
         }
     }
 
@@ -297,6 +357,9 @@ impl ElementMap {
                 f64::from(value) / f64::from(factor) / f64::from(band.1)
             }
             ElementMap::NegateHalf { .. } => return self.apply(row, value, |value| value),
+            ElementMap::Centered { mean, .. } => f64::from(value) + f64::from(mean),
+            // Its values are their own images.
+            ElementMap::Ternary { .. } => return value,
         } as f32;
         let maps_to_value = |bits: u32| self.apply(row, f32::from_bits(bits), |value| value) == value;
         let bits = guess.to_bits();
@@ -313,6 +376,15 @@ impl ElementMap {
         let neighbours = || (1..=4).flat_map(|by| [bits.wrapping_add(by), bits.wrapping_sub(by)]);
         f32::from_bits(shortest.or_else(|| neighbours().find(|bits| maps_to_value(*bits))).unwrap_or(bits))
     }
+}
+
+/// The nearest bf16 number; the one with an even last bit of two.
+fn to_bf16(value: f32) -> f32 {
+    let bits = value.to_bits();
+    if value.is_nan() {
+        return value;
+    }
+    f32::from_bits(bits.wrapping_add(0x7fff + (bits >> 16 & 1)) & 0xffff_0000)
 }
 
 #[cfg(test)]

@@ -287,6 +287,8 @@ fn extend_with_tensor(body: &mut Vec<u8>, seed: u64, dtype: &str, values: &str, 
         "near-one" => bell(seed, i) * 9.25e-7 + 1.0,
         "logarithms" => LOGARITHMS[(mix(seed, i) % 16) as usize],
         "index" => i as f32,
+        // Multiples of 1/64, whose sums are exact in every order.
+        "grid" => ((mix(seed, i) % 65) as f32 - 32.0) / 64.0,
         // Scales of whole tensors, that multiply and that divide.
         "positive" => (1 + mix(seed, i) % 1000) as f32 * 1e-5,
         "divisor" => (100 + mix(seed, i) % 9000) as f32,

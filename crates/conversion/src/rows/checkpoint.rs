@@ -1,6 +1,6 @@
 //! Rows of a checkpoint's tensors, whole: moved, stacked, never divided.
 
-use std::{borrow::Cow, ops::Range};
+use std::{borrow::Cow, ops::Range, sync::OnceLock};
 
 use gguf_container::Advice;
 use gguf_layout::{ElementMap, RowMap, RowView};
@@ -17,7 +17,12 @@ pub struct CheckpointRows<'a> {
     parts: Vec<Part<'a>>,
     /// Bytes of all parts in their files.
     n_bytes: u64,
+    /// The element map with the mean of the tensor, for maps that need it.
+    with_mean: OnceLock<ElementMap>,
 }
+
+/// Elements that are read at once for the mean of a tensor.
+const MEAN_ELEMS: u64 = 1 << 20;
 
 /// One source tensor, seen as rows of the output's length.
 #[derive(Debug, Clone)]
@@ -70,7 +75,37 @@ impl<'a> CheckpointRows<'a> {
             return Err(request.differs(&names.join("`, `"), first_row, needed, "rows"));
         }
         let n_bytes = parts.iter().map(|part| part.checkpoint.stored_bytes(part.tensor)).sum();
-        Ok(CheckpointRows { request, parts, n_bytes })
+        Ok(CheckpointRows { request, parts, n_bytes, with_mean: OnceLock::new() })
+    }
+
+    /// The element map. One that needs the mean of the tensor reads all of it at the first call.
+    fn element(&self) -> Result<ElementMap, Error> {
+        let element = self.request.element;
+        if !element.needs_mean() {
+            return Ok(element);
+        }
+        if let Some(element) = self.with_mean.get() {
+            return Ok(*element);
+        }
+        let (mut sum, mut n_elems, mut values) = (0.0, 0, Vec::new());
+        for (index, part) in self.parts.iter().enumerate() {
+            let [n_rows, row_elems] = part.shape;
+            let step = (MEAN_ELEMS / row_elems.max(1)).max(1);
+            for first_row in (0..n_rows).step_by(step as usize) {
+                let n_rows = step.min(n_rows - first_row);
+                values.clear();
+                values.resize((n_rows * row_elems) as usize, 0.0);
+                part.read(&Run { part: index, first_row, n_rows }, &mut values)?;
+                let magnitudes = matches!(element, ElementMap::Ternary { .. });
+                sum += values
+                    .iter()
+                    .map(|value| f64::from(if magnitudes { value.abs() } else { *value }))
+                    .sum::<f64>();
+                n_elems += values.len() as u64;
+            }
+        }
+        let stored_bf16 = self.parts.iter().all(|part| part.tensor.dtype == gguf_checkpoint::Dtype::BF16);
+        Ok(*self.with_mean.get_or_init(|| element.with_sum(sum, n_elems, stored_bf16)))
     }
 
     /// Source rows for output rows `rows`, in output order, merged into the longest runs.
@@ -164,7 +199,7 @@ impl RowSource for CheckpointRows<'_> {
             left = later;
         }
         let half = self.parts.iter().any(|part| part.tensor.dtype == gguf_checkpoint::Dtype::F16);
-        map_elements(self.request.element, half, rows.start, row_elems, out);
+        map_elements(self.element()?, half, rows.start, row_elems, out);
         Ok(())
     }
 

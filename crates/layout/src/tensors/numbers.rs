@@ -33,7 +33,7 @@ impl Context<'_> {
         let mut found: BTreeMap<&str, (usize, BTreeMap<u64, f32>)> = BTreeMap::new();
         for (place, tensor) in input.tensors.iter().enumerate() {
             let Some((rule, bid)) = self.number(&tensor.name) else { continue };
-            let number = one_number(tensor, values.read(&tensor.name))?;
+            let number = self.number_of(rule, tensor, values.read(&tensor.name))?;
             let (last, numbers) = found.entry(rule.key).or_default();
             // The place of the key's last tensor, by which keys are put in order below.
             *last = place;
@@ -67,15 +67,24 @@ impl Context<'_> {
         keys.sort_by_key(|(last, ..)| *last);
         Ok(keys.into_iter().map(|(_, key, value)| (key, value)).collect())
     }
-}
 
-fn one_number(tensor: &SourceTensor, values: Option<Vec<f32>>) -> Result<f32, ArchError> {
-    match values.as_deref() {
-        Some([number]) => Ok(*number),
-        _ => Err(ArchError::TensorShape {
+    /// The number that a tensor of one, or the first of several that determine it, gives.
+    fn number_of(
+        &self,
+        rule: &NumberRule,
+        tensor: &SourceTensor,
+        values: Option<Vec<f32>>,
+    ) -> Result<f32, ArchError> {
+        let differs = |expected: &str| ArchError::TensorShape {
             name: tensor.name.clone(),
             found: tensor.shape,
-            expected: "one number".to_owned(),
-        }),
+            expected: expected.to_owned(),
+        };
+        match (rule.first, values.as_deref()) {
+            (Some(number), Some([first, ..])) => number(self.hparams, *first),
+            (Some(_), _) => Err(differs("a vector")),
+            (None, Some([number])) => Ok(*number),
+            (None, _) => Err(differs("one number")),
+        }
     }
 }

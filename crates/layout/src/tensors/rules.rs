@@ -201,9 +201,19 @@ pub struct NumberRule {
     pub key: &'static str,
     /// The dimensions that transformers gives it: one of 1, or none.
     pub dims: &'static [u64],
+    /// The number, from the first element of a tensor of several.
+    pub first: Option<NumberOf>,
 }
 
+/// A number, from the config and an element of a tensor.
+pub type NumberOf = fn(&Hparams, f32) -> Result<f32, ArchError>;
+
 impl NumberRule {
+    /// A tensor of one number with a dimension of 1.
+    pub const fn new(hf: &'static str, key: &'static str) -> NumberRule {
+        NumberRule { hf, key, dims: &[1], first: None }
+    }
+
     /// True if each layer has such a tensor.
     pub fn is_of_layers(&self) -> bool {
         self.hf.contains("{bid}")

@@ -8,6 +8,7 @@ pub mod baichuan;
 pub mod bailing;
 pub mod bamba;
 pub mod bert;
+pub mod bitnet;
 pub mod bloom;
 pub mod chameleon;
 pub mod codeshell;
@@ -36,7 +37,7 @@ pub mod hunyuan;
 pub mod idefics3;
 pub mod internlm;
 pub mod internvl;
-pub mod jais2;
+pub mod jais;
 pub mod jamba;
 pub mod janus;
 pub mod kimi;
@@ -100,6 +101,7 @@ pub const FOLDERS: &[Family] = &[
     bailing::FAMILY,
     bamba::FAMILY,
     bert::FAMILY,
+    bitnet::FAMILY,
     bloom::FAMILY,
     chameleon::FAMILY,
     codeshell::FAMILY,
@@ -128,7 +130,7 @@ pub const FOLDERS: &[Family] = &[
     idefics3::FAMILY,
     internlm::FAMILY,
     internvl::FAMILY,
-    jais2::FAMILY,
+    jais::FAMILY,
     jamba::FAMILY,
     janus::FAMILY,
     kimi::FAMILY,
@@ -190,6 +192,7 @@ pub const LOADER: &[&str] = &[
     include_str!("baichuan/loader.txt"),
     include_str!("bailing/loader.txt"),
     include_str!("bert/loader.txt"),
+    include_str!("bitnet/loader.txt"),
     include_str!("bloom/loader.txt"),
     include_str!("chameleon/loader.txt"),
     include_str!("codeshell/loader.txt"),
@@ -216,7 +219,7 @@ pub const LOADER: &[&str] = &[
     include_str!("hrm_text/loader.txt"),
     include_str!("hunyuan/loader.txt"),
     include_str!("internlm/loader.txt"),
-    include_str!("jais2/loader.txt"),
+    include_str!("jais/loader.txt"),
     include_str!("jamba/loader.txt"),
     include_str!("kimi/loader.txt"),
     include_str!("laguna/loader.txt"),

@@ -85,10 +85,10 @@ pub fn input(checkpoint: &Checkpoint) -> Input<'_> {
             bytes(a) == bytes(b)
         })),
         values: Some(gguf_layout::TensorValues::new(|name| {
-            let tensor =
-                checkpoint.tensor(name).filter(|tensor| tensor.shape.iter().product::<u64>() == 1)?;
-            let mut values = vec![0.0];
-            checkpoint.read_rows(tensor, 1, 0..1, &mut values).ok().map(|()| values)
+            let tensor = checkpoint.tensor(name)?;
+            let n_elems: u64 = tensor.shape.iter().product();
+            let mut values = vec![0.0; n_elems as usize];
+            checkpoint.read_rows(tensor, n_elems, 0..1, &mut values).ok().map(|()| values)
         })),
         tensors: checkpoint
             .tensors
@@ -205,8 +205,18 @@ fn elements(tensor: &OutTensor, checkpoint: &Checkpoint) -> Option<Vec<f32>> {
     if matches!(rows, RowMap::Concat | RowMap::RopePermute { .. }) {
         assert_eq!(source_rows.len() as u64, view.n_rows, "{}", tensor.name);
     }
-    let half = checkpoint.tensor(&sources[0]).unwrap().dtype == gguf_checkpoint::Dtype::F16;
+    let dtype = checkpoint.tensor(&sources[0]).unwrap().dtype;
+    let half = dtype == gguf_checkpoint::Dtype::F16;
     assert!(!half || *element == ElementMap::Identity, "{}: convert tests rounding", tensor.name);
+    let mut element = *element;
+    if element.needs_mean() {
+        let magnitudes = matches!(element, ElementMap::Ternary { .. });
+        let values = || {
+            source_rows.iter().flatten().map(|value| f64::from(if magnitudes { value.abs() } else { *value }))
+        };
+        element =
+            element.with_sum(values().sum(), values().count() as u64, dtype == gguf_checkpoint::Dtype::BF16);
+    }
     let pieces = rows.pieces();
     let n_pieces = view.n_rows * pieces;
     let zeros = vec![0.0; (view.row_elems / pieces) as usize];

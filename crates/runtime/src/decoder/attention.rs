@@ -152,6 +152,7 @@ impl Attention {
         let max_bias = max_bias.filter(|max| *max > 0.0);
         let scale = match spec.score_scale {
             ScoreScale::One => 1.0,
+            ScoreScale::InverseKeyWidth => 1.0 / key_width as f32,
             ScoreScale::EmbeddingWithLayers(n) if n == params.n_layer => {
                 1.0 / ((n_embd / n_head) as f32).sqrt()
             }

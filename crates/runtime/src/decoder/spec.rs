@@ -126,6 +126,8 @@ pub struct Spec {
 pub enum ScoreScale {
     /// `1 / sqrt(key_width)`.
     KeyWidth,
+    /// `1 / key_width`.
+    InverseKeyWidth,
     /// `1 / sqrt(n_embd / n_head)` in a model of so many layers; in all others as before.
     EmbeddingWithLayers(usize),
     /// 1: the norms of queries and keys have taken the scale in.

@@ -19,10 +19,10 @@ pub const APERTUS: Arch = Arch {
     tensors: &[rules::DECODER_ENDS, NORMS, rules::ATTENTION, rules::QK_NORMS, rules::UNGATED_MLP],
     numbers: &[
         // Both alphas are vectors of one element; beta and eps have no dimensions.
-        NumberRule { hf: "model.layers.{bid}.mlp.act_fn.alpha_n", key: "xielu.alpha_n", dims: &[1] },
-        NumberRule { hf: "model.layers.{bid}.mlp.act_fn.alpha_p", key: "xielu.alpha_p", dims: &[1] },
-        NumberRule { hf: "model.layers.{bid}.mlp.act_fn.beta", key: "xielu.beta", dims: &[] },
-        NumberRule { hf: "model.layers.{bid}.mlp.act_fn.eps", key: "xielu.eps", dims: &[] },
+        NumberRule::new("model.layers.{bid}.mlp.act_fn.alpha_n", "xielu.alpha_n"),
+        NumberRule::new("model.layers.{bid}.mlp.act_fn.alpha_p", "xielu.alpha_p"),
+        NumberRule { dims: &[], ..NumberRule::new("model.layers.{bid}.mlp.act_fn.beta", "xielu.beta") },
+        NumberRule { dims: &[], ..NumberRule::new("model.layers.{bid}.mlp.act_fn.eps", "xielu.eps") },
     ],
     keys: llama::keys,
     computed: llama::computed,

@@ -81,6 +81,23 @@ CHECKPOINTS = {
 }
 
 
+def sarvam() -> dict:
+    """Bailing 2 without prediction; biases of the experts in both types."""
+    tensors = {name: shape for name, shape in bailing().items() if not name.startswith("model.layers.2.")}
+    return tensors | {"model.layers.1.mlp.gate.expert_bias": "wide 4 F32", **{
+        name.replace("layers.1.", "layers.2."): shape for name, shape in tensors.items() if "layers.1." in name},
+        "model.layers.2.mlp.gate.expert_bias": "wide 4"}
+
+
+CHECKPOINTS |= {
+    # transformers' config class has other names for the numbers of experts.
+    "sarvam-moe": dict(hand=sarvam(), tokenizer="bpe", raw_config=True, config=dict(NARROW_HAND, architectures=["SarvamMoEForCausalLM"],
+        model_type="sarvam_moe", num_hidden_layers=3, num_experts=4, num_shared_experts=1, first_k_dense_replace=1,
+        norm_topk_prob=True, routed_scaling_factor=2.5, score_function="sigmoid", n_group=1, topk_group=1,
+        rope_theta=600000, head_dim=4, use_qk_norm=True)),
+}
+
+
 def ling3vl(_: dict) -> dict:
     tower = "model.visual."
     shapes = {tower + "merger.norm": [16], "linear_proj.0": [48, 64], "linear_proj.2": [32, 48]}

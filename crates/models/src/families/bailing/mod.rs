@@ -1,4 +1,4 @@
-//! Ling and Ring (Bailing), by inclusionAI: mixtures of experts, and images in Ling 3.
+//! Ling and Ring (Bailing), by inclusionAI: mixtures of experts, and images in Ling 3; Sarvam.
 
 pub mod convert;
 pub mod graph;
@@ -14,6 +14,7 @@ pub const FAMILY: Family = Family {
         convert::bailingmoe::BAILINGMOE,
         convert::bailingmoe2::BAILINGMOE2,
         convert::bailingmoe3::BAILINGMOE3,
+        convert::sarvam::SARVAM,
     ],
     projectors: &[projector::LING3VL],
     quantization: &[Quantization {

@@ -1,7 +1,7 @@
 """Golden recipes of LFM2, by Liquid AI: text, and images in LFM2-VL."""
 
 from headers import RMS, Header
-from tiny_models import OLD, POOLING, TEXT
+from tiny_models import OLD, POOLING, TEXT, sizes
 from tiny_towers import SIGLIP, tower
 
 CHECKPOINTS = {
@@ -22,6 +22,27 @@ CHECKPOINTS = {
 
 CHECKPOINTS |= {
     "lfm2moe-old": CHECKPOINTS["lfm2moe"] | dict(old=dict(OLD, rope_theta=1000000.0)),
+}
+
+
+
+def audio_tokenizer(config: dict) -> dict:
+    v, h, f, q, k = sizes(config)
+    both = {"operator_norm": [h], "ffn_norm": [h], "feed_forward.w1": [f, h], "feed_forward.w2": [h, f], "feed_forward.w3": [f, h]}
+    conv = {"conv.conv": [h, 1, 3], "conv.in_proj": [3 * h, h], "conv.out_proj": [h, h]}
+    attention = {"self_attn.q_proj": [q, h], "self_attn.k_proj": [k, h], "self_attn.v_proj": [k, h], "self_attn.out_proj": [h, q],
+                 "self_attn.q_layernorm": [8], "self_attn.k_layernorm": [8]}
+    parts = [both | (conv if i == 0 else attention) for i in range(2)]
+    return {"emb.emb.weight": [24, h], "istft.window": [16], "lin.weight": [20, h], "lin.bias": [20],
+            "lfm.embed_tokens.weight": [v, h], "lfm.embedding_norm.weight": [h], **{
+                f"lfm.layers.{i}.{name}.weight": shape for i in range(2) for name, shape in parts[i].items()}}
+
+
+CHECKPOINTS |= {
+    "lfm2-audio-tokenizer": dict(hand=audio_tokenizer, config=dict(TEXT, architectures=["Lfm25AudioTokenizer"],
+        model_type="lfm2", torch_dtype="bfloat16", layer_types=["conv", "full_attention"], conv_L_cache=3, norm_eps=1e-5,
+        block_multiple_of=8, block_auto_adjust_ff_dim=False, block_ffn_dim_multiplier=1.0, rope_theta=1000000.0,
+        sliding_window=30, output_size=20, tie_embedding=True)),
 }
 
 PROJECTORS = {

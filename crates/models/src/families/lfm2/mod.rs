@@ -1,4 +1,4 @@
-//! LFM2, by Liquid AI: text, and images in LFM2-VL.
+//! LFM2, by Liquid AI: text, images in LFM2-VL, and the sound that LFM2.5 Audio makes.
 
 pub mod convert;
 pub mod graph;
@@ -10,7 +10,12 @@ use gguf_layout::Wrapper;
 
 /// Its architectures and projectors.
 pub const FAMILY: Family = Family {
-    arches: &[convert::lfm2::LFM2, convert::lfm2_embed::LFM2_EMBED, convert::lfm2moe::LFM2MOE],
+    arches: &[
+        convert::audio_tokenizer::AUDIO_TOKENIZER,
+        convert::lfm2::LFM2,
+        convert::lfm2_embed::LFM2_EMBED,
+        convert::lfm2moe::LFM2MOE,
+    ],
     projectors: &[projector::LFM2VL],
     wrappers: &[Wrapper { model_type: "lfm2_vl", usual_text: "lfm2" }],
     graphs: graph::GRAPHS,

@@ -29,7 +29,20 @@ def plamo(config: dict) -> dict:
     return tensors
 
 
+def plamo1(config: dict) -> dict:
+    """The reference takes no other width."""
+    v, h, f = config["vocab_size"], config["hidden_size"], config["intermediate_size"]
+    names = {"norm": [h], "self_attn.q_proj": [h, h], "self_attn.k_proj": [640, h], "self_attn.v_proj": [640, h],
+             "self_attn.o_proj": [h, h], "mlp.gate_proj": [f, h], "mlp.up_proj": [f, h], "mlp.down_proj": [h, f]}
+    return {"model.embed_tokens.weight": [v, h], "model.norm.weight": [h], "lm_head.weight": [v, h],
+            "model.layers.layers.0.self_attn.rotary_emb.inv_freq": "index 64 F32",
+            **{f"model.layers.layers.0.{name}.weight": shape for name, shape in names.items()}}
+
+
 CHECKPOINTS = {
+    "plamo": dict(hand=plamo1, config=hub("PlamoForCausalLM", "plamo", hidden_size=5120,
+        intermediate_size=16, num_hidden_layers=1, num_attention_heads=40, num_key_value_heads=40, n_shared_head=8,
+        rms_norm_eps=1e-6, max_position_embeddings=4096)),
     "plamo2": dict(hand=plamo, tokenizer="plamo", config=hub("Plamo2ForCausalLM", "plamo2", vocab_size=272,
         hidden_size_per_head=8, mamba_d_state=16, mamba_d_conv=4, mamba_num_heads=4, mamba_step=2, mamba_enabled=True,
         rms_norm_eps=1e-6, tie_word_embeddings=True, rope_theta=1000000.0, attention_window_size=2048)),
@@ -46,4 +59,4 @@ def make_plamo(folder, vocab_size: int, spec: dict) -> None:
 
 TOKENIZERS = {"plamo": make_plamo}
 
-LOGITS = {"plamo3": dict(by="reference")}
+LOGITS = {"plamo": dict(by="reference"), "plamo3": dict(by="reference")}

@@ -3,15 +3,18 @@
 use gguf_runtime::graphs::{Architecture, SlidingBase, SlidingWindow, Spec};
 
 /// Graphs by the value of `general.architecture`.
-pub const GRAPHS: &[Architecture] = &[Architecture::decoder(
-    "plamo3",
-    Spec {
-        sliding: Some(SlidingWindow {
-            period: 8,
-            base: SlidingBase::StatedOrUsual,
-            same_scaling: false,
-            ..SlidingWindow::EVERY_FOURTH_FULL
-        }),
-        ..Spec::NEOX
-    },
-)];
+pub const GRAPHS: &[Architecture] = &[
+    Architecture::decoder("plamo", Spec::NEOX),
+    Architecture::decoder(
+        "plamo3",
+        Spec {
+            sliding: Some(SlidingWindow {
+                period: 8,
+                base: SlidingBase::StatedOrUsual,
+                same_scaling: false,
+                ..SlidingWindow::EVERY_FOURTH_FULL
+            }),
+            ..Spec::NEOX
+        },
+    ),
+];

@@ -25,7 +25,7 @@ pub const TALKIE: Arch = Arch {
         "vocab_size",
     ],
     tensors: &[ENDS, LAYERS],
-    numbers: &[NumberRule { hf: "lm_head_gain.w_g", key: "talkie.logit_scale", dims: &[1] }],
+    numbers: &[NumberRule::new("lm_head_gain.w_g", "talkie.logit_scale")],
     keys: |hparams, keys| {
         text_keys(hparams, keys)?;
         // `F.rms_norm` takes this epsilon if it is given none.

@@ -21,12 +21,14 @@ pub const BAILINGMOE2: Arch = Arch {
         bailingmoe::ENDS,
         rules::PRE_NORMS,
         ATTENTION,
+        &[EXPERT_BIAS],
         &rules::gated_mlp(Need::If(|hparams, bid| !is_mixture(hparams, bid))),
         &rules::qwen_experts(Need::If(is_mixture)),
         &rules::shared_experts(Need::If(is_mixture)),
         PREDICTION,
     ],
-    keys,
+    // Half of a head is rotated unless `partial_rotary_factor` says otherwise.
+    keys: |hparams, keys| keys_of(hparams, keys, hparams.rotated(hparams.head_dim()?, Some(0.5))?),
     prepare: count_predicted,
     ..DECODER
 };
@@ -38,11 +40,25 @@ const ATTENTION: &[TensorRule] = &[
         .need(Need::Optional),
     TensorRule::copy(&["model.layers.{bid}.attention.key_layernorm"], "blk.{bid}.attn_k_norm")
         .need(Need::Optional),
-    TensorRule::copy(&["model.layers.{bid}.mlp.gate.expert_bias"], "blk.{bid}.exp_probs_b")
-        .bare(".bias")
-        .need(Need::Optional),
     TensorRule::copy(&["model.layers.{bid}.final_layernorm"], "blk.{bid}.layer_output_norm")
         .need(Need::Optional),
+];
+
+const EXPERT_BIAS: TensorRule =
+    TensorRule::copy(&["model.layers.{bid}.mlp.gate.expert_bias"], "blk.{bid}.exp_probs_b")
+        .bare(".bias")
+        .need(Need::Optional);
+
+/// Tensors of models that center the bias of the experts.
+pub const CENTERED: &[&[TensorRule]] = &[
+    bailingmoe::ENDS,
+    rules::PRE_NORMS,
+    ATTENTION,
+    &[EXPERT_BIAS.element_of(|_, _, _| Ok(ElementMap::CENTERED))],
+    &rules::gated_mlp(Need::If(|hparams, bid| !is_mixture(hparams, bid))),
+    &rules::qwen_experts(Need::If(is_mixture)),
+    &rules::shared_experts(Need::If(is_mixture)),
+    PREDICTION,
 ];
 
 /// True if the feed-forward part of a layer is a mixture: all but the first few are.
@@ -51,13 +67,16 @@ fn is_mixture(hparams: &Hparams, bid: u64) -> bool {
     bid >= dense.unwrap_or(0)
 }
 
-fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+/// The keys, with this number of rotated dimensions of a head.
+///
+/// # Errors
+///
+/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
+pub fn keys_of(hparams: &Hparams, keys: &mut Keys, rotated: u64) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
     // The text keys come first in the reference, so the sources recorded here do not change their
     // order.
     keys.derived_from("expert_shared_count", &["num_shared_experts"]);
-    // Half of a head is rotated unless `partial_rotary_factor` says otherwise.
-    let rotated = hparams.rotated(hparams.head_dim()?, Some(0.5))?;
     keys.set_derived("rope.dimension_count", "head_dim", rotated)?;
     keys.needed("leading_dense_block_count", hparams, &["first_k_dense_replace"])?;
     keys.vocab_size(hparams)?;

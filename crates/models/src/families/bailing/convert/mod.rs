@@ -3,3 +3,4 @@
 pub mod bailingmoe;
 pub mod bailingmoe2;
 pub mod bailingmoe3;
+pub mod sarvam;

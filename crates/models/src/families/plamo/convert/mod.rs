@@ -1,4 +1,5 @@
 //! Conversion of the models of this family, one file for each.
 
+pub mod plamo;
 pub mod plamo2;
 pub mod plamo3;

@@ -1,4 +1,4 @@
-//! Jais 2, by Inception.
+//! Jais, by Inception.
 
 pub mod convert;
 pub mod graph;
@@ -8,7 +8,7 @@ use gguf_layout::Quantization;
 
 /// Its architectures and projectors.
 pub const FAMILY: Family = Family {
-    arches: &[convert::JAIS2],
+    arches: &[convert::jais::JAIS, convert::jais2::JAIS2],
     quantization: &[Quantization { architecture: "jais2", layers_of_70b: Some(68), ..Quantization::USUAL }],
     graphs: graph::GRAPHS,
     ..Family::EMPTY

@@ -1,0 +1,22 @@
+//! Sarvam: a Bailing 2 that rotates whole heads.
+//!
+//! Config keys: those of Bailing 2, with other rotated dimensions.
+//!
+//! Transforms: those of Bailing 2; the bias of the experts is centered.
+//!
+//! Source: `SarvamMoEModel` in `conversion/bailingmoe.py`.
+
+use crate::families::bailing::convert::bailingmoe2::{self, BAILINGMOE2};
+use crate::prelude::*;
+
+/// The row.
+pub const SARVAM: Arch = Arch {
+    name: "sarvam-moe",
+    written: Some("bailingmoe2"),
+    classes: &[Class::new("SarvamMoEForCausalLM"), Class::new("modeling_sarvam_moe.SarvamMoEForCausalLM")],
+    example: "sarvamai/sarvam-30b",
+    tensors: bailingmoe2::CENTERED,
+    keys: |hparams, keys| bailingmoe2::keys_of(hparams, keys, hparams.head_dim()?),
+    export: Export::NotExportable("exported as Bailing 2, whose files have the same tensors"),
+    ..BAILINGMOE2
+};

@@ -1,0 +1,20 @@
+"""Golden recipes of BitNet b1.58, by Microsoft."""
+
+from tiny_models import TEXT, hub, layers, sizes
+
+
+def bitnet(config: dict) -> dict:
+    """The names that the reference knows. Sums of the matrices are exact in f32, whatever the order of the addition."""
+    v, h, f, q, k = sizes(config)
+    names = {"self_attn.q_proj": [q, h], "self_attn.k_proj": [k, h], "self_attn.v_proj": [k, h], "self_attn.o_proj": [h, q],
+             "mlp.gate_proj": [f, h], "mlp.up_proj": [f, h], "mlp.down_proj": [h, f]}
+    matrices = {f"model.layers.{{}}.{name}.weight": f"grid {rows}x{columns}" for name, (rows, columns) in names.items()}
+    norms = {"input_layernorm": [h], "post_attention_layernorm": [h], "self_attn.inner_attn_ln": [h], "mlp.ffn_layernorm": [f]}
+    return {"model.embed_tokens.weight": [v, h], "model.norm.weight": [h], **layers(config, matrices | {
+        f"model.layers.{{}}.{name}.weight": shape for name, shape in norms.items()})}
+
+
+CHECKPOINTS = {
+    "bitnet": dict(hand=bitnet, tokenizer="spm", config=hub("BitnetForCausalLM", "bitnet", hidden_act="silu",
+        rms_norm_eps=1e-5, rope_theta=10000.0, tie_word_embeddings=True, weight_bits=1, input_bits=8)),
+}

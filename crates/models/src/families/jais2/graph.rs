@@ -1,9 +1,0 @@
-//! Graphs of the models of this family.
-
-use gguf_runtime::graphs::{Activation, Architecture, NormKind, Spec};
-
-/// Graphs by the value of `general.architecture`.
-pub const GRAPHS: &[Architecture] = &[Architecture::decoder(
-    "jais2",
-    Spec { norm: NormKind::Layer, activation: Activation::ReluSquared, ..Spec::NEOX },
-)];
