@@ -23,6 +23,7 @@ const ENGINES: &[&str] = &[
 
 /// Names that are also those of formats: a part of the path of a file, the names, and what they are there.
 const FORMATS: &[(&str, &[&str], &str)] = &[
+    ("checkpoint/src/methods/", &["bitnet"], "the name of a quantization method"),
     (
         "checkpoint/src/formats.rs",
         &["MetaParams", "MistralMoeParams", "MixtralParams", "Mistral3Params", "MistralParams"],
