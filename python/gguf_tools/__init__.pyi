@@ -269,7 +269,7 @@ class Verdict(NamedTuple):
     metric: Literal["perplexity", "divergence"]
     value: float
     baseline: float
-    highest: float
+    highest: float | None
     is_worse: bool
 
 class Score(NamedTuple):

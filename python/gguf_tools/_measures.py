@@ -90,7 +90,7 @@ Attributes:
     metric: ``"perplexity"`` or ``"divergence"`` (KL divergence from the base).
     value: Value of the file.
     baseline: Value in the baseline.
-    highest: The highest value that the margin allows.
+    highest: The highest value that the margin allows, or None for a metric without a limit.
     is_worse: True if the value exceeds it.
 """
 
@@ -363,12 +363,14 @@ def check(
         file: The GGUF file.
         text: The text itself (str or bytes), or the path of a file (:class:`os.PathLike`). It must be the text of the baseline.
         baseline: File of the baseline (JSON).
-        base: The file that ``file`` was made from. With it, the KL divergence is checked too.
+        base: The file that ``file`` was made from. With it, the KL divergence is checked, and the perplexity only if it has a
+            margin.
         save: Measure and write a new baseline instead.
         overwrite: Overwrite an existing baseline.
         context: Tokens of a chunk, with ``save``. Default: 512.
         chunks: Maximum number of chunks, with ``save``. Default: all.
-        perplexity_margin: Percent by which the perplexity may rise. Default: that of the baseline, or 0.1.
+        perplexity_margin: Percent by which the perplexity may rise. Default: that of the baseline. A new baseline has 0.1, or no
+            limit with ``base``.
         divergence_margin: Percent by which the KL divergence may rise. Default: that of the baseline, or 2.
         threads: Number of threads. Default: one per core.
         activations: ``"f32"`` or ``"rounded"``. Default: that of the baseline.

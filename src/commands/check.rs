@@ -42,7 +42,8 @@ struct CheckArgs {
     text: PathBuf,
     /// Use MODEL as the base.
     ///
-    /// This is the GGUF file from which the checked file was made. The KL divergence from it is checked as well.
+    /// This is the GGUF file from which the checked file was made. The KL divergence from it is checked instead of the
+    /// perplexity.
     #[arg(long, value_name = "MODEL")]
     base: Option<PathBuf>,
     /// Write the baseline instead of comparing with it.
@@ -63,7 +64,7 @@ struct CheckArgs {
     chunks: Option<u32>,
     /// Allow perplexity to rise by PERCENT.
     ///
-    /// Default: the margin in the baseline, or 0.1 with --save.
+    /// Default: the margin in the baseline. With --save, it is 0.1, or no limit if there is a --base.
     #[arg(long, value_name = "PERCENT", value_parser = percent, hide_short_help = true)]
     perplexity_margin: Option<f64>,
     /// Allow the KL divergence to rise by PERCENT.

@@ -205,6 +205,24 @@ fn check_fails_for_a_worse_file() {
     assert_eq!(worse.code, Some(3));
     assert!(worse.stdout.contains("worse: KL divergence "), "{}", worse.stdout);
     worse.begins("error: q2_k.gguf: ");
+    // With a base, perplexity has a limit only if one is requested.
+    assert!(
+        worse.stdout.contains("ok: perplexity ") && worse.stdout.contains(", no limit\n"),
+        "{}",
+        worse.stdout
+    );
+    let narrow = [&args("q2_k.gguf", "b.json")[..], &base, &["--perplexity-margin", "0"]].concat();
+    assert!(sandbox.eval(&narrow).stdout.contains("worse: perplexity "));
+    succeed(sandbox.eval(&[&args("back.gguf", "alone.json")[..], &save].concat()));
+    let alone = sandbox.eval(&args("q2_k.gguf", "alone.json"));
+    assert_eq!(
+        (alone.code, alone.stdout.starts_with("worse: perplexity ")),
+        (Some(3), true),
+        "{}",
+        alone.stdout
+    );
+    let ignored = sandbox.eval(&[&args("back.gguf", "alone.json")[..], &base].concat());
+    ignored.ends_and_says(2, "the baseline was saved without a base");
     // As much worse as the margin allows is not worse.
     let wide = ["--divergence-margin", "100000%", "--perplexity-margin", "1000"];
     succeed(sandbox.eval(&[&args("q2_k.gguf", "b.json")[..], &base, &wide].concat()));

@@ -39,7 +39,8 @@ pub struct CheckOptions {
     pub baseline: PathBuf,
     /// The text.
     pub text: Text,
-    /// The file that the checked file was made from. With it, the KL divergence is checked too.
+    /// The file that the checked file was made from. With it, the KL divergence is checked, and the perplexity only if it has
+    /// a margin.
     pub base: Option<PathBuf>,
     /// Measure a new baseline instead of comparing with it.
     pub save: bool,
@@ -49,7 +50,8 @@ pub struct CheckOptions {
     pub context: Option<u32>,
     /// Limit of the chunks, with `save`.
     pub chunks: Option<u32>,
-    /// Percent by which the perplexity may rise. Default: that of the baseline, or 0.1.
+    /// Percent by which the perplexity may rise. Default: that of the baseline. A new baseline has 0.1, or no limit with a
+    /// base.
     pub perplexity_margin: Option<f64>,
     /// Percent by which the KL divergence may rise. Default: that of the baseline, or 2.
     pub divergence_margin: Option<f64>,
@@ -94,12 +96,14 @@ struct Baseline {
 #[serde(deny_unknown_fields)]
 struct Limit {
     value: f64,
-    margin_percent: f64,
+    /// None for a value that is only reported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    margin_percent: Option<f64>,
 }
 
 impl Limit {
-    fn highest(&self) -> f64 {
-        self.value * (1.0 + self.margin_percent / 100.0)
+    fn highest(&self) -> Option<f64> {
+        Some(self.value * (1.0 + self.margin_percent? / 100.0))
     }
 }
 
@@ -121,8 +125,8 @@ pub struct Verdict {
     pub value: f64,
     /// The value in the baseline.
     pub baseline: f64,
-    /// The highest value that is allowed.
-    pub highest: f64,
+    /// The highest value that is allowed; `None` for a metric without a limit.
+    pub highest: Option<f64>,
     /// True if the value exceeds it.
     pub is_worse: bool,
 }
@@ -144,7 +148,7 @@ impl Verdict {
     fn new(what: &'static str, value: f64, limit: &Limit) -> Verdict {
         let highest = limit.highest();
         // NaN is worse than any number.
-        let is_worse = value.is_nan() || value > highest;
+        let is_worse = value.is_nan() || highest.is_some_and(|highest| value > highest);
         Verdict { what, value, baseline: limit.value, highest, is_worse }
     }
 
@@ -161,14 +165,9 @@ impl Verdict {
 
     /// Value, baseline and limit.
     pub fn line(&self) -> String {
-        format!(
-            "{} {:.6}, baseline {:.6} ({} %), at most {:.6}",
-            self.name(),
-            self.value,
-            self.baseline,
-            self.change(),
-            self.highest
-        )
+        let limit = self.highest.map_or("no limit".to_owned(), |highest| format!("at most {highest:.6}"));
+        let (value, baseline) = (self.value, self.baseline);
+        format!("{} {value:.6}, baseline {baseline:.6} ({} %), {limit}", self.name(), self.change())
     }
 }
 
@@ -185,7 +184,8 @@ pub fn markdown(file: &Path, verdicts: &[Verdict]) -> String {
         let Verdict { value, baseline, highest, is_worse, .. } = verdict;
         let word = if *is_worse { "**worse**" } else { "ok" };
         let (name, change) = (verdict.name(), verdict.change());
-        text += &format!("| {name} | {value:.6} | {baseline:.6} | {change} % | {highest:.6} | {word} |\n");
+        let limit = highest.map_or("none".to_owned(), |highest| format!("{highest:.6}"));
+        text += &format!("| {name} | {value:.6} | {baseline:.6} | {change} % | {limit} | {word} |\n");
     }
     text
 }
@@ -243,6 +243,10 @@ pub fn check(args: &CheckOptions, events: &dyn Events) -> Result<Checked, Error>
                 return Err(Error::usage("missing --base: the baseline has a KL divergence")
                     .hint(["pass the base with --base"]));
             }
+            if baseline.divergence.is_none() && args.base.is_some() {
+                return Err(Error::usage("the baseline was saved without a base")
+                    .hint(["save the baseline again with --base, or omit --base"]));
+            }
             if args.activations.is_some_and(|given| given != baseline.activations) {
                 let made =
                     format!("the baseline was saved with --activations {}", baseline.activations.name());
@@ -271,12 +275,12 @@ pub fn check(args: &CheckOptions, events: &dyn Events) -> Result<Checked, Error>
         events.note(&format!("the baseline was saved by version {version}; this is version {VERSION}"));
     }
     let (windows, perplexity, divergence) = metrics(&args, &settings, events)?;
-    let margin = |given: Option<f64>, else_percent: f64| given.unwrap_or(else_percent);
     let Some(baseline) = baseline else {
-        let perplexity =
-            Limit { value: perplexity, margin_percent: margin(args.perplexity_margin, PERPLEXITY_MARGIN) };
-        let divergence = divergence
-            .map(|value| Limit { value, margin_percent: margin(args.divergence_margin, DIVERGENCE_MARGIN) });
+        // The divergence is a better measure of the same damage.
+        let default = divergence.is_none().then_some(PERPLEXITY_MARGIN);
+        let perplexity = Limit { value: perplexity, margin_percent: args.perplexity_margin.or(default) };
+        let margin_percent = args.divergence_margin.or(Some(DIVERGENCE_MARGIN));
+        let divergence = divergence.map(|value| Limit { value, margin_percent });
         let baseline = Baseline {
             text_sha256,
             base_sha256,
@@ -289,8 +293,10 @@ pub fn check(args: &CheckOptions, events: &dyn Events) -> Result<Checked, Error>
         };
         return Ok(Checked::Saved(pretty_json(&baseline)?));
     };
-    let limit =
-        |limit: &Limit, given| Limit { margin_percent: margin(given, limit.margin_percent), ..*limit };
+    let limit = |limit: &Limit, given: Option<f64>| Limit {
+        margin_percent: given.or(limit.margin_percent),
+        ..*limit
+    };
     let mut verdicts =
         vec![Verdict::new("perplexity", perplexity, &limit(&baseline.perplexity, args.perplexity_margin))];
     if let (Some(value), Some(stated)) = (divergence, &baseline.divergence) {
@@ -300,7 +306,8 @@ pub fn check(args: &CheckOptions, events: &dyn Events) -> Result<Checked, Error>
 }
 
 /// Perplexity is the same to the last digits unless something changed: kernels that add in
-/// another order move it by less than a thousandth of that.
+/// another order move it by less than a thousandth of that. Without a base it is the only measure; an equally good
+/// quantization can differ by more.
 const PERPLEXITY_MARGIN: f64 = 0.1;
 /// The divergence is a small difference of large numbers.
 const DIVERGENCE_MARGIN: f64 = 2.0;
@@ -362,11 +369,13 @@ mod tests {
 
     #[test]
     fn worse_is_above_the_margin() {
-        let limit = Limit { value: 20.0, margin_percent: 1.0 };
+        let limit = Limit { value: 20.0, margin_percent: Some(1.0) };
         for (value, is_worse) in [(19.0, false), (20.19, false), (20.21, true), (f64::NAN, true)] {
             assert_eq!(Verdict::new("perplexity", value, &limit).is_worse, is_worse, "{value}");
         }
         let line = Verdict::new("perplexity", 21.0, &limit).line();
         assert_eq!(line, "perplexity 21.000000, baseline 20.000000 (+5.000 %), at most 20.200000");
+        let reported = Verdict::new("perplexity", 21.0, &Limit { margin_percent: None, ..limit });
+        assert!(!reported.is_worse && reported.line().ends_with("(+5.000 %), no limit"));
     }
 }
