@@ -9,6 +9,7 @@
 )]
 
 use std::{
+    borrow::Cow,
     fmt,
     io::{self, BufRead, IsTerminal, Read, Write},
     sync::{
@@ -26,7 +27,7 @@ use serde_json::json;
 use gguf_toolkit::{
     Events, Message, process,
     progress_line::LogPace,
-    text::{human_bytes, human_duration, pretty_json, printable},
+    text::{human_bytes, human_duration, is_invisible, pretty_json, printable},
 };
 
 use crate::failure::{EXIT_INTERRUPTED, Failure};
@@ -64,12 +65,42 @@ fn say(style: Style, label: &str, text: &str) {
     };
 }
 
+/// The text as stdout gets it: for a terminal with these characters escaped, except for line ends and tabs.
+fn for_stdout(text: &str, is_terminal: bool, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
+    let is_escaped = |character: char| !matches!(character, '\n' | '\t') && is_escaped(character);
+    if !is_terminal || !text.chars().any(is_escaped) {
+        return text.into();
+    }
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        match is_escaped(character) {
+            true => shown += &printable(character.encode_utf8(&mut [0; 4])),
+            false => shown.push(character),
+        }
+    }
+    shown.into()
+}
+
 impl Ui {
-    /// Writes data to stdout. A closed pipe is not an error.
+    /// Writes data to stdout. A terminal gets control characters escaped: they come from files and models, and could move the
+    /// cursor. A closed pipe is not an error.
     ///
     /// # Errors
     /// stdout cannot be written.
     pub fn data(&self, text: &str) -> Result<(), Failure> {
+        self.write(&for_stdout(text, io::stdout().is_terminal(), char::is_control))
+    }
+
+    /// As [`Ui::data`], for the contents of a file that a person inspects: a terminal gets invisible characters escaped, too.
+    ///
+    /// # Errors
+    /// Those of [`Ui::data`].
+    pub fn contents(&self, text: &str) -> Result<(), Failure> {
+        let is_hidden = |character: char| character.is_control() || is_invisible(character);
+        self.write(&for_stdout(text, io::stdout().is_terminal(), is_hidden))
+    }
+
+    fn write(&self, text: &str) -> Result<(), Failure> {
         HAS_DATA.store(true, Ordering::Relaxed);
         let mut stdout = io::stdout().lock();
         match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
@@ -102,7 +133,7 @@ impl Ui {
     pub fn styled_data(&self, text: &str) -> Result<(), Failure> {
         match anstream::AutoStream::choice(&io::stdout()) {
             anstream::ColorChoice::Never => self.data(&anstream::adapter::strip_str(text).to_string()),
-            _ => self.data(text),
+            _ => self.write(text),
         }
     }
 
@@ -487,6 +518,14 @@ fn on_stop_signals(stop: impl Fn(i32) + Send + 'static) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn terminal_gets_no_escape_sequences() {
+        let text = "a\u{1b}[2J\u{9b}1m\tb\u{202e}\n";
+        assert_eq!(for_stdout(text, true, char::is_control), "a\\u{1b}[2J\\u{9b}1m\tb\u{202e}\n");
+        assert_eq!(for_stdout(text, true, is_invisible), "a\u{1b}[2J\u{9b}1m\tb\\u{202e}\n");
+        assert_eq!(for_stdout(text, false, char::is_control), text);
+    }
 
     #[test]
     fn progress_line_shows_rate_and_remaining_time() {

@@ -45,7 +45,7 @@ fn run(args: DiffArgs, ui: &Ui) -> Result<(), Failure> {
     let found = diff(&options, ui)?;
     match args.json {
         true => ui.json(&found)?,
-        false => ui.data(&found.text())?,
+        false => ui.contents(&found.text())?,
     }
     found.verdict(&options)
 }

@@ -77,6 +77,6 @@ fn run(args: PromptArgs, ui: &Ui) -> Result<(), Failure> {
     let made = render_prompt(&args.file, file.metadata(), &chat, &options)?;
     match args.json {
         true => ui.data(&format!("{}\n", json!(made))),
-        false => ui.data(&made.prompt),
+        false => ui.contents(&made.prompt),
     }
 }
