@@ -30,8 +30,10 @@ pub const COMMAND: Command = Command {
 
 #[derive(Debug, Args)]
 struct HashArgs {
-    /// GGUF files; with --check they are named in LIST.
-    #[arg(value_hint = ValueHint::FilePath, required_unless_present = "check", conflicts_with = "check")]
+    /// GGUF files, or folders with GGUF files.
+    ///
+    /// With --check they are named in LIST.
+    #[arg(value_hint = ValueHint::AnyPath, required_unless_present = "check", conflicts_with = "check")]
     files: Vec<PathBuf>,
     /// Also report on each tensor.
     ///
@@ -79,7 +81,7 @@ fn make(args: &HashArgs, ui: &Ui) -> Result<(), Failure> {
     }
     let text = digests.text();
     match &args.output {
-        None => ui.data(&text),
+        None => ui.contents(&text),
         Some(list) => write_result(list, text.as_bytes(), args.force),
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
-use gguf_toolkit::recipe::{is_address, recipe_of_file};
+use gguf_toolkit::{input_kind::is_address, recipe::recipe_of_file};
 
 use crate::{
     commands::{

@@ -1,17 +1,27 @@
-//! `gguf-inspect show FILE`: a summary, and lists of metadata and tensors.
+//! `gguf-inspect show FILE...`: a summary, and lists of metadata and tensors.
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueHint};
 
-use gguf_toolkit::show::{ShowOptions, show};
+use gguf_toolkit::show::{ShowOptions, Shown, show};
 
-use crate::{commands::Command, failure::Failure, ui::Ui};
+use crate::{
+    commands::{
+        Command,
+        shared::{
+            hub::hub_options,
+            several::{Report, report_each},
+        },
+    },
+    failure::Failure,
+    ui::Ui,
+};
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
     verb: Some("show"),
-    about: "Summarize a GGUF file, list its metadata and tensors",
+    about: "Summarize GGUF files, list their metadata and tensors",
     define: ShowArgs::augment_args,
     run: |matches, ui| run(Command::args(matches)?, ui),
     ..Command::of("gguf-inspect")
@@ -19,11 +29,13 @@ pub const COMMAND: Command = Command {
 
 #[derive(Debug, Args)]
 struct ShowArgs {
-    /// GGUF file, any shard of a split model, or an importance matrix.
+    /// GGUF files, importance matrices, folders with GGUF files, or URLs.
     ///
     /// An importance matrix, in GGUF or in the older format (.dat), is shown with statistics of its tensors and layers: those
-    /// of `llama-imatrix --show-statistics`.
-    file: PathBuf,
+    /// of `llama-imatrix --show-statistics`. Any shard of a split model works. A URL starts with http:// or https://, or is
+    /// hf://OWNER/MODEL[@REVISION]/FILE. Only its header is downloaded.
+    #[arg(value_name = "FILE", value_hint = ValueHint::AnyPath, required = true)]
+    files: Vec<PathBuf>,
     /// List metadata and tensors.
     #[arg(long, conflicts_with = "json")]
     list: bool,
@@ -34,16 +46,19 @@ struct ShowArgs {
     full: bool,
     /// Print the result as JSON.
     ///
-    /// Arrays and strings are always complete.
+    /// Arrays and strings are always complete. Several files or a folder give an array.
     #[arg(long)]
     json: bool,
+    /// Print only errors.
+    #[arg(short, long)]
+    quiet: bool,
 }
 
 fn run(args: ShowArgs, ui: &Ui) -> Result<(), Failure> {
-    let ShowArgs { file, list, full, .. } = args;
-    let shown = show(&ShowOptions { file, list, full }, ui)?;
-    match args.json {
-        true => ui.json(&shown),
-        false => ui.data(&shown.text()),
-    }
+    let ShowArgs { files, list, full, json, .. } = args;
+    let hub = hub_options();
+    let report = Report { text: Shown::text, verdict: |_| Ok(()), json };
+    report_each(&files, &report, ui, |file| {
+        show(&ShowOptions { file: file.to_owned(), list, full }, &hub, ui)
+    })
 }

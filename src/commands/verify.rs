@@ -1,17 +1,23 @@
-//! `gguf-inspect verify FILE [--against SRC]`: checks of a file, alone or against its source.
+//! `gguf-inspect verify FILE... [--against SRC]`: checks of files, alone or against its source.
 
 use std::{num::NonZeroUsize, path::PathBuf};
 
 use clap::{Args, ValueHint, builder::TypedValueParser};
 use gguf_toolkit::{
     Adapter,
-    verify::{Tone, VerifyOptions, Which, verify},
+    verify::{Report as FileReport, Tone, VerifyOptions, Which, verify},
 };
 
 use crate::{
     commands::{
         Command,
-        shared::{cpu_level::cpu_level, hub::hub_options, threads::parse_threads, values::choice},
+        shared::{
+            cpu_level::cpu_level,
+            hub::hub_options,
+            several::{Report, report_each},
+            threads::parse_threads,
+            values::choice,
+        },
     },
     failure::Failure,
     ui::{ERROR, GOOD, Ui, WARNING},
@@ -20,7 +26,7 @@ use crate::{
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
     verb: Some("verify"),
-    about: "Check that a file is valid, or that it matches its source",
+    about: "Check that files are valid, or that they match their source",
     define: VerifyArgs::augment_args,
     run: |matches, ui| run(Command::args(matches)?, ui),
     ..Command::of("gguf-inspect")
@@ -28,16 +34,16 @@ pub const COMMAND: Command = Command {
 
 #[derive(Debug, Args)]
 struct VerifyArgs {
-    /// GGUF file, or any shard of a split model.
+    /// GGUF files, or folders with GGUF files.
     ///
-    /// All shards are checked.
-    #[arg(value_hint = ValueHint::FilePath)]
-    file: PathBuf,
+    /// Any shard of a split model works; all shards are checked.
+    #[arg(value_name = "FILE", value_hint = ValueHint::AnyPath, required = true)]
+    files: Vec<PathBuf>,
     /// Compare with SRC.
     ///
     /// SRC is what the file was made from: a checkpoint folder, hf://OWNER/MODEL[@REVISION] or a GGUF file. Every
     /// tensor is converted again and compared. Special tokens, metadata keys and the prompts that the two chat
-    /// templates render are compared too.
+    /// templates render are compared too. An adapter file is compared with the model that it belongs to.
     #[arg(long, value_name = "SRC", value_hint = ValueHint::AnyPath)]
     against: Option<PathBuf>,
     /// Add a LoRA adapter (repeatable).
@@ -56,6 +62,8 @@ struct VerifyArgs {
     #[arg(long)]
     strict: bool,
     /// Print the result as JSON.
+    ///
+    /// Several files or a folder give an array.
     #[arg(long)]
     json: bool,
     /// Use N threads.
@@ -74,7 +82,6 @@ fn checks() -> impl TypedValueParser<Value = Which> {
 
 fn run(args: VerifyArgs, ui: &Ui) -> Result<(), Failure> {
     let options = VerifyOptions {
-        file: args.file,
         against: args.against,
         adapters: args.lora,
         lora_tokenizer: args.lora_tokenizer,
@@ -82,13 +89,17 @@ fn run(args: VerifyArgs, ui: &Ui) -> Result<(), Failure> {
         strict: args.strict,
         threads: args.threads,
         level: cpu_level()?,
+        ..VerifyOptions::default()
     };
-    let report = verify(&options, &hub_options(), ui)?;
-    match args.json {
-        true => ui.data(&report.json()?)?,
-        false => ui.styled_data(&report.text_with(styled))?,
-    }
-    report.verdict()
+    let hub = hub_options();
+    let report = Report {
+        text: |report: &FileReport| report.text_with(styled),
+        verdict: FileReport::verdict,
+        json: args.json,
+    };
+    report_each(&args.files, &report, ui, |file| {
+        verify(&VerifyOptions { file: file.to_owned(), ..options.clone() }, &hub, ui)
+    })
 }
 
 /// A word in the color of its meaning.

@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 const INSPECT: &str = env!("CARGO_BIN_EXE_gguf-inspect");
 
 /// A place with a checkpoint and a file of it in a mix of types.
-fn place() -> Sandbox {
+pub fn place() -> Sandbox {
     let sandbox = Sandbox::with_golden("llama");
     let types = ["--tensor-type", "blk.0.ffn_down=iq4_nl", "--tensor-type", "blk.1.attn_k=q5_1"];
     done(
@@ -75,12 +75,12 @@ fn files_without_file_type_or_tensors() {
 }
 
 #[cfg(feature = "remote")]
-mod remote {
+pub mod remote {
     use crate::hub_server::{COMMIT, Fault, HubServer, TOKEN};
 
     use super::*;
 
-    fn run(sandbox: &Sandbox, server: &HubServer, args: &[&str]) -> Output {
+    pub fn run(sandbox: &Sandbox, server: &HubServer, args: &[&str]) -> Output {
         let mut command = sandbox.command(INSPECT);
         for variable in ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "HF_HUB_OFFLINE"] {
             command.env_remove(variable);

@@ -8,9 +8,9 @@ use gguf_types::{DType, Shape};
 
 /// A file in parts that can be changed.
 #[derive(Clone)]
-struct Parts {
-    metadata: Metadata,
-    tensors: Vec<(String, Shape, DType, Vec<u8>)>,
+pub struct Parts {
+    pub metadata: Metadata,
+    pub tensors: Vec<(String, Shape, DType, Vec<u8>)>,
 }
 
 impl Parts {
@@ -29,7 +29,7 @@ impl Parts {
         plan.to_bytes(&self.tensors.iter().map(|(.., data)| data).collect::<Vec<_>>()).unwrap()
     }
 
-    fn tensor(&mut self, name: &str) -> &mut (String, Shape, DType, Vec<u8>) {
+    pub fn tensor(&mut self, name: &str) -> &mut (String, Shape, DType, Vec<u8>) {
         self.tensors.iter_mut().find(|tensor| tensor.0 == name).unwrap()
     }
 
@@ -43,7 +43,7 @@ impl Parts {
 }
 
 /// A fault in the parts of a file.
-fn with(good: &[u8], plant: impl FnOnce(&mut Parts)) -> Vec<u8> {
+pub fn with(good: &[u8], plant: impl FnOnce(&mut Parts)) -> Vec<u8> {
     let mut parts = Parts::of(good);
     plant(&mut parts);
     parts.bytes()
@@ -85,9 +85,9 @@ fn made(sandbox: &Sandbox, name: &str, kind: &str) -> Vec<u8> {
 }
 
 /// The defect, the faulty file, and the code of the finding.
-type Fault = (&'static str, Vec<u8>, &'static str);
+pub type Fault = (&'static str, Vec<u8>, &'static str);
 
-fn check(sandbox: &Sandbox, faults: Vec<Fault>, more: &[&str]) {
+pub fn check(sandbox: &Sandbox, faults: Vec<Fault>, more: &[&str]) {
     let mut missed = Vec::new();
     for (fault, bytes, code) in faults {
         sandbox.write("x.gguf", bytes);
@@ -212,6 +212,33 @@ fn block_faults_are_found() {
     }
 }
 
+/// Data that a download left out, and scales that no model has. Rows of zeros are common.
+#[test]
+fn implausible_weights_are_found() {
+    let sandbox = Sandbox::with_golden("llama");
+    let good = made(&sandbox, "llama", "q8_0");
+    let row = 34 * 8;
+    let filled =
+        |from: usize, to: usize| with(&good, |parts| parts.tensor("token_embd.weight").3[from..to].fill(0));
+    let large = with(&good, |parts| {
+        parts.tensor("blk.1.ffn_up.weight").3[34 * 77..34 * 77 + 2].copy_from_slice(&[0x00, 0x70]);
+    });
+    check(
+        &sandbox,
+        vec![
+            ("a hole from the middle of a row", filled(3 * row + 100, 40 * row), "hole"),
+            ("a hole to the middle of a row", filled(3 * row, 40 * row - 100), "hole"),
+            ("a scale of 8192", large, "large_value"),
+        ],
+        &["--only", "blocks"],
+    );
+    for (from, to) in [(300 * row, 384 * row), (3 * row + 100, 4 * row)] {
+        sandbox.write("x.gguf", filled(from, to));
+        let (code, found, report) = verify(&sandbox, &["x.gguf", "--only", "blocks", "--strict"]);
+        assert_eq!((code, found.len()), (Some(0), 0), "{report}");
+    }
+}
+
 #[test]
 fn model_faults_are_found() {
     let sandbox = Sandbox::with_golden("llama");
@@ -257,6 +284,16 @@ fn model_faults_are_found() {
                 "tensor_shape",
             ),
             (
+                "a context without tokens",
+                with(&good, |parts| parts.metadata.set("llama.context_length", 0u32)),
+                "context_length",
+            ),
+            (
+                "an absurd context",
+                with(&good, |parts| parts.metadata.set("llama.context_length", u32::MAX)),
+                "context_length",
+            ),
+            (
                 "a wrong file type",
                 with(&good, |parts| parts.metadata.set("general.file_type", 7u32)),
                 "file_type",
@@ -300,6 +337,16 @@ fn tokenizer_faults_are_found() {
                 "a special token beyond the vocabulary",
                 with(&good, |parts| parts.metadata.set("tokenizer.ggml.padding_token_id", 384u32)),
                 "special_id",
+            ),
+            (
+                "an end of text that is the unknown token",
+                with(&good, |parts| parts.metadata.set("tokenizer.ggml.eos_token_id", 0u32)),
+                "special_kind",
+            ),
+            (
+                "a start of text that is a byte",
+                with(&good, |parts| parts.metadata.set("tokenizer.ggml.bos_token_id", 10u32)),
+                "special_kind",
             ),
             (
                 "fewer tokens than rows",

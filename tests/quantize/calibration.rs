@@ -108,8 +108,10 @@ fn calibration_lowers_error_at_same_size() {
     assert_eq!(text("quantize.imatrix.file").as_deref(), Some("imatrix.gguf"));
     assert!(text("gguf_tools.calibration").unwrap().starts_with("cal3-"));
 
-    let (code, problems, _) = verify(&sandbox, &["ours.gguf"]);
-    assert_eq!((code, problems.len()), (Some(0), 0), "{problems:?}");
+    for more in [&[][..], &["--against", "base.gguf"]] {
+        let (code, problems, report) = verify(&sandbox, &[&["ours.gguf", "--strict"], more].concat());
+        assert_eq!((code, problems.len()), (Some(0), 0), "{report}");
+    }
 }
 
 #[test]

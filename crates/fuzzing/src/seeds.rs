@@ -41,16 +41,47 @@ fn files(folder: &str, ending: &str) -> Vec<Vec<u8>> {
     entries(&golden_path(folder)).iter().filter(|path| is_one(path)).map(|path| read(path)).collect()
 }
 
-fn tiny_gguf(metadata: &Metadata, endian: Endian) -> Vec<u8> {
-    let tensors =
-        [("a.weight", &[32u64, 2][..], DType::Q8_0), ("b", &[3], DType::F32), ("c", &[256], DType::Q4_K)];
-    let sized =
-        tensors.map(|(name, dims, dtype)| (name.to_owned(), Shape::new(dims).expect("three shapes"), dtype));
+fn gguf_of(metadata: &Metadata, tensors: &[(&str, &[u64], DType)], endian: Endian) -> Vec<u8> {
+    let sized = tensors
+        .iter()
+        .map(|(name, dims, dtype)| ((*name).to_owned(), Shape::new(dims).expect("small shapes"), *dtype));
+    let sized: Vec<_> = sized.collect();
     let data =
-        sized.clone().map(|(_, shape, dtype)| vec![7; shape.n_bytes(dtype).expect("small sizes") as usize]);
-    let data: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
-    let plan = Plan::new(metadata, sized.to_vec(), endian, 32).expect("a plan of three tensors");
-    plan.to_bytes(&data).expect("data of three tensors")
+        sized.iter().map(|(_, shape, dtype)| vec![7; shape.n_bytes(*dtype).expect("small sizes") as usize]);
+    let data: Vec<Vec<u8>> = data.collect();
+    let plan = Plan::new(metadata, sized, endian, 32).expect("a plan of small tensors");
+    plan.to_bytes(&data).expect("data of small tensors")
+}
+
+fn tiny_gguf(metadata: &Metadata, endian: Endian) -> Vec<u8> {
+    let tensors: [(&str, &[u64], DType); 3] =
+        [("a.weight", &[32, 2], DType::Q8_0), ("b", &[3], DType::F32), ("c", &[256], DType::Q4_K)];
+    gguf_of(metadata, &tensors, endian)
+}
+
+/// The model that adapter files belong to.
+pub(crate) fn adapter_base() -> Vec<u8> {
+    let metadata = Metadata::from([("general.architecture".to_owned(), "llama".into())]);
+    let tensors: [(&str, &[u64], DType); 2] =
+        [("token_embd.weight", &[8, 16], DType::F32), ("blk.0.attn_q.weight", &[8, 12], DType::F32)];
+    gguf_of(&metadata, &tensors, Endian::Little)
+}
+
+pub(crate) fn adapter() -> Vec<Vec<u8>> {
+    let metadata = Metadata::from([
+        ("general.architecture".to_owned(), "llama".into()),
+        ("general.type".to_owned(), "adapter".into()),
+        ("adapter.type".to_owned(), "lora".into()),
+        ("adapter.lora.alpha".to_owned(), gguf_container::Value::F32(16.0)),
+    ]);
+    let tensors: [(&str, &[u64], DType); 5] = [
+        ("token_embd.weight.lora_a", &[2, 16], DType::F32),
+        ("token_embd.weight.lora_b", &[2, 8], DType::F32),
+        ("blk.0.attn_q.weight.lora_a", &[8, 3], DType::F16),
+        ("blk.0.attn_q.weight.lora_b", &[3, 12], DType::F32),
+        ("blk.0.attn_norm.weight", &[8], DType::F32),
+    ];
+    vec![gguf_of(&metadata, &tensors, Endian::Little), gguf_of(&metadata, &tensors[..2], Endian::Little)]
 }
 
 /// A file of three small tensors and one key.

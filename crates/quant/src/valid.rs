@@ -106,11 +106,7 @@ fn bad_scale(dtype: DType, block: &[u8]) -> Option<BlockProblem> {
         is_bad.then(|| BlockProblem::Scale { at, value: f16_to_f32(half) })
     };
     match dtype {
-        // A nibble of the scale lies on top of each of four words, the lowest first.
-        DType::IQ1_M => {
-            let nibbles = (0..4).map(|i| (half_at(48 + 2 * i) >> 12) << (4 * i));
-            bad(48, nibbles.fold(0, |half, nibble| half | nibble))
-        }
+        DType::IQ1_M => bad(48, iq1_m_scale(block)),
         DType::Q8_K => {
             let value = f32::from_le_bytes([block[0], block[1], block[2], block[3]]);
             (!value.is_finite()).then_some(BlockProblem::Scale { at: 0, value })
@@ -119,6 +115,12 @@ fn bad_scale(dtype: DType, block: &[u8]) -> Option<BlockProblem> {
         DType::MXFP4 => (block[0] == 0xff).then_some(BlockProblem::Scale { at: 0, value: f32::NAN }),
         dtype => half_scales(dtype).iter().find_map(|&at| bad(at, half_at(at))),
     }
+}
+
+/// The half-precision scale of a block of IQ1_M: a nibble of it lies on top of each of four words, the lowest first.
+pub(crate) fn iq1_m_scale(block: &[u8]) -> u16 {
+    let word = |i: usize| u16::from_le_bytes([block[48 + 2 * i], block[49 + 2 * i]]);
+    (0..4).map(|i| (word(i) >> 12) << (4 * i)).fold(0, |half, nibble| half | nibble)
 }
 
 /// Bytes that stand for nothing.

@@ -10,13 +10,16 @@ use gguf_types::hex;
 use serde::{Deserialize, Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
-use crate::{container_file, digest::sha256_with, error::Error, events::Events, text::printable, text_file};
+use crate::{
+    container_file, digest::sha256_with, error::Error, events::Events, input_files::files_in,
+    text::printable, text_file,
+};
 
 /// Options of digests.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HashOptions {
-    /// GGUF files.
+    /// GGUF files. A folder stands for the GGUF files in it.
     pub files: Vec<PathBuf>,
     /// Also compute the digest of each tensor, and one of all tensors of a file.
     pub tensors: bool,
@@ -57,7 +60,7 @@ pub struct Line {
 /// ```
 pub fn hash(options: &HashOptions, events: &dyn Events) -> Result<Digests, Error> {
     let mut lines = Vec::new();
-    for path in &options.files {
+    for path in &files_in(&options.files)? {
         // A name that is not UTF-8 would be another one in the list.
         let Some(name) = path.to_str() else {
             return Err(Error::at(path, "the name is not UTF-8"));

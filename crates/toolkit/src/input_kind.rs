@@ -47,9 +47,17 @@ enum Found {
     Other,
 }
 
+/// True for the address of a file, rather than a path.
+pub fn is_address(file: &str) -> bool {
+    ["http://", "https://", "hf://"].iter().any(|scheme| file.starts_with(scheme))
+}
+
 /// Advice for an input that could not be opened; none if its kind is right or not read by any command.
 pub fn advice(path: &Path, wanted: Wanted) -> Option<String> {
     let shown = path.display();
+    if wanted == Wanted::Gguf && path.to_str().is_some_and(is_address) {
+        return Some("download the file first; `gguf-inspect show` reads the header of a URL".to_owned());
+    }
     if wanted == Wanted::Gguf && path.is_file() && is_piece(path) {
         return Some(
             "the file is one piece of a larger file; join all pieces in order with `cat` first".to_owned(),

@@ -15,8 +15,11 @@ use crate::{
     hub::HubOptions,
     input_kind::is_gguf,
     recipe_file::{OutputRecipe, RecipeFile},
-    text::{human_bytes, printable},
+    remote_headers::headers,
+    text::printable,
 };
+
+pub use crate::input_kind::is_address;
 
 /// Contents of the headers of all shards.
 struct Headers {
@@ -67,11 +70,6 @@ impl Extracted {
             "recipe": recipe,
         }))
     }
-}
-
-/// True for the address of a file, rather than a path.
-pub fn is_address(file: &str) -> bool {
-    ["http://", "https://", "hf://"].iter().any(|scheme| file.starts_with(scheme))
 }
 
 /// The recipe at `path`: of a recipe file, or of a GGUF file, which may be an address.
@@ -158,90 +156,12 @@ fn local(path: &Path) -> Result<Headers, Error> {
     Ok(Headers { metadata: model.metadata().clone(), tensors })
 }
 
+fn remote(address: &str, hub_options: &HubOptions, events: &dyn Events) -> Result<Headers, Error> {
+    let found = headers(address, hub_options, events)?;
+    let metadata = found.first().map(|first| first.header.metadata().clone()).unwrap_or_default();
+    Ok(Headers { metadata, tensors: found.iter().flat_map(|shard| tensors_of(&shard.header)).collect() })
+}
+
 fn tensors_of(header: &Header) -> impl Iterator<Item = (String, gguf_types::Shape, DType)> {
     header.tensors().iter().map(|tensor| (tensor.name.clone(), tensor.shape, tensor.dtype))
-}
-
-#[cfg(feature = "remote")]
-fn remote(address: &str, hub_options: &HubOptions, events: &dyn Events) -> Result<Headers, Error> {
-    use gguf_container::{SPLIT_COUNT_KEY, parse_shard_file_name, shard_file_name};
-
-    // A signed URL has a query after its path.
-    let (path, query) = address.split_once('?').map_or((address, None), |(path, query)| (path, Some(query)));
-    let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
-    let Some((prefix, no, count)) = parse_shard_file_name(name).filter(|(.., count)| *count > 1) else {
-        let header = fetch(address, hub_options, events)?;
-        let n_shards = header.get(SPLIT_COUNT_KEY).and_then(Value::as_u64).unwrap_or(1);
-        if n_shards > 1 {
-            let message = format!("{address}: shard of {n_shards} without a shard number in its name");
-            return Err(Error::new(message));
-        }
-        return Ok(Headers { metadata: header.metadata().clone(), tensors: tensors_of(&header).collect() });
-    };
-    if query.is_some() {
-        let message = format!("{path}: shard {no} of {count} needs a separate URL");
-        return Err(Error::new(message).hint(["use a URL without `?`, or local files"]));
-    }
-    let mut headers = Headers { metadata: Metadata::new(), tensors: Vec::new() };
-    for shard in 1..=count {
-        let header =
-            fetch(&format!("{folder}/{}", shard_file_name(prefix, shard, count)), hub_options, events)?;
-        let stated = header.get(SPLIT_COUNT_KEY).and_then(Value::as_u64);
-        if stated != Some(u64::from(count)) {
-            let found = stated.map_or("nothing".to_owned(), |stated| stated.to_string());
-            let message =
-                format!("{path}: expected `{SPLIT_COUNT_KEY}` {count} in shard {shard}, found {found}");
-            return Err(Error::new(message));
-        }
-        if shard == 1 {
-            headers.metadata = header.metadata().clone();
-        }
-        headers.tensors.extend(tensors_of(&header));
-    }
-    Ok(headers)
-}
-
-#[cfg(not(feature = "remote"))]
-fn remote(address: &str, _: &HubOptions, _: &dyn Events) -> Result<Headers, Error> {
-    let _ = tensors_of;
-    Err(Error::new(format!("{address}: built without the feature `remote`")))
-}
-
-/// Size of the first request, which covers small headers.
-#[cfg(feature = "remote")]
-const FIRST_BYTES: u64 = 256 << 10;
-/// Limit of a header in bytes; with a vocabulary of 260,000 tokens it has 12 MB.
-#[cfg(feature = "remote")]
-const MAX_HEADER_BYTES: u64 = 256 << 20;
-
-/// The header of a file on the web: ranges, each as long as all before it, until it is whole.
-#[cfg(feature = "remote")]
-fn fetch(address: &str, hub_options: &HubOptions, events: &dyn Events) -> Result<Header, Error> {
-    use gguf_checkpoint::hub::RemoteHead;
-
-    let settings = hub_options.settings();
-    if settings.offline {
-        return Err(Error::new(format!("{address}: HF_HUB_OFFLINE is set")));
-    }
-    let mut head = RemoteHead::new(&settings, address, events.cancel()).map_err(Error::new)?;
-    let mut wanted = FIRST_BYTES;
-    loop {
-        let has_more = head.fetch(wanted).map_err(Error::new)?;
-        let is_cut = |error: &gguf_container::Error| {
-            matches!(
-                error,
-                gguf_container::Error::Truncated { .. } | gguf_container::Error::CountTooLarge { .. }
-            )
-        };
-        match Header::parse(head.bytes()) {
-            Ok(header) => {
-                let n_bytes = head.bytes().len() as u64;
-                let of = head.n_bytes().map_or(String::new(), |whole| format!(" of {}", human_bytes(whole)));
-                events.note(&format!("{address}: read {}{of}", human_bytes(n_bytes)));
-                return Ok(header);
-            }
-            Err(error) if has_more && is_cut(&error) && wanted < MAX_HEADER_BYTES => wanted *= 2,
-            Err(error) => return Err(Error::at(Path::new(address), error)),
-        }
-    }
 }

@@ -15,9 +15,11 @@ use crate::{
     error::Error,
     events::Events,
     file_type::file_type_name,
+    hub::HubOptions,
     importance_table::Importance,
-    input_kind::is_gguf,
+    input_kind::{is_address, is_gguf},
     metadata_json::type_of,
+    remote_headers::HollowFiles,
     summary::{self, Summary},
     table::{WIDTH, table},
     text::{human_bytes, printable},
@@ -72,7 +74,8 @@ fn file_len(path: &Path) -> u64 {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ShowOptions {
-    /// GGUF file, any shard of a split model, or an importance matrix in either format.
+    /// GGUF file, any shard of a split model, or an importance matrix in either format. It may be an address, of which only the
+    /// header is downloaded: `http://`, `https://`, or `hf://OWNER/MODEL[@REVISION]/FILE`.
     pub file: PathBuf,
     /// List metadata and tensors.
     pub list: bool,
@@ -87,16 +90,22 @@ pub struct ShowOptions {
 ///
 /// # Examples
 /// ```no_run
-/// use gguf_toolkit::show::{ShowOptions, show};
+/// use gguf_toolkit::{
+///     hub::HubOptions,
+///     show::{ShowOptions, show},
+/// };
 ///
 /// # fn main() -> Result<(), gguf_toolkit::Error> {
 /// let options = ShowOptions { file: "model.gguf".into(), ..ShowOptions::default() };
-/// print!("{}", show(&options, &())?.text());
+/// print!("{}", show(&options, &HubOptions::default(), &())?.text());
 /// # Ok(())
 /// # }
 /// ```
-pub fn show(options: &ShowOptions, events: &dyn Events) -> Result<Shown, Error> {
+pub fn show(options: &ShowOptions, hub_options: &HubOptions, events: &dyn Events) -> Result<Shown, Error> {
     let path = &options.file;
+    if let Some(address) = path.to_str().filter(|file| is_address(file)) {
+        return remote(address, options, hub_options, events);
+    }
     if path.is_file()
         && !is_gguf(path)
         && let Ok(sums) = Sums::open(path)
@@ -104,6 +113,7 @@ pub fn show(options: &ShowOptions, events: &dyn Events) -> Result<Shown, Error> 
         let (file_bytes, importance) = (file_len(path), Importance::of(&sums));
         let Sums { datasets, n_chunks, .. } = sums;
         return Ok(Shown(Contents::OlderMatrix(OlderMatrix {
+            file: path.display().to_string(),
             file_bytes,
             datasets,
             chunks: n_chunks,
@@ -117,7 +127,23 @@ pub fn show(options: &ShowOptions, events: &dyn Events) -> Result<Shown, Error> 
         _ => None,
     };
     let importance = importance.as_ref().map(Importance::of);
-    Ok(Shown(Contents::Gguf { file, summary, importance, options: options.clone() }))
+    Ok(Shown(Contents::Gguf { file, summary, importance, options: options.clone(), hollow: None }))
+}
+
+/// The file at an address, without its data.
+fn remote(
+    address: &str,
+    options: &ShowOptions,
+    hub_options: &HubOptions,
+    events: &dyn Events,
+) -> Result<Shown, Error> {
+    let hollow = HollowFiles::fetch(address, hub_options, events)?;
+    let path = hollow.path();
+    // The temporary path means nothing to the caller.
+    let file = File::open_foreign(&path).map_err(|error| Error::at(&options.file, error))?;
+    let summary = summary::of_file(&path, &file, events)?;
+    let (options, hollow) = (options.clone(), Some(hollow));
+    Ok(Shown(Contents::Gguf { file, summary, importance: None, options, hollow }))
 }
 
 /// Summary, metadata and tensors of a GGUF file, and statistics of an importance matrix in either format.
@@ -126,13 +152,21 @@ pub struct Shown(Contents);
 
 #[derive(Debug)]
 enum Contents {
-    Gguf { file: File, summary: Summary, importance: Option<Importance>, options: ShowOptions },
+    Gguf {
+        file: File,
+        summary: Summary,
+        importance: Option<Importance>,
+        options: ShowOptions,
+        /// Files that are mapped.
+        hollow: Option<HollowFiles>,
+    },
     OlderMatrix(OlderMatrix),
 }
 
 /// An importance matrix in the older format (`.dat`).
 #[derive(Debug, Serialize)]
 struct OlderMatrix {
+    file: String,
     file_bytes: u64,
     datasets: Vec<String>,
     chunks: i64,
@@ -143,8 +177,11 @@ impl Shown {
     /// The summary and the tables that the options ask for.
     pub fn text(&self) -> String {
         match &self.0 {
-            Contents::Gguf { file, summary, importance, options } => {
+            Contents::Gguf { file, summary, importance, options, hollow } => {
                 let mut text = summary.text();
+                if hollow.is_some() {
+                    text += "only the header was read; to check the weights, download the file and run `gguf-inspect verify`\n";
+                }
                 if let Some(importance) = importance {
                     text = text + "\n" + &importance.text();
                 }
@@ -153,7 +190,7 @@ impl Shown {
                 }
                 text
             }
-            Contents::OlderMatrix(OlderMatrix { file_bytes, datasets, chunks, importance }) => {
+            Contents::OlderMatrix(OlderMatrix { file_bytes, datasets, chunks, importance, .. }) => {
                 let datasets: Vec<String> = datasets.iter().map(|name| printable(name)).collect();
                 format!(
                     "model       importance matrix in the older format\nsize        {}\ntexts       {}\nchunks      {chunks}\n\n{}",
@@ -321,6 +358,7 @@ impl Serialize for Shown {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
         struct Whole<'a> {
+            file: String,
             summary: &'a Summary,
             version: u32,
             endian: &'static str,
@@ -336,12 +374,15 @@ impl Serialize for Shown {
             #[serde(skip_serializing_if = "Option::is_none")]
             importance: Option<&'a Importance>,
         }
-        let (file, summary, importance) = match &self.0 {
-            Contents::Gguf { file, summary, importance, .. } => (file, summary, importance.as_ref()),
+        let (file, summary, importance, options) = match &self.0 {
+            Contents::Gguf { file, summary, importance, options, .. } => {
+                (file, summary, importance.as_ref(), options)
+            }
             Contents::OlderMatrix(matrix) => return matrix.serialize(serializer),
         };
         let (by_dtype, all) = totals(file.tensors());
         let whole = Whole {
+            file: options.file.display().to_string(),
             summary,
             version: file.version(),
             endian: endian_name(file.endian()),

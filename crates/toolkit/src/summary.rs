@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use gguf_container::{Array, File, Metadata, Model, Value};
+use gguf_conversion::recipes::CALIBRATION_KEY;
 use gguf_runtime::{
     chat::{Chat, Conversation, Date, Settings, SpecialTokens, render_chat},
     memory::{Demand, Use},
@@ -19,7 +20,7 @@ use crate::{
     table::wrapped,
     template_guard::guarded,
     text::{file_name, human_bytes, printable, shortened},
-    verify::{Finding, Severity, VerifyOptions, Which, verify_opened},
+    verify::{Finding, Severity, VerifyOptions, Which, default_system, verify_opened},
 };
 
 /// Longest context whose memory is estimated, in tokens.
@@ -61,7 +62,7 @@ pub struct Summary {
     pub types: Vec<TypeShare>,
     /// `general.file_type` by its name.
     pub file_type: Option<String>,
-    /// Statements of the metadata about the origin and the making of the file,.
+    /// Statements of the metadata about the origin and the making of the file.
     pub origin: Vec<Origin>,
     /// Length of the contexts in training, in tokens.
     pub context_length: Option<u64>,
@@ -71,6 +72,8 @@ pub struct Summary {
     pub tokenizer: Option<String>,
     /// The prompt of one message of a user.
     pub prompt: Option<String>,
+    /// The system prompt that the chat template adds if a chat has none.
+    pub default_system: Option<String>,
     /// Memory to run the model.
     pub memory: Option<MemoryUse>,
     /// Problems that need no weights to be found.
@@ -116,7 +119,7 @@ const ORIGINS: &[(&str, &str)] = &[
     ("quantized", "general.quantized_by"),
     ("importance", "quantize.imatrix.dataset"),
     ("chunks", "quantize.imatrix.chunks_count"),
-    ("calibrated", "gguf_tools.calibration"),
+    ("calibrated", CALIBRATION_KEY),
     ("texts", "imatrix.datasets"),
     ("chunks", "imatrix.chunk_count"),
     ("address", "general.url"),
@@ -152,6 +155,8 @@ pub(crate) fn of_file(path: &Path, file: &File, events: &dyn Events) -> Result<S
     let model = opened.ok();
     let metadata = model.as_ref().map_or(file.metadata(), Model::metadata);
     let text = |key: &str| metadata.get(key).and_then(Value::as_str).map(str::to_owned);
+    // A template that fails is a finding.
+    let (prompt, default_system) = prompts(metadata).unwrap_or_default();
     let mut summary = Summary {
         name: text("general.name").unwrap_or_else(|| file_name(path)),
         architecture: text("general.architecture"),
@@ -166,7 +171,8 @@ pub(crate) fn of_file(path: &Path, file: &File, events: &dyn Events) -> Result<S
         context_length: None,
         rope_scaling: None,
         tokenizer: tokenizer(metadata),
-        prompt: prompt(metadata).ok().flatten(),
+        prompt,
+        default_system,
         memory: None,
         findings,
         not_checked,
@@ -225,10 +231,10 @@ fn tokenizer(metadata: &Metadata) -> Option<String> {
     Some(format!("{}, {n_tokens} tokens{pre}", text(keys::MODEL)?))
 }
 
-/// The prompt of one message. None without a template, or with one that fails, which is a finding.
-fn prompt(metadata: &Metadata) -> Result<Option<String>, Error> {
+/// The prompt of one message, and the default system prompt. None without a template, or with one that fails.
+fn prompts(metadata: &Metadata) -> Result<(Option<String>, Option<String>), Error> {
     let Some(template) = metadata.get(keys::CHAT_TEMPLATE).and_then(Value::as_str).map(str::to_owned) else {
-        return Ok(None);
+        return Ok((None, None));
     };
     let tokens = match Tokenizer::from_gguf(metadata).encoder(Reading::LlamaCpp) {
         Ok(encoder) => SpecialTokens::with_tokenizer(metadata, &encoder),
@@ -239,9 +245,11 @@ fn prompt(metadata: &Metadata) -> Result<Option<String>, Error> {
         let settings = Settings { tokens: &tokens, generation_prompt: true, date: Date::FIXED };
         let plain = render_chat(&template, &chat, &settings).ok();
         // Templates of vision models may ignore texts that are not in a list of parts.
-        plain
+        let prompt = plain
             .filter(|text| text.contains(MESSAGE))
-            .or_else(|| render_chat(&template, &chat.with_parts(), &settings).ok())
+            .or_else(|| render_chat(&template, &chat.with_parts(), &settings).ok());
+        let system = default_system(&template, &tokens);
+        (prompt, (!system.is_empty()).then(|| system.join(" ")))
     })
 }
 
@@ -280,7 +288,9 @@ impl Summary {
             let scaling = self.rope_scaling.as_ref().map(|kind| format!(", RoPE scaling {}", cut(kind)));
             row("context", &format!("{length} tokens{}", scaling.unwrap_or_default()));
         }
-        for (name, value) in [("tokenizer", &self.tokenizer), ("prompt", &self.prompt)] {
+        for (name, value) in
+            [("tokenizer", &self.tokenizer), ("prompt", &self.prompt), ("system", &self.default_system)]
+        {
             if let Some(value) = value {
                 row(name, &cut(value));
             }

@@ -15,6 +15,7 @@ pub(super) mod outputs;
 pub(super) mod part_args;
 pub(super) mod planned_calls;
 pub(super) mod sampling_args;
+pub(super) mod several;
 pub(super) mod template_args;
 pub(super) mod tensor_args;
 pub(super) mod threads;

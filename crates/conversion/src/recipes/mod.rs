@@ -38,7 +38,7 @@ pub use self::{
     order::{compare_names, layer_of, reference_order},
     reason::{KeepReason, Reason},
     rules::When,
-    stated::{CALIBRATION_METHODS, StatedType, stated_type},
+    stated::{CALIBRATION_KEY, CALIBRATION_METHODS, StatedType, stated_type},
     table::{FileType, RECIPES, Recipe},
 };
 pub(crate) use stated::label_warning;

@@ -9,6 +9,9 @@ use super::{GUESSED, ModelFacts, Overrides, RECIPES, Recipe, TensorFacts, assign
 /// Calibration methods with their versions, as files name them. The version changes with every change of the resulting bytes.
 pub const CALIBRATION_METHODS: [&str; 2] = ["cal3", "cbs3"];
 
+/// Key that names the calibration of a file.
+pub const CALIBRATION_KEY: &str = "gguf_tools.calibration";
+
 /// Relation between the stated file type and the tensors.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
@@ -112,7 +115,7 @@ fn is_calibrated(metadata: &Metadata) -> bool {
         is_all(digest, u8::is_ascii_hexdigit)
             && versions.into_iter().any(|version| is_all(version, u8::is_ascii_digit))
     };
-    names_method("quantize.imatrix.file") || names_method("gguf_tools.calibration")
+    names_method("quantize.imatrix.file") || names_method(CALIBRATION_KEY)
 }
 
 /// Returns a warning if no matrix of a planned file has the type that its file type names.

@@ -8,8 +8,12 @@ use gguf_runtime::{
     vision::Picture,
 };
 use gguf_tokenizer::{Reading, Tokenizer};
+use gguf_toolkit::{
+    hub::HubOptions,
+    verify::{VerifyOptions, Which, verify},
+};
 
-use crate::{pieces, scratch::with_files};
+use crate::{pieces, scratch::with_files, seeds};
 
 /// Maximum alignment of files that are written again: padding uses memory legitimately.
 const MAX_ALIGNMENT: u32 = 4096;
@@ -20,6 +24,7 @@ pub(super) fn gguf(bytes: &[u8]) -> bool {
     for tensor in file.tensors() {
         let mut data = file.data(tensor).expect("tensors of a file lie in it").to_vec();
         gguf_quant::first_bad_block(tensor.dtype, &data);
+        gguf_quant::first_large_value(tensor.dtype, gguf_quant::Level::detect(), &data, 1e4);
         swap_blocks(tensor.dtype, &mut data);
     }
     if file.alignment() > MAX_ALIGNMENT {
@@ -69,6 +74,28 @@ pub(super) fn model(bytes: &[u8]) -> bool {
         let Ok(hidden) = model.run(&[Sequence::new(&[1, 5, 2, 7, 3])], None) else { return false };
         let mut logits = vec![0.0; hidden.n_rows() * model.n_vocab()];
         model.logits(&hidden, 0..hidden.n_rows(), None, &mut logits).is_ok()
+    })
+}
+
+pub(super) fn adapter(bytes: &[u8]) -> bool {
+    let base = seeds::adapter_base();
+    with_files("adapter", &[("adapter.gguf", bytes), ("base.gguf", &base)], |folder| {
+        let [file, base] = ["adapter.gguf", "base.gguf"].map(|name| folder.join(name));
+        let model = gguf_container::Model::open(&base).expect("the base is a good file");
+        let is_adapter = gguf_container::Adapter::open(&file).inspect(|adapter| {
+            let _ = adapter.check(&model);
+            for (_, tensor) in model.tensors() {
+                let _ = adapter.pair(&tensor.name, tensor.shape);
+            }
+        });
+        let options = VerifyOptions {
+            file,
+            against: Some(base),
+            only: vec![Which::Architecture, Which::Source],
+            ..VerifyOptions::default()
+        };
+        let _ = verify(&options, &HubOptions::default(), &());
+        is_adapter.is_ok()
     })
 }
 

@@ -43,6 +43,14 @@ pub const TARGETS: &[Target] = &[
         max_bytes: MAX_BYTES,
     },
     Target {
+        name: "adapter",
+        reads: "an adapter file (LoRA), alone and for a base model",
+        run: containers::adapter,
+        seeds: seeds::adapter,
+        mutation: Mutation::Bytes,
+        max_bytes: MAX_BYTES,
+    },
+    Target {
         name: "imatrix",
         reads: "importance matrices in both forms",
         run: containers::imatrix,

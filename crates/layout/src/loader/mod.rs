@@ -24,12 +24,14 @@
 
 mod check;
 mod expression;
+mod names;
 mod positions;
 mod refusal;
 mod table;
 mod vocabulary;
 
 pub use check::{is_default, key_type, refusals};
+pub use names::TensorNames;
 pub use positions::{Positions, Property, positions};
 pub use refusal::Refusal;
 

@@ -41,6 +41,18 @@ pub enum Problem {
         /// Tokens.
         tokens: usize,
     },
+    /// A token that begins or ends texts, and is of another kind.
+    #[error("`{key}`: token {id} (`{token}`) is {kind}, which does not mark the start or the end of a text")]
+    SpecialKind {
+        /// The key.
+        key: String,
+        /// The token.
+        id: usize,
+        /// Its text.
+        token: String,
+        /// Its kind.
+        kind: &'static str,
+    },
     /// A pre-tokenizer that llama.cpp does not know, where it means nothing.
     #[error("`tokenizer.ggml.pre`: `{pre}` is unknown to llama.cpp")]
     Pre {
@@ -57,7 +69,7 @@ pub enum Problem {
 impl Problem {
     /// True if the file works anyway.
     pub fn is_minor(&self) -> bool {
-        matches!(self, Problem::Pre { .. } | Problem::NoPre)
+        matches!(self, Problem::SpecialKind { .. } | Problem::Pre { .. } | Problem::NoPre)
     }
 
     /// A name for programs.
@@ -67,6 +79,7 @@ impl Problem {
             Problem::Length { .. } => "tokenizer_length",
             Problem::Kind { .. } => "token_type",
             Problem::SpecialId { .. } => "special_id",
+            Problem::SpecialKind { .. } => "special_kind",
             Problem::Pre { .. } | Problem::NoPre => "pre",
         }
     }
@@ -112,5 +125,29 @@ pub fn check(metadata: &Metadata) -> Option<Vec<Problem>> {
             }
         }
     }
+    problems.extend(MARKS.iter().filter_map(|name| special_kind(metadata, keys::special_id(name))));
     Some(problems)
+}
+
+/// Tokens that begin or end a text or a turn.
+const MARKS: [&str; 4] = ["bos", "eos", "eot", "eom"];
+
+/// The problem of a key that names the unknown token or a byte.
+fn special_kind(metadata: &Metadata, key: String) -> Option<Problem> {
+    let id = usize::try_from(metadata.get(&key)?.as_u64()?).ok()?;
+    let tokens = metadata.texts(keys::TOKENS).ok().flatten()?;
+    let token = String::from_utf8_lossy(tokens.get(id)?).into_owned();
+    let stated = match metadata.get(keys::TOKEN_TYPE).and_then(Value::as_array) {
+        Some(Array::I32(kinds)) => kinds.get(id).copied(),
+        _ => None,
+    };
+    let is_byte = token.len() == 6 && token.starts_with("<0x") && token.ends_with('>');
+    let kind = match stated {
+        Some(2) => "the unknown token",
+        Some(6) => "a byte",
+        _ if token == "<unk>" => "the unknown token",
+        _ if is_byte => "a byte",
+        _ => return None,
+    };
+    Some(Problem::SpecialKind { key, id, token, kind })
 }

@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use gguf_conversion::{KeyOverride, recipes::CALIBRATION_METHODS};
+use gguf_conversion::{
+    KeyOverride,
+    recipes::{CALIBRATION_KEY, CALIBRATION_METHODS},
+};
 
 use crate::{error::Error, failure::failure};
 
@@ -15,7 +18,7 @@ pub const DIGITS: usize = 7;
 
 /// The key that records a calibration.
 pub fn calibration_key(name: &str) -> Result<KeyOverride, Error> {
-    KeyOverride::parse(&format!("gguf_tools.calibration=str:{name}")).map_err(Error::new)
+    KeyOverride::parse(&format!("{CALIBRATION_KEY}=str:{name}")).map_err(Error::new)
 }
 
 /// A placeholder with the length of every recorded value, for plans that are made before the statistics exist.

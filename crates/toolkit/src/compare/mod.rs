@@ -9,6 +9,7 @@ use std::{
 };
 
 use gguf_container::Value;
+use gguf_conversion::recipes::CALIBRATION_KEY;
 use gguf_runtime::{
     Activations, Model,
     chunks::{Chunk, Settings, text_chunks},
@@ -250,12 +251,9 @@ fn texts(model: &Model, tokens: &[u32]) -> Vec<String> {
 }
 
 fn calibration(model: &Model) -> Option<String> {
-    let stated = model.file().metadata().get(CALIBRATION).and_then(Value::as_str);
+    let stated = model.file().metadata().get(CALIBRATION_KEY).and_then(Value::as_str);
     stated.map(str::to_owned)
 }
-
-/// Key of calibrated files.
-const CALIBRATION: &str = "gguf_tools.calibration";
 
 /// Measures one part of the text, and writes the result to a file for [`merge_comparison`].
 ///

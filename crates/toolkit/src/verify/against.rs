@@ -4,8 +4,9 @@ use std::{num::NonZeroUsize, path::Path};
 
 use gguf_container::{Array, Metadata, Model, Value};
 use gguf_conversion::{
-    Agreement, CheckpointInput, Distance, Input, Request, RunOptions, Watch, compare, merge::LoraAdapter,
-    recipes::Recipe,
+    Agreement, CheckpointInput, Distance, Input, Request, RunOptions, Watch, compare,
+    merge::LoraAdapter,
+    recipes::{CALIBRATION_KEY, Recipe},
 };
 
 use super::{
@@ -179,8 +180,13 @@ fn far(distance: &Distance) -> String {
 
 /// Keys that describe the file, not the model.
 fn is_of_the_file(key: &str) -> bool {
-    let of_file =
-        ["general.file_type", "general.quantization_version", "general.alignment", gguf_container::SLACK_KEY];
+    let of_file = [
+        "general.file_type",
+        "general.quantization_version",
+        "general.alignment",
+        gguf_container::SLACK_KEY,
+        CALIBRATION_KEY,
+    ];
     of_file.contains(&key) || key.starts_with("split.") || key.starts_with("quantize.")
 }
 

@@ -9,14 +9,32 @@ use std::{
 };
 
 use gguf_container::{Advice, File, Model, TensorInfo};
-use gguf_quant::{Level, first_bad_block};
+use gguf_quant::{Level, first_bad_block, first_large_value};
 use gguf_types::DType;
 
-use super::report::{Check, Finding};
+use super::{
+    holes::{self, Run},
+    keys::other_kind,
+    report::{Check, Finding},
+};
 use crate::{error::Error, events::Events, threads::useful_threads};
 
 /// Bytes that a thread takes at a time.
 const PIECE_BYTES: u64 = 4 << 20;
+
+/// Magnitude that no weight of a matrix has. Those of trained models are below 100, with outliers in norms only.
+const MAX_WEIGHT: f32 = 1e4;
+
+/// Findings in the pieces, each with the number of its tensor.
+#[derive(Debug, Default)]
+struct Found {
+    /// The first bad block of each piece that has one.
+    bad: Vec<(usize, usize, String)>,
+    /// The first large weight of each piece that has one.
+    large: Vec<(usize, usize, String)>,
+    /// Zero bytes.
+    zeros: Vec<Run>,
+}
 
 /// A run of blocks of one tensor.
 struct Piece<'a> {
@@ -47,8 +65,9 @@ pub fn check(model: &Model, threads: Option<NonZeroUsize>, events: &dyn Events) 
     let cancel = events.cancel();
     let progress = events.progress(n_bytes);
     let next = AtomicUsize::new(0);
-    // The first bad block of each tensor that has one, by the place of its piece.
-    let found: Mutex<Vec<(usize, usize, String)>> = Mutex::new(Vec::new());
+    let found = Mutex::new(Found::default());
+    // Importance matrices hold sums of squares.
+    let has_weights = other_kind(model.metadata()) != Some("imatrix");
     // True for each tensor with a nonzero value, and for those that may be zero.
     let has_value: Vec<AtomicBool> = model
         .tensors()
@@ -62,9 +81,13 @@ pub fn check(model: &Model, threads: Option<NonZeroUsize>, events: &dyn Events) 
         while !cancel.load(Ordering::Relaxed) {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(piece) = pieces.get(index) else { break };
-            if let Some(message) = look(piece, &has_value[piece.tensor]) {
+            let (bad, large, zeros) = look(piece, has_weights, &has_value[piece.tensor]);
+            if bad.is_some() || large.is_some() || !zeros.is_empty() {
                 let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
-                found.push((piece.tensor, index, message));
+                found.bad.extend(bad.map(|message| (piece.tensor, index, message)));
+                found.large.extend(large.map(|message| (piece.tensor, index, message)));
+                let room = holes::MAX_RUNS.saturating_sub(found.zeros.len());
+                found.zeros.extend(zeros.into_iter().take(room));
             }
             progress.add(piece.to - piece.from);
         }
@@ -77,12 +100,17 @@ pub fn check(model: &Model, threads: Option<NonZeroUsize>, events: &dyn Events) 
     for (_, file) in model.shards() {
         file.bytes().check_unchanged().map_err(Error::new)?;
     }
-    let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
-    found.sort_unstable();
-    found.dedup_by_key(|(tensor, ..)| *tensor);
+    let Found { mut bad, mut large, zeros } = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    // The first of each tensor.
+    for messages in [&mut bad, &mut large] {
+        messages.sort_unstable();
+        messages.dedup_by_key(|(tensor, ..)| *tensor);
+    }
     let mut check = Check::new("blocks");
     check.summary = format!("{} tensors", model.tensors().count());
-    check.findings.extend(found.into_iter().map(|(.., message)| Finding::error("bad_block", message)));
+    check.findings.extend(bad.into_iter().map(|(.., message)| Finding::error("bad_block", message)));
+    check.findings.extend(holes::findings(model, zeros));
+    check.findings.extend(large.into_iter().map(|(.., message)| Finding::warning("large_value", message)));
     let all = model.tensors().zip(&has_value);
     let zeros = all.filter(|(_, has_value)| !has_value.load(Ordering::Relaxed)).map(|((_, info), _)| {
         Finding::warning("zeros", format!("tensor `{}` ({}) is entirely zero", info.name, info.dtype))
@@ -91,22 +119,41 @@ pub fn check(model: &Model, threads: Option<NonZeroUsize>, events: &dyn Events) 
     Ok(check)
 }
 
-/// Problem of the first bad block of a piece.
-fn look(piece: &Piece<'_>, has_value: &AtomicBool) -> Option<String> {
-    let Piece { file, info, from, to, .. } = *piece;
-    let range = file.range(info).ok()?;
+/// Problem of the first bad block of a piece, its first large value, and its runs of zeros.
+fn look(
+    piece: &Piece<'_>,
+    has_weights: bool,
+    has_value: &AtomicBool,
+) -> (Option<String>, Option<String>, Vec<Run>) {
+    let Piece { tensor, file, info, from, to } = *piece;
+    let nothing = (None, None, Vec::new());
+    let Ok(range) = file.range(info) else { return nothing };
     let range = range.start + from as usize..range.start + to as usize;
-    let blocks = file.endian().to_little(info.dtype, file.bytes().get(range.clone())?);
+    let Some(bytes) = file.bytes().get(range.clone()) else { return nothing };
+    let zeros = holes::zero_runs(bytes).into_iter();
+    let zeros = zeros.map(|run| Run { tensor, from: from + run.start as u64, to: from + run.end as u64 });
+    let zeros = zeros.collect();
+    let blocks = file.endian().to_little(info.dtype, bytes);
     let bad = first_bad_block(info.dtype, &blocks);
+    let is_matrix = info.shape.n_dims_effective() > 1;
+    let large = (has_weights && is_matrix && bad.is_none())
+        .then(|| first_large_value(info.dtype, Level::detect(), &blocks, MAX_WEIGHT))
+        .flatten();
     if !has_value.load(Ordering::Relaxed) && any_value(info.dtype, &blocks) {
         has_value.store(true, Ordering::Relaxed);
     }
     file.bytes().advise(Advice::DoneWith, range);
-    let bad = bad?;
-    let block = from / info.dtype.block_bytes() + bad.block as u64;
-    let row = block * info.dtype.block_elems() / info.shape.row_elems().max(1);
-    let what = if info.dtype.is_quantized() { "block" } else { "element" };
-    Some(format!("tensor `{}` ({}): {what} {block} (row {row}): {}", info.name, info.dtype, bad.problem))
+    let place = |block: usize| {
+        let block = from / info.dtype.block_bytes() + block as u64;
+        let row = block * info.dtype.block_elems() / info.shape.row_elems().max(1);
+        let what = if info.dtype.is_quantized() { "block" } else { "element" };
+        format!("tensor `{}` ({}): {what} {block} (row {row})", info.name, info.dtype)
+    };
+    let bad = bad.map(|bad| format!("{}: {}", place(bad.block), bad.problem));
+    let large = large.map(|(block, value)| {
+        format!("{}: the weight {value} is implausibly large; the data may be damaged", place(block))
+    });
+    (bad, large, zeros)
 }
 
 /// Blocks that are decoded at a time.

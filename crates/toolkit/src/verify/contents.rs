@@ -11,7 +11,7 @@ use gguf_runtime::chat::{
 };
 use gguf_tokenizer::Encoder;
 
-use super::report::Finding;
+use super::{behavior::Behavior, report::Finding};
 use crate::{
     error::Error,
     template_guard::guarded,
@@ -27,13 +27,13 @@ const SENTENCE: usize = 4;
 /// Texts that a finding lists.
 const MAX_LISTED: usize = 5;
 /// Characters of a text that a finding shows.
-const SHOWN: usize = 60;
+pub const SHOWN: usize = 60;
 
 /// A message of the user, of the system and of the model, which no template has as its own text.
-const USER: &str = "Qvrzuser";
-const SYSTEM: &str = "Qvrzsystem";
-const ANSWER: &str = "Qvrzanswer";
-const NEXT: &str = "Qvrznext";
+pub const USER: &str = "Qvrzuser";
+pub const SYSTEM: &str = "Qvrzsystem";
+pub const ANSWER: &str = "Qvrzanswer";
+pub const NEXT: &str = "Qvrznext";
 
 /// Findings about the contents of the template `key`. An encoder is needed for findings about special tokens.
 ///
@@ -52,7 +52,8 @@ pub fn findings(
         found.push(Finding::warning("template_address", format!("`{key}` contains {listed}")));
     }
     let (source, tokens) = (template.to_owned(), tokens.clone());
-    let seen = guarded(move || Seen::of(&source, &texts, &tokens))?;
+    let (seen, behavior) =
+        guarded(move || (Seen::of(&source, &texts, &tokens), Behavior::of(&source, &tokens)))?;
     if let Some(listed) = list(seen.triggers.iter().map(String::as_str)) {
         let message = format!("`{key}` adds or changes text if a message contains {listed}");
         found.push(Finding::warning("template_trigger", message));
@@ -63,6 +64,7 @@ pub fn findings(
             format!("`{key}` adds instructions to every prompt: `{}`{more}", shortened(first, SHOWN));
         found.push(Finding::warning("template_instruction", message));
     }
+    found.extend(behavior.findings(key));
     if let Some(encoder) = encoder {
         found.extend(special_tokens(key, &seen, encoder));
     }
@@ -103,7 +105,7 @@ fn addresses(text: &str) -> Vec<&str> {
 }
 
 /// The first texts, quoted; `None` for an empty list.
-fn list<'a>(texts: impl IntoIterator<Item = &'a str>) -> Option<String> {
+pub fn list<'a>(texts: impl IntoIterator<Item = &'a str>) -> Option<String> {
     let quoted: Vec<String> = texts.into_iter().map(|text| format!("`{}`", shortened(text, SHOWN))).collect();
     let shown = quoted.len().min(MAX_LISTED);
     (shown > 0).then(|| quoted[..shown].join(", ") + &gguf_types::and_more(quoted.len() - shown))
@@ -124,6 +126,7 @@ impl Seen {
         let render = |messages: &[(&str, &str)]| render(template, messages, tokens).ok();
         let both = render(&[("system", SYSTEM), ("user", USER)]);
         let alone = render(&[("user", USER)]);
+        let chat = render(&[("user", USER), ("assistant", ANSWER), ("user", NEXT)]);
         let mut triggers = Vec::new();
         let tried: BTreeSet<&str> =
             texts.iter().map(|text| text.trim()).filter(|text| is_trigger(text)).collect();
@@ -137,6 +140,10 @@ impl Seen {
                         let other = render(&[("system", message), ("user", USER)]);
                         other.is_none_or(|other| !is_copy(prompt, SYSTEM, message, &other))
                     })
+                    || chat.as_ref().is_some_and(|prompt| {
+                        let other = render(&[("user", USER), ("assistant", message), ("user", NEXT)]);
+                        other.is_none_or(|other| !is_copy(prompt, ANSWER, message, &other))
+                    })
             });
             if is_changed {
                 triggers.push(word.to_owned());
@@ -147,17 +154,28 @@ impl Seen {
         triggers.retain(|word: &String| {
             !found.iter().any(|other| other != word && word.contains(other.as_str()))
         });
-        Seen {
-            triggers,
-            own: both.as_deref().map(sentences).unwrap_or_default(),
-            chat: render(&[("user", USER), ("assistant", ANSWER), ("user", NEXT)]),
-        }
+        Seen { triggers, own: both.as_deref().map(sentences).unwrap_or_default(), chat }
     }
 }
 
-fn render(template: &str, messages: &[(&str, &str)], tokens: &SpecialTokens) -> Result<String, ChatError> {
+/// The prompt of these messages.
+pub fn render(
+    template: &str,
+    messages: &[(&str, &str)],
+    tokens: &SpecialTokens,
+) -> Result<String, ChatError> {
+    render_at(template, messages, tokens, Date::FIXED)
+}
+
+/// The prompt of these messages on a date.
+pub fn render_at(
+    template: &str,
+    messages: &[(&str, &str)],
+    tokens: &SpecialTokens,
+    date: Date,
+) -> Result<String, ChatError> {
     let conversation = Conversation::of(messages);
-    let settings = Settings { tokens, generation_prompt: true, date: Date::FIXED };
+    let settings = Settings { tokens, generation_prompt: true, date };
     let made = render_chat(template, &Chat::of(&conversation), &settings)?;
     match conversation.is_asked_in(&made) {
         true => Ok(made),
@@ -169,19 +187,20 @@ fn render(template: &str, messages: &[(&str, &str)], tokens: &SpecialTokens) -> 
 /// True for words: templates look for their own markup in messages, for example `</think>`.
 fn is_trigger(text: &str) -> bool {
     let is_within = |begin: char, end: char| text.starts_with(begin) && text.ends_with(end);
-    let is_markup = is_within('<', '>') || is_within('[', ']') || text.starts_with('/');
+    let is_markup =
+        is_within('<', '>') || is_within('[', ']') || text.starts_with('/') || text.starts_with("<|");
     let letters = text.chars().filter(|c| c.is_alphabetic()).count();
     !is_markup && letters >= 3 && text.len() <= MAX_TRIED_LEN
 }
 
 /// True if `other` is `prompt` with the message `new` instead of `old`.
-fn is_copy(prompt: &str, old: &str, new: &str, other: &str) -> bool {
+pub fn is_copy(prompt: &str, old: &str, new: &str, other: &str) -> bool {
     let in_json = serde_json::to_string(new).unwrap_or_default();
     prompt.replace(old, new) == other || prompt.replace(old, in_json.trim_matches('"')) == other
 }
 
 /// Lines of a prompt that are sentences.
-fn sentences(prompt: &str) -> Vec<String> {
+pub fn sentences(prompt: &str) -> Vec<String> {
     let is_sentence = |line: &&str| {
         let words =
             line.split_whitespace().filter(|word| word.chars().filter(|c| c.is_alphabetic()).count() > 1);
@@ -189,7 +208,8 @@ fn sentences(prompt: &str) -> Vec<String> {
         words.count() >= SENTENCE && !line.contains("Date:")
     };
     let mut lines: Vec<String> = Vec::new();
-    let own = prompt.replace(SYSTEM, "\n").replace(USER, "\n");
+    let own =
+        [SYSTEM, USER, ANSWER, NEXT].iter().fold(prompt.to_owned(), |text, own| text.replace(own, "\n"));
     for line in own.lines().map(str::trim).filter(is_sentence) {
         if !lines.iter().any(|known| known == line) {
             lines.push(line.to_owned());

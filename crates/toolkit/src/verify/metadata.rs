@@ -34,6 +34,21 @@ pub fn hidden_characters(metadata: &Metadata) -> Vec<Finding> {
     texts.filter_map(|(key, value)| Some(contents::hidden(key, value.as_str()?))).flatten().collect()
 }
 
+/// The longest context that is plausible, in tokens. Published models state up to 10 million.
+const MAX_CONTEXT: u64 = 1 << 28;
+
+/// A context length that cannot be meant.
+pub fn context_length(metadata: &Metadata) -> Option<Finding> {
+    let key = format!("{}.context_length", metadata.get("general.architecture")?.as_str()?);
+    let length = metadata.get(&key)?.as_u64()?;
+    let message = match length {
+        0 => format!("`{key}` is 0; programs that use it as the default context have no room for a prompt"),
+        MAX_CONTEXT.. => format!("`{key}` is {length}, which is implausibly large"),
+        _ => return None,
+    };
+    Some(Finding::warning("context_length", message))
+}
+
 /// Maximum number of layers that are looked up; llama.cpp supports 512.
 const MAX_LAYERS: u64 = 1024;
 
@@ -107,6 +122,7 @@ fn findings(metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> Vec<Finding> {
     found.extend(tokenizer_findings(metadata, embedding.map(|tensor| tensor.shape)).into_iter().flatten());
     if other_kind(metadata).is_none() && !tensors.is_empty() {
         found.extend(file_type_of(metadata, tensors).findings);
+        found.extend(context_length(metadata));
         found.extend(mtp_layers(metadata, tensors.iter().map(|tensor| tensor.name)));
         let shapes = tensors.iter().map(|tensor| (tensor.name, tensor.shape));
         let refusals =

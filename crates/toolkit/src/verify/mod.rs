@@ -1,8 +1,11 @@
 //! Checks of a GGUF file, alone or against its source.
 
+mod adapter;
 pub(crate) mod against;
+mod behavior;
 mod blocks;
 mod contents;
+mod holes;
 mod keys;
 mod metadata;
 mod options;
@@ -14,6 +17,7 @@ use std::{collections::HashSet, num::NonZeroUsize, path::Path};
 use gguf_container::{File, Metadata, Model, Value};
 use gguf_conversion::recipes::TensorFacts;
 
+pub(crate) use self::behavior::default_system;
 use self::keys::{file_type_of, not_loaded, other_kind, tokenizer_findings};
 pub use self::{
     options::{VerifyOptions, Which},
@@ -27,6 +31,9 @@ use crate::{
     input_kind::{self, Wanted},
     text::{file_name, human_bytes},
 };
+
+/// `general.type` of an adapter file.
+const ADAPTER: &str = "adapter";
 
 /// Checks a file, and compares it with its source if one is given. [`Report::verdict`] returns an error if it did not pass.
 ///
@@ -110,7 +117,13 @@ pub(crate) fn verify_opened(
         report.push(file_type(model));
     }
     if let Some(source) = options.against.as_deref().filter(|_| wants(Which::Source)) {
-        report.extend(against::check(model, source, options, hub_options, events)?);
+        match other_kind(model.metadata()) {
+            Some(ADAPTER) if !options.adapters.is_empty() => {
+                return Err(Error::usage("an adapter file is compared with a base without other adapters"));
+            }
+            Some(ADAPTER) => report.push(adapter::against(&options.file, source, hub_options, events)?),
+            _ => report.extend(against::check(model, source, options, hub_options, events)?),
+        }
     }
     Ok(report)
 }
@@ -203,6 +216,9 @@ fn loader(model: &Model) -> Check {
 fn architecture(model: &Model, known: &[Finding]) -> Check {
     let mut check = Check::new("architecture");
     if let Some(kind) = other_kind(model.metadata()) {
+        if kind == ADAPTER {
+            return adapter::check(model);
+        }
         return check.skipped(&format!("no checks for files of kind `{kind}`"));
     }
     let name = match model.metadata().text("general.architecture") {
@@ -250,6 +266,7 @@ fn architecture(model: &Model, known: &[Finding]) -> Check {
         }
         Err(error) => check.push(Finding::error(code_of(&error), error)),
     }
+    check.findings.extend(metadata::context_length(model.metadata()));
     let names = model.tensors().map(|(_, info)| info.name.as_str());
     check.findings.extend(metadata::mtp_layers(model.metadata(), names));
     let subject = |finding: &Finding| finding.message.split('`').nth(1).map(str::to_owned);

@@ -10,7 +10,7 @@ const FLOORS: &[&[&str]] = &[
     &["fields", "hints"],
     &["error"],
     &["blocks", "call", "events", "file_type", "input_kind", "outputs", "template_guard", "text"],
-    &["architecture_list", "container_file", "loader_report", "tokenizer"],
+    &["architecture_list", "container_file", "input_files", "loader_report", "tokenizer"],
     // Files, and the messages about them.
     &[
         "adapter",
@@ -25,7 +25,16 @@ const FLOORS: &[&[&str]] = &[
         "metadata_json",
     ],
     &["output_files", "part_file", "progress_line", "text_file", "unexecuted", "vocabularies", "writer"],
-    &["copy_files", "eval_model", "export_metadata", "hash", "recipe_file", "set", "verify"],
+    &[
+        "copy_files",
+        "eval_model",
+        "export_metadata",
+        "hash",
+        "recipe_file",
+        "remote_headers",
+        "set",
+        "verify",
+    ],
     &["summary"],
     &[
         "chats",

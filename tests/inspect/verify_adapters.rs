@@ -1,0 +1,103 @@
+//! `gguf-inspect verify` on adapter files: faults that are planted into a good one.
+
+use gguf_container::Value;
+use gguf_types::{DType, Shape};
+
+use crate::{
+    common::{Sandbox, copy_folder, golden, succeed, verify},
+    verify_faults::{Parts, check, with},
+};
+
+const QUERY: &str = "blk.0.attn_q.weight";
+
+/// An adapter file, its checkpoint and its base as a file.
+fn made() -> (Sandbox, Vec<u8>) {
+    let sandbox = Sandbox::with_converted("llama-head-dim", "base.gguf", "f32");
+    copy_folder(&golden("lora/llama"), &sandbox.path("lora"));
+    succeed(sandbox.convert(&["adapter", "lora", "good.gguf", "--base", "llama-head-dim", "-q"]));
+    let good = sandbox.read("good.gguf");
+    (sandbox, good)
+}
+
+fn f32_tensor(dims: &[u64]) -> (Shape, DType, Vec<u8>) {
+    let shape = Shape::new(dims).unwrap();
+    (shape, DType::F32, [0, 0, 0, 63].repeat(shape.n_elems() as usize))
+}
+
+#[test]
+fn good_adapters_pass() {
+    let (sandbox, _) = made();
+    for more in [&[][..], &["--against", "base.gguf"], &["--against", "llama-head-dim"]] {
+        let (code, found, report) = verify(&sandbox, &[&["good.gguf", "--strict"], more].concat());
+        assert_eq!((code, found.len()), (Some(0), 0), "{more:?}: {report}");
+        assert!(report.contains("LoRA for llama"), "{report}");
+        assert_eq!(report.contains("pairs fit"), !more.is_empty(), "{report}");
+    }
+}
+
+#[test]
+fn adapter_faults_are_found() {
+    let (sandbox, good) = made();
+    let alpha = |value: Value| with(&good, |parts| parts.metadata.set("adapter.lora.alpha", value));
+    let renamed = |from: &str, to: &str| {
+        with(&good, |parts| {
+            for tensor in &mut parts.tensors {
+                tensor.0 = tensor.0.replace(from, to);
+            }
+        })
+    };
+    let half = format!("{QUERY}.lora_b");
+    let rank = |parts: &mut Parts| {
+        let tensor = parts.tensor(&half);
+        let (shape, dtype, data) = f32_tensor(&[tensor.1.dim(0) + 1, tensor.1.dim(1)]);
+        (tensor.1, tensor.2, tensor.3) = (shape, dtype, data);
+    };
+    check(
+        &sandbox,
+        vec![
+            ("another rank of B", with(&good, rank), "rank"),
+            ("no alpha", with(&good, |parts| drop(parts.metadata.remove("adapter.lora.alpha"))), "alpha"),
+            ("an alpha of 0", alpha(Value::F32(0.0)), "alpha"),
+            ("an alpha of NaN", alpha(Value::F32(f32::NAN)), "alpha"),
+            ("an alpha that is an integer", alpha(Value::U32(16)), "alpha"),
+            (
+                "a tensor without partner",
+                with(&good, |parts| parts.tensors.retain(|tensor| tensor.0 != half)),
+                "missing_tensor",
+            ),
+            ("a tensor of another name", renamed(&half, "blk.0.attn_q.weight"), "extra_tensor"),
+            ("a tensor of another architecture", renamed("attn_q", "attn_query"), "unknown_tensor"),
+            ("no pairs", with(&good, |parts| parts.tensors.clear()), "missing_tensor"),
+            (
+                "no architecture",
+                with(&good, |parts| drop(parts.metadata.remove("general.architecture"))),
+                "missing_key",
+            ),
+        ],
+        &[],
+    );
+}
+
+#[test]
+fn adapters_of_another_base_are_found() {
+    let (sandbox, good) = made();
+    let wide = |parts: &mut Parts| {
+        let tensor = parts.tensor("blk.0.attn_q.weight.lora_a");
+        let (shape, dtype, data) = f32_tensor(&[tensor.1.dim(0) + 32, tensor.1.dim(1)]);
+        (tensor.1, tensor.2, tensor.3) = (shape, dtype, data);
+    };
+    let deeper = with(&good, |parts| {
+        for tensor in &mut parts.tensors {
+            tensor.0 = tensor.0.replace("blk.0.", "blk.7.");
+        }
+    });
+    let other = with(&good, |parts| parts.metadata.set("general.architecture", "qwen2"));
+    for base in ["base.gguf", "llama-head-dim"] {
+        let faults = vec![
+            ("another length", with(&good, wide), "tensor_shape"),
+            ("a layer that the base does not have", deeper.clone(), "missing_tensor"),
+            ("another architecture", other.clone(), "key"),
+        ];
+        check(&sandbox, faults, &["--against", base]);
+    }
+}
