@@ -84,7 +84,7 @@ fn importance_statistics_match_reference() {
         let found = shown["importance"]["layers"].as_array().unwrap();
         assert_eq!(found.len(), layers.len(), "{model}");
         for row in layers {
-            let layer = found.iter().find(|layer| layer["layer"].to_string() == row[0]).unwrap();
+            let layer = found.iter().find(|layer| layer["layer"].as_u64() == row[0].parse().ok()).unwrap();
             let value = |key: &str| layer[key].as_f64().unwrap();
             let outliers = 100.0 * value("outliers");
             near(row, &[(1, value("sum"), 0.01), (2, outliers, 1e-4), (3, value("similarity"), 1e-4)]);

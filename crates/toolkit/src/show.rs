@@ -127,6 +127,7 @@ pub fn show(options: &ShowOptions, hub_options: &HubOptions, events: &dyn Events
         _ => None,
     };
     let importance = importance.as_ref().map(Importance::of);
+    let (file, summary) = (Box::new(file), Box::new(summary));
     Ok(Shown(Contents::Gguf { file, summary, importance, options: options.clone(), hollow: None }))
 }
 
@@ -142,7 +143,7 @@ fn remote(
     // The temporary path means nothing to the caller.
     let file = File::open_foreign(&path).map_err(|error| Error::at(&options.file, error))?;
     let summary = summary::of_file(&path, &file, events)?;
-    let (options, hollow) = (options.clone(), Some(hollow));
+    let (file, summary, options, hollow) = (Box::new(file), Box::new(summary), options.clone(), Some(hollow));
     Ok(Shown(Contents::Gguf { file, summary, importance: None, options, hollow }))
 }
 
@@ -153,8 +154,8 @@ pub struct Shown(Contents);
 #[derive(Debug)]
 enum Contents {
     Gguf {
-        file: File,
-        summary: Summary,
+        file: Box<File>,
+        summary: Box<Summary>,
         importance: Option<Importance>,
         options: ShowOptions,
         /// Files that are mapped.

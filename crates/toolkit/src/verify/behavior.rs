@@ -155,7 +155,7 @@ impl Behavior {
 fn changed_from(render: &impl Fn(&[(&str, &str)]) -> Option<String>) -> Option<usize> {
     let between = |n_turns: usize| {
         let texts: Vec<String> = (0..2 * n_turns - 1).map(|number| format!("Qvrz{number}q")).collect();
-        let role = |number: usize| if number % 2 == 0 { "user" } else { "assistant" };
+        let role = |number: usize| if number.is_multiple_of(2) { "user" } else { "assistant" };
         let messages: Vec<(&str, &str)> =
             texts.iter().enumerate().map(|(number, text)| (role(number), text.as_str())).collect();
         let prompt = render(&messages)?;
