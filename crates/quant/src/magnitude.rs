@@ -74,6 +74,7 @@ fn has_larger_scale(dtype: DType, block: &[u8], limit: f32) -> bool {
     let limit_half = f32_to_f16(limit);
     match dtype {
         DType::IQ1_M => iq1_m_scale(block) & 0x7fff > limit_half,
+        DType::Q8_K => f32::from_le_bytes([block[0], block[1], block[2], block[3]]).abs() > limit,
         // An exponent alone.
         DType::MXFP4 => f32::from_bits(u32::from(block[0]) << 23) > limit,
         dtype => half_scales(dtype)

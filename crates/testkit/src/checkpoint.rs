@@ -405,10 +405,12 @@ mod tests {
         }
         let expected = [
             "BF16 =",
+            "BF16 grid",
             "BF16 logarithms",
             "BF16 near-one",
             "BF16 normal",
             "BF16 positive",
+            "BF16 wide",
             "F16 scales",
             "F32 =",
             "F32 divisor",
@@ -417,6 +419,7 @@ mod tests {
             "F32 normal",
             "F32 one",
             "F32 positive",
+            "F32 wide",
             "F8_E4M3 f8",
             "F8_E4M3 ue4m3",
             "F8_E5M2 e5m2",

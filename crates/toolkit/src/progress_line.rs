@@ -16,18 +16,19 @@ const WARM_UP: Duration = Duration::from_secs(5);
 /// Share of the work after the first piece that allows an estimate.
 const WARM_UP_SHARE: f64 = 0.03;
 
-/// Chooses the lines of progress of a stage in a log: one for each 10 % of the work, but not more often than every 30 seconds, and
-/// at least one in ten minutes.
+/// Chooses the lines of progress of a stage in a log: the first after 10 seconds, then one for each 10 % of the work, but not more
+/// often than every 30 seconds, and at least one in ten minutes.
 #[derive(Debug)]
 pub struct LogPace {
     last: Instant,
-    share: f64,
+    /// Share of the work at the last line; `None` before the first line.
+    share: Option<f64>,
 }
 
 impl LogPace {
     /// The stage begins.
     pub fn start() -> LogPace {
-        LogPace { last: Instant::now(), share: 0.0 }
+        LogPace { last: Instant::now(), share: None }
     }
 
     /// True if a line is due now that `share` of the work is done. The caller prints it.
@@ -37,9 +38,12 @@ impl LogPace {
 
     fn is_due_at(&mut self, share: f64, now: Instant) -> bool {
         let waited = now.saturating_duration_since(self.last).as_secs();
-        let is_due = waited >= 600 || (waited >= 30 && share - self.share >= 0.1);
+        let is_due = match self.share {
+            None => waited >= 10,
+            Some(last) => waited >= 600 || (waited >= 30 && share - last >= 0.1),
+        };
         if is_due {
-            *self = LogPace { last: now, share };
+            *self = LogPace { last: now, share: Some(share) };
         }
         is_due
     }
@@ -146,8 +150,9 @@ mod tests {
         let mut pace = LogPace::start();
         let start = pace.last;
         let mut due = |second: u64, share: f64| pace.is_due_at(share, start + Duration::from_secs(second));
-        assert!(!due(29, 0.9), "too early");
-        assert!(!due(40, 0.05) && due(100, 0.1) && !due(140, 0.15));
-        assert!(!due(699, 0.15) && due(700, 0.15), "after ten minutes");
+        assert!(!due(9, 0.9) && due(10, 0.01), "the first line");
+        assert!(!due(39, 0.9), "too early");
+        assert!(!due(60, 0.05) && due(100, 0.12) && !due(140, 0.17));
+        assert!(!due(699, 0.17) && due(700, 0.17), "after ten minutes");
     }
 }

@@ -229,7 +229,7 @@ fn yarn_factor_without_effect_is_reported() {
 }
 
 /// Checkpoints whose files have keys that llama.cpp does not read, and the keys.
-const WITHOUT_EFFECT: &[(&str, &str)] = &[("unlimited-ocr", "deepseek2-ocr.attention.sliding_window")];
+const WITHOUT_EFFECT: &[(&str, &str)] = &[];
 
 #[test]
 fn keys_without_effect_are_rare() {

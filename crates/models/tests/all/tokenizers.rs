@@ -134,12 +134,13 @@ fn error_of(name: &str, change: impl FnOnce(&mut Folder, &mut VocabContext)) -> 
     }
 }
 
-/// The notes of a golden that was changed.
+/// The notes and details of a golden that was changed.
 fn notes_of(name: &str, change: impl FnOnce(&mut Folder, &mut VocabContext)) -> String {
     let mut folder = Folder::open(&golden().join(name));
     let mut ctx = folder.context();
     change(&mut folder, &mut ctx);
-    folder.metadata(&ctx).unwrap().notes.join("\n")
+    let vocab = folder.metadata(&ctx).unwrap();
+    [vocab.notes, vocab.details].concat().join("\n")
 }
 
 fn assert_has(text: &str, part: &str) {

@@ -2,6 +2,7 @@
 
 mod activation;
 mod attention;
+mod keys;
 mod matmul;
 mod norm;
 mod recurrence;
@@ -11,7 +12,8 @@ mod rows;
 mod selection;
 
 pub use activation::{Activation, exp, log_sum_exp, smallest};
-pub use attention::{Attention, KvView, Mask, Queries, softmax};
+pub use attention::{Attention, softmax};
+pub use keys::{KvView, Mask, Queries};
 pub use matmul::{Product, dense, mul_backward, multiply};
 pub use norm::{Norm, NormKind};
 pub use recurrence::{dot, recur, sigmoid, softplus};

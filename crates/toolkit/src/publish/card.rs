@@ -6,18 +6,11 @@ use gguf_runtime::stats::{Estimate, fixed};
 use super::{
     commands,
     measure::Figures,
+    names::{PLOT, REPORT, RESULTS, SUMS},
     own_text,
     results::{Memory, Results, Rung},
 };
 use crate::{failure::quoted, text::human_bytes};
-
-/// Names of the card and of the files next to it.
-pub const CARD: &str = "README.md";
-pub const TEMPLATE: &str = "chat_template.jinja";
-pub const PLOT: &str = "plot.svg";
-pub const REPORT: &str = "report.html";
-pub const RESULTS: &str = "results.json";
-pub const SUMS: &str = "SHA256SUMS";
 
 /// The card with the publisher's own text.
 pub fn card(results: &Results, quantized_by: Option<&str>, own_text: &str) -> String {

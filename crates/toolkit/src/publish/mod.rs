@@ -18,6 +18,7 @@ mod importance;
 mod interruption;
 mod ladder;
 mod measure;
+mod names;
 mod options;
 mod own_text;
 mod publication;
@@ -42,11 +43,11 @@ use serde_json::json;
 use self::{
     base::{Base, Source, Stated},
     calibrated::Calibrating,
-    card::{CARD, TEMPLATE},
     earlier::{Earlier, Filled, Former, with_files},
     files::WrittenFile,
     ladder::Entry,
     measure::{Measured, On, measure},
+    names::{CARD, TEMPLATE},
     publication::Publication,
     published::Contents,
     results::{BaseFacts, CalibrationFacts, Evaluation, PublishedSidecar, Results},
@@ -273,7 +274,7 @@ fn run(
     let model_facts = facts::of(&source, &model, &args);
     let commands = reproduce::commands(&args, &entries, &model_facts, stated.chat_template().is_some());
     let results = Results {
-        format: results::FORMAT,
+        format: names::FORMAT,
         version: 1,
         program: format!("gguf-tools {}", env!("CARGO_PKG_VERSION")),
         command: commands.command,

@@ -17,11 +17,12 @@ use sha2::{Digest, Sha256};
 
 use super::{
     base::Base,
-    card::{CARD, PLOT, REPORT, RESULTS, SUMS, TEMPLATE, card},
+    card::card,
     commands::{self, MODELFILE},
     files::{self, WrittenFile},
     interruption::ends_soon,
     measure::{self, Figures, Measured, On, dominated},
+    names::{CARD, PLOT, REPORT, RESULTS, SUMS, TEMPLATE},
     options::PublishOptions,
     own_text,
     results::{Memory, PublishedFile, Results, Rung},

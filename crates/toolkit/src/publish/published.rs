@@ -7,9 +7,8 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::{
-    card::{CARD, RESULTS, SUMS},
+    names::{CARD, FORMAT, RESULTS, SUMS},
     own_text,
-    results::FORMAT,
     work::{Work, sha256_of},
 };
 use crate::error::Error;

@@ -8,8 +8,8 @@ use std::{
 use gguf_conversion::recipes::Recipe;
 
 use super::{
-    card::TEMPLATE,
     ladder::{Entry, size_argument},
+    names::TEMPLATE,
     options::{CHUNKS, CONTEXT, PublishOptions, SPLIT_MAX_SIZE},
     results::ModelFacts,
 };

@@ -122,9 +122,6 @@ pub struct BaseFacts {
     pub weights: String,
 }
 
-/// Value of `format`.
-pub const FORMAT: &str = "gguf-publish results";
-
 /// Contents of `results.json`.
 #[derive(Debug, Clone, Serialize)]
 pub struct Results {

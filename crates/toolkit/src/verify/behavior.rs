@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use gguf_runtime::chat::{Date, SpecialTokens};
 
 use super::{
-    contents::{ANSWER, NEXT, SHOWN, SYSTEM, USER, is_copy, list, render, render_at, sentences},
     report::Finding,
+    trials::{ANSWER, NEXT, SHOWN, SYSTEM, USER, is_copy, list, render, render_at, sentences},
 };
 use crate::text::shortened;
 

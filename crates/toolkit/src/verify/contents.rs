@@ -6,12 +6,14 @@
 
 use std::collections::BTreeSet;
 
-use gguf_runtime::chat::{
-    Chat, ChatError, Conversation, Date, Settings, SpecialTokens, literals, render_chat,
-};
+use gguf_runtime::chat::{SpecialTokens, literals};
 use gguf_tokenizer::Encoder;
 
-use super::{behavior::Behavior, report::Finding};
+use super::{
+    behavior::Behavior,
+    report::Finding,
+    trials::{ANSWER, MAX_LISTED, NEXT, SHOWN, SYSTEM, USER, is_copy, list, render, sentences},
+};
 use crate::{
     error::Error,
     template_guard::guarded,
@@ -22,18 +24,6 @@ use crate::{
 const MAX_TRIED: usize = 400;
 /// Longest text that is tried, in bytes.
 const MAX_TRIED_LEN: usize = 200;
-/// Words of a line that is a sentence.
-const SENTENCE: usize = 4;
-/// Texts that a finding lists.
-const MAX_LISTED: usize = 5;
-/// Characters of a text that a finding shows.
-pub const SHOWN: usize = 60;
-
-/// A message of the user, of the system and of the model, which no template has as its own text.
-pub const USER: &str = "Qvrzuser";
-pub const SYSTEM: &str = "Qvrzsystem";
-pub const ANSWER: &str = "Qvrzanswer";
-pub const NEXT: &str = "Qvrznext";
 
 /// Findings about the contents of the template `key`. An encoder is needed for findings about special tokens.
 ///
@@ -104,13 +94,6 @@ fn addresses(text: &str) -> Vec<&str> {
     words.filter(|word| word.starts_with("www.") || word.contains("://")).collect()
 }
 
-/// The first texts, quoted; `None` for an empty list.
-pub fn list<'a>(texts: impl IntoIterator<Item = &'a str>) -> Option<String> {
-    let quoted: Vec<String> = texts.into_iter().map(|text| format!("`{}`", shortened(text, SHOWN))).collect();
-    let shown = quoted.len().min(MAX_LISTED);
-    (shown > 0).then(|| quoted[..shown].join(", ") + &gguf_types::and_more(quoted.len() - shown))
-}
-
 /// Facts about a template that its prompts show.
 struct Seen {
     /// Words in a message that change the text around it.
@@ -158,32 +141,6 @@ impl Seen {
     }
 }
 
-/// The prompt of these messages.
-pub fn render(
-    template: &str,
-    messages: &[(&str, &str)],
-    tokens: &SpecialTokens,
-) -> Result<String, ChatError> {
-    render_at(template, messages, tokens, Date::FIXED)
-}
-
-/// The prompt of these messages on a date.
-pub fn render_at(
-    template: &str,
-    messages: &[(&str, &str)],
-    tokens: &SpecialTokens,
-    date: Date,
-) -> Result<String, ChatError> {
-    let conversation = Conversation::of(messages);
-    let settings = Settings { tokens, generation_prompt: true, date };
-    let made = render_chat(template, &Chat::of(&conversation), &settings)?;
-    match conversation.is_asked_in(&made) {
-        true => Ok(made),
-        // Templates of vision models may ignore texts that are not in a list of parts.
-        false => render_chat(template, &Chat::of(&conversation).with_parts(), &settings),
-    }
-}
-
 /// True for words: templates look for their own markup in messages, for example `</think>`.
 fn is_trigger(text: &str) -> bool {
     let is_within = |begin: char, end: char| text.starts_with(begin) && text.ends_with(end);
@@ -191,31 +148,6 @@ fn is_trigger(text: &str) -> bool {
         is_within('<', '>') || is_within('[', ']') || text.starts_with('/') || text.starts_with("<|");
     let letters = text.chars().filter(|c| c.is_alphabetic()).count();
     !is_markup && letters >= 3 && text.len() <= MAX_TRIED_LEN
-}
-
-/// True if `other` is `prompt` with the message `new` instead of `old`.
-pub fn is_copy(prompt: &str, old: &str, new: &str, other: &str) -> bool {
-    let in_json = serde_json::to_string(new).unwrap_or_default();
-    prompt.replace(old, new) == other || prompt.replace(old, in_json.trim_matches('"')) == other
-}
-
-/// Lines of a prompt that are sentences.
-pub fn sentences(prompt: &str) -> Vec<String> {
-    let is_sentence = |line: &&str| {
-        let words =
-            line.split_whitespace().filter(|word| word.chars().filter(|c| c.is_alphabetic()).count() > 1);
-        // Lines with dates, as in templates of Llama 3, are not instructions.
-        words.count() >= SENTENCE && !line.contains("Date:")
-    };
-    let mut lines: Vec<String> = Vec::new();
-    let own =
-        [SYSTEM, USER, ANSWER, NEXT].iter().fold(prompt.to_owned(), |text, own| text.replace(own, "\n"));
-    for line in own.lines().map(str::trim).filter(is_sentence) {
-        if !lines.iter().any(|known| known == line) {
-            lines.push(line.to_owned());
-        }
-    }
-    lines
 }
 
 /// Marks of a template that the tokenizer splits, and answers without an end.

@@ -11,6 +11,7 @@ mod metadata;
 mod options;
 mod prompts;
 mod report;
+mod trials;
 
 use std::{collections::HashSet, num::NonZeroUsize, path::Path};
 
