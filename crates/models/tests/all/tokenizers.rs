@@ -310,7 +310,7 @@ fn unknown_pre_tokenizer_can_be_overridden() {
             json!({"type": "Split", "pattern": {"Regex": expression}, "behavior": "Removed", "invert": true});
     });
     let vocab = folder.metadata(&folder.context()).unwrap();
-    assert_has(&vocab.notes.join("\n"), "pre-tokenizer `qwen2`: by its expressions");
+    assert_has(&vocab.details.join("\n"), "pre-tokenizer `qwen2`: by its expressions");
 }
 
 /// The value of a key of a golden that was changed.
