@@ -55,10 +55,11 @@ impl File<'_> {
 
     fn number(&self, name: &str) -> Option<f64> {
         let value = self.metadata.get(&self.key(name))?;
-        // The shortest decimal number of an f32.
         match value {
+            // The shortest decimal number of an f32.
             Value::F32(number) => number.to_string().parse().ok(),
-            value => value.as_f64(),
+            // Lengths and counts, which an f64 holds exactly.
+            value => value.as_f64().or_else(|| value.as_u64().map(|number| number as f64)),
         }
     }
 
