@@ -104,7 +104,7 @@ def expect(folder: Path, spec: dict, quantize: Path | None, out: Path) -> None:
 def make(ctx) -> None:
     failed = []
     for name, spec in PROJECTORS.items():
-        if not ctx.wants(name):
+        if not ctx.wants(name) or spec.get("ahead", False) != ("ahead" in ctx.inputs):
             continue
         files = dict(spec.get("files", {}))
         if (own := spec.get("preprocessor", {})) is not None:

@@ -43,6 +43,7 @@ For the reference only:
   raw_config  it reads config.json without transformers' config class, which would remove keys that it needs
   patches    a function from the folder to patches (unittest.mock) of the reference while it runs
   prediction  `only` or `without`: its option for layers of multi-token prediction
+  ahead      only a newer tree than the pinned one has the model (`--input ahead=1`)
   target     the golden that is the target of a draft model (`--target-model-dir`)
   options    further options of its converter
 """

@@ -159,6 +159,7 @@ fn expert_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         "moe_router_activation",
         "moe_router_activation_func",
         "expert_selection_fn",
+        "router_score_func",
     ];
     keys.derived_from("expert_gating_func", &names);
     if let Some((name, value)) = hparams.find(&names) {

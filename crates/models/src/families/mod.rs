@@ -40,6 +40,7 @@ pub mod internvl;
 pub mod jais;
 pub mod jamba;
 pub mod janus;
+pub mod k2_horizon;
 pub mod kimi;
 pub mod laguna;
 pub mod lfm2;
@@ -133,6 +134,7 @@ pub const FOLDERS: &[Family] = &[
     jais::FAMILY,
     jamba::FAMILY,
     janus::FAMILY,
+    k2_horizon::FAMILY,
     kimi::FAMILY,
     laguna::FAMILY,
     lfm2::FAMILY,
@@ -221,6 +223,7 @@ pub const LOADER: &[&str] = &[
     include_str!("internlm/loader.txt"),
     include_str!("jais/loader.txt"),
     include_str!("jamba/loader.txt"),
+    include_str!("k2_horizon/loader.txt"),
     include_str!("kimi/loader.txt"),
     include_str!("laguna/loader.txt"),
     include_str!("lfm2/loader.txt"),

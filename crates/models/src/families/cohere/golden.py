@@ -1,6 +1,7 @@
 """Golden recipes of Command R, Command A and Aya, by Cohere."""
 
 from tiny_models import OLD, TEXT, after_last, tiny
+from tiny_towers import SIGLIP, tower
 
 COHERE = dict(TEXT, head_dim=8, num_hidden_layers=4, num_experts=3, num_experts_per_tok=2, num_shared_experts=1,
     sliding_window=16, prefix_dense_intermediate_size=64, mlp_layer_types=["dense", "sparse", "sparse", "sparse"])
@@ -24,4 +25,12 @@ CHECKPOINTS = {
 WIDE = {
     "cohere2": {},
     "cohere2moe": dict(head_dim=64, intermediate_size=256, prefix_dense_intermediate_size=512),
+}
+
+# Newer than the pinned reference.
+PROJECTORS = {
+    "cohere2-vision": tower("cohere2_vision", "Cohere2VisionForConditionalGeneration", dict(model_type="cohere2", head_dim=8),
+        dict(ahead=True, preprocessor=dict(max_patches=4)), vision_config=dict(SIGLIP, model_type="siglip_vision_model",
+        vision_use_head=False),
+        downsample_factor=2, alignment_intermediate_size=48),
 }

@@ -1,0 +1,8 @@
+//! K2-Horizon, by IFM.
+
+pub mod convert;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family = Family { arches: &[convert::K2_HORIZON], ..Family::EMPTY };
