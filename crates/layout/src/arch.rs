@@ -213,12 +213,14 @@ pub struct Class {
     pub spelling: usize,
     /// True for a wrapper whose text part states no class or a wrong one.
     pub decides: bool,
+    /// True for the text model of a wrapper that has no row of its own.
+    pub is_text_part: bool,
 }
 
 impl Class {
     /// A class whose tensors are named as in the table.
     pub const fn new(name: &'static str) -> Class {
-        Class { name, prefix: "", spelling: 0, decides: false }
+        Class { name, prefix: "", spelling: 0, decides: false, is_text_part: false }
     }
 
     /// A wrapper that decides, whatever class its text part names.

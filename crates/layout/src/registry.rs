@@ -82,9 +82,32 @@ impl Families {
         under_model.then_some((arch, Class { prefix: "model.", ..outer }))
     }
 
-    /// As [`Families::find`], or else as [`Families::find_inner`].
+    /// The architecture of the text part of a multimodal model whose own class is unknown, by the `model_type` of that part.
+    /// A text part that a wrapper changes has a `model_type` of its own.
+    pub fn find_text_part(&self, class: &str, input: &Input<'_>) -> Option<(&'static Arch, Class)> {
+        let text =
+            self.foreign_text_part(&input.config).filter(|_| first_class(&input.config) == Some(class))?;
+        let generates =
+            |class: &Class| class.name.ends_with("ForCausalLM") || class.name.ends_with("LMHeadModel");
+        let rows = self.classes_by_model_type(text).into_iter();
+        let mut fitting = rows.filter(|(arch, _)| arch.fits.is_none_or(|fits| fits(input)));
+        let (arch, class) = fitting.find(|(_, class)| generates(class) && class.prefix.is_empty())?;
+        Some((arch, Class { is_text_part: true, ..class }))
+    }
+
+    /// The text part of a model whose own class is unknown, if it has a known `model_type`.
+    fn foreign_text_part<'a>(&self, config: &'a Json) -> Option<&'a Json> {
+        let class = first_class(config)?;
+        let text = text_config(config)?;
+        let is_known = self.class_names().any(|known| known == class);
+        let text_type = text.get("model_type")?.as_str()?;
+        (!is_known && first_class(text).is_none() && self.config_class(text_type).is_some()).then_some(text)
+    }
+
+    /// As [`Families::find`], or else as [`Families::find_inner`] or [`Families::find_text_part`].
     pub fn find_any(&self, class: &str, input: &Input<'_>) -> Option<(&'static Arch, Class)> {
-        self.find(class, input).or_else(|| self.find_inner(class, input))
+        let inner = || self.find_inner(class, input).or_else(|| self.find_text_part(class, input));
+        self.find(class, input).or_else(inner)
     }
 
     /// The architecture that a person names for a checkpoint: by its own name, whose first class is meant, or by the name of a
@@ -182,12 +205,16 @@ impl Families {
         }
     }
 
-    /// A model of several kinds of [`Families::wrappers`] with the defaults of its text part; why transformers does not take it.
+    /// A model of several kinds of [`Families::wrappers`], or of an unknown class, with the defaults of its text part; why
+    /// transformers does not take it.
     fn with_text_defaults(&self, config: &Json, model_type: Option<&str>) -> Option<Result<Json, String>> {
-        let mut wrappers = self.wrappers.iter();
-        let wrapper = wrappers.find(|wrapper| Some(wrapper.model_type) == model_type)?;
-        let text = config.get("text_config")?.as_object()?;
-        let text_type = text.get("model_type").and_then(Json::as_str).unwrap_or(wrapper.usual_text);
+        let wrapper = self.wrappers.iter().find(|wrapper| Some(wrapper.model_type) == model_type);
+        let text = config
+            .get("text_config")
+            .filter(|_| wrapper.is_some() || self.foreign_text_part(config).is_some());
+        let text = text?.as_object()?;
+        let usual = wrapper.map(|wrapper| wrapper.usual_text);
+        let text_type = text.get("model_type").and_then(Json::as_str).or(usual)?;
         let text = classes::standardize(text, self.config_class(text_type)?);
         Some(text.map(|text| {
             let mut config = config.clone();

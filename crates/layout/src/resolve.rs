@@ -214,10 +214,20 @@ impl Resolved {
                     class_note = Some(format!("`{class}` is read as the inner model of `{}`", outer.name));
                     Some((arch, outer))
                 };
+                let text_part = || {
+                    let (arch, text) = options.families.find_text_part(class, input)?;
+                    warning = Some(format!(
+                        "unknown architecture `{class}`: converting only its text model, as `{}`; compare results with the \
+                         original",
+                        text.name
+                    ));
+                    Some((arch, text))
+                };
                 options
                     .families
                     .find(class, input)
                     .or_else(inner)
+                    .or_else(text_part)
                     .ok_or_else(|| unknown_class(&options.families, class, input))?
             }
         };
@@ -259,6 +269,10 @@ impl Resolved {
         let (hparams, constants) = with_constants(arch, hparams, input)?;
         let Selected { hparams, tensors: sources, left_out, first_layer } =
             select(arch, hparams, input, options)?;
+        let (sources, of_wrapper) = match class.is_text_part {
+            true => text_tensors(sources),
+            false => (sources, Vec::new()),
+        };
         let trunk = hparams.n_layers().ok();
         let mut hparams = (arch.prepare)(hparams, &sources)?;
         hparams.derived.pooling = pooling::read(input)?;
@@ -282,7 +296,8 @@ impl Resolved {
                 mapped
             }
         };
-        let dropped: Vec<Dropped> = constants.into_iter().chain(left_out).chain(dropped).collect();
+        let dropped: Vec<Dropped> =
+            constants.into_iter().chain(left_out).chain(of_wrapper).chain(dropped).collect();
         let mut warnings = tensors::lost::warnings(&context, arch.embedding, &tensors, &dropped);
         warnings.extend((arch.caveats)(&hparams));
         let dense = dense_modules::Left::new(&dropped, options.dense_modules, input)?;
@@ -518,6 +533,19 @@ fn select<'a>(
         false => keys.iter().fold(hparams, |hparams, key| hparams.without(key)),
     };
     Ok(Selected { hparams, tensors: tensors.into(), left_out, first_layer })
+}
+
+/// The tensors of the text model of a wrapper, and the others, if names tell them apart.
+fn text_tensors<'a>(sources: Cow<'a, [SourceTensor]>) -> (Cow<'a, [SourceTensor]>, Vec<Dropped>) {
+    let is_inside = |name: &str| name.contains("language_model.");
+    if !sources.iter().any(|tensor| is_inside(&tensor.name)) {
+        return (sources, Vec::new());
+    }
+    let is_text = |tensor: &SourceTensor| is_inside(&tensor.name) || tensor.name.contains("lm_head.");
+    let (text, other): (Vec<_>, Vec<_>) = sources.into_owned().into_iter().partition(is_text);
+    let reason = "outside of the text model";
+    let other = other.into_iter().map(|tensor| Dropped { name: tensor.name, reason }).collect();
+    (text.into(), other)
 }
 
 /// Computed tensors, and those made from the checkpoint; and tensors that are left out.

@@ -98,6 +98,8 @@ const OTHER_SPELLING: &[&str] = &[
     "gemma3-images",
     "gemma3n",
     "glm-ocr",
+    "glm46v",
+    "glm46v-moe",
     "glm4v",
     "glm4v-moe",
     "glm4v-old",
@@ -145,6 +147,11 @@ const OTHER_SPELLING: &[&str] = &[
     "sarashina2-vision",
     "smolvlm",
     "t5-gated-old",
+    "text-of-aya-vision",
+    "text-of-llava-next",
+    "text-of-llava-onevision",
+    "text-of-ovis2",
+    "text-of-paligemma",
     "voxtral",
 ];
 

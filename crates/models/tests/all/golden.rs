@@ -105,13 +105,18 @@ pub fn input(checkpoint: &Checkpoint) -> Input<'_> {
 const REPORTED: &[(&str, &str, &str)] = &[
     // The reference knows what is rotated by the Hub's `attn_rotary_emb` alone.
     ("bamba", "rope_parameters.partial_rotary_factor", "0.5"),
+    // Attention sees all of the context in llama.cpp.
+    ("cwm", "layer_types", "[\"full_attention\",\"sliding_attention\"]"),
+    ("cwm", "sliding_window", "64"),
     // The factor is in the weights of an output, and this model has none.
     ("falcon-h1-old", "lm_head_multiplier", "0.0390625"),
     // llama.cpp takes the context length for it.
     ("minicpm-longrope", "rope_parameters.original_max_position_embeddings", "65536"),
     // As of MiniCPM.
     ("minicpm3-old", "rope_parameters.original_max_position_embeddings", "512"),
-    // Attention sees all of the context in llama.cpp.
+    // As of CWM.
+    ("ministral", "layer_types", "[\"sliding_attention\",\"sliding_attention\"]"),
+    ("ministral", "sliding_window", "64"),
     ("mistral", "sliding_window", "128"),
     // The reference has no key for it in this architecture.
     ("mistral4", "rope_parameters.llama_4_scaling_beta", "0.1"),

@@ -185,6 +185,7 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("qwen3moe-stacked", "norm_topk_prob"),
     ("smallthinker", "sliding_window_size"),
     ("t5", "scale_decoder_outputs"),
+    ("text-of-paligemma", "query_pre_attn_scalar"),
     ("unlimited-ocr", "sliding_window_size"),
 ];
 
@@ -205,6 +206,21 @@ fn options_are_not_reported_at_built_in_values() {
     }
     let expected = BUILT_IN.iter().map(|(name, option)| ((*name).into(), (*option).into()));
     assert_eq!(found, expected.collect::<BTreeSet<(String, String)>>());
+}
+
+#[test]
+fn text_of_unknown_wrapper_is_converted_with_warning() {
+    for (name, class) in [("llava-next", "MistralForCausalLM"), ("paligemma", "Gemma2ForCausalLM")] {
+        let layout = resolve(&format!("text-of-{name}"), None).unwrap();
+        let expected = format!("converting only its text model, as `{class}`");
+        assert!(
+            layout.warnings.iter().any(|warning| warning.contains(&expected)),
+            "{name}: {:?}",
+            layout.warnings
+        );
+    }
+    let layout = resolve("llama", None).unwrap();
+    assert!(!layout.warnings.iter().any(|warning| warning.contains("only its text model")));
 }
 
 #[test]
@@ -229,7 +245,7 @@ fn yarn_factor_without_effect_is_reported() {
 }
 
 /// Checkpoints whose files have keys that llama.cpp does not read, and the keys.
-const WITHOUT_EFFECT: &[(&str, &str)] = &[];
+const WITHOUT_EFFECT: &[(&str, &str)] = &[("unlimited-ocr", "deepseek2-ocr.attention.sliding_window")];
 
 #[test]
 fn keys_without_effect_are_rare() {

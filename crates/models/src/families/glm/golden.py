@@ -87,6 +87,21 @@ def glm5_next(config: dict) -> dict:
         } | {"model.visual.blocks.0.norm1.weight": [16], "model.visual.patch_embed.proj.weight": [16, 3, 2, 4, 4]}
 
 
+def experts_apart(tensors: dict, _) -> dict:
+    """A matrix for each expert, as in the Hub's files; transformers saves GLM 4.6V with stacked experts."""
+    found = {}
+    for name, value in tensors.items():
+        start, _, part = name.rpartition(".")
+        names = dict(gate_up_proj=("gate_proj", "up_proj"), down_proj=("down_proj",)).get(part)
+        if not names:
+            found[name] = value
+            continue
+        for xid, expert in enumerate(value):
+            for half, matrix in zip(names, expert.chunk(len(names)), strict=True):
+                found[f"{start}.{xid}.{half}.weight"] = matrix.contiguous().clone()
+    return found
+
+
 CHECKPOINTS = {
     "glm": tiny(model="glm", tokenizer="bpe", special=GLM_TOKENS, config=dict(head_dim=8)),
     "glm-old": tiny(model="glm", tokenizer="bpe", special=GLM_TOKENS, config=dict(head_dim=8, attention_bias=False,
@@ -116,6 +131,12 @@ CHECKPOINTS = {
         model_type="glm4v_text")))),
     "glm4v-moe": wrapper("glm4v_moe", "Glm4vMoeForConditionalGeneration", GLM_MOE, vision_config=GLM_TOWER,
         more=dict(special=GLM_SPECIAL)),
+    "glm46v": wrapper("glm46v", "Glm46VForConditionalGeneration", dict(GLM_TEXT, model_type="glm4v_text"),
+        vision_config=GLM_TOWER, more=dict(special=GLM_TOKENS, reference=dict(set=dict(
+        architectures=["Glm4vForConditionalGeneration"], model_type="glm4v")))),
+    "glm46v-moe": wrapper("glm46v", "Glm46VForConditionalGeneration", dict(GLM_MOE, model_type="glm4v_moe_text"),
+        vision_config=GLM_TOWER, more=dict(special=GLM_SPECIAL, given_as=experts_apart, reference=dict(set=dict(
+        architectures=["Glm4vMoeForConditionalGeneration"], model_type="glm4v_moe")))),
     "glm-ocr": wrapper("glm_ocr", "GlmOcrForConditionalGeneration", dict(GLM_TEXT, head_dim=16,
         num_nextn_predict_layers=1), vision_config=GLM_TOWER, more=dict(special=GLM_TOKENS, extra=with_glm_ocr)),
     "glm-dsa": dict(model="glm_moe_dsa", tokenizer="bpe", special=GLM_SPECIAL, config=dict(TEXT, **LATENT, **INDEXER,

@@ -30,7 +30,13 @@ def with_inv_freq(tensors: dict, config) -> dict:
                       for layer in range(config.num_hidden_layers)}
 
 
+# The reference does not have the class, but the model.
+LLAMA_CLASS = dict(set=dict(architectures=["LlamaForCausalLM"], model_type="llama"))
+
 CHECKPOINTS = {
+    "cwm": dict(model="cwm", tokenizer="bpe", config=dict(head_dim=8, sliding_window=64), reference=LLAMA_CLASS),
+    "ministral": dict(model="ministral", tokenizer="bpe", config=dict(head_dim=8, sliding_window=64),
+        reference=LLAMA_CLASS),
     "llama": plain(whole=True, config=dict(hidden_size=256, intermediate_size=512)),
     "llama-llama3": plain(tokenizer="bpe", config=dict(rope_parameters=dict(rope_theta=500000.0, **LLAMA31),
         max_position_embeddings=1024, head_dim=32)),

@@ -1,10 +1,34 @@
 """Golden recipes of LLaVA with the vision tower of Pixtral: projectors for models of the llama and mistral families."""
 
-from tiny_towers import PIXTRAL, PREPROCESSOR, tower
+from tiny_models import wrapper
+from tiny_towers import PIXTRAL, PREPROCESSOR, SHALLOW_SIGLIP, tower
 
 BREAK = dict(special=["[IMG_BREAK]"])
 # The reference looks for the embedding of [IMG_BREAK] under names that no checkpoint has.
 BREAK_HUB = [("language_model.model.embed", "embed"), ("model.vision", "vision"), ("model.multi", "multi")]
+
+CLIP = dict(SHALLOW_SIGLIP, model_type="clip_vision_model", projection_dim=16)
+SIGLIP = dict(SHALLOW_SIGLIP, model_type="siglip_vision_model", projection_dim=32)
+
+
+def text_part(model: str, name: str, text_class: str, text: dict, tower: dict, **more) -> dict:
+    """A recipe of a wrapper that neither the reference nor a row here has; the reference is given the class of its text."""
+    return wrapper(model, name, text, dict(reference=dict(set=dict(architectures=[text_class]))) | more, vision_config=tower)
+
+
+CHECKPOINTS = {
+    "text-of-aya-vision": text_part("aya_vision", "AyaVisionForConditionalGeneration", "Cohere2ForCausalLM",
+        dict(model_type="cohere2", head_dim=8), SIGLIP, given=dict(rotary_pct=1.0)),
+    "text-of-llava-next": text_part("llava_next", "LlavaNextForConditionalGeneration", "MistralForCausalLM",
+        dict(model_type="mistral", head_dim=8), CLIP),
+    "text-of-llava-onevision": text_part("llava_onevision", "LlavaOnevisionForConditionalGeneration", "Qwen2ForCausalLM",
+        dict(model_type="qwen2"), SIGLIP),
+    "text-of-ovis2": wrapper("ovis2", "Ovis2ForConditionalGeneration", dict(model_type="qwen2"), dict(
+        reference=dict(set=dict(architectures=["Qwen2ForCausalLM"])), without=("visual_embeddings_table.weight",)),
+        vision_config=dict(SHALLOW_SIGLIP, vocab_size=32, num_visual_indicator_tokens=2)),
+    "text-of-paligemma": text_part("paligemma", "PaliGemmaForConditionalGeneration", "Gemma2ForCausalLM",
+        dict(model_type="gemma2", head_dim=8), SIGLIP, tokenizer="spm"),
+}
 
 PROJECTORS = {
     "mistral3": tower("mistral3", "Mistral3ForConditionalGeneration", dict(model_type="mistral", head_dim=8,

@@ -27,6 +27,7 @@ pub const T5: Arch = Arch {
     keys: |hparams, keys| keys_of(hparams, keys, true),
     vocab: ROUTE,
     harmless: &["is_gated_act"],
+    from_file,
     built_in: &[
         ACTIVATION,
         PROJECTION,
@@ -57,9 +58,9 @@ const ROUTE: Route = Route::new("t5", |writer| writer.unigram());
 /// The row of the encoder.
 pub const T5_ENCODER: Arch = Arch {
     name: "t5encoder",
-    classes: &[Class::new("T5EncoderModel")],
+    classes: &[Class::new("T5EncoderModel"), Class::new("MT5EncoderModel"), Class::new("UMT5EncoderModel")],
     example: "sentence-transformers/sentence-t5-base",
-    configs: &[],
+    configs: &[T5_CONFIG],
     tensors: &[EMBEDDING, ENCODER],
     keys: |hparams, keys| keys_of(hparams, keys, false),
     harmless: &["is_gated_act", "scale_decoder_outputs"],
@@ -83,7 +84,8 @@ const ENCODER: &[TensorRule] = &[
     .need(Need::Optional),
     TensorRule::copy(&["encoder.block.{bid}.layer.0.layer_norm"], "enc.blk.{bid}.attn_norm"),
     // T5 1.0 has one matrix, 1.1 and Flan also have a gate; both become `ffn_up`.
-    TensorRule::copy(&["encoder.block.{bid}.layer.1.DenseReluDense.wi"], "enc.blk.{bid}.ffn_up"),
+    TensorRule::copy(&["encoder.block.{bid}.layer.1.DenseReluDense.wi"], "enc.blk.{bid}.ffn_up")
+        .in_layers(is_not_gated),
     TensorRule::copy(&["encoder.block.{bid}.layer.1.DenseReluDense.wi_1"], "enc.blk.{bid}.ffn_up")
         .need(IS_GATED),
     TensorRule::copy(&["encoder.block.{bid}.layer.1.DenseReluDense.wi_0"], "enc.blk.{bid}.ffn_gate")
@@ -112,7 +114,8 @@ const DECODER_LAYERS: &[TensorRule] = &[
         "dec.blk.{bid}.cross_attn_rel_b",
     ),
     TensorRule::copy(&["decoder.block.{bid}.layer.1.layer_norm"], "dec.blk.{bid}.cross_attn_norm"),
-    TensorRule::copy(&["decoder.block.{bid}.layer.2.DenseReluDense.wi"], "dec.blk.{bid}.ffn_up"),
+    TensorRule::copy(&["decoder.block.{bid}.layer.2.DenseReluDense.wi"], "dec.blk.{bid}.ffn_up")
+        .in_layers(is_not_gated),
     TensorRule::copy(&["decoder.block.{bid}.layer.2.DenseReluDense.wi_1"], "dec.blk.{bid}.ffn_up")
         .need(IS_GATED),
     TensorRule::copy(&["decoder.block.{bid}.layer.2.DenseReluDense.wi_0"], "dec.blk.{bid}.ffn_gate")
@@ -124,10 +127,18 @@ const DECODER_LAYERS: &[TensorRule] = &[
 ];
 
 /// True if the feed-forward part has a gate in addition to its first matrix.
-const IS_GATED: Need = Need::If(|hparams, _| {
+const IS_GATED: Need = Need::If(|hparams, bid| !is_not_gated(hparams, bid));
+
+fn is_not_gated(hparams: &Hparams, _: u64) -> bool {
     let kind = hparams.get("feed_forward_proj").and_then(Json::as_str);
-    kind.is_some_and(|kind| kind.starts_with("gated-"))
-});
+    !kind.is_some_and(|kind| kind.starts_with("gated-"))
+}
+
+/// The kind of the feed-forward part, which no key states.
+fn from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {
+    let is_gated = file.shape("enc.blk.0.ffn_gate.weight").is_some();
+    config.insert("feed_forward_proj".into(), if is_gated { "gated-gelu" } else { "relu" }.into());
+}
 
 const fn optional(hf: &'static [&'static str], gguf: &'static str) -> TensorRule {
     TensorRule::copy(hf, gguf).need(Need::Optional)

@@ -18,6 +18,8 @@ CHECKPOINTS = {
         old=dict(OLD_ENCODER, decoder_start_token_id=0), extra=with_both_embeddings),
     "t5-encoder": dict(model="t5", **{"class": "T5EncoderModel"}, tokenizer="unigram-t5", bare=True, config=T5,
         files=MEAN),
+    **{f"{model}-encoder": dict(model=model, **{"class": f"{model.upper()}EncoderModel"}, tokenizer="unigram-t5", bare=True,
+        config=T5, reference=dict(set=dict(architectures=["T5EncoderModel"]))) for model in ("mt5", "umt5")},
 }
 
 # The first T5 divide predictions by the root of the width, llama.cpp does not.

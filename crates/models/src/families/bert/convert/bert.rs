@@ -18,6 +18,7 @@ pub const BERT: Arch = Arch {
         Class::new("BertModel"),
         Class::new("BertForMaskedLM"),
         Class::new("CamembertModel"),
+        Class::new("ElectraModel"),
         Class::new("BertForSequenceClassification"),
     ],
     example: "BAAI/bge-small-en-v1.5",
@@ -197,7 +198,7 @@ pub fn export_name(class: Class, name: &str, front: &str) -> String {
 
 /// Heads that only training needs. The last three are those of AntiBERTy.
 const HEADS: &[&str] =
-    &["cls.predictions", "cls.seq_relationship", "cls.species.", "cls.chain.", "cls.graft."];
+    &["cls.predictions", "cls.seq_relationship", "lm_head.", "cls.species.", "cls.chain.", "cls.graft."];
 
 /// Tensors that an embedding model does not need.
 pub fn drops(name: &str) -> Option<&'static str> {

@@ -15,7 +15,11 @@ use crate::prelude::*;
 pub const ROBERTA: Arch = Arch {
     name: "roberta",
     written: Some("bert"),
-    classes: &[Class::new("RobertaModel"), Class::new("RobertaForSequenceClassification")],
+    classes: &[
+        Class::new("RobertaModel"),
+        Class::new("RobertaForMaskedLM"),
+        Class::new("RobertaForSequenceClassification"),
+    ],
     example: "sentence-transformers/stsb-roberta-base",
     configs: &[ConfigClass::new("roberta")],
     tensors: &[bert::EMBEDDINGS, POSITIONS, bert::LAYERS, bert::CLASSIFIER],
@@ -43,7 +47,11 @@ const ROUTE: Route = Route {
 /// The row of XLM-RoBERTa.
 pub const XLM_ROBERTA: Arch = Arch {
     name: "xlm-roberta",
-    classes: &[Class::new("XLMRobertaModel"), Class::new("XLMRobertaForSequenceClassification")],
+    classes: &[
+        Class::new("XLMRobertaModel"),
+        Class::new("XLMRobertaForMaskedLM"),
+        Class::new("XLMRobertaForSequenceClassification"),
+    ],
     example: "BAAI/bge-m3",
     configs: &[ConfigClass::new("xlm-roberta")],
     vocab: XLM_ROUTE,

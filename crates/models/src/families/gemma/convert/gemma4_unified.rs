@@ -13,7 +13,7 @@ use crate::prelude::*;
 pub const GEMMA4_UNIFIED: Arch = Arch {
     name: "gemma4_unified",
     written: Some("gemma4"),
-    classes: &[Class::new("Gemma4UnifiedForConditionalGeneration")],
+    classes: &[Class::new("Gemma4UnifiedForConditionalGeneration"), Class::new("Gemma4UnifiedForCausalLM")],
     example: "google/gemma-4-12B-it",
     configs: &[CONFIG, TEXT_CONFIG],
     keys: |hparams, keys| {

@@ -18,9 +18,10 @@ pub const GLM4: Arch = Arch {
         Class::new("Glm4ForCausalLM"),
         Class::new("Glm4vForConditionalGeneration"),
         Class::new("GlmOcrForConditionalGeneration"),
+        Class::new("Glm46VForConditionalGeneration"),
     ],
     example: "zai-org/GLM-4-9B-0414",
-    configs: &[ConfigClass::new("glm4"), GLM4V_CONFIG, GLM_OCR_CONFIG],
+    configs: &[ConfigClass::new("glm4"), GLM4V_CONFIG, GLM_OCR_CONFIG, GLM46V_CONFIG],
     tensors: &[rules::DECODER_ENDS, NORMS, ATTENTION, rules::FUSED_MLP, glm4moe::PREDICTION],
     keys,
     prepare: glm4moe::count_predicted,
@@ -69,6 +70,13 @@ fn by_halves(hparams: &Hparams, _: &Shape) -> Result<RowMap, ArchError> {
 /// `Glm4vConfig`: text and images.
 const GLM4V_CONFIG: ConfigClass =
     ConfigClass::new("glm4v").adjusted(|map| adjust::text_config(map, &ConfigClass::new("glm4v_text")));
+
+/// `Glm46VConfig`: text of either GLM 4V, and images.
+const GLM46V_CONFIG: ConfigClass = ConfigClass::new("glm46v").adjusted(|map| {
+    let text = map.get("text_config").and_then(|text| text.get("model_type")).and_then(Json::as_str);
+    let is_mixture = text == Some("glm4v_moe_text");
+    adjust::text_config(map, &ConfigClass::new(if is_mixture { "glm4v_moe_text" } else { "glm4v_text" }))
+});
 
 /// `GlmOcrConfig`.
 const GLM_OCR_CONFIG: ConfigClass =

@@ -14,7 +14,13 @@ use crate::prelude::*;
 /// The row.
 pub const GLM4MOE: Arch = Arch {
     name: "glm4moe",
-    classes: &[Class::new("Glm4MoeForCausalLM"), Class::new("Glm4vMoeForConditionalGeneration")],
+    classes: &[
+        Class::new("Glm4MoeForCausalLM"),
+        Class::new("Glm4vMoeForConditionalGeneration"),
+        Class::new("Glm46VForConditionalGeneration"),
+    ],
+    // GLM 4.6V has a dense text model or a mixture.
+    fits: Some(|input| text_key(&input.config, "n_routed_experts").is_some()),
     example: "zai-org/GLM-4.5-Air",
     configs: &[ConfigClass::new("glm4_moe"), GLM4V_MOE_CONFIG],
     tensors: &[
@@ -23,6 +29,8 @@ pub const GLM4MOE: Arch = Arch {
         rules::ATTENTION,
         &rules::gated_mlp(Need::If(|hparams, bid| !is_mixture(hparams, bid))),
         &rules::qwen_experts(Need::If(is_mixture)),
+        // transformers saves GLM 4.6V with the stacked tensors of its classes.
+        rules::STACKED_EXPERTS,
         &rules::shared_experts(Need::If(has_shared)),
         CORRECTION,
         PREDICTION,

@@ -22,6 +22,9 @@ pub const LLAMA: Arch = Arch {
         Class::new("MixtralForCausalLM"),
         Class::new("LLaMAForCausalLM"),
         Class::new("IQuestCoderForCausalLM"),
+        // Their windows are reported: llama.cpp computes full attention.
+        Class::new("CwmForCausalLM"),
+        Class::new("MinistralForCausalLM"),
         // Text parts of models with eyes or ears: SmolVLM and Idefics 3, Pixtral and LLaVA, Voxtral.
         Class::new("VLlama3ForCausalLM"),
         Class::new("LlavaForConditionalGeneration"),
@@ -34,7 +37,13 @@ pub const LLAMA: Arch = Arch {
         Class::inner("LlamaModel", "model."),
     ],
     example: "unsloth/Llama-3.2-1B-Instruct",
-    configs: &[ConfigClass::new("llama"), ConfigClass::new("mistral"), ConfigClass::new("mixtral")],
+    configs: &[
+        ConfigClass::new("llama"),
+        ConfigClass::new("mistral"),
+        ConfigClass::new("mixtral"),
+        CWM_CONFIG,
+        MINISTRAL_CONFIG,
+    ],
     tensors: &[
         rules::DECODER_ENDS,
         rules::PRE_NORMS,
@@ -55,6 +64,24 @@ pub const LLAMA: Arch = Arch {
     export: Export::Lenient { understood: UNDERSTOOD },
     ..DECODER
 };
+
+/// `CwmConfig`.
+const CWM_CONFIG: ConfigClass = ConfigClass::new("cwm").adjusted(|map| {
+    if map.get("rope_parameters").is_none_or(Json::is_null) {
+        let rope = json!({
+            "rope_theta": 1_000_000.0, "rope_type": "llama3", "factor": 16.0, "high_freq_factor": 4.0,
+            "low_freq_factor": 1.0, "original_max_position_embeddings": 8192
+        });
+        map.insert("rope_parameters".into(), rope);
+    }
+    adjust::layer_types(map, |layer| layer % 4 != 0)
+});
+
+/// `MinistralConfig`.
+const MINISTRAL_CONFIG: ConfigClass = ConfigClass::new("ministral").adjusted(|map| {
+    let slides = map.get("sliding_window").is_some_and(|window| !window.is_null());
+    adjust::layer_types(map, |_| slides)
+});
 
 /// Image tensors of Janus and Sarashina 2 Vision, in addition to those recognized by name in all models.
 fn image_part(hparams: &Hparams, name: &str) -> Option<&'static str> {

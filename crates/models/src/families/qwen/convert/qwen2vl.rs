@@ -17,9 +17,11 @@ pub const QWEN2VL: Arch = Arch {
         Class::new("Qwen2VLModel"),
         Class::new("Qwen2_5_VLForConditionalGeneration"),
         Class::new("Qwen2_5OmniModel"),
+        Class::new("Qwen2_5OmniForConditionalGeneration"),
+        Class::new("Qwen2_5OmniThinkerForConditionalGeneration"),
     ],
     example: "Qwen/Qwen2.5-VL-3B-Instruct",
-    configs: &[QWEN2_VL_CONFIG, QWEN2_5_VL_CONFIG, QWEN2_5_OMNI_CONFIG],
+    configs: &[QWEN2_VL_CONFIG, QWEN2_5_VL_CONFIG, QWEN2_5_OMNI_CONFIG, THINKER_CONFIG],
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION, rules::GATED_MLP],
     rename: |_, name| name.contains("thinker.").then(|| name.replace("thinker.", "")),
     vocab: Route::SENTENCE_PIECE_OR_GPT2,
@@ -52,5 +54,9 @@ const QWEN2_5_OMNI_CONFIG: ConfigClass = ConfigClass::new("qwen2_5_omni").adjust
         None => Err("no `thinker_config`".into()),
     }
 });
+
+/// `Qwen2_5OmniThinkerConfig`.
+const THINKER_CONFIG: ConfigClass =
+    ConfigClass::new("qwen2_5_omni_thinker").adjusted(|map| adjust::text_config(map, &OMNI_TEXT_CONFIG));
 
 const OMNI_TEXT_CONFIG: ConfigClass = ConfigClass::new("qwen2_5_omni_text").adjusted(TEXT_CONFIG.adjust);

@@ -96,9 +96,12 @@ pub const QWEN3ASR: Arch = Arch {
 pub const QWEN3OMNI: Arch = Arch {
     name: "qwen3-omni-moe",
     written: Some("qwen3vlmoe"),
-    classes: &[Class::new("Qwen3OmniMoeForConditionalGeneration")],
+    classes: &[
+        Class::new("Qwen3OmniMoeForConditionalGeneration"),
+        Class::new("Qwen3OmniMoeThinkerForConditionalGeneration"),
+    ],
     example: "Qwen/Qwen3-Omni-30B-A3B-Instruct",
-    configs: &[OMNI_CONFIG, ConfigClass::new("qwen3_omni_moe_text")],
+    configs: &[OMNI_CONFIG, THINKER_CONFIG, ConfigClass::new("qwen3_omni_moe_text")],
     harmless: &["hidden_act=silu", "norm_topk_prob=true", "rope_parameters.interleaved=true"],
     needs: &["hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"],
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION, rules::QK_NORMS, rules::QWEN_EXPERTS],
@@ -200,6 +203,10 @@ const OMNI_CONFIG: ConfigClass =
         Some(Json::Object(thinker)) => adjust::text_config(thinker, &ConfigClass::new("qwen3_omni_moe_text")),
         _ => Ok(()),
     });
+
+/// `Qwen3OmniMoeThinkerConfig`.
+const THINKER_CONFIG: ConfigClass = ConfigClass::new("qwen3_omni_moe_thinker")
+    .adjusted(|map| adjust::text_config(map, &ConfigClass::new("qwen3_omni_moe_text")));
 
 /// `Qwen3VLConfig`: text and images.
 const CONFIG: ConfigClass = ConfigClass::new("qwen3_vl").adjusted(|map| {
