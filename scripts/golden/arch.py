@@ -82,9 +82,13 @@ def make_tokenizer(folder: Path, vocab_size: int, spec: dict) -> str:
             bias=False, activation_function="torch.nn.modules.linear.Identity"), indent=2) + "\n")
         save_file({"linear.weight": torch.randn(shape) * 0.05}, folder / module / "model.safetensors",
             metadata={"format": "pt"})
+    for module, shapes in spec.get("parts", {}).items():
+        (folder / module).mkdir(exist_ok=True)
+        write_by_hand(shapes, folder / module / "model.safetensors")
     for file, content in spec.get("files", {}).items():
         (folder / file).parent.mkdir(exist_ok=True)
-        (folder / file).write_text(json.dumps(content, indent=2) + "\n")
+        text = content if isinstance(content, str) else json.dumps(content, indent=2) + "\n"
+        (folder / file).write_text(text)
     return name
 
 
@@ -105,7 +109,17 @@ def shapes_of(spec: dict) -> dict:
 
 def kinds_of(spec: dict) -> dict:
     """The kinds of values of those tensors whose recipe states one."""
-    return {name: shape.split(" ")[0] for name, shape in shapes_of(spec).items() if isinstance(shape, str)}
+    shapes = {name: shape for part in spec.get("parts", {}).values() for name, shape in part.items()} | shapes_of(spec)
+    return {name: shape.split(" ")[0] for name, shape in shapes.items() if isinstance(shape, str)}
+
+
+def write_by_hand(shapes: dict, path: Path) -> None:
+    """Writes tensors with these shapes, with any values."""
+    import torch
+    from safetensors.torch import save_file
+    save_file({key: blank(shape) if isinstance(shape, str) else
+               (torch.randn(shape) * 0.05 + (1.0 if "norm" in key else 0.0)).to(torch.bfloat16)
+               for key, shape in shapes.items()}, path, metadata={"format": "pt"})
 
 
 def make_checkpoint(name: str, spec: dict, folder: Path) -> str:
@@ -120,9 +134,7 @@ def make_checkpoint(name: str, spec: dict, folder: Path) -> str:
         rename = spec.get("rename", {})
         written = {rename.get(key, key): value for key, value in spec["config"].items()
             if key not in spec.get("remove", ())}
-        save_file({key: blank(shape) if isinstance(shape, str) else
-                   (torch.randn(shape) * 0.05 + (1.0 if "norm" in key else 0.0)).to(torch.bfloat16)
-                   for key, shape in shapes_of(spec).items()}, folder / "model.safetensors", metadata={"format": "pt"})
+        write_by_hand(shapes_of(spec), folder / "model.safetensors")
         (folder / "config.json").write_text(json.dumps(written, indent=2, sort_keys=True) + "\n")
         for copy, other in spec.get("same", {}).items():
             tensors = load_file(folder / "model.safetensors")

@@ -59,9 +59,10 @@ VALUES = {
     "words": lambda seed, i: (mix(seed, i) >> U(32)).astype(np.uint32),
     "scales": lambda seed, i: (U(0x1400) + mix(seed, i) % U(0x800)).astype(np.uint16),
 }
-# Those with a number behind a colon, KIND:NUMBER. Words of fields of so many bits that never are all ones; groups of
+# Those with a number behind a colon, KIND:NUMBER. Values like "normal" before this element, zeros from it. Words of fields of so many bits that never are all ones; groups of
 # so many inputs in order, and in no order; numbers, one after the other.
 VALUES_OF = {
+    "until": lambda end, seed, i: np.where(i < U(int(end)), bell(seed, i) * SCALE, F(0)),
     "fields": lambda bits, seed, i: sum((mix(seed, i * U(32 // int(bits)) + U(k)) % U(2**int(bits) - 1) << U(k * int(bits))
                                          for k in range(32 // int(bits))), U(0)).astype(np.uint32),
     "in-order": lambda size, seed, i: (i // U(int(size))).astype(np.uint32),
@@ -120,7 +121,8 @@ def values_of(name: str, dtype: str) -> str:
     # Of whole numbers torch's softplus is the rounded one; of others it depends on the processor.
     if dtype == "F32" and name.endswith("inv_freq") or name.endswith("per_dim_scale"):
         return "index"
-    return "near-one" if NORM.search(name) else "normal"
+    # Variances are positive.
+    return "near-one" if NORM.search(name) or name.endswith("running_var") else "normal"
 
 
 def described(path: Path, kinds: dict | None = None) -> dict:

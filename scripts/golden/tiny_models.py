@@ -17,7 +17,8 @@ and shapes. Keys:
   special    further special tokens of a byte-level tokenizer
   tokenizer_config  keys of tokenizer_config.json
   vocab_size  of the tokenizer, if it differs from the config's or the config has it in an unusual place
-  files      further files of the folder: name -> JSON
+  files      further files of the folder: name -> JSON, or a text as it is
+  parts      further weights: folder -> shapes by name, as of `hand`
   dense      dense layers of sentence-transformers: folder -> shape
   card, generation  README.md and generation_config.json
   max_shard_size  of the files that transformers writes

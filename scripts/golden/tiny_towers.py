@@ -1,10 +1,12 @@
 """Towers of tiny multimodal checkpoints, and further keys of recipes for projectors (projectors.py):
 
-  preprocessor  keys of preprocessor_config.json, over PREPROCESSOR; None for no such file
+  preprocessor  keys of preprocessor_config.json, over PREPROCESSOR, those that are None left out; None for no such file
   processor     processor_config.json
   hub           (old, new) parts of names of tensors: the Hub's spelling, which the reference is given
   hub_config    keys of config.json that it is given with these names
   no_q8_0       llama-quantize fails on it
+  near          patterns of tensors that the reference computes with sines, exponentials or roots; they are compared by
+                values
   names         {name of a tensor with {bid}: its name in the file}, if the reference's table has two entries and takes the
                 wrong one
 

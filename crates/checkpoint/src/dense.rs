@@ -1,9 +1,9 @@
-//! Dense modules of sentence-transformers after the model, each in its own folder
-//! (`2_Dense/model.safetensors`).
+//! Modules of a model that have weights in folders of their own: dense modules of sentence-transformers after the model
+//! (`2_Dense/model.safetensors`), and tokenizers of sound (`audio_tokenizer/model.safetensors`).
 
 use std::path::Path;
 
-use crate::{Error, Listing, Part, Tensor, safetensors};
+use crate::{Error, Listing, Part, Tensor, safetensors, small_files::SOUND_FOLDERS};
 
 /// Folders of such modules. A model has the first place of `modules.json`, pooling mostly the second.
 pub(crate) const FOLDERS: [&str; 3] = ["1_Dense", "2_Dense", "3_Dense"];
@@ -16,7 +16,7 @@ pub(crate) const FILE: &str = "model.safetensors";
 /// Those of a safetensors file.
 pub(crate) fn with(dir: &Path, parts: &mut Vec<Part>, tensors: Vec<Tensor>) -> Result<Vec<Tensor>, Error> {
     let mut all = Vec::new();
-    for folder in FOLDERS {
+    for folder in FOLDERS.into_iter().chain(SOUND_FOLDERS) {
         let path = dir.join(folder).join(FILE);
         if !path.is_file() {
             continue;

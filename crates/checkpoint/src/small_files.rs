@@ -63,6 +63,9 @@ pub(crate) fn card_of(dir: &Path, listing: &Listing, notes: &mut Vec<String>) ->
     Ok(card::read(&read_small_file(dir, "README.md")?, notes))
 }
 
+/// Folders of tokenizers of sound, with weights and a config: MiMo V2.5, Qwen 3 TTS.
+pub(crate) const SOUND_FOLDERS: [&str; 2] = ["audio_tokenizer", "speech_tokenizer"];
+
 pub(crate) fn is_small_file(name: &str) -> bool {
     SMALL_FILES.contains(&name) || SMALL_FILE_ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
@@ -75,6 +78,8 @@ pub(crate) fn read_small_files(dir: &Path, listing: &Listing) -> Result<Vec<(Str
         names.extend(inner.into_iter().map(|name| format!("{TEMPLATES}/{name}")));
     }
     names.extend(module_configs(dir, listing)?);
+    let of_sound = SOUND_FOLDERS.map(|folder| format!("{folder}/config.json"));
+    names.extend(of_sound.into_iter().filter(|name| dir.join(name).is_file()));
     names.sort();
     names.into_iter().map(|name| Ok((name.clone(), read_small_file(dir, &name)?))).collect()
 }

@@ -18,7 +18,7 @@ use std::{
 
 use gguf_checkpoint::{Checkpoint, Folder};
 use gguf_container::{Mapped, Metadata};
-use gguf_layout::{Data, ElementMap, Families, FloatType, Layout, OutTensor, RowMap};
+use gguf_layout::{Data, ElementMap, Families, FloatType, Layout, OutTensor};
 use gguf_types::DType;
 
 use crate::{
@@ -35,7 +35,7 @@ use crate::{
     repack::{self, Repacked},
     request::{OutputRequest, Request, Shards},
     resolve::{arch_input, normalized, resolve, resolve_projector},
-    rows::{CheckpointRows, ColumnRows, IntegerRows, ProductRows, RowSource, RowsFor, ValueRows},
+    rows::{CheckpointRows, ColumnRows, CombinedRows, IntegerRows, RowSource, RowsFor, ValueRows},
 };
 
 /// A checkpoint folder and what becomes of it.
@@ -402,8 +402,8 @@ fn rows_of<'a>(
     };
     Ok(match &tensor.data {
         Data::Computed(values) => Box::new(ValueRows(values)),
-        Data::Product { sources } => {
-            Box::new(ProductRows::new(rows_for(RowMap::Concat, ElementMap::Identity), sources)?)
+        Data::Combined { sources, rows, by } => {
+            Box::new(CombinedRows::new(|map| rows_for(map, ElementMap::Identity), sources, rows, *by)?)
         }
         Data::Integers { values, .. } => {
             Box::new(IntegerRows { values, view: tensor.row_view(), dtype: tensor.stored_dtype })

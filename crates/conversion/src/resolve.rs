@@ -35,6 +35,7 @@ pub fn arch_input(checkpoint: &Checkpoint) -> Result<gguf_layout::Input<'_>, Err
         same: Some(gguf_layout::SameValues::new(same).with_zeros(zero)),
         integers: Some(gguf_layout::Integers::new(|name| integers(checkpoint, name))),
         values: Some(gguf_layout::TensorValues::new(values)),
+        zero_rows: Some(gguf_layout::ZeroRows::new(|name, first| zero_rows(checkpoint, name, first))),
         decoded: checkpoint.settled,
         stored_blocks: checkpoint.tensors.iter().filter_map(stored_blocks).collect(),
         config: checkpoint.config.clone(),
@@ -103,6 +104,20 @@ fn have_same_values(
 /// True if a tensor can be read and all its values are zero.
 fn is_zero(checkpoint: &Checkpoint, tensor: &gguf_checkpoint::Tensor) -> bool {
     all_rows(checkpoint, [tensor], |[values]| values.iter().all(|value| *value == 0.0))
+}
+
+/// The rows of a matrix from row `first` on whose elements are all zero.
+fn zero_rows(checkpoint: &Checkpoint, name: &str, first: u64) -> Option<Vec<u64>> {
+    let tensor = checkpoint.tensor(name)?;
+    let mut values = vec![0.0; usize::try_from(tensor.row_elems()).ok()?];
+    let mut found = Vec::new();
+    for row in first..tensor.n_rows() {
+        checkpoint.read_rows(tensor, tensor.row_elems(), row..row + 1, &mut values).ok()?;
+        if values.iter().all(|value| *value == 0.0) {
+            found.push(row);
+        }
+    }
+    Some(found)
 }
 
 /// True if the condition holds for every row, in f32. The tensors have the same shape.

@@ -16,6 +16,9 @@ use crate::yarn::YarnScales;
 use crate::{ArchError, Input, SourceTensor};
 use gguf_tokenizer::huggingface::Route;
 
+/// Key of hyperparameters for the ids of rows of zeros.
+pub const ZERO_ROWS: &str = "zero_rows";
+
 /// One architecture: data, and functions for what data cannot say.
 #[derive(Clone, Copy)]
 pub struct Arch {
@@ -66,6 +69,9 @@ pub struct Arch {
     pub source_types: bool,
     /// True if the chat template precedes all other keys of the model.
     pub template_first: bool,
+    /// The tensor of the checkpoint whose rows of zeros stand for tokens that cannot be predicted. Their ids from the number of
+    /// tokens on that are not added are found by `keys` under [`ZERO_ROWS`].
+    pub zero_rows: Option<&'static str>,
     /// Tensors of integers that are hyperparameters: the end of their names, and the key under which `keys` finds them.
     pub constants: &'static [(&'static str, &'static str)],
     /// The layers that predict more than the next token, where they can be left out or taken alone.
@@ -184,6 +190,7 @@ pub const DECODER: Arch = Arch {
     answers: None,
     source_types: false,
     template_first: false,
+    zero_rows: None,
     constants: &[],
     prediction: None,
     draft: None,

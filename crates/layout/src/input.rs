@@ -38,6 +38,34 @@ pub struct Input<'a> {
     pub integers: Option<Integers<'a>>,
     /// Values of small tensors, if they are available.
     pub values: Option<TensorValues<'a>>,
+    /// Rows of zeros, if the weights are available.
+    pub zero_rows: Option<ZeroRows<'a>>,
+}
+
+/// Finds rows of zeros, from the caller that opened the files. Asked only if the reference makes keys of them.
+#[derive(Clone)]
+pub struct ZeroRows<'a>(Arc<FindZeroRows<'a>>);
+
+/// Finds the rows of zeros of a tensor, from a row on.
+type FindZeroRows<'a> = dyn Fn(&str, u64) -> Option<Vec<u64>> + 'a;
+
+impl<'a> ZeroRows<'a> {
+    /// Asks `find`.
+    pub fn new(find: impl Fn(&str, u64) -> Option<Vec<u64>> + 'a) -> ZeroRows<'a> {
+        ZeroRows(Arc::new(find))
+    }
+
+    /// The rows of tensor `name` from row `first` on whose elements are all zero; none of a tensor that is not there or cannot
+    /// be read.
+    pub fn find(&self, name: &str, first: u64) -> Option<Vec<u64>> {
+        (self.0)(name, first)
+    }
+}
+
+impl fmt::Debug for ZeroRows<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ZeroRows")
+    }
 }
 
 /// Elements of small tensors, by their names in the checkpoint, from the caller that opened the files.

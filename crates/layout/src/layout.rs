@@ -5,6 +5,7 @@ use gguf_container::Metadata;
 use gguf_types::{DType, Shape};
 use serde_json::Value as Json;
 
+use crate::combination::Combination;
 pub use crate::row_map::RowMap;
 
 /// A resolved model.
@@ -140,7 +141,8 @@ impl OutTensor {
         let Data::Rows { rows, element: ElementMap::Identity, .. } = &self.data else { return false };
         let row_elems = self.row_view().row_elems;
         // Rows of zeros have no blocks.
-        let has_all = !matches!(rows, RowMap::Pad { .. } | RowMap::AfterZeros { .. });
+        let has_all =
+            !matches!(rows, RowMap::Pad { .. } | RowMap::PadEach { .. } | RowMap::AfterZeros { .. });
         has_all
             && row_elems == self.shape.row_elems()
             && row_elems.is_multiple_of(rows.pieces().saturating_mul(dtype.block_elems()))
@@ -175,10 +177,15 @@ pub enum Data {
     },
     /// Values that the architecture computes from the config (`rope_freqs.weight`).
     Computed(Vec<f32>),
-    /// The product of two vectors, element by element, in f32.
-    Product {
-        /// Both.
+    /// Several tensors with as many elements, or pieces of one, combined element by element in f32.
+    Combined {
+        /// The tensors, in the order of the operands of `by`.
         sources: Vec<String>,
+        /// For each operand the rows that are taken of its source. Several operands of one source if there are more maps
+        /// than sources.
+        rows: Vec<RowMap>,
+        /// What becomes of an element of each.
+        by: Combination,
     },
     /// Integers that are not weights: ids of tokens or experts. [`OutTensor::stored_dtype`] is their type.
     Integers {
@@ -193,7 +200,7 @@ impl Data {
     /// The tensors of the checkpoint that it is made of, by name.
     pub fn sources(&self) -> &[String] {
         match self {
-            Data::Rows { sources, .. } | Data::Product { sources } => sources,
+            Data::Rows { sources, .. } | Data::Combined { sources, .. } => sources,
             Data::Columns { source, .. } | Data::Integers { source, .. } => std::slice::from_ref(source),
             Data::Computed(_) => &[],
         }

@@ -26,6 +26,7 @@
 mod adapter;
 mod arch;
 pub mod built_in;
+mod combination;
 pub mod config;
 mod dense_modules;
 mod error;
@@ -68,11 +69,12 @@ mod yarn;
 
 pub use adapter::resolve_adapter;
 pub use arch::{Arch, Class, Computed, DECODER, Draft, Export, Packed, Predicted};
+pub use combination::Combination;
 pub use config::{Derived, Hparams, Rope, classes};
 pub use error::ArchError;
 pub use file_keys::FileKeys;
 pub use ignored_keys::ignored_keys;
-pub use input::{Elements, Input, Integers, SameValues, SourceTensor, Target, TensorValues};
+pub use input::{Elements, Input, Integers, SameValues, SourceTensor, Target, TensorValues, ZeroRows};
 pub use keys::{FinishedKeys, KeySource, Keys};
 pub use layout::{
     Data, Dropped, ElementMap, FloatType, Layout, Matrix, OutTensor, RowMap, RowView, UnreadKey,

@@ -4,7 +4,7 @@ pub use gguf_container::{Array, Value};
 pub use gguf_types::Shape;
 pub use serde_json::{Map, Value as Json, json};
 
-pub use crate::arch::{Arch, Class, Computed, DECODER, Draft, Export, Packed, Predicted};
+pub use crate::arch::{Arch, Class, Computed, DECODER, Draft, Export, Packed, Predicted, ZERO_ROWS};
 pub use crate::built_in::{
     BuiltIn, HAS_NO_STEP_LIMIT, HAS_NO_WINDOW, HAS_NO_WINDOW_SIZE, HAS_ONE_BASE, KEEPS_EXPERT_WEIGHTS,
     NORMALIZES_EXPERTS, WindowPattern, every, every_from_first,
@@ -21,7 +21,7 @@ pub use crate::tensors::rules::{self, InLayers, Need, NumberRule, Reshape, RowRu
 pub use crate::text_keys::text_keys;
 pub use crate::text_part::{text_config, text_key};
 pub use crate::yarn::YarnScales;
-pub use crate::{ArchError, Input, SourceTensor, pooling};
+pub use crate::{ArchError, Combination, Input, SourceTensor, pooling};
 pub use gguf_tokenizer::huggingface::{
     BpeStyle, Route, SpecialOptions, SpecialsAfterPieces, SpmStyle, TokenizerWriter, VocabError,
 };

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use gguf_container::Value;
 use serde_json::Value as Json;
 
-use crate::arch::{Arch, Class, Draft, Predicted};
+use crate::arch::{Arch, Class, Draft, Predicted, ZERO_ROWS};
 use crate::config::Hparams;
 use crate::error::missing;
 use crate::general::{self, FileKind};
@@ -265,6 +265,13 @@ impl Resolved {
         let suppressed = input.generation_config.as_ref().and_then(|config| config.get("suppress_tokens"));
         if let Some(tokens) = suppressed {
             hparams = hparams.with("suppress_tokens", tokens.clone());
+        }
+        if let Some(name) = arch.zero_rows
+            && let Some(rows) = input.zero_rows.as_ref()
+            && let Some(first) = huggingface::n_own_tokens(&input.tokenizer_files())
+            && let Some(rows) = rows.find(name, first)
+        {
+            hparams = hparams.with(ZERO_ROWS, rows.into());
         }
         let (hparams, constants) = with_constants(arch, hparams, input)?;
         let Selected { hparams, tensors: sources, left_out, first_layer } =

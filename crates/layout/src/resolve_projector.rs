@@ -58,7 +58,8 @@ pub fn resolve_projector(input: &Input<'_>, options: &Options) -> Result<Layout,
     let mut keys = Keys::new(WRITTEN);
     general::keys(input, options, FileKind::Projector, &tensors, &mut keys)?;
     // A tower of sound alone does without those files.
-    if towers.vision.is_some() && PREPROCESSORS.iter().all(|name| input.file(name).is_none()) {
+    let needs_file = row.needs_preprocessor && towers.vision.is_some();
+    if needs_file && PREPROCESSORS.iter().all(|name| input.file(name).is_none()) {
         return Err(ArchError::NoPreprocessor);
     }
     (row.keys)(&towers, &mut keys)?;
@@ -82,11 +83,19 @@ fn towers(families: &Families, row: &Projector, input: &Input<'_>) -> Result<Tow
     };
     let tower = |tower: Option<Tower>| -> Option<Hparams> {
         let tower = tower?;
+        let file = tower.file.map(|name| serde_json::from_slice::<Json>(input.file(name)?).ok());
+        let whole = match &file {
+            Some(config) => config.as_ref()?,
+            None => &whole,
+        };
         let raw = tower
             .at
             .iter()
             // Places are dotted paths; the first one with an object is the tower's.
-            .find_map(|path| path.split('.').try_fold(&whole, |config, key| config.get(key))?.as_object())?;
+            .find_map(|path| {
+                let keys = path.split('.').filter(|key| !key.is_empty());
+                keys.fold(Some(whole), |config, key| config?.get(key))?.as_object()
+            })?;
         // The class of a tower goes by its own type where the whole can have several, else by that of the whole.
         let type_of = |config: &Map<String, Json>| config.get("model_type")?.as_str().map(str::to_owned);
         let class_of = |model_type: Option<String>| {
@@ -127,6 +136,10 @@ fn towers(families: &Families, row: &Projector, input: &Input<'_>) -> Result<Tow
         added_tokens: match row.asks_tokens {
             true => added_tokens(file("tokenizer_config.json")?.as_ref(), file("tokenizer.json")?.as_ref()),
             false => Vec::new(),
+        },
+        shapes: {
+            let asked = input.tensors.iter().filter(|tensor| (row.asks_shape)(&tensor.name));
+            asked.map(|tensor| (tensor.name.clone(), tensor.shape)).collect()
         },
     })
 }

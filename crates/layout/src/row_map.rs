@@ -145,6 +145,21 @@ pub enum RowMap {
         /// Rows of a head in which rotary halves are then interleaved as by [`RowMap::RopePermute`]; 0 for none.
         head: u64,
     },
+    /// The rows of the sources one after the other, each followed by rows of zeros.
+    PadEach {
+        /// Rows of each source with those of zeros.
+        to: u64,
+    },
+    /// A corner of the cell of a square grid, `from` rows to a side, in which each row of a grid of `to` rows to a side lies:
+    /// 0 and 1 the corners above, 2 and 3 those below. The corners of both grids are at the same places.
+    GridCorner {
+        /// Rows of a side of the source.
+        from: u64,
+        /// Rows of a side of the output.
+        to: u64,
+        /// The corner.
+        corner: u8,
+    },
     /// As [`RowMap::TileHeads`] within each row: of every row the pieces of `elems` elements change their places.
     /// The rows that this map counts are these pieces, [`RowMap::pieces`] of each row.
     TileColumns {
@@ -163,6 +178,18 @@ fn grouped(head: u64, groups: u64, per_group: u64) -> u64 {
     head % groups * per_group + head / groups
 }
 
+/// Place of row `index` of a line of `to` rows on a line of `from` rows that begins and ends where it does: the row before it,
+/// and its distance from that row as a part of the distance of two rows, in single precision as torch computes it.
+///
+/// Source: `area_pixel_compute_source_index` in torch's `UpSample.h`.
+pub fn place_in_grid(index: u64, from: u64, to: u64) -> (u64, f32) {
+    let scale = if to > 1 { (from - 1) as f32 / (to - 1) as f32 } else { 0.0 };
+    let place = scale * index as f32;
+    // Never beyond the last row, whatever the rounding.
+    let before = (place as u64).min(from - 1);
+    (before, place - before as f32)
+}
+
 impl RowMap {
     /// In how many pieces a row is cut that this map counts as rows: 1 but for [`RowMap::TileColumns`].
     pub fn pieces(&self) -> u64 {
@@ -178,7 +205,7 @@ impl RowMap {
     /// `n_head`, which `resolve` has checked.
     pub fn source_row(&self, row: u64, n_rows: u64) -> u64 {
         match *self {
-            RowMap::Concat | RowMap::Pad { .. } => row,
+            RowMap::Concat | RowMap::Pad { .. } | RowMap::PadEach { .. } => row,
             RowMap::Pick { rows: [first, second], .. } => {
                 if row == 0 {
                     first
@@ -279,6 +306,13 @@ impl RowMap {
                 within if within >= 6 * rows => row,
                 within => row - within + grouped(within / rows, 2, 3) * rows + within % rows,
             },
+            RowMap::GridCorner { from, to, corner } => {
+                let place = |index: u64, is_far: bool| {
+                    let (near, _) = place_in_grid(index, from, to);
+                    if is_far { (near + 1).min(from - 1) } else { near }
+                };
+                place(row / to, corner >= 2) * from + place(row % to, corner % 2 == 1)
+            }
             RowMap::TileColumns { groups, per_group, .. } => {
                 let pieces = groups * per_group;
                 row / pieces * pieces + grouped(row % pieces, groups, per_group)
@@ -306,11 +340,13 @@ impl RowMap {
             RowMap::Slice { start } => start.saturating_add(n_rows),
             RowMap::Pad { rows, .. } => rows,
             RowMap::Pick { of, .. } => of,
+            RowMap::GridCorner { from, .. } => from.saturating_mul(from),
             RowMap::AfterZeros { zeros, .. } => n_rows.saturating_sub(zeros),
             RowMap::Groups { group, rows, .. } => group_rows(rows, group),
             RowMap::Regroup { group, parts } => group_rows(parts.iter().map(|(_, rows)| rows).sum(), group),
             RowMap::Elements { step, .. } => n_rows.saturating_mul(step),
             RowMap::Concat
+            | RowMap::PadEach { .. }
             | RowMap::RopePermute { .. }
             | RowMap::RopeHalves { .. }
             | RowMap::FirstHead { .. }
@@ -328,7 +364,9 @@ impl RowMap {
     /// output has `n_rows` rows. [`RowMap::source_row`] of it is `row` again.
     pub fn output_row(&self, row: u64, n_rows: u64) -> u64 {
         match *self {
-            RowMap::Concat | RowMap::Pad { .. } => row,
+            RowMap::Concat | RowMap::Pad { .. } | RowMap::PadEach { .. } => row,
+            // A corner of several cells or of none.
+            RowMap::GridCorner { .. } => row,
             RowMap::Pick { rows: [first, _], .. } => u64::from(row != first),
             // Rows of other heads are dropped and never looked up.
             RowMap::FirstHead { head } => row % (head / 2) * 2 + row % head / (head / 2),

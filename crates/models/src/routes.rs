@@ -31,14 +31,6 @@ pub const WAITING: &[Waiting] = &[
         }),
         waits_for: "InternS1ForConditionalGeneration",
     },
-    // Byte-level BPE, template from its own file.
-    Waiting {
-        route: Route::new("minimax", |writer| {
-            writer.gpt2(&BpeStyle::GPT2)?;
-            writer.own_template()
-        }),
-        waits_for: "MiniMaxM1ForCausalLM",
-    },
 ];
 
 /// Every route once: those of the architectures, then those that no architecture takes yet.

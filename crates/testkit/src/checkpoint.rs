@@ -293,7 +293,11 @@ fn extend_with_tensor(body: &mut Vec<u8>, seed: u64, dtype: &str, values: &str, 
         "positive" => (1 + mix(seed, i) % 1000) as f32 * 1e-5,
         "divisor" => (100 + mix(seed, i) % 9000) as f32,
         "one" => 1.0,
-        other => panic!("no values are called `{other}`"),
+        other => match other.strip_prefix("until:").map(str::parse) {
+            Some(Ok(end)) if i < end => bell(seed, i) * 9.25e-7,
+            Some(Ok::<u64, _>(_)) => 0.0,
+            _ => panic!("no values are called `{other}`"),
+        },
     };
     match (dtype, values) {
         ("U8", "bytes") => body.extend(bytes_of(seed, n_elems)),

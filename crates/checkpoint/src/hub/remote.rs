@@ -25,7 +25,7 @@ use super::{
 use crate::{
     Folder, MAX_FILE_BYTES, ReadError, dense,
     part::Fetched,
-    small_files::{TEMPLATES, is_small_file},
+    small_files::{SOUND_FOLDERS, TEMPLATES, is_small_file},
 };
 
 /// Maximum size of a JSON file that is not requested by name, in bytes.
@@ -368,10 +368,11 @@ fn is_small(entry: &Entry) -> bool {
                     || name.ends_with(".index.json")
             }
             Some((TEMPLATES, name)) => name.ends_with(".jinja") && !name.contains('/'),
-            // The pooling module of sentence-transformers, and its matrices after the model.
+            // The pooling module of sentence-transformers, its matrices after the model, and tokenizers of sound.
             Some((folder, name)) => {
-                name == "config.json" && folder.ends_with("Pooling")
-                    || name == dense::FILE && dense::FOLDERS.contains(&folder)
+                let is_sound = SOUND_FOLDERS.contains(&folder);
+                name == "config.json" && (is_sound || folder.ends_with("Pooling"))
+                    || name == dense::FILE && (is_sound || dense::FOLDERS.contains(&folder))
             }
         }
 }

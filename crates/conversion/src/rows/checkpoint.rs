@@ -66,7 +66,11 @@ impl<'a> CheckpointRows<'a> {
             let n_rows = n_elems / row_elems;
             let checkpoint = request.checkpoint;
             parts.push(Part { checkpoint, tensor, shape: [n_rows, row_elems], first_row });
-            first_row += n_rows;
+            // Rows of zeros between two sources belong to neither.
+            first_row += match request.map {
+                RowMap::PadEach { to } if n_rows <= to => to,
+                _ => n_rows,
+            };
         }
         let needed = request.n_source_rows();
         // A slice may leave rows over; every other map accounts for all of its source.

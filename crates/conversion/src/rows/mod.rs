@@ -6,10 +6,10 @@
 mod adapted;
 mod checkpoint;
 mod columns;
+mod combined;
 mod elements;
 mod gguf;
 mod legacy;
-mod product;
 mod row_source;
 mod values;
 
@@ -17,9 +17,9 @@ pub use self::{
     adapted::AdaptedRows,
     checkpoint::CheckpointRows,
     columns::ColumnRows,
+    combined::CombinedRows,
     gguf::GgufRows,
     legacy::LegacyRows,
-    product::ProductRows,
     row_source::{Granularity, RowSource, RowsFor},
     values::{IntegerRows, ValueRows},
 };

@@ -85,6 +85,8 @@ impl ExportPart {
             RowMap::FirstHead { head } => row < head,
             RowMap::Concat
             | RowMap::Pad { .. }
+            | RowMap::PadEach { .. }
+            | RowMap::GridCorner { .. }
             | RowMap::RopePermute { .. }
             | RowMap::RopeHalves { .. }
             | RowMap::Ungroup { .. }

@@ -10,6 +10,7 @@ pub mod parts;
 pub mod prelude;
 
 use gguf_container::{Array, Value};
+use gguf_types::Shape;
 use serde_json::{Map, Value as Json};
 
 use crate::ArchError;
@@ -61,6 +62,10 @@ pub struct Projector {
     pub rename: fn(&Hparams, &str) -> Option<String>,
     /// True if ids of added tokens are needed.
     pub asks_tokens: bool,
+    /// True if a checkpoint with images needs a file of [`PREPROCESSORS`].
+    pub needs_preprocessor: bool,
+    /// True for tensors from whose shapes the config is derived.
+    pub asks_shape: fn(&str) -> bool,
     /// Derives hyperparameters from others before anything uses them.
     pub prepare: fn(&mut Towers) -> Result<(), ArchError>,
     /// Writes the hyperparameter keys.
@@ -76,17 +81,20 @@ pub type Table = (&'static str, Vec<u64>, Vec<f32>);
 /// Location of a tower's config.
 #[derive(Debug, Clone, Copy)]
 pub struct Tower {
-    /// Keys of `config.json`, of which the first that leads to an object is taken; inner keys after a dot.
+    /// Keys of `config.json`, of which the first that leads to an object is taken; inner keys after a dot. An empty key is
+    /// the whole config, from which [`Projector::prepare`] takes what the tower has.
     pub at: &'static [&'static str],
+    /// Another file of the folder that holds it, instead of `config.json`.
+    pub file: Option<&'static str>,
     /// The config classes that transformers reads it with. The first reads what states no `model_type`.
     pub classes: &'static [ConfigClass],
 }
 
 /// A tower of images under its usual key.
-pub const VISION: Tower = Tower { at: &["vision_config"], classes: &[] };
+pub const VISION: Tower = Tower { at: &["vision_config"], file: None, classes: &[] };
 
 /// A tower of sound under its usual key.
-pub const AUDIO: Tower = Tower { at: &["whisper_config", "audio_config"], classes: &[] };
+pub const AUDIO: Tower = Tower { at: &["whisper_config", "audio_config"], file: None, classes: &[] };
 
 /// A plain tower of images. Rows state only what differs from it.
 pub const BASE: Projector = Projector {
@@ -100,6 +108,8 @@ pub const BASE: Projector = Projector {
     drops: |_, _| None,
     rename: |_, _| None,
     asks_tokens: false,
+    needs_preprocessor: true,
+    asks_shape: |_| false,
     prepare: |_| Ok(()),
     keys: tower_keys,
     computed: |_| Ok(Vec::new()),
@@ -122,6 +132,8 @@ pub struct Towers {
     pub preprocessor: Hparams,
     /// Tokens that were added to the tokenizer, with their numbers, where the family asks for them.
     pub added_tokens: Vec<(String, u64)>,
+    /// Names and shapes of tensors, where the family asks for them.
+    pub shapes: Vec<(String, Shape)>,
 }
 
 impl Projector {

@@ -5,6 +5,7 @@ pub use gguf_types::Shape;
 pub use serde_json::Value as Json;
 
 pub use crate::ArchError;
+pub use crate::combination::Combination;
 pub use crate::config::Hparams;
 pub use crate::config::classes::ConfigClass;
 pub use crate::error::{bad, missing, missing_in, missing_token};

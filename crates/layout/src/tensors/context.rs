@@ -13,7 +13,7 @@ use super::transposed;
 use crate::config::Hparams;
 use crate::error::shape_of;
 use crate::layout::{Data, ElementMap, FloatType, OutTensor, RowMap};
-use crate::{ArchError, Integers, SameValues, SourceTensor};
+use crate::{ArchError, Combination, Integers, SameValues, SourceTensor};
 
 /// Experts of one layer that wait for the rest: by output pattern and expert.
 pub type Stack<'a> = HashMap<(&'static str, u64), &'a SourceTensor>;
@@ -113,8 +113,9 @@ impl Context<'_> {
         parts: &BTreeMap<usize, &SourceTensor>,
     ) -> Result<OutTensor, ArchError> {
         match found.rule.rows {
-            RowRule::Product => return self.product(found, parts),
+            RowRule::Combine(by) => return self.combined(found, parts, by),
             RowRule::Append(_) => return self.append(found, parts),
+            RowRule::FusePadded(_) => return self.padded(found, parts),
             _ => {}
         }
         let mut all = parts.values();
@@ -153,8 +154,13 @@ impl Context<'_> {
         })
     }
 
-    /// The product of two vectors; one of them may be a matrix of one row.
-    fn product(&self, found: &Found, parts: &BTreeMap<usize, &SourceTensor>) -> Result<OutTensor, ArchError> {
+    /// Vectors combined element by element; some may be matrices of one row.
+    fn combined(
+        &self,
+        found: &Found,
+        parts: &BTreeMap<usize, &SourceTensor>,
+        by: Combination,
+    ) -> Result<OutTensor, ArchError> {
         let name = rules::fill(found.rule.gguf, found.bid, 0) + found.suffix;
         let n_elems = parts.values().map(|part| part.shape.n_elems()).max().unwrap_or(0);
         if let Some(other) = parts.values().find(|part| part.shape.n_elems() != n_elems) {
@@ -165,8 +171,29 @@ impl Context<'_> {
             });
         }
         let shape = shape_of(&name, &[n_elems])?;
-        let data = Data::Product { sources: parts.values().map(|part| part.name.clone()).collect() };
+        let sources = parts.values().map(|part| part.name.clone()).collect();
+        let data = Data::Combined { sources, rows: vec![RowMap::Concat; parts.len()], by };
         Ok(OutTensor { name, shape, data, float: FloatType::F32, stored_dtype: None })
+    }
+
+    /// Matrices as one tensor, the shorter ones filled with rows of zeros.
+    fn padded(&self, found: &Found, parts: &BTreeMap<usize, &SourceTensor>) -> Result<OutTensor, ArchError> {
+        let name = rules::fill(found.rule.gguf, found.bid, 0) + found.suffix;
+        let row_elems = parts.values().next().map_or(0, |part| part.shape.row_elems());
+        let to = parts.values().map(|part| part.shape.n_rows()).max().unwrap_or(0);
+        let wrong = |part: &&&SourceTensor| part.shape.row_elems() != row_elems || part.shape.n_dims() != 2;
+        if let Some(other) = parts.values().find(wrong) {
+            return Err(ArchError::TensorShape {
+                name: other.name.clone(),
+                found: other.shape,
+                expected: format!("rows of {row_elems} elements"),
+            });
+        }
+        let mut tensor = self.joined(found, parts, &[row_elems, to, parts.len() as u64])?;
+        if let Data::Rows { rows, .. } = &mut tensor.data {
+            *rows = RowMap::PadEach { to };
+        }
+        Ok(tensor)
     }
 
     /// The rows of several tensors one after the other, or the elements of several biases.
@@ -221,9 +248,12 @@ impl Context<'_> {
         };
         let rows = match rule {
             RowRule::Copy | RowRule::First | RowRule::StackExperts | RowRule::Fuse(_) => RowMap::Concat,
-            RowRule::Values(_) | RowRule::Product | RowRule::Append(_) | RowRule::AsShape(_) => {
-                RowMap::Concat
-            }
+            RowRule::Values(_)
+            | RowRule::Combine(_)
+            | RowRule::Append(_)
+            | RowRule::FuseInLayer(_)
+            | RowRule::FusePadded(_)
+            | RowRule::AsShape(_) => RowMap::Concat,
             RowRule::Integers(rule) => return self.integers_of(rule, name, source),
             RowRule::PermuteQ => RowMap::RopePermute { n_head: self.hparams.n_heads()? },
             RowRule::PermuteK => RowMap::RopePermute { n_head: self.hparams.n_kv_heads()? },
@@ -233,6 +263,8 @@ impl Context<'_> {
             RowRule::Columns(rows) | RowRule::Blocks(rows) => rows,
             RowRule::Transposed(transpose) => transpose(self.hparams, &source.shape)?.columns,
             RowRule::Frame(_) | RowRule::TokenRow(_) => return self.cut(found, source),
+            RowRule::Grid(side) => return self.grid(found, source, side(self.hparams)?),
+            RowRule::SumSlabs(n_slabs) => return self.slabs(found, source, n_slabs(self.hparams)),
         };
         let wrong =
             |expected| ArchError::TensorShape { name: source.name.clone(), found: source.shape, expected };
@@ -333,6 +365,73 @@ impl Context<'_> {
             name,
             shape,
             data,
+        })
+    }
+
+    /// A grid of `to` rows to a side.
+    fn grid(&self, found: &Found, source: &SourceTensor, to: u64) -> Result<OutTensor, ArchError> {
+        /// As many rows to a side as fit into any image.
+        const MAX_SIDE: u64 = 1 << 16;
+        let name = rules::fill(found.rule.gguf, found.bid, found.xid) + found.suffix;
+        let wrong = || ArchError::TensorShape {
+            name: source.name.clone(),
+            found: source.shape,
+            expected: format!("a square number of rows, for {to} to a side"),
+        };
+        let n_rows = source.shape.n_rows();
+        let from = n_rows.isqrt();
+        if from * from != n_rows || !(1..=MAX_SIDE).contains(&from) || !(1..=MAX_SIDE).contains(&to) {
+            return Err(wrong());
+        }
+        let mut dims = source.shape.dims().to_vec();
+        *dims.get_mut(1).ok_or_else(wrong)? = to * to;
+        let shape = shape_of(&name, &dims)?;
+        let sources = vec![source.name.clone()];
+        let data = if from == to {
+            Data::Rows { sources, rows: RowMap::Concat, element: ElementMap::Identity }
+        } else {
+            let rows = (0..4).map(|corner| RowMap::GridCorner { from, to, corner }).collect();
+            Data::Combined { sources, rows, by: Combination::Bilinear { from, to } }
+        };
+        Ok(OutTensor {
+            float: self.float(found, &name, shape.n_dims()),
+            stored_dtype: None,
+            name,
+            shape,
+            data,
+        })
+    }
+
+    /// The sum of slabs, which follow each other in every row of the source.
+    fn slabs(&self, found: &Found, source: &SourceTensor, n_slabs: u64) -> Result<OutTensor, ArchError> {
+        /// As many as a checkpoint is known to have, and some more.
+        const MAX_SLABS: u64 = 16;
+        let name = rules::fill(found.rule.gguf, found.bid, found.xid) + found.suffix;
+        let wrong = || ArchError::TensorShape {
+            name: source.name.clone(),
+            found: source.shape,
+            expected: format!("rows of {n_slabs} slabs"),
+        };
+        let &[row, n_out] = source.shape.dims() else { return Err(wrong()) };
+        if !(1..=MAX_SLABS).contains(&n_slabs) || !row.is_multiple_of(n_slabs) {
+            return Err(wrong());
+        }
+        let slab = row / n_slabs;
+        let shape = self.reshape(found.rule, source, shape_of(&name, &[slab, n_out])?)?;
+        // Rows are those of the new shape, of which a slab has several.
+        let rows = slab.checked_div(shape.row_elems()).filter(|rows| rows * shape.row_elems() == slab);
+        let rows = rows.ok_or_else(wrong)?;
+        let map = |slab| RowMap::Groups { group: n_slabs * rows, start: slab * rows, rows, n_head: 0 };
+        Ok(OutTensor {
+            float: self.float(found, &name, shape.n_dims()),
+            stored_dtype: None,
+            name,
+            shape,
+            data: Data::Combined {
+                sources: vec![source.name.clone()],
+                rows: (0..n_slabs).map(map).collect(),
+                by: Combination::Sum,
+            },
         })
     }
 

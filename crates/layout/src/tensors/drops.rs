@@ -24,7 +24,7 @@ pub fn reason(name: &str) -> Option<&'static str> {
         (".attention.masked_bias", "the causal mask is not a weight"),
         (".attention.bias", "the causal mask is not a weight"),
     ];
-    const OTHER_START: [&str; 10] = [
+    const OTHER_START: [&str; 11] = [
         "mlp",
         "vit.",
         "vpm.",
@@ -35,6 +35,7 @@ pub fn reason(name: &str) -> Option<&'static str> {
         "sound_encoder.",
         "sound_projection.",
         "speech_embeddings.",
+        "speech_tokenizer.",
     ];
     const OTHER_PART: [&str; 17] = [
         "visual.",

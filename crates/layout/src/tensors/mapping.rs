@@ -123,10 +123,20 @@ impl<'a> Pass<'a, '_> {
         }
         match found.rule.rows {
             RowRule::StackExperts => self.stack_expert(found, source),
-            RowRule::Fuse(n_parts) | RowRule::Append(n_parts) => {
+            RowRule::Fuse(n_parts) | RowRule::FusePadded(n_parts) | RowRule::Append(n_parts) => {
                 self.fuse_part(found, n_parts(context.hparams), source)
             }
-            RowRule::Product => self.fuse_part(found, 2, source),
+            RowRule::FuseInLayer(n_parts) => {
+                self.fuse_part(found, n_parts(context.hparams, found.bid), source)
+            }
+            RowRule::Combine(_) => {
+                for found in &all {
+                    if let RowRule::Combine(by) = found.rule.rows {
+                        self.fuse_part(found, by.n_sources(), source)?;
+                    }
+                }
+                Ok(())
+            }
             _ => self.copy(&all, source),
         }
     }

@@ -17,8 +17,11 @@ impl Context<'_> {
         parts: &BTreeMap<usize, &SourceTensor>,
     ) -> Vec<String> {
         let rule_names = |rule: &'static TensorRule| match rule.rows {
-            RowRule::Fuse(n_parts) | RowRule::Append(n_parts) => Some((rule, n_parts(self.hparams))),
-            RowRule::Product => Some((rule, 2)),
+            RowRule::Fuse(n_parts) | RowRule::FusePadded(n_parts) | RowRule::Append(n_parts) => {
+                Some((rule, n_parts(self.hparams)))
+            }
+            RowRule::FuseInLayer(n_parts) => Some((rule, n_parts(self.hparams, bid))),
+            RowRule::Combine(by) => Some((rule, by.n_sources())),
             _ => None,
         };
         let Some((rule, n_parts)) = self.rules().filter(|rule| rule.gguf == gguf).find_map(rule_names) else {

@@ -7,7 +7,7 @@
 use gguf_types::{DType, Shape};
 
 use crate::config::Hparams;
-use crate::{ArchError, ElementMap, FloatType, Matrix, RowMap};
+use crate::{ArchError, Combination, ElementMap, FloatType, Matrix, RowMap};
 
 /// One row of a tensor table.
 #[derive(Debug, Clone, Copy)]
@@ -81,9 +81,17 @@ pub enum RowRule {
     /// rules, `hf` is a list of parts here, not of alternative spellings. The result appears where the last
     /// part was met.
     Fuse(fn(&Hparams) -> usize),
-    /// The product of two vectors, element by element; `hf` has the names of both. It appears where the second one was
-    /// met.
-    Product,
+    /// [`RowRule::Fuse`] with a number that depends on the layer.
+    FuseInLayer(fn(&Hparams, u64) -> usize),
+    /// [`RowRule::Fuse`], of matrices with as many columns; those with fewer rows than others are filled with rows of zeros.
+    FusePadded(fn(&Hparams) -> usize),
+    /// Several vectors with as many elements, combined element by element; `hf` has the names of all, in the order of the
+    /// operands. It appears where the last one was met. A tensor may be an operand of several rules.
+    Combine(Combination),
+    /// A square grid of rows, interpolated to one with as many rows to a side as the function gives.
+    Grid(fn(&Hparams) -> Result<u64, ArchError>),
+    /// The sum of the slabs of a matrix of patches over time, (out, slabs patch), in their number.
+    SumSlabs(fn(&Hparams) -> u64),
     /// The rows of several source tensors one after the other, for weight and bias. The sources and the function are
     /// those of [`RowRule::Fuse`]. The result appears where the last part was met.
     Append(fn(&Hparams) -> usize),

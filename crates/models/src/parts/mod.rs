@@ -2,3 +2,4 @@
 
 pub mod latent;
 pub mod patch_tower;
+pub mod sinusoids;

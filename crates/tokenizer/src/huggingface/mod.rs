@@ -95,6 +95,19 @@ fn embed(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabError> {
     Ok(())
 }
 
+/// Number of tokens that are not added, of a tokenizer.json or a vocab.json; `None` if it is unknown.
+///
+/// Source: `vocab_size` of transformers' tokenizers.
+pub fn n_own_tokens(input: &TokenizerFiles<'_>) -> Option<u64> {
+    let parse = |file: &str| serde_json::from_slice::<Json>(input.file(file)?).ok();
+    let vocab = match parse("tokenizer.json") {
+        Some(mut whole) => whole.get_mut("model")?.get_mut("vocab")?.take(),
+        None => parse("vocab.json")?,
+    };
+    let n_tokens = vocab.as_object().map(serde_json::Map::len).or_else(|| vocab.as_array().map(Vec::len));
+    n_tokens.map(|n_tokens| n_tokens as u64)
+}
+
 /// The ids of tokens by their texts, of a tokenizer.json or a vocab.json; `None` if one of them is missing.
 pub fn token_ids<const N: usize>(input: &TokenizerFiles<'_>, texts: [&str; N]) -> Option<[u64; N]> {
     let parse = |file: &str| serde_json::from_slice::<Json>(input.file(file)?).ok();

@@ -212,7 +212,20 @@ def ocr(name: str, hand, width: dict, **more) -> dict:
 
 CLIP = {"clip-l-14-224": dict(width=16, heads=2, image_size=16, layers=4, patch_size=4)}
 
+def v4_tower(config: dict) -> dict:
+    layer = {"norm1.weight": [16], "norm2.weight": [16], "attn.wqkv.weight": [48, 16], "attn.wqkv.bias": [48],
+             "attn.wo.weight": [16, 16], "attn.wo.bias": [16], "mlp.w1.weight": [48, 16], "mlp.w2.weight": [16, 24]}
+    return {"vision.patch_embed.proj.weight": [16, 48], "vision.patch_embed.proj.bias": [16], "vision.norm.weight": [16],
+            **{f"vision.blocks.{i}.{name}": shape for i in range(3) for name, shape in layer.items()},
+            "aligner.w1.weight": [48, 64], "aligner.w2.weight": [32, 48], "image_newline": [32], "image_start": [32],
+            "image_end": [32], "image_pad": [32], "embed.weight": [384, 32]}
+
+
 PROJECTORS = {
+    "deepseek4": dict(hand=v4_tower, tokenizer="bpe", preprocessor=None, raw_config=True, config=dict(
+        {key: value for key, value in DEEPSEEK4.items() if key != "quantization_config"}, vision_n_layers=3,
+        vision_dim=16, vision_n_heads=2, vision_inter_dim=24, vision_patch_size=4, vision_downsample_ratio=2,
+        vision_rope_theta=10000.0, vision_min_pixels=1024, vision_max_n_token=384, vision_max_wh_ratio=8)),
     "deepseekocr": ocr("DeepseekOCRForCausalLM", ocr_towers, CLIP, preprocessor=dict(image_seq_length=4)),
     "unlimitedocr": ocr("UnlimitedOCRForCausalLM", ocr_towers, CLIP),
     "deepseekocr2": ocr("DeepseekOCR2ForCausalLM", ocr2_towers, {"qwen2-0-5b": dict(dim=16)}),

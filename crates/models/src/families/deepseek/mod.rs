@@ -16,7 +16,12 @@ pub const FAMILY: Family = Family {
         convert::deepseek4::DEEPSEEK4,
         convert::deepseek4::DEEPSEEK4_DSPARK,
     ],
-    projectors: &[projector::DEEPSEEKOCR, projector::DEEPSEEKOCR2, projector::UNLIMITEDOCR],
+    projectors: &[
+        projector::v4::DEEPSEEK4,
+        projector::ocr::DEEPSEEKOCR,
+        projector::ocr::DEEPSEEKOCR2,
+        projector::ocr::UNLIMITEDOCR,
+    ],
     graphs: graph::GRAPHS,
     ..Family::EMPTY
 };

@@ -57,7 +57,52 @@ def dots_ocr(_: dict) -> dict:
         "model.embed_tokens.weight": [384, 32]}
 
 
+def dots3_towers(config: dict) -> dict:
+    """A tower of images with a dense layer and two of experts, and one of sound."""
+    eye, ear = "vision_encoder.", "audio_encoder.dots_encoder.speech_encoder."
+    shapes = {eye + "patch_embed.norm": [16], eye + "post_trunk_norm": [16], eye + "patch_embed.proj": [16, 3, 4, 4]}
+    both = {eye + "adapter.ln_q": [16], eye + "adapter.mlp.0": [64, 64], eye + "adapter.mlp.2": [32, 64],
+            **{f"audio_encoder.audio_adapter.proj.{i}": shape for i, shape in {0: [16], 1: [32, 16], 3: [32, 32]}.items()},
+            ear + "conv2d1": [8, 1, 3, 3], ear + "conv2d2": [8, 8, 3, 3], ear + "conv2d3": [8, 8, 3, 3]}
+    shapes |= {ear + "conv_out": [16, 8], ear + "layer_norm": [16]}
+    plain = {}
+    for i, n_experts in enumerate(config["vision_config"]["pyramid_num_routed"]):
+        layer = f"{eye}blocks.{i}."
+        shapes |= {layer + "norm_1": [16], layer + "norm_2": [16], layer + "attn.qkv": [48, 16],
+                   layer + "attn.proj": [16, 16], layer + "attn.q_norm": [8], layer + "attn.k_norm": [8]}
+        parts = [f"{layer}mlp.experts.{x}." for x in range(n_experts)] if n_experts > 0 else [layer + "mlp."]
+        shapes |= {part + name: shape for part in parts for name, shape in {
+            "fc1": [24, 16], "fc2": [16, 24], "fc3": [24, 16]}.items()}
+        if n_experts > 0:
+            plain |= {layer + "mlp.gate_weight": [n_experts, 16], layer + "mlp.router_bias": [n_experts]}
+    for i in range(2):
+        layer = f"{ear}layers.{i}."
+        both |= {layer + "self_attn." + name: [16, 16] for name in ("q_proj", "v_proj", "out_proj")}
+        both |= {layer + "fc1": [64, 16], layer + "fc2": [16, 32]}
+        shapes |= {layer + "self_attn.k_proj": [16, 16], layer + "self_attn_layer_norm": [16],
+                   layer + "final_layer_norm": [16]}
+    return {f"{name}.weight": shape for name, shape in shapes.items()} | with_biases(both) | plain | {
+        "model.embed_tokens.weight": [384, 32]}
+
+
+def dots3note(name: str) -> dict:
+    """A recipe of a class with both towers."""
+    vision = dict(embed_dim=16, hidden_size=32, intermediate_size=24, num_hidden_layers=3, num_attention_heads=2,
+        patch_size=4, pyramid_num_routed=[-1, 2, 3], capacity_factor=2, adapter_type="patch_merger",
+        pre_pixel_shuffle=True, router_scoring_func="sigmoid", router_scale=1.0, temporal_patch_size=1, use_bias=False,
+        use_qk_norm=True, rms_norm_eps=1e-5, spatial_merge_size=2)
+    audio = dict(whisper_config=dict(d_model=16, encoder_ffn_dim=32, encoder_attention_heads=2, encoder_layers=2,
+        num_mel_bins=8, activation_function="swiglu"), use_conv2d_stem=True, use_rope=True, use_rms_norm=True,
+        use_causal=False, merge_factor=1, chunk_seconds=60, rope_parameters=dict(partial_rotary_factor=0.5,
+        rope_theta=10000.0))
+    return dict(hand=dots3_towers, tokenizer="bpe", raw_config=True, no_q8_0=True, preprocessor=dict(vision_config=dict(min_pixels=64,
+        max_pixels=4096)), config=dict(DOTS3, num_hidden_layers=1, architectures=[name], model_type="dots3_note",
+        vision_config=vision, audio_config=audio))
+
+
 PROJECTORS = {
+    "dots3note": dots3note("Dots3NoteForConditionalGeneration"),
+    "dots3note-causal": dots3note("Dots3NoteForCausalLM"),
     "dotsocr": dict(PIXELS, tokenizer="bpe", hand=dots_ocr, config=dict(architectures=["DotsOCRForCausalLM"],
         model_type="dots_ocr", **ONE, vision_config=dict(MOON, embed_dim=16, spatial_merge_size=2, rms_norm_eps=1e-5))),
 }

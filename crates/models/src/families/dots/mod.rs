@@ -9,7 +9,7 @@ use crate::family::Family;
 /// Its architectures and projectors.
 pub const FAMILY: Family = Family {
     arches: &[convert::dots1::DOTS1, convert::dots3::DOTS3NOTE],
-    projectors: &[projector::DOTSOCR],
+    projectors: &[projector::dots3note::DOTS3NOTE, projector::dotsocr::DOTSOCR],
     graphs: graph::GRAPHS,
     ..Family::EMPTY
 };

@@ -1,5 +1,7 @@
 """Golden recipes of Gemma, by Google: text, and images and audio from Gemma 3 on."""
 
+from unittest import mock
+
 from headers import RMS, Header, heads
 from recipes import dense, ends
 from tiny_models import AS_IT_IS, OLD, POOLING, TEXT, WIDE_TEXT, layers, sizes, tiny, wrapper
@@ -119,7 +121,58 @@ GEMMA4_SEEING = dict(head_dim=8, num_hidden_layers=2, sliding_window=16,
 GEMMA4_VISION = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=3, num_attention_heads=2,
     num_key_value_heads=2, head_dim=8, patch_size=4, position_embedding_size=16)
 
+def with_norm_of_sound(_) -> list:
+    """Adds a name to the reference's table, which has that of Gemma 4 alone."""
+    from gguf import MODEL_TENSOR
+    from gguf.tensor_mapping import TensorNameMap
+    names = TensorNameMap.block_mappings_cfg[MODEL_TENSOR.A_ENC_CONV1D_NORM]
+    more = "model.audio_tower.subsample_conv_projection.conv_{bid}.norm"
+    return [mock.patch.dict(TensorNameMap.block_mappings_cfg, {MODEL_TENSOR.A_ENC_CONV1D_NORM: (*names, more)})]
+
+
+def gemma3n_towers(config: dict) -> dict:
+    """MobileNet with a block of each kind, and a conformer of sound."""
+    eye, ear = "model.vision_tower.timm_model.", "model.audio_tower."
+    edge = {"conv_exp": [8, 4, 3, 3], "bn1": [8], "conv_pwl": [4, 8, 1, 1], "bn2": [4]}
+    inverted = {"dw_start.conv": [4, 1, 5, 5], "dw_start.bn": [4], "pw_exp.conv": [8, 4, 1, 1], "pw_exp.bn": [8],
+                "dw_mid.conv": [8, 1, 5, 5], "dw_mid.bn": [8], "pw_proj.conv": [4, 8, 1, 1], "pw_proj.bn": [4]}
+    looking = {"norm": [4], "attn.query.proj": [8, 4, 1, 1], "attn.key.down_conv": [4, 1, 3, 3], "attn.key.norm": [4],
+               "attn.key.proj": [2, 4, 1, 1], "attn.value.down_conv": [4, 1, 3, 3], "attn.value.norm": [4],
+               "attn.value.proj": [2, 4, 1, 1], "attn.output.proj": [4, 8, 1, 1]}
+    named = {eye + "conv_stem.conv": [4, 3, 3, 3], eye + "conv_stem.bn": [4], eye + "msfa.ffn.pw_exp.conv": [8, 8, 1, 1],
+             eye + "msfa.ffn.pw_exp.bn": [8], eye + "msfa.ffn.pw_proj.conv": [16, 8, 1, 1], eye + "msfa.ffn.pw_proj.bn": [16],
+             eye + "msfa.norm": [16]}
+    for place, block in {"0.0": edge, "1.0": inverted, "2.11": looking}.items():
+        named |= {f"{eye}blocks.{place}.{name}": shape for name, shape in block.items()}
+    for part in ("vision", "audio"):
+        named |= {f"model.embed_{part}.{name}": shape for name, shape in {"embedding": [8, 16], "hard_embedding_norm": [16],
+            "soft_embedding_norm": [16], "embedding_projection": [32, 16]}.items()}
+    named |= {f"{ear}subsample_conv_projection.{name}": shape for name, shape in {"conv_0.conv": [8, 1, 3, 3],
+        "conv_0.norm": [8], "conv_1.conv": [4, 8, 3, 3], "conv_1.norm": [4], "input_proj_linear": [16, 8]}.items()}
+    layer = {"norm": [16], "attention.pre_attn_norm": [16], "attention.post": [16, 16], "attention.post_norm": [16],
+        "attention.attn.relative_position_embedding.pos_proj": [16, 16], "lconv1d.pre_layer_norm": [16],
+        "lconv1d.linear_start": [32, 16], "lconv1d.depthwise_conv1d": [16, 1, 3], "lconv1d.conv_norm": [16],
+        "lconv1d.linear_end": [16, 16], **{f"attention.attn.{x}_proj": [16, 16] for x in "qkv"}}
+    for end in ("start", "end"):
+        layer |= {f"ffw_layer_{end}.pre_layer_norm": [16], f"ffw_layer_{end}.ffw_layer_1": [64, 16],
+                  f"ffw_layer_{end}.ffw_layer_2": [16, 64], f"ffw_layer_{end}.post_layer_norm": [16]}
+    named |= {f"{ear}conformer.{i}.{name}": shape for i in range(2) for name, shape in layer.items()}
+    bare = {f"{ear}conformer.{i}.attention.attn.per_dim_scale": [8] for i in range(2)}
+    bare |= {f"{eye}blocks.{place}.layer_scale.gamma": [4] for place in ("1.0", "2.11")}
+    return {f"{name}.weight": shape for name, shape in named.items()} | bare | {eye + "conv_stem.conv.bias": [4],
+        "model.language_model.norm.weight": [32]}
+
+
 PROJECTORS = {
+    "gemma3n": dict(hand=gemma3n_towers, patches=with_norm_of_sound, tokenizer="bpe", vocab_size=384, no_q8_0=True,
+        preprocessor=dict(image_mean=None,
+        image_std=None, size=dict(height=768, width=768)), config=dict(architectures=["Gemma3nForConditionalGeneration"],
+        model_type="gemma3n", text_config=dict(TEXT, model_type="gemma3n_text", vocab_size=384, num_hidden_layers=2,
+        laurel_rank=8, hidden_size_per_layer_input=8, intermediate_size=[48, 48], activation_sparsity_pattern=[0.0, 0.0],
+        layer_types=["sliding_attention", "full_attention"], num_kv_shared_layers=0),
+        vision_config=dict(model_type="gemma3n_vision", hidden_size=16, vocab_size=8, architecture="mobilenetv5_300m_enc"),
+        audio_config=dict(model_type="gemma3n_audio", hidden_size=16, vocab_size=8, input_feat_size=8,
+        conf_num_hidden_layers=2, conf_num_attention_heads=2, conf_conv_kernel_size=3, sscp_conv_channel_size=[8, 4]))),
     "gemma3": tower("gemma3", "Gemma3ForConditionalGeneration", dict(head_dim=8, sliding_window=16),
         dict(hub=[("model.multi_modal", "multi_modal"), ("model.vision_tower.vision_model.", "vision_tower."),
         ("model.vision_tower.", "vision_tower."), ("vision_tower.", "vision_tower.vision_model.")],

@@ -26,6 +26,7 @@ pub const FAMILY: Family = Family {
     ],
     projectors: &[
         projector::gemma3::GEMMA3,
+        projector::gemma3n::GEMMA3N,
         projector::gemma4::GEMMA4,
         projector::gemma4_unified::GEMMA4_UNIFIED,
     ],

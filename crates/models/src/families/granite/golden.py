@@ -3,6 +3,7 @@
 from headers import RMS, Header, ssm
 from tiny_models import HAND, MAMBA, OLD, TEXT, few, tiny, wrapper
 from tiny_parts import NORMS, tensors, weights
+from tiny_towers import SIGLIP, tower
 
 HYBRID = dict(MAMBA, shared_intermediate_size=40, embedding_multiplier=12, attention_multiplier=0.125,
     logits_scaling=4, residual_multiplier=0.22)
@@ -111,3 +112,28 @@ def granite_hybrid_header():
 
 
 MEMORY = {"granite-hybrid": granite_hybrid_header}
+
+# The encoder of sound, and the Q-former after it.
+SPEECH = dict(input_dim=8, num_layers=2, hidden_dim=16, feedforward_mult=2, num_heads=2, dim_head=8, output_dim=12,
+    context_size=8, max_pos_emb=16, conv_kernel_size=3)
+QFORMER = dict(model_type="blip_2_qformer", hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+    intermediate_size=24, encoder_hidden_size=16)
+SPEECH_TEXT = dict(model_type="granite", architectures=["GraniteForCausalLM"])
+
+PROJECTORS = {
+    "granite-speech": tower("granite_speech", "GraniteSpeechForConditionalGeneration", SPEECH_TEXT,
+        dict(preprocessor=None, extra=without_counters, no_q8_0=True,
+        near=["a.blk.*.conv_norm_var.*"]), encoder_config=SPEECH, projector_config=QFORMER, has_lora_adapter=False,
+        window_size=4, downsample_rate=2),
+    "granite-speech-plus": tower("granite_speech_plus", "GraniteSpeechPlusForConditionalGeneration", SPEECH_TEXT,
+        dict(preprocessor=None, extra=without_counters, no_q8_0=True,
+        near=["a.blk.*.conv_norm_var.*"]), encoder_config=dict(SPEECH, cat_hidden_layers=[1]),
+        projector_config=dict(QFORMER, encoder_hidden_size=32), has_lora_adapter=False, window_size=4,
+        downsample_rate=2),
+    "granite4-vision": tower("granite4_vision", "Granite4VisionForConditionalGeneration",
+        dict(model_type="granite4_vision_text", num_hidden_layers=6), dict(hub=[("model.vision_tower.", "model.vision_tower.vision_model.")]),
+        vision_config=dict(SIGLIP, model_type="siglip_vision_model", hidden_size=64, num_attention_heads=1,
+        num_hidden_layers=7),
+        deepstack_layer_map=[[-2, 3], [0, 1]], spatial_target_layers=[0, 2, 4, 5], use_spatial_sampling=True,
+        downsample_rate="2/4", image_grid_pinpoints=[[32, 64], [64, 32]]),
+}

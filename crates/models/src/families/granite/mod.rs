@@ -2,6 +2,7 @@
 
 pub mod convert;
 pub mod graph;
+pub mod projector;
 
 use crate::family::Family;
 use gguf_checkpoint::FamilyForm;
@@ -19,6 +20,7 @@ pub const FAMILY: Family = Family {
         convert::granitehybrid::GRANITEHYBRID,
         convert::granitemoe::GRANITEMOE,
     ],
+    projectors: &[projector::speech::GRANITE_SPEECH, projector::vision::GRANITE4_VISION],
     quantization: &[
         // An additional layer routes between adapters.
         Quantization { architecture: "graniteswitch", layers: CountedLayers::OneMore, ..Quantization::USUAL },

@@ -2,7 +2,7 @@
 
 from headers import RMS, Header
 from tiny_models import OLD, POOLING, TEXT, sizes
-from tiny_towers import SIGLIP, tower
+from tiny_towers import SIGLIP, tower, with_biases
 
 CHECKPOINTS = {
     "lfm2": dict(model="lfm2", tokenizer="bpe", config=dict(layer_types=["conv", "full_attention"],
@@ -45,7 +45,36 @@ CHECKPOINTS |= {
         sliding_window=30, output_size=20, tie_embedding=True)),
 }
 
+def conformer(config: dict) -> dict:
+    """The encoder of sound of LFM2-Audio, and parts that speak."""
+    both = {f"conformer.pre_encode.conv.{i}": shape for i, shape in {0: [4, 1, 3, 3], 2: [4, 1, 3, 3], 3: [4, 4, 1, 1],
+        5: [4, 1, 3, 3], 6: [4, 4, 1, 1]}.items()}
+    both |= {"conformer.pre_encode.out": [16, 4], "audio_adapter.model.0": [16], "audio_adapter.model.1": [32, 16],
+             "audio_adapter.model.3": [32, 32]}
+    plain = {"audio_embedding.embedding.weight": [24, 32], "audio_embedding.embedding_norm.weight": [32],
+             "audio_embedding.to_logits.weight": [24, 32], "codebook_offsets": "numbers:0x11x22 3 I64",
+             "audio_loss_weights": [3], "depth_embeddings.0.embedding.weight": [8, 16], "depth_linear.weight": [48, 32],
+             "depthformer.layers.0.norm.weight": [16], "lfm.embed_tokens.weight": [384, 32]}
+    for i in range(config["encoder"]["n_layers"]):
+        layer = f"conformer.layers.{i}."
+        both |= {layer + name: shape for name, shape in {"norm_feed_forward1": [16], "norm_self_att": [16],
+            "norm_conv": [16], "norm_feed_forward2": [16], "norm_out": [16], "feed_forward1.linear1": [64, 16],
+            "feed_forward1.linear2": [16, 64], "feed_forward2.linear1": [64, 16], "feed_forward2.linear2": [16, 64],
+            "self_attn.linear_q": [16, 16], "self_attn.linear_k": [16, 16], "self_attn.linear_v": [16, 16],
+            "self_attn.linear_out": [16, 16], "conv.pointwise_conv1": [32, 16, 1], "conv.pointwise_conv2": [16, 16, 1],
+            "conv.depthwise_conv": [16, 1, 3], "conv.batch_norm": [16]}.items()}
+        plain |= {layer + "self_attn.linear_pos.weight": [16, 16], layer + "self_attn.pos_bias_u": [2, 8],
+                  layer + "self_attn.pos_bias_v": [2, 8], layer + "conv.batch_norm.running_mean": [16],
+                  layer + "conv.batch_norm.running_var": "near-one 16",
+                  layer + "conv.batch_norm.num_batches_tracked": "numbers:7 1 I64"}
+    return with_biases(both) | plain
+
+
 PROJECTORS = {
+    "lfm2audio": dict(hand=conformer, tokenizer="bpe", vocab_size=384, preprocessor=None, no_q8_0=True,
+        near=["a.blk.*.conv_norm.*"], config=dict(architectures=["Lfm2AudioForConditionalGeneration"], model_type="lfm2_audio", torch_dtype="bfloat16", codebooks=3,
+        encoder=dict(feat_in=8, feat_out=-1, n_layers=7, d_model=16, n_heads=2, conv_kernel_size=3),
+        lfm=dict(TEXT, model_type="lfm2", layer_types=["full_attention", "full_attention"]))),
     "lfm2vl": tower("lfm2_vl", "Lfm2VlForConditionalGeneration", dict(model_type="lfm2",
         layer_types=["full_attention"]), dict(hub=[("vision_tower.vision_model.", "vision_tower."),
         ("vision_tower.", "vision_tower.vision_model.")]), vision_config=dict(SIGLIP, patch_size=16, num_patches=16,

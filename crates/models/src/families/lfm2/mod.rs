@@ -16,7 +16,7 @@ pub const FAMILY: Family = Family {
         convert::lfm2_embed::LFM2_EMBED,
         convert::lfm2moe::LFM2MOE,
     ],
-    projectors: &[projector::LFM2VL],
+    projectors: &[projector::audio::LFM2AUDIO, projector::vl::LFM2VL],
     wrappers: &[Wrapper { model_type: "lfm2_vl", usual_text: "lfm2" }],
     graphs: graph::GRAPHS,
     forms: FORMS,

@@ -15,7 +15,7 @@ pub const MERALION: Projector = Projector {
     classes: &["MERaLiON2ForConditionalGeneration"],
     example: "MERaLiON/MERaLiON-2-3B",
     vision: None,
-    audio: Some(Tower { at: &["speech_config"], classes: &[] }),
+    audio: Some(Tower { at: &["speech_config"], ..VISION }),
     tensors: &[whisper::CONVOLUTIONS, whisper::LAYERS, ADAPTER],
     // Encoder, norm and adapter have no common start, so it is all but the text model.
     owns: |_, name| !name.starts_with("text_decoder."),

@@ -1,10 +1,42 @@
 """Golden recipes of MiniMax: text, and images in MiniMax M3."""
 
 from logits_own import first_of_equal
-from tiny_models import OLD, few, wrapper
+from tiny_models import HAND, OLD, few, wrapper
+from tiny_parts import NORMS, attention, tensors, weights
 from tiny_towers import tower
 
+
+
+def minimax01(config: dict) -> dict:
+    """Every eighth layer has full attention. The last ten tokens have embeddings of zeros."""
+    def each(bid: int) -> dict:
+        linear = weights(self_attn__qkv_proj=[96, 32], self_attn__output_gate=[32, 32], self_attn__norm=[32],
+            self_attn__out_proj=[32, 32])
+        experts = {f"block_sparse_moe.experts.{x}.{name}.weight": shape for x in range(2) for name, shape in {
+            "w1": [24, 32], "w2": [32, 24], "w3": [24, 32]}.items()}
+        return NORMS | (attention() if config["attn_type_list"][bid] else linear) | experts | weights(
+            block_sparse_moe__gate=[2, 32])
+    return tensors(8, {"model.embed_tokens.weight": "until:11968 384x32", "model.norm.weight": [32],
+        "lm_head.weight": [384, 32]}, each)
+
+
+def minimax01_recipe(name: str, model_type: str) -> dict:
+    """A recipe with an index, in which the reference finds the file of the embedding."""
+    betas = {f"layernorm_{part}_beta": 1.0 for part in ("full_attention", "linear_attention", "mlp")}
+    alphas = {f"layernorm_{part}_alpha": 3.5565588200778455 for part in ("full_attention", "linear_attention", "mlp")}
+    config = dict(HAND, architectures=[name], model_type=model_type, intermediate_size=24, num_hidden_layers=8, head_dim=8,
+        attn_type_list=[0] * 7 + [1], rotary_dim=4, rope_theta=10000000, num_local_experts=2, num_experts_per_tok=2,
+        hidden_act="silu", postnorm=True, output_router_logits=False, router_aux_loss_coef=0.001,
+        router_jitter_noise=0.0, shared_intermediate_size=0, shared_moe_mode="sigmoid", attention_dropout=0.0,
+        **betas, **alphas)
+    index = dict(metadata={}, weight_map={name: "model.safetensors" for name in minimax01(config)})
+    return dict(hand=minimax01, tokenizer="bpe", config=config,
+        files={"model.safetensors.index.json": index, "chat_template.jinja": "{{ messages[0]['content'] }}"})
+
+
 CHECKPOINTS = {
+    "minimax-text-01": minimax01_recipe("MiniMaxText01ForCausalLM", "minimax_text_01"),
+    "minimax-m1": minimax01_recipe("MiniMaxM1ForCausalLM", "minimax_m1"),
     "minimax-m2": dict(model="minimax_m2", tokenizer="bpe", config=few("num_local_experts", head_dim=8),
         more=dict(rotary_dim=4)),
     "minimax-m2-old": dict(model="minimax_m2", tokenizer="bpe", config=few("num_local_experts", head_dim=8),

@@ -9,7 +9,11 @@ use gguf_checkpoint::FamilyForm;
 
 /// Its architectures and projectors.
 pub const FAMILY: Family = Family {
-    arches: &[convert::minimax_m2::MINIMAX_M2, convert::minimax_m3::MINIMAX_M3],
+    arches: &[
+        convert::minimax_01::MINIMAX_01,
+        convert::minimax_m2::MINIMAX_M2,
+        convert::minimax_m3::MINIMAX_M3,
+    ],
     projectors: &[projector::MINIMAXM3],
     graphs: graph::GRAPHS,
     forms: FORMS,

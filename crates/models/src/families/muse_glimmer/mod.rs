@@ -2,13 +2,19 @@
 
 pub mod convert;
 pub mod graph;
+pub mod projector;
 
 use crate::family::Family;
 use gguf_checkpoint::FamilyForm;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family =
-    Family { arches: &[convert::MUSE_GLIMMER], forms: FORMS, graphs: graph::GRAPHS, ..Family::EMPTY };
+pub const FAMILY: Family = Family {
+    arches: &[convert::MUSE_GLIMMER],
+    projectors: &[projector::MUSE_GLIMMER],
+    forms: FORMS,
+    graphs: graph::GRAPHS,
+    ..Family::EMPTY
+};
 
 /// Files of mlx-lm 0.32.2.
 const FORMS: &[FamilyForm] = &[FamilyForm::refused(&["muse_spark"], None, "its projections are joined")];

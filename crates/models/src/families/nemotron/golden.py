@@ -2,6 +2,7 @@
 
 from recipes import attention, ends
 from tiny_models import OLD, TEXT, tiny
+from tiny_towers import with_biases
 
 NEMOTRON = dict(head_dim=8, mamba_num_heads=4, mamba_head_dim=16, n_groups=2, ssm_state_size=8, conv_kernel=4,
     expand=2)
@@ -102,4 +103,54 @@ SNAPSHOTS = {
     "nvidia-nemotron-3-nano-30b-a3b": (
         "nemotron_h_moe", dict(n_embd=2688, n_ff=0, n_vocab=131072, n_layer=52, n_head=32, n_head_kv=0, n_expert=128),
         nano_tensors()),
+}
+
+
+def radio(config: dict) -> dict:
+    """RADIO with the number of layers and the width that the reference insists on, and narrow layers; Parakeet for sound."""
+    eye, ear = "vision_model.radio_model.model.", "sound_encoder.encoder."
+    n_positions = config["vision_config"]["max_resolution"] // config["vision_config"]["patch_size"]
+    both, plain = {}, {eye + "patch_generator.embedder.weight": [1280, 12],
+        eye + "patch_generator.pos_embed": [1, n_positions * n_positions, 1280],
+        eye + "patch_generator.cls_token.token": [2, 1280], eye + "patch_generator.video_embedder.weight": [1280, 12],
+        "vision_model.radio_model.input_conditioner.norm_mean": [3, 1, 1], "mlp1.0.weight": [16], "mlp1.1.weight": [24, 16],
+        "mlp1.3.weight": [32, 24], "language_model.backbone.norm_f.weight": [32]}
+    for i in range(32):
+        both |= {f"{eye}blocks.{i}.{name}": shape for name, shape in {"norm1": [4], "norm2": [4], "attn.qkv": [12, 4],
+            "attn.proj": [4, 4], "mlp.fc1": [8, 4], "mlp.fc2": [4, 8]}.items()}
+    if "sound_config" in config:
+        both |= {f"{ear}subsampling.layers.{i}": shape for i, shape in {0: [4, 1, 3, 3], 2: [4, 1, 3, 3], 3: [4, 4, 1, 1],
+            5: [4, 1, 3, 3], 6: [4, 4, 1, 1]}.items()} | {ear + "subsampling.linear": [16, 4]}
+        plain |= {"sound_projection.norm.weight": [16], "sound_projection.linear1.weight": [24, 16],
+                  "sound_projection.linear2.weight": [32, 24], ear + "feature_extractor.featurizer.fb": [1, 8, 9],
+                  ear + "feature_extractor.featurizer.window": [8]}
+        for i in range(2):
+            layer = f"{ear}layers.{i}."
+            both |= {layer + name: [16] for name in ("norm_feed_forward1", "norm_self_att", "norm_conv",
+                "norm_feed_forward2", "norm_out", "conv.norm")}
+            plain |= {layer + name: shape for name, shape in {"self_attn.bias_u": [2, 8], "self_attn.bias_v": [2, 8],
+                "conv.pointwise_conv1.weight": [32, 16, 1], "conv.pointwise_conv2.weight": [16, 16, 1],
+                "conv.depthwise_conv.weight": [16, 1, 3], "conv.norm.running_mean": [16],
+                "conv.norm.running_var": "near-one 16", "conv.norm.num_batches_tracked": "numbers:7 1 I64",
+                **{f"feed_forward{n}.linear1.weight": [64, 16] for n in (1, 2)},
+                **{f"feed_forward{n}.linear2.weight": [16, 64] for n in (1, 2)},
+                **{f"self_attn.{x}_proj.weight": [16, 16] for x in ("q", "k", "v", "o", "relative_k")}}.items()}
+    return with_biases(both) | plain
+
+
+def nano_vl(resolution: int, **more) -> dict:
+    """A recipe; positions are learned for images of this size, and used for 8 pixels."""
+    return dict(hand=radio, tokenizer="bpe", vocab_size=384, raw_config=True, no_q8_0=True, config=dict(
+        architectures=["NemotronH_Nano_VL_V2"], model_type="NemotronH_Nano_VL_V2", torch_dtype="bfloat16",
+        force_image_size=8, downsample_ratio=0.5, vision_config=dict(architectures=["RADIOModel"], model_type="",
+        patch_size=2, max_resolution=resolution), llm_config=dict(TEXT, model_type="nemotron_h"), **more))
+
+
+SOUND = dict(hidden_size=16, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2, num_mel_bins=8,
+    subsampling_factor=8, conv_kernel_size=3)
+
+PROJECTORS = {
+    "nemotron-nano-vl": nano_vl(8) | dict(preprocessor=dict(image_mean=None, image_std=None)),
+    # Positions of 12 patches on a side are interpolated to 4.
+    "nemotron-nano-omni": nano_vl(24, sound_config=SOUND) | dict(near=["v.position_embd.weight"]),
 }

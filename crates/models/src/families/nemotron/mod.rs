@@ -2,6 +2,7 @@
 
 pub mod convert;
 pub mod graph;
+pub mod projector;
 
 use crate::family::Family;
 
@@ -13,6 +14,7 @@ pub const FAMILY: Family = Family {
         convert::nemotron_h::NEMOTRON_H_MOE,
         convert::nemotron_h::NEMOTRON_H_PUZZLE,
     ],
+    projectors: &[projector::NEMOTRON_NANO_VL],
     graphs: graph::GRAPHS,
     ..Family::EMPTY
 };

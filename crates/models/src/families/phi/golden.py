@@ -1,6 +1,7 @@
 """Golden recipes of Phi, by Microsoft."""
 
 from tiny_models import FACTORS, OLD, few, hub, llama_like, tiny
+from tiny_towers import with_biases
 
 PHI_ROPE = dict(rope_type="longrope", rope_theta=10000.0, short_mscale=1.25, long_mscale=1.5,
     original_max_position_embeddings=256, **FACTORS)
@@ -30,6 +31,25 @@ CHECKPOINTS = {
         config=hub("Phi4ForCausalLMV", "phi4-siglip", original_max_position_embeddings=512, rms_norm_eps=1e-5,
         rope_theta=250000, rope_scaling=None, sliding_window=None, partial_rotary_factor=1.0,
         tie_word_embeddings=False)),
+}
+
+def phi4_tower(config: dict) -> dict:
+    tower = "model.vision_tower.vision_tower.vision_model."
+    both = {tower + "embeddings.patch_embedding": [16, 48], tower + "post_layernorm": [16], tower + "head.mlp.fc1": [24, 16],
+            "model.mm_projector.0": [32, 16], "model.mm_projector.2": [32, 32]}
+    for i in range(3):
+        layer = f"{tower}encoder.layers.{i}."
+        both |= {layer + "layer_norm1": [16], layer + "layer_norm2": [16], layer + "mlp.fc1": [24, 16],
+                 layer + "mlp.fc2": [16, 24], **{f"{layer}self_attn.{x}_proj": [16, 16] for x in ("q", "k", "v", "out")}}
+    return with_biases(both) | {tower + "embeddings.position_embedding.weight": [16, 16],
+                                "model.embed_tokens.weight": [384, 32]}
+
+
+PROJECTORS = {
+    "phi4": dict(hand=phi4_tower, tokenizer="bpe", raw_config=True, preprocessor=dict(patch_size=4, min_num_patches=16,
+        max_num_patches=256), config=hub("Phi4ForCausalLMV", "phi4-siglip", num_hidden_layers=1, vision_config=dict(
+        model_type="siglip2_vision_model", hidden_size=16, intermediate_size=24, num_hidden_layers=3,
+        num_attention_heads=2, layer_norm_eps=1e-6))),
 }
 
 WIDE = {"phi2": dict(num_key_value_heads=4), "phi3": {}}

@@ -11,7 +11,8 @@ from tiny_models import (
     AS_IT_IS, HAND, OLD, POOLING, ROPE3, ROPE_OF_IMAGES, TEXT, few, hub, layers, predictions, sizes, tiny, with_tokenizer,
     wrapper)
 from tiny_parts import ENDS, NORMS, attention, mlp, tensors, weights
-from tiny_towers import ONE, QWEN25_VISION, QWEN35_VISION, QWEN3_VISION, SHALLOW_WHISPER, tower
+from tiny_towers import (
+    ONE, QWEN25_VISION, QWEN35_VISION, QWEN3_VISION, SHALLOW_WHISPER, tower, with_biases)
 
 QWEN2_TOKENIZER = dict(tokenizer_class="Qwen2Tokenizer", eos_token="<|endoftext|>", pad_token="<|endoftext|>",
     bos_token=None, unk_token=None)
@@ -237,7 +238,79 @@ TOKENIZERS = {"qwen_tiktoken": make_qwen_tiktoken}
 QWEN2_VISION = dict(QWEN2_TOWER, depth=3)
 TO_QWEN = dict(hub=[("model.visual.", "visual.")])
 
+
+
+def prefixed(prefix: str, shapes: dict) -> dict:
+    return {prefix + name: shape for name, shape in shapes.items()}
+
+
+def sound_tower(layers_of: int, k_bias: bool, more: dict) -> dict:
+    """The encoder of sound of Omni and ASR: Whisper's layers, 16 wide."""
+    names = {f"layers.{i}.{name}": shape for i in range(layers_of) for name, shape in {
+        "self_attn.q_proj": [16, 16], "self_attn.v_proj": [16, 16], "self_attn.out_proj": [16, 16],
+        "self_attn_layer_norm": [16], "final_layer_norm": [16], "fc1": [32, 16], "fc2": [16, 32],
+        **({"self_attn.k_proj": [16, 16]} if k_bias else {})}.items()}
+    plain = {} if k_bias else {f"layers.{i}.self_attn.k_proj.weight": [16, 16] for i in range(layers_of)}
+    return with_biases(names | {"ln_post": [16]}) | plain | more
+
+
+CONV2D = with_biases({"conv2d1": [8, 1, 3, 3], "conv2d2": [8, 8, 3, 3], "conv2d3": [8, 8, 3, 3]}) | {
+    "conv_out.weight": [16, 8]}
+TWO_OF_SOUND = with_biases({"proj1": [16, 16], "proj2": [32, 16]})
+SOUND = dict(ASR_ENCODER, encoder_layers=4)
+
+
+def omni25_towers(config: dict) -> dict:
+    layer = {"norm1.weight": [16], "norm2.weight": [16], **with_biases({"attn.q": [16, 16], "attn.k": [16, 16],
+        "attn.v": [16, 16], "attn.proj": [16, 16], "mlp.gate_proj": [24, 16], "mlp.up_proj": [24, 16],
+        "mlp.down_proj": [16, 24]})}
+    visual = {"patch_embed.proj.weight": [16, 3, 2, 4, 4], "merger.ln_q.weight": [16], **with_biases({
+        "merger.mlp.0": [64, 64], "merger.mlp.2": [32, 64]}),
+        **{f"blocks.{i}.{name}": shape for i in range(2) for name, shape in layer.items()}}
+    sound = sound_tower(2, False, with_biases({"conv1": [16, 8, 3], "conv2": [16, 16, 3], "proj": [32, 16]}) | {
+        "audio_bos_eos_token.weight": [2, 32]})
+    return prefixed("thinker.audio_tower.", sound) | {"thinker.model.norm.weight": [32]} | prefixed(
+        "thinker.visual.", visual) | {"talker.codec_head.weight": [32, 32]}
+
+
+def omni3_towers(config: dict) -> dict:
+    layer = with_biases({"norm1": [16], "norm2": [16], "attn.qkv": [48, 16], "attn.proj": [16, 16],
+        "mlp.linear_fc1": [24, 16], "mlp.linear_fc2": [16, 24]})
+    visual = {**with_biases({"patch_embed.proj": [16, 3, 2, 4, 4], "merger.ln_q": [16], "merger.mlp.0": [64, 64],
+        "merger.mlp.2": [32, 64], "merger_list.0.ln_q": [64], "merger_list.0.mlp.0": [64, 64],
+        "merger_list.0.mlp.2": [32, 64]}), "pos_embed.weight": [16, 16],
+        **{f"blocks.{i}.{name}": shape for i in range(2) for name, shape in layer.items()}}
+    return prefixed("thinker.audio_tower.", sound_tower(2, True, CONV2D | TWO_OF_SOUND)) | prefixed(
+        "thinker.visual.", visual) | {"thinker.model.norm.weight": [32], "talker.model.norm.weight": [32]}
+
+
+def asr_tower(config: dict) -> dict:
+    return prefixed("thinker.audio_tower.", sound_tower(4, True, CONV2D | TWO_OF_SOUND)) | {
+        "thinker.model.norm.weight": [32]}
+
+
+POSITIONS = dict(near=["a.position_embd.weight"], tokenizer="bpe", vocab_size=384)
+ASR_THINKER = dict(audio_config=SOUND, text_config=dict(TEXT, model_type="qwen3", head_dim=8))
+
 PROJECTORS = {
+    "qwen2.5omni": dict(POSITIONS, hand=omni25_towers, config=dict(architectures=["Qwen2_5OmniModel"],
+        model_type="qwen2_5_omni", torch_dtype="bfloat16", talker_config={}, token2wav_config={},
+        thinker_config=dict(model_type="qwen2_5_omni_thinker", text_config=OMNI_TEXT,
+        vision_config=dict(QWEN25_VISION, depth=2, fullatt_block_indexes=[1]),
+        audio_config=dict(SOUND, encoder_layers=2)))),
+    # The reference expects names of images that it then replaces by those of Qwen 3 VL, but not by all of its names.
+    "qwen3omni": dict(POSITIONS, hand=omni3_towers, hub=[("thinker.visual.", "visual.")], config=dict(architectures=["Qwen3OmniMoeForConditionalGeneration"],
+        model_type="qwen3_omni_moe", enable_audio_output=True, thinker_config=dict(text_config=OMNI,
+        vision_config=dict(QWEN3_VISION, depth=2, deepstack_visual_indexes=[1]),
+        audio_config=dict(SOUND, encoder_layers=2)))),
+    # The Hub's form, which the reference reads, and that of transformers.
+    "qwen3asr-old": dict(POSITIONS, hand=asr_tower, preprocessor=None, raw_config=True,
+        config=dict(architectures=["Qwen3ASRForConditionalGeneration"], model_type="qwen3_asr",
+        thinker_config=ASR_THINKER)),
+    "qwen3asr": tower("qwen3_asr", "Qwen3ASRForConditionalGeneration", dict(model_type="qwen3", head_dim=8),
+        dict(near=["a.position_embd.weight"], preprocessor=None, hub_config=dict(thinker_config=ASR_THINKER),
+        hub=[("model.audio_tower.", "thinker.audio_tower."),
+        ("model.multi_modal_projector.linear_", "thinker.audio_tower.proj")]), audio_config=SOUND),
     "qwen3vl": tower("qwen3_vl", "Qwen3VLForConditionalGeneration", dict(head_dim=8, rope_parameters=dict(ROPE3,
         mrope_interleaved=True), rms_norm_eps=1e-5), vision_config=QWEN3_VISION),
     "qwen3vlmoe": tower("qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration", dict(head_dim=8, num_experts=2,

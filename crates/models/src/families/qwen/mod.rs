@@ -30,7 +30,13 @@ pub const FAMILY: Family = Family {
         convert::qwen3vl::QWEN3VLMOE,
         convert::qwen4exp::QWEN4EXP,
     ],
-    projectors: &[projector::qwen2vl::QWEN2VL, projector::qwen3vl::QWEN3VL],
+    projectors: &[
+        projector::omni::QWEN25OMNI,
+        projector::qwen2vl::QWEN2VL,
+        projector::omni::QWEN3ASR,
+        projector::omni::QWEN3OMNI,
+        projector::qwen3vl::QWEN3VL,
+    ],
     quantization: &[Quantization { architecture: "qwen2", layers_of_70b: Some(80), ..Quantization::USUAL }],
     wrappers: &[
         Wrapper { model_type: "audioflamingo3", usual_text: "qwen2" },

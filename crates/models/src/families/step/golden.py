@@ -2,7 +2,7 @@
 
 from logits_own import loaded, read
 from recipes import ends, ffn
-from tiny_models import HUB, LLAMA3, fast_tokenizer, with_tokenizer
+from tiny_models import HUB, LLAMA3, TEXT, fast_tokenizer, with_tokenizer
 
 
 def step35(config: dict) -> dict:
@@ -43,6 +43,34 @@ CHECKPOINTS = {
         moe_router_activation="sigmoid", use_moe_router_bias=True, rms_norm_eps=1e-5, swiglu_limits=[None, 7, 0.0],
         swiglu_limits_shared=[0.0, 0.0, 16.0], num_nextn_predict_layers=1, zero_centered=True,
         use_head_wise_attn_gate=True)),
+}
+
+
+def step_tower(config: dict) -> dict:
+    """The names of the tower with the number of layers that the reference insists on, and narrow ones."""
+    layer = {"ln_1.weight": [4], "ln_1.bias": [4], "ln_2.weight": [4], "ln_2.bias": [4], "ls_1.gamma": [4], "ls_2.gamma": [4],
+             "attn.in_proj_weight": [12, 4], "attn.in_proj_bias": [12], "attn.out_proj.weight": [4, 4],
+             "attn.out_proj.bias": [4], "mlp.c_fc.weight": [8, 4], "mlp.c_fc.bias": [8], "mlp.c_proj.weight": [4, 8],
+             "mlp.c_proj.bias": [4]}
+    return {"vision_model.conv1.weight": [4, 3, 2, 2], "vision_model.positional_embedding": [9, 4],
+            "vision_model.ln_pre.weight": [4], "vision_model.ln_pre.bias": [4],
+            **{f"vision_model.transformer.resblocks.{i}.{name}": shape for i in range(47) for name, shape in layer.items()},
+            "vision_model.vit_downsampler1.weight": [6, 4, 3, 3], "vision_model.vit_downsampler1.bias": [6],
+            "vision_model.vit_downsampler2.weight": [8, 6, 3, 3], "vision_model.vit_downsampler2.bias": [8],
+            "vit_large_projector.weight": [32, 8], "model.embed_tokens.weight": [384, 32]}
+
+
+STEP_VISION = dict(image_size=728, patch_size=14, width=1536, layers=47, heads=16, mlp_ratio=8960 / 1536, use_ln_post=False)
+
+PROJECTORS = {
+    "step3vl": dict(hand=step_tower, tokenizer="bpe", no_q8_0=True, preprocessor=None, raw_config=True, config=dict(
+        architectures=["StepVLForConditionalGeneration"], model_type="step_robotics", torch_dtype="bfloat16",
+        understand_projector_stride=2, projector_bias=False, vision_config=dict(STEP_VISION, model_type="perception_encoder"),
+        text_config=dict(TEXT, model_type="qwen3", head_dim=8))),
+    "step3p7": dict(hand=step_tower, tokenizer="bpe", no_q8_0=True, raw_config=True,
+        config=dict(architectures=["Step3p7ForConditionalGeneration"], model_type="step3p7", torch_dtype="bfloat16",
+        understand_projector_stride=2, vision_config=dict(STEP_VISION, intermediate_size=8960, layer_norm_eps=1e-6),
+        text_config=dict(TEXT, model_type="step3p5", head_dim=8))),
 }
 
 

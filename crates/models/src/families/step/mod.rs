@@ -2,13 +2,19 @@
 
 pub mod convert;
 pub mod graph;
+pub mod projector;
 
 use crate::family::Family;
 use gguf_checkpoint::FamilyForm;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family =
-    Family { arches: &[convert::STEP35], graphs: graph::GRAPHS, forms: FORMS, ..Family::EMPTY };
+pub const FAMILY: Family = Family {
+    arches: &[convert::STEP35],
+    projectors: &[projector::STEP3VL],
+    graphs: graph::GRAPHS,
+    forms: FORMS,
+    ..Family::EMPTY
+};
 
 /// Files of mlx-lm 0.32.2.
 const FORMS: &[FamilyForm] =

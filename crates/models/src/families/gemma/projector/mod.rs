@@ -14,6 +14,7 @@ macro_rules! clipped {
 }
 
 pub mod gemma3;
+pub mod gemma3n;
 pub mod gemma4;
 pub mod gemma4_audio;
 pub mod gemma4_unified;

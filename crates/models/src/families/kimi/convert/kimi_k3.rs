@@ -66,14 +66,14 @@ const RESIDUALS: &[TensorRule] = &[
         &["model.layers.{bid}.self_attention_res_norm", "model.layers.{bid}.self_attention_res_proj"],
         "blk.{bid}.attn_res_score",
     )
-    .rows(RowRule::Product),
+    .rows(RowRule::Combine(Combination::Product)),
     TensorRule::copy(
         &["model.layers.{bid}.mlp_res_norm", "model.layers.{bid}.mlp_res_proj"],
         "blk.{bid}.ffn_res_score",
     )
-    .rows(RowRule::Product),
+    .rows(RowRule::Combine(Combination::Product)),
     TensorRule::copy(&["model.output_attn_res_norm", "model.output_attn_res_proj"], "output_res_score")
-        .rows(RowRule::Product),
+        .rows(RowRule::Combine(Combination::Product)),
 ];
 
 /// Gates, whose names are the same in both kinds of layers.

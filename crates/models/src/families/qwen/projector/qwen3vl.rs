@@ -40,7 +40,8 @@ pub const QWEN3VL: Projector = Projector {
     ..BASE
 };
 
-const MERGERS: &[TensorRule] = &[
+/// A matrix or two after the tower, and after some of its layers.
+pub const MERGERS: &[TensorRule] = &[
     TensorRule::copy(&["visual.merger.linear_fc1"], "mm.0"),
     TensorRule::copy(&["visual.merger.linear_fc2"], "mm.2"),
     // The file stores the merger's norm as the one after all layers.
@@ -58,7 +59,8 @@ fn deepstack(hparams: &Hparams) -> Vec<u64> {
     layers.into_iter().flatten().filter_map(Json::as_u64).collect()
 }
 
-fn rename(hparams: &Hparams, name: &str) -> Option<String> {
+/// Names of the table: mergers by the numbers of their layers.
+pub fn rename(hparams: &Hparams, name: &str) -> Option<String> {
     let name = name.strip_prefix("model.").unwrap_or(name);
     let Some((number, rest)) =
         name.strip_prefix("visual.deepstack_merger_list.").and_then(|rest| rest.split_once('.'))
@@ -70,7 +72,12 @@ fn rename(hparams: &Hparams, name: &str) -> Option<String> {
     Some(format!("visual.deepstack.{layer}.{rest}"))
 }
 
-fn prepare(towers: &mut Towers) -> Result<(), ArchError> {
+/// Checks the layers that are merged, and derives the size of images.
+///
+/// # Errors
+///
+/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
+pub fn prepare(towers: &mut Towers) -> Result<(), ArchError> {
     let vision = towers.vision_mut()?;
     let n_layers = vision.get_u64("depth")?.ok_or_else(|| missing("vision_config.depth"))?;
     if let Some(layer) = deepstack(vision).into_iter().find(|layer| *layer >= n_layers) {
@@ -81,8 +88,17 @@ fn prepare(towers: &mut Towers) -> Result<(), ArchError> {
 
 fn keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
     tower_keys(towers, keys)?;
-    let vision = towers.vision()?;
     parts::kind(keys, "qwen3vl_merger");
+    vision_keys(towers, keys)
+}
+
+/// Writes what is known of the tower of images beside its sizes.
+///
+/// # Errors
+///
+/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
+pub fn vision_keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
+    let vision = towers.vision()?;
     keys.set_prefixed("use_gelu", Value::Bool(true));
     patch_tower::merge_size_and_epsilon(towers, keys)?;
     let n_layers = vision.get_u64("depth")?.unwrap_or(0);

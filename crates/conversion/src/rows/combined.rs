@@ -1,0 +1,78 @@
+//! Tensors of a checkpoint that are combined element by element.
+
+use std::ops::Range;
+
+use gguf_checkpoint::Dtype;
+use gguf_layout::{Combination, RowMap, RowView};
+use gguf_quant::Level;
+use gguf_quant::round::{f16_to_f32, f32_to_f16};
+
+use super::{CheckpointRows, RowSource, RowsFor};
+use crate::error::Error;
+
+/// Elements of several tensors, or of pieces of one, that give one element each.
+#[derive(Debug, Clone)]
+pub struct CombinedRows<'a> {
+    operands: Vec<CheckpointRows<'a>>,
+    by: Combination,
+    /// True if torch computes in f16, which it does if all sources are stored so.
+    in_f16: bool,
+    view: RowView,
+}
+
+impl<'a> CombinedRows<'a> {
+    /// Operands with the row maps `rows`, of the tensors `names`: one for each map, or one for all of them. `request` gives
+    /// the request for a map.
+    ///
+    /// # Errors
+    /// As [`CheckpointRows::new`].
+    pub fn new(
+        request: impl Fn(RowMap) -> RowsFor<'a>,
+        names: &[String],
+        rows: &[RowMap],
+        by: Combination,
+    ) -> Result<CombinedRows<'a>, Error> {
+        let of_map = |(map, names): (&RowMap, &[String])| CheckpointRows::new(request(*map), names);
+        let operands: Vec<CheckpointRows<'a>> = if let [_] = names {
+            rows.iter().map(|map| of_map((map, names))).collect::<Result<_, _>>()?
+        } else {
+            rows.iter().zip(names.chunks(1)).map(of_map).collect::<Result<_, _>>()?
+        };
+        let whole = request(RowMap::Concat);
+        let mut in_f16 = true;
+        for name in names {
+            in_f16 &= whole.source(name)?.dtype == Dtype::F16;
+        }
+        Ok(CombinedRows { operands, by, in_f16, view: whole.view })
+    }
+}
+
+impl RowSource for CombinedRows<'_> {
+    fn view(&self) -> RowView {
+        self.view
+    }
+
+    fn read(&self, rows: Range<u64>, level: Level, out: &mut [f32]) -> Result<(), Error> {
+        let mut operands = Vec::with_capacity(self.operands.len());
+        for of in &self.operands {
+            let mut values = vec![0.0; out.len()];
+            of.read(rows.clone(), level, &mut values)?;
+            operands.push(values);
+        }
+        let mut element = vec![0.0; operands.len()];
+        let row_elems = self.view.row_elems.max(1) as usize;
+        for (at, out) in out.iter_mut().enumerate() {
+            let row = rows.start + (at / row_elems) as u64;
+            element.iter_mut().zip(&operands).for_each(|(element, values)| *element = values[at]);
+            *out = match self.in_f16 {
+                true => self.by.apply(row, &element, |value| f16_to_f32(f32_to_f16(value))),
+                false => self.by.apply(row, &element, |value| value),
+            };
+        }
+        Ok(())
+    }
+
+    fn input_bytes(&self, n_rows: u64) -> u64 {
+        self.operands.iter().map(|operand| operand.input_bytes(n_rows)).sum()
+    }
+}

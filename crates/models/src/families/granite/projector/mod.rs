@@ -1,0 +1,5 @@
+//! Projectors of this family, one file for each.
+
+pub mod qformer;
+pub mod speech;
+pub mod vision;

@@ -1,0 +1,54 @@
+//! Positions as sines and cosines.
+//!
+//! The reference computes them in single precision with torch, whose `exp`, `sin` and `cos` differ between processors in the
+//! last bit. Here every operation in single precision is correctly rounded.
+
+use gguf_layout::projector::prelude::*;
+
+/// The widest table: a limit for configs that state an absurd width.
+const MAX_CHANNELS: u64 = 1 << 14;
+
+/// A row for each of `n_positions` positions, with `n_channels` values: sines of the position at frequencies from 1 to 1 /
+/// 10000, then cosines.
+///
+/// Source: `Qwen25AudioModel.generate_extra_tensors` in `conversion/qwenvl.py`.
+///
+/// # Errors
+///
+/// [`ArchError::BadKey`] at `key` for a width that is odd, below 4 or above 16384.
+pub fn sinusoids(key: &str, n_positions: u16, n_channels: u64) -> Result<Vec<f32>, ArchError> {
+    if !(4..=MAX_CHANNELS).contains(&n_channels) || !n_channels.is_multiple_of(2) {
+        return Err(bad(key, &n_channels.into(), "an even number from 4 to 16384"));
+    }
+    let n_frequencies = n_channels / 2;
+    let increment = (10_000f64.ln() / (n_frequencies - 1) as f64) as f32;
+    let frequencies: Vec<f32> =
+        (0..n_frequencies).map(|index| f64::from(-increment * index as f32).exp() as f32).collect();
+    let mut table = Vec::with_capacity(usize::from(n_positions) * frequencies.len() * 2);
+    for position in 0..n_positions {
+        let angles = || frequencies.iter().map(|frequency| f64::from(f32::from(position) * frequency));
+        table.extend(angles().map(|angle| angle.sin() as f32));
+        table.extend(angles().map(|angle| angle.cos() as f32));
+    }
+    Ok(table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_have_sines_then_cosines() {
+        let table = sinusoids("d_model", 2, 4).unwrap();
+        // Frequencies are 1 and 1 / 10000.
+        assert_eq!(table[..4], [0.0, 0.0, 1.0, 1.0]);
+        assert_eq!(table[4..], [0.841_471, 0.000_1, 0.540_302_3, 1.0]);
+    }
+
+    #[test]
+    fn odd_and_absurd_widths_are_errors() {
+        for n_channels in [0, 2, 5, u64::MAX - 1] {
+            assert!(sinusoids("d_model", 1500, n_channels).is_err(), "{n_channels}");
+        }
+    }
+}
