@@ -5,6 +5,7 @@ are f32 and flash attention is off, so that the library rounds nothing on the wa
 """
 
 import json
+import os
 import subprocess
 
 import numpy as np
@@ -27,6 +28,10 @@ int main(int argc, char ** argv) {
     params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
     params.n_threads = params.n_threads_batch = 1;
     params.swa_full = true;
+    // Encoders have no logits: their rows are the last layer's.
+    const bool is_hidden = getenv("HIDDEN") != nullptr;
+    params.embeddings = is_hidden;
+    if (is_hidden) params.pooling_type = LLAMA_POOLING_TYPE_NONE;
     llama_context * context = llama_init_from_model(model, params);
     if (!context) return 2;
     const int n = argc - 2;
@@ -40,9 +45,10 @@ int main(int argc, char ** argv) {
         batch.logits[i] = true;
     }
     if (llama_decode(context, batch)) return 3;
-    const size_t n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(model));
+    const size_t width = is_hidden ? llama_model_n_embd(model) : llama_vocab_n_tokens(llama_model_get_vocab(model));
     for (int i = 0; i < n; ++i) {
-        if (fwrite(llama_get_logits_ith(context, i), sizeof(float), n_vocab, stdout) != n_vocab) return 4;
+        const float * row = is_hidden ? llama_get_embeddings_ith(context, i) : llama_get_logits_ith(context, i);
+        if (!row || fwrite(row, sizeof(float), width, stdout) != width) return 4;
     }
     return 0;
 }
@@ -64,9 +70,10 @@ def build(reference, library, scratch):
     return build_program(PROGRAM, reference, library, scratch)
 
 
-def predict(program, path, tokens):
-    """(tokens, n_vocab) in f32."""
-    ran = subprocess.run([program, path, *map(str, tokens)], capture_output=True)
+def predict(program, path, tokens, is_hidden=False):
+    """(tokens, n_vocab) in f32, or rows of the last layer."""
+    environment = os.environ | ({"HIDDEN": "1"} if is_hidden else {})
+    ran = subprocess.run([program, path, *map(str, tokens)], capture_output=True, env=environment)
     if ran.returncode:
         raise ValueError(f"libllama fails ({ran.returncode}): {ran.stderr.decode().strip()[:300]}")
     logits = np.frombuffer(ran.stdout, "<f4").reshape(len(tokens), -1)
@@ -97,4 +104,6 @@ def make(ctx):
             spell(copy, LOGITS[name]["spelled"])
         path = arch.convert(copy, ctx.scratch, "f32", pre, spec)
         tokens = tokens_of(json.loads((folder / "config.json").read_text()))
-        write(ctx.golden / "logits", name, tokens, predict(program, path, tokens))
+        is_hidden = LOGITS[name].get("hidden", False)
+        rows = predict(program, path, tokens, is_hidden)
+        write(ctx.golden / "logits", name, tokens, rows, {"hidden": True} if is_hidden else {})

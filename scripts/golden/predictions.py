@@ -8,7 +8,7 @@ import numpy as np
 def tokens_of(config):
     """32 seeded tokens of a vocabulary, or more where that shows what a window leaves out."""
     config = config.get("text_config", config)
-    if config["model_type"] == "whisper":
+    if config.get("model_type") == "whisper":
         n = min(32, config["max_target_positions"])
         return np.random.default_rng(20261121).integers(3, config["vocab_size"], n).tolist()
     # Some grow with each context of the first training that a position is behind.

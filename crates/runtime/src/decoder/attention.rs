@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! q = rope(norm(W_q h))    k = rope(norm(W_k h))    v = W_v h, in Gemma 3n and 4 normalized
-//! y = W_o (c f(g) * attend(q, k, v))          g: a gate beside each head's query (Qwen 3 Next), or W_g h, for each
+//! y = W_o norm(c f(g) * attend(q, k, v))         g: a gate beside each head's query (Qwen 3 Next), or W_g h, for each
 //!                                             head or each of its elements (Laguna); without a gate f(g) is 1;
 //!                                             c: a number (MiMo V2), else 1
 //! ```
@@ -67,6 +67,8 @@ pub(super) struct Attention {
     norm_widths: (usize, usize),
     /// True if these norms follow RoPE.
     norms_after_rope: bool,
+    /// Norm of all heads together, before the output matrix (BitNet).
+    output_norm: Option<Norm>,
     output: Linear,
     rope: Option<Ropes>,
     /// Norm of queries and keys after RoPE.
@@ -192,6 +194,7 @@ impl Attention {
             value_norm: spec.value_norm.then(|| weightless.clone()),
             norm_widths,
             norms_after_rope: spec.qk_norm_after_rope,
+            output_norm: params.optional_norm(weights, &blk("attn_sub_norm"), n_head * value_width)?,
             output: Linear::need(weights, &blk("attn_output"), n_head * value_width, n_embd)?,
             post_rope_norm: match spec.post_rope_norm {
                 Some(norm)
@@ -397,6 +400,9 @@ impl Mixer for Attention {
         }
         if let Some(scale) = self.value_scale {
             *attended *= scale;
+        }
+        if let Some(norm) = &self.output_norm {
+            norm.apply(&mut attended);
         }
         self.output.run(&attended, pass)
     }

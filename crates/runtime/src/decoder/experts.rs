@@ -19,8 +19,10 @@
 //!
 //! Source: `llm_graph_context::build_moe_ffn` of llama.cpp (llama-cpp-python 0.3.36).
 
+mod adjugates;
 mod backward;
 
+use adjugates::Adjugates;
 use rayon::prelude::*;
 
 use super::{linear::Linear, mlp::Mlp, params::DecoderParams, spec::Gating};
@@ -54,6 +56,8 @@ pub(super) struct Experts {
     sum_scale: f32,
     /// To one logit: the sigmoid of it is the factor of the shared expert.
     shared_gate: Option<Linear>,
+    /// Smaller experts that groups of experts share.
+    adjugates: Option<Box<Adjugates>>,
 }
 
 /// Experts of a token, and their weights.
@@ -224,6 +228,7 @@ impl Experts {
             shared,
             sum_scale: if has_shared { params.spec.shared_experts_scale } else { 1.0 },
             shared_gate: Linear::open(weights, &blk("ffn_gate_inp_shexp"), n_embd, 1)?,
+            adjugates: Adjugates::open(activation, keys, weights, i, [n_embd, n])?.map(Box::new),
         }))
     }
 
@@ -291,6 +296,9 @@ impl Experts {
                 }
                 out += &up.run(&sum, pass);
             }
+        }
+        if let Some(adjugates) = &self.adjugates {
+            adjugates.add(&routed, h, &mut out, pass);
         }
         if self.sum_scale != 1.0 {
             out *= self.sum_scale;

@@ -321,6 +321,7 @@ impl FeedForward {
         let activation = params.activation(keys, i, "swiglu_clamp_shexp")?;
         let mut mlp = Mlp::open(activation, params.n_embd, weights, names)?;
         mlp.gate_first = gate_first;
+        mlp.inner_norm = params.optional_norm(weights, &blk("ffn_sub_norm"), mlp.n_inner())?;
         // As many deviations below the mean as can be: none is left out.
         let sparsity = keys.floats("activation_sparsity_scale", params.n_layer)?.map(|all| all[i]);
         mlp.sparsity = sparsity.filter(|deviations| deviations.is_finite());

@@ -3,6 +3,7 @@
 //! ```text
 //! gated:  y = W_down (f(W_gate h) * W_up h)     h (n_embd); W_gate, W_up (n_ff, n_embd); W_down (n_embd, n_ff)
 //! plain:  y = W_down f(W_up h)
+//! normed: y = W_down norm(f(W_gate h) * W_up h)      BitNet
 //! ```
 
 use ndarray::ArrayViewMut1;
@@ -10,7 +11,7 @@ use ndarray::ArrayViewMut1;
 use super::linear::Linear;
 use crate::{
     Error,
-    ops::{Activation, Rows},
+    ops::{Activation, Norm, Rows},
     pass::Pass,
     weights::Weights,
 };
@@ -27,6 +28,8 @@ pub struct Mlp {
     /// Sparsity: in each row of gates, only the excess over the mean plus this many standard deviations
     /// counts (Gemma 3n).
     pub sparsity: Option<f32>,
+    /// Norm before the last matrix.
+    pub(super) inner_norm: Option<Norm>,
     down: Linear,
 }
 
@@ -47,7 +50,12 @@ impl Mlp {
         let is_fused = gate.is_none() && n_up == 2 * n_ff as u64;
         let up = Linear::need(weights, &up, n_embd, if is_fused { 2 * n_ff } else { n_ff })?;
         let down = Linear::need(weights, &down, n_ff, n_embd)?;
-        Ok(Mlp { activation, gate, up, is_fused, gate_first: true, sparsity: None, down })
+        Ok(Mlp { activation, gate, up, is_fused, gate_first: true, sparsity: None, inner_norm: None, down })
+    }
+
+    /// Elements between the matrices.
+    pub(super) fn n_inner(&self) -> usize {
+        self.down.weight.n_in
     }
 
     /// Floats that are alive at once for each token, about.
@@ -64,7 +72,7 @@ impl Mlp {
 
     /// True if the backward pass supports it.
     pub fn has_backward(&self) -> bool {
-        self.sparsity.is_none() && self.activation.has_slope()
+        self.sparsity.is_none() && self.inner_norm.is_none() && self.activation.has_slope()
     }
 
     /// Backward pass: `h` (n, n_embd) was the input; gradients of the output become those of `h`. Gate and up
@@ -89,7 +97,7 @@ impl Mlp {
 
     /// `h (n, n_embd) -> (n, n_embd)`.
     pub fn run(&self, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
-        let inner = match &self.gate {
+        let mut inner = match &self.gate {
             Some(gate) => {
                 let [mut gate, up] = Linear::run_all([gate, &self.up], h, pass);
                 if let Some(deviations) = self.sparsity {
@@ -110,6 +118,9 @@ impl Mlp {
                 }
             }
         };
+        if let Some(norm) = &self.inner_norm {
+            norm.apply(&mut inner);
+        }
         self.down.run(&inner, pass)
     }
 }

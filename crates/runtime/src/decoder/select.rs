@@ -4,7 +4,7 @@ use super::{
     attention::Attention,
     compressed::Compressed,
     latent::Latent,
-    mixer::{DeltaNet, Kda, Mamba, Mamba2, Matrix, Mixer, ShortConv, TimeMix4, TimeMix6, TimeMix7},
+    mixer::{DeltaNet, Kda, Mamba, Mamba2, MambaByHead, Matrix, Mixer, ShortConv, TimeMix4, TimeMix6, TimeMix7},
     params::DecoderParams,
 };
 use crate::{Error, keys::Keys, weights::Weights};
@@ -18,6 +18,9 @@ pub(super) fn mixers(
 ) -> Result<Vec<Box<dyn Mixer>>, Error> {
     let has = |weights: &Weights<'_>, name: &str| weights.shape(&format!("blk.{i}.{name}.weight")).is_some();
     let mut mixers: Vec<Box<dyn Mixer>> = Vec::new();
+    // A decay for each element of a state is a matrix.
+    let has_decay_by_head =
+        weights.shape(&format!("blk.{i}.ssm_a")).is_some_and(|shape| shape.n_elems() == shape.dim(0));
     // The order matters: RWKV 7 has the `time_mix_w1` of RWKV 6 too, and Mamba the `ssm_in` of Mamba 2.
     if has(weights, "time_mix_w0") {
         mixers.push(Box::new(TimeMix7::open(params, keys, weights, i)?));
@@ -30,6 +33,8 @@ pub(super) fn mixers(
         return Ok(vec![Box::new(Kda::open(params, keys, weights, i)?)]);
     } else if has(weights, "ssm_ba") || has(weights, "ssm_beta") {
         mixers.push(Box::new(DeltaNet::open(params, keys, weights, i)?));
+    } else if has(weights, "ssm_x") && has_decay_by_head {
+        mixers.push(Box::new(MambaByHead::open(params, keys, weights, i)?));
     } else if has(weights, "ssm_x") {
         mixers.push(Box::new(Mamba::open(params, keys, weights, i)?));
     } else if has(weights, "ssm_in") {

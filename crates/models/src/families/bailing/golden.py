@@ -116,5 +116,5 @@ PROJECTORS = {
         spatial_merge_size=2))),
 }
 
-LOGITS = {"bailingmoe": dict(by="reference"), "bailingmoe2": dict(by="reference"),
+LOGITS = {"sarvam-moe": dict(by="reference"), "bailingmoe": dict(by="reference"), "bailingmoe2": dict(by="reference"),
     "bailingmoe3": dict(by="reference"), "bailingmoe3-vl": dict(by="reference")}

@@ -246,6 +246,7 @@ def nomic_moe_rows(folder, tokens):
 
 
 LOGITS = {
+    "neobert": dict(by="reference", hidden=True),
     "jina-bert-v2": dict(run=jina_rows),
     "jina-bert-v2-code": dict(run=jina_rows),
     "jina-v5": dict(spelled=lambda config, tensors: (

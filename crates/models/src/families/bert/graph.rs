@@ -16,6 +16,10 @@ pub const GRAPHS: &[Architecture] = &[
         Spec { alibi: Alibi::Always(8.0), qk_norm_over_heads: true, ..BERT },
     ),
     Architecture::decoder("modern-bert", MODERN_BERT),
+    Architecture::decoder(
+        "neo-bert",
+        Spec { has_lm_head: false, is_causal: false, output_norm: "enc.output_norm", ..Spec::DECODER },
+    ),
     Architecture::decoder("nomic-bert", NOMIC_BERT),
     Architecture::decoder(
         "nomic-bert-moe",

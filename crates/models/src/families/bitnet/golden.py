@@ -18,3 +18,20 @@ CHECKPOINTS = {
     "bitnet": dict(hand=bitnet, tokenizer="spm", config=hub("BitnetForCausalLM", "bitnet", hidden_act="silu",
         rms_norm_eps=1e-5, rope_theta=10000.0, tie_word_embeddings=True, weight_bits=1, input_bits=8)),
 }
+
+
+def ternary(config: dict, tensors: dict):
+    """Norms by the names of transformers, and matrices rounded to three values, as the layers do each time they run."""
+    renamed = {"inner_attn_ln": "attn_sub_norm", "ffn_layernorm": "ffn_sub_norm"}
+    out = {}
+    for name, tensor in tensors.items():
+        for old, new in renamed.items():
+            name = name.replace(old, new)
+        if "_proj." in name:
+            scale = tensor.float().abs().mean().clamp(min=1e-5)
+            tensor = (tensor.float() / scale).round().clamp(-1, 1) * scale
+        out[name] = tensor
+    return config, out
+
+
+LOGITS = {"bitnet": dict(spelled=ternary)}

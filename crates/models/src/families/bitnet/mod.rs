@@ -1,8 +1,10 @@
 //! BitNet b1.58, by Microsoft.
 
 pub mod convert;
+pub mod graph;
 
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { arches: &[convert::BITNET], ..Family::EMPTY };
+pub const FAMILY: Family =
+    Family { arches: &[convert::BITNET], graphs: graph::GRAPHS, ..Family::EMPTY };

@@ -53,3 +53,5 @@ def gpt2_header():
 
 
 MEMORY = {"gpt2": gpt2_header}
+
+LOGITS = {"rugpt3xl": dict(by="reference")}

@@ -1,8 +1,10 @@
 //! GroveMoE, by inclusionAI.
 
 pub mod convert;
+pub mod graph;
 
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { arches: &[convert::GROVEMOE], ..Family::EMPTY };
+pub const FAMILY: Family =
+    Family { arches: &[convert::GROVEMOE], graphs: graph::GRAPHS, ..Family::EMPTY };

@@ -59,4 +59,62 @@ def make_plamo(folder, vocab_size: int, spec: dict) -> None:
 
 TOKENIZERS = {"plamo": make_plamo}
 
-LOGITS = {"plamo": dict(by="reference"), "plamo3": dict(by="reference")}
+
+def plamo2_logits(folder, tokens):
+    """PLaMo 2 after its authors' code: torch alone. llama.cpp takes the width of its rotation from the first layer, which has no
+    heads, and never ends."""
+    import torch
+    from logits_own import read
+    config, tensors = read(folder)
+    n, width, d_state = config["mamba_num_heads"], config["hidden_size_per_head"], config["mamba_d_state"]
+    q, k = config["num_attention_heads"], config["num_key_value_heads"]
+    silu, length = torch.nn.functional.silu, len(tokens)
+
+    def normed(x, weight, offset=0.0):
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + config["rms_norm_eps"]) * (weight + offset)
+
+    def rotated(x):
+        angles = torch.arange(length)[:, None] / config["rope_theta"] ** (torch.arange(0, width, 2) / width)
+        cos, sin = (torch.cat([f(angles)] * 2, -1)[:, None] for f in (torch.cos, torch.sin))
+        first, second = x.chunk(2, -1)
+        return x * cos + torch.cat([-second, first], -1) * sin
+
+    def attention(x, part):
+        rows = (x @ part("qkv_proj.weight").T).split([q * width, k * width, k * width], -1)
+        query, key, value = (row.reshape(length, -1, width) for row in rows)
+        query = rotated(normed(query, part("q_weight")))
+        key = rotated(normed(key, part("k_weight")))
+        key, value = (row.repeat_interleave(q // k, 1) for row in (key, value))
+        scores = torch.einsum("qhd,khd->hqk", query, key) / width ** 0.5
+        scores = scores.masked_fill(torch.ones(length, length).triu(1).bool(), float("-inf")).softmax(-1)
+        return torch.einsum("hqk,khd->qhd", scores, value).reshape(length, -1) @ part("o_proj.weight").T
+
+    def mamba(x, part):
+        z, x = (x @ part("in_proj.weight").T).reshape(length, n, 2, width).unbind(2)
+        x, kernel = x.reshape(length, -1), part("conv1d.weight")[:, 0]
+        padded = torch.cat([torch.zeros(kernel.shape[1] - 1, x.shape[1]), x])
+        x = silu(sum(padded[i:i + length] * kernel[:, i] for i in range(kernel.shape[1])))
+        b, c, dt = (x @ part("bcdt_proj.weight").T).split([d_state, d_state, 64], -1)
+        b, c, dt = (normed(row, part(f"{name}_norm_weight")) for row, name in zip((b, c, dt), ("B", "C", "dt")))
+        dt = torch.nn.functional.softplus(dt @ part("dt_proj.weight").T + part("dt_bias"))
+        x, state, out = x.reshape(length, n, width), torch.zeros(n, width, d_state), []
+        for t in range(length):
+            decay = torch.exp(-dt[t] * part("A_log").exp())[:, None, None]
+            state = state * decay + (dt[t][:, None] * x[t])[..., None] * b[t]
+            out.append(state @ c[t] + x[t] * part("D")[:, None])
+        return (torch.stack(out) * silu(z)).reshape(length, -1) @ part("out_proj.weight").T
+
+    x = tensors["model.embed_tokens.weight"][tokens]
+    for i in range(config["num_hidden_layers"]):
+        layer = f"model.layers.layers.{i}."
+        part = lambda name: tensors[f"{layer}mixer.{name}"]
+        norm = lambda name: tensors[f"{layer}{name}.weight"]
+        mixer = mamba if f"{layer}mixer.A_log" in tensors else attention
+        x = x + normed(mixer(normed(x, norm("pre_mixer_norm"), 1.0), part), norm("post_mixer_norm"), 1 / 5)
+        gate, up = (normed(x, norm("pre_mlp_norm"), 1.0) @ tensors[f"{layer}mlp.gate_up_proj.weight"].T).chunk(2, -1)
+        x = x + normed((silu(gate) * up) @ tensors[f"{layer}mlp.down_proj.weight"].T, norm("post_mlp_norm"), 1 / 5 ** 1.5)
+    x = normed(x, tensors["model.norm.weight"], 1.0)
+    return (x @ tensors["model.embed_tokens.weight"].T).numpy(), False, None
+
+
+LOGITS = {"plamo": dict(by="reference"), "plamo2": dict(run=plamo2_logits), "plamo3": dict(by="reference")}

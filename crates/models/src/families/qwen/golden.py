@@ -375,8 +375,28 @@ def reranker_rows(folder, tokens):
     return rows.numpy(), True, model.lm_head(rows[-1])[words].softmax(-1).numpy()
 
 
+def vl_reranker_rows(folder, tokens):
+    """The same of Qwen 3 VL, of text alone."""
+    import torch
+    import transformers
+    model = transformers.AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    words = transformers.AutoTokenizer.from_pretrained(folder).convert_tokens_to_ids(["yes", "no"])
+    rows = model.model(input_ids=torch.tensor([tokens]), use_cache=False).last_hidden_state[0]
+    return rows.numpy(), True, model.lm_head(rows[-1])[words].softmax(-1).numpy()
+
+
+def thinker(config, tensors):
+    """The text part of Qwen 3 Omni."""
+    return text_of("Qwen3MoeForCausalLM", "qwen3_moe", "thinker.")(config["thinker_config"], {
+        name.replace("thinker.lm_head", "lm_head"): tensor for name, tensor in tensors.items()})
+
+
 NORMED = dict(config=dict(norm_topk_prob=True))
 LOGITS = {
+    "qwen2.5omni": dict(by="reference"),
+    "qwen3asr": dict(spelled=text_of("Qwen3ForCausalLM", "qwen3", "model.language_model.")),
+    "qwen3omni": dict(spelled=thinker),
+    "qwen3-vl-reranker": dict(run=vl_reranker_rows),
     # A table of as few rows as the checkpoint has, the gate of published models, and the end that the converter takes.
     "qwen4exp": dict(spelled=text_of("Qwen4ExpForCausalLM", "qwen4_exp_text", "model.language_model.",
         ngram_vocab_size_base=2, make_ngram_vocab_size_divisible_by=50, output_gate_type="sigmoid", eos_token_id=2),

@@ -18,7 +18,8 @@ enum Done {
 }
 
 impl Attention {
-    /// True if the backward pass supports it: not with keys and values of another layer, gates, clamps or a choice of keys.
+    /// True if the backward pass supports it: not with keys and values of another layer, gates, clamps, a norm
+    /// before the output matrix or a choice of keys.
     pub(super) fn has_backward(&self) -> bool {
         matches!(self.projections, Projections::Apart(_) | Projections::Fused(_))
             && !self.is_source
@@ -26,6 +27,7 @@ impl Attention {
             && self.gate.is_none()
             && self.clamp.is_none()
             && self.temperature.is_none()
+            && self.output_norm.is_none()
             && self.indexer.is_none()
     }
 

@@ -22,6 +22,7 @@ impl Experts {
         (self.gate.is_some() || self.is_fused)
             && self.latent.is_none()
             && self.by_token.is_none()
+            && self.adjugates.is_none()
             && self.routing.gating != Gating::SqrtSoftplus
             && stacks.all(|stack| stack.scale.is_none())
             && self.activation.has_slope()

@@ -6,10 +6,12 @@ mod delta_net;
 mod kda;
 mod mamba;
 mod mamba2;
+mod mamba_by_head;
 mod matrix;
 mod rwkv4;
 mod rwkv6;
 mod rwkv7;
+mod scan;
 mod shift;
 mod short_conv;
 
@@ -20,6 +22,7 @@ pub(super) use {
     kda::Kda,
     mamba::Mamba,
     mamba2::Mamba2,
+    mamba_by_head::MambaByHead,
     matrix::Matrix,
     rwkv4::TimeMix4,
     rwkv6::TimeMix6,
