@@ -57,7 +57,6 @@ struct PoolWeights {
     size: usize,
     /// (size, width).
     bias: Vec<f32>,
-    has_tail: bool,
 }
 
 impl PoolWeights {
@@ -112,6 +111,11 @@ impl Indexer {
             Some(size) if size > top_k => {
                 return Err(keys.wrong("attention.indexer.kpool", "at most the chosen keys"));
             }
+            // The tokens before the first whole pool would see no key, and transformers 5.23 gives a mean of all values, later
+            // ones too, or no number, depending on its implementation of attention.
+            Some(_) if !keys.flag("attention.indexer.kpool_select_tail", true)? => {
+                return Err(keys.wrong("attention.indexer.kpool_select_tail", "true"));
+            }
             Some(size) => Some(PoolWeights {
                 w_gate: Linear::need(weights, &format!("blk.{i}.indexer_compressor_gate"), n_embd, width)?,
                 size,
@@ -119,7 +123,6 @@ impl Indexer {
                     &format!("blk.{i}.indexer_compressor_ape.weight"),
                     size.saturating_mul(width),
                 )?,
-                has_tail: keys.flag("attention.indexer.kpool_select_tail", true)?,
             }),
         };
         let kind = params.spec.indexer.rope;
@@ -171,7 +174,7 @@ impl Indexer {
             width: self.width,
             scale: 1.0 / ((self.n_head * self.width) as f32).sqrt(),
             top_k: self.top_k,
-            pools: pools.map(|pools| Pools { size: pools.size, has_tail: pools.has_tail, pool: &pool }),
+            pools: pools.map(|pools| Pools { size: pools.size, has_tail: true, pool: &pool }),
         };
         pass.select(self.slot, key, |views| choice.select(&query, &weights, views));
     }
