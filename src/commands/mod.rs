@@ -13,6 +13,7 @@ mod convert_mmproj;
 mod convert_to_hf;
 mod cpu;
 mod diff;
+mod draft;
 mod embed;
 mod endian;
 mod export_metadata;
@@ -136,6 +137,7 @@ pub const COMMANDS: &[Command] = &[
     check::COMMAND,
     check_against::COMMAND,
     imatrix::COMMAND,
+    draft::COMMAND,
     score::COMMAND,
     generate::COMMAND,
     chat::COMMAND,

@@ -139,6 +139,11 @@ impl Sandbox {
         Sandbox::with_folder(name, &gguf_testkit::checkpoint(name))
     }
 
+    /// Adds the folder `NAME`, the whole checkpoint of `golden/arch/NAME`.
+    pub fn add_golden(&self, name: &str) {
+        copy_folder(&gguf_testkit::checkpoint(name), &self.path(name));
+    }
+
     /// The same, and `file`, which the checkpoint becomes in this type.
     pub fn with_converted(name: &str, file: &str, file_type: &str) -> Sandbox {
         let sandbox = Sandbox::with_golden(name);

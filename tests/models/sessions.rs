@@ -40,7 +40,7 @@ fn open(name: &str) -> Result<Option<Model>, String> {
     let options = Options { threads: Some(1), ..Options::new(gguf_models::GRAPHS) };
     match Model::open(&sandbox.path("x.gguf"), &options) {
         Ok(model) => Ok(Some(model)),
-        Err(Error::UnknownArchitecture { .. }) => Ok(None),
+        Err(Error::UnknownArchitecture { .. } | Error::DraftAlone { .. }) => Ok(None),
         Err(error)
             if REFUSED.iter().any(|(of, message)| name == *of && error.to_string().contains(message)) =>
         {

@@ -77,6 +77,7 @@ rows! {
     "gguf-eval check": gguf_toolkit::check::check, Names("check");
     "gguf-eval check-against": gguf_toolkit::check_against::CheckAgainst, Names("check_against record");
     "gguf-eval imatrix": gguf_toolkit::imatrix, Names("imatrix");
+    "gguf-eval draft": gguf_toolkit::draft, Without("needs two models that stay open, which the package does not offer yet");
     "gguf-eval score": gguf_toolkit::Model, Names("Model.score");
     "gguf-eval generate": gguf_toolkit::Model, Names("Model.generate");
     "gguf-eval chat": gguf_toolkit::ChatSession, Names("Model.chat ChatSession.ask");

@@ -4,7 +4,7 @@ use gguf_checkpoint::FamilyForm;
 use gguf_layout::projector::{self, Projector};
 use gguf_layout::{Arch, DECODER, Families, Quantization, Wrapper};
 
-use gguf_runtime::graphs::{Spec, vision::ProjectorKind};
+use gguf_runtime::graphs::{DraftKind, Spec, vision::ProjectorKind};
 use gguf_runtime::{Architecture, Graphs};
 
 use crate::families::{FOLDERS, LOADER};
@@ -26,6 +26,8 @@ pub struct Family {
     pub graphs: &'static [Architecture],
     /// Projectors that can be run.
     pub towers: &'static [ProjectorKind],
+    /// Draft models that can be run next to their targets.
+    pub drafts: &'static [DraftKind],
 }
 
 impl Family {
@@ -38,6 +40,7 @@ impl Family {
         forms: &[],
         graphs: &[],
         towers: &[],
+        drafts: &[],
     };
 }
 
@@ -74,6 +77,11 @@ pub static GRAPHS: Graphs = Graphs {
         towers,
         name,
         ProjectorKind { name: "", open: |keys, _, _| Err(keys.missing("projector_type")) }
+    ),
+    drafts: collected!(
+        drafts,
+        name,
+        DraftKind { name: "", open: |keys, _, _| Err(keys.missing("target_layers")) }
     ),
 };
 

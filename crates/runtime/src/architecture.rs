@@ -4,6 +4,7 @@ use crate::{
     Error,
     classifier::ClassifierSpec,
     decoder::{self, Spec},
+    draft_graph::DraftKind,
     graph::Prepared,
     keys::Keys,
     vision::tower::ProjectorKind,
@@ -31,6 +32,8 @@ pub struct Graphs {
     pub architectures: &'static [Architecture],
     /// Projectors, sorted by name.
     pub projectors: &'static [ProjectorKind],
+    /// Draft models that read states of their target, sorted by name.
+    pub drafts: &'static [DraftKind],
 }
 
 impl std::fmt::Debug for Graphs {
@@ -56,6 +59,9 @@ impl Graphs {
             return Err(keys.wrong("block_count", "at most the number of tensors"));
         }
         let row = self.architectures.iter().find(|row| row.name == keys.architecture);
+        if row.is_none() && self.drafts.iter().any(|row| row.name == keys.architecture) {
+            return Err(Error::DraftAlone { architecture: keys.architecture.clone() });
+        }
         row.ok_or_else(|| Error::UnknownArchitecture { name: keys.architecture.clone() })
     }
 }

@@ -75,6 +75,34 @@ pub enum Error {
         /// Number of layers.
         layers: usize,
     },
+    /// A draft model that reads states of the model that it drafts for was opened alone.
+    #[error("architecture `{architecture}` is a draft model: it runs only next to its target")]
+    DraftAlone {
+        /// The architecture.
+        architecture: String,
+    },
+    /// A draft model whose tokens are not those of its target.
+    #[error("token {id} of the draft model is not that of the target")]
+    DraftVocabulary {
+        /// The first token that differs.
+        id: u32,
+    },
+    /// A draft model that was made for a target of another width.
+    #[error("the draft model needs a target with an embedding length of {expected}, found {found}")]
+    DraftWidth {
+        /// The width that the draft reads.
+        expected: usize,
+        /// The width of the target.
+        found: usize,
+    },
+    /// A target that does not give out the input of a layer that a draft model reads.
+    #[error("architecture `{architecture}` has no single input of layer {layer} for a draft model")]
+    NoLayerStates {
+        /// The architecture of the target.
+        architecture: String,
+        /// The layer.
+        layer: usize,
+    },
     /// A token that is not in the vocabulary.
     #[error("token id {id} is out of range for a vocabulary of {n_vocab} tokens")]
     TokenRange {

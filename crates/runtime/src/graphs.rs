@@ -21,12 +21,13 @@ pub use crate::decoder::spec::{
     Alibi, EmbeddingScale, Gating, IndexerSpec, LogitScale, PostRopeNorm, ResidualScale, RopeLayers,
     ScoreScale, SlidingBase, SlidingWindow, SoftCaps, Spec, Temperature, YarnMscale,
 };
-pub use crate::decoder::{Linear, Mlp};
+pub use crate::decoder::{Linear, Mlp, SelfAttention};
+pub use crate::draft_graph::{Draft, DraftKind, OpenDraft, Read};
 pub use crate::graph::{Encoded, Graph, Head, Prepared};
 pub use crate::keys::Keys;
 pub use crate::ops::{Activation, Attention, Mask, Norm, NormKind, Rope, RopeKind, Rows, dense};
 pub use crate::pass::Pass;
-pub use crate::session::{Embedding, Features, KeyValue, Seen};
+pub use crate::session::{Embedding, Features, KeyValue, Seen, Session};
 pub use crate::state_size::StateSize;
 pub use crate::weights::{Weight, Weights};
 

@@ -118,6 +118,22 @@ impl<'a> Keys<'a> {
         }
     }
 
+    /// A list of counts of any length.
+    pub fn list(&self, key: &str) -> Result<Option<Vec<usize>>, Error> {
+        match self.value(key) {
+            None => Ok(None),
+            Some(Value::Array(array)) => self.counts(key, array.len()),
+            Some(_) => Err(self.wrong(key, "a list of counts")),
+        }
+    }
+
+    /// The token that stands for one to be filled in.
+    pub fn mask_token(&self) -> Result<u32, Error> {
+        let key = "tokenizer.ggml.mask_token_id";
+        let id = self.metadata.count(key)?.ok_or_else(|| KeyError::missing(key.to_owned()))?;
+        Ok(u32::try_from(id).unwrap_or(u32::MAX))
+    }
+
     /// A number for each of `n` layers, from a list of at least as many; infinite ones among them, but no NaN.
     pub fn floats(&self, key: &str, n: usize) -> Result<Option<Vec<f32>>, Error> {
         self.floats_of(&self.name(key), n)

@@ -24,6 +24,8 @@ pub mod compare;
 pub mod cross_attention;
 mod decoder;
 mod dense;
+pub mod draft;
+mod draft_graph;
 pub mod embed;
 mod error;
 mod exact_sum;

@@ -22,7 +22,7 @@ use crate::{
     keys::Keys,
     observer::{Observer, Part},
     ops::Rows,
-    pass::{Pass, Placed, Span},
+    pass::{LayerStates, Pass, Placed, Span},
     pooling::Pooling,
     session::{Activations, Features, Piece, Sequence, Session},
     weights::{InUse, Replaced, Slot, Weights},
@@ -501,6 +501,36 @@ impl Model {
         let hidden = self.pass(&[sequence], session.n_past, None, Some(session))?;
         session.n_past += tokens.len();
         Ok(hidden)
+    }
+
+    /// As [`Model::continue_with`], with the predictions after the tokens from `first` on and the inputs of layers:
+    /// (n, layers * n_embd), those of a token next to each other.
+    ///
+    /// # Errors
+    /// As [`Model::run`]; [`Error::NoLayerStates`].
+    pub(crate) fn continue_with_states(
+        &self,
+        session: &mut Session,
+        tokens: &[u32],
+        first: usize,
+        layers: &[usize],
+    ) -> Result<(Hidden, Rows), Error> {
+        let n = tokens.len();
+        let spans = vec![Span { rows: 0..n, position: session.n_past, outputs: first.min(n)..n }];
+        let mut pass = Pass::new(tokens.to_vec(), spans, self.activations, None, Some(session));
+        pass.layer_states = LayerStates { layers: layers.to_vec(), rows: vec![None; layers.len()] };
+        let rows = self.pool.install(|| self.prepared.graph.run(&mut pass))?;
+        let states = std::mem::take(&mut pass.layer_states.rows);
+        drop(pass);
+        session.n_past += n;
+        let width = self.n_embd();
+        let mut all = Rows::zeros(n, layers.len() * width);
+        for (i, (layer, rows)) in layers.iter().zip(states).enumerate() {
+            let missing = || Error::NoLayerStates { architecture: self.architecture.clone(), layer: *layer };
+            let rows = rows.filter(|rows| rows.ncols() == width).ok_or_else(missing)?;
+            all.slice_mut(s![.., i * width..(i + 1) * width]).assign(&*rows);
+        }
+        Ok((Hidden { rows: rows.detached(), ends: vec![n - first.min(n)] }, all))
     }
 
     /// Makes a batch of sequences, and runs `with` on it.

@@ -46,6 +46,15 @@ pub struct Carried {
     pub key_values: BTreeMap<usize, KeyValue>,
 }
 
+/// Inputs of layers that a run gives out in addition to its rows.
+#[derive(Debug, Default)]
+pub struct LayerStates {
+    /// The layers; their number stands for the output of the last one.
+    pub layers: Vec<usize>,
+    /// The input of each of them: (n, n_embd).
+    pub rows: Vec<Option<Rows>>,
+}
+
 /// One run over a batch, or over some steps of one.
 pub struct Pass<'a, 'o> {
     /// Tokens of all sequences, one after the other.
@@ -71,6 +80,8 @@ pub struct Pass<'a, 'o> {
     pub embedded: Option<Rows>,
     /// Keys that an indexer chose, in this layer or the last one that has an indexer.
     pub selection: Option<Arc<Selection>>,
+    /// Inputs of layers that are wanted.
+    pub layer_states: LayerStates,
     /// Tokens whose rows were gathered for the next products; `None` for all tokens.
     pub routed: Option<Vec<usize>>,
     /// Without a session, keys and values that layers of this run see.
@@ -104,6 +115,7 @@ impl<'a, 'o> Pass<'a, 'o> {
             per_layer_inputs: None,
             embedded: None,
             selection: None,
+            layer_states: LayerStates::default(),
             routed: None,
             key_values: BTreeMap::new(),
             buffers: Buffers::default(),
@@ -225,6 +237,14 @@ impl<'a, 'o> Pass<'a, 'o> {
                 let mut x = x.slice_mut(s![rows.clone(), ..]);
                 x += &**deep;
             }
+        }
+    }
+
+    /// Keeps the input `x` (n, n_embd) of layer `index` if it is wanted.
+    pub fn keep_layer_input(&mut self, index: usize, x: &Rows) {
+        let LayerStates { layers, rows } = &mut self.layer_states;
+        for (_, kept) in layers.iter().zip(rows).filter(|(layer, _)| **layer == index) {
+            *kept = Some(x.clone().detached());
         }
     }
 

@@ -188,6 +188,11 @@ impl Session {
         self.n_past
     }
 
+    /// True if layers keep a state that cannot be rewound.
+    pub(crate) fn has_states(&self) -> bool {
+        !self.states.is_empty() || self.cross_kv.is_some() || self.n_shared > 0
+    }
+
     /// Takes a state of layer `index` out; `len` zeros at first.
     pub(crate) fn take_state(&mut self, index: usize, kind: StateKind, len: usize) -> Vec<f32> {
         // Taken out, not copied: a state of RWKV 7 has a megabyte for each layer, and the pass puts it back.

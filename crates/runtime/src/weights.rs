@@ -171,6 +171,16 @@ impl Weight {
         Ok(())
     }
 
+    /// One row, decoded.
+    ///
+    /// # Panics
+    /// If the matrix has no such row.
+    pub fn row(&self, row: usize) -> Vec<f32> {
+        let mut out = vec![0.0; self.n_in];
+        self.decode(Level::detect(), row..row + 1, &mut out).expect("a weight of a checked type decodes");
+        out
+    }
+
     /// The type of its blocks: that of the file, or of what stands in their place.
     fn dtype_now(&self) -> DType {
         let replaced = self.slot.read().unwrap_or_else(PoisonError::into_inner);
@@ -330,6 +340,23 @@ impl<'a> Weights<'a> {
         }
         let bytes = file.endian().to_little(info.dtype, file.data(info)?);
         let values = bytes.as_chunks::<4>().0.iter().map(|bytes| i32::from_le_bytes(*bytes));
+        Ok(Some(values.collect()))
+    }
+
+    /// All elements of a tensor of 64-bit integers, if there is one of this name.
+    pub fn long_integers(&mut self, name: &str, n: usize) -> Result<Option<Vec<i64>>, Error> {
+        let Some((file, info)) = self.file.tensor(name) else { return Ok(None) };
+        self.known.insert(name.to_owned());
+        self.decoded.insert(name.to_owned());
+        if info.dtype != DType::I64 {
+            return Err(Error::TensorType { name: name.to_owned(), dtype: info.dtype });
+        }
+        if info.shape.n_elems() != n as u64 {
+            let expected = format!("{n} elements");
+            return Err(Error::TensorShape { name: name.to_owned(), expected, found: info.shape });
+        }
+        let bytes = file.endian().to_little(info.dtype, file.data(info)?);
+        let values = bytes.as_chunks::<8>().0.iter().map(|bytes| i64::from_le_bytes(*bytes));
         Ok(Some(values.collect()))
     }
 

@@ -254,6 +254,8 @@ fn evaluation_fields(error: &gguf_runtime::Error) -> Fields {
         E::Gguf(error) => container_fields(error),
         E::Key(error) => key_fields(error),
         E::UnknownArchitecture { name } => fields!(key: "general.architecture", found: name),
+        E::DraftAlone { architecture } => fields!(key: "general.architecture", found: architecture),
+        E::DraftWidth { expected, found } => fields!(expected, found),
         E::MissingTensor { name } => fields!(tensor: name),
         E::TensorShape { name, expected, found } => fields!(tensor: name, expected, found),
         E::TensorType { name, dtype } => fields!(tensor: name, found: dtype),

@@ -115,6 +115,7 @@ fn eval(error: &gguf_runtime::Error) -> Option<String> {
         Error::UnknownArchitecture { name } if name == "clip" => {
             "the file is a projector: use `gguf-eval generate MODEL --mmproj THIS --image IMAGE`"
         }
+        Error::DraftAlone { .. } => "use `gguf-eval draft TARGET DRAFT --text FILE`",
         Error::NoProjector { .. } => "write a projector with `gguf-convert mmproj FOLDER`",
         Error::UnknownProjector { .. } => "docs/reference/projectors.md lists the supported projectors",
         Error::NoLogits { .. } => "use `gguf-eval embed` for encoders",

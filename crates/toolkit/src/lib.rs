@@ -40,6 +40,7 @@
 //! | [`edit`], [`extract`], [`split`], [`merge`], [`endian`] | `gguf-inspect`, writing files |
 //! | [`perplexity`](mod@perplexity), [`compare`](mod@compare), [`importance`], [`check`] | `gguf-eval` |
 //! | [`run`] | `gguf-eval chat`, `generate`, `embed` and `score`, `gguf-inspect prompt` |
+//! | [`draft`](mod@draft) | `gguf-eval draft` |
 //! | [`check_against`] | `gguf-eval check-against` |
 //! | [`publish`] | `gguf-publish` |
 //!
@@ -73,6 +74,7 @@ pub mod copy_files;
 pub mod coverage_report;
 pub mod diff;
 pub mod digest;
+pub mod draft;
 pub mod edit;
 pub mod endian;
 mod error;
@@ -135,6 +137,7 @@ pub use self::{
     convert::{
         Convert, ConvertAdapter, ConvertLegacy, ConvertProjector, ConvertVocab, Export, Quantize, Save,
     },
+    draft::{DraftOptions, draft},
     error::{Error, ErrorKind},
     events::{Events, Guard, Message, Progress, StatusLine},
     fields::Fields,

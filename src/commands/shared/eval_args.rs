@@ -28,7 +28,7 @@ pub(in crate::commands) struct RunArgs {
 }
 
 /// The option `--lora` of the verbs that run a model.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(in crate::commands) struct LoraArgs {
     /// Add a LoRA adapter (repeatable).
     ///

@@ -94,7 +94,7 @@ impl Attention {
         i: usize,
     ) -> Result<Attention, Error> {
         let blk = |name: &str| format!("blk.{i}.{name}");
-        let (spec, n_embd) = (&params.spec, params.n_embd);
+        let (spec, n_embd, n_in) = (&params.spec, params.n_embd, params.n_attention_in);
         let Heads { n_head, n_head_kv, key_width, value_width, window, source, is_source } =
             Heads::read(params, keys, weights, i)?;
         let (n_query, n_key, n_value) = (n_head * key_width, n_head_kv * key_width, n_head_kv * value_width);
@@ -103,13 +103,13 @@ impl Attention {
         let is_gated = key_width == value_width && stored == 2 * n_query as u64;
         let has_values = weights.shape(&blk("attn_v.weight")).is_some();
         let fused = match source == i {
-            true => Linear::open(weights, &blk("attn_qkv"), n_embd, n_query + n_key + n_value)?,
+            true => Linear::open(weights, &blk("attn_qkv"), n_in, n_query + n_key + n_value)?,
             false => None,
         };
         let projections = if let Some(fused) = fused {
             Projections::Fused(Box::new(fused))
         } else {
-            let mut part = |name: &str, n: usize| Linear::need(weights, &blk(name), n_embd, n);
+            let mut part = |name: &str, n: usize| Linear::need(weights, &blk(name), n_in, n);
             let query = part("attn_q", if is_gated { 2 * n_query } else { n_query })?;
             if source != i {
                 // Checkpoints of Gemma 3n hold matrices that nothing uses.
@@ -172,12 +172,13 @@ impl Attention {
             (true, Some(n)) if spec.sliding.is_some_and(|sliding| sliding.chunked) => Mask::Chunk(n),
             (true, Some(n)) => Mask::SlidingWindow(n),
             (false, None) => Mask::All,
+            (false, Some(n)) if spec.sees_block => Mask::WindowAndLater(n),
             // An encoder's window counts both directions.
             (false, Some(n)) => Mask::SymmetricWindow(n / 2),
         };
         let n_gate = weights.shape(&blk("attn_gate.weight")).map_or(0, |shape| shape.dim(1) as usize);
         let n_gate = if n_gate == n_head { n_head } else { n_head * value_width };
-        let gate = Linear::open(weights, &blk("attn_gate"), n_embd, n_gate)?;
+        let gate = Linear::open(weights, &blk("attn_gate"), n_in, n_gate)?;
         let weightless = Norm { kind: NormKind::Rms, epsilon: params.epsilon, weight: None, bias: None };
         Ok(Attention {
             projections,
@@ -266,6 +267,28 @@ impl Attention {
         }
     }
 
+    /// Keeps keys and values of `h` (n, n_in) in layer `index`, as [`Attention::run`] does.
+    pub fn put(&self, index: usize, h: &Rows, pass: &mut Pass<'_, '_>) {
+        let (mut query, mut own) = self.project(h, pass);
+        if !self.norms_after_rope {
+            self.normalize(&mut query, &mut own);
+        }
+        if let (Some(norm), Some([_, value])) = (&self.value_norm, &mut own) {
+            norm.apply_groups(value, self.value_width);
+        }
+        if let Some(ropes) = &self.rope {
+            let rope = ropes.choose(pass.end());
+            let cache = pass.rope_cache(rope);
+            rope.apply(&mut queries_and_keys(&mut query, &mut own), self.key_width, 0, &cache);
+        }
+        if self.norms_after_rope {
+            self.normalize(&mut query, &mut own);
+        }
+        if let Some([key, value]) = own {
+            pass.put_key_value(index, key, value);
+        }
+    }
+
     /// Queries (n, n_head * key_width); keys (n, n_head_kv * key_width) and values (n, n_head_kv * value_width), unless they
     /// are those of another layer.
     fn project(&self, h: &Rows, pass: &mut Pass<'_, '_>) -> (Rows, Option<[Rows; 2]>) {
@@ -324,7 +347,7 @@ impl Mixer for Attention {
             Mask::Causal => None,
             Mask::SlidingWindow(n) | Mask::Chunk(n) => Some(n),
             // Where tokens see later ones, all are run at once and nothing is kept.
-            Mask::All | Mask::SymmetricWindow(_) => {
+            Mask::All | Mask::SymmetricWindow(_) | Mask::WindowAndLater(_) => {
                 return StateSize { graph_floats, ..StateSize::default() };
             }
         };

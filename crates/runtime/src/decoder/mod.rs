@@ -27,6 +27,7 @@ mod residual_bank;
 mod rope_scaling;
 mod ropes;
 mod select;
+mod self_attention;
 pub mod spec;
 
 use gguf_quant::Level;
@@ -49,7 +50,7 @@ use per_layer_input::PerLayerInputs;
 use repeats::Repeats;
 use residual_bank::ResidualBank;
 use spec::{EmbeddingScale, LogitScale};
-pub use {linear::Linear, mlp::Mlp, spec::Spec};
+pub use {linear::Linear, mlp::Mlp, self_attention::SelfAttention, spec::Spec};
 
 /// A decoder with its weights.
 struct Decoder {
@@ -258,6 +259,13 @@ impl Decoder {
         })
     }
 
+    /// Gives out the input of layer `i`, of models with one residual stream.
+    fn keep_input(&self, i: usize, streams: &[Rows], pass: &mut Pass<'_, '_>) {
+        if let (Streams::One, [x]) = (&self.streams, streams) {
+            pass.keep_layer_input(i, x);
+        }
+    }
+
     /// Layer `i`.
     fn run_layer(&self, i: usize, streams: &mut Vec<Rows>, pass: &mut Pass<'_, '_>) {
         match &self.streams {
@@ -299,8 +307,10 @@ impl Graph for Decoder {
     fn run(&self, pass: &mut Pass<'_, '_>) -> Result<Rows, Error> {
         let mut streams = self.begin(pass)?;
         for i in 0..self.n_runs() {
+            self.keep_input(i, &streams, pass);
             self.run_layer(i, &mut streams, pass);
         }
+        self.keep_input(self.n_runs(), &streams, pass);
         Ok(self.end(streams, pass))
     }
 

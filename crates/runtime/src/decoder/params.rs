@@ -12,6 +12,8 @@ use crate::{
 pub(crate) struct DecoderParams {
     pub spec: Spec,
     pub n_embd: usize,
+    /// Elements of a row that attention reads.
+    pub n_attention_in: usize,
     pub n_layer: usize,
     /// Epsilon of every norm.
     pub epsilon: f32,
@@ -72,7 +74,17 @@ impl DecoderParams {
             }
         };
         let is_causal = keys.flag("attention.causal", spec.is_causal)?;
-        Ok(DecoderParams { spec, n_embd, n_layer, epsilon, residual_scale, feed_forward_alone, is_causal })
+        let n_attention_in = n_embd;
+        Ok(DecoderParams {
+            spec,
+            n_embd,
+            n_attention_in,
+            n_layer,
+            epsilon,
+            residual_scale,
+            feed_forward_alone,
+            is_causal,
+        })
     }
 
     /// True if layer `i` has mixers.

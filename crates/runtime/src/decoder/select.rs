@@ -4,7 +4,9 @@ use super::{
     attention::Attention,
     compressed::Compressed,
     latent::Latent,
-    mixer::{DeltaNet, Kda, Mamba, Mamba2, MambaByHead, Matrix, Mixer, ShortConv, TimeMix4, TimeMix6, TimeMix7},
+    mixer::{
+        DeltaNet, Kda, Mamba, Mamba2, MambaByHead, Matrix, Mixer, ShortConv, TimeMix4, TimeMix6, TimeMix7,
+    },
     params::DecoderParams,
 };
 use crate::{Error, keys::Keys, weights::Weights};

@@ -102,6 +102,8 @@ pub struct Spec {
     pub has_lm_head: bool,
     /// True if a token sees only earlier tokens, if no key states it.
     pub is_causal: bool,
+    /// True if tokens that see later ones see them at any distance in layers with a window.
+    pub sees_block: bool,
     /// Factor of the embedding.
     pub embedding_scale: EmbeddingScale,
     /// True if the scaled embedding is normalized without weights.
@@ -345,6 +347,7 @@ impl Spec {
         shared_experts_scale: 1.0,
         has_lm_head: true,
         is_causal: true,
+        sees_block: false,
         embedding_scale: EmbeddingScale::Key(1.0),
         normalizes_embedding: false,
         adds_embedding: false,

@@ -17,6 +17,8 @@ pub enum Mask {
     All,
     /// Keys at most this many positions away, before or after.
     SymmetricWindow(usize),
+    /// The nearest `n` keys at or before its position, and all later ones.
+    WindowAndLater(usize),
 }
 
 impl Mask {
@@ -27,6 +29,7 @@ impl Mask {
             Mask::SlidingWindow(n) => (position + 1).saturating_sub(n)..position + 1,
             Mask::Chunk(n) => position - position % n..position + 1,
             Mask::All => 0..n_keys,
+            Mask::WindowAndLater(n) => (position + 1).saturating_sub(n)..n_keys,
             Mask::SymmetricWindow(n) => position.saturating_sub(n)..n_keys.min(position + n + 1),
         }
     }

@@ -9,7 +9,7 @@ const FLOORS: &[&[&str]] = &[
     &["ops"],
     &["session", "pooling"],
     &["pass"],
-    &["graph"],
+    &["graph", "draft_graph"],
     &["classifier", "dense"],
     // The shared decoder: parameters, parts of a layer, what chooses among them, layers, the whole.
     &["decoder::spec"],
@@ -27,7 +27,7 @@ const FLOORS: &[&[&str]] = &[
         "decoder::laurel",
     ],
     &["decoder::select", "decoder::mlp_with_experts"],
-    &["decoder::layer"],
+    &["decoder::layer", "decoder::self_attention"],
     &["decoder::altup", "decoder::hyper_connections", "decoder::gated_streams", "decoder::residual_bank"],
     &["decoder"],
     // Graphs of encoder and decoder; pictures: pixels, patches, layers, towers.
@@ -43,6 +43,7 @@ const FLOORS: &[&[&str]] = &[
     // Uses of a model.
     &["chunks"],
     &["nonfinite"],
+    &["draft"],
     &["stats::softmax", "chat", "generate", "perplexity", "embed", "tensor_error"],
     &["logits_file"],
     &["stats"],

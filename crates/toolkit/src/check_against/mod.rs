@@ -122,7 +122,8 @@ impl CheckAgainst {
             Err(error) => {
                 let mut check = Check::new("predictions");
                 match error {
-                    gguf_runtime::Error::UnknownArchitecture { .. } => {
+                    gguf_runtime::Error::UnknownArchitecture { .. }
+                    | gguf_runtime::Error::DraftAlone { .. } => {
                         check = check.skipped(&error.to_string());
                     }
                     error => check.push(Finding::error("run", error)),

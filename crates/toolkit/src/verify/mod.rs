@@ -249,8 +249,14 @@ fn architecture(model: &Model, known: &[Finding]) -> Check {
     }
     match gguf_runtime::check_parts(&gguf_models::GRAPHS, model) {
         Ok(()) => {}
-        Err(gguf_runtime::Error::UnknownArchitecture { name }) if lacking.is_none() => {
+        Err(
+            gguf_runtime::Error::UnknownArchitecture { name }
+            | gguf_runtime::Error::DraftAlone { architecture: name },
+        ) if lacking.is_none() => {
             return check.skipped(&format!("no checks for architecture `{name}`"));
+        }
+        Err(gguf_runtime::Error::DraftAlone { .. }) => {
+            check.summary += ", only tensor names: draft models are opened next to their target";
         }
         Err(gguf_runtime::Error::UnknownArchitecture { .. }) => {
             check.summary += ", only tensor names: `gguf-eval` does not run the architecture";

@@ -52,7 +52,7 @@ const FLOORS: &[&[&str]] = &[
     // Conversions.
     &["settings"],
     &["calibration", "run"],
-    &["compare", "convert", "importance", "perplexity"],
+    &["compare", "convert", "draft", "importance", "perplexity"],
     &["check", "publish"],
 ];
 

@@ -63,3 +63,6 @@ CHECKPOINTS = {
         max_position_embeddings=512, sliding_window=16, bos_token_id=1, eos_token_id=2, pad_token_id=0, block_size=4,
         mask_token_id=8, target_layer_ids=[1, 3])),
 }
+
+DRAFTS = {name: (kind, "mimo2") for name, kind in {"dflash": "draft-dflash", "dspark": "draft-dspark",
+    "gemma4-dspark": "draft-dspark", "muse-glimmer-assistant": "draft-dflash"}.items()}

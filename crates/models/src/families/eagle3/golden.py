@@ -26,3 +26,5 @@ CHECKPOINTS = {
     "eagle3-llama": dict(hand=eagle, tokenizer="bpe", target="llama-llama3", config=dict(EAGLE,
         architectures=["LlamaForCausalLM"], rope_scaling=LLAMA3, rope_theta=500000.0)),
 }
+
+DRAFTS = {"eagle3-speculator": ("draft-eagle3", "mimo2")}

@@ -47,3 +47,6 @@ CHECKPOINTS = {
         partial_rotary_factor=0.5, layernorm_epsilon=1e-5, attention_value_scale=0.612, sliding_window=16,
         sliding_window_size=16, attention_chunk_size=16, tie_word_embeddings=False, add_swa_attention_sink_bias=True)),
 }
+
+# Its own draft: all of its tokens are accepted.
+DRAFTS = {"mimo2": ("draft-simple", "mimo2")}

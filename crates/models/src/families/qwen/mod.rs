@@ -44,6 +44,7 @@ pub const FAMILY: Family = Family {
         Wrapper { model_type: "qwen3_asr", usual_text: "qwen3" },
     ],
     graphs: graph::GRAPHS,
+    drafts: &[],
     towers: vision::TOWERS,
     forms: FORMS,
 };

@@ -55,7 +55,8 @@ impl MambaByHead {
         // The key of the rank counts heads, so the matrix says how wide the step is before it.
         let dt_rank = weights.shape(&blk("ssm_dt.weight")).map_or(0, |shape| shape.dim(0) as usize);
         let mut norm = |name: &str, n: usize| params.optional_norm(weights, &blk(name), n);
-        let norms = [norm("ssm_b_norm", d_state)?, norm("ssm_c_norm", d_state)?, norm("ssm_dt_norm", dt_rank)?];
+        let norms =
+            [norm("ssm_b_norm", d_state)?, norm("ssm_c_norm", d_state)?, norm("ssm_dt_norm", dt_rank)?];
         let n_projected = d_state.saturating_mul(2).saturating_add(dt_rank);
         Ok(MambaByHead {
             w_in: Linear::need(weights, &blk("ssm_in"), params.n_embd, d_inner.saturating_mul(2))?,
