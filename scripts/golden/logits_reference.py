@@ -55,12 +55,12 @@ int main(int argc, char ** argv) {
 """
 
 
-def build_program(text, reference, library, scratch):
-    """A program with libllama, compiled."""
+def build_program(text, reference, library, scratch, headers=(), libraries=()):
+    """A program with libllama, compiled; `headers` are further folders of the tree."""
     (scratch / "run.cpp").write_text(text)
-    includes = [f"-I{reference / part / 'include'}" for part in (".", "ggml")]
+    includes = [f"-I{reference / part}" for part in ("include", "ggml/include", *headers)]
     subprocess.run(["c++", "-O1", *includes, scratch / "run.cpp", "-o", scratch / "run", f"-L{library.resolve()}",
-        "-lllama",
+                    *libraries, "-lllama",
                     "-lggml", "-lggml-base", f"-Wl,-rpath,{library.resolve()}"], check=True)
     return scratch / "run"
 

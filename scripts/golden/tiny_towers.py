@@ -58,3 +58,41 @@ def whisper(prefix: str) -> dict:
                    layer + "final_layer_norm": [16], layer + "fc1": [32, 16], layer + "fc2": [16, 32]}
         plain[layer + "self_attn.k_proj.weight"] = [16, 16]
     return with_biases(shapes) | plain
+
+
+def whisper_with(folder, prefix: str, project):
+    """A model of layers of transformers' WhisperEncoder, which takes sounds of any length, and a projector: a function from
+    rows and all tensors to embeddings. It predicts nothing."""
+    import torch
+    import torch.nn.functional as F
+    import transformers
+    from safetensors.torch import load_file
+    from transformers.models.whisper.modeling_whisper import WhisperEncoder
+    tensors = {name: tensor.float() for name, tensor in load_file(folder / "model.safetensors").items()}
+    own = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+    positions = len(own["embed_positions.weight"])
+    audio = transformers.WhisperConfig(**WHISPER | dict(max_source_positions=positions), attn_implementation="eager")
+    encoder = WhisperEncoder(audio)
+    encoder.load_state_dict(own)
+
+    class Projector(torch.nn.Module):
+        def forward(self, x):
+            return project(x, tensors)
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.config = transformers.PretrainedConfig()
+            self.config.audio_config, self.config.text_config = audio, transformers.LlamaConfig(vocab_size=384)
+            self.encoder, self.multi_modal_projector = encoder, Projector()
+
+        def forward(self, input_ids, use_cache, input_features):
+            x = F.gelu(encoder.conv2(F.gelu(encoder.conv1(input_features)))).transpose(1, 2)
+            x = x + encoder.embed_positions.weight[:x.shape[1]]
+            for layer in encoder.layers:
+                x = layer(x, None)
+                x = x if torch.is_tensor(x) else x[0]
+            self.multi_modal_projector(encoder.layer_norm(x))
+            return transformers.modeling_outputs.CausalLMOutput(logits=torch.zeros(1, input_ids.shape[1], 384))
+
+    return Model()

@@ -42,16 +42,22 @@ struct GenerateArgs {
     system: Option<String>,
     #[command(flatten)]
     template: TemplateArgs,
-    /// Load the vision projector in FILE.
+    /// Load the vision or audio projector in FILE.
     ///
     /// `gguf-convert mmproj` makes such files.
-    #[arg(long, value_name = "FILE", requires = "image")]
+    #[arg(long, value_name = "FILE", requires = "media")]
     mmproj: Option<PathBuf>,
     /// Show the model a PNG or JPEG image (repeatable).
     ///
     /// Images replace `<__media__>` in the prompt. Without this marker, they come before the prompt.
-    #[arg(long, value_name = "FILE", requires = "mmproj")]
+    #[arg(long, value_name = "FILE", requires = "mmproj", group = "media")]
     image: Vec<PathBuf>,
+    /// Play the model a WAV, FLAC or MP3 file (repeatable).
+    ///
+    /// Sounds replace `<__media__>` in the prompt. Without this marker, they come before the prompt. With images, use
+    /// `<__image__>` and `<__audio__>`.
+    #[arg(long, value_name = "FILE", requires = "mmproj", group = "media")]
+    audio: Vec<PathBuf>,
     /// Use at most N tokens for each image.
     ///
     /// Applies to models in which the number of tokens depends on the image size. Fewer tokens are faster but lose
@@ -81,6 +87,7 @@ fn run(args: GenerateArgs, ui: &Ui) -> Result<(), Failure> {
         system: args.system,
         mmproj: args.mmproj,
         images: args.image,
+        audio: args.audio,
         image_tokens: args.image_tokens.map(|n| n as usize),
     };
     generation.check()?;

@@ -174,6 +174,11 @@ impl Sandbox {
         Sandbox::with_folder(name, &gguf_testkit::vision(name))
     }
 
+    /// The same of `golden/audio/NAME`, a checkpoint with ears.
+    pub fn with_audio(name: &str) -> Sandbox {
+        Sandbox::with_folder(name, &gguf_testkit::audio(name))
+    }
+
     /// The same of `golden/forms/NAME`, a quantized checkpoint.
     pub fn with_form(name: &str) -> Sandbox {
         Sandbox::with_folder(name, &gguf_testkit::form(name))

@@ -5,6 +5,7 @@
 mod common;
 
 mod adapters;
+mod audio;
 mod drafts;
 mod gradients;
 mod logits;

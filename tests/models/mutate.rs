@@ -12,6 +12,7 @@ use gguf_layout::LegacyOptions;
 use gguf_quant::Level;
 use gguf_runtime::{
     Model, Sequence,
+    audio::Sound,
     vision::{Picture, Projector},
 };
 use gguf_testkit::{mutants, mutate, mutated_gguf};
@@ -114,14 +115,21 @@ fn mutated_models_are_read_or_refused() {
 fn mutated_projectors_are_read_or_refused() {
     let sandbox = Sandbox::new();
     let path = |name: &str| sandbox.path(&format!("{name}.gguf"));
-    let convert = |name: &String| {
-        let (folder, to) = (gguf_testkit::vision(name), path(name));
+    let convert = |(name, folder): (String, PathBuf)| {
+        let to = path(&name);
         let args = [folder.to_str().unwrap(), to.to_str().unwrap(), "--mmproj", "-t", "f32", "-q"];
         let ran = sandbox.convert(&args);
         assert_eq!(ran.code, Some(0), "{name}: {}", ran.stderr);
         gguf_container::File::open(&to).unwrap()
     };
-    let good: Vec<gguf_container::File> = gguf_testkit::vision_names().iter().map(convert).collect();
+    let seeing = gguf_testkit::vision_names()
+        .into_iter()
+        .map(|name| (format!("vision-{name}"), gguf_testkit::vision(&name)));
+    let hearing = gguf_testkit::audio_names()
+        .into_iter()
+        .map(|name| (format!("audio-{name}"), gguf_testkit::audio(&name)));
+    let good: Vec<gguf_container::File> = seeing.chain(hearing).map(convert).collect();
+    let sound = Sound::read(fs::read(golden("audio/sound.wav")).unwrap()).unwrap();
     let picture = Picture::read(&fs::read(golden("vision/picture.png")).unwrap()).unwrap();
     let path = path("mutant");
     mutants(600, |draw| {
@@ -130,6 +138,6 @@ fn mutated_projectors_are_read_or_refused() {
         let options =
             gguf_runtime::Options { threads: Some(1), ..gguf_runtime::Options::new(gguf_models::GRAPHS) };
         let Ok(projector) = Projector::open(&path, &options) else { return false };
-        projector.embed(&picture, Some(16)).is_ok()
+        projector.embed(&picture, Some(16)).is_ok() | projector.embed_sound(&sound).is_ok()
     });
 }

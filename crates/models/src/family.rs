@@ -4,7 +4,7 @@ use gguf_checkpoint::FamilyForm;
 use gguf_layout::projector::{self, Projector};
 use gguf_layout::{Arch, DECODER, Families, Quantization, Wrapper};
 
-use gguf_runtime::graphs::{DraftKind, Spec, vision::ProjectorKind};
+use gguf_runtime::graphs::{DraftKind, Spec, audio::EncoderKind, vision::ProjectorKind};
 use gguf_runtime::{Architecture, Graphs};
 
 use crate::families::{FOLDERS, LOADER};
@@ -28,6 +28,8 @@ pub struct Family {
     pub towers: &'static [ProjectorKind],
     /// Draft models that can be run next to their targets.
     pub drafts: &'static [DraftKind],
+    /// Audio encoders that can be run.
+    pub encoders: &'static [EncoderKind],
 }
 
 impl Family {
@@ -41,6 +43,7 @@ impl Family {
         graphs: &[],
         towers: &[],
         drafts: &[],
+        encoders: &[],
     };
 }
 
@@ -82,6 +85,11 @@ pub static GRAPHS: Graphs = Graphs {
         drafts,
         name,
         DraftKind { name: "", open: |keys, _, _| Err(keys.missing("target_layers")) }
+    ),
+    encoders: collected!(
+        encoders,
+        name,
+        EncoderKind { name: "", open: |keys, _, _| Err(keys.missing("projector_type")) }
     ),
 };
 

@@ -2,6 +2,7 @@
 
 use crate::{
     Error,
+    audio::listener::EncoderKind,
     classifier::ClassifierSpec,
     decoder::{self, Spec},
     draft_graph::DraftKind,
@@ -34,12 +35,15 @@ pub struct Graphs {
     pub projectors: &'static [ProjectorKind],
     /// Draft models that read states of their target, sorted by name.
     pub drafts: &'static [DraftKind],
+    /// Audio encoders with their projectors, sorted by name.
+    pub encoders: &'static [EncoderKind],
 }
 
 impl std::fmt::Debug for Graphs {
     /// Numbers of rows.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Graphs").field(&[self.architectures.len(), self.projectors.len()]).finish()
+        let n = [self.architectures.len(), self.projectors.len(), self.encoders.len()];
+        f.debug_tuple("Graphs").field(&n).finish()
     }
 }
 

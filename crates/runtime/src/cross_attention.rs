@@ -9,7 +9,7 @@
 use crate::{
     Error,
     decoder::{Linear, Mlp},
-    ops::{Attention, Mask, Norm, Rows},
+    ops::{Attention, Mask, Norm, Rope, Rows},
     pass::Pass,
     session::KeyValue,
     state_size::StateSize,
@@ -22,6 +22,8 @@ pub struct Layer {
     pub attention_norm: Norm,
     /// Self-attention.
     pub attention: Projections,
+    /// Rotation of queries and keys of self-attention.
+    pub rope: Option<Rope>,
     /// Cross-attention, in a decoder.
     pub cross: Option<(Norm, Projections)>,
     /// Norm before the feed-forward part.
@@ -106,7 +108,11 @@ impl Layer {
         let mut normed = pass.scratch(x.nrows(), x.ncols());
         self.attention_norm.apply_into(x, &mut normed);
         let Projections { query, key, value, output } = &self.attention;
-        let [query, key, value] = Linear::run_all([query, key, value], &normed, pass);
+        let [mut query, mut key, value] = Linear::run_all([query, key, value], &normed, pass);
+        if let Some(rope) = &self.rope {
+            let cache = pass.rope_cache(rope);
+            rope.apply(&mut [&mut query, &mut key], own.key_width, 0, &cache);
+        }
         let attended = pass.attend(index, own, &query, key, value);
         x.add_scaled(1.0, &output.run(&attended, pass));
         drop((query, attended));

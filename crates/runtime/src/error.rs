@@ -216,6 +216,29 @@ pub enum Error {
         /// Maximum aspect ratio.
         max_ratio: usize,
     },
+    /// Bytes that are of no kind of sound that is read.
+    #[error("not a WAV, FLAC or MP3 file")]
+    NotASound,
+    /// A sound that cannot be read.
+    #[error("{format} file: {problem}")]
+    BrokenSound {
+        /// Its format.
+        format: &'static str,
+        /// The problem.
+        problem: String,
+    },
+    /// A sound that is too long.
+    #[error("the sound is longer than {max_seconds} seconds, the limit at its sample rate")]
+    SoundLength {
+        /// The limit in seconds.
+        max_seconds: usize,
+    },
+    /// A sound that is too short for one embedding.
+    #[error("the sound of {milliseconds} ms is too short for an embedding")]
+    ShortSound {
+        /// Its length.
+        milliseconds: usize,
+    },
     /// A file that is given as a projector but is not one.
     #[error("not a projector: expected architecture `clip`, found `{architecture}`")]
     NoProjector {
@@ -225,6 +248,9 @@ pub enum Error {
     /// A projector that has no tower for pictures.
     #[error("the projector does not have a vision tower (`clip.has_vision_encoder`)")]
     NoVisionTower,
+    /// A projector that has no audio encoder.
+    #[error("the projector does not have an audio encoder (`clip.has_audio_encoder`)")]
+    NoAudioEncoder,
     /// Nothing here runs this projector.
     #[error("projector `{name}` cannot be run: not supported")]
     UnknownProjector {
@@ -372,6 +398,7 @@ impl Error {
             Error::TooLong { .. } => "split the text into shorter parts",
             Error::ProjectorWidth { .. } => "use the projector of this model",
             Error::NotAPicture => "convert the image to PNG or JPEG",
+            Error::NotASound => "convert the sound to WAV, FLAC or MP3",
             Error::NoFeatures { .. } => "encode a spectrogram first (`Model::encode_audio`)",
             Error::FeatureShape { .. } => "pad or cut the audio to the length that the model was trained on",
             _ => return None,

@@ -1,7 +1,7 @@
 //! Parts that graphs of model families are made of.
 //!
-//! A family states how its files are run as rows of [`Architecture`] and [`vision::ProjectorKind`]. Most decoders are a
-//! [`Spec`] that says how they differ from the usual one:
+//! A family states how its files are run as rows of [`Architecture`], [`vision::ProjectorKind`] and [`audio::EncoderKind`].
+//! Most decoders are a [`Spec`] that says how they differ from the usual one:
 //!
 //! ```
 //! use gguf_runtime::graphs::{Activation, Architecture, Spec};
@@ -27,13 +27,22 @@ pub use crate::graph::{Encoded, Graph, Head, Prepared};
 pub use crate::keys::Keys;
 pub use crate::ops::{Activation, Attention, Mask, Norm, NormKind, Rope, RopeKind, Rows, dense};
 pub use crate::pass::Pass;
-pub use crate::session::{Embedding, Features, KeyValue, Seen, Session};
+pub use crate::session::{Activations, Embedding, Features, KeyValue, Seen, Session};
 pub use crate::state_size::StateSize;
 pub use crate::weights::{Weight, Weights};
 
+/// Parts of audio encoders.
+pub mod audio {
+    pub use crate::audio::convolution::Convolution;
+    pub use crate::audio::encoder::{Encoder, pooled, stacked};
+    pub use crate::audio::listener::{EncoderKind, Listener, Listening};
+    pub use crate::audio::spectrogram::{Bands, Dft, HOP, LogMel, RATE, htk_bands, in_bands};
+    pub use crate::audio::windows::{Division, Window, windows};
+}
+
 /// Parts of vision towers.
 pub mod vision {
-    pub use crate::vision::layer::{Form, Layer};
+    pub use crate::vision::layer::{Form, Layer, Matrix};
     pub use crate::vision::patches::{Patches, by_squares, mean_of_squares, raster};
     pub use crate::vision::picture::Picture;
     pub use crate::vision::resample::Filter;

@@ -3,7 +3,7 @@
 //! This crate has never heard of safetensors or architectures as the converter knows them; it reads
 //! GGUF only. It turns text into tokens ([`gguf_tokenizer`]), runs them through a [`Model`], measures
 //! how well they were predicted ([`perplexity`]), generates text ([`generate`], [`chat`]), makes vectors
-//! of texts ([`embed`]), and shows a model pictures ([`vision`]).
+//! of texts ([`embed`]), and gives a model pictures ([`vision`]) and sounds ([`audio`]).
 #![cfg_attr(
     not(test),
     deny(
@@ -16,6 +16,7 @@
 )]
 
 mod architecture;
+pub mod audio;
 pub mod chat;
 pub mod choice;
 pub mod chunks;

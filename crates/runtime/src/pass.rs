@@ -122,6 +122,12 @@ impl<'a, 'o> Pass<'a, 'o> {
         }
     }
 
+    /// A pass over rows that are not tokens, at positions from 0 on.
+    pub fn over_rows(n_rows: usize, activations: Activations) -> Self {
+        let spans = vec![Span { rows: 0..n_rows, position: 0, outputs: 0..0 }];
+        Self::new(Vec::new(), spans, activations, None, None)
+    }
+
     /// Continues after an earlier step of the same batch, with memory that passes share.
     pub fn resume(mut self, carried: Carried, buffers: &Buffers) -> Self {
         let Carried { first_values, per_layer_inputs, embedded, selection, key_values } = carried;

@@ -111,6 +111,22 @@ pub fn vision_names() -> Vec<String> {
     names_in("vision")
 }
 
+/// As [`checkpoint`], of `golden/audio/NAME`.
+///
+/// # Panics
+/// As [`checkpoint`].
+pub fn audio(name: &str) -> PathBuf {
+    whole("audio", name)
+}
+
+/// Names of the checkpoints of `golden/audio`, sorted.
+///
+/// # Panics
+/// When the folder cannot be read.
+pub fn audio_names() -> Vec<String> {
+    names_in("audio")
+}
+
 fn whole(parent: &str, name: &str) -> PathBuf {
     let own = golden_path(parent).join(name);
     if !own.join("checkpoint.json").is_file() {

@@ -113,7 +113,7 @@ fn eval(error: &gguf_runtime::Error) -> Option<String> {
     let hint = match error {
         Error::Gguf(error) => return gguf(error),
         Error::UnknownArchitecture { name } if name == "clip" => {
-            "the file is a projector: use `gguf-eval generate MODEL --mmproj THIS --image IMAGE`"
+            "the file is a projector: use `gguf-eval generate MODEL --mmproj THIS` with --image or --audio"
         }
         Error::DraftAlone { .. } => "use `gguf-eval draft TARGET DRAFT --text FILE`",
         Error::NoProjector { .. } => "write a projector with `gguf-convert mmproj FOLDER`",

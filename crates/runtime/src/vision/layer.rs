@@ -106,7 +106,7 @@ impl Form {
 }
 
 /// A matrix, and the bounds of what goes in and comes out where it is clipped (Gemma 4).
-struct Matrix {
+pub struct Matrix {
     linear: Linear,
     input: Option<(f32, f32)>,
     output: Option<(f32, f32)>,
@@ -131,13 +131,17 @@ impl Matrix {
         Ok(Some(Matrix { linear, input, output }))
     }
 
-    fn need(weights: &mut Weights<'_>, name: &str, n_in: usize, n_out: usize) -> Result<Matrix, Error> {
+    /// `NAME.weight` (n_in, n_out), its bias and its bounds.
+    ///
+    /// # Errors
+    /// [`Error::MissingTensor`], [`Error::TensorShape`], [`Error::TensorType`].
+    pub fn need(weights: &mut Weights<'_>, name: &str, n_in: usize, n_out: usize) -> Result<Matrix, Error> {
         Self::open(weights, name, n_in, n_out)?
             .ok_or_else(|| Error::MissingTensor { name: format!("{name}.weight") })
     }
 
     /// `x (n, n_in) -> (n, n_out)`.
-    fn run(&self, x: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
+    pub fn run(&self, x: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
         // As in torch the upper bound wins where it is below the lower one; `f32::clamp` would panic.
         let clip = |rows: &mut Rows, (low, high): (f32, f32)| rows.map(|x| x.max(low).min(high));
         let mut out = match self.input {

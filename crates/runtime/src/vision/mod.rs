@@ -21,6 +21,7 @@ use rayon::ThreadPool;
 
 pub use picture::Picture;
 
+use crate::audio::{self, Sound, listener::Listening};
 use crate::{
     Error, Model, Options,
     keys::Keys,
@@ -30,20 +31,42 @@ use crate::{
 };
 use tower::Opened;
 
-/// A projector's file, ready to run.
+/// A projector's file, ready to run: a vision tower, an audio encoder, or both.
 pub struct Projector {
-    opened: Opened,
+    tower: Part<Opened>,
+    encoder: Part<Listening>,
     n_embd: usize,
     activations: Activations,
     pool: ThreadPool,
+}
+
+/// A tower or encoder of a projector.
+enum Part<T> {
+    /// The file has none.
+    Missing,
+    /// The file has one of a kind that cannot be run.
+    Unknown(String),
+    /// The file has one.
+    Opened(T),
+}
+
+impl<T> Part<T> {
+    /// The part, if it can be run.
+    fn get(&self, missing: Error) -> Result<&T, Error> {
+        match self {
+            Part::Missing => Err(missing),
+            Part::Unknown(name) => Err(Error::UnknownProjector { name: name.clone() }),
+            Part::Opened(opened) => Ok(opened),
+        }
+    }
 }
 
 impl Projector {
     /// Opens the file at `path`.
     ///
     /// # Errors
-    /// [`Error::NoProjector`] for another kind of file, [`Error::NoVisionTower`], [`Error::UnknownProjector`], and [`Error`] for a
-    /// container, keys and tensors that are wrong.
+    /// [`Error::NoProjector`] for another kind of file, [`Error::NoVisionTower`] for a file without any part, [`Error::UnknownProjector`] if
+    /// no part can be run, and [`Error`] for a container, keys and tensors that are wrong.
     pub fn open(path: &Path, options: &Options) -> Result<Projector, Error> {
         Self::new(gguf_container::Model::open(path)?, options)
     }
@@ -57,26 +80,60 @@ impl Projector {
         if keys.architecture != "clip" {
             return Err(Error::NoProjector { architecture: keys.architecture });
         }
-        if !keys.flag("has_vision_encoder", false)? {
-            return Err(Error::NoVisionTower);
-        }
         let mut weights = Weights::new(&file);
-        let kind = match keys.text("vision.projector_type")? {
-            Some(kind) => kind,
-            None => keys.text("projector_type")?.ok_or_else(|| keys.missing("projector_type"))?,
+        // The kind of a file with one part may be in the common key.
+        let kind = |part: &str| -> Result<&str, Error> {
+            match keys.text(&format!("{part}.projector_type"))? {
+                Some(kind) => Ok(kind),
+                None => keys.text("projector_type")?.ok_or_else(|| keys.missing("projector_type")),
+            }
         };
-        let row = options.graphs.projectors.iter().find(|row| row.name == kind);
-        let row = row.ok_or_else(|| Error::UnknownProjector { name: kind.to_owned() })?;
-        let n_embd = keys.need_count("vision.projection_dim")?;
-        let opened = (row.open)(&keys, &mut weights, n_embd)?;
+        let (mut n_embd, mut kinds) = (None, Vec::new());
+        let mut tower = Part::Missing;
+        if keys.flag("has_vision_encoder", false)? {
+            let kind = kind("vision")?;
+            kinds.push(kind);
+            tower = match options.graphs.projectors.iter().find(|row| row.name == kind) {
+                None => Part::Unknown(kind.to_owned()),
+                Some(row) => {
+                    let n_out = *n_embd.insert(keys.need_count("vision.projection_dim")?);
+                    Part::Opened((row.open)(&keys, &mut weights, n_out)?)
+                }
+            };
+        }
+        let mut encoder = Part::Missing;
         if keys.flag("has_audio_encoder", false)? {
-            // The audio encoder in the same file.
+            let kind = kind("audio")?;
+            kinds.push(kind);
+            encoder = match options.graphs.encoders.iter().find(|row| row.name == kind) {
+                None => Part::Unknown(kind.to_owned()),
+                Some(row) => {
+                    let n_out = keys.need_count("audio.projection_dim")?;
+                    if *n_embd.get_or_insert(n_out) != n_out {
+                        return Err(keys.wrong("audio.projection_dim", "the width of the images' embeddings"));
+                    }
+                    Part::Opened((row.open)(&keys, &mut weights, n_out)?)
+                }
+            };
+        }
+        let n_embd = match (n_embd, &tower, &encoder) {
+            (Some(n_embd), ..) => n_embd,
+            (None, Part::Unknown(name), _) | (None, _, Part::Unknown(name)) => {
+                return Err(Error::UnknownProjector { name: name.clone() });
+            }
+            _ => return Err(Error::NoVisionTower),
+        };
+        // Tensors of a part that cannot be run.
+        if matches!(encoder, Part::Unknown(_)) {
             weights.ignore_beginning(&["a.", "mm.a."]);
         }
-        weights.check_all_known(&format!("clip, {kind}"))?;
+        if matches!(tower, Part::Unknown(_)) {
+            weights.ignore_beginning(&["v.", "mm."]);
+        }
+        weights.check_all_known(&format!("clip, {}", kinds.join(" and ")))?;
         let threads = options.threads.unwrap_or(0);
         let pool = crate::thread_pool(threads)?;
-        Ok(Projector { opened, n_embd, activations: options.activations, pool })
+        Ok(Projector { tower, encoder, n_embd, activations: options.activations, pool })
     }
 
     /// The length of its embeddings.
@@ -86,7 +143,34 @@ impl Projector {
 
     /// Special tokens before and after an image's embeddings in a prompt, as text; empty for none.
     pub fn marks(&self) -> (&'static str, &'static str) {
-        self.opened.marks
+        if let Part::Opened(tower) = &self.tower { tower.marks } else { ("", "") }
+    }
+
+    /// The same of a sound's embeddings.
+    pub fn sound_marks(&self) -> (&'static str, &'static str) {
+        if let Part::Opened(encoder) = &self.encoder { encoder.marks } else { ("", "") }
+    }
+
+    /// Seconds of a sound that are used at most, if there is a limit.
+    pub fn max_seconds(&self) -> Option<f64> {
+        let Part::Opened(encoder) = &self.encoder else { return None };
+        encoder.max_samples.map(|n| n as f64 / f64::from(encoder.rate))
+    }
+
+    /// Fails unless the file has a vision tower that can be run.
+    ///
+    /// # Errors
+    /// [`Error::NoVisionTower`], [`Error::UnknownProjector`].
+    pub fn check_vision(&self) -> Result<(), Error> {
+        self.tower.get(Error::NoVisionTower).map(drop)
+    }
+
+    /// Fails unless the file has an audio encoder that can be run.
+    ///
+    /// # Errors
+    /// [`Error::NoAudioEncoder`], [`Error::UnknownProjector`].
+    pub fn check_audio(&self) -> Result<(), Error> {
+        self.encoder.get(Error::NoAudioEncoder).map(drop)
     }
 
     /// Fails unless a text model takes its embeddings.
@@ -107,10 +191,10 @@ impl Projector {
     /// Embeddings of an image, at most `max_tokens` if it is given and the family supports several sizes.
     ///
     /// # Errors
-    /// [`Error::PictureShape`], [`Error::PictureSize`], and [`Error::TooLong`] for an image of more patches
-    /// than the tower has positions.
+    /// [`Error::NoVisionTower`], [`Error::UnknownProjector`], [`Error::PictureShape`], [`Error::PictureSize`], and
+    /// [`Error::TooLong`] for an image of more patches than the tower has positions.
     pub fn embed(&self, picture: &Picture, max_tokens: Option<usize>) -> Result<Embedding, Error> {
-        let Opened { tower, filter, .. } = &self.opened;
+        let Opened { tower, filter, .. } = self.tower.get(Error::NoVisionTower)?;
         let size = tower.size(picture, max_tokens)?;
         self.pool.install(|| {
             let resized = resample::resize(picture, size, *filter)?;
@@ -119,5 +203,14 @@ impl Projector {
             let mut pass = Pass::new(Vec::new(), spans, self.activations, None, None);
             tower.run(&resized, &mut pass)
         })
+    }
+
+    /// Embeddings of a sound.
+    ///
+    /// # Errors
+    /// [`Error::NoAudioEncoder`], [`Error::UnknownProjector`], [`Error::ShortSound`].
+    pub fn embed_sound(&self, sound: &Sound) -> Result<Embedding, Error> {
+        let encoder = self.encoder.get(Error::NoAudioEncoder)?;
+        self.pool.install(|| audio::embed(encoder, sound, self.activations))
     }
 }

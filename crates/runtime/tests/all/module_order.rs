@@ -30,11 +30,12 @@ const FLOORS: &[&[&str]] = &[
     &["decoder::layer", "decoder::self_attention"],
     &["decoder::altup", "decoder::hyper_connections", "decoder::gated_streams", "decoder::residual_bank"],
     &["decoder"],
-    // Graphs of encoder and decoder; pictures: pixels, patches, layers, towers.
-    &["cross_attention", "vision::picture"],
-    &["vision::resample", "vision::sizes"],
+    // Graphs of encoder and decoder; pictures: pixels, patches, layers, towers; sounds: samples, spectrograms, encoders.
+    &["cross_attention", "vision::picture", "audio::sound", "audio::spectrogram", "audio::convolution"],
+    &["vision::resample", "vision::sizes", "audio::resample", "audio::windows", "audio::encoder"],
     &["vision::patches", "vision::layer"],
-    &["vision::tower"],
+    &["vision::tower", "audio::listener"],
+    &["audio"],
     &["architecture"],
     &["graphs"],
     &["model"],

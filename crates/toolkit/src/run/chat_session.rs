@@ -154,7 +154,7 @@ impl<M: Deref<Target = Model>> ChatSession<M> {
     ) -> Result<ChatAnswer, Error> {
         let model = &*self.model;
         let prompt = model.prompt(&self.chat(), &self.options.template)?.prompt;
-        let tokens = model.tokens_of(&prompt, true, None)?.concat();
+        let tokens = model.tokens_of(&prompt, true, None)?.into_tokens();
         let limit = self.limit(tokens.len())?;
         let mut stream = TextStream::new(model.runtime(), on_text);
         let mut watch = |token: Option<u32>| token.is_none_or(|id| stream.push(id)) && !is_stopped();

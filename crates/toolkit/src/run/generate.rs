@@ -9,7 +9,11 @@ use gguf_runtime::{
 };
 use serde::Serialize;
 
-use super::{ChatOptions, GenerateOptions, Model, pictures::Pictures, text_stream::TextStream};
+use super::{
+    ChatOptions, GenerateOptions, Model,
+    media::{Media, Pieces},
+    text_stream::TextStream,
+};
 use crate::{error::Error, eval_model::warn_of_length, events::Events};
 
 /// Generated text.
@@ -19,7 +23,7 @@ pub struct Generated {
     pub text: String,
     /// The tokens, without the one that ended the text.
     pub tokens: Vec<u32>,
-    /// Number of positions of the prompt: tokens, and rows of images.
+    /// Number of positions of the prompt: tokens, and rows of images and sounds.
     pub n_prompt: usize,
     /// Seconds from the start of the prompt to the last token.
     pub seconds: f64,
@@ -35,7 +39,7 @@ impl Model {
     /// # Errors
     /// [`ErrorKind::Usage`](crate::ErrorKind::Usage) for invalid options and a prompt without tokens;
     /// [`Cause::Evaluation`](crate::Cause::Evaluation) for a model that does not generate text, and for logits that are not
-    /// finite; as [`Model::apply_chat_template`]; an image or projector that cannot be read.
+    /// finite; as [`Model::apply_chat_template`]; an image, a sound or a projector that cannot be read.
     ///
     /// # Examples
     /// ```no_run
@@ -63,13 +67,14 @@ impl Model {
         events: &dyn Events,
     ) -> Result<Generated, Error> {
         options.check()?;
-        let pictures = Pictures::open(&self.inner, options, &self.options, events)?;
-        let tokens = self.prompt_tokens(prompt, options, pictures.as_ref())?;
-        self.continued(&tokens, pictures.as_ref(), options, on_text, events)
+        let media = Media::open(&self.inner, options, &self.options, events)?;
+        let prompt = self.prompt_tokens(prompt, options, media.as_ref())?;
+        self.continued(&prompt, media.as_ref(), options, on_text, events)
     }
 
     /// Answers a chat of any number of messages, as [`Model::generate`] answers one. Its prompt is made by
-    /// [`Model::apply_chat_template`] with `template`. Each image replaces one `<__media__>` in the messages.
+    /// [`Model::apply_chat_template`] with `template`. Each image or sound replaces one `<__media__>` in the messages; with both, images
+    /// replace `<__image__>` and sounds `<__audio__>`.
     ///
     /// # Errors
     /// As [`Model::generate`]; [`ErrorKind::Usage`](crate::ErrorKind::Usage) for a system message in `options`, which belongs in
@@ -103,25 +108,22 @@ impl Model {
         if options.system.is_some() {
             return Err(Error::usage("`system`: expected in the messages of the chat"));
         }
-        let pictures = Pictures::open(&self.inner, options, &self.options, events)?;
+        let media = Media::open(&self.inner, options, &self.options, events)?;
         let text = self.prompt(chat, template)?.prompt;
-        let tokens = self.tokens_of(&text, true, pictures.as_ref())?;
-        self.continued(&tokens, pictures.as_ref(), options, on_text, events)
+        let prompt = self.tokens_of(&text, true, media.as_ref())?;
+        self.continued(&prompt, media.as_ref(), options, on_text, events)
     }
 
-    /// Text that follows tokens and images.
+    /// Text that follows tokens, images and sounds.
     fn continued(
         &self,
-        tokens: &[Vec<u32>],
-        pictures: Option<&Pictures>,
+        prompt: &Pieces,
+        media: Option<&Media>,
         options: &GenerateOptions,
         on_text: &mut dyn FnMut(&str) -> ControlFlow<()>,
         events: &dyn Events,
     ) -> Result<Generated, Error> {
-        let pieces = match pictures {
-            None => tokens.iter().map(|tokens| Piece::Tokens(tokens)).collect(),
-            Some(pictures) => pictures.pieces(tokens),
-        };
+        let pieces = prompt.pieces(media);
         let n_prompt: usize = pieces.iter().map(Piece::n_rows).sum();
         if n_prompt == 0 {
             return Err(Error::usage("the prompt has no tokens"));
@@ -142,19 +144,19 @@ impl Model {
         Ok(Generated { text, tokens, n_prompt, seconds, tokens_per_second })
     }
 
-    /// Tokens of a prompt: before, between and after the images.
+    /// Tokens of a prompt: before, between and after its images and sounds.
     fn prompt_tokens(
         &self,
         prompt: &str,
         options: &GenerateOptions,
-        pictures: Option<&Pictures>,
-    ) -> Result<Vec<Vec<u32>>, Error> {
-        let asked = match pictures {
+        media: Option<&Media>,
+    ) -> Result<Pieces, Error> {
+        let asked = match media {
             None => prompt.to_owned(),
-            Some(pictures) => pictures.with_places(prompt)?,
+            Some(media) => media.with_places(prompt)?,
         };
         if !options.chat {
-            return self.tokens_of(&asked, false, pictures);
+            return self.tokens_of(&asked, false, media);
         }
         let system = options.system.iter().map(|text| ("system", text.as_str()));
         let messages: Vec<(&str, &str)> = system.chain([("user", asked.as_str())]).collect();
@@ -164,7 +166,7 @@ impl Model {
             let advice = error.path().map(|_| "omit --chat to pass the prompt unchanged");
             error.hint(advice)
         })?;
-        self.tokens_of(&made.prompt, true, pictures)
+        self.tokens_of(&made.prompt, true, media)
     }
 
     /// Tokens of a text with placeholders. If a template rendered it, special tokens are parsed and BOS is not added twice.
@@ -172,14 +174,14 @@ impl Model {
         &self,
         text: &str,
         is_rendered: bool,
-        pictures: Option<&Pictures>,
-    ) -> Result<Vec<Vec<u32>>, Error> {
+        media: Option<&Media>,
+    ) -> Result<Pieces, Error> {
         let begins = !(is_rendered && self.starts_with_bos(text));
-        match pictures {
-            Some(pictures) => pictures.tokens(&self.path, &self.inner, text, begins),
+        match media {
+            Some(media) => media.tokens(&self.path, &self.inner, text, begins),
             None => {
                 let tokens = self.inner.tokenizer().encode(text, begins, is_rendered);
-                Ok(vec![tokens.map_err(|error| self.failed(error))?])
+                Ok(Pieces::new(tokens.map_err(|error| self.failed(error))?))
             }
         }
     }

@@ -51,10 +51,13 @@ pub struct GenerateOptions {
     pub template: ChatOptions,
     /// System message, with `chat`.
     pub system: Option<String>,
-    /// Vision projector, for `images`.
+    /// Projector, for `images` and `audio`.
     pub mmproj: Option<PathBuf>,
     /// PNG or JPEG images. They replace `<__media__>` in the prompt; without this marker, they come before the prompt.
     pub images: Vec<PathBuf>,
+    /// WAV, FLAC or MP3 files. They replace `<__media__>` in the prompt; without this marker, they come before the prompt. With
+    /// `images`, the markers are `<__image__>` and `<__audio__>`, and images come before sounds.
+    pub audio: Vec<PathBuf>,
     /// Maximum number of tokens of each image, for models in which it depends on the image size.
     pub image_tokens: Option<usize>,
 }
@@ -69,6 +72,7 @@ impl Default for GenerateOptions {
             system: None,
             mmproj: None,
             images: Vec::new(),
+            audio: Vec::new(),
             image_tokens: None,
         }
     }
@@ -89,6 +93,9 @@ impl GenerateOptions {
         }
         if self.mmproj.is_none() && !(self.images.is_empty() && self.image_tokens.is_none()) {
             return Err(Error::usage("`images`: missing `mmproj`"));
+        }
+        if self.mmproj.is_none() && !self.audio.is_empty() {
+            return Err(Error::usage("`audio`: missing `mmproj`"));
         }
         Ok(())
     }

@@ -183,7 +183,7 @@ PROJECTORS = {
         vision_config=dict(GEMMA4_VISION, use_clipped_linears=True, standardize=True), audio_config=None),
     "gemma4-audio": tower("gemma4", "Gemma4ForConditionalGeneration", GEMMA4_SEEING, dict(AS_IT_IS, no_q8_0=True),
         vision_config=GEMMA4_VISION, audio_config=dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
-        subsampling_conv_channels=[8, 4], output_proj_dims=24)),
+        subsampling_conv_channels=[128, 4], output_proj_dims=24)),
     "gemma4uv": tower("gemma4_unified", "Gemma4UnifiedForConditionalGeneration", dict(head_dim=8, sliding_window=16,
         layer_types=["full_attention"]), AS_IT_IS, audio_config=dict(audio_embed_dim=24),
         vision_config=dict(patch_size=4, pooling_kernel_size=2, mm_embed_dim=16, mm_posemb_size=8,
@@ -221,6 +221,43 @@ VISION = {
     "gemma4-clipped": dict(tower("gemma4", "Gemma4ForConditionalGeneration", dict(GEMMA4_LOOKING,
         hidden_size_per_layer_input=4), AS_IT_IS, audio_config=None, vision_config=dict(GEMMA4_VISION,
         position_embedding_size=64, use_clipped_linears=True, standardize=True)), **GEMMA4_LOOK),
+}
+
+
+def gemma4_hear(extractor, wave):
+    made = extractor([wave], sampling_rate=16000, return_tensors="pt")
+    # Two convolutions with stride 2.
+    n = int(made["input_features_mask"][0, ::4].sum())
+    return dict(input_features=made["input_features"], input_features_mask=made["input_features_mask"]), [n]
+
+
+def gemma4_bands(config):
+    import transformers
+    return transformers.Gemma4AudioFeatureExtractor()
+
+
+def gemma4_frames(config):
+    from transformers.models.gemma4_unified.feature_extraction_gemma4_unified import (
+        Gemma4UnifiedAudioFeatureExtractor as Extractor)
+    return Extractor(feature_size=240, audio_samples_per_token=240)
+
+
+def unified_hear(extractor, wave):
+    made = extractor(wave, sampling_rate=16000, return_tensors="pt")
+    return dict(input_features=made["input_features"], input_features_mask=made["input_features_mask"]), [
+        int(made["input_features_mask"].sum())]
+
+
+HEARING = dict(projector="embed_audio", types=lambda types: dict(mm_token_type_ids=3 * types))
+AUDIO = {
+    "gemma4": dict(tower("gemma4", "Gemma4ForConditionalGeneration", dict(GEMMA4_SEEING, hidden_size_per_layer_input=4),
+        AS_IT_IS, vision_config=dict(GEMMA4_VISION, num_hidden_layers=1), audio_config=dict(hidden_size=16,
+        num_hidden_layers=3, num_attention_heads=2, subsampling_conv_channels=[128, 4], output_proj_dims=24)), **HEARING,
+        hear=gemma4_hear, extractor=gemma4_bands, n_samples=21600),
+    "gemma4-unified": dict(tower("gemma4_unified", "Gemma4UnifiedForConditionalGeneration", dict(head_dim=8,
+        sliding_window=16, num_hidden_layers=2, layer_types=["sliding_attention", "full_attention"]), AS_IT_IS,
+        audio_config=dict(audio_embed_dim=240), vision_config=dict(patch_size=4, pooling_kernel_size=2, mm_embed_dim=16,
+        mm_posemb_size=8, output_proj_dims=32)), **HEARING, hear=unified_hear, extractor=gemma4_frames),
 }
 WIDE = {
     "gemma2": dict(head_dim=64),

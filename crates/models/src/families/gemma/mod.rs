@@ -1,9 +1,10 @@
 //! Gemma, by Google: text, and images and audio from Gemma 3 on.
 //!
 //! `convert/` says how a checkpoint becomes a file, `projector/` how its towers become a second file (`mmproj`),
-//! `graph.rs` how the first is computed, `vision/` how pictures become rows of it. `golden.py` makes the small
-//! checkpoints that tests use.
+//! `graph.rs` how the first is computed, `vision/` and `audio.rs` how pictures and sounds become rows of it. `golden.py` makes
+//! the small checkpoints that tests use.
 
+pub mod audio;
 pub mod convert;
 pub mod graph;
 pub mod projector;
@@ -32,6 +33,7 @@ pub const FAMILY: Family = Family {
     ],
     graphs: graph::GRAPHS,
     towers: vision::TOWERS,
+    encoders: audio::ENCODERS,
     forms: FORMS,
     ..Family::EMPTY
 };

@@ -182,6 +182,55 @@ PROJECTORS = {
         "encoder_ffn_dim", "encoder_attention_heads", "num_mel_bins")})),
 }
 
+
+def spoken(_: dict) -> dict:
+    """The tensors of the released checkpoint: Whisper's own norm and its positions are not used."""
+    adapter = {"audio_encoder.layer_norm": [16], "audio_encoder.adapting.0": [64, 64], "audio_encoder.adapting.2": [32, 64]}
+    layers = {f"audio_encoder.whisper.layers.{i}.{part}": shape for i in range(WHISPER["encoder_layers"])
+              for part, shape in (("fc1", [64, 16]), ("fc2", [16, 64]))}
+    tensors = whisper("audio_encoder.whisper.") | with_biases(adapter | layers) | {
+        "audio_encoder.audio_bos_eos_token.weight": [2, 32], "model.embed_tokens.weight": [384, 32]}
+    return {name: shape for name, shape in tensors.items() if not name.startswith("audio_encoder.whisper.layer_norm")}
+
+
+def load_spoken(folder):
+    """The model of transformers with these weights. Its rows of queries and keys are in another order: of each head, in the half
+    that rotates, the even ones before the odd ones."""
+    import torch
+    import transformers
+    from safetensors.torch import load_file
+    audio = dict(hidden_size=16, intermediate_size=64, num_hidden_layers=3, num_attention_heads=2, num_mel_bins=8)
+    config = transformers.GlmAsrConfig(audio_config=audio, text_config=dict(ONE, model_type="llama"))
+    config._attn_implementation = "eager"
+    model = transformers.GlmAsrForConditionalGeneration(config)
+    names = [("audio_encoder.whisper.", "audio_tower."), ("audio_encoder.layer_norm.", "audio_tower.norm."),
+             ("audio_encoder.adapting.0.", "multi_modal_projector.linear_1."), ("self_attn_layer_norm", "input_layernorm"),
+             ("audio_encoder.adapting.2.", "multi_modal_projector.linear_2."), ("out_proj", "o_proj"),
+             ("final_layer_norm", "post_attention_layernorm"), (".fc", ".mlp.fc")]
+    order = torch.tensor([[8 * head + i for i in (0, 2, 1, 3, 4, 5, 6, 7)] for head in range(2)]).flatten()
+    tensors = {}
+    for name, tensor in load_file(folder / "model.safetensors").items():
+        if name.startswith("audio_encoder.") and not name.endswith(("embed_positions.weight", "eos_token.weight")):
+            tensor = tensor[order] if ".q_proj." in name or ".k_proj." in name else tensor
+            for old, new in names:
+                name = name.replace(old, new)
+            tensors["model." + name] = tensor.float()
+    result = model.load_state_dict(tensors, strict=False)
+    missing = [name for name in result.missing_keys if "language_model" not in name and "lm_head" not in name]
+    assert not missing and not result.unexpected_keys, result
+    return model.float()
+
+
+def hear_apart(extractor, wave):
+    made = extractor([wave], sampling_rate=16000, padding="max_length", return_attention_mask=True, return_tensors="pt")
+    counts = [((n - 1) // 2 + 1 - 4) // 4 + 1 for n in made["attention_mask"].sum(-1).tolist()]
+    return dict(input_features=made["input_features"], input_features_mask=made["attention_mask"]), counts
+
+
+AUDIO = {
+    "glmasr": dict(PROJECTORS["glmasr"], hand=spoken, load=load_spoken, hear=hear_apart),
+}
+
 WIDE = {
     "chatglm": {},
     "glm4": dict(head_dim=64),

@@ -1,5 +1,6 @@
 //! GLM, by Z.ai: text, and images and audio in GLM-V and GLM-ASR.
 
+pub mod audio;
 pub mod convert;
 pub mod graph;
 pub mod projector;
@@ -41,5 +42,6 @@ pub const FAMILY: Family = Family {
         ..Quantization::USUAL
     }],
     graphs: graph::GRAPHS,
+    encoders: audio::ENCODERS,
     ..Family::EMPTY
 };

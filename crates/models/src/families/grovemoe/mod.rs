@@ -6,5 +6,4 @@ pub mod graph;
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family =
-    Family { arches: &[convert::GROVEMOE], graphs: graph::GRAPHS, ..Family::EMPTY };
+pub const FAMILY: Family = Family { arches: &[convert::GROVEMOE], graphs: graph::GRAPHS, ..Family::EMPTY };

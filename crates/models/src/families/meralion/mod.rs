@@ -1,8 +1,10 @@
 //! MERaLiON, by I2R: audio projectors for models of the gemma family.
 
+pub mod audio;
 pub mod projector;
 
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { projectors: &[projector::MERALION], ..Family::EMPTY };
+pub const FAMILY: Family =
+    Family { projectors: &[projector::MERALION], encoders: audio::ENCODERS, ..Family::EMPTY };

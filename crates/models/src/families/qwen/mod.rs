@@ -46,6 +46,7 @@ pub const FAMILY: Family = Family {
     graphs: graph::GRAPHS,
     drafts: &[],
     towers: vision::TOWERS,
+    encoders: &[],
     forms: FORMS,
 };
 

@@ -127,6 +127,7 @@ impl Stack {
             let layer = Layer {
                 attention_norm: norm(weights, blk("attn_norm.weight"))?,
                 attention: Projections::open(weights, &blk("attn"), "o", n_embd, heads)?,
+                rope: None,
                 cross,
                 mlp_norm: norm(weights, blk("ffn_norm.weight"))?,
                 mlp: Mlp::open(activation, n_embd, weights, names)?,

@@ -1,7 +1,7 @@
 """Golden recipes of Whisper, by OpenAI, and sound towers of other models that are based on it."""
 
 from tiny_models import END, OLD
-from tiny_towers import ONE, WHISPER, tower, whisper
+from tiny_towers import ONE, WHISPER, tower, whisper, whisper_with
 
 BOTH_PARTS = dict(END, d_model=16, encoder_layers=1, encoder_attention_heads=4, encoder_ffn_dim=24, decoder_layers=2,
     decoder_attention_heads=2, decoder_ffn_dim=40, num_mel_bins=12, max_source_positions=24, max_target_positions=20,
@@ -82,14 +82,85 @@ def ultravox(_: dict) -> dict:
         "language_model.model.embed_tokens.weight": [384, 32]}
 
 
+# Four rows of the encoder are as wide as its feed-forward part.
+FOUR_WIDE = dict(WHISPER, intermediate_size=64, encoder_ffn_dim=64)
 PROJECTORS = {
     "qwen2audio": tower("qwen2_audio", "Qwen2AudioForConditionalGeneration", dict(model_type="qwen2"),
         dict(preprocessor=None), audio_config=WHISPER),
     "voxtral": tower("voxtral", "VoxtralForConditionalGeneration", dict(model_type="llama", head_dim=8),
-        dict(preprocessor=None), audio_config=WHISPER),
+        dict(preprocessor=None), audio_config=FOUR_WIDE),
     "audioflamingo3": tower("audioflamingo3", "AudioFlamingo3ForConditionalGeneration", dict(model_type="qwen2"),
         dict(preprocessor=None), audio_config=WHISPER),
     "ultravox": dict(tokenizer="bpe", preprocessor=None, hand=ultravox, config=dict(architectures=["UltravoxModel"],
         model_type="ultravox", stack_factor=8, text_config=dict(ONE, model_type="llama"), audio_config=dict(WHISPER,
         model_type="whisper"))),
+}
+
+
+def windows(wave, extractor):
+    return [wave[start:start + extractor.n_samples] for start in range(0, len(wave), extractor.n_samples)]
+
+
+def hear_one(extractor, wave):
+    """The processor of Qwen 2 Audio: one window, the rest is left out."""
+    made = extractor(wave, sampling_rate=16000, padding="max_length", return_attention_mask=True, return_tensors="pt")
+    n = ((int(made["attention_mask"].sum()) - 1) // 2 + 1 - 2) // 2 + 1
+    return dict(input_features=made["input_features"], feature_attention_mask=made["attention_mask"]), [n]
+
+
+def hear_apart(extractor, wave):
+    """The processor of Audio Flamingo 3: windows that know nothing of each other."""
+    made = extractor(windows(wave, extractor), sampling_rate=16000, padding="max_length", return_attention_mask=True,
+        return_tensors="pt")
+    counts = [((n - 1) // 2 + 1 - 2) // 2 + 1 for n in made["attention_mask"].sum(-1).tolist()]
+    return dict(input_features=made["input_features"], input_features_mask=made["attention_mask"]), counts
+
+
+def hear_whole(extractor, wave):
+    """The processor of Voxtral: one spectrogram, cut into windows."""
+    made = extractor(wave, sampling_rate=16000, padding=True, truncation=False, pad_to_multiple_of=extractor.n_samples,
+        return_tensors="pt")
+    bands = made["input_features"][0]
+    features = bands.reshape(len(bands), -1, extractor.nb_max_frames).transpose(0, 1)
+    return dict(input_features=features), [extractor.nb_max_frames // 8] * len(features)
+
+
+def long_ultravox(_: dict) -> dict:
+    """Windows of 30 seconds, the only ones of libmtmd. It counts rows of 1500 positions wrongly with the 8 of the released models."""
+    return ultravox(_) | {"audio_tower.embed_positions.weight": [1500, 16], "multi_modal_projector.ln_pre.weight": [320],
+        "multi_modal_projector.linear_1.weight": [64, 320]}
+
+
+def load_ultravox(folder):
+    """Whisper's encoder without padding to a whole window, and the projector, as in ultravox_model.py."""
+    import torch
+    import torch.nn.functional as F
+
+    def project(x, tensors):
+        part = lambda name: tensors[f"multi_modal_projector.{name}.weight"]
+        rms = lambda x, name: x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6) * part(name)
+        x = F.pad(x, (0, 0, 0, -x.shape[1] % 8)).reshape(1, -1, 128)
+        up, gate = F.linear(rms(x, "ln_pre"), part("linear_1")).chunk(2, -1)
+        return F.linear(rms(F.silu(gate) * up, "ln_mid"), part("linear_2"))
+
+    return whisper_with(folder, "audio_tower.", project)
+
+
+def hear_short(extractor, wave):
+    """The processor of Ultravox: no silence after the sound."""
+    made = extractor(wave, sampling_rate=16000, padding="longest", pad_to_multiple_of=160, truncation=False,
+        return_tensors="pt")
+    return dict(input_features=made["input_features"]), [-(-made["input_features"].shape[-1] // 16)]
+
+
+AUDIO = {
+    "qwen2audio": dict(tower("qwen2_audio", "Qwen2AudioForConditionalGeneration", dict(model_type="qwen2",
+        num_hidden_layers=2), audio_config=WHISPER), hear=hear_one),
+    "audioflamingo3": dict(tower("audioflamingo3", "AudioFlamingo3ForConditionalGeneration", dict(model_type="qwen2",
+        num_hidden_layers=2), audio_config=WHISPER), hear=hear_apart),
+    "voxtral": dict(tower("voxtral", "VoxtralForConditionalGeneration", dict(model_type="llama", head_dim=8,
+        num_hidden_layers=2), audio_config=FOUR_WIDE), hear=hear_whole),
+    "ultravox-short": dict(PROJECTORS["ultravox"], load=load_ultravox, hear=hear_short, n_samples=4790),
+    "ultravox": dict(PROJECTORS["ultravox"], hand=long_ultravox, by="mtmd", config=dict(PROJECTORS["ultravox"]["config"],
+        stack_factor=20)),
 }

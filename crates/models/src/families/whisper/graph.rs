@@ -1,12 +1,7 @@
 //! Whisper: an audio encoder, and a decoder with cross-attention to its output.
 //!
-//! Two convolutions over time, the second with stride 2, turn a spectrogram into rows:
-//!
-//! ```text
-//! y_t = gelu(b + sum_k W_k x_(t stride + k - 1))     k = 0, 1, 2; x_t (n_in), y_t (n_out), W_k (n_out, n_in)
-//! ```
-//!
-//! Encoder and decoder have stored positions, and keys have no bias.
+//! Two convolutions over time, the second with stride 2, turn a spectrogram into rows. Encoder and decoder have stored
+//! positions, and keys have no bias.
 //!
 //! Source: `modeling_whisper.py` of transformers 5.23; llama.cpp does not run it. No key states the epsilon
 //! of its norms or its activation: every Whisper has torch's epsilon, and GELU with the error function.
@@ -14,19 +9,17 @@
 use gguf_runtime::graphs::{
     Activation, Architecture, Error, Features, Graph, Head, KeyValue, Keys, Mask, Mlp, Norm, NormKind, Pass,
     Prepared, Rows, StateSize, Weight, Weights,
+    audio::Convolution,
     cross_attention::{self, Heads, Layer, Projections},
-    dense,
 };
+
+use ndarray::ArrayView2;
 
 /// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] = &[Architecture::own("whisper", open)];
-use ndarray::{Array2, ArrayView2};
 
 /// Epsilon of `torch.nn.LayerNorm`.
 const EPSILON: f32 = 1e-5;
-
-/// Frames that a convolution sees at once.
-const KERNEL: usize = 3;
 
 struct Whisper {
     /// (n_mels, n_embd), then (n_embd, n_embd) over every other frame.
@@ -35,13 +28,6 @@ struct Whisper {
     encoder: Stack,
     embedding: Weight,
     decoder: Stack,
-}
-
-struct Convolution {
-    /// (n_out, n_in * KERNEL), the kernel's frames next to each other.
-    weight: Array2<f32>,
-    bias: Vec<f32>,
-    stride: usize,
 }
 
 /// The layers of one side.
@@ -75,53 +61,6 @@ pub fn open(keys: &Keys<'_>, weights: &mut Weights<'_>) -> Result<Prepared, Erro
     let row_floats = 3 * n_embd + cross_attention::row_floats(&decoder.layers, decoder.heads);
     let graph = Box::new(Whisper { convolutions, n_mels, encoder, embedding, decoder });
     Ok(Prepared { graph, head, n_vocab, n_embd, row_floats, is_causal: true })
-}
-
-impl Convolution {
-    fn open(
-        weights: &mut Weights<'_>,
-        name: &str,
-        n_in: usize,
-        n_out: usize,
-        stride: usize,
-    ) -> Result<Convolution, Error> {
-        let missing = |name: &str| Error::MissingTensor { name: name.to_owned() };
-        let (weight_name, bias_name) = (format!("{name}.weight"), format!("{name}.bias"));
-        let found = weights.shape(&weight_name).ok_or_else(|| missing(&weight_name))?;
-        let expected = [KERNEL as u64, n_in as u64, n_out as u64, 1];
-        if (0..4).any(|i| found.dim(i) != expected[i]) {
-            let expected = format!("[{KERNEL}, {n_in}, {n_out}]");
-            return Err(Error::TensorShape { name: weight_name, expected, found });
-        }
-        let width = KERNEL * n_in;
-        let weight = weights.vector(&weight_name, width * n_out)?.ok_or_else(|| missing(&weight_name))?;
-        let weight = Array2::from_shape_vec((n_out, width), weight).expect("the shape was checked");
-        let bias = weights.vector(&bias_name, n_out)?.ok_or_else(|| missing(&bias_name))?;
-        Ok(Convolution { weight, bias, stride })
-    }
-
-    /// `x (n, n_in) -> (n / stride, n_out)`, through the function too; frames before the first and after the last are 0.
-    fn run(&self, x: ArrayView2<'_, f32>) -> Rows {
-        let n_out = x.nrows().div_ceil(self.stride);
-        // The frames that each output sees, side by side (im2col), so that the convolution is one product:
-        // (n / stride, n_in * KERNEL) @ (n_in * KERNEL, n_out).
-        let mut patches = Rows::zeros(n_out, self.weight.ncols());
-        for (i, mut row) in patches.rows_mut().into_iter().enumerate() {
-            for k in 0..KERNEL {
-                // One frame of padding before and after.
-                let frame = (i * self.stride + k).checked_sub(KERNEL / 2);
-                if let Some(frame) = frame.filter(|frame| *frame < x.nrows()) {
-                    let places = row.iter_mut().skip(k).step_by(KERNEL);
-                    places.zip(x.row(frame)).for_each(|(place, value)| *place = *value);
-                }
-            }
-        }
-        let mut out = Rows::zeros(n_out, self.weight.nrows());
-        dense(1.0, patches.view(), self.weight.t(), out.view_mut());
-        out.add_bias(&self.bias);
-        Activation::GeluErf.apply(&mut out);
-        out
-    }
 }
 
 impl Stack {
@@ -163,6 +102,7 @@ impl Stack {
             Ok(Layer {
                 attention_norm: norm(weights, &blk("attn_norm"), n_embd)?,
                 attention: Projections::open(weights, &blk("attn"), "output", n_embd, heads)?,
+                rope: None,
                 cross,
                 mlp_norm: norm(weights, &blk("ffn_norm"), n_embd)?,
                 mlp: Mlp::open(Activation::GeluErf, n_embd, weights, names)?,

@@ -1,5 +1,6 @@
 //! Whisper, by OpenAI, and sound towers of other models that are based on it.
 
+pub mod audio;
 pub mod convert;
 pub mod graph;
 pub mod projector;
@@ -21,5 +22,6 @@ pub const FAMILY: Family = Family {
         },
     ],
     graphs: graph::GRAPHS,
+    encoders: audio::ENCODERS,
     ..Family::EMPTY
 };

@@ -28,8 +28,13 @@ pub const GLMASR: Projector = Projector {
     ..BASE
 };
 
-/// Positions are rotary, but learned positions in the checkpoint are written as well.
-const LAYERS_WITHOUT_POSITIONS: &[TensorRule] = &whisper::layers(Need::Optional);
+/// Positions are rotary, but learned positions in the checkpoint are written as well. The norm after the layers is
+/// `audio_encoder.layer_norm`; the released checkpoint does not have Whisper's own.
+const LAYERS_WITHOUT_POSITIONS: &[TensorRule] = &{
+    let mut rules = whisper::layers(Need::Optional);
+    rules[9] = rules[9].need(Need::Optional);
+    rules
+};
 
 const ADAPTER: &[TensorRule] = &[
     TensorRule::copy(&["audio_encoder.layer_norm"], "mm.a.norm_pre"),
