@@ -147,6 +147,13 @@ pub(crate) fn picture() -> Vec<Vec<u8>> {
     files("vision", ".png").into_iter().chain(files("vision", ".jpg")).collect()
 }
 
+pub(crate) fn sound() -> Vec<Vec<u8>> {
+    ["sound.wav", "sound.flac", "sound.mp3"]
+        .iter()
+        .map(|name| read(&golden_path("audio").join(name)))
+        .collect()
+}
+
 /// A safetensors file of these tensors, one after the other.
 fn safetensors_of(tensors: &[(&str, &str, &[u64], usize)]) -> Vec<u8> {
     let mut bytes = (0..=u8::MAX).cycle();

@@ -3,6 +3,7 @@
 use gguf_container::{Edit, File, Plan, Slack, swap_blocks};
 use gguf_runtime::{
     Model, Sequence,
+    audio::Sound,
     choice::{HellaSwag, MultipleChoice, Winogrande},
     logits_file::LogitsFile,
     vision::Picture,
@@ -101,6 +102,10 @@ pub(super) fn adapter(bytes: &[u8]) -> bool {
 
 pub(super) fn picture(bytes: &[u8]) -> bool {
     Picture::read(bytes).is_ok_and(|picture| picture.pixels().len() == 3 * picture.width() * picture.height())
+}
+
+pub(super) fn sound(bytes: &[u8]) -> bool {
+    Sound::read(bytes.to_vec()).is_ok_and(|sound| sound.samples().iter().all(|sample| sample.is_finite()))
 }
 
 pub(super) fn imatrix(bytes: &[u8]) -> bool {

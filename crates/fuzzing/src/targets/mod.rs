@@ -84,6 +84,15 @@ pub const TARGETS: &[Target] = &[
         max_bytes: 512 << 20,
     },
     Target {
+        name: "sound",
+        reads: "WAV, FLAC and MP3 files",
+        run: containers::sound,
+        seeds: seeds::sound,
+        mutation: Mutation::Bytes,
+        // Samples that a small file can stand for, and their growth.
+        max_bytes: 1536 << 20,
+    },
+    Target {
         name: "safetensors",
         reads: "a safetensors file and its values",
         run: checkpoints::safetensors,
