@@ -24,8 +24,9 @@ Attributes:
     chance: Expected share of random answers.
 """
 
-# Place of an image in a prompt.
+# Place of an image or a sound in a prompt, and places of one kind.
 _PLACE = "<__media__>"
+_PLACES = {"image": "<__image__>", "audio": "<__audio__>"}
 
 
 def _json(value) -> str:
@@ -42,32 +43,45 @@ def _ids(ids) -> list:
     return ids.tolist() if hasattr(ids, "tolist") else list(ids)
 
 
-def _with_places(messages, n_images: int) -> list:
-    """Copies of messages with a placeholder for each image, and texts instead of parts. Without a place, images come before the
-    last message of the user."""
+def _kind(part):
+    """The kind of medium of a part of a message, if it is one."""
+    name = str(part.get("type", "")).removeprefix("input_")
+    return next((kind for kind in _PLACES if name.startswith(kind)), None)
+
+
+def _with_places(messages, n_images: int, n_audio: int = 0) -> list:
+    """Copies of messages with a placeholder for each image and sound, and texts instead of parts. Without a place, images and
+    sounds come before the last message of the user."""
     messages = [dict(message) for message in messages]
-    found = 0
+    given = {"image": n_images, "audio": n_audio}
+    kinds = [kind for kind, n in given.items() if n]
+    found = dict.fromkeys(given, 0)
     for message in messages:
         content = message.get("content")
         if isinstance(content, (list, tuple)):
-            is_image = [str(part.get("type", "")).startswith("image") for part in content]
-            texts = [_PLACE if image else part.get("text") for image, part in zip(is_image, content)]
+            # Sounds are left to the template unless some are given.
+            own = [_kind(part) if _kind(part) != "audio" or n_audio else None for part in content]
+            texts = [_PLACES[kind] if kind else part.get("text") for kind, part in zip(own, content)]
             if None in texts:
-                # Parts that are neither texts nor images are left to the template.
+                # Parts that are neither texts nor media are left to the template.
                 continue
             content = message["content"] = "".join(texts)
-            if not n_images:
-                found += sum(is_image)
-        if n_images and isinstance(content, str):
-            found += content.count(_PLACE)
+            if not kinds:
+                found["image"] += own.count("image")
+        if kinds and isinstance(content, str):
+            for kind in given:
+                found[kind] += content.count(_PLACES[kind])
+            if len(kinds) == 1:
+                found[kinds[0]] += content.count(_PLACE)
     asked = [message for message in messages if message.get("role") == "user"]
-    if n_images and not found and asked:
+    if kinds and not any(found.values()) and asked:
         content = asked[-1].get("content") or ""
         if isinstance(content, str):
-            asked[-1]["content"] = _PLACE * n_images + content
-            found = n_images
-    if found != n_images:
-        raise ValueError(f"images: expected {found}, one for each image in the messages, found {n_images}")
+            asked[-1]["content"] = "".join(_PLACES[kind] * n for kind, n in given.items()) + content
+            found = dict(given)
+    for kind, option in (("image", "images"), ("audio", "audio")):
+        if found[kind] != given[kind]:
+            raise ValueError(f"{option}: expected {found[kind]}, one for each {kind} in the messages, found {given[kind]}")
     return messages
 
 
@@ -253,6 +267,7 @@ class Model:
         top_p=0.95,
         seed=0,
         images=(),
+        audio=(),
         mmproj=None,
         image_tokens=None,
         tools=None,
@@ -270,7 +285,9 @@ class Model:
             seed: Random seed.
             images: PNG or JPEG files. They replace ``<__media__>`` in the prompt, or parts of type ``image`` in messages; without
                 such a place, they come before the text or the last message of the user.
-            mmproj: Vision projector (GGUF), for ``images``.
+            audio: WAV, FLAC or MP3 files. They replace ``<__media__>`` in the prompt, or parts of type ``audio`` in messages. With
+                ``images``, the places are ``<__image__>`` and ``<__audio__>``.
+            mmproj: Vision or audio projector (GGUF), for ``images`` and ``audio``.
             image_tokens: Maximum number of tokens of each image, for models in which it depends on the image size.
             tools: Functions that the model may call, with messages.
             variables: A dict of further variables of the template, with messages.
@@ -281,24 +298,29 @@ class Model:
             The text, or with ``stream`` an iterator of texts.
 
         Raises:
-            GgufError: The model does not generate text, or an image cannot be read.
+            GgufError: The model does not generate text, or an image or a sound cannot be read.
             ValueError: An option or the messages are invalid.
 
         Example:
             >>> for text in model.generate("The capital of France is", max_tokens=8, stream=True):
             ...     print(text, end="", flush=True)
         """
-        images = text_paths(images)
+        images, audio = text_paths(images), text_paths(audio)
         chat = None
         if isinstance(prompt, str):
             if tools is not None or variables:
                 raise ValueError("tools and variables: expected a list of messages, found a text")
         else:
             chat = _options(tools=tools, variables=variables or None)
-            prompt = _json(_with_places(prompt, len(images)))
+            prompt = _json(_with_places(prompt, len(images), len(audio)))
         sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
         options = _options(
-            max_tokens=max_tokens, sampling=sampling, images=images, mmproj=text_path(mmproj), image_tokens=image_tokens
+            max_tokens=max_tokens,
+            sampling=sampling,
+            images=images,
+            audio=audio,
+            mmproj=text_path(mmproj),
+            image_tokens=image_tokens,
         )
         pieces = _pieces(self._native.generate(prompt, chat, options))
         return pieces if stream else "".join(pieces)

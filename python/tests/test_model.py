@@ -149,6 +149,8 @@ def test_wrong_options_of_text_are_refused(model, tmp_path):
         model.generate(TEXT, temperature=-1.0)
     with pytest.raises(gt.GgufError, match="mmproj"):
         model.generate(TEXT, images=["cat.png"])
+    with pytest.raises(gt.GgufError, match="mmproj"):
+        model.generate(TEXT, audio="talk.wav")
     with pytest.raises(ValueError, match="expected 1, one for each image"):
         model.generate([{"role": "user", "content": [{"type": "image"}]}])
     with pytest.raises(gt.GgufError) as caught:
@@ -163,18 +165,25 @@ def test_wrong_options_of_text_are_refused(model, tmp_path):
 def test_places_of_images():
     from gguf_tools._model import _with_places
 
-    def contents(messages, n_images):
-        return [message["content"] for message in _with_places(messages, n_images)]
+    def contents(messages, *n):
+        return [message["content"] for message in _with_places(messages, *n)]
 
     assert contents(MESSAGES, 0) == [message["content"] for message in MESSAGES]
     # Without a place, images come before the last message of the user.
-    assert contents(MESSAGES, 2)[3] == "<__media__><__media__>How are you?"
+    assert contents(MESSAGES, 2)[3] == "<__image__><__image__>How are you?"
     assert MESSAGES[3]["content"] == "How are you?"
     assert contents([{"role": "user", "content": "a <__media__> b"}], 1) == ["a <__media__> b"]
     parts = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "a"}]}]
-    assert contents(parts, 1) == ["<__media__>a"]
+    assert contents(parts, 1) == ["<__image__>a"]
     audio = [{"role": "user", "content": [{"type": "audio"}]}]
     assert contents(audio, 0) == [[{"type": "audio"}]]
+    assert contents(audio, 0, 1) == ["<__audio__>"]
+    assert contents([{"role": "user", "content": "a <__media__> b"}], 0, 1) == ["a <__media__> b"]
+    assert contents([{"role": "user", "content": "a"}], 1, 2) == ["<__image__><__audio__><__audio__>a"]
+    both = [{"role": "user", "content": [{"type": "audio"}, {"type": "image"}, {"type": "text", "text": "a"}]}]
+    assert contents(both, 1, 1) == ["<__audio__><__image__>a"]
+    with pytest.raises(ValueError, match="audio: expected 1, .* found 2"):
+        contents(both, 1, 2)
     with pytest.raises(ValueError, match="expected 1, .* found 2"):
         contents(parts, 2)
 
