@@ -13,6 +13,8 @@
 A tower has more layers than the largest number in the name of a tensor of its projector: the reference maps `linear_2`
 of a tower with three layers, but not of one with two."""
 
+from unittest import mock
+
 from tiny_models import TEXT, wrapper
 
 PREPROCESSOR = dict(image_mean=[0.5, 0.25, 0.125], image_std=[0.5, 0.75, 0.1])
@@ -96,3 +98,39 @@ def whisper_with(folder, prefix: str, project):
             return transformers.modeling_outputs.CausalLMOutput(logits=torch.zeros(1, input_ids.shape[1], 384))
 
     return Model()
+
+
+def grid_look(module: str, name: str, size: dict, patch_size: int = 4, **more):
+    """`look` of a recipe (vision.py) for models that get patches and their grid: the class of a preprocessor, its bounds in
+    pixels and further arguments."""
+    def look(model, image, processor):
+        import importlib
+        of = getattr(importlib.import_module(f"transformers.models.{module}"), name)
+        made = of(size=size, patch_size=patch_size, merge_size=2, **more, **processor)(image, return_tensors="pt")
+        out = model.model.get_image_features(made["pixel_values"], made["image_grid_thw"], return_dict=True)
+        rows = out.pooler_output
+        rows = rows[0] if isinstance(rows, (tuple, list)) else rows
+        deep = getattr(out, "deepstack_features", None) or []
+        deep = [part[0] if isinstance(part, (tuple, list)) else part for part in deep]
+        return rows.reshape(-1, rows.shape[-1]), deep, dict(made), [model.config.image_token_id] * rows.shape[-2]
+    return dict(look=look, types=lambda types: dict(mm_token_type_ids=types.int()))
+
+
+def with_pillow(processor):
+    """The class of a preprocessor that resizes by Pillow instead of torchvision, whose pixels may differ by one."""
+    import numpy as np
+    import torch
+    from PIL import Image
+    from transformers.image_processing_backends import TorchvisionBackend
+
+    def resize(_, image, size, resample=None, **__):
+        made = [Image.fromarray(one.permute(1, 2, 0).numpy()).resize((size.width, size.height), int(resample))
+                for one in image]
+        return torch.stack([torch.tensor(np.asarray(one)).permute(2, 0, 1) for one in made])
+
+    class Processor(processor):
+        def __call__(self, *args, **keys):
+            # Preprocessors call the method of their base class.
+            with mock.patch.object(TorchvisionBackend, "resize", resize):
+                return super().__call__(*args, **keys)
+    return Processor

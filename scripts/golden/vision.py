@@ -10,7 +10,9 @@ digests of what Pillow makes of it in other sizes. A folder is a whole tiny chec
 
 Recipes are VISION of the families' golden.py, with the keys of tiny_towers.py and
 
-  look        a function from model, picture and keys of the preprocessor to rows, rows of the first layers, inputs and ids
+  look        a function from model, picture and keys of the preprocessor to rows, rows of the first layers, inputs and ids;
+              instead of ids, for a picture in tiles: a list of (text before a tile, rows of it), and the text after the last
+  repeat      (columns, rows) of copies of the picture
   types       a function from a mask of the picture's tokens (0, 1) to further inputs; none by default
   processor   keys of the preprocessor; PREPROCESSOR by default
   max_tokens  the number of rows that a picture may become
@@ -33,6 +35,8 @@ from tiny_towers import PREPROCESSOR
 SIZE = 45, 30
 SIZES = [(32, 32), (48, 32), (16, 11), (120, 72), (45, 30), (7, 61), (1, 1)]
 BEFORE, AFTER = 5, 9
+# A token that stands for the special tokens between tiles, which tiny tokenizers do not have.
+MARK = 7
 
 
 def picture():
@@ -55,7 +59,8 @@ def write_pictures(out):
     image.save(out / "picture-420.jpg", quality=90, subsampling=2, progressive=True)
     (out / "picture.rgb").write_bytes(pixels.tobytes())
     resized = {}
-    for name, how in (("bilinear", Image.Resampling.BILINEAR), ("bicubic", Image.Resampling.BICUBIC)):
+    for name in ("bilinear", "bicubic", "lanczos"):
+        how = Image.Resampling[name.upper()]
         for size in SIZES:
             resized[f"{name} {size[0]} {size[1]}"] = sha256(np.asarray(image.resize(size, how)).tobytes())
     for name in ("picture.jpg", "picture-420.jpg"):
@@ -80,6 +85,14 @@ def kinds(path):
     return made
 
 
+def of_tiles(tiles, text_after, image_token):
+    """Ids of a picture in tiles, and keys of the head."""
+    marks = lambda text: [MARK] if text else []
+    ids = [id for text, n_rows in tiles for id in marks(text) + [image_token] * n_rows] + marks(text_after)
+    listed = [dict(text=text, ids=marks(text), n_rows=n_rows) for text, n_rows in tiles]
+    return ids, dict(tiles=listed, text_after=text_after, ids_after=marks(text_after))
+
+
 def features(folder, spec, processor):
     import torch
     import transformers
@@ -90,14 +103,20 @@ def features(folder, spec, processor):
     missing = [key for key in info["missing_keys"] if "head" not in key.rsplit(".", 2)[0] or "lm_head" in key]
     assert not [key for key in missing if key != "lm_head.weight"], missing
     model.eval()
-    added = json.loads((folder / "tokenizer.json").read_text())["added_tokens"]
+    tokenizer = folder / "tokenizer.json"
+    added = json.loads(tokenizer.read_text())["added_tokens"] if tokenizer.is_file() else []
     model.break_token = next((token["id"] for token in added if token["content"] == "[IMG_BREAK]"), None)
     n_vocab = model.config.text_config.vocab_size
     # One that no text here has, inside of the vocabulary.
     model.config.image_token_id = n_vocab - 1
     # Exactly the pixels of the file, as Pillow gives them to the preprocessor.
     with torch.no_grad():
-        rows, deep, inputs, ids = spec["look"](model, Image.fromarray(picture()), processor)
+        columns, lines = spec.get("repeat", (1, 1))
+        seen = Image.fromarray(np.tile(picture(), (lines, columns, 1)))
+        rows, deep, inputs, ids = spec["look"](model, seen, processor)
+        tiles = {}
+        if isinstance(ids, tuple):
+            ids, tiles = of_tiles(*ids, model.config.image_token_id)
         rng = np.random.default_rng(20261121)
         before, after = (rng.integers(3, n_vocab - 1, n).tolist() for n in (BEFORE, AFTER))
         tokens = torch.tensor([before + ids + after])
@@ -116,6 +135,9 @@ def features(folder, spec, processor):
                 after=after, positions=positions, n_vocab=logits.shape[1], logits_range=span(logits))
     if "max_tokens" in spec:
         head["max_tokens"] = spec["max_tokens"]
+    if "repeat" in spec:
+        head["repeat"] = spec["repeat"]
+    head |= tiles
     parts = [rows, *deep, logits[positions]]
     return json.dumps(head).encode() + b"\n" + b"".join(part.astype("<f4").tobytes() for part in parts)
 

@@ -13,6 +13,8 @@ pub enum Activation {
     GeluTanh,
     /// `x / 2 * (1 + erf(x / sqrt(2)))`, GELU itself.
     GeluErf,
+    /// `x * sigmoid(1.702 x)`, the approximation of GELU by a sigmoid.
+    GeluQuick,
     /// `tanh(x)`.
     Tanh,
     /// `max(x, 0)`.
@@ -196,6 +198,10 @@ impl Activation {
                         .iter_mut()
                         .for_each(|x| *x *= 0.5 * (1.0 + erf(*x * std::f32::consts::FRAC_1_SQRT_2)))
                 },
+            ),
+            Activation::GeluQuick => vectorize(
+                #[inline(always)]
+                || values.iter_mut().for_each(|x| *x /= 1.0 + exp(-1.702 * *x)),
             ),
             Activation::Tanh => over(values, libm::tanhf),
             Activation::Relu => over(values, |x| x.max(0.0)),

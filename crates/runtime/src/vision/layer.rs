@@ -5,7 +5,8 @@
 //! x += n4(F(n3 x))            F(h) = W_down (f(W_gate h) * W_up h), or W_down f(W_up h)
 //! ```
 //!
-//! Norms `n2` and `n4`, norms of heads, gates and the bounds of matrices are there where their tensors are.
+//! Norms `n2` and `n4`, norms of queries and keys, gates, factors of both parts and the bounds of matrices are there where
+//! their tensors are.
 //!
 //! Source: `build_vit` in `tools/mtmd/clip.cpp` of llama.cpp (llama-cpp-python 0.3.36), and the towers of transformers 5.23.
 
@@ -15,7 +16,7 @@ use crate::{
     Error,
     decoder::Linear,
     keys::Keys,
-    ops::{Activation, Attention, Mask, Norm, NormKind, Rope, Rows},
+    ops::{Activation, Attention, Mask, Norm, NormKind, Rope, RopeKind, Rows},
     pass::Pass,
     weights::Weights,
 };
@@ -30,10 +31,14 @@ pub struct Form {
     pub n_layer: usize,
     /// Heads.
     pub n_head: usize,
+    /// Heads of keys and values.
+    pub n_head_kv: usize,
     /// Elements of a head.
     pub head_width: usize,
     /// The kind of every norm.
     pub norm: NormKind,
+    /// The kind of norms of queries and keys.
+    pub head_norm: NormKind,
     /// Epsilon of every norm.
     pub epsilon: f32,
     /// Between the halves of the feed-forward part.
@@ -68,19 +73,62 @@ impl Form {
             return Err(keys.wrong("vision.attention.head_count", "a part of the embedding's length"));
         }
         let head_width = n_embd / n_head;
+        let n_head_kv = keys.count("vision.attention.head_count_kv")?.unwrap_or(n_head);
+        if n_head_kv == 0 || !n_head.is_multiple_of(n_head_kv) {
+            return Err(keys.wrong("vision.attention.head_count_kv", "a divisor of the number of heads"));
+        }
+        // The key is that of the projector in GLM 4 V, and of the text model in Qwen 2 VL.
+        let n_ff = match weights.shape("v.blk.0.ffn_up.weight") {
+            Some(shape) => shape.dim(1) as usize,
+            None => keys.need_count("vision.feed_forward_length")?,
+        };
         Ok(Form {
             n_embd,
-            n_ff: keys.need_count("vision.feed_forward_length")?,
+            n_ff,
             n_layer,
             n_head,
+            n_head_kv,
             head_width,
             norm,
+            head_norm: norm,
             epsilon: keys.need_float("vision.attention.layer_norm_epsilon")?,
             activation,
             scale: 1.0 / (head_width as f32).sqrt(),
             ropes: Vec::new(),
             value_norm: false,
         })
+    }
+
+    /// The same tower with heads that turn by row and column. The first half of a head's pairs turns by the first of the
+    /// two axes (1 is the row, 2 the column), the second half by the other, at `base^(-4 i / width)` with `i` from 0 in both.
+    ///
+    /// # Errors
+    /// [`Error::Key`] for a width that is not a multiple of 4.
+    pub fn turned(
+        self,
+        keys: &Keys<'_>,
+        base: f32,
+        kind: RopeKind,
+        [first, second]: [usize; 2],
+    ) -> Result<Form, Error> {
+        let width = self.head_width;
+        if !width.is_multiple_of(4) {
+            return Err(keys.wrong("vision.attention.head_count", "heads of a multiple of 4 elements"));
+        }
+        let quarter = width / 4;
+        let pairs = move |axis: usize| {
+            (0..quarter).map(move |i| (axis, libm::powf(base, -4.0 * i as f32 / width as f32)))
+        };
+        let ropes = vec![(0, Rope::axial(kind, pairs(first).chain(pairs(second))))];
+        Ok(Form { ropes, ..self })
+    }
+
+    /// All layers of the tower.
+    ///
+    /// # Errors
+    /// As [`Layer::open`].
+    pub fn layers(&self, weights: &mut Weights<'_>) -> Result<Vec<Layer>, Error> {
+        (0..self.n_layer).map(|i| Layer::open(self, weights, &format!("v.blk.{i}"))).collect()
     }
 
     /// The norm of this name over `n` elements.
@@ -93,7 +141,15 @@ impl Form {
     }
 
     /// The norm of this name over `n` elements, if its weights are there.
-    fn optional_norm(&self, weights: &mut Weights<'_>, name: &str, n: usize) -> Result<Option<Norm>, Error> {
+    ///
+    /// # Errors
+    /// [`Error::TensorShape`].
+    pub fn optional_norm(
+        &self,
+        weights: &mut Weights<'_>,
+        name: &str,
+        n: usize,
+    ) -> Result<Option<Norm>, Error> {
         let Some(weight) = weights.vector(&format!("{name}.weight"), n)? else { return Ok(None) };
         let bias = weights.vector(&format!("{name}.bias"), n)?;
         Ok(Some(Norm { kind: self.norm, epsilon: self.epsilon, weight: Some(weight), bias }))
@@ -163,7 +219,7 @@ impl Matrix {
 /// Queries, keys and values; boxed because a layer holds one or three.
 enum Projections {
     Apart(Box<[Matrix; 3]>),
-    /// (n_embd, 3 n_embd).
+    /// (n_embd, (n_head + 2 n_head_kv) head_width).
     Fused(Box<Matrix>),
 }
 
@@ -171,46 +227,62 @@ enum Projections {
 pub struct Layer {
     attention_norm: Norm,
     projections: Projections,
+    /// Over a head, or over all heads.
     query_norm: Option<Norm>,
     key_norm: Option<Norm>,
     output: Matrix,
     attention_post_norm: Option<Norm>,
+    /// (n_embd): factor of what attention adds.
+    attention_scale: Option<Vec<f32>>,
     mlp_norm: Norm,
     gate: Option<Matrix>,
     up: Matrix,
     down: Matrix,
     mlp_post_norm: Option<Norm>,
+    /// (n_embd): factor of what the feed-forward part adds.
+    mlp_scale: Option<Vec<f32>>,
     /// (n_embd): factor of the stream after the layer.
     out_scale: Option<Vec<f32>>,
 }
 
 impl Layer {
-    /// Layer `i` of a tower.
+    /// The layer whose tensors begin with `prefix`.
     ///
     /// # Errors
     /// [`Error::MissingTensor`], [`Error::TensorShape`], [`Error::TensorType`].
-    pub fn open(form: &Form, weights: &mut Weights<'_>, i: usize) -> Result<Layer, Error> {
-        let blk = |name: &str| format!("v.blk.{i}.{name}");
-        let Form { n_embd, n_ff, .. } = *form;
-        let projections = match Matrix::open(weights, &blk("attn_qkv"), n_embd, 3 * n_embd)? {
+    pub fn open(form: &Form, weights: &mut Weights<'_>, prefix: &str) -> Result<Layer, Error> {
+        let blk = |name: &str| format!("{prefix}.{name}");
+        let Form { n_embd, n_ff, head_width, .. } = *form;
+        let n_kv = form.n_head_kv * head_width;
+        let projections = match Matrix::open(weights, &blk("attn_qkv"), n_embd, n_embd + 2 * n_kv)? {
             Some(fused) => Projections::Fused(Box::new(fused)),
             None => {
-                let mut need = |name: &str| Matrix::need(weights, &blk(name), n_embd, n_embd);
-                Projections::Apart(Box::new([need("attn_q")?, need("attn_k")?, need("attn_v")?]))
+                let mut need = |name: &str, n: usize| Matrix::need(weights, &blk(name), n_embd, n);
+                let apart = [need("attn_q", n_embd)?, need("attn_k", n_kv)?, need("attn_v", n_kv)?];
+                Projections::Apart(Box::new(apart))
             }
         };
+        // Over all heads in InternVL, over each elsewhere.
+        let mut head_norm = |name: &str, n_all: usize| -> Result<Option<Norm>, Error> {
+            let found = weights.shape(&format!("{}.weight", blk(name))).map(|shape| shape.dim(0));
+            let n = if found == Some(n_all as u64) { n_all } else { head_width };
+            let norm = form.optional_norm(weights, &blk(name), n)?;
+            Ok(norm.map(|norm| Norm { kind: form.head_norm, ..norm }))
+        };
         Ok(Layer {
+            query_norm: head_norm("attn_q_norm", n_embd)?,
+            key_norm: head_norm("attn_k_norm", n_kv)?,
             attention_norm: form.norm(weights, &blk("ln1"), n_embd)?,
             projections,
-            query_norm: form.optional_norm(weights, &blk("attn_q_norm"), form.head_width)?,
-            key_norm: form.optional_norm(weights, &blk("attn_k_norm"), form.head_width)?,
             output: Matrix::need(weights, &blk("attn_out"), n_embd, n_embd)?,
             attention_post_norm: form.optional_norm(weights, &blk("attn_post_norm"), n_embd)?,
+            attention_scale: weights.vector(&blk("ls1.weight"), n_embd)?,
             mlp_norm: form.norm(weights, &blk("ln2"), n_embd)?,
             gate: Matrix::open(weights, &blk("ffn_gate"), n_embd, n_ff)?,
             up: Matrix::need(weights, &blk("ffn_up"), n_embd, n_ff)?,
             down: Matrix::need(weights, &blk("ffn_down"), n_ff, n_embd)?,
             mlp_post_norm: form.optional_norm(weights, &blk("ffn_post_norm"), n_embd)?,
+            mlp_scale: weights.vector(&blk("ls2.weight"), n_embd)?,
             out_scale: weights.vector(&blk("out_scale.weight"), n_embd)?,
         })
     }
@@ -223,7 +295,7 @@ impl Layer {
         // Heads are normalized before they are turned.
         for (rows, norm) in [(&mut query, &self.query_norm), (&mut key, &self.key_norm)] {
             if let Some(norm) = norm {
-                norm.apply_groups(rows, form.head_width);
+                norm.apply_groups(rows, norm.weight.as_ref().map_or(form.head_width, Vec::len));
             }
         }
         if form.value_norm {
@@ -235,7 +307,7 @@ impl Layer {
         }
         let attention = Attention {
             n_head: form.n_head,
-            n_head_kv: form.n_head,
+            n_head_kv: form.n_head_kv,
             key_width: form.head_width,
             value_width: form.head_width,
             scale: form.scale,
@@ -252,6 +324,7 @@ impl Layer {
         if let Some(norm) = &self.attention_post_norm {
             norm.apply(&mut mixed);
         }
+        multiply(&mut mixed, self.attention_scale.as_deref());
         x.add_scaled(1.0, &mixed);
 
         self.mlp_norm.apply_into(x, &mut h);
@@ -268,25 +341,32 @@ impl Layer {
         if let Some(norm) = &self.mlp_post_norm {
             norm.apply(&mut made);
         }
+        multiply(&mut made, self.mlp_scale.as_deref());
         x.add_scaled(1.0, &made);
-        if let Some(scale) = &self.out_scale {
-            x.rows_mut().into_iter().for_each(|mut row| row.iter_mut().zip(scale).for_each(|(x, s)| *x *= s));
-        }
+        multiply(x, self.out_scale.as_deref());
     }
 
-    /// Queries, keys and values of normalized rows: (n_patches, n_embd) each.
+    /// Queries, keys and values of normalized rows: (n_patches, n_head or n_head_kv times head_width) each.
     fn project(&self, h: &Rows, pass: &mut Pass<'_, '_>) -> [Rows; 3] {
         match &self.projections {
             Projections::Apart(apart) => apart.each_ref().map(|matrix| matrix.run(h, pass)),
             Projections::Fused(fused) => {
                 let all = fused.run(h, pass);
-                let width = all.ncols() / 3;
-                [0, 1, 2].map(|i| {
-                    let mut part = pass.scratch(all.nrows(), width);
-                    part.assign(&all.slice(s![.., i * width..(i + 1) * width]));
+                let n_kv = (all.ncols() - h.ncols()) / 2;
+                let n = h.ncols();
+                [0..n, n..n + n_kv, n + n_kv..n + 2 * n_kv].map(|columns| {
+                    let mut part = pass.scratch(all.nrows(), columns.len());
+                    part.assign(&all.slice(s![.., columns]));
                     part
                 })
             }
         }
+    }
+}
+
+/// Multiplies each row by the factors (n_embd), if there are any.
+fn multiply(x: &mut Rows, factors: Option<&[f32]>) {
+    if let Some(factors) = factors {
+        x.rows_mut().into_iter().for_each(|mut row| row.iter_mut().zip(factors).for_each(|(x, s)| *x *= s));
     }
 }

@@ -11,9 +11,12 @@
 pub(crate) mod layer;
 pub(crate) mod patches;
 pub(crate) mod picture;
+pub(crate) mod positions;
 pub(crate) mod resample;
 pub mod sizes;
+pub mod tiles;
 pub(crate) mod tower;
+pub(crate) mod trunk;
 
 use std::path::Path;
 
@@ -29,7 +32,7 @@ use crate::{
     session::{Activations, Embedding},
     weights::Weights,
 };
-use tower::Opened;
+use tower::{Opened, Tile};
 
 /// A projector's file, ready to run: a vision tower, an audio encoder, or both.
 pub struct Projector {
@@ -188,20 +191,23 @@ impl Projector {
         Ok(())
     }
 
-    /// Embeddings of an image, at most `max_tokens` if it is given and the family supports several sizes.
+    /// Embeddings of an image, at most `max_tokens` if it is given and the family supports several sizes. Some families see
+    /// an image in several tiles.
     ///
     /// # Errors
     /// [`Error::NoVisionTower`], [`Error::UnknownProjector`], [`Error::PictureShape`], [`Error::PictureSize`], and
     /// [`Error::TooLong`] for an image of more patches than the tower has positions.
-    pub fn embed(&self, picture: &Picture, max_tokens: Option<usize>) -> Result<Embedding, Error> {
+    pub fn embed(&self, picture: &Picture, max_tokens: Option<usize>) -> Result<Vec<TileEmbedding>, Error> {
         let Opened { tower, filter, .. } = self.tower.get(Error::NoVisionTower)?;
-        let size = tower.size(picture, max_tokens)?;
         self.pool.install(|| {
-            let resized = resample::resize(picture, size, *filter)?;
-            let (rows, columns) = tower.grid(size);
-            let spans = vec![Span { rows: 0..rows * columns, position: 0, outputs: 0..0 }];
-            let mut pass = Pass::new(Vec::new(), spans, self.activations, None, None);
-            tower.run(&resized, &mut pass)
+            let tiles = tower.tiles(picture, *filter, max_tokens)?;
+            let embed = |Tile { before, picture, after }: Tile| {
+                let n_rows = tower.n_rows((picture.width(), picture.height()));
+                let spans = vec![Span { rows: 0..n_rows, position: 0, outputs: 0..0 }];
+                let mut pass = Pass::new(Vec::new(), spans, self.activations, None, None);
+                Ok(TileEmbedding { before, embedding: tower.run(&picture, &mut pass)?, after })
+            };
+            tiles.into_iter().map(embed).collect()
         })
     }
 
@@ -213,4 +219,15 @@ impl Projector {
         let encoder = self.encoder.get(Error::NoAudioEncoder)?;
         self.pool.install(|| audio::embed(encoder, sound, self.activations))
     }
+}
+
+/// Embeddings of a tile of an image, and the text around them in a prompt, between the projector's marks.
+#[derive(Debug, Clone)]
+pub struct TileEmbedding {
+    /// Text before the embeddings, with special tokens.
+    pub before: String,
+    /// The embeddings.
+    pub embedding: Embedding,
+    /// Text after the embeddings.
+    pub after: String,
 }

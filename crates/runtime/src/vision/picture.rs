@@ -75,6 +75,35 @@ impl Picture {
         &self.pixels
     }
 
+    /// The part from the pixel (x, y) on, which lies within the picture.
+    ///
+    /// # Errors
+    /// As [`Picture::new`].
+    pub fn part(&self, (x, y): (usize, usize), (width, height): (usize, usize)) -> Result<Picture, Error> {
+        let rows = self.pixels.chunks_exact(3 * self.width).skip(y).take(height);
+        let pixels = rows.flat_map(|row| &row[3 * x..3 * (x + width)]).copied().collect();
+        Picture::new(width, height, pixels)
+    }
+
+    /// The picture at (x, y) of a larger one of one color.
+    ///
+    /// # Errors
+    /// As [`Picture::new`].
+    pub fn within(
+        &self,
+        (width, height): (usize, usize),
+        (x, y): (usize, usize),
+        color: [u8; 3],
+    ) -> Result<Picture, Error> {
+        check_size(width, height)?;
+        let mut pixels = color.repeat(width * height);
+        let lines = pixels.chunks_exact_mut(3 * width).skip(y);
+        for (to, from) in lines.zip(self.pixels.chunks_exact(3 * self.width)) {
+            to[3 * x..3 * (x + self.width)].copy_from_slice(from);
+        }
+        Picture::new(width, height, pixels)
+    }
+
     /// The picture as it is to be seen, of one of the eight orientations of Exif: 1 is as it is stored.
     fn turned(self, orientation: u16) -> Picture {
         let (w, h) = (self.width, self.height);

@@ -22,6 +22,9 @@ use crate::Error;
 /// Fractional bits of a weight: 32 less eight of a pixel and two for the headroom of sums.
 const PRECISION_BITS: u32 = 32 - 8 - 2;
 
+/// Lobes of Lanczos' filter.
+const LANCZOS: f64 = 3.0;
+
 /// Interpolation of pixels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Filter {
@@ -29,6 +32,8 @@ pub enum Filter {
     Bilinear,
     /// Keys' cubic with `a = -1/2`, four pixels wide.
     Bicubic,
+    /// `sinc(x) sinc(x / 3)`, six pixels wide.
+    Lanczos,
 }
 
 impl Filter {
@@ -37,6 +42,7 @@ impl Filter {
         match self {
             Filter::Bilinear => 1.0,
             Filter::Bicubic => 2.0,
+            Filter::Lanczos => LANCZOS,
         }
     }
 
@@ -44,11 +50,17 @@ impl Filter {
         /// Parameter of Keys' cubic.
         const A: f64 = -0.5;
         let x = x.abs();
+        let sinc = |x: f64| {
+            let angle = x * std::f64::consts::PI;
+            if x == 0.0 { 1.0 } else { libm::sin(angle) / angle }
+        };
         match self {
             Filter::Bilinear => (1.0 - x).max(0.0),
             Filter::Bicubic if x < 1.0 => ((A + 2.0) * x - (A + 3.0)) * x * x + 1.0,
             Filter::Bicubic if x < 2.0 => (((x - 5.0) * x + 8.0) * x - 4.0) * A,
             Filter::Bicubic => 0.0,
+            Filter::Lanczos if x < LANCZOS => sinc(x) * sinc(x / LANCZOS),
+            Filter::Lanczos => 0.0,
         }
     }
 }
@@ -146,7 +158,7 @@ mod tests {
     #[test]
     fn constant_pictures_stay_constant() {
         let picture = Picture::new(7, 5, vec![201; 7 * 5 * 3]).unwrap();
-        for filter in [Filter::Bilinear, Filter::Bicubic] {
+        for filter in [Filter::Bilinear, Filter::Bicubic, Filter::Lanczos] {
             for size in [(3, 2), (13, 21), (7, 5), (1, 1)] {
                 let resized = resize(&picture, size, filter).unwrap();
                 assert_eq!((resized.width(), resized.height()), size);
@@ -165,13 +177,17 @@ mod tests {
         for line in resized.lines().filter(|line| line.contains(':')) {
             let (case, digest) = line.trim().trim_end_matches(',').split_once(": ").unwrap();
             let case: Vec<&str> = case.trim_matches('"').split(' ').collect();
-            let filter = if case[0] == "bicubic" { Filter::Bicubic } else { Filter::Bilinear };
+            let filter = match case[0] {
+                "bicubic" => Filter::Bicubic,
+                "lanczos" => Filter::Lanczos,
+                _ => Filter::Bilinear,
+            };
             let size = (case[1].parse().unwrap(), case[2].parse().unwrap());
             let resized = resize(&picture, size, filter).unwrap();
             assert_eq!(gguf_testkit::sha256(resized.pixels()), digest.trim_matches('"'), "{case:?}");
             n += 1;
         }
-        assert_eq!(n, 14);
+        assert_eq!(n, 21);
     }
 
     #[test]

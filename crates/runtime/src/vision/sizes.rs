@@ -21,11 +21,32 @@ pub fn nearest(
     if width.max(height) > MAX_RATIO * width.min(height) {
         return Err(Error::PictureShape { width, height, max_ratio: MAX_RATIO });
     }
+    Ok(nearest_of((width, height), factor, 0, min_pixels, max_pixels))
+}
+
+/// As [`nearest`], of a picture of any ratio; no side is below `factor`, as LFM2-VL has it (`smart_resize` of transformers).
+pub fn nearest_of_any_ratio(
+    size: (usize, usize),
+    factor: usize,
+    min_pixels: usize,
+    max_pixels: usize,
+) -> (usize, usize) {
+    nearest_of(size, factor, factor, min_pixels, max_pixels)
+}
+
+/// The sides nearest to multiples of `factor`, at least `least` before the bounds apply.
+fn nearest_of(
+    (width, height): (usize, usize),
+    factor: usize,
+    least: usize,
+    min_pixels: usize,
+    max_pixels: usize,
+) -> (usize, usize) {
     let (w, h, f) = (width as f64, height as f64, factor as f64);
     let multiples =
         |count: &dyn Fn(f64) -> f64| [w, h].map(|side| (count(side) as usize).saturating_mul(factor));
     // Python rounds halves to the even number.
-    let sides = multiples(&|side| (side / f).round_ties_even());
+    let sides = multiples(&|side| (side / f).round_ties_even()).map(|side| side.max(least));
     let n_pixels = sides[0].saturating_mul(sides[1]);
     let sides = if n_pixels > max_pixels {
         // beta scales the area to the bound.
@@ -37,7 +58,21 @@ pub fn nearest(
     } else {
         sides
     };
-    Ok((sides[0], sides[1]))
+    (sides[0], sides[1])
+}
+
+/// As [`nearest`], with at most `max_tokens` squares of `factor` if it is given.
+///
+/// # Errors
+/// As [`nearest`].
+pub fn nearest_with(
+    size: (usize, usize),
+    factor: usize,
+    (min, max): (usize, usize),
+    max_tokens: Option<usize>,
+) -> Result<(usize, usize), Error> {
+    let most = max_tokens.map_or(max, |n| max.min(n.max(1).saturating_mul(factor.saturating_mul(factor))));
+    nearest(size, factor, min.min(most), most)
 }
 
 /// No side longer than `longest`, each rounded up to a multiple of `factor`, as Pixtral has it
@@ -50,6 +85,35 @@ pub fn within((width, height): (usize, usize), factor: usize, longest: usize) ->
         side.max(1).div_ceil(factor).saturating_mul(factor)
     };
     (side(width), side(height))
+}
+
+/// The picture's longer side as `longest`, the other in its ratio and even, as Idefics 3 has it (`get_resize_output_image_size`
+/// of transformers).
+pub fn with_longest((width, height): (usize, usize), longest: usize) -> (usize, usize) {
+    let ratio = width as f64 / height as f64;
+    let even = |side: f64| {
+        let side = side as usize;
+        (side + side % 2).max(1)
+    };
+    if width >= height {
+        (longest, even(longest as f64 / ratio))
+    } else {
+        (even(longest as f64 * ratio), longest)
+    }
+}
+
+/// Both sides as whole tiles: the longer one rounded up, the other in the picture's ratio and rounded up, as Idefics 3 has it
+/// (`resize_for_vision_encoder` of transformers).
+pub fn whole_tiles((width, height): (usize, usize), side: usize) -> (usize, usize) {
+    let ratio = width as f64 / height as f64;
+    let whole = |n: usize| n.max(1).div_ceil(side).saturating_mul(side);
+    if width >= height {
+        let width = whole(width);
+        (width, whole((width as f64 / ratio) as usize))
+    } else {
+        let height = whole(height);
+        (whole((height as f64 * ratio) as usize), height)
+    }
 }
 
 /// The largest sides of about the picture's ratio that are multiples of `factor` and have at most `n_tokens` squares of it, as

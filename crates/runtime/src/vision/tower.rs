@@ -1,17 +1,48 @@
 //! Interface of a tower.
 
-use super::{picture::Picture, resample::Filter};
+use super::{
+    picture::Picture,
+    resample::{self, Filter},
+};
 use crate::{Error, keys::Keys, pass::Pass, session::Embedding, weights::Weights};
+
+/// A part of an image that a tower sees in one pass, and the text around its embeddings in a prompt.
+pub struct Tile {
+    /// Text before the embeddings, with special tokens.
+    pub before: String,
+    /// Pixels.
+    pub picture: Picture,
+    /// Text after the embeddings.
+    pub after: String,
+}
+
+impl Tile {
+    /// A tile without text.
+    pub fn new(picture: Picture) -> Tile {
+        Tile { before: String::new(), picture, after: String::new() }
+    }
+}
 
 /// A tower with its projector.
 pub trait Tower: Send + Sync {
     /// Size that an image is scaled to, as (width, height), with at most `max_tokens` embeddings if given.
     fn size(&self, picture: &Picture, max_tokens: Option<usize>) -> Result<(usize, usize), Error>;
 
-    /// Patches of this size, in (rows, columns).
-    fn grid(&self, size: (usize, usize)) -> (usize, usize);
+    /// The tiles of a picture, in the order of a prompt: by default one of [`Tower::size`].
+    fn tiles(
+        &self,
+        picture: &Picture,
+        filter: Filter,
+        max_tokens: Option<usize>,
+    ) -> Result<Vec<Tile>, Error> {
+        let size = self.size(picture, max_tokens)?;
+        Ok(vec![Tile::new(resample::resize(picture, size, filter)?)])
+    }
 
-    /// The embedding of a picture of such a size.
+    /// Number of rows that the layers see of a tile of this size: patches, and others such as a class embedding.
+    fn n_rows(&self, size: (usize, usize)) -> usize;
+
+    /// The embedding of a tile.
     fn run(&self, picture: &Picture, pass: &mut Pass<'_, '_>) -> Result<Embedding, Error>;
 }
 

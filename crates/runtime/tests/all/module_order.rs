@@ -33,8 +33,8 @@ const FLOORS: &[&[&str]] = &[
     // Graphs of encoder and decoder; pictures: pixels, patches, layers, towers; sounds: samples, spectrograms, encoders.
     &["cross_attention", "vision::picture", "audio::sound", "audio::spectrogram", "audio::convolution"],
     &["vision::resample", "vision::sizes", "audio::resample", "audio::windows", "audio::encoder"],
-    &["vision::patches", "vision::layer"],
-    &["vision::tower", "audio::listener"],
+    &["vision::patches", "vision::layer", "vision::positions"],
+    &["vision::trunk", "vision::tiles", "vision::tower", "audio::listener"],
     &["audio"],
     &["architecture"],
     &["graphs"],

@@ -8,9 +8,9 @@ use std::{
 };
 
 use gguf_runtime::{
-    Embedding, Model, Piece,
+    Model, Piece,
     audio::Sound,
-    vision::{Picture, Projector},
+    vision::{Picture, Projector, TileEmbedding},
 };
 
 use super::{GenerateOptions, RunOptions};
@@ -58,11 +58,13 @@ impl Kind {
 /// Images and sounds, ready for a prompt.
 pub(super) struct Media {
     projector: Projector,
-    images: Vec<Embedding>,
-    sounds: Vec<Embedding>,
+    /// Tiles of each image.
+    images: Vec<Vec<TileEmbedding>>,
+    /// Sounds, as one tile each.
+    sounds: Vec<Vec<TileEmbedding>>,
 }
 
-/// Parts of a prompt: tokens, and the kind of medium between each and the next.
+/// Parts of a prompt: tokens, and the kind of medium whose tile is between each and the next.
 pub(super) struct Pieces {
     tokens: Vec<Vec<u32>>,
     kinds: Vec<Kind>,
@@ -83,14 +85,16 @@ impl Pieces {
     pub fn pieces<'a>(&'a self, media: Option<&'a Media>) -> Vec<Piece<'a>> {
         let mut pieces = Vec::new();
         let [mut images, mut sounds] =
-            Kind::ALL.map(|kind| media.map_or(&[][..], |media| media.of(kind)).iter());
+            Kind::ALL.map(|kind| media.map_or(&[][..], |media| media.of(kind)).iter().flatten());
         for (i, tokens) in self.tokens.iter().enumerate() {
-            pieces.push(Piece::Tokens(tokens));
+            if !tokens.is_empty() {
+                pieces.push(Piece::Tokens(tokens));
+            }
             let next = self.kinds.get(i).and_then(|kind| match kind {
                 Kind::Image => images.next(),
                 Kind::Audio => sounds.next(),
             });
-            pieces.extend(next.map(Piece::Picture));
+            pieces.extend(next.map(|tile| Piece::Picture(&tile.embedding)));
         }
         pieces
     }
@@ -132,13 +136,14 @@ impl Media {
                 let (path, seconds) = (path.display(), sound.seconds());
                 events.warning(&format!("{path}: the model hears the first {limit} of {seconds} seconds"));
             }
-            projector.embed_sound(&sound).map_err(|error| Error::at(path, error))
+            let embedding = projector.embed_sound(&sound).map_err(|error| Error::at(path, error))?;
+            Ok(vec![TileEmbedding { before: String::new(), embedding, after: String::new() }])
         };
-        let sounds = options.audio.iter().map(sound).collect::<Result<Vec<_>, _>>()?;
+        let sounds = options.audio.iter().map(sound).collect::<Result<Vec<_>, Error>>()?;
         Ok(Some(Media { projector, images, sounds }))
     }
 
-    fn of(&self, kind: Kind) -> &[Embedding] {
+    fn of(&self, kind: Kind) -> &[Vec<TileEmbedding>] {
         match kind {
             Kind::Image => &self.images,
             Kind::Audio => &self.sounds,
@@ -191,7 +196,7 @@ impl Media {
         Ok(prompt.to_owned())
     }
 
-    /// Tokens between placeholders, with those before and after each image and sound.
+    /// Tokens before, between and after the tiles of all images and sounds, with the texts around them.
     ///
     /// # Errors
     /// A template that drops or duplicates placeholders; an error of the tokenizer.
@@ -210,20 +215,33 @@ impl Media {
             Kind::Image => self.projector.marks(),
             Kind::Audio => self.projector.sound_marks(),
         };
-        let mut tokens = Vec::new();
-        for i in 0..=places.len() {
-            let previous = i.checked_sub(1).and_then(|i| places.get(i));
-            let start = previous.map_or(0, |(at, _)| at.end);
-            let before = previous.map_or("", |(_, kind)| marks(*kind).1);
-            let next = places.get(i);
-            let end = next.map_or(text.len(), |(at, _)| at.start);
-            let after = next.map_or("", |(_, kind)| marks(*kind).0);
-            // Marks are tokenized with the text around them: adjacent spaces become one token.
-            let part = format!("{before}{}{after}", &text[start..end]);
-            let part = model.tokenizer().encode(part, i == 0 && begins, true);
-            tokens.push(part.map_err(|error| Error::at(file, error))?);
+        // Marks are tokenized with the text around them: adjacent spaces become one token.
+        let (mut last, mut texts, mut kinds, mut start) = (String::new(), Vec::new(), Vec::new(), 0);
+        let [mut images, mut sounds] = Kind::ALL.map(|kind| self.of(kind).iter());
+        for (at, kind) in places {
+            let (begin, end) = marks(kind);
+            last += &text[start..at.start];
+            last += begin;
+            let medium = match kind {
+                Kind::Image => images.next(),
+                Kind::Audio => sounds.next(),
+            };
+            for tile in medium.into_iter().flatten() {
+                last += &tile.before;
+                texts.push(std::mem::replace(&mut last, tile.after.clone()));
+                kinds.push(kind);
+            }
+            last += end;
+            start = at.end;
         }
-        Ok(Pieces { tokens, kinds: places.into_iter().map(|(_, kind)| kind).collect() })
+        last += &text[start..];
+        texts.push(last);
+        let tokens = texts.iter().enumerate().map(|(i, text)| match i > 0 && text.is_empty() {
+            true => Ok(Vec::new()),
+            false => model.tokenizer().encode(text, i == 0 && begins, true),
+        });
+        let tokens = tokens.collect::<Result<_, _>>().map_err(|error| Error::at(file, error))?;
+        Ok(Pieces { tokens, kinds })
     }
 }
 

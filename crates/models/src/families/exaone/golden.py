@@ -2,7 +2,7 @@
 
 from headers import ROPE, plain_layer
 from tiny_models import FEW, LLAMA3, OLD, TEXT, fast_tokenizer, hub, layers, sizes, tiny, with_tokenizer, wrapper
-from tiny_towers import PIXELS, QWEN25_VISION, tower
+from tiny_towers import PIXELS, QWEN25_VISION, grid_look, tower
 
 
 def exaone(config: dict) -> dict:
@@ -81,3 +81,13 @@ def without_windows(model):
 LOGITS = {"exaone4": dict(by="reference"), "exaone4-pattern-old": dict(prepare=without_windows),
           "exaone4.5": dict(prepare=without_windows)}
 TOWER_TYPES = {"exaone4_5"}
+
+# Bounds as in the preprocessor's file.
+LOOK = grid_look("qwen2_vl.image_processing_pil_qwen2_vl", "Qwen2VLImageProcessorPil",
+    dict(shortest_edge=64, longest_edge=1 << 16), temporal_patch_size=2)
+VISION = {
+    # More than one window of 112 pixels across.
+    "exaone4_5": dict(tower("exaone4_5", "Exaone4_5_ForConditionalGeneration", dict(head_dim=8, model_type="exaone4",
+        num_hidden_layers=2), vision_config=dict(QWEN25_VISION, num_key_value_heads=1)), **LOOK, repeat=(3, 4),
+        preprocessor=dict(min_pixels=64, max_pixels=1 << 16)),
+}

@@ -3,6 +3,7 @@
 pub mod convert;
 pub mod graph;
 pub mod projector;
+pub mod vision;
 
 use crate::family::Family;
 
@@ -16,5 +17,6 @@ pub const FAMILY: Family = Family {
     ],
     projectors: &[projector::EXAONE4_5],
     graphs: graph::GRAPHS,
+    towers: vision::TOWERS,
     ..Family::EMPTY
 };

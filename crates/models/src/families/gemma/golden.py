@@ -6,7 +6,7 @@ from headers import RMS, Header, heads
 from recipes import dense, ends
 from tiny_models import AS_IT_IS, OLD, POOLING, TEXT, WIDE_TEXT, layers, sizes, tiny, wrapper
 from tiny_parts import mlp, tensors, weights
-from tiny_towers import SIGLIP, tower
+from tiny_towers import SIGLIP, tower, with_pillow
 
 
 def gemma3_images(config: dict) -> dict:
@@ -187,7 +187,7 @@ PROJECTORS = {
     "gemma4uv": tower("gemma4_unified", "Gemma4UnifiedForConditionalGeneration", dict(head_dim=8, sliding_window=16,
         layer_types=["full_attention"]), AS_IT_IS, audio_config=dict(audio_embed_dim=24),
         vision_config=dict(patch_size=4, pooling_kernel_size=2, mm_embed_dim=16, mm_posemb_size=8,
-        output_proj_dims=32)),
+        output_proj_dims=16)),
 }
 
 
@@ -209,6 +209,27 @@ def gemma4_look(model, image, processor):
     return rows, [], inputs, [model.config.image_token_id] * len(rows)
 
 
+def gemma4_unified_look(model, image, processor):
+    from transformers.models.gemma4_unified.image_processing_gemma4_unified import Gemma4UnifiedImageProcessor
+    class Processor(with_pillow(Gemma4UnifiedImageProcessor)):
+        def aspect_ratio_preserving_resize(self, image, resample, **sizes):
+            from transformers.image_utils import SizeDict
+            from transformers.models.gemma4_unified.image_processing_gemma4_unified import get_aspect_ratio_preserving_size
+            height, width = get_aspect_ratio_preserving_size(*image.shape[-2:], **sizes)
+            return self.resize(image[None], SizeDict(height=height, width=width), 3)[0]
+
+    made = Processor(max_soft_tokens=70, patch_size=4, pooling_kernel_size=2,
+        do_normalize=False)(image, return_tensors="pt")
+    inputs = dict(pixel_values=made["pixel_values"], image_position_ids=made["image_position_ids"])
+    rows = model.model.get_image_features(**inputs, return_dict=True).pooler_output[0]
+    # The masks of `generate`; those of `forward` let pictures see ahead in all layers.
+    import torch
+    from vision import AFTER, BEFORE
+    types = torch.tensor([[0] * BEFORE + [1] * len(rows) + [0] * AFTER])
+    masks = model.create_masks_for_generate(model.config, torch.zeros(*types.shape, rows.shape[1]), None, None, None, types)
+    return rows, [], inputs | dict(attention_mask=masks), [model.config.image_token_id] * len(rows)
+
+
 GEMMA4_LOOK = dict(look=gemma4_look, types=lambda types: dict(mm_token_type_ids=types), max_tokens=70,
     processor=dict(image_mean=[0.0, 0.0, 0.0], image_std=[1.0, 1.0, 1.0]))
 GEMMA4_LOOKING = dict(GEMMA4_SEEING, use_bidirectional_attention="vision")
@@ -221,6 +242,14 @@ VISION = {
     "gemma4-clipped": dict(tower("gemma4", "Gemma4ForConditionalGeneration", dict(GEMMA4_LOOKING,
         hidden_size_per_layer_input=4), AS_IT_IS, audio_config=None, vision_config=dict(GEMMA4_VISION,
         position_embedding_size=64, use_clipped_linears=True, standardize=True)), **GEMMA4_LOOK),
+}
+VISION |= {
+    "gemma4-unified": dict(tower("gemma4_unified", "Gemma4UnifiedForConditionalGeneration", dict(GEMMA4_UNIFIED,
+        num_hidden_layers=2, layer_types=["sliding_attention", "full_attention"],
+        use_bidirectional_attention="vision"), dict(AS_IT_IS, tokenizer="llama_bpe"),
+        audio_config=dict(audio_embed_dim=24),
+        vision_config=dict(patch_size=4, pooling_kernel_size=2, mm_embed_dim=16, mm_posemb_size=16,
+        output_proj_dims=16)), **dict(GEMMA4_LOOK, look=gemma4_unified_look)),
 }
 
 

@@ -6,7 +6,7 @@ from tiny_models import (
     AS_IT_IS, HAND, INDEXER, LATENT, OLD, ROPE3, TEXT, WIDE_LATENT, few, layers, narrow_hub, predictions, sizes, tiny,
     with_indexed_nextn, with_nextn, wrapper)
 from tiny_parts import ENDS, NORMS, experts, indexer, kda, latent, mlp, prediction, tensors
-from tiny_towers import ONE, WHISPER, tower, whisper, with_biases
+from tiny_towers import ONE, WHISPER, grid_look, tower, whisper, with_biases
 
 GLM_TOKENS = ["<|endoftext|>", "<|user|>"]
 
@@ -268,4 +268,15 @@ def v46_tensors():
 SNAPSHOTS = {
     "glm-4.6v": ("glm4moe", dict(n_embd=4096, n_ff=10944, n_vocab=151552, n_layer=46, n_head=96, n_head_kv=8,
         n_expert=128), v46_tensors()),
+}
+
+
+# Two frames of a patch of 4 and squares of 2 x 2: 64 pixels to an embedding, of which mtmd takes 8 to 4096.
+LOOK = grid_look("glm4v.image_processing_pil_glm4v", "Glm4vImageProcessorPil",
+    dict(shortest_edge=2 * 8 * 64, longest_edge=2 * 4096 * 64), temporal_patch_size=2)
+VISION = {
+    "glm4v": dict(tower("glm4v", "Glm4vForConditionalGeneration", dict(num_hidden_layers=2, rope_parameters=dict(ROPE3,
+        partial_rotary_factor=1.0)), AS_IT_IS, vision_config=GLM4V), **LOOK),
+    "glm-ocr": dict(tower("glm_ocr", "GlmOcrForConditionalGeneration", dict(num_hidden_layers=2, head_dim=16,
+        rope_parameters=dict(ROPE3, mrope_section=[4, 2, 2], partial_rotary_factor=1.0)), AS_IT_IS, vision_config=GLM4V), **LOOK),
 }

@@ -4,6 +4,7 @@ pub mod audio;
 pub mod convert;
 pub mod graph;
 pub mod projector;
+pub mod vision;
 
 use crate::family::Family;
 use gguf_layout::Quantization;
@@ -42,6 +43,7 @@ pub const FAMILY: Family = Family {
         ..Quantization::USUAL
     }],
     graphs: graph::GRAPHS,
+    towers: vision::TOWERS,
     encoders: audio::ENCODERS,
     ..Family::EMPTY
 };

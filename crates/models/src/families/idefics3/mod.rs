@@ -1,6 +1,7 @@
 //! Idefics 3 and SmolVLM, by Hugging Face: vision projectors for models of the llama family.
 
 pub mod projector;
+pub mod vision;
 
 use crate::family::Family;
 use gguf_layout::Wrapper;
@@ -12,5 +13,6 @@ pub const FAMILY: Family = Family {
         Wrapper { model_type: "idefics3", usual_text: "llama" },
         Wrapper { model_type: "smolvlm", usual_text: "llama" },
     ],
+    towers: vision::TOWERS,
     ..Family::EMPTY
 };

@@ -2,7 +2,7 @@
 
 from headers import RMS, Header
 from tiny_models import OLD, POOLING, TEXT, sizes
-from tiny_towers import SIGLIP, tower, with_biases
+from tiny_towers import SIGLIP, tower, with_biases, with_pillow
 
 CHECKPOINTS = {
     "lfm2": dict(model="lfm2", tokenizer="bpe", config=dict(layer_types=["conv", "full_attention"],
@@ -102,3 +102,26 @@ def lfm2_header():
 
 
 MEMORY = {"lfm2": lfm2_header}
+
+
+def look(model, image, processor):
+    from transformers.models.lfm2_vl.image_processing_lfm2_vl import Lfm2VlImageProcessor
+    made = with_pillow(Lfm2VlImageProcessor)(return_row_col_info=True, **processor)(image, return_tensors="pt")
+    inputs = {key: made[key] for key in ("pixel_values", "spatial_shapes", "pixel_attention_mask")}
+    tiles = model.model.get_image_features(**inputs, return_dict=True).pooler_output
+    rows, columns = int(made["image_rows"][0]), int(made["image_cols"][0])
+    texts = [f"<|img_row_{i // columns + 1}_col_{i % columns + 1}|>" for i in range(rows * columns)] + ["<|img_thumbnail|>"]
+    texts = texts if len(tiles) > 1 else [""]
+    import torch
+    return torch.cat(list(tiles)), [], inputs, ([(text, len(tile)) for text, tile in zip(texts, tiles, strict=True)], "")
+
+
+LFM2_VISION = dict(SIGLIP, patch_size=16, num_patches=16, vision_use_head=False)
+VISION = {
+    "lfm2vl": dict(tower("lfm2_vl", "Lfm2VlForConditionalGeneration", dict(model_type="lfm2", num_hidden_layers=2,
+        architectures=["Lfm2ForCausalLM"], layer_types=["full_attention", "conv"]), vision_config=LFM2_VISION, projector_hidden_size=24), look=look),
+    # As many pixels as two tiles of 512 x 512 have.
+    "lfm2vl-tiles": dict(tower("lfm2_vl", "Lfm2VlForConditionalGeneration", dict(model_type="lfm2", num_hidden_layers=2,
+        architectures=["Lfm2ForCausalLM"], layer_types=["full_attention", "conv"]), vision_config=LFM2_VISION, projector_hidden_size=24), look=look,
+        repeat=(24, 18)),
+}

@@ -3,6 +3,7 @@
 pub mod convert;
 pub mod graph;
 pub mod projector;
+pub mod vision;
 
 use crate::family::Family;
 use gguf_checkpoint::FamilyForm;
@@ -20,6 +21,7 @@ pub const FAMILY: Family = Family {
     wrappers: &[Wrapper { model_type: "lfm2_vl", usual_text: "lfm2" }],
     graphs: graph::GRAPHS,
     forms: FORMS,
+    towers: vision::TOWERS,
     ..Family::EMPTY
 };
 

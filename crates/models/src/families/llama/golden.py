@@ -4,7 +4,7 @@ from headers import RMS, Header, heads
 from logits_own import LLAMA, loaded, read, text_of
 from recipes import dense, ends
 from tiny_models import LLAMA3, NARROW, OLD, TEXT, llama_like, plain, with_lm_head, wrapper
-from tiny_towers import SHALLOW_PIXTRAL, SHALLOW_SIGLIP, SHALLOW_WHISPER, tower
+from tiny_towers import SHALLOW_PIXTRAL, SHALLOW_SIGLIP, SHALLOW_WHISPER, tower, with_pillow
 
 LLAMA31 = dict(LLAMA3, factor=8.0)
 LLAMA4 = dict(NARROW, intermediate_size=12, intermediate_size_mlp=20, num_local_experts=3, num_experts_per_tok=1,
@@ -120,13 +120,15 @@ Noise.
         rope_theta=10000.0))),
 }
 
+LLAMA4_VISION = dict(hidden_size=16, intermediate_size=64, num_hidden_layers=3, num_attention_heads=2, image_size=16,
+    patch_size=4, vision_output_dim=32, projector_input_dim=32, projector_output_dim=32)
+
 PROJECTORS = {
     # Under its name in the file this norm would be applied behind attention: llama.cpp loads it so, and computes nonsense.
     "llama4": tower("llama4", "Llama4ForConditionalGeneration", dict(head_dim=8, num_local_experts=2,
         intermediate_size_mlp=48),
         dict(names={"vision_model.model.layers.{bid}.post_attention_layernorm": "v.blk.{bid}.ln2"}),
-        vision_config=dict(hidden_size=16, intermediate_size=64, num_hidden_layers=3, num_attention_heads=2,
-        image_size=16, patch_size=4, vision_output_dim=32, projector_input_dim=32, projector_output_dim=32)),
+        vision_config=LLAMA4_VISION),
 }
 
 WIDE = {"llama4": dict(intermediate_size=256, intermediate_size_mlp=512, head_dim=64), "llama-embed": {}}
@@ -187,4 +189,23 @@ ADAPTERS = {
         targets=["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]),
     "llama-extracted": dict(base="llama-mha", targets=["q_proj", "k_proj", "down_proj", "lm_head"], embedding=True,
         norms=True, dtype="float32"),
+}
+
+
+def llama4_look(model, image, processor):
+    from transformers.models.llama4.image_processing_llama4 import Llama4ImageProcessor
+    from transformers.models.llama4.processing_llama4 import Llama4Processor
+    made = with_pillow(Llama4ImageProcessor)(size=dict(height=16, width=16), **processor)(image, return_tensors="pt")
+    inputs = dict(pixel_values=made["pixel_values"].float())
+    tiles = model.multi_modal_projector(model.get_image_features(**inputs, return_dict=True).last_hidden_state)
+    owner = type("Owner", (), {})
+    text = Llama4Processor._prompt_split_image(owner, made["aspect_ratios"][0].tolist(), 1)
+    # The first and the last one are the family's marks.
+    *before, after = text.removeprefix("<|image_start|>").removesuffix("<|image_end|>").split("<|patch|>")
+    return tiles.flatten(0, 1), [], inputs, ([(text, len(tile)) for text, tile in zip(before, tiles, strict=True)], after)
+
+
+VISION = {
+    "llama4": dict(tower("llama4", "Llama4ForConditionalGeneration", dict(head_dim=8, num_local_experts=2,
+        intermediate_size_mlp=48, num_hidden_layers=4), vision_config=LLAMA4_VISION), look=llama4_look),
 }

@@ -3,6 +3,7 @@
 pub mod convert;
 pub mod graph;
 pub mod projector;
+pub mod vision;
 
 use crate::family::Family;
 use gguf_checkpoint::FamilyForm;
@@ -36,6 +37,7 @@ pub const FAMILY: Family = Family {
     ],
     graphs: graph::GRAPHS,
     forms: FORMS,
+    towers: vision::TOWERS,
     ..Family::EMPTY
 };
 

@@ -69,8 +69,7 @@ pub fn open(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<
         return Err(keys.wrong("vision.image_size", "a number from 1 to 16384"));
     }
     let norm = form.norm(weights, "v.pre_ln", n_embd)?;
-    let layers = (0..form.n_layer).map(|i| Layer::open(&form, weights, i));
-    let layers = layers.collect::<Result<Vec<_>, _>>()?;
+    let layers = form.layers(weights)?;
     let side = keys.count("vision.spatial_merge_size")?.unwrap_or(1);
     let n_merged = side.saturating_mul(side).saturating_mul(n_embd);
     let merger = match Linear::open(weights, "mm.patch_merger", n_merged, n_embd)? {
@@ -123,12 +122,13 @@ impl Tower for Pixtral {
         Ok(fitted)
     }
 
-    fn grid(&self, (width, height): (usize, usize)) -> (usize, usize) {
-        (height / self.patches.size, width / self.patches.size)
+    fn n_rows(&self, size: (usize, usize)) -> usize {
+        let (rows, columns) = self.patches.grid(size);
+        rows * columns
     }
 
     fn run(&self, picture: &Picture, pass: &mut Pass<'_, '_>) -> Result<Embedding, Error> {
-        let grid = self.grid((picture.width(), picture.height()));
+        let grid = self.patches.grid((picture.width(), picture.height()));
         let places = raster(grid.0, grid.1);
         let mut x = self.patches.run(picture, &places);
         self.norm.apply(&mut x);

@@ -1,7 +1,7 @@
 """Golden recipes of PaddleOCR-VL, by Baidu: text and images."""
 
 from tiny_models import FLAT, ROPE3, ROPE_OF_IMAGES, wrapper
-from tiny_towers import PIXELS, SHALLOW_SIGLIP, SIGLIP, tower
+from tiny_towers import PIXELS, SHALLOW_SIGLIP, SIGLIP, grid_look, tower
 
 PADDLE_TEXT = dict(head_dim=8, rope_parameters=dict(ROPE3, rope_theta=500000.0))
 
@@ -34,3 +34,11 @@ def text_logits(folder, tokens):
 
 
 LOGITS = {"paddleocr": dict(run=text_logits)}
+
+# Bounds as in the preprocessor's file.
+LOOK = grid_look("paddleocr_vl.image_processing_pil_paddleocr_vl", "PaddleOCRVLImageProcessorPil",
+    dict(shortest_edge=64, longest_edge=4096))
+VISION = {
+    "paddleocr": dict(tower("paddleocr_vl", "PaddleOCRVLForConditionalGeneration", dict(head_dim=8, num_hidden_layers=2,
+        rope_parameters=ROPE3), dict(PIXELS, tokenizer="spm"), vision_config=SIGLIP), **LOOK),
+}

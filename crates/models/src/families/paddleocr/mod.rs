@@ -3,6 +3,7 @@
 pub mod convert;
 pub mod graph;
 pub mod projector;
+pub mod vision;
 
 use crate::family::Family;
 
@@ -11,5 +12,6 @@ pub const FAMILY: Family = Family {
     arches: &[convert::PADDLEOCR],
     projectors: &[projector::PADDLEOCR],
     graphs: graph::GRAPHS,
+    towers: vision::TOWERS,
     ..Family::EMPTY
 };

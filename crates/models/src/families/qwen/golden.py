@@ -12,7 +12,7 @@ from tiny_models import (
     wrapper)
 from tiny_parts import ENDS, NORMS, attention, mlp, tensors, weights
 from tiny_towers import (
-    ONE, QWEN25_VISION, QWEN35_VISION, QWEN3_VISION, SHALLOW_WHISPER, tower, with_biases)
+    ONE, QWEN25_VISION, QWEN35_VISION, QWEN3_VISION, SHALLOW_WHISPER, grid_look, tower, with_biases)
 
 QWEN2_TOKENIZER = dict(tokenizer_class="Qwen2Tokenizer", eos_token="<|endoftext|>", pad_token="<|endoftext|>",
     bos_token=None, unk_token=None)
@@ -336,20 +336,16 @@ PROJECTORS = {
 }
 
 
-def look(model, image, processor):
-    from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil as Processor
-    # A patch of 4 and squares of 2 x 2: 64 pixels to an embedding, of which mtmd takes 8 to 4096.
-    size = dict(shortest_edge=8 * 64, longest_edge=4096 * 64)
-    made = Processor(size=size, patch_size=4, merge_size=2, temporal_patch_size=2, **processor)(image, return_tensors="pt")
-    out = model.model.get_image_features(made["pixel_values"], made["image_grid_thw"], return_dict=True)
-    rows = out.pooler_output[0]
-    deep = getattr(out, "deepstack_features", None) or []
-    deep = [part[0] if isinstance(part, (tuple, list)) else part for part in deep]
-    return rows, deep, dict(made), [model.config.image_token_id] * len(rows)
-
-
-LOOK = dict(look=look, types=lambda types: dict(mm_token_type_ids=types.int()))
+# Two frames of a patch of 4 and squares of 2 x 2: 64 pixels to an embedding, of which mtmd takes 8 to 4096.
+LOOK = grid_look("qwen2_vl.image_processing_pil_qwen2_vl", "Qwen2VLImageProcessorPil",
+    dict(shortest_edge=8 * 64, longest_edge=4096 * 64), temporal_patch_size=2)
 VISION = {
+    # llama.cpp does not read the epsilon of the text part.
+    "qwen2vl": dict(tower("qwen2_vl", "Qwen2VLForConditionalGeneration", dict(rope_parameters=ROPE3,
+        num_hidden_layers=2, rms_norm_eps=1e-12), vision_config=QWEN2_VISION), **LOOK),
+    # More than one window of 112 pixels across.
+    "qwen2.5vl": dict(tower("qwen2_5_vl", "Qwen2_5_VLForConditionalGeneration", dict(rope_parameters=ROPE3,
+        num_hidden_layers=2, rms_norm_eps=1e-12), vision_config=QWEN25_VISION), **LOOK, repeat=(3, 4)),
     "qwen3vl": dict(tower("qwen3_vl", "Qwen3VLForConditionalGeneration", dict(head_dim=8, num_hidden_layers=4,
         rope_parameters=dict(ROPE3, mrope_interleaved=True), rms_norm_eps=1e-6), vision_config=QWEN3_VISION), **LOOK),
     "qwen3.5": dict(tower("qwen3_5", "Qwen3_5ForConditionalGeneration", dict(QWEN35, rope_parameters=ROPE35), AS_IT_IS,

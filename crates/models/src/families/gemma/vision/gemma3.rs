@@ -48,8 +48,7 @@ pub fn open(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<
     }
     let n_positions = per_side.saturating_mul(per_side);
     let positions = positions(weights, n_embd, n_positions)?;
-    let layers = (0..form.n_layer).map(|i| Layer::open(&form, weights, i));
-    let layers = layers.collect::<Result<Vec<_>, _>>()?;
+    let layers = form.layers(weights)?;
     let norm = form.norm(weights, "v.post_ln", n_embd)?;
     let weight = Some(weights.need_vector("mm.soft_emb_norm.weight", n_embd)?);
     let merged_norm = Norm { weight, ..form.weightless() };
@@ -77,8 +76,8 @@ impl Tower for Gemma3 {
         Ok((side, side))
     }
 
-    fn grid(&self, _size: (usize, usize)) -> (usize, usize) {
-        (self.per_side, self.per_side)
+    fn n_rows(&self, _size: (usize, usize)) -> usize {
+        self.per_side * self.per_side
     }
 
     fn run(&self, picture: &Picture, pass: &mut Pass<'_, '_>) -> Result<Embedding, Error> {

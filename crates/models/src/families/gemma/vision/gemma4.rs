@@ -64,8 +64,7 @@ pub fn open(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<
     }
     let positions = weights.need_vector(name, 2 * n_positions * n_embd)?;
     let positions = Rows::from_vec(2 * n_positions, n_embd, positions);
-    let layers = (0..form.n_layer).map(|i| Layer::open(&form, weights, i));
-    let layers = layers.collect::<Result<Vec<_>, _>>()?;
+    let layers = form.layers(weights)?;
     let standard = weights.vector("v.std_bias", n_embd)?.zip(weights.vector("v.std_scale", n_embd)?);
     let projection = Linear::need(weights, "mm.input_projection", n_embd, n_out)?;
     // As in mtmd: the small models (E2B, E4B) were not trained so, and only their width tells.
@@ -88,12 +87,13 @@ impl Tower for Gemma4 {
         Ok(size)
     }
 
-    fn grid(&self, (width, height): (usize, usize)) -> (usize, usize) {
-        (height / self.patches.size, width / self.patches.size)
+    fn n_rows(&self, size: (usize, usize)) -> usize {
+        let (rows, columns) = self.patches.grid(size);
+        rows * columns
     }
 
     fn run(&self, picture: &Picture, pass: &mut Pass<'_, '_>) -> Result<Embedding, Error> {
-        let grid = self.grid((picture.width(), picture.height()));
+        let grid = self.patches.grid((picture.width(), picture.height()));
         let places = raster(grid.0, grid.1);
         let mut x = self.patches.run(picture, &places);
         let n_positions = self.positions.nrows() / 2;

@@ -2,6 +2,7 @@
 
 mod gemma3;
 mod gemma4;
+mod gemma4_unified;
 
 use gguf_runtime::graphs::vision::ProjectorKind;
 
@@ -9,4 +10,5 @@ use gguf_runtime::graphs::vision::ProjectorKind;
 pub const TOWERS: &[ProjectorKind] = &[
     ProjectorKind { name: "gemma3", open: gemma3::open },
     ProjectorKind { name: "gemma4v", open: gemma4::open },
+    ProjectorKind { name: "gemma4uv", open: gemma4_unified::open },
 ];

@@ -1,0 +1,102 @@
+//! GLM 4.1 V and 4.5 V, and GLM-OCR: heads turned by row and column, a convolution over squares of patches, and a gated
+//! projection. The first two have learned positions, GLM-OCR norms of heads.
+//!
+//! ```text
+//! x = rms(W_0 p + W_1 p + b) + P(row, column)      a picture is two equal frames
+//! z = K [rms x]_4                                  [..]_4: the patches of a square of 2 x 2
+//! h = gelu(norm(W z));  y = W_down (silu(W_gate h) * W_up h)
+//! ```
+//!
+//! GLM 5.3 bounds both parts of what its gated matrices give.
+//!
+//! Source: `Glm4vVisionModel`, `GlmOcrVisionModel` and `Glm5NextVisionModel` of transformers 5.23, and `smart_resize` of their
+//! preprocessors.
+
+use gguf_runtime::graphs::{
+    Activation, Embedding, Error, Keys, Linear, Norm, NormKind, Pass, RopeKind, Seen, Weights,
+    vision::{
+        Between, Convolution, Filter, Form, Opened, Picture, ProjectorKind, Shape, Tower, Trunk, by_squares,
+        joined_squares, sizes,
+    },
+};
+
+/// Towers by the kind of projector.
+pub const TOWERS: &[ProjectorKind] = &[ProjectorKind { name: "glm4v", open: open_4 }];
+
+/// Embeddings of a picture, at least and at most, where no key says it, as mtmd has them.
+const N_TOKENS: (usize, usize) = (8, 4096);
+
+/// The base of its rotation, which no key says.
+const BASE: f32 = 10000.0;
+
+/// Epsilon of the projector's norm, that of torch.
+const EPSILON: f32 = 1e-5;
+
+struct Glm4v {
+    trunk: Trunk,
+    /// Pixels of a picture, at least and at most.
+    n_pixels: (usize, usize),
+    convolution: Convolution,
+    first: Linear,
+    norm: Norm,
+    gate: Linear,
+    up: Linear,
+    down: Linear,
+}
+
+fn open_4(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<Opened, Error> {
+    let form = Form::read(keys, weights, NormKind::Rms, Activation::Silu)?;
+    let form = form.turned(keys, BASE, RopeKind::Neox, [1, 2])?;
+    let merge = keys.count("vision.spatial_merge_size")?.unwrap_or(2);
+    let trunk = Trunk::open(keys, weights, form, Shape { merge, between: Between::Bicubic, class: None })?;
+    let convolution = Convolution::open(weights, "mm.patch_merger", merge, trunk.form.n_embd)?;
+    let n_merged = convolution.n_out();
+    let first = Linear::need(weights, "mm.model.fc", n_merged, n_merged)?;
+    let weight = Some(weights.need_vector("mm.post_norm.weight", n_merged)?);
+    let bias = weights.vector("mm.post_norm.bias", n_merged)?;
+    let norm = Norm { kind: NormKind::Layer, epsilon: EPSILON, weight, bias };
+    let n_inner = weights.shape("mm.up.weight").map_or(0, |shape| shape.dim(1) as usize);
+    let n_pixels = trunk.n_pixels(keys, N_TOKENS)?;
+    let tower = Glm4v {
+        trunk,
+        n_pixels,
+        convolution,
+        first,
+        norm,
+        gate: Linear::need(weights, "mm.gate", n_merged, n_inner)?,
+        up: Linear::need(weights, "mm.up", n_merged, n_inner)?,
+        down: Linear::need(weights, "mm.down", n_inner, n_out)?,
+    };
+    let marks = ("<|begin_of_image|>", "<|end_of_image|>");
+    Ok(Opened { tower: Box::new(tower), filter: Filter::Bicubic, marks })
+}
+
+impl Tower for Glm4v {
+    fn size(&self, picture: &Picture, max_tokens: Option<usize>) -> Result<(usize, usize), Error> {
+        let factor = self.trunk.factor();
+        let (width, height) = (picture.width(), picture.height());
+        // Sides below one embedding are brought to it, with the ratio kept.
+        let scale = (factor as f64 / height as f64).max(factor as f64 / width as f64);
+        let side = |n: usize| if scale > 1.0 { (n as f64 * scale) as usize } else { n };
+        sizes::nearest_with((side(width), side(height)), factor, self.n_pixels, max_tokens)
+    }
+
+    fn n_rows(&self, size: (usize, usize)) -> usize {
+        self.trunk.n_rows(size)
+    }
+
+    fn run(&self, picture: &Picture, pass: &mut Pass<'_, '_>) -> Result<Embedding, Error> {
+        let (grid, merge) = (self.trunk.grid(picture), self.trunk.merge);
+        let places = by_squares(grid.0, grid.1, merge);
+        let x = self.trunk.run(picture, &places, pass);
+        let merged = self.convolution.run(&joined_squares(&x, merge, pass));
+        let mut h = self.first.run(&merged, pass);
+        self.norm.apply(&mut h);
+        Activation::GeluErf.apply(&mut h);
+        let [mut gate, up] = Linear::run_all([&self.gate, &self.up], &h, pass);
+        Activation::Silu.apply_gated(&mut gate, &up);
+        let rows = self.down.run(&gate, pass).detached();
+        let grid = Some((grid.0 / merge, grid.1 / merge));
+        Ok(Embedding { rows, deep: Vec::new(), grid, seen: Seen::Before })
+    }
+}

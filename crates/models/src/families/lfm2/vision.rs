@@ -1,0 +1,120 @@
+//! LFM2-VL: SigLIP 2 over a picture of any ratio, a norm and two matrices; large pictures in tiles.
+//!
+//! ```text
+//! x = W p + b + P(row, column)        positions averaged over those that a patch stands for
+//! y = W_2 gelu(W_1 norm [x]_s)        [..]_s: the patches of a square of s x s as one row
+//! ```
+//!
+//! A picture of more than twice the pixels of 256 embeddings becomes the grid of 2 to 10 tiles whose ratio is nearest to its
+//! own, and the whole picture follows.
+//!
+//! Source: `Siglip2VisionModel`, `Lfm2VlMultiModalProjector`, `Lfm2VlImageProcessor` and `Lfm2VlProcessor` of transformers
+//! 5.23.
+
+use gguf_runtime::graphs::{
+    Activation, Embedding, Error, Keys, Norm, NormKind, Pass, Seen, Weights,
+    vision::{
+        Between, Filter, Form, Opened, Picture, Projection, ProjectorKind, Shape, Tile, Tower, Trunk,
+        by_squares, joined_squares, resize, sizes, tiles,
+    },
+};
+
+/// Towers by the kind of projector.
+pub const TOWERS: &[ProjectorKind] = &[ProjectorKind { name: "lfm2", open }];
+
+/// Embeddings of a picture in one tile, at least and at most: those of the preprocessor.
+const N_TOKENS: (usize, usize) = (64, 256);
+
+/// Tiles of a large picture, at least and at most, and pixels of a side of a tile.
+const N_TILES: (usize, usize) = (2, 10);
+const TILE: usize = 512;
+
+/// How much larger than the most embeddings a picture may be before it becomes tiles.
+const TOLERANCE: f64 = 2.0;
+
+/// Epsilon of the projector's norm, that of torch.
+const EPSILON: f32 = 1e-5;
+
+struct Lfm2Vl {
+    trunk: Trunk,
+    /// Pixels of a picture, at least and at most.
+    n_pixels: (usize, usize),
+    norm: Option<Norm>,
+    projection: Projection,
+}
+
+/// Reads the tower.
+pub fn open(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<Opened, Error> {
+    let form = Form::read(keys, weights, NormKind::Layer, Activation::GeluTanh)?;
+    let merge = keys.need_count("vision.projector.scale_factor")?;
+    let trunk = Trunk::open(keys, weights, form, Shape { merge, between: Between::Averaged, class: None })?;
+    let n_merged = trunk.form.n_embd.saturating_mul(merge * merge);
+    let norm = match weights.vector("mm.input_norm.weight", n_merged)? {
+        None => None,
+        weight => {
+            let bias = weights.vector("mm.input_norm.bias", n_merged)?;
+            Some(Norm { kind: NormKind::Layer, epsilon: EPSILON, weight, bias })
+        }
+    };
+    let projection = Projection::open(weights, ["mm.1", "mm.2"], [n_merged, n_out], Activation::GeluErf)?;
+    let n_pixels = trunk.n_pixels(keys, N_TOKENS)?;
+    let tower = Lfm2Vl { trunk, n_pixels, norm, projection };
+    let marks = ("<|image_start|>", "<|image_end|>");
+    Ok(Opened { tower: Box::new(tower), filter: Filter::Bilinear, marks })
+}
+
+impl Tower for Lfm2Vl {
+    fn size(&self, picture: &Picture, max_tokens: Option<usize>) -> Result<(usize, usize), Error> {
+        let factor = self.trunk.factor();
+        let size = (picture.width(), picture.height());
+        let (min, max) = self.n_pixels;
+        let most =
+            max_tokens.map_or(max, |n| max.min(n.max(1).saturating_mul(factor.saturating_mul(factor))));
+        Ok(sizes::nearest_of_any_ratio(size, factor, min.min(most), most))
+    }
+
+    fn tiles(
+        &self,
+        picture: &Picture,
+        filter: Filter,
+        max_tokens: Option<usize>,
+    ) -> Result<Vec<Tile>, Error> {
+        let factor = self.trunk.factor();
+        let (width, height) = (picture.width(), picture.height());
+        let whole = resize(picture, self.size(picture, max_tokens)?, filter)?;
+        // Python rounds halves to the even number.
+        let rounded = |n: usize| (n as f64 / factor as f64).round_ties_even() * factor as f64;
+        let [width, height] = [width, height].map(|n| rounded(n).max(self.trunk.patches.size as f64));
+        let is_large = width * height > self.n_pixels.1 as f64 * TOLERANCE;
+        let most = N_TILES.1.min(tiles::within_tokens(max_tokens, TILE / factor));
+        if !is_large || most < N_TILES.0 || !TILE.is_multiple_of(factor) {
+            return Ok(vec![Tile::new(whole)]);
+        }
+        let grid = tiles::nearest_grid(picture, TILE, N_TILES.0, most);
+        let parts = tiles::cut(picture, TILE, grid, filter)?.into_iter().enumerate();
+        let mut tiles: Vec<Tile> = parts
+            .map(|(i, picture)| {
+                let (row, column) = (i / grid.0 + 1, i % grid.0 + 1);
+                Tile { before: format!("<|img_row_{row}_col_{column}|>"), ..Tile::new(picture) }
+            })
+            .collect();
+        tiles.push(Tile { before: "<|img_thumbnail|>".to_owned(), ..Tile::new(whole) });
+        Ok(tiles)
+    }
+
+    fn n_rows(&self, size: (usize, usize)) -> usize {
+        self.trunk.n_rows(size)
+    }
+
+    fn run(&self, picture: &Picture, pass: &mut Pass<'_, '_>) -> Result<Embedding, Error> {
+        let (rows, columns) = self.trunk.grid(picture);
+        let places = by_squares(rows, columns, self.trunk.merge);
+        let x = self.trunk.run(picture, &places, pass);
+        let mut squares = joined_squares(&x, self.trunk.merge, pass);
+        if let Some(norm) = &self.norm {
+            norm.apply(&mut squares);
+        }
+        let rows = self.projection.run(&squares, pass);
+        Ok(Embedding { rows, deep: Vec::new(), grid: None, seen: Seen::Before })
+    }
+}

@@ -1,0 +1,185 @@
+//! Learned positions of patches: a row for each place of a grid, and rows between them for a picture of another size.
+//!
+//! Rows are interpolated along columns and along rows alike. Place `i` of `n` is at `c = (i + 1/2) s - 1/2` of the `m`
+//! learned places of its direction, `s = m / n`, or at `c = i (m - 1) / (n - 1)` where corners are aligned.
+//!
+//! Source: `torch.nn.functional.interpolate` and `grid_sample` of torch 2.15, which the families' classes in transformers 5.23
+//! use (`upsample_bilinear2d`, `upsample_bicubic2d` and `_upsample_bilinear2d_aa` of ATen).
+
+use crate::{Error, ops::Rows, weights::Weights};
+
+/// Interpolation between learned positions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Between {
+    /// Bilinear; the first and the last patch are at the ends.
+    Aligned,
+    /// Bilinear, between the centers of places.
+    Bilinear,
+    /// Bilinear, averaged over all places that a patch stands for.
+    Averaged,
+    /// Keys' cubic with `a = -3/4`, between the centers of places.
+    Bicubic,
+}
+
+/// Place of a class embedding among the rows of patches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Before them.
+    First,
+    /// After them.
+    Last,
+}
+
+/// Learned positions of a grid.
+pub struct Positions {
+    /// (height * width, n_embd), row by row.
+    rows: Rows,
+    height: usize,
+    width: usize,
+    between: Between,
+}
+
+impl Positions {
+    /// Reads `v.position_embd.weight` (n_embd, n) of a square of places, if it is there. With a class embedding the first or
+    /// the last row is that one's, and is returned apart.
+    ///
+    /// # Errors
+    /// [`Error::TensorShape`], [`Error::TensorType`].
+    pub fn open(
+        weights: &mut Weights<'_>,
+        n_embd: usize,
+        between: Between,
+        class: Option<Place>,
+    ) -> Result<Option<(Positions, Option<Vec<f32>>)>, Error> {
+        const NAME: &str = "v.position_embd.weight";
+        let Some(rows) = learned_rows(weights, NAME, n_embd)? else { return Ok(None) };
+        let n = rows.nrows().saturating_sub(usize::from(class.is_some()));
+        let side = n.isqrt();
+        if side == 0 || side * side != n {
+            let found = weights.shape(NAME).expect("it was just read");
+            let expected = "a row for each place of a square".to_owned();
+            return Err(Error::TensorShape { name: NAME.to_owned(), expected, found });
+        }
+        let (first, class_row) = match class {
+            None => (0, None),
+            Some(Place::First) => (1, Some(0)),
+            Some(Place::Last) => (0, Some(n)),
+        };
+        let of_class = class_row.map(|row| rows.row(row).to_vec());
+        let values = rows.as_slice()[first * n_embd..(first + n) * n_embd].to_vec();
+        let rows = Rows::from_vec(n, n_embd, values);
+        Ok(Some((Positions { rows, height: side, width: side, between }, of_class)))
+    }
+
+    /// Learned places of a side of the square.
+    pub fn side(&self) -> usize {
+        self.width
+    }
+
+    /// Adds to rows of patches at `places` the positions of a picture of so many rows and columns.
+    pub fn add(&self, x: &mut Rows, (rows, columns): (usize, usize), places: &[[usize; 2]]) {
+        let (by_row, by_column) =
+            (taps(self.height, rows, self.between), taps(self.width, columns, self.between));
+        for ([row, column], mut x) in places.iter().zip(x.rows_mut()) {
+            for (from_row, down) in &by_row[*row] {
+                for (from_column, across) in &by_column[*column] {
+                    x.scaled_add(down * across, &self.rows.row(from_row * self.width + from_column));
+                }
+            }
+        }
+    }
+}
+
+/// A matrix (n_embd, n) of any number of rows, as values.
+///
+/// # Errors
+/// [`Error::TensorShape`], [`Error::TensorType`].
+pub fn learned_rows(weights: &mut Weights<'_>, name: &str, n_embd: usize) -> Result<Option<Rows>, Error> {
+    let Some(shape) = weights.shape(name) else { return Ok(None) };
+    // Only the length of a row is given; the product is then that of a tensor of the file.
+    let n_rows = (shape.dim(1) as usize).saturating_mul(shape.dim(2) as usize);
+    if shape.dim(0) != n_embd as u64 || shape.dim(3) != 1 {
+        let expected = format!("[{n_embd}, any, any]");
+        return Err(Error::TensorShape { name: name.to_owned(), expected, found: shape });
+    }
+    Ok(Some(Rows::from_vec(n_rows, n_embd, weights.need_vector(name, n_rows * n_embd)?)))
+}
+
+/// Places of `n_in` and their weights for each of `n_out`.
+fn taps(n_in: usize, n_out: usize, between: Between) -> Vec<Vec<(usize, f32)>> {
+    let last = n_in - 1;
+    let scale = n_in as f32 / n_out as f32;
+    let at_center = |i: usize| (i as f32 + 0.5) * scale - 0.5;
+    let two = |at: f32| {
+        let low = (at.floor() as usize).min(last);
+        let part = at - at.floor();
+        vec![(low, 1.0 - part), ((low + 1).min(last), part)]
+    };
+    let of_one = |i: usize| match between {
+        Between::Aligned => two((i * last) as f32 / (n_out - 1).max(1) as f32),
+        Between::Bilinear => two(at_center(i).max(0.0)),
+        Between::Averaged => {
+            let stretch = scale.max(1.0);
+            let center = (i as f32 + 0.5) * scale;
+            let first = (center - stretch + 0.5).max(0.0) as usize;
+            let end = ((center + stretch + 0.5) as usize).min(n_in);
+            let weight = |j: usize| (1.0 - ((j as f32 - center + 0.5) / stretch).abs()).max(0.0);
+            let sum: f32 = (first..end).map(weight).sum();
+            (first..end).map(|j| (j, weight(j) / sum)).collect()
+        }
+        Between::Bicubic => {
+            /// Parameter of Keys' cubic in torch.
+            const A: f32 = -0.75;
+            let at = at_center(i);
+            let low = at.floor();
+            let near = |x: f32| ((A + 2.0) * x - (A + 3.0)) * x * x + 1.0;
+            let far = |x: f32| ((A * x - 5.0 * A) * x + 8.0 * A) * x - 4.0 * A;
+            let t = at - low;
+            let weights = [far(t + 1.0), near(t), near(1.0 - t), far(2.0 - t)];
+            let place = |k: usize| (low + k as f32 - 1.0).clamp(0.0, last as f32) as usize;
+            weights.into_iter().enumerate().map(|(k, weight)| (place(k), weight)).collect()
+        }
+    };
+    (0..n_out).map(of_one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [Between; 4] = [Between::Aligned, Between::Bilinear, Between::Averaged, Between::Bicubic];
+
+    #[test]
+    fn positions_of_the_learned_size_stay() {
+        for between in ALL {
+            for (i, taps) in taps(5, 5, between).iter().enumerate() {
+                let weight =
+                    |j: usize| taps.iter().filter(|(at, _)| *at == j).map(|(_, weight)| weight).sum::<f32>();
+                assert!((weight(i) - 1.0).abs() < 1e-6, "{between:?}, {i}: {taps:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn interpolation_matches_torch() {
+        // F.interpolate of [0, 1, 4, 9] as a row, torch 2.15: sizes 6 and 3.
+        let row = [0.0, 1.0, 4.0, 9.0];
+        let value = |taps: &Vec<(usize, f32)>| taps.iter().map(|(at, weight)| row[*at] * weight).sum::<f32>();
+        for (between, expected) in TORCH {
+            let found: Vec<f32> = taps(4, expected.len(), *between).iter().map(value).collect();
+            let worst = found.iter().zip(*expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(worst < 1e-5, "{between:?}: {found:?}, expected {expected:?}");
+        }
+    }
+
+    const TORCH: &[(Between, &[f32])] = &[
+        (Between::Aligned, &[0.000000, 0.600000, 1.600000, 3.400000, 6.000000, 9.000000]),
+        (Between::Aligned, &[0.000000, 2.500000, 9.000000]),
+        (Between::Bilinear, &[0.000000, 0.500000, 1.500000, 3.500000, 6.500000, 9.000000]),
+        (Between::Bilinear, &[0.166667, 2.500000, 8.166668]),
+        (Between::Averaged, &[0.000000, 0.500000, 1.500000, 3.500000, 6.500000, 9.000000]),
+        (Between::Averaged, &[0.300000, 2.500000, 7.500000]),
+        (Between::Bicubic, &[-0.086806, 0.218750, 1.430555, 3.152778, 6.781250, 9.434029]),
+        (Between::Bicubic, &[0.091435, 2.125000, 8.334492]),
+    ];
+}
