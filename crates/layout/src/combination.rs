@@ -18,6 +18,12 @@ pub enum Combination {
         /// Rows of a side of the output.
         to: u64,
     },
+    /// Rows of a matrix, each divided by its element of a vector, which is at least `least`: codebooks that are stored as sums
+    /// and counts. The first half of the sources are matrices, which follow each other, the second half their vectors.
+    DividedRows {
+        /// The smallest divisor.
+        least: f32,
+    },
     /// The factor of a batch norm, `w / sqrt(v + epsilon)`, of its weight and running variance.
     NormScale {
         /// The number that is added to the variance.
@@ -35,7 +41,7 @@ impl Combination {
     pub fn n_sources(self) -> usize {
         match self {
             Combination::Sum | Combination::Bilinear { .. } => 1,
-            Combination::Product | Combination::NormScale { .. } => 2,
+            Combination::Product | Combination::DividedRows { .. } | Combination::NormScale { .. } => 2,
             Combination::NormShift { .. } => 4,
         }
     }
@@ -49,6 +55,7 @@ impl Combination {
             round(weight / round(round(variance + epsilon).sqrt()))
         };
         match (self, operands) {
+            (Combination::DividedRows { least }, &[sum, count]) => round(sum / count.max(least)),
             (Combination::NormScale { epsilon }, &[weight, variance]) => scale(weight, variance, epsilon),
             (Combination::NormShift { epsilon }, &[bias, mean, weight, variance]) => {
                 round(bias - round(mean * scale(weight, variance, epsilon)))

@@ -33,6 +33,14 @@ pub enum ArchError {
         /// Known classes with the most similar names, nearest first.
         nearest: Vec<&'static str>,
     },
+    /// A checkpoint whose class has a projector and no text model: that is another checkpoint.
+    #[error("class `{class}` has a projector and no text model")]
+    OnlyProjector {
+        /// The class as the config names it.
+        class: String,
+        /// The checkpoint of its text model, if the config names it.
+        text_model: Option<String>,
+    },
     /// A checkpoint of a class with a projector that holds no tensor of one.
     #[error("none of the {n_tensors} tensors of the checkpoint belongs to projector `{projector}`")]
     EmptyProjector {
@@ -251,6 +259,10 @@ impl ArchError {
             }),
             ArchError::NoPreprocessor => {
                 Some("copy it from the base model: a fine-tune uses the same file".into())
+            }
+            ArchError::OnlyProjector { text_model, .. } => {
+                let text_model = text_model.as_deref().unwrap_or("its text model");
+                Some(format!("convert {text_model}, and this checkpoint with `mmproj`"))
             }
             ArchError::EmptyProjector { .. } => Some("copy the missing part from the base model".into()),
             ArchError::MissingTensors { names } => {

@@ -235,6 +235,10 @@ pub enum ElementMap {
     MinusExp,
     /// e to the power of the element, rounded as by [`ElementMap::MinusExp`].
     Exp,
+    /// `1 / (exp(x) + 1e-9)`.
+    ///
+    /// Source: `snake_fold` in `conversion/qwen3tts.py`.
+    InverseExp,
     /// ln(1 + e^x), as in torch: the element itself above 20.
     ///
     /// The notes on [`ElementMap::MinusExp`] apply to both of its steps.
@@ -321,6 +325,7 @@ impl ElementMap {
             // In double precision, so that the result is the correctly rounded f32.
             ElementMap::MinusExp => -round(f64::from(value).exp() as f32),
             ElementMap::Exp => round(f64::from(value).exp() as f32),
+            ElementMap::InverseExp => round(1.0 / round(round(f64::from(value).exp() as f32) + 1e-9)),
             ElementMap::Softplus if value > 20.0 => value,
             ElementMap::Softplus => {
                 let exponential = f64::from(value).exp() as f32;
@@ -356,6 +361,7 @@ impl ElementMap {
             ElementMap::Add(number) => f64::from(value) - f64::from(number),
             ElementMap::MinusExp => (-f64::from(value)).ln(),
             ElementMap::Exp => f64::from(value).ln(),
+            ElementMap::InverseExp => (1.0 / f64::from(value) - 1e-9).ln(),
             ElementMap::Softplus if value > 20.0 => return value,
             ElementMap::Softplus => f64::from(value).exp_m1().ln(),
             ElementMap::Scale([first, second]) => f64::from(value) / f64::from(first) / f64::from(second),

@@ -1,5 +1,7 @@
 //! From a checkpoint to the layout of its projector: applies the rows of [`Families::projectors`](crate::Families::projectors).
 
+use std::collections::HashMap;
+
 use serde_json::{Map, Value as Json};
 
 use crate::config::{Hparams, classes};
@@ -26,13 +28,18 @@ pub fn resolve_projector(input: &Input<'_>, options: &Options) -> Result<Layout,
     if let Some(method) = quantized_by(input) {
         return Err(ArchError::Prequantized { method: method.into() });
     }
+    let (projector, n_tensors) = (row.name, input.tensors.len());
+    // The text part alone may have the class of the whole.
+    let whole = Hparams::of_part(input.config.as_object().cloned().unwrap_or_default());
+    if !input.tensors.iter().any(|tensor| (row.owns)(&whole, &tensor.name)) {
+        return Err(ArchError::EmptyProjector { projector, n_tensors });
+    }
     let mut towers = towers(&options.families, row, input)?;
     (row.prepare)(&mut towers)?;
 
     let hparams = towers.main();
     let own: Vec<SourceTensor> =
         input.tensors.iter().filter(|tensor| (row.owns)(hparams, &tensor.name)).cloned().collect();
-    let (projector, n_tensors) = (row.name, input.tensors.len());
     // True of no tensors too: nothing would be left to write.
     if own.iter().all(|tensor| (row.drops)(hparams, &tensor.name).is_some()) {
         return Err(ArchError::EmptyProjector { projector, n_tensors });
@@ -54,6 +61,10 @@ pub fn resolve_projector(input: &Input<'_>, options: &Options) -> Result<Layout,
     let mapped = tensors::map(&context, &own)?;
     let mut tensors = computed(row, &towers)?;
     tensors.extend(mapped.tensors);
+    let first = (row.first)(&towers)?;
+    let order: HashMap<&str, usize> = first.iter().map(String::as_str).zip(0..).collect();
+    // Stable: the others keep the order of the checkpoint.
+    tensors.sort_by_key(|tensor| order.get(tensor.name.as_str()).copied().unwrap_or(usize::MAX));
 
     let mut keys = Keys::new(WRITTEN);
     general::keys(input, options, FileKind::Projector, &tensors, &mut keys)?;
@@ -93,8 +104,8 @@ fn towers(families: &Families, row: &Projector, input: &Input<'_>) -> Result<Tow
             .iter()
             // Places are dotted paths; the first one with an object is the tower's.
             .find_map(|path| {
-                let keys = path.split('.').filter(|key| !key.is_empty());
-                keys.fold(Some(whole), |config, key| config?.get(key))?.as_object()
+                let mut keys = path.split('.').filter(|key| !key.is_empty());
+                keys.try_fold(whole, |config, key| config.get(key))?.as_object()
             })?;
         // The class of a tower goes by its own type where the whole can have several, else by that of the whole.
         let type_of = |config: &Map<String, Json>| config.get("model_type")?.as_str().map(str::to_owned);

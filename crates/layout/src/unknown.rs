@@ -17,6 +17,11 @@ pub fn unknown_class(families: &Families, class: &str, input: &Input<'_>) -> Arc
     if leftovers::is_classifier_class(class) || !heads.is_empty() && !has_output {
         return ArchError::Classifier { class: Some(class.into()), heads };
     }
+    if families.projector(&input.config).is_ok() {
+        // Ultravox: `text_model_id` names the checkpoint of the text model.
+        let text_model = input.config.get("text_model_id").and_then(Json::as_str).map(str::to_owned);
+        return ArchError::OnlyProjector { class: class.into(), text_model };
+    }
     let part = text_config(&input.config).unwrap_or(&input.config);
     let model_type = part.get("model_type").or_else(|| input.config.get("model_type")).and_then(Json::as_str);
     ArchError::UnknownClass {

@@ -33,6 +33,16 @@ impl<'a> CombinedRows<'a> {
         by: Combination,
     ) -> Result<CombinedRows<'a>, Error> {
         let of_map = |(map, names): (&RowMap, &[String])| CheckpointRows::new(request(*map), names);
+        if let Combination::DividedRows { .. } = by {
+            let (sums, counts) = names.split_at(names.len() / 2);
+            let request = request(RowMap::Concat);
+            let one = RowView { row_elems: 1, ..request.view };
+            let operands = vec![
+                CheckpointRows::new(request, sums)?,
+                CheckpointRows::new(RowsFor { view: one, ..request }, counts)?,
+            ];
+            return Ok(CombinedRows { operands, by, in_f16: false, view: request.view });
+        }
         let operands: Vec<CheckpointRows<'a>> = if let [_] = names {
             rows.iter().map(|map| of_map((map, names))).collect::<Result<_, _>>()?
         } else {
@@ -55,15 +65,19 @@ impl RowSource for CombinedRows<'_> {
     fn read(&self, rows: Range<u64>, level: Level, out: &mut [f32]) -> Result<(), Error> {
         let mut operands = Vec::with_capacity(self.operands.len());
         for of in &self.operands {
-            let mut values = vec![0.0; out.len()];
+            // A column of counts has one element for each row.
+            let n_elems = (rows.end - rows.start) * of.view().row_elems;
+            let mut values = vec![0.0; n_elems as usize];
             of.read(rows.clone(), level, &mut values)?;
             operands.push(values);
         }
         let mut element = vec![0.0; operands.len()];
-        let row_elems = self.view.row_elems.max(1) as usize;
+        let (row_elems, n_elems) = (self.view.row_elems.max(1) as usize, out.len());
         for (at, out) in out.iter_mut().enumerate() {
             let row = rows.start + (at / row_elems) as u64;
-            element.iter_mut().zip(&operands).for_each(|(element, values)| *element = values[at]);
+            for (element, values) in element.iter_mut().zip(&operands) {
+                *element = values[if values.len() == n_elems { at } else { at / row_elems }];
+            }
             *out = match self.in_f16 {
                 true => self.by.apply(row, &element, |value| f16_to_f32(f32_to_f16(value))),
                 false => self.by.apply(row, &element, |value| value),

@@ -155,3 +155,21 @@ fn classes_are_unique_and_sorted() {
     assert_eq!(classes.iter().collect::<BTreeSet<_>>().len(), classes.len());
     assert!(gguf_models::PROJECTORS.is_sorted_by_key(|row| row.name));
 }
+
+#[test]
+fn projector_without_text_model_is_refused_as_model() {
+    let options = gguf_layout::Options::new(gguf_models::FAMILIES);
+    let error = CheckpointInput::open(gguf_testkit::projector("ultravox").as_path(), &options).unwrap_err();
+    assert_eq!(error.to_string(), "class `UltravoxModel` has a projector and no text model");
+}
+
+#[test]
+fn text_model_without_towers_has_no_projector() {
+    let options = gguf_layout::Options::new(gguf_models::FAMILIES);
+    // Their classes have projectors, and their configs lack the keys of the towers.
+    for name in ["deepseek4", "dots3-mtp", "mimo2-old"] {
+        let error =
+            CheckpointInput::open_projector(gguf_testkit::checkpoint(name).as_path(), &options).unwrap_err();
+        assert!(error.to_string().starts_with("none of the "), "{name}: {error}");
+    }
+}

@@ -68,6 +68,8 @@ pub struct Projector {
     pub asks_shape: fn(&str) -> bool,
     /// Derives hyperparameters from others before anything uses them.
     pub prepare: fn(&mut Towers) -> Result<(), ArchError>,
+    /// Tensors of the file that come before all others, in this order.
+    pub first: fn(&Towers) -> Result<Vec<String>, ArchError>,
     /// Writes the hyperparameter keys.
     pub keys: fn(&Towers, &mut Keys) -> Result<(), ArchError>,
     /// Matrices that are computed from the config: name, dimensions (row length first), values. They come before all
@@ -111,6 +113,7 @@ pub const BASE: Projector = Projector {
     needs_preprocessor: true,
     asks_shape: |_| false,
     prepare: |_| Ok(()),
+    first: |_| Ok(Vec::new()),
     keys: tower_keys,
     computed: |_| Ok(Vec::new()),
 };

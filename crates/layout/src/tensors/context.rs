@@ -116,6 +116,7 @@ impl Context<'_> {
             RowRule::Combine(by) => return self.combined(found, parts, by),
             RowRule::Append(_) => return self.append(found, parts),
             RowRule::FusePadded(_) => return self.padded(found, parts),
+            RowRule::Codebooks(_) => return self.codebooks(found, parts),
             _ => {}
         }
         let mut all = parts.values();
@@ -176,9 +177,43 @@ impl Context<'_> {
         Ok(OutTensor { name, shape, data, float: FloatType::F32, stored_dtype: None })
     }
 
+    /// Codebooks of the same shape, from sums and counts.
+    fn codebooks(
+        &self,
+        found: &Found,
+        parts: &BTreeMap<usize, &SourceTensor>,
+    ) -> Result<OutTensor, ArchError> {
+        let name = rules::fill(found.rule.gguf, found.bid, 0) + found.suffix;
+        let n_books = parts.len() / 2;
+        let shape = parts.values().next().map_or(&[][..], |part| part.shape.dims());
+        let &[row_elems, n_rows] = shape else { return Err(ArchError::MissingTensors { names: Vec::new() }) };
+        for (part, source) in parts {
+            let expected = if *part < n_books { &[row_elems, n_rows][..] } else { &[n_rows][..] };
+            if source.shape.dims() != expected {
+                return Err(ArchError::TensorShape {
+                    name: source.name.clone(),
+                    found: source.shape,
+                    expected: format!("codebooks of {n_rows} rows"),
+                });
+            }
+        }
+        let dims = [row_elems, n_rows, n_books as u64];
+        let shape = shape_of(&name, if n_books > 1 { &dims[..] } else { &dims[..2] })?;
+        Ok(OutTensor {
+            float: self.float(found, &name, shape.n_dims()),
+            stored_dtype: None,
+            name,
+            shape,
+            data: Data::Combined {
+                sources: parts.values().map(|part| part.name.clone()).collect(),
+                rows: vec![RowMap::Concat; 2],
+                by: Combination::DividedRows { least: 1e-5 },
+            },
+        })
+    }
+
     /// Matrices as one tensor, the shorter ones filled with rows of zeros.
     fn padded(&self, found: &Found, parts: &BTreeMap<usize, &SourceTensor>) -> Result<OutTensor, ArchError> {
-        let name = rules::fill(found.rule.gguf, found.bid, 0) + found.suffix;
         let row_elems = parts.values().next().map_or(0, |part| part.shape.row_elems());
         let to = parts.values().map(|part| part.shape.n_rows()).max().unwrap_or(0);
         let wrong = |part: &&&SourceTensor| part.shape.row_elems() != row_elems || part.shape.n_dims() != 2;
@@ -253,6 +288,7 @@ impl Context<'_> {
             | RowRule::Append(_)
             | RowRule::FuseInLayer(_)
             | RowRule::FusePadded(_)
+            | RowRule::Codebooks(_)
             | RowRule::AsShape(_) => RowMap::Concat,
             RowRule::Integers(rule) => return self.integers_of(rule, name, source),
             RowRule::PermuteQ => RowMap::RopePermute { n_head: self.hparams.n_heads()? },

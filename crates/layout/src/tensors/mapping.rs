@@ -126,6 +126,9 @@ impl<'a> Pass<'a, '_> {
             RowRule::Fuse(n_parts) | RowRule::FusePadded(n_parts) | RowRule::Append(n_parts) => {
                 self.fuse_part(found, n_parts(context.hparams), source)
             }
+            RowRule::Codebooks(n_books) => {
+                self.fuse_part(found, n_books(context.hparams).saturating_mul(2), source)
+            }
             RowRule::FuseInLayer(n_parts) => {
                 self.fuse_part(found, n_parts(context.hparams, found.bid), source)
             }
@@ -167,7 +170,12 @@ impl<'a> Pass<'a, '_> {
     ) -> Result<(), ArchError> {
         // The number of a part is that of the expert or head in its name, or else the place of its name among
         // those of the rule.
-        let part = if found.pattern.contains("{xid}") {
+        let part = if matches!(found.rule.rows, RowRule::Codebooks(_)) {
+            // First all sums, then all counts.
+            let kind = found.rule.hf.iter().position(|name| *name == found.pattern);
+            let book = usize::try_from(found.xid).ok().filter(|book| *book < n_parts / 2);
+            kind.zip(book).map(|(kind, book)| kind * (n_parts / 2) + book)
+        } else if found.pattern.contains("{xid}") {
             usize::try_from(found.xid).ok()
         } else {
             found.rule.hf.iter().position(|name| *name == found.pattern)

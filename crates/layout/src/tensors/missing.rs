@@ -20,6 +20,7 @@ impl Context<'_> {
             RowRule::Fuse(n_parts) | RowRule::FusePadded(n_parts) | RowRule::Append(n_parts) => {
                 Some((rule, n_parts(self.hparams)))
             }
+            RowRule::Codebooks(n_books) => Some((rule, n_books(self.hparams))),
             RowRule::FuseInLayer(n_parts) => Some((rule, n_parts(self.hparams, bid))),
             RowRule::Combine(by) => Some((rule, by.n_sources())),
             _ => None,

@@ -88,6 +88,9 @@ pub enum RowRule {
     /// Several vectors with as many elements, combined element by element; `hf` has the names of all, in the order of the
     /// operands. It appears where the last one was met. A tensor may be an operand of several rules.
     Combine(Combination),
+    /// Codebooks, each the rows of a matrix divided by their counts; `hf` has the names of both, with `{xid}` for the codebook.
+    /// Several are stacked.
+    Codebooks(fn(&Hparams) -> usize),
     /// A square grid of rows, interpolated to one with as many rows to a side as the function gives.
     Grid(fn(&Hparams) -> Result<u64, ArchError>),
     /// The sum of the slabs of a matrix of patches over time, (out, slabs patch), in their number.

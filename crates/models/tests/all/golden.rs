@@ -90,6 +90,15 @@ pub fn input(checkpoint: &Checkpoint) -> Input<'_> {
             let mut values = vec![0.0; n_elems as usize];
             checkpoint.read_rows(tensor, n_elems, 0..1, &mut values).ok().map(|()| values)
         })),
+        zero_rows: Some(gguf_layout::ZeroRows::new(|name, first| {
+            let tensor = checkpoint.tensor(name)?;
+            let mut values = vec![0.0; tensor.row_elems() as usize];
+            let is_zero = |row: &u64| {
+                checkpoint.read_rows(tensor, tensor.row_elems(), *row..row + 1, &mut values).unwrap();
+                values.iter().all(|value| *value == 0.0)
+            };
+            Some((first..tensor.n_rows()).filter(is_zero).collect())
+        })),
         tensors: checkpoint
             .tensors
             .iter()
@@ -170,7 +179,7 @@ fn elements(tensor: &OutTensor, checkpoint: &Checkpoint) -> Option<Vec<f32>> {
     let (sources, rows, element, matrix) = match &tensor.data {
         Data::Computed(values) => return Some(values.clone()),
         Data::Integers { .. } => return None,
-        Data::Product { sources } => {
+        Data::Combined { sources, by: gguf_layout::Combination::Product, .. } => {
             let factors: Vec<Vec<f32>> = sources
                 .iter()
                 .map(|name| {
@@ -182,6 +191,7 @@ fn elements(tensor: &OutTensor, checkpoint: &Checkpoint) -> Option<Vec<f32>> {
                 .collect();
             return Some(factors[0].iter().zip(&factors[1]).map(|(a, b)| a * b).collect());
         }
+        Data::Combined { .. } => panic!("{}: tests of projectors combine otherwise", tensor.name),
         _ if tensor.stored_dtype.is_some() => return None,
         Data::Rows { sources, rows, element } => (sources.as_slice(), rows, element, None),
         Data::Columns { source, matrix, rows, element } => {

@@ -1,6 +1,7 @@
 """Golden recipes of MiMo V2, by Xiaomi."""
 
 from tiny_models import TEXT, hub
+from tiny_towers import PIXELS, with_biases
 
 
 def mimo(config: dict) -> dict:
@@ -50,3 +51,48 @@ CHECKPOINTS = {
 
 # Its own draft: all of its tokens are accepted.
 DRAFTS = {"mimo2": ("draft-simple", "mimo2")}
+
+def mimo_towers(config: dict) -> dict:
+    """The tower of images, and what follows the tokenizer of sound."""
+    layer = {"norm1.weight": [16], "norm2.weight": [16], "attn.sinks": [2], **with_biases({"attn.qkv": [32, 16],
+        "attn.proj": [16, 16], "mlp.gate_proj": [24, 16], "mlp.up_proj": [24, 16], "mlp.down_proj": [16, 24]})}
+    local = {"input_layernorm": [16], "post_attention_layernorm": [16], "mlp.gate_proj": [24, 16], "mlp.up_proj": [24, 16],
+             "mlp.down_proj": [16, 24], **{f"self_attn.{x}_proj": [16, 16] for x in "qkvo"}}
+    ear = "audio_encoder."
+    return {"visual.patch_embed.proj.weight": [16, 3, 2, 4, 4], "visual.merger.ln_q.weight": [16], **with_biases({
+        "visual.merger.mlp.0": [64, 64], "visual.merger.mlp.2": [32, 64]}),
+        **{f"visual.blocks.{i}.{name}": shape for i in range(3) for name, shape in layer.items()},
+        **{f"{ear}input_local_transformer.layers.{i}.{name}.weight": shape for i in range(2) for name, shape in local.items()},
+        ear + "input_local_transformer.norm.weight": [16], ear + "projection.mlp.0.weight": [48, 32],
+        ear + "projection.mlp.2.weight": [32, 48], **{f"speech_embeddings.{i}.weight": [10, 16] for i in range(3)},
+        "model.embed_tokens.weight": [384, 32]}
+
+
+def mimo_sound() -> dict:
+    """The tokenizer of sound: an encoder like Whisper's, codebooks of different lengths, and a decoder."""
+    both = {"encoder.conv1": [16, 8, 3], "encoder.conv2": [16, 16, 3], "encoder.layer_norm": [16],
+            "encoder.down_sample_norm": [16]}
+    plain = {"encoder.down_sample_layer.0.weight": [16, 16, 2], "decoder.conv1.weight": [16, 16, 3]}
+    for i in range(2):
+        layer = f"encoder.layers.{i}."
+        both |= {layer + name: shape for name, shape in {"self_attn.q_proj": [16, 16], "self_attn.v_proj": [16, 16],
+            "self_attn.out_proj": [16, 16], "self_attn_layer_norm": [16], "final_layer_norm": [16], "fc1": [32, 16],
+            "fc2": [16, 32]}.items()}
+        plain[layer + "self_attn.k_proj.weight"] = [16, 16]
+    for i, n_codes in enumerate((12, 10, 7)):
+        book = f"encoder.quantizer.vq.layers.{i}._codebook."
+        plain |= {book + "embed": [n_codes, 16], book + "embed_avg": [n_codes, 16], book + "cluster_size": [n_codes],
+                  book + "inited": [1]}
+    return with_biases(both) | plain
+
+
+PROJECTORS = {
+    "mimo2": PIXELS | dict(hand=mimo_towers, tokenizer="bpe", raw_config=True, no_q8_0=True,
+        parts=dict(audio_tokenizer=mimo_sound()), files={"audio_tokenizer/config.json": dict(d_model=16,
+        encoder_ffn_dim=32, encoder_attention_heads=2, encoder_layers=2, n_mels=8, hybrid_attention=True,
+        swa_per_block=2, encoder_attn_window_size=[16, 0])}, config=hub("MiMoV2ForCausalLM", "mimo_v2",
+        vision_config=dict(hidden_size=16, intermediate_size=24, depth=3, num_heads=2, num_key_value_heads=1, qk_channels=8,
+        patch_size=4, spatial_merge_size=2, temporal_patch_size=2, fullatt_block_indexes=[0],
+        vit_window_attn_types=[-1, 0, 1], visual_token_window_size=16, use_sink=True),
+        audio_config=dict(audio_channels=3, input_local_layers=2, group_size=4))),
+}

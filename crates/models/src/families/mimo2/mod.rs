@@ -2,8 +2,14 @@
 
 pub mod convert;
 pub mod graph;
+pub mod projector;
 
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { arches: &[convert::MIMO2], graphs: graph::GRAPHS, ..Family::EMPTY };
+pub const FAMILY: Family = Family {
+    arches: &[convert::MIMO2],
+    projectors: &[projector::MIMO2],
+    graphs: graph::GRAPHS,
+    ..Family::EMPTY
+};

@@ -1,23 +1,30 @@
 """Golden recipes of MiniMax: text, and images in MiniMax M3."""
 
 from logits_own import first_of_equal
-from tiny_models import HAND, OLD, few, wrapper
-from tiny_parts import NORMS, attention, tensors, weights
+from tiny_models import HAND, OLD, few, sizes, wrapper
+from tiny_parts import tensors, weights
 from tiny_towers import tower
 
 
 
 def minimax01(config: dict) -> dict:
     """Every eighth layer has full attention. The last ten tokens have embeddings of zeros."""
+    v, h, f, q, k = sizes(config)
+
     def each(bid: int) -> dict:
-        linear = weights(self_attn__qkv_proj=[96, 32], self_attn__output_gate=[32, 32], self_attn__norm=[32],
-            self_attn__out_proj=[32, 32])
-        experts = {f"block_sparse_moe.experts.{x}.{name}.weight": shape for x in range(2) for name, shape in {
-            "w1": [24, 32], "w2": [32, 24], "w3": [24, 32]}.items()}
-        return NORMS | (attention() if config["attn_type_list"][bid] else linear) | experts | weights(
-            block_sparse_moe__gate=[2, 32])
-    return tensors(8, {"model.embed_tokens.weight": "until:11968 384x32", "model.norm.weight": [32],
-        "lm_head.weight": [384, 32]}, each)
+        names = dict(input_layernorm=[h], post_attention_layernorm=[h], block_sparse_moe__gate=[2, h])
+        if config["attn_type_list"][bid]:
+            names |= dict(self_attn__q_proj=[q, h], self_attn__k_proj=[k, h], self_attn__v_proj=[k, h],
+                self_attn__o_proj=[h, q])
+        else:
+            names |= dict(self_attn__qkv_proj=[3 * q, h], self_attn__output_gate=[q, h], self_attn__norm=[q],
+                self_attn__out_proj=[h, q])
+        for x in range(2):
+            names |= {f"block_sparse_moe__experts__{x}__{name}": shape for name, shape in {
+                "w1": [f, h], "w2": [h, f], "w3": [f, h]}.items()}
+        return weights(**names)
+    return tensors(8, {"model.embed_tokens.weight": f"until:{(v - 10) * h} {v}x{h}", "model.norm.weight": [h],
+        "lm_head.weight": [v, h]}, each)
 
 
 def minimax01_recipe(name: str, model_type: str) -> dict:
@@ -67,5 +74,6 @@ def half_rotates(config, tensors):
     return config, tensors
 
 
+WIDE = {"minimax-text-01": dict(head_dim=64)}
 LOGITS = {"minimax-m3": dict(spelled=half_rotates, prepare=first_of_equal)}
 TOWER_TYPES = {"minimax_m3_vl"}

@@ -292,7 +292,67 @@ def asr_tower(config: dict) -> dict:
 POSITIONS = dict(near=["a.position_embd.weight"], tokenizer="bpe", vocab_size=384)
 ASR_THINKER = dict(audio_config=SOUND, text_config=dict(TEXT, model_type="qwen3", head_dim=8))
 
+def speaker(config: dict) -> dict:
+    """The encoder of a speaker and the predictor of codes of Qwen 3 TTS."""
+    ear, codes = "speaker_encoder.", "talker.code_predictor."
+    both = {ear + "blocks.0.conv": [12, 8, 5], ear + "mfa.conv": [24, 36, 1], ear + "asp.tdnn.conv": [8, 72, 1],
+            ear + "asp.conv": [24, 8, 1], ear + "fc": [32, 48, 1], codes + "small_to_mtp_projection": [16, 32]}
+    for i in range(1, 4):
+        both |= {f"{ear}blocks.{i}.{name}": shape for name, shape in {"tdnn1.conv": [12, 12, 1], "tdnn2.conv": [12, 12, 1],
+            "se_block.conv1": [4, 12, 1], "se_block.conv2": [12, 4, 1], "res2net_block.blocks.0.conv": [4, 4, 3],
+            "res2net_block.blocks.1.conv": [4, 4, 3]}.items()}
+    plain = {f"{codes}lm_head.{i}.weight": [10, 16] for i in range(15)} | {
+        f"{codes}model.codec_embedding.{i}.weight": [10, 32] for i in range(15)} | {
+        codes + "model.norm.weight": [16], "talker.model.codec_embedding.weight": [20, 32],
+        "talker.model.norm.weight": [32], "talker.codec_head.weight": [20, 32]}
+    layer = {"input_layernorm": [16], "post_attention_layernorm": [16], "self_attn.q_norm": [8], "self_attn.k_norm": [8],
+        "self_attn.q_proj": [16, 16], "self_attn.k_proj": [8, 16], "self_attn.v_proj": [8, 16], "self_attn.o_proj": [16, 16],
+        "mlp.gate_proj": [24, 16], "mlp.up_proj": [24, 16], "mlp.down_proj": [16, 24]}
+    plain |= {f"{codes}model.layers.{i}.{name}.weight": shape for i in range(5) for name, shape in layer.items()}
+    return with_biases(both) | plain
+
+
+def speech_tokenizer() -> dict:
+    """The decoder from codes to sound, and a part of the encoder."""
+    both = {"decoder.pre_conv.conv": [16, 8, 3], "decoder.pre_transformer.input_proj": [16, 16],
+            "decoder.pre_transformer.output_proj": [16, 16], "decoder.decoder.0.conv": [16, 16, 7],
+            "decoder.decoder.6.conv": [1, 1, 7]}
+    plain = {"decoder.pre_transformer.norm.weight": [16], "decoder.decoder.5.alpha": [1], "decoder.decoder.5.beta": [1],
+             "encoder.encoder.layers.0.conv.weight": [4, 1, 7]}
+    for name, n in (("first", 1), ("rest", 15)):
+        plain |= {f"decoder.quantizer.rvq_{name}.input_proj.weight": [4, 8, 1],
+                  f"decoder.quantizer.rvq_{name}.output_proj.weight": [8, 4, 1]}
+        for i in range(n):
+            book = f"decoder.quantizer.rvq_{name}.vq.layers.{i}._codebook."
+            plain |= {book + "embedding_sum": [6, 4], book + "cluster_usage": "near-one 6", book + "initialized": [1]}
+    layer = {"input_layernorm.weight": [16], "post_attention_layernorm.weight": [16], "self_attn_layer_scale.scale": [16],
+        "mlp_layer_scale.scale": [16], **{f"self_attn.{x}_proj.weight": [16, 16] for x in "qkvo"},
+        "mlp.gate_proj.weight": [24, 16], "mlp.up_proj.weight": [24, 16], "mlp.down_proj.weight": [16, 24]}
+    plain |= {f"decoder.pre_transformer.layers.{i}.{name}": shape for i in range(2) for name, shape in layer.items()}
+    for i in range(2):
+        both |= {f"decoder.upsample.{i}.{name}": shape for name, shape in {"0.conv": [16, 16, 2], "1.dwconv.conv": [16, 1, 7],
+            "1.norm": [16], "1.pwconv1": [32, 16], "1.pwconv2": [16, 32]}.items()}
+        plain[f"decoder.upsample.{i}.1.gamma"] = [16]
+    for i, width in enumerate((16, 8, 4, 2), 1):
+        block, half = f"decoder.decoder.{i}.block.", width // 2
+        plain |= {block + "0.alpha": [width], block + "0.beta": [width]}
+        both[block + "1.conv"] = [width, half, 4]
+        for j in (2, 3, 4):
+            plain |= {f"{block}{j}.act{n}.{x}": [half] for n in (1, 2) for x in ("alpha", "beta")}
+            both |= {f"{block}{j}.conv1.conv": [half, half, 7], f"{block}{j}.conv2.conv": [half, half, 1]}
+    # In single precision, as the Hub's.
+    as_text = lambda shape: shape if isinstance(shape, str) else "normal " + "x".join(map(str, shape))
+    return {name: as_text(shape) + " F32" for name, shape in (with_biases(both) | plain).items()}
+
+
 PROJECTORS = {
+    "qwen3tts": dict(hand=speaker, tokenizer="bpe", vocab_size=384, preprocessor=None, raw_config=True, no_q8_0=True,
+        parts=dict(speech_tokenizer=speech_tokenizer()), near=["a.gen.wav.dac.*.alpha", "a.gen.wav.dac.*.beta"],
+        files={"speech_tokenizer/config.json": dict(decoder_config=dict(num_hidden_layers=2, upsampling_ratios=[2, 2],
+        upsample_rates=[8, 5, 4, 3]))}, config=dict(architectures=["Qwen3TTSForConditionalGeneration"],
+        model_type="qwen3_tts", torch_dtype="bfloat16", speaker_encoder_config=dict(enc_dim=32, sample_rate=24000),
+        talker_config=dict(hidden_size=32, vocab_size=20, text_vocab_size=384, code_predictor_config=dict(hidden_size=16,
+        intermediate_size=24, num_hidden_layers=5, num_attention_heads=2, num_key_value_heads=1, rms_norm_eps=1e-6)))),
     "qwen2.5omni": dict(POSITIONS, hand=omni25_towers, config=dict(architectures=["Qwen2_5OmniModel"],
         model_type="qwen2_5_omni", torch_dtype="bfloat16", talker_config={}, token2wav_config={},
         thinker_config=dict(model_type="qwen2_5_omni_thinker", text_config=OMNI_TEXT,

@@ -35,6 +35,7 @@ pub const FAMILY: Family = Family {
         projector::qwen2vl::QWEN2VL,
         projector::omni::QWEN3ASR,
         projector::omni::QWEN3OMNI,
+        projector::tts::QWEN3TTS,
         projector::qwen3vl::QWEN3VL,
     ],
     quantization: &[Quantization { architecture: "qwen2", layers_of_70b: Some(80), ..Quantization::USUAL }],

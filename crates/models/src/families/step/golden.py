@@ -67,7 +67,7 @@ PROJECTORS = {
         architectures=["StepVLForConditionalGeneration"], model_type="step_robotics", torch_dtype="bfloat16",
         understand_projector_stride=2, projector_bias=False, vision_config=dict(STEP_VISION, model_type="perception_encoder"),
         text_config=dict(TEXT, model_type="qwen3", head_dim=8))),
-    "step3p7": dict(hand=step_tower, tokenizer="bpe", no_q8_0=True, raw_config=True,
+    "step3p7": dict(hand=step_tower, tokenizer="bpe", no_q8_0=True,
         config=dict(architectures=["Step3p7ForConditionalGeneration"], model_type="step3p7", torch_dtype="bfloat16",
         understand_projector_stride=2, vision_config=dict(STEP_VISION, intermediate_size=8960, layer_norm_eps=1e-6),
         text_config=dict(TEXT, model_type="step3p5", head_dim=8))),

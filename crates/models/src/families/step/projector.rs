@@ -13,7 +13,6 @@ pub const STEP3VL: Projector = Projector {
     name: "step3vl",
     classes: &["Step3p7ForConditionalGeneration", "StepVLForConditionalGeneration"],
     example: "stepfun-ai/Step3-VL-10B",
-    vision: Some(Tower { classes: &[ConfigClass::new("step3p5_vision")], ..VISION }),
     tensors: &[ENDS, LAYERS],
     owns: |_, name| name.starts_with("vision_model.") || name.starts_with("vit_large_projector."),
     needs_preprocessor: false,
@@ -52,11 +51,14 @@ const LAYERS: &[TensorRule] = &[
 
 fn prepare(towers: &mut Towers) -> Result<(), ArchError> {
     let stride = towers.whole.get_u64("understand_projector_stride")?.unwrap_or(0);
+    let is_step37 = towers.is_taken && towers.whole.get("model_type").is_some_and(|kind| kind == "step3p7");
     let vision = towers.vision_mut()?;
     let width = vision.need_u64(&["hidden_size", "width"])?;
     if vision.get_u64("intermediate_size")?.unwrap_or(0) == 0 {
         let ratio = vision.get_f64("mlp_ratio")?.unwrap_or(8960.0 / 1536.0);
-        vision.set("intermediate_size", ((width as f64 * ratio).round_ties_even() as u64).into());
+        // The default of transformers' class, which Step 3.7 alone has, does not follow from the ratio.
+        let length = if is_step37 { 3072 } else { (width as f64 * ratio).round_ties_even() as u64 };
+        vision.set("intermediate_size", length.into());
     }
     // llama.cpp's graph was made for this tower and no other.
     for (key, found, expected) in [

@@ -32,12 +32,25 @@ pub const MINIMAX_01: Arch = Arch {
         writer.own_template()
     }),
     keys,
+    // What llama.cpp computes. Experts are not shared in any release.
+    harmless: &["hidden_act=silu", "postnorm=true", "shared_intermediate_size=0", "shared_moe_mode"],
     caveats: |hparams| {
         let n_layers = hparams.n_layers().unwrap_or(0);
         let differs = (0..n_layers.min(1 << 16)).any(|layer| is_linear(hparams, layer) == (layer % 8 == 7));
         let text =
             "llama.cpp takes every eighth layer for one of full attention; `attn_type_list` has others";
         if differs { vec![text.to_owned()] } else { Vec::new() }
+    },
+    from_file: |file, config| {
+        let kinds = file.layers_with("attn_qkv.weight").into_iter().map(|is_linear| u8::from(!is_linear));
+        config.insert("attn_type_list".into(), kinds.collect::<Vec<u8>>().into());
+        set(config, "rotary_dim", file.count("rope.dimension_count"));
+        for part in ["full_attention", "linear_attention", "mlp"] {
+            if let Some(alpha) = file.decimals("residual_scale") {
+                config.insert(format!("layernorm_{part}_alpha"), alpha);
+            }
+            config.insert(format!("layernorm_{part}_beta"), 1.0.into());
+        }
     },
     ..DECODER
 };
@@ -49,10 +62,10 @@ const ATTENTION: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.self_attn.qkv_proj"], "blk.{bid}.attn_qkv").need(LINEAR),
     TensorRule::copy(&["model.layers.{bid}.self_attn.output_gate"], "blk.{bid}.attn_gate").need(LINEAR),
     TensorRule::copy(&["model.layers.{bid}.self_attn.norm"], "blk.{bid}.attn_norm_2").need(LINEAR),
-    TensorRule::copy(
-        &["model.layers.{bid}.self_attn.out_proj", "model.layers.{bid}.self_attn.o_proj"],
-        "blk.{bid}.attn_output",
-    ),
+    TensorRule::copy(&["model.layers.{bid}.self_attn.out_proj"], "blk.{bid}.attn_output")
+        .in_layers(is_linear),
+    TensorRule::copy(&["model.layers.{bid}.self_attn.o_proj"], "blk.{bid}.attn_output")
+        .in_layers(|hparams, layer| !is_linear(hparams, layer)),
 ];
 
 const LINEAR: Need = Need::If(is_linear);

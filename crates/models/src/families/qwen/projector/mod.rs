@@ -3,3 +3,4 @@
 pub mod omni;
 pub mod qwen2vl;
 pub mod qwen3vl;
+pub mod tts;
