@@ -18,12 +18,14 @@ Recipes are AUDIO of the families' golden.py, with the keys of tiny_towers.py an
   types      a function from a mask of the sound's tokens (0, 1) to further inputs; none by default
   n_samples  length of the sound; that of sound.wav by default
   load       a function from the folder to the model, where transformers does not read the folder itself
+  file       True: mmproj.gguf is what the reference's converter makes of it, with `hub` and `hub_config` as in tiny_towers.py
   by         "mtmd": rows by libmtmd, of a family that transformers lacks. Its convolutions round their inputs to f16
 
 Windows are as long as the tiny model has positions: 0.32 seconds with 16. Weights are as in golden/vision.
 """
 
 import json
+import shutil
 import subprocess
 
 import numpy as np
@@ -198,6 +200,7 @@ def by_mtmd(ctx, folder, wave):
 
 
 def make(ctx):
+    import projectors
     import transformers
     from arch import make_checkpoint
     transformers.utils.logging.set_verbosity_error()
@@ -216,4 +219,7 @@ def make(ctx):
         wave = np.resize(samples(out), spec.get("n_samples", N))
         data = by_mtmd(ctx, folder, wave) if spec.get("by") == "mtmd" else by_transformers(folder, spec, wave)
         (out / name / "features.bin").write_bytes(data)
+        if spec.get("file"):
+            copy = projectors.for_reference(folder, spec, ctx.scratch / "for-reference")
+            shutil.copy(projectors.convert(copy, ctx.scratch, "f32", {}), out / name / "mmproj.gguf")
         print(name, len(data), flush=True)

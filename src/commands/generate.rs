@@ -26,6 +26,7 @@ pub const COMMAND: Command = Command {
 };
 
 #[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("media").args(["image", "audio"]).multiple(true)))]
 struct GenerateArgs {
     /// GGUF file, or any shard of a split model.
     file: PathBuf,
@@ -50,13 +51,13 @@ struct GenerateArgs {
     /// Show the model a PNG or JPEG image (repeatable).
     ///
     /// Images replace `<__media__>` in the prompt. Without this marker, they come before the prompt.
-    #[arg(long, value_name = "FILE", requires = "mmproj", group = "media")]
+    #[arg(long, value_name = "FILE", requires = "mmproj")]
     image: Vec<PathBuf>,
     /// Play the model a WAV, FLAC or MP3 file (repeatable).
     ///
     /// Sounds replace `<__media__>` in the prompt. Without this marker, they come before the prompt. With images, use
     /// `<__image__>` and `<__audio__>`.
-    #[arg(long, value_name = "FILE", requires = "mmproj", group = "media")]
+    #[arg(long, value_name = "FILE", requires = "mmproj")]
     audio: Vec<PathBuf>,
     /// Use at most N tokens for each image.
     ///

@@ -90,10 +90,15 @@ fn heard(expected: &Expected) -> Sound {
     Sound::new(16_000, samples).unwrap()
 }
 
-/// `mmproj.gguf` of a checkpoint, and `model.gguf` if the golden has logits.
+/// `mmproj.gguf` of a checkpoint, or of the reference's converter; and `model.gguf` if the golden has logits.
 fn converted(name: &str) -> Sandbox {
     let sandbox = Sandbox::with_audio(name);
-    let mut calls = vec![vec!["mmproj.gguf", "--mmproj"]];
+    let file = golden("audio").join(name).join("mmproj.gguf");
+    let mut calls = Vec::new();
+    match file.is_file() {
+        true => drop(fs::copy(file, sandbox.path("mmproj.gguf")).unwrap()),
+        false => calls.push(vec!["mmproj.gguf", "--mmproj"]),
+    }
     if expected(name).prompt.is_some() {
         calls.push(vec!["model.gguf", "--pre", "llama-bpe"]);
     }
@@ -288,6 +293,41 @@ fn model_generates_about_a_sound() {
     }
     let two = ["--audio", "sound.mp3", "--audio", "stereo.wav"];
     succeed(ask(&[&["--prompt", "a <__media__> llama <__media__>"], &two[..]].concat()));
+}
+
+#[test]
+fn images_and_sounds_share_a_prompt() {
+    let sandbox = converted("gemma4");
+    fs::copy(golden("audio/sound.wav"), sandbox.path("s.wav")).unwrap();
+    fs::copy(golden("vision/picture.png"), sandbox.path("p.png")).unwrap();
+    let ask = |prompt: &str| {
+        let args = [
+            "model.gguf",
+            "--mmproj",
+            "mmproj.gguf",
+            "-n",
+            "5",
+            "-j",
+            "1",
+            "--audio",
+            "s.wav",
+            "--image",
+            "p.png",
+        ];
+        generate(&sandbox, &[&args[..], &["--prompt", prompt]].concat())
+    };
+    // Without marks images come first, whatever the order of the options.
+    let first = succeed(ask("a llama"));
+    assert_eq!(ask("<__image__><__audio__>a llama").stdout, first.stdout);
+    assert_ne!(succeed(ask("<__audio__><__image__>a llama")).stdout, first.stdout);
+    for (prompt, message) in [
+        ("<__media__> and <__media__>", "ambiguous with images and audio"),
+        ("<__image__> and <__image__>", "expected 1 image placeholders"),
+        ("<__image__>", "expected 1 audio placeholders (`<__audio__>`)"),
+    ] {
+        let ran = ask(prompt);
+        assert!(ran.code == Some(2) && ran.stderr.contains(message), "{prompt}: {}", ran.stderr);
+    }
 }
 
 #[test]

@@ -265,8 +265,8 @@ pub enum Error {
         /// The length of the model's.
         expected: usize,
     },
-    /// A picture is given to a model that takes tokens alone.
-    #[error("architecture `{architecture}` does not accept images")]
+    /// A picture or a sound is given to a model that takes tokens alone.
+    #[error("architecture `{architecture}` does not accept images or audio")]
     NoPictureInput {
         /// The architecture.
         architecture: String,

@@ -33,8 +33,8 @@ pub use crate::weights::{Weight, Weights};
 
 /// Parts of audio encoders.
 pub mod audio {
-    pub use crate::audio::convolution::Convolution;
-    pub use crate::audio::encoder::{Encoder, pooled, stacked};
+    pub use crate::audio::convolution::{Convolution, Inner, PlaneConvolution};
+    pub use crate::audio::encoder::{Encoder, Layers, n_mels, pooled, stacked};
     pub use crate::audio::listener::{EncoderKind, Listener, Listening};
     pub use crate::audio::spectrogram::{Bands, Dft, HOP, LogMel, RATE, htk_bands, in_bands};
     pub use crate::audio::windows::{Division, Window, windows};

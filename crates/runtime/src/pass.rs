@@ -124,7 +124,14 @@ impl<'a, 'o> Pass<'a, 'o> {
 
     /// A pass over rows that are not tokens, at positions from 0 on.
     pub fn over_rows(n_rows: usize, activations: Activations) -> Self {
-        let spans = vec![Span { rows: 0..n_rows, position: 0, outputs: 0..0 }];
+        Self::over_windows(n_rows, n_rows, activations)
+    }
+
+    /// The same in windows of this length, each a sequence of its own.
+    pub fn over_windows(n_rows: usize, window: usize, activations: Activations) -> Self {
+        let span =
+            |start: usize| Span { rows: start..n_rows.min(start + window), position: 0, outputs: 0..0 };
+        let spans = (0..n_rows).step_by(window.max(1)).map(span).collect();
         Self::new(Vec::new(), spans, activations, None, None)
     }
 

@@ -61,7 +61,7 @@ pub struct Features<'a> {
     pub n_frames: usize,
 }
 
-/// Embeddings of an image, which replace tokens of a prompt.
+/// Embeddings of an image or a sound, which replace tokens of a prompt.
 #[derive(Debug, Clone)]
 pub struct Embedding {
     /// (n, n_embd).
@@ -107,7 +107,7 @@ pub enum Seen {
 pub enum Piece<'a> {
     /// Tokens, in order.
     Tokens(&'a [u32]),
-    /// A picture: its rows stand where else tokens do.
+    /// A picture or a sound: its rows stand where else tokens do.
     Picture(&'a Embedding),
 }
 

@@ -17,29 +17,47 @@ use crate::{
     weights::{Weight, Weights},
 };
 
-/// An encoder with its weights.
-pub struct Encoder {
-    /// Mel bands.
-    pub n_mels: usize,
+/// Layers of attention.
+pub struct Layers {
     /// Elements of a row.
     pub n_embd: usize,
     /// Elements of a head.
     pub head_width: usize,
     /// Epsilon of every norm.
     pub epsilon: f32,
+    heads: Heads,
+    layers: Vec<Layer>,
+}
+
+/// An encoder with its weights.
+pub struct Encoder {
+    /// Mel bands.
+    pub n_mels: usize,
+    /// The layers.
+    pub layers: Layers,
     /// (n_mels, n_embd), then (n_embd, n_embd) over every other frame.
     convolutions: [Convolution; 2],
     /// (n_positions, n_embd): learned positions.
     positions: Option<Weight>,
-    heads: Heads,
-    layers: Vec<Layer>,
 }
 
 /// The largest numbers of mel bands and positions; Whisper has 128 and 1500.
 const MOST: (usize, usize) = (1024, 1 << 16);
 
-impl Encoder {
-    /// Reads the encoder; heads are rotated by `rope`, which is given their width, instead of learned positions.
+/// Mel bands of a file's spectrograms, from 1 to 1024.
+///
+/// # Errors
+/// [`Error::Key`].
+pub fn n_mels(keys: &Keys<'_>) -> Result<usize, Error> {
+    let n_mels = keys.need_count("audio.num_mel_bins")?;
+    match (1..=MOST.0).contains(&n_mels) {
+        true => Ok(n_mels),
+        false => Err(keys.wrong("audio.num_mel_bins", "a number from 1 to 1024")),
+    }
+}
+
+impl Layers {
+    /// Reads the layers; heads are rotated by `rope`, which is given their width.
     ///
     /// # Errors
     /// [`Error::Key`], [`Error::MissingTensor`], [`Error::TensorShape`], [`Error::TensorType`].
@@ -47,12 +65,8 @@ impl Encoder {
         keys: &Keys<'_>,
         weights: &mut Weights<'_>,
         rope: Option<fn(usize) -> Rope>,
-    ) -> Result<Encoder, Error> {
+    ) -> Result<Layers, Error> {
         let n_embd = keys.need_count("audio.embedding_length")?;
-        let n_mels = keys.need_count("audio.num_mel_bins")?;
-        if n_mels == 0 || n_mels > MOST.0 {
-            return Err(keys.wrong("audio.num_mel_bins", "a number from 1 to 1024"));
-        }
         let n_layer = keys.need_count("audio.block_count")?;
         // The list of layers is made before their tensors are looked for.
         if n_layer > weights.n_tensors() {
@@ -66,6 +80,53 @@ impl Encoder {
         let scale = 1.0 / (head_width as f32).sqrt();
         let heads = Heads { n_head, key_width: head_width, value_width: head_width, scale };
         let epsilon = keys.need_float("audio.attention.layer_norm_epsilon")?;
+        let rope = rope.map(|rope| rope(head_width));
+        let layer = |i: usize| {
+            let blk = |name: &str| format!("a.blk.{i}.{name}");
+            let names = ["gate", "up", "down"].map(|part| blk(&format!("ffn_{part}")));
+            Ok(Layer {
+                attention_norm: norm(weights, &blk("ln1"), n_embd, epsilon)?,
+                attention: Projections::open(weights, &blk("attn"), "out", n_embd, heads)?,
+                rope: rope.clone(),
+                cross: None,
+                mlp_norm: norm(weights, &blk("ln2"), n_embd, epsilon)?,
+                mlp: Mlp::open(Activation::GeluErf, n_embd, weights, names)?,
+            })
+        };
+        let layers = (0..n_layer).map(layer).collect::<Result<Vec<_>, Error>>()?;
+        Ok(Layers { n_embd, head_width, epsilon, heads, layers })
+    }
+
+    /// Runs the layers over the rows of a pass: `x (n, n_embd) -> (n, n_embd)`. Rows of a span see each other.
+    pub fn run(&self, mut x: Rows, pass: &mut Pass<'_, '_>) -> Rows {
+        let own = self.heads.attention(Mask::All);
+        for (i, layer) in self.layers.iter().enumerate() {
+            layer.run(i, &mut x, &own, None, pass);
+        }
+        x
+    }
+
+    /// A norm of this name over `n` elements, of the layers' kind.
+    ///
+    /// # Errors
+    /// [`Error::MissingTensor`], [`Error::TensorShape`].
+    pub fn norm(&self, weights: &mut Weights<'_>, name: &str, n: usize) -> Result<Norm, Error> {
+        norm(weights, name, n, self.epsilon)
+    }
+}
+
+impl Encoder {
+    /// Reads the encoder; heads are rotated by `rope`, which is given their width, instead of learned positions.
+    ///
+    /// # Errors
+    /// [`Error::Key`], [`Error::MissingTensor`], [`Error::TensorShape`], [`Error::TensorType`].
+    pub fn open(
+        keys: &Keys<'_>,
+        weights: &mut Weights<'_>,
+        rope: Option<fn(usize) -> Rope>,
+    ) -> Result<Encoder, Error> {
+        let layers = Layers::open(keys, weights, rope)?;
+        let (n_embd, n_mels) = (layers.n_embd, n_mels(keys)?);
         let convolutions = [
             Convolution::open(weights, "a.conv1d.1", n_mels, n_embd, 1)?,
             Convolution::open(weights, "a.conv1d.2", n_embd, n_embd, 2)?,
@@ -85,25 +146,7 @@ impl Encoder {
                 None
             }
         };
-        let rope = rope.map(|rope| rope(head_width));
-        let layer = |i: usize| {
-            let blk = |name: &str| format!("a.blk.{i}.{name}");
-            Ok(Layer {
-                attention_norm: norm(weights, &blk("ln1"), n_embd, epsilon)?,
-                attention: Projections::open(weights, &blk("attn"), "out", n_embd, heads)?,
-                rope: rope.clone(),
-                cross: None,
-                mlp_norm: norm(weights, &blk("ln2"), n_embd, epsilon)?,
-                mlp: Mlp::open(
-                    Activation::GeluErf,
-                    n_embd,
-                    weights,
-                    ["gate", "up", "down"].map(|part| blk(&format!("ffn_{part}"))),
-                )?,
-            })
-        };
-        let layers = (0..n_layer).map(layer).collect::<Result<Vec<_>, Error>>()?;
-        Ok(Encoder { n_mels, n_embd, head_width, epsilon, convolutions, positions, heads, layers })
+        Ok(Encoder { n_mels, layers, convolutions, positions })
     }
 
     /// Frames of a window, if learned positions limit it.
@@ -125,19 +168,7 @@ impl Encoder {
         if let Some(positions) = &self.positions {
             x.add_scaled(1.0, &pass.embed_positions(positions)?);
         }
-        let own = self.heads.attention(Mask::All);
-        for (i, layer) in self.layers.iter().enumerate() {
-            layer.run(i, &mut x, &own, None, pass);
-        }
-        Ok(x)
-    }
-
-    /// A norm of this name over `n` elements, of the encoder's kind.
-    ///
-    /// # Errors
-    /// [`Error::MissingTensor`], [`Error::TensorShape`].
-    pub fn norm(&self, weights: &mut Weights<'_>, name: &str, n: usize) -> Result<Norm, Error> {
-        norm(weights, name, n, self.epsilon)
+        Ok(self.layers.run(x, pass))
     }
 }
 

@@ -188,8 +188,10 @@ impl Media {
             let found = places.iter().filter(|(_, own)| *own == kind).count();
             let (expected, name) = (self.of(kind).len(), kind.name());
             if found != expected {
+                let is_mixed = !self.images.is_empty() && !self.sounds.is_empty();
+                let place = if is_mixed { kind.place() } else { PLACE };
                 return Err(Error::usage(format_args!(
-                    "expected {expected} {name} placeholders (`{PLACE}`) in the prompt, found {found}"
+                    "expected {expected} {name} placeholders (`{place}`) in the prompt, found {found}"
                 )));
             }
         }

@@ -19,7 +19,10 @@
 
 use gguf_runtime::graphs::{
     Activation, Activations, Embedding, Error, Keys, Norm, NormKind, Pass, Rows, Seen, Weights,
-    audio::{Bands, Dft, EncoderKind, HOP, Listener, Listening, RATE, htk_bands, in_bands},
+    audio::{
+        Bands, Dft, EncoderKind, HOP, Inner, Listener, Listening, PlaneConvolution, RATE, htk_bands,
+        in_bands, n_mels,
+    },
     vision::Matrix,
 };
 
@@ -42,12 +45,9 @@ const N_SEEN: usize = 12;
 /// Bound of scores.
 const CAP: f32 = 50.0;
 
-/// A convolution over time and frequency with a kernel of 3 x 3 and stride 2, a norm over channels, and a rectifier.
+/// A convolution, a norm over channels, and a rectifier.
 struct Subsampling {
-    n_in: usize,
-    n_out: usize,
-    /// (n_out, n_in, 3, 3): time before frequency.
-    kernel: Vec<f32>,
+    convolution: PlaneConvolution,
     norm: Norm,
 }
 
@@ -133,24 +133,19 @@ fn conformer(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result
     if n_head == 0 || n_embd == 0 || !n_embd.is_multiple_of(n_head) {
         return Err(keys.wrong("audio.attention.head_count", "a part of the embedding's length"));
     }
-    let n_mels = keys.need_count("audio.num_mel_bins")?;
-    if !(4..=1024).contains(&n_mels) {
-        return Err(keys.wrong("audio.num_mel_bins", "a number from 4 to 1024"));
-    }
+    let n_mels = n_mels(keys)?;
     let epsilon = keys.need_float("audio.attention.layer_norm_epsilon")?;
-    let n_channels = |weights: &Weights<'_>, i: usize| {
-        weights.shape(&format!("a.conv1d.{i}.weight")).map_or(0, |shape| shape.dim(3) as usize)
+    let mut subsampling = |i: usize, n_in: usize| -> Result<Subsampling, Error> {
+        let convolution = PlaneConvolution::open(weights, &format!("a.conv1d.{i}"), n_in, Inner::Frequency)?;
+        let name = format!("a.conv1d.{i}.norm");
+        let norm = norm(weights, NormKind::Layer, epsilon, &name, convolution.n_out())?;
+        Ok(Subsampling { convolution, norm })
     };
-    let channels = [1, n_channels(weights, 0), n_channels(weights, 1)];
-    let mut subsampling = |i: usize| -> Result<Subsampling, Error> {
-        let (n_in, n_out) = (channels[i], channels[i + 1]);
-        let n_elems = 9usize.saturating_mul(n_in).saturating_mul(n_out);
-        let kernel = weights.need_vector(&format!("a.conv1d.{i}.weight"), n_elems)?;
-        let norm = norm(weights, NormKind::Layer, epsilon, &format!("a.conv1d.{i}.norm"), n_out)?;
-        Ok(Subsampling { n_in, n_out, kernel, norm })
-    };
-    let subsampling = [subsampling(0)?, subsampling(1)?];
-    let n_flat = n_mels.div_ceil(2).div_ceil(2).saturating_mul(channels[2]);
+    let first = subsampling(0, 1)?;
+    let second = subsampling(1, first.convolution.n_out())?;
+    let n_channels = second.convolution.n_out();
+    let subsampling = [first, second];
+    let n_flat = n_mels.div_ceil(2).div_ceil(2).saturating_mul(n_channels);
     let input = Matrix::need(weights, "a.input_projection", n_flat, n_embd)?;
     let layers = (0..n_layer).map(|i| Layer::open(weights, i, n_embd, n_ff, n_embd / n_head, epsilon));
     let layers = layers.collect::<Result<Vec<_>, Error>>()?;
@@ -166,25 +161,8 @@ fn conformer(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result
 impl Subsampling {
     /// `x (n_time, n_frequency * n_in) -> (n_time / 2, n_frequency / 2 * n_out)`, each rounded up.
     fn run(&self, x: &Rows) -> Rows {
-        let (n_in, n_out) = (self.n_in.max(1), self.n_out.max(1));
-        let (n_time, n_frequency) = (x.nrows(), x.ncols() / n_in);
-        let (half_time, half_frequency) = (n_time.div_ceil(2), n_frequency.div_ceil(2));
-        let mut out = Rows::zeros(half_time, half_frequency * n_out);
-        for (t, mut row) in out.rows_mut().into_iter().enumerate() {
-            for (place, value) in row.iter_mut().enumerate() {
-                let (f, channel) = (place / n_out, place % n_out);
-                for (at, weight) in self.kernel[channel * n_in * 9..][..n_in * 9].iter().enumerate() {
-                    // One row and one column of padding on each side.
-                    let (own, down, across) = (at / 9, at % 9 / 3, at % 3);
-                    let time = (2 * t + down).checked_sub(1).filter(|time| *time < n_time);
-                    let frequency = (2 * f + across).checked_sub(1).filter(|f| *f < n_frequency);
-                    if let (Some(time), Some(frequency)) = (time, frequency) {
-                        *value += weight * x[[time, frequency * n_in + own]];
-                    }
-                }
-            }
-        }
-        self.norm.apply_groups(&mut out, n_out);
+        let mut out = self.convolution.run(x);
+        self.norm.apply_groups(&mut out, self.convolution.n_out());
         out.map(|x| x.max(0.0));
         out
     }

@@ -280,7 +280,7 @@ def unified_hear(extractor, wave):
 HEARING = dict(projector="embed_audio", types=lambda types: dict(mm_token_type_ids=3 * types))
 AUDIO = {
     "gemma4": dict(tower("gemma4", "Gemma4ForConditionalGeneration", dict(GEMMA4_SEEING, hidden_size_per_layer_input=4),
-        AS_IT_IS, vision_config=dict(GEMMA4_VISION, num_hidden_layers=1), audio_config=dict(hidden_size=16,
+        AS_IT_IS, vision_config=dict(GEMMA4_VISION, position_embedding_size=64), audio_config=dict(hidden_size=16,
         num_hidden_layers=3, num_attention_heads=2, subsampling_conv_channels=[128, 4], output_proj_dims=24)), **HEARING,
         hear=gemma4_hear, extractor=gemma4_bands, n_samples=21600),
     "gemma4-unified": dict(tower("gemma4_unified", "Gemma4UnifiedForConditionalGeneration", dict(head_dim=8,

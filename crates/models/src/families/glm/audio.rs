@@ -36,18 +36,18 @@ fn rope(head_width: usize) -> Rope {
 
 fn open(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<Listening, Error> {
     let encoder = Encoder::open(keys, weights, Some(rope))?;
-    if !encoder.head_width.is_multiple_of(4) {
+    if !encoder.layers.head_width.is_multiple_of(4) {
         return Err(keys.wrong("audio.attention.head_count", "heads of a multiple of 4 elements"));
     }
     let factor = stack_factor(keys)?;
     // Whisper's own norm, which the released checkpoint does not have.
     let own = match weights.shape("a.post_ln.weight") {
-        Some(_) => Some(encoder.norm(weights, "a.post_ln", encoder.n_embd)?),
+        Some(_) => Some(encoder.layers.norm(weights, "a.post_ln", encoder.layers.n_embd)?),
         None => None,
     };
-    let norm = encoder.norm(weights, "mm.a.norm_pre", encoder.n_embd)?;
+    let norm = encoder.layers.norm(weights, "mm.a.norm_pre", encoder.layers.n_embd)?;
     let n_inner = weights.shape("mm.a.mlp.1.weight").map_or(0, |shape| shape.dim(1) as usize);
-    let first = Linear::need(weights, "mm.a.mlp.1", encoder.n_embd * factor, n_inner)?;
+    let first = Linear::need(weights, "mm.a.mlp.1", encoder.layers.n_embd * factor, n_inner)?;
     let matrices = [first, Linear::need(weights, "mm.a.mlp.2", n_inner, n_out)?];
     for unused in ["v.boi", "v.eoi"] {
         weights.ignore(unused);

@@ -23,8 +23,8 @@ pub const ENCODERS: &[EncoderKind] = &[EncoderKind { name: "meralion", open }];
 fn open(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<Listening, Error> {
     let (encoder, n_frames, norm) = encoder(keys, weights)?;
     let factor = stack_factor(keys)?;
-    let n_stacked = encoder.n_embd * factor;
-    let second = encoder.norm(weights, "mm.a.norm_pre", encoder.n_embd)?;
+    let n_stacked = encoder.layers.n_embd * factor;
+    let second = encoder.layers.norm(weights, "mm.a.norm_pre", encoder.layers.n_embd)?;
     let n_inner = weights.shape("mm.a.mlp.0.weight").map_or(0, |shape| shape.dim(1) as usize);
     let compress = Linear::need(weights, "mm.a.mlp.0", n_stacked, n_inner)?;
     let gate = Linear::need(weights, "mm.a.mlp.1", n_inner, n_inner)?;

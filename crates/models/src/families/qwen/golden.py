@@ -411,6 +411,32 @@ VISION = {
     "qwen3.5": dict(tower("qwen3_5", "Qwen3_5ForConditionalGeneration", dict(QWEN35, rope_parameters=ROPE35), AS_IT_IS,
         vision_config=QWEN35_VISION), **LOOK),
 }
+
+
+def asr_bands(config):
+    import transformers
+    return transformers.Qwen3ASRFeatureExtractor(feature_size=config.num_mel_bins)
+
+
+def asr_hear(extractor, wave):
+    """The processor of Qwen 3 ASR: 13 embeddings of each second."""
+    made = extractor([wave], sampling_rate=16000, padding=True, return_attention_mask=True, n_window=50)
+    n = int(made["attention_mask"].sum())
+    rest = n % 100
+    for _ in range(3):
+        rest = (rest + 1) // 2
+    return dict(input_features=made["input_features"], input_features_mask=made["attention_mask"]), [n // 100 * 13 + rest]
+
+
+ASR_SOUND = dict(d_model=8, encoder_layers=4, encoder_attention_heads=2, encoder_ffn_dim=16, num_mel_bins=8,
+    downsample_hidden_size=4, output_dim=32)
+AUDIO = {
+    # 9.2 seconds: rows of more than 8 seconds do not all see each other. The file is the reference's, in the Hub's names.
+    "qwen3asr": dict(tower("qwen3_asr", "Qwen3ASRForConditionalGeneration", dict(model_type="qwen3", head_dim=8,
+        num_hidden_layers=2), audio_config=ASR_SOUND), hear=asr_hear, extractor=asr_bands, n_samples=147000, file=True,
+        hub_config=dict(thinker_config=dict(audio_config=ASR_SOUND, text_config=dict(TEXT, model_type="qwen3", head_dim=8))),
+        hub=[("model.audio_tower.", "thinker.audio_tower."), ("model.multi_modal_projector.linear_", "thinker.audio_tower.proj")]),
+}
 WIDE = {
     "qwen2": {},
     "qwen3": dict(head_dim=64),

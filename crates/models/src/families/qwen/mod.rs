@@ -1,5 +1,6 @@
 //! Qwen, by Alibaba: text, and images and audio in Qwen VL, Omni and ASR.
 
+pub mod audio;
 pub mod convert;
 pub mod graph;
 pub mod projector;
@@ -47,7 +48,7 @@ pub const FAMILY: Family = Family {
     graphs: graph::GRAPHS,
     drafts: &[],
     towers: vision::TOWERS,
-    encoders: &[],
+    encoders: audio::ENCODERS,
     forms: FORMS,
 };
 

@@ -103,7 +103,7 @@ impl Listener for Hearing {
 pub fn encoder(keys: &Keys<'_>, weights: &mut Weights<'_>) -> Result<(Encoder, usize, Norm), Error> {
     let encoder = Encoder::open(keys, weights, None)?;
     let n_frames = encoder.n_frames().unwrap_or(0);
-    let norm = encoder.norm(weights, "a.post_ln", encoder.n_embd)?;
+    let norm = encoder.layers.norm(weights, "a.post_ln", encoder.layers.n_embd)?;
     Ok((encoder, n_frames, norm))
 }
 
@@ -126,7 +126,7 @@ pub fn two_matrices(x: &Rows, [first, second]: &[Linear; 2], pass: &mut Pass<'_,
 
 fn qwen2a(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<Listening, Error> {
     let (encoder, n_frames, norm) = encoder(keys, weights)?;
-    let matrix = Linear::need(weights, "mm.a.fc", encoder.n_embd, n_out)?;
+    let matrix = Linear::need(weights, "mm.a.fc", encoder.layers.n_embd, n_out)?;
     let adapter: Adapter = Box::new(move |x, pass| {
         let mut x = pooled(&x);
         norm.apply(&mut x);
@@ -139,7 +139,7 @@ fn qwen2a(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<Li
 
 fn musicflamingo(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<Listening, Error> {
     let (encoder, n_frames, norm) = encoder(keys, weights)?;
-    let first = Linear::need(weights, "mm.a.mlp.1", encoder.n_embd, n_out)?;
+    let first = Linear::need(weights, "mm.a.mlp.1", encoder.layers.n_embd, n_out)?;
     let matrices = [first, Linear::need(weights, "mm.a.mlp.2", n_out, n_out)?];
     let adapter: Adapter = Box::new(move |x, pass| {
         let mut x = pooled(&x);
@@ -155,7 +155,7 @@ fn musicflamingo(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Re
 fn voxtral(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<Listening, Error> {
     let (encoder, n_frames, norm) = encoder(keys, weights)?;
     let factor = stack_factor(keys)?;
-    let first = Linear::need(weights, "mm.a.mlp.1", encoder.n_embd * factor, n_out)?;
+    let first = Linear::need(weights, "mm.a.mlp.1", encoder.layers.n_embd * factor, n_out)?;
     let matrices = [first, Linear::need(weights, "mm.a.mlp.2", n_out, n_out)?];
     let adapter: Adapter = Box::new(move |mut x, pass| {
         norm.apply(&mut x);
@@ -169,7 +169,7 @@ fn voxtral(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<L
 fn ultravox(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<Listening, Error> {
     let (encoder, n_frames, norm) = encoder(keys, weights)?;
     let factor = stack_factor(keys)?;
-    let n_stacked = encoder.n_embd * factor;
+    let n_stacked = encoder.layers.n_embd * factor;
     let rms = |weights: &mut Weights<'_>, name: &str, n: usize| -> Result<Norm, Error> {
         let weight = weights.need_vector(&format!("{name}.weight"), n)?;
         Ok(Norm { kind: NormKind::Rms, epsilon: ULTRAVOX_EPSILON, weight: Some(weight), bias: None })
