@@ -46,8 +46,8 @@ pub const MINIMAX_01: Arch = Arch {
         config.insert("attn_type_list".into(), kinds.collect::<Vec<u8>>().into());
         set(config, "rotary_dim", file.count("rope.dimension_count"));
         for part in ["full_attention", "linear_attention", "mlp"] {
-            if let Some(alpha) = file.decimals("residual_scale") {
-                config.insert(format!("layernorm_{part}_alpha"), alpha);
+            if let Some(alpha) = file.number("residual_scale") {
+                config.insert(format!("layernorm_{part}_alpha"), alpha.into());
             }
             config.insert(format!("layernorm_{part}_beta"), 1.0.into());
         }
