@@ -3,6 +3,7 @@
 //! A table ([`rules`]) is searched by name ([`Index`]); a [`Context`] says what a row makes of one tensor; [`map`] and
 //! [`adapt`] go over all tensors of a checkpoint or of an adapter.
 
+mod combined;
 mod context;
 pub mod drops;
 mod index;

@@ -1,0 +1,164 @@
+//! What rows make of several tensors, or of pieces of one, element by element.
+
+use std::collections::BTreeMap;
+
+use super::context::Context;
+use super::index::Found;
+use super::rules;
+use crate::error::shape_of;
+use crate::layout::{Data, ElementMap, FloatType, OutTensor, RowMap};
+use crate::{ArchError, Combination, SourceTensor};
+
+impl Context<'_> {
+    /// Vectors combined element by element; some may be matrices of one row.
+    pub(super) fn combined(
+        &self,
+        found: &Found,
+        parts: &BTreeMap<usize, &SourceTensor>,
+        by: Combination,
+    ) -> Result<OutTensor, ArchError> {
+        let name = rules::fill(found.rule.gguf, found.bid, 0) + found.suffix;
+        let n_elems = parts.values().map(|part| part.shape.n_elems()).max().unwrap_or(0);
+        if let Some(other) = parts.values().find(|part| part.shape.n_elems() != n_elems) {
+            return Err(ArchError::TensorShape {
+                name: other.name.clone(),
+                found: other.shape,
+                expected: format!("{n_elems} elements"),
+            });
+        }
+        let shape = shape_of(&name, &[n_elems])?;
+        let sources = parts.values().map(|part| part.name.clone()).collect();
+        let data = Data::Combined { sources, rows: vec![RowMap::Concat; parts.len()], by };
+        Ok(OutTensor { name, shape, data, float: FloatType::F32, stored_dtype: None })
+    }
+
+    /// Codebooks of the same shape, from sums and counts.
+    pub(super) fn codebooks(
+        &self,
+        found: &Found,
+        parts: &BTreeMap<usize, &SourceTensor>,
+    ) -> Result<OutTensor, ArchError> {
+        let name = rules::fill(found.rule.gguf, found.bid, 0) + found.suffix;
+        let n_books = parts.len() / 2;
+        let shape = parts.values().next().map_or(&[][..], |part| part.shape.dims());
+        let &[row_elems, n_rows] = shape else { return Err(ArchError::MissingTensors { names: Vec::new() }) };
+        for (part, source) in parts {
+            let expected = if *part < n_books { &[row_elems, n_rows][..] } else { &[n_rows][..] };
+            if source.shape.dims() != expected {
+                return Err(ArchError::TensorShape {
+                    name: source.name.clone(),
+                    found: source.shape,
+                    expected: format!("codebooks of {n_rows} rows"),
+                });
+            }
+        }
+        let dims = [row_elems, n_rows, n_books as u64];
+        let shape = shape_of(&name, if n_books > 1 { &dims[..] } else { &dims[..2] })?;
+        Ok(OutTensor {
+            float: self.float(found, &name, shape.n_dims()),
+            stored_dtype: None,
+            name,
+            shape,
+            data: Data::Combined {
+                sources: parts.values().map(|part| part.name.clone()).collect(),
+                rows: vec![RowMap::Concat; 2],
+                by: Combination::DividedRows { least: 1e-5 },
+            },
+        })
+    }
+
+    /// Matrices as one tensor, the shorter ones filled with rows of zeros.
+    pub(super) fn padded(
+        &self,
+        found: &Found,
+        parts: &BTreeMap<usize, &SourceTensor>,
+    ) -> Result<OutTensor, ArchError> {
+        let row_elems = parts.values().next().map_or(0, |part| part.shape.row_elems());
+        let to = parts.values().map(|part| part.shape.n_rows()).max().unwrap_or(0);
+        let wrong = |part: &&&SourceTensor| part.shape.row_elems() != row_elems || part.shape.n_dims() != 2;
+        if let Some(other) = parts.values().find(wrong) {
+            return Err(ArchError::TensorShape {
+                name: other.name.clone(),
+                found: other.shape,
+                expected: format!("rows of {row_elems} elements"),
+            });
+        }
+        let mut tensor = self.joined(found, parts, &[row_elems, to, parts.len() as u64])?;
+        if let Data::Rows { rows, .. } = &mut tensor.data {
+            *rows = RowMap::PadEach { to };
+        }
+        Ok(tensor)
+    }
+
+    /// A grid of `to` rows to a side.
+    pub(super) fn grid(&self, found: &Found, source: &SourceTensor, to: u64) -> Result<OutTensor, ArchError> {
+        /// As many rows to a side as fit into any image.
+        const MAX_SIDE: u64 = 1 << 16;
+        let name = rules::fill(found.rule.gguf, found.bid, found.xid) + found.suffix;
+        let wrong = || ArchError::TensorShape {
+            name: source.name.clone(),
+            found: source.shape,
+            expected: format!("a square number of rows, for {to} to a side"),
+        };
+        let n_rows = source.shape.n_rows();
+        let from = n_rows.isqrt();
+        if from * from != n_rows || !(1..=MAX_SIDE).contains(&from) || !(1..=MAX_SIDE).contains(&to) {
+            return Err(wrong());
+        }
+        let mut dims = source.shape.dims().to_vec();
+        *dims.get_mut(1).ok_or_else(wrong)? = to * to;
+        let shape = shape_of(&name, &dims)?;
+        let sources = vec![source.name.clone()];
+        let data = if from == to {
+            Data::Rows { sources, rows: RowMap::Concat, element: ElementMap::Identity }
+        } else {
+            let rows = (0..4).map(|corner| RowMap::GridCorner { from, to, corner }).collect();
+            Data::Combined { sources, rows, by: Combination::Bilinear { from, to } }
+        };
+        Ok(OutTensor {
+            float: self.float(found, &name, shape.n_dims()),
+            stored_dtype: None,
+            name,
+            shape,
+            data,
+        })
+    }
+
+    /// The sum of slabs, which follow each other in every row of the source.
+    pub(super) fn slabs(
+        &self,
+        found: &Found,
+        source: &SourceTensor,
+        n_slabs: u64,
+    ) -> Result<OutTensor, ArchError> {
+        /// As many as a checkpoint is known to have, and some more.
+        const MAX_SLABS: u64 = 16;
+        let name = rules::fill(found.rule.gguf, found.bid, found.xid) + found.suffix;
+        let wrong = || ArchError::TensorShape {
+            name: source.name.clone(),
+            found: source.shape,
+            expected: format!("rows of {n_slabs} slabs"),
+        };
+        let &[row, n_out] = source.shape.dims() else { return Err(wrong()) };
+        if !(1..=MAX_SLABS).contains(&n_slabs) || !row.is_multiple_of(n_slabs) {
+            return Err(wrong());
+        }
+        let slab = row / n_slabs;
+        let shape = self.reshape(found.rule, source, shape_of(&name, &[slab, n_out])?)?;
+        // Rows are those of the new shape, of which a slab has several.
+        let rows = slab.checked_div(shape.row_elems()).filter(|rows| rows * shape.row_elems() == slab);
+        let rows = rows.ok_or_else(wrong)?;
+        let map = |slab| RowMap::Groups { group: n_slabs * rows, start: slab * rows, rows, n_head: 0 };
+        Ok(OutTensor {
+            float: self.float(found, &name, shape.n_dims()),
+            stored_dtype: None,
+            name,
+            shape,
+            data: Data::Combined {
+                sources: vec![source.name.clone()],
+                rows: (0..n_slabs).map(map).collect(),
+                by: Combination::Sum,
+            },
+        })
+    }
+}
