@@ -16,7 +16,11 @@ def tokens_of(config):
     grows = "llama_4_scaling_beta" in scaling and scaling["original_max_position_embeddings"] <= 64
     is_short = (config.get("sliding_window") or 0) in range(1, 65) or "index_block_size" in config
     n = 96 if grows or is_short else 32
-    return np.random.default_rng(20261121).integers(3, config.get("vocab_size", 256), n).tolist()
+    tokens = np.random.default_rng(20261121).integers(3, config.get("vocab_size", 256), n).tolist()
+    # Some choose built-in adapters by tokens.
+    for i, token in enumerate(config.get("adapter_token_ids", ())):
+        tokens[5 + 12 * i] = token
+    return tokens
 
 
 def positions_of(tokens):

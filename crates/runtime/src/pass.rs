@@ -43,6 +43,7 @@ pub struct Carried {
     pub per_layer_inputs: Option<Rows>,
     pub embedded: Option<Rows>,
     pub selection: Option<Arc<Selection>>,
+    pub adapter_of_row: Option<Arc<Vec<usize>>>,
     pub key_values: BTreeMap<usize, KeyValue>,
 }
 
@@ -80,6 +81,8 @@ pub struct Pass<'a, 'o> {
     pub embedded: Option<Rows>,
     /// Keys that an indexer chose, in this layer or the last one that has an indexer.
     pub selection: Option<Arc<Selection>>,
+    /// Granite Switch: the built-in adapter of each row.
+    pub adapter_of_row: Option<Arc<Vec<usize>>>,
     /// Inputs of layers that are wanted.
     pub layer_states: LayerStates,
     /// Tokens whose rows were gathered for the next products; `None` for all tokens.
@@ -115,6 +118,7 @@ impl<'a, 'o> Pass<'a, 'o> {
             per_layer_inputs: None,
             embedded: None,
             selection: None,
+            adapter_of_row: None,
             layer_states: LayerStates::default(),
             routed: None,
             key_values: BTreeMap::new(),
@@ -137,7 +141,9 @@ impl<'a, 'o> Pass<'a, 'o> {
 
     /// Continues after an earlier step of the same batch, with memory that passes share.
     pub fn resume(mut self, carried: Carried, buffers: &Buffers) -> Self {
-        let Carried { first_values, per_layer_inputs, embedded, selection, key_values } = carried;
+        let Carried { first_values, per_layer_inputs, embedded, selection, adapter_of_row, key_values } =
+            carried;
+        self.adapter_of_row = adapter_of_row;
         (self.first_values, self.per_layer_inputs) = (first_values, per_layer_inputs);
         (self.embedded, self.selection, self.key_values) = (embedded, selection, key_values);
         self.buffers = buffers.clone();
@@ -153,6 +159,7 @@ impl<'a, 'o> Pass<'a, 'o> {
             per_layer_inputs: self.per_layer_inputs.map(Rows::detached),
             embedded: self.embedded.map(Rows::detached),
             selection: self.selection,
+            adapter_of_row: self.adapter_of_row,
             key_values: self.key_values.into_iter().map(detached_entry).collect(),
         }
     }
@@ -230,10 +237,15 @@ impl<'a, 'o> Pass<'a, 'o> {
 
     /// Rows of the embedding `(n_vocab, n_embd)`: (n, n_embd).
     pub fn embed(&self, embedding: &Weight) -> Result<Rows, Error> {
-        if let Some(id) = self.tokens.iter().find(|id| **id as usize >= embedding.n_out) {
+        self.embed_tokens(embedding, &self.tokens)
+    }
+
+    /// The same of other tokens.
+    pub fn embed_tokens(&self, embedding: &Weight, tokens: &[u32]) -> Result<Rows, Error> {
+        if let Some(id) = tokens.iter().find(|id| **id as usize >= embedding.n_out) {
             return Err(Error::TokenRange { id: *id, n_vocab: embedding.n_out });
         }
-        Ok(self.rows_of(embedding, &self.tokens))
+        Ok(self.rows_of(embedding, tokens))
     }
 
     /// Replaces placeholder rows in `x` (n, n_embd) with image embeddings.

@@ -27,13 +27,14 @@ pub struct Between {
 
 impl Between {
     fn all(&self) -> impl Iterator<Item = &Rows> {
-        let Carried { first_values, per_layer_inputs, embedded, selection: _, key_values } = &self.carried;
+        let Carried { first_values, per_layer_inputs, embedded, selection: _, adapter_of_row: _, key_values } =
+            &self.carried;
         let pairs = key_values.values().flat_map(|(key, value)| [key, value]);
         self.streams.iter().chain(first_values).chain(per_layer_inputs).chain(embedded).chain(pairs)
     }
 
     fn all_mut(&mut self) -> impl Iterator<Item = &mut Rows> {
-        let Carried { first_values, per_layer_inputs, embedded, selection: _, key_values } =
+        let Carried { first_values, per_layer_inputs, embedded, selection: _, adapter_of_row: _, key_values } =
             &mut self.carried;
         let pairs = key_values.values_mut().flat_map(|(key, value)| [key, value]);
         self.streams.iter_mut().chain(first_values).chain(per_layer_inputs).chain(embedded).chain(pairs)
@@ -62,13 +63,15 @@ impl Between {
     /// The shapes of the values, for [`Between::read`].
     pub fn shapes(&self) -> BetweenShapes {
         let shape = |rows: &Rows| (rows.nrows(), rows.ncols());
-        let Carried { first_values, per_layer_inputs, embedded, selection, key_values } = &self.carried;
+        let Carried { first_values, per_layer_inputs, embedded, selection, adapter_of_row, key_values } =
+            &self.carried;
         BetweenShapes {
             streams: self.streams.iter().map(shape).collect(),
             first_values: first_values.as_ref().map(shape),
             per_layer_inputs: per_layer_inputs.as_ref().map(shape),
             embedded: embedded.as_ref().map(shape),
             selection: selection.clone(),
+            adapter_of_row: adapter_of_row.clone(),
             key_values: key_values
                 .iter()
                 .map(|(index, (key, value))| (*index, shape(key), shape(value)))
@@ -90,6 +93,7 @@ impl Between {
                 per_layer_inputs: shapes.per_layer_inputs.as_ref().map(zeros),
                 embedded: shapes.embedded.as_ref().map(zeros),
                 selection: shapes.selection.clone(),
+                adapter_of_row: shapes.adapter_of_row.clone(),
                 key_values: shapes.key_values.iter().map(pair).collect(),
             },
         };
@@ -120,6 +124,8 @@ pub struct BetweenShapes {
     embedded: Option<RowsShape>,
     /// Not a shape, but a bit for each key is little.
     selection: Option<Arc<Selection>>,
+    /// The same of a number for each row.
+    adapter_of_row: Option<Arc<Vec<usize>>>,
     key_values: Vec<(usize, RowsShape, RowsShape)>,
 }
 

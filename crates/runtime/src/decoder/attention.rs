@@ -23,6 +23,7 @@ use super::{
     params::{DecoderParams, soft_cap},
     ropes::Ropes,
     spec::{Alibi, ScoreScale, Temperature},
+    switch::Switched,
 };
 use crate::{
     Error,
@@ -106,7 +107,13 @@ impl Attention {
             true => Linear::open(weights, &blk("attn_qkv"), n_in, n_query + n_key + n_value)?,
             false => None,
         };
-        let projections = if let Some(fused) = fused {
+        let projections = if let Some(mut fused) = fused {
+            // Each part of the matrix has adapters of its own.
+            for (name, n, at) in
+                [("attn_q", n_query, 0), ("attn_k", n_key, n_query), ("attn_v", n_value, n_query + n_key)]
+            {
+                fused.switched.extend(Switched::open(weights, &blk(name), n_in, n, at)?);
+            }
             Projections::Fused(Box::new(fused))
         } else {
             let mut part = |name: &str, n: usize| Linear::need(weights, &blk(name), n_in, n);

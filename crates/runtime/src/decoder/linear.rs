@@ -1,5 +1,6 @@
 //! Weight matrices with their biases.
 
+use super::switch::Switched;
 use crate::{
     Error,
     ops::{Product, Rows},
@@ -13,6 +14,8 @@ pub struct Linear {
     pub weight: Weight,
     /// b (n_out).
     pub bias: Option<Vec<f32>>,
+    /// Adapters that tokens choose.
+    pub(super) switched: Vec<Switched>,
 }
 
 impl Linear {
@@ -25,7 +28,8 @@ impl Linear {
     ) -> Result<Option<Linear>, Error> {
         let Some(weight) = weights.matrix(&format!("{name}.weight"), n_in, n_out)? else { return Ok(None) };
         let bias = weights.vector(&format!("{name}.bias"), n_out)?;
-        Ok(Some(Linear { weight, bias }))
+        let switched = Switched::open(weights, name, n_in, n_out, 0)?.into_iter().collect();
+        Ok(Some(Linear { weight, bias, switched }))
     }
 
     /// As [`Linear::open`]; it must be there.
@@ -44,6 +48,9 @@ impl Linear {
         for (linear, out) in all.iter().zip(&mut out) {
             if let Some(bias) = &linear.bias {
                 out.add_bias(bias);
+            }
+            for switched in &linear.switched {
+                switched.add(x, out, pass);
             }
         }
         out

@@ -29,6 +29,7 @@ mod ropes;
 mod select;
 mod self_attention;
 pub mod spec;
+mod switch;
 
 use gguf_quant::Level;
 
@@ -50,6 +51,7 @@ use per_layer_input::PerLayerInputs;
 use repeats::Repeats;
 use residual_bank::ResidualBank;
 use spec::{EmbeddingScale, LogitScale};
+use switch::Switch;
 pub use {linear::Linear, mlp::Mlp, self_attention::SelfAttention, spec::Spec};
 
 /// A decoder with its weights.
@@ -57,6 +59,8 @@ struct Decoder {
     /// (n_vocab, n_embd).
     embedding: Weight,
     embedding_scale: f32,
+    /// Choice of built-in adapters.
+    switch: Option<Switch>,
     embedding_norm: Option<Norm>,
     /// Learned positions: (n_positions, n_embd).
     positions: Option<Weight>,
@@ -166,6 +170,7 @@ pub fn open(spec: Spec, keys: &Keys<'_>, weights: &mut Weights<'_>) -> Result<Pr
     let decoder = Decoder {
         embedding,
         embedding_scale,
+        switch: Switch::open(keys, weights, n_layer)?,
         embedding_norm,
         positions,
         token_type,
@@ -229,7 +234,13 @@ impl Decoder {
 
     /// `x = norm(scale * E[token] + P[position] + T[0])`: (n, n_embd) for each stream.
     fn begin(&self, pass: &mut Pass<'_, '_>) -> Result<Vec<Rows>, Error> {
-        let mut x = pass.embed(&self.embedding)?;
+        let mut x = match &self.switch {
+            None => pass.embed(&self.embedding)?,
+            Some(switch) => {
+                let tokens = switch.choose(pass);
+                pass.embed_tokens(&self.embedding, &tokens)?
+            }
+        };
         if self.embedding_scale != 1.0 {
             x *= self.embedding_scale;
         }
@@ -349,6 +360,7 @@ impl Graph for Decoder {
             Streams::AltUp(_) | Streams::Hyper(_) | Streams::Gated(_) | Streams::Bank(_) => {
                 Some("its several residual streams")
             }
+            Streams::One if self.switch.is_some() => Some("its built-in adapters"),
             Streams::One if self.per_layer_inputs.is_some() => Some("the per-layer token inputs"),
             Streams::One => None,
         };

@@ -14,6 +14,7 @@ const FLOORS: &[&[&str]] = &[
     // The shared decoder: parameters, parts of a layer, what chooses among them, layers, the whole.
     &["decoder::spec"],
     &["decoder::params", "decoder::rope_scaling"],
+    &["decoder::switch"],
     &["decoder::heads", "decoder::linear", "decoder::repeats"],
     &["decoder::ropes", "decoder::mlp", "decoder::mixer"],
     &["decoder::indexer", "decoder::block_indexer", "decoder::ngram"],

@@ -91,7 +91,8 @@ WIDE = {
     "granitemoe_swa": dict(intermediate_size=256, shared_intermediate_size=256),
 }
 # Without state spaces it is written as rotated, whatever its config says.
-LOGITS = dict.fromkeys(["granite4-dense", "granite4-moe"], dict(config=dict(position_embedding_type="rope")))
+LOGITS = dict.fromkeys(["granite4-dense", "granite4-moe"], dict(config=dict(position_embedding_type="rope"))) | {
+    "granite-switch": dict(by="reference")}
 
 
 def granite_hybrid_header():

@@ -8,6 +8,7 @@ pub const GRAPHS: &[Architecture] = &[
     Architecture::decoder("granite_swa", Spec { sliding: Some(SlidingWindow::EVERY_FOURTH_FULL), ..GRANITE }),
     Architecture::decoder("granitehybrid", GRANITE),
     Architecture::decoder("granitemoe", GRANITE),
+    Architecture::decoder("graniteswitch", GRANITE),
 ];
 
 /// Granite 4 has models without positions.

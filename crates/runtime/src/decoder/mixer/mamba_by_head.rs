@@ -64,7 +64,11 @@ impl MambaByHead {
             w_x: Linear::need(weights, &blk("ssm_x"), d_inner, n_projected)?,
             norms,
             // The scan adds the bias.
-            w_dt: Linear { weight: weights.need_matrix(&blk("ssm_dt.weight"), dt_rank, n_head)?, bias: None },
+            w_dt: Linear {
+                weight: weights.need_matrix(&blk("ssm_dt.weight"), dt_rank, n_head)?,
+                bias: None,
+                switched: Vec::new(),
+            },
             scan,
             w_out: Linear::need(weights, &blk("ssm_out"), d_inner, params.n_embd)?,
             d_inner,
