@@ -32,7 +32,7 @@ struct DraftArgs {
     /// Read the text from FILE.
     #[arg(short = 'f', long, value_name = "FILE")]
     text: PathBuf,
-    /// Set the length of prompts, in tokens.
+    /// Set the context length, in tokens.
     ///
     /// The text is cut into chunks of this length, and each chunk is continued.
     #[arg(short, long, alias = "ctx", value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(4..))]
@@ -40,11 +40,13 @@ struct DraftArgs {
     /// Read at most N chunks of the text.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     chunks: Option<u32>,
-    /// Write N tokens after each chunk.
+    /// Generate at most N tokens.
+    ///
+    /// They follow each chunk. The last step may generate a few more.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
     tokens: u32,
     /// Propose N tokens in a step.
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
     draft_tokens: u32,
     /// Print the result as JSON.
     #[arg(long)]

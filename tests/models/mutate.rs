@@ -13,6 +13,7 @@ use gguf_quant::Level;
 use gguf_runtime::{
     Model, Sequence,
     audio::Sound,
+    draft::{DraftModel, Limits, write},
     vision::{Picture, Projector},
 };
 use gguf_testkit::{mutants, mutate, mutated_gguf};
@@ -64,7 +65,7 @@ fn mutated_legacy_files_are_read_or_refused() {
 }
 
 /// Families whose maths differ, of `golden/arch`.
-const FAMILIES: [&str; 16] = [
+const FAMILIES: [&str; 19] = [
     "bert",
     "bloom",
     "chatglm",
@@ -73,10 +74,13 @@ const FAMILIES: [&str; 16] = [
     "falcon-h1",
     "gemma3",
     "gpt-oss",
+    "granite-switch",
+    "grovemoe",
     "lfm2",
     "llama4",
     "mamba2",
     "modern-bert",
+    "plamo2",
     "qwen3next",
     "rwkv6",
     "rwkv7",
@@ -108,6 +112,32 @@ fn mutated_models_are_read_or_refused() {
         let Ok(hidden) = model.run(&[Sequence::new(&[1, 5, 2, 7, 3])], None) else { return false };
         let mut logits = vec![0.0; hidden.n_rows() * model.n_vocab()];
         model.logits(&hidden, 0..hidden.n_rows(), None, &mut logits).is_ok()
+    });
+}
+
+#[test]
+fn mutated_drafts_are_read_or_refused() {
+    let sandbox = Sandbox::with_converted("mimo2", "target.gguf", "f32");
+    let options =
+        gguf_runtime::Options { threads: Some(1), ..gguf_runtime::Options::new(gguf_models::GRAPHS) };
+    let target = Model::open(&sandbox.path("target.gguf"), &options).unwrap();
+    let convert = |name: &&str| {
+        sandbox.add_golden(name);
+        let to = format!("{name}.gguf");
+        let ran = sandbox.convert(&[name, &to, "-t", "f32", "-q", "--target-model-dir", "mimo2"]);
+        assert_eq!(ran.code, Some(0), "{name}: {}", ran.stderr);
+        gguf_container::File::open(&sandbox.path(&to)).unwrap()
+    };
+    let names =
+        ["eagle3-speculator", "dspark", "gemma4-dspark", "dflash-target-sections", "dspark-speculator"];
+    let good: Vec<gguf_container::File> = names.iter().map(convert).collect();
+    let path = sandbox.path("mutant.gguf");
+    mutants(1000, |draw| {
+        let Some(mutant) = mutated_gguf(draw.of(&good), draw) else { return false };
+        fs::write(&path, mutant).unwrap();
+        let Ok(draft) = DraftModel::open(&path, &target, &options) else { return false };
+        let limits = Limits { n_tokens: 4, n_proposed: 3 };
+        write(&target, &draft, &[1, 5, 7, 3], limits, &mut || true).is_ok()
     });
 }
 

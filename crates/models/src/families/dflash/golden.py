@@ -42,6 +42,13 @@ CHECKPOINTS = {
         partial_rotary_factor=0.5), dflash_config=dict(block_size=4, mask_token_id=5, target_layer_ids=[1],
         attention_value_scale=0.5, conv_kernel_size=4, conv_group_size=8, selector_rank=4, selector_top_k=8,
         output_multiplier=0.5, final_logit_softcapping=30.0, input_embedding_scale=2.0))),
+    # Of a target as wide as the draft, so that it can be run.
+    "dflash2": dict(hand=lambda config: {name: [2, 4, 32] if name.endswith("base_kernel") else shape
+        for name, shape in dflash2(config).items()} | {"lm_head.weight": [384, 32]}, tokenizer="bpe", target="mimo2", config=dict(QWEN3_DRAFT,
+        architectures=["DFlash2DraftModel"], is_causal=False, use_sliding_window=True, sliding_window=16,
+        layer_types=["sliding_attention", "full_attention"], dflash_config=dict(block_size=4, mask_token_id=5,
+        target_layer_ids=[0, 3], conv_kernel_size=4, conv_group_size=8, selector_rank=4, selector_top_k=5,
+        output_multiplier=0.5, final_logit_softcapping=30.0, input_embedding_scale=2.0))),
     "dspark": dict(DRAFT, hand=lambda config: dflash(config, MARKOV | CONFIDENCE | {"lm_head.weight": [384, 32]}),
         config=dict(QWEN3_DRAFT, architectures=["Qwen3DSparkModel"], block_size=4, mask_token_id=6,
         target_layer_ids=[0, 1])),
@@ -64,5 +71,5 @@ CHECKPOINTS = {
         mask_token_id=8, target_layer_ids=[1, 3])),
 }
 
-DRAFTS = {name: (kind, "mimo2") for name, kind in {"dflash": "draft-dflash", "dspark": "draft-dspark",
+DRAFTS = {name: (kind, "mimo2") for name, kind in {"dflash": "draft-dflash", "dflash2": "draft-dflash", "dspark": "draft-dspark",
     "gemma4-dspark": "draft-dspark", "muse-glimmer-assistant": "draft-dflash"}.items()}

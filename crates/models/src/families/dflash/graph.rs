@@ -290,6 +290,9 @@ impl Draft for DFlash {
             return Ok(Vec::new());
         };
         let n = n.min(self.block - self.n_leading());
+        if n == 0 {
+            return Ok(Vec::new());
+        }
         let mut block = vec![self.mask; n + self.n_leading()];
         block[0] = last;
         let x = read.run(session, &block, |pass| {
