@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
 
 use gguf_checkpoint::FORMATS;
 use gguf_conversion::recipes::RECIPES;
+use gguf_layout::Arch;
 use gguf_models::{ARCHES, PROJECTORS};
 use gguf_tools::commands::llama_cpp::{PROGRAMS, To};
 
@@ -21,6 +22,11 @@ fn table() -> String {
         "| run by `gguf-eval` | {} |",
         joined(gguf_models::GRAPHS.architectures.iter().map(|row| row.name))
     );
+    let _ = writeln!(
+        out,
+        "| run by `gguf-eval draft` | {} |",
+        joined(gguf_models::GRAPHS.drafts.iter().map(|row| row.name))
+    );
     let recipes = RECIPES.iter().filter(|recipe| recipe.alias_of.is_none()).map(|recipe| recipe.name);
     let _ = writeln!(out, "| file types | {} |", joined(recipes));
     let mut dtypes: BTreeMap<bool, Vec<&str>> = BTreeMap::new();
@@ -36,13 +42,51 @@ fn table() -> String {
             joined(names)
         );
     }
-    out.push_str("\n| architecture | classes | `gguf-convert export` |\n|---|---|---|\n");
+    out.push_str("\n| architecture | classes | `gguf-convert export` | `gguf-eval` |\n|---|---|---|---|\n");
     for arch in ARCHES {
         let classes = arch.classes.iter().map(|class| class.name);
         let export = arch.export.obstacle().map_or("yes".to_owned(), |reason| format!("no: {reason}"));
-        let _ = writeln!(out, "| `{}` | {} | {export} |", arch.name, joined(classes));
+        let _ = writeln!(out, "| `{}` | {} | {export} | {} |", arch.name, joined(classes), run_by(arch));
     }
     out
+}
+
+/// True if files of a row can be run, alone or next to the model that they draft for.
+fn is_run(arch: &Arch) -> bool {
+    (is_model(arch) || is_draft(arch)) && obstacle(arch).is_none()
+}
+
+fn is_model(arch: &Arch) -> bool {
+    gguf_models::GRAPHS.architectures.iter().any(|row| row.name == arch.written())
+}
+
+fn is_draft(arch: &Arch) -> bool {
+    gguf_models::GRAPHS.drafts.iter().any(|row| row.name == arch.written())
+}
+
+/// Rows whose files have an architecture with a graph that does not run them, and why.
+const NOT_RUN: &[(&str, &str)] = &[
+    ("deepseek4-dspark", "a draft with several residual streams"),
+    ("lfm2-audio-tokenizer", "it decodes audio"),
+];
+
+/// Reason why files of a row cannot be run although their architecture has a graph.
+fn obstacle(arch: &Arch) -> Option<&'static str> {
+    NOT_RUN.iter().find(|(name, _)| *name == arch.name).map(|(_, reason)| *reason)
+}
+
+/// Use of a row by `gguf-eval`.
+fn run_by(arch: &Arch) -> String {
+    if let Some(reason) = obstacle(arch) {
+        return format!("no: {reason}");
+    }
+    match (is_model(arch), is_draft(arch)) {
+        (true, _) if arch.written() == arch.name => "yes".to_owned(),
+        (true, _) => format!("yes, as `{}`", arch.written()),
+        (false, true) => "yes, as a draft".to_owned(),
+        (false, false) if arch.draft.is_some() => "no: a draft without a graph".to_owned(),
+        (false, false) => "no: it has no graph".to_owned(),
+    }
 }
 
 fn projectors() -> String {
@@ -60,12 +104,13 @@ fn counts() -> String {
     let classes = ARCHES.iter().flat_map(|arch| arch.classes.iter().map(|class| class.name));
     let n_classes = classes.collect::<std::collections::BTreeSet<_>>().len();
     let n_exported = ARCHES.iter().filter(|arch| arch.export.obstacle().is_none()).count();
+    let n_run = ARCHES.iter().filter(|arch| is_run(arch)).count();
     let n_types = RECIPES.iter().filter(|recipe| recipe.alias_of.is_none()).count();
     format!(
         "`gguf-convert` supports {} architectures ({n_classes} model classes) and can export {n_exported} of \
-            them. `gguf-eval` can run {}.\nThere are {n_types} file types and {} tensor types.\n",
+            them. `gguf-eval` can run {n_run} of them, as {} kinds of files.\nThere are {n_types} file types and {} tensor types.\n",
         ARCHES.len(),
-        gguf_models::GRAPHS.architectures.len(),
+        gguf_models::GRAPHS.architectures.len() + gguf_models::GRAPHS.drafts.len(),
         gguf_quant::CODECS.len(),
     )
 }
