@@ -7,10 +7,10 @@
 //! K(t) = I_0(beta sqrt(1 - t^2)) / I_0(beta)                           beta = 14.77; 0 for |t| > 1
 //! ```
 //!
-//! Width, window and roll-off are those of `kaiser_best` in resampy 0.2 and in torchaudio's documentation. The transition band is at
-//! 0.9 to 1 of the lower Nyquist frequency. Other programs have other filters, so that results differ by their
-//! passband ripple, and more above 0.9 of the Nyquist frequency: librosa uses soxr (`soxr_hq`), torchaudio a Hann window of 6
-//! zero crossings, and mtmd the linear interpolation of miniaudio with a low-pass filter of fourth order.
+//! Width, window and roll-off are those of `kaiser_best` in resampy 0.2 and in torchaudio's documentation. Of the lower Nyquist
+//! frequency, parts below 0.87 keep their amplitude and parts above 1.02 vanish, to 1e-7. Other programs have other filters:
+//! librosa uses soxr (`soxr_hq`), torchaudio a Hann window of 6 zero crossings, and mtmd the linear interpolation of miniaudio
+//! with a low-pass filter of fourth order.
 //!
 //! This is not a crate, because the usual ones choose vector instructions at run time: results would differ between
 //! machines in the last bits.

@@ -133,7 +133,7 @@ impl Media {
             let bytes = read(path, MAX_AUDIO_BYTES, Kind::Audio)?;
             let sound = Sound::read(bytes).map_err(|error| Error::at(path, error))?;
             if let Some(limit) = projector.max_seconds().filter(|limit| sound.seconds() > *limit) {
-                let (path, seconds) = (path.display(), sound.seconds());
+                let (path, seconds) = (path.display(), (100.0 * sound.seconds()).round() / 100.0);
                 events.warning(&format!("{path}: the model hears the first {limit} of {seconds} seconds"));
             }
             let embedding = projector.embed_sound(&sound).map_err(|error| Error::at(path, error))?;

@@ -57,8 +57,8 @@ struct Layer {
     query: Matrix,
     key: Matrix,
     value: Matrix,
-    /// (N_SEEN, n_embd): by distance.
-    distances: Rows,
+    /// Of sines and cosines of distances.
+    relative: Matrix,
     /// (head_width): factors of a query.
     query_scale: Vec<f32>,
     output: Matrix,
@@ -224,9 +224,6 @@ impl Layer {
         let name = |part: &str| format!("{blk}.{part}");
         let scale = 1.0 / ((head_width as f32).sqrt() * std::f32::consts::LN_2);
         let query_scale = weights.need_vector(&name("per_dim_scale.weight"), head_width)?;
-        let relative = Matrix::need(weights, &name("attn_k_rel"), n_embd, n_embd)?;
-        let mut pass = Pass::over_rows(N_SEEN, Activations::F32);
-        let distances = relative.run(&positions(n_embd), &mut pass).detached();
         let kernel = name("conv_dw.weight");
         let n_kernel = weights.shape(&kernel).map_or(0, |shape| shape.dim(0) as usize);
         if n_kernel == 0 || n_kernel > 64 {
@@ -241,7 +238,7 @@ impl Layer {
             query: Matrix::need(weights, &name("attn_q"), n_embd, n_embd)?,
             key: Matrix::need(weights, &name("attn_k"), n_embd, n_embd)?,
             value: Matrix::need(weights, &name("attn_v"), n_embd, n_embd)?,
-            distances,
+            relative: Matrix::need(weights, &name("attn_k_rel"), n_embd, n_embd)?,
             query_scale: query_scale.into_iter().map(|factor| factor * scale).collect(),
             output: Matrix::need(weights, &name("attn_out"), n_embd, n_embd)?,
             attention_post_norm: rms(weights, "attn_post_norm")?,
@@ -256,11 +253,11 @@ impl Layer {
     }
 
     /// Replaces `x` (n, n_embd) by the output of the layer.
-    fn run(&self, n_head: usize, x: &mut Rows, pass: &mut Pass<'_, '_>) {
+    fn run(&self, n_head: usize, positions: &Rows, x: &mut Rows, pass: &mut Pass<'_, '_>) {
         self.first.run(x, pass);
         let mut h = pass.scratch(x.nrows(), x.ncols());
         self.attention_norm.apply_into(x, &mut h);
-        let attended = self.attend(n_head, &h, pass);
+        let attended = self.attend(n_head, positions, &h, pass);
         let mut mixed = self.output.run(&attended, pass);
         self.attention_post_norm.apply(&mut mixed);
         x.add_scaled(1.0, &mixed);
@@ -279,13 +276,14 @@ impl Layer {
     }
 
     /// Attention of each row to the last `N_SEEN`: `h (n, n_embd) -> (n, n_embd)`.
-    fn attend(&self, n_head: usize, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
+    fn attend(&self, n_head: usize, positions: &Rows, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
         let [query, key, value] = [&self.query, &self.key, &self.value].map(|matrix| matrix.run(h, pass));
         let (n, width) = (h.nrows(), h.ncols() / n_head.max(1));
         let key_scale = libm::log1pf(std::f32::consts::E) / std::f32::consts::LN_2;
         let mut out = pass.zeros(n, h.ncols());
         let (query, key, value) = (query.as_slice(), key.as_slice(), value.as_slice());
-        let relative = self.distances.as_slice();
+        let relative = self.relative.run(positions, pass);
+        let relative = relative.as_slice();
         let all = h.ncols();
         for (i, row) in out.as_mut_slice().chunks_exact_mut(all.max(1)).enumerate() {
             for (head, out) in row.chunks_exact_mut(width.max(1)).enumerate() {
@@ -356,8 +354,9 @@ impl Listener for Conformer {
         let x = second.run(&first.run(&self.spectrogram(samples)));
         let mut pass = Pass::over_rows(x.nrows(), activations);
         let mut x = self.input.run(&x, &mut pass);
+        let positions = positions(x.ncols());
         for layer in &self.layers {
-            layer.run(self.n_head, &mut x, &mut pass);
+            layer.run(self.n_head, &positions, &mut x, &mut pass);
         }
         let x = self.output.run(&x, &mut pass);
         Ok(self.projector.run(x, &mut pass))
