@@ -16,6 +16,7 @@ Recipes are VISION of the families' golden.py, with the keys of tiny_towers.py a
   types       a function from a mask of the picture's tokens (0, 1) to further inputs; none by default
   processor   keys of the preprocessor; PREPROCESSOR by default
   max_tokens  the number of rows that a picture may become
+  tower_only  no logits: the text part is not a model that converts
 
 Pictures are resized by the family's own preprocessor in transformers (by Pillow), with the bounds of mtmd where its file
 has no key for them. Weights are four times those of golden/projectors, so that attention is far from even.
@@ -127,6 +128,8 @@ def features(folder, spec, processor):
     n = tokens.shape[1]
     positions = sorted({0, BEFORE - 1, BEFORE, BEFORE + 1, BEFORE + len(ids) // 2, BEFORE + len(ids) - 1,
                         BEFORE + len(ids), n - 4, n - 1})
+    if spec.get("tower_only"):
+        positions = []
     rows = rows.float().numpy()
     deep = [part.float().numpy() for part in deep]
     assert all(np.isfinite(part).all() for part in (rows, logits, *deep))
@@ -138,7 +141,7 @@ def features(folder, spec, processor):
     if "repeat" in spec:
         head["repeat"] = spec["repeat"]
     head |= tiles
-    parts = [rows, *deep, logits[positions]]
+    parts = [rows, *deep, logits[np.array(positions, int)]]
     return json.dumps(head).encode() + b"\n" + b"".join(part.astype("<f4").tobytes() for part in parts)
 
 

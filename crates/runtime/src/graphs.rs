@@ -42,13 +42,13 @@ pub mod audio {
 
 /// Parts of vision towers.
 pub mod vision {
-    pub use crate::vision::layer::{Form, Layer, Matrix};
+    pub use crate::vision::layer::{Form, Layer, Matrix, SelfAttention};
     pub use crate::vision::patches::{
         Colors, Convolution, Patches, Windows, by_squares, by_windows, joined_squares, mean_of_squares,
-        raster,
+        raster, split_rows,
     };
     pub use crate::vision::picture::Picture;
-    pub use crate::vision::positions::{Between, Place, Positions, learned_rows};
+    pub use crate::vision::positions::{Between, Place};
     pub use crate::vision::resample::{Filter, resize};
     pub use crate::vision::sizes;
     pub use crate::vision::tiles;

@@ -223,17 +223,22 @@ enum Projections {
     Fused(Box<Matrix>),
 }
 
-/// A layer with its weights.
-pub struct Layer {
-    attention_norm: Norm,
+/// The attention of a layer, which adds to its input.
+pub struct SelfAttention {
+    norm: Norm,
     projections: Projections,
     /// Over a head, or over all heads.
     query_norm: Option<Norm>,
     key_norm: Option<Norm>,
     output: Matrix,
-    attention_post_norm: Option<Norm>,
-    /// (n_embd): factor of what attention adds.
-    attention_scale: Option<Vec<f32>>,
+    post_norm: Option<Norm>,
+    /// (n_embd): factor of what it adds.
+    scale: Option<Vec<f32>>,
+}
+
+/// A layer with its weights.
+pub struct Layer {
+    attention: SelfAttention,
     mlp_norm: Norm,
     gate: Option<Matrix>,
     up: Matrix,
@@ -245,14 +250,14 @@ pub struct Layer {
     out_scale: Option<Vec<f32>>,
 }
 
-impl Layer {
-    /// The layer whose tensors begin with `prefix`.
+impl SelfAttention {
+    /// The attention whose tensors begin with `prefix`.
     ///
     /// # Errors
     /// [`Error::MissingTensor`], [`Error::TensorShape`], [`Error::TensorType`].
-    pub fn open(form: &Form, weights: &mut Weights<'_>, prefix: &str) -> Result<Layer, Error> {
+    pub fn open(form: &Form, weights: &mut Weights<'_>, prefix: &str) -> Result<SelfAttention, Error> {
         let blk = |name: &str| format!("{prefix}.{name}");
-        let Form { n_embd, n_ff, head_width, .. } = *form;
+        let Form { n_embd, head_width, .. } = *form;
         let n_kv = form.n_head_kv * head_width;
         let projections = match Matrix::open(weights, &blk("attn_qkv"), n_embd, n_embd + 2 * n_kv)? {
             Some(fused) => Projections::Fused(Box::new(fused)),
@@ -269,28 +274,21 @@ impl Layer {
             let norm = form.optional_norm(weights, &blk(name), n)?;
             Ok(norm.map(|norm| Norm { kind: form.head_norm, ..norm }))
         };
-        Ok(Layer {
+        Ok(SelfAttention {
             query_norm: head_norm("attn_q_norm", n_embd)?,
             key_norm: head_norm("attn_k_norm", n_kv)?,
-            attention_norm: form.norm(weights, &blk("ln1"), n_embd)?,
+            norm: form.norm(weights, &blk("ln1"), n_embd)?,
             projections,
             output: Matrix::need(weights, &blk("attn_out"), n_embd, n_embd)?,
-            attention_post_norm: form.optional_norm(weights, &blk("attn_post_norm"), n_embd)?,
-            attention_scale: weights.vector(&blk("ls1.weight"), n_embd)?,
-            mlp_norm: form.norm(weights, &blk("ln2"), n_embd)?,
-            gate: Matrix::open(weights, &blk("ffn_gate"), n_embd, n_ff)?,
-            up: Matrix::need(weights, &blk("ffn_up"), n_embd, n_ff)?,
-            down: Matrix::need(weights, &blk("ffn_down"), n_ff, n_embd)?,
-            mlp_post_norm: form.optional_norm(weights, &blk("ffn_post_norm"), n_embd)?,
-            mlp_scale: weights.vector(&blk("ls2.weight"), n_embd)?,
-            out_scale: weights.vector(&blk("out_scale.weight"), n_embd)?,
+            post_norm: form.optional_norm(weights, &blk("attn_post_norm"), n_embd)?,
+            scale: weights.vector(&blk("ls1.weight"), n_embd)?,
         })
     }
 
-    /// Adds to `x` (n_patches, n_embd) what the layer makes of it.
+    /// Adds to `x` (n_patches, n_embd) what attention makes of it.
     pub fn run(&self, form: &Form, index: usize, x: &mut Rows, pass: &mut Pass<'_, '_>) {
         let mut h = pass.scratch(x.nrows(), x.ncols());
-        self.attention_norm.apply_into(x, &mut h);
+        self.norm.apply_into(x, &mut h);
         let [mut query, mut key, mut value] = self.project(&h, pass);
         // Heads are normalized before they are turned.
         for (rows, norm) in [(&mut query, &self.query_norm), (&mut key, &self.key_norm)] {
@@ -321,29 +319,11 @@ impl Layer {
         let attended = pass.attend(index, &attention, &query, key, value);
         let mut mixed = self.output.run(&attended, pass);
         drop((query, attended));
-        if let Some(norm) = &self.attention_post_norm {
+        if let Some(norm) = &self.post_norm {
             norm.apply(&mut mixed);
         }
-        multiply(&mut mixed, self.attention_scale.as_deref());
+        multiply(&mut mixed, self.scale.as_deref());
         x.add_scaled(1.0, &mixed);
-
-        self.mlp_norm.apply_into(x, &mut h);
-        let mut inner = self.up.run(&h, pass);
-        match &self.gate {
-            Some(gate) => {
-                let mut gate = gate.run(&h, pass);
-                form.activation.apply_gated(&mut gate, &inner);
-                inner = gate;
-            }
-            None => form.activation.apply(&mut inner),
-        }
-        let mut made = self.down.run(&inner, pass);
-        if let Some(norm) = &self.mlp_post_norm {
-            norm.apply(&mut made);
-        }
-        multiply(&mut made, self.mlp_scale.as_deref());
-        x.add_scaled(1.0, &made);
-        multiply(x, self.out_scale.as_deref());
     }
 
     /// Queries, keys and values of normalized rows: (n_patches, n_head or n_head_kv times head_width) each.
@@ -361,6 +341,50 @@ impl Layer {
                 })
             }
         }
+    }
+}
+
+impl Layer {
+    /// The layer whose tensors begin with `prefix`.
+    ///
+    /// # Errors
+    /// [`Error::MissingTensor`], [`Error::TensorShape`], [`Error::TensorType`].
+    pub fn open(form: &Form, weights: &mut Weights<'_>, prefix: &str) -> Result<Layer, Error> {
+        let blk = |name: &str| format!("{prefix}.{name}");
+        let Form { n_embd, n_ff, .. } = *form;
+        Ok(Layer {
+            attention: SelfAttention::open(form, weights, prefix)?,
+            mlp_norm: form.norm(weights, &blk("ln2"), n_embd)?,
+            gate: Matrix::open(weights, &blk("ffn_gate"), n_embd, n_ff)?,
+            up: Matrix::need(weights, &blk("ffn_up"), n_embd, n_ff)?,
+            down: Matrix::need(weights, &blk("ffn_down"), n_ff, n_embd)?,
+            mlp_post_norm: form.optional_norm(weights, &blk("ffn_post_norm"), n_embd)?,
+            mlp_scale: weights.vector(&blk("ls2.weight"), n_embd)?,
+            out_scale: weights.vector(&blk("out_scale.weight"), n_embd)?,
+        })
+    }
+
+    /// Adds to `x` (n_patches, n_embd) what the layer makes of it.
+    pub fn run(&self, form: &Form, index: usize, x: &mut Rows, pass: &mut Pass<'_, '_>) {
+        self.attention.run(form, index, x, pass);
+        let mut h = pass.scratch(x.nrows(), x.ncols());
+        self.mlp_norm.apply_into(x, &mut h);
+        let mut inner = self.up.run(&h, pass);
+        match &self.gate {
+            Some(gate) => {
+                let mut gate = gate.run(&h, pass);
+                form.activation.apply_gated(&mut gate, &inner);
+                inner = gate;
+            }
+            None => form.activation.apply(&mut inner),
+        }
+        let mut made = self.down.run(&inner, pass);
+        if let Some(norm) = &self.mlp_post_norm {
+            norm.apply(&mut made);
+        }
+        multiply(&mut made, self.mlp_scale.as_deref());
+        x.add_scaled(1.0, &made);
+        multiply(x, self.out_scale.as_deref());
     }
 }
 

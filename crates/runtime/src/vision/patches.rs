@@ -70,14 +70,23 @@ impl Windows {
     /// Limits attention to windows, or not.
     pub fn limit(&self, pass: &mut Pass<'_, '_>, is_limited: bool) {
         let whole = [self.places.len()];
-        let lengths = if is_limited { &self.lengths[..] } else { &whole };
-        let mut start = 0;
-        let span = |n: &usize| {
-            start += n;
-            Span { rows: start - n..start, position: 0, outputs: 0..0 }
-        };
-        pass.spans = lengths.iter().map(span).collect();
+        pass.spans = spans(if is_limited { &self.lengths[..] } else { &whole });
     }
+}
+
+/// Rows that attend to each other, by their number.
+fn spans(lengths: &[usize]) -> Vec<Span> {
+    let mut start = 0;
+    let span = |n: &usize| {
+        start += n;
+        Span { rows: start - n..start, position: 0, outputs: 0..0 }
+    };
+    lengths.iter().map(span).collect()
+}
+
+/// Rows of which each `n` attend to each other: a part of [`Pass::spans`] for each.
+pub fn split_rows(n_rows: usize, n: usize) -> Vec<Span> {
+    spans(&vec![n; n_rows / n.max(1)])
 }
 
 /// Patches of squares of `merge` by `merge`, which are adjacent rows, as one row: (n, width) -> (n / merge^2, width merge^2).

@@ -19,6 +19,8 @@ pub enum Between {
     Averaged,
     /// Keys' cubic with `a = -3/4`, between the centers of places.
     Bicubic,
+    /// The place whose part of the picture has the start of the patch.
+    Nearest,
 }
 
 /// Place of a class embedding among the rows of patches.
@@ -30,12 +32,20 @@ pub enum Place {
     Last,
 }
 
+/// Positions of a tower's patches, and the row of its class embedding.
+pub struct Learned {
+    /// Those of patches.
+    pub positions: Positions,
+    /// (n_embd): that of the class embedding.
+    pub of_class: Option<Vec<f32>>,
+}
+
 /// Learned positions of a grid.
 pub struct Positions {
-    /// (height * width, n_embd), row by row.
+    /// (side * side, n_embd), row by row.
     rows: Rows,
-    height: usize,
-    width: usize,
+    /// Places of a side.
+    side: usize,
     between: Between,
 }
 
@@ -50,7 +60,7 @@ impl Positions {
         n_embd: usize,
         between: Between,
         class: Option<Place>,
-    ) -> Result<Option<(Positions, Option<Vec<f32>>)>, Error> {
+    ) -> Result<Option<Learned>, Error> {
         const NAME: &str = "v.position_embd.weight";
         let Some(rows) = learned_rows(weights, NAME, n_embd)? else { return Ok(None) };
         let n = rows.nrows().saturating_sub(usize::from(class.is_some()));
@@ -68,22 +78,17 @@ impl Positions {
         let of_class = class_row.map(|row| rows.row(row).to_vec());
         let values = rows.as_slice()[first * n_embd..(first + n) * n_embd].to_vec();
         let rows = Rows::from_vec(n, n_embd, values);
-        Ok(Some((Positions { rows, height: side, width: side, between }, of_class)))
-    }
-
-    /// Learned places of a side of the square.
-    pub fn side(&self) -> usize {
-        self.width
+        Ok(Some(Learned { positions: Positions { rows, side, between }, of_class }))
     }
 
     /// Adds to rows of patches at `places` the positions of a picture of so many rows and columns.
     pub fn add(&self, x: &mut Rows, (rows, columns): (usize, usize), places: &[[usize; 2]]) {
         let (by_row, by_column) =
-            (taps(self.height, rows, self.between), taps(self.width, columns, self.between));
+            (taps(self.side, rows, self.between), taps(self.side, columns, self.between));
         for ([row, column], mut x) in places.iter().zip(x.rows_mut()) {
             for (from_row, down) in &by_row[*row] {
                 for (from_column, across) in &by_column[*column] {
-                    x.scaled_add(down * across, &self.rows.row(from_row * self.width + from_column));
+                    x.scaled_add(down * across, &self.rows.row(from_row * self.side + from_column));
                 }
             }
         }
@@ -118,6 +123,13 @@ fn taps(n_in: usize, n_out: usize, between: Between) -> Vec<Vec<(usize, f32)>> {
     let of_one = |i: usize| match between {
         Between::Aligned => two((i * last) as f32 / (n_out - 1).max(1) as f32),
         Between::Bilinear => two(at_center(i).max(0.0)),
+        Between::Nearest => {
+            // As `bucketize` of torch: starts of places as multiples in double precision, rounded.
+            let start = i as f32 / n_out as f32;
+            let step = 1.0 / n_in as f64;
+            let place = (1..n_in).filter(|j| (step + (j - 1) as f64 * step) as f32 <= start).count();
+            vec![(place, 1.0)]
+        }
         Between::Averaged => {
             let stretch = scale.max(1.0);
             let center = (i as f32 + 0.5) * scale;
@@ -147,7 +159,8 @@ fn taps(n_in: usize, n_out: usize, between: Between) -> Vec<Vec<(usize, f32)>> {
 mod tests {
     use super::*;
 
-    const ALL: [Between; 4] = [Between::Aligned, Between::Bilinear, Between::Averaged, Between::Bicubic];
+    const ALL: [Between; 5] =
+        [Between::Aligned, Between::Bilinear, Between::Averaged, Between::Bicubic, Between::Nearest];
 
     #[test]
     fn positions_of_the_learned_size_stay() {
@@ -173,13 +186,13 @@ mod tests {
     }
 
     const TORCH: &[(Between, &[f32])] = &[
-        (Between::Aligned, &[0.000000, 0.600000, 1.600000, 3.400000, 6.000000, 9.000000]),
-        (Between::Aligned, &[0.000000, 2.500000, 9.000000]),
-        (Between::Bilinear, &[0.000000, 0.500000, 1.500000, 3.500000, 6.500000, 9.000000]),
-        (Between::Bilinear, &[0.166667, 2.500000, 8.166668]),
-        (Between::Averaged, &[0.000000, 0.500000, 1.500000, 3.500000, 6.500000, 9.000000]),
-        (Between::Averaged, &[0.300000, 2.500000, 7.500000]),
-        (Between::Bicubic, &[-0.086806, 0.218750, 1.430555, 3.152778, 6.781250, 9.434029]),
-        (Between::Bicubic, &[0.091435, 2.125000, 8.334492]),
+        (Between::Aligned, &[0.0, 0.6, 1.6, 3.4, 6.0, 9.0]),
+        (Between::Aligned, &[0.0, 2.5, 9.0]),
+        (Between::Bilinear, &[0.0, 0.5, 1.5, 3.5, 6.5, 9.0]),
+        (Between::Bilinear, &[0.16667, 2.5, 8.16667]),
+        (Between::Averaged, &[0.0, 0.5, 1.5, 3.5, 6.5, 9.0]),
+        (Between::Averaged, &[0.3, 2.5, 7.5]),
+        (Between::Bicubic, &[-0.08681, 0.21875, 1.43056, 3.15278, 6.78125, 9.43403]),
+        (Between::Bicubic, &[0.09144, 2.125, 8.33449]),
     ];
 }

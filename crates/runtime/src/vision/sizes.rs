@@ -75,6 +75,47 @@ pub fn nearest_with(
     nearest(size, factor, min.min(most), most)
 }
 
+/// Both sides rounded up to multiples of `factor`, after enlargement to the lower bound of their product. If it is above the upper
+/// one, the largest height at which the rounded sides are within it, as GLM 5.3 has it (`smart_resize` of transformers).
+pub fn rounded_up(
+    (width, height): (usize, usize),
+    factor: usize,
+    (min, max): (usize, usize),
+    max_tokens: Option<usize>,
+) -> (usize, usize) {
+    let max = max_tokens.map_or(max, |n| max.min(n.max(1).saturating_mul(factor.saturating_mul(factor))));
+    let align = |side: usize| side.div_ceil(factor).saturating_mul(factor);
+    let fits = |(width, height): (usize, usize)| width.saturating_mul(height) <= max;
+    let mut size = (align(width), align(height));
+    if size.0.saturating_mul(size.1) < min {
+        let scale = (min as f64 / (width as f64 * height as f64)).sqrt();
+        size =
+            (align((width as f64 * scale).ceil() as usize), align((height as f64 * scale).ceil() as usize));
+    }
+    if fits(size) {
+        return size;
+    }
+    let (mut low, mut high, mut best) = (1, height, (factor, factor));
+    while low <= high {
+        let middle = (low + high) / 2;
+        let across = (width as f64 * middle as f64 / height as f64).floor() as usize;
+        let size = (align(across.max(1)), align(middle));
+        if fits(size) {
+            best = size;
+            low = middle + 1;
+        } else {
+            high = middle - 1;
+        }
+    }
+    best
+}
+
+/// The nearest multiple of `factor`, at least one, as MiniCPM-V has it (`ensure_divide` of transformers).
+pub fn multiple(side: f64, factor: usize) -> usize {
+    // Python rounds halves to the even number.
+    ((side / factor as f64).round_ties_even() as usize).max(1).saturating_mul(factor)
+}
+
 /// No side longer than `longest`, each rounded up to a multiple of `factor`, as Pixtral has it
 /// (`get_resize_output_image_size` of transformers).
 pub fn within((width, height): (usize, usize), factor: usize, longest: usize) -> (usize, usize) {
@@ -146,6 +187,23 @@ mod tests {
         // Halves: 1.5 and 2.5 both become 2.
         assert_eq!(nearest((12, 20), 8, 1, 1 << 20).unwrap(), (16, 16));
         assert!(matches!(nearest((1, 201), 8, 1, 1 << 20), Err(Error::PictureShape { .. })));
+    }
+
+    #[test]
+    fn longer_sides_and_whole_tiles_keep_aspect_ratio() {
+        assert_eq!(with_longest((45, 30), 64), (64, 42));
+        assert_eq!(with_longest((1000, 701), 1456), (1456, 1020));
+        assert_eq!(with_longest((3, 3000), 1456), (2, 1456));
+        assert_eq!(whole_tiles((64, 42), 32), (64, 64));
+        assert_eq!(whole_tiles((1020, 1456), 364), (1092, 1456));
+    }
+
+    #[test]
+    fn rounded_up_sides_respect_both_bounds() {
+        assert_eq!(rounded_up((45, 30), 28, (16 * 784, 400 * 784), None), (140, 112));
+        assert_eq!(rounded_up((1000, 700), 28, (16 * 784, 400 * 784), None), (644, 476));
+        assert_eq!(rounded_up((8000, 6000), 28, (16 * 784, 400 * 784), None), (644, 476));
+        assert_eq!(rounded_up((5, 900), 28, (16 * 784, 400 * 784), None), (28, 924));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::{
     layer::{Form, Layer},
     patches::Patches,
     picture::Picture,
-    positions::{Between, Place, Positions},
+    positions::{Between, Learned, Place, Positions},
 };
 use crate::{
     Error,
@@ -40,8 +40,10 @@ pub struct Trunk {
     /// (n_embd): the class embedding with its position.
     class: Option<(Place, Vec<f32>)>,
     pre_norm: Option<Norm>,
-    layers: Vec<Layer>,
-    post_norm: Option<Norm>,
+    /// The layers.
+    pub layers: Vec<Layer>,
+    /// After the layers.
+    pub post_norm: Option<Norm>,
 }
 
 /// What of a tower no key says.
@@ -80,7 +82,7 @@ impl Trunk {
         };
         let positions = match Positions::open(weights, n_embd, shape.between, shape.class)? {
             None => None,
-            Some((positions, of_class)) => {
+            Some(Learned { positions, of_class }) => {
                 if let (Some((_, class)), Some(position)) = (&mut class, of_class) {
                     class.iter_mut().zip(position).for_each(|(x, p)| *x += p);
                 }

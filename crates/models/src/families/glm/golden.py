@@ -274,7 +274,13 @@ SNAPSHOTS = {
 # Two frames of a patch of 4 and squares of 2 x 2: 64 pixels to an embedding, of which mtmd takes 8 to 4096.
 LOOK = grid_look("glm4v.image_processing_pil_glm4v", "Glm4vImageProcessorPil",
     dict(shortest_edge=2 * 8 * 64, longest_edge=2 * 4096 * 64), temporal_patch_size=2)
+# Bounds as in the preprocessor's file.
+LOOK5 = grid_look("glm5_next.image_processing_pil_glm5_next", "Glm5NextImageProcessorPil", dict(longest_edge=1),
+    temporal_patch_size=2, min_image_tokens=4, max_image_tokens=64)
 VISION = {
+    "glm5v": dict(tower("glm5_next", "Glm5NextForConditionalGeneration", dict(head_dim=8, num_key_value_heads=4),
+        AS_IT_IS, vision_config=dict(GLM4V, swiglu_limit=7.0)), **LOOK5, tower_only=True, preprocessor=dict(min_image_tokens=4,
+        max_image_tokens=64, patch_size=4, merge_size=2)),
     "glm4v": dict(tower("glm4v", "Glm4vForConditionalGeneration", dict(num_hidden_layers=2, rope_parameters=dict(ROPE3,
         partial_rotary_factor=1.0)), AS_IT_IS, vision_config=GLM4V), **LOOK),
     "glm-ocr": dict(tower("glm_ocr", "GlmOcrForConditionalGeneration", dict(num_hidden_layers=2, head_dim=16,

@@ -7,7 +7,7 @@
 //! h = gelu(norm(W z));  y = W_down (silu(W_gate h) * W_up h)
 //! ```
 //!
-//! GLM 5.3 bounds both parts of what its gated matrices give.
+//! GLM 5.3 bounds both parts of what its gated matrices give, and has black pixels to the right of and below a picture.
 //!
 //! Source: `Glm4vVisionModel`, `GlmOcrVisionModel` and `Glm5NextVisionModel` of transformers 5.23, and `smart_resize` of their
 //! preprocessors.
@@ -15,13 +15,14 @@
 use gguf_runtime::graphs::{
     Activation, Embedding, Error, Keys, Linear, Norm, NormKind, Pass, RopeKind, Seen, Weights,
     vision::{
-        Between, Convolution, Filter, Form, Opened, Picture, ProjectorKind, Shape, Tower, Trunk, by_squares,
-        joined_squares, sizes,
+        Between, Convolution, Filter, Form, Opened, Picture, ProjectorKind, Shape, Tile, Tower, Trunk,
+        by_squares, joined_squares, resize, sizes,
     },
 };
 
 /// Towers by the kind of projector.
-pub const TOWERS: &[ProjectorKind] = &[ProjectorKind { name: "glm4v", open: open_4 }];
+pub const TOWERS: &[ProjectorKind] =
+    &[ProjectorKind { name: "glm4v", open: open_4 }, ProjectorKind { name: "glm5v", open: open_5 }];
 
 /// Embeddings of a picture, at least and at most, where no key says it, as mtmd has them.
 const N_TOKENS: (usize, usize) = (8, 4096);
@@ -42,10 +43,33 @@ struct Glm4v {
     gate: Linear,
     up: Linear,
     down: Linear,
+    /// Between gate and what it gates.
+    activation: Activation,
+    /// True if sides are rounded up.
+    is_rounded_up: bool,
 }
 
 fn open_4(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<Opened, Error> {
-    let form = Form::read(keys, weights, NormKind::Rms, Activation::Silu)?;
+    open(keys, weights, n_out, Activation::Silu, false)
+}
+
+fn open_5(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<Opened, Error> {
+    let bound = keys.need_float("vision.swiglu_clamp")?;
+    // A bound below 0 would be above its opposite.
+    if bound.is_nan() || bound < 0.0 {
+        return Err(keys.wrong("vision.swiglu_clamp", "a number from 0"));
+    }
+    open(keys, weights, n_out, Activation::SiluOfBounded(bound), true)
+}
+
+fn open(
+    keys: &Keys<'_>,
+    weights: &mut Weights<'_>,
+    n_out: usize,
+    activation: Activation,
+    is_rounded_up: bool,
+) -> Result<Opened, Error> {
+    let form = Form::read(keys, weights, NormKind::Rms, activation)?;
     let form = form.turned(keys, BASE, RopeKind::Neox, [1, 2])?;
     let merge = keys.count("vision.spatial_merge_size")?.unwrap_or(2);
     let trunk = Trunk::open(keys, weights, form, Shape { merge, between: Between::Bicubic, class: None })?;
@@ -66,6 +90,8 @@ fn open_4(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<Op
         gate: Linear::need(weights, "mm.gate", n_merged, n_inner)?,
         up: Linear::need(weights, "mm.up", n_merged, n_inner)?,
         down: Linear::need(weights, "mm.down", n_inner, n_out)?,
+        activation,
+        is_rounded_up,
     };
     let marks = ("<|begin_of_image|>", "<|end_of_image|>");
     Ok(Opened { tower: Box::new(tower), filter: Filter::Bicubic, marks })
@@ -75,10 +101,32 @@ impl Tower for Glm4v {
     fn size(&self, picture: &Picture, max_tokens: Option<usize>) -> Result<(usize, usize), Error> {
         let factor = self.trunk.factor();
         let (width, height) = (picture.width(), picture.height());
+        if self.is_rounded_up {
+            return Ok(sizes::rounded_up((width, height), factor, self.n_pixels, max_tokens));
+        }
         // Sides below one embedding are brought to it, with the ratio kept.
         let scale = (factor as f64 / height as f64).max(factor as f64 / width as f64);
         let side = |n: usize| if scale > 1.0 { (n as f64 * scale) as usize } else { n };
         sizes::nearest_with((side(width), side(height)), factor, self.n_pixels, max_tokens)
+    }
+
+    fn tiles(
+        &self,
+        picture: &Picture,
+        filter: Filter,
+        max_tokens: Option<usize>,
+    ) -> Result<Vec<Tile>, Error> {
+        let canvas = self.size(picture, max_tokens)?;
+        if !self.is_rounded_up {
+            return Ok(vec![Tile::new(resize(picture, canvas, filter)?)]);
+        }
+        // The ratio is kept, and the rest is black. Only pictures below the lower bound are enlarged.
+        let (width, height) = (picture.width(), picture.height());
+        let scale = (canvas.0 as f64 / width as f64).min(canvas.1 as f64 / height as f64);
+        let scale = if width * height >= self.n_pixels.0 { scale.min(1.0) } else { scale };
+        let side = |n: usize, most: usize| ((n as f64 * scale).floor() as usize).clamp(1, most);
+        let size = (side(width, canvas.0), side(height, canvas.1));
+        Ok(vec![Tile::new(resize(picture, size, filter)?.within(canvas, (0, 0), [0; 3])?)])
     }
 
     fn n_rows(&self, size: (usize, usize)) -> usize {
@@ -94,7 +142,7 @@ impl Tower for Glm4v {
         self.norm.apply(&mut h);
         Activation::GeluErf.apply(&mut h);
         let [mut gate, up] = Linear::run_all([&self.gate, &self.up], &h, pass);
-        Activation::Silu.apply_gated(&mut gate, &up);
+        self.activation.apply_gated(&mut gate, &up);
         let rows = self.down.run(&gate, pass).detached();
         let grid = Some((grid.0 / merge, grid.1 / merge));
         Ok(Embedding { rows, deep: Vec::new(), grid, seen: Seen::Before })

@@ -20,6 +20,9 @@ use gguf_runtime::graphs::{
 /// Towers by the kind of projector.
 pub const TOWERS: &[ProjectorKind] = &[ProjectorKind { name: "idefics3", open }];
 
+/// Largest side that the preprocessor makes.
+const LONGEST: usize = 4096;
+
 /// Token around the rows of a tile.
 const AROUND: &str = "<fake_token_around_image>";
 
@@ -43,6 +46,9 @@ pub fn open(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<
     let trunk = Trunk::open(keys, weights, form, shape)?;
     let side = trunk.side(keys)?;
     let longest = keys.count("vision.preproc_image_size")?.unwrap_or(side);
+    if longest == 0 || longest > LONGEST {
+        return Err(keys.wrong("vision.preproc_image_size", "a number from 1 to 4096"));
+    }
     let n_merged = trunk.form.n_embd.saturating_mul(merge * merge);
     let projection = Linear::need(weights, "mm.model.fc", n_merged, n_out)?;
     let tower = Idefics3 { trunk, side, longest, projection };
@@ -65,7 +71,7 @@ impl Tower for Idefics3 {
         let size = (picture.width(), picture.height());
         // Fewer pixels give fewer tiles.
         let most = tiles::within_tokens(max_tokens, side / self.trunk.factor());
-        let sizes = (1..=self.longest.div_ceil(side)).rev().map(|n| {
+        let mut sizes = (1..=self.longest.div_ceil(side)).rev().map(|n| {
             let fitted = sizes::with_longest(size, self.longest.min(n * side));
             (fitted, sizes::whole_tiles(fitted, side))
         });
@@ -73,7 +79,8 @@ impl Tower for Idefics3 {
             let n = (width / side).saturating_mul(height / side);
             n <= most
         };
-        let (fitted, whole) = sizes.clone().find(enough).or(sizes.last()).unwrap_or((size, (side, side)));
+        let (fitted, whole) =
+            sizes.clone().find(enough).or_else(|| sizes.next_back()).unwrap_or((size, (side, side)));
         // Resized twice, as by the preprocessor.
         let resized = resize(&resize(picture, fitted, filter)?, whole, filter)?;
         let columns = whole.0 / side;

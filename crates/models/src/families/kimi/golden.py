@@ -1,8 +1,8 @@
 """Golden recipes of Kimi, by Moonshot: text, and images in Kimi VL and K2.5."""
 
-from tiny_models import HAND
+from tiny_models import HAND, LATENT
 from tiny_parts import ENDS, NORMS, kda, latent, mlp, tensors, weights
-from tiny_towers import MOON, ONE, with_biases
+from tiny_towers import MOON, ONE, tower, with_biases, with_pillow
 
 KIMI_LINEAR = dict(kv_lora_rank=16, qk_rope_head_dim=8, qk_nope_head_dim=12, v_head_dim=10, num_key_value_heads=4,
     num_experts=3, num_experts_per_token=2, moe_intermediate_size=24, num_shared_experts=1, first_k_dense_replace=1,
@@ -83,3 +83,29 @@ def padded_shared_expert(config, tensors):
 
 
 LOGITS = {"kimi-k3": dict(by="reference", spelled=padded_shared_expert)}
+
+
+def look(model, image, processor):
+    from transformers.models.kimi_k25.image_processing_kimi_k25 import Kimi_K25ImageProcessor
+    made = with_pillow(Kimi_K25ImageProcessor)(patch_size=4, merge_size=2, max_patches=96, **processor)(image, return_tensors="pt")
+    inputs = {key: made[key] for key in ("pixel_values", "image_grid_thw")}
+    rows = model.model.get_image_features(**inputs, return_dict=True).pooler_output
+    rows = rows[0] if isinstance(rows, (list, tuple)) else rows
+    rows = rows.reshape(-1, rows.shape[-1])
+    return rows, [], inputs, [model.config.image_token_id] * len(rows)
+
+
+MOON_3D = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=3, num_attention_heads=2, patch_size=4,
+    pos_emb_height=8, pos_emb_width=8, pos_emb_time=2, merge_kernel_size=[2, 2])
+# The Hub's spelling, which the converter reads.
+HUB_3D = dict(vt_hidden_size=16, vt_intermediate_size=24, vt_num_hidden_layers=3, vt_num_attention_heads=2,
+    init_pos_emb_height=8, init_pos_emb_width=8, init_pos_emb_time=2)
+VISION = {
+    "kimik25": dict(tower("kimi_k25", "Kimi_K25ForConditionalGeneration", dict(LATENT, model_type="deepseek_v3",
+        num_hidden_layers=2, first_k_dense_replace=1, n_group=1, topk_group=1), vision_config=MOON_3D,
+        projection_hidden_size=16), tensor_names=[("language_model.model.blocks.", "language_model.model.layers."),
+        ("model.mm_projector.", "mm_projector."), ("vision_tower.encoder.patch_embed.", "vision_tower.patch_embed.")],
+        more=dict(architectures=["KimiK25ForConditionalGeneration"],
+        vision_config=MOON_3D | HUB_3D), look=look, preprocessor=dict(media_proc_cfg=dict(in_patch_limit=96,
+        image_mean=[0.5, 0.25, 0.125], image_std=[0.5, 0.75, 0.1]))),
+}

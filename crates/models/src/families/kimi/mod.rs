@@ -3,6 +3,7 @@
 pub mod convert;
 pub mod graph;
 pub mod projector;
+pub mod vision;
 
 use crate::family::Family;
 use gguf_checkpoint::FamilyForm;
@@ -13,6 +14,7 @@ pub const FAMILY: Family = Family {
     projectors: &[projector::kimik25::KIMIK25, projector::kimivl::KIMIVL],
     graphs: graph::GRAPHS,
     forms: FORMS,
+    towers: vision::TOWERS,
     ..Family::EMPTY
 };
 

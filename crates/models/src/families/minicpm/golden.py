@@ -19,9 +19,38 @@ CHECKPOINTS = {
 
 PROJECTORS = {
     "minicpmv4_6": tower("minicpmv4_6", "MiniCPMV4_6ForConditionalGeneration", dict(head_dim=8), dict(AS_IT_IS,
-        preprocessor=dict(scale_resolution=20)), vision_config=SIGLIP),
+        preprocessor=dict(scale_resolution=20)), vision_config=dict(SIGLIP, insert_layer_id=1), insert_layer_id=1),
     "minicpmv4_6-4x": tower("minicpmv4_6", "MiniCPMV4_6ForConditionalGeneration", dict(head_dim=8), dict(AS_IT_IS,
         preprocessor=dict(downsample_mode="4x")), vision_config=SIGLIP),
 }
 
 LOGITS = {"minicpm": dict(by="reference"), "minicpm-longrope": dict(by="reference")}
+
+
+def look(model, image, processor):
+    from transformers.models.minicpmv4_6.image_processing_pil_minicpmv4_6 import MiniCPMV4_6ImageProcessorPil as Processor
+    from transformers.models.minicpmv4_6.processing_minicpmv4_6 import MiniCPMV4_6Processor
+    mode = model.config.downsample_mode
+    made = Processor(scale_resolution=24, patch_size=4, downsample_mode=mode, **processor)(image, return_tensors="pt")
+    inputs = {key: made[key] for key in ("pixel_values", "target_sizes")}
+    tiles = model.model.get_image_features(**inputs, downsample_mode=mode, return_dict=True).pooler_output
+    owner = type("Owner", (), dict(image_start_token="<image>", image_end_token="</image>", slice_start_token="<slice>",
+        slice_end_token="</slice>", image_token="<row>", slice_mode=True))
+    divisor = 4 if mode == "4x" else 16
+    text = MiniCPMV4_6Processor.replace_image_token(owner, made, 0, image_token_divisor=divisor)
+    while "<row><row>" in text:
+        text = text.replace("<row><row>", "<row>")
+    *before, after = text.split("<row>")
+    import torch
+    return torch.cat(list(tiles)), [], inputs, ([(text, len(tile)) for text, tile in zip(before, tiles, strict=True)], after)
+
+
+def seeing(**config) -> dict:
+    return dict(tower("minicpmv4_6", "MiniCPMV4_6ForConditionalGeneration", dict(TEXT, head_dim=8, num_hidden_layers=4),
+        AS_IT_IS, vision_config=dict(SIGLIP, insert_layer_id=1), insert_layer_id=1, **config), look=look)
+
+
+VISION = {
+    "minicpmv4_6": seeing() | dict(preprocessor=dict(scale_resolution=24)),
+    "minicpmv4_6-4x": seeing(downsample_mode="4x") | dict(preprocessor=dict(scale_resolution=24, downsample_mode="4x")),
+}

@@ -3,6 +3,7 @@
 pub mod convert;
 pub mod graph;
 pub mod projector;
+pub mod vision;
 
 use crate::family::Family;
 use gguf_layout::Wrapper;
@@ -13,5 +14,6 @@ pub const FAMILY: Family = Family {
     projectors: &[projector::MINICPMV],
     wrappers: &[Wrapper { model_type: "minicpmv4_6", usual_text: "qwen3_5_text" }],
     graphs: graph::GRAPHS,
+    towers: vision::TOWERS,
     ..Family::EMPTY
 };

@@ -3,7 +3,7 @@
 from logits_own import first_of_equal
 from tiny_models import HAND, OLD, few, sizes, wrapper
 from tiny_parts import tensors, weights
-from tiny_towers import tower
+from tiny_towers import tower, with_pillow
 
 
 
@@ -60,11 +60,13 @@ CHECKPOINTS = {
         sparse_block_size=16, sparse_local_block=1)))),
 }
 
+MINIMAX_VISION = dict(hidden_size=80, intermediate_size=24, num_hidden_layers=3, num_attention_heads=1, image_size=16,
+    patch_size=4)
+
 PROJECTORS = {
     "minimaxm3": tower("minimax_m3_vl", "MiniMaxM3SparseForConditionalGeneration", dict(head_dim=8,
         num_local_experts=2, num_experts_per_tok=1, mlp_layer_types=["dense"], layer_types=["full_attention"]),
-        vision_config=dict(hidden_size=80, intermediate_size=24, num_hidden_layers=3, num_attention_heads=1,
-        image_size=16, patch_size=4), projector_hidden_size=16),
+        vision_config=MINIMAX_VISION, projector_hidden_size=16),
 }
 
 
@@ -77,3 +79,22 @@ def half_rotates(config, tensors):
 WIDE = {"minimax-text-01": dict(head_dim=64)}
 LOGITS = {"minimax-m3": dict(spelled=half_rotates, prepare=first_of_equal)}
 TOWER_TYPES = {"minimax_m3_vl"}
+
+
+def look(model, image, processor):
+    from transformers.models.minimax_m3_vl.image_processing_minimax_m3_vl import MiniMaxM3VLImageProcessor
+    # 64 pixels to an embedding, of which mtmd takes 8 to 576.
+    size = dict(shortest_edge=8 * 64, longest_edge=576 * 64)
+    made = with_pillow(MiniMaxM3VLImageProcessor)(size=size, patch_size=4, merge_size=2, temporal_patch_size=2,
+        **processor)(image, return_tensors="pt")
+    inputs = {key: made[key] for key in ("pixel_values", "image_grid_thw")}
+    rows = model.model.get_image_features(**inputs, return_dict=True).pooler_output[0]
+    return rows, [], inputs, [model.config.image_token_id] * len(rows)
+
+
+VISION = {
+    "minimaxm3": dict(tower("minimax_m3_vl", "MiniMaxM3SparseForConditionalGeneration", dict(head_dim=8,
+        num_local_experts=2, num_experts_per_tok=1, num_hidden_layers=2, mlp_layer_types=["dense", "dense"],
+        layer_types=["full_attention", "full_attention"]), vision_config=MINIMAX_VISION, projector_hidden_size=16),
+        look=look),
+}

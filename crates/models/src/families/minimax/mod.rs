@@ -3,6 +3,7 @@
 pub mod convert;
 pub mod graph;
 pub mod projector;
+pub mod vision;
 
 use crate::family::Family;
 use gguf_checkpoint::FamilyForm;
@@ -17,6 +18,7 @@ pub const FAMILY: Family = Family {
     projectors: &[projector::MINIMAXM3],
     graphs: graph::GRAPHS,
     forms: FORMS,
+    towers: vision::TOWERS,
     ..Family::EMPTY
 };
 

@@ -85,7 +85,8 @@ impl Qwen2Vl {
             if side == 0 {
                 return Err(keys.wrong("vision.window_size", "at least the pixels of an embedding"));
             }
-            Some((side, pattern))
+            // As in mtmd, 0 is for towers without windows.
+            (pattern > 0).then_some((side, pattern))
         } else {
             None
         };
