@@ -377,10 +377,10 @@ impl<'a> Weights<'a> {
         self.known.extend(ignored.cloned());
     }
 
-    /// The same for all tensors whose names begin so.
-    pub fn ignore_beginning(&mut self, beginnings: &[&str]) {
+    /// The same for all tensors with such names.
+    pub fn ignore_where(&mut self, is_ignored: impl Fn(&str) -> bool) {
         let names = self.file.tensors().map(|(_, info)| &info.name);
-        let ignored = names.filter(|name| beginnings.iter().any(|beginning| name.starts_with(beginning)));
+        let ignored = names.filter(|name| is_ignored(name));
         self.known.extend(ignored.cloned());
     }
 

@@ -68,8 +68,8 @@ impl Projector {
     /// Opens the file at `path`.
     ///
     /// # Errors
-    /// [`Error::NoProjector`] for another kind of file, [`Error::NoVisionTower`] for a file without any part, [`Error::UnknownProjector`] if
-    /// no part can be run, and [`Error`] for a container, keys and tensors that are wrong.
+    /// [`Error::NoProjector`] for another kind of file, [`Error::NoVisionTower`] for a file without any part,
+    /// [`Error::UnknownProjector`] if no part can be run, and [`Error`] for a container, keys and tensors that are wrong.
     pub fn open(path: &Path, options: &Options) -> Result<Projector, Error> {
         Self::new(gguf_container::Model::open(path)?, options)
     }
@@ -127,11 +127,12 @@ impl Projector {
             _ => return Err(Error::NoVisionTower),
         };
         // Tensors of a part that cannot be run.
+        let of_audio = |name: &str| name.starts_with("a.") || name.starts_with("mm.a.");
         if matches!(encoder, Part::Unknown(_)) {
-            weights.ignore_beginning(&["a.", "mm.a."]);
+            weights.ignore_where(of_audio);
         }
         if matches!(tower, Part::Unknown(_)) {
-            weights.ignore_beginning(&["v.", "mm."]);
+            weights.ignore_where(|name| !of_audio(name));
         }
         weights.check_all_known(&format!("clip, {}", kinds.join(" and ")))?;
         let threads = options.threads.unwrap_or(0);
