@@ -93,8 +93,8 @@ def look(model, image, processor):
 
 
 VISION = {
-    "minimaxm3": dict(tower("minimax_m3_vl", "MiniMaxM3SparseForConditionalGeneration", dict(head_dim=8,
-        num_local_experts=2, num_experts_per_tok=1, num_hidden_layers=2, mlp_layer_types=["dense", "dense"],
+    "minimaxm3": dict(tower("minimax_m3_vl", "MiniMaxM3SparseForConditionalGeneration", dict(head_dim=8, rotary_dim=8,
+        rope_parameters=dict(rope_type="default", rope_theta=5000000.0, partial_rotary_factor=1.0), num_local_experts=2, num_experts_per_tok=1, num_hidden_layers=2, mlp_layer_types=["dense", "dense"],
         layer_types=["full_attention", "full_attention"]), vision_config=MINIMAX_VISION, projector_hidden_size=16),
         look=look),
 }
