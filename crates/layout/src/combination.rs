@@ -92,6 +92,29 @@ mod tests {
     }
 
     #[test]
+    fn rows_between_corners_are_interpolated() {
+        use crate::row_map::RowMap;
+
+        // A grid of 4 rows to a side, whose values are 4 y + x, to 3 to a side: places 0, 1.5 and 3.
+        let (from, to) = (4, 3);
+        let corners = [0, 1, 2, 3].map(|corner| RowMap::GridCorner { from, to, corner });
+        let interpolated = |row| {
+            let operands = corners.map(|map| map.source_row(row, to * to) as f32);
+            Combination::Bilinear { from, to }.apply(row, &operands, |value| value)
+        };
+        let values: Vec<f32> = (0..9).map(interpolated).collect();
+        assert_eq!(values, [0.0, 1.5, 3.0, 6.0, 7.5, 9.0, 12.0, 13.5, 15.0]);
+        // One row to a side is the first.
+        assert_eq!(place_in_grid(0, 4, 1), (0, 0.0));
+    }
+
+    #[test]
+    fn small_counts_do_not_divide() {
+        let by = Combination::DividedRows { least: 0.5 };
+        assert_eq!([4.0, 0.0].map(|count| by.apply(0, &[2.0, count], |value| value)), [0.5, 4.0]);
+    }
+
+    #[test]
     fn sums_and_products_take_all_operands() {
         assert_eq!(Combination::Sum.apply(0, &[1.0, 2.0, 4.0], |value| value), 7.0);
         assert_eq!(Combination::Product.apply(0, &[3.0, 5.0], |value| value), 15.0);
