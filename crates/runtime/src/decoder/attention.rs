@@ -277,22 +277,38 @@ impl Attention {
     /// Keeps keys and values of `h` (n, n_in) in layer `index`, as [`Attention::run`] does.
     pub fn put(&self, index: usize, h: &Rows, pass: &mut Pass<'_, '_>) {
         let (mut query, mut own) = self.project(h, pass);
-        if !self.norms_after_rope {
-            self.normalize(&mut query, &mut own);
+        self.prepare(&mut query, &mut own, pass);
+        if let Some([key, value]) = own {
+            pass.put_key_value(index, key, value);
         }
-        if let (Some(norm), Some([_, value])) = (&self.value_norm, &mut own) {
+    }
+
+    /// Clamps (DBRX, OLMo), normalizes, rotates, normalizes after RoPE (Hunyuan) or again (Llama 4): each step if it
+    /// exists, in this order.
+    fn prepare(&self, query: &mut Rows, own: &mut Option<[Rows; 2]>, pass: &mut Pass<'_, '_>) {
+        if let Some(clamp) = self.clamp {
+            for rows in std::iter::once(&mut *query).chain(own.iter_mut().flatten()) {
+                rows.mapv_inplace(|x| x.clamp(-clamp, clamp));
+            }
+        }
+        if !self.norms_after_rope {
+            self.normalize(query, own);
+        }
+        if let (Some(norm), Some([_, value])) = (&self.value_norm, &mut *own) {
             norm.apply_groups(value, self.value_width);
         }
         if let Some(ropes) = &self.rope {
             let rope = ropes.choose(pass.end());
             let cache = pass.rope_cache(rope);
-            rope.apply(&mut queries_and_keys(&mut query, &mut own), self.key_width, 0, &cache);
+            rope.apply(&mut queries_and_keys(query, own), self.key_width, 0, &cache);
         }
         if self.norms_after_rope {
-            self.normalize(&mut query, &mut own);
+            self.normalize(query, own);
         }
-        if let Some([key, value]) = own {
-            pass.put_key_value(index, key, value);
+        if let Some(norm) = &self.post_rope_norm {
+            for rows in queries_and_keys(query, own) {
+                norm.apply_groups(rows, self.key_width);
+            }
         }
     }
 
@@ -382,32 +398,7 @@ impl Mixer for Attention {
             Some(gate) => Some(gate.run(h, pass)),
             None => self.is_gated.then(|| self.take_gate(&mut query, pass)),
         };
-        // Clamp (DBRX, OLMo), normalize, rotate, normalize after RoPE (Hunyuan) or again (Llama 4), scale by
-        // position: each step if it exists, in this order.
-        if let Some(clamp) = self.clamp {
-            for rows in std::iter::once(&mut query).chain(own.iter_mut().flatten()) {
-                rows.mapv_inplace(|x| x.clamp(-clamp, clamp));
-            }
-        }
-        if !self.norms_after_rope {
-            self.normalize(&mut query, &mut own);
-        }
-        if let (Some(norm), Some([_, value])) = (&self.value_norm, &mut own) {
-            norm.apply_groups(value, self.value_width);
-        }
-        if let Some(ropes) = &self.rope {
-            let rope = ropes.choose(pass.end());
-            let cache = pass.rope_cache(rope);
-            rope.apply(&mut queries_and_keys(&mut query, &mut own), self.key_width, 0, &cache);
-        }
-        if self.norms_after_rope {
-            self.normalize(&mut query, &mut own);
-        }
-        if let Some(norm) = &self.post_rope_norm {
-            for rows in queries_and_keys(&mut query, &mut own) {
-                norm.apply_groups(rows, self.key_width);
-            }
-        }
+        self.prepare(&mut query, &mut own, pass);
         if let Some(temperature) = self.temperature {
             temperature.apply(&mut query, pass.positions());
         }
