@@ -21,9 +21,11 @@
 
 mod adjugates;
 mod backward;
+mod stack;
 
 use adjugates::Adjugates;
 use rayon::prelude::*;
+use stack::{Routed, Stack};
 
 use super::{linear::Linear, mlp::Mlp, params::DecoderParams, spec::Gating};
 use crate::{
@@ -31,7 +33,7 @@ use crate::{
     keys::Keys,
     ops::{Activation, Norm, Product, Rows, softmax, softplus},
     pass::Pass,
-    weights::{Weight, Weights},
+    weights::Weights,
 };
 
 pub(super) struct Experts {
@@ -72,56 +74,6 @@ struct Routing {
     n_used: usize,
     norm_topk_prob: bool,
     scale: f32,
-}
-
-/// The rows that go to an expert, and their weights.
-type Routed = (Vec<usize>, Vec<f32>);
-
-/// A matrix and a bias for each expert.
-struct Stack {
-    weight: Weight,
-    /// (n_expert): factors of the products with each matrix.
-    scale: Option<Vec<f32>>,
-    /// (n_expert, n_out).
-    bias: Option<Vec<f32>>,
-}
-
-impl Stack {
-    fn open(
-        weights: &mut Weights<'_>,
-        name: &str,
-        n_in: usize,
-        n_out: usize,
-        n: usize,
-    ) -> Result<Option<Stack>, Error> {
-        let weight = weights.stack(&format!("{name}.weight"), n_in, n_out, n)?;
-        let Some(weight) = weight else { return Ok(None) };
-        let scale = weights.vector(&format!("{name}.scale"), n)?;
-        let bias = weights.vector(&format!("{name}.bias"), n * n_out)?;
-        Ok(Some(Stack { weight, scale, bias }))
-    }
-
-    fn need(
-        weights: &mut Weights<'_>,
-        name: &str,
-        n_in: usize,
-        n_out: usize,
-        n: usize,
-    ) -> Result<Stack, Error> {
-        Self::open(weights, name, n_in, n_out, n)?
-            .ok_or_else(|| Error::MissingTensor { name: format!("{name}.weight") })
-    }
-
-    /// Makes the product of the expert's matrix the output of its linear function.
-    fn scale_and_add_bias(&self, expert: usize, rows: &mut Rows) {
-        if let Some(scale) = &self.scale {
-            *rows *= scale[expert];
-        }
-        if let Some(bias) = &self.bias {
-            let n = self.weight.n_out;
-            rows.add_bias(&bias[expert * n..(expert + 1) * n]);
-        }
-    }
 }
 
 impl Experts {

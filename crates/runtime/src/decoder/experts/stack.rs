@@ -1,0 +1,60 @@
+//! A matrix for each expert, and the rows that go to it.
+
+use crate::{
+    Error,
+    ops::Rows,
+    weights::{Weight, Weights},
+};
+
+/// The rows that go to an expert, and their weights.
+pub type Routed = (Vec<usize>, Vec<f32>);
+
+/// A matrix and a bias for each expert.
+pub struct Stack {
+    /// The matrices.
+    pub weight: Weight,
+    /// (n_expert): factors of the products with each matrix.
+    pub scale: Option<Vec<f32>>,
+    /// (n_expert, n_out).
+    pub bias: Option<Vec<f32>>,
+}
+
+impl Stack {
+    /// `NAME.weight`, `NAME.scale` and `NAME.bias`, if the weight is there.
+    pub fn open(
+        weights: &mut Weights<'_>,
+        name: &str,
+        n_in: usize,
+        n_out: usize,
+        n: usize,
+    ) -> Result<Option<Stack>, Error> {
+        let weight = weights.stack(&format!("{name}.weight"), n_in, n_out, n)?;
+        let Some(weight) = weight else { return Ok(None) };
+        let scale = weights.vector(&format!("{name}.scale"), n)?;
+        let bias = weights.vector(&format!("{name}.bias"), n * n_out)?;
+        Ok(Some(Stack { weight, scale, bias }))
+    }
+
+    /// The same; it must be there.
+    pub fn need(
+        weights: &mut Weights<'_>,
+        name: &str,
+        n_in: usize,
+        n_out: usize,
+        n: usize,
+    ) -> Result<Stack, Error> {
+        Self::open(weights, name, n_in, n_out, n)?
+            .ok_or_else(|| Error::MissingTensor { name: format!("{name}.weight") })
+    }
+
+    /// Makes the product of the expert's matrix the output of its linear function.
+    pub fn scale_and_add_bias(&self, expert: usize, rows: &mut Rows) {
+        if let Some(scale) = &self.scale {
+            *rows *= scale[expert];
+        }
+        if let Some(bias) = &self.bias {
+            let n = self.weight.n_out;
+            rows.add_bias(&bias[expert * n..(expert + 1) * n]);
+        }
+    }
+}
