@@ -431,11 +431,9 @@ def asr_hear(extractor, wave):
 ASR_SOUND = dict(d_model=8, encoder_layers=4, encoder_attention_heads=2, encoder_ffn_dim=16, num_mel_bins=8,
     downsample_hidden_size=4, output_dim=32)
 AUDIO = {
-    # 9.2 seconds: rows of more than 8 seconds do not all see each other. The file is the reference's, in the Hub's names.
+    # 9.2 seconds: rows of more than 8 seconds do not all see each other.
     "qwen3asr": dict(tower("qwen3_asr", "Qwen3ASRForConditionalGeneration", dict(model_type="qwen3", head_dim=8,
-        num_hidden_layers=2), audio_config=ASR_SOUND), hear=asr_hear, extractor=asr_bands, n_samples=147000, file=True,
-        hub_config=dict(thinker_config=dict(audio_config=ASR_SOUND, text_config=dict(TEXT, model_type="qwen3", head_dim=8))),
-        hub=[("model.audio_tower.", "thinker.audio_tower."), ("model.multi_modal_projector.linear_", "thinker.audio_tower.proj")]),
+        num_hidden_layers=2), audio_config=ASR_SOUND), hear=asr_hear, extractor=asr_bands, n_samples=147000),
 }
 WIDE = {
     "qwen2": {},
