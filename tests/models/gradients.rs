@@ -43,6 +43,9 @@ const MIXTURES: &[&str] = &[
     "dots1",          // sigmoids with a bias that chooses
     "bailingmoe2",    // groups
     "hunyuan-moe",    // norms of queries and keys, softmax of all
+    "k2-horizon",     // values by experts, norms in groups, gates of attention by log2(1 + 2^x)
+    "laguna",         // gates of attention by softplus, one for each head
+    "afmoe",          // the same by sigmoids, one for each element
 ];
 
 /// Models whose loss curves within the step along the gradient: factors make their gradients small

@@ -1,7 +1,7 @@
 //! The attention part of a layer.
 //!
 //! ```text
-//! q = rope(norm(W_q h))    k = rope(norm(W_k h))    v = W_v h, in Gemma 3n and 4 normalized
+//! q = rope(norm(W_q h))    k = rope(norm(W_k h))    v = W_v h, in Gemma 3n and 4 normalized; or by experts
 //! y = W_o norm(c f(g) * attend(q, k, v))         g: a gate beside each head's query (Qwen 3 Next), or W_g h, for each
 //!                                             head or each of its elements (Laguna); without a gate f(g) is 1;
 //!                                             c: a number (MiMo V2), else 1
@@ -24,6 +24,7 @@ use super::{
     ropes::Ropes,
     spec::{Alibi, ScoreScale, Temperature},
     switch::Switched,
+    value_experts::ValueExperts,
 };
 use crate::{
     Error,
@@ -40,6 +41,8 @@ enum Projections {
     Fused(Box<Linear>),
     /// Queries and keys; values are the keys.
     KeysAsValues(Box<[Linear; 2]>),
+    /// Queries and keys; values come from experts.
+    RoutedValues(Box<([Linear; 2], ValueExperts)>),
     /// Queries alone: keys and values are those of an earlier layer.
     QueriesAlone(Box<Linear>),
 }
@@ -127,7 +130,14 @@ impl Attention {
             } else if spec.value_norm && !has_values && n_key == n_value {
                 Projections::KeysAsValues(Box::new([query, part("attn_k", n_key)?]))
             } else {
-                Projections::Apart(Box::new([query, part("attn_k", n_key)?, part("attn_v", n_value)?]))
+                let key = part("attn_k", n_key)?;
+                match ValueExperts::open(params, keys, weights, i, [n_in, n_value])? {
+                    Some(experts) => Projections::RoutedValues(Box::new(([query, key], experts))),
+                    None => {
+                        let value = Linear::need(weights, &blk("attn_v"), n_in, n_value)?;
+                        Projections::Apart(Box::new([query, key, value]))
+                    }
+                }
             }
         };
         // Weights are per head or for all heads; the family determines which are normalized together.
@@ -323,6 +333,11 @@ impl Attention {
                 value.copy_from(&key);
                 [query, key, value]
             }
+            Projections::RoutedValues(parts) => {
+                let (both, experts) = &**parts;
+                let [query, key] = Linear::run_all(both.each_ref(), h, pass);
+                [query, key, experts.run(h, pass)]
+            }
             Projections::Apart(apart) => Linear::run_all(apart.each_ref(), h, pass),
             Projections::Fused(fused) => {
                 let all = fused.run(h, pass);
@@ -363,6 +378,7 @@ impl Mixer for Attention {
         let graph_floats = match &self.projections {
             // The rotated parts are separate from the whole.
             Projections::Fused(_) if self.rope.is_some() => projected + n_query + n_key,
+            Projections::RoutedValues(parts) => projected + parts.1.graph_floats(),
             _ if self.is_gated => projected + 2 * n_query,
             _ => projected,
         };

@@ -21,7 +21,7 @@
 
 mod adjugates;
 mod backward;
-mod stack;
+pub(super) mod stack;
 
 use adjugates::Adjugates;
 use rayon::prelude::*;
@@ -63,7 +63,7 @@ pub(super) struct Experts {
 }
 
 /// Experts of a token, and their weights.
-struct Routing {
+pub(super) struct Routing {
     /// (E): added for the choice only, not to the weight.
     bias: Option<Vec<f32>>,
     gating: Gating,
@@ -101,27 +101,10 @@ impl Experts {
             Some(n_ff) => n_ff,
             None => per_layer("feed_forward_length")?.ok_or_else(|| keys.missing("feed_forward_length"))?,
         };
-        let gating = match keys.count("expert_gating_func")? {
-            None | Some(0) => params.spec.gating,
-            Some(1) => Gating::Softmax,
-            Some(2) => Gating::Sigmoid,
-            Some(3) => Gating::SoftmaxOfTopK,
-            Some(4) => Gating::SqrtSoftplus,
-            Some(_) => return Err(keys.wrong("expert_gating_func", "1, 2, 3 or 4")),
-        };
         let bias = match weights.vector(&blk("exp_probs_b.bias"), n)? {
             // The reference writes Hunyuan 3's without an ending.
             None => weights.vector(&blk("exp_probs_b"), n)?,
             bias => bias,
-        };
-        // Decided here once, by sizes; routing then sees softmax or sigmoid.
-        let gating = match gating {
-            Gating::OfDeepseek => {
-                let n_vocab = weights.shape("token_embd.weight").map_or(0, |shape| shape.dim(1));
-                let has_sigmoids = matches!(params.n_layer, 47 | 48) && n_vocab == 154_880;
-                if has_sigmoids { Gating::Sigmoid } else { Gating::Softmax }
-            }
-            gating => gating,
         };
         // 0 or missing: no groups.
         let n_group = keys.count("expert_group_count")?.unwrap_or(0).max(1);
@@ -155,19 +138,9 @@ impl Experts {
             Some(fused) => fused,
             None => Stack::need(weights, &blk("ffn_up_exps"), n_in, n_ff, n)?,
         };
-        // As in the reference, 0 means 1.
-        let stated = keys.float("expert_weights_scale")?.filter(|scale| *scale != 0.0);
         Ok(Some(Experts {
             router,
-            routing: Routing {
-                bias,
-                gating,
-                n_group,
-                n_group_used,
-                n_used,
-                norm_topk_prob: keys.flag("expert_weights_norm", params.spec.norm_topk_prob)?,
-                scale: stated.unwrap_or(1.0),
-            },
+            routing: Routing { n_group, n_group_used, ..Routing::read(params, keys, weights, n_used, bias)? },
             by_token: by_token(weights, &blk("ffn_gate_tid2eid.weight"), n, n_used)?,
             scale_input: params.spec.scale_expert_input,
             activation: params.activation(keys, i, "swiglu_clamp_exp")?,
@@ -321,9 +294,53 @@ impl Experts {
 }
 
 impl Routing {
+    /// Reads the keys of any mixture in a layer: routing without groups, to `n_used` experts that `bias` helps to
+    /// choose.
+    pub fn read(
+        params: &DecoderParams,
+        keys: &Keys<'_>,
+        weights: &Weights<'_>,
+        n_used: usize,
+        bias: Option<Vec<f32>>,
+    ) -> Result<Routing, Error> {
+        let gating = match keys.count("expert_gating_func")? {
+            None | Some(0) => params.spec.gating,
+            Some(1) => Gating::Softmax,
+            Some(2) => Gating::Sigmoid,
+            Some(3) => Gating::SoftmaxOfTopK,
+            Some(4) => Gating::SqrtSoftplus,
+            Some(_) => return Err(keys.wrong("expert_gating_func", "1, 2, 3 or 4")),
+        };
+        // Decided here once, by sizes; routing then sees softmax or sigmoid.
+        let gating = match gating {
+            Gating::OfDeepseek => {
+                let n_vocab = weights.shape("token_embd.weight").map_or(0, |shape| shape.dim(1));
+                let has_sigmoids = matches!(params.n_layer, 47 | 48) && n_vocab == 154_880;
+                if has_sigmoids { Gating::Sigmoid } else { Gating::Softmax }
+            }
+            gating => gating,
+        };
+        // As in the reference, 0 means 1.
+        let scale = keys.float("expert_weights_scale")?.filter(|scale| *scale != 0.0);
+        Ok(Routing {
+            bias,
+            gating,
+            n_group: 1,
+            n_group_used: 1,
+            n_used,
+            norm_topk_prob: keys.flag("expert_weights_norm", params.spec.norm_topk_prob)?,
+            scale: scale.unwrap_or(1.0),
+        })
+    }
+
+    /// Experts for each token.
+    pub fn n_used(&self) -> usize {
+        self.n_used
+    }
+
     /// For each expert the rows of `logits` (n, E) that go to it, and their weights.
     /// `chosen` are the experts of a row that has no choice.
-    fn route_all<'a>(
+    pub fn route_all<'a>(
         &self,
         logits: &Rows,
         chosen: &(dyn Fn(usize) -> Option<&'a [usize]> + Sync),

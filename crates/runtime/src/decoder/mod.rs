@@ -30,6 +30,7 @@ mod select;
 mod self_attention;
 pub mod spec;
 mod switch;
+mod value_experts;
 
 use gguf_quant::Level;
 

@@ -17,6 +17,8 @@ pub(crate) struct DecoderParams {
     pub n_layer: usize,
     /// Epsilon of every norm.
     pub epsilon: f32,
+    /// Kind of the norms of the residual stream.
+    stream_norm: NormKind,
     /// Factor of both parts of a layer before they are added to the residual stream.
     pub residual_scale: f32,
     /// If each layer has only one part: true for a feed-forward part.
@@ -45,7 +47,7 @@ impl DecoderParams {
             spec.norm = NormKind::Rms;
         }
         let epsilon = match spec.norm {
-            NormKind::Rms => {
+            NormKind::Rms | NormKind::GroupedRms(_) => {
                 let key = "attention.layer_norm_rms_epsilon";
                 let other = keys.float("attention.layer_norm_epsilon")?.filter(|_| spec.takes_other_epsilon);
                 spec.epsilon.or(keys.float(key)?).or(other).ok_or_else(|| keys.missing(key))?
@@ -56,6 +58,15 @@ impl DecoderParams {
                 let epsilon = epsilon.or(keys.float("attention.layer_norm_rms_epsilon")?);
                 epsilon.ok_or_else(|| keys.missing("attention.layer_norm_epsilon"))?
             }
+        };
+        // As in the reference, 0 means one group.
+        let n_groups = keys.count("attention.group_norm_groups")?.unwrap_or(0).max(1);
+        if n_embd % n_groups != 0 {
+            return Err(keys.wrong("attention.group_norm_groups", "a divisor of the embedding length"));
+        }
+        let stream_norm = match spec.norm {
+            NormKind::Rms if n_groups > 1 => NormKind::GroupedRms(n_groups),
+            kind => kind,
         };
         // Encoders state their function; a decoder's is its family's.
         if !spec.has_lm_head && keys.text("hidden_activation")? == Some("silu") {
@@ -81,6 +92,7 @@ impl DecoderParams {
             n_attention_in,
             n_layer,
             epsilon,
+            stream_norm,
             residual_scale,
             feed_forward_alone,
             is_causal,
@@ -129,10 +141,12 @@ impl DecoderParams {
         Norm { kind: self.spec.norm, epsilon: self.epsilon, weight: None, bias: None }
     }
 
-    /// The norm of this name, if its weights or its bias are there, or if the family normalizes without.
+    /// The norm of the residual stream of this name, if its weights or its bias are there, or if the family
+    /// normalizes without.
     pub fn norm(&self, weights: &mut Weights<'_>, name: &str, n: usize) -> Result<Option<Norm>, Error> {
         let norm = self.optional_norm(weights, name, n)?;
-        Ok(norm.or_else(|| self.spec.weightless_norms.then(|| self.weightless_norm())))
+        let norm = norm.or_else(|| self.spec.weightless_norms.then(|| self.weightless_norm()));
+        Ok(norm.map(|norm| Norm { kind: self.stream_norm, ..norm }))
     }
 
     /// The same of a norm after a part of a layer.

@@ -27,6 +27,8 @@ pub enum Activation {
     Sigmoid,
     /// `ln(1 + exp(x))`.
     Softplus,
+    /// `log2(1 + 2^x)`.
+    Softplus2,
     /// `min(x * sigmoid(x), bound)`, times what it gates within the bound on both sides (Step 3.5).
     BoundedSilu(f32),
     /// The same with `min(x, bound)` for `x`, instead of the bound of the result (DeepSeek 4).
@@ -125,6 +127,12 @@ impl Activation {
             }
             Activation::Relu => (x.max(0.0), if x > 0.0 { 1.0 } else { 0.0 }),
             Activation::ReluSquared => (x.max(0.0) * x.max(0.0), 2.0 * x.max(0.0)),
+            Activation::Sigmoid => {
+                let s = sigmoid(x);
+                (s, s * (1.0 - s))
+            }
+            Activation::Softplus => (softplus(x), sigmoid(x)),
+            Activation::Softplus2 => (softplus2(x), sigmoid(x * std::f32::consts::LN_2)),
             _ => return None,
         })
     }
@@ -210,8 +218,9 @@ impl Activation {
                 *x = x.min(7.0);
                 *x /= 1.0 + exp(-1.702 * *x);
             }),
-            Activation::Sigmoid => over(values, |x| 1.0 / (1.0 + libm::expf(-x))),
-            Activation::Softplus => over(values, |x| x.max(0.0) + libm::log1pf(libm::expf(-x.abs()))),
+            Activation::Sigmoid => over(values, sigmoid),
+            Activation::Softplus => over(values, softplus),
+            Activation::Softplus2 => over(values, softplus2),
             Activation::BoundedSilu(bound) => {
                 Activation::Silu.map(values);
                 values.iter_mut().for_each(|x| *x = x.min(bound));
@@ -233,6 +242,21 @@ impl Activation {
             Activation::ReluSquared => over(values, |x| x.max(0.0) * x.max(0.0)),
         }
     }
+}
+
+/// `1 / (1 + exp(-x))`.
+fn sigmoid(x: f32) -> f32 {
+    1.0 / (1.0 + libm::expf(-x))
+}
+
+/// `ln(1 + exp(x))`.
+fn softplus(x: f32) -> f32 {
+    x.max(0.0) + libm::log1pf(libm::expf(-x.abs()))
+}
+
+/// `log2(1 + 2^x)`.
+fn softplus2(x: f32) -> f32 {
+    x.max(0.0) + libm::log1pf(libm::exp2f(-x.abs())) * std::f32::consts::LOG2_E
 }
 
 /// `to <- to * by`.
@@ -416,6 +440,9 @@ mod tests {
             Activation::GeluErf,
             Activation::Relu,
             Activation::ReluSquared,
+            Activation::Sigmoid,
+            Activation::Softplus,
+            Activation::Softplus2,
         ];
         for function in known {
             for i in -60..60 {
@@ -436,6 +463,16 @@ mod tests {
             }
         }
         assert!(!Activation::ClampedSwish.has_slope());
+    }
+
+    #[test]
+    fn softplus2_matches_hand_computed_values() {
+        // log2(1 + 1) = 1, log2(1 + 2^3) = log2(9), log2(1 + 2^-2) = log2(1.25); far from 0 it is 0 or x.
+        let mut values = [0.0, 3.0, -2.0, -200.0, 200.0];
+        Activation::Softplus2.map(&mut values);
+        for (found, expected) in values.into_iter().zip([1.0, 3.169_925, 0.321_928_1, 0.0, 200.0]) {
+            assert!((found - expected).abs() < 1e-6, "{found} {expected}");
+        }
     }
 
     #[test]

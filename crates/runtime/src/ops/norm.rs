@@ -4,6 +4,8 @@
 //! rms:    y = x / sqrt(mean(x^2) + epsilon) * weight + bias
 //! layer:  y = (x - mean(x)) / sqrt(mean((x - mean(x))^2) + epsilon) * weight + bias
 //! ```
+//!
+//! A grouped norm takes the mean of each group of neighboring elements; its weight is as long as the row.
 
 use rayon::prelude::*;
 
@@ -16,6 +18,8 @@ pub enum NormKind {
     Rms,
     /// Mean and variance, as in LayerNorm.
     Layer,
+    /// The root of the mean of squares of each of so many equal groups of a row.
+    GroupedRms(usize),
 }
 
 /// A normalization with its weights, each of them optional.
@@ -32,19 +36,26 @@ pub struct Norm {
 }
 
 impl Norm {
+    /// Elements that are normalized together in a row of `width`.
+    fn group_width(&self, width: usize) -> usize {
+        let n_groups = if let NormKind::GroupedRms(n) = self.kind { n } else { 1 };
+        (width / n_groups.max(1)).max(1)
+    }
+
     /// Normalizes every row in place.
     pub fn apply(&self, rows: &mut Rows) {
-        let width = rows.ncols();
+        let width = self.group_width(rows.ncols());
         self.apply_groups(rows, width);
     }
 
     /// Normalizes every row of `from` into `to`.
     pub fn apply_into(&self, from: &Rows, to: &mut Rows) {
         let width = from.ncols().max(1);
+        let group_width = self.group_width(width);
         let from = from.as_slice().par_chunks(width * 16);
         to.as_mut_slice().par_chunks_mut(width * 16).zip(from).for_each(|(to, from)| {
             to.copy_from_slice(from);
-            to.chunks_exact_mut(width).for_each(|row| self.apply_group(0, row));
+            to.chunks_exact_mut(width).for_each(|row| self.apply_row(row, group_width));
         });
     }
 
@@ -53,11 +64,7 @@ impl Norm {
     pub fn apply_groups(&self, rows: &mut Rows, width: usize) {
         let row_width = rows.ncols();
         rows.as_mut_slice().par_chunks_mut(row_width * 16).for_each(|rows| {
-            for row in rows.chunks_exact_mut(row_width) {
-                for (g, group) in row.chunks_exact_mut(width).enumerate() {
-                    self.apply_group(g * width, group);
-                }
-            }
+            rows.chunks_exact_mut(row_width).for_each(|row| self.apply_row(row, width));
         });
     }
 
@@ -85,7 +92,7 @@ impl Norm {
 
     /// The same of whole rows.
     pub fn backward(&self, x: &Rows, gradients: &mut Rows) {
-        self.backward_groups(x, gradients, x.ncols().max(1));
+        self.backward_groups(x, gradients, self.group_width(x.ncols()));
     }
 
     /// One group: `c` comes as `x`.
@@ -107,6 +114,12 @@ impl Norm {
         let along = dot(c, d) / n / square;
         let scale = 1.0 / square.sqrt();
         d.iter_mut().zip(c).for_each(|(d, c)| *d = (*d - mean_d - *c * along) * scale);
+    }
+
+    fn apply_row(&self, row: &mut [f32], width: usize) {
+        for (g, group) in row.chunks_exact_mut(width).enumerate() {
+            self.apply_group(g * width, group);
+        }
     }
 
     fn apply_group(&self, at: usize, group: &mut [f32]) {
@@ -146,6 +159,33 @@ impl Norm {
         if let Some(bias) = &self.bias {
             let at = if bias.len() > group.len() { at } else { 0 };
             group.iter_mut().zip(&bias[at..]).for_each(|(x, bias)| *x += bias);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grouped_norm_divides_each_group_by_its_own_root() {
+        let norm = Norm {
+            kind: NormKind::GroupedRms(2),
+            epsilon: 0.0,
+            weight: Some(vec![1.0, 2.0, 3.0, 4.0]),
+            bias: None,
+        };
+        // Means of squares: 1 and 9, 25 and 4.
+        let rows = Rows::from_vec(2, 4, vec![1.0, -1.0, 3.0, 3.0, 7.0, 1.0, -2.0, 2.0]);
+        let expected = [1.0, -2.0, 3.0, 4.0, 1.4, 0.4, -3.0, 4.0];
+        let mut in_place = rows.clone();
+        norm.apply(&mut in_place);
+        let mut copy = Rows::zeros(2, 4);
+        norm.apply_into(&rows, &mut copy);
+        for (at, expected) in expected.into_iter().enumerate() {
+            for found in [in_place.as_slice()[at], copy.as_slice()[at]] {
+                assert!((found - expected).abs() < 1e-6, "{at}: {found} {expected}");
+            }
         }
     }
 }

@@ -1,8 +1,9 @@
 //! K2-Horizon, by IFM.
 
 pub mod convert;
+pub mod graph;
 
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { arches: &[convert::K2_HORIZON], ..Family::EMPTY };
+pub const FAMILY: Family = Family { arches: &[convert::K2_HORIZON], graphs: graph::GRAPHS, ..Family::EMPTY };

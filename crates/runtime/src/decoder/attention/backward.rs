@@ -5,9 +5,12 @@ use ndarray::s;
 use super::{Attention, Linear, Projections};
 use crate::{
     decoder::mixer::Backward,
-    ops::{Norm, Rows},
+    ops::{Norm, Rows, dot},
     pass::Pass,
 };
+
+/// Slot of keys and values while a backward pass attends again; not the index of a layer.
+const SLOT: usize = usize::MAX;
 
 /// Operations on queries and keys, in order, with the data that gradients need.
 #[expect(clippy::large_enum_variant, reason = "three or four of them at a time")]
@@ -18,17 +21,46 @@ enum Done {
 }
 
 impl Attention {
-    /// True if the backward pass supports it: not with keys and values of another layer, gates, clamps, a norm
-    /// before the output matrix or a choice of keys.
+    /// True if the backward pass supports it: not with keys and values of another layer, gates next to queries,
+    /// clamps, a norm before the output matrix or a choice of keys.
     pub(super) fn has_backward(&self) -> bool {
-        matches!(self.projections, Projections::Apart(_) | Projections::Fused(_))
+        let projects = match &self.projections {
+            Projections::Apart(_) | Projections::Fused(_) => true,
+            Projections::RoutedValues(parts) => parts.1.has_backward(),
+            Projections::KeysAsValues(_) | Projections::QueriesAlone(_) => false,
+        };
+        projects
             && !self.is_source
             && !self.is_gated
-            && self.gate.is_none()
+            && (self.gate.is_none() || self.gate_activation.has_slope())
             && self.clamp.is_none()
             && self.temperature.is_none()
             && self.output_norm.is_none()
             && self.indexer.is_none()
+    }
+
+    /// Backward pass through `attended * f(gate h)`: gradients of the product become those of `attended` (n, n_head *
+    /// value_width). Returns those of `h` by way of the gate, of which each element is the factor of a group.
+    fn backward_gate(
+        &self,
+        gate: &Linear,
+        h: &Rows,
+        attended: &Rows,
+        gradients: &mut Rows,
+        pass: &mut Pass<'_, '_>,
+    ) -> Rows {
+        let before = pass.unseen(|pass| gate.run(h, pass));
+        let mut factors = before.clone();
+        self.gate_activation.apply(&mut factors);
+        let width = gradients.ncols() / factors.ncols().max(1);
+        let mut grad_gate = pass.scratch(before.nrows(), before.ncols());
+        let groups = gradients.as_slice().chunks_exact(width).zip(attended.as_slice().chunks_exact(width));
+        for (grad_factor, (gradients, attended)) in grad_gate.iter_mut().zip(groups) {
+            *grad_factor = dot(gradients, attended);
+        }
+        gradients.multiply_groups(&factors);
+        self.gate_activation.backward(&before, &mut grad_gate);
+        pass.mul_backward(&[(&gate.weight, &grad_gate)])
     }
 
     /// Normalizes queries and keys where there are norms for them, and notes what went in.
@@ -83,6 +115,14 @@ impl Backward for Attention {
         if let Some(norm) = &self.post_rope_norm {
             self.norms([Some((norm, self.key_width)); 2], [&mut query, &mut key], &mut done);
         }
+        let grad_gate = match &self.gate {
+            None => None,
+            Some(gate) => {
+                let attention = self.head_attention();
+                let attended = pass.attend(SLOT, &attention, &query, key.clone(), value.clone());
+                Some(self.backward_gate(gate, h, &attended, &mut grad_attended, pass))
+            }
+        };
         let [mut grad_query, mut grad_key, mut grad_value] =
             pass.attend_back(&self.head_attention(), [&query, &key, &value], &grad_attended);
         drop((query, key, value, grad_attended));
@@ -106,7 +146,14 @@ impl Backward for Attention {
         if let (Some(norm), Some(entered)) = (&self.value_norm, entered_value) {
             norm.backward_groups(&entered, &mut grad_value, self.value_width);
         }
-        match &self.projections {
+        let mut grad_h = match &self.projections {
+            Projections::RoutedValues(parts) => {
+                let ([query, key], experts) = &**parts;
+                let both = [(&query.weight, &grad_query), (&key.weight, &grad_key)];
+                let mut grad_h = pass.mul_backward(&both);
+                grad_h += &experts.backward(h, &grad_value, pass);
+                grad_h
+            }
             Projections::Apart(apart) => {
                 let [query, key, value] = apart.each_ref().map(|linear: &Linear| &linear.weight);
                 pass.mul_backward(&[(query, &grad_query), (key, &grad_key), (value, &grad_value)])
@@ -126,8 +173,12 @@ impl Backward for Attention {
                 }
                 pass.mul_backward(&[(&fused.weight, &all)])
             }
-            // `has_way_back` excludes these.
+            // `has_backward` excludes these.
             Projections::KeysAsValues(_) | Projections::QueriesAlone(_) => pass.zeros(h.nrows(), h.ncols()),
+        };
+        if let Some(grad_gate) = grad_gate {
+            grad_h += &grad_gate;
         }
+        grad_h
     }
 }

@@ -23,7 +23,7 @@ impl Experts {
             && self.latent.is_none()
             && self.by_token.is_none()
             && self.adjugates.is_none()
-            && self.routing.gating != Gating::SqrtSoftplus
+            && self.routing.has_backward()
             && stacks.all(|stack| stack.scale.is_none())
             && self.activation.has_slope()
             && self.shared.as_ref().is_none_or(Mlp::has_backward)
@@ -41,9 +41,7 @@ impl Experts {
         let mut grad_weights = pass.zeros(logits.nrows(), logits.ncols());
         let mut grad_h = self.backward_routed(&routed, [h, &gradients], &mut grad_weights, pass);
         // Step 2: the router.
-        let width = logits.ncols().max(1);
-        let rows = grad_weights.as_mut_slice().par_chunks_mut(width).zip(logits.as_slice().par_chunks(width));
-        rows.for_each(|(grad_row, logits)| self.routing.backward(logits, grad_row));
+        self.routing.backward_all(&logits, &mut grad_weights);
         grad_h += &pass.mul_backward(&[(&self.router.weight, &grad_weights)]);
         // Step 3: the shared expert.
         if let Some(shared) = &self.shared {
@@ -119,6 +117,19 @@ impl Experts {
 }
 
 impl Routing {
+    /// True if the backward pass supports it.
+    pub fn has_backward(&self) -> bool {
+        self.gating != Gating::SqrtSoftplus
+    }
+
+    /// Backward pass: gradients (n, E) of the weights, 0 for experts that were not chosen, become those of
+    /// `logits` (n, E).
+    pub fn backward_all(&self, logits: &Rows, gradients: &mut Rows) {
+        let width = logits.ncols().max(1);
+        let rows = gradients.as_mut_slice().par_chunks_mut(width).zip(logits.as_slice().par_chunks(width));
+        rows.for_each(|(gradients, logits)| self.backward(logits, gradients));
+    }
+
     /// Gradients of the weights of a row, 0 for experts that were not chosen, become those of its logits.
     fn backward(&self, logits: &[f32], gradients: &mut [f32]) {
         let mut p = logits.to_vec();
