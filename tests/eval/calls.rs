@@ -285,7 +285,7 @@ fn files_without_a_graph_are_refused() {
             "the file has only the 1 layers for multi-token prediction and not the layers before them\n\
              hint: use the file of the whole model",
         ),
-        ("plamo2", "--force", "architecture `plamo2` cannot be run: not supported"),
+        ("minimax-text-01", "--force", "architecture `minimax-01` cannot be run: not supported"),
     ] {
         let sandbox = Sandbox::with_golden(golden);
         let ran = sandbox.convert(&[golden, "x.gguf", "--type", "f32", "--quiet", option]);

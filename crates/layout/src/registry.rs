@@ -83,8 +83,12 @@ impl Families {
     }
 
     /// The architecture of the text part of a multimodal model whose own class is unknown, by the `model_type` of that part.
-    /// A text part that a wrapper changes has a `model_type` of its own.
+    /// A text part that a wrapper changes states another `model_type`.
     pub fn find_text_part(&self, class: &str, input: &Input<'_>) -> Option<(&'static Arch, Class)> {
+        // Some checkpoints have only the towers (Ultravox).
+        if !input.tensors.iter().any(|tensor| tensor.name.contains("embed_tokens.")) {
+            return None;
+        }
         let text =
             self.foreign_text_part(&input.config).filter(|_| first_class(&input.config) == Some(class))?;
         let generates =

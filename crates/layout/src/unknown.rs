@@ -5,7 +5,7 @@ use serde_json::Value as Json;
 use crate::leftovers;
 use crate::nearest::nearest_tables;
 use crate::registry::Families;
-use crate::text_part::text_config;
+use crate::text_part::{first_class, text_config};
 use crate::{ArchError, Input};
 
 /// A class that no architecture has: a classifier, or one with the names and the tables that are nearest.
@@ -17,7 +17,7 @@ pub fn unknown_class(families: &Families, class: &str, input: &Input<'_>) -> Arc
     if leftovers::is_classifier_class(class) || !heads.is_empty() && !has_output {
         return ArchError::Classifier { class: Some(class.into()), heads };
     }
-    if families.projector(&input.config).is_ok() {
+    if first_class(&input.config) == Some(class) && families.projector(&input.config).is_ok() {
         // Ultravox: `text_model_id` names the checkpoint of the text model.
         let text_model = input.config.get("text_model_id").and_then(Json::as_str).map(str::to_owned);
         return ArchError::OnlyProjector { class: class.into(), text_model };

@@ -430,6 +430,7 @@ mod tests {
             "BF16 near-one",
             "BF16 normal",
             "BF16 positive",
+            "BF16 until",
             "BF16 wide",
             "F16 scales",
             "F32 =",

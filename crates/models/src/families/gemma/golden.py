@@ -286,7 +286,7 @@ AUDIO = {
     "gemma4-unified": dict(tower("gemma4_unified", "Gemma4UnifiedForConditionalGeneration", dict(head_dim=8,
         sliding_window=16, num_hidden_layers=2, layer_types=["sliding_attention", "full_attention"]), AS_IT_IS,
         audio_config=dict(audio_embed_dim=240), vision_config=dict(patch_size=4, pooling_kernel_size=2, mm_embed_dim=16,
-        mm_posemb_size=8, output_proj_dims=32)), **HEARING, hear=unified_hear, extractor=gemma4_frames),
+        mm_posemb_size=8, output_proj_dims=16)), **HEARING, hear=unified_hear, extractor=gemma4_frames),
 }
 WIDE = {
     "gemma2": dict(head_dim=64),

@@ -5,6 +5,8 @@ from tiny_models import HAND, OLD, few, sizes, wrapper
 from tiny_parts import tensors, weights
 from tiny_towers import tower, with_pillow
 
+TEMPLATE = ("{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}"
+    "{% if add_generation_prompt %}assistant:{% endif %}")
 
 
 def minimax01(config: dict) -> dict:
@@ -38,7 +40,7 @@ def minimax01_recipe(name: str, model_type: str) -> dict:
         **betas, **alphas)
     index = dict(metadata={}, weight_map={name: "model.safetensors" for name in minimax01(config)})
     return dict(hand=minimax01, tokenizer="bpe", config=config,
-        files={"model.safetensors.index.json": index, "chat_template.jinja": "{{ messages[0]['content'] }}"})
+        files={"model.safetensors.index.json": index, "chat_template.jinja": TEMPLATE})
 
 
 CHECKPOINTS = {

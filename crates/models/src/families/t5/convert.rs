@@ -60,7 +60,7 @@ pub const T5_ENCODER: Arch = Arch {
     name: "t5encoder",
     classes: &[Class::new("T5EncoderModel"), Class::new("MT5EncoderModel"), Class::new("UMT5EncoderModel")],
     example: "sentence-transformers/sentence-t5-base",
-    configs: &[T5_CONFIG],
+    configs: &[],
     tensors: &[EMBEDDING, ENCODER],
     keys: |hparams, keys| keys_of(hparams, keys, false),
     harmless: &["is_gated_act", "scale_decoder_outputs"],
@@ -134,8 +134,9 @@ fn is_not_gated(hparams: &Hparams, _: u64) -> bool {
     !kind.is_some_and(|kind| kind.starts_with("gated-"))
 }
 
-/// The kind of the feed-forward part, which no key states.
+/// The feed-forward part, which no key states, and the config class, which the encoder shares with the whole model.
 fn from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {
+    config.insert("model_type".into(), T5_CONFIG.model_type.into());
     let is_gated = file.shape("enc.blk.0.ffn_gate.weight").is_some();
     config.insert("feed_forward_proj".into(), if is_gated { "gated-gelu" } else { "relu" }.into());
 }
