@@ -21,17 +21,20 @@
 
 mod adjugates;
 mod backward;
-pub(super) mod stack;
 
 use adjugates::Adjugates;
-use rayon::prelude::*;
-use stack::{Routed, Stack};
 
-use super::{linear::Linear, mlp::Mlp, params::DecoderParams, spec::Gating};
+use super::{
+    linear::Linear,
+    mlp::Mlp,
+    params::DecoderParams,
+    routing::{Routed, Routing},
+    stack::Stack,
+};
 use crate::{
     Error,
     keys::Keys,
-    ops::{Activation, Norm, Product, Rows, softmax, softplus},
+    ops::{Activation, Norm, Product, Rows},
     pass::Pass,
     weights::Weights,
 };
@@ -60,20 +63,6 @@ pub(super) struct Experts {
     shared_gate: Option<Linear>,
     /// Smaller experts that groups of experts share.
     adjugates: Option<Box<Adjugates>>,
-}
-
-/// Experts of a token, and their weights.
-pub(super) struct Routing {
-    /// (E): added for the choice only, not to the weight.
-    bias: Option<Vec<f32>>,
-    gating: Gating,
-    /// Groups of equally many experts, of which the best are chosen first.
-    n_group: usize,
-    n_group_used: usize,
-    /// Experts for each token: `k`.
-    n_used: usize,
-    norm_topk_prob: bool,
-    scale: f32,
 }
 
 impl Experts {
@@ -140,7 +129,7 @@ impl Experts {
         };
         Ok(Some(Experts {
             router,
-            routing: Routing { n_group, n_group_used, ..Routing::read(params, keys, weights, n_used, bias)? },
+            routing: Routing::read(params, keys, weights, n_used, bias)?.with_groups(n_group, n_group_used),
             by_token: by_token(weights, &blk("ffn_gate_tid2eid.weight"), n, n_used)?,
             scale_input: params.spec.scale_expert_input,
             activation: params.activation(keys, i, "swiglu_clamp_exp")?,
@@ -169,7 +158,7 @@ impl Experts {
         let n_inner = if self.gate.is_some() || self.is_fused { 3 * n_ff } else { n_ff };
         // Outputs of experts replace gate and up if there is room; otherwise they are separate, and so is
         // their sum.
-        let n_used = self.routing.n_used;
+        let n_used = self.routing.n_used();
         let n_down = if n_out > 2 * n_ff { n_used * n_out + n_out } else { 0 };
         let routed = n_used * n_inner + n_down + 2 * self.router.weight.n_out;
         routed.max(self.shared.as_ref().map_or(0, |shared| shared.graph_floats() + n_out))
@@ -184,7 +173,7 @@ impl Experts {
     pub fn run_routed_by(&self, routed_by: &Rows, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
         // Step 1: route. For each expert, the rows that go to it and their weights.
         let logits = self.router.run(routed_by, pass);
-        let (tokens, n_used) = (&pass.tokens, self.routing.n_used);
+        let (tokens, n_used) = (&pass.tokens, self.routing.n_used());
         let chosen = |row: usize| {
             let experts = self.by_token.as_ref()?;
             experts.get(tokens[row] as usize * n_used..)?.get(..n_used)
@@ -293,136 +282,6 @@ impl Experts {
     }
 }
 
-impl Routing {
-    /// Reads the keys of any mixture in a layer: routing without groups, to `n_used` experts that `bias` helps to
-    /// choose.
-    pub fn read(
-        params: &DecoderParams,
-        keys: &Keys<'_>,
-        weights: &Weights<'_>,
-        n_used: usize,
-        bias: Option<Vec<f32>>,
-    ) -> Result<Routing, Error> {
-        let gating = match keys.count("expert_gating_func")? {
-            None | Some(0) => params.spec.gating,
-            Some(1) => Gating::Softmax,
-            Some(2) => Gating::Sigmoid,
-            Some(3) => Gating::SoftmaxOfTopK,
-            Some(4) => Gating::SqrtSoftplus,
-            Some(_) => return Err(keys.wrong("expert_gating_func", "1, 2, 3 or 4")),
-        };
-        // Decided here once, by sizes; routing then sees softmax or sigmoid.
-        let gating = match gating {
-            Gating::OfDeepseek => {
-                let n_vocab = weights.shape("token_embd.weight").map_or(0, |shape| shape.dim(1));
-                let has_sigmoids = matches!(params.n_layer, 47 | 48) && n_vocab == 154_880;
-                if has_sigmoids { Gating::Sigmoid } else { Gating::Softmax }
-            }
-            gating => gating,
-        };
-        // As in the reference, 0 means 1.
-        let scale = keys.float("expert_weights_scale")?.filter(|scale| *scale != 0.0);
-        Ok(Routing {
-            bias,
-            gating,
-            n_group: 1,
-            n_group_used: 1,
-            n_used,
-            norm_topk_prob: keys.flag("expert_weights_norm", params.spec.norm_topk_prob)?,
-            scale: scale.unwrap_or(1.0),
-        })
-    }
-
-    /// Experts for each token.
-    pub fn n_used(&self) -> usize {
-        self.n_used
-    }
-
-    /// For each expert the rows of `logits` (n, E) that go to it, and their weights.
-    /// `chosen` are the experts of a row that has no choice.
-    pub fn route_all<'a>(
-        &self,
-        logits: &Rows,
-        chosen: &(dyn Fn(usize) -> Option<&'a [usize]> + Sync),
-    ) -> Vec<Routed> {
-        let mut routed = vec![(Vec::new(), Vec::new()); logits.ncols()];
-        // Rows are routed one by one, in any order; they are gathered in theirs.
-        let rows = logits.as_slice().par_chunks(logits.ncols().max(1)).with_min_len(16);
-        let routes = rows.enumerate().map(|(row, logits)| self.route(logits.to_vec(), chosen(row)));
-        let routes: Vec<_> = routes.collect();
-        for (row, chosen) in routes.into_iter().enumerate() {
-            for (expert, weight) in chosen {
-                routed[expert].0.push(row);
-                routed[expert].1.push(weight);
-            }
-        }
-        routed
-    }
-
-    /// The chosen experts and their weights.
-    fn route(&self, logits: Vec<f32>, chosen: Option<&[usize]>) -> Vec<(usize, f32)> {
-        let mut probabilities = logits;
-        self.make_probabilities(&mut probabilities);
-        let order = chosen.map_or_else(|| self.choose(&probabilities), <[usize]>::to_vec);
-        let mut weights: Vec<f32> = order.iter().map(|expert| probabilities[*expert]).collect();
-        if self.gating == Gating::SoftmaxOfTopK {
-            softmax(&mut weights, None);
-        }
-        if self.norm_topk_prob {
-            let sum = weights.iter().sum::<f32>().max(LEAST_SUM);
-            weights.iter_mut().for_each(|weight| *weight /= sum);
-        }
-        order.into_iter().zip(weights).map(|(expert, weight)| (expert, weight * self.scale)).collect()
-    }
-
-    /// The experts with the best probabilities.
-    fn choose(&self, probabilities: &[f32]) -> Vec<usize> {
-        // Scores choose; the weights are the probabilities without bias.
-        let mut scores = probabilities.to_vec();
-        if let Some(bias) = &self.bias {
-            scores.iter_mut().zip(bias).for_each(|(score, bias)| *score += bias);
-        }
-        self.drop_groups(&mut scores);
-        // Ties go to the lower index, as the sort is stable.
-        let mut order = from_largest(&scores);
-        order.truncate(self.n_used);
-        order
-    }
-
-    /// `p` of logits, but where the softmax comes after the choice: logits choose as well as their softmax would.
-    fn make_probabilities(&self, logits: &mut [f32]) {
-        match self.gating {
-            Gating::Softmax | Gating::OfDeepseek => softmax(logits, None),
-            Gating::Sigmoid => logits.iter_mut().for_each(|x| *x = 1.0 / (1.0 + libm::expf(-*x))),
-            Gating::SqrtSoftplus => logits.iter_mut().for_each(|x| *x = softplus(*x).sqrt()),
-            Gating::SoftmaxOfTopK => {}
-        }
-    }
-
-    /// Leaves out the experts of all but the best groups.
-    ///
-    /// A group is as good as its two best experts together (DeepSeek 3), or with a softmax as its best (DeepSeek
-    /// 2); the reference takes two for both.
-    fn drop_groups(&self, scores: &mut [f32]) {
-        if self.n_group_used == self.n_group {
-            return;
-        }
-        let n = scores.len() / self.n_group;
-        // The rating of a group: the sum of its best two scores. DeepSeek 2 was trained with the best one.
-        let value =
-            |group: &[f32]| from_largest(group).into_iter().take(2).map(|expert| group[expert]).sum::<f32>();
-        let values: Vec<f32> = scores.chunks(n).map(value).collect();
-        for group in from_largest(&values).into_iter().skip(self.n_group_used) {
-            // Infinitely low scores are not chosen: enough experts are left, which `open` has checked.
-            scores[group * n..(group + 1) * n].fill(f32::NEG_INFINITY);
-        }
-    }
-}
-
-/// Lower bound of the sum of normalized probabilities: the smallest normal half-precision number keeps the
-/// quotient finite.
-const LEAST_SUM: f32 = 6.103_515_6e-5;
-
 /// Experts of each token, if the file lists them.
 fn by_token(
     weights: &mut Weights<'_>,
@@ -435,46 +294,4 @@ fn by_token(
     let experts = experts.into_iter().map(|expert| usize::try_from(expert).ok().filter(|expert| *expert < n));
     let experts: Option<Vec<usize>> = experts.collect();
     experts.map(Some).ok_or_else(|| Error::ExpertRange { name: name.to_owned(), n })
-}
-
-/// Indexes, those of the largest values first.
-fn from_largest(values: &[f32]) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..values.len()).collect();
-    order.sort_by(|a, b| values[*b].total_cmp(&values[*a]));
-    order
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn routing(gating: Gating) -> Routing {
-        let (n_group, n_group_used, n_used) = (1, 1, 2);
-        Routing { bias: None, gating, n_group, n_group_used, n_used, norm_topk_prob: false, scale: 1.0 }
-    }
-
-    #[test]
-    fn bias_affects_choice_only() {
-        let of = |bias: Option<Vec<f32>>| {
-            Routing { bias, ..routing(Gating::Sigmoid) }.route(vec![0.0, 2.0, -1.0], None)
-        };
-        assert_eq!(of(None)[1], (0, 0.5));
-        let biased = of(Some(vec![0.0, 0.0, 0.6]));
-        assert_eq!((biased[0].0, biased[1].0), (1, 2));
-        // 1 / (1 + e)
-        assert!((biased[1].1 - 0.268_941_4).abs() < 1e-6);
-    }
-
-    #[test]
-    fn groups_rank_by_best_experts() {
-        let grouped = |gating| Routing { n_group: 2, n_group_used: 1, ..routing(gating) };
-        let of = |gating, logits: &[f32]| {
-            let chosen = grouped(gating).route(logits.to_vec(), None).into_iter();
-            chosen.map(|(expert, _)| expert).collect::<Vec<_>>()
-        };
-        assert_eq!(of(Gating::Sigmoid, &[3.0, -3.0, 1.0, 1.5]), [3, 2]);
-        assert_eq!(of(Gating::Softmax, &[3.0, -3.0, 1.0, 1.5]), [0, 1]);
-        // The best expert of all is in the first group, the better two are in the second.
-        assert_eq!(of(Gating::Softmax, &[2.0, -3.0, 1.6, 1.7]), [3, 2]);
-    }
 }

@@ -26,9 +26,11 @@ mod repeats;
 mod residual_bank;
 mod rope_scaling;
 mod ropes;
+mod routing;
 mod select;
 mod self_attention;
 pub mod spec;
+mod stack;
 mod switch;
 mod value_experts;
 

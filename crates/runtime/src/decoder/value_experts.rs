@@ -10,12 +10,10 @@
 //! Source: `llama_model_k2_horizon::graph::build_routed_value` of llama.cpp build 11549.
 
 use super::{
-    experts::{
-        Routing,
-        stack::{Routed, Stack},
-    },
     linear::Linear,
     params::DecoderParams,
+    routing::{Routed, Routing},
+    stack::Stack,
 };
 use crate::{
     Error,
@@ -49,6 +47,10 @@ impl ValueExperts {
         let n_used = keys.need_count("attention.value_expert_used_count")?;
         if n_used == 0 || n_used > n {
             return Err(keys.wrong("attention.value_expert_used_count", "a part of the value experts"));
+        }
+        // The reference's router has no others.
+        if !matches!(keys.count("expert_gating_func")?, None | Some(0..=2)) {
+            return Err(keys.wrong("expert_gating_func", "1 or 2 with value experts"));
         }
         let router = format!("blk.{i}.attn_v_gate");
         // The bias only chooses, so it is not part of the product.

@@ -7,9 +7,9 @@
 //! Source: the authors' model (arXiv 2508.07785; `GroveMoeSparseMoeBlock`). llama.cpp (llama-cpp-python 0.3.36) differs:
 //! its smaller experts read the sum of the others instead of `h`, and take the weight of expert `e / k`.
 
-use super::stack::{Routed, Stack};
 use crate::{
     Error,
+    decoder::{routing::Routed, stack::Stack},
     keys::Keys,
     ops::{Activation, Product, Rows},
     pass::Pass,

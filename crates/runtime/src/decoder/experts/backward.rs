@@ -5,13 +5,11 @@
 //! ```text
 //! to MLP_e:    w_e g                                 Llama 4: g, and the result is multiplied with w_e
 //! to w_e:      g . MLP_e(h)                          Llama 4: h . the result
-//! to logits:   through the quotient of the normalized weights, and the softmax or the sigmoids
+//! to logits:   as in `routing.rs`
 //! to MLP_shared and W_s:  sigmoid(W_s h) g,  s (1 - s) (g . MLP_shared(h))
 //! ```
 
-use rayon::prelude::*;
-
-use super::{Experts, Gating, LEAST_SUM, Mlp, Routed, Routing, softmax};
+use super::{Experts, Mlp, Routed};
 use crate::{ops::Rows, pass::Pass};
 
 impl Experts {
@@ -113,111 +111,5 @@ impl Experts {
         self.activation.backward_gated(&mut gate, &up, &mut grad_inner);
         drop(up);
         pass.mul_backward_of(expert, &[(&gates.weight, &gate), (&self.up.weight, &grad_inner)])
-    }
-}
-
-impl Routing {
-    /// True if the backward pass supports it.
-    pub fn has_backward(&self) -> bool {
-        self.gating != Gating::SqrtSoftplus
-    }
-
-    /// Backward pass: gradients (n, E) of the weights, 0 for experts that were not chosen, become those of
-    /// `logits` (n, E).
-    pub fn backward_all(&self, logits: &Rows, gradients: &mut Rows) {
-        let width = logits.ncols().max(1);
-        let rows = gradients.as_mut_slice().par_chunks_mut(width).zip(logits.as_slice().par_chunks(width));
-        rows.for_each(|(gradients, logits)| self.backward(logits, gradients));
-    }
-
-    /// Gradients of the weights of a row, 0 for experts that were not chosen, become those of its logits.
-    fn backward(&self, logits: &[f32], gradients: &mut [f32]) {
-        let mut p = logits.to_vec();
-        self.make_probabilities(&mut p);
-        let chosen: Vec<usize> =
-            self.route(logits.to_vec(), None).into_iter().map(|(expert, _)| expert).collect();
-        if self.gating == Gating::SoftmaxOfTopK {
-            let mut grad_chosen: Vec<f32> = chosen.iter().map(|expert| p[*expert]).collect();
-            softmax(&mut grad_chosen, None);
-            p.fill(0.0);
-            chosen.iter().zip(grad_chosen).for_each(|(expert, of)| p[*expert] = of);
-        }
-        gradients.iter_mut().for_each(|gradient| *gradient *= self.scale);
-        if self.norm_topk_prob {
-            // w = p / sum; where the sum is too small a constant stands in its place.
-            let sum = chosen.iter().map(|expert| p[*expert]).sum::<f32>();
-            let met =
-                chosen.iter().map(|expert| gradients[*expert] * p[*expert]).sum::<f32>() / sum.max(LEAST_SUM);
-            let met = if sum > LEAST_SUM { met } else { 0.0 };
-            chosen
-                .iter()
-                .for_each(|expert| gradients[*expert] = (gradients[*expert] - met) / sum.max(LEAST_SUM));
-        }
-        match self.gating {
-            Gating::Sigmoid => {
-                gradients.iter_mut().zip(&p).for_each(|(gradient, p)| *gradient *= p * (1.0 - p))
-            }
-            // Experts that were not chosen have no direct gradient, but share the sum in a softmax over all.
-            _ => {
-                let met: f32 = gradients.iter().zip(&p).map(|(gradient, p)| gradient * p).sum();
-                gradients.iter_mut().zip(&p).for_each(|(gradient, p)| *gradient = p * (*gradient - met));
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn weight_gradients_match_finite_differences() {
-        let plain = |gating| Routing {
-            bias: None,
-            gating,
-            n_group: 1,
-            n_group_used: 1,
-            n_used: 3,
-            norm_topk_prob: false,
-            scale: 1.5,
-        };
-        let logits = [0.3f32, -0.8, 1.1, 0.55, -1.6, 0.9];
-        let met = [0.7f32, -1.2, 0.4, 2.0, 0.9, -0.3];
-        for gating in [Gating::Softmax, Gating::Sigmoid, Gating::SoftmaxOfTopK] {
-            let bias = Some(vec![0.0, 2.0, 0.0, 0.0, 0.0, 0.0]);
-            let variants = [
-                plain(gating),
-                Routing { norm_topk_prob: true, ..plain(gating) },
-                Routing { bias, norm_topk_prob: true, ..plain(gating) },
-                Routing { n_group: 2, n_group_used: 1, ..plain(gating) },
-            ];
-            for (at, routing) in variants.iter().enumerate() {
-                let of = |logits: &[f32]| -> f64 {
-                    let chosen = routing.route(logits.to_vec(), None);
-                    chosen
-                        .into_iter()
-                        .map(|(expert, weight)| f64::from(weight) * f64::from(met[expert]))
-                        .sum()
-                };
-                let mut gradients = [0.0f32; 6];
-                for (expert, _) in routing.route(logits.to_vec(), None) {
-                    gradients[expert] = met[expert];
-                }
-                routing.backward(&logits, &mut gradients);
-                for (expert, found) in gradients.into_iter().enumerate() {
-                    let moved = |by: f32| {
-                        let mut logits = logits;
-                        logits[expert] += by;
-                        of(&logits)
-                    };
-                    // Wrong by a sixth of h^2 of the third derivative, below 2, and by last bits of 2 over 2 h.
-                    let expected = (moved(0.015_625) - moved(-0.015_625)) / 0.031_25;
-                    assert!(
-                        (f64::from(found) - expected).abs() < 2e-4,
-                        "{gating:?} {at} {expert}: {found} {expected}"
-                    );
-                }
-            }
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! A matrix for each expert, and the rows that go to it.
+//! Matrices of experts, stacked in one tensor.
 
 use crate::{
     Error,
@@ -6,21 +6,17 @@ use crate::{
     weights::{Weight, Weights},
 };
 
-/// The rows that go to an expert, and their weights.
-pub type Routed = (Vec<usize>, Vec<f32>);
-
 /// A matrix and a bias for each expert.
-pub struct Stack {
-    /// The matrices.
+pub(super) struct Stack {
     pub weight: Weight,
     /// (n_expert): factors of the products with each matrix.
     pub scale: Option<Vec<f32>>,
     /// (n_expert, n_out).
-    pub bias: Option<Vec<f32>>,
+    bias: Option<Vec<f32>>,
 }
 
 impl Stack {
-    /// `NAME.weight`, `NAME.scale` and `NAME.bias`, if the weight is there.
+    /// `NAME.weight` (n_in, n_out, n) with its scales and biases, if the weight is there.
     pub fn open(
         weights: &mut Weights<'_>,
         name: &str,
@@ -35,7 +31,7 @@ impl Stack {
         Ok(Some(Stack { weight, scale, bias }))
     }
 
-    /// The same; it must be there.
+    /// As [`Stack::open`]; it must be there.
     pub fn need(
         weights: &mut Weights<'_>,
         name: &str,
