@@ -346,3 +346,35 @@ fn audio_frames_count_and_other_shapes_fail() {
     let error = converted("llama").encode_audio(&mut session, audio.features()).unwrap_err();
     assert!(matches!(error, gguf_runtime::Error::NoAudioInput { .. }), "{error}");
 }
+
+/// The file of K2-Horizon with one key changed, or the error of opening it.
+fn k2_horizon_with(key: &str, value: u32) -> Result<Model, String> {
+    let sandbox = Sandbox::with_golden("k2-horizon");
+    let changed = format!("k2-horizon.{key}=int:{value}");
+    succeed(sandbox.convert(&["k2-horizon", "x.gguf", "-t", "f32", "-q", "--override-kv", &changed]));
+    let options = Options { threads: Some(1), ..Options::new(gguf_models::GRAPHS) };
+    Model::open(&sandbox.path("x.gguf"), &options).map_err(|error| error.to_string())
+}
+
+#[test]
+fn value_experts_and_norm_groups_are_checked() {
+    for (key, value, expected) in [
+        ("attention.group_norm_groups", 3, "a divisor of the embedding length"),
+        ("attention.value_expert_used_count", 0, "a part of the value experts"),
+        ("attention.value_expert_used_count", 4, "a part of the value experts"),
+        ("attention.value_expert_count", 4, "[32, 16, 4, 1]"),
+        ("attention.value_expert_count", 0, "[32, 16, 0, 1]"),
+        ("expert_gating_func", 3, "1 or 2 with value experts"),
+    ] {
+        let error = k2_horizon_with(key, value).err().unwrap_or_default();
+        assert!(error.contains(expected), "{key} {value}: {error}");
+    }
+    // 0 is the default: sigmoids, as the golden has them.
+    let (model, expected) = (k2_horizon_with("expert_gating_func", 0).unwrap(), expected("k2-horizon"));
+    let hidden = model.run(&[Sequence::new(&expected.tokens)], None).unwrap();
+    let mut last = vec![0.0; model.n_vocab()];
+    let n = hidden.n_rows();
+    model.logits(&hidden, n - 1..n, None, &mut last).unwrap();
+    let of_golden = &expected.rows[expected.rows.len() - last.len()..];
+    assert!(largest_difference(of_golden, &last) / expected.range < ALLOWED);
+}
