@@ -4,8 +4,8 @@
 //! v = sum over S of w_e silu(W_e h)          h (n_embd), W_e (n_value, n_embd), v (n_value)
 //! ```
 //!
-//! The experts S and their weights w are chosen as in `experts.rs`, by a router and counts of their own. The gating
-//! function, normalization and scale are those of the feed-forward experts.
+//! A separate router chooses the experts S and their weights w, as in `experts.rs`. It shares the gating function,
+//! normalization and scale with that of the feed-forward experts.
 //!
 //! Source: `llama_model_k2_horizon::graph::build_routed_value` of llama.cpp build 11549.
 
@@ -32,7 +32,7 @@ pub(super) struct ValueExperts {
 }
 
 impl ValueExperts {
-    /// Those of layer `i` for rows of `n_in` elements and values of `n_value`, if it has them.
+    /// Value experts of layer `i`, if it has any: from rows of `n_in` elements to values of `n_value`.
     pub fn open(
         params: &DecoderParams,
         keys: &Keys<'_>,
