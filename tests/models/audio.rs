@@ -259,7 +259,7 @@ fn invalid_sounds_are_refused() {
         gguf_testkit::mutate(&mut bytes, draw);
         Sound::read(bytes).is_ok()
     });
-    // A header that states a rate that nobody has.
+    // A header with an impossible sample rate.
     let mut wav = good[0].clone();
     wav[24..28].copy_from_slice(&u32::MAX.to_le_bytes());
     assert!(matches!(Sound::read(wav).unwrap_err(), Error::BrokenSound { format: "WAV", .. }));

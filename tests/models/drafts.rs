@@ -62,7 +62,7 @@ fn drafts_propose_and_targets_accept_as_llama_cpp() {
         let n_proposed = golden["n_proposed"].as_u64().unwrap() as usize;
         let limits = Limits { n_tokens: tokens.len(), n_proposed };
         let found = write(&target, &draft, &ids(&golden["prompt"]), limits, &mut || true).unwrap();
-        // The reference goes on after a token that ends texts.
+        // The reference continues after an end-of-text token.
         let n = found.steps.len();
         let expected = Written { tokens: tokens[..found.tokens.len()].to_vec(), steps: steps[..n].to_vec() };
         let is_whole =

@@ -1,5 +1,5 @@
-//! Modules of a model that have weights in folders of their own: dense modules of sentence-transformers after the model
-//! (`2_Dense/model.safetensors`), and tokenizers of sound (`audio_tokenizer/model.safetensors`).
+//! Modules of a model whose weights are in subfolders: dense modules that sentence-transformers runs after the model
+//! (`2_Dense/model.safetensors`), and audio tokenizers (`audio_tokenizer/model.safetensors`).
 
 use std::path::Path;
 

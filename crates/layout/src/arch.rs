@@ -220,7 +220,7 @@ pub struct Class {
     pub spelling: usize,
     /// True for a wrapper whose text part states no class or a wrong one.
     pub decides: bool,
-    /// True for the text model of a wrapper that has no row of its own.
+    /// True for the text model of a wrapper without a separate row.
     pub is_text_part: bool,
 }
 

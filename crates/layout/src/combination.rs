@@ -4,7 +4,7 @@
 use crate::row_map::RowMap;
 use crate::row_map::place_in_grid;
 
-/// How tensors are combined, element by element. `epsilon` is added to a variance.
+/// A function that combines tensors element by element.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Combination {
     /// `a b`.

@@ -184,7 +184,7 @@ pub enum Data {
         /// For each operand the rows that are taken of its source. Several operands of one source if there are more maps
         /// than sources.
         rows: Vec<RowMap>,
-        /// What becomes of an element of each.
+        /// Function of one element of each operand.
         by: Combination,
     },
     /// Integers that are not weights: ids of tokens or experts. [`OutTensor::stored_dtype`] is their type.

@@ -83,7 +83,7 @@ impl Families {
     }
 
     /// The architecture of the text part of a multimodal model whose own class is unknown, by the `model_type` of that part.
-    /// A text part that a wrapper changes states another `model_type`.
+    /// A text part that differs from the plain text model has a separate `model_type`.
     pub fn find_text_part(&self, class: &str, input: &Input<'_>) -> Option<(&'static Arch, Class)> {
         // Some checkpoints have only the towers (Ultravox).
         if !input.tensors.iter().any(|tensor| tensor.name.contains("embed_tokens.")) {

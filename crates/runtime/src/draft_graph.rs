@@ -1,7 +1,7 @@
-//! The interface of draft models that read states of the model that they draft for, their target.
+//! The interface of draft models that read states of their target, the model for which they propose tokens.
 //!
-//! A target runs tokens and gives out the inputs of some of its layers. The draft reads them with the tokens that follow, and
-//! proposes further tokens. It keeps what it has read in a session of its own.
+//! A target runs tokens and keeps the inputs of some of its layers. The draft reads them with the tokens that follow, and
+//! proposes further tokens. It has its own session.
 
 use crate::{
     Error,

@@ -126,12 +126,12 @@ impl<'a, 'o> Pass<'a, 'o> {
         }
     }
 
-    /// A pass over rows that are not tokens, at positions from 0 on.
+    /// A pass over rows that are not tokens, at positions from 0.
     pub fn over_rows(n_rows: usize, activations: Activations) -> Self {
         Self::over_windows(n_rows, n_rows, activations)
     }
 
-    /// The same in windows of this length, each a sequence of its own.
+    /// The same in windows of `window` rows, each a separate sequence.
     pub fn over_windows(n_rows: usize, window: usize, activations: Activations) -> Self {
         let span =
             |start: usize| Span { rows: start..n_rows.min(start + window), position: 0, outputs: 0..0 };

@@ -1,4 +1,4 @@
-//! What rows make of several tensors, or of pieces of one, element by element.
+//! Output tensors computed element by element from several tensors, or from pieces of one.
 
 use std::collections::BTreeMap;
 

@@ -7,8 +7,8 @@
 //! K(t) = I_0(beta sqrt(1 - t^2)) / I_0(beta)                           beta = 14.77; 0 for |t| > 1
 //! ```
 //!
-//! Width, window and roll-off are those of `kaiser_best` in resampy 0.2 and in torchaudio's documentation. Of the lower Nyquist
-//! frequency, parts below 0.87 keep their amplitude and parts above 1.02 vanish, to 1e-7. Other programs have other filters:
+//! Width, window and roll-off are those of `kaiser_best` in resampy 0.2 and in torchaudio's documentation. Frequencies
+//! below 0.87 of the lower Nyquist frequency keep their amplitude, and those above 1.02 of it vanish, to 1e-7. Other programs have other filters:
 //! librosa uses soxr (`soxr_hq`), torchaudio a Hann window of 6 zero crossings, and mtmd the linear interpolation of miniaudio
 //! with a low-pass filter of fourth order.
 //!

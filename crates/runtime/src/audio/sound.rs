@@ -179,7 +179,7 @@ fn decode(mut bytes: Vec<u8>, format: &'static str) -> Result<(u32, Vec<f32>), S
         let decoded = decoder.decode(&packet)?;
         let spec = decoded.spec();
         let (own, n_channels) = (spec.rate(), spec.channels().count());
-        // Frames of MP3 and FLAC have rates of their own.
+        // Each frame of MP3 and FLAC states its sample rate.
         if *rate.get_or_insert(own) != own {
             return Err(Stop::Broken("a sample rate that changes".to_owned()));
         }

@@ -8,7 +8,7 @@ use crate::{
 /// Division of a sound into spectrograms, as a family's processor does it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Division {
-    /// Each window is a sound of its own, with silence after its end. The loudness of other windows has no effect.
+    /// Each window is a separate sound, with silence after its end. The loudness of other windows has no effect.
     Apart,
     /// The same with samples of mean 0 and variance 1 in each window.
     Standardized,

@@ -111,7 +111,7 @@ impl Attention {
             false => None,
         };
         let projections = if let Some(mut fused) = fused {
-            // Each part of the matrix has adapters of its own.
+            // Each part of the matrix has its own adapters.
             for (name, n, at) in
                 [("attn_q", n_query, 0), ("attn_k", n_key, n_query), ("attn_v", n_value, n_query + n_key)]
             {

@@ -7,10 +7,10 @@ use crate::{Error, keys::Keys, ops::Rows, pass::Pass, weights::Weights};
 pub struct SelfAttention(Attention);
 
 impl SelfAttention {
-    /// That of layer `i`, with the differences of `spec`, for rows of `n_in` elements.
+    /// Reads the attention of layer `i` with the options of `spec`. Its input rows have `n_in` elements.
     ///
     /// # Errors
-    /// As those of a decoder.
+    /// The errors of reading a decoder: [`Error::Key`], [`Error::MissingTensor`], [`Error::TensorShape`], [`Error::TensorType`].
     pub fn open(
         spec: Spec,
         keys: &Keys<'_>,

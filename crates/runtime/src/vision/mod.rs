@@ -47,7 +47,7 @@ pub struct Projector {
 enum Part<T> {
     /// The file has none.
     Missing,
-    /// The file has one of a kind that cannot be run.
+    /// The file has one whose projector type is unknown.
     Unknown(String),
     /// The file has one.
     Opened(T),

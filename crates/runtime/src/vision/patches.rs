@@ -287,7 +287,7 @@ impl Convolution {
         self.kernel.nrows()
     }
 
-    /// Of squares as rows: (n, side^2 * n_in) -> (n, n_out).
+    /// Convolves squares of patches, one per row: (n, side^2 * n_in) -> (n, n_out).
     pub fn run(&self, squares: &Rows) -> Rows {
         let mut out = Rows::zeros(squares.nrows(), self.n_out());
         dense(1.0, squares.view(), self.kernel.t(), out.view_mut());

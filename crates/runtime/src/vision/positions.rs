@@ -34,9 +34,9 @@ pub enum Place {
 
 /// Positions of a tower's patches, and the row of its class embedding.
 pub struct Learned {
-    /// Those of patches.
+    /// Positions of the patches.
     pub positions: Positions,
-    /// (n_embd): that of the class embedding.
+    /// (n_embd): position of the class embedding.
     pub of_class: Option<Vec<f32>>,
 }
 

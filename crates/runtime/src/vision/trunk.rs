@@ -4,8 +4,8 @@
 //! x = W p + b;  x = n_0 x;  x += P(row, column);  x = [c, x];  x = n_1 x;  layers;  y = n_2 x
 //! ```
 //!
-//! Norms, learned positions and the class embedding `c` are there where their tensors are; `c` has a position of its own and
-//! is dropped in the end.
+//! Norms, learned positions and the class embedding `c` are optional: they exist if the file has their tensors. `c` has a
+//! separate position and is dropped after the layers.
 
 use ndarray::s;
 
@@ -46,7 +46,7 @@ pub struct Trunk {
     pub post_norm: Option<Norm>,
 }
 
-/// What of a tower no key says.
+/// Properties of a tower that no metadata key states.
 #[derive(Clone, Copy)]
 pub struct Shape {
     /// Patches of a side that become one embedding.

@@ -57,7 +57,7 @@ struct Layer {
     query: Matrix,
     key: Matrix,
     value: Matrix,
-    /// Of sines and cosines of distances.
+    /// Projection of the sines and cosines of distances.
     relative: Matrix,
     /// (head_width): factors of a query.
     query_scale: Vec<f32>,

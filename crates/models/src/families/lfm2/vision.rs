@@ -29,7 +29,7 @@ const N_TOKENS: (usize, usize) = (64, 256);
 const N_TILES: (usize, usize) = (2, 10);
 const TILE: usize = 512;
 
-/// How much larger than the most embeddings a picture may be before it becomes tiles.
+/// A picture is divided into tiles if it would become more than this multiple of the largest number of embeddings.
 const TOLERANCE: f64 = 2.0;
 
 /// Epsilon of the projector's norm, that of torch.

@@ -1,5 +1,5 @@
-//! Towers of MiMo V2.5: a vision tower like that of Qwen 2.5 VL, and a tokenizer of sound in a folder of its own, whose codes a
-//! small transformer reads.
+//! Towers of MiMo V2.5: a vision tower like that of Qwen 2.5 VL, and an audio tokenizer in a subfolder, whose codes a small
+//! transformer reads.
 //!
 //! Config keys: those of every tower; the kinds of attention of each layer; sizes of `audio_tokenizer/config.json` and of
 //! `audio_config`.

@@ -29,7 +29,8 @@ pub(super) struct Adjugates {
 }
 
 impl Adjugates {
-    /// Those of layer `i`, if it has them, of `n` experts that read rows of `n_embd`.
+    /// Reads the adjugate experts of layer `i`, if it has any. `n` is the number of its experts, `n_embd` the length of their
+    /// input rows.
     pub fn open(
         activation: Activation,
         keys: &Keys<'_>,

@@ -207,7 +207,7 @@ fn keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
     let epsilon = vision.need_f64("rms_norm_eps")? as f32;
     keys.set_prefixed("vision.attention.layer_norm_epsilon", Value::F32(epsilon));
     count(keys, "vision.spatial_merge_size", vision, "vision_config", &["spatial_merge_size"])?;
-    // The preprocessor has those of images in a part of its own.
+    // The keys of images are in a part of the preprocessor's config.
     let inner = towers.preprocessor.get("vision_config").and_then(Json::as_object).cloned();
     let inner = inner.map(Hparams::of_part);
     for (key, name) in [("vision.image_min_pixels", "min_pixels"), ("vision.image_max_pixels", "max_pixels")]

@@ -32,7 +32,7 @@ pub const MINIMAX_01: Arch = Arch {
         writer.own_template()
     }),
     keys,
-    // What llama.cpp computes. Experts are not shared in any release.
+    // The values for which llama.cpp computes the same as the model. No release has shared experts.
     harmless: &["hidden_act=silu", "postnorm=true", "shared_intermediate_size=0", "shared_moe_mode"],
     caveats: |hparams| {
         let n_layers = hparams.n_layers().unwrap_or(0);

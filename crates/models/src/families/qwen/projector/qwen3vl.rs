@@ -92,7 +92,7 @@ fn keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
     vision_keys(towers, keys)
 }
 
-/// Writes what is known of the tower of images beside its sizes.
+/// Writes the keys of the vision tower other than its sizes.
 ///
 /// # Errors
 ///

@@ -59,7 +59,7 @@ const SPEAKER: &[TensorRule] = &[
     TensorRule::copy(&["speaker_encoder.fc"], "mm.a.fc"),
 ];
 
-/// Of the three stages after the first convolution.
+/// A rule for the three stages after the first convolution.
 const fn stage(hf: &'static [&'static str], gguf: &'static str) -> TensorRule {
     TensorRule::copy(hf, gguf).need(Need::If(|_, number| (1..=3).contains(&number)))
 }
@@ -259,7 +259,7 @@ fn prepare(towers: &mut Towers) -> Result<(), ArchError> {
     Ok(())
 }
 
-/// What makes sound comes first, in the order of computation.
+/// Names of the tensors that generate sound, which come first, in the order of computation.
 fn first(towers: &Towers) -> Result<Vec<String>, ArchError> {
     /// More layers than any part has.
     const MOST: u64 = 1 << 10;
