@@ -5,11 +5,11 @@
 
 use gguf_layout::projector::prelude::*;
 
-/// The widest table: a limit for configs that state an absurd width.
+/// Maximum width of a table, for configs that state an absurd one.
 const MAX_CHANNELS: u64 = 1 << 14;
 
-/// A row for each of `n_positions` positions, with `n_channels` values: sines of the position at frequencies from 1 to 1 /
-/// 10000, then cosines.
+/// Table of positions (n_positions, n_channels), row by row: sines of the position at frequencies from 1 to 1 / 10000, then
+/// cosines.
 ///
 /// Source: `Qwen25AudioModel.generate_extra_tensors` in `conversion/qwenvl.py`.
 ///

@@ -1,4 +1,4 @@
-//! Tower of Command A Vision and Aya: SigLIP, two matrices with a SwiGLU between them.
+//! Tower of Command A Vision: SigLIP, two matrices with a SwiGLU between them.
 //!
 //! Config keys: those of every tower; patches of a side that are merged; the largest number of tiles of an image.
 //!

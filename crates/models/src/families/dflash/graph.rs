@@ -9,8 +9,8 @@
 //! logits of row i of the block: the i-th token after the last one
 //! ```
 //!
-//! DSpark adds `W_2 w_1[d]` to the logits, d the token before, and may propose a token from the first row on. DFlash 2 has
-//! convolutions over the block, and chooses among the likeliest tokens of each row those that fit to the one before:
+//! DSpark adds `W_2 w_1[d]` to the logits, where d is the previous token, and may also use the first row as a prediction. DFlash 2
+//! has convolutions over the block, and rescores the likeliest tokens of each row by the previous token:
 //!
 //! ```text
 //! conv(x)_t = sum over i of (b_i + [W x]_(t, i)) x_(t - i)             b_i (n_embd); W x has a number for each group
@@ -33,7 +33,7 @@ pub const DRAFTS: &[DraftKind] = &[DraftKind { name: "dflash", open }];
 struct DFlash {
     target_layers: Vec<usize>,
     n_embd: usize,
-    /// Rows of a block, as the draft was trained.
+    /// Number of rows of a block, as in training.
     block: usize,
     mask: u32,
     fc: Linear,
@@ -138,7 +138,7 @@ fn open(
     }))
 }
 
-/// A matrix with as many rows as it has.
+/// A matrix (n_in, any number of rows), if there is one of this name.
 fn matrix(weights: &mut Weights<'_>, name: &str, n_in: usize) -> Result<Option<Weight>, Error> {
     let n_out = weights.shape(name).map_or(0, |shape| shape.dim(1) as usize);
     weights.matrix(name, n_in, n_out)

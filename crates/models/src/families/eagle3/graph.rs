@@ -8,7 +8,7 @@
 //! x    += MLP(n_3 x)                    logits = W_out n_4 x, of the draft's own tokens
 //! ```
 //!
-//! The rotation counts p, not p + 1. For each further token, x takes the place of g.
+//! The position of the rotation is p, not p + 1. For each further token, x replaces g.
 //!
 //! Source: `llama_model_eagle3::graph` and `common_speculative_impl_draft_eagle3` of llama.cpp (llama-cpp-python 0.3.36).
 
@@ -104,7 +104,7 @@ fn open(
     }))
 }
 
-/// A matrix of the draft, or else of its target, with as many rows as it has.
+/// A matrix (n_in, any number of rows) of the draft, or else of its target.
 fn own_or_target(
     weights: &mut Weights<'_>,
     target: &mut Weights<'_>,
@@ -155,7 +155,7 @@ impl Eagle {
         Ok(x)
     }
 
-    /// The likeliest token after the last row of x (n, n_embd), as the target counts tokens.
+    /// The likeliest token after the row `last` (1, n_embd), as an id of the target.
     fn choose(&self, last: &Rows) -> u32 {
         let mut row = last.clone();
         self.output_norm.apply(&mut row);
@@ -193,7 +193,7 @@ impl Draft for Eagle {
                 last = read.run(session, &[id], |pass| self.layer(last.clone(), pass))?;
             }
         }
-        // Keys of proposed tokens are made again from states of the target, once it has run them.
+        // Keys of proposed tokens are recomputed from states of the target after it has run them.
         session.rewind(n_read);
         Ok(proposed)
     }

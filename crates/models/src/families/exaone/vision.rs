@@ -1,4 +1,4 @@
-//! EXAONE 4.5: the tower of Qwen 2.5 VL with fewer heads of keys than of queries.
+//! EXAONE 4.5: the tower of Qwen 2.5 VL with grouped-query attention.
 //!
 //! Source: `Exaone4_5_VisionModel` of transformers 5.23.
 

@@ -1,7 +1,7 @@
 //! Audio encoder of Gemma 4: a conformer (E2B, E4B), or one matrix over frames of samples (12B).
 //!
-//! A log-mel spectrogram passes two convolutions over time and frequency with stride 2, so that a row stands for 40 ms. A layer
-//! has two halved feed-forward parts F, attention A and a convolution over time C:
+//! Two convolutions over time and frequency with stride 2 turn a log-mel spectrogram into one row per 40 ms. A layer has two
+//! feed-forward parts F whose outputs are halved, attention A and a convolution over time C:
 //!
 //! ```text
 //! x += F_1(x) / 2        F(x) = n(W_2 silu(W_1 n(x)))
@@ -14,8 +14,8 @@
 //! Queries are multiplied by `softplus(s) / (ln(2) sqrt(width))`, keys by `ln(1 + e) / ln(2)`; the file holds `softplus(s)` for each
 //! element of a head. `r_d` is a matrix times sines and cosines of the distance `d`.
 //!
-//! Source: `Gemma4AudioModel`, `Gemma4AudioFeatureExtractor` and `Gemma4UnifiedModel` of transformers 5.23. The bounds of 1e10
-//! between parts of a layer are left out.
+//! Source: `Gemma4AudioModel`, `Gemma4AudioFeatureExtractor` and `Gemma4UnifiedModel` of transformers 5.23. Clamping to 1e10
+//! between parts of a layer is omitted.
 
 use gguf_runtime::graphs::{
     Activation, Activations, Embedding, Error, Keys, Norm, NormKind, Pass, Rows, Seen, Weights,
@@ -33,13 +33,13 @@ pub const ENCODERS: &[EncoderKind] =
 /// Special tokens around a sound.
 const MARKS: (&str, &str) = ("<|audio>", "<audio|>");
 
-/// Samples of a sound at most: 30 seconds.
+/// Maximum number of samples of a sound: 30 seconds.
 const MAX_SAMPLES: usize = 30 * RATE as usize;
 
 /// Samples of a window of the spectrogram, and of its transform.
 const WINDOW: (usize, usize) = (320, 512);
 
-/// Rows that a row sees: itself and those before it.
+/// Rows that a row attends to: itself and the rows before it.
 const N_SEEN: usize = 12;
 
 /// Bound of scores.
@@ -327,8 +327,8 @@ impl Layer {
 }
 
 impl Conformer {
-    /// Logarithms of bands of magnitudes: `samples (n) -> (n_frames, n_mels)`. Half a window of silence precedes the sound; a
-    /// frame needs one sample after its window.
+    /// Logarithms of magnitudes in mel bands: `samples (n) -> (n_frames, n_mels)`. Half a window of silence precedes the sound. A
+    /// frame exists if at least one sample follows its window.
     fn spectrogram(&self, samples: &[f32]) -> Rows {
         let before = WINDOW.0 / 2;
         let n_frames = match (samples.len() + before).checked_sub(WINDOW.0 + 1) {

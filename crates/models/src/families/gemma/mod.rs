@@ -1,8 +1,8 @@
 //! Gemma, by Google: text, and images and audio from Gemma 3 on.
 //!
-//! `convert/` says how a checkpoint becomes a file, `projector/` how its towers become a second file (`mmproj`),
-//! `graph.rs` how the first is computed, `vision/` and `audio.rs` how pictures and sounds become rows of it. `golden.py` makes
-//! the small checkpoints that tests use.
+//! `convert/` converts a checkpoint to a file, and `projector/` its towers to a second file (`mmproj`). `graph.rs` runs the first
+//! file; `vision/` and `audio.rs` turn pictures and sounds into input rows. `golden.py` makes the small checkpoints that tests
+//! use.
 
 pub mod audio;
 pub mod convert;

@@ -4,11 +4,11 @@
 //! y = W_2 gelu(W_1 [n(x)]_4 + b_1) + b_2     [..]_4: four rows as one
 //! ```
 //!
-//! The first half of a head's elements rotates, neighbours together. mtmd adds the learned positions that the checkpoint has as
-//! well, and does not rotate; transformers ignores them, like the embeddings `v.boi` and `v.eoi`.
+//! The first half of a head's elements rotates, in pairs of neighbors. The checkpoint also has learned positions: mtmd adds them and
+//! does not rotate; transformers ignores them, and the embeddings `v.boi` and `v.eoi`.
 //!
-//! Source: `GlmAsrModel` and `GlmAsrProcessor` of transformers 5.23. Its checkpoints have permuted rows of queries and keys, so
-//! that elements of the first and the second quarter of a head rotate together.
+//! Source: `GlmAsrModel` and `GlmAsrProcessor` of transformers 5.23. In transformers' checkpoints, rows of queries and keys are
+//! permuted: pairs consist of an element of the first and one of the second quarter of a head.
 
 use gguf_runtime::graphs::{
     Error, Keys, Linear, Rope, RopeKind, Weights,
@@ -20,7 +20,7 @@ use crate::families::whisper::audio::{Adapter, Silence, Whisper, stack_factor, t
 /// Encoders by the kind of projector.
 pub const ENCODERS: &[EncoderKind] = &[EncoderKind { name: "glma", open }];
 
-/// The base of its rotation, which no key says.
+/// Base of the rotation, which no key states.
 const BASE: f32 = 10000.0;
 
 /// Frames of 30 seconds.
@@ -40,7 +40,7 @@ fn open(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<List
         return Err(keys.wrong("audio.attention.head_count", "heads of a multiple of 4 elements"));
     }
     let factor = stack_factor(keys)?;
-    // Whisper's own norm, which the released checkpoint does not have.
+    // Whisper's final norm, which the released checkpoint does not have.
     let own = match weights.shape("a.post_ln.weight") {
         Some(_) => Some(encoder.layers.norm(weights, "a.post_ln", encoder.layers.n_embd)?),
         None => None,
@@ -61,6 +61,6 @@ fn open(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<List
     });
     let (division, silence) = (Division::Apart, Silence::Cut(factor));
     let whisper = Whisper { encoder, n_frames: N_FRAMES, division, silence, adapter };
-    // Windows of 30 seconds in 655.
+    // The processor accepts 655 seconds, which contain 21 whole windows of 30 seconds.
     Ok(whisper.listening(Some(21), ("<|begin_of_audio|>", "<|end_of_audio|>")))
 }

@@ -1,5 +1,5 @@
-//! GLM 4.1 V and 4.5 V, and GLM-OCR: heads turned by row and column, a convolution over squares of patches, and a gated
-//! projection. The first two have learned positions, GLM-OCR norms of heads.
+//! GLM 4.1 V and 4.5 V, and GLM-OCR: heads rotated by row and column, a convolution over squares of patches, and a gated
+//! projection. GLM 4.1 V and 4.5 V have learned positions, GLM-OCR has norms of queries and keys.
 //!
 //! ```text
 //! x = rms(W_0 p + W_1 p + b) + P(row, column)      a picture is two equal frames
@@ -7,7 +7,7 @@
 //! h = gelu(norm(W z));  y = W_down (silu(W_gate h) * W_up h)
 //! ```
 //!
-//! GLM 5.3 bounds both parts of what its gated matrices give, and has black pixels to the right of and below a picture.
+//! GLM 5.3 clamps gate and up before their product, and pads a picture with black pixels to the right and below.
 //!
 //! Source: `Glm4vVisionModel`, `GlmOcrVisionModel` and `Glm5NextVisionModel` of transformers 5.23, and `smart_resize` of their
 //! preprocessors.
@@ -24,10 +24,10 @@ use gguf_runtime::graphs::{
 pub const TOWERS: &[ProjectorKind] =
     &[ProjectorKind { name: "glm4v", open: open_4 }, ProjectorKind { name: "glm5v", open: open_5 }];
 
-/// Embeddings of a picture, at least and at most, where no key says it, as mtmd has them.
+/// Minimum and maximum number of embeddings of a picture if no key states them, as in mtmd.
 const N_TOKENS: (usize, usize) = (8, 4096);
 
-/// The base of its rotation, which no key says.
+/// Base of the rotation, which no key states.
 const BASE: f32 = 10000.0;
 
 /// Epsilon of the projector's norm, that of torch.
@@ -35,7 +35,7 @@ const EPSILON: f32 = 1e-5;
 
 struct Glm4v {
     trunk: Trunk,
-    /// Pixels of a picture, at least and at most.
+    /// Minimum and maximum number of pixels of a picture.
     n_pixels: (usize, usize),
     convolution: Convolution,
     first: Linear,
@@ -43,7 +43,7 @@ struct Glm4v {
     gate: Linear,
     up: Linear,
     down: Linear,
-    /// Between gate and what it gates.
+    /// Function of the gate.
     activation: Activation,
     /// True if sides are rounded up.
     is_rounded_up: bool,
@@ -55,7 +55,7 @@ fn open_4(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<Op
 
 fn open_5(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<Opened, Error> {
     let bound = keys.need_float("vision.swiglu_clamp")?;
-    // A bound below 0 would be above its opposite.
+    // The interval from -bound to bound would be empty.
     if bound.is_nan() || bound < 0.0 {
         return Err(keys.wrong("vision.swiglu_clamp", "a number from 0"));
     }
@@ -104,7 +104,7 @@ impl Tower for Glm4v {
         if self.is_rounded_up {
             return Ok(sizes::rounded_up((width, height), factor, self.n_pixels, max_tokens));
         }
-        // Sides below one embedding are brought to it, with the ratio kept.
+        // A picture with a side below one embedding is enlarged, and keeps its aspect ratio.
         let scale = (factor as f64 / height as f64).max(factor as f64 / width as f64);
         let side = |n: usize| if scale > 1.0 { (n as f64 * scale) as usize } else { n };
         sizes::nearest_with((side(width), side(height)), factor, self.n_pixels, max_tokens)
@@ -120,7 +120,7 @@ impl Tower for Glm4v {
         if !self.is_rounded_up {
             return Ok(vec![Tile::new(resize(picture, canvas, filter)?)]);
         }
-        // The ratio is kept, and the rest is black. Only pictures below the lower bound are enlarged.
+        // The picture keeps its aspect ratio, and the rest is black. Only pictures below the lower bound are enlarged.
         let (width, height) = (picture.width(), picture.height());
         let scale = (canvas.0 as f64 / width as f64).min(canvas.1 as f64 / height as f64);
         let scale = if width * height >= self.n_pixels.0 { scale.min(1.0) } else { scale };

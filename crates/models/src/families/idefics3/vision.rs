@@ -4,8 +4,8 @@
 //! y = W [x]_s        [..]_s: the patches of a square of s x s as one row
 //! ```
 //!
-//! The longer side of a picture becomes `preproc_image_size`, both sides then whole tiles; the whole picture is one tile more,
-//! after all others. Tokens between tiles name their row and column.
+//! The longer side of a picture is scaled to `preproc_image_size`, and both sides are then rounded up to whole tiles. The whole
+//! picture follows as one more tile. Tokens between tiles name their row and column.
 //!
 //! Source: `Idefics3ForConditionalGeneration`, `Idefics3ImageProcessorPil` and `Idefics3Processor` of transformers 5.23.
 

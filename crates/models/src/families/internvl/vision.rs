@@ -4,8 +4,8 @@
 //! y = W_2 gelu(W_1 norm [x]_s)        [..]_s: the patches of a square of s x s as one row
 //! ```
 //!
-//! A picture becomes the grid of tiles whose ratio is nearest to its own, and the whole picture as one tile more unless there is
-//! only one.
+//! A picture is divided into the grid of tiles with the nearest aspect ratio. The whole picture follows as one more tile, unless
+//! the grid has only one.
 //!
 //! Source: `InternVLVisionModel`, `InternVLMultiModalProjector` and `GotOcr2ImageProcessorPil` of transformers 5.23.
 
@@ -20,7 +20,7 @@ use gguf_runtime::graphs::{
 /// Towers by the kind of projector.
 pub const TOWERS: &[ProjectorKind] = &[ProjectorKind { name: "internvl", open }];
 
-/// Tiles of a picture at least and at most, if no key says it.
+/// Minimum and maximum number of tiles of a picture if no key states them.
 const N_TILES: (usize, usize) = (1, 12);
 
 /// Epsilon of the projector's norm, that of torch.
@@ -37,7 +37,7 @@ struct InternVl {
 
 /// Reads the tower.
 pub fn open(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<Opened, Error> {
-    // Those of 6B have norms without biases, which are roots of means of squares.
+    // The tower of 6B has RMS norms, which have no bias.
     let norm = if weights.shape("v.blk.0.ln1.bias").is_some() { NormKind::Layer } else { NormKind::Rms };
     let form = Form::read(keys, weights, norm, Activation::GeluErf)?;
     let form = Form { head_norm: NormKind::Rms, ..form };

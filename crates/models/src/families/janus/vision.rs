@@ -4,7 +4,7 @@
 //! y = W_2 gelu(W_1 x)
 //! ```
 //!
-//! The longer side becomes `image_size`, and a border of the mean color makes the picture a square.
+//! The longer side is scaled to `image_size`, and a border of the mean color pads the picture to a square.
 //!
 //! Source: `JanusVisionModel`, `JanusVisionAlignerMLP` and `JanusImageProcessorPil` of transformers 5.23.
 
@@ -19,7 +19,7 @@ use gguf_runtime::graphs::{
 /// Towers by the kind of projector.
 pub const TOWERS: &[ProjectorKind] = &[ProjectorKind { name: "janus_pro", open }];
 
-/// Pixels of the shorter side at least.
+/// Minimum length of the shorter side in pixels.
 const SHORTEST: usize = 14;
 
 struct Janus {

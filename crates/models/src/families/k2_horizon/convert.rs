@@ -1,4 +1,4 @@
-//! K2-Horizon: dense models, and mixtures of experts whose attention also chooses its value matrix from experts (MoVA).
+//! K2-Horizon: dense models, and mixtures of experts whose attention also routes its values through experts (MoVA).
 //!
 //! Config keys: those of every text model; groups of the norms; the rotated part of a head; experts, their weights and
 //! the leading dense layers; value experts.
@@ -113,7 +113,7 @@ fn has_router_bias(hparams: &Hparams) -> bool {
     hparams.get("moe_gate_bias").and_then(Json::as_bool).unwrap_or(true)
 }
 
-/// The number of dense layers before the first mixture, as llama.cpp's file states it.
+/// The number of dense layers before the first mixture, as in `leading_dense_block_count`.
 fn leading_dense(hparams: &Hparams) -> u64 {
     if let Some(stated) = hparams.get("num_dense_layers").and_then(Json::as_u64) {
         return stated;

@@ -1,11 +1,12 @@
-//! Kimi K2.5: MoonViT. Learned positions drawn to the picture's size, heads turned by column and row, a norm and two matrices.
+//! Kimi K2.5: MoonViT. Learned positions interpolated to the size of the picture, heads rotated by column and row, a norm and
+//! two matrices.
 //!
 //! ```text
 //! x = W p + b + P(row, column)
 //! y = W_2 gelu(W_1 [norm x]_4)        [..]_4: the patches of a square of 2 x 2 as one row
 //! ```
 //!
-//! A picture is made smaller if it has too many patches, never larger, and black pixels to its right and below it make whole
+//! A picture with too many patches is reduced; pictures are never enlarged. Black pixels to the right and below pad it to whole
 //! squares.
 //!
 //! Source: `Kimi_K25VisionModel`, `Kimi_K25MultimodalProjection` and `navit_resize` of transformers 5.23.
@@ -21,18 +22,18 @@ use gguf_runtime::graphs::{
 /// Towers by the kind of projector.
 pub const TOWERS: &[ProjectorKind] = &[ProjectorKind { name: "kimik25", open }];
 
-/// The base of its rotation, which no key says.
+/// Base of the rotation, which no key states.
 const BASE: f32 = 10000.0;
 
-/// Patches of a side at most, as the preprocessor has it.
+/// Maximum number of patches of a side, as in the preprocessor.
 const PER_SIDE: usize = 512;
 
-/// Embeddings of a picture, at least and at most, where no key says it.
+/// Minimum and maximum number of embeddings of a picture if no key states them.
 const N_TOKENS: (usize, usize) = (2, 4096);
 
 struct KimiK25 {
     trunk: Trunk,
-    /// Patches of a picture at most.
+    /// Maximum number of patches of a picture.
     n_patches: usize,
     norm: Norm,
     projection: Projection,
@@ -41,7 +42,7 @@ struct KimiK25 {
 /// Reads the tower.
 pub fn open(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<Opened, Error> {
     let form = Form::read(keys, weights, NormKind::Layer, Activation::GeluTanh)?;
-    // Rows of the matrices are stored for heads that turn by column in their first half and by row in the second.
+    // Rows of the matrices are stored for heads whose first half rotates by column and whose second half rotates by row.
     let form = form.turned(keys, BASE, RopeKind::Normal, [2, 1])?;
     let merge = keys.need_count("vision.projector.scale_factor")?;
     let trunk = Trunk::open(keys, weights, form, Shape { merge, between: Between::Bicubic, class: None })?;

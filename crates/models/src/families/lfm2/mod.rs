@@ -1,4 +1,4 @@
-//! LFM2, by Liquid AI: text, images in LFM2-VL, and the sound that LFM2.5 Audio makes.
+//! LFM2, by Liquid AI: text, images in LFM2-VL, and audio in LFM2-Audio.
 
 pub mod convert;
 pub mod graph;

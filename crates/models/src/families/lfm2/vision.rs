@@ -1,12 +1,12 @@
 //! LFM2-VL: SigLIP 2 over a picture of any ratio, a norm and two matrices; large pictures in tiles.
 //!
 //! ```text
-//! x = W p + b + P(row, column)        positions averaged over those that a patch stands for
+//! x = W p + b + P(row, column)        positions averaged over the area of a patch
 //! y = W_2 gelu(W_1 norm [x]_s)        [..]_s: the patches of a square of s x s as one row
 //! ```
 //!
-//! A picture of more than twice the pixels of 256 embeddings becomes the grid of 2 to 10 tiles whose ratio is nearest to its
-//! own, and the whole picture follows.
+//! A picture with more than twice the pixels of 256 embeddings is divided into the grid of 2 to 10 tiles with the nearest aspect
+//! ratio. The whole picture follows.
 //!
 //! Source: `Siglip2VisionModel`, `Lfm2VlMultiModalProjector`, `Lfm2VlImageProcessor` and `Lfm2VlProcessor` of transformers
 //! 5.23.
@@ -22,10 +22,10 @@ use gguf_runtime::graphs::{
 /// Towers by the kind of projector.
 pub const TOWERS: &[ProjectorKind] = &[ProjectorKind { name: "lfm2", open }];
 
-/// Embeddings of a picture in one tile, at least and at most: those of the preprocessor.
+/// Minimum and maximum number of embeddings of a picture in one tile, as in the preprocessor.
 const N_TOKENS: (usize, usize) = (64, 256);
 
-/// Tiles of a large picture, at least and at most, and pixels of a side of a tile.
+/// Minimum and maximum number of tiles of a large picture, and the side of a tile in pixels.
 const N_TILES: (usize, usize) = (2, 10);
 const TILE: usize = 512;
 
@@ -37,7 +37,7 @@ const EPSILON: f32 = 1e-5;
 
 struct Lfm2Vl {
     trunk: Trunk,
-    /// Pixels of a picture, at least and at most.
+    /// Minimum and maximum number of pixels of a picture.
     n_pixels: (usize, usize),
     norm: Option<Norm>,
     projection: Projection,

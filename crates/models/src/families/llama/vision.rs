@@ -1,12 +1,12 @@
-//! Llama 4: a square tower with a class embedding after its patches, heads turned by column and row, three matrices, and a
+//! Llama 4: a square tower with a class embedding after its patches, heads rotated by column and row, three matrices, and a
 //! picture in tiles.
 //!
 //! ```text
 //! y = W gelu(W_2 gelu(W_1 [x]_s))        [..]_s: the patches of a square of s x s as one row
 //! ```
 //!
-//! The grid of tiles is the one that needs the least scaling. The picture keeps its shape, and what it leaves of the tiles is
-//! black; it is made larger only up to one tile. The whole picture as one tile follows unless there is only one.
+//! The grid of tiles is the one that needs the least scaling. The picture keeps its aspect ratio, and the rest of the grid is black.
+//! It is enlarged to at most one tile. The whole picture follows as one more tile, unless the grid has only one.
 //!
 //! Pixels are normalized in bf16, as by the preprocessor.
 //!
@@ -23,10 +23,10 @@ use gguf_runtime::graphs::{
 /// Towers by the kind of projector.
 pub const TOWERS: &[ProjectorKind] = &[ProjectorKind { name: "llama4", open }];
 
-/// The base of its rotation, which no key says.
+/// Base of the rotation, which no key states.
 const BASE: f32 = 10000.0;
 
-/// Tiles of a picture at most, those of the preprocessor.
+/// Maximum number of tiles of a picture, as in the preprocessor.
 const N_TILES: usize = 16;
 
 struct Llama4 {

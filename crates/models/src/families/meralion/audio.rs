@@ -1,7 +1,7 @@
 //! Audio encoder of MERaLiON 2: Whisper's, and a gated adapter.
 //!
 //! ```text
-//! h = silu(W_0 [m(n(x))]_15 + b_0)                          [..]_15: 15 rows as one; m a second norm
+//! h = silu(W_0 [m(n(x))]_15 + b_0)                          [..]_15: 15 rows as one; n and m norms
 //! y = W_3 (silu(W_1 h + b_1) * (W_2 h + b_2)) + b_3
 //! ```
 //!

@@ -4,8 +4,8 @@
 //! Config keys: those of every tower; the kinds of attention of each layer; sizes of `audio_tokenizer/config.json` and of
 //! `audio_config`.
 //!
-//! Transforms: the kernel of patches, which sees two frames, becomes two tensors. Codebooks are stacked, the shorter ones filled
-//! with zeros, and so are the embeddings of codes. Kernels over sound stay F32.
+//! Transforms: the kernel of patches, which sees two frames, becomes two tensors. Codebooks are stacked, the shorter ones padded
+//! with zeros. The embeddings of codes are stacked, too. Kernels over sound stay F32.
 //!
 //! Source: `MiMoV2VisionAudioModel` in `conversion/mimo.py`.
 
@@ -35,7 +35,7 @@ pub const MIMO2: Projector = Projector {
             .any(|start| name.starts_with(start))
     },
     drops: |_, name| match name.strip_prefix("audio_tokenizer.")? {
-        name if name.starts_with("decoder.") => Some("part of a model that makes sound"),
+        name if name.starts_with("decoder.") => Some("part of a model that generates sound"),
         name if ["_codebook.cluster_size", "_codebook.embed_avg", "_codebook.inited"]
             .iter()
             .any(|end| name.ends_with(end)) =>
@@ -50,7 +50,7 @@ pub const MIMO2: Projector = Projector {
     ..BASE
 };
 
-/// Logits that take part in the softmax of attention, in towers that have them.
+/// Attention sinks, in towers that have them.
 const SINKS: &[TensorRule] =
     &[TensorRule::copy(&["visual.blocks.{bid}.attn.sinks"], "v.blk.{bid}.attn_sinks")
         .bare("")
@@ -136,7 +136,7 @@ const fn local(hf: &'static [&'static str], gguf: &'static str) -> TensorRule {
     TensorRule::copy(hf, gguf).need(Need::If(|hparams, layer| layer < number(hparams, N_LOCAL) as u64))
 }
 
-/// Keys under which the config of the tower of images has numbers of the other parts.
+/// Keys of the vision tower's config under which `prepare` puts counts of the other parts.
 const N_CODEBOOKS: &str = "n_codebooks";
 const N_CHANNELS: &str = "audio_channels";
 const N_LOCAL: &str = "input_local_layers";
@@ -226,7 +226,7 @@ fn keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
         true => audio.get_u64("swa_per_block")?.unwrap_or(1).max(1),
         false => 1,
     };
-    // The last layer of each block sees everything.
+    // The last layer of each block has full attention.
     let kinds = (0..n_layers).map(|layer| if layer % period < period - 1 { 0 } else { -1 }).collect();
     keys.set_prefixed("audio.wa_pattern_mode", Value::Array(Array::I32(kinds)));
     const SIZE: &str = "audio_tokenizer/config.json: encoder_attn_window_size";

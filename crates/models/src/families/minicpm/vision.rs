@@ -1,4 +1,4 @@
-//! MiniCPM-V 4.6: SigLIP that joins patches after one of its layers and again in the end, and a picture in slices.
+//! MiniCPM-V 4.6: SigLIP that joins patches after one of its layers and again after the last one, and a picture in slices.
 //!
 //! ```text
 //! after layer l:  x += attend in windows of 2 x 2(norm x)
@@ -6,8 +6,8 @@
 //! y = V_2 gelu(V_1 norm [x]_4)
 //! ```
 //!
-//! Models that join 2 x 2 patches have no first part. The whole picture comes first. A picture with more pixels than
-//! `image_size` squared is also cut into a grid of slices of about the same ratio.
+//! Models that join only 2 x 2 patches lack the first step. The whole picture comes first. A picture with more than `image_size`
+//! squared pixels is also cut into a grid of slices with about the same aspect ratio.
 //!
 //! Source: `MiniCPMV4_6VisionModel`, `MiniCPMV4_6Merger`, `MiniCPMV4_6ImageProcessorPil` and `MiniCPMV4_6Processor` of
 //! transformers 5.23. The number of the image that the processor puts before it (`<image_id>0</image_id>`) is left out.
@@ -23,12 +23,12 @@ use gguf_runtime::graphs::{
 /// Towers by the kind of projector.
 pub const TOWERS: &[ProjectorKind] = &[ProjectorKind { name: "minicpmv4_6", open }];
 
-/// Slices of a picture at most: those of the preprocessor.
+/// Maximum number of slices of a picture, as in the preprocessor.
 const N_SLICES: usize = 9;
 
 struct MiniCpm {
     trunk: Trunk,
-    /// Pixels of a side of a picture of one slice, if it is a square.
+    /// Side in pixels of a square picture of one slice.
     side: usize,
     inner: Option<InnerMerger>,
     norm: Norm,
@@ -157,7 +157,7 @@ impl Tower for MiniCpm {
         let whole = resize(picture, self.fitted(size, grid.is_none()), filter)?;
         let mut tiles = vec![tile(whole, "image", "")];
         let Some((columns, rows)) = grid else { return Ok(tiles) };
-        // Sides in whole slices first, as by the preprocessor.
+        // Sides are first rounded to whole slices, as in the preprocessor.
         let (wide, high) = (sizes::multiple(size.0, columns), sizes::multiple(size.1, rows));
         let slice = self.fitted(((wide / columns) as f64, (high / rows) as f64), true);
         let resized = resize(picture, (slice.0 * columns, slice.1 * rows), filter)?;

@@ -1,11 +1,11 @@
-//! MiniMax M3: parts of heads turned by row and column, two matrices for each patch, and two for each square of patches.
+//! MiniMax M3: parts of heads rotated by row and column, two matrices for each patch, and two for each square of patches.
 //!
 //! ```text
 //! x = W_0 p + W_1 p                                        a picture is two equal frames
 //! z = W_2 gelu(W_1 x);  y = V_2 gelu(V_1 [z]_4)            [..]_4: the patches of a square of 2 x 2 as one row
 //! ```
 //!
-//! Heads have parts for time, row and column one after the other, and a rest that does not turn; the time of a picture is 0.
+//! Heads have consecutive parts for time, row and column, and a rest that does not rotate. The time of a picture is 0.
 //!
 //! Source: `MiniMaxM3VLVisionModel` and `MiniMaxM3VLMultiModalProjector` of transformers 5.23.
 
@@ -20,15 +20,15 @@ use gguf_runtime::graphs::{
 /// Towers by the kind of projector.
 pub const TOWERS: &[ProjectorKind] = &[ProjectorKind { name: "minimax_m3", open }];
 
-/// Embeddings of a picture, at least and at most, where no key says it, as mtmd has them.
+/// Minimum and maximum number of embeddings of a picture if no key states them, as in mtmd.
 const N_TOKENS: (usize, usize) = (8, 576);
 
-/// The base of its rotation, which no key says.
+/// Base of the rotation, which no key states.
 const BASE: f32 = 10000.0;
 
 struct MiniMaxM3 {
     trunk: Trunk,
-    /// Pixels of a picture, at least and at most.
+    /// Minimum and maximum number of pixels of a picture.
     n_pixels: (usize, usize),
     of_patches: Projection,
     of_squares: Projection,
@@ -37,7 +37,7 @@ struct MiniMaxM3 {
 /// Reads the tower.
 pub fn open(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<Opened, Error> {
     let form = Form::read(keys, weights, NormKind::Layer, Activation::GeluErf)?;
-    // Elements that turn by one axis.
+    // Elements that rotate by one axis.
     let n_rot = 2 * (2 * (form.head_width / 2) / 3 / 2);
     let rope = |axis: usize| {
         let frequency = move |i: usize| libm::powf(BASE, -2.0 * i as f32 / n_rot as f32);

@@ -20,7 +20,7 @@ use gguf_runtime::graphs::{
 /// Towers by the kind of projector.
 pub const TOWERS: &[ProjectorKind] = &[ProjectorKind { name: "pixtral", open }];
 
-/// The base of its rotation, which no key says.
+/// Base of the rotation, which no key states.
 const BASE: f32 = 10000.0;
 
 struct Pixtral {

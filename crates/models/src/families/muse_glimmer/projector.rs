@@ -1,9 +1,9 @@
 //! Tower of Muse Glimmer, and three matrices.
 //!
-//! Config keys: those of every tower; the grid that positions are learned for; how many patches of a side are merged.
+//! Config keys: those of every tower; the grid of the learned positions; the number of patches of a side that are merged.
 //!
-//! Transforms: rotary halves of queries and keys are interleaved. A patch spans two frames; their kernels are summed, as an
-//! image shows the same in both.
+//! Transforms: rotary halves of queries and keys are interleaved. A patch spans two frames; their kernels are summed, because
+//! both frames of an image are equal.
 //!
 //! Source: `MuseGlimmerVisionModel` in `conversion/muse_glimmer.py`.
 
@@ -70,7 +70,7 @@ fn prepare(towers: &mut Towers) -> Result<(), ArchError> {
     vision.set("image_size", size.into());
     let frames = vision.get_u64("patch_temporal")?.unwrap_or(2);
     if frames != 2 {
-        // The order of a longer sum would decide its last bits.
+        // The last bits of a longer sum would depend on its order.
         return Err(bad("vision_config.patch_temporal", &frames.into(), "2"));
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! RADIO of Nemotron Nano VL, and Parakeet for sound of Nemotron Nano Omni.
+//! RADIO vision tower of Nemotron Nano VL, and Parakeet audio encoder of Nemotron Nano Omni.
 //!
 //! Config keys: the size of images and of patches; `sound_config`. The sizes of RADIO are in the model's code.
 //!
@@ -54,7 +54,7 @@ const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["vision_model.radio_model.model.blocks.{bid}.mlp.fc2"], "v.blk.{bid}.ffn_down"),
 ];
 
-/// Only of models that hear.
+/// Tensors of models with an audio encoder.
 const SOUND: &[TensorRule] = &[
     sound(&["sound_encoder.encoder.feature_extractor.featurizer.fb"], "a.mel_filters").bare(""),
     sound(&["sound_encoder.encoder.feature_extractor.featurizer.window"], "a.window").bare(""),
@@ -131,7 +131,7 @@ const DEPTH: Reshape = Reshape {
     inverse: <[u64]>::to_vec,
 };
 
-/// True in the config of the tower if the model hears.
+/// Key of the vision tower's config that is true if the model has an audio encoder.
 const HEARS: &str = "has_sound";
 
 fn patches_of_side(hparams: &Hparams) -> Result<u64, ArchError> {

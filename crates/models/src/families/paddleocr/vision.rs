@@ -1,4 +1,5 @@
-//! PaddleOCR-VL: SigLIP with positions drawn to the picture's size and heads turned by row and column, a norm and two matrices.
+//! PaddleOCR-VL: SigLIP with positions interpolated to the size of the picture and heads rotated by row and column, a norm and
+//! two matrices.
 //!
 //! ```text
 //! x = W p + b + P(row, column)
@@ -18,10 +19,10 @@ use gguf_runtime::graphs::{
 /// Towers by the kind of projector.
 pub const TOWERS: &[ProjectorKind] = &[ProjectorKind { name: "paddleocr", open }];
 
-/// Embeddings of a picture, at least and at most, where no key says it, as mtmd has them.
+/// Minimum and maximum number of embeddings of a picture if no key states them, as in mtmd.
 const N_TOKENS: (usize, usize) = (8, 4096);
 
-/// The base of its rotation, which no key says.
+/// Base of the rotation, which no key states.
 const BASE: f32 = 10000.0;
 
 /// Epsilon of the projector's norm.
@@ -29,7 +30,7 @@ const EPSILON: f32 = 1e-5;
 
 struct PaddleOcr {
     trunk: Trunk,
-    /// Pixels of a picture, at least and at most.
+    /// Minimum and maximum number of pixels of a picture.
     n_pixels: (usize, usize),
     norm: Norm,
     projection: Projection,
@@ -55,7 +56,7 @@ impl Tower for PaddleOcr {
     fn size(&self, picture: &Picture, max_tokens: Option<usize>) -> Result<(usize, usize), Error> {
         let factor = self.trunk.factor();
         let (mut width, mut height) = (picture.width(), picture.height());
-        // Sides below one embedding are brought to it; Python rounds halves to the even number.
+        // Sides below one embedding are enlarged to it. Python rounds halves to the even number.
         let scaled = |n: usize, of: usize| ((n * factor) as f64 / of as f64).round_ties_even() as usize;
         if height < factor {
             (width, height) = (scaled(width, height), factor);

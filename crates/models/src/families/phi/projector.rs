@@ -2,8 +2,8 @@
 //!
 //! Config keys: those of every tower; the smallest and the largest number of patches.
 //!
-//! Transforms: the matrix of patches becomes kernels, channels first. The last layer is left out, as the text model sees the
-//! output of the one before it.
+//! Transforms: the matrix of patches becomes kernels, channels first. The last layer is dropped, because the text model uses the
+//! output of the layer before it.
 //!
 //! Source: `Phi4VisionMmprojModel` in `conversion/phi.py`.
 

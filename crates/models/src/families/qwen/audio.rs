@@ -5,7 +5,8 @@
 //! y = W_2 gelu(W_1 n(x) + b_1) + b_2
 //! ```
 //!
-//! Parts of 100 frames are convolved alone, and their rows have the positions `p` 0 to 12. Rows of 800 frames see each other.
+//! Parts of 100 frames are convolved separately, and their rows have the positions `p` 0 to 12. Rows of the same 800 frames attend
+//! to each other.
 //!
 //! Source: `Qwen3ASREncoder`, `Qwen3ASRMultiModalProjector` and `Qwen3ASRFeatureExtractor` of transformers 5.23.
 
@@ -19,13 +20,13 @@ use crate::families::whisper::audio::two_matrices;
 /// Encoders by the kind of projector.
 pub const ENCODERS: &[EncoderKind] = &[EncoderKind { name: "qwen3a", open }];
 
-/// Frames that are convolved at once.
+/// Frames of a part.
 const PART: usize = 100;
 
-/// Parts whose rows see each other.
+/// Parts whose rows attend to each other.
 const N_PARTS: usize = 8;
 
-/// Samples of a sound at least; silence follows a shorter one.
+/// Minimum number of samples. Shorter sounds are padded with silence.
 const MIN_SAMPLES: usize = 8000;
 
 struct Qwen3a {

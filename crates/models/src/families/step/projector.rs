@@ -56,11 +56,11 @@ fn prepare(towers: &mut Towers) -> Result<(), ArchError> {
     let width = vision.need_u64(&["hidden_size", "width"])?;
     if vision.get_u64("intermediate_size")?.unwrap_or(0) == 0 {
         let ratio = vision.get_f64("mlp_ratio")?.unwrap_or(8960.0 / 1536.0);
-        // The default of transformers' class, which Step 3.7 alone has, does not follow from the ratio.
+        // transformers has a class for Step 3.7 only; its default does not follow from the ratio.
         let length = if is_step37 { 3072 } else { (width as f64 * ratio).round_ties_even() as u64 };
         vision.set("intermediate_size", length.into());
     }
-    // llama.cpp's graph was made for this tower and no other.
+    // llama.cpp's graph supports only this tower.
     for (key, found, expected) in [
         ("understand_projector_stride", stride, 2),
         ("vision_config.image_size", vision.need_u64(&["image_size"])?, 728),

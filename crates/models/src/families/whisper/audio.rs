@@ -1,14 +1,14 @@
-//! Whisper's encoder before a text model: Qwen 2 Audio, Audio Flamingo 3, Voxtral, Ultravox.
+//! Whisper's encoder with the projectors of multimodal models: Qwen 2 Audio, Audio Flamingo 3, Voxtral, Ultravox.
 //!
 //! ```text
 //! y = W n(pool_2(x)) + b                        Qwen 2 Audio; x rows of the encoder's layers, n its final norm
 //! y = W_2 gelu(W_1 n(pool_2(x)) + b_1) + b_2    Audio Flamingo 3
 //! y = W_2 gelu(W_1 [n(x)]_4)                    Voxtral; [..]_4: four rows as one
-//! y = W_2 r(silu(g) u), (u, g) = W_1 r([n(x)]_8)    Ultravox; r the root of the mean of squares
+//! y = W_2 r(silu(g) u), (u, g) = W_1 r([n(x)]_8)    Ultravox; r an RMS norm
 //! ```
 //!
-//! Rows of silence after the end of a sound are handled in different ways. In Qwen 2 Audio and Audio Flamingo 3 no row sees
-//! them, Voxtral has embeddings of them, and Ultravox does not pad a sound.
+//! Families differ in the silence after the end of a sound. In Qwen 2 Audio and Audio Flamingo 3 no row attends to it, Voxtral has
+//! embeddings of it, and Ultravox does not pad a sound.
 //!
 //! Source: `Qwen2AudioModel`, `AudioFlamingo3Model` and `VoxtralModel` with their processors, of transformers 5.23;
 //! `ultravox_model.py` and `ultravox_processing.py` of fixie-ai/ultravox.
@@ -28,17 +28,17 @@ pub const ENCODERS: &[EncoderKind] = &[
     EncoderKind { name: "ultravox", open: ultravox },
 ];
 
-/// Epsilon of Ultravox's norms, which no key has.
+/// Epsilon of Ultravox's norms, which no key states.
 const ULTRAVOX_EPSILON: f32 = 1e-6;
 
 /// Rows of silence after the end of a sound.
 #[derive(Clone, Copy)]
 pub enum Silence {
-    /// They are part of the sound.
+    /// They are handled like the sound.
     Heard,
     /// They are removed after the convolutions.
     Unseen,
-    /// Embeddings of them are removed, one for each so many rows.
+    /// Their embeddings are removed. One embedding has this number of rows.
     Cut(usize),
 }
 
@@ -60,7 +60,7 @@ pub struct Whisper {
 }
 
 impl Whisper {
-    /// The result of opening a file, with the most windows that its processor makes and the special tokens around a sound.
+    /// Result of opening a file: with the maximum number of windows of the family's processor, and the special tokens around a sound.
     pub fn listening(self, max_windows: Option<usize>, marks: (&'static str, &'static str)) -> Listening {
         let mel = LogMel::whisper(self.encoder.n_mels);
         let max_samples = max_windows.map(|n| n * self.n_frames * HOP);
@@ -96,7 +96,7 @@ impl Listener for Hearing {
     }
 }
 
-/// An encoder with learned positions, which say how long its windows are.
+/// Reads an encoder with learned positions: the encoder, the number of frames of a window, and the final norm.
 ///
 /// # Errors
 /// [`Error::Key`], [`Error::MissingTensor`], [`Error::TensorShape`], [`Error::TensorType`].
@@ -107,7 +107,7 @@ pub fn encoder(keys: &Keys<'_>, weights: &mut Weights<'_>) -> Result<(Encoder, u
     Ok((encoder, n_frames, norm))
 }
 
-/// Rows that become one, from 1 to 256.
+/// Number of rows that become one, from 1 to 256.
 ///
 /// # Errors
 /// [`Error::Key`].

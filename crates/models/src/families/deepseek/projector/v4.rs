@@ -1,8 +1,8 @@
 //! Tower of DeepSeek V4 Vision, whose sizes are keys of the text model's config.
 //!
-//! Config keys: `vision_n_layers` and its like.
+//! Config keys: `vision_n_layers` and the others with this prefix.
 //!
-//! Transforms: the matrix of patches becomes kernels; gate and up come apart.
+//! Transforms: the matrix of patches becomes kernels; gate and up are split.
 //!
 //! Source: `DeepseekV4FlashVisionModel` in `conversion/deepseek.py`.
 
@@ -73,18 +73,18 @@ fn prepare(towers: &mut Towers) -> Result<(), ArchError> {
         let value = vision.need_u64(&[from])?;
         vision.set(to, value.into());
     }
-    // Images may have any size; this one serves to warm up.
+    // Images may have any size; llama.cpp uses this one for its warm-up.
     let size = vision.need_u64(&["vision_patch_size"])?;
     let size = size.saturating_mul(vision.need_u64(&["vision_downsample_ratio"])?).saturating_mul(16);
     vision.set("image_size", size.into());
-    // llama.cpp's graph knows no others.
+    // llama.cpp's graph has these values built in.
     for (key, expected) in [("vision_max_n_token", "384"), ("vision_max_wh_ratio", "8")] {
         let found = vision.need_u64(&[key])?;
         if found.to_string() != expected {
             return Err(bad(key, &found.into(), expected));
         }
     }
-    // The checkpoint has no file for these; both are in the model's code.
+    // No file of the checkpoint states these; both are in the model's code.
     for key in ["image_mean", "image_std"] {
         if towers.preprocessor.get(key).is_none() {
             towers.preprocessor.set(key, vec![0.5; 3].into());

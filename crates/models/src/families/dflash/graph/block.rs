@@ -1,4 +1,4 @@
-//! Parts that only blocks of tokens have: convolutions, and ways to choose a token by the one before it.
+//! Parts for blocks of tokens: convolutions, and two ways to choose a token by the previous one.
 
 use gguf_runtime::{
     draft::largest,
@@ -16,10 +16,10 @@ fn vectors(weights: &mut Weights<'_>, name: &str, n_tokens: usize) -> Result<Opt
     weights.matrix(name, rank, n_tokens)
 }
 
-/// Two convolutions over the rows of a block whose kernels follow from its rows: `(b_i + [W x]_(t, i)) x_(t - i)`, summed
+/// Two convolutions over the rows of a block, with kernels that are computed from its rows: `(b_i + [W x]_(t, i)) x_(t - i)`, summed
 /// over i. Rows before the block are zeros.
 pub(super) struct Conv {
-    /// b: for each of both, (kernel, n_embd).
+    /// b: (2, kernel, n_embd).
     base: Vec<f32>,
     /// W: (2 kernel groups, n_embd).
     projection: Linear,
@@ -28,7 +28,7 @@ pub(super) struct Conv {
 }
 
 impl Conv {
-    /// `NAME_conv_base` and `NAME_conv_proj`, if they are there.
+    /// Reads `NAME_conv_base` and `NAME_conv_proj`, if the file has them.
     pub fn open(
         keys: &Keys<'_>,
         weights: &mut Weights<'_>,
@@ -91,7 +91,7 @@ pub(super) struct Markov {
 }
 
 impl Markov {
-    /// The matrices, if they are there. The head that judges the draft's own confidence has no use in greedy decoding.
+    /// Reads the matrices, if the file has them. The confidence head is checked but not used: greedy decoding does not need it.
     pub fn open(
         weights: &mut Weights<'_>,
         n_embd: usize,
@@ -106,7 +106,7 @@ impl Markov {
         Ok(Some(Markov { of_token, to_logits: Head { weight, bias: None, scale: 1.0, soft_cap: None } }))
     }
 
-    /// For the token after `before`: `row` (n_own_vocab).
+    /// Adds to `row` (n_own_vocab), the logits of the token after `before`.
     pub fn add(&self, before: u32, row: &mut [f32]) {
         let from = Rows::from_vec(1, self.of_token.n_in, self.of_token.row(before as usize));
         let bias = self.to_logits.apply(&from);
@@ -126,7 +126,7 @@ pub(super) struct Selector {
 }
 
 impl Selector {
-    /// The matrices, if they are there.
+    /// Reads the matrices, if the file has them.
     pub fn open(
         keys: &Keys<'_>,
         weights: &mut Weights<'_>,
@@ -136,7 +136,7 @@ impl Selector {
         let Some(weight) = super::matrix(weights, "selector_hidden.weight", n_embd)? else { return Ok(None) };
         let top_k = keys.need_count("selector_top_k")?;
         if top_k == 0 || top_k > n_vocab {
-            return Err(keys.wrong("selector_top_k", "a part of the tokens"));
+            return Err(keys.wrong("selector_top_k", "a number from 1 to the number of tokens"));
         }
         let rank = weight.n_out;
         Ok(Some(Selector {

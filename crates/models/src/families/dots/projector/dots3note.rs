@@ -2,7 +2,7 @@
 //!
 //! Config keys: those of every tower; the number of experts of each layer; the smallest and the largest image.
 //!
-//! Transforms: experts are stacked; gate and up of sound come apart. Routers and kernels over sound stay F32.
+//! Transforms: experts are stacked; gate and up of the audio encoder are split. Routers and kernels over sound stay F32.
 //!
 //! Source: `Dots3NoteMmprojModel` in `conversion/dots3.py`.
 
@@ -69,7 +69,7 @@ const fn stack(hf: &'static [&'static str], gguf: &'static str) -> TensorRule {
 const IS_DENSE: Need = Need::If(|hparams, layer| n_experts(hparams, layer) == 0);
 const IS_MIXTURE: Need = Need::If(|hparams, layer| n_experts(hparams, layer) > 0);
 
-/// Experts of a layer of the tower of images; 0 for one without.
+/// Number of experts of a layer of the vision tower; 0 for a dense layer.
 fn n_experts(hparams: &Hparams, layer: u64) -> u64 {
     let layer = usize::try_from(layer).ok();
     let count = layer.and_then(|layer| hparams.get(PYRAMID)?.get(layer)?.as_i64());
@@ -132,7 +132,7 @@ const SOUND_LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["audio_encoder.dots_encoder.speech_encoder.layers.{bid}.fc2"], "a.blk.{bid}.ffn_down"),
 ];
 
-/// Takes sizes from under their own names, and refuses what llama.cpp's graph does not compute.
+/// Copies sizes to the usual keys, and refuses values that llama.cpp's graph does not support.
 fn prepare(towers: &mut Towers) -> Result<(), ArchError> {
     let vision = towers.vision_mut()?;
     require(vision, "vision_config", "adapter_type", None, &"patch_merger".into())?;
@@ -182,7 +182,7 @@ fn prepare(towers: &mut Towers) -> Result<(), ArchError> {
     Ok(())
 }
 
-/// Refuses another value than the expected one.
+/// Fails unless the value is the expected one.
 fn require(
     config: &Hparams,
     place: &str,

@@ -2,8 +2,8 @@
 //!
 //! Config keys: the sizes of both; the size of images and the number of tokens of one.
 //!
-//! Transforms: none but of the first bias, which becomes planes. The architecture of MobileNet is in the code of timm and not
-//! in the config, so no tensor of a block is demanded.
+//! Transforms: the first bias gets dimensions of one. The architecture of MobileNet is in the code of timm and not in the config,
+//! so all tensors of blocks are optional.
 //!
 //! Source: `Gemma3nVisionAudioModel` in `conversion/gemma.py`.
 
@@ -50,7 +50,7 @@ const ENDS: &[TensorRule] = &[
     TensorRule::copy(&["model.vision_tower.timm_model.msfa.norm"], "v.msfa.norm"),
 ];
 
-/// Rules for tensors of blocks, which have the same names in both: the stage, then the block.
+/// Rules for tensors of blocks, whose names are the same in the checkpoint and in the file: the stage, then the block.
 macro_rules! blocks {
     ($($name:literal),* $(,)?) => {
         &[$(TensorRule::copy(
@@ -104,7 +104,7 @@ const SOUND: &[TensorRule] = &[
     TensorRule::copy(&["model.audio_tower.subsample_conv_projection.conv_1.conv"], "a.conv1d.1")
         .float(FloatType::F32),
     TensorRule::copy(&["model.audio_tower.subsample_conv_projection.conv_1.norm"], "a.conv1d.1.norm"),
-    // The reference's name of it is that of another matrix.
+    // The reference gives it the name of a different matrix.
     TensorRule::copy(&["model.audio_tower.subsample_conv_projection.input_proj_linear"], "a.pre_encode.out")
         .float(FloatType::F16),
 ];
@@ -160,7 +160,7 @@ fn prepare(towers: &mut Towers) -> Result<(), ArchError> {
     towers.preprocessor.set("image_mean", vec![0.0; 3].into());
     towers.preprocessor.set("image_std", vec![1.0; 3].into());
     let vision = towers.vision_mut()?;
-    // These say nothing of MobileNet; llama.cpp demands them of every tower.
+    // These keys do not describe MobileNet, but llama.cpp requires them for every tower.
     vision.set("n_layers", 128.into());
     let width = vision.get_u64("intermediate_size")?.unwrap_or(2048);
     vision.set("intermediate_size", width.saturating_mul(4).into());

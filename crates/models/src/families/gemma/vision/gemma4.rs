@@ -19,7 +19,7 @@ use gguf_runtime::graphs::{
 /// Default number of embeddings of an image: `max_soft_tokens` of transformers' preprocessor.
 const N_TOKENS: usize = 280;
 
-/// The base of its rotation, which no key says.
+/// Base of the rotation, which no key states.
 const BASE: f32 = 100.0;
 
 struct Gemma4 {

@@ -28,8 +28,8 @@ pub const GLMASR: Projector = Projector {
     ..BASE
 };
 
-/// Positions are rotary, but learned positions in the checkpoint are written as well. The norm after the layers is
-/// `audio_encoder.layer_norm`; the released checkpoint does not have Whisper's own.
+/// Positions are rotary, but learned positions in the checkpoint are also written. The norm after the layers is
+/// `audio_encoder.layer_norm`; the released checkpoint lacks Whisper's final norm.
 const LAYERS_WITHOUT_POSITIONS: &[TensorRule] = &{
     let mut rules = whisper::layers(Need::Optional);
     rules[9] = rules[9].need(Need::Optional);

@@ -1,4 +1,4 @@
-//! Layers of a Q-former: attention of queries to each other and to what a tower sees or hears, and a feed-forward part.
+//! Layers of a Q-former: self-attention of queries, cross-attention to the output of a tower, and a feed-forward part.
 
 use gguf_layout::projector::prelude::*;
 
@@ -49,7 +49,7 @@ macro_rules! layers {
 }
 pub(crate) use layers;
 
-/// Layers with attention to the tower: every `cross_attention_frequency`-th, from the first.
+/// True for a layer with cross-attention: every `cross_attention_frequency`-th, counted from the first.
 pub fn has_cross_attention(qformer: Option<&Json>, layer: u64) -> bool {
     let frequency = qformer.and_then(|config| config.get("cross_attention_frequency")).and_then(Json::as_u64);
     layer.checked_rem(frequency.unwrap_or(1)) == Some(0)

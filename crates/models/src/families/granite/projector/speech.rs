@@ -1,9 +1,9 @@
-//! Conformer of Granite Speech, and a Q-former that compresses what it hears.
+//! Conformer of Granite Speech, and a Q-former that compresses its output.
 //!
-//! Config keys: sizes of `encoder_config`; the window and the rate of the Q-former; of Plus the layers whose outputs are
-//! concatenated.
+//! Config keys: sizes of `encoder_config`; the window and the rate of the Q-former; for Granite Speech Plus, the layers whose
+//! outputs are concatenated.
 //!
-//! Transforms: keys and values come apart; the batch norm becomes a factor and a summand; kernels lose their dimension of one
+//! Transforms: keys and values are split; the batch norm becomes a factor and a summand; kernels lose their dimension of one
 //! and stay F32.
 //!
 //! Source: `GraniteSpeechMmprojModel` and `GraniteSpeechPlusMmprojModel` in `conversion/granite.py`.
@@ -57,7 +57,7 @@ const LAYERS: &[TensorRule] = &[
     TensorRule::part(&["encoder.layers.{bid}.attn.to_kv"], "a.blk.{bid}.attn_k", first_half),
     TensorRule::part(&["encoder.layers.{bid}.attn.to_kv"], "a.blk.{bid}.attn_v", second_half),
     TensorRule::copy(&["encoder.layers.{bid}.attn.to_out"], "a.blk.{bid}.attn_out"),
-    // The reference's name of it has no ending, so that it stays F32.
+    // Its name in the reference has no ending, so it stays F32.
     TensorRule::copy(&["encoder.layers.{bid}.attn.rel_pos_emb.weight"], "a.blk.{bid}.attn_rel_pos_emb")
         .bare(""),
     TensorRule::copy(&["encoder.layers.{bid}.conv.norm"], "a.blk.{bid}.norm_conv"),
@@ -70,7 +70,7 @@ const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["encoder.layers.{bid}.post_norm"], "a.blk.{bid}.ln2"),
 ];
 
-/// The batch norm as a factor and a summand. In files of the reference it is called a variance.
+/// The batch norm as a factor and a summand. The reference names them after the variance.
 const NORM: &[TensorRule] = &[
     TensorRule::copy(
         &["encoder.layers.{bid}.conv.batch_norm.weight", "encoder.layers.{bid}.conv.batch_norm.running_var"],

@@ -1,4 +1,4 @@
-//! SigLIP of Granite 4 Vision, with several Q-formers that see the features of different layers.
+//! SigLIP of Granite 4 Vision, with several Q-formers that attend to the features of different layers.
 //!
 //! Config keys: those of every tower; `deepstack_layer_map` and `spatial_target_layers`, which name the layer of the tower and
 //! that of the text model for each Q-former.
@@ -90,13 +90,13 @@ fn rename(hparams: &Hparams, name: &str) -> Option<String> {
 
 /// One Q-former.
 struct Seeing {
-    /// The layer of the tower that it sees.
+    /// Layer of the tower whose output it attends to.
     layer: i32,
-    /// The layer of the text model that it feeds.
+    /// Layer of the text model that gets its output.
     target: i32,
     /// The name in the checkpoint.
     name: String,
-    /// The number of its offset in a square of patches; -1 for none.
+    /// Index of its offset in a square of patches; -1 without an offset.
     offset: i32,
 }
 

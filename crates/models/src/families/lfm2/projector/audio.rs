@@ -3,7 +3,7 @@
 //! Config keys: sizes of `encoder`.
 //!
 //! Transforms: the batch norm becomes a factor and a summand; kernels lose their dimension of one, biases of the first
-//! convolutions become planes. Kernels stay F32. Parts that make sound are left out.
+//! convolutions become planes. Kernels stay F32. Parts that generate sound are dropped.
 //!
 //! Source: `LFM2AudioModel` in `conversion/lfm2.py` and `ConformerAudioModel` in `conversion/gemma.py`.
 
@@ -27,7 +27,7 @@ pub const LFM2AUDIO: Projector = Projector {
             .iter()
             .any(|part| name.contains(part)) =>
         {
-            Some("part of a model that makes sound")
+            Some("part of a model that generates sound")
         }
         _ => None,
     },

@@ -25,7 +25,7 @@ pub const LLAMA: Arch = Arch {
         // Their windows are reported: llama.cpp computes full attention.
         Class::new("CwmForCausalLM"),
         Class::new("MinistralForCausalLM"),
-        // Text parts of models with eyes or ears: SmolVLM and Idefics 3, Pixtral and LLaVA, Voxtral.
+        // Text parts of vision and audio models: SmolVLM and Idefics 3, Pixtral and LLaVA, Voxtral.
         Class::new("VLlama3ForCausalLM"),
         Class::new("LlavaForConditionalGeneration"),
         Class::new("VoxtralForConditionalGeneration"),

@@ -1,11 +1,12 @@
 //! MiniMax-Text-01 and MiniMax-M1: lightning attention in most layers, full attention in every eighth.
 //!
-//! Config keys: those of every text model, the factor of what each layer keeps of its input, the rotated dimensions. Tokens that
-//! were added to the tokenizer and whose embedding is zero are never predicted.
+//! Config keys: those of every text model, the residual scale, the rotated dimensions. Tokens after the base vocabulary
+//! whose embedding is zero are written as suppressed tokens.
 //!
 //! Transforms: experts become one tensor.
 //!
-//! The chat template is that of the checkpoint. The reference replaces one that is only in tokenizer_config.json by its own.
+//! The chat template is that of the checkpoint. The reference replaces a template that is only in tokenizer_config.json with a
+//! built-in one.
 //!
 //! Source: `MiniMaxText01Model` in `conversion/minimax.py`.
 
@@ -37,8 +38,7 @@ pub const MINIMAX_01: Arch = Arch {
     caveats: |hparams| {
         let n_layers = hparams.n_layers().unwrap_or(0);
         let differs = (0..n_layers.min(1 << 16)).any(|layer| is_linear(hparams, layer) == (layer % 8 == 7));
-        let text =
-            "llama.cpp takes every eighth layer for one of full attention; `attn_type_list` has others";
+        let text = "llama.cpp uses full attention in every eighth layer; `attn_type_list` differs";
         if differs { vec![text.to_owned()] } else { Vec::new() }
     },
     from_file: |file, config| {
@@ -80,7 +80,7 @@ fn is_linear(hparams: &Hparams, layer: u64) -> bool {
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
-    // Without weights, as in an export, those of generation_config.json.
+    // Without weights, the ids of generation_config.json.
     let ids = hparams.get(ZERO_ROWS).or_else(|| hparams.get("suppress_tokens"));
     let ids = ids.and_then(Json::as_array).filter(|ids| !ids.is_empty());
     if let Some(ids) = ids {

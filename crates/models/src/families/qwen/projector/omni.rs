@@ -1,8 +1,8 @@
-//! Towers of images and sound of Qwen 2.5 Omni and Qwen 3 Omni, and that of sound of Qwen 3 ASR.
+//! Vision towers and audio encoders of Qwen 2.5 Omni and Qwen 3 Omni, and the audio encoder of Qwen 3 ASR.
 //!
-//! Config keys: those of the towers of Qwen 2.5 VL and Qwen 3 VL; of sound those of Whisper's encoder.
+//! Config keys: those of the towers of Qwen 2.5 VL and Qwen 3 VL, and those of Whisper's encoder.
 //!
-//! Transforms: as for the towers of images alone. Positions of sound are computed. Kernels of convolutions over sound are F16
+//! Transforms: those of the vision towers. Positions of the audio encoder are computed. Kernels of convolutions over sound are F16
 //! in every file; biases get dimensions of one.
 //!
 //! Source: `Qwen25OmniModel` in `conversion/qwenvl.py`, `Qwen3OmniMmprojModel` and `Qwen3ASRMmprojModel` in
@@ -49,7 +49,7 @@ pub const QWEN25OMNI: Projector = Projector {
     owns,
     drops: |_, name| {
         name.contains("audio_bos_eos_token")
-            .then_some("embeddings of marks around sound, which no model uses")
+            .then_some("embeddings of tokens around sound, which no model uses")
     },
     rename: |_, name| Some(renamed(name)),
     prepare: |towers| {
@@ -142,7 +142,7 @@ pub const QWEN3ASR: Projector = Projector {
     ..BASE
 };
 
-/// Three convolutions over time and frequency, and a matrix that joins what they make of all frequencies.
+/// Three convolutions over time and frequency, and a matrix that joins their outputs over all frequencies.
 const CONVOLUTIONS: &[TensorRule] = &[
     kernel(&["audio_tower.conv2d1.weight"], "a.conv2d.1"),
     bias(&["audio_tower.conv2d1.bias"], "a.conv2d.1"),

@@ -40,7 +40,7 @@ pub const QWEN3VL: Projector = Projector {
     ..BASE
 };
 
-/// A matrix or two after the tower, and after some of its layers.
+/// Two matrices after the tower, and two after some of its layers.
 pub const MERGERS: &[TensorRule] = &[
     TensorRule::copy(&["visual.merger.linear_fc1"], "mm.0"),
     TensorRule::copy(&["visual.merger.linear_fc2"], "mm.2"),
@@ -59,7 +59,7 @@ fn deepstack(hparams: &Hparams) -> Vec<u64> {
     layers.into_iter().flatten().filter_map(Json::as_u64).collect()
 }
 
-/// Names of the table: mergers by the numbers of their layers.
+/// Name in the table: mergers are numbered by their layers.
 pub fn rename(hparams: &Hparams, name: &str) -> Option<String> {
     let name = name.strip_prefix("model.").unwrap_or(name);
     let Some((number, rest)) =

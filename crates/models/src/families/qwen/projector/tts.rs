@@ -27,7 +27,7 @@ pub const QWEN3TTS: Projector = Projector {
     },
     drops: |_, name| match name.strip_prefix("speech_tokenizer.")? {
         name if name.starts_with("encoder.") => {
-            Some("part of a model that hears, which only cloning by text uses")
+            Some("part of the audio encoder, which only voice cloning with a transcript uses")
         }
         name if name.ends_with("_codebook.initialized") => Some("only training uses it"),
         _ => None,
@@ -204,7 +204,7 @@ const DECODER: &[TensorRule] = &[
 
 const OF_DAC: Need = Need::If(|hparams, layer| layer < number(hparams, DAC_N));
 
-/// Keys under which the config of the tower has the numbers of layers of each part.
+/// Keys of the tower's config under which `prepare` puts the number of layers of each part.
 const CODE: &str = "n_code_layers";
 const WAVE_N: &str = "num_hidden_layers";
 const UP_N: &str = "n_upsampling";
@@ -214,7 +214,7 @@ fn number(hparams: &Hparams, key: &str) -> u64 {
     hparams.get_u64(key).ok().flatten().unwrap_or(0)
 }
 
-/// Names of the decoder by its parts instead of by the places of its modules.
+/// Names the modules of the decoder by their parts instead of by their indices.
 fn rename(_: &Hparams, name: &str) -> Option<String> {
     let rest = name.strip_prefix("speech_tokenizer.decoder.")?;
     let Some(module) = rest.strip_prefix("decoder.") else { return Some(format!("wave.{rest}")) };
@@ -254,7 +254,7 @@ fn prepare(towers: &mut Towers) -> Result<(), ArchError> {
     for (key, count) in [(CODE, n_code), (UP_N, n_up), (DAC_N, n_dac)] {
         audio.set(key, count.into());
     }
-    // The most that any part has.
+    // The largest number of layers of any part.
     audio.set("n_layers", [4, n_code, n_wave, n_up].into_iter().max().unwrap_or(4).into());
     Ok(())
 }
@@ -317,7 +317,7 @@ fn keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
     keys.set_prefixed("has_audio_encoder", Value::Bool(true));
     keys.set_prefixed("audio.projector_type", "qwen3tts_spkenc".into());
     keys.set_prefixed("audio.projection_dim", Value::U32(width));
-    // Those of the one encoder that there is; it has no attention.
+    // Sizes of the only released speaker encoder; it has no attention.
     for (key, count) in [
         ("audio.num_mel_bins", 128),
         ("audio.block_count", 3),

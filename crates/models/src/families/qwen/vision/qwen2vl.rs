@@ -1,4 +1,4 @@
-//! Qwen 2 VL and 2.5 VL: heads turned by row and column, four patches to an embedding. In 2.5 most layers attend within
+//! Qwen 2 VL and 2.5 VL: heads rotated by row and column, four patches per embedding. In 2.5, most layers attend within
 //! windows.
 //!
 //! ```text
@@ -17,25 +17,25 @@ use gguf_runtime::graphs::{
     },
 };
 
-/// Embeddings of a picture, at least and at most, where no key says it, as mtmd has them.
+/// Minimum and maximum number of embeddings of a picture if no key states them, as in mtmd.
 const N_TOKENS: (usize, usize) = (8, 4096);
 
-/// The base of its rotation, which no key says.
+/// Base of the rotation, which no key states.
 const BASE: f32 = 10000.0;
 
 /// Special tokens around an image.
 const MARKS: (&str, &str) = ("<|vision_start|>", "<|vision_end|>");
 
-/// Pixels of a side of a window, where no key says it.
+/// Side of a window in pixels if no key states it.
 const WINDOW: usize = 112;
 
-/// The tower with its projector. EXAONE 4.5 has it with fewer heads of keys than of queries.
+/// The tower with its projector. EXAONE 4.5 uses it with grouped-query attention.
 pub struct Qwen2Vl {
     trunk: Trunk,
-    /// Pixels of a picture, at least and at most.
+    /// Minimum and maximum number of pixels of a picture.
     n_pixels: (usize, usize),
     merger: Projection,
-    /// Squares of a side of a window, and every how many layers attention has none.
+    /// Side of a window in squares, and period of the layers that attend to the whole picture.
     windows: Option<(usize, usize)>,
     /// True if embeddings have positions by row and column in the text model.
     has_grid: bool,
@@ -113,7 +113,7 @@ impl Tower for Qwen2Vl {
 
     fn run(&self, picture: &Picture, pass: &mut Pass<'_, '_>) -> Result<Embedding, Error> {
         let (grid, merge) = (self.trunk.grid(picture), self.trunk.merge);
-        // Without windows one that has all patches.
+        // A tower without windows has one window with all patches.
         let (side, pattern) = self.windows.unwrap_or((grid.0.max(grid.1), 0));
         let windows = by_windows(grid, merge, side);
         let limit = |i: usize, pass: &mut Pass<'_, '_>| {

@@ -1,10 +1,10 @@
-//! Qwen 3 VL and 3.5: learned positions drawn to the picture's size, heads turned by row and column, four patches to an
-//! embedding; and features of some layers, which go into the first layers of the text model (deepstack).
+//! Qwen 3 VL and 3.5: learned positions interpolated to the size of the picture, heads rotated by row and column, four patches per
+//! embedding, and features of some layers that are added in the first layers of the text model (deepstack).
 //!
 //! ```text
 //! x = W_0 p + W_1 p + b + P(row, column)      a picture is two equal frames
 //! y = W_2 gelu(W_1 [norm x]_4)                [..]_4: the patches of a square of 2 x 2 as one row
-//! d_l = V_2 gelu(V_1 norm [x_l]_4)            behind layer l of the tower
+//! d_l = V_2 gelu(V_1 norm [x_l]_4)            after layer l of the tower
 //! ```
 //!
 //! Source: `Qwen3VLVisionModel` in `modeling_qwen3_vl.py` of transformers 5.23.
@@ -17,15 +17,15 @@ use gguf_runtime::graphs::{
     },
 };
 
-/// Embeddings of a picture, at least and at most, where no key says it, as mtmd has them.
+/// Minimum and maximum number of embeddings of a picture if no key states them, as in mtmd.
 const N_TOKENS: (usize, usize) = (8, 4096);
 
-/// The base of its rotation, which no key says.
+/// Base of the rotation, which no key states.
 const BASE: f32 = 10000.0;
 
 struct Qwen3Vl {
     trunk: Trunk,
-    /// Pixels of a picture, at least and at most.
+    /// Minimum and maximum number of pixels of a picture.
     n_pixels: (usize, usize),
     merger: Projection,
     /// Layers whose output gives features, and their projection.
