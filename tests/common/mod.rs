@@ -169,12 +169,12 @@ impl Sandbox {
         fs::copy(license, self.path("text")).unwrap();
     }
 
-    /// The same of `golden/vision/NAME`, a checkpoint with eyes.
+    /// The same with `golden/vision/NAME`, a checkpoint of a vision model.
     pub fn with_vision(name: &str) -> Sandbox {
         Sandbox::with_folder(name, &gguf_testkit::vision(name))
     }
 
-    /// The same of `golden/audio/NAME`, a checkpoint with ears.
+    /// The same with `golden/audio/NAME`, a checkpoint of an audio model.
     pub fn with_audio(name: &str) -> Sandbox {
         Sandbox::with_folder(name, &gguf_testkit::audio(name))
     }

@@ -336,7 +336,7 @@ fn long_sounds_are_cut_with_a_warning() {
     fs::copy(golden("audio/sound.wav"), sandbox.path("s.wav")).unwrap();
     let args =
         ["model.gguf", "--mmproj", "mmproj.gguf", "-n", "2", "-j", "1", "--audio", "s.wav", "--prompt", "x"];
-    succeed(generate(&sandbox, &args)).says("s.wav: the model hears the first 0.32 of 0.45 seconds");
+    succeed(generate(&sandbox, &args)).says("s.wav: the model uses the first 0.32 of 0.45 seconds");
 }
 
 #[test]

@@ -10,7 +10,7 @@ pub(crate) const FOLDERS: [&str; 3] = ["1_Dense", "2_Dense", "3_Dense"];
 /// The file in one.
 pub(crate) const FILE: &str = "model.safetensors";
 
-/// Puts the tensors of these modules before others, with the folder in their names (`2_Dense.linear.weight`).
+/// Puts the tensors of these modules before the others, with the folder in their names (`2_Dense.linear.weight`).
 ///
 /// # Errors
 /// Those of a safetensors file.

@@ -63,7 +63,7 @@ pub(crate) fn card_of(dir: &Path, listing: &Listing, notes: &mut Vec<String>) ->
     Ok(card::read(&read_small_file(dir, "README.md")?, notes))
 }
 
-/// Folders of tokenizers of sound, with weights and a config: MiMo V2.5, Qwen 3 TTS.
+/// Folders of audio tokenizers, with weights and a config: MiMo V2.5, Qwen 3 TTS.
 pub(crate) const SOUND_FOLDERS: [&str; 2] = ["audio_tokenizer", "speech_tokenizer"];
 
 pub(crate) fn is_small_file(name: &str) -> bool {

@@ -106,7 +106,7 @@ fn is_zero(checkpoint: &Checkpoint, tensor: &gguf_checkpoint::Tensor) -> bool {
     all_rows(checkpoint, [tensor], |[values]| values.iter().all(|value| *value == 0.0))
 }
 
-/// The rows of a matrix from row `first` on whose elements are all zero.
+/// Indices of the rows from `first` whose elements are all zero; `None` for a tensor that is missing or cannot be read.
 fn zero_rows(checkpoint: &Checkpoint, name: &str, first: u64) -> Option<Vec<u64>> {
     let tensor = checkpoint.tensor(name)?;
     let mut values = vec![0.0; usize::try_from(tensor.row_elems()).ok()?];

@@ -16,7 +16,7 @@ use crate::yarn::YarnScales;
 use crate::{ArchError, Input, SourceTensor};
 use gguf_tokenizer::huggingface::Route;
 
-/// Key of hyperparameters for the ids of rows of zeros.
+/// Key of the hyperparameters that holds the ids of rows of zeros ([`Arch::zero_rows`]).
 pub const ZERO_ROWS: &str = "zero_rows";
 
 /// One architecture: data, and functions for what data cannot say.
@@ -69,8 +69,8 @@ pub struct Arch {
     pub source_types: bool,
     /// True if the chat template precedes all other keys of the model.
     pub template_first: bool,
-    /// The tensor of the checkpoint whose rows of zeros stand for tokens that cannot be predicted. Their ids from the number of
-    /// tokens on that are not added are found by `keys` under [`ZERO_ROWS`].
+    /// Tensor of the checkpoint whose rows of zeros mark tokens that must not be predicted. `keys` finds their ids after the base
+    /// vocabulary (without added tokens) under [`ZERO_ROWS`].
     pub zero_rows: Option<&'static str>,
     /// Tensors of integers that are hyperparameters: the end of their names, and the key under which `keys` finds them.
     pub constants: &'static [(&'static str, &'static str)],
@@ -220,7 +220,7 @@ pub struct Class {
     pub spelling: usize,
     /// True for a wrapper whose text part states no class or a wrong one.
     pub decides: bool,
-    /// True for the text model of a wrapper without a separate row.
+    /// True if the class was found as the text model of a wrapper that has no row.
     pub is_text_part: bool,
 }
 

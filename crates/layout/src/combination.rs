@@ -1,4 +1,4 @@
-//! One element of a tensor from an element of each of several others.
+//! Functions that combine tensors element by element.
 
 #[cfg(doc)]
 use crate::row_map::RowMap;
@@ -18,8 +18,8 @@ pub enum Combination {
         /// Rows of a side of the output.
         to: u64,
     },
-    /// Rows of a matrix, each divided by its element of a vector, which is at least `least`: codebooks that are stored as sums
-    /// and counts. The first half of the sources are matrices, which follow each other, the second half their vectors.
+    /// Rows of a matrix, each divided by its element of a vector, but at least by `least`: codebooks that are stored as sums and
+    /// counts. The first half of the sources are consecutive matrices, the second half their vectors.
     DividedRows {
         /// The smallest divisor.
         least: f32,
@@ -37,7 +37,8 @@ pub enum Combination {
 }
 
 impl Combination {
-    /// Number of tensors of a checkpoint that are combined. Sums are over pieces of one.
+    /// Number of source tensors. [`Combination::Sum`] and [`Combination::Bilinear`] combine pieces of one tensor. For
+    /// [`Combination::DividedRows`], the number of sources of one codebook.
     pub fn n_sources(self) -> usize {
         match self {
             Combination::Sum | Combination::Bilinear { .. } => 1,
@@ -46,8 +47,8 @@ impl Combination {
         }
     }
 
-    /// The element that `operands` give in output row `row`, in the order of the sources. `round` is applied after every
-    /// operation.
+    /// The element in output row `row` that is computed from `operands`, which are in the order of the sources. `round` is applied
+    /// after every operation.
     ///
     /// Source of the norms: `ConformerAudioModel.modify_tensors` in `conversion/gemma.py`.
     pub fn apply(self, row: u64, operands: &[f32], round: impl Fn(f32) -> f32) -> f32 {
@@ -64,7 +65,7 @@ impl Combination {
                 let [down, right] =
                     [row / to, row % to].map(|index| f64::from(place_in_grid(index, from, to).1));
                 let between = |first: f32, second: f32| {
-                    // The reference's parts are in single precision, and exact sums of them are one.
+                    // The reference's weights are in single precision, and each pair of them adds up to exactly 1.
                     f64::from(first) * f64::from(1.0 - right as f32) + f64::from(second) * right
                 };
                 (between(a, b) * f64::from(1.0 - down as f32) + between(c, d) * down) as f32
@@ -95,7 +96,7 @@ mod tests {
     fn rows_between_corners_are_interpolated() {
         use crate::row_map::RowMap;
 
-        // A grid of 4 rows to a side, whose values are 4 y + x, to 3 to a side: places 0, 1.5 and 3.
+        // A grid of 4 x 4 rows with the values 4 y + x becomes one of 3 x 3: places 0, 1.5 and 3.
         let (from, to) = (4, 3);
         let corners = [0, 1, 2, 3].map(|corner| RowMap::GridCorner { from, to, corner });
         let interpolated = |row| {
@@ -104,7 +105,7 @@ mod tests {
         };
         let values: Vec<f32> = (0..9).map(interpolated).collect();
         assert_eq!(values, [0.0, 1.5, 3.0, 6.0, 7.5, 9.0, 12.0, 13.5, 15.0]);
-        // One row to a side is the first.
+        // A grid of 1 x 1 takes the first row.
         assert_eq!(place_in_grid(0, 4, 1), (0, 0.0));
     }
 

@@ -33,7 +33,7 @@ pub enum ArchError {
         /// Known classes with the most similar names, nearest first.
         nearest: Vec<&'static str>,
     },
-    /// A checkpoint whose class has a projector and no text model: that is another checkpoint.
+    /// A checkpoint whose class has a projector and no text model, which is a separate checkpoint.
     #[error("class `{class}` has a projector and no text model")]
     OnlyProjector {
         /// The class as the config names it.
@@ -262,7 +262,7 @@ impl ArchError {
             }
             ArchError::OnlyProjector { text_model, .. } => {
                 let text_model = text_model.as_deref().unwrap_or("its text model");
-                Some(format!("convert {text_model}, and this checkpoint with `mmproj`"))
+                Some(format!("convert {text_model}, and convert this checkpoint with `gguf-convert mmproj`"))
             }
             ArchError::EmptyProjector { .. } => Some("copy the missing part from the base model".into()),
             ArchError::MissingTensors { names } => {

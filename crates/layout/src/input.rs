@@ -42,20 +42,20 @@ pub struct Input<'a> {
     pub zero_rows: Option<ZeroRows<'a>>,
 }
 
-/// Finds rows of zeros, from the caller that opened the files. Asked only if the reference makes keys of them.
+/// Finds rows of zeros; passed by the caller that opened the files. Used only if the reference writes them as keys.
 #[derive(Clone)]
 pub struct ZeroRows<'a>(Arc<FindZeroRows<'a>>);
 
-/// Finds the rows of zeros of a tensor, from a row on.
+/// Finds the rows of zeros of a tensor, starting at a row.
 type FindZeroRows<'a> = dyn Fn(&str, u64) -> Option<Vec<u64>> + 'a;
 
 impl<'a> ZeroRows<'a> {
-    /// Asks `find`.
+    /// Wraps `find`.
     pub fn new(find: impl Fn(&str, u64) -> Option<Vec<u64>> + 'a) -> ZeroRows<'a> {
         ZeroRows(Arc::new(find))
     }
 
-    /// The rows of tensor `name` from row `first` on whose elements are all zero; none of a tensor that is not there or cannot
+    /// Indices of the rows of tensor `name` from `first` whose elements are all zero; `None` for a tensor that is missing or cannot
     /// be read.
     pub fn find(&self, name: &str, first: u64) -> Option<Vec<u64>> {
         (self.0)(name, first)

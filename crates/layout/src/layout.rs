@@ -177,12 +177,11 @@ pub enum Data {
     },
     /// Values that the architecture computes from the config (`rope_freqs.weight`).
     Computed(Vec<f32>),
-    /// Several tensors with as many elements, or pieces of one, combined element by element in f32.
+    /// Several tensors of equal size, or pieces of one, combined element by element in f32.
     Combined {
         /// The tensors, in the order of the operands of `by`.
         sources: Vec<String>,
-        /// For each operand the rows that are taken of its source. Several operands of one source if there are more maps
-        /// than sources.
+        /// Rows of the source for each operand. With one source and several maps, all operands are pieces of that source.
         rows: Vec<RowMap>,
         /// Function of one element of each operand.
         by: Combination,

@@ -82,7 +82,7 @@ impl Families {
         under_model.then_some((arch, Class { prefix: "model.", ..outer }))
     }
 
-    /// The architecture of the text part of a multimodal model whose own class is unknown, by the `model_type` of that part.
+    /// The architecture of the text part of a multimodal model with an unknown class, by the `model_type` of that part.
     /// A text part that differs from the plain text model has a separate `model_type`.
     pub fn find_text_part(&self, class: &str, input: &Input<'_>) -> Option<(&'static Arch, Class)> {
         // Some checkpoints have only the towers (Ultravox).
@@ -99,7 +99,7 @@ impl Families {
         Some((arch, Class { is_text_part: true, ..class }))
     }
 
-    /// The text part of a model whose own class is unknown, if it has a known `model_type`.
+    /// The text part of a model with an unknown class, if the part has a known `model_type`.
     fn foreign_text_part<'a>(&self, config: &'a Json) -> Option<&'a Json> {
         let class = first_class(config)?;
         let text = text_config(config)?;
@@ -108,7 +108,7 @@ impl Families {
         (!is_known && first_class(text).is_none() && self.config_class(text_type).is_some()).then_some(text)
     }
 
-    /// As [`Families::find`], or else as [`Families::find_inner`] or [`Families::find_text_part`].
+    /// The result of [`Families::find`], else of [`Families::find_inner`], else of [`Families::find_text_part`].
     pub fn find_any(&self, class: &str, input: &Input<'_>) -> Option<(&'static Arch, Class)> {
         let inner = || self.find_inner(class, input).or_else(|| self.find_text_part(class, input));
         self.find(class, input).or_else(inner)

@@ -542,7 +542,7 @@ fn select<'a>(
     Ok(Selected { hparams, tensors: tensors.into(), left_out, first_layer })
 }
 
-/// The tensors of the text model of a wrapper, and the others, if names tell them apart.
+/// Splits the tensors of a wrapper into those of the text model and the others, if their names differ.
 fn text_tensors<'a>(sources: Cow<'a, [SourceTensor]>) -> (Cow<'a, [SourceTensor]>, Vec<Dropped>) {
     let is_inside = |name: &str| name.contains("language_model.");
     if !sources.iter().any(|tensor| is_inside(&tensor.name)) {
@@ -550,7 +550,7 @@ fn text_tensors<'a>(sources: Cow<'a, [SourceTensor]>) -> (Cow<'a, [SourceTensor]
     }
     let is_text = |tensor: &SourceTensor| is_inside(&tensor.name) || tensor.name.contains("lm_head.");
     let (text, other): (Vec<_>, Vec<_>) = sources.into_owned().into_iter().partition(is_text);
-    let reason = "outside of the text model";
+    let reason = "not part of the text model";
     let other = other.into_iter().map(|tensor| Dropped { name: tensor.name, reason }).collect();
     (text.into(), other)
 }

@@ -29,7 +29,7 @@ pub fn resolve_projector(input: &Input<'_>, options: &Options) -> Result<Layout,
         return Err(ArchError::Prequantized { method: method.into() });
     }
     let (projector, n_tensors) = (row.name, input.tensors.len());
-    // The text part alone may have the class of the whole.
+    // A checkpoint of the text part alone may have the class of the whole model.
     let whole = Hparams::of_part(input.config.as_object().cloned().unwrap_or_default());
     if !input.tensors.iter().any(|tensor| (row.owns)(&whole, &tensor.name)) {
         return Err(ArchError::EmptyProjector { projector, n_tensors });
@@ -68,7 +68,7 @@ pub fn resolve_projector(input: &Input<'_>, options: &Options) -> Result<Layout,
 
     let mut keys = Keys::new(WRITTEN);
     general::keys(input, options, FileKind::Projector, &tensors, &mut keys)?;
-    // A tower of sound alone does without those files.
+    // A projector with only an audio encoder does not need these files.
     let needs_file = row.needs_preprocessor && towers.vision.is_some();
     if needs_file && PREPROCESSORS.iter().all(|name| input.file(name).is_none()) {
         return Err(ArchError::NoPreprocessor);

@@ -147,11 +147,11 @@ pub enum RowMap {
     },
     /// The rows of the sources one after the other, each followed by rows of zeros.
     PadEach {
-        /// Rows of each source with those of zeros.
+        /// Rows of each source, including the rows of zeros.
         to: u64,
     },
-    /// A corner of the cell of a square grid, `from` rows to a side, in which each row of a grid of `to` rows to a side lies:
-    /// 0 and 1 the corners above, 2 and 3 those below. The corners of both grids are at the same places.
+    /// One corner of the source cell that contains each row of the output. Source and output are square grids with `from` and `to`
+    /// rows per side and coinciding corners. Corners 0 and 1 are above, 2 and 3 below.
     GridCorner {
         /// Rows of a side of the source.
         from: u64,
@@ -178,8 +178,8 @@ fn grouped(head: u64, groups: u64, per_group: u64) -> u64 {
     head % groups * per_group + head / groups
 }
 
-/// Place of row `index` of a line of `to` rows on a line of `from` rows that begins and ends where it does: the row before it,
-/// and its distance from that row as a part of the distance of two rows, in single precision as torch computes it.
+/// Position of row `index` of a line of `to` rows on a line of `from` rows with the same ends: the row before it, and the distance
+/// from that row as a fraction of the distance between two rows, in single precision as in torch. `from` is at least 1.
 ///
 /// Source: `area_pixel_compute_source_index` in torch's `UpSample.h`.
 pub fn place_in_grid(index: u64, from: u64, to: u64) -> (u64, f32) {
@@ -365,7 +365,7 @@ impl RowMap {
     pub fn output_row(&self, row: u64, n_rows: u64) -> u64 {
         match *self {
             RowMap::Concat | RowMap::Pad { .. } | RowMap::PadEach { .. } => row,
-            // A corner of several cells or of none.
+            // Not invertible: a source row is a corner of several cells, or of none.
             RowMap::GridCorner { .. } => row,
             RowMap::Pick { rows: [first, _], .. } => u64::from(row != first),
             // Rows of other heads are dropped and never looked up.

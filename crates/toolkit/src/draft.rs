@@ -24,15 +24,15 @@ use crate::{
 pub struct DraftOptions {
     /// The model that a draft proposes tokens for: a GGUF file, or any shard of a split model.
     pub target: PathBuf,
-    /// The draft: a small model with the same tokens, or a model that reads states of the target.
+    /// The draft model: a small model with the same tokens, or a model that reads states of the target.
     pub draft: PathBuf,
-    /// The text whose chunks are continued.
+    /// The text whose chunks are the prompts.
     pub text: Text,
     /// Chunks of the text. Each of them is a prompt.
     pub chunks: Settings,
-    /// Tokens to write after each prompt, unless the model ends the text before; 1 at least.
+    /// Number of tokens to generate after each prompt, at least 1. An end-of-text token ends it early; the last step may exceed it.
     pub n_tokens: usize,
-    /// Tokens to propose in a step; 1 at least. Drafts that propose blocks are limited to their block.
+    /// Number of tokens to propose in a step, at least 1. Drafts that propose blocks are limited to the length of a block.
     pub n_proposed: usize,
     /// Options for running both models.
     pub run: RunOptions,
@@ -77,10 +77,10 @@ impl Default for DraftOptions {
 pub fn draft(options: &DraftOptions, events: &dyn Events) -> Result<Measured, Error> {
     options.chunks.check().map_err(Error::usage)?;
     for (name, n) in
-        [("the number of tokens", options.n_tokens), ("the number of proposed tokens", options.n_proposed)]
+        [("number of tokens", options.n_tokens), ("number of proposed tokens", options.n_proposed)]
     {
         if n == 0 {
-            return Err(Error::usage(format!("{name} is 0; expected 1 or more")));
+            return Err(Error::usage(format!("{name}: expected 1 or more, found 0")));
         }
     }
     let DraftOptions { target: target_path, draft: draft_path, text, chunks, run, .. } = options;
@@ -160,7 +160,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// All facts and metrics.
+    /// All facts and metrics as JSON.
     pub fn json(&self) -> serde_json::Value {
         let Measured { facts, acceptance } = self;
         let mean = acceptance.mean();
@@ -196,7 +196,7 @@ impl Measured {
     pub fn listing(&self) -> String {
         let Measured { facts, acceptance } = self;
         let Some(mean) = acceptance.mean() else {
-            return format!("no steps: the model ended all of {} texts at once\n", acceptance.n_texts());
+            return format!("no steps: all {} prompts end with an end-of-text token\n", acceptance.n_texts());
         };
         let mut out = format!(
             "accepted {} tokens per step, {:.4} written ({} steps, {} prompts of {} tokens)\n",

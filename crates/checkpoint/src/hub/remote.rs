@@ -368,7 +368,7 @@ fn is_small(entry: &Entry) -> bool {
                     || name.ends_with(".index.json")
             }
             Some((TEMPLATES, name)) => name.ends_with(".jinja") && !name.contains('/'),
-            // The pooling module of sentence-transformers, its matrices after the model, and tokenizers of sound.
+            // The pooling module of sentence-transformers, its dense modules, and audio tokenizers.
             Some((folder, name)) => {
                 let is_sound = SOUND_FOLDERS.contains(&folder);
                 name == "config.json" && (is_sound || folder.ends_with("Pooling"))

@@ -66,7 +66,7 @@ impl<'a> CheckpointRows<'a> {
             let n_rows = n_elems / row_elems;
             let checkpoint = request.checkpoint;
             parts.push(Part { checkpoint, tensor, shape: [n_rows, row_elems], first_row });
-            // Rows of zeros between two sources belong to neither.
+            // Rows of zeros after a source are not read.
             first_row += match request.map {
                 RowMap::PadEach { to } if n_rows <= to => to,
                 _ => n_rows,

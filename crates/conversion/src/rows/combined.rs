@@ -1,4 +1,4 @@
-//! Tensors of a checkpoint that are combined element by element.
+//! Rows computed element by element from several tensors of a checkpoint.
 
 use std::ops::Range;
 
@@ -10,19 +10,19 @@ use gguf_quant::round::{f16_to_f32, f32_to_f16};
 use super::{CheckpointRows, RowSource, RowsFor};
 use crate::error::Error;
 
-/// Elements of several tensors, or of pieces of one, that give one element each.
+/// Rows of several tensors, or of pieces of one, combined element by element.
 #[derive(Debug, Clone)]
 pub struct CombinedRows<'a> {
     operands: Vec<CheckpointRows<'a>>,
     by: Combination,
-    /// True if torch computes in f16, which it does if all sources are stored so.
+    /// True if torch computes in f16: all sources are stored in it.
     in_f16: bool,
     view: RowView,
 }
 
 impl<'a> CombinedRows<'a> {
-    /// Operands with the row maps `rows`, of the tensors `names`: one for each map, or one for all of them. `request` gives
-    /// the request for a map.
+    /// Operands with the row maps `rows`, of the tensors `names`: one tensor for each map, or one tensor for all maps. `request`
+    /// returns the request for a map.
     ///
     /// # Errors
     /// As [`CheckpointRows::new`].

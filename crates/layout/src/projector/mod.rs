@@ -64,7 +64,7 @@ pub struct Projector {
     pub asks_tokens: bool,
     /// True if a checkpoint with images needs a file of [`PREPROCESSORS`].
     pub needs_preprocessor: bool,
-    /// True for tensors from whose shapes the config is derived.
+    /// True for the names of tensors whose shapes [`Projector::prepare`] needs ([`Towers::shapes`]).
     pub asks_shape: fn(&str) -> bool,
     /// Derives hyperparameters from others before anything uses them.
     pub prepare: fn(&mut Towers) -> Result<(), ArchError>,
@@ -83,19 +83,19 @@ pub type Table = (&'static str, Vec<u64>, Vec<f32>);
 /// Location of a tower's config.
 #[derive(Debug, Clone, Copy)]
 pub struct Tower {
-    /// Keys of `config.json`, of which the first that leads to an object is taken; inner keys after a dot. An empty key is
-    /// the whole config, from which [`Projector::prepare`] takes what the tower has.
+    /// Keys of `config.json`, with inner keys after a dot; the first one that leads to an object is used. An empty key stands for
+    /// the whole config, from which [`Projector::prepare`] reads the tower's keys.
     pub at: &'static [&'static str],
-    /// Another file of the folder that holds it, instead of `config.json`.
+    /// File of the folder that holds the config, if it is not `config.json`.
     pub file: Option<&'static str>,
     /// The config classes that transformers reads it with. The first reads what states no `model_type`.
     pub classes: &'static [ConfigClass],
 }
 
-/// A tower of images under its usual key.
+/// A vision tower under its usual key.
 pub const VISION: Tower = Tower { at: &["vision_config"], file: None, classes: &[] };
 
-/// A tower of sound under its usual key.
+/// An audio encoder under its usual keys.
 pub const AUDIO: Tower = Tower { at: &["whisper_config", "audio_config"], file: None, classes: &[] };
 
 /// A plain tower of images. Rows state only what differs from it.
@@ -135,7 +135,7 @@ pub struct Towers {
     pub preprocessor: Hparams,
     /// Tokens that were added to the tokenizer, with their numbers, where the family asks for them.
     pub added_tokens: Vec<(String, u64)>,
-    /// Names and shapes of tensors, where the family asks for them.
+    /// Names and shapes of the tensors for which [`Projector::asks_shape`] is true.
     pub shapes: Vec<(String, Shape)>,
 }
 

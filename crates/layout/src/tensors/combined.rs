@@ -67,7 +67,7 @@ impl Context<'_> {
         })
     }
 
-    /// Matrices as one tensor, the shorter ones filled with rows of zeros.
+    /// Matrices as one tensor, the shorter ones padded with rows of zeros.
     pub(super) fn padded(
         &self,
         found: &Found,
@@ -90,15 +90,15 @@ impl Context<'_> {
         Ok(tensor)
     }
 
-    /// A grid of `to` rows to a side.
+    /// A square grid of rows, interpolated to `to` rows per side.
     pub(super) fn grid(&self, found: &Found, source: &SourceTensor, to: u64) -> Result<OutTensor, ArchError> {
-        /// As many rows to a side as fit into any image.
+        /// Maximum number of rows per side, more than any model has.
         const MAX_SIDE: u64 = 1 << 16;
         let name = rules::fill(found.rule.gguf, found.bid, found.xid) + found.suffix;
         let wrong = || ArchError::TensorShape {
             name: source.name.clone(),
             found: source.shape,
-            expected: format!("a square number of rows, for {to} to a side"),
+            expected: format!("a square number of rows, to interpolate to {to} per side"),
         };
         let n_rows = source.shape.n_rows();
         let from = n_rows.isqrt();
@@ -124,14 +124,14 @@ impl Context<'_> {
         })
     }
 
-    /// The sum of slabs, which follow each other in every row of the source.
+    /// The sum of the slabs of a matrix, which are next to each other in every row.
     pub(super) fn slabs(
         &self,
         found: &Found,
         source: &SourceTensor,
         n_slabs: u64,
     ) -> Result<OutTensor, ArchError> {
-        /// As many as a checkpoint is known to have, and some more.
+        /// Maximum number of slabs; released checkpoints have 2.
         const MAX_SLABS: u64 = 16;
         let name = rules::fill(found.rule.gguf, found.bid, found.xid) + found.suffix;
         let wrong = || ArchError::TensorShape {
@@ -145,7 +145,7 @@ impl Context<'_> {
         }
         let slab = row / n_slabs;
         let shape = self.reshape(found.rule, source, shape_of(&name, &[slab, n_out])?)?;
-        // Rows are those of the new shape, of which a slab has several.
+        // A slab consists of several rows of the new shape.
         let rows = slab.checked_div(shape.row_elems()).filter(|rows| rows * shape.row_elems() == slab);
         let rows = rows.ok_or_else(wrong)?;
         let map = |slab| RowMap::Groups { group: n_slabs * rows, start: slab * rows, rows, n_head: 0 };

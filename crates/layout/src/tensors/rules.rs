@@ -83,17 +83,17 @@ pub enum RowRule {
     Fuse(fn(&Hparams) -> usize),
     /// [`RowRule::Fuse`] with a number that depends on the layer.
     FuseInLayer(fn(&Hparams, u64) -> usize),
-    /// [`RowRule::Fuse`], of matrices with as many columns; those with fewer rows than others are filled with rows of zeros.
+    /// [`RowRule::Fuse`] of matrices with equal row lengths; matrices with fewer rows are padded with rows of zeros.
     FusePadded(fn(&Hparams) -> usize),
-    /// Several vectors with as many elements, combined element by element; `hf` has the names of all, in the order of the
-    /// operands. It appears where the last one was met. A tensor may be an operand of several rules.
+    /// Several vectors of equal length, combined element by element; `hf` has the names of all, in the order of the operands. The
+    /// result appears where the last one was met. A tensor may be an operand of several rules.
     Combine(Combination),
-    /// Codebooks, each the rows of a matrix divided by their counts; `hf` has the names of both, with `{xid}` for the codebook.
-    /// Several are stacked.
+    /// Codebooks: the rows of a matrix, divided by their counts. `hf` has the names of sums and counts, with `{xid}` for the
+    /// codebook; the function returns the number of codebooks. Several are stacked.
     Codebooks(fn(&Hparams) -> usize),
-    /// A square grid of rows, interpolated to one with as many rows to a side as the function gives.
+    /// A square grid of rows, interpolated to the number of rows per side that the function returns.
     Grid(fn(&Hparams) -> Result<u64, ArchError>),
-    /// The sum of the slabs of a matrix of patches over time, (out, slabs patch), in their number.
+    /// The sum of the slabs of a matrix (out, slabs * patch) of patches over time; the function returns their number.
     SumSlabs(fn(&Hparams) -> u64),
     /// The rows of several source tensors one after the other, for weight and bias. The sources and the function are
     /// those of [`RowRule::Fuse`]. The result appears where the last part was met.

@@ -95,7 +95,7 @@ fn embed(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabError> {
     Ok(())
 }
 
-/// Number of tokens that are not added, of a tokenizer.json or a vocab.json; `None` if it is unknown.
+/// Number of tokens of the base vocabulary, without added tokens, in tokenizer.json or vocab.json; `None` if it is unknown.
 ///
 /// Source: `vocab_size` of transformers' tokenizers.
 pub fn n_own_tokens(input: &TokenizerFiles<'_>) -> Option<u64> {

@@ -1,4 +1,4 @@
-//! Prompts with images and sounds: reads files, computes rows of projectors, and places them among tokens.
+//! Prompts with images and sounds: reads the files, computes their embeddings, and places these among the tokens.
 
 use std::{
     fs::File,
@@ -39,7 +39,7 @@ enum Kind {
 impl Kind {
     const ALL: [Kind; 2] = [Kind::Image, Kind::Audio];
 
-    /// Placeholder that is only for this kind.
+    /// Placeholder of this kind.
     fn place(self) -> &'static str {
         match self {
             Kind::Image => "<__image__>",
@@ -101,7 +101,7 @@ impl Pieces {
 }
 
 impl Media {
-    /// Opens the projector of `options` for a model, and makes rows of its images and sounds; `None` without a projector.
+    /// Opens the projector of `options` for a model, and computes the embeddings of the images and sounds; `None` without a projector.
     ///
     /// # Errors
     /// A projector, image or sound that cannot be read.
@@ -134,7 +134,7 @@ impl Media {
             let sound = Sound::read(bytes).map_err(|error| Error::at(path, error))?;
             if let Some(limit) = projector.max_seconds().filter(|limit| sound.seconds() > *limit) {
                 let (path, seconds) = (path.display(), (100.0 * sound.seconds()).round() / 100.0);
-                events.warning(&format!("{path}: the model hears the first {limit} of {seconds} seconds"));
+                events.warning(&format!("{path}: the model uses the first {limit} of {seconds} seconds"));
             }
             let embedding = projector.embed_sound(&sound).map_err(|error| Error::at(path, error))?;
             Ok(vec![TileEmbedding { before: String::new(), embedding, after: String::new() }])
@@ -150,7 +150,7 @@ impl Media {
         }
     }
 
-    /// Placeholders in a text with their kinds, in order. `<__media__>` is for the only kind that is given.
+    /// Placeholders in a text with their kinds, in order. `<__media__>` is a placeholder of the only kind of medium in the options.
     ///
     /// # Errors
     /// `<__media__>` with images and sounds.
@@ -247,7 +247,7 @@ impl Media {
     }
 }
 
-/// Warns of marks that are missing in the vocabulary. They are tokenized as letters, on which no model was trained.
+/// Warns of marks that are missing in the vocabulary. They would be tokenized as ordinary text, unlike in training.
 fn warn_of_marks(model: &Model, (begin, end): (&str, &str), events: &dyn Events) {
     for mark in [begin.trim(), end.trim()].into_iter().filter(|mark| !mark.is_empty()) {
         let ids = model.tokenizer().encode(mark, false, true).unwrap_or_default();

@@ -256,7 +256,7 @@ fn architecture(model: &Model, known: &[Finding]) -> Check {
             return check.skipped(&format!("no checks for architecture `{name}`"));
         }
         Err(gguf_runtime::Error::DraftAlone { .. }) => {
-            check.summary += ", only tensor names: draft models are opened next to their target";
+            check.summary += ", only tensor names: draft models run only with their target";
         }
         Err(gguf_runtime::Error::UnknownArchitecture { .. }) => {
             check.summary += ", only tensor names: `gguf-eval` does not run the architecture";
