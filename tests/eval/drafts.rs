@@ -16,7 +16,7 @@ const CALL: &[&str] =
     &["--text", "text", "--context", "16", "--chunks", "4", "--tokens", "12", "--draft-tokens", "3"];
 
 #[test]
-fn own_draft_is_accepted_whole() {
+fn identical_draft_is_accepted_entirely() {
     let sandbox = sandbox();
     let ran = succeed(
         sandbox.eval(&[&["draft", "target.gguf", "target.gguf", "--json", "--quiet"], CALL].concat()),
@@ -36,7 +36,7 @@ fn own_draft_is_accepted_whole() {
 }
 
 #[test]
-fn draft_of_states_is_measured() {
+fn acceptance_of_state_reading_draft_is_measured() {
     let sandbox = sandbox();
     let call = [&["draft", "target.gguf", "draft.gguf"], CALL].concat();
     let found = succeed(sandbox.eval(&[&call[..], &["--json", "--quiet"]].concat())).json();
@@ -67,15 +67,15 @@ fn draft_of_states_is_measured() {
 }
 
 #[test]
-fn unfit_drafts_are_refused() {
+fn mismatched_drafts_are_refused() {
     let sandbox = sandbox();
     let alone = sandbox.eval(&["perplexity", "draft.gguf", "--text", "text"]);
-    alone.ends_and_says(1, "is a draft model: it runs only next to its target");
+    alone.ends_and_says(1, "is a draft model: it runs only with its target");
     alone.says("gguf-eval draft TARGET DRAFT");
     let swapped = sandbox.eval(&[&["draft", "draft.gguf", "target.gguf"], CALL].concat());
     swapped.ends_and_says(1, "is a draft model");
     sandbox.add_golden("gemma");
     succeed(sandbox.convert(&["gemma", "gemma.gguf", "-t", "f32", "-q"]));
     let other = sandbox.eval(&[&["draft", "target.gguf", "gemma.gguf"], CALL].concat());
-    other.ends_and_says(1, "of the draft model is not that of the target");
+    other.ends_and_says(1, "differs between the draft model and the target");
 }

@@ -1,4 +1,4 @@
-//! Speculative decoding with tiny drafts, against the tokens that llama.cpp proposes and accepts.
+//! Speculative decoding with tiny drafts, compared with the tokens that llama.cpp proposes and accepts.
 
 use std::fs;
 
@@ -33,7 +33,7 @@ fn ids(value: &Value) -> Vec<u32> {
 }
 
 #[test]
-fn drafts_propose_and_targets_accept_as_llama_cpp() {
+fn proposals_and_acceptance_match_llama_cpp() {
     let mut problems = Vec::new();
     let mut n_accepted = 0;
     let selected = std::env::var("LOGITS").unwrap_or_default();
@@ -76,7 +76,7 @@ fn drafts_propose_and_targets_accept_as_llama_cpp() {
 }
 
 #[test]
-fn written_text_is_that_of_target_alone() {
+fn text_with_draft_matches_target_alone() {
     let sandbox = Sandbox::with_golden("qwen3.5-text");
     succeed(sandbox.convert(&["qwen3.5-text", "target.gguf", "-t", "f32", "-q"]));
     let model = Model::open(&sandbox.path("target.gguf"), &options()).unwrap();
@@ -100,7 +100,7 @@ fn written_text_is_that_of_target_alone() {
 }
 
 #[test]
-fn drafts_alone_and_of_other_targets_fail() {
+fn drafts_without_matching_target_are_refused() {
     let sandbox = Sandbox::with_golden("mimo2");
     sandbox.add_golden("dflash");
     let (_, draft) = open(&sandbox, "mimo2", "dflash");

@@ -24,7 +24,7 @@ const ILL_CONDITIONED: &[(&str, &str)] = &[
         "gemma4",
         "scalars of about a hundredth leave little of the stream behind each layer: transformers in f32 and in f64 are 1.2e-4 apart",
     ),
-    ("gemma4-unified", "the same scalars"),
+    ("gemma4-unified", "the same scalars as in gemma4"),
 ];
 
 /// The same for checkpoints whose names begin so. Their weights are noise, in which a state contributes little: without

@@ -1,15 +1,15 @@
 //! Speculative decoding: a draft model proposes tokens, and its target accepts those that it would have chosen itself.
 //!
-//! A step of greedy decoding, after a text whose last token the target has not run:
+//! A step of greedy decoding, after a text whose last token the target has not run yet:
 //!
 //! ```text
 //! d_1 .. d_n = tokens that the draft proposes
 //! t_0 .. t_n = the target's likeliest tokens after the last token, d_1, .., d_n, from one run
 //! a          = the largest number with d_1 = t_0, .., d_a = t_(a-1)
-//! the text continues with d_1 .. d_a t_a
+//! d_1 .. d_a t_a are appended to the text
 //! ```
 //!
-//! The text is the one that the target writes alone. `a` is the number of accepted tokens; a step writes `a + 1`.
+//! The result is the text that the target generates alone. `a` is the number of accepted tokens; a step appends `a + 1`.
 //!
 //! Source: arXiv 2211.17192; `common/speculative.cpp` of llama.cpp (llama-cpp-python 0.3.36).
 
@@ -83,7 +83,7 @@ impl DraftModel {
     }
 }
 
-/// Fails unless the tokens that both models have are the same.
+/// Fails unless all ids that both vocabularies contain have the same text.
 fn need_same_tokens(draft: &Model, target: &Model) -> Result<(), Error> {
     let n = draft.n_vocab().min(target.n_vocab()) as u32;
     let (own, of_target) = (draft.tokenizer(), target.tokenizer());
@@ -102,16 +102,16 @@ pub struct Step {
     pub n_accepted: usize,
 }
 
-/// Limits of a text.
+/// Limits of [`write()`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Tokens to write at least, unless the text ends before.
+    /// Minimum number of tokens to generate, unless an end-of-text token comes first. The last step may exceed it.
     pub n_tokens: usize,
-    /// Tokens to propose in a step.
+    /// Maximum number of tokens to propose in a step.
     pub n_proposed: usize,
 }
 
-/// A text written with a draft.
+/// A text generated with a draft.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Written {
     /// Its tokens, without the prompt.
@@ -120,8 +120,8 @@ pub struct Written {
     pub steps: Vec<Step>,
 }
 
-/// Continues `prompt` by greedy decoding with a draft, up to a token that ends texts. `watch` is called before each step and
-/// returns whether to continue.
+/// Continues `prompt` by greedy decoding with a draft, up to an end-of-text token. `watch` is called before each step; if it returns
+/// false, the text ends there.
 ///
 /// # Errors
 /// As [`Model::need_next_token`], [`Model::run`] and [`Draft::propose`]; [`Error::TooShort`] for a prompt of fewer than two tokens,
@@ -162,7 +162,7 @@ pub fn write(
         let n_run = run.session.n_past();
         let (chosen, all_states) = run.read(&read, 0)?;
         let n_accepted = proposed.iter().zip(&chosen).take_while(|(own, of_target)| own == of_target).count();
-        // A token that ends the text ends the step, too.
+        // An end-of-text token ends the step, too.
         let new = chosen[..=n_accepted].iter().copied();
         let end = new.clone().position(|id| ends.contains(&id)).unwrap_or(n_accepted);
         tokens.extend(new.take(end + 1));
@@ -174,7 +174,7 @@ pub fn write(
                 None => {
                     run.session.rewind(n_run + n_accepted + 1);
                 }
-                // A recurrence cannot forget its last tokens.
+                // A recurrent state cannot be rewound.
                 Some(before) => {
                     run.session = before;
                     run.read(&read[..=n_accepted], n_accepted)?;
@@ -193,7 +193,7 @@ struct Run<'m> {
 }
 
 impl Run<'_> {
-    /// Runs tokens: the likeliest token after each of them from the `first` on, and the states of all.
+    /// Runs tokens. Returns the likeliest token after each of them from index `first`, and the states of all.
     fn read(&mut self, tokens: &[u32], first: usize) -> Result<(Vec<u32>, Rows), Error> {
         let (hidden, states) =
             self.model.continue_with_states(&mut self.session, tokens, first, self.layers)?;
@@ -209,7 +209,7 @@ struct Drafting<'m> {
 }
 
 impl Drafting<'_> {
-    /// Proposes tokens after a text, of which `states` are those of the target's last tokens.
+    /// Proposes at most `n` tokens after a text. `states` are those of the tokens that the target has run since the last call.
     fn propose(&mut self, text: &[u32], states: &Rows, n: usize) -> Result<Vec<u32>, Error> {
         match &self.draft.kind {
             Kind::OfStates(draft) => {
@@ -225,7 +225,7 @@ impl Drafting<'_> {
                 let kept = self.session.has_states().then(|| self.session.clone());
                 for i in 0..n {
                     let id = likeliest(model, &hidden)?[0];
-                    // A token that only the draft has.
+                    // The token is only in the draft's vocabulary.
                     if id as usize >= self.target.n_vocab() {
                         break;
                     }
@@ -246,7 +246,7 @@ impl Drafting<'_> {
     }
 }
 
-/// The likeliest token of each row; of equal ones the lowest id.
+/// The likeliest token of each row; the lowest id among equal ones.
 fn likeliest(model: &Model, hidden: &Hidden) -> Result<Vec<u32>, Error> {
     let (n_rows, n_vocab) = (hidden.n_rows(), model.n_vocab());
     let mut logits = vec![0.0; n_rows * n_vocab];
@@ -257,7 +257,7 @@ fn likeliest(model: &Model, hidden: &Hidden) -> Result<Vec<u32>, Error> {
     Ok(logits.chunks(n_vocab.max(1)).map(largest).collect())
 }
 
-/// The index of the largest value, of equal ones the first.
+/// Index of the largest value; the first among equal ones.
 pub fn largest(values: &[f32]) -> u32 {
     let by_value = |best: usize, at: usize| if values[at] > values[best] { at } else { best };
     (0..values.len()).reduce(by_value).unwrap_or(0) as u32
@@ -305,7 +305,7 @@ impl Acceptance {
         self.texts.iter().flatten().map(|step| step.proposed.len()).max().unwrap_or(0)
     }
 
-    /// Part of the tokens proposed at a position, counted from 0, that were accepted.
+    /// Fraction of the tokens proposed at a position, counted from 0, that were accepted.
     pub fn at(&self, position: usize) -> Option<Estimate> {
         self.quotient(|step| {
             let is_there = step.proposed.len() > position;
@@ -313,8 +313,8 @@ impl Acceptance {
         })
     }
 
-    /// Sum of the first part over the sum of the second. Steps of one text depend on each other, so that texts are the
-    /// independent observations: with sums `a_i` and `b_i` of `n` texts and the quotient `r`,
+    /// Sum of the first part divided by the sum of the second. Steps of one text depend on each other, so texts are the independent
+    /// observations: with sums `a_i` and `b_i` of `n` texts and the quotient `r`,
     ///
     /// ```text
     /// error = sqrt(n / (n - 1) sum (a_i - r b_i)^2) / sum b_i
@@ -323,7 +323,7 @@ impl Acceptance {
         let sums = self.texts.iter().map(|steps| {
             steps.iter().map(&parts).fold((0.0, 0.0), |(a, b), (more_a, more_b)| (a + more_a, b + more_b))
         });
-        // Texts without a step say nothing.
+        // Texts without a step carry no information.
         let sums: Vec<(f64, f64)> = sums.filter(|(_, b)| *b > 0.0).collect();
         let (a, b) = sums.iter().fold((0.0, 0.0), |(a, b), (more_a, more_b)| (a + more_a, b + more_b));
         if b <= 0.0 {
@@ -349,7 +349,7 @@ mod tests {
         assert_eq!(acceptance.mean(), Some(Estimate { value: 1.5, error: None }));
         acceptance.add(vec![step(3, 1), step(1, 1)]);
         acceptance.add(Vec::new());
-        // 5 of 4 steps; by text 3 of 2 and 2 of 2: a - r b is 0.5 and -0.5.
+        // 5 tokens in 4 steps; by text, 3 in 2 and 2 in 2 steps: a - r b is 0.5 and -0.5.
         let mean = acceptance.mean().unwrap();
         assert!((mean.value - 1.25).abs() < 1e-12 && (mean.error.unwrap() - 0.25).abs() < 1e-12, "{mean:?}");
         let at = |position| acceptance.at(position).unwrap().value;

@@ -14,11 +14,11 @@ use crate::{
 
 /// A draft model.
 pub trait Draft: Send + Sync {
-    /// Layers of the target whose inputs the draft reads, in its order. The number of layers stands for the output of the
-    /// last one.
+    /// Layers of the target whose inputs the draft reads, in the draft's order. The number of layers of the target means the output
+    /// of the last one.
     fn target_layers(&self) -> &[usize];
 
-    /// Length of a row of the target.
+    /// Embedding length of the target.
     fn target_width(&self) -> usize;
 
     /// The largest number of tokens that can be proposed at once; `None` for any number.
@@ -26,8 +26,8 @@ pub trait Draft: Send + Sync {
         None
     }
 
-    /// Reads what the target has run since the last call, and proposes at most `n` tokens. The session has as many tokens
-    /// afterwards as the target has run.
+    /// Reads the states of the tokens that the target has run since the last call, and proposes at most `n` tokens. Afterwards, the
+    /// session has as many tokens as the target has run.
     ///
     /// # Errors
     /// As [`Model::run`](crate::Model::run).
@@ -36,19 +36,19 @@ pub trait Draft: Send + Sync {
 
 /// Tokens that the target has run since the draft's last call.
 pub struct Read<'a> {
-    /// Inputs of the draft's layers of the target: (n, layers * width), those of a token next to each other.
+    /// Inputs of the layers in [`Draft::target_layers`]: (n, layers * width), with the inputs of a token next to each other.
     pub states: &'a Rows,
-    /// The token after each of them: (n). The target has not run the last one.
+    /// The token after each of these tokens: (n). The target has not run the last one yet.
     pub next: &'a [u32],
-    /// Inputs of products with weights.
+    /// Precision of the inputs of products with weights.
     pub activations: Activations,
 }
 
 impl Read<'_> {
-    /// Runs tokens after those of a session, which has them afterwards.
+    /// Runs tokens after those of a session, and adds them to it.
     ///
     /// # Errors
-    /// Those of `work`.
+    /// The errors of `work`.
     pub fn run<R>(
         &self,
         session: &mut Session,
@@ -65,7 +65,7 @@ impl Read<'_> {
     }
 }
 
-/// Reads a draft from its file's keys and tensors, and from the tensors of its target for those that they share.
+/// Reads a draft: from the keys and tensors of its file, and from the tensors of its target, which it may share.
 pub type OpenDraft = fn(&Keys<'_>, &mut Weights<'_>, &mut Weights<'_>) -> Result<Box<dyn Draft>, Error>;
 
 /// A kind of draft models that read states of their target.

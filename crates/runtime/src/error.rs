@@ -75,19 +75,19 @@ pub enum Error {
         /// Number of layers.
         layers: usize,
     },
-    /// A draft model that reads states of the model that it drafts for was opened alone.
-    #[error("architecture `{architecture}` is a draft model: it runs only next to its target")]
+    /// A draft model that reads states of its target was opened alone.
+    #[error("architecture `{architecture}` is a draft model: it runs only with its target")]
     DraftAlone {
         /// The architecture.
         architecture: String,
     },
-    /// A draft model whose tokens are not those of its target.
-    #[error("token {id} of the draft model is not that of the target")]
+    /// A draft model whose tokens differ from those of its target.
+    #[error("token {id} differs between the draft model and the target")]
     DraftVocabulary {
         /// The first token that differs.
         id: u32,
     },
-    /// A draft model that was made for a target of another width.
+    /// A draft model that was made for a target with another embedding length.
     #[error("the draft model needs a target with an embedding length of {expected}, found {found}")]
     DraftWidth {
         /// The width that the draft reads.
@@ -95,7 +95,7 @@ pub enum Error {
         /// The width of the target.
         found: usize,
     },
-    /// A target that does not give out the input of a layer that a draft model reads.
+    /// A draft model reads the input of a layer that the target cannot provide.
     #[error("architecture `{architecture}` has no single input of layer {layer} for a draft model")]
     NoLayerStates {
         /// The architecture of the target.
@@ -216,7 +216,7 @@ pub enum Error {
         /// Maximum aspect ratio.
         max_ratio: usize,
     },
-    /// Bytes that are of no kind of sound that is read.
+    /// A file that is not in a supported audio format.
     #[error("not a WAV, FLAC or MP3 file")]
     NotASound,
     /// A sound that cannot be read.
@@ -228,15 +228,15 @@ pub enum Error {
         problem: String,
     },
     /// A sound that is too long.
-    #[error("the sound is longer than {max_seconds} seconds, the limit at its sample rate")]
+    #[error("the sound exceeds {max_seconds} seconds, the limit at its sample rate")]
     SoundLength {
         /// The limit in seconds.
         max_seconds: usize,
     },
     /// A sound that is too short for one embedding.
-    #[error("the sound of {milliseconds} ms is too short for an embedding")]
+    #[error("sound of {milliseconds} ms: too short for an embedding")]
     ShortSound {
-        /// Its length.
+        /// Its length in milliseconds.
         milliseconds: usize,
     },
     /// A file that is given as a projector but is not one.
@@ -265,7 +265,7 @@ pub enum Error {
         /// The length of the model's.
         expected: usize,
     },
-    /// A picture or a sound is given to a model that takes tokens alone.
+    /// A picture or a sound is given to a model that accepts only tokens.
     #[error("architecture `{architecture}` does not accept images or audio")]
     NoPictureInput {
         /// The architecture.

@@ -1,7 +1,7 @@
-//! Parts that graphs of model families are made of.
+//! Building blocks for the graphs of model families.
 //!
 //! A family states how its files are run as rows of [`Architecture`], [`vision::ProjectorKind`] and [`audio::EncoderKind`].
-//! Most decoders are a [`Spec`] that says how they differ from the usual one:
+//! Most decoders are a [`Spec`], which states how they differ from the usual one:
 //!
 //! ```
 //! use gguf_runtime::graphs::{Activation, Architecture, Spec};

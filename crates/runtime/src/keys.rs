@@ -118,7 +118,10 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// A list of counts of any length.
+    /// A list of counts of any length, if the key exists.
+    ///
+    /// # Errors
+    /// [`Error::Key`] for another type.
     pub fn list(&self, key: &str) -> Result<Option<Vec<usize>>, Error> {
         match self.value(key) {
             None => Ok(None),
@@ -127,7 +130,10 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// The token that stands for one to be filled in.
+    /// The mask token (`tokenizer.ggml.mask_token_id`).
+    ///
+    /// # Errors
+    /// [`Error::Key`].
     pub fn mask_token(&self) -> Result<u32, Error> {
         let key = "tokenizer.ggml.mask_token_id";
         let id = self.metadata.count(key)?.ok_or_else(|| KeyError::missing(key.to_owned()))?;

@@ -2,8 +2,8 @@
 //!
 //! This crate has never heard of safetensors or architectures as the converter knows them; it reads
 //! GGUF only. It turns text into tokens ([`gguf_tokenizer`]), runs them through a [`Model`], measures
-//! how well they were predicted ([`perplexity`]), generates text ([`generate`], [`chat`]), makes vectors
-//! of texts ([`embed`]), and gives a model pictures ([`vision`]) and sounds ([`audio`]).
+//! how well they were predicted ([`perplexity`]), generates text ([`generate`], [`chat`]), computes
+//! embeddings of texts ([`embed`]), and turns pictures ([`vision`]) and sounds ([`audio`]) into model inputs.
 #![cfg_attr(
     not(test),
     deny(

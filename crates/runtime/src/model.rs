@@ -503,8 +503,8 @@ impl Model {
         Ok(hidden)
     }
 
-    /// As [`Model::continue_with`], with the predictions after the tokens from `first` on and the inputs of layers:
-    /// (n, layers * n_embd), those of a token next to each other.
+    /// As [`Model::continue_with`], but returns the predictions after the tokens from index `first`, and the inputs of `layers`:
+    /// (n, layers * n_embd), with the inputs of a token next to each other.
     ///
     /// # Errors
     /// As [`Model::run`]; [`Error::NoLayerStates`].

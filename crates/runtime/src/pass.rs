@@ -47,12 +47,12 @@ pub struct Carried {
     pub key_values: BTreeMap<usize, KeyValue>,
 }
 
-/// Inputs of layers that a run gives out in addition to its rows.
+/// Inputs of layers that a run returns in addition to its rows.
 #[derive(Debug, Default)]
 pub struct LayerStates {
-    /// The layers; their number stands for the output of the last one.
+    /// The layers. The number of layers of the model means the output of the last one.
     pub layers: Vec<usize>,
-    /// The input of each of them: (n, n_embd).
+    /// Input of each of these layers: (n, n_embd); `None` until it is computed.
     pub rows: Vec<Option<Rows>>,
 }
 
@@ -83,7 +83,7 @@ pub struct Pass<'a, 'o> {
     pub selection: Option<Arc<Selection>>,
     /// Granite Switch: the built-in adapter of each row.
     pub adapter_of_row: Option<Arc<Vec<usize>>>,
-    /// Inputs of layers that are wanted.
+    /// Inputs of layers to keep.
     pub layer_states: LayerStates,
     /// Tokens whose rows were gathered for the next products; `None` for all tokens.
     pub routed: Option<Vec<usize>>,
@@ -240,7 +240,10 @@ impl<'a, 'o> Pass<'a, 'o> {
         self.embed_tokens(embedding, &self.tokens)
     }
 
-    /// The same of other tokens.
+    /// The same for other tokens.
+    ///
+    /// # Errors
+    /// [`Error::TokenRange`].
     pub fn embed_tokens(&self, embedding: &Weight, tokens: &[u32]) -> Result<Rows, Error> {
         if let Some(id) = tokens.iter().find(|id| **id as usize >= embedding.n_out) {
             return Err(Error::TokenRange { id: *id, n_vocab: embedding.n_out });
@@ -265,7 +268,7 @@ impl<'a, 'o> Pass<'a, 'o> {
         }
     }
 
-    /// Keeps the input `x` (n, n_embd) of layer `index` if it is wanted.
+    /// Keeps the input `x` (n, n_embd) of layer `index` if [`Pass::layer_states`] lists the layer.
     pub fn keep_layer_input(&mut self, index: usize, x: &Rows) {
         let LayerStates { layers, rows } = &mut self.layer_states;
         for (_, kept) in layers.iter().zip(rows).filter(|(layer, _)| **layer == index) {

@@ -107,7 +107,7 @@ pub enum Seen {
 pub enum Piece<'a> {
     /// Tokens, in order.
     Tokens(&'a [u32]),
-    /// A picture or a sound: its rows stand where else tokens do.
+    /// A picture or a sound: its rows replace tokens.
     Picture(&'a Embedding),
 }
 

@@ -124,7 +124,7 @@ pub struct BetweenShapes {
     embedded: Option<RowsShape>,
     /// Not a shape, but a bit for each key is little.
     selection: Option<Arc<Selection>>,
-    /// The same of a number for each row.
+    /// Not a shape either: one number for each row.
     adapter_of_row: Option<Arc<Vec<usize>>>,
     key_values: Vec<(usize, RowsShape, RowsShape)>,
 }

@@ -171,10 +171,10 @@ impl Weight {
         Ok(())
     }
 
-    /// One row, decoded.
+    /// Decodes one row: (n_in).
     ///
     /// # Panics
-    /// If the matrix has no such row.
+    /// Panics if the row is out of range.
     pub fn row(&self, row: usize) -> Vec<f32> {
         let mut out = vec![0.0; self.n_in];
         self.decode(Level::detect(), row..row + 1, &mut out).expect("a weight of a checked type decodes");
@@ -343,7 +343,10 @@ impl<'a> Weights<'a> {
         Ok(Some(values.collect()))
     }
 
-    /// All elements of a tensor of 64-bit integers, if there is one of this name.
+    /// All `n` elements of a tensor of 64-bit integers, if there is one of this name.
+    ///
+    /// # Errors
+    /// [`Error::TensorType`], [`Error::TensorShape`], [`Error::Gguf`].
     pub fn long_integers(&mut self, name: &str, n: usize) -> Result<Option<Vec<i64>>, Error> {
         let Some((file, info)) = self.file.tensor(name) else { return Ok(None) };
         self.known.insert(name.to_owned());
@@ -377,7 +380,7 @@ impl<'a> Weights<'a> {
         self.known.extend(ignored.cloned());
     }
 
-    /// The same for all tensors with such names.
+    /// The same for all tensors whose names satisfy a condition.
     pub fn ignore_where(&mut self, is_ignored: impl Fn(&str) -> bool) {
         let names = self.file.tensors().map(|(_, info)| &info.name);
         let ignored = names.filter(|name| is_ignored(name));

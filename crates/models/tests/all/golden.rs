@@ -123,7 +123,7 @@ const REPORTED: &[(&str, &str, &str)] = &[
     ("minicpm-longrope", "rope_parameters.original_max_position_embeddings", "65536"),
     // As of MiniCPM.
     ("minicpm3-old", "rope_parameters.original_max_position_embeddings", "512"),
-    // As of CWM.
+    // As for CWM.
     ("ministral", "layer_types", "[\"sliding_attention\",\"sliding_attention\"]"),
     ("ministral", "sliding_window", "64"),
     ("mistral", "sliding_window", "128"),
@@ -191,7 +191,7 @@ fn elements(tensor: &OutTensor, checkpoint: &Checkpoint) -> Option<Vec<f32>> {
                 .collect();
             return Some(factors[0].iter().zip(&factors[1]).map(|(a, b)| a * b).collect());
         }
-        Data::Combined { .. } => panic!("{}: tests of projectors combine otherwise", tensor.name),
+        Data::Combined { .. } => panic!("{}: only tests of projectors cover this combination", tensor.name),
         _ if tensor.stored_dtype.is_some() => return None,
         Data::Rows { sources, rows, element } => (sources.as_slice(), rows, element, None),
         Data::Columns { source, matrix, rows, element } => {

@@ -16,7 +16,7 @@ use crate::{
 /// Frames that a convolution sees at once.
 const KERNEL: usize = 3;
 
-/// A convolution over three frames, with GELU.
+/// A convolution over three frames, followed by GELU.
 pub struct Convolution {
     /// (n_out, n_in * KERNEL), the kernel's frames next to each other.
     weight: Array2<f32>,
@@ -25,7 +25,7 @@ pub struct Convolution {
 }
 
 impl Convolution {
-    /// `NAME.weight` (KERNEL, n_in, n_out) and `NAME.bias` (n_out).
+    /// Reads `NAME.weight` (KERNEL, n_in, n_out) and `NAME.bias` (n_out).
     ///
     /// # Errors
     /// [`Error::MissingTensor`], [`Error::TensorShape`], [`Error::TensorType`].
@@ -51,7 +51,7 @@ impl Convolution {
         Ok(Convolution { weight, bias, stride })
     }
 
-    /// `x (n, n_in) -> (n / stride, n_out)`, with GELU; frames before the first and after the last are 0.
+    /// `x (n, n_in) -> (n / stride, n_out)` with the quotient rounded up, followed by GELU. Frames outside of `x` are 0.
     pub fn run(&self, x: ArrayView2<'_, f32>) -> Rows {
         let n_out = x.nrows().div_ceil(self.stride);
         // The frames that each output sees, side by side (im2col), so that the convolution is one product:
@@ -96,7 +96,7 @@ pub struct PlaneConvolution {
 const ROWS_AT_ONCE: usize = 64;
 
 impl PlaneConvolution {
-    /// `NAME.weight` (3, 3, n_in, n_out) and `NAME.bias` (n_out), if it is there.
+    /// Reads `NAME.weight` (3, 3, n_in, n_out) and, if the file has it, `NAME.bias` (n_out).
     ///
     /// # Errors
     /// [`Error::MissingTensor`], [`Error::TensorShape`], [`Error::TensorType`].
@@ -134,8 +134,8 @@ impl PlaneConvolution {
         self.weight.nrows()
     }
 
-    /// `x (n_time, n_frequency * n_in) -> (n_time / 2, n_frequency / 2 * n_out)`, each half rounded up. Outside of the plane
-    /// everything is 0.
+    /// `x (n_time, n_frequency * n_in) -> (n_time / 2, n_frequency / 2 * n_out)`, each half rounded up. Values outside of the plane
+    /// are 0.
     pub fn run(&self, x: &Rows) -> Rows {
         let (n_in, n_out) = (self.n_in, self.n_out());
         let (n_time, n_frequency) = (x.nrows(), x.ncols() / n_in);

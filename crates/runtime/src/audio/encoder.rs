@@ -1,7 +1,7 @@
 //! Whisper's encoder in a projector: two convolutions, the second with stride 2, and layers of attention.
 //!
-//! Positions are learned, or queries and keys are rotated. Its final norm is separate, because some families pool rows
-//! before it.
+//! Positions are learned, or queries and keys are rotated. The final norm is not part of it, because some families pool rows before
+//! the norm.
 //!
 //! Source: `WhisperEncoder` of transformers 5.23; `tools/mtmd/models/whisper-enc.cpp` of llama.cpp (llama-cpp-python
 //! 0.3.36).
@@ -41,10 +41,10 @@ pub struct Encoder {
     positions: Option<Weight>,
 }
 
-/// The largest numbers of mel bands and positions; Whisper has 128 and 1500.
+/// Maximum numbers of mel bands and positions; Whisper has up to 128 and 1500.
 const MOST: (usize, usize) = (1024, 1 << 16);
 
-/// Mel bands of a file's spectrograms, from 1 to 1024.
+/// Number of mel bands of the encoder's spectrograms, from 1 to 1024.
 ///
 /// # Errors
 /// [`Error::Key`].
@@ -57,7 +57,7 @@ pub fn n_mels(keys: &Keys<'_>) -> Result<usize, Error> {
 }
 
 impl Layers {
-    /// Reads the layers; heads are rotated by `rope`, which is given their width.
+    /// Reads the layers. With `rope`, heads are rotated; its argument is their width.
     ///
     /// # Errors
     /// [`Error::Key`], [`Error::MissingTensor`], [`Error::TensorShape`], [`Error::TensorType`].
@@ -68,7 +68,7 @@ impl Layers {
     ) -> Result<Layers, Error> {
         let n_embd = keys.need_count("audio.embedding_length")?;
         let n_layer = keys.need_count("audio.block_count")?;
-        // The list of layers is made before their tensors are looked for.
+        // The list of layers is allocated before their tensors are looked up.
         if n_layer > weights.n_tensors() {
             return Err(keys.wrong("audio.block_count", "at most the number of tensors"));
         }
@@ -97,7 +97,7 @@ impl Layers {
         Ok(Layers { n_embd, head_width, epsilon, heads, layers })
     }
 
-    /// Runs the layers over the rows of a pass: `x (n, n_embd) -> (n, n_embd)`. Rows of a span see each other.
+    /// Runs the layers over the rows of a pass: `x (n, n_embd) -> (n, n_embd)`. Rows of a span attend to each other.
     pub fn run(&self, mut x: Rows, pass: &mut Pass<'_, '_>) -> Rows {
         let own = self.heads.attention(Mask::All);
         for (i, layer) in self.layers.iter().enumerate() {
@@ -106,7 +106,7 @@ impl Layers {
         x
     }
 
-    /// A norm of this name over `n` elements, of the layers' kind.
+    /// Reads a layer norm over `n` elements, with the epsilon of the layers.
     ///
     /// # Errors
     /// [`Error::MissingTensor`], [`Error::TensorShape`].
@@ -116,7 +116,7 @@ impl Layers {
 }
 
 impl Encoder {
-    /// Reads the encoder; heads are rotated by `rope`, which is given their width, instead of learned positions.
+    /// Reads the encoder. With `rope`, heads are rotated instead of using learned positions; its argument is their width.
     ///
     /// # Errors
     /// [`Error::Key`], [`Error::MissingTensor`], [`Error::TensorShape`], [`Error::TensorType`].
@@ -141,7 +141,7 @@ impl Encoder {
                 Some(weights.need_matrix(name, n_embd, n)?)
             }
             Some(_) => {
-                // Files of rotated encoders have these too.
+                // Files of rotated encoders have learned positions, too.
                 weights.ignore(name);
                 None
             }
@@ -149,21 +149,21 @@ impl Encoder {
         Ok(Encoder { n_mels, layers, convolutions, positions })
     }
 
-    /// Frames of a window, if learned positions limit it.
+    /// Number of frames of a window, if learned positions limit it.
     pub fn n_frames(&self) -> Option<usize> {
         self.positions.as_ref().map(|positions| 2 * positions.n_out)
     }
 
-    /// `frames (n, n_mels) -> (n / 2, n_embd)`: a row for every other frame.
+    /// `frames (n, n_mels) -> (n / 2, n_embd)` with the quotient rounded up: a row for every other frame.
     pub fn convolve(&self, frames: &Rows) -> Rows {
         let [first, second] = &self.convolutions;
         second.run(first.run(frames.view()).view())
     }
 
-    /// Runs the layers over rows, one for each of the pass: `x (n, n_embd) -> (n, n_embd)`.
+    /// Adds learned positions, if there are any, and runs the layers over the rows of a pass: `x (n, n_embd) -> (n, n_embd)`.
     ///
     /// # Errors
-    /// [`Error::TooLong`].
+    /// [`Error::TooLong`] for more rows than positions.
     pub fn run(&self, mut x: Rows, pass: &mut Pass<'_, '_>) -> Result<Rows, Error> {
         if let Some(positions) = &self.positions {
             x.add_scaled(1.0, &pass.embed_positions(positions)?);
@@ -178,7 +178,7 @@ fn norm(weights: &mut Weights<'_>, name: &str, n: usize, epsilon: f32) -> Result
     Ok(Norm { kind: NormKind::Layer, epsilon, weight, bias })
 }
 
-/// Rows of `factor` rows side by side, the last one filled with zeros: `x (n, width) -> (ceil(n / factor), factor * width)`.
+/// Joins each `factor` rows to one, the last one padded with zeros: `x (n, width) -> (ceil(n / factor), factor * width)`.
 pub fn stacked(x: &Rows, factor: usize) -> Rows {
     let width = x.ncols().saturating_mul(factor);
     let n = x.nrows().div_ceil(factor.max(1));
@@ -187,7 +187,7 @@ pub fn stacked(x: &Rows, factor: usize) -> Rows {
     Rows::from_vec(n, width, values)
 }
 
-/// Means of two rows each: `x (n, width) -> (n / 2, width)`. A last row without a second is left out.
+/// Means of pairs of rows: `x (n, width) -> (n / 2, width)`. An odd last row is dropped.
 pub fn pooled(x: &Rows) -> Rows {
     let width = x.ncols().max(1);
     let pairs = x.as_slice().chunks_exact(2 * width);

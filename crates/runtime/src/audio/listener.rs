@@ -9,7 +9,10 @@ use crate::{
 
 /// An audio encoder with its projector.
 pub trait Listener: Send + Sync {
-    /// The embedding of samples at the encoder's rate.
+    /// Returns the embedding of samples at the encoder's rate.
+    ///
+    /// # Errors
+    /// The errors of running the encoder.
     fn run(&self, samples: &[f32], activations: Activations) -> Result<Embedding, Error>;
 }
 
@@ -19,9 +22,9 @@ pub struct Listening {
     pub listener: Box<dyn Listener>,
     /// Samples per second.
     pub rate: u32,
-    /// Samples that the family's processor takes at most; it leaves out the rest of a longer sound.
+    /// Maximum number of samples that the family's processor uses; it drops the rest of a longer sound.
     pub max_samples: Option<usize>,
-    /// Special tokens before and after the embeddings in a prompt.
+    /// Special tokens before and after the embeddings in a prompt; empty for none.
     pub marks: (&'static str, &'static str),
 }
 
@@ -30,6 +33,6 @@ pub struct Listening {
 pub struct EncoderKind {
     /// The value of `clip.projector_type` or `clip.audio.projector_type`.
     pub name: &'static str,
-    /// Reads the encoder of a file whose embeddings have the given length.
+    /// Reads the encoder of a file. The last argument is the length of its embeddings.
     pub open: fn(&Keys<'_>, &mut Weights<'_>, usize) -> Result<Listening, Error>,
 }

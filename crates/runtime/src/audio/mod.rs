@@ -1,8 +1,8 @@
 //! Sounds for text models: samples become embeddings that replace tokens.
 //!
-//! A file is decoded ([`Sound`]), resampled to the encoder's rate, and turned into a spectrogram. An encoder makes rows of
-//! it, and a projector maps these to the width of the text model. Encoders of families are in their files; those of most
-//! are based on Whisper's.
+//! A file is decoded ([`Sound`]), resampled to the encoder's rate, and turned into a spectrogram. An encoder turns it into rows,
+//! and a projector maps them to the width of the text model. The encoder of a family is in the family's folder; most are based on
+//! Whisper's.
 
 pub(crate) mod convolution;
 pub(crate) mod encoder;
@@ -22,10 +22,10 @@ use crate::{
 };
 use listener::Listening;
 
-/// The embedding of a sound, in the thread pool of the caller.
+/// The embedding of a sound, computed in the thread pool of the caller. Samples beyond the encoder's limit are ignored.
 ///
 /// # Errors
-/// [`Error::ShortSound`] for a sound that is too short for one embedding.
+/// [`Error::ShortSound`] for a sound that is too short for one embedding, and the errors of the encoder.
 pub(crate) fn embed(
     listening: &Listening,
     sound: &Sound,

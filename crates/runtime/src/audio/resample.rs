@@ -1,4 +1,4 @@
-//! Changes the sample rate of a sound.
+//! Conversion of the sample rate.
 //!
 //! Each new sample is a sum of old ones, weighted by a sinc in a Kaiser window. With rates `a` (old) and `b` (new):
 //!
@@ -8,12 +8,12 @@
 //! ```
 //!
 //! Width, window and roll-off are those of `kaiser_best` in resampy 0.2 and in torchaudio's documentation. Frequencies
-//! below 0.87 of the lower Nyquist frequency keep their amplitude, and those above 1.02 of it vanish, to 1e-7. Other programs have other filters:
-//! librosa uses soxr (`soxr_hq`), torchaudio a Hann window of 6 zero crossings, and mtmd the linear interpolation of miniaudio
-//! with a low-pass filter of fourth order.
+//! below 0.87 of the lower Nyquist frequency keep their amplitude, and those above 1.02 of it vanish, to 1e-7. Other programs use
+//! other filters: librosa has soxr (`soxr_hq`), torchaudio a Hann window of 6 zero crossings, and mtmd the linear interpolation of
+//! miniaudio with a low-pass filter of fourth order.
 //!
-//! This is not a crate, because the usual ones choose vector instructions at run time: results would differ between
-//! machines in the last bits.
+//! No crate is used, because the usual ones choose vector instructions at run time, so that results would differ between machines
+//! in the last bits.
 
 use rayon::prelude::*;
 
@@ -29,14 +29,14 @@ const ROLL_OFF: f64 = 0.947_593_716_739_959_6;
 /// Shape of the Kaiser window.
 const BETA: f64 = 14.769_656_459_379_492;
 
-/// `samples` at `from` Hz become samples at `to` Hz: `ceil(n to / from)`.
+/// Converts `samples` from a rate of `from` Hz to `to` Hz: `(n) -> (ceil(n to / from))`. A rate of 0 leaves them unchanged.
 pub fn resample(samples: &[f32], from: u32, to: u32) -> Vec<f32> {
     if from == to || from == 0 || to == 0 {
         return samples.to_vec();
     }
     let (from, to) = (u64::from(from), u64::from(to));
     let cutoff = ROLL_OFF * (to as f64 / from as f64).min(1.0);
-    // Distance in old samples that the window covers.
+    // Half of the width of the window in old samples.
     let reach = N_ZEROS as f64 / cutoff;
     let table = table();
     let weight = |distance: f64| -> f64 {

@@ -1,6 +1,6 @@
 //! Sounds: a WAV, FLAC or MP3 file becomes samples of one channel.
 //!
-//! Channels are averaged, as librosa's `to_mono` does. Integers are divided by their largest magnitude, so that samples are
+//! Channels are averaged, as in librosa's `to_mono`. Integers are divided by their largest magnitude, so that samples are
 //! in the range -1 to 1.
 
 use std::io::Cursor;
@@ -21,7 +21,7 @@ const MAX_SECONDS: usize = 3600;
 /// Length limit in samples per channel: 512 MiB of f32, or 46 minutes at 48 kHz.
 const MAX_SAMPLES: usize = 1 << 27;
 
-/// The most channels of a WAV file.
+/// Maximum number of channels of a WAV file.
 const MAX_CHANNELS: u16 = 256;
 
 /// Supported sample rates in Hz.
@@ -35,11 +35,11 @@ pub struct Sound {
 }
 
 impl Sound {
-    /// A sound of samples at a rate in Hz.
+    /// A sound of samples, usually in the range -1 to 1, at a rate in Hz.
     ///
     /// # Errors
-    /// [`Error::SoundLength`] for a sound that is empty or too long, [`Error::BrokenSound`] for another rate than 1 kHz to
-    /// 768 kHz, and for samples that are not finite.
+    /// [`Error::SoundLength`] for a sound that is too long; [`Error::BrokenSound`] for a sound without samples, a rate outside of
+    /// 1 kHz to 768 kHz, and samples that are not finite.
     pub fn new(rate: u32, samples: Vec<f32>) -> Result<Sound, Error> {
         let broken = |problem: String| Error::BrokenSound { format: "PCM", problem };
         check_rate(rate).map_err(broken)?;
@@ -53,7 +53,7 @@ impl Sound {
         Ok(Sound { rate, samples })
     }
 
-    /// Reads the bytes of a file.
+    /// Decodes the bytes of a WAV, FLAC or MP3 file.
     ///
     /// # Errors
     /// [`Error::NotASound`], [`Error::BrokenSound`], [`Error::SoundLength`].
@@ -127,10 +127,10 @@ fn format_of(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Makes the header of a WAV file safe for the reader.
+/// Makes the header of a WAV file safe for symphonia's reader.
 ///
-/// It multiplies the number of channels by the bytes of a sample in 16 bits, so more channels than any file has are refused. A
-/// program that writes to a pipe states the length 2^32 - 1, which becomes that of the file.
+/// The reader multiplies the number of channels by the bytes of a sample in 16 bits, so a number of channels that no file has is
+/// refused. Programs that write to a pipe state the length 2^32 - 1, which is replaced by the length of the file.
 fn check_header(wav: &mut [u8]) -> Result<(), String> {
     let data = wav.windows(4).position(|name| name == b"data");
     let header = &wav[..data.unwrap_or(wav.len())];
@@ -149,7 +149,7 @@ fn check_header(wav: &mut [u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// Sample rate and samples, averaged over channels.
+/// Decodes a file: sample rate, and samples averaged over channels.
 fn decode(mut bytes: Vec<u8>, format: &'static str) -> Result<(u32, Vec<f32>), Stop> {
     if format == "WAV" {
         check_header(&mut bytes).map_err(Stop::Broken)?;
@@ -181,7 +181,7 @@ fn decode(mut bytes: Vec<u8>, format: &'static str) -> Result<(u32, Vec<f32>), S
         let (own, n_channels) = (spec.rate(), spec.channels().count());
         // Each frame of MP3 and FLAC states its sample rate.
         if *rate.get_or_insert(own) != own {
-            return Err(Stop::Broken("a sample rate that changes".to_owned()));
+            return Err(Stop::Broken("the sample rate changes".to_owned()));
         }
         check_rate(own).map_err(Stop::Broken)?;
         check_length(own, samples.len() + decoded.frames()).map_err(Stop::Refused)?;

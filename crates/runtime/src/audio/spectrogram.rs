@@ -1,6 +1,6 @@
 //! Log-mel spectrograms.
 //!
-//! Frame `t` is a window of `n_fft` samples around sample `t hop`; a sound is mirrored at its ends:
+//! Frame `t` is a window of `n_fft` samples around sample `t hop`. The sound is mirrored at its ends:
 //!
 //! ```text
 //! X_k = sum_n w_n x_(t hop + n - n_fft / 2) e^(-2 pi i k n / n_fft)      w_n = (1 - cos(2 pi n / n_fft)) / 2
@@ -8,10 +8,10 @@
 //! y_b = (max(m_b, max(m) - 8) + 4) / 4                                  max(m) over the whole spectrogram
 //! ```
 //!
-//! Sums are in double precision: transformers and mtmd round to single precision in between, which changes faint bands by up
-//! to 1e-4. The transform is written out as products with cosines and sines, with the halves of the window folded:
-//! `n_fft` is 400, and 30 seconds take about 0.1 s. FFT crates choose vector instructions at run time, so their results
-//! differ between machines in the last bits.
+//! Sums are in double precision. transformers and mtmd round intermediate results to single precision, which changes faint bands by
+//! up to 1e-4. The transform is computed as products with cosines and sines, with the halves of the window folded: `n_fft` is 400,
+//! and 30 seconds take about 0.1 s. FFT crates choose vector instructions at run time, so their results differ between machines in
+//! the last bits.
 //!
 //! Source: `WhisperFeatureExtractor`, `mel_filter_bank` and `spectrogram` of transformers 5.23.
 
@@ -19,29 +19,29 @@ use rayon::prelude::*;
 
 use crate::ops::Rows;
 
-/// Samples per second that every Whisper was trained with.
+/// Sample rate of all Whisper models in Hz.
 pub const RATE: u32 = 16_000;
 
-/// Samples of a window.
+/// Number of samples of a window.
 const N_FFT: usize = 400;
 
-/// Samples between windows.
+/// Number of samples from the start of a window to that of the next.
 pub const HOP: usize = 160;
 
-/// The power of the frequencies of windows.
+/// Power spectrum of windows of samples.
 pub struct Dft {
-    /// (n): factors of samples; the transform of shorter windows is that of their continuation by zeros.
+    /// (n_window): factors of samples. Windows shorter than the transform are padded with zeros.
     window: Vec<f64>,
-    /// Samples of the transform, an even number.
+    /// Length of the transform in samples, an even number.
     n: usize,
     /// (n / 2 + 1, n / 2 + 1): cosines by sample and frequency.
     cos: Vec<f64>,
-    /// The same of sines.
+    /// (n / 2 + 1, n / 2 + 1): sines by sample and frequency.
     sin: Vec<f64>,
 }
 
 impl Dft {
-    /// A transform of `n` samples, of which the first `n_window` are in a periodic Hann window.
+    /// A transform of `n` samples, an even number: a periodic Hann window of `n_window` samples, padded with zeros.
     pub fn hann(n: usize, n_window: usize) -> Dft {
         let n_bins = n / 2 + 1;
         let turn = |i: usize, n: usize| 2.0 * std::f64::consts::PI * (i % n) as f64 / n as f64;
@@ -52,18 +52,18 @@ impl Dft {
         Dft { window, n, cos: table(libm::cos), sin: table(libm::sin) }
     }
 
-    /// Frequencies: 0 to half of the sample rate.
+    /// Number of frequencies, from 0 to half of the sample rate.
     pub fn n_bins(&self) -> usize {
         self.n / 2 + 1
     }
 
-    /// Power of each frequency in a window of samples: (n_bins).
+    /// Power of each frequency in a window: (n_bins). `sample` returns the sample at an index of the window.
     pub fn power(&self, sample: impl Fn(usize) -> f64) -> Vec<f64> {
         let (n, n_bins) = (self.n, self.n_bins());
         let mut x: Vec<f64> = self.window.iter().enumerate().map(|(i, w)| w * sample(i)).collect();
         x.resize(n, 0.0);
         let (mut real, mut imaginary) = (vec![0.0; n_bins], vec![0.0; n_bins]);
-        // Samples i and n - i have the same cosine and opposite sines; the first and the middle one are alone.
+        // Samples i and n - i have the same cosines and opposite sines. The first and the middle sample have no partner.
         for i in 0..n_bins {
             let is_alone = i == 0 || 2 * i == n;
             let (even, odd) = if is_alone { (x[i], 0.0) } else { (x[i] + x[n - i], x[i] - x[n - i]) };
@@ -75,10 +75,10 @@ impl Dft {
     }
 }
 
-/// First frequency and weights of each band, where they are not 0.
+/// For each band, the first frequency with a weight above 0, and the weights from there.
 pub type Bands = Vec<(usize, Vec<f64>)>;
 
-/// The spectrogram of Whisper with a number of mel bands.
+/// Log-mel spectrogram of Whisper.
 pub struct LogMel {
     bands: Bands,
     dft: Dft,
@@ -91,12 +91,12 @@ impl LogMel {
         LogMel { bands: slaney_bands(n_mels, dft.n_bins(), f64::from(RATE)), dft }
     }
 
-    /// Bands.
+    /// Number of mel bands.
     pub fn n_mels(&self) -> usize {
         self.bands.len()
     }
 
-    /// `samples (n) -> (n / hop, n_mels)`. A sound of at most half a window is continued by silence.
+    /// `samples (n) -> (n / hop, n_mels)`. A sound of at most half a window is padded with silence.
     pub fn run(&self, samples: &[f32]) -> Rows {
         let n_mels = self.n_mels();
         let n_frames = samples.len() / HOP;
@@ -121,12 +121,12 @@ impl LogMel {
     }
 }
 
-/// Weighted sums of each band.
+/// Weighted sum of each band of a spectrum (n_bins).
 pub fn in_bands(spectrum: &[f64], bands: &Bands) -> impl Iterator<Item = f64> {
     bands.iter().map(|(first, weights)| weights.iter().zip(&spectrum[*first..]).map(|(w, p)| w * p).sum())
 }
 
-/// Triangles on Slaney's mel scale, each of area 1: linear below 1000 Hz, logarithmic above.
+/// Triangles of area 1 on Slaney's mel scale, which is linear below 1000 Hz and logarithmic above.
 fn slaney_bands(n_mels: usize, n_bins: usize, rate: f64) -> Bands {
     let step = libm::log(6.4) / 27.0;
     let mel_of = |hertz: f64| match hertz < 1000.0 {
@@ -150,7 +150,7 @@ pub fn htk_bands(n_mels: usize, n_bins: usize, rate: f64) -> Bands {
     triangles(n_mels, n_bins, rate, edge, |_, _| 1.0)
 }
 
-/// Triangles between every second of the edges in Hz, with a height by both.
+/// Triangles: band `b` rises from `edge(b)` to `edge(b + 1)` and falls to `edge(b + 2)`, in Hz. `height` gets the outer edges.
 fn triangles(
     n_mels: usize,
     n_bins: usize,

@@ -1,20 +1,20 @@
-//! Sounds as windows of equal length, which an encoder takes one at a time.
+//! Division of sounds into windows of equal length, which an encoder processes one at a time.
 
 use crate::{
     audio::spectrogram::{HOP, LogMel},
     ops::Rows,
 };
 
-/// Division of a sound into spectrograms, as a family's processor does it.
+/// Ways in which processors of families divide a sound into spectrograms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Division {
     /// Each window is a separate sound, with silence after its end. The loudness of other windows has no effect.
     Apart,
-    /// The same with samples of mean 0 and variance 1 in each window.
+    /// As `Apart`, with the samples of each window scaled to mean 0 and variance 1.
     Standardized,
-    /// One spectrogram of the sound with silence up to a whole number of windows.
+    /// One spectrogram of the sound, padded with silence to a whole number of windows.
     Padded,
-    /// One spectrogram of the sound alone. The last of several windows is filled with zeros.
+    /// One spectrogram of the sound without padding. The last of several windows is padded with zeros.
     Short,
 }
 
@@ -22,11 +22,11 @@ pub enum Division {
 pub struct Window {
     /// (n_frames, n_mels).
     pub frames: Rows,
-    /// Frames of the sound, at least 1. Silence follows.
+    /// Number of frames of the sound, at least 1; the frames after them are silence.
     pub n_heard: usize,
 }
 
-/// Windows of `n_frames` frames, at least one, of a sound with samples.
+/// Windows of `n_frames` frames of a sound at 16 kHz; at least one for a sound with samples.
 pub fn windows(samples: &[f32], mel: &LogMel, n_frames: usize, division: Division) -> Vec<Window> {
     let n_samples = n_frames * HOP;
     let padded = |samples: &[f32], n: usize| {
@@ -34,7 +34,7 @@ pub fn windows(samples: &[f32], mel: &LogMel, n_frames: usize, division: Divisio
         samples.resize(n, 0.0);
         samples
     };
-    // A window that has begun counts, as has a frame.
+    // Partial frames and windows count as whole ones.
     let n_heard = samples.len().div_ceil(HOP);
     let n_windows = samples.len().div_ceil(n_samples.max(1));
     let heard = |index: usize| n_heard.saturating_sub(index * n_frames).min(n_frames);

@@ -1,8 +1,8 @@
 //! The attention part of a layer.
 //!
 //! ```text
-//! q = rope(norm(W_q h))    k = rope(norm(W_k h))    v = W_v h, in Gemma 3n and 4 normalized; or by experts
-//! y = W_o norm(c f(g) * attend(q, k, v))         g: a gate beside each head's query (Qwen 3 Next), or W_g h, for each
+//! q = rope(norm(W_q h))    k = rope(norm(W_k h))    v = W_v h, in Gemma 3n and 4 normalized
+//! y = W_o norm(c f(g) * attend(q, k, v))         g: a gate next to each head's query (Qwen 3 Next), or W_g h, for each
 //!                                             head or each of its elements (Laguna); without a gate f(g) is 1;
 //!                                             c: a number (MiMo V2), else 1
 //! ```
@@ -71,7 +71,7 @@ pub(super) struct Attention {
     norm_widths: (usize, usize),
     /// True if these norms follow RoPE.
     norms_after_rope: bool,
-    /// Norm of all heads together, before the output matrix (BitNet).
+    /// Norm over all heads together, before the output matrix (BitNet).
     output_norm: Option<Norm>,
     output: Linear,
     rope: Option<Ropes>,
@@ -284,7 +284,7 @@ impl Attention {
         }
     }
 
-    /// Keeps keys and values of `h` (n, n_in) in layer `index`, as [`Attention::run`] does.
+    /// Keeps the keys and values of `h` (n, n_in) in layer `index`, without attention.
     pub fn put(&self, index: usize, h: &Rows, pass: &mut Pass<'_, '_>) {
         let (mut query, mut own) = self.project(h, pass);
         self.prepare(&mut query, &mut own, pass);

@@ -111,8 +111,8 @@ impl Indexer {
             Some(size) if size > top_k => {
                 return Err(keys.wrong("attention.indexer.kpool", "at most the chosen keys"));
             }
-            // The tokens before the first whole pool would see no key, and transformers 5.23 gives a mean of all values, later
-            // ones too, or no number, depending on its implementation of attention.
+            // Tokens before the first whole pool would attend to no key. Depending on its implementation of attention, transformers
+            // 5.23 returns NaN or a mean of all values, including later ones.
             Some(_) if !keys.flag("attention.indexer.kpool_select_tail", true)? => {
                 return Err(keys.wrong("attention.indexer.kpool_select_tail", "true"));
             }

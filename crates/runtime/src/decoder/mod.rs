@@ -273,7 +273,7 @@ impl Decoder {
         })
     }
 
-    /// Gives out the input of layer `i`, of models with one residual stream.
+    /// Keeps the input of layer `i` for the caller, in models with one residual stream.
     fn keep_input(&self, i: usize, streams: &[Rows], pass: &mut Pass<'_, '_>) {
         if let (Streams::One, [x]) = (&self.streams, streams) {
             pass.keep_layer_input(i, x);

@@ -12,7 +12,7 @@ use crate::{
 pub(crate) struct DecoderParams {
     pub spec: Spec,
     pub n_embd: usize,
-    /// Elements of a row that attention reads.
+    /// Elements of an input row of attention; `n_embd` except in draft models.
     pub n_attention_in: usize,
     pub n_layer: usize,
     /// Epsilon of every norm.

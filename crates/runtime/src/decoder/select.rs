@@ -20,7 +20,7 @@ pub(super) fn mixers(
 ) -> Result<Vec<Box<dyn Mixer>>, Error> {
     let has = |weights: &Weights<'_>, name: &str| weights.shape(&format!("blk.{i}.{name}.weight")).is_some();
     let mut mixers: Vec<Box<dyn Mixer>> = Vec::new();
-    // A decay for each element of a state is a matrix.
+    // `ssm_a` is a vector with one decay per head, or a matrix with one per element of a state.
     let has_decay_by_head =
         weights.shape(&format!("blk.{i}.ssm_a")).is_some_and(|shape| shape.n_elems() == shape.dim(0));
     // The order matters: RWKV 7 has the `time_mix_w1` of RWKV 6 too, and Mamba the `ssm_in` of Mamba 2.

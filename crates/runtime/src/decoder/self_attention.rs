@@ -1,4 +1,4 @@
-//! Attention for graphs that have other layers around it.
+//! The decoder's attention as a building block for other graphs.
 
 use super::{attention::Attention, mixer::Mixer, params::DecoderParams, spec::Spec};
 use crate::{Error, keys::Keys, ops::Rows, pass::Pass, weights::Weights};
@@ -23,7 +23,7 @@ impl SelfAttention {
         Ok(SelfAttention(Attention::open(&params, keys, weights, i)?))
     }
 
-    /// `h (n, n_in) -> (n, n_embd)`, in layer `index`.
+    /// `h (n, n_in) -> (n, n_embd)`. Keys and values are kept for layer `index`.
     pub fn run(&self, index: usize, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
         self.0.run(index, h, pass)
     }

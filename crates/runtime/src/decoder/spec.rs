@@ -102,7 +102,7 @@ pub struct Spec {
     pub has_lm_head: bool,
     /// True if a token sees only earlier tokens, if no key states it.
     pub is_causal: bool,
-    /// True if tokens that see later ones see them at any distance in layers with a window.
+    /// True if a window limits only earlier tokens: later ones are seen at any distance. Has an effect only without a causal mask.
     pub sees_block: bool,
     /// Factor of the embedding.
     pub embedding_scale: EmbeddingScale,

@@ -16,7 +16,7 @@ pub(super) struct Stack {
 }
 
 impl Stack {
-    /// `NAME.weight` (n_in, n_out, n) with its scales and biases, if the weight is there.
+    /// Reads `NAME.weight` (n_in, n_out, n), `NAME.scale` and `NAME.bias`, if the file has the weight.
     pub fn open(
         weights: &mut Weights<'_>,
         name: &str,
@@ -31,7 +31,7 @@ impl Stack {
         Ok(Some(Stack { weight, scale, bias }))
     }
 
-    /// As [`Stack::open`]; it must be there.
+    /// As [`Stack::open`]; fails if the weight is missing.
     pub fn need(
         weights: &mut Weights<'_>,
         name: &str,
@@ -43,7 +43,7 @@ impl Stack {
             .ok_or_else(|| Error::MissingTensor { name: format!("{name}.weight") })
     }
 
-    /// Makes the product of the expert's matrix the output of its linear function.
+    /// Applies the expert's scale and bias to `rows` (n, n_out), the products with its matrix.
     pub fn scale_and_add_bias(&self, expert: usize, rows: &mut Rows) {
         if let Some(scale) = &self.scale {
             *rows *= scale[expert];

@@ -1,4 +1,4 @@
-//! Built-in adapters that tokens of the text choose (Granite Switch).
+//! Built-in adapters that are selected by tokens of the text (Granite Switch).
 //!
 //! ```text
 //! s_t = round(sum over j <= t of w_j a_j / sum over j <= t of w_j)      a_j: the adapter that token j names, counted from 1,
@@ -6,8 +6,8 @@
 //! W x_t becomes W x_t + B_s A_s x_t                                    s = s_t; A_0 and B_0 are zeros
 //! ```
 //!
-//! A token that names an adapter is looked up as another token. With published gains one such token outweighs any others, so that
-//! it holds from there on.
+//! A token that names an adapter is replaced by another token in the embedding. With published gains, one such token outweighs all
+//! tokens without an adapter, so its adapter stays active.
 //!
 //! Source: `llama_model_granite_switch` of llama.cpp (llama-cpp-python 0.3.36), which computes `s_t` with a head of attention.
 
@@ -22,24 +22,27 @@ use crate::{
     weights::{Weight, Weights},
 };
 
-/// The choice of adapters.
+/// Selection of adapters.
 pub(super) struct Switch {
-    /// Adapter, counted from 1, and the token to look up, for each token that names one.
+    /// For each token that names an adapter: the adapter, counted from 1, and the token whose embedding is used.
     named: BTreeMap<u32, (usize, u32)>,
     /// `exp(-2 gain)`.
     weight_of_others: f32,
-    /// Place of the state: after that of all layers.
+    /// Index of its state, after those of all layers.
     slot: usize,
 }
 
 /// Matrices that may have adapters.
 const PARTS: &[&str] = &["attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"];
 
-/// Numbers that the choice needs of earlier tokens: the sum of `a_j`, tokens that name an adapter, and others.
+/// Length of the state: the sum of `a_j`, the number of tokens that name an adapter, and the number of others.
 const STATE: usize = 3;
 
 impl Switch {
-    /// The switch of a file, if it has adapters.
+    /// Reads the switch of a file, if the file has adapters.
+    ///
+    /// # Errors
+    /// [`Error::Key`], [`Error::TensorShape`].
     pub fn open(keys: &Keys<'_>, weights: &Weights<'_>, n_layer: usize) -> Result<Option<Switch>, Error> {
         let (activate, substitute) = ("adapters.token_ids_activate", "adapters.token_ids_substitute");
         let names = (0..n_layer).flat_map(|i| PARTS.iter().map(move |part| format!("blk.{i}.{part}.lora_a")));
@@ -70,7 +73,7 @@ impl Switch {
         }))
     }
 
-    /// Chooses an adapter for each token of the pass, and returns the tokens to look up.
+    /// Selects an adapter for each token of the pass, and returns the tokens whose embeddings are used.
     pub fn choose(&self, pass: &mut Pass<'_, '_>) -> Vec<u32> {
         let mut states = pass.take_states(self.slot, StateKind::Tokens, STATE);
         let mut chosen = vec![0; pass.tokens.len()];
@@ -83,7 +86,7 @@ impl Switch {
                     }
                     None => state[2] += 1.0,
                 }
-                // Single precision, in which a mean of 1.5 is not lowered by the tokens that name no adapter.
+                // In single precision, tokens without an adapter do not lower a mean of 1.5.
                 let mean = state[0] / (state[1] + state[2] * self.weight_of_others);
                 chosen[row] = (mean.round() as usize).min(self.named.len());
             }
@@ -100,12 +103,15 @@ pub(super) struct Switched {
     a: Weight,
     /// B: (n_adapter + 1, n_part, rank).
     b: Weight,
-    /// The first output that is changed.
+    /// Index of the first output that is changed.
     at: usize,
 }
 
 impl Switched {
-    /// `NAME.lora_a` and `NAME.lora_b` for `n_out` outputs from `at` on, if they are there.
+    /// Reads `NAME.lora_a` and `NAME.lora_b` for `n_out` outputs from index `at`, if the file has them.
+    ///
+    /// # Errors
+    /// [`Error::MissingTensor`], [`Error::TensorShape`], [`Error::TensorType`].
     pub fn open(
         weights: &mut Weights<'_>,
         name: &str,
@@ -122,7 +128,7 @@ impl Switched {
         Ok(Some(Switched { a, b, at }))
     }
 
-    /// Adds to `out` (n, n_out), for inputs `x` (n, n_in).
+    /// Adds the outputs of the selected adapters for `x` (n, n_in) to `out` (n, n_out).
     pub fn add(&self, x: &Rows, out: &mut Rows, pass: &mut Pass<'_, '_>) {
         let Some(chosen) = pass.adapter_of_row.clone() else { return };
         for adapter in 0..self.a.n_stack {

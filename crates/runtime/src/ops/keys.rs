@@ -17,7 +17,7 @@ pub enum Mask {
     All,
     /// Keys at most this many positions away, before or after.
     SymmetricWindow(usize),
-    /// The nearest `n` keys at or before its position, and all later ones.
+    /// The last `n` keys up to its position, and all later ones.
     WindowAndLater(usize),
 }
 

@@ -5,8 +5,8 @@
 //! x += n4(F(n3 x))            F(h) = W_down (f(W_gate h) * W_up h), or W_down f(W_up h)
 //! ```
 //!
-//! Norms `n2` and `n4`, norms of queries and keys, gates, factors of both parts and the bounds of matrices are there where
-//! their tensors are.
+//! Norms `n2` and `n4`, norms of queries and keys, gates, factors of both parts and bounds of matrices are optional: they exist if
+//! the file has their tensors.
 //!
 //! Source: `build_vit` in `tools/mtmd/clip.cpp` of llama.cpp (llama-cpp-python 0.3.36), and the towers of transformers 5.23.
 
@@ -77,7 +77,7 @@ impl Form {
         if n_head_kv == 0 || !n_head.is_multiple_of(n_head_kv) {
             return Err(keys.wrong("vision.attention.head_count_kv", "a divisor of the number of heads"));
         }
-        // The key is that of the projector in GLM 4 V, and of the text model in Qwen 2 VL.
+        // In GLM 4 V the key has the length of the projector, in Qwen 2 VL that of the text model.
         let n_ff = match weights.shape("v.blk.0.ffn_up.weight") {
             Some(shape) => shape.dim(1) as usize,
             None => keys.need_count("vision.feed_forward_length")?,
@@ -99,11 +99,12 @@ impl Form {
         })
     }
 
-    /// The same tower with heads that turn by row and column. The first half of a head's pairs turns by the first of the
-    /// two axes (1 is the row, 2 the column), the second half by the other, at `base^(-4 i / width)` with `i` from 0 in both.
+    /// The same tower with heads that are rotated by row and column. The first half of a head's pairs rotates by the first of the
+    /// two axes (1 is the row, 2 the column), the second half by the other, with frequencies `base^(-4 i / width)` and `i` from 0 in
+    /// both.
     ///
     /// # Errors
-    /// [`Error::Key`] for a width that is not a multiple of 4.
+    /// [`Error::Key`] for a head width that is not a multiple of 4.
     pub fn turned(
         self,
         keys: &Keys<'_>,
@@ -187,7 +188,7 @@ impl Matrix {
         Ok(Some(Matrix { linear, input, output }))
     }
 
-    /// `NAME.weight` (n_in, n_out), its bias and its bounds.
+    /// Reads `NAME.weight` (n_in, n_out), its bias and its bounds.
     ///
     /// # Errors
     /// [`Error::MissingTensor`], [`Error::TensorShape`], [`Error::TensorType`].
@@ -223,7 +224,7 @@ enum Projections {
     Fused(Box<Matrix>),
 }
 
-/// The attention of a layer, which adds to its input.
+/// The attention of a layer with its norms and its residual connection.
 pub struct SelfAttention {
     norm: Norm,
     projections: Projections,
@@ -232,7 +233,7 @@ pub struct SelfAttention {
     key_norm: Option<Norm>,
     output: Matrix,
     post_norm: Option<Norm>,
-    /// (n_embd): factor of what it adds.
+    /// (n_embd): factor of its output.
     scale: Option<Vec<f32>>,
 }
 
@@ -244,7 +245,7 @@ pub struct Layer {
     up: Matrix,
     down: Matrix,
     mlp_post_norm: Option<Norm>,
-    /// (n_embd): factor of what the feed-forward part adds.
+    /// (n_embd): factor of the output of the feed-forward part.
     mlp_scale: Option<Vec<f32>>,
     /// (n_embd): factor of the stream after the layer.
     out_scale: Option<Vec<f32>>,
@@ -267,7 +268,7 @@ impl SelfAttention {
                 Projections::Apart(Box::new(apart))
             }
         };
-        // Over all heads in InternVL, over each elsewhere.
+        // Over all heads together in InternVL, over each head elsewhere.
         let mut head_norm = |name: &str, n_all: usize| -> Result<Option<Norm>, Error> {
             let found = weights.shape(&format!("{}.weight", blk(name))).map(|shape| shape.dim(0));
             let n = if found == Some(n_all as u64) { n_all } else { head_width };
@@ -285,7 +286,7 @@ impl SelfAttention {
         })
     }
 
-    /// Adds to `x` (n_patches, n_embd) what attention makes of it.
+    /// Adds the output of attention to `x` (n_patches, n_embd).
     pub fn run(&self, form: &Form, index: usize, x: &mut Rows, pass: &mut Pass<'_, '_>) {
         let mut h = pass.scratch(x.nrows(), x.ncols());
         self.norm.apply_into(x, &mut h);
@@ -364,7 +365,7 @@ impl Layer {
         })
     }
 
-    /// Adds to `x` (n_patches, n_embd) what the layer makes of it.
+    /// Runs the layer on `x` (n_patches, n_embd), in place.
     pub fn run(&self, form: &Form, index: usize, x: &mut Rows, pass: &mut Pass<'_, '_>) {
         self.attention.run(form, index, x, pass);
         let mut h = pass.scratch(x.nrows(), x.ncols());

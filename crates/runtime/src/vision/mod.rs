@@ -84,7 +84,7 @@ impl Projector {
             return Err(Error::NoProjector { architecture: keys.architecture });
         }
         let mut weights = Weights::new(&file);
-        // The kind of a file with one part may be in the common key.
+        // A file with one part may have only the common key.
         let kind = |part: &str| -> Result<&str, Error> {
             match keys.text(&format!("{part}.projector_type"))? {
                 Some(kind) => Ok(kind),
@@ -113,7 +113,7 @@ impl Projector {
                 Some(row) => {
                     let n_out = keys.need_count("audio.projection_dim")?;
                     if *n_embd.get_or_insert(n_out) != n_out {
-                        return Err(keys.wrong("audio.projection_dim", "the width of the images' embeddings"));
+                        return Err(keys.wrong("audio.projection_dim", "the length of image embeddings"));
                     }
                     Part::Opened((row.open)(&keys, &mut weights, n_out)?)
                 }
@@ -150,12 +150,12 @@ impl Projector {
         if let Part::Opened(tower) = &self.tower { tower.marks } else { ("", "") }
     }
 
-    /// The same of a sound's embeddings.
+    /// The same for a sound's embeddings.
     pub fn sound_marks(&self) -> (&'static str, &'static str) {
         if let Part::Opened(encoder) = &self.encoder { encoder.marks } else { ("", "") }
     }
 
-    /// Seconds of a sound that are used at most, if there is a limit.
+    /// Maximum length of a sound in seconds, if there is one. Longer sounds are cut.
     pub fn max_seconds(&self) -> Option<f64> {
         let Part::Opened(encoder) = &self.encoder else { return None };
         encoder.max_samples.map(|n| n as f64 / f64::from(encoder.rate))
@@ -192,8 +192,8 @@ impl Projector {
         Ok(())
     }
 
-    /// Embeddings of an image, at most `max_tokens` if it is given and the family supports several sizes. Some families see
-    /// an image in several tiles.
+    /// Embeddings of an image, at most `max_tokens` if it is given and the family supports several sizes. Some families divide an
+    /// image into tiles.
     ///
     /// # Errors
     /// [`Error::NoVisionTower`], [`Error::UnknownProjector`], [`Error::PictureShape`], [`Error::PictureSize`], and
@@ -212,10 +212,10 @@ impl Projector {
         })
     }
 
-    /// Embeddings of a sound.
+    /// Embedding of a sound.
     ///
     /// # Errors
-    /// [`Error::NoAudioEncoder`], [`Error::UnknownProjector`], [`Error::ShortSound`].
+    /// [`Error::NoAudioEncoder`], [`Error::UnknownProjector`], [`Error::ShortSound`], and the errors of the encoder.
     pub fn embed_sound(&self, sound: &Sound) -> Result<Embedding, Error> {
         let encoder = self.encoder.get(Error::NoAudioEncoder)?;
         self.pool.install(|| audio::embed(encoder, sound, self.activations))

@@ -29,17 +29,17 @@ pub fn by_squares(rows: usize, columns: usize, merge: usize) -> Places {
     squares.flat_map(within).collect()
 }
 
-/// Patches of a grid in windows, each of which attends to itself.
+/// Patches of a grid, divided into windows. Patches attend to those of their window.
 pub struct Windows {
-    /// Window after window, and in each square after square.
+    /// Places of the patches: window after window, and square after square in each.
     pub places: Places,
-    /// Patches of each window.
+    /// Number of patches of each window.
     pub lengths: Vec<usize>,
-    /// The square, counted row by row, that each of the squares in this order is.
+    /// Index in the grid, counted row by row, of each square in this order.
     pub squares: Vec<usize>,
 }
 
-/// Windows of `side` by `side` squares of `merge` by `merge` patches, from the first row and column on.
+/// Windows of `side` by `side` squares of `merge` by `merge` patches, from the first row and column. The last ones may be smaller.
 pub fn by_windows((rows, columns): (usize, usize), merge: usize, side: usize) -> Windows {
     let (rows, columns) = (rows / merge, columns / merge);
     let mut windows = Windows { places: Vec::new(), lengths: Vec::new(), squares: Vec::new() };
@@ -58,7 +58,7 @@ pub fn by_windows((rows, columns): (usize, usize), merge: usize, side: usize) ->
 }
 
 impl Windows {
-    /// Rows of squares, window after window, in the order of the grid.
+    /// Puts rows of squares, which are in the order of windows, in the order of the grid.
     pub fn in_order(&self, x: &Rows) -> Rows {
         let mut out = Rows::zeros(x.nrows(), x.ncols());
         for (square, row) in self.squares.iter().zip(x.rows()) {
@@ -67,14 +67,14 @@ impl Windows {
         out
     }
 
-    /// Limits attention to windows, or not.
+    /// Limits attention to windows, or lifts the limit.
     pub fn limit(&self, pass: &mut Pass<'_, '_>, is_limited: bool) {
         let whole = [self.places.len()];
         pass.spans = spans(if is_limited { &self.lengths[..] } else { &whole });
     }
 }
 
-/// Rows that attend to each other, by their number.
+/// Spans of consecutive rows with these lengths. Rows of a span attend to each other.
 fn spans(lengths: &[usize]) -> Vec<Span> {
     let mut start = 0;
     let span = |n: &usize| {
@@ -84,12 +84,13 @@ fn spans(lengths: &[usize]) -> Vec<Span> {
     lengths.iter().map(span).collect()
 }
 
-/// Rows of which each `n` attend to each other: a part of [`Pass::spans`] for each.
+/// Spans of `n` rows each, for [`Pass::spans`]. Rows of a span attend to each other.
 pub fn split_rows(n_rows: usize, n: usize) -> Vec<Span> {
     spans(&vec![n; n_rows / n.max(1)])
 }
 
-/// Patches of squares of `merge` by `merge`, which are adjacent rows, as one row: (n, width) -> (n / merge^2, width merge^2).
+/// Joins the patches of each square of `merge` by `merge`, which are adjacent rows, to one row: (n, width) -> (n / merge^2, width
+/// merge^2).
 pub fn joined_squares(x: &Rows, merge: usize, pass: &Pass<'_, '_>) -> Rows {
     let n = merge * merge;
     let mut squares = pass.scratch(x.nrows() / n, x.ncols() * n);
@@ -123,8 +124,9 @@ pub struct Patches {
 
 /// Normalization of pixels.
 pub struct Colors {
-    /// Offset subtracted from a channel in 0 to 1, and divisor.
+    /// Offset that is subtracted from a channel, whose values are from 0 to 1.
     mean: [f32; 3],
+    /// Divisor of the difference.
     deviation: [f32; 3],
     /// True if pixels are normalized in bf16.
     is_rounded: bool,
@@ -157,7 +159,7 @@ impl Colors {
 
     /// The pixels of a patch as the kernel sees them: (3, size, size).
     fn patch(&self, picture: &Picture, [row, column]: [usize; 2], size: usize, out: &mut [f32]) {
-        /// As transformers has it in double precision.
+        /// In double precision, as in transformers.
         const FROM_BYTE: f64 = 1.0 / 255.0;
         for (channel, plane) in out.chunks_exact_mut(size * size).enumerate() {
             for (y, line) in plane.chunks_exact_mut(size).enumerate() {
@@ -225,7 +227,7 @@ impl Patches {
         self.colors.mean
     }
 
-    /// Normalizes pixels in bf16.
+    /// Makes the normalization of pixels round to bf16.
     pub fn round_to_bf16(&mut self) {
         self.colors.is_rounded = true;
     }
@@ -241,7 +243,7 @@ impl Patches {
     }
 }
 
-/// The nearest bf16, of two the even one; `x` is finite.
+/// The nearest bf16, ties to even. `x` is finite.
 fn bf16(x: f32) -> f32 {
     let bits = x.to_bits();
     f32::from_bits((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff_0000)

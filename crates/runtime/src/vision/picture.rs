@@ -75,7 +75,7 @@ impl Picture {
         &self.pixels
     }
 
-    /// The part from the pixel (x, y) on, which lies within the picture.
+    /// The part of this size that begins at the pixel (x, y) and lies within the picture.
     ///
     /// # Errors
     /// As [`Picture::new`].
@@ -85,7 +85,7 @@ impl Picture {
         Picture::new(width, height, pixels)
     }
 
-    /// The picture at (x, y) of a larger one of one color.
+    /// A picture of this size in one color with this picture at (x, y), within which it fits.
     ///
     /// # Errors
     /// As [`Picture::new`].

@@ -1,7 +1,7 @@
-//! Learned positions of patches: a row for each place of a grid, and rows between them for a picture of another size.
+//! Learned positions of patches: a row for each place of a square grid, interpolated for pictures of other sizes.
 //!
-//! Rows are interpolated along columns and along rows alike. Place `i` of `n` is at `c = (i + 1/2) s - 1/2` of the `m`
-//! learned places of its direction, `s = m / n`, or at `c = i (m - 1) / (n - 1)` where corners are aligned.
+//! Interpolation is the same in both directions. Place `i` of `n` is at `c = (i + 1/2) s - 1/2` of the `m` learned places of its
+//! direction with `s = m / n`, or at `c = i (m - 1) / (n - 1)` if corners are aligned.
 //!
 //! Source: `torch.nn.functional.interpolate` and `grid_sample` of torch 2.15, which the families' classes in transformers 5.23
 //! use (`upsample_bilinear2d`, `upsample_bicubic2d` and `_upsample_bilinear2d_aa` of ATen).
@@ -11,24 +11,24 @@ use crate::{Error, ops::Rows, weights::Weights};
 /// Interpolation between learned positions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Between {
-    /// Bilinear; the first and the last patch are at the ends.
+    /// Bilinear, with aligned corners.
     Aligned,
     /// Bilinear, between the centers of places.
     Bilinear,
-    /// Bilinear, averaged over all places that a patch stands for.
+    /// Bilinear with antialiasing: averaged over all places that a patch covers.
     Averaged,
     /// Keys' cubic with `a = -3/4`, between the centers of places.
     Bicubic,
-    /// The place whose part of the picture has the start of the patch.
+    /// The place whose area contains the start of the patch.
     Nearest,
 }
 
 /// Place of a class embedding among the rows of patches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// Before them.
+    /// Before the patches.
     First,
-    /// After them.
+    /// After the patches.
     Last,
 }
 
@@ -44,14 +44,14 @@ pub struct Learned {
 pub struct Positions {
     /// (side * side, n_embd), row by row.
     rows: Rows,
-    /// Places of a side.
+    /// Number of places per side.
     side: usize,
     between: Between,
 }
 
 impl Positions {
-    /// Reads `v.position_embd.weight` (n_embd, n) of a square of places, if it is there. With a class embedding the first or
-    /// the last row is that one's, and is returned apart.
+    /// Reads `v.position_embd.weight` (n_embd, n) of a square of places, if the file has it. With a class embedding, the first or the
+    /// last row is its position.
     ///
     /// # Errors
     /// [`Error::TensorShape`], [`Error::TensorType`].
@@ -81,7 +81,8 @@ impl Positions {
         Ok(Some(Learned { positions: Positions { rows, side, between }, of_class }))
     }
 
-    /// Adds to rows of patches at `places` the positions of a picture of so many rows and columns.
+    /// Adds positions to the rows `x` (places.len(), n_embd) of the patches at `places`, for a picture with this number of rows and
+    /// columns of patches.
     pub fn add(&self, x: &mut Rows, (rows, columns): (usize, usize), places: &[[usize; 2]]) {
         let (by_row, by_column) =
             (taps(self.side, rows, self.between), taps(self.side, columns, self.between));
@@ -95,13 +96,13 @@ impl Positions {
     }
 }
 
-/// A matrix (n_embd, n) of any number of rows, as values.
+/// Reads a matrix (n_embd, any, any) as rows (n, n_embd), if the file has it.
 ///
 /// # Errors
 /// [`Error::TensorShape`], [`Error::TensorType`].
 pub fn learned_rows(weights: &mut Weights<'_>, name: &str, n_embd: usize) -> Result<Option<Rows>, Error> {
     let Some(shape) = weights.shape(name) else { return Ok(None) };
-    // Only the length of a row is given; the product is then that of a tensor of the file.
+    // The number of rows comes from the tensor's shape, so the product is no larger than the file.
     let n_rows = (shape.dim(1) as usize).saturating_mul(shape.dim(2) as usize);
     if shape.dim(0) != n_embd as u64 || shape.dim(3) != 1 {
         let expected = format!("[{n_embd}, any, any]");
@@ -110,7 +111,7 @@ pub fn learned_rows(weights: &mut Weights<'_>, name: &str, n_embd: usize) -> Res
     Ok(Some(Rows::from_vec(n_rows, n_embd, weights.need_vector(name, n_rows * n_embd)?)))
 }
 
-/// Places of `n_in` and their weights for each of `n_out`.
+/// For each of `n_out` places: indices among the `n_in` learned places, and their weights.
 fn taps(n_in: usize, n_out: usize, between: Between) -> Vec<Vec<(usize, f32)>> {
     let last = n_in - 1;
     let scale = n_in as f32 / n_out as f32;
@@ -124,7 +125,7 @@ fn taps(n_in: usize, n_out: usize, between: Between) -> Vec<Vec<(usize, f32)>> {
         Between::Aligned => two((i * last) as f32 / (n_out - 1).max(1) as f32),
         Between::Bilinear => two(at_center(i).max(0.0)),
         Between::Nearest => {
-            // As `bucketize` of torch: starts of places as multiples in double precision, rounded.
+            // As in `bucketize` of torch: starts of places are multiples in double precision, rounded to single precision.
             let start = i as f32 / n_out as f32;
             let step = 1.0 / n_in as f64;
             let place = (1..n_in).filter(|j| (step + (j - 1) as f64 * step) as f32 <= start).count();
@@ -163,7 +164,7 @@ mod tests {
         [Between::Aligned, Between::Bilinear, Between::Averaged, Between::Bicubic, Between::Nearest];
 
     #[test]
-    fn positions_of_the_learned_size_stay() {
+    fn positions_of_learned_size_are_unchanged() {
         for between in ALL {
             for (i, taps) in taps(5, 5, between).iter().enumerate() {
                 let weight =

@@ -24,7 +24,7 @@ pub fn nearest(
     Ok(nearest_of((width, height), factor, 0, min_pixels, max_pixels))
 }
 
-/// As [`nearest`], of a picture of any ratio; no side is below `factor`, as LFM2-VL has it (`smart_resize` of transformers).
+/// As [`nearest`], for pictures of any aspect ratio; no side is below `factor`, as in LFM2-VL (`smart_resize` of transformers).
 pub fn nearest_of_any_ratio(
     size: (usize, usize),
     factor: usize,
@@ -34,7 +34,7 @@ pub fn nearest_of_any_ratio(
     nearest_of(size, factor, factor, min_pixels, max_pixels)
 }
 
-/// The sides nearest to multiples of `factor`, at least `least` before the bounds apply.
+/// The nearest multiples of `factor` for both sides, at least `least` before the bounds on the number of pixels apply.
 fn nearest_of(
     (width, height): (usize, usize),
     factor: usize,
@@ -75,8 +75,8 @@ pub fn nearest_with(
     nearest(size, factor, min.min(most), most)
 }
 
-/// Both sides rounded up to multiples of `factor`, after enlargement to the lower bound of their product. If it is above the upper
-/// one, the largest height at which the rounded sides are within it, as GLM 5.3 has it (`smart_resize` of transformers).
+/// Both sides rounded up to multiples of `factor`, after enlargement to the minimum number of pixels. If the maximum is exceeded,
+/// the sides for the largest height that stays within it, as in GLM 5.3 (`smart_resize` of transformers).
 pub fn rounded_up(
     (width, height): (usize, usize),
     factor: usize,
@@ -110,7 +110,7 @@ pub fn rounded_up(
     best
 }
 
-/// The nearest multiple of `factor`, at least one, as MiniCPM-V has it (`ensure_divide` of transformers).
+/// The nearest multiple of `factor`, at least `factor` itself, as in MiniCPM-V (`ensure_divide` of transformers).
 pub fn multiple(side: f64, factor: usize) -> usize {
     // Python rounds halves to the even number.
     ((side / factor as f64).round_ties_even() as usize).max(1).saturating_mul(factor)
@@ -128,8 +128,8 @@ pub fn within((width, height): (usize, usize), factor: usize, longest: usize) ->
     (side(width), side(height))
 }
 
-/// The picture's longer side as `longest`, the other in its ratio and even, as Idefics 3 has it (`get_resize_output_image_size`
-/// of transformers).
+/// Size with `longest` as the longer side; the other side keeps the aspect ratio and is even, as in Idefics 3
+/// (`get_resize_output_image_size` of transformers).
 pub fn with_longest((width, height): (usize, usize), longest: usize) -> (usize, usize) {
     let ratio = width as f64 / height as f64;
     let even = |side: f64| {
@@ -143,7 +143,7 @@ pub fn with_longest((width, height): (usize, usize), longest: usize) -> (usize, 
     }
 }
 
-/// Both sides as whole tiles: the longer one rounded up, the other in the picture's ratio and rounded up, as Idefics 3 has it
+/// Size in whole tiles: the longer side is rounded up, and the other side keeps the aspect ratio and is rounded up, as in Idefics 3
 /// (`resize_for_vision_encoder` of transformers).
 pub fn whole_tiles((width, height): (usize, usize), side: usize) -> (usize, usize) {
     let ratio = width as f64 / height as f64;

@@ -1,4 +1,4 @@
-//! Pictures in tiles: grids of tiles that suit a picture, and its parts.
+//! Division of pictures into tiles: the choice of a grid, and cutting.
 
 use super::{
     picture::Picture,
@@ -6,11 +6,11 @@ use super::{
 };
 use crate::Error;
 
-/// Largest number of tiles of a picture: more than any model has.
+/// Maximum number of tiles of a picture, more than any model uses.
 const MAX_TILES: usize = 256;
 
-/// The grid of `least` to `most` square tiles, in (columns, rows), whose ratio is nearest to the picture's. Of several, the
-/// one with most tiles that has less than twice the area of the picture, as InternVL has it (`get_optimal_tiled_canvas` of
+/// The grid of `least` to `most` square tiles, in (columns, rows), with the aspect ratio nearest to the picture's. Among equal ones,
+/// the one with the most tiles whose area is less than twice the picture's, as in InternVL (`get_optimal_tiled_canvas` of
 /// transformers).
 pub fn nearest_grid(picture: &Picture, side: usize, least: usize, most: usize) -> (usize, usize) {
     let most = most.clamp(1, MAX_TILES);
@@ -19,7 +19,7 @@ pub fn nearest_grid(picture: &Picture, side: usize, least: usize, most: usize) -
         .flat_map(|columns| (1..=most).map(move |rows| (columns, rows)))
         .filter(|(columns, rows)| (least..=most).contains(&(columns * rows)))
         .collect();
-    // Stable: grids of as many tiles stay in the order of their columns.
+    // Stable: grids with the same number of tiles stay in the order of their columns.
     grids.sort_by_key(|(columns, rows)| columns * rows);
     let (mut best, mut best_difference) = ((1, 1), f64::INFINITY);
     for (columns, rows) in grids {
@@ -32,13 +32,13 @@ pub fn nearest_grid(picture: &Picture, side: usize, least: usize, most: usize) -
     best
 }
 
-/// The grid of at most `most` square tiles, in (columns, rows), that a picture fills with the least enlargement, or else the
-/// least reduction; of several the smallest, as Llama 4 has it (`get_best_fit` of transformers).
+/// The grid of at most `most` square tiles, in (columns, rows), into which a picture fits with the least enlargement, or else with
+/// the least reduction. Among equal ones, the smallest, as in Llama 4 (`get_best_fit` of transformers).
 pub fn least_scaled_grid(picture: &Picture, side: usize, most: usize) -> (usize, usize) {
     let most = most.clamp(1, MAX_TILES);
     let grids = (1..=most).flat_map(|rows| (1..=most).map(move |columns| (columns, rows)));
     let grids: Vec<(usize, usize)> = grids.filter(|(columns, rows)| columns * rows <= most).collect();
-    // In single precision, as torch: scales are compared for equality.
+    // In single precision as in torch, because scales are compared for equality.
     let scale = |(columns, rows): (usize, usize)| {
         let across = (columns * side) as f32 / picture.width() as f32;
         let down = (rows * side) as f32 / picture.height() as f32;
@@ -51,14 +51,14 @@ pub fn least_scaled_grid(picture: &Picture, side: usize, most: usize) -> (usize,
     suited.min_by_key(|(columns, rows)| columns * rows).unwrap_or((1, 1))
 }
 
-/// Tiles of a picture for at most so many embeddings, of which each tile, and the whole picture as one more, has a square of
-/// `per_side`.
+/// Maximum number of tiles of a picture for at most `max_tokens` embeddings. Each tile, and the whole picture as one more tile, has
+/// `per_side` squared embeddings.
 pub fn within_tokens(max_tokens: Option<usize>, per_side: usize) -> usize {
     let per_tile = per_side.saturating_mul(per_side).max(1);
     max_tokens.map_or(MAX_TILES, |n| (n / per_tile).saturating_sub(1).max(1))
 }
 
-/// The picture resized to a grid of tiles in (columns, rows), and cut: row by row.
+/// Resizes a picture to a grid of tiles, in (columns, rows), and cuts it row by row.
 ///
 /// # Errors
 /// [`Error::PictureSize`].
@@ -72,7 +72,7 @@ pub fn cut(
     parts(&resized, side)
 }
 
-/// A picture of whole tiles, cut row by row.
+/// Cuts a picture of whole tiles row by row.
 ///
 /// # Errors
 /// [`Error::PictureSize`].

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{Error, keys::Keys, pass::Pass, session::Embedding, weights::Weights};
 
-/// A part of an image that a tower sees in one pass, and the text around its embeddings in a prompt.
+/// A part of an image that a tower processes in one pass, and the text around its embeddings in a prompt.
 pub struct Tile {
     /// Text before the embeddings, with special tokens.
     pub before: String,
@@ -28,7 +28,7 @@ pub trait Tower: Send + Sync {
     /// Size that an image is scaled to, as (width, height), with at most `max_tokens` embeddings if given.
     fn size(&self, picture: &Picture, max_tokens: Option<usize>) -> Result<(usize, usize), Error>;
 
-    /// The tiles of a picture, in the order of a prompt: by default one of [`Tower::size`].
+    /// The tiles of a picture, in the order of a prompt. By default the whole picture is one tile of [`Tower::size`].
     fn tiles(
         &self,
         picture: &Picture,
@@ -39,7 +39,7 @@ pub trait Tower: Send + Sync {
         Ok(vec![Tile::new(resample::resize(picture, size, filter)?)])
     }
 
-    /// Number of rows that the layers see of a tile of this size: patches, and others such as a class embedding.
+    /// Number of rows of a tile of this size in the layers: patches, and others such as a class embedding.
     fn n_rows(&self, size: (usize, usize)) -> usize;
 
     /// The embedding of a tile.

@@ -24,14 +24,14 @@ use crate::{
     weights::Weights,
 };
 
-/// Largest number of patches of a side that become one embedding: far above what is, squares of it must not overflow.
+/// Maximum number of patches per side that become one embedding: far above any model's, so that squares do not overflow.
 const MAX_MERGE: usize = 64;
 
 /// A tower before its projector.
 pub struct Trunk {
     /// Parameters of the layers.
     pub form: Form,
-    /// Pixels to rows.
+    /// Convolution from pixels to rows.
     pub patches: Patches,
     /// Patches of a side that become one embedding.
     pub merge: usize,
@@ -42,7 +42,7 @@ pub struct Trunk {
     pre_norm: Option<Norm>,
     /// The layers.
     pub layers: Vec<Layer>,
-    /// After the layers.
+    /// Norm after the layers.
     pub post_norm: Option<Norm>,
 }
 
@@ -102,7 +102,7 @@ impl Trunk {
         })
     }
 
-    /// Pixels of a side that become one embedding.
+    /// Number of pixels per side that become one embedding.
     pub fn factor(&self) -> usize {
         self.merge.saturating_mul(self.patches.size)
     }
@@ -112,7 +112,7 @@ impl Trunk {
         self.patches.grid((picture.width(), picture.height()))
     }
 
-    /// Pixels of a side of a picture that is always a square: `image_size`, in whole squares of `merge` by `merge` patches.
+    /// Side in pixels of pictures that are always squares: `image_size`, a multiple of [`Trunk::factor`].
     ///
     /// # Errors
     /// [`Error::Key`].
@@ -124,13 +124,13 @@ impl Trunk {
         Ok(side)
     }
 
-    /// Pixels of a picture at least and at most: `image_min_pixels` and `image_max_pixels`, by default those of so many
-    /// embeddings.
+    /// Minimum and maximum number of pixels of a picture: `image_min_pixels` and `image_max_pixels`, by default the pixels of `least`
+    /// and `most` embeddings.
     ///
     /// # Errors
     /// [`Error::Key`].
     pub fn n_pixels(&self, keys: &Keys<'_>, (least, most): (usize, usize)) -> Result<(usize, usize), Error> {
-        // Four times as many as the largest picture that a preprocessor makes would take days.
+        // Attention over four times the largest picture of any preprocessor would take days.
         const MAX_PIXELS: usize = 1 << 26;
         let area = self.factor().saturating_pow(2);
         let pixels = |key: &str, n: usize| -> Result<usize, Error> {
@@ -139,13 +139,13 @@ impl Trunk {
         Ok((pixels("vision.image_min_pixels", least)?, pixels("vision.image_max_pixels", most)?))
     }
 
-    /// Rows that the layers see of a picture of this size.
+    /// Number of rows of a picture of this size in the layers.
     pub fn n_rows(&self, size: (usize, usize)) -> usize {
         let (rows, columns) = self.patches.grid(size);
         rows * columns + usize::from(self.class.is_some())
     }
 
-    /// Rows of patches at `places` with their positions, before the layers.
+    /// Rows of the patches at `places` with their positions, before the layers: (places.len(), n_embd).
     pub fn embed(&self, picture: &Picture, places: &[[usize; 2]]) -> Rows {
         let mut x = self.patches.run(picture, places);
         if let Some(norm) = &self.patch_norm {
@@ -157,13 +157,13 @@ impl Trunk {
         x
     }
 
-    /// The output of all layers for the patches at `places`: (places.len(), n_embd).
+    /// The output of all layers and the norm after them for the patches at `places`: (places.len(), n_embd).
     pub fn run(&self, picture: &Picture, places: &[[usize; 2]], pass: &mut Pass<'_, '_>) -> Rows {
         self.run_with(picture, places, pass, |_, _| (), |_, _, _| ())
     }
 
-    /// As [`Trunk::run`]; `before` changes the pass before each layer, of which it is given the number, and `after` sees what
-    /// comes out of it.
+    /// As [`Trunk::run`]. `before` is called before each layer with its index and may change the pass; `after` gets the output of each
+    /// layer.
     pub fn run_with(
         &self,
         picture: &Picture,
@@ -173,7 +173,7 @@ impl Trunk {
         mut after: impl FnMut(usize, &mut Pass<'_, '_>, &Rows),
     ) -> Rows {
         let mut x = self.embed(picture, places);
-        // Patches count from 1 where a class embedding, which does not turn, is at 0.
+        // With a class embedding, patches are counted from 1, because its position is 0, where nothing rotates.
         let start = u32::from(self.class.is_some());
         let mut grid: Vec<[u32; 3]> =
             places.iter().map(|[row, column]| [0, start + *row as u32, start + *column as u32]).collect();
@@ -206,7 +206,7 @@ impl Trunk {
     }
 }
 
-/// Two matrices with a function between them: `W_2 f(W_1 x + b_1) + b_2`.
+/// Two matrices with an activation between them: `W_2 f(W_1 x + b_1) + b_2`.
 pub struct Projection {
     first: Linear,
     second: Linear,
@@ -214,7 +214,7 @@ pub struct Projection {
 }
 
 impl Projection {
-    /// Reads both by their names; the first has any number of rows.
+    /// Reads both matrices by their names: (n_in, any), then (any, n_out).
     ///
     /// # Errors
     /// [`Error::MissingTensor`], [`Error::TensorShape`], [`Error::TensorType`].

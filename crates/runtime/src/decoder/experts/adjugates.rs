@@ -16,7 +16,7 @@ use crate::{
     weights::Weights,
 };
 
-/// Experts that groups of others share.
+/// Experts that are shared by the experts of a group.
 pub(super) struct Adjugates {
     gate: Stack,
     up: Stack,
@@ -57,10 +57,10 @@ impl Adjugates {
         }))
     }
 
-    /// Adds their output to `out` (n, n_embd), for `h` of the same shape.
+    /// Adds the output of all adjugate experts to `out` (n, n_embd), for `h` of the same shape. `routed` has the rows of each expert.
     pub fn add(&self, routed: &[Routed], h: &Rows, out: &mut Rows, pass: &mut Pass<'_, '_>) {
         for (group, experts) in routed.chunks(self.per_group).enumerate() {
-            // A row that several experts of the group take goes through the shared one once.
+            // A row of several experts of the group passes through their adjugate expert once.
             let mut weights = std::collections::BTreeMap::new();
             for (row, weight) in experts.iter().flat_map(|(rows, weights)| rows.iter().zip(weights)) {
                 *weights.entry(*row).or_insert(0.0) += self.scale * weight;
@@ -77,7 +77,7 @@ impl Adjugates {
         }
     }
 
-    /// One of them: `h (n, n_embd) -> (n, n_embd)`.
+    /// Runs one adjugate expert: `h (n, n_embd) -> (n, n_embd)`.
     fn run_one(&self, group: usize, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
         let n_ff = self.up.weight.n_out;
         let (mut gate, mut up) = (pass.scratch(h.nrows(), n_ff), pass.scratch(h.nrows(), n_ff));

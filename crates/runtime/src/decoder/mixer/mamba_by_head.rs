@@ -1,4 +1,4 @@
-//! Mamba whose heads have one decay each, with a step, B and C that follow from x (PLaMo 2).
+//! Mamba with one decay per head, whose step, B and C are computed from x (PLaMo 2).
 //!
 //! ```text
 //! [z_0, x_0, z_1, x_1, ..] = W_in h    z, x (head_width) of each head
@@ -52,7 +52,7 @@ impl MambaByHead {
         let d_state = need_size(keys, "ssm.state_size")?;
         let n_head = need_size(keys, "ssm.time_step_rank")?;
         let scan = HeadScan::open(keys, weights, i, [d_inner, d_state, n_head, 1])?;
-        // The key of the rank counts heads, so the matrix says how wide the step is before it.
+        // `ssm.time_step_rank` is the number of heads here, so the rank of the step comes from the matrix.
         let dt_rank = weights.shape(&blk("ssm_dt.weight")).map_or(0, |shape| shape.dim(0) as usize);
         let mut norm = |name: &str, n: usize| params.optional_norm(weights, &blk(name), n);
         let norms =

@@ -1,4 +1,4 @@
-//! The scan of a selective state space whose heads have one decay each.
+//! The scan of a selective state space with one decay per head.
 //!
 //! ```text
 //! D_t = softplus(dt_t + b_dt)                    (n_head)
@@ -37,7 +37,10 @@ pub(super) struct HeadScan {
 }
 
 impl HeadScan {
-    /// The scan of layer `i`; `sizes` are d_inner, d_state, n_head and n_group, each above 0.
+    /// Reads the scan of layer `i`. All sizes are above 0.
+    ///
+    /// # Errors
+    /// [`Error::Key`], [`Error::MissingTensor`], [`Error::TensorShape`], [`Error::TensorType`].
     pub fn open(
         keys: &Keys<'_>,
         weights: &mut Weights<'_>,
@@ -63,7 +66,8 @@ impl HeadScan {
         })
     }
 
-    /// `dt (n, n_head)`, and rows of x (d_inner), B and C (n_group, d_state) one after the other `-> y (n, d_inner)`.
+    /// `x_b_c (n, d_inner + 2 n_group d_state), dt (n, n_head) -> y (n, d_inner)`. A row of `x_b_c` is x (d_inner), B (n_group,
+    /// d_state) and C (n_group, d_state).
     pub fn run(&self, index: usize, x_b_c: &Rows, dt: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
         let (d_inner, d_state, n_head) = (self.d_inner, self.d_state, self.n_head);
         let mut y = pass.scratch(x_b_c.nrows(), d_inner);
@@ -77,7 +81,7 @@ impl HeadScan {
                 let (x, b_c) = x_b_c[t * width..(t + 1) * width].split_at(d_inner);
                 let b = &b_c[group * d_state..][..d_state];
                 let c = &b_c[(self.n_group + group) * d_state..][..d_state];
-                // One step and one decay for all of the head.
+                // One step and one decay for the whole head.
                 let dt = softplus(dt[[t, head]] + self.dt_bias[head]);
                 let decay = exp(dt * self.a[head]);
                 let x = &x[head * head_width..];
