@@ -42,7 +42,7 @@ struct DraftArgs {
     chunks: Option<u32>,
     /// Generate at most N tokens.
     ///
-    /// They follow each chunk. The last step may generate a few more.
+    /// The target generates them after each chunk. The last step may exceed the number.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
     tokens: u32,
     /// Propose N tokens in a step.
