@@ -24,7 +24,7 @@ Attributes:
     chance: Expected share of random answers.
 """
 
-# Place of an image or a sound in a prompt, and places of one kind.
+# Placeholder of an image or a sound in a prompt, and placeholders of one kind.
 _PLACE = "<__media__>"
 _PLACES = {"image": "<__image__>", "audio": "<__audio__>"}
 
@@ -44,14 +44,14 @@ def _ids(ids) -> list:
 
 
 def _kind(part):
-    """The kind of medium of a part of a message, if it is one."""
+    """The kind of medium of a part of a message, or None for other parts."""
     name = str(part.get("type", "")).removeprefix("input_")
     return next((kind for kind in _PLACES if name.startswith(kind)), None)
 
 
 def _with_places(messages, n_images: int, n_audio: int = 0) -> list:
-    """Copies of messages with a placeholder for each image and sound, and texts instead of parts. Without a place, images and
-    sounds come before the last message of the user."""
+    """Copies of messages with a placeholder for each image and sound, and texts instead of parts. Without placeholders, images and
+    sounds come before the last user message."""
     messages = [dict(message) for message in messages]
     given = {"image": n_images, "audio": n_audio}
     kinds = [kind for kind, n in given.items() if n]
@@ -59,7 +59,7 @@ def _with_places(messages, n_images: int, n_audio: int = 0) -> list:
     for message in messages:
         content = message.get("content")
         if isinstance(content, (list, tuple)):
-            # Sounds are left to the template unless some are given.
+            # Without sounds in the options, parts with audio are left to the template.
             own = [_kind(part) if _kind(part) != "audio" or n_audio else None for part in content]
             texts = [_PLACES[kind] if kind else part.get("text") for kind, part in zip(own, content)]
             if None in texts:

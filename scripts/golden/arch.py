@@ -359,8 +359,8 @@ def two_step(folder: Path, quantize: Path, out: Path) -> None:
 
 
 def make(ctx) -> None:
-    """With `--input keep=1` the checkpoints that are there stay, and the expectations alone are made. With
-    `--input ahead=1` the recipes that need a newer tree than the pinned one are made, by default all others."""
+    """With `--input keep=1`, existing checkpoints are kept, and only the expectations are made. With `--input ahead=1`, the recipes that
+    need a newer tree than the pinned one are made; by default, all others."""
     failed = []
     for name, spec in CHECKPOINTS.items():
         if not ctx.wants(name) or spec.get("ahead", False) != ("ahead" in ctx.inputs):

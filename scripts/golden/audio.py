@@ -1,14 +1,14 @@
-"""Makes golden/audio/: sounds, tiny checkpoints with ears, what transformers makes of a sound, and what it predicts behind it.
+"""Makes golden/audio/: sounds, tiny checkpoints of audio models, and the embeddings and logits that transformers or libmtmd compute.
 
-sound.wav, sound.flac and sound.mp3 are a seeded sound of 0.45 seconds at 16 kHz, as libsndfile writes it, and sound.mp3.f32 is
-what it reads of the last one. stereo.wav is one of 0.2 seconds at 44.1 kHz with two channels, and stereo.f32 what soxr makes of
-their mean at 16 kHz. spectrogram-N.f32 is what WhisperFeatureExtractor makes of sound.wav with N bands: (45 frames, N). Floats
-are f32, little-endian, row-major. A folder is a whole tiny checkpoint as in golden/projectors, with
+sound.wav, sound.flac and sound.mp3 are a seeded sound of 0.45 seconds at 16 kHz, written by libsndfile; sound.mp3.f32 has the samples
+that it reads from the last one. stereo.wav has 0.2 seconds at 44.1 kHz and two channels, and stereo.f32 their mean, resampled to
+16 kHz by soxr. spectrogram-N.f32 is the output of WhisperFeatureExtractor for sound.wav with N bands: (45 frames, N). Floats are
+f32, little-endian, row-major. A folder is a whole tiny checkpoint as in golden/projectors, with
 
-  features.bin  a line of JSON, then floats: the rows that the sound becomes, (n_rows, n_embd), and logits of the prompt,
-                (positions, n_vocab). The prompt is `before`, the sound, `after`; `positions` counts all of its rows. Ranges are
-                the largest number less the smallest. The sound is sound.wav times `gain`, cut or repeated to `n_samples`, of
-                which the last `n_silent` are 0. There are no logits where the converter does not write the text model.
+  features.bin  a line of JSON, then floats: embeddings of the sound, (n_rows, n_embd), and logits of the prompt, (positions,
+                n_vocab). The prompt is `before`, the sound, `after`; `positions` counts all of its rows. Ranges are the largest
+                number minus the smallest. The sound is sound.wav times `gain`, cut or repeated to `n_samples`, of which the last
+                `n_silent` are 0. Logits are missing if the converter does not write the text model.
 
 Recipes are AUDIO of the families' golden.py, with the keys of tiny_towers.py and
 
@@ -17,11 +17,11 @@ Recipes are AUDIO of the families' golden.py, with the keys of tiny_towers.py an
   projector  name of the module whose output is the embeddings; multi_modal_projector by default
   types      a function from a mask of the sound's tokens (0, 1) to further inputs; none by default
   n_samples  length of the sound; that of sound.wav by default
-  load       a function from the folder to the model, where transformers does not read the folder itself
-  file       True: mmproj.gguf is what the reference's converter makes of it, with `hub` and `hub_config` as in tiny_towers.py
-  by         "mtmd": rows by libmtmd, of a family that transformers lacks. Its convolutions round their inputs to f16
+  load       a function from the folder to the model, if transformers does not read the folder itself
+  file       True: also store mmproj.gguf, written by the reference's converter, with `hub` and `hub_config` as in tiny_towers.py
+  by         "mtmd": rows by libmtmd, for a family that transformers lacks. Its convolutions round their inputs to f16
 
-Windows are as long as the tiny model has positions: 0.32 seconds with 16. Weights are as in golden/vision.
+The length of windows follows from the positions of the tiny model: 0.32 seconds with 16. Weights are as in golden/vision.
 """
 
 import json
@@ -79,7 +79,7 @@ int main(int, char ** argv) {
 
 
 def sound(n=N, rate=RATE, shift=0.0):
-    """Two voices that slide, with overtones, some noise, and a pause."""
+    """Two gliding tones with overtones, some noise, and a pause."""
     t = np.arange(n) / rate
     voice = lambda pitch, slide: sum(np.sin(2 * np.pi * k * (pitch + slide * t) * t + shift) / k for k in (1, 2, 3, 5))
     noise = np.random.default_rng(20261127).normal(0, 0.01, n)
@@ -117,7 +117,7 @@ def samples(out):
 
 
 def extractor_of(config):
-    """The feature extractor for windows of a tiny model."""
+    """The feature extractor with windows of the length that a tiny model has positions for."""
     import transformers
     extractor = transformers.WhisperFeatureExtractor(feature_size=config.num_mel_bins)
     if positions := getattr(config, "max_source_positions", None):
@@ -151,7 +151,7 @@ def by_transformers(folder, spec, wave):
     model.eval()
     inputs, counts = spec["hear"](spec.get("extractor", extractor_of)(model.config.audio_config), wave)
     n_vocab, n_rows = model.config.text_config.vocab_size, sum(counts)
-    # One that no text here has, inside of the vocabulary.
+    # A token of the vocabulary that is not in the texts.
     model.config.audio_token_id = n_vocab - 1
     projected = []
     for name, module in model.named_modules():
@@ -183,11 +183,11 @@ def by_mtmd(ctx, folder, wave):
     from logits_reference import build_program
     n_silent = 1600
     wave = np.resize(wave, 30 * RATE).astype(np.float32)
-    # So loud that the floor of mtmd's logarithm, 6e-8, is below that of the spectrogram.
+    # Loud enough that the floor of mtmd's logarithm, 6e-8, is below the floor of the spectrogram.
     wave *= 2
     wave[-n_silent:] = 0
     program = build_program(PROGRAM, ctx.reference, ctx.libraries, ctx.scratch, ["tools/mtmd"], ["-lmtmd"])
-    # Any text model of this width: it is not run.
+    # Any text model with this embedding length: it is not run.
     name = "apertus"
     pre = json.loads((ctx.golden / "arch" / name / "expected.json").read_text())["pre"]
     text = arch.convert(ctx.checkpoint(name), ctx.scratch, "f32", pre, CHECKPOINTS[name])

@@ -59,8 +59,9 @@ VALUES = {
     "words": lambda seed, i: (mix(seed, i) >> U(32)).astype(np.uint32),
     "scales": lambda seed, i: (U(0x1400) + mix(seed, i) % U(0x800)).astype(np.uint16),
 }
-# Those with a number behind a colon, KIND:NUMBER. Values like "normal" before this element, zeros from it. Words of fields of so many bits that never are all ones; groups of
-# so many inputs in order, and in no order; numbers, one after the other.
+# Kinds with a number after a colon, KIND:NUMBER. "until": values like "normal" before this element, then zeros. "fields": words with
+# fields of this number of bits that are never all ones. "in-order", "in-no-order": groups of this number of inputs. "numbers": the
+# numbers themselves.
 VALUES_OF = {
     "until": lambda end, seed, i: np.where(i < U(int(end)), bell(seed, i) * SCALE, F(0)),
     "fields": lambda bits, seed, i: sum((mix(seed, i * U(32 // int(bits)) + U(k)) % U(2**int(bits) - 1) << U(k * int(bits))

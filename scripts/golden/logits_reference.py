@@ -28,7 +28,7 @@ int main(int argc, char ** argv) {
     params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
     params.n_threads = params.n_threads_batch = 1;
     params.swa_full = true;
-    // Encoders have no logits: their rows are the last layer's.
+    // Encoders have no logits: rows of the last layer are written.
     const bool is_hidden = getenv("HIDDEN") != nullptr;
     params.embeddings = is_hidden;
     if (is_hidden) params.pooling_type = LLAMA_POOLING_TYPE_NONE;
@@ -56,7 +56,7 @@ int main(int argc, char ** argv) {
 
 
 def build_program(text, reference, library, scratch, headers=(), libraries=()):
-    """A program with libllama, compiled; `headers` are further folders of the tree."""
+    """Compiles a program with libllama. `headers` are further include folders of the tree, `libraries` further linker options."""
     (scratch / "run.cpp").write_text(text)
     includes = [f"-I{reference / part}" for part in ("include", "ggml/include", *headers)]
     subprocess.run(["c++", "-O1", *includes, scratch / "run.cpp", "-o", scratch / "run", f"-L{library.resolve()}",

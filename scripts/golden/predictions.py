@@ -17,7 +17,7 @@ def tokens_of(config):
     is_short = (config.get("sliding_window") or 0) in range(1, 65) or "index_block_size" in config
     n = 96 if grows or is_short else 32
     tokens = np.random.default_rng(20261121).integers(3, config.get("vocab_size", 256), n).tolist()
-    # Some choose built-in adapters by tokens.
+    # Tokens that select built-in adapters.
     for i, token in enumerate(config.get("adapter_token_ids", ())):
         tokens[5 + 12 * i] = token
     return tokens

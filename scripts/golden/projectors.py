@@ -4,8 +4,8 @@ A folder is like one of golden/arch; its `expected.json` lists what the referenc
 start of the digest of each tensor), other types at bf16 and f16, and has `whole`, the digests of whole files: those three, and q8_0 by
 llama-quantize from the bf16 file. Recipes are PROJECTORS of the families' golden.py.
 
-Values that the reference computes with sines, exponentials and roots of torch differ in the last bits between processors. The
-tensors that a recipe names in `near` are replaced by zeros before anything is hashed; `near` of expected.json has a sample of their values.
+Values that the reference computes with torch's sines, exponentials and square roots differ in the last bits between processors.
+Tensors in `near` of a recipe are replaced by zeros before hashing, and `near` of expected.json has a sample of their values.
 
 Of a checkpoint that the reference fails on, what it makes of the same weights under the Hub's names is expected."""
 
@@ -73,7 +73,7 @@ def convert(folder: Path, out: Path, outtype: str, names: dict) -> Path:
 
 
 def sampled(path: Path, patterns: list) -> dict:
-    """Values of tensors of f32, which are then replaced by zeros in the file: of each every `step`-th value."""
+    """Returns every `step`-th value of each f32 tensor that matches a pattern, and replaces these tensors by zeros in the file."""
     import gguf
     import numpy as np
     samples, regions = {}, []
@@ -81,7 +81,7 @@ def sampled(path: Path, patterns: list) -> dict:
         if any(fnmatchcase(tensor.name, pattern) for pattern in patterns):
             assert tensor.tensor_type == gguf.GGMLQuantizationType.F32, tensor.name
             values = np.array(tensor.data).reshape(-1)
-            # No divisor of a usual width, so that the sample has values of all columns.
+            # Odd, so that it does not divide a usual width and the sample has values of all columns.
             step = max(1, len(values) // 97) | 1
             samples[tensor.name] = dict(step=step, values=[float(value) for value in values[::step]])
             regions.append((int(tensor.data_offset), int(tensor.n_bytes)))

@@ -17,8 +17,8 @@ and shapes. Keys:
   special    further special tokens of a byte-level tokenizer
   tokenizer_config  keys of tokenizer_config.json
   vocab_size  of the tokenizer, if it differs from the config's or the config has it in an unusual place
-  files      further files of the folder: name -> JSON, or a text as it is
-  parts      further weights: folder -> shapes by name, as of `hand`
+  files      further files of the folder: name -> JSON, or text that is written unchanged
+  parts      further weights: folder -> shapes by name, as in `hand`
   dense      dense layers of sentence-transformers: folder -> shape
   card, generation  README.md and generation_config.json
   max_shard_size  of the files that transformers writes
@@ -44,7 +44,7 @@ For the reference only:
   raw_config  it reads config.json without transformers' config class, which would remove keys that it needs
   patches    a function from the folder to patches (unittest.mock) of the reference while it runs
   prediction  `only` or `without`: its option for layers of multi-token prediction
-  ahead      only a newer tree than the pinned one has the model (`--input ahead=1`)
+  ahead      True if only a newer tree than the pinned one has the model (`--input ahead=1`)
   target     the golden that is the target of a draft model (`--target-model-dir`)
   options    further options of its converter
 """

@@ -1,12 +1,12 @@
 """Towers of tiny multimodal checkpoints, and further keys of recipes for projectors (projectors.py):
 
-  preprocessor  keys of preprocessor_config.json, over PREPROCESSOR, those that are None left out; None for no such file
+  preprocessor  keys of preprocessor_config.json in addition to PREPROCESSOR, except those that are None; None for no such file
   processor     processor_config.json
   hub           (old, new) parts of names of tensors: the Hub's spelling, which the reference is given
   hub_config    keys of config.json that it is given with these names
   no_q8_0       llama-quantize fails on it
-  near          patterns of tensors that the reference computes with sines, exponentials or roots; they are compared by
-                values
+  near          patterns of tensors that the reference computes with sines, exponentials or square roots; values are compared
+                with a tolerance
   names         {name of a tensor with {bid}: its name in the file}, if the reference's table has two entries and takes the
                 wrong one
 
@@ -63,8 +63,8 @@ def whisper(prefix: str) -> dict:
 
 
 def whisper_with(folder, prefix: str, project):
-    """A model of layers of transformers' WhisperEncoder, which takes sounds of any length, and a projector: a function from
-    rows and all tensors to embeddings. It predicts nothing."""
+    """A model with the layers of transformers' WhisperEncoder, for sounds of any length, and a projector: a function from rows and all
+    tensors to embeddings. Its logits are zeros."""
     import torch
     import torch.nn.functional as F
     import transformers
@@ -101,8 +101,8 @@ def whisper_with(folder, prefix: str, project):
 
 
 def grid_look(module: str, name: str, size: dict, patch_size: int = 4, **more):
-    """`look` of a recipe (vision.py) for models that get patches and their grid: the class of a preprocessor, its bounds in
-    pixels and further arguments."""
+    """`look` of a recipe (vision.py) for models whose inputs are patches and their grid. Arguments are the class of the preprocessor,
+    its bounds in pixels and further options."""
     def look(model, image, processor):
         import importlib
         of = getattr(importlib.import_module(f"transformers.models.{module}"), name)
@@ -117,7 +117,7 @@ def grid_look(module: str, name: str, size: dict, patch_size: int = 4, **more):
 
 
 def with_pillow(processor):
-    """The class of a preprocessor that resizes by Pillow instead of torchvision, whose pixels may differ by one."""
+    """A subclass of a preprocessor that resizes with Pillow instead of torchvision, whose pixels can differ by one."""
     import numpy as np
     import torch
     from PIL import Image

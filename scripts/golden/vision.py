@@ -1,4 +1,4 @@
-"""Makes golden/vision/: tiny checkpoints with eyes, what transformers makes of a picture, and what it predicts behind it.
+"""Makes golden/vision/: tiny checkpoints of vision models, and the embeddings and logits that transformers computes for a picture.
 
 picture.png, picture.jpg and picture.rgb are the same seeded picture and its pixels as Pillow reads them; `resized.json` has
 digests of what Pillow makes of it in other sizes. A folder is a whole tiny checkpoint as in golden/projectors, with
@@ -10,13 +10,13 @@ digests of what Pillow makes of it in other sizes. A folder is a whole tiny chec
 
 Recipes are VISION of the families' golden.py, with the keys of tiny_towers.py and
 
-  look        a function from model, picture and keys of the preprocessor to rows, rows of the first layers, inputs and ids;
-              instead of ids, for a picture in tiles: a list of (text before a tile, rows of it), and the text after the last
-  repeat      (columns, rows) of copies of the picture
+  look        a function from model, picture and keys of the preprocessor to rows, rows of the first layers, inputs and ids. For
+              a picture in tiles, instead of ids: a list of (text before a tile, number of its rows), and the text after the last
+  repeat      (columns, rows): the picture is repeated in this grid
   types       a function from a mask of the picture's tokens (0, 1) to further inputs; none by default
   processor   keys of the preprocessor; PREPROCESSOR by default
   max_tokens  the number of rows that a picture may become
-  tower_only  no logits: the text part is not a model that converts
+  tower_only  True: no logits, because the text part cannot be converted
 
 Pictures are resized by the family's own preprocessor in transformers (by Pillow), with the bounds of mtmd where its file
 has no key for them. Weights are four times those of golden/projectors, so that attention is far from even.
@@ -36,7 +36,7 @@ from tiny_towers import PREPROCESSOR
 SIZE = 45, 30
 SIZES = [(32, 32), (48, 32), (16, 11), (120, 72), (45, 30), (7, 61), (1, 1)]
 BEFORE, AFTER = 5, 9
-# A token that stands for the special tokens between tiles, which tiny tokenizers do not have.
+# A token that replaces the special tokens between tiles, which tiny tokenizers lack.
 MARK = 7
 
 

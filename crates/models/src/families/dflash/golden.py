@@ -42,7 +42,7 @@ CHECKPOINTS = {
         partial_rotary_factor=0.5), dflash_config=dict(block_size=4, mask_token_id=5, target_layer_ids=[1],
         attention_value_scale=0.5, conv_kernel_size=4, conv_group_size=8, selector_rank=4, selector_top_k=8,
         output_multiplier=0.5, final_logit_softcapping=30.0, input_embedding_scale=2.0))),
-    # Of a target as wide as the draft, so that it can be run.
+    # With a target of the draft's embedding length, so that it can be run.
     "dflash2": dict(hand=lambda config: {name: [2, 4, 32] if name.endswith("base_kernel") else shape
         for name, shape in dflash2(config).items()} | {"lm_head.weight": [384, 32]}, tokenizer="bpe", target="mimo2", config=dict(QWEN3_DRAFT,
         architectures=["DFlash2DraftModel"], is_causal=False, use_sliding_window=True, sliding_window=16,

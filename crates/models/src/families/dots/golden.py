@@ -58,7 +58,7 @@ def dots_ocr(_: dict) -> dict:
 
 
 def dots3_towers(config: dict) -> dict:
-    """A tower of images with a dense layer and two of experts, and one of sound."""
+    """A vision tower with one dense layer and two layers of experts, and an audio encoder."""
     eye, ear = "vision_encoder.", "audio_encoder.dots_encoder.speech_encoder."
     shapes = {eye + "patch_embed.norm": [16], eye + "post_trunk_norm": [16], eye + "patch_embed.proj": [16, 3, 4, 4]}
     both = {eye + "adapter.ln_q": [16], eye + "adapter.mlp.0": [64, 64], eye + "adapter.mlp.2": [32, 64],

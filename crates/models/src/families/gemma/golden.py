@@ -122,7 +122,7 @@ GEMMA4_VISION = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=3, 
     num_key_value_heads=2, head_dim=8, patch_size=4, position_embedding_size=16)
 
 def with_norm_of_sound(_) -> list:
-    """Adds a name to the reference's table, which has that of Gemma 4 alone."""
+    """Adds a name to the reference's table, which has only that of Gemma 4."""
     from gguf import MODEL_TENSOR
     from gguf.tensor_mapping import TensorNameMap
     names = TensorNameMap.block_mappings_cfg[MODEL_TENSOR.A_ENC_CONV1D_NORM]
@@ -131,7 +131,7 @@ def with_norm_of_sound(_) -> list:
 
 
 def gemma3n_towers(config: dict) -> dict:
-    """MobileNet with a block of each kind, and a conformer of sound."""
+    """MobileNet with a block of each kind, and a conformer audio encoder."""
     eye, ear = "model.vision_tower.timm_model.", "model.audio_tower."
     edge = {"conv_exp": [8, 4, 3, 3], "bn1": [8], "conv_pwl": [4, 8, 1, 1], "bn2": [4]}
     inverted = {"dw_start.conv": [4, 1, 5, 5], "dw_start.bn": [4], "pw_exp.conv": [8, 4, 1, 1], "pw_exp.bn": [8],
@@ -222,7 +222,7 @@ def gemma4_unified_look(model, image, processor):
         do_normalize=False)(image, return_tensors="pt")
     inputs = dict(pixel_values=made["pixel_values"], image_position_ids=made["image_position_ids"])
     rows = model.model.get_image_features(**inputs, return_dict=True).pooler_output[0]
-    # The masks of `generate`; those of `forward` let pictures see ahead in all layers.
+    # The masks of `generate`; with those of `forward`, pictures attend in both directions in all layers.
     import torch
     from vision import AFTER, BEFORE
     types = torch.tensor([[0] * BEFORE + [1] * len(rows) + [0] * AFTER])

@@ -184,7 +184,7 @@ PROJECTORS = {
 
 
 def spoken(_: dict) -> dict:
-    """The tensors of the released checkpoint: Whisper's own norm and its positions are not used."""
+    """The tensors of the released checkpoint, which lacks Whisper's final norm. Its learned positions are not used."""
     adapter = {"audio_encoder.layer_norm": [16], "audio_encoder.adapting.0": [64, 64], "audio_encoder.adapting.2": [32, 64]}
     layers = {f"audio_encoder.whisper.layers.{i}.{part}": shape for i in range(WHISPER["encoder_layers"])
               for part, shape in (("fc1", [64, 16]), ("fc2", [16, 64]))}
@@ -194,8 +194,8 @@ def spoken(_: dict) -> dict:
 
 
 def load_spoken(folder):
-    """The model of transformers with these weights. Its rows of queries and keys are in another order: of each head, in the half
-    that rotates, the even ones before the odd ones."""
+    """The model of transformers with these weights. Rows of queries and keys are reordered: in the rotating half of each head, even
+    rows come before odd ones."""
     import torch
     import transformers
     from safetensors.torch import load_file

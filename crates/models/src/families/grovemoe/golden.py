@@ -10,8 +10,8 @@ CHECKPOINTS = {
 
 
 def rows(folder, tokens):
-    """The attention of Qwen 3, and the mixture of GroveMoE after the authors' description: the smaller expert of a group reads
-    what the group's experts read, with their weights."""
+    """The attention of Qwen 3, and the mixture of GroveMoE by the authors' description: the smaller expert of a group has the inputs
+    and weights of the group's experts."""
     import torch
     import transformers
     from logits_own import loaded, read

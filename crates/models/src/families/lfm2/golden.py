@@ -46,7 +46,7 @@ CHECKPOINTS |= {
 }
 
 def conformer(config: dict) -> dict:
-    """The encoder of sound of LFM2-Audio, and parts that speak."""
+    """The audio encoder of LFM2-Audio, and parts that generate sound."""
     both = {f"conformer.pre_encode.conv.{i}": shape for i, shape in {0: [4, 1, 3, 3], 2: [4, 1, 3, 3], 3: [4, 4, 1, 1],
         5: [4, 1, 3, 3], 6: [4, 4, 1, 1]}.items()}
     both |= {"conformer.pre_encode.out": [16, 4], "audio_adapter.model.0": [16], "audio_adapter.model.1": [32, 16],

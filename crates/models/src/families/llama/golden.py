@@ -30,7 +30,7 @@ def with_inv_freq(tensors: dict, config) -> dict:
                       for layer in range(config.num_hidden_layers)}
 
 
-# The reference does not have the class, but the model.
+# The reference lacks the class, but supports the model as this one.
 LLAMA_CLASS = dict(set=dict(architectures=["LlamaForCausalLM"], model_type="llama"))
 
 CHECKPOINTS = {
@@ -124,7 +124,7 @@ LLAMA4_VISION = dict(hidden_size=16, intermediate_size=64, num_hidden_layers=3, 
     patch_size=4, vision_output_dim=32, projector_input_dim=32, projector_output_dim=32)
 
 PROJECTORS = {
-    # Under its name in the file this norm would be applied behind attention: llama.cpp loads it so, and computes nonsense.
+    # Under the reference's name, llama.cpp applies this norm after attention and computes wrong results.
     "llama4": tower("llama4", "Llama4ForConditionalGeneration", dict(head_dim=8, num_local_experts=2,
         intermediate_size_mlp=48),
         dict(names={"vision_model.model.layers.{bid}.post_attention_layernorm": "v.blk.{bid}.ln2"}),

@@ -12,7 +12,7 @@ SIGLIP = dict(SHALLOW_SIGLIP, model_type="siglip_vision_model", projection_dim=3
 
 
 def text_part(model: str, name: str, text_class: str, text: dict, tower: dict, **more) -> dict:
-    """A recipe of a wrapper that neither the reference nor a row here has; the reference is given the class of its text."""
+    """A recipe of a wrapper that neither the reference nor a row here covers; the reference gets the class of its text model."""
     return wrapper(model, name, text, dict(reference=dict(set=dict(architectures=[text_class]))) | more, vision_config=tower)
 
 

@@ -18,7 +18,7 @@ PROJECTORS = {
 
 
 def fifteen(_: dict) -> dict:
-    """Positions of which three become one."""
+    """Positions for 15 rows, of which each three become one."""
     return meralion(_) | {"speech_encoder.embed_positions.weight": [15, 16]}
 
 

@@ -49,11 +49,11 @@ CHECKPOINTS = {
         sliding_window_size=16, attention_chunk_size=16, tie_word_embeddings=False, add_swa_attention_sink_bias=True)),
 }
 
-# Its own draft: all of its tokens are accepted.
+# The target as its own draft: all tokens are accepted.
 DRAFTS = {"mimo2": ("draft-simple", "mimo2")}
 
 def mimo_towers(config: dict) -> dict:
-    """The tower of images, and what follows the tokenizer of sound."""
+    """The vision tower, and the part after the audio tokenizer."""
     layer = {"norm1.weight": [16], "norm2.weight": [16], "attn.sinks": [2], **with_biases({"attn.qkv": [32, 16],
         "attn.proj": [16, 16], "mlp.gate_proj": [24, 16], "mlp.up_proj": [24, 16], "mlp.down_proj": [16, 24]})}
     local = {"input_layernorm": [16], "post_attention_layernorm": [16], "mlp.gate_proj": [24, 16], "mlp.up_proj": [24, 16],
@@ -69,7 +69,7 @@ def mimo_towers(config: dict) -> dict:
 
 
 def mimo_sound() -> dict:
-    """The tokenizer of sound: an encoder like Whisper's, codebooks of different lengths, and a decoder."""
+    """The audio tokenizer: an encoder like Whisper's, codebooks of different lengths, and a decoder."""
     both = {"encoder.conv1": [16, 8, 3], "encoder.conv2": [16, 16, 3], "encoder.layer_norm": [16],
             "encoder.down_sample_norm": [16]}
     plain = {"encoder.down_sample_layer.0.weight": [16, 16, 2], "decoder.conv1.weight": [16, 16, 3]}

@@ -30,7 +30,7 @@ def minimax01(config: dict) -> dict:
 
 
 def minimax01_recipe(name: str, model_type: str) -> dict:
-    """A recipe with an index, in which the reference finds the file of the embedding."""
+    """A recipe with an index, in which the reference looks up the file of the embedding."""
     betas = {f"layernorm_{part}_beta": 1.0 for part in ("full_attention", "linear_attention", "mlp")}
     alphas = {f"layernorm_{part}_alpha": 3.5565588200778455 for part in ("full_attention", "linear_attention", "mlp")}
     config = dict(HAND, architectures=[name], model_type=model_type, intermediate_size=24, num_hidden_layers=8, head_dim=8,

@@ -107,7 +107,7 @@ SNAPSHOTS = {
 
 
 def radio(config: dict) -> dict:
-    """RADIO with the number of layers and the width that the reference insists on, and narrow layers; Parakeet for sound."""
+    """RADIO with the number of layers and the width that the reference requires, and narrow layers; Parakeet as audio encoder."""
     eye, ear = "vision_model.radio_model.model.", "sound_encoder.encoder."
     n_positions = config["vision_config"]["max_resolution"] // config["vision_config"]["patch_size"]
     both, plain = {}, {eye + "patch_generator.embedder.weight": [1280, 12],
@@ -139,7 +139,7 @@ def radio(config: dict) -> dict:
 
 
 def nano_vl(resolution: int, **more) -> dict:
-    """A recipe; positions are learned for images of this size, and used for 8 pixels."""
+    """A recipe whose positions are learned for images of this size and used for 8 pixels."""
     return dict(hand=radio, tokenizer="bpe", vocab_size=384, raw_config=True, no_q8_0=True, config=dict(
         architectures=["NemotronH_Nano_VL_V2"], model_type="NemotronH_Nano_VL_V2", torch_dtype="bfloat16",
         force_image_size=8, downsample_ratio=0.5, vision_config=dict(architectures=["RADIOModel"], model_type="",

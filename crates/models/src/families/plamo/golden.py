@@ -61,8 +61,8 @@ TOKENIZERS = {"plamo": make_plamo}
 
 
 def plamo2_logits(folder, tokens):
-    """PLaMo 2 after its authors' code: torch alone. llama.cpp takes the width of its rotation from the first layer, which has no
-    heads, and never ends."""
+    """PLaMo 2 by its authors' code, in torch. llama.cpp takes the width of the rotation from the first layer, which has no heads, and
+    never returns."""
     import torch
     from logits_own import read
     config, tensors = read(folder)

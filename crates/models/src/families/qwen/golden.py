@@ -245,7 +245,7 @@ def prefixed(prefix: str, shapes: dict) -> dict:
 
 
 def sound_tower(layers_of: int, k_bias: bool, more: dict) -> dict:
-    """The encoder of sound of Omni and ASR: Whisper's layers, 16 wide."""
+    """The audio encoder of Omni and ASR: Whisper's layers with a width of 16."""
     names = {f"layers.{i}.{name}": shape for i in range(layers_of) for name, shape in {
         "self_attn.q_proj": [16, 16], "self_attn.v_proj": [16, 16], "self_attn.out_proj": [16, 16],
         "self_attn_layer_norm": [16], "final_layer_norm": [16], "fc1": [32, 16], "fc2": [16, 32],
@@ -358,7 +358,7 @@ PROJECTORS = {
         thinker_config=dict(model_type="qwen2_5_omni_thinker", text_config=OMNI_TEXT,
         vision_config=dict(QWEN25_VISION, depth=2, fullatt_block_indexes=[1]),
         audio_config=dict(SOUND, encoder_layers=2)))),
-    # The reference expects names of images that it then replaces by those of Qwen 3 VL, but not by all of its names.
+    # The reference expects vision names without `thinker.`, which checkpoints do not have.
     "qwen3omni": dict(POSITIONS, hand=omni3_towers, hub=[("thinker.visual.", "visual.")], config=dict(architectures=["Qwen3OmniMoeForConditionalGeneration"],
         model_type="qwen3_omni_moe", enable_audio_output=True, thinker_config=dict(text_config=OMNI,
         vision_config=dict(QWEN3_VISION, depth=2, deepstack_visual_indexes=[1]),
@@ -456,7 +456,7 @@ def reranker_rows(folder, tokens):
 
 
 def vl_reranker_rows(folder, tokens):
-    """The same of Qwen 3 VL, of text alone."""
+    """The same for Qwen 3 VL, with text only."""
     import torch
     import transformers
     model = transformers.AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()

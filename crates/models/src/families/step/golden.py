@@ -47,7 +47,7 @@ CHECKPOINTS = {
 
 
 def step_tower(config: dict) -> dict:
-    """The names of the tower with the number of layers that the reference insists on, and narrow ones."""
+    """The tower with the number of layers that the reference requires; the layers are narrow."""
     layer = {"ln_1.weight": [4], "ln_1.bias": [4], "ln_2.weight": [4], "ln_2.bias": [4], "ls_1.gamma": [4], "ls_2.gamma": [4],
              "attn.in_proj_weight": [12, 4], "attn.in_proj_bias": [12], "attn.out_proj.weight": [4, 4],
              "attn.out_proj.bias": [4], "mlp.c_fc.weight": [8, 4], "mlp.c_fc.bias": [8], "mlp.c_proj.weight": [4, 8],

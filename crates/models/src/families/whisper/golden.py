@@ -102,14 +102,14 @@ def windows(wave, extractor):
 
 
 def hear_one(extractor, wave):
-    """The processor of Qwen 2 Audio: one window, the rest is left out."""
+    """The processor of Qwen 2 Audio: one window, the rest is dropped."""
     made = extractor(wave, sampling_rate=16000, padding="max_length", return_attention_mask=True, return_tensors="pt")
     n = ((int(made["attention_mask"].sum()) - 1) // 2 + 1 - 2) // 2 + 1
     return dict(input_features=made["input_features"], feature_attention_mask=made["attention_mask"]), [n]
 
 
 def hear_apart(extractor, wave):
-    """The processor of Audio Flamingo 3: windows that know nothing of each other."""
+    """The processor of Audio Flamingo 3: independent windows."""
     made = extractor(windows(wave, extractor), sampling_rate=16000, padding="max_length", return_attention_mask=True,
         return_tensors="pt")
     counts = [((n - 1) // 2 + 1 - 2) // 2 + 1 for n in made["attention_mask"].sum(-1).tolist()]
@@ -126,7 +126,7 @@ def hear_whole(extractor, wave):
 
 
 def long_ultravox(_: dict) -> dict:
-    """Windows of 30 seconds, the only ones of libmtmd. It counts rows of 1500 positions wrongly with the 8 of the released models."""
+    """Windows of 30 seconds, which libmtmd requires. With the stack factor 8 of released models, it miscounts the rows of 1500 positions."""
     return ultravox(_) | {"audio_tower.embed_positions.weight": [1500, 16], "multi_modal_projector.ln_pre.weight": [320],
         "multi_modal_projector.linear_1.weight": [64, 320]}
 
