@@ -47,7 +47,7 @@ fn acceptance_of_state_reading_draft_is_measured() {
     let (steps, mean) =
         (found["steps"].as_u64().unwrap() as f64, found["accepted_per_step"].as_f64().unwrap());
     let written = found["tokens_written"].as_u64().unwrap() as f64;
-    // Every step writes one token more than it accepts, unless a text ends within it.
+    // Every step writes one token more than it accepts, unless an end-of-text token is among them.
     assert!(written <= steps * (mean + 1.0) + 0.5 && written > 0.0, "{found}");
     let by_position: f64 = found["acceptance_by_position"]
         .as_array()
@@ -55,7 +55,7 @@ fn acceptance_of_state_reading_draft_is_measured() {
         .iter()
         .map(|position| position["rate"].as_f64().unwrap())
         .sum();
-    // Each step proposes as many tokens, so that the rates add up to the mean.
+    // All steps propose the same number of tokens, so the rates add up to the mean.
     assert!((by_position - mean).abs() < 1e-9, "{found}");
     let text = succeed(sandbox.eval(&call)).stdout;
     let lines: Vec<&str> = text.lines().collect();

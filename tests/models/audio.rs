@@ -1,5 +1,5 @@
-//! Audio encoders of tiny checkpoints: embeddings of a sound, and predictions after it, compared with transformers
-//! and libmtmd; sound files; invalid sounds; `gguf-eval generate --mmproj --audio`.
+//! Audio encoders of tiny checkpoints: embeddings of a sound and the predictions after it, compared with transformers and libmtmd;
+//! sound files; invalid sounds; `gguf-eval generate --mmproj --audio`.
 
 use std::fs;
 
@@ -11,13 +11,13 @@ use gguf_runtime::{
     vision::Projector,
 };
 
-/// The largest difference of a sound's embeddings, as a part of their range.
+/// Largest allowed difference of a sound's embeddings, as a fraction of their range.
 const ALLOWED_OF_ROWS: f32 = 2e-5;
 
-/// The same, if libmtmd computed them (there, sounds end with silence): it rounds inputs of convolutions to f16.
+/// The same for goldens of libmtmd, which are those with silence at the end: it rounds inputs of convolutions to f16.
 const ALLOWED_OF_MTMD: f32 = 3e-4;
 
-/// The same of logits.
+/// The same for logits.
 const ALLOWED_OF_LOGITS: f32 = 2e-4;
 
 /// Contents of `golden/audio/NAME/features.bin`.
@@ -81,7 +81,7 @@ fn floats(name: &str) -> Vec<f32> {
     bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
 }
 
-/// The sound as a golden was made from it.
+/// The sound from which a golden was made.
 fn heard(expected: &Expected) -> Sound {
     let sound = sound_of("sound.wav");
     let mut samples: Vec<f32> =
@@ -119,7 +119,7 @@ fn sound_files_have_the_samples_of_libsndfile() {
         bytes[44..].as_chunks::<2>().0.iter().map(|two| f32::from(i16::from_le_bytes(*two)) / 32768.0);
     assert!(wav.samples().iter().copied().eq(expected));
     assert_eq!(sound_of("sound.flac"), wav);
-    // Lengths of a file that was written to a pipe.
+    // Lengths as in a file that was written to a pipe.
     let mut piped = bytes.clone();
     [4..8, 40..44].into_iter().for_each(|length| piped[length].fill(0xff));
     assert_eq!(Sound::read(piped).unwrap(), wav);
@@ -136,12 +136,12 @@ fn channels_are_averaged_and_resampled_like_soxr() {
     assert_eq!((stereo.rate(), stereo.samples().len()), (44_100, 8820));
     let (made, expected) = (resample(stereo.samples(), stereo.rate(), 16_000), floats("stereo.f32"));
     assert_eq!(made.len(), expected.len());
-    // At the ends the filters see different lengths of silence.
+    // The ends differ, because the filters have different lengths.
     let inner = 200..made.len() - 200;
     let worst = largest_difference(&expected[inner.clone()], &made[inner]);
     let loudest = expected.iter().fold(0.0f32, |loudest, x| loudest.max(x.abs()));
     println!("stereo.wav: {worst:.1e} of {loudest:.2}");
-    // The noise above 7.2 kHz, which the filters cut differently, is 0.01 loud.
+    // The filters differ above 7.2 kHz, where the noise has an amplitude of 0.01.
     assert!(worst < 0.02 * loudest, "{worst}");
 }
 
@@ -222,7 +222,7 @@ fn predictions_after_sound_match_transformers() {
 }
 
 #[test]
-fn every_audio_encoder_opens_or_is_named() {
+fn audio_encoders_open_or_report_their_type() {
     let (sandbox, mut n) = (Sandbox::new(), 0);
     let sound = sound_of("sound.wav");
     for name in gguf_testkit::projector_names() {
@@ -316,7 +316,7 @@ fn images_and_sounds_share_a_prompt() {
         ];
         generate(&sandbox, &[&args[..], &["--prompt", prompt]].concat())
     };
-    // Without marks images come first, whatever the order of the options.
+    // Without marks, images come first, regardless of the order of the options.
     let first = succeed(ask("a llama"));
     assert_eq!(ask("<__image__><__audio__>a llama").stdout, first.stdout);
     assert_ne!(succeed(ask("<__audio__><__image__>a llama")).stdout, first.stdout);

@@ -155,7 +155,7 @@ fn mutated_projectors_are_read_or_refused() {
     let seeing = gguf_testkit::vision_names()
         .into_iter()
         .map(|name| (format!("vision-{name}"), gguf_testkit::vision(&name)));
-    // Some files are those of the reference's converter.
+    // Some goldens include the projector's file, written by the reference's converter.
     let own = |name: &String| golden("audio").join(name).join("mmproj.gguf");
     let (given, hearing): (Vec<_>, Vec<_>) =
         gguf_testkit::audio_names().into_iter().partition(|name| own(name).is_file());

@@ -37,11 +37,11 @@ struct Expected {
     logits: Vec<f32>,
 }
 
-/// A tile of a picture, or with no rows what follows the last one.
+/// A tile of a picture. The last one has no rows, only the text after the tiles.
 struct Tile {
     /// Text before its rows, without the marks of the family.
     text: String,
-    /// Tokens that stand for the text here.
+    /// Tokens that replace the text in this test.
     ids: Vec<u32>,
     n_rows: usize,
 }
@@ -103,7 +103,7 @@ fn picture() -> Picture {
     Picture::read(&fs::read(golden("vision/picture.png")).unwrap()).unwrap()
 }
 
-/// The picture side by side with itself, and below itself.
+/// The picture, repeated in a grid of columns and rows.
 fn repeated((columns, rows): (usize, usize)) -> Picture {
     let one = picture();
     let lines = one.pixels().chunks(3 * one.width()).map(|line| line.repeat(columns));
@@ -194,7 +194,7 @@ fn predictions_after_image_match_transformers() {
             wrong += &format!("{name}: {:.1e} of the range\n", worst / expected.logits_range);
         }
 
-        // The same in calls for each piece, with tokens after the image one by one.
+        // The same with one call for each piece, and one for each token after the image.
         let mut session = Session::new();
         let start = n_rows - expected.after.len();
         for i in 0..pieces.len() - 1 {

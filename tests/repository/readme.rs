@@ -51,7 +51,7 @@ fn table() -> String {
     out
 }
 
-/// True if files of a row can be run, alone or next to the model that they draft for.
+/// True if files of a row can be run, alone or as the draft of another model.
 fn is_run(arch: &Arch) -> bool {
     (is_model(arch) || is_draft(arch)) && obstacle(arch).is_none()
 }
@@ -64,7 +64,7 @@ fn is_draft(arch: &Arch) -> bool {
     gguf_models::GRAPHS.drafts.iter().any(|row| row.name == arch.written())
 }
 
-/// Rows whose files have an architecture with a graph that does not run them, and why.
+/// Rows whose files cannot be run although their architecture has a graph, and why.
 const NOT_RUN: &[(&str, &str)] = &[
     ("deepseek4-dspark", "a draft with several residual streams"),
     ("lfm2-audio-tokenizer", "it decodes audio"),
@@ -75,7 +75,7 @@ fn obstacle(arch: &Arch) -> Option<&'static str> {
     NOT_RUN.iter().find(|(name, _)| *name == arch.name).map(|(_, reason)| *reason)
 }
 
-/// Use of a row by `gguf-eval`.
+/// Cell of the column `gguf-eval`.
 fn run_by(arch: &Arch) -> String {
     if let Some(reason) = obstacle(arch) {
         return format!("no: {reason}");

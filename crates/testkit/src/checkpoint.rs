@@ -111,7 +111,7 @@ pub fn vision_names() -> Vec<String> {
     names_in("vision")
 }
 
-/// As [`checkpoint`], of `golden/audio/NAME`.
+/// As [`checkpoint`], for `golden/audio/NAME`.
 ///
 /// # Panics
 /// As [`checkpoint`].

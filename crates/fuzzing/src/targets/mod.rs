@@ -89,7 +89,7 @@ pub const TARGETS: &[Target] = &[
         run: containers::sound,
         seeds: seeds::sound,
         mutation: Mutation::Bytes,
-        // Samples that a small file can stand for, and their growth.
+        // A small file can expand to many samples, and their vector doubles when it grows.
         max_bytes: 1536 << 20,
     },
     Target {
