@@ -262,7 +262,7 @@ impl ArchError {
             }
             ArchError::OnlyProjector { text_model, .. } => {
                 let text_model = text_model.as_deref().unwrap_or("its text model");
-                Some(format!("convert {text_model}, and convert this checkpoint with `gguf-convert mmproj`"))
+                Some(format!("convert {text_model}, and convert this checkpoint as a projector"))
             }
             ArchError::EmptyProjector { .. } => Some("copy the missing part from the base model".into()),
             ArchError::MissingTensors { names } => {
