@@ -17,7 +17,7 @@ pub fn unknown_class(families: &Families, class: &str, input: &Input<'_>) -> Arc
     if leftovers::is_classifier_class(class) || !heads.is_empty() && !has_output {
         return ArchError::Classifier { class: Some(class.into()), heads };
     }
-    if families.projector(&input.config).is_ok() {
+    if first_class(&input.config) == Some(class) && families.projector(&input.config).is_ok() {
         // `text_model_id` of Ultravox names the checkpoint of the text model.
         let text_model = input.config.get("text_model_id").and_then(Json::as_str).map(str::to_owned);
         return ArchError::OnlyProjector { class: class.into(), text_model };

@@ -15,6 +15,9 @@
 
 use std::path::Path;
 
+use gguf_container::Metadata;
+use gguf_tokenizer::keys::TOKENS;
+
 use crate::{
     Error, Hidden, Model, Options, Session,
     draft_graph::{Draft, Read},
@@ -28,6 +31,7 @@ use crate::{
 pub struct DraftModel {
     kind: Kind,
     architecture: String,
+    differing_token: Option<u32>,
 }
 
 enum Kind {
@@ -50,7 +54,11 @@ impl DraftModel {
             let model = Model::new(file, options)?;
             model.need_next_token()?;
             need_same_tokens(&model, target)?;
-            return Ok(DraftModel { kind: Kind::Plain(Box::new(model)), architecture });
+            return Ok(DraftModel {
+                kind: Kind::Plain(Box::new(model)),
+                architecture,
+                differing_token: None,
+            });
         };
         let mut weights = Weights::new(&file);
         if keys.count("block_count")?.is_some_and(|n| n > weights.n_tensors()) {
@@ -61,12 +69,19 @@ impl DraftModel {
         if draft.target_width() != target.n_embd() {
             return Err(Error::DraftWidth { expected: draft.target_width(), found: target.n_embd() });
         }
-        Ok(DraftModel { kind: Kind::OfStates(draft), architecture })
+        let differing_token = differing_token(file.metadata(), target.file().metadata());
+        Ok(DraftModel { kind: Kind::OfStates(draft), architecture, differing_token })
     }
 
     /// The value of `general.architecture`.
     pub fn architecture(&self) -> &str {
         &self.architecture
+    }
+
+    /// The first id whose text in the draft's file differs from that in the target's. Such a draft is probably that of
+    /// another model: its proposals are tokens of the wrong vocabulary.
+    pub fn differing_token(&self) -> Option<u32> {
+        self.differing_token
     }
 
     /// True if it reads states of its target.
@@ -91,6 +106,13 @@ fn need_same_tokens(draft: &Model, target: &Model) -> Result<(), Error> {
         Some(id) => Err(Error::DraftVocabulary { id }),
         None => Ok(()),
     }
+}
+
+/// The first id that both vocabularies contain with different texts. Files of drafts may lack the vocabulary.
+fn differing_token(draft: &Metadata, target: &Metadata) -> Option<u32> {
+    let [own, of_target] = [draft, target].map(|metadata| metadata.texts(TOKENS).ok().flatten());
+    let (own, of_target) = (own?, of_target?);
+    own.iter().zip(of_target.iter()).position(|(own, of_target)| own != of_target).map(|id| id as u32)
 }
 
 /// A step of speculative decoding.

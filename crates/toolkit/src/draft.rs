@@ -93,6 +93,12 @@ pub fn draft(options: &DraftOptions, events: &dyn Events) -> Result<Measured, Er
     let chunks = text_chunks(&target, &tokens, chunks).map_err(|error| text.failed(target_path, error))?;
     let n_prompt = chunks.first().map_or(0, |chunk| chunk.tokens.len());
     warn_of_length(&target, n_prompt.saturating_add(options.n_tokens), events);
+    if let Some(id) = draft.differing_token() {
+        events.warning(&format!(
+            "{}: token {id} differs between the draft and its target; the draft may belong to another model",
+            draft_path.display()
+        ));
+    }
     if let Some(most) = draft.most_tokens().filter(|most| *most < options.n_proposed) {
         events.warning(&format!(
             "{}: the draft proposes at most {most} tokens in a step",

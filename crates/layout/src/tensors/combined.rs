@@ -92,8 +92,8 @@ impl Context<'_> {
 
     /// A square grid of rows, interpolated to `to` rows per side.
     pub(super) fn grid(&self, found: &Found, source: &SourceTensor, to: u64) -> Result<OutTensor, ArchError> {
-        /// Maximum number of rows per side, more than any model has.
-        const MAX_SIDE: u64 = 1 << 16;
+        /// Maximum number of rows per side: images of 14,336 pixels in patches of 14.
+        const MAX_SIDE: u64 = 1 << 10;
         let name = rules::fill(found.rule.gguf, found.bid, found.xid) + found.suffix;
         let wrong = || ArchError::TensorShape {
             name: source.name.clone(),

@@ -132,7 +132,7 @@ fn format_of(bytes: &[u8]) -> Option<&'static str> {
 /// The reader multiplies the number of channels by the bytes of a sample in 16 bits, so a number of channels that no file has is
 /// refused. Programs that write to a pipe state the length 2^32 - 1, which is replaced by the length of the file.
 fn check_header(wav: &mut [u8]) -> Result<(), String> {
-    let data = wav.windows(4).position(|name| name == b"data");
+    let data = data_chunk(wav);
     let header = &wav[..data.unwrap_or(wav.len())];
     let formats = header.windows(12).filter(|chunk| chunk.starts_with(b"fmt "));
     // After the name: length (u32), format (u16), channels (u16).
@@ -147,6 +147,19 @@ fn check_header(wav: &mut [u8]) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Position of the chunk `data` of a WAV file, whose chunks have a name, a length (u32) and bytes, padded to an even number.
+fn data_chunk(wav: &[u8]) -> Option<usize> {
+    let mut at = 12usize;
+    loop {
+        let chunk = wav.get(at..at.checked_add(8)?)?;
+        if chunk.starts_with(b"data") {
+            return Some(at);
+        }
+        let length = u32::from_le_bytes([chunk[4], chunk[5], chunk[6], chunk[7]]) as usize;
+        at = at.checked_add(8)?.checked_add(length)?.checked_add(length % 2)?;
+    }
 }
 
 /// Decodes a file: sample rate, and samples averaged over channels.

@@ -1,7 +1,7 @@
 //! The attention part of a layer.
 //!
 //! ```text
-//! q = rope(norm(W_q h))    k = rope(norm(W_k h))    v = W_v h, in Gemma 3n and 4 normalized
+//! q = rope(norm(W_q h))    k = rope(norm(W_k h))    v = W_v h, in Gemma 3n and 4 normalized; or by experts
 //! y = W_o norm(c f(g) * attend(q, k, v))         g: a gate next to each head's query (Qwen 3 Next), or W_g h, for each
 //!                                             head or each of its elements (Laguna); without a gate f(g) is 1;
 //!                                             c: a number (MiMo V2), else 1

@@ -108,7 +108,8 @@ pub(super) struct Switched {
 }
 
 impl Switched {
-    /// Reads `NAME.lora_a` and `NAME.lora_b` for `n_out` outputs from index `at`, if the file has them.
+    /// Reads `NAME.lora_a` and `NAME.lora_b` for `n_out` outputs from index `at`, if the file has them and `NAME` is a matrix
+    /// that [`Switch::open`] looks at. Adapters of other matrices stay unknown tensors, which are reported.
     ///
     /// # Errors
     /// [`Error::MissingTensor`], [`Error::TensorShape`], [`Error::TensorType`].
@@ -119,6 +120,10 @@ impl Switched {
         n_out: usize,
         at: usize,
     ) -> Result<Option<Switched>, Error> {
+        let part = name.strip_prefix("blk.").and_then(|rest| rest.split_once('.')).map(|(_, part)| part);
+        if !part.is_some_and(|part| PARTS.contains(&part)) {
+            return Ok(None);
+        }
         let Some(shape) = weights.shape(&format!("{name}.lora_a")) else { return Ok(None) };
         let (rank, n_stack) = (shape.dim(1) as usize, shape.dim(2) as usize);
         let missing = |end: &str| Error::MissingTensor { name: format!("{name}.{end}") };

@@ -124,7 +124,7 @@ impl Projector {
             (None, Part::Unknown(name), _) | (None, _, Part::Unknown(name)) => {
                 return Err(Error::UnknownProjector { name: name.clone() });
             }
-            _ => return Err(Error::NoVisionTower),
+            _ => return Err(keys.missing("has_vision_encoder")),
         };
         // Tensors of a part that cannot be run.
         let of_audio = |name: &str| name.starts_with("a.") || name.starts_with("mm.a.");

@@ -85,6 +85,9 @@ fn open(
             Some(checked.collect::<Result<Vec<u32>, Error>>()?)
         }
     };
+    if ids.is_none() && n_own != embedding.n_out {
+        return Err(Error::MissingTensor { name: "d2t".to_owned() });
+    }
     let names = ["gate", "up", "down"].map(|part| format!("blk.0.ffn_{part}"));
     Ok(Box::new(Eagle {
         states_norm,

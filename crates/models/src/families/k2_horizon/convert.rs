@@ -7,6 +7,8 @@
 //!
 //! Source: `K2HorizonModel` in `conversion/k2_horizon.py` of llama.cpp build 11549, which is newer than the pinned one.
 
+use std::collections::BTreeSet;
+
 use crate::prelude::*;
 
 /// The row.
@@ -119,8 +121,8 @@ fn leading_dense(hparams: &Hparams) -> u64 {
         return stated;
     }
     let layers = hparams.get("mlp_only_layers").and_then(Json::as_array).map_or(&[][..], Vec::as_slice);
-    let is_listed = |bid: &u64| layers.iter().any(|layer| layer.as_u64() == Some(*bid));
-    (0..layers.len() as u64).take_while(is_listed).count() as u64
+    let listed: BTreeSet<u64> = layers.iter().filter_map(Json::as_u64).collect();
+    (0..).take_while(|bid| listed.contains(bid)).count() as u64
 }
 
 fn is_mixture(hparams: &Hparams, bid: u64) -> bool {

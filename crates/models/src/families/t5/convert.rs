@@ -134,7 +134,7 @@ fn is_not_gated(hparams: &Hparams, _: u64) -> bool {
     !kind.is_some_and(|kind| kind.starts_with("gated-"))
 }
 
-/// Sets the kind of the feed-forward part, which no key states.
+/// Sets the kind of the feed-forward part, which no key states, and the config class that the encoder shares with T5.
 fn from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {
     config.insert("model_type".into(), T5_CONFIG.model_type.into());
     let is_gated = file.shape("enc.blk.0.ffn_gate.weight").is_some();

@@ -175,8 +175,8 @@ fn keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
     let rate = towers.whole.get("downsample_rate").cloned().unwrap_or_default();
     let sides = rate.as_str().and_then(|rate| rate.split_once('/'));
     let sides = sides.and_then(|(query, window)| Some((query.parse().ok()?, window.parse().ok()?)));
-    let (query, window): (u32, u32) =
-        sides.ok_or_else(|| bad("downsample_rate", &rate, "two numbers, as in `4/8`"))?;
+    let sides = sides.filter(|(query, window): &(u32, u32)| *query > 0 && *window > 0);
+    let (query, window) = sides.ok_or_else(|| bad("downsample_rate", &rate, "two numbers, as in `4/8`"))?;
     keys.set_prefixed("vision.projector.query_side", Value::U32(query));
     keys.set_prefixed("vision.projector.window_side", Value::U32(window));
     let all = seeing(towers)?;
