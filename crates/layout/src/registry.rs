@@ -86,7 +86,8 @@ impl Families {
     /// A text part that differs from the plain text model has a separate `model_type`.
     pub fn find_text_part(&self, class: &str, input: &Input<'_>) -> Option<(&'static Arch, Class)> {
         // Some checkpoints have only the towers (Ultravox).
-        if !input.tensors.iter().any(|tensor| tensor.name.contains("embed_tokens.")) {
+        let is_layer = |name: &str| name.contains("model.layers.");
+        if !input.tensors.iter().any(|tensor| is_layer(&tensor.name)) {
             return None;
         }
         let text =
