@@ -87,9 +87,10 @@ pub(super) fn undo(
     Ok(())
 }
 
-/// True for kernels of convolutions by channel in the layout of MLX.
+/// True for kernels of convolutions by channel in the layout of MLX. A kernel of one step over all channels, (out, in, 1), has
+/// such a shape too: those of sound models have other names.
 fn is_turned_kernel(tensor: &Tensor) -> bool {
-    let is_kernel = ["conv1d.weight", "conv.weight"].iter().any(|end| tensor.name.ends_with(end));
+    let is_kernel = ["conv1d.weight", ".conv.conv.weight"].iter().any(|end| tensor.name.ends_with(end));
     is_kernel && matches!(tensor.shape[..], [_, length, 1] if length > 1)
 }
 
