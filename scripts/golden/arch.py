@@ -96,8 +96,8 @@ def blank(text: str):
     """A tensor of what `VALUES SHAPE DTYPE` says, before it gets its values."""
     import torch
     _, shape, dtype = (text.split(" ") + ["BF16"])[:3]
-    kinds = dict(BF16=torch.bfloat16, F32=torch.float32, I64=torch.int64, I32=torch.int32, U8=torch.uint8, I8=torch.int8,
-                 F8_E4M3=torch.float8_e4m3fn, F8_E8M0=torch.float8_e8m0fnu)
+    kinds = dict(BF16=torch.bfloat16, F16=torch.float16, F32=torch.float32, I64=torch.int64, I32=torch.int32,
+                 U8=torch.uint8, I8=torch.int8, F8_E4M3=torch.float8_e4m3fn, F8_E8M0=torch.float8_e8m0fnu)
     return torch.zeros([int(n) for n in shape.split("x") if n != "-"], dtype=kinds[dtype])
 
 
@@ -135,7 +135,8 @@ def make_checkpoint(name: str, spec: dict, folder: Path) -> str:
         written = {rename.get(key, key): value for key, value in spec["config"].items()
             if key not in spec.get("remove", ())}
         write_by_hand(shapes_of(spec), folder / "model.safetensors")
-        (folder / "config.json").write_text(json.dumps(written, indent=2, sort_keys=True) + "\n")
+        if not spec.get("without_config"):
+            (folder / "config.json").write_text(json.dumps(written, indent=2, sort_keys=True) + "\n")
         for copy, other in spec.get("same", {}).items():
             tensors = load_file(folder / "model.safetensors")
             save_file(tensors | {copy: tensors[other].clone()}, folder / "model.safetensors",

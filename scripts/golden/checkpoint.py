@@ -92,6 +92,8 @@ def tensor_bytes(seed: int, name: str, dtype: str, shape: list, values: str) -> 
     if dtype == "BF16":
         bits = numbers.view(np.uint32)
         numbers = ((bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))) >> np.uint32(16)).astype("<u2")
+    if dtype == "F16" and numbers.dtype == np.float32:
+        numbers = numbers.astype("<f2").view(np.uint16)
     assert numbers.dtype == dict(BF16=np.uint16, F32=np.float32, U8=np.uint8, I8=np.uint8, F16=np.uint16, I32=np.uint32, I64=np.int64, F8_E4M3=np.uint8,
         F8_E5M2=np.uint8, F8_E8M0=np.uint8)[dtype], (name, dtype)
     return numbers.tobytes()

@@ -12,6 +12,7 @@ and shapes. Keys:
              checkpoint.py
   rename     with `hand`: keys of `config` that have other names in config.json
   remove     with `hand`: keys of `config` that are not in config.json
+  without_config  with `hand`: the checkpoint has no config.json
   same       with `hand`: tensors that equal another, by name
   tokenizer  a kind of tiny_tokenizers.py or of the family's TOKENIZERS; spm by default
   special    further special tokens of a byte-level tokenizer

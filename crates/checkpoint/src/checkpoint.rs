@@ -1,6 +1,6 @@
 //! A checkpoint folder, opened: headers and small files only.
 
-use std::{ops::Range, path::Path};
+use std::ops::Range;
 
 use gguf_container::Advice;
 use gguf_types::DType;
@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 
 use crate::{
     Dtype, Error, Folder, Format, Listing, Part, ReadError, Repacks, Tensor, Tensors, View, Weights, dense,
-    formats,
+    formats::{self, Open},
     methods::{self, Decoded, Outcome, ReadAs},
     read_columns,
     rows::check_range,
@@ -60,7 +60,7 @@ pub fn open(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
     let listing = folder.listing()?;
     let (format, open, note) = formats::detect(&listing, folder.wants_mistral())
         .map_err(|error| training::no_weights(folder.path(), error))?;
-    let checkpoint = without_weights(&folder, &listing, Some(format))?;
+    let checkpoint = without_weights(&folder, &listing, Some((format, open)))?;
     let Weights { mut parts, mut tensors, notes: mut more } = open(folder.path(), &listing)?;
     wrappers::unwrap(&mut tensors, &parts, &mut more)?;
     more.extend(adapter_left_aside(&listing));
@@ -97,18 +97,23 @@ pub fn open_without_weights(folder: impl Into<Folder>) -> Result<Checkpoint, Err
     let folder = folder.into();
     let listing = folder.listing()?;
     // The weights present determine which config applies.
-    let format = formats::detect(&listing, folder.wants_mistral()).ok().map(|(format, ..)| format);
+    let format =
+        formats::detect(&listing, folder.wants_mistral()).ok().map(|(format, open, _)| (format, open));
     without_weights(&folder, &listing, format)
 }
 
-fn without_weights(folder: &Folder, listing: &Listing, format: Option<&Format>) -> Result<Checkpoint, Error> {
+fn without_weights(
+    folder: &Folder,
+    listing: &Listing,
+    format: Option<(&Format, Open)>,
+) -> Result<Checkpoint, Error> {
     let dir = folder.path();
-    let config = config_of(dir, listing, format)?;
+    let mut notes = Vec::new();
+    let config = config_of(folder, listing, format, &mut notes)?;
     let generation_config = match listing.has("generation_config.json") {
         true => Some(read_object(dir, "generation_config.json")?),
         false => None,
     };
-    let mut notes = Vec::new();
     let card = card_of(dir, listing, &mut notes)?;
     let files = read_small_files(dir, listing)?;
     Ok(Checkpoint {
@@ -126,18 +131,39 @@ fn without_weights(folder: &Folder, listing: &Listing, format: Option<&Format>) 
     })
 }
 
-/// Reads `config.json`; for a layout without it `params.json`, with the class name that architectures know.
-fn config_of(dir: &Path, listing: &Listing, format: Option<&Format>) -> Result<Json, Error> {
-    let class = format.and_then(|format| format.class);
+/// Reads `config.json`; for a layout without it `params.json`, with the class name that architectures know. Without either,
+/// the config of a family whose checkpoints have none.
+fn config_of(
+    folder: &Folder,
+    listing: &Listing,
+    format: Option<(&Format, Open)>,
+    notes: &mut Vec<String>,
+) -> Result<Json, Error> {
+    let dir = folder.path();
+    let class = format.and_then(|(format, _)| format.class);
     let file = if class.is_some() { "params.json" } else { "config.json" };
     if !listing.has(file) {
-        return Err(Error::MissingFile { file: file.to_owned() });
+        let derived = derived_config(folder, listing, format.map(|(_, open)| open));
+        let config = derived.ok_or_else(|| Error::MissingFile { file: file.to_owned() })?;
+        notes.push(format!("missing {file}; sizes are those of the tensors"));
+        return Ok(config);
     }
     let mut config = read_object(dir, file)?;
     if let Some(class) = class {
         config["architectures"] = Json::from(vec![class(&config)]);
     }
     Ok(config)
+}
+
+/// The config that a family derives from the headers of the weights.
+fn derived_config(folder: &Folder, listing: &Listing, open: Option<Open>) -> Option<Json> {
+    let mut families = folder.known_forms().iter().filter_map(|form| form.config).peekable();
+    families.peek()?;
+    // Without a config, damaged weights are the second problem.
+    let weights = open?(folder.path(), listing).ok()?;
+    let shapes: Vec<(&str, &[u64])> =
+        weights.tensors.iter().map(|tensor| (tensor.name.as_str(), &tensor.shape[..])).collect();
+    families.find_map(|config| config(&shapes))
 }
 
 impl Checkpoint {

@@ -1,5 +1,7 @@
 //! Forms in which programs other than transformers save the weights of a family.
 
+use serde_json::Value as Json;
+
 /// The form in which programs other than transformers save the weights of a family.
 ///
 /// ```
@@ -23,7 +25,12 @@ pub struct FamilyForm {
     pub mlx_names: &'static [(&'static str, &'static str)],
     /// Suffixes of the names of norms that mlx-lm stores as `w + 1`.
     pub mlx_norms: &'static [&'static str],
+    /// For a family whose checkpoints have no `config.json`: the config.
+    pub config: Option<ConfigOfTensors>,
 }
+
+/// Derives a config from the names and shapes of tensors, row length last; `None` for a checkpoint of another family.
+pub type ConfigOfTensors = fn(&[(&str, &[u64])]) -> Option<Json>;
 
 /// A change by mlx-lm that is not undone.
 #[derive(Debug, Clone, Copy)]
@@ -37,7 +44,7 @@ pub struct MlxChange {
 impl FamilyForm {
     /// A family whose weights are saved as transformers saves them.
     pub const USUAL: FamilyForm =
-        FamilyForm { model_types: &[], mlx_change: None, mlx_names: &[], mlx_norms: &[] };
+        FamilyForm { model_types: &[], mlx_change: None, mlx_names: &[], mlx_norms: &[], config: None };
 
     /// A family whose weights mlx-lm changes in a way that is not undone. With `part`, only files with that part in the name
     /// of a tensor are refused.

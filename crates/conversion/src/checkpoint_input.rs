@@ -18,7 +18,7 @@ use std::{
 
 use gguf_checkpoint::{Checkpoint, Folder};
 use gguf_container::{Mapped, Metadata};
-use gguf_layout::{Data, ElementMap, Families, FloatType, Layout, OutTensor};
+use gguf_layout::{Data, ElementMap, Families, FloatType, Layout, OutTensor, RowMap};
 use gguf_types::DType;
 
 use crate::{
@@ -35,7 +35,9 @@ use crate::{
     repack::{self, Repacked},
     request::{OutputRequest, Request, Shards},
     resolve::{arch_input, normalized, resolve, resolve_projector},
-    rows::{CheckpointRows, ColumnRows, CombinedRows, IntegerRows, RowSource, RowsFor, ValueRows},
+    rows::{
+        CheckpointRows, ColumnRows, CombinedRows, ExtendedRows, IntegerRows, RowSource, RowsFor, ValueRows,
+    },
 };
 
 /// A checkpoint folder and what becomes of it.
@@ -404,6 +406,9 @@ fn rows_of<'a>(
         Data::Computed(values) => Box::new(ValueRows(values)),
         Data::Combined { sources, rows, by } => {
             Box::new(CombinedRows::new(|map| rows_for(map, ElementMap::Identity), sources, rows, *by)?)
+        }
+        Data::Extended { sources } => {
+            Box::new(ExtendedRows::new(rows_for(RowMap::Concat, ElementMap::Identity), sources)?)
         }
         Data::Integers { values, .. } => {
             Box::new(IntegerRows { values, view: tensor.row_view(), dtype: tensor.stored_dtype })

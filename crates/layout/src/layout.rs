@@ -186,6 +186,12 @@ pub enum Data {
         /// Function of one element of each operand.
         by: Combination,
     },
+    /// The rows of matrices one after the other, then one row that is the product of a matrix and a vector, everything rounded
+    /// to F16 if the checkpoint has the first of them in it.
+    Extended {
+        /// The tensors whose rows are taken, then the matrix (row length, n) and the vector (n).
+        sources: Vec<String>,
+    },
     /// Integers that are not weights: ids of tokens or experts. [`OutTensor::stored_dtype`] is their type.
     Integers {
         /// The source tensor.
@@ -199,7 +205,9 @@ impl Data {
     /// The tensors of the checkpoint that it is made of, by name.
     pub fn sources(&self) -> &[String] {
         match self {
-            Data::Rows { sources, .. } | Data::Combined { sources, .. } => sources,
+            Data::Rows { sources, .. } | Data::Combined { sources, .. } | Data::Extended { sources } => {
+                sources
+            }
             Data::Columns { source, .. } | Data::Integers { source, .. } => std::slice::from_ref(source),
             Data::Computed(_) => &[],
         }

@@ -148,6 +148,7 @@ fn towers(families: &Families, row: &Projector, input: &Input<'_>) -> Result<Tow
             true => added_tokens(file("tokenizer_config.json")?.as_ref(), file("tokenizer.json")?.as_ref()),
             false => Vec::new(),
         },
+        folder_name: input.folder_name.clone(),
         shapes: {
             let asked = input.tensors.iter().filter(|tensor| (row.asks_shape)(&tensor.name));
             asked.map(|tensor| (tensor.name.clone(), tensor.shape)).collect()

@@ -8,6 +8,7 @@ mod checkpoint;
 mod columns;
 mod combined;
 mod elements;
+mod extended;
 mod gguf;
 mod legacy;
 mod row_source;
@@ -18,6 +19,7 @@ pub use self::{
     checkpoint::CheckpointRows,
     columns::ColumnRows,
     combined::CombinedRows,
+    extended::ExtendedRows,
     gguf::GgufRows,
     legacy::LegacyRows,
     row_source::{Granularity, RowSource, RowsFor},

@@ -9,7 +9,10 @@ use serde_json::{Value as Json, json};
 
 fn convert_to(folder: &Path, recipe: &str, path: &Path) -> Result<(), gguf_conversion::Error> {
     crate::write(
-        CheckpointInput::open_projector(folder, &gguf_layout::Options::new(gguf_models::FAMILIES))?,
+        CheckpointInput::open_projector(
+            crate::folder(folder),
+            &gguf_layout::Options::new(gguf_models::FAMILIES),
+        )?,
         recipe,
         path,
     )
@@ -137,7 +140,8 @@ fn files_match_reference() {
 fn every_projector_has_a_golden() {
     let mut without: BTreeSet<&str> = gguf_models::PROJECTORS.iter().map(|row| row.name).collect();
     for name in gguf_testkit::projector_names() {
-        let config = gguf_testkit::read_json(gguf_testkit::projector(&name).join("config.json"));
+        let folder = crate::folder(&gguf_testkit::projector(&name));
+        let config = gguf_checkpoint::open_without_weights(folder).unwrap().config;
         let of_tower = config["vision_config"]["architectures"][0].as_str();
         let classes = [of_tower, config["architectures"][0].as_str()];
         let row = gguf_models::PROJECTORS

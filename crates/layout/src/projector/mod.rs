@@ -135,6 +135,8 @@ pub struct Towers {
     pub preprocessor: Hparams,
     /// Tokens that were added to the tokenizer, with their numbers, where the family asks for them.
     pub added_tokens: Vec<(String, u64)>,
+    /// Name of the folder of the checkpoint.
+    pub folder_name: String,
     /// Names and shapes of the tensors for which [`Projector::asks_shape`] is true.
     pub shapes: Vec<(String, Shape)>,
 }

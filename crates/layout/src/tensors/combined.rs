@@ -67,6 +67,46 @@ impl Context<'_> {
         })
     }
 
+    /// Rows of tensors, then the product of a matrix and a vector, which are the first two parts.
+    pub(super) fn extended(
+        &self,
+        found: &Found,
+        parts: &BTreeMap<usize, &SourceTensor>,
+    ) -> Result<OutTensor, ArchError> {
+        let name = rules::fill(found.rule.gguf, found.bid, 0) + found.suffix;
+        let all: Vec<&SourceTensor> = parts.values().copied().collect();
+        let [matrix, vector, taken @ ..] = &all[..] else {
+            return Err(ArchError::MissingTensors { names: Vec::new() });
+        };
+        let wrong = |source: &SourceTensor, expected: String| ArchError::TensorShape {
+            name: source.name.clone(),
+            found: source.shape,
+            expected,
+        };
+        let &[n_in, row_elems] = matrix.shape.dims() else {
+            return Err(wrong(matrix, "a matrix".to_owned()));
+        };
+        if vector.shape.n_elems() != n_in {
+            return Err(wrong(vector, format!("{n_in} elements")));
+        }
+        let mut n_rows = 1u64;
+        for source in taken {
+            // A vector may have outer dimensions of one.
+            if source.shape.row_elems() != row_elems {
+                return Err(wrong(source, format!("rows of {row_elems} elements")));
+            }
+            n_rows = n_rows.saturating_add(source.shape.n_elems() / row_elems.max(1));
+        }
+        let sources = taken.iter().chain([matrix, vector]).map(|source| source.name.clone()).collect();
+        Ok(OutTensor {
+            shape: shape_of(&name, &[row_elems, n_rows])?,
+            float: self.float(found, &name, 2),
+            stored_dtype: None,
+            name,
+            data: Data::Extended { sources },
+        })
+    }
+
     /// Matrices as one tensor, the shorter ones padded with rows of zeros.
     pub(super) fn padded(
         &self,

@@ -117,6 +117,7 @@ impl Context<'_> {
             RowRule::Append(_) => return self.append(found, parts),
             RowRule::FusePadded(_) => return self.padded(found, parts),
             RowRule::Codebooks(_) => return self.codebooks(found, parts),
+            RowRule::Extend(_) => return self.extended(found, parts),
             _ => {}
         }
         let mut all = parts.values();
@@ -215,6 +216,7 @@ impl Context<'_> {
             RowRule::Values(_)
             | RowRule::Combine(_)
             | RowRule::Append(_)
+            | RowRule::Extend(_)
             | RowRule::FuseInLayer(_)
             | RowRule::FusePadded(_)
             | RowRule::Codebooks(_)

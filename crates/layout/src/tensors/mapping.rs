@@ -123,9 +123,10 @@ impl<'a> Pass<'a, '_> {
         }
         match found.rule.rows {
             RowRule::StackExperts => self.stack_expert(found, source),
-            RowRule::Fuse(n_parts) | RowRule::FusePadded(n_parts) | RowRule::Append(n_parts) => {
-                self.fuse_part(found, n_parts(context.hparams), source)
-            }
+            RowRule::Fuse(n_parts)
+            | RowRule::FusePadded(n_parts)
+            | RowRule::Append(n_parts)
+            | RowRule::Extend(n_parts) => self.fuse_part(found, n_parts(context.hparams), source),
             RowRule::Codebooks(n_books) => {
                 self.fuse_part(found, n_books(context.hparams).saturating_mul(2), source)
             }

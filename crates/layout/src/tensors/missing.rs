@@ -17,9 +17,10 @@ impl Context<'_> {
         parts: &BTreeMap<usize, &SourceTensor>,
     ) -> Vec<String> {
         let rule_names = |rule: &'static TensorRule| match rule.rows {
-            RowRule::Fuse(n_parts) | RowRule::FusePadded(n_parts) | RowRule::Append(n_parts) => {
-                Some((rule, n_parts(self.hparams)))
-            }
+            RowRule::Fuse(n_parts)
+            | RowRule::FusePadded(n_parts)
+            | RowRule::Append(n_parts)
+            | RowRule::Extend(n_parts) => Some((rule, n_parts(self.hparams))),
             RowRule::Codebooks(n_books) => Some((rule, n_books(self.hparams))),
             RowRule::FuseInLayer(n_parts) => Some((rule, n_parts(self.hparams, bid))),
             RowRule::Combine(by) => Some((rule, by.n_sources())),

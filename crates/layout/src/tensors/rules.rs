@@ -91,6 +91,10 @@ pub enum RowRule {
     /// Codebooks: the rows of a matrix, divided by their counts. `hf` has the names of sums and counts, with `{xid}` for the
     /// codebook; the function returns the number of codebooks. Several are stacked.
     Codebooks(fn(&Hparams) -> usize),
+    /// The rows of matrices and vectors one after the other, then one row that is the product of a matrix and a vector. `hf` has
+    /// the names of these two, then of those whose rows are taken. The sources and the function are those of
+    /// [`RowRule::Fuse`]. The result appears where the last part was met.
+    Extend(fn(&Hparams) -> usize),
     /// A square grid of rows, interpolated to the number of rows per side that the function returns.
     Grid(fn(&Hparams) -> Result<u64, ArchError>),
     /// The sum of the slabs of a matrix (out, slabs * patch) of patches over time; the function returns their number.

@@ -70,6 +70,7 @@ pub mod persimmon;
 pub mod phi;
 pub mod plamo;
 pub mod plm;
+pub mod pockettts;
 pub mod qwen;
 pub mod refact;
 pub mod rnd1;
@@ -164,6 +165,7 @@ pub const FOLDERS: &[Family] = &[
     phi::FAMILY,
     plamo::FAMILY,
     plm::FAMILY,
+    pockettts::FAMILY,
     qwen::FAMILY,
     refact::FAMILY,
     rnd1::FAMILY,
@@ -249,6 +251,7 @@ pub const LOADER: &[&str] = &[
     include_str!("phi/loader.txt"),
     include_str!("plamo/loader.txt"),
     include_str!("plm/loader.txt"),
+    include_str!("pockettts/loader.txt"),
     include_str!("qwen/loader.txt"),
     include_str!("refact/loader.txt"),
     include_str!("rnd1/loader.txt"),

@@ -463,3 +463,61 @@ fn text_config_is_part_of_config() {
     assert!(layout.metadata.iter().any(|(key, _)| key == "llama.embedding_length"));
     assert_eq!(layout.notes.len(), 1, "{:?}", layout.notes);
 }
+
+#[test]
+fn products_of_other_sizes_are_refused() {
+    let folder = gguf_testkit::checkpoint("pockettts");
+    let checkpoint =
+        gguf_checkpoint::open(gguf_checkpoint::Folder::from(&folder).forms(gguf_models::FORMS)).unwrap();
+    for (name, dims, message) in [
+        ("flow_lm.bos_emb", &[31][..], "tensor `flow_lm.bos_emb`: expected 32 elements, found shape [31]"),
+        (
+            "flow_lm.bos_before_voice",
+            &[127, 1, 1],
+            "tensor `flow_lm.bos_before_voice`: expected rows of 128 elements, found shape [127, 1, 1]",
+        ),
+        (
+            "flow_lm.input_linear.weight",
+            &[32],
+            "tensor `flow_lm.input_linear.weight`: expected a matrix, found shape [32]",
+        ),
+    ] {
+        let mut input = crate::golden::input(&checkpoint);
+        let wrong = input.tensors.iter_mut().find(|tensor| tensor.name == name).unwrap();
+        wrong.shape = Shape::new(dims).unwrap();
+        let error = gguf_layout::resolve_weights(&input, &Options::new(gguf_models::FAMILIES)).unwrap_err();
+        assert_eq!(error.to_string(), message);
+    }
+}
+
+#[test]
+fn config_is_derived_only_from_complete_tensors() {
+    const TENSORS: &[(&str, &[u64])] = &[
+        ("flow_lm.bos_emb", &[32]),
+        ("flow_lm.conditioner.embed.weight", &[160, 128]),
+        ("flow_lm.transformer.layers.0.linear1.weight", &[192, 128]),
+        ("flow_lm.transformer.layers.0.norm1.weight", &[128]),
+        ("mimi.encoder_transformer.transformer.layers.0.linear1.weight", &[96, 64]),
+        ("mimi.encoder_transformer.transformer.layers.0.norm1.weight", &[64]),
+    ];
+    let config = |tensors: &[(&str, &[u64])]| {
+        gguf_models::FORMS.iter().filter_map(|form| form.config).find_map(|config| config(tensors))
+    };
+    let whole = config(TENSORS).unwrap();
+    assert_eq!(
+        [&whole["vocab_size"], &whole["num_attention_heads"], &whole["num_hidden_layers"]],
+        [161, 2, 1]
+    );
+    // Layers are counted by a tensor that a damaged checkpoint may lack.
+    for absent in [0, 1, 2, 4, 5] {
+        let less: Vec<_> =
+            TENSORS.iter().enumerate().filter(|(at, _)| *at != absent).map(|(_, t)| *t).collect();
+        assert_eq!(config(&less), None, "{}", TENSORS[absent].0);
+    }
+    // A size that does not fit, and a matrix of one dimension.
+    for rows in [&[u64::MAX, 128][..], &[160]] {
+        let mut wrong = TENSORS.to_vec();
+        wrong[1].1 = rows;
+        assert_eq!(config(&wrong), None);
+    }
+}

@@ -191,6 +191,7 @@ fn elements(tensor: &OutTensor, checkpoint: &Checkpoint) -> Option<Vec<f32>> {
                 .collect();
             return Some(factors[0].iter().zip(&factors[1]).map(|(a, b)| a * b).collect());
         }
+        Data::Extended { sources } => return Some(extended(sources, checkpoint)),
         Data::Combined { .. } => panic!("{}: only tests of projectors cover this combination", tensor.name),
         _ if tensor.stored_dtype.is_some() => return None,
         Data::Rows { sources, rows, element } => (sources.as_slice(), rows, element, None),
@@ -242,6 +243,28 @@ fn elements(tensor: &OutTensor, checkpoint: &Checkpoint) -> Option<Vec<f32>> {
         values.iter().map(move |v| (piece / pieces, *v))
     });
     Some(rows.map(|(row, value)| element.apply(row, value, |value| value)).collect())
+}
+
+/// Rows of tensors, then the product of the last two, rounded to F16 if that is the type of the first.
+fn extended(sources: &[String], checkpoint: &Checkpoint) -> Vec<f32> {
+    let values = |name: &String| {
+        let view = checkpoint.view(checkpoint.tensor(name).unwrap()).unwrap();
+        let mut values = vec![0.0; (view.row_elems() * view.n_rows()) as usize];
+        gguf_checkpoint::read_rows(&view, 0, view.n_rows(), &mut values).unwrap();
+        values
+    };
+    let [taken @ .., matrix, vector] = sources else { panic!("{sources:?}") };
+    let vector = values(vector);
+    let mut all: Vec<f32> = taken.iter().flat_map(values).collect();
+    // Values of the golden are such that every order of the sum has the same result.
+    let rows = values(matrix);
+    all.extend(rows.chunks(vector.len()).map(|row| row.iter().zip(&vector).map(|(a, b)| a * b).sum::<f32>()));
+    if checkpoint.tensor(&taken[0]).unwrap().dtype == gguf_checkpoint::Dtype::F16 {
+        for value in &mut all {
+            *value = gguf_types::half::f16_to_f32(u16::from_le_bytes(gguf_testkit::f16(*value)));
+        }
+    }
+    all
 }
 
 /// Matrices of `n_rows` and `n_columns`, each transposed.

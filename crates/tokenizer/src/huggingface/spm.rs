@@ -21,7 +21,7 @@ const FILE: &str = "tokenizer.model";
 /// The score of an id that no piece has.
 pub(super) const SCORE_OF_NONE: f32 = -10000.0;
 /// The score of tokens that were added after the training of the model.
-const SCORE_OF_ADDED: f32 = -1000.0;
+pub(super) const SCORE_OF_ADDED: f32 = -1000.0;
 
 /// Readings of the tokens that are added to tokenizer.model.
 #[derive(Debug, Clone, Copy)]
@@ -223,7 +223,10 @@ fn is_special(token: &Json) -> bool {
 }
 
 /// Pieces, then added_tokens.json, then tokenizer_config.json, each over what was there before.
-fn tokens(writer: &mut TokenizerWriter<'_>, model: &SpmModel<'_>) -> Result<TokenTable, VocabError> {
+pub(super) fn tokens(
+    writer: &mut TokenizerWriter<'_>,
+    model: &SpmModel<'_>,
+) -> Result<TokenTable, VocabError> {
     let mut table = pieces(model, n_tokens_of(writer, model)?);
     added_tokens_json(writer, &mut table)?;
     let file = "tokenizer_config.json";

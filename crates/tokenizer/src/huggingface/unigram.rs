@@ -85,6 +85,34 @@ impl TokenizerWriter<'_> {
         write_keys(self, table, &Normalization::of(&model), false)
     }
 
+    /// Unigram of `tokenizer.model`, whose last ids are special tokens that the code of the family adds.
+    pub fn unigram_with_specials(&mut self, specials: &[&str]) -> Result<(), VocabError> {
+        let file = T5_FILES[0];
+        let bytes = self.file(file).ok_or(VocabError::NoTokenizer { expected: "`tokenizer.model`" })?;
+        let model = SpmModel::read(bytes).map_err(|problem| malformed(file, &problem))?;
+        if model.kind != SpmModelType::Unigram {
+            return Err(VocabError::NotSupported {
+                subject: format!("`{file}`: a {} model", model.kind.name()),
+            });
+        }
+        let mut table = spm::tokens(self, &model)?;
+        let first = table.len().saturating_sub(specials.len());
+        if model.pieces.len() > first {
+            self.note(format!("`{file}`: special tokens replace the pieces from {first} on"));
+        }
+        for (id, text) in (first as u64..).zip(specials) {
+            spm::set(self, &mut table, file, id, text, (TokenType::Control, spm::SCORE_OF_ADDED));
+        }
+        let normalization = Normalization::of(&model);
+        self.set_vocab("t5", "default", table);
+        self.set(keys::ADD_SPACE_PREFIX, normalization.add_space_prefix);
+        self.set(keys::REMOVE_EXTRA_WHITESPACES, normalization.remove_extra_whitespaces);
+        self.set(keys::PRECOMPILED_CHARSMAP, Array::U8(normalization.charsmap));
+        self.set(keys::ADD_BOS, false);
+        self.set(keys::ADD_EOS, false);
+        Ok(())
+    }
+
     /// Unigram with the ids of fairseq, which counts special tokens first: the SentencePiece model, whose ids are not the
     /// ones of the network, else tokenizer.json, which has them right. `mask` is the id of a mask token that the model
     /// lacks.
