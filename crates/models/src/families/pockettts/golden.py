@@ -66,8 +66,9 @@ def pockettts(config: dict) -> dict:
     out = {"flow_lm.bos_emb": f"grid {latent} {dtype}", "flow_lm.input_linear.weight": f"grid {n}x{latent} {dtype}",
            "flow_lm.conditioner.embed.weight": f"normal {config['n_vocab']}x{n} {dtype}",
            "flow_lm.out_norm.weight": [n], "flow_lm.out_norm.bias": [n], "flow_lm.speaker_proj_weight": [n, n_audio],
-           "flow_lm.emb_mean": [latent], "flow_lm.emb_std": [latent], "mimi.downsample.conv.conv.weight": [n_audio, n_audio, 8],
-           "mimi.upsample.convtr.convtr.weight": [n_audio, 1, 8], "mimi.quantizer.output_proj.weight": [n_audio, latent, 1]}
+           "flow_lm.emb_mean": [latent], "flow_lm.emb_std": [latent],
+           "mimi.downsample.conv.conv.weight": [n_audio, n_audio, 8], "mimi.upsample.convtr.convtr.weight": [n_audio, 1, 8],
+           "mimi.quantizer.output_proj.weight": [n_audio, latent, 1]}
     out |= {"flow_lm.bos_before_voice": f"normal 1x1x{n} {dtype}"} if config["voice"] else {}
     out |= linear("flow_lm.out_eos", 1, n) | flow_net(48, n, latent) | seanet(n_audio)
     out |= transformer("flow_lm.transformer", 2, n, 192)
