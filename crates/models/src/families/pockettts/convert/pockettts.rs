@@ -18,6 +18,8 @@ pub const POCKETTTS: Arch = Arch {
     name: "pockettts",
     classes: &[Class::new("PocketTTSModel")],
     example: "kyutai/pocket-tts",
+    // The config is complete.
+    raw_config: true,
     tensors: &[ENDS, LAYERS],
     drops: |_, name| {
         let is_other = name.starts_with("mimi.")
