@@ -24,7 +24,7 @@ pub struct ExtendedRows<'a> {
 }
 
 impl<'a> ExtendedRows<'a> {
-    /// Rows of the tensors `names`, the last two of which are the matrix and the vector.
+    /// Opens the rows of the tensors `names`; the last two names are the matrix and the vector.
     ///
     /// # Errors
     /// As [`CheckpointRows::new`].

@@ -164,7 +164,7 @@ fn named_by_stage(name: &str) -> Option<String> {
         .find_map(|part| Some((part, name.strip_prefix(&format!("mimi.{part}.model."))?)))?;
     let (place, rest) = rest.split_once('.')?;
     let place: u64 = place.parse().ok()?;
-    // Activations have a place of their own. A stage of the encoder ends with the convolution that changes the rate, one of
+    // Activations count as layers. A stage of the encoder ends with the convolution that changes the rate, one of
     // the decoder begins with it.
     let (first_res, first_scale) = if *part == "encoder" { (1, 3) } else { (3, 2) };
     let stage_from = |first: u64| {
