@@ -92,6 +92,12 @@ fn towers(families: &Families, row: &Projector, input: &Input<'_>) -> Result<Tow
     let Json::Object(map) = &whole else {
         return Err(bad_in("config.json", "", &whole, "an object"));
     };
+    for name in [row.vision, row.audio].into_iter().flatten().filter_map(|tower| tower.file) {
+        let is_broken = |bytes: &[u8]| serde_json::from_slice::<Json>(bytes).is_err();
+        if input.file(name).is_some_and(is_broken) {
+            return Err(bad_in(name, "", &Json::Null, "an object"));
+        }
+    }
     let tower = |tower: Option<Tower>| -> Option<Hparams> {
         let tower = tower?;
         let file = tower.file.map(|name| serde_json::from_slice::<Json>(input.file(name)?).ok());

@@ -42,7 +42,7 @@ pub struct Graphs {
 impl std::fmt::Debug for Graphs {
     /// Numbers of rows.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let n = [self.architectures.len(), self.projectors.len(), self.encoders.len()];
+        let n = [self.architectures.len(), self.projectors.len(), self.encoders.len(), self.drafts.len()];
         f.debug_tuple("Graphs").field(&n).finish()
     }
 }

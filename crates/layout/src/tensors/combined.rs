@@ -40,8 +40,16 @@ impl Context<'_> {
     ) -> Result<OutTensor, ArchError> {
         let name = rules::fill(found.rule.gguf, found.bid, 0) + found.suffix;
         let n_books = parts.len() / 2;
-        let shape = parts.values().next().map_or(&[][..], |part| part.shape.dims());
-        let &[row_elems, n_rows] = shape else { return Err(ArchError::MissingTensors { names: Vec::new() }) };
+        let Some(first) = parts.values().next() else {
+            return Err(ArchError::MissingTensors { names: Vec::new() });
+        };
+        let &[row_elems, n_rows] = first.shape.dims() else {
+            return Err(ArchError::TensorShape {
+                name: first.name.clone(),
+                found: first.shape,
+                expected: "a matrix".to_owned(),
+            });
+        };
         for (part, source) in parts {
             let expected = if *part < n_books { &[row_elems, n_rows][..] } else { &[n_rows][..] };
             if source.shape.dims() != expected {

@@ -63,6 +63,10 @@ impl Switch {
         if ids.len() != substitutes.len() || keys.need_count("adapters.count")? != ids.len() {
             return Err(keys.wrong(substitute, "as many tokens as adapters"));
         }
+        let is_id = |id: &usize| u32::try_from(*id).is_ok();
+        if !ids.iter().chain(&substitutes).all(is_id) {
+            return Err(keys.wrong(activate, "token ids of 32 bits"));
+        }
         let gain = keys.float("adapters.router_gain")?.unwrap_or(15.0);
         let pairs = ids.iter().zip(substitutes).enumerate();
         let named = pairs.map(|(i, (id, substitute))| (*id as u32, (i + 1, substitute as u32)));
