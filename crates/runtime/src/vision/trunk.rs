@@ -11,9 +11,10 @@ use ndarray::s;
 
 use super::{
     layer::{Form, Layer},
-    patches::Patches,
+    patches::{Patches, by_squares, joined_squares},
     picture::Picture,
     positions::{Between, Learned, Place, Positions},
+    sizes,
 };
 use crate::{
     Error,
@@ -160,6 +161,30 @@ impl Trunk {
     /// The output of all layers and the norm after them for the patches at `places`: (places.len(), n_embd).
     pub fn run(&self, picture: &Picture, places: &[[usize; 2]], pass: &mut Pass<'_, '_>) -> Rows {
         self.run_with(picture, places, pass, |_, _| (), |_, _, _| ())
+    }
+
+    /// As [`Trunk::run`], for all patches in the order of the squares that become one embedding.
+    pub fn run_by_squares(&self, picture: &Picture, pass: &mut Pass<'_, '_>) -> Rows {
+        let (rows, columns) = self.grid(picture);
+        self.run(picture, &by_squares(rows, columns, self.merge), pass)
+    }
+
+    /// Rows in the order of squares (n, n_embd) as one row per square: (n / merge^2, merge^2 * n_embd).
+    pub fn joined(&self, x: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
+        joined_squares(x, self.merge, pass)
+    }
+
+    /// Size of a picture whose numbers of pixels are bounded: the nearest one of whole embeddings, at most `max_tokens` if given.
+    ///
+    /// # Errors
+    /// As [`sizes::nearest_with`].
+    pub fn nearest_size(
+        &self,
+        picture: &Picture,
+        n_pixels: (usize, usize),
+        max_tokens: Option<usize>,
+    ) -> Result<(usize, usize), Error> {
+        sizes::nearest_with((picture.width(), picture.height()), self.factor(), n_pixels, max_tokens)
     }
 
     /// As [`Trunk::run`]. `before` is called before each layer with its index and may change the pass; `after` gets the output of each

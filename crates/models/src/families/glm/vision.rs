@@ -16,7 +16,7 @@ use gguf_runtime::graphs::{
     Activation, Embedding, Error, Keys, Linear, Norm, NormKind, Pass, RopeKind, Seen, Weights,
     vision::{
         Between, Convolution, Filter, Form, Opened, Picture, ProjectorKind, Shape, Tile, Tower, Trunk,
-        by_squares, joined_squares, resize, sizes,
+        resize, sizes,
     },
 };
 
@@ -135,9 +135,8 @@ impl Tower for Glm4v {
 
     fn run(&self, picture: &Picture, pass: &mut Pass<'_, '_>) -> Result<Embedding, Error> {
         let (grid, merge) = (self.trunk.grid(picture), self.trunk.merge);
-        let places = by_squares(grid.0, grid.1, merge);
-        let x = self.trunk.run(picture, &places, pass);
-        let merged = self.convolution.run(&joined_squares(&x, merge, pass));
+        let x = self.trunk.run_by_squares(picture, pass);
+        let merged = self.convolution.run(&self.trunk.joined(&x, pass));
         let mut h = self.first.run(&merged, pass);
         self.norm.apply(&mut h);
         Activation::GeluErf.apply(&mut h);

@@ -12,8 +12,8 @@
 use gguf_runtime::graphs::{
     Activation, Embedding, Error, Keys, Linear, NormKind, Pass, Seen, Weights,
     vision::{
-        Between, Filter, Form, Opened, Picture, ProjectorKind, Shape, Tile, Tower, Trunk, by_squares,
-        joined_squares, resize, sizes, tiles,
+        Between, Filter, Form, Opened, Picture, ProjectorKind, Shape, Tile, Tower, Trunk, resize, sizes,
+        tiles,
     },
 };
 
@@ -111,10 +111,8 @@ impl Tower for Idefics3 {
     }
 
     fn run(&self, picture: &Picture, pass: &mut Pass<'_, '_>) -> Result<Embedding, Error> {
-        let (rows, columns) = self.trunk.grid(picture);
-        let places = by_squares(rows, columns, self.trunk.merge);
-        let x = self.trunk.run(picture, &places, pass);
-        let rows = self.projection.run(&joined_squares(&x, self.trunk.merge, pass), pass).detached();
+        let x = self.trunk.run_by_squares(picture, pass);
+        let rows = self.projection.run(&self.trunk.joined(&x, pass), pass).detached();
         Ok(Embedding { rows, deep: Vec::new(), grid: None, seen: Seen::Before })
     }
 }

@@ -13,7 +13,7 @@ use gguf_runtime::graphs::{
     Activation, Embedding, Error, Keys, Norm, NormKind, Pass, Seen, Weights,
     vision::{
         Between, Filter, Form, Opened, Picture, Place, Projection, ProjectorKind, Shape, Tile, Tower, Trunk,
-        by_squares, joined_squares, resize, tiles,
+        resize, tiles,
     },
 };
 
@@ -84,10 +84,8 @@ impl Tower for InternVl {
     }
 
     fn run(&self, picture: &Picture, pass: &mut Pass<'_, '_>) -> Result<Embedding, Error> {
-        let (rows, columns) = self.trunk.grid(picture);
-        let places = by_squares(rows, columns, self.trunk.merge);
-        let x = self.trunk.run(picture, &places, pass);
-        let mut squares = joined_squares(&x, self.trunk.merge, pass);
+        let x = self.trunk.run_by_squares(picture, pass);
+        let mut squares = self.trunk.joined(&x, pass);
         self.norm.apply(&mut squares);
         let rows = self.projection.run(&squares, pass);
         Ok(Embedding { rows, deep: Vec::new(), grid: None, seen: Seen::Before })

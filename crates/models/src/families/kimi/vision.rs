@@ -14,8 +14,7 @@
 use gguf_runtime::graphs::{
     Activation, Embedding, Error, Keys, Norm, NormKind, Pass, RopeKind, Seen, Weights,
     vision::{
-        Between, Filter, Form, Opened, Picture, Projection, ProjectorKind, Shape, Tile, Tower, Trunk,
-        by_squares, joined_squares, resize,
+        Between, Filter, Form, Opened, Picture, Projection, ProjectorKind, Shape, Tile, Tower, Trunk, resize,
     },
 };
 
@@ -86,11 +85,9 @@ impl Tower for KimiK25 {
     }
 
     fn run(&self, picture: &Picture, pass: &mut Pass<'_, '_>) -> Result<Embedding, Error> {
-        let (rows, columns) = self.trunk.grid(picture);
-        let places = by_squares(rows, columns, self.trunk.merge);
-        let mut x = self.trunk.run(picture, &places, pass);
+        let mut x = self.trunk.run_by_squares(picture, pass);
         self.norm.apply(&mut x);
-        let rows = self.projection.run(&joined_squares(&x, self.trunk.merge, pass), pass);
+        let rows = self.projection.run(&self.trunk.joined(&x, pass), pass);
         Ok(Embedding { rows, deep: Vec::new(), grid: None, seen: Seen::Before })
     }
 }

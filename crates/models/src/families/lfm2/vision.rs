@@ -14,8 +14,8 @@
 use gguf_runtime::graphs::{
     Activation, Embedding, Error, Keys, Norm, NormKind, Pass, Seen, Weights,
     vision::{
-        Between, Filter, Form, Opened, Picture, Projection, ProjectorKind, Shape, Tile, Tower, Trunk,
-        by_squares, joined_squares, resize, sizes, tiles,
+        Between, Filter, Form, Opened, Picture, Projection, ProjectorKind, Shape, Tile, Tower, Trunk, resize,
+        sizes, tiles,
     },
 };
 
@@ -107,10 +107,8 @@ impl Tower for Lfm2Vl {
     }
 
     fn run(&self, picture: &Picture, pass: &mut Pass<'_, '_>) -> Result<Embedding, Error> {
-        let (rows, columns) = self.trunk.grid(picture);
-        let places = by_squares(rows, columns, self.trunk.merge);
-        let x = self.trunk.run(picture, &places, pass);
-        let mut squares = joined_squares(&x, self.trunk.merge, pass);
+        let x = self.trunk.run_by_squares(picture, pass);
+        let mut squares = self.trunk.joined(&x, pass);
         if let Some(norm) = &self.norm {
             norm.apply(&mut squares);
         }

@@ -16,7 +16,7 @@ use gguf_runtime::graphs::{
     Activation, Embedding, Error, Keys, Linear, NormKind, Pass, RopeKind, Seen, Weights,
     vision::{
         Between, Filter, Form, Opened, Picture, Place, Projection, ProjectorKind, Shape, Tile, Tower, Trunk,
-        by_squares, joined_squares, resize, tiles,
+        resize, tiles,
     },
 };
 
@@ -108,10 +108,8 @@ impl Tower for Llama4 {
     }
 
     fn run(&self, picture: &Picture, pass: &mut Pass<'_, '_>) -> Result<Embedding, Error> {
-        let (rows, columns) = self.trunk.grid(picture);
-        let places = by_squares(rows, columns, self.trunk.merge);
-        let x = self.trunk.run(picture, &places, pass);
-        let mut adapted = self.adapter.run(&joined_squares(&x, self.trunk.merge, pass), pass);
+        let x = self.trunk.run_by_squares(picture, pass);
+        let mut adapted = self.adapter.run(&self.trunk.joined(&x, pass), pass);
         Activation::GeluErf.apply(&mut adapted);
         let rows = self.projection.run(&adapted, pass).detached();
         Ok(Embedding { rows, deep: Vec::new(), grid: None, seen: Seen::Before })

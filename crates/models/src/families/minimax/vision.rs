@@ -11,10 +11,7 @@
 
 use gguf_runtime::graphs::{
     Activation, Embedding, Error, Keys, NormKind, Pass, Rope, RopeKind, Seen, Weights,
-    vision::{
-        Between, Filter, Form, Opened, Picture, Projection, ProjectorKind, Shape, Tower, Trunk, by_squares,
-        joined_squares, sizes,
-    },
+    vision::{Between, Filter, Form, Opened, Picture, Projection, ProjectorKind, Shape, Tower, Trunk},
 };
 
 /// Towers by the kind of projector.
@@ -60,12 +57,7 @@ pub fn open(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<
 
 impl Tower for MiniMaxM3 {
     fn size(&self, picture: &Picture, max_tokens: Option<usize>) -> Result<(usize, usize), Error> {
-        sizes::nearest_with(
-            (picture.width(), picture.height()),
-            self.trunk.factor(),
-            self.n_pixels,
-            max_tokens,
-        )
+        self.trunk.nearest_size(picture, self.n_pixels, max_tokens)
     }
 
     fn n_rows(&self, size: (usize, usize)) -> usize {
@@ -73,11 +65,9 @@ impl Tower for MiniMaxM3 {
     }
 
     fn run(&self, picture: &Picture, pass: &mut Pass<'_, '_>) -> Result<Embedding, Error> {
-        let (grid, merge) = (self.trunk.grid(picture), self.trunk.merge);
-        let places = by_squares(grid.0, grid.1, merge);
-        let x = self.trunk.run(picture, &places, pass);
+        let x = self.trunk.run_by_squares(picture, pass);
         let z = self.of_patches.run(&x, pass);
-        let rows = self.of_squares.run(&joined_squares(&z, merge, pass), pass);
+        let rows = self.of_squares.run(&self.trunk.joined(&z, pass), pass);
         Ok(Embedding { rows, deep: Vec::new(), grid: None, seen: Seen::Before })
     }
 }

@@ -10,10 +10,7 @@
 
 use gguf_runtime::graphs::{
     Activation, Embedding, Error, Keys, Norm, NormKind, Pass, RopeKind, Seen, Weights,
-    vision::{
-        Between, Filter, Form, Opened, Picture, Projection, ProjectorKind, Shape, Tower, Trunk, by_squares,
-        joined_squares, sizes,
-    },
+    vision::{Between, Filter, Form, Opened, Picture, Projection, ProjectorKind, Shape, Tower, Trunk, sizes},
 };
 
 /// Towers by the kind of projector.
@@ -73,10 +70,9 @@ impl Tower for PaddleOcr {
 
     fn run(&self, picture: &Picture, pass: &mut Pass<'_, '_>) -> Result<Embedding, Error> {
         let (grid, merge) = (self.trunk.grid(picture), self.trunk.merge);
-        let places = by_squares(grid.0, grid.1, merge);
-        let mut x = self.trunk.run(picture, &places, pass);
+        let mut x = self.trunk.run_by_squares(picture, pass);
         self.norm.apply(&mut x);
-        let rows = self.projection.run(&joined_squares(&x, merge, pass), pass);
+        let rows = self.projection.run(&self.trunk.joined(&x, pass), pass);
         let grid = Some((grid.0 / merge, grid.1 / merge));
         Ok(Embedding { rows, deep: Vec::new(), grid, seen: Seen::Before })
     }

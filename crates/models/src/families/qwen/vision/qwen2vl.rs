@@ -11,10 +11,7 @@
 
 use gguf_runtime::graphs::{
     Activation, Embedding, Error, Keys, NormKind, Pass, RopeKind, Seen, Weights,
-    vision::{
-        Between, Filter, Form, Opened, Picture, Projection, Shape, Tower, Trunk, by_windows, joined_squares,
-        sizes,
-    },
+    vision::{Between, Filter, Form, Opened, Picture, Projection, Shape, Tower, Trunk, by_windows},
 };
 
 /// Minimum and maximum number of embeddings of a picture if no key states them, as in mtmd.
@@ -99,12 +96,7 @@ impl Qwen2Vl {
 
 impl Tower for Qwen2Vl {
     fn size(&self, picture: &Picture, max_tokens: Option<usize>) -> Result<(usize, usize), Error> {
-        sizes::nearest_with(
-            (picture.width(), picture.height()),
-            self.trunk.factor(),
-            self.n_pixels,
-            max_tokens,
-        )
+        self.trunk.nearest_size(picture, self.n_pixels, max_tokens)
     }
 
     fn n_rows(&self, size: (usize, usize)) -> usize {
@@ -121,7 +113,7 @@ impl Tower for Qwen2Vl {
             windows.limit(pass, pattern == 0 || !(i + 1).is_multiple_of(pattern));
         };
         let x = self.trunk.run_with(picture, &windows.places, pass, limit, |_, _, _| ());
-        let rows = windows.in_order(&self.merger.run(&joined_squares(&x, merge, pass), pass));
+        let rows = windows.in_order(&self.merger.run(&self.trunk.joined(&x, pass), pass));
         let grid = self.has_grid.then_some((grid.0 / merge, grid.1 / merge));
         Ok(Embedding { rows, deep: Vec::new(), grid, seen: Seen::Before })
     }

@@ -11,10 +11,7 @@
 
 use gguf_runtime::graphs::{
     Activation, Embedding, Error, Keys, Norm, NormKind, Pass, RopeKind, Rows, Seen, Weights,
-    vision::{
-        Between, Filter, Form, Opened, Picture, Projection, Shape, Tower, Trunk, by_squares, joined_squares,
-        sizes,
-    },
+    vision::{Between, Filter, Form, Opened, Picture, Projection, Shape, Tower, Trunk, by_squares},
 };
 
 /// Minimum and maximum number of embeddings of a picture if no key states them, as in mtmd.
@@ -57,12 +54,7 @@ pub fn open(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<
 
 impl Tower for Qwen3Vl {
     fn size(&self, picture: &Picture, max_tokens: Option<usize>) -> Result<(usize, usize), Error> {
-        sizes::nearest_with(
-            (picture.width(), picture.height()),
-            self.trunk.factor(),
-            self.n_pixels,
-            max_tokens,
-        )
+        self.trunk.nearest_size(picture, self.n_pixels, max_tokens)
     }
 
     fn n_rows(&self, size: (usize, usize)) -> usize {
@@ -75,13 +67,13 @@ impl Tower for Qwen3Vl {
         let mut deep = Vec::new();
         let gather = |i: usize, pass: &mut Pass<'_, '_>, x: &Rows| {
             if let Some((_, norm, projection)) = self.deep.iter().find(|(layer, ..)| *layer == i) {
-                let mut squares = joined_squares(x, merge, pass);
+                let mut squares = self.trunk.joined(x, pass);
                 norm.apply(&mut squares);
                 deep.push(projection.run(&squares, pass));
             }
         };
         let x = self.trunk.run_with(picture, &places, pass, |_, _| (), gather);
-        let rows = self.merger.run(&joined_squares(&x, merge, pass), pass);
+        let rows = self.merger.run(&self.trunk.joined(&x, pass), pass);
         let grid = Some((grid.0 / merge, grid.1 / merge));
         Ok(Embedding { rows, deep, grid, seen: Seen::Before })
     }
