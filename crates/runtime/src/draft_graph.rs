@@ -34,6 +34,29 @@ pub trait Draft: Send + Sync {
     fn propose(&self, read: &Read<'_>, session: &mut Session, n: usize) -> Result<Vec<u32>, Error>;
 }
 
+/// The target's token for each of the `n_own` tokens of a draft (`d2t`), or `None` if both have the same tokens.
+///
+/// # Errors
+/// [`Error::MissingTensor`] if the draft has another number of tokens than its target (`n_vocab`), [`Error::TokenRange`],
+/// [`Error::TensorShape`], [`Error::TensorType`].
+pub fn target_ids(
+    weights: &mut Weights<'_>,
+    n_own: usize,
+    n_vocab: usize,
+) -> Result<Option<Vec<u32>>, Error> {
+    let Some(ids) = weights.long_integers("d2t", n_own)? else {
+        return match n_own == n_vocab {
+            true => Ok(None),
+            false => Err(Error::MissingTensor { name: "d2t".to_owned() }),
+        };
+    };
+    let checked = ids.into_iter().map(|id| {
+        let id = u32::try_from(id).unwrap_or(u32::MAX);
+        if (id as usize) < n_vocab { Ok(id) } else { Err(Error::TokenRange { id, n_vocab }) }
+    });
+    Ok(Some(checked.collect::<Result<Vec<u32>, Error>>()?))
+}
+
 /// Tokens that the target has run since the draft's last call.
 pub struct Read<'a> {
     /// Inputs of the layers in [`Draft::target_layers`]: (n, layers * width), with the inputs of a token next to each other.

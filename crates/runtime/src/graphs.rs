@@ -22,7 +22,7 @@ pub use crate::decoder::spec::{
     ScoreScale, SlidingBase, SlidingWindow, SoftCaps, Spec, Temperature, YarnMscale,
 };
 pub use crate::decoder::{Linear, Mlp, SelfAttention};
-pub use crate::draft_graph::{Draft, DraftKind, OpenDraft, Read};
+pub use crate::draft_graph::{Draft, DraftKind, OpenDraft, Read, target_ids};
 pub use crate::graph::{Encoded, Graph, Head, Prepared};
 pub use crate::keys::Keys;
 pub use crate::ops::{Activation, Attention, Mask, Norm, NormKind, Rope, RopeKind, Rows, dense};

@@ -256,6 +256,15 @@ impl<'a> Weights<'a> {
         self.file.tensors().any(|(_, info)| layer_of(&info.name) == Some(i))
     }
 
+    /// A matrix of the file with rows of `n_in` elements and any number of rows, if the file has it.
+    ///
+    /// # Errors
+    /// As [`Weights::matrix`].
+    pub fn matrix_of_any_rows(&mut self, name: &str, n_in: usize) -> Result<Option<Weight>, Error> {
+        let n_out = self.shape(name).map_or(0, |shape| shape.dim(1) as usize);
+        self.matrix(name, n_in, n_out)
+    }
+
     /// The matrix `(n_in, n_out)`, if there is one of this name.
     pub fn matrix(&mut self, name: &str, n_in: usize, n_out: usize) -> Result<Option<Weight>, Error> {
         self.stack(name, n_in, n_out, 1)

@@ -24,7 +24,7 @@ mod block;
 use block::{Conv, Markov, Selector, likeliest};
 use gguf_runtime::graphs::{
     Activation, Draft, DraftKind, Error, Head, Keys, Linear, Mlp, Norm, NormKind, Pass, Read, Rows,
-    SelfAttention, Session, SlidingBase, SlidingWindow, Spec, Weight, Weights,
+    SelfAttention, Session, SlidingBase, SlidingWindow, Spec, Weight, Weights, target_ids,
 };
 
 /// Drafts by the value of `general.architecture`.
@@ -78,36 +78,27 @@ fn open(
     let mask = keys.mask_token()?;
     let n_states = target_layers.len().saturating_mul(n_embd);
     // Without a separate output matrix a draft uses its embedding, and without either those of its target.
-    let own_output = matrix(weights, "output.weight", n_embd)?;
-    let own_embedding = matrix(weights, "token_embd.weight", n_embd)?;
-    let target_embedding = matrix(target, "token_embd.weight", n_embd)?;
+    let own_output = weights.matrix_of_any_rows("output.weight", n_embd)?;
+    let own_embedding = weights.matrix_of_any_rows("token_embd.weight", n_embd)?;
+    let target_embedding = target.matrix_of_any_rows("token_embd.weight", n_embd)?;
     let missing = || Error::MissingTensor { name: "token_embd.weight".to_owned() };
     let embedding = own_embedding.clone().or(target_embedding).ok_or_else(missing)?;
     let weight = match own_output.or(own_embedding) {
         Some(weight) => weight,
-        None => matrix(target, "output.weight", n_embd)?.unwrap_or_else(|| embedding.clone()),
+        None => target.matrix_of_any_rows("output.weight", n_embd)?.unwrap_or_else(|| embedding.clone()),
     };
     if mask as usize >= embedding.n_out {
         return Err(Error::TokenRange { id: mask, n_vocab: embedding.n_out });
     }
-    let ids = match weights.long_integers("d2t", weight.n_out)? {
-        None => None,
-        Some(ids) => {
-            let n_vocab = embedding.n_out;
-            let checked = ids.into_iter().map(|id| {
-                let id = u32::try_from(id).unwrap_or(u32::MAX);
-                if (id as usize) < n_vocab { Ok(id) } else { Err(Error::TokenRange { id, n_vocab }) }
-            });
-            Some(checked.collect::<Result<Vec<u32>, Error>>()?)
-        }
-    };
+    let ids = target_ids(weights, weight.n_out, embedding.n_out)?;
     let norm = |weights: &mut Weights<'_>, name: &str| {
         let weight = Some(weights.need_vector(&format!("{name}.weight"), n_embd)?);
         Ok::<_, Error>(Norm { kind: NormKind::Rms, epsilon, weight, bias: None })
     };
     let markov = Markov::open(weights, n_embd, embedding.n_out, weight.n_out)?;
     let selector = Selector::open(keys, weights, n_embd, embedding.n_out)?;
-    if weight.n_out != embedding.n_out && ids.is_none() || selector.is_some() && ids.is_some() {
+    // A selector proposes tokens of the target.
+    if selector.is_some() && ids.is_some() {
         return Err(Error::MissingTensor { name: "d2t".to_owned() });
     }
     let layers = (0..keys.need_count("block_count")?).map(|i| Layer::open(keys, weights, i, n_embd, epsilon));
@@ -136,12 +127,6 @@ fn open(
         block,
         mask,
     }))
-}
-
-/// A matrix (n_in, any number of rows), if there is one of this name.
-fn matrix(weights: &mut Weights<'_>, name: &str, n_in: usize) -> Result<Option<Weight>, Error> {
-    let n_out = weights.shape(name).map_or(0, |shape| shape.dim(1) as usize);
-    weights.matrix(name, n_in, n_out)
 }
 
 impl Layer {

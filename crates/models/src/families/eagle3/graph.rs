@@ -15,7 +15,7 @@
 use gguf_runtime::draft::largest;
 use gguf_runtime::graphs::{
     Activation, Draft, DraftKind, Error, Head, Keys, Linear, Mlp, Norm, NormKind, Pass, Read, Rows,
-    SelfAttention, Session, Spec, Weight, Weights,
+    SelfAttention, Session, Spec, Weight, Weights, target_ids,
 };
 
 /// Drafts by the value of `general.architecture`.
@@ -73,21 +73,7 @@ fn open(
         Some(weight) => weight,
         None => embedding.clone(),
     };
-    let n_own = weight.n_out;
-    let ids = match weights.long_integers("d2t", n_own)? {
-        None => None,
-        Some(ids) => {
-            let n_vocab = embedding.n_out;
-            let checked = ids.into_iter().map(|id| {
-                let id = u32::try_from(id).unwrap_or(u32::MAX);
-                if (id as usize) < n_vocab { Ok(id) } else { Err(Error::TokenRange { id, n_vocab }) }
-            });
-            Some(checked.collect::<Result<Vec<u32>, Error>>()?)
-        }
-    };
-    if ids.is_none() && n_own != embedding.n_out {
-        return Err(Error::MissingTensor { name: "d2t".to_owned() });
-    }
+    let ids = target_ids(weights, weight.n_out, embedding.n_out)?;
     let names = ["gate", "up", "down"].map(|part| format!("blk.0.ffn_{part}"));
     Ok(Box::new(Eagle {
         states_norm,
@@ -114,15 +100,10 @@ fn own_or_target(
     name: &str,
     n_in: usize,
 ) -> Result<Option<Weight>, Error> {
-    match matrix(weights, name, n_in)? {
-        None => matrix(target, name, n_in),
+    match weights.matrix_of_any_rows(name, n_in)? {
+        None => target.matrix_of_any_rows(name, n_in),
         own => Ok(own),
     }
-}
-
-fn matrix(weights: &mut Weights<'_>, name: &str, n_in: usize) -> Result<Option<Weight>, Error> {
-    let n_out = weights.shape(name).map_or(0, |shape| shape.dim(1) as usize);
-    weights.matrix(name, n_in, n_out)
 }
 
 impl Eagle {

@@ -133,7 +133,9 @@ impl Selector {
         n_embd: usize,
         n_vocab: usize,
     ) -> Result<Option<Selector>, Error> {
-        let Some(weight) = super::matrix(weights, "selector_hidden.weight", n_embd)? else { return Ok(None) };
+        let Some(weight) = weights.matrix_of_any_rows("selector_hidden.weight", n_embd)? else {
+            return Ok(None);
+        };
         let top_k = keys.need_count("selector_top_k")?;
         if top_k == 0 || top_k > n_vocab {
             return Err(keys.wrong("selector_top_k", "a number from 1 to the number of tokens"));
