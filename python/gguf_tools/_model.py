@@ -475,7 +475,7 @@ class ChatSession:
         Args:
             message: The message.
             stream: Return an iterator of pieces of the text while it is generated. Ctrl-C and closing the iterator stop the
-                answer; what was generated stays in the chat.
+                answer; the generated text stays in the chat.
 
         Returns:
             The answer, or with ``stream`` an iterator of texts. Reasoning is part of it, with the model's marks.

@@ -433,7 +433,7 @@ pub fn sandbox_of_weights() -> Sandbox {
     sandbox
 }
 
-/// The largest difference of two rows of the same length, infinite where there is none.
+/// Largest difference between two rows of the same length; infinite if one is not a number.
 pub fn largest_difference(want: &[f32], have: &[f32]) -> f32 {
     assert_eq!(want.len(), have.len());
     let differences = want.iter().zip(have).map(|(want, have)| (want - have).abs());

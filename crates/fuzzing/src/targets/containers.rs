@@ -38,7 +38,7 @@ pub(super) fn gguf(bytes: &[u8]) -> bool {
     let tensors = file.tensors().iter().map(|t| (t.name.clone(), t.shape, t.dtype)).collect();
     if let Ok(plan) = Plan::new(file.metadata(), tensors, file.endian(), file.alignment()) {
         let data: Vec<&[u8]> = file.tensors().iter().filter_map(|t| file.data(t).ok()).collect();
-        let again = plan.to_bytes(&data).and_then(File::parse).expect("what was planned is a file");
+        let again = plan.to_bytes(&data).and_then(File::parse).expect("a planned file is readable");
         assert_eq!(again.tensors().len(), file.tensors().len(), "tensors of a file that is written again");
     }
     true

@@ -508,7 +508,7 @@ pub fn second_half(_: &Hparams, shape: &Shape) -> Result<RowMap, ArchError> {
 }
 
 fn half(shape: &Shape, part: u64) -> RowMap {
-    // Rows of one matrix: of an expert in three dimensions, elements of a bias in one.
+    // Number of rows in one matrix. Experts have three dimensions; a bias has one, whose elements count as rows.
     let dims = shape.dims();
     let rows = dims.get(1).or(dims.first()).copied().unwrap_or(0) / 2;
     RowMap::Groups { group: rows * 2, start: rows * part, rows, n_head: 0 }

@@ -1,4 +1,4 @@
-//! The indexer of sparse attention (DeepSeek 3.2): which keys a query sees.
+//! The indexer of sparse attention (DeepSeek 3.2), which selects the keys that a query sees.
 //!
 //! ```text
 //! q = rope(W_q c)  (n_head, width)      c (rank): the narrow row that queries are made of

@@ -194,7 +194,7 @@ pub enum Alibi {
 /// Sliding-window layers, and their RoPE.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SlidingWindow {
-    /// Positions in the window if no key states it; without either there is no window.
+    /// Positions in the window if no key states them. `None` means that only a key gives a window.
     pub window: Option<usize>,
     /// Period of full-attention layers, if no key lists them.
     pub period: usize,
