@@ -18,23 +18,19 @@ Recipes are AUDIO of the families' golden.py, with the keys of tiny_towers.py an
   types      a function from a mask of the sound's tokens (0, 1) to further inputs; none by default
   n_samples  length of the sound; that of sound.wav by default
   load       a function from the folder to the model, if transformers does not read the folder itself
-  file       True: also store mmproj.gguf, written by the reference's converter, with `hub` and `hub_config` as in tiny_towers.py
   by         "mtmd": rows by libmtmd, for a family that transformers lacks. Its convolutions round their inputs to f16
 
 The length of windows follows from the positions of the tiny model: 0.32 seconds with 16. Weights are as in golden/vision.
 """
 
 import json
-import shutil
 import subprocess
 
 import numpy as np
 
-import checkpoint
 from families import AUDIO
-from lib import seed_of
 from tiny_towers import PREPROCESSOR
-from vision import AFTER, BEFORE, kinds
+from vision import AFTER, BEFORE, store
 
 RATE, N = 16000, 7200
 
@@ -200,9 +196,7 @@ def by_mtmd(ctx, folder, wave):
 
 
 def make(ctx):
-    import projectors
     import transformers
-    from arch import make_checkpoint
     transformers.utils.logging.set_verbosity_error()
     out = ctx.golden / "audio"
     out.mkdir(exist_ok=True)
@@ -211,15 +205,9 @@ def make(ctx):
     for name, spec in AUDIO.items():
         if not ctx.wants(name):
             continue
-        folder = ctx.scratch / "audio" / name
         files = {"preprocessor_config.json": PREPROCESSOR} if "vision_config" in spec["config"] else {}
-        tokenizer = make_checkpoint(name, spec | dict(files=files), folder)
-        weights = checkpoint.seed_weights(folder, seed_of(name), kinds(folder / "model.safetensors"))
-        checkpoint.store(folder, seed_of(name), weights, tokenizer, "tokenizer_config" in spec, ctx.golden, "audio")
+        folder = store(ctx, "audio", name, spec, files)
         wave = np.resize(samples(out), spec.get("n_samples", N))
         data = by_mtmd(ctx, folder, wave) if spec.get("by") == "mtmd" else by_transformers(folder, spec, wave)
         (out / name / "features.bin").write_bytes(data)
-        if spec.get("file"):
-            copy = projectors.for_reference(folder, spec, ctx.scratch / "for-reference")
-            shutil.copy(projectors.convert(copy, ctx.scratch, "f32", {}), out / name / "mmproj.gguf")
         print(name, len(data), flush=True)

@@ -145,9 +145,18 @@ def features(folder, spec, processor):
     return json.dumps(head).encode() + b"\n" + b"".join(part.astype("<f4").tobytes() for part in parts)
 
 
+def store(ctx, kind, name, spec, files):
+    """Makes the checkpoint of a recipe with seeded weights and these files, and stores it in golden/KIND; the whole folder."""
+    from arch import make_checkpoint
+    folder = ctx.scratch / kind / name
+    tokenizer = make_checkpoint(name, spec | dict(files=files), folder)
+    weights = checkpoint.seed_weights(folder, seed_of(name), kinds(folder / "model.safetensors"))
+    checkpoint.store(folder, seed_of(name), weights, tokenizer, "tokenizer_config" in spec, ctx.golden, kind)
+    return folder
+
+
 def make(ctx):
     import transformers
-    from arch import make_checkpoint
     transformers.utils.logging.set_verbosity_error()
     out = ctx.golden / "vision"
     out.mkdir(exist_ok=True)
@@ -156,12 +165,9 @@ def make(ctx):
     for name, spec in VISION.items():
         if not ctx.wants(name):
             continue
-        folder = ctx.scratch / "vision" / name
         processor = spec.get("processor", PREPROCESSOR)
         files = {"preprocessor_config.json": processor | spec.get("preprocessor", {})}
-        tokenizer = make_checkpoint(name, spec | dict(files=files), folder)
-        weights = checkpoint.seed_weights(folder, seed_of(name), kinds(folder / "model.safetensors"))
-        checkpoint.store(folder, seed_of(name), weights, tokenizer, "tokenizer_config" in spec, ctx.golden, "vision")
+        folder = store(ctx, "vision", name, spec, files)
         data = features(folder, spec, processor)
         (out / name / "features.bin").write_bytes(data)
         print(name, len(data), flush=True)

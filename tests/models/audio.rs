@@ -90,15 +90,10 @@ fn heard(expected: &Expected) -> Sound {
     Sound::new(16_000, samples).unwrap()
 }
 
-/// `mmproj.gguf` of a checkpoint, or of the reference's converter; and `model.gguf` if the golden has logits.
+/// `mmproj.gguf` of a checkpoint, and `model.gguf` if the golden has logits.
 fn converted(name: &str) -> Sandbox {
     let sandbox = Sandbox::with_audio(name);
-    let file = golden("audio").join(name).join("mmproj.gguf");
-    let mut calls = Vec::new();
-    match file.is_file() {
-        true => drop(fs::copy(file, sandbox.path("mmproj.gguf")).unwrap()),
-        false => calls.push(vec!["mmproj.gguf", "--mmproj"]),
-    }
+    let mut calls = vec![vec!["mmproj.gguf", "--mmproj"]];
     if expected(name).prompt.is_some() {
         calls.push(vec!["model.gguf", "--pre", "llama-bpe"]);
     }
