@@ -1,4 +1,4 @@
-# The five programs and nothing else: static binaries on an empty image.
+# The five programs and nothing else: a static executable on an empty image, with a link for each program.
 #   docker build -t gguf-tools .
 #   docker run --rm -v "$PWD:/data" -w /data gguf-tools gguf-convert Llama-3.2-1B llama.gguf --type q4_k_m
 # With binaries that scripts/build-binaries made, without a compiler:
@@ -10,7 +10,7 @@ RUN apt-get update && apt-get install -y --no-install-recommends python3-venv &&
 WORKDIR /source
 COPY . .
 ARG TARGETARCH
-RUN scripts/build-binaries "$TARGETARCH" && mkdir /programs && cp dist/*-linux-musl/gguf-* /programs/
+RUN scripts/build-binaries "$TARGETARCH" && mkdir /programs && cp -P dist/*-linux-musl/gguf-* /programs/
 
 FROM scratch AS built-1
 ARG TARGETARCH

@@ -1,6 +1,6 @@
 //! The command line of the toolchain; every library is a crate under `crates/`.
 //!
-//! A binary is one line that calls [`commands::main`] with its own name. Its commands are in
+//! `gguf-tools` calls [`commands::main`]; the other executables start it with the name of their program. Commands are in
 //! [`commands::COMMANDS`], one file each. Only [`ui`] deals with terminals.
 #![cfg_attr(
     not(test),

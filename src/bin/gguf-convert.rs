@@ -1,7 +1,8 @@
 //! Converts Hugging Face checkpoints to GGUF files.
 
-use std::process::ExitCode;
+#[path = "../launcher.rs"]
+mod launcher;
 
-fn main() -> ExitCode {
-    gguf_tools::commands::main("gguf-convert")
+fn main() -> std::process::ExitCode {
+    launcher::launch("convert")
 }

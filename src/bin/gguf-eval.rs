@@ -1,7 +1,8 @@
 //! Runs GGUF files and measures what they predict.
 
-use std::process::ExitCode;
+#[path = "../launcher.rs"]
+mod launcher;
 
-fn main() -> ExitCode {
-    gguf_tools::commands::main("gguf-eval")
+fn main() -> std::process::ExitCode {
+    launcher::launch("eval")
 }

@@ -1,7 +1,8 @@
 //! Shows what is in GGUF files.
 
-use std::process::ExitCode;
+#[path = "../launcher.rs"]
+mod launcher;
 
-fn main() -> ExitCode {
-    gguf_tools::commands::main("gguf-inspect")
+fn main() -> std::process::ExitCode {
+    launcher::launch("inspect")
 }

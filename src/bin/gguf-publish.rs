@@ -1,7 +1,8 @@
 //! Builds a model repository from a checkpoint.
 
-use std::process::ExitCode;
+#[path = "../launcher.rs"]
+mod launcher;
 
-fn main() -> ExitCode {
-    gguf_tools::commands::main("gguf-publish")
+fn main() -> std::process::ExitCode {
+    launcher::launch("publish")
 }

@@ -1,7 +1,8 @@
 //! Requantizes GGUF files.
 
-use std::process::ExitCode;
+#[path = "../launcher.rs"]
+mod launcher;
 
-fn main() -> ExitCode {
-    gguf_tools::commands::main("gguf-quantize")
+fn main() -> std::process::ExitCode {
+    launcher::launch("quantize")
 }

@@ -176,11 +176,60 @@ fn special_option(id: &'static str, value_name: &'static str, help: &'static str
     arg.exclusive(true).help_heading(None::<&str>).hide_short_help(true)
 }
 
-/// Runs a binary: parse, run, exit code. Wrong calls end in clap, with exit code 2.
-pub fn main(binary: &'static str) -> ExitCode {
-    let mut arguments = std::env::args_os();
-    let called = arguments.next().unwrap_or_default();
-    ExitCode::from(run(binary, Path::new(&called), arguments.collect()))
+/// Runs the program that a call of `gguf-tools` names: parse, run, exit code. Wrong calls end in clap, with exit code 2.
+///
+/// The program is the first argument (`convert` or `gguf-convert`), or the name of a link: that of a program, or of one of
+/// llama.cpp's that it replaces. [`CALLED_AS`] states the name of a link to a launcher.
+pub fn main() -> ExitCode {
+    let mut arguments: Vec<OsString> = std::env::args_os().collect();
+    let mut called = PathBuf::from(if arguments.is_empty() { OsString::new() } else { arguments.remove(0) });
+    let program = match program_of_link(&called) {
+        Some(program) => program,
+        None => {
+            let first = arguments.first().and_then(|argument| argument.to_str()).unwrap_or_default();
+            let Some(program) = program_named(first) else { return unknown_program(first) };
+            arguments.remove(0);
+            program
+        }
+    };
+    let link = arguments.first().and_then(|argument| argument.to_str()?.strip_prefix(CALLED_AS));
+    if let Some(link) = link.map(PathBuf::from) {
+        called = link;
+        arguments.remove(0);
+    }
+    ExitCode::from(run(program, &called, arguments))
+}
+
+/// The option that states the name by which a launcher was called. It precedes all others.
+const CALLED_AS: &str = "--called-as=";
+
+fn program_named(name: &str) -> Option<&'static str> {
+    let name = name.strip_prefix("gguf-").unwrap_or(name);
+    BINARIES.iter().map(|binary| binary.name).find(|binary| binary.strip_prefix("gguf-") == Some(name))
+}
+
+/// The program that a link stands for by its name.
+fn program_of_link(called: &Path) -> Option<&'static str> {
+    let name = called.file_stem()?.to_str()?;
+    let by_own_name = BINARIES.iter().map(|binary| binary.name).find(|binary| *binary == name);
+    by_own_name.or_else(|| llama_cpp::replaced_by(name))
+}
+
+fn unknown_program(name: &str) -> ExitCode {
+    let ui = Ui::default();
+    let programs = BINARIES.iter().map(|binary| format!("  {:<15}{}\n", &binary.name[5..], binary.about));
+    let usage =
+        format!("Usage: gguf-tools PROGRAM [ARGUMENTS]\n\nPrograms:\n{}", programs.collect::<String>());
+    ExitCode::from(match name {
+        "-h" | "--help" => finish(ui.data(&usage), &ui, false),
+        "-V" | "--version" => {
+            finish(ui.data(&format!("gguf-tools {}\n", env!("CARGO_PKG_VERSION"))), &ui, false)
+        }
+        _ => {
+            let failure = Failure::usage(format_args!("expected the name of a program, found `{name}`"));
+            finish(Err(failure.hint(["`gguf-tools --help` lists the programs"])), &ui, false)
+        }
+    })
 }
 
 /// Runs a binary inside another program and returns the exit code. `called` is the name that it was called by.

@@ -14,6 +14,7 @@ mod examples;
 mod facade;
 mod families;
 mod hints;
+mod launchers;
 mod layers;
 mod llama_cpp;
 mod llama_cpp_tables;

@@ -4,10 +4,17 @@ use std::path::Path;
 
 /// From bottom to top.
 const FLOORS: &[&[&str]] = &[
-    &["failure"],
+    &["failure", "launcher"],
     &["ui"],
     &["commands"],
-    &["bin::gguf-convert", "bin::gguf-eval", "bin::gguf-inspect", "bin::gguf-publish", "bin::gguf-quantize"],
+    &[
+        "bin::gguf-convert",
+        "bin::gguf-eval",
+        "bin::gguf-inspect",
+        "bin::gguf-publish",
+        "bin::gguf-quantize",
+        "bin::gguf-tools",
+    ],
 ];
 
 #[test]

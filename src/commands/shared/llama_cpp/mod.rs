@@ -24,3 +24,8 @@ pub use words::also;
 /// Every program of llama.cpp that one of ours stands for.
 pub const PROGRAMS: &[Program] =
     &[convert_hf::PROGRAM, quantize::PROGRAM, imatrix::PROGRAM, perplexity::PROGRAM, gguf_split::PROGRAM];
+
+/// Our program that replaces a program of llama.cpp.
+pub fn replaced_by(name: &str) -> Option<&'static str> {
+    PROGRAMS.iter().find(|program| program.is_named(name)).map(|program| program.binary)
+}

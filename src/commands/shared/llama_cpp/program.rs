@@ -28,6 +28,13 @@ pub struct Program {
     pub(super) arrange: fn(&mut Call) -> Result<(), Failure>,
 }
 
+impl Program {
+    /// True for its name, with or without the ending of a script.
+    pub(super) fn is_named(&self, name: &str) -> bool {
+        [self.name, self.name.trim_end_matches(".py")].contains(&name)
+    }
+}
+
 /// Options with the same translation.
 #[derive(Debug)]
 pub struct Row {

@@ -69,10 +69,8 @@ pub fn translate(
     mut arguments: Vec<OsString>,
 ) -> Result<Vec<OsString>, Failure> {
     let names = [called.file_name(), called.file_stem()].map(|name| name.and_then(|name| name.to_str()));
-    let named = PROGRAMS.iter().find(|program| {
-        let stem = program.name.trim_end_matches(".py");
-        program.binary == binary && names.iter().flatten().any(|name| [program.name, stem].contains(name))
-    });
+    let is_called = |program: &Program| names.iter().flatten().any(|name| program.is_named(name));
+    let named = PROGRAMS.iter().find(|program| program.binary == binary && is_called(program));
     let verb = match named.and_then(|program| program.verb) {
         Some(verb) => Some(verb),
         None => {
