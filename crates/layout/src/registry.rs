@@ -7,6 +7,7 @@ use serde_json::Value as Json;
 use crate::arch::{Arch, Class};
 use crate::config::Hparams;
 use crate::config::classes::{self, ConfigClass};
+use crate::diffusion::{DetectedDiffusion, Diffusion};
 use crate::error::missing;
 use crate::projector::Projector;
 use crate::quantization::Quantization;
@@ -22,6 +23,8 @@ pub struct Families {
     pub projectors: &'static [Projector],
     /// Facts of architectures that are quantized differently from others.
     pub quantization: &'static [Quantization],
+    /// Diffusion architectures, sorted by name; [`Diffusion::order`] is the order of detection.
+    pub diffusion: &'static [Diffusion],
     /// Models of several kinds whose config class takes any text part.
     pub wrappers: &'static [Wrapper],
     /// Keys and tensors that llama.cpp needs to load files of an architecture, in the format of [`loader`](crate::loader).
@@ -47,13 +50,43 @@ impl fmt::Debug for Families {
 
 impl Families {
     /// No families: every class is unknown.
-    pub const EMPTY: Families =
-        Families { arches: &[], projectors: &[], quantization: &[], wrappers: &[], loader: &[] };
+    pub const EMPTY: Families = Families {
+        arches: &[],
+        projectors: &[],
+        quantization: &[],
+        diffusion: &[],
+        wrappers: &[],
+        loader: &[],
+    };
 
     /// Facts of an architecture for the choice of types, by the value of `general.architecture`.
     pub fn quantization(&self, architecture: &str) -> &'static Quantization {
         let mut rows = self.quantization.iter();
         rows.find(|row| row.architecture == architecture).unwrap_or(&Quantization::USUAL)
+    }
+
+    /// The first row of a diffusion architecture, by the value of `general.architecture`.
+    pub fn diffusion(&self, architecture: &str) -> Option<&'static Diffusion> {
+        self.diffusion_in_order().into_iter().find(|row| row.name == architecture)
+    }
+
+    /// The row of a checkpoint of a diffusion model. `outermost` returns the outermost dimension of the tensor with a
+    /// name (1 for a scalar), or `None` if it is missing. Names have no prefix.
+    pub fn detect_diffusion(&self, outermost: impl Fn(&str) -> Option<u64>) -> Option<DetectedDiffusion> {
+        let row = self.diffusion_in_order().into_iter().find(|row| row.matches(&outermost))?;
+        let refused = row.refused.iter().copied().find(|name| outermost(name).is_some());
+        Some(DetectedDiffusion { row, refused })
+    }
+
+    /// The rows of an architecture, in the order of detection.
+    pub fn diffusion_rows(&self, architecture: &str) -> impl Iterator<Item = &'static Diffusion> {
+        self.diffusion_in_order().into_iter().filter(move |row| row.name == architecture)
+    }
+
+    fn diffusion_in_order(&self) -> Vec<&'static Diffusion> {
+        let mut rows: Vec<&'static Diffusion> = self.diffusion.iter().collect();
+        rows.sort_by_key(|row| row.order);
+        rows
     }
 
     /// The architecture of a class name, and the class; of several with that class the one whose checkpoint this is.

@@ -2,7 +2,7 @@
 
 use gguf_checkpoint::FamilyForm;
 use gguf_layout::projector::{self, Projector};
-use gguf_layout::{Arch, DECODER, Families, Quantization, Wrapper};
+use gguf_layout::{Arch, DECODER, Diffusion, Families, Quantization, Wrapper};
 
 use gguf_runtime::graphs::{DraftKind, Spec, audio::EncoderKind, vision::ProjectorKind};
 use gguf_runtime::{Architecture, Graphs};
@@ -18,6 +18,8 @@ pub struct Family {
     /// Facts of architectures that are quantized differently from others. They are not part of a row, because rows that are
     /// derived from one would have them too.
     pub quantization: &'static [Quantization],
+    /// Its diffusion architectures.
+    pub diffusion: &'static [Diffusion],
     /// Its models of several kinds whose config class in transformers 5.23 takes any text part.
     pub wrappers: &'static [Wrapper],
     /// Forms in which programs other than transformers save their weights.
@@ -38,6 +40,7 @@ impl Family {
         arches: &[],
         projectors: &[],
         quantization: &[],
+        diffusion: &[],
         wrappers: &[],
         forms: &[],
         graphs: &[],
@@ -61,11 +64,16 @@ pub static PROJECTORS: &[Projector] = collected!(projectors, name, projector::BA
 ///
 /// assert_eq!(FAMILIES.quantization("llama").layers_of_70b, Some(80));
 /// assert_eq!(*FAMILIES.quantization("unknown"), Quantization::USUAL);
+///
+/// let names = ["double_blocks.0.img_attn.proj.weight"];
+/// let found = FAMILIES.detect_diffusion(|name| names.contains(&name).then_some(1)).unwrap();
+/// assert_eq!((found.row.name, found.refused), ("flux", None));
 /// ```
 pub static FAMILIES: Families = Families {
     arches: ARCHES,
     projectors: PROJECTORS,
     quantization: collected!(quantization, architecture, Quantization::USUAL),
+    diffusion: collected!(diffusion, name, Diffusion::EMPTY),
     wrappers: collected!(wrappers, model_type, Wrapper { model_type: "", usual_text: "" }),
     loader: LOADER,
 };

@@ -11,7 +11,7 @@ const FLOORS: &[&[&str]] = &[
     &["config", "leftovers"],
     &["keys", "quantile", "tensors", "rope_llama3"],
     &["text_keys", "pooling", "stored_blocks", "unread_keys", "built_in", "yarn", "dense_modules"],
-    &["arch", "projector", "quantization"],
+    &["arch", "diffusion", "projector", "quantization"],
     &["prelude", "registry"],
     &["loader", "options"],
     &["general", "ignored_keys"],

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod configs;
+mod diffusion;
 mod documented;
 mod errors;
 mod export;

@@ -40,6 +40,7 @@ pub const FAMILY: Family = Family {
         projector::qwen3vl::QWEN3VL,
     ],
     quantization: &[Quantization { architecture: "qwen2", layers_of_70b: Some(80), ..Quantization::USUAL }],
+    diffusion: &[],
     wrappers: &[
         Wrapper { model_type: "audioflamingo3", usual_text: "qwen2" },
         Wrapper { model_type: "qwen2_audio", usual_text: "qwen2" },

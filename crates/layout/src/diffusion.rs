@@ -1,0 +1,96 @@
+//! Diffusion models: the facts that a file for ComfyUI-GGUF depends on.
+//!
+//! Such a file has the tensors of the checkpoint under their own names and three keys. A family states how its
+//! tensors are recognized and which of them keep a high precision.
+//!
+//! Source: `ModelTemplate` and `detect_arch` in `tools/convert.py`, and `tools/lcpp.patch`, of city96/ComfyUI-GGUF@795e451.
+
+/// Facts of one diffusion architecture. Lists of parts match anywhere in a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Diffusion {
+    /// `general.architecture` of its files. Two rows may share it (LTX-Video and LTX-2).
+    pub name: &'static str,
+    /// Models of this row, for messages and documentation.
+    pub models: &'static str,
+    /// Place in the order of detection; the first row that matches wins.
+    pub order: u16,
+    /// Alternatives; all names of one are present in a checkpoint of this row.
+    pub detect: &'static [&'static [&'static str]],
+    /// Tensors with their outermost dimension, which tell rows with the same names apart.
+    pub extents: &'static [(&'static str, u64)],
+    /// Names of another layout of the same model, which files do not have.
+    pub refused: &'static [&'static str],
+    /// Parts of the names of tensors that are left out of files.
+    pub ignored: &'static [&'static str],
+    /// Parts of the names of tensors that stay F32 if the source is f32 or bf16.
+    pub kept_f32: &'static [&'static str],
+    /// Parts of the names of tensors that are never quantized.
+    pub unquantized: &'static [&'static str],
+    /// Whole names of tensors that are never quantized.
+    pub unquantized_names: &'static [&'static str],
+    /// True if tensors are reshaped to rows of 256 elements, with the original shape in a key.
+    pub reshapes: bool,
+    /// True if the model has tensors of five dimensions.
+    pub five_dims: bool,
+    /// Parts of the names of tensors with three dimensions in files, even if the outermost is 1.
+    pub rank: &'static [&'static str],
+    /// True if the loader of ComfyUI-GGUF knows `name`.
+    pub loads: bool,
+}
+
+/// The row of a checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DetectedDiffusion {
+    /// The row.
+    pub row: &'static Diffusion,
+    /// The name of another layout that the checkpoint has, which makes its tensors unusable as they are.
+    pub refused: Option<&'static str>,
+}
+
+impl Diffusion {
+    /// A row without names.
+    pub const EMPTY: Diffusion = Diffusion {
+        name: "",
+        models: "",
+        order: 0,
+        detect: &[],
+        extents: &[],
+        refused: &[],
+        ignored: &[],
+        kept_f32: &[],
+        unquantized: &[],
+        unquantized_names: &[],
+        reshapes: false,
+        five_dims: false,
+        rank: &[],
+        loads: true,
+    };
+
+    /// True for a tensor that files do not have.
+    pub fn ignores(&self, name: &str) -> bool {
+        self.ignored.iter().any(|part| name.contains(part))
+    }
+
+    /// True for a tensor that stays F32 if the source is f32 or bf16.
+    pub fn keeps_f32(&self, name: &str) -> bool {
+        self.kept_f32.iter().any(|part| name.contains(part))
+    }
+
+    /// True for a tensor that is never quantized.
+    pub fn keeps_precision(&self, name: &str) -> bool {
+        self.unquantized_names.contains(&name) || self.unquantized.iter().any(|part| name.contains(part))
+    }
+
+    /// True for a tensor that has three dimensions in files, even if the outermost is 1.
+    pub fn keeps_rank(&self, name: &str) -> bool {
+        self.rank.iter().any(|part| name.contains(part))
+    }
+
+    /// True if a checkpoint has all names of one alternative and the extents. `outermost` returns the outermost dimension
+    /// of a tensor.
+    pub(crate) fn matches(&self, outermost: &impl Fn(&str) -> Option<u64>) -> bool {
+        let has = |name: &&str| outermost(name).is_some();
+        let extent = |(name, extent): &(&str, u64)| outermost(name) == Some(*extent);
+        self.detect.iter().any(|names| names.iter().all(has)) && self.extents.iter().all(extent)
+    }
+}

@@ -1,0 +1,25 @@
+//! Facts about checkpoints.
+
+use gguf_layout::Diffusion;
+
+/// AuraFlow.
+pub const AURA: Diffusion = Diffusion {
+    name: "aura",
+    models: "AuraFlow",
+    order: 60,
+    detect: &[
+        &["double_layers.3.modX.1.weight"],
+        &["joint_transformer_blocks.3.ff_context.out_projection.weight"],
+    ],
+    refused: &["joint_transformer_blocks.3.ff_context.out_projection.weight"],
+    unquantized: &["t_embedder.", "init_x_linear."],
+    unquantized_names: &[
+        "modF.1.weight",
+        "cond_seq_linear.weight",
+        "final_linear.weight",
+        "positional_encoding",
+        "register_tokens",
+    ],
+    rank: &["positional_encoding", "register_tokens"],
+    ..Diffusion::EMPTY
+};

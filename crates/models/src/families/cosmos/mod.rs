@@ -1,0 +1,8 @@
+//! Cosmos Predict2, by NVIDIA, and Anima, which adds an adapter for text.
+
+pub mod diffusion;
+
+use crate::family::Family;
+
+/// Its architectures.
+pub const FAMILY: Family = Family { diffusion: &[diffusion::COSMOS, diffusion::ANIMA], ..Family::EMPTY };

@@ -1,0 +1,20 @@
+//! Facts about checkpoints.
+
+use gguf_layout::Diffusion;
+
+/// ERNIE-Image.
+///
+/// Source: `ImageArch.zig` of qskousen/ggufy@07c55c0.
+pub const ERNIE_IMAGE: Diffusion = Diffusion {
+    name: "ernie",
+    models: "ERNIE-Image",
+    order: 160,
+    detect: &[&[
+        "adaLN_modulation.1.weight",
+        "x_embedder.proj.weight",
+        "text_proj.weight",
+        "layers.0.mlp.linear_fc2.weight",
+    ]],
+    loads: false,
+    ..Diffusion::EMPTY
+};

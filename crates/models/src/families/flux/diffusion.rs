@@ -1,0 +1,14 @@
+//! Facts about checkpoints.
+
+use gguf_layout::Diffusion;
+
+/// Flux.1, Flux.1 Kontext, Flux.2 and Chroma.
+pub const FLUX: Diffusion = Diffusion {
+    name: "flux",
+    models: "Flux.1, Flux.1 Kontext, Flux.2 and Chroma",
+    order: 40,
+    detect: &[&["transformer_blocks.0.attn.norm_added_k.weight"], &["double_blocks.0.img_attn.proj.weight"]],
+    refused: &["transformer_blocks.0.attn.norm_added_k.weight"],
+    unquantized: &["txt_in.", "img_in.", "time_in.", "vector_in.", "guidance_in.", "final_layer."],
+    ..Diffusion::EMPTY
+};

@@ -1,0 +1,8 @@
+//! Flux, by Black Forest Labs, and models that were derived from it (Chroma).
+
+pub mod diffusion;
+
+use crate::family::Family;
+
+/// Its architectures.
+pub const FAMILY: Family = Family { diffusion: &[diffusion::FLUX], ..Family::EMPTY };

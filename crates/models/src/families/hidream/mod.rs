@@ -1,0 +1,8 @@
+//! HiDream, by HiDream.ai.
+
+pub mod diffusion;
+
+use crate::family::Family;
+
+/// Its architectures.
+pub const FAMILY: Family = Family { diffusion: &[diffusion::HIDREAM], ..Family::EMPTY };

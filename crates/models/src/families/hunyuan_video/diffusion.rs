@@ -1,0 +1,17 @@
+//! Facts about checkpoints.
+
+use gguf_layout::Diffusion;
+
+/// HunyuanVideo.
+pub const HYVID: Diffusion = Diffusion {
+    name: "hyvid",
+    models: "HunyuanVideo",
+    order: 120,
+    detect: &[&[
+        "double_blocks.0.img_attn_proj.weight",
+        "txt_in.individual_token_refiner.blocks.1.self_attn_qkv.weight",
+    ]],
+    unquantized: &["txt_in.", "img_in.", "time_in.", "vector_in.", "guidance_in.", "final_layer."],
+    five_dims: true,
+    ..Diffusion::EMPTY
+};

@@ -1,0 +1,8 @@
+//! HunyuanVideo, by Tencent.
+
+pub mod diffusion;
+
+use crate::family::Family;
+
+/// Its architectures.
+pub const FAMILY: Family = Family { diffusion: &[diffusion::HYVID], ..Family::EMPTY };

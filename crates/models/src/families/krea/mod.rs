@@ -1,0 +1,8 @@
+//! Krea 2, by Krea.
+
+pub mod diffusion;
+
+use crate::family::Family;
+
+/// Its architectures.
+pub const FAMILY: Family = Family { diffusion: &[diffusion::KREA2], ..Family::EMPTY };

@@ -1,0 +1,50 @@
+//! Facts about checkpoints.
+
+use gguf_layout::Diffusion;
+
+/// LTX-Video.
+pub const LTXV: Diffusion = Diffusion {
+    name: "ltxv",
+    models: "LTX-Video",
+    order: 110,
+    detect: &[&[
+        "adaln_single.emb.timestep_embedder.linear_2.weight",
+        "transformer_blocks.27.scale_shift_table",
+        "caption_projection.linear_2.weight",
+    ]],
+    kept_f32: &["scale_shift_table"],
+    unquantized: &[
+        "adaln_single.",
+        "caption_projection.",
+        "patchify_proj.",
+        "proj_out.",
+        "scale_shift_table",
+    ],
+    ..Diffusion::EMPTY
+};
+
+/// LTX-2.
+///
+/// Source: `ImageArch.zig` of qskousen/ggufy@07c55c0.
+pub const LTX2: Diffusion = Diffusion {
+    name: "ltxv",
+    models: "LTX-2",
+    order: 100,
+    detect: &[&[
+        "adaln_single.emb.timestep_embedder.linear_2.weight",
+        "transformer_blocks.47.scale_shift_table",
+        "patchify_proj.weight",
+    ]],
+    kept_f32: &["scale_shift_table"],
+    unquantized: &[
+        "scale_shift_table",
+        "_norm.weight",
+        ".bias",
+        "adaln_single",
+        "caption_projection.",
+        "patchify_proj.",
+        "proj_out.",
+        "learnable_registers",
+    ],
+    ..Diffusion::EMPTY
+};

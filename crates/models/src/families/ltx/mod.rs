@@ -1,0 +1,8 @@
+//! LTX-Video and LTX-2, by Lightricks.
+
+pub mod diffusion;
+
+use crate::family::Family;
+
+/// Its architectures.
+pub const FAMILY: Family = Family { diffusion: &[diffusion::LTXV, diffusion::LTX2], ..Family::EMPTY };

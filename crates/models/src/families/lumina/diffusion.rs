@@ -1,0 +1,20 @@
+//! Facts about checkpoints.
+
+use gguf_layout::Diffusion;
+
+/// Lumina Image 2 and Z-Image.
+pub const LUMINA2: Diffusion = Diffusion {
+    name: "lumina2",
+    models: "Lumina Image 2 and Z-Image",
+    order: 150,
+    detect: &[&["cap_embedder.1.weight", "context_refiner.0.attention.qkv.weight"]],
+    unquantized: &[
+        "t_embedder.",
+        "x_embedder.",
+        "final_layer.",
+        "cap_embedder.",
+        "context_refiner.",
+        "noise_refiner.",
+    ],
+    ..Diffusion::EMPTY
+};

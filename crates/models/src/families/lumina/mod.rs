@@ -1,0 +1,8 @@
+//! Lumina Image 2, by Alpha-VLLM, and Z-Image, by Alibaba.
+
+pub mod diffusion;
+
+use crate::family::Family;
+
+/// Its architectures.
+pub const FAMILY: Family = Family { diffusion: &[diffusion::LUMINA2], ..Family::EMPTY };

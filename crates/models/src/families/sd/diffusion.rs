@@ -1,0 +1,80 @@
+//! Facts about checkpoints.
+
+use gguf_layout::Diffusion;
+
+/// Parts of the names of tensors of a UNet that are never quantized, in both layouts.
+const UNET: &[&str] = &[
+    "class_embedding.",
+    "time_embedding.",
+    "add_embedding.",
+    "time_embed.",
+    "label_emb.",
+    "conv_in.",
+    "conv_out.",
+];
+
+/// The first and the last convolution.
+const UNET_NAMES: &[&str] = &["input_blocks.0.0.weight", "out.2.weight"];
+
+/// Stable Diffusion 1.x and 2.x.
+pub const SD1: Diffusion = Diffusion {
+    name: "sd1",
+    models: "Stable Diffusion 1.x and 2.x",
+    order: 140,
+    detect: &[
+        &["down_blocks.0.downsamplers.0.conv.weight"],
+        &[
+            "input_blocks.3.0.op.weight",
+            "input_blocks.6.0.op.weight",
+            "input_blocks.9.0.op.weight",
+            "output_blocks.2.1.conv.weight",
+            "output_blocks.5.2.conv.weight",
+            "output_blocks.8.2.conv.weight",
+        ],
+    ],
+    unquantized: UNET,
+    unquantized_names: UNET_NAMES,
+    reshapes: true,
+    ..Diffusion::EMPTY
+};
+
+/// Stable Diffusion XL.
+pub const SDXL: Diffusion = Diffusion {
+    name: "sdxl",
+    models: "Stable Diffusion XL",
+    order: 130,
+    detect: &[
+        &["down_blocks.0.downsamplers.0.conv.weight", "add_embedding.linear_1.weight"],
+        &[
+            "input_blocks.3.0.op.weight",
+            "input_blocks.6.0.op.weight",
+            "output_blocks.2.2.conv.weight",
+            "output_blocks.5.2.conv.weight",
+        ],
+        &["label_emb.0.0.weight"],
+    ],
+    unquantized: UNET,
+    unquantized_names: UNET_NAMES,
+    reshapes: true,
+    ..Diffusion::EMPTY
+};
+
+/// Stable Diffusion 3 and 3.5.
+pub const SD3: Diffusion = Diffusion {
+    name: "sd3",
+    models: "Stable Diffusion 3 and 3.5",
+    order: 50,
+    detect: &[&["transformer_blocks.0.attn.add_q_proj.weight"], &["joint_blocks.0.x_block.attn.qkv.weight"]],
+    refused: &["transformer_blocks.0.attn.add_q_proj.weight"],
+    unquantized: &[
+        "final_layer.",
+        "time_text_embed.",
+        "context_embedder.",
+        "t_embedder.",
+        "y_embedder.",
+        "x_embedder.",
+    ],
+    unquantized_names: &["proj_out.weight", "pos_embed"],
+    rank: &["pos_embed"],
+    ..Diffusion::EMPTY
+};

@@ -1,0 +1,9 @@
+//! Stable Diffusion, by Stability AI: the UNets of 1.x and XL, and the transformer of 3.x.
+
+pub mod diffusion;
+
+use crate::family::Family;
+
+/// Its architectures.
+pub const FAMILY: Family =
+    Family { diffusion: &[diffusion::SD1, diffusion::SDXL, diffusion::SD3], ..Family::EMPTY };

@@ -1,0 +1,8 @@
+//! Wan, by Alibaba: video from text and images.
+
+pub mod diffusion;
+
+use crate::family::Family;
+
+/// Its architectures.
+pub const FAMILY: Family = Family { diffusion: &[diffusion::WAN], ..Family::EMPTY };
