@@ -7,7 +7,7 @@ use std::{
 };
 
 use gguf_container::Advice;
-use gguf_types::{MAX_DIMS, Shape, ShapeError};
+use gguf_types::{GGML_MAX_DIMS, Shape, ShapeError};
 
 use crate::{Dtype, Error, Part, ReadError, Span, Stored};
 
@@ -93,7 +93,7 @@ impl Tensor {
     /// The shape as ggml counts it, row length first.
     ///
     /// # Errors
-    /// [`ShapeError`]: checkpoints have tensors of more than four dimensions.
+    /// [`ShapeError`]: checkpoints have tensors of more than five dimensions.
     pub fn shape(&self) -> Result<Shape, ShapeError> {
         Shape::from_row_major(&self.shape)
     }
@@ -129,7 +129,7 @@ impl Tensor {
     /// # Errors
     /// [`ShapeError`].
     pub fn folded_shape(&self) -> Result<(Shape, Option<u64>), ShapeError> {
-        let Some(n_outer) = self.shape.len().checked_sub(MAX_DIMS - 1).filter(|n| *n > 1) else {
+        let Some(n_outer) = self.shape.len().checked_sub(GGML_MAX_DIMS - 1).filter(|n| *n > 1) else {
             return Ok((self.shape()?, None));
         };
         let (outer, inner) = self.shape.split_at(n_outer);

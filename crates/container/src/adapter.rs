@@ -166,7 +166,7 @@ impl Adapter {
             false => [[n_in, rank, n_stack, 1], [rank, n_out, n_stack, 1]],
         };
         for ((_, half), expected) in [a, b].into_iter().zip(expected) {
-            if n_last != 1 || (0..4).any(|i| half.shape.dim(i) != expected[i]) {
+            if n_last != 1 || !half.shape.matches(&expected) {
                 let (tensor, found) = (half.name.clone(), half.shape);
                 return Err(Error::AdapterShape {
                     tensor,

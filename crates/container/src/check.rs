@@ -6,7 +6,7 @@
 //! Sources: `gguf_init_from_reader` in `ggml/src/gguf.cpp` (llama-cpp-python 0.3.36) for refusals, "GGUF v3
 //! specification" for requirements.
 
-use gguf_types::{DType, fork_type};
+use gguf_types::{DType, GGML_MAX_DIMS, fork_type};
 
 use crate::{
     Array, Endian, Error, File, KeyProblem, MAX_REFERENCE_TENSOR_NAME_BYTES, SPLIT_COUNT_KEY, Value,
@@ -65,6 +65,14 @@ pub enum Finding {
         tensor: String,
         /// Bytes of its name.
         len: usize,
+    },
+    /// More dimensions than the reference loads.
+    #[error("tensor `{tensor}`: {n_dims} dimensions; llama.cpp supports at most {max}", max = GGML_MAX_DIMS)]
+    ManyDims {
+        /// The tensor.
+        tensor: String,
+        /// Number of its dimensions.
+        n_dims: usize,
     },
     /// A tensor without a name.
     #[error("tensor {index}: missing name")]
@@ -129,6 +137,7 @@ impl Finding {
         match self {
             Finding::OldVersion { .. }
             | Finding::LongName { .. }
+            | Finding::ManyDims { .. }
             | Finding::Gap { .. }
             | Finding::CutPadding { .. } => Severity::Error,
             Finding::BigEndian => Severity::Note,
@@ -146,6 +155,7 @@ impl Finding {
             Finding::NestedArray { .. } => "nested_array",
             Finding::NotUtf8 { .. } => "not_utf8",
             Finding::LongName { .. } => "long_name",
+            Finding::ManyDims { .. } => "many_dims",
             Finding::NoName { .. } => "no_name",
             Finding::NoElements { .. } => "no_elements",
             Finding::ActivationType { .. } => "activation_type",
@@ -198,6 +208,9 @@ fn check_tensors(file: &File, findings: &mut Vec<Finding>) {
                 findings.push(Finding::LongName { tensor: tensor(), len });
             }
             _ => {}
+        }
+        if info.shape.n_dims() > GGML_MAX_DIMS {
+            findings.push(Finding::ManyDims { tensor: tensor(), n_dims: info.shape.n_dims() });
         }
         if info.shape.n_elems() == 0 {
             findings.push(Finding::NoElements { tensor: tensor() });
@@ -299,6 +312,14 @@ mod tests {
         }
         assert_eq!(codes(good[..good.len() - 1].to_vec()), ["cut_padding"]);
         assert_eq!(codes([&good[..], &[0]].concat()), ["trailing_bytes"]);
+    }
+
+    #[test]
+    fn limits_of_the_reference_are_findings() {
+        let tensor = |name: &str, dims: &[u64]| (name.to_owned(), Shape::new(dims).unwrap(), DType::F32);
+        let tensors = vec![tensor("video", &[1; 5]), tensor("image", &[1; 4]), tensor(&"n".repeat(64), &[1])];
+        let plan = Plan::new(&Metadata::new(), tensors, Endian::Little, 32).unwrap();
+        assert_eq!(codes(plan.to_bytes(&[[0; 4]; 3]).unwrap()), ["many_dims", "long_name"]);
     }
 
     #[test]

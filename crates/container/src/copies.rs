@@ -27,6 +27,25 @@ pub struct SplitLimits {
     pub no_tensor_first: bool,
 }
 
+/// Number of dimensions of a copied tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ranks {
+    /// As stored: image and video models broadcast by trailing ones.
+    Stored,
+    /// Without trailing ones, as `gguf.cpp` writes them.
+    Ggml,
+}
+
+impl Ranks {
+    /// The shape as written.
+    pub fn of(self, shape: Shape) -> Shape {
+        match self {
+            Ranks::Stored => shape,
+            Ranks::Ggml => shape.without_trailing_ones(),
+        }
+    }
+}
+
 /// A file whose data lie in other files already.
 #[derive(Debug, Clone)]
 pub struct CopyPlan {
@@ -64,12 +83,12 @@ fn endian_of(model: &Model) -> Endian {
 }
 
 impl CopyPlan {
-    /// The shards of a model, as `llama-gguf-split --split` makes them: keys in its order, dimensions as `gguf.cpp` writes them. Of
+    /// The shards of a model, as `llama-gguf-split --split` makes them: keys in its order. Of
     /// texts with a zero byte it keeps the part before that; here they stay whole.
     ///
     /// # Errors
     /// [`Error::TooManyShards`], and as [`Plan::new`].
-    pub fn split(model: &Model, limits: SplitLimits) -> Result<Vec<CopyPlan>, Error> {
+    pub fn split(model: &Model, limits: SplitLimits, ranks: Ranks) -> Result<Vec<CopyPlan>, Error> {
         let all = tensors(model);
         let n_tensors = all.len();
         let mut groups: Vec<Vec<Tensor>> = vec![Vec::new()];
@@ -91,7 +110,7 @@ impl CopyPlan {
             }
             n_bytes = n_bytes.saturating_add(size);
             if let Some(group) = groups.last_mut() {
-                group.push(((name, shape.without_trailing_ones(), dtype), place));
+                group.push(((name, ranks.of(shape), dtype), place));
             }
         }
         let count = groups.len();

@@ -187,9 +187,8 @@ pub fn compare(
 /// Conclusion from names, shapes and types of a tensor.
 fn header_agreement(task: &TensorTask<'_>, facts: &TensorFacts<'_>, model: &Model) -> Option<Agreement> {
     let Some((_, info)) = model.tensor(&task.name) else { return Some(Agreement::Missing) };
-    let n_dims = info.shape.n_dims_effective().max(facts.shape.n_dims_effective());
     // Dimensions of 1 at the end are written by some programs and not by others.
-    if (0..n_dims).any(|dim| info.shape.dim(dim) != facts.shape.dim(dim)) {
+    if !info.shape.matches(facts.shape.dims()) {
         return Some(Agreement::Shape { expected: facts.shape, found: info.shape });
     }
     // A vector whose elements move has rows of one element, which no block holds.

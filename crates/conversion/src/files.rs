@@ -105,13 +105,14 @@ pub(crate) fn plan(
     let made =
         facts.iter().zip(&choices).map(|(facts, choice)| TensorFacts { dtype: choice.dtype, ..*facts });
     warnings.extend(label_warning(base.families, &metadata, &made.collect::<Vec<_>>()));
+    let ranks = base.families.ranks(&metadata);
     let planned = facts
         .iter()
         .zip(choices)
         .map(|(facts, choice)| {
             // A weight of one column, (n, 1) in torch, is one that differs.
             // gguf-py writes dimensions as they are, gguf.cpp leaves trailing ones out.
-            let shape = if base.converted { facts.shape } else { facts.shape.without_trailing_ones() };
+            let shape = if base.converted { facts.shape } else { ranks.of(facts.shape) };
             PlannedTensor { name: facts.name.to_owned(), shape, choice }
         })
         .collect();

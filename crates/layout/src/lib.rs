@@ -30,6 +30,7 @@ mod combination;
 pub mod config;
 mod dense_modules;
 mod diffusion;
+mod diffusion_file;
 mod error;
 pub mod export;
 mod file_keys;

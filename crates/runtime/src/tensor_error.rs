@@ -192,8 +192,8 @@ pub fn compare(
             found.only_in_base.push(info.name.clone());
             continue;
         };
-        // Four dimensions at most in ggml; absent ones are 1, so that shapes written with and without trailing 1 are equal.
-        if (0..4).any(|i| info.shape.dim(i) != other_info.shape.dim(i)) {
+        // Absent dimensions are 1: some programs write trailing ones, others leave them out.
+        if !info.shape.matches(other_info.shape.dims()) {
             return Err(Error::TensorShape {
                 name: info.name.clone(),
                 expected: info.shape.to_string(),

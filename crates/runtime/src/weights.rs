@@ -287,7 +287,7 @@ impl<'a> Weights<'a> {
         self.known.insert(name.to_owned());
         // GGUF names the row length first: a matrix W (n_out, n_in) has the dimensions [n_in, n_out].
         let expected = [n_in as u64, n_out as u64, n_stack as u64, 1];
-        if (0..4).any(|i| info.shape.dim(i) != expected[i]) {
+        if !info.shape.matches(&expected) {
             let expected = if n_stack == 1 { format!("[{n_in}, {n_out}]") } else { format!("{expected:?}") };
             return Err(Error::TensorShape { name: name.to_owned(), expected, found: info.shape });
         }

@@ -222,7 +222,7 @@ fn npy_header(part: &Part<'_>) -> Vec<u8> {
     text.extend(std::iter::repeat_n(' ', unpadded.next_multiple_of(64) - unpadded));
     text.push('\n');
     let mut header = b"\x93NUMPY\x01\x00".to_vec();
-    // At most four dimensions of 20 digits: far from 65535.
+    // At most five dimensions of 20 digits: far from 65535.
     header.extend((text.len() as u16).to_le_bytes());
     header.extend(text.into_bytes());
     header

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use gguf_container::{CopyPlan, SplitLimits, shard_file_name};
+use gguf_container::{CopyPlan, Model, SplitLimits, shard_file_name};
+use gguf_models::FAMILIES;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -50,7 +51,8 @@ impl SplitOptions {
             no_tensor_first: self.no_tensor_first,
         };
         let model = open_model(&self.file)?;
-        Copies::new(&self.file, model, |model| CopyPlan::split(model, limits), |count| self.names(count))
+        let plan = |model: &Model| CopyPlan::split(model, limits, FAMILIES.ranks(model.metadata()));
+        Copies::new(&self.file, model, plan, |count| self.names(count))
     }
 
     fn names(&self, count: usize) -> Vec<PathBuf> {

@@ -25,5 +25,5 @@ pub use dtype::{DType, DTypeError, REMOVED, Removed};
 pub use forks::{FORK_TYPES, ForkType, fork_type};
 pub use layer_names::layer_and_part;
 pub use names::{and_more, counted, hex, list_names};
-pub use shape::{MAX_DIMS, Shape, ShapeError, bits_per_weight};
+pub use shape::{GGML_MAX_DIMS, MAX_DIMS, Shape, ShapeError, bits_per_weight};
 pub use stored_blocks::StoredBlocks;

@@ -4,8 +4,11 @@ use std::fmt;
 
 use crate::DType;
 
-/// The largest number of dimensions of a ggml tensor.
-pub const MAX_DIMS: usize = 4;
+/// The largest number of dimensions of a tensor in a container file. Kernels of video models, (out, in, time, height, width), have five.
+pub const MAX_DIMS: usize = 5;
+
+/// The largest number of dimensions of a tensor that llama.cpp loads (`GGML_MAX_DIMS`).
+pub const GGML_MAX_DIMS: usize = 4;
 
 /// Why a shape or a size is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -35,7 +38,7 @@ pub enum ShapeError {
     },
 }
 
-/// Up to four dimensions in ggml's order: `dims()[0]` is the row length.
+/// Up to [`MAX_DIMS`] dimensions in ggml's order: `dims()[0]` is the row length.
 ///
 /// A Hugging Face weight of shape `(out, in)` is `Shape` `[in, out]`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -102,6 +105,12 @@ impl Shape {
             shape.n_dims -= 1;
         }
         shape
+    }
+
+    /// True if these are the dimensions, where omitted ones count as 1.
+    pub fn matches(&self, dims: &[u64]) -> bool {
+        let n = self.n_dims.max(dims.len());
+        (0..n).all(|i| self.dims.get(i).unwrap_or(&1) == dims.get(i).unwrap_or(&1))
     }
 
     /// Elements in a row.
@@ -178,11 +187,20 @@ mod tests {
         assert_eq!(Shape::new(&[]).unwrap().n_elems(), 1);
         assert_eq!(Shape::new(&[7, 1, 1]).unwrap().n_dims_effective(), 1);
         assert_eq!(Shape::new(&[0, 5]).unwrap().n_bytes(DType::F32), Ok(0));
+        let kernel = Shape::from_row_major(&[2, 2, 1, 16, 48]).unwrap();
+        assert_eq!((kernel.n_dims(), kernel.n_dims_effective(), kernel.n_rows()), (5, 5, 64));
+        assert_eq!(kernel.n_bytes(DType::F32), Ok(4 * 2 * 2 * 16 * 48));
+        let table = Shape::new(&[300, 6, 1]).unwrap();
+        assert!(
+            table.matches(&[300, 6]) && table.matches(&[300, 6, 1, 1, 1, 1]) && !table.matches(&[300, 6, 2])
+        );
+        assert!(kernel.matches(&[48, 16, 1, 2, 2]) && !kernel.matches(&[48, 16, 1, 2]));
+        assert_eq!((table.n_dims(), table.without_trailing_ones().dims()), (3, &[300, 6][..]));
     }
 
     #[test]
     fn invalid_shapes_are_refused() {
-        assert_eq!(Shape::new(&[1; 5]), Err(ShapeError::TooManyDims { found: 5 }));
+        assert_eq!(Shape::new(&[1; 6]), Err(ShapeError::TooManyDims { found: 6 }));
         assert!(matches!(Shape::new(&[u64::MAX, 2]), Err(ShapeError::Overflow { .. })));
         assert!(matches!(Shape::new(&[1 << 63]), Err(ShapeError::Overflow { .. })));
         assert!(matches!(Shape::new(&[0, 1 << 40, 1 << 40]), Err(ShapeError::Overflow { .. })));

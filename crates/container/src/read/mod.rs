@@ -28,8 +28,9 @@ pub use values::MAX_ARRAY_DEPTH;
 /// The first four bytes of every GGUF file, in both byte orders.
 pub const MAGIC: [u8; 4] = *b"GGUF";
 
-/// The longest tensor name in bytes that the specification allows and this crate takes.
-pub const MAX_TENSOR_NAME_BYTES: usize = 64;
+/// The longest tensor name in bytes that this crate takes: what stable-diffusion.cpp and the llama.cpp of city96/ComfyUI-GGUF read, whose
+/// `GGML_MAX_NAME` of 128 counts the closing zero byte. The specification allows 64.
+pub const MAX_TENSOR_NAME_BYTES: usize = 127;
 
 /// The longest tensor name in bytes that the reference loads (`GGML_MAX_NAME` counts the
 /// closing zero byte). A writer of files for it should warn above this.

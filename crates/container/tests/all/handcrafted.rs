@@ -251,7 +251,9 @@ fn cases() -> Vec<(&'static str, Section, Plan, Verdict)> {
             Tensors,
             Plan {
                 name: |i| {
-                    format!("my_tensor_{i}_with_a_very_long_name_beyond_all_that_is_allowed_for_ggml_tensors")
+                    format!(
+                        "my_tensor_{i}_with_a_very_long_name_beyond_all_that_is_allowed_for_ggml_tensors_and_for_those_of_image_models_whose_names_may_be_twice_as_long"
+                    )
                 },
                 ..good()
             },
@@ -260,8 +262,8 @@ fn cases() -> Vec<(&'static str, Section, Plan, Verdict)> {
         (
             "TENSORS_BAD_N_DIMS",
             Tensors,
-            Plan { n_dims: Some(5), ..good() },
-            bad!(Error::Shape { source: ShapeError::TooManyDims { found: 5 }, .. }),
+            Plan { n_dims: Some(6), ..good() },
+            bad!(Error::Shape { source: ShapeError::TooManyDims { found: 6 }, .. }),
         ),
         (
             "TENSORS_BAD_SHAPE",

@@ -106,7 +106,7 @@ impl Content {
         for i in 0..random.below(8) {
             let dtype = DType::ALL[random.below(DType::ALL.len())];
             let mut dims = vec![dtype.block_elems() * (1 + random.below(3)) as u64];
-            dims.extend((0..random.below(4)).map(|_| random.below(4) as u64));
+            dims.extend((0..random.below(5)).map(|_| random.below(4) as u64));
             let shape = Shape::new(&dims).unwrap();
             data.push(random.bytes(shape.n_bytes(dtype).unwrap() as usize));
             tensors.push((format!("tensor.{i}"), shape, dtype));

@@ -5,7 +5,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use gguf_container::{Array, Endian, Error, Metadata, Model, Plan, Value, shard_file_name};
+use gguf_container::{
+    Array, CopyPlan, Endian, Error, Metadata, Model, Plan, Ranks, SplitLimits, Value, shard_file_name,
+};
 use gguf_types::{DType, Shape};
 
 fn golden(name: &str) -> PathBuf {
@@ -100,4 +102,23 @@ fn inconsistent_shards_are_refused() {
     // One shard of one is a whole model under any name.
     write(&renamed, &keys(0, 1, 1), &["a"]);
     assert_eq!(Model::open(&renamed).unwrap().first().tensors().len(), 1);
+}
+
+#[test]
+fn shards_keep_ranks_on_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("video.gguf");
+    let shapes =
+        [&[6, 2, 1][..], &[], &[2, 2, 1, 3, 4], &[3, 1, 1, 1, 1]].map(|dims| Shape::new(dims).unwrap());
+    let tensors = shapes.iter().enumerate().map(|(i, shape)| (format!("t{i}"), *shape, DType::I8));
+    let plan = Plan::new(&Metadata::new(), tensors.collect(), Endian::Little, 32).unwrap();
+    let data: Vec<_> = shapes.iter().map(|shape| vec![1; shape.n_elems() as usize]).collect();
+    fs::write(&path, plan.to_bytes(&data).unwrap()).unwrap();
+    let model = Model::open(&path).unwrap();
+    let written = |ranks| -> Vec<Vec<u64>> {
+        let plans = CopyPlan::split(&model, SplitLimits::default(), ranks).unwrap();
+        plans.iter().flat_map(|copy| copy.plan.tensors()).map(|tensor| tensor.shape.dims().to_vec()).collect()
+    };
+    assert_eq!(written(Ranks::Stored), shapes.map(|shape| shape.dims().to_vec()));
+    assert_eq!(written(Ranks::Ggml), [vec![6, 2], vec![], vec![2, 2, 1, 3, 4], vec![3]]);
 }
