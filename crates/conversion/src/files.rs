@@ -17,7 +17,7 @@ use crate::{
     prune::Pruning,
     recipes::{
         Assignment, Fallback, ModelFacts, Overrides, Reason, Recipe, TensorFacts, TensorType, assign,
-        label_warning, requires_imatrix,
+        label_warning,
     },
     request::{OutputRequest, Request, Shards},
 };
@@ -75,7 +75,7 @@ pub(crate) fn plan(
     for key in &request.keys {
         key.apply(&mut metadata)?;
     }
-    let model = match ModelFacts::from_metadata(base.families, &metadata) {
+    let model = match ModelFacts::of_file(base.families, &metadata, base.tensors) {
         Ok(model) => model,
         // Copying asks nothing of a model.
         Err(_) if output.recipe.copy => ModelFacts::default(),
@@ -105,14 +105,13 @@ pub(crate) fn plan(
     let made =
         facts.iter().zip(&choices).map(|(facts, choice)| TensorFacts { dtype: choice.dtype, ..*facts });
     warnings.extend(label_warning(base.families, &metadata, &made.collect::<Vec<_>>()));
-    let ranks = base.families.ranks(&metadata);
     let planned = facts
         .iter()
         .zip(choices)
         .map(|(facts, choice)| {
             // A weight of one column, (n, 1) in torch, is one that differs.
             // gguf-py writes dimensions as they are, gguf.cpp leaves trailing ones out.
-            let shape = if base.converted { facts.shape } else { ranks.of(facts.shape) };
+            let shape = if base.converted { facts.shape } else { model.ranks().of(facts.shape) };
             PlannedTensor { name: facts.name.to_owned(), shape, choice }
         })
         .collect();
@@ -137,7 +136,7 @@ fn choose(
         .iter()
         .map(|(index, name)| {
             let dtype = *output.dtypes.as_ref()?.get(base.tensors[*index].name)?;
-            let requires_imatrix = requires_imatrix(name, dtype, output.recipe.file_type);
+            let requires_imatrix = model.requires_imatrix(name, dtype, output.recipe.file_type);
             Some(Assignment { dtype, reason: Reason::RecipeFile, fallback: None, requires_imatrix })
         })
         .collect();

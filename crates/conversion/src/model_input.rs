@@ -16,7 +16,10 @@ use crate::{
     merge::add_merged_keys,
     output::check_output_file,
     planned::PlannedFile,
-    recipes::{Recipe, TensorFacts, ZeroBytes, quantized_metadata, reference_order, stored_file_type},
+    recipes::{
+        Recipe, TensorFacts, ZeroBytes, diffusion_metadata, quantized_metadata, reference_order,
+        stored_file_type,
+    },
     request::{OutputRequest, Request, Shards},
     rows::{AdaptedRows, GgufRows, RowSource},
 };
@@ -120,7 +123,12 @@ impl Input for ModelInput {
         let source = |shard| Source { shard, ..Source::default() };
         let sources: Vec<Source> =
             shards.flat_map(|(shard, (_, file))| file.tensors().iter().map(move |_| source(shard))).collect();
-        let order = if request.shards == Shards::Kept {
+        let shapes = tensors.iter().map(|tensor| (tensor.name, tensor.shape));
+        let is_diffusion = self.families.diffusion_file(model.metadata(), shapes).is_some();
+        let order = if is_diffusion {
+            // Some rules count tensors in the order of the file.
+            (0..tensors.len()).collect()
+        } else if request.shards == Shards::Kept {
             // As in the files: tensors of one shard stay together.
             let offsets: Vec<u64> = model.tensors().map(|(_, tensor)| tensor.offset).collect();
             let mut order: Vec<usize> = (0..tensors.len()).collect();
@@ -132,7 +140,10 @@ impl Input for ModelInput {
         let file_type =
             // A copied file keeps its number.
             if recipe.copy { stored_file_type(model.metadata(), &tensors) } else { recipe.file_type.id() };
-        let metadata = quantized_metadata(&self.metadata(), file_type, ZeroBytes::EndText);
+        let metadata = match is_diffusion {
+            true => diffusion_metadata(&self.metadata(), (!recipe.copy).then_some(file_type)),
+            false => quantized_metadata(&self.metadata(), file_type, ZeroBytes::EndText),
+        };
         let (families, tensors) = (&self.families, &tensors);
         let base = Base { families, metadata, tensors, order, converted: false, sources };
         let files = files::plan(&base, output, request)?;

@@ -1,23 +1,125 @@
 //! GGUF files of diffusion models, as several programs write them.
 //!
-//! Sources: `gguf_sd_loader` in `loader.py` of city96/ComfyUI-GGUF@795e451; `src/convert.cpp` of
-//! leejet/stable-diffusion.cpp@97d2990, whose files have no keys.
+//! | writer | `general.architecture` | names |
+//! |---|---|---|
+//! | convert.py of ComfyUI-GGUF and what follows it | a row of [`Families::diffusion`] | those of the model |
+//! | calcuis' programs | `pig`, `cow` | those of the model |
+//! | stable-diffusion.cpp | no keys at all | with a prefix for each part, such as `model.diffusion_model.` |
+//! | ggufy | a row, or `qwen` for Qwen-Image | those of the model |
+//!
+//! Sources: `gguf_sd_loader` in `loader.py` of city96/ComfyUI-GGUF@795e451, `src/convert.cpp` and `src/model_loader.cpp` of
+//! leejet/stable-diffusion.cpp@97d2990, `ImageArch.zig` of qskousen/ggufy@07c55c0.
+
+use std::collections::HashMap;
 
 use gguf_container::{Metadata, Ranks, Value};
+use gguf_types::Shape;
 
+use crate::diffusion::Diffusion;
 use crate::registry::Families;
 
 /// Architectures that ComfyUI-GGUF takes for a diffusion model of an unknown family.
 const UNNAMED: &[&str] = &["", "pig", "cow"];
 
+/// Prefix of the diffusion model in files that also hold text encoders or a VAE.
+const PREFIX: &str = "model.diffusion_model.";
+
+/// Parts of the names of tensors that stable-diffusion.cpp does not convert (`tensor_should_be_converted`), for text encoders, VAEs and
+/// models of unknown families.
+const KEPT_IN_ANY: &[&str] = &[
+    "img_in.",
+    "txt_in.",
+    "time_in.",
+    "vector_in.",
+    "guidance_in.",
+    "final_layer.",
+    "x_embedder.",
+    "t_embedder.",
+    "y_embedder.",
+    "pos_embed",
+    "context_embedder.",
+    "time_embed.",
+    "label_emb.",
+    "embedding",
+];
+
+/// A GGUF file of a diffusion model, or of parts of a pipeline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiffusionFile {
+    /// The model; `None` if no family has such tensors, as in a file of a VAE alone.
+    pub row: Option<&'static Diffusion>,
+    /// Prefix of the model's tensors, or nothing.
+    pub prefix: &'static str,
+    /// A name of another layout of the model, which ComfyUI-GGUF refuses.
+    pub refused: Option<&'static str>,
+    /// True if the tensors tell the model, and `general.architecture` does not.
+    pub by_tensors: bool,
+}
+
+impl DiffusionFile {
+    /// The part of a tensor's name that the tables of families have, or `None` for a tensor of another model in the file.
+    pub fn own_name<'a>(&self, name: &'a str) -> Option<&'a str> {
+        name.strip_prefix(self.prefix)
+    }
+
+    /// True for a tensor that is never quantized.
+    pub fn keeps_precision(&self, name: &str) -> bool {
+        let own = self.own_name(name).zip(self.row);
+        let by_row = own.is_some_and(|(name, row)| row.keeps_precision(name));
+        let in_any = own.is_none() || self.refused.is_some();
+        by_row || in_any && KEPT_IN_ANY.iter().any(|part| name.contains(part))
+    }
+}
+
 impl Families {
-    /// Ranks in files that are made of a file with these metadata. Diffusion models and files without an architecture keep trailing ones: `(1, 6, n)` and
-    /// `(6, n)` differ in ComfyUI and diffusers. Those of text models lose them, as in the reference.
-    pub fn ranks(&self, metadata: &Metadata) -> Ranks {
-        let architecture = metadata.get("general.architecture").and_then(Value::as_str).unwrap_or_default();
-        match UNNAMED.contains(&architecture) {
-            true => Ranks::Stored,
-            false => Ranks::Ggml,
+    /// Facts of a file of a diffusion model; `None` for a text model.
+    ///
+    /// An unknown architecture without a count of blocks is one if a family has its tensors.
+    pub fn diffusion_file<'a>(
+        &self,
+        metadata: &Metadata,
+        tensors: impl IntoIterator<Item = (&'a str, Shape)>,
+    ) -> Option<DiffusionFile> {
+        let architecture = match metadata.get("general.architecture") {
+            None => "",
+            Some(value) => value.as_str()?,
+        };
+        let is_unnamed = UNNAMED.contains(&architecture);
+        let named = self.diffusion(architecture);
+        let counts_blocks = ["block_count", "encoder.block_count"]
+            .iter()
+            .any(|key| metadata.contains(&format!("{architecture}.{key}")));
+        // The reference's files of other kinds count no blocks either.
+        let is_other =
+            metadata.get("general.type").and_then(Value::as_str).is_some_and(|kind| kind != "model");
+        if !is_unnamed && named.is_none() && (counts_blocks || is_other || architecture == "clip") {
+            return None;
         }
+        let outermost: HashMap<&str, u64> = tensors
+            .into_iter()
+            .map(|(name, shape)| (name, shape.dims().last().copied().unwrap_or(1)))
+            .collect();
+        let prefix = if outermost.keys().any(|name| name.starts_with(PREFIX)) { PREFIX } else { "" };
+        let found = self.detect_diffusion(|name| outermost.get(format!("{prefix}{name}").as_str()).copied());
+        let found = found.filter(|found| named.is_none_or(|named| named.name == found.row.name));
+        if found.is_none() && named.is_none() && !is_unnamed {
+            return None;
+        }
+        Some(DiffusionFile {
+            row: found.map(|found| found.row).or(named),
+            prefix,
+            refused: found.and_then(|found| found.refused),
+            by_tensors: named.is_none(),
+        })
+    }
+
+    /// Ranks in files that are made of this one. Diffusion models and files without an architecture keep trailing ones: (1, 6, n) and (6, n) differ
+    /// in ComfyUI and diffusers. Text models lose them, as in the reference.
+    pub fn ranks<'a>(
+        &self,
+        metadata: &Metadata,
+        tensors: impl IntoIterator<Item = (&'a str, Shape)>,
+    ) -> Ranks {
+        if self.diffusion_file(metadata, tensors).is_some() { Ranks::Stored } else { Ranks::Ggml }
     }
 }

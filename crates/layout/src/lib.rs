@@ -74,6 +74,7 @@ pub use arch::{Arch, Class, Computed, DECODER, Draft, Export, Packed, Predicted}
 pub use combination::Combination;
 pub use config::{Derived, Hparams, Rope, classes};
 pub use diffusion::{DetectedDiffusion, Diffusion};
+pub use diffusion_file::DiffusionFile;
 pub use error::ArchError;
 pub use file_keys::FileKeys;
 pub use ignored_keys::ignored_keys;

@@ -51,7 +51,10 @@ impl SplitOptions {
             no_tensor_first: self.no_tensor_first,
         };
         let model = open_model(&self.file)?;
-        let plan = |model: &Model| CopyPlan::split(model, limits, FAMILIES.ranks(model.metadata()));
+        let plan = |model: &Model| {
+            let tensors = model.tensors().map(|(_, info)| (info.name.as_str(), info.shape));
+            CopyPlan::split(model, limits, FAMILIES.ranks(model.metadata(), tensors))
+        };
         Copies::new(&self.file, model, plan, |count| self.names(count))
     }
 

@@ -4,7 +4,7 @@ use gguf_types::DType;
 
 use super::{
     Assignment, Category, FileType, ModelFacts, Overrides, Reason, Recipe, RecipeError, TensorFacts,
-    choose::Chooser, fallback, keep_reason,
+    choose::Chooser, diffusion, fallback, keep_reason,
 };
 
 /// Chooses a dtype for every tensor. `tensors` must come in the order in which they are
@@ -23,6 +23,9 @@ pub fn assign(
     tensors: &[TensorFacts<'_>],
     overrides: &Overrides,
 ) -> Result<Vec<Assignment>, RecipeError> {
+    if let Some(file) = &model.diffusion {
+        return Ok(diffusion::assign(recipe, file, tensors, overrides));
+    }
     let mut chooser = Chooser::new(recipe, model, overrides, tensors);
     tensors.iter().map(|tensor| assign_one(recipe, model, tensor, overrides, &mut chooser)).collect()
 }

@@ -47,6 +47,33 @@ pub fn quantized_metadata(input: &Metadata, file_type: u32, zero_bytes: ZeroByte
     metadata
 }
 
+/// Metadata of a file of another type of a diffusion model: the input's keys in their order, with the quantization version and the
+/// file type in their places, or after the architecture. A copy (no `file_type`) keeps both as they are. A file without keys, which
+/// stable-diffusion.cpp writes, stays one.
+///
+/// Source: `gguf_set_val_u32` in llama.cpp b3962, which `tools/lcpp.patch` of city96/ComfyUI-GGUF@795e451 changes.
+pub fn diffusion_metadata(input: &Metadata, file_type: Option<u32>) -> Metadata {
+    let mut metadata = input.clone();
+    metadata.retain(|key, _| !matches!(key, "split.no" | "split.count" | "split.tensors.count"));
+    let Some(file_type) = file_type.filter(|_| !metadata.is_empty()) else { return metadata };
+    let mut place = metadata.iter().position(|(key, _)| key == "general.architecture").map_or(0, |at| at + 1);
+    for (key, value) in
+        [("general.quantization_version", QUANTIZATION_VERSION), ("general.file_type", file_type)]
+    {
+        match metadata.iter().position(|(found, _)| found == key) {
+            Some(at) => {
+                metadata.set(key, value);
+                place = at + 1;
+            }
+            None => {
+                metadata.set_at(place, key, value);
+                place += 1;
+            }
+        }
+    }
+    metadata
+}
+
 /// End of a C string.
 fn text_end(text: &[u8]) -> usize {
     text.iter().position(|&byte| byte == 0).unwrap_or(text.len())

@@ -3,7 +3,7 @@
 //! A recipe (Q4_K_M, IQ3_XS, ...) is a default dtype and a mix of rules that depend on a tensor's role, its
 //! layer, its row length and a few facts about the model. All of it follows the reference: [`RECIPES`] is its
 //! list of file types, `rules.rs` its mixes as data, `allow.rs` the tensors that it never changes,
-//! `fallback.rs` its types for rows that are not whole blocks. Nothing here reads a weight or opens a file.
+//! `fallback.rs` its types for rows that are not whole blocks. Diffusion models have rules of their own (`diffusion.rs`). Nothing here reads a weight or opens a file.
 //!
 //! Source: `src/llama-quant.cpp` of llama.cpp as vendored in llama-cpp-python 0.3.36, tested with the
 //! reference's own snapshots in `golden/recipes/`. Improvements over harmful behavior of the reference are
@@ -13,6 +13,7 @@ mod allow;
 mod assign;
 mod category;
 mod choose;
+mod diffusion;
 mod error;
 mod facts;
 mod fallback;
@@ -21,6 +22,7 @@ mod model;
 mod options;
 mod order;
 mod reason;
+mod role;
 mod rules;
 mod stated;
 mod table;
@@ -32,11 +34,14 @@ pub use self::{
     error::RecipeError,
     facts::{Assignment, TensorFacts},
     fallback::Fallback,
-    metadata::{GUESSED, QUANTIZATION_VERSION, ZeroBytes, quantized_metadata, stored_file_type},
+    metadata::{
+        GUESSED, QUANTIZATION_VERSION, ZeroBytes, diffusion_metadata, quantized_metadata, stored_file_type,
+    },
     model::{ModelFacts, is_70b},
     options::{Differences, Overrides, TensorType},
     order::{compare_names, layer_of, reference_order},
     reason::{KeepReason, Reason},
+    role::Role,
     rules::When,
     stated::{CALIBRATION_KEY, CALIBRATION_METHODS, StatedType, stated_type},
     table::{FileType, RECIPES, Recipe},

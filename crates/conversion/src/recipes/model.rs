@@ -1,10 +1,11 @@
 //! The facts of a model that recipes depend on, read from its metadata.
 
-use gguf_container::{Array, KeyError, Metadata, Value};
+use gguf_container::{Array, KeyError, Metadata, Ranks, Value};
+use gguf_types::DType;
 
-use gguf_layout::{CountedLayers, Families, Quantization};
+use gguf_layout::{CountedLayers, DiffusionFile, Families, Quantization};
 
-use super::RecipeError;
+use super::{FileType, RecipeError, TensorFacts, requires_imatrix};
 
 /// Facts about a model for recipes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -23,6 +24,8 @@ pub struct ModelFacts {
     pub is_70b: bool,
     /// Facts of its architecture.
     pub quantization: &'static Quantization,
+    /// Set for a diffusion model, whose layers and heads are not counted.
+    pub diffusion: Option<DiffusionFile>,
 }
 
 /// True if the reference treats a model as a 70B. `n_layer_trunk` counts layers without MTP layers.
@@ -37,7 +40,37 @@ impl ModelFacts {
         self.n_head.checked_div(self.n_head_kv).unwrap_or(0)
     }
 
-    /// Reads the facts from the metadata of a GGUF file, or of a planned one.
+    /// Ranks of the tensors of files that are made of this model.
+    pub fn ranks(&self) -> Ranks {
+        if self.diffusion.is_some() { Ranks::Stored } else { Ranks::Ggml }
+    }
+
+    /// True if a tensor cannot be encoded to `dtype` without an importance matrix.
+    pub fn requires_imatrix(&self, name: &str, dtype: DType, file_type: FileType) -> bool {
+        match self.diffusion {
+            Some(_) => dtype.needs_imatrix(),
+            None => requires_imatrix(name, dtype, file_type),
+        }
+    }
+
+    /// Reads the facts of a GGUF file, or of a planned one, from its metadata and the names and shapes of its tensors.
+    ///
+    /// # Errors
+    /// As [`ModelFacts::from_metadata`].
+    pub fn of_file(
+        families: &Families,
+        metadata: &Metadata,
+        tensors: &[TensorFacts<'_>],
+    ) -> Result<ModelFacts, RecipeError> {
+        let shapes = tensors.iter().map(|tensor| (tensor.name, tensor.shape));
+        let Some(file) = families.diffusion_file(metadata, shapes) else {
+            return ModelFacts::from_metadata(families, metadata);
+        };
+        let architecture = metadata.text("general.architecture")?.unwrap_or_default().to_owned();
+        Ok(ModelFacts { architecture, diffusion: Some(file), ..ModelFacts::default() })
+    }
+
+    /// Reads the facts of a text model from its metadata.
     ///
     /// Source: `llama_model_base::load_hparams` in `src/llama-model.cpp`, and the `load_arch_hparams` of
     /// `granite-switch.cpp` and `nanbeige.cpp`, which count layers that have no tensors.
@@ -82,7 +115,8 @@ impl ModelFacts {
             },
         };
         let is_70b = is_70b(quantization, n_trunk, n_expert, n_head, n_head_kv);
-        Ok(ModelFacts { architecture, n_layer, n_expert, n_head, n_head_kv, is_70b, quantization })
+        let diffusion = None;
+        Ok(ModelFacts { architecture, n_layer, n_expert, n_head, n_head_kv, is_70b, quantization, diffusion })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Category, rules::When};
+use super::{Category, Role, rules::When};
 
 /// Reason to keep a tensor unquantized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +14,8 @@ pub enum KeepReason {
     Vector,
     /// Its name does not end with `weight`.
     NotAWeight,
+    /// A convolution or another tensor of three or more dimensions, in a diffusion model.
+    NotAMatrix,
     /// The output matrix, kept on request.
     OutputOnRequest,
     /// A kind of tensor that is small, or that quantization would spoil.
@@ -45,6 +47,13 @@ pub enum Reason {
         /// Conditions of the rule.
         when: &'static [When],
     },
+    /// A rule of the mix for diffusion models.
+    Role {
+        /// The tensor's role.
+        role: Role,
+        /// The rule holds for this many tensors of the role only.
+        first: Option<u32>,
+    },
     /// A tensor that this architecture does not take below eight bits.
     Q8_0AtLeast,
     /// The option for what came from floats of 8 bits.
@@ -61,6 +70,7 @@ impl fmt::Display for KeepReason {
             KeepReason::Copy => "copied",
             KeepReason::Vector => "a vector",
             KeepReason::NotAWeight => "name does not end in `weight`",
+            KeepReason::NotAMatrix => "not a matrix",
             KeepReason::OutputOnRequest => "output matrix, on request",
             KeepReason::Sensitive(tensor) => tensor,
         })
@@ -100,6 +110,8 @@ impl fmt::Display for Reason {
             Reason::Fp8Option => f.write_str("requested: type for FP8 weights"),
             Reason::Repacked => f.write_str("same values as in the checkpoint"),
             Reason::RecipeFile => f.write_str("recipe file"),
+            Reason::Role { role, first: None } => write!(f, "rule: {role}"),
+            Reason::Role { role, first: Some(n) } => write!(f, "rule: {role}, first {n} such tensors"),
             Reason::Rule { category, tied, when } => {
                 // Tied says something of the embedding alone; for all others it is a fact about the model.
                 let tied = *tied && *category == Category::TokenEmbd;

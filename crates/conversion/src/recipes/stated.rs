@@ -172,7 +172,7 @@ fn shares(
     metadata: &Metadata,
     tensors: &[TensorFacts<'_>],
 ) -> f64 {
-    let Ok(model) = ModelFacts::from_metadata(families, metadata) else { return 0.0 };
+    let Ok(model) = ModelFacts::of_file(families, metadata, tensors) else { return 0.0 };
     let share = |has_imatrix| {
         let overrides = Overrides { has_imatrix, ..Overrides::default() };
         let made = assign(recipe, &model, tensors, &overrides).unwrap_or_default();

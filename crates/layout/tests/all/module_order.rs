@@ -14,7 +14,7 @@ const FLOORS: &[&[&str]] = &[
     &["arch", "diffusion", "projector", "quantization"],
     &["prelude", "registry"],
     &["loader", "options"],
-    &["general", "ignored_keys"],
+    &["diffusion_file", "general", "ignored_keys"],
     &["key_places", "loadable", "nearest", "needed"],
     &["unknown"],
     &["resolve"],
