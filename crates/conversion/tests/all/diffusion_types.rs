@@ -1,0 +1,180 @@
+//! Types and bytes of the tensors of diffusion models, compared with libgguf's for every file type that it has.
+//!
+//! The input is the file that ComfyUI-GGUF's converter writes of the same checkpoint: three keys, original shapes of reshaped
+//! tensors, and float types by its rules.
+
+use std::{collections::HashSet, fmt::Write as _, fs, path::Path};
+
+use gguf_container::{Array, Endian, File, Metadata, Plan, Value};
+use gguf_conversion::{Conversion, RunOptions, recipes::RECIPES};
+use gguf_models::FAMILIES;
+use gguf_types::{DType, Shape};
+use serde_json::Value as Json;
+
+/// A family of golden/diffusion-types.
+struct Golden {
+    name: String,
+    json: Json,
+}
+
+impl Golden {
+    fn all() -> Vec<Golden> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/diffusion-types");
+        let mut paths: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        paths.sort();
+        let golden = |path: &std::path::PathBuf| Golden {
+            name: path.file_stem().unwrap().to_string_lossy().into_owned(),
+            json: gguf_testkit::read_json(path),
+        };
+        paths.iter().map(golden).collect()
+    }
+
+    fn tensors(&self) -> &[Json] {
+        self.json["tensors"].as_array().unwrap()
+    }
+
+    fn metadata(&self) -> Metadata {
+        let mut metadata = Metadata::new();
+        metadata.set("general.architecture", self.json["arch"].as_str().unwrap());
+        metadata.set("general.quantization_version", 2u32);
+        metadata.set("general.file_type", 32u32);
+        for tensor in self.tensors() {
+            let shape: Vec<i32> = numbers(&tensor["shape"]).into_iter().map(|dim| dim as i32).collect();
+            if numbers(&tensor["shape"]).into_iter().rev().ne(numbers(&tensor["dims"])) {
+                let key = format!("comfy.gguf.orig_shape.{}", tensor["name"].as_str().unwrap());
+                metadata.set(key, Value::Array(Array::I32(shape)));
+            }
+        }
+        metadata
+    }
+
+    /// The file before quantization.
+    fn write(&self, path: &Path) {
+        let shape = |tensor: &Json| Shape::new(&numbers(&tensor["dims"])).unwrap();
+        let stored = |tensor: &Json| DType::from_name(tensor["stored"].as_str().unwrap()).unwrap();
+        let header = |tensor: &Json| (name_of(tensor), shape(tensor), stored(tensor));
+        let tensors = self.tensors().iter().map(header).collect();
+        let plan = Plan::new(&self.metadata(), tensors, Endian::Little, 32).unwrap();
+        let data: Vec<Vec<u8>> =
+            self.tensors().iter().map(|t| data(t, stored(t), shape(t).n_elems())).collect();
+        fs::write(path, plan.to_bytes(&data).unwrap()).unwrap();
+    }
+}
+
+fn name_of(tensor: &Json) -> String {
+    tensor["name"].as_str().unwrap().to_owned()
+}
+
+fn numbers(json: &Json) -> Vec<u64> {
+    json.as_array().unwrap().iter().map(|number| number.as_u64().unwrap()).collect()
+}
+
+/// The values of a tensor, rounded to the type of the checkpoint and then to that of the file.
+fn data(tensor: &Json, stored: DType, n_elems: u64) -> Vec<u8> {
+    let seed = tensor["seed"].as_u64().unwrap();
+    let values = (0..n_elems).map(|i| gguf_testkit::normal(seed, i));
+    let widened = |bytes: [u8; 2]| f32::from_bits(u32::from(u16::from_le_bytes(bytes)) << 16);
+    match (tensor["dtype"].as_str().unwrap(), stored) {
+        ("BF16", DType::BF16) => values.flat_map(gguf_testkit::bf16).collect(),
+        ("BF16", DType::F32) => {
+            values.flat_map(|value| widened(gguf_testkit::bf16(value)).to_le_bytes()).collect()
+        }
+        ("F16" | "F32", DType::F16) => values.flat_map(gguf_testkit::f16).collect(),
+        ("F32", DType::F32) => values.flat_map(f32::to_le_bytes).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn quantize(from: &Path, recipe: &str, to: &Path) -> File {
+    let conversion = Conversion::open_gguf(FAMILIES, from).unwrap().recipe(recipe).unwrap();
+    conversion.plan().unwrap().check().unwrap().write(to, &RunOptions::default()).unwrap();
+    File::open(to).unwrap()
+}
+
+#[test]
+fn types_and_bytes_match_libgguf() {
+    let place = tempfile::tempdir().unwrap();
+    let (from, to) = (place.path().join("from.gguf"), place.path().join("to.gguf"));
+    let (mut wrong, mut n_files) = (String::new(), 0);
+    for golden in Golden::all() {
+        golden.write(&from);
+        for (recipe, expected) in golden.json["files"].as_object().unwrap() {
+            let file = quantize(&from, recipe, &to);
+            n_files += 1;
+            let mut metadata = golden.metadata();
+            metadata.set("general.file_type", expected["file_type"].as_u64().unwrap() as u32);
+            assert_eq!(file.metadata(), &metadata, "{} {recipe}", golden.name);
+            assert_eq!(file.tensors().len(), golden.tensors().len());
+            let types = expected["types"].as_array().unwrap();
+            for ((found, tensor), dtype) in file.tensors().iter().zip(golden.tensors()).zip(types) {
+                let dtype = dtype.as_str().unwrap();
+                let subject = format!("{} {recipe} {}", golden.name, found.name);
+                assert_eq!(
+                    (&found.name, found.shape.dims()),
+                    (&name_of(tensor), &numbers(&tensor["dims"])[..])
+                );
+                if !found.dtype.name().eq_ignore_ascii_case(dtype) {
+                    // A matrix of f32 is f16 in the file of ComfyUI-GGUF's converter, which has no second look at the checkpoint.
+                    writeln!(wrong, "{subject}: {} instead of {dtype}", found.dtype).unwrap();
+                } else if !gguf_testkit::sha256(file.data(found).unwrap())
+                    .starts_with(tensor["data"][dtype].as_str().unwrap())
+                    // Nor do its values come from f32.
+                    && !(tensor["dtype"] == "F32" && tensor["stored"] == "F16")
+                {
+                    writeln!(wrong, "{subject}: other bytes in {dtype}").unwrap();
+                }
+            }
+            drop(file);
+            fs::remove_file(&to).unwrap();
+        }
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+    assert_eq!(n_files, 11 * 15);
+}
+
+#[test]
+fn copies_are_byte_identical() {
+    let place = tempfile::tempdir().unwrap();
+    let (from, to) = (place.path().join("from.gguf"), place.path().join("to.gguf"));
+    for golden in Golden::all() {
+        golden.write(&from);
+        quantize(&from, "copy", &to);
+        assert!(fs::read(&from).unwrap() == fs::read(&to).unwrap(), "{}", golden.name);
+        fs::remove_file(&to).unwrap();
+    }
+}
+
+/// libgguf has no codebooks. Tensors that no type may change are the same for all types, and each mix has tensors of its own type.
+#[test]
+fn every_recipe_keeps_sensitive_tensors() {
+    let place = tempfile::tempdir().unwrap();
+    let (from, to) = (place.path().join("from.gguf"), place.path().join("to.gguf"));
+    for golden in Golden::all() {
+        golden.write(&from);
+        // Tensors that keep their type in all files of the golden.
+        let files = golden.json["files"].as_object().unwrap();
+        let kept: HashSet<usize> = (0..golden.tensors().len())
+            .filter(|&i| files.values().all(|file| file["types"][i] == golden.tensors()[i]["stored"]))
+            .collect();
+        assert!(kept.len() > 5);
+        for recipe in RECIPES.iter().filter(|recipe| recipe.alias_of.is_none() && !recipe.copy) {
+            let conversion = Conversion::open_gguf(FAMILIES, &from).unwrap().recipe(recipe.name).unwrap();
+            let plan = conversion.plan().unwrap();
+            if plan.files()[0].choices.iter().any(|choice| choice.requires_imatrix) {
+                assert!(recipe.default.needs_imatrix() || recipe.name == "IQ2_S", "{}", recipe.name);
+                assert!(plan.check().is_err(), "{}", recipe.name);
+                continue;
+            }
+            plan.check().unwrap().write(&to, &RunOptions::default()).unwrap();
+            let file = File::open(&to).unwrap();
+            for (i, tensor) in file.tensors().iter().enumerate() {
+                let stored = golden.tensors()[i]["stored"].as_str().unwrap();
+                let same = tensor.dtype.name().eq_ignore_ascii_case(stored);
+                assert!(same || !kept.contains(&i), "{} {} {}", golden.name, recipe.name, tensor.name);
+            }
+            let has_own = file.tensors().iter().any(|tensor| tensor.dtype == recipe.default);
+            assert!(has_own || recipe.name == "MXFP4_MOE", "{} {}", golden.name, recipe.name);
+            fs::remove_file(&to).unwrap();
+        }
+    }
+}
