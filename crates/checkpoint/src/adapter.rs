@@ -15,6 +15,9 @@ const CONFIG: &str = "adapter_config.json";
 const WEIGHTS: &str = "adapter_model.safetensors";
 const PICKLE: &str = "adapter_model.bin";
 
+/// The name under which diffusers saves adapters.
+const DIFFUSERS_WEIGHTS: &str = "pytorch_lora_weights.safetensors";
+
 /// [`Checkpoint::format`] of an adapter of mlx-lm.
 pub const MLX_ADAPTER: &str = "an MLX LoRA adapter";
 
@@ -66,6 +69,56 @@ pub fn open_adapter(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
         card,
         notes,
         parts,
+        tensors: tensors.into(),
+        method: None,
+        settled: false,
+    })
+}
+
+/// Opens an adapter of a diffusion model: a safetensors file, a folder of PEFT ([`open_adapter`]), or a folder with one weights
+/// file, which diffusers calls `pytorch_lora_weights.safetensors`. Names are those of the file, in the order of its tensors. The
+/// config is `adapter_config.json` where there is one, otherwise `null`; `__metadata__` is in the part.
+///
+/// # Errors
+/// [`Error`]: the missing or invalid item, with the file's name.
+pub fn open_diffusion_adapter(folder: &Folder) -> Result<Checkpoint, Error> {
+    let path = folder.path();
+    let (dir, listing, file) = if path.is_file() {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        (dir, Listing::default(), name)
+    } else {
+        let listing = folder.listing()?;
+        if listing.has(CONFIG) {
+            return open_adapter(folder.clone());
+        }
+        let file = match &listing.matching("", ".safetensors")[..] {
+            _ if listing.has(DIFFUSERS_WEIGHTS) => DIFFUSERS_WEIGHTS.to_owned(),
+            [only] => only.clone(),
+            _ => return Err(Error::MissingFile { file: DIFFUSERS_WEIGHTS.to_owned() }),
+        };
+        (path, listing, file)
+    };
+    let mut part = listing.open(dir, &file)?;
+    let mut tensors = safetensors::parse_with_metadata(&mut part)?;
+    let empty: Vec<String> =
+        tensors.iter().filter(|tensor| tensor.shape.contains(&0)).map(|tensor| tensor.name.clone()).collect();
+    if !empty.is_empty() {
+        return Err(Error::EmptyTensors { names: empty, is_adapter: true });
+    }
+    if tensors.is_empty() {
+        return Err(Error::NoTensors { file });
+    }
+    tensors.sort_by_key(|tensor| tensor.begin);
+    Ok(Checkpoint {
+        folder_name: folder.name(),
+        format: "a LoRA file",
+        config: serde_json::Value::Null,
+        generation_config: None,
+        files: Vec::new(),
+        card: Default::default(),
+        notes: Vec::new(),
+        parts: vec![part],
         tensors: tensors.into(),
         method: None,
         settled: false,

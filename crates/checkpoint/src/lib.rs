@@ -52,7 +52,10 @@ mod wrappers;
 mod yaml;
 
 pub use self::tensor::{Tensor, Tensors, View};
-pub use adapter::{MLX_ADAPTER, is_adapter, is_tokenizer_file, open_adapter, own_tokenizer, tokenizer_of};
+pub use adapter::{
+    MLX_ADAPTER, is_adapter, is_tokenizer_file, open_adapter, open_diffusion_adapter, own_tokenizer,
+    tokenizer_of,
+};
 pub use checkpoint::{Checkpoint, open, open_without_weights};
 pub use dtype::Dtype;
 pub use error::Error;

@@ -94,6 +94,16 @@ pub(crate) fn parse(part: &Part) -> Result<Vec<Tensor>, Error> {
     Ok(read_header(part)?.tensors)
 }
 
+/// As [`parse`], and stores `__metadata__` in the part.
+///
+/// # Errors
+/// As [`parse`].
+pub(crate) fn parse_with_metadata(part: &mut Part) -> Result<Vec<Tensor>, Error> {
+    let Header { tensors, metadata } = read_header(part)?;
+    part.metadata = metadata;
+    Ok(tensors)
+}
+
 fn read_header(part: &Part) -> Result<Header, Error> {
     let (file, file_bytes) = (part.file.as_str(), part.n_bytes());
     // Only what is needed: the file may be one that is fetched piece by piece.

@@ -24,6 +24,7 @@
 )]
 
 mod adapter;
+mod adapter_names;
 mod arch;
 pub mod built_in;
 mod combination;
@@ -70,6 +71,7 @@ mod unread_keys;
 mod yarn;
 
 pub use adapter::resolve_adapter;
+pub use adapter_names::{AdapterName, AdapterRows, RowRange, adapter_names};
 pub use arch::{Arch, Class, Computed, DECODER, Draft, Export, Packed, Predicted};
 pub use combination::Combination;
 pub use config::{Derived, Hparams, Rope, classes};

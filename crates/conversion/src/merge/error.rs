@@ -158,6 +158,25 @@ pub enum MergeError {
         /// The problem.
         problem: &'static str,
     },
+    /// A tensor of a kind of adapter that is not merged.
+    #[error("tensor `{tensor}`: {kind} is not supported")]
+    Kind {
+        /// The adapter's tensor.
+        tensor: String,
+        /// The kind.
+        kind: &'static str,
+    },
+    /// A factor that is not one finite number.
+    #[error("tensor `{tensor}`: expected one finite number, found {found}")]
+    Alpha {
+        /// The adapter's tensor.
+        tensor: String,
+        /// Its value, or its shape.
+        found: String,
+    },
+    /// An adapter that changes text encoders only.
+    #[error("the adapter changes text encoders only")]
+    NothingToMerge,
     /// A pair for the output of a base model that takes the embedding for it: PEFT would change both.
     #[error("tensor `{tensor}`: the base model has tied embeddings and does not contain `{target}`")]
     Tied {
@@ -197,6 +216,12 @@ impl MergeError {
             } if reason.starts_with("an adapter file") => "merge the adapter into its base model instead",
             MergeError::Unsupported { .. } => {
                 "merge it with PEFT's `merge_and_unload` and convert the result"
+            }
+            MergeError::Kind { .. } => {
+                "merge it with the program that trained it, or with ComfyUI, save the model and convert the result"
+            }
+            MergeError::NothingToMerge => {
+                "apply it where the text encoders are used; the model needs no change"
             }
             MergeError::Tied { .. } => {
                 "save the base model with a separate output matrix (`tie_word_embeddings` false) first"

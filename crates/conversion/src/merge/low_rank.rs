@@ -177,7 +177,7 @@ impl Merged {
 
 impl Change {
     /// Adds columns `columns` of rows `rows` to `out`, which is (rows, columns) f32.
-    fn add(
+    pub(super) fn add(
         &self,
         parts: &[Part],
         rows: Range<u64>,

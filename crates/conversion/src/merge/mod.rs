@@ -9,6 +9,7 @@
 //! Source: `LoraModel` in `tuners/lora/`, `get_peft_model_state_dict` in `utils/save_and_load.py` of peft 0.21.2.
 
 pub(crate) mod config;
+mod diffusion;
 mod error;
 mod keys;
 mod low_rank;
@@ -35,6 +36,7 @@ pub(crate) use self::{
     keys::add_merged_keys,
     low_rank::{Tile, transposed},
 };
+pub use diffusion::{ModuleNames, merge_diffusion};
 pub use error::MergeError;
 use error::shape_error;
 

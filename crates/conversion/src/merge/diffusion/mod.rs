@@ -1,0 +1,376 @@
+//! Adapters of diffusion models merged into their checkpoint while it is read.
+//!
+//! Trainers write adapters in several layouts: names of kohya's scripts (`lora_unet_` and `_` for `.`), of diffusers and PEFT
+//! (`transformer.`, `unet.`), of ComfyUI (`diffusion_model.`) and of XLabs. All of them are pairs of matrices, or whole
+//! differences, for modules of the model in its original or in diffusers' layout. `parts.rs` sorts the tensors by module,
+//! `places.rs` finds the rows of the checkpoint's tensors that a module has, and `patched.rs` states the arithmetic.
+//!
+//! The factor of a pair is its `alpha` divided by its rank, or that of the adapter's config, which PEFT's folders have and which
+//! diffusers stores in `__metadata__`; otherwise 1. Values are those of `fuse_lora` of diffusers 0.39 for a model in f32.
+
+mod parts;
+mod patched;
+mod places;
+
+use std::{
+    collections::HashMap,
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+};
+
+use gguf_checkpoint::{Checkpoint, Tensor, Tensors, read_columns};
+use gguf_layout::{AdapterRows, RowRange};
+use serde_json::{Map, Value as Json};
+
+pub use self::places::ModuleNames;
+use self::{
+    parts::{Module, Sorted},
+    patched::{Patch, Patched, as_row, reshaped},
+    places::{Place, Places},
+};
+use super::{
+    LoraAdapter, MergeError,
+    config::{Config, Target},
+    error::shape_error,
+    low_rank::{Change, Dora, Factor, Merged},
+};
+
+/// Merges adapters into the checkpoint of a diffusion model, in their order. Changed tensors keep their type, from which a
+/// float file takes its own. Only factors are read; every shape is checked.
+///
+/// # Errors
+/// The name of the adapter that does not fit, and why.
+pub fn merge_diffusion(
+    mut checkpoint: Checkpoint,
+    adapters: &[LoraAdapter],
+    names: ModuleNames<'_>,
+) -> Result<Checkpoint, (PathBuf, Box<MergeError>)> {
+    for adapter in adapters {
+        let merged = take(&mut checkpoint, adapter, names);
+        merged.map_err(|error| (adapter.name.clone(), Box::new(error)))?;
+    }
+    Ok(checkpoint)
+}
+
+/// The changes of one adapter, by the name of the tensor.
+#[derive(Debug, Default)]
+struct Changes<'a> {
+    patches: HashMap<String, Vec<Patch>>,
+    /// Pairs with magnitudes, by the name of the tensor.
+    magnitudes: HashMap<String, (Dora, Change)>,
+    /// Rows that have a pair, with one half of it, by the name of the tensor.
+    taken: HashMap<String, Vec<(RowRange, &'a Tensor)>>,
+}
+
+fn take(
+    checkpoint: &mut Checkpoint,
+    adapter: &LoraAdapter,
+    names: ModuleNames<'_>,
+) -> Result<(), MergeError> {
+    if !adapter.scale.is_finite() {
+        return Err(MergeError::Scale { scale: adapter.scale });
+    }
+    if adapter.takes_tokenizer {
+        return Err(MergeError::NoTokenizer);
+    }
+    let opened = gguf_checkpoint::open_diffusion_adapter(&adapter.folder).map_err(MergeError::Source)?;
+    let config = config_of(&opened)?;
+    let first_part = checkpoint.parts.len();
+    checkpoint.parts.extend(opened.parts);
+    // The adapter's weights files are files of the checkpoint now.
+    let own: Vec<Tensor> =
+        opened.tensors.iter().map(|tensor| tensor.clone().after_parts(first_part)).collect();
+    if let Some(tensor) = own.iter().find(|tensor| tensor.stored.is_some()) {
+        let kind = "an adapter whose tensors are not stored row by row";
+        return Err(MergeError::Kind { tensor: tensor.name.clone(), kind });
+    }
+    let Sorted { modules, n_text } = parts::classify(&own)?;
+    let adapter_name = adapter.name.display();
+    checkpoint.notes.extend(opened.notes.iter().map(|note| format!("adapter `{adapter_name}`: {note}")));
+    if n_text > 0 {
+        checkpoint.notes.push(format!(
+            "adapter `{adapter_name}`: {} of text encoders not merged; merge them into the text encoders' own files",
+            gguf_types::counted(n_text, "tensor")
+        ));
+    }
+    if modules.is_empty() {
+        return Err(MergeError::NothingToMerge);
+    }
+    let places = Places::new(&checkpoint.tensors, names);
+    let mut without_place = Vec::new();
+    let mut changes = Changes::default();
+    for module in &modules {
+        let Some(place) = places.find(&module.name) else {
+            let tensors = [module.down, module.up, module.diff, module.bias_diff];
+            without_place.extend(tensors.into_iter().flatten().map(|tensor| tensor.name.clone()));
+            continue;
+        };
+        let scale = Scale { config: config.as_ref(), of_adapter: adapter.scale };
+        changes.add(module, place, &places, scale, &checkpoint.parts, &mut without_place)?;
+    }
+    if !without_place.is_empty() {
+        return Err(MergeError::NoPlace { names: without_place });
+    }
+    let n_changed = changes.apply(checkpoint);
+    let times = if adapter.scale == 1.0 { String::new() } else { format!(" {} times", adapter.scale) };
+    checkpoint.notes.push(format!(
+        "adapter `{adapter_name}`: merged{times} into {}",
+        gguf_types::counted(n_changed, "tensor")
+    ));
+    Ok(())
+}
+
+/// Name of the entry of `__metadata__` in which diffusers stores PEFT's config.
+const CONFIG_ENTRY: &str = "lora_adapter_metadata";
+
+/// The config of an adapter: its file, or the entry of diffusers without the name of the component.
+fn config_of(adapter: &Checkpoint) -> Result<Option<Config>, MergeError> {
+    if adapter.config.is_object() {
+        return Config::new(&adapter.config, Target::Merged).map(Some);
+    }
+    let Some(text) = adapter.parts.first().and_then(|part| part.metadata.get(CONFIG_ENTRY)) else {
+        return Ok(None);
+    };
+    let expected = "an object with the config of an adapter";
+    let wrong = || MergeError::Config { key: CONFIG_ENTRY, found: text.clone(), expected };
+    let entries: Map<String, Json> = serde_json::from_str(text).map_err(|_| wrong())?;
+    let mut config = Map::new();
+    for (key, value) in entries {
+        if let Some(key) = ["transformer.", "unet."].iter().find_map(|start| key.strip_prefix(start)) {
+            config.insert(key.to_owned(), value);
+        }
+    }
+    if config.is_empty() {
+        return Ok(None);
+    }
+    config.insert("peft_type".to_owned(), "LORA".into());
+    Config::new(&Json::Object(config), Target::Merged).map(Some)
+}
+
+/// Factors of an adapter.
+#[derive(Clone, Copy)]
+struct Scale<'a> {
+    config: Option<&'a Config>,
+    of_adapter: f64,
+}
+
+impl Scale<'_> {
+    /// The factor of a module's pair of rank `rank`.
+    fn of(self, module: &Module<'_>, rank: u64, parts: &[gguf_checkpoint::Part]) -> Result<f32, MergeError> {
+        let Some(alpha) = module.alpha else {
+            let Some(config) = self.config else { return Ok(self.of_adapter as f32) };
+            let (name, tensor) = (module_in_config(&module.name), module.down);
+            let expected = config.rank_of(name);
+            return match tensor {
+                Some(down) if rank != expected => {
+                    Err(MergeError::Rank { tensor: down.name.clone(), found: rank, expected })
+                }
+                _ => Ok(config.scaling_of(name, self.of_adapter)),
+            };
+        };
+        let n_elems: u64 = alpha.shape.iter().product();
+        let mut value = [0.0];
+        if n_elems == 1 {
+            read_columns(parts, &as_row(alpha), 0..1, 0..1, &mut value).map_err(MergeError::Read)?;
+        }
+        if n_elems != 1 || !value[0].is_finite() {
+            let found = if n_elems == 1 { value[0].to_string() } else { format!("{:?}", alpha.shape) };
+            return Err(MergeError::Alpha { tensor: alpha.name.clone(), found });
+        }
+        Ok((self.of_adapter * f64::from(value[0]) / rank as f64) as f32)
+    }
+}
+
+/// The name of a module in the config, where the name of the component is left out.
+fn module_in_config(name: &str) -> &str {
+    ["base_model.model.", "transformer.", "unet."].iter().find_map(|s| name.strip_prefix(s)).unwrap_or(name)
+}
+
+impl<'a> Changes<'a> {
+    /// Adds the changes of a module.
+    fn add(
+        &mut self,
+        module: &Module<'a>,
+        place: &Place,
+        places: &Places<'_>,
+        scale: Scale<'_>,
+        parts: &[gguf_checkpoint::Part],
+        without_place: &mut Vec<String>,
+    ) -> Result<(), MergeError> {
+        let of_pair = match module.down {
+            Some(down) => scale.of(module, down.shape.first().copied().unwrap_or(0).max(1), parts)?,
+            None => scale.of_adapter as f32,
+        };
+        let weight = places.weight(place);
+        let n_columns = weight.map_or(1, matrix_columns);
+        match weight {
+            Some(target) => {
+                if let (Some(down), Some(up)) = (module.down, module.up) {
+                    self.add_pair(module, place, target, [down, up], of_pair)?;
+                }
+                if let Some(diff) = module.diff {
+                    self.add_whole(diff, place.rows, target, n_columns, scale.of_adapter as f32)?;
+                }
+            }
+            None => without_place.extend(
+                [module.down, module.up, module.diff].into_iter().flatten().map(|tensor| tensor.name.clone()),
+            ),
+        }
+        let biases = [(module.bias, of_pair), (module.bias_diff, scale.of_adapter as f32)];
+        for (values, scale) in biases {
+            let Some(values) = values else { continue };
+            let is_known = weight.is_some() || place.rows == AdapterRows::All;
+            match places.bias(place).filter(|_| is_known) {
+                Some(target) => self.add_whole(values, place.rows, target, n_columns, scale)?,
+                None => without_place.push(values.name.clone()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a pair.
+    fn add_pair(
+        &mut self,
+        module: &Module<'a>,
+        place: &Place,
+        target: &Tensor,
+        [down, up]: [&'a Tensor; 2],
+        scale: f32,
+    ) -> Result<(), MergeError> {
+        let [n_rows, n_columns] = [target.shape.first().copied().unwrap_or(1), matrix_columns(target)];
+        let Some(ranges) = place.rows.ranges(n_rows, n_columns).filter(|_| target.shape.len() >= 2) else {
+            return Err(shape_error(up, "a matrix that can be divided into its modules", target));
+        };
+        let n_outputs: u64 = ranges.iter().map(|range| range.rows.end - range.rows.start).sum();
+        let (rank, up_rank) = (down.shape.first().copied().unwrap_or(0), matrix_columns(up));
+        // The kernel of `up` has size 1, or it has none.
+        let is_pair = down.shape.len() >= 2
+            && up.shape.len() >= 2
+            && up.shape[1] == up_rank
+            && up_rank == rank
+            && up.shape[0] == n_outputs
+            && matrix_columns(down) == n_columns
+            && is_kernel(&down.shape[1..], &target.shape[1..]);
+        if !is_pair {
+            let expected = format!(
+                "a pair (rank, {n_columns}) and ({n_outputs}, rank), found {:?} and {:?}",
+                down.shape, up.shape
+            );
+            return Err(shape_error(down, &expected, target));
+        }
+        self.claim(&ranges, target, down)?;
+        let as_matrix = |tensor: &Tensor| reshaped(tensor, vec![tensor.shape[0], matrix_columns(tensor)]);
+        let pair = |first: u64, matrix_rows: u64| Change::LowRank {
+            left: Factor { offset: first, ..Factor::whole(&as_matrix(up), false) },
+            right: Factor::whole(&as_matrix(down), true),
+            rank: rank as usize,
+            scale,
+            matrix_rows,
+        };
+        if let Some(magnitude) = module.magnitude {
+            let is_vector = magnitude.shape.first() == Some(&n_rows) && matrix_columns(magnitude) == 1;
+            if place.rows != AdapterRows::All || target.shape.len() != 2 || !is_vector {
+                let kind = "a DoRA for a part of a tensor, for a convolution or with magnitudes of inputs";
+                return Err(MergeError::Kind { tensor: magnitude.name.clone(), kind });
+            }
+            let dora = Dora {
+                magnitude: as_row(magnitude),
+                outputs_are_rows: true,
+                unmerged: target.clone(),
+                is_first: target.stored.is_none(),
+                factors: OnceLock::new(),
+            };
+            self.magnitudes.insert(target.name.clone(), (dora, pair(0, n_rows)));
+            return Ok(());
+        }
+        let patches = self.patches.entry(target.name.clone()).or_default();
+        for RowRange { rows, first } in ranges {
+            let change = Arc::new(pair(first, rows.end - rows.start));
+            patches.push(Patch::Pair { rows, change });
+        }
+        Ok(())
+    }
+
+    /// Notes the rows that a pair changes.
+    ///
+    /// # Errors
+    /// [`MergeError::SameTarget`] for rows that have a pair.
+    fn claim(&mut self, ranges: &[RowRange], target: &Tensor, half: &'a Tensor) -> Result<(), MergeError> {
+        let taken = self.taken.entry(target.name.clone()).or_default();
+        for range in ranges {
+            let meets =
+                |other: &RowRange| range.rows.start < other.rows.end && other.rows.start < range.rows.end;
+            if let Some((_, first)) = taken.iter().find(|(other, _)| meets(other)) {
+                return Err(MergeError::SameTarget {
+                    first: first.name.clone(),
+                    second: half.name.clone(),
+                    target: target.name.clone(),
+                });
+            }
+        }
+        taken.extend(ranges.iter().map(|range| (range.clone(), half)));
+        Ok(())
+    }
+
+    /// Adds a whole change of a tensor, or of the rows of a module. `n_columns` is that of the module's weight.
+    fn add_whole(
+        &mut self,
+        values: &Tensor,
+        rows: AdapterRows,
+        target: &Tensor,
+        n_columns: u64,
+        scale: f32,
+    ) -> Result<(), MergeError> {
+        let n_rows = target.shape.first().copied().unwrap_or(1);
+        let ranges = rows.ranges(n_rows, n_columns);
+        let n_outputs = ranges.iter().flatten().map(|range| range.rows.end - range.rows.start).sum();
+        let mut shape = target.shape.clone();
+        if let Some(first) = shape.first_mut() {
+            *first = n_outputs;
+        }
+        let Some(ranges) = ranges.filter(|_| values.shape == shape) else {
+            return Err(shape_error(values, &format!("{shape:?}"), target));
+        };
+        let own_columns = matrix_columns(target);
+        let patches = self.patches.entry(target.name.clone()).or_default();
+        for RowRange { rows, first } in ranges {
+            let first = first * own_columns;
+            patches.push(Patch::Whole { rows, values: values.clone(), first, scale });
+        }
+        Ok(())
+    }
+
+    /// Replaces the tensors of the checkpoint with their changed forms; returns their number.
+    fn apply(mut self, checkpoint: &mut Checkpoint) -> usize {
+        let mut tensors = checkpoint.tensors.to_vec();
+        let mut n_changed = 0;
+        for tensor in &mut tensors {
+            let (dora, patches) = (self.magnitudes.remove(&tensor.name), self.patches.remove(&tensor.name));
+            n_changed += usize::from(dora.is_some() || patches.is_some());
+            if let Some((dora, change)) = dora {
+                let base = tensor.clone();
+                tensor.stored = Some(Arc::new(Merged { base, change, dora: Some(dora) }));
+            }
+            if let Some(patches) = patches {
+                let (base, n_columns) = (tensor.clone(), matrix_columns(tensor));
+                tensor.stored = Some(Arc::new(Patched { base, n_columns, patches }));
+            }
+        }
+        checkpoint.tensors = Tensors::from(tensors);
+        n_changed
+    }
+}
+
+/// Elements for each index of the first dimension.
+fn matrix_columns(tensor: &Tensor) -> u64 {
+    tensor.shape.iter().skip(1).product()
+}
+
+/// True if both have the same inputs and sizes of the kernel; sizes of 1 may be left out.
+fn is_kernel(of_pair: &[u64], of_target: &[u64]) -> bool {
+    let trimmed = |sizes: &[u64]| {
+        let n_kept = sizes.iter().rposition(|size| *size != 1).map_or(0, |last| last + 1);
+        sizes[..n_kept].to_vec()
+    };
+    trimmed(of_pair) == trimmed(of_target)
+}

@@ -1,0 +1,173 @@
+//! Tensors of an adapter by the module that they change.
+//!
+//! Sources: `convert_lora` functions in `loaders/lora_conversion_utils.py` of diffusers 0.39; `networks/lora_flux.py` of
+//! kohya-ss/sd-scripts (names with `_` for `.`, `alpha`); `lycoris/modules` of LyCORIS (refused kinds).
+
+use std::collections::HashMap;
+
+use gguf_checkpoint::{Dtype, Tensor};
+
+use super::super::MergeError;
+
+/// Purpose of a tensor of an adapter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Down,
+    Up,
+    Bias,
+    Alpha,
+    Magnitude,
+    Diff,
+    BiasDiff,
+}
+
+/// Ends of names, by purpose. The first that matches counts.
+const ENDS: &[(&str, Part)] = &[
+    (".lora_A.weight", Part::Down),
+    (".lora_B.weight", Part::Up),
+    (".lora_down.weight", Part::Down),
+    (".lora_up.weight", Part::Up),
+    (".lora.down.weight", Part::Down),
+    (".lora.up.weight", Part::Up),
+    (".lora_linear_layer.down.weight", Part::Down),
+    (".lora_linear_layer.up.weight", Part::Up),
+    (".down.weight", Part::Down),
+    (".up.weight", Part::Up),
+    (".lora_B.bias", Part::Bias),
+    (".alpha", Part::Alpha),
+    (".dora_scale", Part::Magnitude),
+    (".lora_magnitude_vector", Part::Magnitude),
+    (".lora_magnitude_vector.weight", Part::Magnitude),
+    (".diff", Part::Diff),
+    (".w_norm", Part::Diff),
+    (".diff_b", Part::BiasDiff),
+    (".b_norm", Part::BiasDiff),
+];
+
+/// Parts of names of adapters that are not pairs, and their kind.
+const OTHER_KINDS: &[(&str, &str)] = &[
+    (".hada_", "LoHa (products of two pairs)"),
+    (".lokr_", "LoKr (Kronecker products)"),
+    (".lora_mid.", "a LoCon with a Tucker decomposition"),
+    (".oft_", "OFT (orthogonal fine-tuning)"),
+    (".on_input", "IA3"),
+    (".a1.weight", "GLoRA"),
+    (".b1.weight", "GLoRA"),
+    (".reshape_weight", "a LoRA that enlarges tensors of the base model"),
+    (".set_weight", "a LoRA that replaces tensors of the base model"),
+];
+
+/// Starts of the names of text encoders' tensors.
+const TEXT_ENCODERS: &[&str] =
+    &["lora_te", "text_encoder", "text_encoders.", "cond_stage_model.", "conditioner.", "te1.", "te2."];
+
+/// Tensors of an adapter for one module.
+#[derive(Debug, Default)]
+pub(super) struct Module<'a> {
+    /// Its name in the adapter.
+    pub name: String,
+    /// (rank, inputs), with the sizes of the kernel after it for convolutions.
+    pub down: Option<&'a Tensor>,
+    /// (outputs, rank), with sizes of 1 after it for convolutions.
+    pub up: Option<&'a Tensor>,
+    /// Bias of `up` (outputs).
+    pub bias: Option<&'a Tensor>,
+    /// Factor times the rank.
+    pub alpha: Option<&'a Tensor>,
+    /// Magnitudes of outputs (DoRA).
+    pub magnitude: Option<&'a Tensor>,
+    /// Change of the whole weight.
+    pub diff: Option<&'a Tensor>,
+    /// Change of the bias.
+    pub bias_diff: Option<&'a Tensor>,
+}
+
+/// Tensors of an adapter by purpose.
+#[derive(Debug, Default)]
+pub(super) struct Sorted<'a> {
+    /// Modules in the order in which they are met.
+    pub modules: Vec<Module<'a>>,
+    /// Number of tensors for text encoders.
+    pub n_text: usize,
+}
+
+/// Sorts the tensors of an adapter by their names.
+///
+/// # Errors
+/// [`MergeError::Kind`], [`MergeError::Type`], [`MergeError::Unknown`], [`MergeError::Missing`].
+pub(super) fn classify(tensors: &[Tensor]) -> Result<Sorted<'_>, MergeError> {
+    let mut sorted = Sorted::default();
+    let mut index: HashMap<String, usize> = HashMap::new();
+    let mut unknown = Vec::new();
+    for tensor in tensors {
+        let name = tensor.name.as_str();
+        let plain = name.strip_prefix("base_model.model.").unwrap_or(name);
+        if TEXT_ENCODERS.iter().any(|start| plain.starts_with(start)) {
+            sorted.n_text += 1;
+            continue;
+        }
+        if let Some((_, kind)) = OTHER_KINDS.iter().find(|(part, _)| name.contains(part)) {
+            return Err(MergeError::Kind { tensor: name.to_owned(), kind });
+        }
+        let found = ENDS.iter().find_map(|(end, part)| Some((name.strip_suffix(end)?, *part)));
+        let Some((module, part)) = found else {
+            unknown.push(name.to_owned());
+            continue;
+        };
+        let is_number = matches!(tensor.dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16);
+        // Factors are sometimes stored as integers.
+        if !is_number && !(part == Part::Alpha && tensor.dtype.is_readable()) {
+            return Err(MergeError::Type { tensor: name.to_owned(), found: tensor.dtype });
+        }
+        let module = module_name(module);
+        let at = *index.entry(module.clone()).or_insert_with(|| {
+            sorted.modules.push(Module { name: module, ..Module::default() });
+            sorted.modules.len() - 1
+        });
+        let module = &mut sorted.modules[at];
+        let place = match part {
+            Part::Down => &mut module.down,
+            Part::Up => &mut module.up,
+            Part::Bias => &mut module.bias,
+            Part::Alpha => &mut module.alpha,
+            Part::Magnitude => &mut module.magnitude,
+            Part::Diff => &mut module.diff,
+            Part::BiasDiff => &mut module.bias_diff,
+        };
+        if place.replace(tensor).is_some() {
+            unknown.push(name.to_owned());
+        }
+    }
+    if !unknown.is_empty() {
+        return Err(MergeError::Unknown { names: unknown });
+    }
+    let mut missing: Vec<String> = sorted.modules.iter().filter_map(missing_half).collect();
+    missing.sort_unstable();
+    if !missing.is_empty() {
+        return Err(MergeError::Missing { names: missing });
+    }
+    Ok(sorted)
+}
+
+/// The name of a module without what diffusers added for attention processors (`attn1.processor.to_q_lora`), up to 0.19.
+fn module_name(module: &str) -> String {
+    match module.strip_suffix("_lora") {
+        Some(plain) if plain.contains(".processor.to_") => {
+            let plain = plain.replace(".processor.", ".");
+            if plain.ends_with(".to_out") { plain + ".0" } else { plain }
+        }
+        _ => module.to_owned(),
+    }
+}
+
+/// The half of a pair that is missing, or what a factor, a bias or magnitudes belong to.
+fn missing_half(module: &Module<'_>) -> Option<String> {
+    let is_change = module.diff.is_some() || module.bias_diff.is_some();
+    match (module.down, module.up) {
+        (Some(_), Some(_)) => None,
+        (Some(down), None) => Some(format!("the other half of `{}`", down.name)),
+        (None, Some(up)) => Some(format!("the other half of `{}`", up.name)),
+        (None, None) if is_change && module.bias.is_none() && module.magnitude.is_none() => None,
+        (None, None) => Some(format!("pair of `{}`", module.name)),
+    }
+}

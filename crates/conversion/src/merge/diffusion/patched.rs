@@ -1,0 +1,132 @@
+//! A tensor with the changes of all adapters, computed on reading.
+//!
+//! The tensor is seen as a matrix (n_rows, n_columns) of its first dimension and of the product of all others, so that a kernel
+//! (out, in, height, width) is the matrix (out, in * height * width). A pair changes some of its rows:
+//!
+//! ```text
+//! W[rows] += s (L @ R)       L = up[first..] (rows, r), R = down (r, n_columns)
+//! W       += s D             for whole changes (`diff`)
+//! ```
+//!
+//! Source: `Conv2d.get_delta_weight` and `Linear.get_delta_weight` in `tuners/lora/layer.py` of peft 0.21.2: a convolution with
+//! `down` followed by one with `up` of size 1 is a convolution with the product of both matrices.
+
+use std::ops::Range;
+
+use gguf_checkpoint::{Part, ReadError, Region, Span, Stored, Tensor, read_columns};
+
+use super::super::low_rank::Change;
+
+/// A base tensor and its changes in their order.
+#[derive(Debug, Clone)]
+pub(super) struct Patched {
+    pub base: Tensor,
+    /// Elements for each index of the first dimension.
+    pub n_columns: u64,
+    pub patches: Vec<Patch>,
+}
+
+/// A change of some rows.
+#[derive(Debug, Clone)]
+pub(super) enum Patch {
+    /// Low-rank change of these rows.
+    Pair { rows: Range<u64>, change: std::sync::Arc<Change> },
+    /// `s` times the elements of `values` from `first` on, added to these rows.
+    Whole { rows: Range<u64>, values: Tensor, first: u64, scale: f32 },
+}
+
+impl Stored for Patched {
+    fn read(&self, parts: &[Part], region: Region, out: &mut [f32]) -> Result<(), ReadError> {
+        let Region { rows, columns } = region;
+        read_columns(parts, &self.base, rows.clone(), columns.clone(), out)?;
+        let own = self.base.row_elems();
+        let width = columns.end - columns.start;
+        if width == own {
+            return self.patch(parts, rows.start * own, out);
+        }
+        for (row, out) in rows.zip(out.chunks_exact_mut((width as usize).max(1))) {
+            self.patch(parts, row * own + columns.start, out)?;
+        }
+        Ok(())
+    }
+
+    fn spans(&self, rows: Range<u64>) -> Vec<Span> {
+        self.base.spans(rows)
+    }
+
+    fn panel_rows(&self) -> u64 {
+        self.base.panel_rows()
+    }
+
+    fn description(&self) -> Option<String> {
+        Some(format!("{}+lora", self.base.stored_as()))
+    }
+}
+
+impl Patched {
+    /// Adds all changes to the elements from `first` on.
+    fn patch(&self, parts: &[Part], first: u64, out: &mut [f32]) -> Result<(), ReadError> {
+        let end = first + out.len() as u64;
+        for patch in &self.patches {
+            let rows = match patch {
+                Patch::Pair { rows, .. } | Patch::Whole { rows, .. } => rows,
+            };
+            // The elements of the changed rows that are read here.
+            let begin = first.max(rows.start * self.n_columns);
+            let stop = end.min(rows.end * self.n_columns);
+            if begin >= stop {
+                continue;
+            }
+            let out = &mut out[(begin - first) as usize..(stop - first) as usize];
+            let begin = begin - rows.start * self.n_columns;
+            match patch {
+                Patch::Pair { change, .. } => self.add_pair(change, parts, begin, out)?,
+                Patch::Whole { values, first, scale, .. } => {
+                    let mut added = vec![0.0; out.len()];
+                    let begin = first + begin;
+                    let elems = begin..begin + out.len() as u64;
+                    read_columns(parts, &as_row(values), 0..1, elems, &mut added)?;
+                    for (out, added) in out.iter_mut().zip(&added) {
+                        *out += added * scale;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a pair to the elements from `elem` on of its rows: the rest of a row, whole rows, the start of a row.
+    fn add_pair(
+        &self,
+        change: &Change,
+        parts: &[Part],
+        mut elem: u64,
+        mut out: &mut [f32],
+    ) -> Result<(), ReadError> {
+        while !out.is_empty() {
+            let (row, column) = (elem / self.n_columns, elem % self.n_columns);
+            let whole = if column == 0 { out.len() as u64 / self.n_columns } else { 0 };
+            let (rows, columns) = match whole {
+                0 => (row..row + 1, column..self.n_columns.min(column + out.len() as u64)),
+                n => (row..row + n, 0..self.n_columns),
+            };
+            let n_elems = (rows.end - rows.start) * (columns.end - columns.start);
+            let (now, later) = out.split_at_mut(n_elems as usize);
+            change.add(parts, rows, columns, now)?;
+            (elem, out) = (elem + n_elems, later);
+        }
+        Ok(())
+    }
+}
+
+/// A plain tensor as one row.
+pub(super) fn as_row(tensor: &Tensor) -> Tensor {
+    reshaped(tensor, vec![tensor.shape.iter().product()])
+}
+
+/// A plain tensor with other dimensions and as many elements.
+pub(super) fn reshaped(tensor: &Tensor, shape: Vec<u64>) -> Tensor {
+    let mut tensor = tensor.clone();
+    tensor.shape = shape;
+    tensor
+}

@@ -1,0 +1,207 @@
+//! Names under which adapters know the tensors of a diffusion model.
+//!
+//! A trainer that loads a model through diffusers names its adapters after the modules of diffusers. The original layout, which
+//! files of ComfyUI and stable-diffusion.cpp have, names these modules differently and joins some of them: the projections of
+//! queries, keys and values of Flux are the rows of one matrix. A family states both names and the rows as data.
+
+use std::ops::Range;
+
+/// A module of another layout, and the tensor of the original layout that holds its weights.
+///
+/// `{}` in a name stands for a number. `{rest}` at the start or the end stands for any other parts of the name. Both names have
+/// the same placeholders in the same order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AdapterName {
+    /// Name of the tensor in the original layout, without `.weight` and `.bias`.
+    pub tensor: &'static str,
+    /// Name of the module in the layout of the adapter.
+    pub module: &'static str,
+    /// Rows of the tensor that are the module's.
+    pub rows: AdapterRows,
+}
+
+impl AdapterName {
+    /// A module with a tensor of its own.
+    pub const fn whole(tensor: &'static str, module: &'static str) -> AdapterName {
+        AdapterName { tensor, module, rows: AdapterRows::All }
+    }
+
+    /// A module that is part of a tensor.
+    pub const fn part(tensor: &'static str, module: &'static str, rows: AdapterRows) -> AdapterName {
+        AdapterName { tensor, module, rows }
+    }
+}
+
+/// Rows of a matrix (n_rows, n_columns) that belong to one module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AdapterRows {
+    /// All rows.
+    All,
+    /// Queries of a joint matrix of queries, keys and values: as many rows as columns.
+    Query,
+    /// Keys of such a matrix: the first half of the rest.
+    Key,
+    /// Values of such a matrix: the second half of the rest.
+    Value,
+    /// One of several square matrices at the start, counted from 0.
+    Square(u64),
+    /// Everything after this number of square matrices.
+    AfterSquares(u64),
+    /// All rows, with the two halves exchanged: diffusers stores scales before shifts.
+    SwappedHalves,
+}
+
+/// Rows of a tensor, and the place of the first of them among the rows of the module.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowRange {
+    /// Rows of the tensor.
+    pub rows: Range<u64>,
+    /// The row of the module that belongs to the first of them.
+    pub first: u64,
+}
+
+impl AdapterRows {
+    /// The rows of a matrix (n_rows, n_columns), or of the vector of its biases (n_rows). `None` if such a matrix cannot be
+    /// divided in this way.
+    pub fn ranges(self, n_rows: u64, n_columns: u64) -> Option<Vec<RowRange>> {
+        let one = |rows: Range<u64>| Some(vec![RowRange { rows, first: 0 }]);
+        let squares = |n: u64| n_columns.checked_mul(n).filter(|rows| *rows <= n_rows);
+        let half = || {
+            let rest = n_rows.checked_sub(n_columns)?;
+            rest.is_multiple_of(2).then_some(rest / 2).filter(|half| *half > 0)
+        };
+        match self {
+            AdapterRows::All => one(0..n_rows),
+            AdapterRows::Query => half().and_then(|_| one(0..n_columns)),
+            AdapterRows::Key => half().and_then(|half| one(n_columns..n_columns + half)),
+            AdapterRows::Value => half().and_then(|half| one(n_columns + half..n_rows)),
+            AdapterRows::Square(index) => {
+                squares(index.checked_add(1)?).and_then(|end| one(end - n_columns..end))
+            }
+            AdapterRows::AfterSquares(n) => {
+                squares(n).filter(|first| *first < n_rows).and_then(|first| one(first..n_rows))
+            }
+            AdapterRows::SwappedHalves => n_rows.is_multiple_of(2).then(|| {
+                let half = n_rows / 2;
+                vec![RowRange { rows: 0..half, first: half }, RowRange { rows: half..n_rows, first: 0 }]
+            }),
+        }
+    }
+}
+
+/// The names under which adapters know a tensor of the original layout, in addition to its own. Stages are applied one after
+/// another: the second renames what the first returned, or the tensor if the first has no rule for it.
+pub fn adapter_names(stages: &[&[AdapterName]], tensor: &str) -> Vec<(String, AdapterRows)> {
+    let mut names = vec![(tensor.to_owned(), AdapterRows::All)];
+    for stage in stages {
+        let renamed = names.iter().flat_map(|(name, rows)| {
+            let found: Vec<_> = stage
+                .iter()
+                .filter_map(|rule| {
+                    let joined = if *rows == AdapterRows::All { rule.rows } else { *rows };
+                    Some((filled(rule.module, &captures(rule.tensor, name)?), joined))
+                })
+                .collect();
+            if found.is_empty() { vec![(name.clone(), *rows)] } else { found }
+        });
+        names = renamed.collect();
+    }
+    names.retain(|(name, _)| name != tensor);
+    names
+}
+
+/// The parts of `name` for the placeholders of a pattern, in their order.
+fn captures<'a>(pattern: &str, name: &'a str) -> Option<Vec<&'a str>> {
+    if let Some(end) = pattern.strip_prefix("{rest}.") {
+        return Some(vec![name.strip_suffix(end)?.strip_suffix('.')?]);
+    }
+    let (start, has_rest) = pattern.strip_suffix(".{rest}").map_or((pattern, false), |start| (start, true));
+    let (mut found, mut left) = (Vec::new(), name);
+    let mut parts = start.split('.').peekable();
+    while let Some(part) = parts.next() {
+        let is_last = parts.peek().is_none() && !has_rest;
+        let (first, rest) = match left.split_once('.') {
+            Some((first, rest)) if !is_last => (first, rest),
+            None if is_last => (left, ""),
+            _ => return None,
+        };
+        match part {
+            "{}" if !first.is_empty() && first.bytes().all(|byte| byte.is_ascii_digit()) => found.push(first),
+            _ if part == first => {}
+            _ => return None,
+        }
+        left = rest;
+    }
+    if has_rest {
+        found.push(left);
+    }
+    Some(found)
+}
+
+/// A name with its placeholders replaced.
+fn filled(pattern: &str, captures: &[&str]) -> String {
+    let mut captures = captures.iter();
+    let parts = pattern.split('.').map(|part| match part {
+        "{}" | "{rest}" => captures.next().copied().unwrap_or_default(),
+        _ => part,
+    });
+    parts.collect::<Vec<_>>().join(".")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOCKS: &[AdapterName] = &[
+        AdapterName::part("double_blocks.{}.img_attn.qkv", "blocks.{}.attn.to_q", AdapterRows::Query),
+        AdapterName::part("double_blocks.{}.img_attn.qkv", "blocks.{}.attn.to_k", AdapterRows::Key),
+        AdapterName::whole("input_blocks.1.0.{rest}", "down_blocks.0.resnets.0.{rest}"),
+    ];
+    const INNER: &[AdapterName] = &[AdapterName::whole("{rest}.in_layers.2", "{rest}.conv1")];
+
+    #[test]
+    fn stages_rename_numbers_and_rests() {
+        let names = |tensor| adapter_names(&[BLOCKS, INNER], tensor);
+        assert_eq!(
+            names("double_blocks.17.img_attn.qkv"),
+            [
+                ("blocks.17.attn.to_q".to_owned(), AdapterRows::Query),
+                ("blocks.17.attn.to_k".to_owned(), AdapterRows::Key)
+            ]
+        );
+        let conv = ("down_blocks.0.resnets.0.conv1".to_owned(), AdapterRows::All);
+        assert_eq!(names("input_blocks.1.0.in_layers.2"), [conv]);
+        for other in
+            ["double_blocks.x.img_attn.qkv", "double_blocks.1.img_attn.qkv.a", "input_blocks.1.0", ""]
+        {
+            assert_eq!(names(other), [], "{other}");
+        }
+    }
+
+    #[test]
+    fn parts_of_a_matrix_cover_its_rows_once() {
+        use AdapterRows::*;
+        // Flux: qkv (3 d, d), linear1 (3 d + mlp, d); Lumina: queries (d, d), fewer keys and values.
+        for (parts, n_rows, ends) in [
+            (&[Query, Key, Value][..], 12, &[4, 8, 12][..]),
+            (&[Query, Key, Value], 8, &[4, 6, 8]),
+            (&[Square(0), Square(1), Square(2), AfterSquares(3)], 28, &[4, 8, 12, 28]),
+            (&[All], 7, &[7]),
+        ] {
+            let mut begin = 0;
+            for (part, end) in parts.iter().zip(ends) {
+                let range = RowRange { rows: begin..*end, first: 0 };
+                assert_eq!(part.ranges(n_rows, 4), Some(vec![range]), "{part:?}");
+                begin = *end;
+            }
+            assert_eq!(begin, n_rows);
+        }
+        let halves = [RowRange { rows: 0..4, first: 4 }, RowRange { rows: 4..8, first: 0 }];
+        assert_eq!(SwappedHalves.ranges(8, 4), Some(halves.to_vec()));
+        for (part, n_rows) in
+            [(Query, 3), (Key, 7), (Value, 4), (Square(2), 8), (AfterSquares(3), 12), (SwappedHalves, 7)]
+        {
+            assert_eq!(part.ranges(n_rows, 4), None, "{part:?}");
+        }
+    }
+}
