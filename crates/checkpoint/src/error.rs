@@ -30,6 +30,28 @@ pub enum Error {
     /// The source is not a folder.
     #[error("not a folder")]
     NotAFolder,
+    /// A pipeline without a diffusion model.
+    #[error("no diffusion model found in the pipeline; looked for {}", .expected.join(", "))]
+    NoPipelineModel {
+        /// Names of folders.
+        expected: &'static [&'static str],
+    },
+    /// A folder with several files of weights that no index connects.
+    #[error("expected one file of weights, found {}", if files.is_empty() { "none".to_owned() } else { list_names(files) })]
+    SeveralWeights {
+        /// The files.
+        files: Vec<String>,
+    },
+    /// A file that is one of several shards.
+    #[error("`{file}`: shard {number} of {count}")]
+    OneShard {
+        /// The file.
+        file: String,
+        /// Its number.
+        number: u32,
+        /// Number of shards.
+        count: u32,
+    },
     /// No file of any known format.
     #[error("no weights found; looked for {}", .expected.join(", "))]
     NoWeights {
@@ -479,6 +501,10 @@ impl Error {
                 Some("copy the file into the folder; only links to the local Hugging Face cache are followed")
             }
             Error::WeightsBelow { .. } => Some("use that folder instead"),
+            Error::OneShard { .. } => Some("use the folder with all shards and their index"),
+            Error::SeveralWeights { files } if !files.is_empty() => {
+                Some("use one of these files instead of the folder")
+            }
             Error::EmptyTensors { is_adapter: false, .. } => Some(
                 "the weights are in the ZeRO-3 shards: run `zero_to_fp32.py` from the training checkpoint, \
                     or train with `stage3_gather_16bit_weights_on_model_save`",

@@ -22,6 +22,7 @@ mod card;
 mod checkpoint;
 mod codes;
 mod dense;
+mod diffusion;
 mod dtype;
 mod error;
 mod family_form;
@@ -57,6 +58,7 @@ pub use adapter::{
     tokenizer_of,
 };
 pub use checkpoint::{Checkpoint, open, open_without_weights};
+pub use diffusion::{is_diffusion, open_diffusion};
 pub use dtype::Dtype;
 pub use error::Error;
 pub use family_form::{FamilyForm, MlxChange};

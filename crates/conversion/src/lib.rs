@@ -20,6 +20,7 @@ mod adapter_input;
 mod checkpoint_input;
 mod compare;
 mod conversion;
+mod diffusion_input;
 mod error;
 pub mod export;
 mod files;
@@ -61,6 +62,7 @@ pub use planned::{Choice, FileOf, PlannedFile};
 // Inputs.
 pub use adapter_input::AdapterInput;
 pub use checkpoint_input::CheckpointInput;
+pub use diffusion_input::DiffusionInput;
 pub use input::Input;
 pub use legacy_input::LegacyInput;
 pub use model_input::ModelInput;

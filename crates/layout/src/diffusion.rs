@@ -34,6 +34,8 @@ pub struct Diffusion {
     pub five_dims: bool,
     /// Parts of the names of tensors with three dimensions in files, even if the outermost is 1.
     pub rank: &'static [&'static str],
+    /// Entries of `__metadata__` of the checkpoint that become keys of the file.
+    pub source_keys: &'static [&'static str],
     /// True if the loader of ComfyUI-GGUF knows `name`.
     pub loads: bool,
 }
@@ -63,6 +65,7 @@ impl Diffusion {
         reshapes: false,
         five_dims: false,
         rank: &[],
+        source_keys: &[],
         loads: true,
     };
 

@@ -237,6 +237,30 @@ pub enum ArchError {
         /// Shape required by the config or other tensors.
         expected: String,
     },
+    /// A file whose tensors are not those of a known diffusion model.
+    #[error(
+        "not a known diffusion model{}{}",
+        looks_like.map_or_else(String::new, |kind| format!("; the names look like {kind}")),
+        nearest_rows(nearest, *n_tensors)
+    )]
+    UnknownDiffusion {
+        /// The likely kind of file.
+        looks_like: Option<&'static str>,
+        /// Architectures of which some names are there: how many of those that recognize it; the best first.
+        nearest: Vec<(&'static str, usize, usize)>,
+        /// Tensors of the file.
+        n_tensors: usize,
+    },
+    /// A diffusion model in a layout that its files do not have.
+    #[error("`{architecture}` ({models}) in the layout of diffusers, recognized by tensor `{tensor}`")]
+    OtherLayout {
+        /// Its architecture.
+        architecture: &'static str,
+        /// Models of that architecture.
+        models: &'static str,
+        /// The name.
+        tensor: &'static str,
+    },
     /// A shape that cannot be made.
     #[error("tensor `{name}`: {source}")]
     Shape {
@@ -309,6 +333,18 @@ impl ArchError {
             ArchError::BadNumber { .. } => {
                 Some("the value is derived from config.json, which may contain an error".into())
             }
+            ArchError::OtherLayout { .. } => {
+                Some("use the checkpoint in its original layout, as ComfyUI loads it".into())
+            }
+            ArchError::UnknownDiffusion { looks_like: Some(kind), .. } if kind.ends_with("adapter") => {
+                Some("merge it into its model, which is converted, or load it as it is".into())
+            }
+            ArchError::UnknownDiffusion { looks_like: Some("a language model"), .. } => {
+                Some("use the folder that contains the weights and their config".into())
+            }
+            ArchError::UnknownDiffusion { looks_like: Some(_), .. } => {
+                Some("load it as it is; only diffusion models are converted from such a file".into())
+            }
             ArchError::Vocab(error) => error.hint().map(str::to_owned),
             _ => None,
         }
@@ -367,6 +403,16 @@ fn class_of(class: Option<&str>) -> String {
 /// The tensors of a head at the end of a message.
 fn heads_of(heads: &[String]) -> String {
     if heads.is_empty() { String::new() } else { format!(": {}", list_names(heads)) }
+}
+
+/// Architectures of diffusion models of which some names are there.
+fn nearest_rows(nearest: &[(&str, usize, usize)], n_tensors: usize) -> String {
+    let each: Vec<String> =
+        nearest.iter().map(|(name, n, of)| format!("`{name}` ({n} of {of} names)")).collect();
+    match each.is_empty() {
+        true => format!("; none of its {n_tensors} tensors has a known name"),
+        false => format!("; nearest: {}", each.join(", ")),
+    }
 }
 
 /// Number of tensors of a checkpoint that match the nearest architectures.

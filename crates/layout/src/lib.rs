@@ -32,6 +32,7 @@ pub mod config;
 mod dense_modules;
 mod diffusion;
 mod diffusion_file;
+mod diffusion_layout;
 mod error;
 pub mod export;
 mod file_keys;
@@ -77,6 +78,10 @@ pub use combination::Combination;
 pub use config::{Derived, Hparams, Rope, classes};
 pub use diffusion::{DetectedDiffusion, Diffusion};
 pub use diffusion_file::DiffusionFile;
+pub use diffusion_layout::{
+    DiffusionFloat, DiffusionLayout, DiffusionPart, DiffusionSource, SourceFloat, find_diffusion,
+    resolve_diffusion,
+};
 pub use error::ArchError;
 pub use file_keys::FileKeys;
 pub use ignored_keys::ignored_keys;

@@ -51,6 +51,7 @@ const OF_CODES: &[&str] = &[
     ".weight_scale_2",
     ".weight_scale",
     ".qscale_weight",
+    ".scale_weight",
     ".weight_zero_point",
     ".weight_global_scale",
     ".weight_shape",

@@ -12,6 +12,7 @@
 //! FBGEMM                              X.weight          X.weight_scale              (out, 1)
 //! FBGEMM, experts of Llama 4          X.gate_up_proj    X.gate_up_proj_scale        (E, 1, columns), (E, rows, 1)
 //! Mistral                             X.weight          X.qscale_weight             ()
+//! ComfyUI, first form                 X.weight          X.scale_weight              ()
 //! quanto                              X.weight._data    X.weight._scale             (out, 1)
 //! torchao Float8Tensor                X._weight_qdata   X._weight_scale             (out, 1), (1, 1)
 //! Quark                               X.weight          X.weight_scale              (), (out)
@@ -59,6 +60,7 @@ const SPELLINGS: &[[&str; 3]] = &[
     ["", "_weight_scale", ""],
     [".weight", ".scale", ".weight"],
     [".weight", ".qscale_weight", ".weight"],
+    [".weight", ".scale_weight", ".weight"],
     [".weight._data", ".weight._scale", ".weight"],
     ["._weight_qdata", "._weight_scale", ".weight"],
 ];

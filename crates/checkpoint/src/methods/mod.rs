@@ -16,6 +16,7 @@ mod awq;
 mod bitnet;
 mod bitsandbytes;
 mod checks;
+mod comfy;
 mod compressed_ints;
 mod compressed_tensors;
 mod experts;
@@ -49,7 +50,10 @@ mod torchao_ints;
 #[cfg(test)]
 mod two_roundings;
 
-pub(crate) use self::quantized::{Decoded, ReadAs};
+pub(crate) use self::{
+    comfy::decode_diffusion,
+    quantized::{Decoded, ReadAs},
+};
 pub use self::{
     method::Method,
     refused::{REFUSED, VARIANTS},

@@ -57,6 +57,11 @@ pub(crate) fn open_file(dir: &Path, listing: &Listing, file: &str) -> Result<Wei
     Ok(Weights { parts: vec![part], tensors, notes })
 }
 
+/// True for the beginning of a file of `torch.save`.
+pub(crate) fn is_pickle(start: &[u8]) -> bool {
+    start.starts_with(zip::MAGIC) || start.starts_with(legacy::MAGIC)
+}
+
 /// Reads the pickle of one file, the one at `part` of a checkpoint's. Tensors come in its order.
 ///
 /// # Errors

@@ -20,7 +20,7 @@ const FLOORS: &[&[&str]] = &[
     &["formats", "methods"],
     &["training"],
     &["checkpoint"],
-    &["adapter", "memory"],
+    &["adapter", "diffusion", "memory"],
     &["hub"],
 ];
 

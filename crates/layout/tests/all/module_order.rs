@@ -13,7 +13,7 @@ const FLOORS: &[&[&str]] = &[
     &["text_keys", "pooling", "stored_blocks", "unread_keys", "built_in", "yarn", "dense_modules"],
     &["arch", "diffusion", "projector", "quantization"],
     &["prelude", "registry"],
-    &["loader", "options"],
+    &["diffusion_layout", "loader", "options"],
     &["diffusion_file", "general", "ignored_keys"],
     &["key_places", "loadable", "nearest", "needed"],
     &["unknown"],

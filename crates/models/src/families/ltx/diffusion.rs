@@ -46,5 +46,6 @@ pub const LTX2: Diffusion = Diffusion {
         "proj_out.",
         "learnable_registers",
     ],
+    source_keys: &["config"],
     ..Diffusion::EMPTY
 };

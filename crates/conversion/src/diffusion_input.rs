@@ -1,0 +1,191 @@
+//! From a checkpoint of a diffusion model to planned files.
+//!
+//! A float file of the type that most tensors of the checkpoint have is that of `tools/convert.py` of
+//! city96/ComfyUI-GGUF@795e451 (for video models, with the tensors that `tools/fix_5d_tensors.py` adds, in their place). A
+//! quantized file keeps the types of that file for all tensors that are not quantized.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use gguf_checkpoint::{Checkpoint, Dtype, Folder, Tensor, Tensors};
+use gguf_container::{Mapped, safe_file_name};
+use gguf_layout::{
+    DiffusionFloat, DiffusionLayout, DiffusionPart, DiffusionSource, Families, Layout, SourceFloat,
+};
+use gguf_types::DType;
+
+use crate::{
+    Error,
+    checkpoint_input::layout_tasks,
+    files::{self, Base, Source},
+    input::Input,
+    job::TensorTask,
+    output::check_output_file,
+    planned::PlannedFile,
+    recipes::{QUANTIZATION_VERSION, Recipe, TensorFacts},
+    request::{OutputRequest, Request},
+};
+
+/// A checkpoint of a diffusion model and what becomes of it.
+#[derive(Debug)]
+pub struct DiffusionInput {
+    families: Families,
+    /// The weights files.
+    paths: Vec<PathBuf>,
+    /// Its tensors have the names of the file.
+    checkpoint: Checkpoint,
+    model: DiffusionLayout,
+}
+
+impl DiffusionInput {
+    /// Opens a file or a folder ([`gguf_checkpoint::open_diffusion`]).
+    ///
+    /// # Errors
+    /// [`Error::Source`], [`Error::Arch`].
+    pub fn open(families: Families, folder: &Folder) -> Result<DiffusionInput, Error> {
+        let checkpoint = gguf_checkpoint::open_diffusion(folder)?;
+        let paths = checkpoint.diffusion_paths(folder.path());
+        let input = DiffusionInput::from_checkpoint(families, checkpoint)?;
+        Ok(DiffusionInput { paths, ..input })
+    }
+
+    /// Resolves an open checkpoint, whose tensors have the names of the file.
+    ///
+    /// # Errors
+    /// [`Error::Source`] for codes that are not read, [`Error::Arch`].
+    pub fn from_checkpoint(families: Families, checkpoint: Checkpoint) -> Result<DiffusionInput, Error> {
+        let part = gguf_layout::find_diffusion(&families, &sources(&checkpoint))?;
+        let checkpoint = decoded(checkpoint, part)?;
+        let entries: BTreeMap<String, String> =
+            checkpoint.parts.iter().flat_map(|part| part.metadata.clone()).collect();
+        let model = gguf_layout::resolve_diffusion(part, &sources(&checkpoint), &entries)?;
+        Ok(DiffusionInput { families, paths: Vec::new(), checkpoint, model })
+    }
+
+    /// The checkpoint.
+    pub fn checkpoint(&self) -> &Checkpoint {
+        &self.checkpoint
+    }
+
+    /// Metadata and tensors.
+    pub fn layout(&self) -> &Layout {
+        &self.model.layout
+    }
+
+    /// The weights files.
+    pub fn paths(&self) -> &[PathBuf] {
+        &self.paths
+    }
+
+    /// The type that a float file usually has.
+    pub fn usual(&self) -> DType {
+        self.model.usual
+    }
+
+    /// The type of a tensor in a float file, or before it is quantized.
+    fn float(&self, float: DiffusionFloat, recipe: &Recipe) -> DType {
+        let usual = self.model.usual;
+        float.dtype(if recipe.default.is_float() { recipe.default } else { usual }, usual)
+    }
+}
+
+/// The tensors for the layout.
+fn sources(checkpoint: &Checkpoint) -> Vec<DiffusionSource> {
+    let float = |tensor: &Tensor| match tensor.dtype {
+        // Decoded values have no type of their own.
+        _ if tensor.stored.as_ref().is_some_and(|stored| stored.codes().is_some()) => SourceFloat::Other,
+        Dtype::F32 => SourceFloat::F32,
+        Dtype::BF16 => SourceFloat::BF16,
+        _ => SourceFloat::Other,
+    };
+    let source = |tensor: &Tensor| DiffusionSource {
+        name: tensor.name.clone(),
+        shape: tensor.shape.clone(),
+        float: float(tensor),
+    };
+    checkpoint.tensors.iter().map(source).collect()
+}
+
+/// The checkpoint with the codes of the diffusion model decoded; other models in the file stay as they are.
+fn decoded(mut checkpoint: Checkpoint, part: DiffusionPart) -> Result<Checkpoint, Error> {
+    let all = std::mem::take(&mut checkpoint.tensors).to_vec();
+    let (own, others): (Vec<Tensor>, Vec<Tensor>) =
+        all.into_iter().partition(|tensor| tensor.name.starts_with(part.prefix));
+    checkpoint.tensors = Tensors::from(own);
+    let mut checkpoint = checkpoint.decode_diffusion()?;
+    let all = [checkpoint.tensors.to_vec(), others].concat();
+    checkpoint.tensors = Tensors::from(all);
+    Ok(checkpoint)
+}
+
+impl Input for DiffusionInput {
+    fn tensors(&self, recipe: &Recipe) -> Vec<TensorFacts<'_>> {
+        let tensors = self.model.layout.tensors.iter().zip(&self.model.floats);
+        tensors
+            .map(|(tensor, float)| TensorFacts {
+                name: &tensor.name,
+                shape: tensor.shape,
+                dtype: self.float(*float, recipe),
+            })
+            .collect()
+    }
+
+    fn sources(&self) -> Vec<Mapped> {
+        self.checkpoint.parts.iter().filter_map(|part| part.local().cloned()).collect()
+    }
+
+    /// Name of the input and of the type.
+    fn file_name(&self, file: &PlannedFile) -> String {
+        let name = gguf_container::NameParts {
+            model_name: Some(&self.checkpoint.folder_name),
+            output_type: Some(file.recipe.canonical_name()),
+            ..gguf_container::NameParts::default()
+        };
+        safe_file_name(&name)
+    }
+
+    fn has_originals(&self) -> bool {
+        true
+    }
+
+    fn check_output(&self, path: &Path, force: bool) -> Result<(), Error> {
+        let paths: Vec<&Path> = self.paths.iter().map(PathBuf::as_path).collect();
+        check_output_file(path, &paths, force)
+    }
+
+    fn plan(&self, output: &OutputRequest, request: &Request<'_>) -> Result<Vec<PlannedFile>, Error> {
+        let recipe = output.recipe;
+        if recipe.copy {
+            return Err(Error::CopyOfCheckpoint);
+        }
+        let tensors = self.tensors(recipe);
+        let mut metadata = self.model.layout.metadata.clone();
+        metadata.set("general.quantization_version", QUANTIZATION_VERSION);
+        metadata.set("general.file_type", recipe.file_type.id());
+        let source = |tensor: &gguf_layout::OutTensor| Source {
+            is_fp8: tensor.data.sources().first().is_some_and(|name| self.is_fp8(name)),
+            ..Source::default()
+        };
+        let base = Base {
+            families: &self.families,
+            metadata,
+            tensors: &tensors,
+            order: (0..tensors.len()).collect(),
+            converted: recipe.default.is_float(),
+            sources: self.model.layout.tensors.iter().map(source).collect(),
+        };
+        files::plan(&base, output, request)
+    }
+
+    fn tasks<'a>(&'a self, request: &Request<'_>) -> Result<Vec<TensorTask<'a>>, Error> {
+        layout_tasks(&self.checkpoint, &self.model.layout, request.via, &[])
+    }
+}
+
+impl DiffusionInput {
+    fn is_fp8(&self, name: &str) -> bool {
+        self.checkpoint.tensor(name).is_some_and(Tensor::is_fp8)
+    }
+}

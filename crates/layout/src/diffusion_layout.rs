@@ -1,0 +1,326 @@
+//! From a checkpoint of a diffusion model to the layout of its file.
+//!
+//! A file has the tensors of the checkpoint without the prefix of the model, in their order, and these keys:
+//! `general.architecture`, `general.quantization_version`, `general.file_type`, then the original shape of each reshaped
+//! tensor. A float file has three types: F32 for small tensors, BF16 for tensors that the checkpoint has in bf16, and F16
+//! for all others.
+//!
+//! Source: `strip_prefix` and `handle_tensors` in `tools/convert.py`, and `tools/fix_5d_tensors.py`, of
+//! city96/ComfyUI-GGUF@795e451.
+
+use std::collections::{BTreeMap, HashMap};
+
+use gguf_container::{Array, Metadata};
+use gguf_types::{DType, Shape, counted};
+
+use crate::diffusion::Diffusion;
+use crate::error::{ArchError, shape_of};
+use crate::layout::{Data, Dropped, ElementMap, FloatType, Layout, OutTensor, RowMap};
+use crate::registry::Families;
+
+/// Prefixes of the names of a diffusion model in a file with other models, and `net.`, which all names of a file have.
+const PREFIXES: &[&str] = &["model.diffusion_model.", "model.", NET];
+const NET: &str = "net.";
+
+/// Tensors of at most this many elements stay F32.
+const SMALL_ELEMS: u64 = 1024;
+/// Tensors of fewer elements are not reshaped.
+const RESHAPED_ELEMS: u64 = 512;
+/// Elements of a row of a reshaped tensor: a super-block.
+const ROW_ELEMS: u64 = 256;
+/// Dimensions that programs without support for kernels over time can store.
+const USUAL_DIMS: usize = 4;
+/// Prefix of the keys with original shapes.
+const SHAPE_KEY: &str = "comfy.gguf.orig_shape.";
+
+/// First parts of the names of other models in one file with a diffusion model, and what they are.
+const OTHERS: &[(&str, &str)] = &[
+    ("model_ema", "an EMA copy"),
+    ("ema", "an EMA copy"),
+    ("first_stage_model", "a VAE"),
+    ("vae", "a VAE"),
+    ("audio_vae", "an audio VAE"),
+    ("vocoder", "a vocoder"),
+    ("cond_stage_model", "text encoders"),
+    ("conditioner", "text encoders"),
+    ("text_encoders", "text encoders"),
+    ("text_embedding_projection", "text encoders"),
+    ("control_model", "a ControlNet"),
+    ("optimizer", "a training state"),
+];
+
+/// Parts of names of files that are not a diffusion model, and what has them.
+const OTHER_FILES: &[(&str, &str)] = &[
+    ("lora_down.weight", "a LoRA adapter"),
+    ("lora_up.weight", "a LoRA adapter"),
+    (".lora_A.", "a LoRA adapter"),
+    (".lora_B.", "a LoRA adapter"),
+    (".lora.down.", "a LoRA adapter"),
+    ("lora_unet_", "a LoRA adapter"),
+    ("hada_w1_a", "a LoHa adapter"),
+    ("lokr_w1", "a LoKr adapter"),
+    ("input_hint_block.", "a ControlNet"),
+    ("controlnet_", "a ControlNet"),
+    ("zero_convs.", "a ControlNet"),
+    ("control_model.", "a ControlNet"),
+    ("ip_adapter.", "an IP-Adapter"),
+    ("motion_modules.", "a motion module of AnimateDiff"),
+    ("text_model.encoder.layers.", "a CLIP text encoder"),
+    ("layer.0.SelfAttention.", "a T5 text encoder"),
+    ("model.layers.0.self_attn.", "a language model"),
+    ("vision_model.encoder.layers.", "a CLIP image encoder"),
+    ("decoder.up_blocks.", "a VAE"),
+    ("decoder.up.", "a VAE"),
+    ("decoder.upsamples.", "a VAE"),
+    ("quant_conv.", "a VAE"),
+];
+
+/// Type of a tensor in a checkpoint, as far as it decides the type in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SourceFloat {
+    /// F32.
+    F32,
+    /// BF16.
+    BF16,
+    /// Any other type.
+    Other,
+}
+
+/// A tensor of a checkpoint of a diffusion model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiffusionSource {
+    /// Its name.
+    pub name: String,
+    /// Its dimensions as torch counts them, row length last.
+    pub shape: Vec<u64>,
+    /// Its type.
+    pub float: SourceFloat,
+}
+
+/// The diffusion model in a checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiffusionPart {
+    /// Its row.
+    pub row: &'static Diffusion,
+    /// Prefix of its tensors.
+    pub prefix: &'static str,
+    /// The name of another layout that it has.
+    pub refused: Option<&'static str>,
+}
+
+/// Types of a tensor in float files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiffusionFloat {
+    /// The type that follows from that of the checkpoint.
+    pub own: DType,
+    /// True if the tensor stays F32 in a file of another type.
+    pub is_small: bool,
+}
+
+impl DiffusionFloat {
+    /// The type in a float file of `file`; `usual` is the type of most tensors of the checkpoint.
+    pub fn dtype(self, file: DType, usual: DType) -> DType {
+        match () {
+            () if file == usual => self.own,
+            () if self.is_small => DType::F32,
+            () => file,
+        }
+    }
+}
+
+/// The layout of a diffusion model.
+#[derive(Debug, Clone)]
+pub struct DiffusionLayout {
+    /// Its row.
+    pub row: &'static Diffusion,
+    /// Metadata and tensors. [`OutTensor::float`] is not used.
+    pub layout: Layout,
+    /// Types of each tensor in float files.
+    pub floats: Vec<DiffusionFloat>,
+    /// The type that a float file usually has: BF16 if most tensors of the checkpoint are bf16, otherwise F16.
+    pub usual: DType,
+}
+
+/// Finds the diffusion model among the tensors of a checkpoint.
+///
+/// # Errors
+/// [`ArchError::UnknownDiffusion`].
+pub fn find_diffusion(families: &Families, tensors: &[DiffusionSource]) -> Result<DiffusionPart, ArchError> {
+    let outermost: HashMap<&str, u64> = tensors
+        .iter()
+        .map(|tensor| (tensor.name.as_str(), tensor.shape.first().copied().unwrap_or(1)))
+        .collect();
+    let is_used = |prefix: &str| match prefix {
+        NET => tensors.iter().all(|tensor| tensor.name.starts_with(prefix)),
+        _ => tensors.iter().any(|tensor| tensor.name.starts_with(prefix)),
+    };
+    let prefixes: Vec<&'static str> = PREFIXES.iter().copied().filter(|prefix| is_used(prefix)).collect();
+    for prefix in prefixes.iter().copied().chain([""]) {
+        let found =
+            families.detect_diffusion(|name| outermost.get(format!("{prefix}{name}").as_str()).copied());
+        if let Some(found) = found {
+            return Ok(DiffusionPart { row: found.row, prefix, refused: found.refused });
+        }
+    }
+    let prefix = prefixes.first().copied().unwrap_or_default();
+    let has = |name: &str| outermost.contains_key(format!("{prefix}{name}").as_str());
+    Err(ArchError::UnknownDiffusion {
+        looks_like: looks_like(tensors),
+        nearest: nearest(families, has),
+        n_tensors: tensors.len(),
+    })
+}
+
+/// The kind of a file by the first of [`OTHER_FILES`] that a tensor has.
+fn looks_like(tensors: &[DiffusionSource]) -> Option<&'static str> {
+    let has = |part: &str| tensors.iter().any(|tensor| tensor.name.contains(part));
+    OTHER_FILES.iter().find(|(part, _)| has(part)).map(|(_, kind)| *kind)
+}
+
+/// Architectures of which some names are there, with the number of these names and of all of one alternative; the best first.
+fn nearest(families: &Families, has: impl Fn(&str) -> bool) -> Vec<(&'static str, usize, usize)> {
+    let mut found: Vec<(&'static str, usize, usize)> = Vec::new();
+    let rows = families.diffusion.iter();
+    for (row, names) in rows.flat_map(|row| row.detect.iter().map(move |names| (row, names))) {
+        let n = names.iter().filter(|name| has(name)).count();
+        if n > 0 {
+            found.push((row.name, n, names.len()));
+        }
+    }
+    found.sort_by_key(|(name, n, of)| (of - n, usize::MAX - n, *name));
+    found.dedup_by_key(|(name, ..)| *name);
+    found.truncate(2);
+    found
+}
+
+/// Lays out the diffusion model of a checkpoint. `entries` is the `__metadata__` of its files.
+///
+/// # Errors
+/// [`ArchError::OtherLayout`], [`ArchError::Shape`], [`ArchError::UnusedTensors`].
+pub fn resolve_diffusion(
+    part: DiffusionPart,
+    tensors: &[DiffusionSource],
+    entries: &BTreeMap<String, String>,
+) -> Result<DiffusionLayout, ArchError> {
+    let DiffusionPart { row, prefix, refused } = part;
+    if let Some(tensor) = refused {
+        return Err(ArchError::OtherLayout { architecture: row.name, models: row.models, tensor });
+    }
+    let mut layout = Layout { architecture: row.name, ..Layout::default() };
+    let mut metadata = Metadata::new();
+    metadata.set("general.architecture", row.name);
+    // Both are set by the file type.
+    metadata.set("general.quantization_version", 0u32);
+    metadata.set("general.file_type", 0u32);
+    let (mut floats, mut others, mut n_of) = (Vec::new(), BTreeMap::new(), [0usize; 3]);
+    for source in tensors {
+        let Some(name) = source.name.strip_prefix(prefix) else {
+            let first = source.name.split('.').next().unwrap_or_default();
+            *others.entry(first).or_insert(0usize) += 1;
+            let reason = "not part of the diffusion model";
+            layout.dropped.push(Dropped { name: source.name.clone(), reason });
+            continue;
+        };
+        n_of[source.float as usize] += 1;
+        let reason = match () {
+            () if row.ignores(name) => {
+                Some("a state of training, which files of this architecture do not have")
+            }
+            () if source.shape.contains(&0) => Some("no elements"),
+            () => None,
+        };
+        if let Some(reason) = reason {
+            layout.dropped.push(Dropped { name: source.name.clone(), reason });
+            continue;
+        }
+        let dims: Vec<u64> = source.shape.iter().rev().copied().collect();
+        let original = shape_of(name, &dims)?;
+        let shape = if row.reshapes { reshaped(&original) } else { None };
+        if shape.is_some() {
+            metadata.set(format!("{SHAPE_KEY}{name}"), Array::I32(original_shape(name, &source.shape)?));
+        }
+        floats.push(float_of(row, name, &original, source.float));
+        layout.tensors.push(OutTensor {
+            name: name.to_owned(),
+            shape: shape.unwrap_or(original),
+            data: Data::Rows {
+                sources: vec![source.name.clone()],
+                rows: RowMap::Concat,
+                element: ElementMap::Identity,
+            },
+            float: FloatType::OfFile,
+            stored_dtype: None,
+        });
+    }
+    for key in row.source_keys {
+        match entries.get(*key) {
+            Some(value) => metadata.set(*key, value.as_str()),
+            None => layout.warnings.push(format!(
+                "the checkpoint has no entry `{key}` in `__metadata__`; programs that need it will use defaults"
+            )),
+        }
+    }
+    layout.metadata = metadata;
+    layout.notes.extend(others_note(&others));
+    if !row.loads {
+        layout.notes.push(format!(
+            "ComfyUI-GGUF of 2025-12 does not load architecture `{}`; use a later version or another loader",
+            row.name
+        ));
+    }
+    let bf16 = n_of[SourceFloat::BF16 as usize];
+    let is_bf16 = bf16 >= n_of[SourceFloat::F32 as usize] && bf16 >= n_of[SourceFloat::Other as usize];
+    let usual = if is_bf16 && bf16 > 0 { DType::BF16 } else { DType::F16 };
+    Ok(DiffusionLayout { row, layout, floats, usual })
+}
+
+/// The shape with rows of 256 elements, if that makes whole rows of a tensor that has none.
+fn reshaped(shape: &Shape) -> Option<Shape> {
+    let n_elems = shape.n_elems();
+    let is_reshaped = shape.n_dims() > 1
+        && n_elems >= RESHAPED_ELEMS
+        && n_elems.is_multiple_of(ROW_ELEMS)
+        && !shape.row_elems().is_multiple_of(ROW_ELEMS);
+    if is_reshaped { Shape::new(&[ROW_ELEMS, n_elems / ROW_ELEMS]).ok() } else { None }
+}
+
+/// Dimensions in torch's order as their key holds them.
+fn original_shape(name: &str, shape: &[u64]) -> Result<Vec<i32>, ArchError> {
+    let dims: Option<Vec<i32>> = shape.iter().map(|dim| i32::try_from(*dim).ok()).collect();
+    dims.ok_or_else(|| ArchError::Shape {
+        name: name.to_owned(),
+        source: gguf_types::ShapeError::Overflow { dims: shape.to_vec() },
+    })
+}
+
+/// Types of a tensor in float files.
+fn float_of(row: &Diffusion, name: &str, shape: &Shape, source: SourceFloat) -> DiffusionFloat {
+    let five_dims = shape.n_dims() > USUAL_DIMS;
+    let is_small = shape.n_dims() == 1 || shape.n_elems() <= SMALL_ELEMS || row.keeps_f32(name) || five_dims;
+    let own = match source {
+        _ if five_dims => DType::F32,
+        SourceFloat::BF16 | SourceFloat::F32 if is_small => DType::F32,
+        SourceFloat::BF16 => DType::BF16,
+        SourceFloat::F32 | SourceFloat::Other => DType::F16,
+    };
+    DiffusionFloat { own, is_small }
+}
+
+/// The note on tensors of other models, by the first part of their names.
+fn others_note(others: &BTreeMap<&str, usize>) -> Option<String> {
+    if others.is_empty() {
+        return None;
+    }
+    let kind = |first: &str| {
+        let known = OTHERS.iter().find(|(name, _)| *name == first);
+        known.map_or_else(String::new, |(_, kind)| format!("{kind}, "))
+    };
+    let parts: Vec<String> = others
+        .iter()
+        .map(|(first, n)| format!("{} ({}`{first}`)", counted(*n, "tensor"), kind(first)))
+        .collect();
+    Some(format!(
+        "only the diffusion model is converted; not written: {}; use them from the original file",
+        parts.join(", ")
+    ))
+}
