@@ -156,7 +156,7 @@ fn verb_of_input(matches: &ArgMatches) -> Option<&'static str> {
     match InputType::of(special::<PathBuf>(matches, "src")?) {
         InputType::Legacy => convert_legacy::COMMAND.verb,
         InputType::Adapter => convert_lora::COMMAND.verb,
-        InputType::Checkpoint => None,
+        InputType::Diffusion | InputType::Checkpoint => None,
     }
 }
 

@@ -38,7 +38,7 @@ use crate::{
 /// Conversion of a checkpoint to GGUF files.
 ///
 /// A checkpoint is a folder with `config.json`, weights and tokenizer files, or the address of such a model on the
-/// Hugging Face Hub. A folder with a LoRA adapter is converted like [`ConvertAdapter`], and a LLaMA file in a format
+/// Hugging Face Hub, or a diffusion model in a file or folder. A folder with a LoRA adapter is converted like [`ConvertAdapter`], and a LLaMA file in a format
 /// older than GGUF like [`ConvertLegacy`].
 ///
 /// # Examples
@@ -129,6 +129,7 @@ impl Convert {
         match InputType::of(&self.source) {
             InputType::Adapter => return self.as_adapter()?.run_for(caller, events),
             InputType::Legacy => return self.as_legacy()?.run_for(caller, events),
+            InputType::Diffusion => return self.convert_diffusion(caller, events),
             InputType::Checkpoint => {}
         }
         if self.calibration.is_wanted() {
@@ -287,7 +288,7 @@ impl Convert {
     }
 
     /// Fails if an option is set that another type of input does not have.
-    fn allow_only(&self, allowed: &[&str], input: &str) -> Result<(), Error> {
+    pub(super) fn allow_only(&self, allowed: &[&str], input: &str) -> Result<(), Error> {
         let defaults = Call::of_options(&Convert::default())?.options;
         let is_allowed = |name: &str| {
             let rest = allowed.iter().find_map(|allowed| name.strip_prefix(allowed));

@@ -20,6 +20,8 @@ pub enum InputType {
     Adapter,
     /// A LLaMA file in a format older than GGUF.
     Legacy,
+    /// Weights of a diffusion model: a file, a folder or a diffusers pipeline.
+    Diffusion,
     /// Anything else: a checkpoint, or an input that cannot be converted.
     Checkpoint,
 }
@@ -31,6 +33,8 @@ impl InputType {
             InputType::Legacy
         } else if path.is_dir() && gguf_checkpoint::is_adapter(&Folder::at(path)) {
             InputType::Adapter
+        } else if gguf_checkpoint::is_diffusion(path) {
+            InputType::Diffusion
         } else {
             InputType::Checkpoint
         }

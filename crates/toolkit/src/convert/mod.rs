@@ -18,6 +18,7 @@ mod adapter;
 mod calibrated;
 mod checked;
 mod checkpoint;
+mod diffusion;
 mod export;
 mod finished;
 mod input_type;

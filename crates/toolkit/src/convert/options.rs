@@ -243,10 +243,15 @@ pub(crate) fn recipe_of(file_type: FileType, checkpoint: &Checkpoint) -> Result<
 /// # Errors
 /// [`FileType::Auto`].
 pub(crate) fn named_recipes(types: &[FileType]) -> Result<Vec<&'static Recipe>, Error> {
-    let named = |file_type: &FileType| {
-        file_type.recipe().ok_or_else(|| Error::usage("the file type `auto` needs a checkpoint"))
-    };
-    types.iter().map(named).collect()
+    types.iter().map(named_recipe).collect()
+}
+
+/// The recipe of one type for an input that is not a checkpoint.
+///
+/// # Errors
+/// [`FileType::Auto`].
+pub(crate) fn named_recipe(file_type: &FileType) -> Result<&'static Recipe, Error> {
+    file_type.recipe().ok_or_else(|| Error::usage("the file type `auto` needs a checkpoint"))
 }
 
 /// Checks that a type is given. Inputs that can never be converted are reported first.
