@@ -394,6 +394,7 @@ def convert(
     *,
     file_type: _Texts | None = None,
     outtype: _Texts | None = None,
+    to: Literal["gguf", "whisper.cpp"] = "gguf",
     lora: _Lora = (),
     lora_tokenizer: bool = False,
     mmproj: bool = False,

@@ -26,6 +26,7 @@ def convert(
     *,
     file_type=None,
     outtype=None,
+    to="gguf",
     lora=(),
     lora_tokenizer=False,
     mmproj=False,
@@ -94,6 +95,7 @@ def convert(
         file_type: File type (:func:`types`) such as ``"q4_k_m"``, or a list of them, which are written in one pass. ``"auto"``
             is the float type of the checkpoint.
         outtype: The same as ``file_type``, by the name of gguf-py.
+        to: Format to write: ``"gguf"``, or ``"whisper.cpp"`` for Whisper models, with ``"f16"`` as the default type.
         lora: LoRA adapters to merge: a path, a list of paths or of ``(path, scale)``, or a dict of paths and scales.
         lora_tokenizer: Use the tokenizer and chat template of the adapter.
         mmproj: Also write the vision or audio projector.

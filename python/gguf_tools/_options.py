@@ -59,12 +59,17 @@ def _same(value):
     return value
 
 
+def _format(value):
+    return None if value == "gguf" else value
+
+
 # Option and conversion for each keyword.
 _OPTIONS = {
     "src": ("source", text_path),
     "out": ("output.out", text_path),
     "file_type": ("types", _file_types),
     "stated_type": ("file_type", _file_type),
+    "to": ("to", _format),
     "lora": ("adapters", adapters),
     "lora_tokenizer": ("lora_tokenizer", _same),
     "mmproj": ("with_mmproj", _same),

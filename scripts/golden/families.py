@@ -8,6 +8,7 @@ recipes.py. It imports torch and transformers only inside of functions, so that 
   PROJECTORS    golden/projectors: the same; tiny_towers.py lists further keys
   VISION        golden/vision: the same; vision.py lists further keys
   AUDIO         golden/audio: the same; audio.py lists further keys
+  FOREIGN       golden/foreign: the same; foreign.py lists further keys
   TOKENIZERS    kinds of tokenizers that no other family has, as KINDS of tiny_tokenizers.py
   WIDE          golden/wide: checkpoints, and keys of their config besides WIDE_TEXT
   LOGITS        golden/logits: checkpoints that transformers does not run as they are; logits.py lists keys
@@ -56,6 +57,7 @@ CHECKPOINTS = merged("CHECKPOINTS")
 PROJECTORS = merged("PROJECTORS")
 VISION = merged("VISION")
 AUDIO = merged("AUDIO")
+FOREIGN = merged("FOREIGN")
 TOKENIZERS = merged("TOKENIZERS")
 WIDE = merged("WIDE")
 LOGITS = merged("LOGITS")

@@ -33,14 +33,15 @@ pub struct PlannedTensor {
 
 /// A version 3 file with all offsets fixed: the header's bytes, and the position of each tensor.
 ///
-/// The writer puts [`Plan::header_bytes`] at 0 and each tensor at its offset, in any order; everything else
-/// is zero.
+/// The writer puts [`Plan::fixed_bytes`] and each tensor at its offset, in any order; everything else is zero.
 #[derive(Debug, Clone)]
 pub struct Plan {
     endian: Endian,
     alignment: u32,
     header: Vec<u8>,
     unpadded_header_len: usize,
+    /// Offset and bytes of the header of each tensor; empty for GGUF, whose header describes all tensors.
+    tensor_headers: Vec<(u64, Vec<u8>)>,
     tensors: Vec<PlannedTensor>,
     by_name: HashMap<String, usize>,
     file_len: u64,
@@ -134,11 +135,63 @@ impl Plan {
             alignment,
             header,
             unpadded_header_len,
+            tensor_headers: Vec::new(),
             tensors: planned,
             by_name,
             file_len,
             warnings,
         })
+    }
+
+    /// Plans a little-endian file of a format in which a header precedes each tensor, without padding: `header`, then for each
+    /// tensor its header (the last element) and its data.
+    ///
+    /// # Errors
+    /// [`Error::DuplicateTensor`], [`Error::Shape`], [`Error::FileTooLong`].
+    pub fn foreign(header: Vec<u8>, tensors: Vec<(String, Shape, DType, Vec<u8>)>) -> Result<Plan, Error> {
+        let mut planned = Vec::with_capacity(tensors.len());
+        let mut by_name = HashMap::with_capacity(tensors.len());
+        let mut tensor_headers = Vec::with_capacity(tensors.len());
+        let mut file_len = header.len() as u64;
+        let add = |sum: u64, n: u64| {
+            let sum = sum.checked_add(n).filter(|len| i64::try_from(*len).is_ok());
+            sum.ok_or(Error::FileTooLong)
+        };
+        for (index, (name, shape, dtype, tensor_header)) in tensors.into_iter().enumerate() {
+            if by_name.insert(name.clone(), index).is_some() {
+                return Err(Error::DuplicateTensor { name });
+            }
+            let n_bytes = match shape.n_bytes(dtype) {
+                Ok(n_bytes) => n_bytes,
+                Err(source) => return Err(Error::Shape { tensor: name, source }),
+            };
+            let offset = add(file_len, tensor_header.len() as u64)?;
+            tensor_headers.push((file_len, tensor_header));
+            planned.push(PlannedTensor { name, shape, dtype, offset, n_bytes, padded_bytes: n_bytes });
+            file_len = add(offset, n_bytes)?;
+        }
+        Ok(Plan {
+            endian: Endian::Little,
+            alignment: 1,
+            unpadded_header_len: header.len(),
+            header,
+            tensor_headers,
+            tensors: planned,
+            by_name,
+            file_len,
+            warnings: Vec::new(),
+        })
+    }
+
+    /// True for a format other than GGUF ([`Plan::foreign`]).
+    pub fn is_foreign(&self) -> bool {
+        !self.tensor_headers.is_empty()
+    }
+
+    /// Offset and bytes of everything that is fixed: the header of the file, and those of tensors.
+    pub fn fixed_bytes(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        let of_tensors = self.tensor_headers.iter().map(|(offset, bytes)| (*offset, &bytes[..]));
+        [(0, &self.header[..])].into_iter().chain(of_tensors)
     }
 
     /// Everything before the first tensor's data, padding included.
@@ -195,8 +248,9 @@ impl Plan {
             return Err(out_of_range(self.file_len, data.len()));
         }
         let mut bytes = self.header.clone();
-        for (tensor, data) in self.tensors.iter().zip(data) {
+        for (index, (tensor, data)) in self.tensors.iter().zip(data).enumerate() {
             let data = data.as_ref();
+            bytes.extend_from_slice(self.tensor_headers.get(index).map_or(&[], |(_, bytes)| bytes));
             if data.len() as u64 != tensor.n_bytes {
                 return Err(out_of_range(tensor.offset, data.len()));
             }

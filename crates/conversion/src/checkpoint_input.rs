@@ -93,7 +93,7 @@ impl CheckpointInput {
         CheckpointInput::with_adapters(checkpoint, &[], options, custom)
     }
 
-    fn with_adapters(
+    pub(crate) fn with_adapters(
         checkpoint: Checkpoint,
         adapters: &[LoraAdapter],
         options: &gguf_layout::Options,
@@ -117,7 +117,7 @@ impl CheckpointInput {
     }
 
     /// The same input, with the folders that it was read from.
-    fn read_from(self, folder: &Folder, adapters: &[LoraAdapter]) -> CheckpointInput {
+    pub(crate) fn read_from(self, folder: &Folder, adapters: &[LoraAdapter]) -> CheckpointInput {
         let adapters = adapters.iter().map(|adapter| &adapter.folder);
         let folders = [folder].into_iter().chain(adapters).map(|folder| folder.path().to_owned()).collect();
         CheckpointInput { folders, ..self }

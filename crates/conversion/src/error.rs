@@ -41,6 +41,38 @@ pub enum Error {
     /// No dtypes could be chosen.
     #[error(transparent)]
     Recipe(#[from] crate::recipes::RecipeError),
+    /// A model that another runtime's format does not hold.
+    #[error("{format}: expected a model of class {}, found {}", listed(expected), class_or_none(found))]
+    ForeignClass {
+        /// The format.
+        format: &'static str,
+        /// The class that the config names; empty if it names none.
+        found: String,
+        /// Classes that the format holds.
+        expected: Vec<&'static str>,
+    },
+    /// A file type that another runtime's format does not have.
+    #[error("{format}: type `{found}` is not supported; expected one of {}", expected.join(", "))]
+    ForeignType {
+        /// The format.
+        format: &'static str,
+        /// The type.
+        found: String,
+        /// Types of the format.
+        expected: Vec<&'static str>,
+    },
+    /// Rows that are not whole blocks, in a format that allows no other type for them.
+    #[error("{format}: tensor `{tensor}`: rows of {row_elems} elements are not whole blocks of {dtype}")]
+    ForeignRows {
+        /// The format.
+        format: &'static str,
+        /// The tensor.
+        tensor: String,
+        /// Length of its rows.
+        row_elems: u64,
+        /// The type.
+        dtype: DType,
+    },
     /// The recipe that only copies has nothing to copy from a checkpoint.
     #[error("type `COPY` needs a GGUF file as input, not a checkpoint")]
     CopyOfCheckpoint,
@@ -356,6 +388,7 @@ impl Error {
             Error::KeyOverrideRange { .. } => "specify a type such as `u64:` to change it",
             Error::TooManyShards { .. } => "allow larger shards",
             Error::OutputIsInput { .. } => "choose another output; the input is never written to",
+            Error::ForeignRows { .. } => "use a type with smaller blocks, such as q5_0 or q8_0",
             Error::CopyOfCheckpoint => "use f32, f16 or bf16",
             Error::NonFinite { .. } => "the weights are damaged or were trained with such values",
             Error::Overflow { .. } => "choose a type with a wider range (bf16, f32) for this tensor",
@@ -369,6 +402,16 @@ impl Error {
         };
         Some(hint.to_owned())
     }
+}
+
+/// Names in backticks.
+fn listed(names: &[&str]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ")
+}
+
+/// A class as a config names it.
+fn class_or_none(class: &str) -> String {
+    if class.is_empty() { "no class in config.json".to_owned() } else { format!("`{class}`") }
 }
 
 /// `part 2 of 8 is missing (not started)`, `parts 2 (not started), 3 (incomplete) and 1 more of 8 are missing`.

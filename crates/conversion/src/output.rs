@@ -162,7 +162,7 @@ pub fn write(
     // All files exist with their space reserved before the first row is read, so a full disk shows at once.
     for (path, plan) in files {
         let output = Output::create(path, plan.file_len(), force)?;
-        output.write_at(0, plan.header_bytes())?;
+        plan.fixed_bytes().try_for_each(|(offset, bytes)| output.write_at(offset, bytes))?;
         outputs.push(output);
     }
     run(tasks, &Schedule::new(tasks, JOB_ELEMS), &outputs, options, watch)?;

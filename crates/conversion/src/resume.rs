@@ -291,15 +291,16 @@ pub(crate) fn report_done(done: &Done, tasks: &[TensorTask<'_>], watch: Watch<'_
 /// Writes headers, and zeros wherever no tensor is: no journal speaks of these. A file that has its name must have both.
 pub(crate) fn write_frame(files: &[(&Path, &Plan)], outputs: &[Output]) -> Result<(), Error> {
     for (output, (path, plan)) in outputs.iter().zip(files) {
-        let header = plan.header_bytes();
-        if output.is_in_place() {
-            let mut found = vec![0; header.len()];
-            output.read_at(0, &mut found)?;
-            if found != header {
-                return Err(exists(path));
+        for (offset, bytes) in plan.fixed_bytes() {
+            if output.is_in_place() {
+                let mut found = vec![0; bytes.len()];
+                output.read_at(offset, &mut found)?;
+                if found != bytes {
+                    return Err(exists(path));
+                }
+            } else {
+                output.write_at(offset, bytes)?;
             }
-        } else {
-            output.write_at(0, header)?;
         }
         for tensor in plan.tensors() {
             // At most an alignment less one byte.

@@ -36,6 +36,7 @@ mod diffusion_layout;
 mod error;
 pub mod export;
 mod file_keys;
+mod foreign;
 mod general;
 mod ignored_keys;
 mod input;
@@ -84,6 +85,7 @@ pub use diffusion_layout::{
 };
 pub use error::ArchError;
 pub use file_keys::FileKeys;
+pub use foreign::{ForeignFormat, ForeignLayout, ForeignType};
 pub use ignored_keys::ignored_keys;
 pub use input::{Elements, Input, Integers, SameValues, SourceTensor, Target, TensorValues, ZeroRows};
 pub use keys::{FinishedKeys, KeySource, Keys};

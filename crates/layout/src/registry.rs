@@ -9,6 +9,7 @@ use crate::config::Hparams;
 use crate::config::classes::{self, ConfigClass};
 use crate::diffusion::{DetectedDiffusion, Diffusion};
 use crate::error::missing;
+use crate::foreign::ForeignFormat;
 use crate::projector::Projector;
 use crate::quantization::Quantization;
 use crate::text_part::{first_class, text_config};
@@ -29,6 +30,8 @@ pub struct Families {
     pub wrappers: &'static [Wrapper],
     /// Keys and tensors that llama.cpp needs to load files of an architecture, in the format of [`loader`](crate::loader).
     pub loader: &'static [&'static str],
+    /// Formats other than GGUF, sorted by name.
+    pub foreign: &'static [ForeignFormat],
 }
 
 /// A model of several kinds in transformers whose config class takes any text part.
@@ -57,6 +60,7 @@ impl Families {
         diffusion: &[],
         wrappers: &[],
         loader: &[],
+        foreign: &[],
     };
 
     /// Facts of an architecture for the choice of types, by the value of `general.architecture`.
@@ -87,6 +91,11 @@ impl Families {
         let mut rows: Vec<&'static Diffusion> = self.diffusion.iter().collect();
         rows.sort_by_key(|row| row.order);
         rows
+    }
+
+    /// The format other than GGUF of this name.
+    pub fn foreign(&self, name: &str) -> Option<&'static ForeignFormat> {
+        self.foreign.iter().find(|format| format.name == name)
     }
 
     /// The architecture of a class name, and the class; of several with that class the one whose checkpoint this is.

@@ -2,7 +2,7 @@
 
 use gguf_checkpoint::FamilyForm;
 use gguf_layout::projector::{self, Projector};
-use gguf_layout::{Arch, DECODER, Diffusion, Families, Quantization, Wrapper};
+use gguf_layout::{Arch, DECODER, Diffusion, Families, ForeignFormat, Quantization, Wrapper};
 
 use gguf_runtime::graphs::{DraftKind, Spec, audio::EncoderKind, vision::ProjectorKind};
 use gguf_runtime::{Architecture, Graphs};
@@ -24,6 +24,8 @@ pub struct Family {
     pub wrappers: &'static [Wrapper],
     /// Forms in which programs other than transformers save their weights.
     pub forms: &'static [FamilyForm],
+    /// Formats other than GGUF that its models can be written in.
+    pub foreign: &'static [ForeignFormat],
     /// Architectures that can be run.
     pub graphs: &'static [Architecture],
     /// Projectors that can be run.
@@ -43,6 +45,7 @@ impl Family {
         diffusion: &[],
         wrappers: &[],
         forms: &[],
+        foreign: &[],
         graphs: &[],
         towers: &[],
         drafts: &[],
@@ -76,6 +79,7 @@ pub static FAMILIES: Families = Families {
     diffusion: collected!(diffusion, name, Diffusion::EMPTY),
     wrappers: collected!(wrappers, model_type, Wrapper { model_type: "", usual_text: "" }),
     loader: LOADER,
+    foreign: collected!(foreign, name, ForeignFormat::NONE),
 };
 
 /// Forms in which programs other than transformers save weights, for [`gguf_checkpoint::Folder::forms`].

@@ -128,6 +128,22 @@ pub fn audio_names() -> Vec<String> {
     names_in("audio")
 }
 
+/// As [`checkpoint`], for `golden/foreign/NAME`.
+///
+/// # Panics
+/// As [`checkpoint`].
+pub fn foreign(name: &str) -> PathBuf {
+    whole("foreign", name)
+}
+
+/// Names of the checkpoints of `golden/foreign`, sorted.
+///
+/// # Panics
+/// When the folder cannot be read.
+pub fn foreign_names() -> Vec<String> {
+    names_in("foreign")
+}
+
 fn whole(parent: &str, name: &str) -> PathBuf {
     let own = golden_path(parent).join(name);
     if !own.join("checkpoint.json").is_file() {

@@ -14,8 +14,8 @@ mod pickle;
 mod safetensors;
 
 pub use checkpoint::{
-    audio, audio_names, bf16, checkpoint, checkpoint_names, f16, form, form_names, logits_file,
-    logits_file_names, projector, projector_names, vision, vision_names,
+    audio, audio_names, bf16, checkpoint, checkpoint_names, f16, foreign, foreign_names, form, form_names,
+    logits_file, logits_file_names, projector, projector_names, vision, vision_names,
 };
 pub use data::{Data, Importance, bytes, mix, normal};
 pub use golden::{

@@ -6,7 +6,7 @@ use gguf_conversion::{
     recipes::{Recipe, TensorType},
 };
 use gguf_imatrix::Format;
-use gguf_layout::Prediction;
+use gguf_layout::{ForeignFormat, Prediction};
 use gguf_quant::Level;
 use gguf_refinement::Steps;
 use gguf_types::DType;
@@ -157,6 +157,19 @@ impl Named for Format {
     fn from_name(name: &str) -> Result<Format, String> {
         let row = Format::ALL.iter().find(|(known, _)| *known == name);
         row.map(|(_, format)| *format).ok_or_else(|| format!("unknown format `{name}`"))
+    }
+}
+
+impl Named for &'static ForeignFormat {
+    fn name(&self) -> String {
+        self.name.to_owned()
+    }
+
+    fn from_name(name: &str) -> Result<&'static ForeignFormat, String> {
+        let known = || gguf_models::FAMILIES.foreign.iter().map(|format| format.name);
+        let unknown =
+            || format!("expected one of {}, found `{name}`", known().collect::<Vec<_>>().join(", "));
+        gguf_models::FAMILIES.foreign(name).ok_or_else(unknown)
     }
 }
 

@@ -136,6 +136,7 @@ pub use self::{
     compare::{CompareOptions, compare},
     convert::{
         Convert, ConvertAdapter, ConvertLegacy, ConvertProjector, ConvertVocab, Export, Quantize, Save,
+        foreign_formats,
     },
     draft::{DraftOptions, draft},
     error::{Error, ErrorKind},
@@ -165,7 +166,7 @@ pub use gguf_conversion::{
     recipes::{Recipe, TensorType},
 };
 pub use gguf_imatrix::Format as ImatrixFormat;
-pub use gguf_layout::{Arch, Prediction};
+pub use gguf_layout::{Arch, ForeignFormat, Prediction};
 pub use gguf_refinement::Steps;
 pub use gguf_runtime::{
     Activations, chunks::Settings as ChunkSettings, perplexity::Perplexity, stats::Comparison,

@@ -8,7 +8,8 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
 };
 use gguf_toolkit::{
-    DType, FORK_TYPES, FileType, MissingPolicy, Recipe, quant::CODECS, suggest::nearest, types,
+    DType, FORK_TYPES, FileType, ForeignFormat, MissingPolicy, Recipe, foreign_formats, quant::CODECS,
+    suggest::nearest, types,
 };
 
 /// Parses one of `names`.
@@ -140,6 +141,19 @@ pub(in crate::commands) fn float() -> OneOf<DType> {
 /// A dtype for FP8 matrices in files of a float type.
 pub(in crate::commands) fn fp8_as() -> OneOf<DType> {
     OneOf { names: vec![(DType::Q8_0.name(), DType::Q8_0)], tip: |_| None }
+}
+
+/// A format of the output; `None` for GGUF.
+pub(in crate::commands) fn output_format() -> OneOf<Option<&'static ForeignFormat>> {
+    let foreign = foreign_formats().iter().map(|format| (format.name, Some(format)));
+    OneOf {
+        names: [("gguf", None)].into_iter().chain(foreign).collect(),
+        tip: |given| {
+            let is_folder =
+                ["hf", "transformers", "safetensors"].contains(&given.to_ascii_lowercase().as_str());
+            is_folder.then(|| "use `gguf-convert export` to write a checkpoint folder".to_owned())
+        },
+    }
 }
 
 /// A dtype of llama.cpp's KV cache.

@@ -5,6 +5,7 @@ mod codes;
 mod diffusion_types;
 mod export;
 mod families;
+mod foreign;
 mod forms;
 mod imatrix;
 mod module_order;

@@ -20,7 +20,7 @@ const FLOORS: &[&[&str]] = &[
     // Inputs.
     &["input"],
     &["checkpoint_input", "legacy_input", "model_input"],
-    &["adapter_input", "diffusion_input", "vocab_only"],
+    &["adapter_input", "diffusion_input", "foreign_input", "vocab_only"],
     // All of it together.
     &["conversion", "export"],
 ];

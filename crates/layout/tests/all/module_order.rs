@@ -12,6 +12,7 @@ const FLOORS: &[&[&str]] = &[
     &["keys", "quantile", "tensors", "rope_llama3"],
     &["text_keys", "pooling", "stored_blocks", "unread_keys", "built_in", "yarn", "dense_modules"],
     &["arch", "diffusion", "projector", "quantization"],
+    &["foreign"],
     &["prelude", "registry"],
     &["diffusion_layout", "loader", "options"],
     &["diffusion_file", "general", "ignored_keys"],

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use gguf_checkpoint::{Checkpoint, Folder};
 use gguf_conversion::{CheckpointInput, merge::LoraAdapter, recipes::Recipe};
-use gguf_layout::Prediction;
+use gguf_layout::{ForeignFormat, Prediction};
 use gguf_types::DType;
 use serde::{Deserialize, Serialize};
 
@@ -63,6 +63,10 @@ pub struct Convert {
     pub source: PathBuf,
     /// File types to make in one pass; empty if a recipe file states them.
     pub types: Vec<FileType>,
+    /// Format of another runtime to write instead of GGUF, of [`foreign_formats`](crate::foreign_formats). Without `types`, its
+    /// first one is used.
+    #[serde(with = "crate::by_name::optional")]
+    pub to: Option<&'static ForeignFormat>,
     /// Adapters to merge, in this order.
     pub adapters: Vec<Adapter>,
     /// Use the tokenizer and chat template of the last adapter that has one, and its embeddings if the vocabulary was
@@ -132,6 +136,9 @@ impl Convert {
             InputType::Diffusion => return self.convert_diffusion(caller, events),
             InputType::Checkpoint => {}
         }
+        if let Some(format) = self.to {
+            self.check_foreign(format, &caller.parts)?;
+        }
         if self.calibration.is_wanted() {
             self.check_calibration(&caller.parts)?;
         }
@@ -165,6 +172,9 @@ impl Convert {
         events: &dyn Events,
     ) -> Result<Outcome, Error> {
         let failed = |error| failure(&self.source, error);
+        if let Some(format) = self.to {
+            return self.convert_to(format, folder, &self.loras(adapters), caller, events);
+        }
         if self.tensors.recipe.is_none() {
             require_types(&self.types, &self.source, folder)?;
         }
@@ -183,13 +193,7 @@ impl Convert {
             ..self.encoding.settings()
         };
         let settings = self.tensors.read(other, &self.hub, events)?;
-        let adapters = self.adapters.iter().zip(adapters).map(|(lora, found)| LoraAdapter {
-            folder: found.folder.clone(),
-            name: lora.path.clone(),
-            scale: lora.scale,
-            takes_tokenizer: self.lora_tokenizer,
-        });
-        let adapters: Vec<LoraAdapter> = adapters.collect();
+        let adapters = self.loras(adapters);
         let input = self.open(folder, &adapters, events)?;
         let (checkpoint, layout) = (input.checkpoint(), input.layout());
         let recipes = recipes_of(&self.types, checkpoint)?;
@@ -235,6 +239,17 @@ impl Convert {
             return calibrated::run(open, job, args, events);
         }
         run(open, Requested { projector, ..Requested::new(recipes, &settings) }, &args, events)
+    }
+
+    /// The adapters with the folders that were found for them.
+    fn loras(&self, adapters: &[hub::Input]) -> Vec<LoraAdapter> {
+        let adapters = self.adapters.iter().zip(adapters).map(|(lora, found)| LoraAdapter {
+            folder: found.folder.clone(),
+            name: lora.path.clone(),
+            scale: lora.scale,
+            takes_tokenizer: self.lora_tokenizer,
+        });
+        adapters.collect()
     }
 
     fn open(

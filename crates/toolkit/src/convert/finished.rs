@@ -1,8 +1,8 @@
 //! Outputs that an earlier run has finished.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use gguf_container::{File, Header, Plan};
+use gguf_container::{File, Header, Mapped, Plan};
 use gguf_conversion::PlannedFile;
 
 use super::run_args::RunArgs;
@@ -27,6 +27,9 @@ pub fn finished(
     }
     let check = |(path, file): &(PathBuf, &PlannedFile)| {
         let failed = |error| Error::at(path, error);
+        if file.plan.is_foreign() {
+            return same_fixed_bytes(path, file);
+        }
         let written = File::open(path).map_err(failed)?;
         let expected = Header::parse(file.plan.header_bytes()).map_err(failed)?;
         match difference(written.header(), &expected, args.gathers) {
@@ -38,6 +41,20 @@ pub fn finished(
         }
     };
     files.iter().map(check).collect::<Result<_, _>>().map(Some)
+}
+
+/// The planned file, if the one at `path` has its length and headers.
+fn same_fixed_bytes(path: &Path, file: &PlannedFile) -> Result<PlannedFile, Error> {
+    let written = Mapped::open(path).map_err(|error| Error::at(path, error))?;
+    let is_same = |(offset, bytes): (u64, &[u8])| {
+        let range = offset as usize..(offset as usize).saturating_add(bytes.len());
+        written.get(range) == Some(bytes)
+    };
+    if written.len() as u64 == file.plan.file_len() && file.plan.fixed_bytes().all(is_same) {
+        return Ok(file.clone());
+    }
+    let message = "written with other options or from another input";
+    Err(Error::at(path, message).hint(["use --force to overwrite it"]))
 }
 
 /// The first difference between a file and its plan.

@@ -2,7 +2,7 @@
 //!
 //! | options | input | output |
 //! |---|---|---|
-//! | [`Convert`] | checkpoint folder or address on the Hub, with adapters to merge | GGUF files |
+//! | [`Convert`] | checkpoint folder or address on the Hub, with adapters to merge | GGUF files, or files of another runtime |
 //! | [`ConvertAdapter`] | LoRA adapter | GGUF adapter file |
 //! | [`ConvertProjector`] | checkpoint | GGUF file of its vision or audio projector |
 //! | [`ConvertVocab`] | checkpoint, weights not needed | GGUF file of metadata and tokenizer |
@@ -21,6 +21,7 @@ mod checkpoint;
 mod diffusion;
 mod export;
 mod finished;
+mod foreign;
 mod input_type;
 mod legacy;
 mod opened;
@@ -43,6 +44,7 @@ pub use self::{
     adapter::ConvertAdapter,
     checkpoint::Convert,
     export::{Export, ExportReport, ExportedFile},
+    foreign::foreign_formats,
     input_type::InputType,
     legacy::ConvertLegacy,
     operation::Operation,

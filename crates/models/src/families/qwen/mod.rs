@@ -39,6 +39,7 @@ pub const FAMILY: Family = Family {
         projector::tts::QWEN3TTS,
         projector::qwen3vl::QWEN3VL,
     ],
+    foreign: &[],
     quantization: &[Quantization { architecture: "qwen2", layers_of_70b: Some(80), ..Quantization::USUAL }],
     diffusion: &[],
     wrappers: &[

@@ -74,6 +74,27 @@ CHECKPOINTS = {
         begin_suppress_tokens=[3, 4])),
 }
 
+# Four times as wide inside as outside, as whisper.cpp requires. Fewer tokens than rows of the embedding, as in real models.
+FOR_WHISPER_CPP = dict(format="whisper.cpp", model="whisper", tokenizer="bpe", vocab_size=384, bare=True,
+    **{"class": "WhisperForConditionalGeneration"})
+SMALL_BLOCKS = ["q4_0", "q4_1", "q5_0", "q5_1", "q8_0"]
+
+
+def for_whisper_cpp(n: int, heads: int, layers: tuple, n_mels: int) -> dict:
+    return dict(BOTH_PARTS, vocab_size=400, d_model=n, encoder_ffn_dim=4 * n, decoder_ffn_dim=4 * n, encoder_layers=layers[0],
+        decoder_layers=layers[1], encoder_attention_heads=heads, decoder_attention_heads=heads, num_mel_bins=n_mels)
+
+
+FOREIGN = {
+    "whisper-f32": dict(FOR_WHISPER_CPP, config=for_whisper_cpp(64, 2, (2, 2), 80), types=SMALL_BLOCKS, dtype="float32",
+        vocab=True),
+    # As distil-large-v3: more mel bands, fewer layers of the decoder. In two files, with tokenizer.json alone.
+    "whisper-v3": dict(FOR_WHISPER_CPP, config=for_whisper_cpp(32, 1, (2, 1), 128), types=SMALL_BLOCKS, max_shard_size="60KB"),
+    # The embedding a second time as the output.
+    "whisper-f16": dict(FOR_WHISPER_CPP, config=for_whisper_cpp(256, 4, (1, 1), 80), dtype="float16", extra=with_proj_out,
+        types=SMALL_BLOCKS + ["q2_k", "q3_k", "q4_k", "q5_k", "q6_k"], vocab=True),
+}
+
 
 def ultravox(_: dict) -> dict:
     return whisper("audio_tower.") | {

@@ -4,6 +4,7 @@ pub mod audio;
 pub mod convert;
 pub mod graph;
 pub mod projector;
+pub mod whisper_cpp;
 
 use crate::family::Family;
 use gguf_layout::Quantization;
@@ -21,6 +22,7 @@ pub const FAMILY: Family = Family {
             ..Quantization::USUAL
         },
     ],
+    foreign: &[whisper_cpp::WHISPER_CPP],
     graphs: graph::GRAPHS,
     encoders: audio::ENCODERS,
     ..Family::EMPTY
