@@ -5,7 +5,7 @@ pub mod args;
 use std::path::PathBuf;
 
 use clap::{ArgMatches, Args, ValueHint};
-use gguf_toolkit::{Adapter, Convert, DType, FileType, ForeignFormat, Recipe, convert::InputType};
+use gguf_toolkit::{Adapter, Convert, DType, FileType, Recipe, convert::InputType};
 
 use self::args::{ArchArgs, EncodingArgs, KeepArgs, NamingArgs, SourceArgs, TypeArgs};
 use super::{
@@ -68,8 +68,8 @@ struct ConvertArgs {
     ///
     /// whisper.cpp does not read GGUF. Its files have one type for all matrices: f16 (the default), f32, q4_0, q4_1, q5_0, q5_1,
     /// q8_0, q2_k, q3_k, q4_k, q5_k or q6_k.
-    #[arg(long, value_name = "FORMAT", value_parser = values::output_format(), hide_possible_values = true)]
-    to: Option<Option<&'static ForeignFormat>>,
+    #[arg(long, value_name = "FORMAT", value_parser = values::output_format(), default_value = "gguf", hide_default_value = true, hide_possible_values = true)]
+    to: values::OutputFormat,
     #[command(flatten)]
     output: OutputArgs,
     #[command(flatten)]
@@ -170,7 +170,7 @@ impl ConvertArgs {
     fn options(self) -> Result<Convert, Failure> {
         Ok(Convert {
             tensors: self.options.options(&self.recipe),
-            to: self.to.flatten(),
+            to: self.to,
             adapters: self.merge.lora,
             lora_tokenizer: self.merge.lora_tokenizer,
             with_mmproj: self.projector.with_mmproj,

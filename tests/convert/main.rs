@@ -23,3 +23,4 @@ mod remote;
 mod repack;
 mod tokenizers;
 mod torch;
+mod whisper_cpp;

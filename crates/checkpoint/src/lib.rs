@@ -67,7 +67,7 @@ pub use foreign::{FOREIGN, Foreign};
 pub use formats::{FORMATS, Format};
 pub use ggml_legacy::{
     Blocks, Container, Hyperparameters, LegacyBlock, LegacyError, LegacyModel, LegacyTensor, is_legacy,
-    open_legacy, parse_legacy,
+    open_legacy, parse_legacy, whisper_cpp_model,
 };
 pub use listing::Listing;
 pub use memory::{Memory, MemoryTensor, open_memory};

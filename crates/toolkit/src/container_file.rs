@@ -26,5 +26,9 @@ pub fn open_foreign(path: &Path) -> Result<File, Error> {
 }
 
 fn opened(path: &Path, file: Result<File, gguf_container::Error>) -> Result<File, Error> {
-    file.map_err(|error| Error::at(path, error).hint(input_kind::advice(path, Wanted::Gguf)))
+    file.map_err(|error| match gguf_checkpoint::whisper_cpp_model(path) {
+        Some(found) => Error::at(path, format_args!("expected a GGUF file, found {found}"))
+            .hint(["run it with whisper.cpp, which does not read GGUF"]),
+        None => Error::at(path, error).hint(input_kind::advice(path, Wanted::Gguf)),
+    })
 }

@@ -143,8 +143,11 @@ pub(in crate::commands) fn fp8_as() -> OneOf<DType> {
     OneOf { names: vec![(DType::Q8_0.name(), DType::Q8_0)], tip: |_| None }
 }
 
-/// A format of the output; `None` for GGUF.
-pub(in crate::commands) fn output_format() -> OneOf<Option<&'static ForeignFormat>> {
+/// Format of the output; `None` for GGUF. With its own name, so that it is one value of an option.
+pub(in crate::commands) type OutputFormat = Option<&'static ForeignFormat>;
+
+/// A format of the output.
+pub(in crate::commands) fn output_format() -> OneOf<OutputFormat> {
     let foreign = foreign_formats().iter().map(|format| (format.name, Some(format)));
     OneOf {
         names: [("gguf", None)].into_iter().chain(foreign).collect(),

@@ -28,6 +28,42 @@ pub(super) fn is_legacy(start: &[u8]) -> bool {
     [GGML, GGMF, GGJT, GGLA].iter().any(|magic| start.starts_with(magic))
 }
 
+/// Description of a model of whisper.cpp by the first [`MAX_START`] bytes of its file, `None` for any other file. All of these
+/// formats have the magic `ggml` and no version.
+///
+/// Source: `whisper_model_load` and `whisper_vad_init_with_params` in `src/whisper.cpp`, `models/convert-parakeet-to-ggml.py` of
+/// ggml-org/whisper.cpp@233fe1f.
+pub(super) fn whisper_cpp_model(start: &[u8]) -> Option<&'static str> {
+    let rest = start.strip_prefix(&GGML)?;
+    let number = |index: usize| {
+        let bytes = rest.get(4 * index..4 * index + 4)?;
+        Some(u32::from_le_bytes(bytes.try_into().ok()?))
+    };
+    // Eleven numbers, then the mel filters: bands and 201 frequencies.
+    let is_whisper = || {
+        let (n_state, n_mels) = (number(2)?, number(9)?);
+        Some(n_mels > 0 && n_state == number(6)? && n_mels == number(11)? && number(12)? == 201)
+    };
+    // Fifteen numbers, then the mel filters.
+    let is_parakeet = || {
+        let (n_mels, n_fft) = (number(5)?, number(7)?);
+        Some(n_mels > 0 && n_fft > 1 && n_mels == number(15)? && number(16)? == n_fft / 2 + 1)
+    };
+    match () {
+        () if is_whisper() == Some(true) => Some("a Whisper model of whisper.cpp"),
+        () if is_parakeet() == Some(true) => Some("a Parakeet model of whisper.cpp"),
+        // A text with its length, the name of the model.
+        () if rest.get(4..10) == Some(b"silero") => Some("a Silero VAD model of whisper.cpp"),
+        () => None,
+    }
+}
+
+/// Advice for a model of whisper.cpp.
+const FOR_WHISPER_CPP: &str = "run it with whisper.cpp; for another type, convert the original checkpoint";
+
+/// Number of bytes that [`whisper_cpp_model`] looks at.
+pub(super) const MAX_START: usize = 4 + 17 * 4;
+
 /// The container of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Container {
@@ -143,7 +179,12 @@ fn container(cursor: &mut Cursor<'_>) -> Result<Container, LegacyError> {
     magic.copy_from_slice(cursor.take(4, "the magic")?);
     let file = || cursor.file.to_owned();
     let (name, max) = match magic {
-        GGML => return Ok(Container { name: "ggml", version: 1 }),
+        GGML => {
+            return match whisper_cpp_model(cursor.bytes) {
+                Some(item) => Err(LegacyError::Foreign { file: file(), item, advice: FOR_WHISPER_CPP }),
+                None => Ok(Container { name: "ggml", version: 1 }),
+            };
+        }
         GGMF => ("ggmf", 1),
         GGJT => ("ggjt", 3),
         GGLA => {

@@ -81,6 +81,16 @@ pub fn is_legacy(path: &Path) -> bool {
         && file::is_legacy(&start)
 }
 
+/// Description of the model of whisper.cpp at `path`, `None` for any other file. Pipes are not read.
+pub fn whisper_cpp_model(path: &Path) -> Option<&'static str> {
+    if !path.is_file() {
+        return None;
+    }
+    let mut start = Vec::new();
+    File::open(path).ok()?.take(file::MAX_START as u64).read_to_end(&mut start).ok()?;
+    file::whisper_cpp_model(&start)
+}
+
 /// Opens a model by its first file.
 ///
 /// # Errors

@@ -216,6 +216,11 @@ impl Convert {
                 .notes
                 .push("--lora-tokenizer uses the adapter's tokenizer and chat template".to_owned());
         }
+        let foreign =
+            gguf_models::FAMILIES.foreign.iter().filter(|format| format.arch.name == layout.architecture);
+        open.notes.notes.extend(foreign.map(|format| {
+            format!("{0} does not read GGUF; to write a file for {0}, use --to {0}", format.name)
+        }));
         open.notes.notes.extend(tell_unasked(layout, self.arch.arch_as.is_some(), events));
         if self.repack {
             open.repacked = open.input.repacked().map_err(failed)?.to_vec();
