@@ -52,7 +52,10 @@ fn finished_and_existing_files_are_recognized() {
         ],
         ["f16", "f32", "f32", "q4_0"]
     );
-    assert_eq!(plan["outputs"][0]["bytes"], read_json(gguf_testkit::foreign("whisper-f32").join("expected.json"))["files"]["q4_0"][0]);
+    assert_eq!(
+        plan["outputs"][0]["bytes"],
+        read_json(gguf_testkit::foreign("whisper-f32").join("expected.json"))["files"]["q4_0"][0]
+    );
 }
 
 #[test]
@@ -100,7 +103,8 @@ fn models_of_whisper_cpp_are_recognized() {
         ran.says("hint: run it with whisper.cpp; for another type, convert the original checkpoint");
     }
     // Numbers as in the header of each format, with nothing after them.
-    let numbers = |numbers: &[u32]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();
+    let numbers =
+        |numbers: &[u32]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();
     let parakeet = numbers(&[10, 3200, 8, 2, 1, 16, 0, 64, 8, 4, 3, 8, 1, 2, 5, 16, 33]);
     let silero = [numbers(&[10]), b"silero-16k".to_vec()].concat();
     for (contents, name) in [(parakeet, "a Parakeet model"), (silero, "a Silero VAD model")] {
