@@ -433,6 +433,7 @@ def convert(
     scores_from_merges: bool = False,
     arch_as: str | None = None,
     target_model_dir: _Path | None = None,
+    config: _Path | None = None,
     mtp: Literal["with", "without", "only"] | None = None,
     dense_modules: bool = False,
     mistral_format: bool = False,

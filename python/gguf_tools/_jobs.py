@@ -65,6 +65,7 @@ def convert(
     scores_from_merges=False,
     arch_as=None,
     target_model_dir=None,
+    config=None,
     mtp=None,
     dense_modules=False,
     mistral_format=False,
@@ -135,6 +136,7 @@ def convert(
         scores_from_merges: Derive token scores from the merges of the tokenizer.
         arch_as: Architecture or class name to use instead of that of the config.
         target_model_dir: Target model of a draft model.
+        config: Folder with the tokenizer files, and with config.json if the weights are a single file.
         mtp: Multi-token prediction layers: ``"with"`` (the default), ``"without"`` or ``"only"``.
         dense_modules: Include the dense layers of a sentence-transformers model.
         mistral_format: Read Mistral's own files if both layouts are present.

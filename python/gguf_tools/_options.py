@@ -76,6 +76,7 @@ _OPTIONS = {
     "mmproj_type": ("mmproj_type", _file_type),
     "fp8_as": ("fp8_as", _same),
     "repack": ("repack", _same),
+    "config": ("config", text_path),
     "keep_downloads": ("keep", _same),
     "base": ("base", text_path),
     "allow_requantize": ("allow_requantize", _same),

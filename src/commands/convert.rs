@@ -82,6 +82,12 @@ struct ConvertArgs {
     quantized: QuantizedArgs,
     #[command(flatten)]
     source: SourceArgs,
+    /// Read the tokenizer from DIR, and config.json if the weights are a single file.
+    ///
+    /// By default both are next to the weights. The tokenizer of a text encoder of a diffusers pipeline is found in the folder next
+    /// to it: tokenizer_2 for text_encoder_2.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = "Checkpoint", hide_short_help = true)]
+    config: Option<PathBuf>,
     #[command(flatten)]
     keep: KeepArgs,
     #[command(flatten)]
@@ -177,6 +183,7 @@ impl ConvertArgs {
             mmproj_type: self.projector.mmproj_type.map(FileType::Named),
             fp8_as: self.quantized.fp8_as,
             repack: self.quantized.repack,
+            config: self.config,
             keep: self.keep.keep,
             reading: self.source.options(),
             arch: self.arch.options(),

@@ -21,6 +21,7 @@ mod outputs;
 #[cfg(feature = "remote")]
 mod remote;
 mod repack;
+mod text_encoders;
 mod tokenizers;
 mod torch;
 mod whisper_cpp;

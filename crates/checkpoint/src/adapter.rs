@@ -7,7 +7,7 @@ use crate::{
     Checkpoint, Error, Folder, Listing, Tensor, Weights,
     checkpoint::is_model,
     mlx_adapter, safetensors,
-    small_files::{card_of, read_object, read_small_files},
+    small_files::{card_of, is_tokenizer_file, read_object, read_small_files},
     torch,
 };
 
@@ -169,25 +169,6 @@ fn strip_adapter_names(tensors: &mut [Tensor], notes: &mut Vec<String>) -> Resul
         _ => return Err(Error::SeveralAdapters { names }),
     }
     Ok(())
-}
-
-/// Files of tokenizers and chat templates, by what their names begin with.
-const TOKENIZERS: &[&str] = &[
-    "tokenizer",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "chat_template",
-    "additional_chat_templates/",
-    "vocab.",
-    "merges.txt",
-    "tekken.json",
-    "spiece.model",
-    "tiktoken.model",
-];
-
-/// True for files of a tokenizer or a chat template.
-pub fn is_tokenizer_file(name: &str) -> bool {
-    TOKENIZERS.iter().any(|start| name.starts_with(start))
 }
 
 /// The tokenizer files and chat templates of an adapter's folder: names and contents, sorted by name.

@@ -1,6 +1,6 @@
 //! A checkpoint folder, opened: headers and small files only.
 
-use std::ops::Range;
+use std::{ops::Range, path::Path};
 
 use gguf_container::Advice;
 use gguf_types::DType;
@@ -12,7 +12,7 @@ use crate::{
     methods::{self, Decoded, Outcome, ReadAs},
     read_columns,
     rows::check_range,
-    small_files::{card_of, read_object, read_small_files},
+    small_files::{add_tokenizer, card_of, read_object, read_small_files},
     training, wrappers,
 };
 
@@ -115,7 +115,8 @@ fn without_weights(
         false => None,
     };
     let card = card_of(dir, listing, &mut notes)?;
-    let files = read_small_files(dir, listing)?;
+    let mut files = read_small_files(dir, listing)?;
+    add_tokenizer(dir, folder.config_folder(), &mut files, &mut notes)?;
     Ok(Checkpoint {
         folder_name: folder.name(),
         format: "",
@@ -143,6 +144,9 @@ fn config_of(
     let class = format.and_then(|(format, _)| format.class);
     let file = if class.is_some() { "params.json" } else { "config.json" };
     if !listing.has(file) {
+        if let Some(config) = folder.config_folder().map(config_from).transpose()?.flatten() {
+            return Ok(config);
+        }
         let derived = derived_config(folder, listing, format.map(|(_, open)| open));
         let config = derived.ok_or_else(|| Error::MissingFile { file: file.to_owned() })?;
         notes.push(format!("missing {file}; sizes are those of the tensors"));
@@ -153,6 +157,14 @@ fn config_of(
         config["architectures"] = Json::from(vec![class(&config)]);
     }
     Ok(config)
+}
+
+/// `config.json` of another folder, if there is one.
+pub(crate) fn config_from(dir: &Path) -> Result<Option<Json>, Error> {
+    match dir.join("config.json").is_file() {
+        true => read_object(dir, "config.json").map(Some),
+        false => Ok(None),
+    }
 }
 
 /// The config that a family derives from the headers of the weights.

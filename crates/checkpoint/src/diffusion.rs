@@ -180,13 +180,13 @@ fn check_whole(file: &str) -> Result<(), Error> {
 }
 
 /// Folder and name of a file.
-fn place_of(path: &Path) -> (&Path, String) {
+pub(crate) fn place_of(path: &Path) -> (&Path, String) {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     (dir, path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default())
 }
 
 /// Opens one file by its contents.
-fn open_file(dir: &Path, listing: &Listing, file: &str) -> Result<(Weights, &'static str), Error> {
+pub(crate) fn open_file(dir: &Path, listing: &Listing, file: &str) -> Result<(Weights, &'static str), Error> {
     let mut part = listing.open(dir, file)?;
     let start = part.slice(0..part.n_bytes().min(16))?;
     if torch::is_pickle(start) {

@@ -30,6 +30,9 @@ pub enum Error {
     /// The source is not a folder.
     #[error("not a folder")]
     NotAFolder,
+    /// A text model of CLIP in one file.
+    #[error("a text encoder of CLIP, which no runtime reads as GGUF by a settled layout")]
+    Clip,
     /// A pipeline without a diffusion model.
     #[error("no diffusion model found in the pipeline; looked for {}", .expected.join(", "))]
     NoPipelineModel {
@@ -501,6 +504,7 @@ impl Error {
                 Some("copy the file into the folder; only links to the local Hugging Face cache are followed")
             }
             Error::WeightsBelow { .. } => Some("use that folder instead"),
+            Error::Clip => Some("ComfyUI and stable-diffusion.cpp read it as safetensors"),
             Error::OneShard { .. } => Some("use the folder with all shards and their index"),
             Error::SeveralWeights { files } if !files.is_empty() => {
                 Some("use one of these files instead of the folder")

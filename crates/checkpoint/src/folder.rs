@@ -17,6 +17,7 @@ pub struct Folder {
     name: Option<String>,
     mistral: bool,
     unmasked_zeros: bool,
+    config: Option<PathBuf>,
     forms: &'static [FamilyForm],
     fetched: BTreeMap<String, Arc<dyn Fetched>>,
     /// Keeps the folder's owner alive while the folder is used.
@@ -27,7 +28,8 @@ impl Folder {
     /// A folder on the disk.
     pub fn at(path: impl Into<PathBuf>) -> Folder {
         let (path, fetched) = (path.into(), BTreeMap::new());
-        Folder { path, name: None, mistral: false, unmasked_zeros: false, forms: &[], fetched, _holds: None }
+        let (name, config, forms, _holds) = (None, None, &[], None);
+        Folder { path, name, mistral: false, unmasked_zeros: false, config, forms, fetched, _holds }
     }
 
     /// The same under another name: that of the model, where the folder is called by something else.
@@ -55,6 +57,16 @@ impl Folder {
     /// as in the kernels.
     pub fn unmasked_zeros(self, unmasked_zeros: bool) -> Folder {
         Folder { unmasked_zeros, ..self }
+    }
+
+    /// The same with the tokenizer files of another folder, and with its `config.json` if there is none here.
+    pub fn config_from(self, config: Option<PathBuf>) -> Folder {
+        Folder { config, ..self }
+    }
+
+    /// The folder of [`Folder::config_from`].
+    pub(crate) fn config_folder(&self) -> Option<&Path> {
+        self.config.as_deref()
     }
 
     /// The same, read with facts about families. Without them, weights written by MLX are read as they are stored, and the

@@ -46,6 +46,7 @@ mod shards;
 mod small_files;
 mod stored;
 mod tensor;
+mod text_file;
 mod torch;
 mod training;
 mod weights;
@@ -54,8 +55,7 @@ mod yaml;
 
 pub use self::tensor::{Tensor, Tensors, View};
 pub use adapter::{
-    MLX_ADAPTER, is_adapter, is_tokenizer_file, open_adapter, open_diffusion_adapter, own_tokenizer,
-    tokenizer_of,
+    MLX_ADAPTER, is_adapter, open_adapter, open_diffusion_adapter, own_tokenizer, tokenizer_of,
 };
 pub use checkpoint::{Checkpoint, open, open_without_weights};
 pub use diffusion::{is_diffusion, open_diffusion};
@@ -77,6 +77,7 @@ pub use pickle_error::{PickleError, ZipError};
 pub use read_error::ReadError;
 pub use rows::{read_columns, read_rows};
 pub use safetensors::safetensors_header;
-pub use small_files::MAX_FILE_BYTES;
+pub use small_files::{MAX_FILE_BYTES, is_tokenizer_file};
 pub use stored::{Region, Repacks, Stored};
+pub use text_file::{is_text_file, open_text};
 pub(crate) use weights::Weights;

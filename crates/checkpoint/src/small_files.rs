@@ -1,6 +1,11 @@
 //! The small files of a checkpoint folder: read whole, never past a limit.
 
-use std::{collections::BTreeSet, fs, io::Read, path::Path};
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::Read,
+    path::{Path, PathBuf},
+};
 
 use gguf_container::BrokenDownload;
 use serde_json::Value as Json;
@@ -82,6 +87,79 @@ pub(crate) fn read_small_files(dir: &Path, listing: &Listing) -> Result<Vec<(Str
     names.extend(of_sound.into_iter().filter(|name| dir.join(name).is_file()));
     names.sort();
     names.into_iter().map(|name| Ok((name.clone(), read_small_file(dir, &name)?))).collect()
+}
+
+/// Files of tokenizers and chat templates, by what their names begin with.
+const TOKENIZERS: &[&str] = &[
+    "tokenizer",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "chat_template",
+    "additional_chat_templates/",
+    "vocab.",
+    "merges.txt",
+    "tekken.json",
+    "spiece.model",
+    "tiktoken.model",
+];
+
+/// True for files of a tokenizer or a chat template.
+pub fn is_tokenizer_file(name: &str) -> bool {
+    TOKENIZERS.iter().any(|start| name.starts_with(start))
+}
+
+/// The tokenizer files and chat templates of a folder: names and contents, sorted by name.
+pub(crate) fn tokenizer_of_folder(dir: &Path) -> Result<Vec<(String, Vec<u8>)>, Error> {
+    let files = read_small_files(dir, &Listing::of(dir)?)?;
+    Ok(files.into_iter().filter(|(name, _)| is_tokenizer_file(name)).collect())
+}
+
+/// Adds what a checkpoint folder has elsewhere: the tokenizer files of `config`, instead of its own, or else, for a text encoder
+/// of a diffusers pipeline, those of the folder next to it.
+pub(crate) fn add_tokenizer(
+    dir: &Path,
+    config: Option<&Path>,
+    files: &mut Vec<(String, Vec<u8>)>,
+    notes: &mut Vec<String>,
+) -> Result<(), Error> {
+    if let Some(config) = config {
+        let tokenizer = tokenizer_of_folder(config)?;
+        if !tokenizer.is_empty() {
+            files.retain(|(name, _)| !is_tokenizer_file(name));
+            files.extend(tokenizer);
+        }
+    } else if !files.iter().any(|(name, _)| is_tokenizer_file(name)) {
+        for kind in ["tokenizer", "processor"] {
+            let Some(folder) = sibling(dir, kind) else { continue };
+            let has_tokenizer = files.iter().any(|(name, _)| is_tokenizer_file(name));
+            let wanted = |name: &str| match is_tokenizer_file(name) {
+                true => !has_tokenizer,
+                false => name.ends_with("processor_config.json"),
+            };
+            let found = read_small_files(&folder, &Listing::of(&folder)?)?;
+            let found: Vec<_> = found.into_iter().filter(|(name, _)| wanted(name)).collect();
+            if !found.is_empty() {
+                let name = folder.file_name().unwrap_or_default().to_string_lossy();
+                notes.push(format!("{} of the pipeline are read from `../{name}`", found_in(kind)));
+            }
+            files.extend(found);
+        }
+    }
+    files.sort();
+    Ok(())
+}
+
+/// Files that a folder of a pipeline holds.
+fn found_in(kind: &str) -> &'static str {
+    if kind == "tokenizer" { "the tokenizer files" } else { "the processor files" }
+}
+
+/// Folder next to a text encoder of a diffusers pipeline: `tokenizer_2` for `text_encoder_2`.
+fn sibling(dir: &Path, kind: &str) -> Option<PathBuf> {
+    let real = fs::canonicalize(dir).ok()?;
+    let number = real.file_name()?.to_str()?.strip_prefix("text_encoder")?;
+    let folder = real.parent()?.join(format!("{kind}{number}"));
+    folder.is_dir().then_some(folder)
 }
 
 /// The configs of the modules that sentence-transformers applies after the model (pooling, Dense), each in its own folder.

@@ -75,7 +75,7 @@ impl CheckpointInput {
         custom: Option<&'static gguf_layout::Arch>,
     ) -> Result<CheckpointInput, Error> {
         let folder = folder.into();
-        let checkpoint = gguf_checkpoint::open(folder.clone())?;
+        let checkpoint = gguf_checkpoint::open_text(folder.clone())?;
         let input = CheckpointInput::with_adapters(checkpoint, adapters, options, custom)?;
         Ok(input.read_from(&folder, adapters))
     }
@@ -138,7 +138,7 @@ impl CheckpointInput {
         options: &gguf_layout::Options,
     ) -> Result<CheckpointInput, Error> {
         let folder = folder.into();
-        let checkpoint = normalized(gguf_checkpoint::open(folder.clone())?, options)?;
+        let checkpoint = normalized(gguf_checkpoint::open_text(folder.clone())?, options)?;
         let layout = resolve_projector(&checkpoint, options)?;
         Ok(CheckpointInput::from_layout(options.families, checkpoint, layout).read_from(&folder, &[]))
     }
@@ -253,9 +253,12 @@ impl Input for CheckpointInput {
     }
 
     fn check_output(&self, path: &Path, force: bool) -> Result<(), Error> {
-        self.folders.iter().try_for_each(|folder| check_output(path, folder, force))?;
+        // A model in one file may be next to its output.
+        let (files, folders): (Vec<&PathBuf>, Vec<&PathBuf>) =
+            self.folders.iter().partition(|folder| folder.is_file());
+        folders.into_iter().try_for_each(|folder| check_output(path, folder, force))?;
         // Where no folder is read, there is still the one that is written to.
-        check_output_file(path, &[], force)
+        check_output_file(path, &files.into_iter().map(PathBuf::as_path).collect::<Vec<_>>(), force)
     }
 
     fn plan(&self, output: &OutputRequest, request: &Request<'_>) -> Result<Vec<PlannedFile>, Error> {

@@ -41,7 +41,7 @@ impl ForeignInput {
         format: &'static ForeignFormat,
     ) -> Result<ForeignInput, Error> {
         let folder = folder.into();
-        let checkpoint = normalized(gguf_checkpoint::open(folder.clone())?, options)?;
+        let checkpoint = normalized(gguf_checkpoint::open_text(folder.clone())?, options)?;
         check_class(&checkpoint, format)?;
         let input = CheckpointInput::with_adapters(checkpoint, adapters, options, Some(format.arch))?;
         let input = input.read_from(&folder, adapters);

@@ -116,6 +116,16 @@ pub enum ArchError {
         /// Kind of checkpoint.
         reason: &'static str,
     },
+    /// A tensor that a format of another runtime cannot hold.
+    #[error("{format}: `{tensor}` {reason}")]
+    NotHeld {
+        /// The format.
+        format: &'static str,
+        /// The tensor's name in the checkpoint.
+        tensor: &'static str,
+        /// Why.
+        reason: &'static str,
+    },
     /// A draft without the model that it drafts for.
     #[error("architecture `{arch}`: a draft model needs the tokenizer and sizes of its target model")]
     NoTarget {

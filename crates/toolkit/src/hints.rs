@@ -78,6 +78,9 @@ fn arch(error: &ArchError) -> Option<String> {
         ArchError::NoTarget { .. } => {
             Some("pass the folder of its target model with `--target-model-dir DIR`".to_owned())
         }
+        ArchError::UnknownClass { class, .. } if class.starts_with("CLIPText") => {
+            Some("ComfyUI and stable-diffusion.cpp read the text encoders of CLIP as safetensors".to_owned())
+        }
         ArchError::UnknownClass { by_tensors, .. } | ArchError::NoClass { by_tensors, .. } => {
             by_tensors.first().map(|(name, _)| {
                 format!("try `--arch-as {name}`; the tensor names match, but the computation may differ")

@@ -21,6 +21,7 @@ const FLOORS: &[&[&str]] = &[
     &["training"],
     &["checkpoint"],
     &["adapter", "diffusion", "memory"],
+    &["text_file"],
     &["hub"],
 ];
 

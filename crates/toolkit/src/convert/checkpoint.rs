@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use gguf_checkpoint::{Checkpoint, Folder};
 use gguf_conversion::{CheckpointInput, merge::LoraAdapter, recipes::Recipe};
-use gguf_layout::{ForeignFormat, Prediction};
+use gguf_layout::{ArchError, ForeignFormat, Prediction};
+use gguf_tokenizer::huggingface::VocabError;
 use gguf_types::DType;
 use serde::{Deserialize, Serialize};
 
@@ -81,6 +82,9 @@ pub struct Convert {
     pub fp8_as: Option<DType>,
     /// Keep quantized weights bit for bit if a ggml type can hold them.
     pub repack: bool,
+    /// Folder with the tokenizer files, and with `config.json` if the source has none. Default: the source; the tokenizer of a text
+    /// encoder of a diffusers pipeline is in the folder next to it (`tokenizer_2` for `text_encoder_2`).
+    pub config: Option<PathBuf>,
     /// Store downloads in the local cache of the Hub.
     pub keep: bool,
     /// Interpretation of the checkpoint's files.
@@ -145,7 +149,7 @@ impl Convert {
         let out = self.output.storage(caller.dry_run);
         let wanted = hub::Wanted { weights: true, keep: self.keep, out };
         let input = hub::input(&self.source, wanted, &self.hub, events)?;
-        let folder = self.reading.apply(&input.folder);
+        let folder = self.reading.apply(&input.folder).config_from(self.config.clone());
         if gguf_checkpoint::is_adapter(&folder) {
             return Err(Error::at(&self.source, "expected a checkpoint, found a LoRA adapter")
                 .hint(["use `gguf-convert adapter` to convert an adapter"]));
@@ -156,6 +160,7 @@ impl Convert {
             .call
             .reads(self.tensors.files())
             .reads(self.arch.target_model_dir.as_deref())
+            .reads(self.config.as_deref())
             .reads(self.calibration.files());
         let call = [&input].into_iter().chain(&adapters).fold(call, |call, input| input.name_in(call));
         let outcome = self.convert(&folder, &adapters, Caller { call, ..caller }, events)?;
@@ -267,8 +272,27 @@ impl Convert {
         let options = self.arch.resolving(&self.naming, &self.hub, events)?;
         let custom = self.arch.custom;
         let input = CheckpointInput::open_with_adapters(folder.clone(), adapters, &options, custom);
-        let input = input.map_err(failed)?;
+        let input = input.map_err(|error| {
+            let lacks = self.lacking(&error);
+            failed(error).hint(lacks)
+        })?;
         if self.with_mmproj { input.with_projector(&options).map_err(failed) } else { Ok(input) }
+    }
+
+    /// Advice for a model whose config or tokenizer is in another folder.
+    fn lacking(&self, error: &gguf_conversion::Error) -> Option<&'static str> {
+        use gguf_conversion::Error as E;
+        let name = self.source.file_name().unwrap_or_default().to_string_lossy();
+        let is_apart = self.source.is_file() || name.starts_with("text_encoder");
+        match error {
+            E::Source(gguf_checkpoint::Error::MissingFile { file }) if is_apart && file == "config.json" => {
+                Some("use --config DIR to read config.json and the tokenizer from a folder of the model")
+            }
+            E::Arch(ArchError::Vocab(VocabError::NoTokenizer { .. })) if is_apart => {
+                Some("use --config DIR to read the tokenizer from another folder")
+            }
+            _ => None,
+        }
     }
 
     /// The same as the conversion of an adapter.

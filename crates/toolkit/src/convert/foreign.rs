@@ -37,6 +37,7 @@ const OPTIONS: &[&str] = &[
     "adapters",
     "lora_tokenizer",
     "keep",
+    "config",
     "reading",
     "naming.model_name",
     "encoding.allow_nonfinite",

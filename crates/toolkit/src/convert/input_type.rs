@@ -33,7 +33,9 @@ impl InputType {
             InputType::Legacy
         } else if path.is_dir() && gguf_checkpoint::is_adapter(&Folder::at(path)) {
             InputType::Adapter
-        } else if gguf_checkpoint::is_diffusion(path) {
+        } else if !gguf_checkpoint::is_text_file(path, gguf_models::FORMS)
+            && gguf_checkpoint::is_diffusion(path)
+        {
             InputType::Diffusion
         } else {
             InputType::Checkpoint

@@ -262,7 +262,7 @@ pub(crate) fn require_types(types: &[FileType], source: &Path, folder: &Folder) 
     if !types.is_empty() {
         return Ok(());
     }
-    gguf_checkpoint::open(folder.clone())
+    gguf_checkpoint::open_text(folder.clone())
         .map_err(|error| failure(source, gguf_conversion::Error::Source(error)))?;
     Err(Error::usage(Cause::NoType))
 }

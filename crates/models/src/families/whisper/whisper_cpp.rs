@@ -203,9 +203,9 @@ fn finish(input: &Input<'_>, mut layout: Layout) -> Result<ForeignLayout, ArchEr
     for tensor in &mut layout.tensors {
         let (stem, is_bias) = stem_of(&tensor.name);
         if stem == OUTPUT {
-            let reason =
-                "`proj_out.weight` differs from the embedding, and whisper.cpp uses the embedding as output";
-            return Err(ArchError::NotAsThis { arch: ROW.name, reason });
+            let (format, tensor) = (WHISPER_CPP.name, "proj_out.weight");
+            let reason = "differs from the embedding, which whisper.cpp uses as the output";
+            return Err(ArchError::NotHeld { format, tensor, reason });
         }
         let expected = sizes.shape(stem, is_bias);
         if tensor.shape.dims() != expected {

@@ -1,0 +1,124 @@
+//! Text models that are one file of weights, such as the text encoders of ComfyUI.
+//!
+//! ```text
+//! t5xxl_fp16.safetensors                     names of transformers; sizes follow from the shapes
+//! umt5_xxl_fp8_e4m3fn_scaled.safetensors     with scales, and the tokenizer as bytes of a tensor
+//! qwen_2.5_vl_7b.safetensors                 sizes do not follow from the shapes: config.json is needed
+//! ```
+//!
+//! Config and tokenizer come from the folder that [`Folder::config_from`] names, then from the file.
+
+use std::path::Path;
+
+use serde_json::Value as Json;
+
+use crate::{
+    Checkpoint, Error, FamilyForm, Folder, Listing, Tensor, Tensors, Weights,
+    checkpoint::{config_from, open},
+    diffusion::{open_file, place_of},
+    methods::{self, Decoded},
+    small_files::{MAX_FILE_BYTES, tokenizer_of_folder},
+    wrappers,
+};
+
+/// Tensors that hold the bytes of a file.
+///
+/// Source: `comfy/sd.py` and `comfy/text_encoders` of ComfyUI, as read by city96/ComfyUI-GGUF@795e451 `loader.py`.
+const EMBEDDED: &[(&str, &str)] = &[("spiece_model", "spiece.model"), ("tekken_model", "tekken.json")];
+/// Names of tensors that only decoders have, whose config does not follow from shapes.
+const DECODER: &[&str] = &["model.embed_tokens.weight", "model.layers.0.self_attn.q_proj.weight"];
+/// A tensor of CLIP's text models.
+const CLIP: &str = "text_model.embeddings.token_embedding.weight";
+/// Endings of files of weights.
+const ENDINGS: &[&str] = &[".safetensors", ".sft"];
+
+/// True for a file of weights of a text model without a config.json next to it. `forms` derive configs from shapes. Reads the
+/// header of a file with one of the usual endings.
+pub fn is_text_file(path: &Path, forms: &[FamilyForm]) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    if !ENDINGS.iter().any(|ending| name.ends_with(ending)) || !path.is_file() {
+        return false;
+    }
+    let (dir, file) = place_of(path);
+    if dir.join("config.json").is_file() {
+        return false;
+    }
+    let Ok((weights, _)) = open_file(dir, &Listing::default(), &file) else { return false };
+    let has = |name: &str| weights.tensors.iter().any(|tensor| tensor.name == name);
+    has(CLIP) || DECODER.iter().all(|name| has(name)) || derived(&weights.tensors, forms).is_some()
+}
+
+/// Opens a text model: a folder as [`open`] does, or a file of weights.
+///
+/// # Errors
+/// As [`open`]; [`Error::MissingFile`] for a file whose config does not follow from the shapes of its tensors.
+pub fn open_text(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
+    let folder = folder.into();
+    if !is_text_file(folder.path(), folder.known_forms()) {
+        return open(folder);
+    }
+    let (dir, file) = place_of(folder.path());
+    let (weights, format) = open_file(dir, &Listing::default(), &file)?;
+    let Weights { parts, mut tensors, mut notes } = weights;
+    wrappers::unwrap(&mut tensors, &parts, &mut notes)?;
+    let mut files = Vec::new();
+    for (tensor, file) in EMBEDDED {
+        let Some(at) = tensors.iter().position(|other| other.name == *tensor) else { continue };
+        let tensor = tensors.remove(at);
+        let span = tensor.span();
+        if tensor.n_bytes() > MAX_FILE_BYTES {
+            let (found, limit) = (tensor.n_bytes(), MAX_FILE_BYTES);
+            return Err(Error::FileTooLarge { file: tensor.name, found, limit });
+        }
+        files.push(((*file).to_owned(), span.of(&parts)?.to_vec()));
+        notes.push(format!("the tokenizer is that of the file, tensor `{}`", tensor.name));
+    }
+    let config = match folder.config_folder() {
+        Some(config) => {
+            files.retain(|_| false);
+            files.extend(tokenizer_of_folder(config)?);
+            config_from(config)?
+        }
+        None => None,
+    };
+    let config = match config {
+        Some(config) => config,
+        None => {
+            let derived = derived(&tensors, folder.known_forms());
+            notes.extend(
+                derived.as_ref().map(|_| "missing config.json; sizes are those of the tensors".to_owned()),
+            );
+            derived.ok_or_else(|| no_config(&tensors))?
+        }
+    };
+    let (method, Decoded { tensors, notes: more }) = methods::decode_diffusion(&config, &parts, &tensors)?;
+    let stem = ENDINGS.iter().find_map(|ending| file.strip_suffix(ending)).unwrap_or(&file);
+    Ok(Checkpoint {
+        folder_name: stem.to_owned(),
+        format,
+        config,
+        generation_config: None,
+        files,
+        card: None,
+        notes: [notes, more].concat(),
+        parts,
+        tensors: Tensors::from(tensors),
+        method,
+        settled: true,
+    })
+}
+
+/// The config that a family derives from shapes.
+fn derived(tensors: &[Tensor], forms: &[FamilyForm]) -> Option<Json> {
+    let shapes: Vec<(&str, &[u64])> =
+        tensors.iter().map(|tensor| (tensor.name.as_str(), &tensor.shape[..])).collect();
+    forms.iter().filter_map(|form| form.config).find_map(|config| config(&shapes))
+}
+
+/// The error of a file without a config.
+fn no_config(tensors: &[Tensor]) -> Error {
+    match tensors.iter().any(|tensor| tensor.name == CLIP) {
+        true => Error::Clip,
+        false => Error::MissingFile { file: "config.json".to_owned() },
+    }
+}
