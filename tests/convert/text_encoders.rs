@@ -68,7 +68,7 @@ fn single_files_need_only_a_tokenizer() {
         // The input is never overwritten.
         let ran =
             sandbox.convert(&words("xxl.safetensors xxl.safetensors -t bf16 --config tokenizer --force"));
-        ran.ends_and_says(1, "is the input");
+        ran.ends_and_says(1, "is also the input");
     }
 }
 

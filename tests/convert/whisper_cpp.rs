@@ -8,6 +8,7 @@ use crate::common::{Sandbox, copy_folder, read_json, sha256, silent, succeed, wo
 fn sandbox() -> Sandbox {
     let sandbox = Sandbox::new();
     copy_folder(&gguf_testkit::foreign("whisper-f32"), &sandbox.path("whisper"));
+    fs::create_dir(sandbox.path("out")).unwrap();
     sandbox
 }
 

@@ -61,26 +61,24 @@ pub fn open_text(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
     let (weights, format) = open_file(dir, &Listing::default(), &file)?;
     let Weights { parts, mut tensors, mut notes } = weights;
     wrappers::unwrap(&mut tensors, &parts, &mut notes)?;
-    let mut files = Vec::new();
+    let (config, mut files) = match folder.config_folder() {
+        Some(config) => (config_from(config)?, tokenizer_of_folder(config)?),
+        None => (None, Vec::new()),
+    };
+    let is_elsewhere = !files.is_empty();
     for (tensor, file) in EMBEDDED {
         let Some(at) = tensors.iter().position(|other| other.name == *tensor) else { continue };
         let tensor = tensors.remove(at);
-        let span = tensor.span();
+        if is_elsewhere {
+            continue;
+        }
         if tensor.n_bytes() > MAX_FILE_BYTES {
             let (found, limit) = (tensor.n_bytes(), MAX_FILE_BYTES);
             return Err(Error::FileTooLarge { file: tensor.name, found, limit });
         }
-        files.push(((*file).to_owned(), span.of(&parts)?.to_vec()));
+        files.push(((*file).to_owned(), tensor.span().of(&parts)?.to_vec()));
         notes.push(format!("the tokenizer is that of the file, tensor `{}`", tensor.name));
     }
-    let config = match folder.config_folder() {
-        Some(config) => {
-            files.retain(|_| false);
-            files.extend(tokenizer_of_folder(config)?);
-            config_from(config)?
-        }
-        None => None,
-    };
     let config = match config {
         Some(config) => config,
         None => {

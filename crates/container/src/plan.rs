@@ -316,3 +316,48 @@ fn check_tensor_name(name: &str, index: u64, warnings: &mut Vec<PlanWarning>) ->
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(dims: &[u64]) -> Shape {
+        Shape::new(dims).expect("a shape")
+    }
+
+    #[test]
+    fn tensor_headers_stand_before_data() {
+        let tensors = vec![
+            ("a".to_owned(), shape(&[3]), DType::F32, b"of a".to_vec()),
+            ("b".to_owned(), shape(&[32, 2]), DType::Q8_0, b"b's".to_vec()),
+        ];
+        let plan = Plan::foreign(b"file".to_vec(), tensors).expect("a plan");
+        let places: Vec<_> =
+            plan.tensors().iter().map(|tensor| (tensor.offset, tensor.padded_bytes)).collect();
+        assert_eq!(places, [(8, 12), (23, 68)]);
+        assert_eq!((plan.file_len(), plan.is_foreign()), (91, true));
+        let fixed: Vec<(u64, &[u8])> = plan.fixed_bytes().collect();
+        assert_eq!(fixed, [(0, &b"file"[..]), (4, b"of a"), (20, b"b's")]);
+        let bytes = plan.to_bytes(&[vec![1; 12], vec![2; 68]]).expect("bytes");
+        assert_eq!(bytes.len(), 91);
+        for (offset, fixed) in plan.fixed_bytes() {
+            assert_eq!(&bytes[offset as usize..][..fixed.len()], fixed);
+        }
+        assert_eq!((bytes[8], bytes[23], bytes[90]), (1, 2, 2));
+    }
+
+    #[test]
+    fn impossible_foreign_files_are_refused() {
+        let plan = |tensors: &[(&str, &[u64], DType)]| {
+            let tensors =
+                tensors.iter().map(|(name, dims, dtype)| ((*name).to_owned(), shape(dims), *dtype, vec![0]));
+            Plan::foreign(Vec::new(), tensors.collect()).map(|_| ())
+        };
+        let two = plan(&[("a", &[1], DType::F32), ("a", &[1], DType::F32)]);
+        assert!(matches!(two, Err(Error::DuplicateTensor { name }) if name == "a"));
+        assert!(matches!(plan(&[("a", &[33], DType::Q8_0)]), Err(Error::Shape { .. })));
+        let huge: &[u64] = &[1 << 60];
+        let many = plan(&[("a", huge, DType::F32), ("b", huge, DType::F32)]);
+        assert!(matches!(many, Err(Error::FileTooLong)), "{many:?}");
+    }
+}
