@@ -21,9 +21,13 @@ fn several_types_are_written_in_one_pass() {
     succeed(sandbox.convert(&words("whisper out/ --to whisper.cpp -j 3 --resume")));
     let expected = read_json(gguf_testkit::foreign("whisper-f32").join("expected.json"));
     let files = sandbox.outputs();
-    assert_eq!(files, ["f32.bin", "q5_0.bin", "q8_0.bin", "whisper-F16.bin"].map(str::to_owned), "{files:?}");
+    assert_eq!(
+        files,
+        ["Whisper-290K-F16.bin", "f32.bin", "q5_0.bin", "q8_0.bin"].map(str::to_owned),
+        "{files:?}"
+    );
     for (file, kind) in
-        [("q5_0.bin", "q5_0"), ("f32.bin", "f32"), ("q8_0.bin", "q8_0"), ("whisper-F16.bin", "f16")]
+        [("q5_0.bin", "q5_0"), ("f32.bin", "f32"), ("q8_0.bin", "q8_0"), ("Whisper-290K-F16.bin", "f16")]
     {
         let bytes = sandbox.read(&format!("out/{file}"));
         assert_eq!(sha256(&bytes), expected["files"][kind][1].as_str().unwrap(), "{kind}");
@@ -103,6 +107,8 @@ fn models_of_whisper_cpp_are_recognized() {
         ran.ends_and_says(1, "`x.bin`: a Whisper model of whisper.cpp is not supported");
         ran.says("hint: run it with whisper.cpp; for another type, convert the original checkpoint");
     }
+    let ran = sandbox.quantize(&["x.bin", "out/y.gguf", "q8_0"]);
+    ran.ends_and_says(1, "hint: the file is a Whisper model of whisper.cpp, which does not read GGUF");
     // Numbers as in the header of each format, with nothing after them.
     let numbers =
         |numbers: &[u32]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();

@@ -63,6 +63,13 @@ pub fn advice(path: &Path, wanted: Wanted) -> Option<String> {
             "the file is one piece of a larger file; join all pieces in order with `cat` first".to_owned(),
         );
     }
+    if wanted == Wanted::Gguf
+        && let Some(found) = gguf_checkpoint::whisper_cpp_model(path)
+    {
+        return Some(format!(
+            "the file is {found}, which does not read GGUF; for another type, convert the original checkpoint"
+        ));
+    }
     if wanted == Wanted::Gguf && gguf_checkpoint::is_legacy(path) {
         return Some(format!(
             "to convert a file in a format older than GGUF, run `gguf-convert legacy {shown} OUT`"
