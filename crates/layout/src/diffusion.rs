@@ -5,6 +5,8 @@
 //!
 //! Source: `ModelTemplate` and `detect_arch` in `tools/convert.py`, and `tools/lcpp.patch`, of city96/ComfyUI-GGUF@795e451.
 
+use crate::adapter_names::AdapterName;
+
 /// Facts of one diffusion architecture. Lists of parts match anywhere in a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Diffusion {
@@ -38,6 +40,8 @@ pub struct Diffusion {
     pub source_keys: &'static [&'static str],
     /// True if the loader of ComfyUI-GGUF knows `name`.
     pub loads: bool,
+    /// Names of modules in other layouts, see [`adapter_names`](crate::adapter_names).
+    pub adapter_names: &'static [&'static [AdapterName]],
 }
 
 /// The row of a checkpoint.
@@ -67,6 +71,7 @@ impl Diffusion {
         rank: &[],
         source_keys: &[],
         loads: true,
+        adapter_names: &[],
     };
 
     /// True for a tensor that files do not have.

@@ -4,7 +4,8 @@ use std::path::Path;
 
 /// From the ground up.
 const FLOORS: &[&[&str]] = &[
-    &["adapter_names", "mtp", "row_map", "spellings", "text_part"],
+    &["adapter_names"],
+    &["mtp", "row_map", "spellings", "text_part"],
     &["combination"],
     &["file_keys", "input", "layout", "naming"],
     &["error"],

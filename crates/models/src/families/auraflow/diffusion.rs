@@ -2,6 +2,8 @@
 
 use gguf_layout::Diffusion;
 
+use super::adapter_names;
+
 /// AuraFlow.
 pub const AURA: Diffusion = Diffusion {
     name: "aura",
@@ -21,5 +23,6 @@ pub const AURA: Diffusion = Diffusion {
         "register_tokens",
     ],
     rank: &["positional_encoding", "register_tokens"],
+    adapter_names: &[adapter_names::AURAFLOW],
     ..Diffusion::EMPTY
 };

@@ -1,5 +1,6 @@
 //! AuraFlow, by fal.
 
+mod adapter_names;
 pub mod diffusion;
 
 use crate::family::Family;

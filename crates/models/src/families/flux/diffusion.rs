@@ -2,6 +2,8 @@
 
 use gguf_layout::Diffusion;
 
+use super::adapter_names;
+
 /// Flux.1, Flux.1 Kontext, Flux.2 and Chroma.
 pub const FLUX: Diffusion = Diffusion {
     name: "flux",
@@ -10,5 +12,6 @@ pub const FLUX: Diffusion = Diffusion {
     detect: &[&["transformer_blocks.0.attn.norm_added_k.weight"], &["double_blocks.0.img_attn.proj.weight"]],
     refused: &["transformer_blocks.0.attn.norm_added_k.weight"],
     unquantized: &["txt_in.", "img_in.", "time_in.", "vector_in.", "guidance_in.", "final_layer."],
+    adapter_names: &[adapter_names::FLUX],
     ..Diffusion::EMPTY
 };

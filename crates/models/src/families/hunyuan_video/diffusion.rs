@@ -2,6 +2,8 @@
 
 use gguf_layout::Diffusion;
 
+use super::adapter_names;
+
 /// HunyuanVideo.
 pub const HYVID: Diffusion = Diffusion {
     name: "hyvid",
@@ -13,5 +15,6 @@ pub const HYVID: Diffusion = Diffusion {
     ]],
     unquantized: &["txt_in.", "img_in.", "time_in.", "vector_in.", "guidance_in.", "final_layer."],
     five_dims: true,
+    adapter_names: &[adapter_names::HUNYUAN_VIDEO],
     ..Diffusion::EMPTY
 };

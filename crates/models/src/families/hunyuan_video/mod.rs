@@ -1,5 +1,6 @@
 //! HunyuanVideo, by Tencent.
 
+mod adapter_names;
 pub mod diffusion;
 
 use crate::family::Family;

@@ -2,6 +2,8 @@
 
 use gguf_layout::Diffusion;
 
+use super::adapter_names;
+
 /// LTX-Video.
 pub const LTXV: Diffusion = Diffusion {
     name: "ltxv",
@@ -20,6 +22,7 @@ pub const LTXV: Diffusion = Diffusion {
         "proj_out.",
         "scale_shift_table",
     ],
+    adapter_names: &[adapter_names::LTX],
     ..Diffusion::EMPTY
 };
 

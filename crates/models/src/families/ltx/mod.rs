@@ -1,5 +1,6 @@
 //! LTX-Video and LTX-2, by Lightricks.
 
+mod adapter_names;
 pub mod diffusion;
 
 use crate::family::Family;

@@ -2,6 +2,8 @@
 
 use gguf_layout::Diffusion;
 
+use super::adapter_names;
+
 /// Lumina Image 2 and Z-Image.
 pub const LUMINA2: Diffusion = Diffusion {
     name: "lumina2",
@@ -16,5 +18,6 @@ pub const LUMINA2: Diffusion = Diffusion {
         "context_refiner.",
         "noise_refiner.",
     ],
+    adapter_names: &[adapter_names::LUMINA],
     ..Diffusion::EMPTY
 };

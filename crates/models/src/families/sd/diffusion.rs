@@ -2,6 +2,8 @@
 
 use gguf_layout::Diffusion;
 
+use super::adapter_names;
+
 /// Parts of the names of tensors of a UNet that are never quantized, in both layouts.
 const UNET: &[&str] = &[
     "class_embedding.",
@@ -35,6 +37,7 @@ pub const SD1: Diffusion = Diffusion {
     unquantized: UNET,
     unquantized_names: UNET_NAMES,
     reshapes: true,
+    adapter_names: &[adapter_names::UNET_BLOCKS, adapter_names::UNET_RESNETS],
     ..Diffusion::EMPTY
 };
 
@@ -56,6 +59,7 @@ pub const SDXL: Diffusion = Diffusion {
     unquantized: UNET,
     unquantized_names: UNET_NAMES,
     reshapes: true,
+    adapter_names: &[adapter_names::UNET_BLOCKS, adapter_names::UNET_RESNETS],
     ..Diffusion::EMPTY
 };
 
@@ -76,5 +80,6 @@ pub const SD3: Diffusion = Diffusion {
     ],
     unquantized_names: &["proj_out.weight", "pos_embed"],
     rank: &["pos_embed"],
+    adapter_names: &[adapter_names::SD3],
     ..Diffusion::EMPTY
 };

@@ -2,6 +2,8 @@
 
 use gguf_layout::Diffusion;
 
+use super::adapter_names;
+
 /// Wan 2.1 and 2.2.
 pub const WAN: Diffusion = Diffusion {
     name: "wan",
@@ -20,5 +22,6 @@ pub const WAN: Diffusion = Diffusion {
     ],
     five_dims: true,
     rank: &[".modulation", "img_emb.emb_pos"],
+    adapter_names: &[adapter_names::WAN],
     ..Diffusion::EMPTY
 };

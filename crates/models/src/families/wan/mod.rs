@@ -1,5 +1,6 @@
 //! Wan, by Alibaba: video from text and images.
 
+mod adapter_names;
 pub mod diffusion;
 
 use crate::family::Family;
