@@ -3,6 +3,7 @@
 
 mod codes;
 mod diffusion_types;
+mod diffusion_merge;
 mod export;
 mod families;
 mod foreign;

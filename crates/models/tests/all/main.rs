@@ -1,6 +1,7 @@
 //! Layouts of every family, and errors for checkpoints without one.
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
+mod adapter_names;
 mod configs;
 mod diffusion;
 mod documented;

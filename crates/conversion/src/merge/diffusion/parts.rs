@@ -160,14 +160,18 @@ fn module_name(module: &str) -> String {
     }
 }
 
-/// The half of a pair that is missing, or what a factor, a bias or magnitudes belong to.
+/// The name of the half of a pair that is missing, or of a pair to which a factor, a bias or magnitudes belong.
 fn missing_half(module: &Module<'_>) -> Option<String> {
+    const HALVES: &[[&str; 2]] = &[["lora_A", "lora_B"], ["lora_down", "lora_up"], ["down.", "up."]];
     let is_change = module.diff.is_some() || module.bias_diff.is_some();
-    match (module.down, module.up) {
-        (Some(_), Some(_)) => None,
-        (Some(down), None) => Some(format!("the other half of `{}`", down.name)),
-        (None, Some(up)) => Some(format!("the other half of `{}`", up.name)),
-        (None, None) if is_change && module.bias.is_none() && module.magnitude.is_none() => None,
-        (None, None) => Some(format!("pair of `{}`", module.name)),
-    }
+    let (half, from, to) = match (module.down, module.up) {
+        (Some(down), None) => (down, 0, 1),
+        (None, Some(up)) => (up, 1, 0),
+        (Some(_), Some(_)) => return None,
+        (None, None) if is_change && module.bias.is_none() && module.magnitude.is_none() => return None,
+        (None, None) => return Some(format!("{}.lora_down.weight", module.name)),
+    };
+    let end = half.name.strip_prefix(&module.name).unwrap_or(&half.name);
+    let other = HALVES.iter().find(|pair| end.contains(pair[from]));
+    Some(other.map_or_else(String::new, |pair| half.name.replace(pair[from], pair[to])))
 }

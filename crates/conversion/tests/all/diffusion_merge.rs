@@ -1,0 +1,188 @@
+//! Adapters of diffusion models, against diffusers (`golden/diffusion-adapters`).
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use gguf_checkpoint::{Checkpoint, Folder, open_diffusion_adapter, safetensors_header};
+use gguf_conversion::merge::{LoraAdapter, MergeError, ModuleNames, merge_diffusion};
+use gguf_models::FAMILIES;
+use gguf_types::{DType, Shape};
+
+fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/diffusion-adapters")
+}
+
+fn open(path: &Path) -> Checkpoint {
+    open_diffusion_adapter(&Folder::at(path)).unwrap()
+}
+
+fn adapter(path: &Path, scale: f64) -> LoraAdapter {
+    LoraAdapter { folder: Folder::at(path), name: path.to_owned(), scale, takes_tokenizer: false }
+}
+
+fn names(family: &str) -> ModuleNames<'static> {
+    ModuleNames { prefix: "", stages: FAMILIES.diffusion(family).unwrap().adapter_names }
+}
+
+fn values(checkpoint: &Checkpoint, name: &str, row_elems: u64) -> Vec<f32> {
+    let tensor = checkpoint.tensor(name).unwrap();
+    let n_elems: u64 = tensor.shape.iter().product();
+    let mut values = vec![0.0; n_elems as usize];
+    checkpoint.read_rows(tensor, row_elems, 0..n_elems / row_elems, &mut values).unwrap();
+    values
+}
+
+/// Largest difference relative to the largest value: a few roundings of f32.
+const TOLERANCE: f32 = 4e-7;
+
+#[test]
+fn merged_values_are_those_of_diffusers() {
+    let mut n_cases = 0;
+    for entry in fs::read_dir(golden()).unwrap() {
+        let folder = entry.unwrap().path();
+        let Ok(case) = fs::read_to_string(folder.join("case.json")) else { continue };
+        let case: serde_json::Value = serde_json::from_str(&case).unwrap();
+        let (family, scale) = (case["family"].as_str().unwrap(), case["scale"].as_f64().unwrap());
+        let (base, expected) =
+            (open(&folder.join("base.safetensors")), open(&folder.join("expected.safetensors")));
+        let before = open(&folder.join("base.safetensors"));
+        let adapters = [adapter(&folder.join("adapter.safetensors"), scale)];
+        let merged = merge_diffusion(base, &adapters, names(family)).unwrap();
+        for tensor in &merged.tensors {
+            let name = tensor.name.as_str();
+            let n_elems: u64 = tensor.shape.iter().product();
+            let wanted = values(&expected, name, n_elems);
+            let largest = wanted.iter().fold(0.0f32, |largest, value| largest.max(value.abs()));
+            let own = values(&before, name, n_elems);
+            assert_ne!(own, wanted, "{}: {name} does not change", folder.display());
+            // Whole, in the tensor's own rows, and in rows that cross those of the matrix.
+            for row_elems in [n_elems, tensor.row_elems(), n_elems / 4].into_iter().filter(|n| *n > 0) {
+                if n_elems % row_elems != 0 {
+                    continue;
+                }
+                let found = values(&merged, name, row_elems);
+                for (at, (found, wanted)) in found.iter().zip(&wanted).enumerate() {
+                    let difference = (found - wanted).abs();
+                    assert!(
+                        difference <= TOLERANCE * largest,
+                        "{}: {name}[{at}]: {found}, expected {wanted}",
+                        folder.display()
+                    );
+                }
+            }
+        }
+        n_cases += 1;
+    }
+    assert_eq!(n_cases, 7);
+}
+
+/// A safetensors file of f32 tensors of zeros.
+fn file(folder: &Path, name: &str, tensors: &[(&str, &[u64])]) -> PathBuf {
+    let shapes: Vec<(&str, Shape)> =
+        tensors.iter().map(|(name, shape)| (*name, Shape::from_row_major(shape).unwrap())).collect();
+    let entries = shapes.iter().map(|(name, shape)| (*name, shape, DType::F32));
+    let mut bytes = safetensors_header(&[], entries).unwrap();
+    let n_elems: u64 = tensors.iter().map(|(_, shape)| shape.iter().product::<u64>()).sum();
+    bytes.resize(bytes.len() + n_elems as usize * 4, 0);
+    let path = folder.join(name);
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+/// Merges an adapter of these tensors into a tiny Flux checkpoint.
+fn merged(tensors: &[(&str, &[u64])]) -> Result<Checkpoint, MergeError> {
+    let folder = tempfile::tempdir().unwrap();
+    let base: &[(&str, &[u64])] = &[
+        ("double_blocks.0.img_attn.qkv.weight", &[12, 4]),
+        ("double_blocks.0.img_attn.qkv.bias", &[12]),
+        ("double_blocks.0.img_attn.proj.weight", &[4, 4]),
+        ("conv.weight", &[4, 2, 3, 3]),
+    ];
+    let base = open(&file(folder.path(), "base.safetensors", base));
+    let adapters = [adapter(&file(folder.path(), "adapter.safetensors", tensors), 1.0)];
+    merge_diffusion(base, &adapters, names("flux")).map_err(|(_, error)| *error)
+}
+
+fn message(tensors: &[(&str, &[u64])]) -> String {
+    merged(tensors).unwrap_err().to_string()
+}
+
+#[test]
+fn unusable_adapters_are_refused_by_name() {
+    let (down, up): (&[u64], &[u64]) = (&[2, 4], &[4, 2]);
+    let q = "transformer.transformer_blocks.0.attn.to_q";
+    let [a, b] = [format!("{q}.lora_A.weight"), format!("{q}.lora_B.weight")];
+    assert!(merged(&[(&a, down), (&b, up)]).is_ok());
+    for (tensors, expected) in [
+        (
+            &[(a.as_str(), down)][..],
+            "1 missing tensor: `transformer.transformer_blocks.0.attn.to_q.lora_B.weight`",
+        ),
+        (
+            &[("lora_unet_x.lora_down.weight", down), ("lora_unet_x.lora_up.weight", up)],
+            "2 tensors without a match in the base model: `lora_unet_x.lora_down.weight`, `lora_unet_x.lora_up.weight`",
+        ),
+        (
+            &[("lora_unet_x.hada_w1_a", down)],
+            "tensor `lora_unet_x.hada_w1_a`: LoHa (products of two pairs) is not supported",
+        ),
+        (
+            &[("lora_unet_x.lokr_w1", down)],
+            "tensor `lora_unet_x.lokr_w1`: LoKr (Kronecker products) is not supported",
+        ),
+        (&[("x.weight", down)], "1 tensor not recognized as LoRA halves or whole weights: `x.weight`"),
+        (&[("lora_te_x.lora_down.weight", down)], "the adapter changes text encoders only"),
+        (
+            &[(&a, &[2, 5]), (&b, up)],
+            "tensor `transformer.transformer_blocks.0.attn.to_q.lora_A.weight`: expected a pair (rank, 4) and (4, rank), \
+             found [2, 5] and [4, 2], found shape [2, 5] (`double_blocks.0.img_attn.qkv.weight` has [12, 4])",
+        ),
+        (
+            &[
+                (&a, down),
+                (&b, up),
+                ("lora_unet_double_blocks_0_img_attn_qkv.lora_down.weight", down),
+                ("lora_unet_double_blocks_0_img_attn_qkv.lora_up.weight", &[12, 2]),
+            ],
+            "tensors `lora_unet_double_blocks_0_img_attn_qkv.lora_down.weight` and \
+             `transformer.transformer_blocks.0.attn.to_q.lora_A.weight` both change `double_blocks.0.img_attn.qkv.weight`",
+        ),
+        (
+            &[(&a, down), (&b, up), (&format!("{q}.alpha"), &[2])],
+            "tensor `transformer.transformer_blocks.0.attn.to_q.alpha`: expected one finite number, found [2]",
+        ),
+        (
+            &[(&a, down), (&b, up), (&format!("{q}.dora_scale"), &[4, 1])],
+            "tensor `transformer.transformer_blocks.0.attn.to_q.dora_scale`: a DoRA for a part of a tensor, for a convolution \
+             or with magnitudes of inputs is not supported",
+        ),
+        (
+            &[
+                ("lora_unet_conv.lora_down.weight", &[1, 2, 9]),
+                ("lora_unet_conv.lora_up.weight", &[4, 1, 1, 1]),
+            ],
+            "tensor `lora_unet_conv.lora_down.weight`: expected a pair (rank, 18) and (4, rank), found [1, 2, 9] and \
+             [4, 1, 1, 1], found shape [1, 2, 9] (`conv.weight` has [4, 2, 3, 3])",
+        ),
+    ] {
+        // Tensors of a file are read in the order of their bytes.
+        let found = message(tensors);
+        assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn text_encoders_are_reported_and_left_alone() {
+    let down: &[u64] = &[2, 4];
+    let tensors: &[(&str, &[u64])] = &[
+        ("lora_te1_text_model_encoder_layers_0_mlp_fc1.lora_down.weight", down),
+        ("lora_unet_double_blocks_0_img_attn_proj.lora_down.weight", down),
+        ("lora_unet_double_blocks_0_img_attn_proj.lora_up.weight", &[4, 2]),
+    ];
+    let merged = merged(tensors).unwrap();
+    let notes = merged.notes.join("\n");
+    assert!(notes.contains("1 tensor of text encoders not merged"), "{notes}");
+    assert!(notes.contains("merged into 1 tensor"), "{notes}");
+}
