@@ -146,8 +146,8 @@ fn unusable_adapters_are_refused_by_name() {
                 ("lora_unet_double_blocks_0_img_attn_qkv.lora_down.weight", down),
                 ("lora_unet_double_blocks_0_img_attn_qkv.lora_up.weight", &[12, 2]),
             ],
-            "tensors `lora_unet_double_blocks_0_img_attn_qkv.lora_down.weight` and \
-             `transformer.transformer_blocks.0.attn.to_q.lora_A.weight` both change `double_blocks.0.img_attn.qkv.weight`",
+            "tensors `transformer.transformer_blocks.0.attn.to_q.lora_A.weight` and \
+             `lora_unet_double_blocks_0_img_attn_qkv.lora_down.weight` both change `double_blocks.0.img_attn.qkv.weight`",
         ),
         (
             &[(&a, down), (&b, up), (&format!("{q}.alpha"), &[2])],
@@ -167,7 +167,6 @@ fn unusable_adapters_are_refused_by_name() {
              [4, 1, 1, 1], found shape [1, 2, 9] (`conv.weight` has [4, 2, 3, 3])",
         ),
     ] {
-        // Tensors of a file are read in the order of their bytes.
         let found = message(tensors);
         assert_eq!(found, expected);
     }
