@@ -22,6 +22,7 @@ use crate::{
     files::{self, Base, Source},
     input::Input,
     job::TensorTask,
+    merge::{LoraAdapter, ModuleNames, add_adapter_list, merge_diffusion},
     output::check_output_file,
     planned::PlannedFile,
     recipes::{QUANTIZATION_VERSION, Recipe, TensorFacts},
@@ -45,9 +46,22 @@ impl DiffusionInput {
     /// # Errors
     /// [`Error::Source`], [`Error::Arch`].
     pub fn open(families: Families, folder: &Folder) -> Result<DiffusionInput, Error> {
+        DiffusionInput::open_with_adapters(families, folder, &[])
+    }
+
+    /// Opens a file or a folder and merges adapters into it in their order.
+    ///
+    /// # Errors
+    /// As [`DiffusionInput::open`], and [`Error::Merge`].
+    pub fn open_with_adapters(
+        families: Families,
+        folder: &Folder,
+        adapters: &[LoraAdapter],
+    ) -> Result<DiffusionInput, Error> {
         let checkpoint = gguf_checkpoint::open_diffusion(folder)?;
-        let paths = checkpoint.diffusion_paths(folder.path());
-        let input = DiffusionInput::from_checkpoint(families, checkpoint)?;
+        let mut paths = checkpoint.diffusion_paths(folder.path());
+        paths.extend(adapters.iter().map(|adapter| adapter.folder.path().to_owned()));
+        let input = DiffusionInput::with_adapters(families, checkpoint, adapters)?;
         Ok(DiffusionInput { paths, ..input })
     }
 
@@ -56,11 +70,25 @@ impl DiffusionInput {
     /// # Errors
     /// [`Error::Source`] for codes that are not read, [`Error::Arch`].
     pub fn from_checkpoint(families: Families, checkpoint: Checkpoint) -> Result<DiffusionInput, Error> {
+        DiffusionInput::with_adapters(families, checkpoint, &[])
+    }
+
+    fn with_adapters(
+        families: Families,
+        checkpoint: Checkpoint,
+        adapters: &[LoraAdapter],
+    ) -> Result<DiffusionInput, Error> {
         let part = gguf_layout::find_diffusion(&families, &sources(&checkpoint))?;
         let checkpoint = decoded(checkpoint, part)?;
+        // Those of adapters' files are no keys of the model.
         let entries: BTreeMap<String, String> =
             checkpoint.parts.iter().flat_map(|part| part.metadata.clone()).collect();
-        let model = gguf_layout::resolve_diffusion(part, &sources(&checkpoint), &entries)?;
+        let names = ModuleNames { prefix: part.prefix, stages: part.row.adapter_names };
+        let checkpoint = merge_diffusion(checkpoint, adapters, names)
+            .map_err(|(folder, error)| Error::Merge { folder, error })?;
+        let mut model = gguf_layout::resolve_diffusion(part, &sources(&checkpoint), &entries)?;
+        let merged = adapters.iter().map(|adapter| (adapter.name.as_path(), adapter.scale));
+        add_adapter_list(&mut model.layout.metadata, merged);
         Ok(DiffusionInput { families, paths: Vec::new(), checkpoint, model })
     }
 

@@ -226,7 +226,7 @@ impl CalibrationArgs {
 
 /// Options of types that are chosen for a size.
 #[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "Size limits, with --calibrate")]
+#[command(next_help_heading = "Size limits")]
 pub struct BudgetArgs {
     /// Keep the tensor types that the file type sets.
     ///
@@ -237,14 +237,15 @@ pub struct BudgetArgs {
     /// Choose types so that the file is no larger than SIZE.
     ///
     /// SIZE is in bytes or has a unit: K, M, G or KB, MB, GB (powers of 1000), or KiB, MiB, GiB. The file type still
-    /// determines which matrices are not quantized, and appears in the default file name.
-    #[arg(long, value_name = "SIZE", group = "budget", requires = "calibrate", value_parser = parse_size, hide_short_help = true)]
+    /// determines which matrices are not quantized, and appears in the default file name. Requires --calibrate, except
+    /// for diffusion models, whose types are chosen by the errors of their weights.
+    #[arg(long, value_name = "SIZE", group = "budget", value_parser = parse_size, hide_short_help = true)]
     target_size: Option<u64>,
-    /// Choose types for at most BITS per weight.
-    #[arg(long, value_name = "BITS", group = "budget", requires = "calibrate", value_parser = parse_bits, hide_short_help = true)]
+    /// Choose types for at most BITS per weight. See --target-size.
+    #[arg(long, value_name = "BITS", group = "budget", value_parser = parse_bits, hide_short_help = true)]
     target_bpw: Option<f64>,
-    /// Choose types for a file no larger than a TYPE file.
-    #[arg(long, value_name = "TYPE", group = "budget", requires = "calibrate", hide_short_help = true)]
+    /// Choose types for a file no larger than a TYPE file. See --target-size.
+    #[arg(long, value_name = "TYPE", group = "budget", hide_short_help = true)]
     no_larger_than_type: Option<String>,
     /// Choose only from this comma-separated list of types.
     ///

@@ -20,18 +20,7 @@ pub(crate) fn add_merged_keys<'a>(
     adapters: impl Iterator<Item = (&'a Path, f64)>,
     name: Option<&str>,
 ) {
-    let mut names = Vec::new();
-    let mut with_scales = match metadata.get(ADAPTERS) {
-        Some(Value::Array(Array::String(earlier))) => {
-            earlier.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect()
-        }
-        _ => Vec::new(),
-    };
-    for (path, scale) in adapters {
-        let name = name_of(path);
-        with_scales.push(if scale == 1.0 { name.clone() } else { format!("{name}={scale}") });
-        names.push(name);
-    }
+    let names = add_adapter_list(metadata, adapters);
     if names.is_empty() {
         return;
     }
@@ -57,7 +46,29 @@ pub(crate) fn add_merged_keys<'a>(
             }
         }
     }
-    metadata.set(ADAPTERS, with_scales);
+}
+
+/// Adds adapters, with their scales, to the list of those in the model; returns their names.
+pub(crate) fn add_adapter_list<'a>(
+    metadata: &mut Metadata,
+    adapters: impl Iterator<Item = (&'a Path, f64)>,
+) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut with_scales = match metadata.get(ADAPTERS) {
+        Some(Value::Array(Array::String(earlier))) => {
+            earlier.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect()
+        }
+        _ => Vec::new(),
+    };
+    for (path, scale) in adapters {
+        let name = name_of(path);
+        with_scales.push(if scale == 1.0 { name.clone() } else { format!("{name}={scale}") });
+        names.push(name);
+    }
+    if !names.is_empty() {
+        metadata.set(ADAPTERS, with_scales);
+    }
+    names
 }
 
 /// Name of an adapter: that of its file or folder, or of its model on the Hub.
@@ -67,7 +78,8 @@ fn name_of(path: &Path) -> String {
         return repo.name().to_owned();
     }
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
-    name.strip_suffix(".gguf").unwrap_or(&name).to_owned()
+    let ends = [".gguf", ".safetensors"];
+    ends.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name).to_owned()
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ use self::{
     vocabulary::{OUTPUT, Vocabulary, without_tied_copy},
 };
 pub(crate) use self::{
-    keys::add_merged_keys,
+    keys::{add_adapter_list, add_merged_keys},
     low_rank::{Tile, transposed},
 };
 pub use diffusion::{ModuleNames, merge_diffusion};

@@ -2,8 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod codes;
-mod diffusion_types;
 mod diffusion_merge;
+mod diffusion_types;
 mod export;
 mod families;
 mod foreign;

@@ -7,6 +7,7 @@ mod outputs;
 mod probed;
 mod texts;
 mod types;
+pub(crate) mod types_by_weights;
 mod verify;
 
 use std::{

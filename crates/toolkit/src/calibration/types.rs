@@ -24,6 +24,7 @@ use gguf_types::DType;
 use serde::{Deserialize, Serialize};
 
 use super::{
+    CalibrationOptions,
     names::{calibration_key, failed, unnamed},
     probed::Probed,
     texts::WINDOW,
@@ -94,13 +95,18 @@ pub struct ChosenTypes {
 }
 
 impl ChosenTypes {
-    fn report(&self, recipe: &str, events: &dyn Events) {
+    /// The chosen types with their numbers of tensors, for people.
+    pub(super) fn counts(&self) -> String {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         self.tensors.values().for_each(|(dtype, _)| *counts.entry(dtype).or_default() += 1);
         let counts: Vec<String> = counts.iter().map(|(dtype, count)| format!("{count} {dtype}")).collect();
+        counts.join(", ")
+    }
+
+    fn report(&self, recipe: &str, events: &dyn Events) {
         events.status(&format!(
             "chose {} for {} of {}: predicted KL divergence {:.5} (with the types of {recipe}: {:.5})",
-            counts.join(", "),
+            self.counts(),
             human_bytes(self.bytes),
             human_bytes(self.budget),
             self.predicted,
@@ -142,11 +148,13 @@ pub struct Bench<'a> {
 }
 
 /// A matrix whose type is chosen.
-struct Candidate<'a> {
-    facts: TensorFacts<'a>,
+pub(super) struct Candidate<'a> {
+    pub facts: TensorFacts<'a>,
+    /// Its index among the tensors of the input.
+    pub tensor: usize,
     /// Its type in the recipe.
-    recipe_type: DType,
-    dtypes: Vec<DType>,
+    pub recipe_type: DType,
+    pub dtypes: Vec<DType>,
 }
 
 impl Candidate<'_> {
@@ -163,20 +171,20 @@ impl Candidate<'_> {
 }
 
 /// Alternatives for each matrix.
-struct Choices<'a> {
+pub(super) struct Choices<'a> {
     /// The file with the types of the recipe.
-    file: PlannedFile,
-    tensors: Vec<TensorFacts<'a>>,
-    candidates: Vec<Candidate<'a>>,
+    pub file: PlannedFile,
+    pub tensors: Vec<TensorFacts<'a>>,
+    pub candidates: Vec<Candidate<'a>>,
     /// Bytes of everything except the candidates, with the types of the recipe.
-    fixed: u64,
+    pub fixed: u64,
     /// Limit of the file in bytes.
-    budget: u64,
+    pub budget: u64,
 }
 
 impl Choices<'_> {
     /// Fails if the smallest types are too large.
-    fn check(&self) -> Result<(), Error> {
+    pub(super) fn check(&self) -> Result<(), Error> {
         let smallest = |candidate: &Candidate<'_>| {
             candidate.dtypes.iter().map(|dtype| padded(&candidate.facts, *dtype)).min()
         };
@@ -193,7 +201,7 @@ impl Choices<'_> {
 }
 
 /// Bytes of a tensor in a file, with padding.
-fn padded(facts: &TensorFacts<'_>, dtype: DType) -> u64 {
+pub(super) fn padded(facts: &TensorFacts<'_>, dtype: DType) -> u64 {
     let n_bytes = facts.shape.n_bytes(dtype).unwrap_or(u64::MAX / 2);
     n_bytes.next_multiple_of(gguf_container::DEFAULT_ALIGNMENT.into())
 }
@@ -216,6 +224,23 @@ impl BudgetOptions {
     /// True if types are chosen.
     pub fn is_wanted(&self) -> bool {
         self.target_size.is_some() || self.target_bpw.is_some() || self.no_larger_than_type.is_some()
+    }
+
+    /// Fails if types are to be chosen for a model that can be run, and there are no texts to run it on.
+    ///
+    /// # Errors
+    /// A budget without calibration texts.
+    pub(crate) fn check_calibrated(&self, calibration: &CalibrationOptions) -> Result<(), Error> {
+        let named = [
+            (self.target_size.is_some(), "--target-size"),
+            (self.target_bpw.is_some(), "--target-bpw"),
+            (self.no_larger_than_type.is_some(), "--no-larger-than-type"),
+        ];
+        match named.into_iter().find(|(is_given, _)| *is_given && !calibration.is_wanted()) {
+            Some((_, option)) => Err(Error::usage(format_args!("{option} needs calibration texts"))
+                .hint(["pass them with --calibrate"])),
+            None => Ok(()),
+        }
     }
 
     /// Budget of a call: the requested one, the size of its only type, or none if types are kept. An
@@ -319,7 +344,7 @@ impl BudgetOptions {
     }
 
     /// Alternatives for each matrix.
-    fn choices<'a, I: Input>(
+    pub(super) fn choices<'a, I: Input>(
         &self,
         NamedInput { input, path }: NamedInput<'a, I>,
         recipe: &'static Recipe,
@@ -389,14 +414,15 @@ impl BudgetOptions {
             if dtypes.is_empty() {
                 dtypes.push(choice.dtype);
             }
-            candidates.push(Candidate { facts, recipe_type: choice.dtype, dtypes });
+            let (tensor, recipe_type) = (choice.tensor, choice.dtype);
+            candidates.push(Candidate { facts, tensor, recipe_type, dtypes });
         }
         candidates
     }
 }
 
 /// Types of all tensors, and facts about the choice.
-fn report(
+pub(super) fn report(
     (file, tensors): (&PlannedFile, &[TensorFacts<'_>]),
     (items, chosen): (&[Item], &Chosen),
     predicted_of_recipe: f64,
@@ -439,7 +465,7 @@ fn measure(
     let costs = costs(candidates, &probed, bench, events)?;
     let (mut items, mut of_recipe) = (Vec::with_capacity(candidates.len()), 0.0);
     for ((candidate, probed), cost) in candidates.iter().zip(&probed).zip(costs) {
-        let Candidate { facts, dtypes, recipe_type } = candidate;
+        let Candidate { facts, dtypes, recipe_type, .. } = candidate;
         let mut all = dtypes.clone();
         if !all.contains(recipe_type) {
             all.push(*recipe_type);

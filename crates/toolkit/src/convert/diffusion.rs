@@ -1,7 +1,7 @@
 //! Conversion of a checkpoint of a diffusion model.
 
 use gguf_checkpoint::Folder;
-use gguf_conversion::{DiffusionInput, recipes::Recipe};
+use gguf_conversion::{DiffusionInput, merge::LoraAdapter, recipes::Recipe};
 
 use super::{
     checkpoint::Convert,
@@ -11,12 +11,18 @@ use super::{
     run_args::{Caller, OpenInput, Outcome, Requested, RunArgs},
 };
 use crate::{
-    cause::Cause, error::Error, events::Events, failure::failure, file_type::FileType, hub::HubOptions,
+    calibration::{NamedInput, types_by_weights},
+    cause::Cause,
+    error::Error,
+    events::Events,
+    failure::failure,
+    file_type::FileType,
+    hub::{HubOptions, is_hub_address},
     layout_notes::Notes,
 };
 
 /// Options of [`Convert`] that a diffusion model has.
-const OPTIONS: &[&str] = &["types", "encoding", "tensors"];
+const OPTIONS: &[&str] = &["types", "adapters", "encoding", "tensors", "budget"];
 
 impl Convert {
     /// Converts the source, which is a checkpoint of a diffusion model.
@@ -25,11 +31,31 @@ impl Convert {
         caller: Caller<'_>,
         events: &dyn Events,
     ) -> Result<Outcome, Error> {
+        if self.calibration.is_wanted() {
+            return Err(types_by_weights::no_calibration(&self.source));
+        }
         self.allow_only(OPTIONS, "a diffusion model")?;
+        if let Some(adapter) =
+            self.adapters.iter().find(|adapter| is_hub_address(&adapter.path.to_string_lossy()))
+        {
+            return Err(Error::at(&adapter.path, "adapters of diffusion models are not fetched")
+                .hint(["download the file and pass its path"]));
+        }
         let failed = |error| failure(&self.source, error);
         let call = caller.call.reads(self.tensors.files());
         let settings = self.tensors.read(self.encoding.settings(), &HubOptions::default(), events)?;
-        let input = DiffusionInput::open(gguf_models::FAMILIES, &Folder::at(&self.source)).map_err(failed)?;
+        let adapters = self.adapters.iter().map(|adapter| LoraAdapter {
+            folder: Folder::at(&adapter.path),
+            name: adapter.path.clone(),
+            scale: adapter.scale,
+            takes_tokenizer: false,
+        });
+        let input = DiffusionInput::open_with_adapters(
+            gguf_models::FAMILIES,
+            &Folder::at(&self.source),
+            &adapters.collect::<Vec<LoraAdapter>>(),
+        )
+        .map_err(failed)?;
         let call = call.reads(input.paths().iter().map(std::path::PathBuf::as_path));
         if self.types.is_empty() && self.tensors.recipe.is_none() {
             return Err(Error::usage(Cause::NoType));
@@ -38,7 +64,7 @@ impl Convert {
             FileType::Auto => Recipe::from_name(input.usual().name()).map_err(Error::new),
             named => named_recipe(named),
         };
-        let recipes = self.types.iter().map(recipe).collect::<Result<_, Error>>()?;
+        let recipes = self.types.iter().map(recipe).collect::<Result<Vec<_>, Error>>()?;
         let (checkpoint, layout) = (input.checkpoint(), input.layout());
         let stored_as = layout.tensors.iter().map(|tensor| stored_as(checkpoint, &tensor.data)).collect();
         let open = OpenInput {
@@ -53,6 +79,8 @@ impl Convert {
             input,
         };
         let args = RunArgs::new(&self.output, settings.nonfinite(), Caller { call, ..caller });
+        let named = NamedInput { input: &open.input, path: open.path };
+        let settings = self.budget.settled_by_weights(named, &recipes, settings, &args.options, events)?;
         run(open, Requested::new(recipes, &settings), &args, events)
     }
 }

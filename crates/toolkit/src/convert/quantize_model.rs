@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     adapter::{self, Adapter},
-    calibration::{BudgetOptions, Calibration, CalibrationOptions, Folder, NamedInput},
+    calibration::{BudgetOptions, Calibration, CalibrationOptions, Folder, NamedInput, types_by_weights},
     error::Error,
     events::Events,
     failure::failure,
@@ -53,11 +53,12 @@ pub fn run(
     let QuantizeJob { base, input, adapters, format, recipes, settings, calibration, budget } = job;
     let architecture =
         model.get("general.architecture").and_then(gguf_container::Value::as_str).unwrap_or("?");
+    let architecture = architecture.to_owned();
     let mut open = OpenInput {
         path: input,
         files: model.shards().iter().map(|(path, _)| path.clone()).collect(),
         format,
-        architecture: architecture.to_owned(),
+        architecture: architecture.clone(),
         notes: Notes::default(),
         dropped: Vec::new(),
         stored_as: model.tensors().map(|(_, tensor)| tensor.dtype.name().to_owned()).collect(),
@@ -70,6 +71,16 @@ pub fn run(
         open.notes.notes.push(format!("adapter `{path}`: LoRA merged{times} into {n} tensors"));
         open.notes.warnings.extend(adapter::warning_of_norms(file));
     }
+    let is_diffusion = gguf_models::FAMILIES.diffusion(&architecture).is_some();
+    if is_diffusion && calibration.is_wanted() {
+        return Err(types_by_weights::no_calibration(input));
+    }
+    if is_diffusion {
+        let named = NamedInput { input: &open.input, path: input };
+        let settings = budget.settled_by_weights(named, &recipes, settings, &args.options, events)?;
+        return run::run(open, Requested::new(recipes, &settings), &args, events);
+    }
+    budget.check_calibrated(calibration)?;
     if !calibration.is_wanted() || args.dry_run {
         return run::run(open, Requested::new(recipes, &settings), &args, events);
     }

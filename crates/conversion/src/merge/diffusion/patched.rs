@@ -13,7 +13,7 @@
 
 use std::ops::Range;
 
-use gguf_checkpoint::{Part, ReadError, Region, Span, Stored, Tensor, read_columns};
+use gguf_checkpoint::{Dtype, Part, ReadError, Region, Span, Stored, Tensor, read_columns};
 
 use super::super::low_rank::Change;
 
@@ -52,6 +52,10 @@ impl Stored for Patched {
 
     fn spans(&self, rows: Range<u64>) -> Vec<Span> {
         self.base.spans(rows)
+    }
+
+    fn codes(&self) -> Option<Dtype> {
+        self.base.stored.as_ref()?.codes()
     }
 
     fn panel_rows(&self) -> u64 {
