@@ -114,8 +114,9 @@ struct MergeArgs {
     /// ADAPTER is a folder or hf://OWNER/ADAPTER[@REVISION] in the format of PEFT (adapter_config.json,
     /// adapter_model.safetensors), or a LoRA adapter of mlx-lm (adapters.safetensors). SCALE defaults to 1. Several
     /// adapters are merged in the given order. Weights are rounded once, to their type in the file. Metadata and
-    /// tokenizer are taken from the checkpoint; see --lora-tokenizer.
-    #[arg(long, value_name = "ADAPTER[=SCALE]", value_hint = ValueHint::DirPath)]
+    /// tokenizer are taken from the checkpoint; see --lora-tokenizer. For a diffusion model, ADAPTER is a safetensors
+    /// file or a folder with one.
+    #[arg(long, value_name = "ADAPTER[=SCALE]", value_hint = ValueHint::AnyPath)]
     lora: Vec<Adapter>,
     /// Use the tokenizer of the adapter (requires --lora).
     ///
