@@ -9,11 +9,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use gguf_checkpoint::{Checkpoint, Dtype, Folder, Tensor, Tensors};
+use gguf_checkpoint::{Checkpoint, Folder, Tensor, Tensors};
 use gguf_container::{Mapped, safe_file_name};
-use gguf_layout::{
-    DiffusionFloat, DiffusionLayout, DiffusionPart, DiffusionSource, Families, Layout, SourceFloat,
-};
+use gguf_layout::{DiffusionFloat, DiffusionLayout, DiffusionPart, DiffusionSource, Families, Layout};
 use gguf_types::DType;
 
 use crate::{
@@ -121,17 +119,15 @@ impl DiffusionInput {
 
 /// The tensors for the layout.
 fn sources(checkpoint: &Checkpoint) -> Vec<DiffusionSource> {
-    let float = |tensor: &Tensor| match tensor.dtype {
-        // Decoded values have no type of their own.
-        _ if tensor.stored.as_ref().is_some_and(|stored| stored.codes().is_some()) => SourceFloat::Other,
-        Dtype::F32 => SourceFloat::F32,
-        Dtype::BF16 => SourceFloat::BF16,
-        _ => SourceFloat::Other,
+    // The type of codes, since decoded values have none of their own.
+    let dtype = |tensor: &Tensor| {
+        let codes = tensor.stored.as_ref().and_then(|stored| stored.codes());
+        codes.unwrap_or(tensor.dtype).name()
     };
     let source = |tensor: &Tensor| DiffusionSource {
         name: tensor.name.clone(),
         shape: tensor.shape.clone(),
-        float: float(tensor),
+        dtype: dtype(tensor),
     };
     checkpoint.tensors.iter().map(source).collect()
 }

@@ -22,6 +22,9 @@ use crate::registry::Families;
 const PREFIXES: &[&str] = &["model.diffusion_model.", "model.", NET];
 const NET: &str = "net.";
 
+/// The name of the one type that stays as it is.
+const BF16: &str = "BF16";
+
 /// Tensors of at most this many elements stay F32.
 const SMALL_ELEMS: u64 = 1024;
 /// Tensors of fewer elements are not reshaped.
@@ -75,17 +78,6 @@ const OTHER_FILES: &[(&str, &str)] = &[
     ("quant_conv.", "a VAE"),
 ];
 
-/// Type of a tensor in a checkpoint, as far as it decides the type in a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum SourceFloat {
-    /// F32.
-    F32,
-    /// BF16.
-    BF16,
-    /// Any other type.
-    Other,
-}
-
 /// A tensor of a checkpoint of a diffusion model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiffusionSource {
@@ -93,8 +85,8 @@ pub struct DiffusionSource {
     pub name: String,
     /// Its dimensions as torch counts them, row length last.
     pub shape: Vec<u64>,
-    /// Its type.
-    pub float: SourceFloat,
+    /// The name of its type (`F32`, `BF16`).
+    pub dtype: &'static str,
 }
 
 /// The diffusion model in a checkpoint.
@@ -212,7 +204,7 @@ pub fn resolve_diffusion(
     // Both are set by the file type.
     metadata.set("general.quantization_version", 0u32);
     metadata.set("general.file_type", 0u32);
-    let (mut floats, mut others, mut n_of) = (Vec::new(), BTreeMap::new(), [0usize; 3]);
+    let (mut floats, mut others, mut n_of) = (Vec::new(), BTreeMap::new(), HashMap::new());
     for source in tensors {
         let Some(name) = source.name.strip_prefix(prefix) else {
             let first = source.name.split('.').next().unwrap_or_default();
@@ -221,7 +213,7 @@ pub fn resolve_diffusion(
             layout.dropped.push(Dropped { name: source.name.clone(), reason });
             continue;
         };
-        n_of[source.float as usize] += 1;
+        *n_of.entry(source.dtype).or_insert(0usize) += 1;
         let reason = match () {
             () if row.ignores(name) => {
                 Some("a state of training, which files of this architecture do not have")
@@ -239,7 +231,7 @@ pub fn resolve_diffusion(
         if shape.is_some() {
             metadata.set(format!("{SHAPE_KEY}{name}"), Array::I32(original_shape(name, &source.shape)?));
         }
-        floats.push(float_of(row, name, &original, source.float));
+        floats.push(float_of(row, name, &original, source.dtype));
         layout.tensors.push(OutTensor {
             name: name.to_owned(),
             shape: shape.unwrap_or(original),
@@ -268,9 +260,8 @@ pub fn resolve_diffusion(
             row.name
         ));
     }
-    let bf16 = n_of[SourceFloat::BF16 as usize];
-    let is_bf16 = bf16 >= n_of[SourceFloat::F32 as usize] && bf16 >= n_of[SourceFloat::Other as usize];
-    let usual = if is_bf16 && bf16 > 0 { DType::BF16 } else { DType::F16 };
+    let n_most = n_of.values().copied().max();
+    let usual = if n_most.is_some() && n_of.get(BF16).copied() == n_most { DType::BF16 } else { DType::F16 };
     Ok(DiffusionLayout { row, layout, floats, usual })
 }
 
@@ -294,14 +285,14 @@ fn original_shape(name: &str, shape: &[u64]) -> Result<Vec<i32>, ArchError> {
 }
 
 /// Types of a tensor in float files.
-fn float_of(row: &Diffusion, name: &str, shape: &Shape, source: SourceFloat) -> DiffusionFloat {
+fn float_of(row: &Diffusion, name: &str, shape: &Shape, dtype: &str) -> DiffusionFloat {
     let five_dims = shape.n_dims() > USUAL_DIMS;
     let is_small = shape.n_dims() == 1 || shape.n_elems() <= SMALL_ELEMS || row.keeps_f32(name) || five_dims;
-    let own = match source {
+    let own = match dtype {
         _ if five_dims => DType::F32,
-        SourceFloat::BF16 | SourceFloat::F32 if is_small => DType::F32,
-        SourceFloat::BF16 => DType::BF16,
-        SourceFloat::F32 | SourceFloat::Other => DType::F16,
+        BF16 | "F32" if is_small => DType::F32,
+        BF16 => DType::BF16,
+        _ => DType::F16,
     };
     DiffusionFloat { own, is_small }
 }

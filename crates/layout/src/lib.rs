@@ -80,8 +80,7 @@ pub use config::{Derived, Hparams, Rope, classes};
 pub use diffusion::{DetectedDiffusion, Diffusion};
 pub use diffusion_file::DiffusionFile;
 pub use diffusion_layout::{
-    DiffusionFloat, DiffusionLayout, DiffusionPart, DiffusionSource, SourceFloat, find_diffusion,
-    resolve_diffusion,
+    DiffusionFloat, DiffusionLayout, DiffusionPart, DiffusionSource, find_diffusion, resolve_diffusion,
 };
 pub use error::ArchError;
 pub use file_keys::FileKeys;
