@@ -14,7 +14,8 @@ dimensions. A golden holds:
 `general.architecture` and `general.file_type` needs the element of an array with numpy 2; this is the one change. The template of
 Qwen-Image, which convert.py lacks and the loader has, is added to its list.
 
-NAME.ckpt is a pickle of one of the checkpoints.
+NAME.ckpt is a pickle of one of the checkpoints. quantized-FORM.safetensors have codes with scales as ComfyUI saves them; quantized.txt has
+the digests of the files that convert.py makes of the same values in f16, which torch computes: f16(f32(code) * scale).
 
 Needs torch, safetensors, tqdm, gguf-py of the reference, and the input `comfyui-gguf`: the folder `tools` of city96/ComfyUI-GGUF@795e451.
 """
@@ -194,6 +195,53 @@ def make_pickle(path, out):
     torch.save({"model": load_file(path), "ema": {}, "step": 7}, out)
 
 
+def quantized():
+    """Checkpoints with codes: name, tensors, and the values of these tensors."""
+    import torch
+    generator = torch.Generator().manual_seed(1)
+    random = lambda *shape: torch.randn(*shape, generator=generator) * 0.02
+    names = ["double_blocks.0.img_attn.proj", "double_blocks.0.img_mlp.0", "single_blocks.0.linear1"]
+
+    def build(dtype, scale_of, scale_end, limit, marks):
+        codes, plain = {}, {}
+        for name in names:
+            weight = random(24, 48)
+            scale = scale_of(weight) / limit
+            code = weight / scale
+            code = code.round().clamp(-127, 127).to(dtype) if dtype == torch.int8 else code.to(dtype)
+            codes |= {f"{name}.weight": code, f"{name}.{scale_end}": scale}
+            codes |= {f"{name}.{end}": value for end, value in marks.items()}
+            plain[f"{name}.weight"] = (code.float() * scale).half()
+        for name in names[:1]:
+            codes[f"{name}.bias"] = plain[f"{name}.bias"] = random(24).bfloat16()
+        return codes, plain
+
+    mark = lambda **entries: torch.tensor(list(json.dumps(entries).encode()), dtype=torch.uint8)
+    whole, by_row = (lambda w: w.abs().max()), (lambda w: w.abs().amax(1, keepdim=True))
+    e4m3, e5m2 = torch.float8_e4m3fn, torch.float8_e5m2
+    first, plain = build(e4m3, whole, "scale_weight", 448, {"scale_input": torch.tensor(1.0)})
+    yield "quantized-first", first | {"scaled_fp8": torch.zeros(2, dtype=e4m3)}, plain
+    yield "quantized-e4m3", *build(e4m3, whole, "weight_scale", 448, {"comfy_quant": mark(format="float8_e4m3fn"), "input_scale": torch.tensor(2.0)})
+    yield "quantized-e5m2", *build(e5m2, whole, "weight_scale", 57344, {"comfy_quant": mark(format="float8_e5m2")})
+    yield "quantized-rows", *build(e4m3, by_row, "weight_scale", 448, {"comfy_quant": mark(format="float8_e4m3fn", full_precision_matrix_mult=True)})
+    yield "quantized-int8", *build(torch.int8, whole, "weight_scale", 127, {"comfy_quant": mark(format="int8_tensorwise")})
+
+
+def make_quantized(ctx, module, tools) -> None:
+    from safetensors.torch import save_file
+    lines = []
+    for name, codes, plain in quantized():
+        prefix = "model.diffusion_model."
+        save_file({prefix + key: value.clone() for key, value in codes.items()}, ctx.golden / "diffusion" / f"{name}.safetensors")
+        # In the order of the codes: names of one type are sorted.
+        path = ctx.scratch / "plain.safetensors"
+        save_file(plain, path)
+        data, _ = convert(tools, module, path, ctx.scratch)
+        names = [key for key in codes if key in plain]
+        lines.append(f"{name}\t{hashlib.sha256(data).hexdigest()}\t{len(names)}\n")
+    (ctx.golden / "diffusion" / "quantized.txt").write_text("".join(lines))
+
+
 def make(ctx) -> None:
     from pathlib import Path
     tools = Path(ctx.inputs["comfyui-gguf"]).resolve()
@@ -204,3 +252,5 @@ def make(ctx) -> None:
             path = make_one(ctx, module, tools, name, tensors, prefix)
             if name == "lumina2-bf16":
                 make_pickle(path, ctx.golden / "diffusion" / f"{name}.ckpt")
+    if ctx.wants("quantized"):
+        make_quantized(ctx, module, tools)

@@ -40,7 +40,7 @@ fn first(listing: &Listing, start: &str, end: &str) -> Option<String> {
 /// Every format that is recognized where no file of [`FORMATS`](crate::FORMATS) is there. The first that is found counts.
 pub const FOREIGN: &[Foreign] = foreign! {
     "folders of a diffusers pipeline (image or video model)", "model_index.json", [("model_index", ".json")],
-        "only language models are supported; use a converter for image models";
+        "its diffusion model is converted on its own; text encoders are converted by their folders";
     "EXL2", "output*.safetensors", [("output", ".safetensors")], ORIGINAL;
     "TensorRT-LLM", "rank*.safetensors, *.engine", [("rank", ".safetensors"), ("", ".engine")], EXPORTED_FROM;
     "safetensors under another name", "*.safetensors", [("", ".safetensors")],

@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use gguf_container::{Array, Metadata};
+use gguf_container::{Array, MAX_TENSOR_NAME_BYTES, Metadata};
 use gguf_types::{DType, Shape, counted};
 
 use crate::diffusion::Diffusion;
@@ -52,6 +52,10 @@ const OTHERS: &[(&str, &str)] = &[
     ("optimizer", "a training state"),
 ];
 
+const CONTROL: &str = "a ControlNet";
+/// Starts of the names of a ControlNet.
+const OF_CONTROL: &[&str] = &["input_hint_block.", "controlnet_", "zero_convs."];
+
 /// Parts of names of files that are not a diffusion model, and what has them.
 const OTHER_FILES: &[(&str, &str)] = &[
     ("lora_down.weight", "a LoRA adapter"),
@@ -62,10 +66,10 @@ const OTHER_FILES: &[(&str, &str)] = &[
     ("lora_unet_", "a LoRA adapter"),
     ("hada_w1_a", "a LoHa adapter"),
     ("lokr_w1", "a LoKr adapter"),
-    ("input_hint_block.", "a ControlNet"),
-    ("controlnet_", "a ControlNet"),
-    ("zero_convs.", "a ControlNet"),
-    ("control_model.", "a ControlNet"),
+    ("input_hint_block.", CONTROL),
+    ("controlnet_", CONTROL),
+    ("zero_convs.", CONTROL),
+    ("control_model.", CONTROL),
     ("ip_adapter.", "an IP-Adapter"),
     ("motion_modules.", "a motion module of AnimateDiff"),
     ("text_model.encoder.layers.", "a CLIP text encoder"),
@@ -151,6 +155,12 @@ pub fn find_diffusion(families: &Families, tensors: &[DiffusionSource]) -> Resul
         let found =
             families.detect_diffusion(|name| outermost.get(format!("{prefix}{name}").as_str()).copied());
         if let Some(found) = found {
+            // A ControlNet has names of the model that it controls.
+            let own = tensors.iter().filter_map(|tensor| tensor.name.strip_prefix(prefix));
+            if own.into_iter().any(|name| OF_CONTROL.iter().any(|part| name.starts_with(part))) {
+                let (looks_like, n_tensors) = (Some(CONTROL), tensors.len());
+                return Err(ArchError::UnknownDiffusion { looks_like, nearest: Vec::new(), n_tensors });
+            }
             return Ok(DiffusionPart { row: found.row, prefix, refused: found.refused });
         }
     }
@@ -188,7 +198,7 @@ fn nearest(families: &Families, has: impl Fn(&str) -> bool) -> Vec<(&'static str
 /// Lays out the diffusion model of a checkpoint. `entries` is the `__metadata__` of its files.
 ///
 /// # Errors
-/// [`ArchError::OtherLayout`], [`ArchError::Shape`], [`ArchError::UnusedTensors`].
+/// [`ArchError::OtherLayout`], [`ArchError::LongName`], [`ArchError::Shape`].
 pub fn resolve_diffusion(
     part: DiffusionPart,
     tensors: &[DiffusionSource],
@@ -224,6 +234,9 @@ pub fn resolve_diffusion(
         if let Some(reason) = reason {
             layout.dropped.push(Dropped { name: source.name.clone(), reason });
             continue;
+        }
+        if name.len() > MAX_TENSOR_NAME_BYTES {
+            return Err(ArchError::LongName { name: name.to_owned() });
         }
         let dims: Vec<u64> = source.shape.iter().rev().copied().collect();
         let original = shape_of(name, &dims)?;

@@ -1,5 +1,6 @@
 //! Why a checkpoint has no layout.
 
+use gguf_container::MAX_TENSOR_NAME_BYTES;
 use gguf_types::{Shape, ShapeError, counted, list_names};
 use serde_json::Value as Json;
 
@@ -261,6 +262,12 @@ pub enum ArchError {
         /// Tensors of the file.
         n_tensors: usize,
     },
+    /// A name that is longer than files allow.
+    #[error("tensor `{name}`: expected a name of at most {MAX_TENSOR_NAME_BYTES} bytes, found {}", name.len())]
+    LongName {
+        /// The name.
+        name: String,
+    },
     /// A diffusion model in a layout that its files do not have.
     #[error("`{architecture}` ({models}) in the layout of diffusers, recognized by tensor `{tensor}`")]
     OtherLayout {
@@ -420,7 +427,7 @@ fn nearest_rows(nearest: &[(&str, usize, usize)], n_tensors: usize) -> String {
     let each: Vec<String> =
         nearest.iter().map(|(name, n, of)| format!("`{name}` ({n} of {of} names)")).collect();
     match each.is_empty() {
-        true => format!("; none of its {n_tensors} tensors has a known name"),
+        true => format!(" ({})", counted(n_tensors, "tensor")),
         false => format!("; nearest: {}", each.join(", ")),
     }
 }

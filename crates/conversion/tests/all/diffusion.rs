@@ -228,3 +228,250 @@ fn quantized_files_keep_sensitive_tensors_and_ranks() {
     let keys: Vec<_> = file.metadata().iter().map(|(key, _)| key.to_owned()).collect();
     assert_eq!(keys, ["general.architecture", "general.quantization_version", "general.file_type"]);
 }
+
+/// Codes with scales give the file of their values in f16.
+#[test]
+fn codes_with_scales_are_decoded() {
+    let place = tempfile::tempdir().unwrap();
+    let to = place.path().join("out.gguf");
+    let lines = fs::read_to_string(folder().join("quantized.txt")).unwrap();
+    for line in lines.lines() {
+        let [name, expected, n_tensors] = line.split('\t').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        let from = folder().join(format!("{name}.safetensors"));
+        assert_eq!(digest(&from, "f16", &to).unwrap(), expected, "{name}");
+        let input = open(&from).unwrap();
+        assert_eq!(input.layout().tensors.len().to_string(), n_tensors, "{name}");
+        assert_eq!(input.checkpoint().method, Some("ComfyUI's quantization"), "{name}");
+    }
+    assert_eq!(lines.lines().count(), 5);
+}
+
+/// Errors of a checkpoint: of opening it or of writing an f16 file.
+fn error_of(tensors: &[(Row, Vec<u8>)]) -> Error {
+    let place = tempfile::tempdir().unwrap();
+    let (from, to) = (place.path().join("model.safetensors"), place.path().join("out.gguf"));
+    fs::write(&from, safetensors(tensors, None)).unwrap();
+    assert!(gguf_checkpoint::is_diffusion(&from));
+    convert(&from, "f16", &to).unwrap_err()
+}
+
+fn error(rows: &[Row]) -> String {
+    error_of(&with_values(rows)).to_string()
+}
+
+const FLUX: &str = "double_blocks.0.img_attn.proj.weight";
+
+#[test]
+fn other_kinds_of_files_are_named() {
+    for (names, expected) in [
+        (
+            &["lora_unet_double_blocks_0_img_attn_proj.lora_down.weight", "lora_unet_x.alpha"][..],
+            "not a known diffusion model; the names look like a LoRA adapter (2 tensors)",
+        ),
+        (
+            &["transformer.single_transformer_blocks.0.attn.to_q.lora_A.weight"],
+            "not a known diffusion model; the names look like a LoRA adapter (1 tensor)",
+        ),
+        (
+            &["control_model.input_blocks.3.0.op.weight", "control_model.input_hint_block.0.weight"],
+            "not a known diffusion model; the names look like a ControlNet (2 tensors)",
+        ),
+        // Names of the model that it controls.
+        (
+            &[FLUX, "controlnet_blocks.0.weight"],
+            "not a known diffusion model; the names look like a ControlNet (2 tensors)",
+        ),
+        (
+            &["label_emb.0.0.weight", "input_hint_block.0.weight"],
+            "not a known diffusion model; the names look like a ControlNet (2 tensors)",
+        ),
+        (
+            &["encoder.down.0.block.0.conv1.weight", "decoder.up.0.block.0.conv1.weight"],
+            "not a known diffusion model; the names look like a VAE (2 tensors)",
+        ),
+        (
+            &["text_model.encoder.layers.0.mlp.fc1.weight"],
+            "not a known diffusion model; the names look like a CLIP text encoder (1 tensor)",
+        ),
+        (
+            &["model.layers.0.self_attn.q_proj.weight", "model.norm.weight"],
+            "not a known diffusion model; the names look like a language model (2 tensors)",
+        ),
+        (
+            &["blocks.0.self_attn.norm_q.weight", "text_embedding.2.weight"],
+            "not a known diffusion model; nearest: `wan` (2 of 3 names)",
+        ),
+        (&["a.weight"], "not a known diffusion model (1 tensor)"),
+    ] {
+        let rows: Vec<Row> = names.iter().map(|name| row(name, "F16", &[4, 4])).collect();
+        assert_eq!(error(&rows), expected);
+    }
+}
+
+#[test]
+fn tensors_without_a_place_in_a_file_are_errors() {
+    let long = format!("{}.weight", "a".repeat(121));
+    assert_eq!(
+        error(&[row(FLUX, "F16", &[4, 4]), row(&long, "F16", &[4, 4])]),
+        format!("tensor `{long}`: expected a name of at most 127 bytes, found 128")
+    );
+    assert_eq!(
+        error(&[row(FLUX, "F16", &[4, 4]), row("six.weight", "F16", &[1, 1, 1, 1, 2, 2])]),
+        "tensor `six.weight`: expected at most 5 dimensions, found 6"
+    );
+}
+
+#[test]
+fn values_beyond_f16_are_errors() {
+    let matrix = |value: f32| (0..1100).flat_map(|_| value.to_le_bytes()).collect::<Vec<u8>>();
+    let of = |value: f32| error_of(&[(row(FLUX, "F32", &[1, 1100]), matrix(value))]);
+    let error = of(70_000.0);
+    assert_eq!(
+        error.to_string(),
+        "tensor `double_blocks.0.img_attn.proj.weight`: row 0, column 0: 70000 is out of range for f16"
+    );
+    assert_eq!(error.hint().unwrap(), "choose a type with a wider range (bf16, f32) for this tensor");
+    assert!(matches!(of(f32::NAN), Error::NonFinite { .. }));
+    // Integers too.
+    let counter = (row("counter", "I64", &[]), 100_000i64.to_le_bytes().to_vec());
+    let error = error_of(&[(row(FLUX, "F16", &[4, 4]), vec![0; 32]), counter]);
+    assert!(matches!(error, Error::Overflow { .. }), "{error}");
+}
+
+#[test]
+fn codes_without_known_scales_are_refused() {
+    let flux = row(FLUX, "F8_E4M3", &[4, 4]);
+    let refused = "weights quantized by ComfyUI's forms with several scales or packed codes (nvfp4, mxfp8, int4) are not \
+        supported; recognized by tensors `.comfy_quant`, `.weight_scale_2`, packed codes";
+    let mark = |text: &str| {
+        let name = FLUX.replace(".weight", ".comfy_quant");
+        (row(&name, "U8", &[text.len() as u64]), text.as_bytes().to_vec())
+    };
+    let scale = (row(&FLUX.replace(".weight", ".weight_scale"), "F32", &[]), 1f32.to_le_bytes().to_vec());
+    let codes = |dtype: &str| (row(FLUX, dtype, &[4, 4]), vec![1; 16]);
+    for (text, dtype) in [
+        (r#"{"format": "nvfp4"}"#, "U8"),
+        (r#"{"format": "int8_tensorwise", "convrot": true}"#, "I8"),
+        (r#"{"format": "int8_tensorwise", "convrot": {"group_size": 256}}"#, "I8"),
+    ] {
+        assert_eq!(error_of(&[codes(dtype), scale.clone(), mark(text)]).to_string(), refused, "{text}");
+    }
+    let second = (row(&FLUX.replace(".weight", ".weight_scale_2"), "F32", &[]), vec![0; 4]);
+    assert_eq!(error_of(&[codes("U8"), scale.clone(), second]).to_string(), refused);
+    let broken = error_of(&[codes("F8_E4M3"), scale.clone(), mark("{")]).to_string();
+    assert!(broken.contains("expected a JSON object with the `format` of the weights"), "{broken}");
+    let other = row("double_blocks.0.img_mlp.0.weight", "F8_E4M3", &[4, 4]);
+    assert_eq!(
+        error_of(&[codes("F8_E4M3"), scale.clone(), (other, vec![1; 16])]).to_string(),
+        "tensor `double_blocks.0.img_mlp.0.weight`: F8_E4M3 codes without scales"
+    );
+    let lonely = (row("double_blocks.0.img_mlp.0.scale_weight", "F32", &[]), vec![0; 4]);
+    assert_eq!(
+        error_of(&[codes("F8_E4M3"), scale, lonely]).to_string(),
+        "tensor `double_blocks.0.img_mlp.0.scale_weight`: part of quantized weights whose codes are missing or have \
+            the wrong type"
+    );
+    assert_eq!(
+        error(&[row(FLUX, "U8", &[4, 4])]),
+        "tensor `double_blocks.0.img_attn.proj.weight`: U8 values of shape [4, 4] look like quantized codes of an \
+            unknown format"
+    );
+    // Without any scale, 8-bit floats are values.
+    let place = tempfile::tempdir().unwrap();
+    let (from, to) = (place.path().join("model.safetensors"), place.path().join("out.gguf"));
+    write_checkpoint(&from, &[flux]);
+    convert(&from, "f16", &to).unwrap();
+}
+
+/// A prefix is only a prefix: names that contain it elsewhere belong to other models, and it is taken off once.
+#[test]
+fn prefixes_are_taken_off_once() {
+    let place = tempfile::tempdir().unwrap();
+    let from = place.path().join("model.safetensors");
+    let named = |name: &str| row(name, "F16", &[4, 4]);
+    write_checkpoint(
+        &from,
+        &[
+            named(&format!("model.{FLUX}")),
+            named("model.inner.model.weight"),
+            named("text_model.y.weight"),
+            named("first_stage_model.x"),
+            named("first_stage_model.y"),
+            row("model_ema.decay", "F32", &[]),
+        ],
+    );
+    let input = open(&from).unwrap();
+    let names: Vec<_> = input.layout().tensors.iter().map(|tensor| tensor.name.as_str()).collect();
+    assert_eq!(names, [FLUX, "inner.model.weight"]);
+    let dropped: Vec<_> = input.layout().dropped.iter().map(|dropped| dropped.name.as_str()).collect();
+    assert_eq!(
+        dropped,
+        ["text_model.y.weight", "first_stage_model.x", "first_stage_model.y", "model_ema.decay"]
+    );
+    assert_eq!(
+        input.layout().notes,
+        [
+            "only the diffusion model is converted; not written: 2 tensors (a VAE, `first_stage_model`), 1 tensor (an EMA \
+            copy, `model_ema`), 1 tensor (`text_model`); use them from the original file"
+        ]
+    );
+}
+
+#[test]
+fn config_of_ltx2_becomes_a_key() {
+    let place = tempfile::tempdir().unwrap();
+    let from = place.path().join("model.safetensors");
+    let named = |name: &str| row(name, "BF16", &[4, 4]);
+    let rows = [
+        named("model.diffusion_model.adaln_single.emb.timestep_embedder.linear_2.weight"),
+        named("model.diffusion_model.transformer_blocks.47.scale_shift_table"),
+        named("model.diffusion_model.transformer_blocks.27.scale_shift_table"),
+        named("model.diffusion_model.caption_projection.linear_2.weight"),
+        named("model.diffusion_model.patchify_proj.weight"),
+        named("vae.decoder.conv_in.weight"),
+    ];
+    let config = r#"{"transformer": {"num_layers": 48}, "vae": {}}"#;
+    let metadata = json!({"config": config, "format": "pt"});
+    fs::write(&from, safetensors(&with_values(&rows), Some(&metadata))).unwrap();
+    let input = open(&from).unwrap();
+    let keys: Vec<_> = input.layout().metadata.iter().map(|(key, _)| key).collect();
+    assert_eq!(keys, ["general.architecture", "general.quantization_version", "general.file_type", "config"]);
+    assert_eq!(input.layout().metadata.get("config").unwrap().as_str(), Some(config));
+    write_checkpoint(&from, &rows);
+    let input = open(&from).unwrap();
+    assert_eq!(
+        input.layout().warnings,
+        ["the checkpoint has no entry `config` in `__metadata__`; programs that need it will use defaults"]
+    );
+}
+
+#[test]
+fn ambiguous_folders_are_errors() {
+    let place = tempfile::tempdir().unwrap();
+    let named = |name: &str| place.path().join(name);
+    write_checkpoint(
+        &named("diffusion_pytorch_model-00001-of-00002.safetensors"),
+        &[row(FLUX, "F16", &[4, 4])],
+    );
+    assert_eq!(
+        open(place.path()).unwrap_err().to_string(),
+        "`diffusion_pytorch_model-00001-of-00002.safetensors`: shard 1 of 2"
+    );
+    let place = tempfile::tempdir().unwrap();
+    let named = |name: &str| place.path().join(name);
+    write_checkpoint(&named("a.safetensors"), &[row(FLUX, "F16", &[4, 4])]);
+    write_checkpoint(&named("b.safetensors"), &[row(FLUX, "F16", &[4, 4])]);
+    assert!(!gguf_checkpoint::is_diffusion(place.path()));
+    assert_eq!(
+        open(place.path()).unwrap_err().to_string(),
+        "expected one file of weights, found `a.safetensors`, `b.safetensors`"
+    );
+    fs::write(named("model_index.json"), "{}").unwrap();
+    assert_eq!(
+        open(place.path()).unwrap_err().to_string(),
+        "no diffusion model found in the pipeline; looked for transformer, unet"
+    );
+    // The weights of a text model are converted with their folder.
+    fs::write(named("config.json"), r#"{"architectures": ["LlamaForCausalLM"]}"#).unwrap();
+    assert!(!gguf_checkpoint::is_diffusion(&named("a.safetensors")));
+}
