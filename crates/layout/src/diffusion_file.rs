@@ -52,7 +52,9 @@ pub struct DiffusionFile {
     pub prefix: &'static str,
     /// A name of another layout of the model, which ComfyUI-GGUF refuses.
     pub refused: Option<&'static str>,
-    /// True if the tensors tell the model, and `general.architecture` does not.
+    /// The row that the tensors match, whatever `general.architecture` is.
+    pub recognized: Option<&'static Diffusion>,
+    /// True if the tensors determine the model, because `general.architecture` is no row's.
     pub by_tensors: bool,
 }
 
@@ -101,14 +103,16 @@ impl Families {
             .collect();
         let prefix = if outermost.keys().any(|name| name.starts_with(PREFIX)) { PREFIX } else { "" };
         let found = self.detect_diffusion(|name| outermost.get(format!("{prefix}{name}").as_str()).copied());
-        let found = found.filter(|found| named.is_none_or(|named| named.name == found.row.name));
         if found.is_none() && named.is_none() && !is_unnamed {
             return None;
         }
+        let recognized = found.map(|found| found.row);
+        let found = found.filter(|found| named.is_none_or(|named| named.name == found.row.name));
         Some(DiffusionFile {
             row: found.map(|found| found.row).or(named),
             prefix,
             refused: found.and_then(|found| found.refused),
+            recognized,
             by_tensors: named.is_none(),
         })
     }

@@ -1,6 +1,6 @@
 //! Memory that files need, and the largest file that fits.
 
-use gguf_container::{Model, Value, parse_shard_file_name};
+use gguf_container::{Model, TensorInfo, Value, parse_shard_file_name};
 use gguf_runtime::memory::{Bytes, Demand, Use};
 use gguf_types::DType;
 use serde::{Deserialize, Serialize, Serializer};
@@ -63,6 +63,8 @@ struct Entry {
     fits: Vec<Fit>,
     /// The longest context that fits.
     longest: Option<u64>,
+    /// True for a diffusion model, of which only the weights are counted.
+    is_diffusion: bool,
 }
 
 /// One length of the context.
@@ -103,8 +105,21 @@ pub fn fit(args: &FitOptions, events: &dyn Events) -> Result<Fits, Error> {
     let paths = if is_folder { models_in(&args.path, events)? } else { vec![args.path.clone()] };
     let mut entries = Vec::new();
     for path in paths {
-        let demand = open(&path).and_then(|model| demand(&path, &model, others));
-        match demand {
+        let model = match open(&path) {
+            Ok(model) => model,
+            Err(failure) if is_folder => {
+                events.warning(&failure.to_string());
+                continue;
+            }
+            Err(failure) => return Err(failure),
+        };
+        if let Some(entry) = of_diffusion(&path, &model, others, args) {
+            let name = file_name(&path);
+            events.note(&format!("{name}: weights only; what an image or video takes depends on its size"));
+            entries.push(entry);
+            continue;
+        }
+        match demand(&path, &model, others) {
             Ok((demand, is_scaled)) => {
                 let entry = entry(path, demand, &used, args)?;
                 note_of_length(&entry, is_scaled, events);
@@ -181,6 +196,20 @@ fn models_in(folder: &Path, events: &dyn Events) -> Result<Vec<PathBuf>, Error> 
     Ok(paths)
 }
 
+/// The weights of a diffusion model.
+fn of_diffusion(path: &Path, model: &Model, others: u64, args: &FitOptions) -> Option<Entry> {
+    let infos: Vec<TensorInfo> = model.tensors().map(|(_, info)| info.clone()).collect();
+    if !input_kind::is_image_model(model.metadata(), &infos) {
+        return None;
+    }
+    let weights = infos.iter().map(|info| info.n_bytes).fold(others, u64::saturating_add);
+    let demand = Demand { weights, layers: Vec::new(), n_embd: 0, n_vocab: 0, context_length: 0 };
+    let bytes = Bytes { weights, kv: 0, states: 0, compute: 0 };
+    let fits = args.memory.map(|memory| weights <= memory);
+    let fits = vec![Fit { context: 0, bytes, total: weights, fits }];
+    Some(Entry { path: path.to_owned(), demand, fits, longest: None, is_diffusion: true })
+}
+
 fn entry(path: PathBuf, demand: Demand, used: &Use, args: &FitOptions) -> Result<Entry, Error> {
     let trained =
         if demand.context_length > 0 { demand.context_length as u64 } else { Use::default().context };
@@ -197,7 +226,7 @@ fn entry(path: PathBuf, demand: Demand, used: &Use, args: &FitOptions) -> Result
     }
     let longest =
         args.memory.map(|memory| demand.longest_context(used, memory)).transpose().map_err(failed)?;
-    Ok(Entry { path, demand, fits, longest: longest.flatten() })
+    Ok(Entry { path, demand, fits, longest: longest.flatten(), is_diffusion: false })
 }
 
 /// Estimates for files.
@@ -256,13 +285,15 @@ fn text(entries: &[Entry], args: &FitOptions) -> String {
     for entry in entries {
         for fit in &entry.fits {
             let Bytes { weights, kv, states, compute } = fit.bytes;
-            let mut row = vec![file_name(&entry.path), fit.context.to_string()];
-            row.extend([weights, kv].map(human_bytes));
-            row.extend(has_states.then(|| human_bytes(states)));
-            row.extend([compute, fit.total].map(human_bytes));
+            let of_text = |value: String| if entry.is_diffusion { "-".to_owned() } else { value };
+            let mut row = vec![file_name(&entry.path), of_text(fit.context.to_string())];
+            row.extend([human_bytes(weights), of_text(human_bytes(kv))]);
+            row.extend(has_states.then(|| of_text(human_bytes(states))));
+            row.extend([of_text(human_bytes(compute)), human_bytes(fit.total)]);
             if args.memory.is_some() {
                 let mark = if fit.fits == Some(true) { "" } else { " (does not fit)" };
                 let longest = entry.longest.map_or_else(|| "none".to_owned(), |longest| longest.to_string());
+                let longest = of_text(longest);
                 row.push(longest + mark);
             }
             rows.push(row);
@@ -272,9 +303,9 @@ fn text(entries: &[Entry], args: &FitOptions) -> String {
     let mut text = table(&rows, &(1..n_columns).collect::<Vec<_>>());
     if let Some((memory, (entry, fit))) = args.memory.zip(best(entries)) {
         text += &format!(
-            "\nlargest file that fits in {} with {} tokens: {}, {}\n",
+            "\nlargest file that fits in {}{}: {}, {}\n",
             human_bytes(memory),
-            fit.context,
+            if entry.is_diffusion { String::new() } else { format!(" with {} tokens", fit.context) },
             file_name(&entry.path),
             human_bytes(fit.total)
         );

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use gguf_container::{BrokenDownload, Value};
+use gguf_container::{BrokenDownload, Metadata, TensorInfo, Value};
 
 use crate::{cause::Cause, error::Error};
 
@@ -139,26 +139,19 @@ pub fn advice(path: &Path, wanted: Wanted) -> Option<String> {
     })
 }
 
-/// Architectures of image and video models, by ComfyUI-GGUF and stable-diffusion.cpp.
-const IMAGE_ARCHITECTURES: &[&str] = &[
-    "flux",
-    "sd1",
-    "sd2",
-    "sd3",
-    "sdxl",
-    "aura",
-    "hidream",
-    "cosmos",
-    "ltxv",
-    "hyvid",
-    "wan",
-    "lumina2",
-    "qwen_image",
-    "pig",
-    "hunyuan3d",
-    "chroma",
-    "z_image",
-];
+/// Architectures that programs give to image and video models, in addition to those of the families.
+const IMAGE_ARCHITECTURES: &[&str] = &["sd2", "hunyuan3d", "chroma", "z_image", "pig", "cow"];
+
+/// Kind of a file of a diffusion model.
+const IMAGE_MODEL: &str = "an image or video model";
+
+/// True for a file of a diffusion model.
+pub fn is_image_model(metadata: &Metadata, tensors: &[TensorInfo]) -> bool {
+    let shapes = tensors.iter().map(|tensor| (tensor.name.as_str(), tensor.shape));
+    let file = gguf_models::FAMILIES.diffusion_file(metadata, shapes);
+    let architecture = metadata.get("general.architecture").and_then(Value::as_str).unwrap_or_default();
+    file.is_some_and(|file| file.row.is_some()) || IMAGE_ARCHITECTURES.contains(&architecture)
+}
 
 /// Kind of a GGUF file that is not a language model, with advice.
 fn other_than_model(path: &Path) -> Option<(&'static str, String)> {
@@ -177,9 +170,10 @@ fn other_than_model(path: &Path) -> Option<(&'static str, String)> {
             "pass the model itself; control vectors are applied by llama.cpp with `--control-vector`"
                 .to_owned(),
         ),
-        (_, architecture) if IMAGE_ARCHITECTURES.contains(&architecture) => (
-            "an image or video model",
-            "only language models are supported; ComfyUI-GGUF and stable-diffusion.cpp read image models"
+        _ if is_image_model(metadata, file.tensors()) => (
+            IMAGE_MODEL,
+            "only language models can be run; `gguf-quantize` and `gguf-inspect` read this file, ComfyUI-GGUF and \
+                stable-diffusion.cpp run it"
                 .to_owned(),
         ),
         _ => return None,
@@ -210,10 +204,23 @@ fn is_adapter_file(path: &Path) -> bool {
 /// The kind of the file, with a hint.
 pub fn check_model(path: &Path) -> Result<(), Error> {
     match other_than_model(path) {
-        Some((found, advice)) if found != "an image or video model" => {
+        Some((found, advice)) if found != IMAGE_MODEL => {
             Err(Error::at(path, format_args!("expected a model, found {found}")).hint([advice]))
         }
         _ => Ok(()),
+    }
+}
+
+/// Rejects GGUF files that are not language models.
+///
+/// # Errors
+/// The kind of the file, with a hint.
+pub fn check_language_model(path: &Path) -> Result<(), Error> {
+    match other_than_model(path) {
+        Some((found, advice)) => {
+            Err(Error::at(path, format_args!("expected a language model, found {found}")).hint([advice]))
+        }
+        None => Ok(()),
     }
 }
 

@@ -4,7 +4,7 @@ mod lines;
 
 use std::{fmt::Write as _, ops::Range, path::PathBuf, sync::atomic::Ordering};
 
-use gguf_container::{Advice, File, Model, TensorInfo, Value};
+use gguf_container::{Advice, File, Model, Ranks, TensorInfo, Value};
 use gguf_quant::Level;
 use gguf_types::{DType, Shape};
 use serde::{Deserialize, Serialize, Serializer};
@@ -202,6 +202,10 @@ fn tensors(
         true => 0,
         false => a.tensors().map(|(_, info)| info.n_bytes).sum(),
     });
+    let keeps_ranks = [a, b].into_iter().any(|model| {
+        let shapes = model.tensors().map(|(_, info)| (info.name.as_str(), info.shape));
+        gguf_models::FAMILIES.ranks(model.metadata(), shapes) == Ranks::Stored
+    });
     let mut changes = Vec::new();
     for (file_a, info_a) in a.tensors() {
         if cancel.load(Ordering::Relaxed) {
@@ -211,8 +215,10 @@ fn tensors(
             changes.push(TensorChange::new(Some(info_a), None, None));
             continue;
         };
-        let same_shape = info_a.shape.without_trailing_ones() == info_b.shape.without_trailing_ones();
-        let error = match same_shape && !options.headers {
+        let same_values = info_a.shape.matches(info_b.shape.dims());
+        // Trailing ones matter in diffusion models only.
+        let same_shape = same_values && (!keeps_ranks || info_a.shape == info_b.shape);
+        let error = match same_values && !options.headers {
             true => error_of((file_a, info_a), (file_b, info_b), options.level)?,
             false => None,
         };

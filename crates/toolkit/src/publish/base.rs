@@ -306,6 +306,6 @@ pub fn open(path: &Path) -> Result<Model, Error> {
     let model = Model::open(path).map_err(|error| {
         input_kind::explained(path, Wanted::Gguf, failure(path, gguf_conversion::Error::Gguf(error)))
     })?;
-    input_kind::check_model(path)?;
+    input_kind::check_language_model(path)?;
     Ok(model)
 }

@@ -6,7 +6,7 @@ use gguf_container::{Metadata, Value};
 use gguf_conversion::recipes::TensorFacts;
 
 use super::{
-    contents,
+    contents, diffusion,
     keys::{file_type_of, not_loaded, other_kind, tokenizer_findings},
     prompts,
     report::{Finding, Severity},
@@ -122,6 +122,9 @@ fn findings(metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> Vec<Finding> {
     found.extend(tokenizer_findings(metadata, embedding.map(|tensor| tensor.shape)).into_iter().flatten());
     if other_kind(metadata).is_none() && !tensors.is_empty() {
         found.extend(file_type_of(metadata, tensors).findings);
+        if let Some(file) = diffusion::of(metadata, tensors) {
+            found.extend(diffusion::refusals(&file, metadata, tensors));
+        }
         found.extend(context_length(metadata));
         found.extend(mtp_layers(metadata, tensors.iter().map(|tensor| tensor.name)));
         let shapes = tensors.iter().map(|tensor| (tensor.name, tensor.shape));

@@ -5,6 +5,7 @@ pub(crate) mod against;
 mod behavior;
 mod blocks;
 mod contents;
+mod diffusion;
 mod holes;
 mod keys;
 mod metadata;
@@ -15,7 +16,7 @@ mod trials;
 
 use std::{collections::HashSet, num::NonZeroUsize, path::Path};
 
-use gguf_container::{File, Metadata, Model, Value};
+use gguf_container::{Metadata, Model, Value};
 use gguf_conversion::recipes::TensorFacts;
 
 pub(crate) use self::behavior::default_system;
@@ -93,20 +94,28 @@ pub(crate) fn verify_opened(
         }
         Ok(model) => model,
     };
+    let tensors = diffusion::tensors(model);
+    let diffusion = diffusion::of(model.metadata(), &tensors);
     if wants(Which::Structure) {
-        report.push(structure(model));
+        report.push(structure(model, diffusion.is_some()));
     }
     if wants(Which::Blocks) {
         report.push(blocks::check(model, options.threads, events)?);
     }
     let mut refusals = Vec::new();
     if wants(Which::Loader) {
-        let check = loader(model);
+        let check = match &diffusion {
+            Some(file) => diffusion::loader(file, model.metadata(), &tensors),
+            None => loader(model),
+        };
         refusals.clone_from(&check.findings);
         report.push(check);
     }
     if wants(Which::Architecture) {
-        report.push(architecture(model, &refusals));
+        report.push(match &diffusion {
+            Some(file) => diffusion::architecture(file, &tensors),
+            None => architecture(model, &refusals),
+        });
     }
     if wants(Which::Tokenizer) {
         report.push(tokenizer(model));
@@ -115,7 +124,7 @@ pub(crate) fn verify_opened(
         report.push(prompts::check(model.metadata())?);
     }
     if wants(Which::FileType) {
-        report.push(file_type(model));
+        report.push(file_type_of(model.metadata(), &tensors));
     }
     if let Some(source) = options.against.as_deref().filter(|_| wants(Which::Source)) {
         match other_kind(model.metadata()) {
@@ -160,7 +169,8 @@ fn unreadable(error: &gguf_container::Error) -> Check {
     check
 }
 
-fn structure(model: &Model) -> Check {
+/// Checks the container. Programs for diffusion models have wider limits than llama.cpp.
+fn structure(model: &Model, is_diffusion: bool) -> Check {
     let mut check = Check::new("structure");
     for (path, file) in model.shards() {
         // The path matters only if there are several.
@@ -168,7 +178,15 @@ fn structure(model: &Model) -> Check {
             1 => finding.to_string(),
             _ => format!("{}: {finding}", file_name(path)),
         };
-        check.findings.extend(gguf_container::check(file).iter().map(|finding| Finding {
+        let found = gguf_container::check(file);
+        let is_limit = |finding: &gguf_container::Finding| {
+            matches!(
+                finding,
+                gguf_container::Finding::LongName { .. } | gguf_container::Finding::ManyDims { .. }
+            )
+        };
+        let found = found.iter().filter(|finding| !is_diffusion || !is_limit(finding));
+        check.findings.extend(found.map(|finding| Finding {
             severity: finding.severity().into(),
             code: finding.code(),
             message: named(finding),
@@ -311,15 +329,4 @@ fn tokenizer(model: &Model) -> Check {
         check.summary += &format!(", pre-tokenizer {}", text("tokenizer.ggml.pre"));
     }
     check
-}
-
-fn file_type(model: &Model) -> Check {
-    let facts =
-        |(_, info): (&File, &'_ gguf_container::TensorInfo)| (info.name.clone(), info.shape, info.dtype);
-    let tensors: Vec<_> = model.tensors().map(facts).collect();
-    let tensors: Vec<TensorFacts<'_>> = tensors
-        .iter()
-        .map(|(name, shape, dtype)| TensorFacts { name, shape: *shape, dtype: *dtype })
-        .collect();
-    file_type_of(model.metadata(), &tensors)
 }
