@@ -8,6 +8,7 @@ mod action;
 mod adapter_vocabularies;
 mod adapters;
 mod config_options;
+mod diffusion;
 mod files;
 mod folders;
 mod fp4;

@@ -104,7 +104,9 @@ impl Input for AdapterInput {
         }
         let metadata = converted_metadata(layout, recipe.file_type.id());
         let plan = Plan::new(&metadata, tensors, request.endian, DEFAULT_ALIGNMENT)?;
-        Ok(vec![PlannedFile { recipe, of: FileOf::Model, plan, choices, shard: None, warnings: Vec::new() }])
+        let of = FileOf::Model;
+        let warnings = Vec::new();
+        Ok(vec![PlannedFile { recipe, of, plan, choices, shard: None, warnings, is_diffusion: false }])
     }
 
     fn tasks<'a>(&'a self, request: &Request<'_>) -> Result<Vec<TensorTask<'a>>, Error> {

@@ -85,6 +85,8 @@ pub enum Error {
         dtype: DType,
         /// The recipe.
         recipe: &'static str,
+        /// True for a diffusion model, which does not process text.
+        is_diffusion: bool,
     },
     /// An importance matrix that says nothing about a tensor that needs it.
     #[error(
@@ -371,6 +373,9 @@ impl Error {
             }
             Error::Arch(error) => return error.hint(),
             Error::Gguf(error) | Error::AdapterFile { error, .. } => return error.hint().map(str::to_owned),
+            Error::NeedsImatrix { is_diffusion: true, .. } => {
+                "use a type that needs none, such as q2_k, q3_k_m or iq3_s"
+            }
             Error::NeedsImatrix { .. } => "compute one from text similar to what the model will process",
             Error::NotInImatrix { mtp_layer: Some(layer), .. } => {
                 return Some(format!(

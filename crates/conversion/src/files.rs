@@ -7,7 +7,7 @@
 use gguf_container::{
     DEFAULT_ALIGNMENT, Metadata, Plan, SPLIT_COUNT_KEY, SPLIT_NO_KEY, SPLIT_TENSORS_KEY, Value,
 };
-use gguf_layout::Families;
+use gguf_layout::{DiffusionFile, Families};
 use gguf_types::{DType, Shape};
 
 use crate::{
@@ -115,11 +115,29 @@ pub(crate) fn plan(
             PlannedTensor { name: facts.name.to_owned(), shape, choice }
         })
         .collect();
+    warnings.extend(model.diffusion.as_ref().filter(|_| !output.recipe.copy).and_then(diffusion_warning));
     let mut files = into_files(base, output.recipe, request, metadata, planned)?;
+    files.iter_mut().for_each(|file| file.is_diffusion = model.diffusion.is_some());
     if let Some(first) = files.first_mut() {
         first.warnings = warnings;
     }
     Ok(files)
+}
+
+/// A warning about a diffusion model whose sensitive tensors are not known.
+fn diffusion_warning(file: &DiffusionFile) -> Option<String> {
+    match (file.row, file.refused) {
+        (None, _) => Some(
+            "no known diffusion model has these tensors: all matrices are quantized except those that stable-diffusion.cpp keeps"
+                .to_owned(),
+        ),
+        (Some(row), Some(name)) => Some(format!(
+            "tensor `{name}` has a name of diffusers: the tensors of `{}` that need a high precision are known in the original \
+                layout only",
+            row.name
+        )),
+        _ => None,
+    }
 }
 
 /// A dtype for each tensor that is kept: by rules, or as a recipe file has it.
@@ -270,7 +288,8 @@ fn into_files(
         let plan = Plan::new(&metadata, tensors, request.endian, alignment)?;
         // Counted from 1 here; `split.no` counts from 0.
         let shard = is_split.then_some((no as u32 + 1, count as u32));
-        Ok(PlannedFile { recipe, of: FileOf::Model, plan, choices, shard, warnings: Vec::new() })
+        let of = FileOf::Model;
+        Ok(PlannedFile { recipe, of, plan, choices, shard, warnings: Vec::new(), is_diffusion: false })
     };
     groups.into_iter().enumerate().map(file).collect()
 }

@@ -31,6 +31,8 @@ pub struct PlannedFile {
     pub shard: Option<(u32, u32)>,
     /// Changes that no key can describe. Only the first shard has them.
     pub warnings: Vec<String>,
+    /// True for a diffusion model.
+    pub is_diffusion: bool,
 }
 
 /// Type of one tensor.

@@ -28,7 +28,8 @@ pub(crate) fn check(
         if choice.requires_imatrix && !has_weights {
             match request.missing {
                 MissingPolicy::Error if request.importance.is_none() => {
-                    return Err(Error::NeedsImatrix { tensor: name(), dtype, recipe: file.recipe.name });
+                    let (recipe, is_diffusion) = (file.recipe.name, file.is_diffusion);
+                    return Err(Error::NeedsImatrix { tensor: name(), dtype, recipe, is_diffusion });
                 }
                 MissingPolicy::Error => {
                     let mtp_layer = mtp_layer_of(file, tensor.name);

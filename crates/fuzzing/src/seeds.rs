@@ -8,7 +8,7 @@ use std::{
 };
 
 use gguf_checkpoint::Checkpoint;
-use gguf_container::{Endian, Metadata, Plan};
+use gguf_container::{Endian, Metadata, Plan, Value};
 use gguf_runtime::{Observer as _, Part, importance::Collector, stats::Position};
 use gguf_testkit::golden_path;
 use gguf_tokenizer::{
@@ -72,7 +72,7 @@ pub(crate) fn adapter() -> Vec<Vec<u8>> {
         ("general.architecture".to_owned(), "llama".into()),
         ("general.type".to_owned(), "adapter".into()),
         ("adapter.type".to_owned(), "lora".into()),
-        ("adapter.lora.alpha".to_owned(), gguf_container::Value::F32(16.0)),
+        ("adapter.lora.alpha".to_owned(), Value::F32(16.0)),
     ]);
     let tensors: [(&str, &[u64], DType); 5] = [
         ("token_embd.weight.lora_a", &[2, 16], DType::F32),
@@ -84,9 +84,45 @@ pub(crate) fn adapter() -> Vec<Vec<u8>> {
     vec![gguf_of(&metadata, &tensors, Endian::Little), gguf_of(&metadata, &tensors[..2], Endian::Little)]
 }
 
+/// Files of diffusion models: with five dimensions and trailing ones, with original shapes, and without keys.
+pub(crate) fn diffusion() -> Vec<Vec<u8>> {
+    let keys = |architecture: &str| {
+        Metadata::from([
+            ("general.architecture".to_owned(), architecture.into()),
+            ("general.quantization_version".to_owned(), Value::U32(2)),
+            ("general.file_type".to_owned(), Value::U32(32)),
+        ])
+    };
+    let wan: [(&str, &[u64], DType); 6] = [
+        ("blocks.0.self_attn.norm_q.weight", &[8], DType::F32),
+        ("text_embedding.2.weight", &[256, 2], DType::BF16),
+        ("head.modulation", &[8, 2, 1], DType::F32),
+        ("patch_embedding.weight", &[2, 2, 1, 2, 2], DType::F32),
+        ("blocks.0.ffn.2.weight", &[256, 2], DType::BF16),
+        ("scale", &[], DType::F32),
+    ];
+    let sdxl: [(&str, &[u64], DType); 2] = [
+        ("label_emb.0.0.weight", &[256, 2], DType::BF16),
+        ("input_blocks.3.0.op.weight", &[256, 9], DType::F16),
+    ];
+    let mut reshaped = keys("sdxl");
+    let shape = gguf_container::Array::I32(vec![16, 16, 3, 3]);
+    reshaped.set("comfy.gguf.orig_shape.input_blocks.3.0.op.weight", Value::Array(shape));
+    let prefixed: [(&str, &[u64], DType); 2] = [
+        ("model.diffusion_model.double_blocks.0.img_attn.proj.weight", &[256, 2], DType::F16),
+        ("first_stage_model.decoder.conv_in.weight", &[3, 3, 2, 2], DType::F16),
+    ];
+    vec![
+        gguf_of(&keys("wan"), &wan, Endian::Little),
+        gguf_of(&keys("pig"), &wan, Endian::Big),
+        gguf_of(&reshaped, &sdxl, Endian::Little),
+        gguf_of(&Metadata::new(), &prefixed, Endian::Little),
+    ]
+}
+
 /// A file of three small tensors and one key.
 pub(crate) fn tiny() -> Vec<u8> {
-    tiny_gguf(&Metadata::from([("a.b".to_owned(), gguf_container::Value::U32(1))]), Endian::Little)
+    tiny_gguf(&Metadata::from([("a.b".to_owned(), Value::U32(1))]), Endian::Little)
 }
 
 pub(crate) fn gguf() -> Vec<Vec<u8>> {
@@ -94,7 +130,7 @@ pub(crate) fn gguf() -> Vec<Vec<u8>> {
     let tiny = [Endian::Little, Endian::Big].map(|endian| tiny_gguf(metadata.metadata(), endian));
     let folders = ["gguf", "byte-orders"].map(|folder| files(folder, ".gguf"));
     let headers = files("gguf-handcrafted", ".header").into_iter().chain(files("gguf-malicious", ".gguf"));
-    folders.into_iter().flatten().chain(headers).chain(tiny).collect()
+    folders.into_iter().flatten().chain(headers).chain(tiny).chain(diffusion()).collect()
 }
 
 pub(crate) fn gguf_shards() -> Vec<Vec<u8>> {

@@ -64,6 +64,12 @@ impl DiffusionFile {
         name.strip_prefix(self.prefix)
     }
 
+    /// True for an architecture that ComfyUI-GGUF does not know, although a family has the tensors.
+    pub fn is_misnamed(&self, metadata: &Metadata) -> bool {
+        let architecture = metadata.get("general.architecture").and_then(Value::as_str).unwrap_or_default();
+        self.by_tensors && self.row.is_some() && !UNNAMED.contains(&architecture)
+    }
+
     /// True for a tensor that is never quantized.
     pub fn keeps_precision(&self, name: &str) -> bool {
         let own = self.own_name(name).zip(self.row);

@@ -34,6 +34,9 @@ fn convert(error: &gguf_conversion::Error) -> Option<String> {
             }
             error => return error.hint(),
         },
+        Error::NeedsImatrix { is_diffusion: true, .. } => {
+            "use a type that needs none, such as q2_k, q3_k_m or iq3_s, or weigh all columns alike with `--missing-imatrix ones`"
+        }
         Error::NeedsImatrix { .. } => "compute one with `gguf-eval imatrix` and pass it with --imatrix",
         Error::NotInImatrix { mtp_layer: Some(layer), .. } => {
             return Some(format!(

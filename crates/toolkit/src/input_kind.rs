@@ -217,10 +217,11 @@ pub fn check_model(path: &Path) -> Result<(), Error> {
 /// The kind of the file, with a hint.
 pub fn check_language_model(path: &Path) -> Result<(), Error> {
     match other_than_model(path) {
-        Some((found, advice)) => {
-            Err(Error::at(path, format_args!("expected a language model, found {found}")).hint([advice]))
+        Some((IMAGE_MODEL, advice)) => {
+            Err(Error::at(path, format_args!("expected a language model, found {IMAGE_MODEL}"))
+                .hint([advice]))
         }
-        None => Ok(()),
+        _ => check_model(path),
     }
 }
 

@@ -1,15 +1,16 @@
-//! Warnings about files that llama.cpp will not load.
+//! Warnings about files that llama.cpp or ComfyUI-GGUF will not load.
 
 use std::path::PathBuf;
 
 use gguf_container::{Header, Value};
 use gguf_conversion::PlannedFile;
 use gguf_layout::loader::{Refusal, refusals};
+use gguf_models::FAMILIES;
 
 /// Reasons that a warning lists.
 const MAX_LISTED: usize = 3;
 
-/// A warning about planned files that llama.cpp will not load. All outputs of a run have the same keys and tensors, so the first
+/// A warning about planned files that llama.cpp, or ComfyUI-GGUF for diffusion models, will not load. All outputs of a run have the same keys and tensors, so the first
 /// one stands for them.
 pub fn not_loaded(files: &[(PathBuf, &PlannedFile)]) -> Option<String> {
     let (_, first) = files.first()?;
@@ -22,7 +23,15 @@ pub fn not_loaded(files: &[(PathBuf, &PlannedFile)]) -> Option<String> {
     if shapes.is_empty() || kind.is_some_and(|kind| kind != "model") {
         return None;
     }
-    let found = refusals(&gguf_models::FAMILIES, header.metadata(), shapes)?;
+    if let Some(file) = FAMILIES.diffusion_file(header.metadata(), shapes.iter().copied()) {
+        let row = file.row.filter(|_| file.is_misnamed(header.metadata()))?;
+        let architecture = header.get("general.architecture").and_then(Value::as_str).unwrap_or_default();
+        return Some(format!(
+            "ComfyUI-GGUF will not load this file: unknown architecture `{architecture}`; the tensors are those of `{}`",
+            row.name
+        ));
+    }
+    let found = refusals(&FAMILIES, header.metadata(), shapes)?;
     (!found.is_empty()).then(|| format!("llama.cpp will not load this file: {}", listed(&found)))
 }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use gguf_container::{Array, File, Metadata, Model, Value};
 use gguf_conversion::recipes::CALIBRATION_KEY;
+use gguf_models::FAMILIES;
 use gguf_runtime::{
     chat::{Chat, Conversation, Date, Settings, SpecialTokens, render_chat},
     memory::{Demand, Use},
@@ -50,6 +51,9 @@ pub struct Summary {
     pub architecture: Option<String>,
     /// `general.type` of a file that is not a model: `adapter`, `mmproj`, `imatrix`.
     pub kind: Option<String>,
+    /// Models of a diffusion architecture, such as `Wan 2.1 and 2.2`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub diffusion: Option<&'static str>,
     /// Number of weights.
     pub parameters: u64,
     /// Files of a split model.
@@ -161,6 +165,7 @@ pub(crate) fn of_file(path: &Path, file: &File, events: &dyn Events) -> Result<S
         name: text("general.name").unwrap_or_else(|| file_name(path)),
         architecture: text("general.architecture"),
         kind: text("general.type").filter(|kind| kind != "model"),
+        diffusion: None,
         parameters: 0,
         n_files: 1,
         file_bytes: file.bytes().len() as u64,
@@ -181,6 +186,9 @@ pub(crate) fn of_file(path: &Path, file: &File, events: &dyn Events) -> Result<S
         Some(model) => model.tensors().map(|(_, info)| info).collect(),
         None => file.tensors().iter().collect(),
     };
+    let shapes = tensors.iter().map(|info| (info.name.as_str(), info.shape));
+    let diffusion = FAMILIES.diffusion_file(metadata, shapes).and_then(|file| file.row);
+    summary.diffusion = diffusion.map(|row| row.models);
     let mut bytes = 0u64;
     for info in tensors {
         // Saturating: a broken file is described, not trusted.
@@ -271,6 +279,9 @@ impl Summary {
         let what: Vec<String> = kind.chain(self.architecture.clone()).map(|text| cut(&text)).collect();
         let parameters = (self.parameters > 0).then(|| format!("{} parameters", grouped(self.parameters)));
         row("model", &[what, parameters.into_iter().collect()].concat().join(", "));
+        if let Some(models) = self.diffusion {
+            row("family", models);
+        }
         let files = if self.n_files > 1 { format!("{} files, ", self.n_files) } else { String::new() };
         let file_type = self.file_type.as_ref().map(|name| format!("{}, ", cut(name))).unwrap_or_default();
         let bits = format!("{:.2} bits/weight", self.bits_per_weight);

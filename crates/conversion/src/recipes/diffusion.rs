@@ -145,6 +145,12 @@ fn preferred(
     overrides: &Overrides,
     counts: &mut [u32; Role::N],
 ) -> (DType, Reason) {
+    // Text encoders of a pipeline may have these.
+    match (tensor.name, overrides.token_embedding_type, overrides.output_type) {
+        ("token_embd.weight", Some(dtype), _) => return (dtype, Reason::TokenEmbeddingOption),
+        ("output.weight", _, Some(dtype)) => return (dtype, Reason::OutputOption),
+        _ => {}
+    }
     let is_quantized = recipe.default.is_quantized();
     let pattern = overrides.tensor_types.iter().position(|entry| entry.pattern.is_match(tensor.name));
     match pattern {

@@ -4,7 +4,9 @@ use gguf_container::{Metadata, Value};
 use gguf_layout::Families;
 use gguf_types::DType;
 
-use super::{GUESSED, ModelFacts, Overrides, RECIPES, Recipe, TensorFacts, assign, reference_order};
+use super::{
+    Assignment, GUESSED, ModelFacts, Overrides, RECIPES, Reason, Recipe, TensorFacts, assign, reference_order,
+};
 
 /// Calibration methods with their versions, as files name them. The version changes with every change of the resulting bytes.
 pub const CALIBRATION_METHODS: [&str; 2] = ["cal3", "cbs3"];
@@ -176,8 +178,11 @@ fn shares(
     let share = |has_imatrix| {
         let overrides = Overrides { has_imatrix, ..Overrides::default() };
         let made = assign(recipe, &model, tensors, &overrides).unwrap_or_default();
-        let same = made.iter().zip(tensors).filter(|(made, tensor)| made.dtype == tensor.dtype).count();
-        same as f64 / tensors.len().max(1) as f64
+        // A diffusion model has many tensors that keep their type whatever the mix.
+        let is_kept = |made: &Assignment| model.diffusion.is_some() && matches!(made.reason, Reason::Kept(_));
+        let chosen = || made.iter().zip(tensors).filter(|(made, _)| !is_kept(made));
+        let same = chosen().filter(|(made, tensor)| made.dtype == tensor.dtype).count();
+        same as f64 / chosen().count().max(1) as f64
     };
     share(false).max(share(true))
 }

@@ -6,7 +6,10 @@
 use std::{collections::HashSet, fmt::Write as _, fs, path::Path};
 
 use gguf_container::{Array, Endian, File, Metadata, Plan, Value};
-use gguf_conversion::{Conversion, RunOptions, recipes::RECIPES};
+use gguf_conversion::{
+    Conversion, RunOptions,
+    recipes::{ModelFacts, Overrides, RECIPES, Recipe, TensorFacts, assign},
+};
 use gguf_models::FAMILIES;
 use gguf_types::{DType, Shape};
 use serde_json::Value as Json;
@@ -176,5 +179,65 @@ fn every_recipe_keeps_sensitive_tensors() {
             assert!(has_own || recipe.name == "MXFP4_MOE", "{} {}", golden.name, recipe.name);
             fs::remove_file(&to).unwrap();
         }
+    }
+}
+
+/// The types of a mix for a role, such as `q5_K (first 2), q4_K`.
+fn types_of(recipe: &Recipe, name: fn(usize) -> String) -> String {
+    let names: Vec<String> = (0..9).map(name).collect();
+    let shape = Shape::new(&[256, 8]).unwrap();
+    let facts: Vec<_> = names.iter().map(|name| TensorFacts { name, shape, dtype: DType::BF16 }).collect();
+    let mut metadata = Metadata::new();
+    metadata.set("general.architecture", "wan");
+    let model = ModelFacts::of_file(&FAMILIES, &metadata, &facts).unwrap();
+    let assigned = assign(recipe, &model, &facts, &Overrides::default()).unwrap();
+    let shown = |at: usize| {
+        let mark = if assigned[at].requires_imatrix { "\\*" } else { "" };
+        format!("{}{mark}", assigned[at].dtype.name().to_uppercase())
+    };
+    let same = assigned.iter().take_while(|choice| choice.dtype == assigned[0].dtype).count();
+    match same {
+        9 => shown(0),
+        n => format!("{} (first {n}), {}", shown(0), shown(n)),
+    }
+}
+
+#[test]
+fn reference_page_states_the_rules() {
+    let mut mixes =
+        "| file type | values | fused QKV | down | other matrices |\n|---|---|---|---|---|\n".to_owned();
+    for recipe in RECIPES.iter().filter(|recipe| recipe.alias_of.is_none() && recipe.default.is_quantized()) {
+        let roles: [fn(usize) -> String; 4] = [
+            |i| format!("blocks.{i}.self_attn.v.weight"),
+            |i| format!("blocks.{i}.attn.qkv.weight"),
+            |i| format!("blocks.{i}.ffn.2.weight"),
+            |i| format!("blocks.{i}.ffn.0.weight"),
+        ];
+        let types = roles.map(|name| types_of(recipe, name)).join(" | ");
+        writeln!(mixes, "| {} | {types} |", recipe.name).unwrap();
+    }
+    let mut kept =
+        "| architecture | models | parts of names that keep their type |\n|---|---|---|\n".to_owned();
+    let mut rows: Vec<_> = FAMILIES.diffusion.iter().collect();
+    rows.sort_by_key(|row| (row.name, row.order));
+    for row in rows {
+        let whole = row.unquantized_names.iter().map(|name| format!("`{name}` (whole name)"));
+        let parts: Vec<String> =
+            row.unquantized.iter().map(|part| format!("`{part}`")).chain(whole).collect();
+        writeln!(kept, "| `{}` | {} | {} |", row.name, row.models, parts.join(" ")).unwrap();
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/diffusion-types.md");
+    let old = fs::read_to_string(&path).unwrap();
+    let mut new = old.clone();
+    for (name, table) in [("kept", kept), ("mixes", mixes)] {
+        let (start, end) = (format!("<!-- {name} -->\n"), format!("<!-- /{name} -->"));
+        let (before, rest) = new.split_once(&start).unwrap();
+        let (_, after) = rest.split_once(&end).unwrap();
+        new = format!("{before}{start}{table}{end}{after}");
+    }
+    if std::env::var_os("BLESS").is_some() {
+        fs::write(&path, new).unwrap();
+    } else {
+        assert_eq!(old, new, "BLESS=1 cargo test -p gguf-conversion --test all reference_page writes it");
     }
 }

@@ -100,6 +100,26 @@ pub(super) fn adapter(bytes: &[u8]) -> bool {
     })
 }
 
+pub(super) fn diffusion(bytes: &[u8]) -> bool {
+    with_files("diffusion", &[("x.gguf", bytes)], |folder| {
+        let file = folder.join("x.gguf");
+        let only = vec![Which::Structure, Which::Loader, Which::Architecture, Which::FileType];
+        let options = VerifyOptions { file: file.clone(), only, ..VerifyOptions::default() };
+        let _ = verify(&options, &HubOptions::default(), &());
+        let Ok(model) = gguf_container::Model::open(&file) else { return false };
+        let shapes = model.tensors().map(|(_, tensor)| (tensor.name.as_str(), tensor.shape));
+        let ranks = gguf_models::FAMILIES.ranks(model.metadata(), shapes);
+        let limits = gguf_container::SplitLimits { max_tensors: Some(2), ..Default::default() };
+        let _ = gguf_container::CopyPlan::split(&model, limits, ranks);
+        let planned = ["q4_k_m", "iq4_xs", "copy"].map(|recipe| {
+            let conversion = gguf_conversion::Conversion::open_gguf(gguf_models::FAMILIES, &file);
+            let conversion = conversion.and_then(|conversion| conversion.recipe(recipe)).expect("a model");
+            conversion.plan().is_ok_and(|planned| planned.files()[0].choices.len() == model.tensors().count())
+        });
+        planned == [true; 3]
+    })
+}
+
 pub(super) fn picture(bytes: &[u8]) -> bool {
     Picture::read(bytes).is_ok_and(|picture| picture.pixels().len() == 3 * picture.width() * picture.height())
 }

@@ -51,6 +51,14 @@ pub const TARGETS: &[Target] = &[
         max_bytes: MAX_BYTES,
     },
     Target {
+        name: "diffusion",
+        reads: "a file of a diffusion model: original shapes, five dimensions, its types",
+        run: containers::diffusion,
+        seeds: seeds::diffusion,
+        mutation: Mutation::Gguf,
+        max_bytes: MAX_BYTES,
+    },
+    Target {
         name: "imatrix",
         reads: "importance matrices in both forms",
         run: containers::imatrix,

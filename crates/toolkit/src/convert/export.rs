@@ -166,7 +166,7 @@ impl Export {
             return Err(Error::usage(format_args!("expected f32, f16 or bf16, found {}", self.dtype.name())));
         }
         let file = container_file::open(&self.source)?;
-        input_kind::check_model(&self.source)?;
+        input_kind::check_language_model(&self.source)?;
         let options = ExportOptions { dtype: self.dtype, shard_bytes: self.split_max_size };
         let plan =
             export::plan(&gguf_models::FAMILIES, &file, &options).map_err(|error| self.failed(error))?;

@@ -71,7 +71,7 @@ pub fn architecture(file: &DiffusionFile, tensors: &[TensorFacts<'_>]) -> Check 
         }
         if tensor.shape.n_dims() > GGML_MAX_DIMS {
             let message = format!(
-                "tensor `{}` has {} dimensions, as ComfyUI needs; gguf-py of August 2026 refuses more than {GGML_MAX_DIMS}",
+                "tensor `{}` has {} dimensions, as ComfyUI needs; recent releases of gguf-py refuse more than {GGML_MAX_DIMS}",
                 tensor.name,
                 tensor.shape.n_dims()
             );
@@ -97,7 +97,7 @@ pub fn refusals(file: &DiffusionFile, metadata: &Metadata, tensors: &[TensorFact
         Some(row) if !row.loads => {
             found.push(refused("architecture", format!("unknown architecture `{}`", row.name)));
         }
-        Some(row) if file.by_tensors && !matches!(architecture, None | Some("pig" | "cow")) => {
+        Some(row) if file.is_misnamed(metadata) => {
             let message = format!(
                 "unknown architecture `{}`; the tensors are those of `{}`",
                 architecture.unwrap_or_default(),
