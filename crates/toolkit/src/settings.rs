@@ -263,6 +263,13 @@ impl Settings {
         self
     }
 
+    /// The same settings with another key.
+    #[must_use]
+    pub fn with_key(mut self, key: KeyOverride) -> Settings {
+        self.keys.push(key);
+        self
+    }
+
     /// The same settings with a chosen type for each tensor.
     #[must_use]
     pub fn decided(self, dtypes: BTreeMap<String, DType>) -> Settings {

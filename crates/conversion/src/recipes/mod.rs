@@ -43,7 +43,7 @@ pub use self::{
     reason::{KeepReason, Reason},
     role::Role,
     rules::When,
-    stated::{CALIBRATION_KEY, CALIBRATION_METHODS, StatedType, stated_type},
+    stated::{CALIBRATION_KEY, CALIBRATION_METHODS, CHOSEN_TYPES_KEY, StatedType, stated_type},
     table::{FileType, RECIPES, Recipe},
 };
 pub(crate) use stated::label_warning;

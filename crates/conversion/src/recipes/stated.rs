@@ -13,6 +13,8 @@ pub const CALIBRATION_METHODS: [&str; 2] = ["cal3", "cbs3"];
 
 /// Key that names the calibration of a file.
 pub const CALIBRATION_KEY: &str = "gguf_tools.calibration";
+/// Key that names the method by which the types of a file were chosen without a calibration.
+pub const CHOSEN_TYPES_KEY: &str = "gguf_tools.chosen_types";
 
 /// Relation between the stated file type and the tensors.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -93,7 +95,7 @@ pub fn stated_type(families: &Families, metadata: &Metadata, tensors: &[TensorFa
     let is_possible = stated < 0.5 || matrices.iter().any(fits);
     if is_possible && elems(&|dtype| chain.contains(&dtype)) == 0 {
         return match stated {
-            _ if is_calibrated(metadata) => StatedType::Chosen { name, found },
+            _ if is_calibrated(metadata) || metadata.get(CHOSEN_TYPES_KEY).is_some() => StatedType::Chosen { name, found },
             0.5.. => StatedType::WithoutOwn { name, expected: default, found },
             _ => StatedType::Differs { name, expected: default, found },
         };

@@ -14,7 +14,10 @@
 use std::{path::Path, sync::atomic::Ordering};
 
 use gguf_container::Advice;
-use gguf_conversion::{Input, RunOptions, TensorTask, recipes::Recipe};
+use gguf_conversion::{
+    Input, KeyOverride, RunOptions, TensorTask,
+    recipes::{CHOSEN_TYPES_KEY, Recipe},
+};
 use gguf_quant::{Codec, Level, Rows};
 use gguf_refinement::budget::{Item, Offer, choose};
 use gguf_types::DType;
@@ -28,6 +31,9 @@ use crate::{
 
 /// Elements of a matrix that are encoded to measure the error of a type: 85 rows of 3072.
 const SAMPLE_ELEMS: u64 = 1 << 18;
+
+/// Name and version of the method. Another version chooses other types for the same weights.
+const METHOD: &str = "weights1";
 
 /// The refusal of a calibration for a model that cannot be run.
 pub fn no_calibration(path: &Path) -> Error {
@@ -55,6 +61,8 @@ impl BudgetOptions {
         let [recipe] = recipes else {
             return Err(Error::usage("types can be optimized only for a single file type"));
         };
+        let key = KeyOverride::parse(&format!("{CHOSEN_TYPES_KEY}=str:{METHOD}")).map_err(Error::new)?;
+        let settings = settings.with_key(key);
         let ((dtypes, chosen), n_elems) =
             self.choose_by_weights(input, recipe, &settings, options, events)?;
         events.status(&format!(
