@@ -49,6 +49,9 @@ pub enum AdapterRows {
     AfterSquares(u64),
     /// All rows, with the two halves exchanged: diffusers stores scales before shifts.
     SwappedHalves,
+    /// As [`AdapterRows::SwappedHalves`] if the matrix has twice as many rows as columns, otherwise all rows: one scale and one
+    /// shift, or several of both.
+    SwappedPair,
 }
 
 /// Rows of a tensor, and the place of the first of them among the rows of the module.
@@ -72,6 +75,7 @@ impl AdapterRows {
         };
         match self {
             AdapterRows::All => one(0..n_rows),
+            AdapterRows::SwappedPair if squares(2) != Some(n_rows) => one(0..n_rows),
             AdapterRows::Query => half().and_then(|_| one(0..n_columns)),
             AdapterRows::Key => half().and_then(|half| one(n_columns..n_columns + half)),
             AdapterRows::Value => half().and_then(|half| one(n_columns + half..n_rows)),
@@ -81,7 +85,7 @@ impl AdapterRows {
             AdapterRows::AfterSquares(n) => {
                 squares(n).filter(|first| *first < n_rows).and_then(|first| one(first..n_rows))
             }
-            AdapterRows::SwappedHalves => n_rows.is_multiple_of(2).then(|| {
+            AdapterRows::SwappedHalves | AdapterRows::SwappedPair => n_rows.is_multiple_of(2).then(|| {
                 let half = n_rows / 2;
                 vec![RowRange { rows: 0..half, first: half }, RowRange { rows: half..n_rows, first: 0 }]
             }),
@@ -111,7 +115,7 @@ pub fn adapter_names(stages: &[&[AdapterName]], tensor: &str) -> Vec<(String, Ad
 }
 
 /// The parts of `name` for the placeholders of a pattern, in their order.
-fn captures<'a>(pattern: &str, name: &'a str) -> Option<Vec<&'a str>> {
+pub(crate) fn captures<'a>(pattern: &str, name: &'a str) -> Option<Vec<&'a str>> {
     if let Some(end) = pattern.strip_prefix("{rest}.") {
         return Some(vec![name.strip_suffix(end)?.strip_suffix('.')?]);
     }
@@ -139,7 +143,7 @@ fn captures<'a>(pattern: &str, name: &'a str) -> Option<Vec<&'a str>> {
 }
 
 /// A name with its placeholders replaced.
-fn filled(pattern: &str, captures: &[&str]) -> String {
+pub(crate) fn filled(pattern: &str, captures: &[&str]) -> String {
     let mut captures = captures.iter();
     let parts = pattern.split('.').map(|part| match part {
         "{}" | "{rest}" => captures.next().copied().unwrap_or_default(),
@@ -198,6 +202,8 @@ mod tests {
         }
         let halves = [RowRange { rows: 0..4, first: 4 }, RowRange { rows: 4..8, first: 0 }];
         assert_eq!(SwappedHalves.ranges(8, 4), Some(halves.to_vec()));
+        assert_eq!(SwappedPair.ranges(8, 4), Some(halves.to_vec()));
+        assert_eq!(SwappedPair.ranges(24, 4), All.ranges(24, 4));
         for (part, n_rows) in
             [(Query, 3), (Key, 7), (Value, 4), (Square(2), 8), (AfterSquares(3), 12), (SwappedHalves, 7)]
         {

@@ -42,6 +42,20 @@ pub struct Diffusion {
     pub loads: bool,
     /// Names of modules in other layouts, see [`adapter_names`](crate::adapter_names).
     pub adapter_names: &'static [&'static [AdapterName]],
+    /// Whole names of the other tensors in diffusers' layout, and of tensors that have the same name in both. Empty if that
+    /// layout is not read.
+    pub diffusers_names: &'static [AdapterName],
+}
+
+/// A tensor of a checkpoint of a diffusion model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiffusionSource {
+    /// Its name.
+    pub name: String,
+    /// Its dimensions as torch counts them, row length last.
+    pub shape: Vec<u64>,
+    /// The name of its type (`F32`, `BF16`).
+    pub dtype: &'static str,
 }
 
 /// The row of a checkpoint.
@@ -72,6 +86,7 @@ impl Diffusion {
         source_keys: &[],
         loads: true,
         adapter_names: &[],
+        diffusers_names: &[],
     };
 
     /// True for a tensor that files do not have.

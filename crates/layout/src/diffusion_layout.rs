@@ -13,7 +13,8 @@ use std::collections::{BTreeMap, HashMap};
 use gguf_container::{Array, MAX_TENSOR_NAME_BYTES, Metadata};
 use gguf_types::{DType, Shape, counted};
 
-use crate::diffusion::Diffusion;
+use crate::diffusers_layout::{OriginalTensor, original_tensors};
+use crate::diffusion::{Diffusion, DiffusionSource};
 use crate::error::{ArchError, shape_of};
 use crate::layout::{Data, Dropped, ElementMap, FloatType, Layout, OutTensor, RowMap};
 use crate::registry::Families;
@@ -82,17 +83,6 @@ const OTHER_FILES: &[(&str, &str)] = &[
     ("quant_conv.", "a VAE"),
 ];
 
-/// A tensor of a checkpoint of a diffusion model.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DiffusionSource {
-    /// Its name.
-    pub name: String,
-    /// Its dimensions as torch counts them, row length last.
-    pub shape: Vec<u64>,
-    /// The name of its type (`F32`, `BF16`).
-    pub dtype: &'static str,
-}
-
 /// The diffusion model in a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiffusionPart {
@@ -102,6 +92,8 @@ pub struct DiffusionPart {
     pub prefix: &'static str,
     /// The name of another layout that it has.
     pub refused: Option<&'static str>,
+    /// True if it is in the layout of diffusers, from which the original one can be made.
+    pub from_diffusers: bool,
 }
 
 /// Types of a tensor in float files.
@@ -154,6 +146,11 @@ pub fn find_diffusion(families: &Families, tensors: &[DiffusionSource]) -> Resul
     for prefix in prefixes.iter().copied().chain([""]) {
         let found =
             families.detect_diffusion(|name| outermost.get(format!("{prefix}{name}").as_str()).copied());
+        if found.is_none_or(|found| found.refused.is_some())
+            && let Some(row) = of_diffusers(families, tensors)
+        {
+            return Ok(DiffusionPart { row, prefix: "", refused: None, from_diffusers: true });
+        }
         if let Some(found) = found {
             // A ControlNet has names of the model that it controls.
             let own = tensors.iter().filter_map(|tensor| tensor.name.strip_prefix(prefix));
@@ -161,7 +158,8 @@ pub fn find_diffusion(families: &Families, tensors: &[DiffusionSource]) -> Resul
                 let (looks_like, n_tensors) = (Some(CONTROL), tensors.len());
                 return Err(ArchError::UnknownDiffusion { looks_like, nearest: Vec::new(), n_tensors });
             }
-            return Ok(DiffusionPart { row: found.row, prefix, refused: found.refused });
+            let (row, refused) = (found.row, found.refused);
+            return Ok(DiffusionPart { row, prefix, refused, from_diffusers: false });
         }
     }
     let prefix = prefixes.first().copied().unwrap_or_default();
@@ -170,6 +168,22 @@ pub fn find_diffusion(families: &Families, tensors: &[DiffusionSource]) -> Resul
         looks_like: looks_like(tensors),
         nearest: nearest(families, has),
         n_tensors: tensors.len(),
+    })
+}
+
+/// The row of a checkpoint in the layout of diffusers.
+fn of_diffusers(families: &Families, tensors: &[DiffusionSource]) -> Option<&'static Diffusion> {
+    let mut rows: Vec<&'static Diffusion> = families.diffusion.iter().collect();
+    rows.retain(|row| !row.diffusers_names.is_empty());
+    rows.sort_by_key(|row| row.order);
+    rows.into_iter().find(|row| {
+        let Some(original) = original_tensors(row, tensors) else { return false };
+        let outermost: HashMap<&str, u64> = original
+            .iter()
+            .map(|tensor| (tensor.name.as_str(), tensor.shape.first().copied().unwrap_or(1)))
+            .collect();
+        let found = families.detect_diffusion(|name| outermost.get(name).copied());
+        found.is_some_and(|found| found.row == *row && found.refused.is_none())
     })
 }
 
@@ -204,7 +218,7 @@ pub fn resolve_diffusion(
     tensors: &[DiffusionSource],
     entries: &BTreeMap<String, String>,
 ) -> Result<DiffusionLayout, ArchError> {
-    let DiffusionPart { row, prefix, refused } = part;
+    let DiffusionPart { row, prefix, refused, from_diffusers } = part;
     if let Some(tensor) = refused {
         return Err(ArchError::OtherLayout { architecture: row.name, models: row.models, tensor });
     }
@@ -215,7 +229,15 @@ pub fn resolve_diffusion(
     metadata.set("general.quantization_version", 0u32);
     metadata.set("general.file_type", 0u32);
     let (mut floats, mut others, mut n_of) = (Vec::new(), BTreeMap::new(), HashMap::new());
-    for source in tensors {
+    let tensors = match from_diffusers {
+        true => original_tensors(row, tensors).unwrap_or_default(),
+        false => tensors.iter().map(as_it_is).collect(),
+    };
+    if from_diffusers {
+        let note = "the checkpoint has the layout of diffusers; the file has the original names, which loaders expect";
+        layout.notes.push(note.to_owned());
+    }
+    for source in &tensors {
         let Some(name) = source.name.strip_prefix(prefix) else {
             let first = source.name.split('.').next().unwrap_or_default();
             *others.entry(first).or_insert(0usize) += 1;
@@ -249,8 +271,8 @@ pub fn resolve_diffusion(
             name: name.to_owned(),
             shape: shape.unwrap_or(original),
             data: Data::Rows {
-                sources: vec![source.name.clone()],
-                rows: RowMap::Concat,
+                sources: source.sources.clone(),
+                rows: source.rows,
                 element: ElementMap::Identity,
             },
             float: FloatType::OfFile,
@@ -276,6 +298,17 @@ pub fn resolve_diffusion(
     let n_most = n_of.values().copied().max();
     let usual = if n_most.is_some() && n_of.get(BF16).copied() == n_most { DType::BF16 } else { DType::F16 };
     Ok(DiffusionLayout { row, layout, floats, usual })
+}
+
+/// A tensor of the original layout, unchanged.
+fn as_it_is(source: &DiffusionSource) -> OriginalTensor {
+    OriginalTensor {
+        name: source.name.clone(),
+        shape: source.shape.clone(),
+        dtype: source.dtype,
+        sources: vec![source.name.clone()],
+        rows: RowMap::Concat,
+    }
 }
 
 /// The shape with rows of 256 elements, if that makes whole rows of a tensor that has none.

@@ -30,6 +30,7 @@ pub mod built_in;
 mod combination;
 pub mod config;
 mod dense_modules;
+mod diffusers_layout;
 mod diffusion;
 mod diffusion_file;
 mod diffusion_layout;
@@ -77,10 +78,10 @@ pub use adapter_names::{AdapterName, AdapterRows, RowRange, adapter_names};
 pub use arch::{Arch, Class, Computed, DECODER, Draft, Export, Packed, Predicted};
 pub use combination::Combination;
 pub use config::{Derived, Hparams, Rope, classes};
-pub use diffusion::{DetectedDiffusion, Diffusion};
+pub use diffusion::{DetectedDiffusion, Diffusion, DiffusionSource};
 pub use diffusion_file::DiffusionFile;
 pub use diffusion_layout::{
-    DiffusionFloat, DiffusionLayout, DiffusionPart, DiffusionSource, find_diffusion, resolve_diffusion,
+    DiffusionFloat, DiffusionLayout, DiffusionPart, find_diffusion, resolve_diffusion,
 };
 pub use error::ArchError;
 pub use file_keys::FileKeys;

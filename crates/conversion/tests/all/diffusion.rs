@@ -475,3 +475,80 @@ fn ambiguous_folders_are_errors() {
     fs::write(named("config.json"), r#"{"architectures": ["LlamaForCausalLM"]}"#).unwrap();
     assert!(!gguf_checkpoint::is_diffusion(&named("a.safetensors")));
 }
+
+/// A checkpoint in the layout of diffusers becomes the file of the original layout, up to the order of tensors.
+#[test]
+fn layout_of_diffusers_becomes_the_original_one() {
+    let place = tempfile::tempdir().unwrap();
+    let to = place.path().join("out.gguf");
+    let layouts = folder().with_file_name("diffusion-layouts");
+    let (mut wrong, mut n_tensors) = (String::new(), 0);
+    for entry in fs::read_dir(&layouts).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|end| end != "safetensors") {
+            continue;
+        }
+        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        let golden = gguf_testkit::read_json(path.with_extension("json"));
+        let expected: Vec<(String, Vec<u64>)> = serde_json::from_value(golden["tensors"].clone()).unwrap();
+        if let Err(error) = convert(&path, "f16", &to) {
+            writeln!(wrong, "{name}: {error}").unwrap();
+            continue;
+        }
+        let file = File::open(&to).unwrap();
+        assert_eq!(file.metadata().get("general.architecture").unwrap().as_str(), golden["arch"].as_str());
+        if file.tensors().len() != expected.len() {
+            writeln!(wrong, "{name}: {} tensors instead of {}", file.tensors().len(), expected.len())
+                .unwrap();
+        }
+        for (seed, (tensor, shape)) in expected.iter().enumerate() {
+            n_tensors += 1;
+            let Some(found) = file.tensor(tensor) else {
+                writeln!(wrong, "{name}: no {tensor}").unwrap();
+                continue;
+            };
+            let n_elems = shape.iter().product();
+            let values = (0..n_elems).map(|i| gguf_testkit::f16(gguf_testkit::normal(seed as u64, i)));
+            let halves: Vec<u8> = values.flatten().collect();
+            let data = file.data(found).unwrap();
+            let same = match found.dtype {
+                // Kernels of five dimensions.
+                DType::F32 => {
+                    let back = |bytes: &[u8; 4]| gguf_testkit::f16(f32::from_le_bytes(*bytes));
+                    data.as_chunks::<4>().0.iter().flat_map(back).eq(halves)
+                }
+                _ => data == halves,
+            };
+            if !same || !found.shape.dims().iter().rev().eq(shape) {
+                writeln!(wrong, "{name}: other values or shape of {tensor}").unwrap();
+            }
+        }
+        let notes = open(&path).unwrap().layout().notes.join(" ");
+        assert!(notes.contains("has the layout of diffusers"), "{notes}");
+        drop(file);
+        fs::remove_file(&to).unwrap();
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+    assert!(n_tensors > 400, "{n_tensors}");
+}
+
+/// Without all pieces of a tensor, or with tensors of unknown names, a checkpoint of diffusers is refused.
+#[test]
+fn incomplete_layouts_of_diffusers_are_refused() {
+    let path = folder().with_file_name("diffusion-layouts").join("flux.safetensors");
+    let tensors = gguf_testkit::read_safetensors(&fs::read(path).unwrap());
+    let rows = |left_out: &str, added: Option<&str>| -> Vec<(Row, Vec<u8>)> {
+        let kept = tensors.iter().filter(|(name, _)| *name != left_out);
+        let kept = kept.map(|(name, (dtype, shape, data))| (row(name, dtype, shape), data.clone()));
+        kept.chain(added.map(|name| (row(name, "F16", &[1]), vec![0; 2]))).collect()
+    };
+    let message = "`flux` (Flux.1, Flux.1 Kontext, Flux.2 and Chroma) in the layout of diffusers, recognized by tensor \
+        `transformer_blocks.0.attn.norm_added_k.weight`";
+    for (left_out, added) in
+        [("transformer_blocks.0.attn.to_k.weight", None), ("", Some("transformer_blocks.0.attn.unknown"))]
+    {
+        let error = error_of(&rows(left_out, added));
+        assert!(error.to_string().starts_with(message), "{error}");
+        assert_eq!(error.hint().unwrap(), "use the checkpoint in its original layout, as ComfyUI loads it");
+    }
+}

@@ -2,7 +2,7 @@
 
 use gguf_layout::Diffusion;
 
-use super::adapter_names;
+use super::{adapter_names, diffusers_names};
 
 /// AuraFlow.
 pub const AURA: Diffusion = Diffusion {
@@ -24,5 +24,6 @@ pub const AURA: Diffusion = Diffusion {
     ],
     rank: &["positional_encoding", "register_tokens"],
     adapter_names: &[adapter_names::AURAFLOW],
+    diffusers_names: diffusers_names::AURAFLOW,
     ..Diffusion::EMPTY
 };

@@ -1,6 +1,7 @@
 //! AuraFlow, by fal.
 
 mod adapter_names;
+pub mod diffusers_names;
 pub mod diffusion;
 
 use crate::family::Family;

@@ -2,7 +2,7 @@
 
 use gguf_layout::Diffusion;
 
-use super::adapter_names;
+use super::{adapter_names, diffusers_names};
 
 /// Flux.1, Flux.1 Kontext, Flux.2 and Chroma.
 pub const FLUX: Diffusion = Diffusion {
@@ -13,5 +13,6 @@ pub const FLUX: Diffusion = Diffusion {
     refused: &["transformer_blocks.0.attn.norm_added_k.weight"],
     unquantized: &["txt_in.", "img_in.", "time_in.", "vector_in.", "guidance_in.", "final_layer."],
     adapter_names: &[adapter_names::FLUX],
+    diffusers_names: diffusers_names::FLUX,
     ..Diffusion::EMPTY
 };

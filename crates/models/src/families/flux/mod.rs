@@ -1,6 +1,7 @@
 //! Flux, by Black Forest Labs, and models that were derived from it (Chroma).
 
 mod adapter_names;
+pub mod diffusers_names;
 pub mod diffusion;
 
 use crate::family::Family;

@@ -2,7 +2,7 @@
 
 use gguf_layout::Diffusion;
 
-use super::adapter_names;
+use super::{adapter_names, diffusers_names};
 
 /// HunyuanVideo.
 pub const HYVID: Diffusion = Diffusion {
@@ -16,5 +16,6 @@ pub const HYVID: Diffusion = Diffusion {
     unquantized: &["txt_in.", "img_in.", "time_in.", "vector_in.", "guidance_in.", "final_layer."],
     five_dims: true,
     adapter_names: &[adapter_names::HUNYUAN_VIDEO],
+    diffusers_names: diffusers_names::HUNYUAN_VIDEO,
     ..Diffusion::EMPTY
 };

@@ -1,6 +1,7 @@
 //! HunyuanVideo, by Tencent.
 
 mod adapter_names;
+pub mod diffusers_names;
 pub mod diffusion;
 
 use crate::family::Family;

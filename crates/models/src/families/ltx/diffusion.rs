@@ -2,7 +2,7 @@
 
 use gguf_layout::Diffusion;
 
-use super::adapter_names;
+use super::{adapter_names, diffusers_names};
 
 /// LTX-Video.
 pub const LTXV: Diffusion = Diffusion {
@@ -23,6 +23,7 @@ pub const LTXV: Diffusion = Diffusion {
         "scale_shift_table",
     ],
     adapter_names: &[adapter_names::LTX],
+    diffusers_names: diffusers_names::LTX,
     ..Diffusion::EMPTY
 };
 

@@ -1,6 +1,7 @@
 //! LTX-Video and LTX-2, by Lightricks.
 
 mod adapter_names;
+pub mod diffusers_names;
 pub mod diffusion;
 
 use crate::family::Family;

@@ -2,7 +2,7 @@
 
 use gguf_layout::Diffusion;
 
-use super::adapter_names;
+use super::{adapter_names, diffusers_names};
 
 /// Lumina Image 2 and Z-Image.
 pub const LUMINA2: Diffusion = Diffusion {
@@ -19,5 +19,6 @@ pub const LUMINA2: Diffusion = Diffusion {
         "noise_refiner.",
     ],
     adapter_names: &[adapter_names::LUMINA],
+    diffusers_names: diffusers_names::LUMINA,
     ..Diffusion::EMPTY
 };

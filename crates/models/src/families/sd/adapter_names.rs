@@ -77,7 +77,7 @@ pub const UNET_RESNETS: &[AdapterName] = &[
     AdapterName::whole("{rest}.skip_connection", "{rest}.conv_shortcut"),
 ];
 
-/// Modules of Stable Diffusion 3 and 3.5. `norm1_context` is missing: in the last block, its halves are exchanged.
+/// Modules of Stable Diffusion 3 and 3.5. The last block has one scale and one shift for its context, which are exchanged.
 pub const SD3: &[AdapterName] = &[
     AdapterName::part(
         "joint_blocks.{}.x_block.attn.qkv",
@@ -135,6 +135,11 @@ pub const SD3: &[AdapterName] = &[
     ),
     AdapterName::whole("joint_blocks.{}.context_block.mlp.fc2", "transformer_blocks.{}.ff_context.net.2"),
     AdapterName::whole("joint_blocks.{}.x_block.adaLN_modulation.1", "transformer_blocks.{}.norm1.linear"),
+    AdapterName::part(
+        "joint_blocks.{}.context_block.adaLN_modulation.1",
+        "transformer_blocks.{}.norm1_context.linear",
+        AdapterRows::SwappedPair,
+    ),
     AdapterName::whole("x_embedder.proj", "pos_embed.proj"),
     AdapterName::whole("t_embedder.mlp.0", "time_text_embed.timestep_embedder.linear_1"),
     AdapterName::whole("t_embedder.mlp.2", "time_text_embed.timestep_embedder.linear_2"),

@@ -2,7 +2,7 @@
 
 use gguf_layout::Diffusion;
 
-use super::adapter_names;
+use super::{adapter_names, diffusers_names};
 
 /// Parts of the names of tensors of a UNet that are never quantized, in both layouts.
 const UNET: &[&str] = &[
@@ -81,5 +81,6 @@ pub const SD3: Diffusion = Diffusion {
     unquantized_names: &["proj_out.weight", "pos_embed"],
     rank: &["pos_embed"],
     adapter_names: &[adapter_names::SD3],
+    diffusers_names: diffusers_names::SD3,
     ..Diffusion::EMPTY
 };

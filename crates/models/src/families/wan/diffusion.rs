@@ -2,7 +2,7 @@
 
 use gguf_layout::Diffusion;
 
-use super::adapter_names;
+use super::{adapter_names, diffusers_names};
 
 /// Wan 2.1 and 2.2.
 pub const WAN: Diffusion = Diffusion {
@@ -23,5 +23,6 @@ pub const WAN: Diffusion = Diffusion {
     five_dims: true,
     rank: &[".modulation", "img_emb.emb_pos"],
     adapter_names: &[adapter_names::WAN],
+    diffusers_names: diffusers_names::WAN,
     ..Diffusion::EMPTY
 };

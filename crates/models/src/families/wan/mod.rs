@@ -1,6 +1,7 @@
 //! Wan, by Alibaba: video from text and images.
 
 mod adapter_names;
+pub mod diffusers_names;
 pub mod diffusion;
 
 use crate::family::Family;
