@@ -137,7 +137,9 @@ impl Input for ForeignInput {
             });
         }
         let plan = Plan::foreign(self.layout.header_of(file_type.number), tensors)?;
-        Ok(vec![PlannedFile { recipe, of: FileOf::Model, plan, choices, shard: None, warnings: Vec::new() }])
+        let of = FileOf::Model;
+        let warnings = Vec::new();
+        Ok(vec![PlannedFile { recipe, of, plan, choices, shard: None, warnings, is_diffusion: false }])
     }
 
     fn tasks<'a>(&'a self, _: &Request<'_>) -> Result<Vec<TensorTask<'a>>, Error> {

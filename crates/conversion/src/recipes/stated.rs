@@ -95,7 +95,9 @@ pub fn stated_type(families: &Families, metadata: &Metadata, tensors: &[TensorFa
     let is_possible = stated < 0.5 || matrices.iter().any(fits);
     if is_possible && elems(&|dtype| chain.contains(&dtype)) == 0 {
         return match stated {
-            _ if is_calibrated(metadata) || metadata.get(CHOSEN_TYPES_KEY).is_some() => StatedType::Chosen { name, found },
+            _ if is_calibrated(metadata) || metadata.get(CHOSEN_TYPES_KEY).is_some() => {
+                StatedType::Chosen { name, found }
+            }
             0.5.. => StatedType::WithoutOwn { name, expected: default, found },
             _ => StatedType::Differs { name, expected: default, found },
         };
