@@ -439,6 +439,17 @@ fn end_soon() {
     }
 }
 
+/// Lets a panic, which is a bug, end the process with exit code 101 and without temporary files. The release profile does not
+/// unwind.
+pub fn exit_on_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        process::remove_temporary_files();
+        std::process::exit(101);
+    }));
+}
+
 /// Number of the signal of Ctrl-C.
 const SIGINT: i32 = 2;
 

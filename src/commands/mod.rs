@@ -51,7 +51,7 @@ use gguf_toolkit::process;
 
 use crate::{
     failure::{Failure, exit_code},
-    ui::{Ui, interrupted_code, survive_file_limits},
+    ui::{Ui, exit_on_panic, interrupted_code, survive_file_limits},
 };
 
 /// Functions and texts that only tests call from outside.
@@ -181,6 +181,7 @@ fn special_option(id: &'static str, value_name: &'static str, help: &'static str
 /// The program is the first argument (`convert` or `gguf-convert`), or the name of a link: that of a program, or of one of
 /// llama.cpp's that it replaces. [`CALLED_AS`] states the name of a link to a launcher.
 pub fn main() -> ExitCode {
+    exit_on_panic();
     let mut arguments: Vec<OsString> = std::env::args_os().collect();
     let mut called = PathBuf::from(if arguments.is_empty() { OsString::new() } else { arguments.remove(0) });
     let program = match program_of_link(&called) {
