@@ -15,9 +15,10 @@ dimensions. A golden holds:
 Qwen-Image, which convert.py lacks and the loader has, is added to its list.
 
 NAME.ckpt is a pickle of one of the checkpoints. quantized-FORM.safetensors have codes with scales as ComfyUI saves them; quantized.txt has
-the digests of the files that convert.py makes of the same values in f16, which torch computes: f16(f32(code) * scale).
+the digests of the files that convert.py makes of the same values in f16, which torch computes: f16(f32(code) * scale). Those of NVFP4 and
+MXFP8 are quantized and decoded by comfy-kitchen.
 
-Needs torch, safetensors, tqdm, gguf-py of the reference, and the input `comfyui-gguf`: the folder `tools` of city96/ComfyUI-GGUF@795e451.
+Needs torch, safetensors, tqdm, comfy-kitchen 0.2.40, gguf-py of the reference, and the input `comfyui-gguf`: the folder `tools` of city96/ComfyUI-GGUF@795e451.
 """
 
 import hashlib
@@ -224,6 +225,30 @@ def quantized():
     yield "quantized-e4m3", *build(e4m3, whole, "weight_scale", 448, {"comfy_quant": mark(format="float8_e4m3fn"), "input_scale": torch.tensor(2.0)})
     yield "quantized-e5m2", *build(e5m2, whole, "weight_scale", 57344, {"comfy_quant": mark(format="float8_e5m2")})
     yield "quantized-rows", *build(e4m3, by_row, "weight_scale", 448, {"comfy_quant": mark(format="float8_e4m3fn", full_precision_matrix_mult=True)})
+    import comfy_kitchen
+    from comfy_kitchen.backends.eager import quantization as eager
+
+    def tiled(form):
+        codes, plain = {}, {}
+        for name in names:
+            # More than one tile each way.
+            weight = random(144, 160)
+            if form == "nvfp4":
+                scale = weight.abs().max() / (448 * 6)
+                code, scales = eager.quantize_nvfp4(weight, scale)
+                values = eager.dequantize_nvfp4(code, scale, scales, torch.float32)
+                codes |= {f"{name}.weight_scale_2": scale.clone()}
+            else:
+                code, scales = eager.quantize_mxfp8(weight)
+                values = eager.dequantize_mxfp8(code, scales, torch.float32)
+                scales = scales.view(torch.uint8)
+            codes |= {f"{name}.weight": code, f"{name}.weight_scale": scales, f"{name}.comfy_quant": mark(format=form)}
+            plain |= {f"{name}.weight": values.half()}
+        return codes, plain
+
+    assert comfy_kitchen
+    yield "quantized-nvfp4", *tiled("nvfp4")
+    yield "quantized-mxfp8", *tiled("mxfp8")
     yield "quantized-int8", *build(torch.int8, whole, "weight_scale", 127, {"comfy_quant": mark(format="int8_tensorwise")})
 
 

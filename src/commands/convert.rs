@@ -49,9 +49,10 @@ impl PlannedProgram for Planning {
 
 #[derive(Debug, Args)]
 struct ConvertArgs {
-    /// Checkpoint folder or hf://OWNER/MODEL[@REVISION].
+    /// Checkpoint folder, hf://OWNER/MODEL[@REVISION] or diffusion model.
     ///
-    /// A folder holds config.json, safetensors and tokenizer files. Models on the Hugging Face Hub are read from the
+    /// A folder holds config.json, safetensors and tokenizer files. A diffusion model is a file (safetensors or torch pickle),
+    /// a folder with its weights, or a diffusers pipeline. Models on the Hugging Face Hub are read from the
     /// local cache, or streamed without storing a copy. The environment variables HF_TOKEN, HF_HOME, HF_HUB_CACHE,
     /// HF_ENDPOINT and HF_HUB_OFFLINE apply.
     #[arg(value_hint = ValueHint::AnyPath)]

@@ -10,6 +10,7 @@ mod hub_server;
 mod adapters;
 mod config_values;
 mod dialects;
+mod diffusion;
 mod diffusion_adapters;
 mod export;
 mod fp8;

@@ -76,7 +76,8 @@ impl DiffusionInput {
         checkpoint: Checkpoint,
         adapters: &[LoraAdapter],
     ) -> Result<DiffusionInput, Error> {
-        let part = gguf_layout::find_diffusion(&families, &sources(&checkpoint))?;
+        let class = checkpoint.config.get("_class_name").and_then(serde_json::Value::as_str);
+        let part = gguf_layout::find_diffusion(&families, &sources(&checkpoint), class)?;
         let checkpoint = decoded(checkpoint, part)?;
         // Those of adapters' files are no keys of the model.
         let entries: BTreeMap<String, String> =

@@ -285,6 +285,11 @@ pub(crate) fn torch_pickle() -> Vec<Vec<u8>> {
     torch(false)
 }
 
+pub(crate) fn diffusion_weights() -> Vec<Vec<u8>> {
+    let layouts = files("diffusion-layouts", ".safetensors").into_iter();
+    layouts.chain(files("diffusion", ".safetensors")).collect()
+}
+
 pub(crate) fn legacy() -> Vec<Vec<u8>> {
     files("ggml", ".bin")
 }

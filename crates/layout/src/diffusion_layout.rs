@@ -129,11 +129,19 @@ pub struct DiffusionLayout {
     pub usual: DType,
 }
 
-/// Finds the diffusion model among the tensors of a checkpoint.
+/// Finds the diffusion model among the tensors of a checkpoint. `class` is the name that diffusers has for it, for messages.
 ///
 /// # Errors
 /// [`ArchError::UnknownDiffusion`].
-pub fn find_diffusion(families: &Families, tensors: &[DiffusionSource]) -> Result<DiffusionPart, ArchError> {
+pub fn find_diffusion(
+    families: &Families,
+    tensors: &[DiffusionSource],
+    class: Option<&str>,
+) -> Result<DiffusionPart, ArchError> {
+    let unknown = |looks_like, nearest| {
+        let (class, n_tensors) = (class.map(str::to_owned), tensors.len());
+        ArchError::UnknownDiffusion { class, looks_like, nearest, n_tensors }
+    };
     let outermost: HashMap<&str, u64> = tensors
         .iter()
         .map(|tensor| (tensor.name.as_str(), tensor.shape.first().copied().unwrap_or(1)))
@@ -155,8 +163,7 @@ pub fn find_diffusion(families: &Families, tensors: &[DiffusionSource]) -> Resul
             // A ControlNet has names of the model that it controls.
             let own = tensors.iter().filter_map(|tensor| tensor.name.strip_prefix(prefix));
             if own.into_iter().any(|name| OF_CONTROL.iter().any(|part| name.starts_with(part))) {
-                let (looks_like, n_tensors) = (Some(CONTROL), tensors.len());
-                return Err(ArchError::UnknownDiffusion { looks_like, nearest: Vec::new(), n_tensors });
+                return Err(unknown(Some(CONTROL), Vec::new()));
             }
             let (row, refused) = (found.row, found.refused);
             return Ok(DiffusionPart { row, prefix, refused, from_diffusers: false });
@@ -164,11 +171,7 @@ pub fn find_diffusion(families: &Families, tensors: &[DiffusionSource]) -> Resul
     }
     let prefix = prefixes.first().copied().unwrap_or_default();
     let has = |name: &str| outermost.contains_key(format!("{prefix}{name}").as_str());
-    Err(ArchError::UnknownDiffusion {
-        looks_like: looks_like(tensors),
-        nearest: nearest(families, has),
-        n_tensors: tensors.len(),
-    })
+    Err(unknown(looks_like(tensors), nearest(families, has)))
 }
 
 /// The row of a checkpoint in the layout of diffusers.

@@ -250,11 +250,14 @@ pub enum ArchError {
     },
     /// A file whose tensors are not those of a known diffusion model.
     #[error(
-        "not a known diffusion model{}{}",
+        "{}not a known diffusion model{}{}",
+        class_of(class.as_deref()),
         looks_like.map_or_else(String::new, |kind| format!("; the names look like {kind}")),
         nearest_rows(nearest, *n_tensors)
     )]
     UnknownDiffusion {
+        /// Its class in diffusers.
+        class: Option<String>,
         /// The likely kind of file.
         looks_like: Option<&'static str>,
         /// Architectures of which some names are there: how many of those that recognize it; the best first.

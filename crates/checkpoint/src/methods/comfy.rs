@@ -1,29 +1,37 @@
 //! Quantized weights of diffusion models, as ComfyUI reads them.
 //!
 //! ```text
-//! form           codes                    scales                                   marks
-//! FP8, no scale  X.weight F8              -                                        -
-//! FP8, first     X.weight F8              X.scale_weight F32                       scaled_fp8
-//! FP8            X.weight F8              X.weight_scale F32, () or (out, 1)       X.comfy_quant
-//! INT8           X.weight I8              X.weight_scale F32, () or (out, 1)       X.comfy_quant
+//! form           codes                     scales                                         marks
+//! FP8, no scale  X.weight F8               -                                              -
+//! FP8, first     X.weight F8               X.scale_weight F32                             scaled_fp8
+//! FP8            X.weight F8               X.weight_scale F32, () or (out, 1)             X.comfy_quant
+//! INT8           X.weight I8               X.weight_scale F32, () or (out, 1)             X.comfy_quant
+//! MXFP8          X.weight F8               X.weight_scale F8_E8M0 or U8, tiles            X.comfy_quant
+//! NVFP4          X.weight U8 (out, in / 2) X.weight_scale F8_E4M3, tiles, .weight_scale_2 X.comfy_quant
 //! ```
 //!
-//! `X.comfy_quant` holds the bytes of a JSON object whose `format` names the form (`float8_e4m3fn`, `int8_tensorwise`,
+//! `X.comfy_quant` holds the bytes of a JSON object whose `format` names the form (`float8_e4m3fn`, `int8_tensorwise`, `mxfp8`,
 //! `nvfp4`); other keys change the meaning of codes (`convrot`). Scales of activations are left out. The value is
-//! `f32(code) * f32(scale)`.
+//! `f32(code) * f32(scale)`; for the last two forms see `microscaled.rs`, with the even element of NVFP4 in the high half of a byte
+//! and tiles of `scale_order.rs`.
 //!
-//! Sources: `comfy/ops.py` and `comfy/quant_ops.py` of ComfyUI as described in `Safetensor.zig` and `DataTransform.zig` of
+//! Sources: `backends/eager/quantization.py` of comfy-kitchen 0.2.40; `Safetensor.zig` and `DataTransform.zig` of
 //! qskousen/ggufy@07c55c0.
+
+use std::{collections::HashMap, ops::Range, sync::Arc};
 
 use serde_json::Value as Json;
 
 use super::{
     assembly::{Assembly, Taker, assemble},
+    checks::{finite_values, shape_error, wrong_dtype},
     fp8,
+    microscaled::{Format, Microscaled},
     number_tables::Numbers,
     quantized::{Decoded, Quantized},
+    scale_order::ScaleOrder,
 };
-use crate::{Dtype, Error, Part, Tensor};
+use crate::{Dtype, Error, Part, ReadError, Region, Span, Stored, Tensor};
 
 /// The name of the method in [`Checkpoint::method`](crate::Checkpoint::method).
 const NAME: &str = "ComfyUI's quantization";
@@ -35,7 +43,10 @@ const SCALES: &[&str] = &[".scale_weight", ".weight_scale"];
 /// Endings of scales of activations.
 const OF_ACTIVATIONS: &[&str] = &[".scale_input", ".input_scale"];
 /// Endings of parts of forms that are not read.
-const REFUSED: &[&str] = &[".weight_scale_2", ".weight_zero_point", ".weight_codebook", ".absmax"];
+const REFUSED: &[&str] = &[".weight_zero_point", ".weight_codebook", ".absmax"];
+/// Forms whose groups share a scale.
+const NVFP4: &str = "nvfp4";
+const MXFP8: &str = "mxfp8";
 /// Longest JSON of a mark.
 const MAX_MARK_BYTES: u64 = 4096;
 
@@ -70,7 +81,7 @@ pub(crate) fn decode_diffusion(
         return Err(Error::StridedCodes { tensor: strided.name.clone(), method: NAME });
     }
     let quantized = Quantized::new(config, &[], parts, tensors)?;
-    const TAKERS: &[Taker] = &[take_marks, take_codes];
+    const TAKERS: &[Taker] = &[take_blocks, take_marks, take_codes];
     Ok((Some(NAME), assemble(&quantized, TAKERS)?))
 }
 
@@ -80,29 +91,29 @@ fn is_file_mark(tensor: &Tensor) -> bool {
 
 fn refused() -> Error {
     Error::MethodNotRead {
-        method: "ComfyUI's forms with several scales or packed codes (nvfp4, mxfp8, int4)",
-        recognized_by: "tensors `.comfy_quant`, `.weight_scale_2`, packed codes",
+        method: "ComfyUI's forms with rotated weights or integers of 4 bits",
+        recognized_by: "`convrot` and `format` in tensors `.comfy_quant`, packed codes",
         advice: ADVICE,
     }
 }
 
-/// Reads marks, and leaves out what describes activations.
+/// Takes what describes matrices and activations.
 fn take_marks(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     for tensor in assembly.left() {
-        if is_file_mark(tensor) {
+        if is_file_mark(tensor) || tensor.name.ends_with(MARK) {
             assembly.used(tensor);
         } else if OF_ACTIVATIONS.iter().any(|end| tensor.name.ends_with(end)) {
             assembly.leave(tensor, "the quantization of activations is not stored in a GGUF file");
-        } else if tensor.name.ends_with(MARK) {
-            check_mark(tensor, assembly.quantized.parts)?;
-            assembly.used(tensor);
         }
     }
     Ok(())
 }
 
-/// Refuses a mark of a form that is not read.
-fn check_mark(tensor: &Tensor, parts: &[Part]) -> Result<(), Error> {
+/// The form that a mark names.
+///
+/// # Errors
+/// [`Error::MethodNotRead`] for a form that is not read.
+fn form_of(tensor: &Tensor, parts: &[Part]) -> Result<String, Error> {
     let form = |found: String| Error::JsonForm {
         file: tensor.name.clone(),
         expected: "a JSON object with the `format` of the weights".to_owned(),
@@ -111,16 +122,124 @@ fn check_mark(tensor: &Tensor, parts: &[Part]) -> Result<(), Error> {
     if tensor.dtype != Dtype::U8 || tensor.n_bytes() > MAX_MARK_BYTES {
         return Err(form(format!("{} of {} bytes", tensor.dtype, tensor.n_bytes())));
     }
-    let bytes = tensor.span();
-    let mark: Json = serde_json::from_slice(bytes.of(parts)?).map_err(|error| form(error.to_string()))?;
+    let span = tensor.span();
+    let bytes = span.of(parts)?;
+    let n_bytes = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    let mark: Json = serde_json::from_slice(&bytes[..n_bytes]).map_err(|error| form(error.to_string()))?;
     let format = mark.get("format").and_then(Json::as_str).ok_or_else(|| form(mark.to_string()))?;
-    let known = matches!(format, "float8_e4m3fn" | "float8_e5m2" | "int8_tensorwise");
+    let known = matches!(format, "float8_e4m3fn" | "float8_e5m2" | "int8_tensorwise" | MXFP8 | NVFP4);
     // `full_precision_matrix_mult` and the like concern the computation, not the values.
     let changes = ["convrot", "rotation", "hadamard", "group_size", "codebook"];
     let is_changed = |key: &&str| mark.get(key).is_some_and(|value| !value.is_null() && value != false);
-    match known && !changes.iter().any(is_changed) {
-        true => Ok(()),
+    match known && !changes.iter().any(|key| is_changed(&key)) {
+        true => Ok(format.to_owned()),
         false => Err(refused()),
+    }
+}
+
+/// Takes matrices whose groups share a scale, by their marks.
+fn take_blocks(assembly: &mut Assembly<'_>) -> Result<(), Error> {
+    let parts = assembly.quantized.parts;
+    let mut forms = HashMap::new();
+    for mark in assembly.left() {
+        if let Some(stem) = mark.name.strip_suffix(MARK) {
+            forms.insert(stem, form_of(mark, parts)?);
+        }
+    }
+    for codes in assembly.left() {
+        let Some(stem) = codes.name.strip_suffix(".weight") else { continue };
+        let format = match forms.get(stem).map(String::as_str) {
+            Some(NVFP4) => Format::Nvfp4,
+            Some(MXFP8) => match Numbers::of(codes.dtype).filter(|_| codes.dtype != Dtype::I8) {
+                Some(numbers) => Format::Mxfp8(numbers),
+                None => return Err(wrong_dtype(codes, "F8_E4M3 or F8_E5M2")),
+            },
+            _ => continue,
+        };
+        let is_nvfp4 = format == Format::Nvfp4;
+        if is_nvfp4 && codes.dtype != Dtype::U8 {
+            return Err(wrong_dtype(codes, "U8"));
+        }
+        let of_scales: &[Dtype] = if is_nvfp4 { &[Dtype::F8_E4M3] } else { &[Dtype::F8_E8M0, Dtype::U8] };
+        let scales = assembly.part(codes, &format!("{stem}.weight_scale"), of_scales)?;
+        let [n_rows, n_bytes] = codes.shape[..] else {
+            return Err(shape_error(codes, codes, "a matrix"));
+        };
+        let row_elems = if is_nvfp4 { n_bytes.saturating_mul(2) } else { n_bytes };
+        let n_groups = row_elems / format.group();
+        let is_whole = row_elems.is_multiple_of(format.group());
+        let n_scales = ScaleOrder::Tiles.n_bytes(n_rows, n_groups).filter(|_| is_whole);
+        if n_scales != Some(scales.n_bytes()) {
+            return Err(shape_error(
+                scales,
+                codes,
+                "one scale for each group, in tiles of 128 rows and 4 groups",
+            ));
+        }
+        let tensor_scale = if is_nvfp4 {
+            let scale = assembly.part(codes, &format!("{stem}.weight_scale_2"), &[Dtype::F32])?;
+            if scale.shape.iter().any(|dim| *dim != 1) {
+                return Err(shape_error(scale, codes, "one number"));
+            }
+            assembly.used(scale);
+            finite_values(parts, scale)?
+        } else {
+            vec![1.0]
+        };
+        let stored = Microscaled {
+            format,
+            row_elems,
+            matrix_rows: n_rows,
+            codes: codes.span(),
+            codes_name: codes.name.clone(),
+            scales: scales.span(),
+            scales_name: scales.name.clone(),
+            order: ScaleOrder::Tiles,
+            tensor_scales: tensor_scale,
+            columns: None,
+            stored_blocks: None,
+        };
+        assembly.used(scales);
+        let stored: Arc<dyn Stored> = if is_nvfp4 { Arc::new(HighFirst(stored)) } else { Arc::new(stored) };
+        assembly.put(codes, codes.name.clone(), vec![n_rows, row_elems], stored);
+    }
+    Ok(())
+}
+
+/// Codes of 4 bits whose even element is in the high half of a byte.
+#[derive(Debug)]
+struct HighFirst(Microscaled);
+
+impl Stored for HighFirst {
+    fn read(&self, parts: &[Part], region: Region, out: &mut [f32]) -> Result<(), ReadError> {
+        let Region { rows, columns } = region;
+        let width = (columns.end - columns.start) as usize;
+        if width == 0 {
+            return Ok(());
+        }
+        // Whole bytes; rows have an even number of elements.
+        let whole = columns.start & !1..columns.end.next_multiple_of(2);
+        let skip = (columns.start - whole.start) as usize;
+        let mut values = vec![0.0; (whole.end - whole.start) as usize];
+        for (row, out) in rows.zip(out.chunks_exact_mut(width)) {
+            let region = Region { rows: row..row + 1, columns: whole.clone() };
+            self.0.read(parts, region, &mut values)?;
+            values.as_chunks_mut::<2>().0.iter_mut().for_each(|pair| pair.swap(0, 1));
+            out.copy_from_slice(&values[skip..skip + width]);
+        }
+        Ok(())
+    }
+
+    fn spans(&self, rows: Range<u64>) -> Vec<Span> {
+        self.0.spans(rows)
+    }
+
+    fn codes(&self) -> Option<Dtype> {
+        Some(Dtype::F4)
+    }
+
+    fn description(&self) -> Option<String> {
+        self.0.description()
     }
 }
 

@@ -243,7 +243,7 @@ fn codes_with_scales_are_decoded() {
         assert_eq!(input.layout().tensors.len().to_string(), n_tensors, "{name}");
         assert_eq!(input.checkpoint().method, Some("ComfyUI's quantization"), "{name}");
     }
-    assert_eq!(lines.lines().count(), 5);
+    assert_eq!(lines.lines().count(), 7);
 }
 
 /// Errors of a checkpoint: of opening it or of writing an f16 file.
@@ -341,8 +341,8 @@ fn values_beyond_f16_are_errors() {
 #[test]
 fn codes_without_known_scales_are_refused() {
     let flux = row(FLUX, "F8_E4M3", &[4, 4]);
-    let refused = "weights quantized by ComfyUI's forms with several scales or packed codes (nvfp4, mxfp8, int4) are not \
-        supported; recognized by tensors `.comfy_quant`, `.weight_scale_2`, packed codes";
+    let refused = "weights quantized by ComfyUI's forms with rotated weights or integers of 4 bits are not supported; recognized by \
+        `convrot` and `format` in tensors `.comfy_quant`, packed codes";
     let mark = |text: &str| {
         let name = FLUX.replace(".weight", ".comfy_quant");
         (row(&name, "U8", &[text.len() as u64]), text.as_bytes().to_vec())
@@ -350,14 +350,29 @@ fn codes_without_known_scales_are_refused() {
     let scale = (row(&FLUX.replace(".weight", ".weight_scale"), "F32", &[]), 1f32.to_le_bytes().to_vec());
     let codes = |dtype: &str| (row(FLUX, dtype, &[4, 4]), vec![1; 16]);
     for (text, dtype) in [
-        (r#"{"format": "nvfp4"}"#, "U8"),
+        (r#"{"format": "convrot_w4a4"}"#, "U8"),
         (r#"{"format": "int8_tensorwise", "convrot": true}"#, "I8"),
         (r#"{"format": "int8_tensorwise", "convrot": {"group_size": 256}}"#, "I8"),
     ] {
         assert_eq!(error_of(&[codes(dtype), scale.clone(), mark(text)]).to_string(), refused, "{text}");
     }
     let second = (row(&FLUX.replace(".weight", ".weight_scale_2"), "F32", &[]), vec![0; 4]);
-    assert_eq!(error_of(&[codes("U8"), scale.clone(), second]).to_string(), refused);
+    assert_eq!(
+        error_of(&[codes("U8"), scale.clone(), second]).to_string(),
+        "tensor `double_blocks.0.img_attn.proj.weight`: U8 codes without scales"
+    );
+    assert_eq!(
+        error_of(&[codes("U8"), scale.clone(), mark(r#"{"format": "nvfp4"}"#)]).to_string(),
+        "tensor `double_blocks.0.img_attn.proj.weight_scale`: expected F8_E4M3, found F32"
+    );
+    let tiles = |dtype: &str| (row(&FLUX.replace(".weight", ".weight_scale"), dtype, &[4, 1]), vec![1; 4]);
+    for (format, of_codes, of_scales) in [("nvfp4", "U8", "F8_E4M3"), ("mxfp8", "F8_E4M3", "U8")] {
+        let mark = mark(&format!(r#"{{"format": "{format}"}}"#));
+        let error = error_of(&[codes(of_codes), tiles(of_scales), mark]).to_string();
+        let expected = "tensor `double_blocks.0.img_attn.proj.weight_scale`: expected one scale for each group, in tiles of 128 \
+            rows and 4 groups for";
+        assert!(error.starts_with(expected), "{error}");
+    }
     let broken = error_of(&[codes("F8_E4M3"), scale.clone(), mark("{")]).to_string();
     assert!(broken.contains("expected a JSON object with the `format` of the weights"), "{broken}");
     let other = row("double_blocks.0.img_mlp.0.weight", "F8_E4M3", &[4, 4]);
@@ -471,9 +486,17 @@ fn ambiguous_folders_are_errors() {
         open(place.path()).unwrap_err().to_string(),
         "no diffusion model found in the pipeline; looked for transformer, unet"
     );
+    let place = tempfile::tempdir().unwrap();
+    let named = |name: &str| place.path().join(name);
+    write_checkpoint(&named("diffusion_pytorch_model.safetensors"), &[row("a.weight", "F16", &[4, 4])]);
+    fs::write(named("config.json"), r#"{"_class_name": "MochiTransformer3DModel"}"#).unwrap();
+    assert_eq!(
+        open(place.path()).unwrap_err().to_string(),
+        "`MochiTransformer3DModel`: not a known diffusion model (1 tensor)"
+    );
     // The weights of a text model are converted with their folder.
     fs::write(named("config.json"), r#"{"architectures": ["LlamaForCausalLM"]}"#).unwrap();
-    assert!(!gguf_checkpoint::is_diffusion(&named("a.safetensors")));
+    assert!(!gguf_checkpoint::is_diffusion(&named("diffusion_pytorch_model.safetensors")));
 }
 
 /// A checkpoint in the layout of diffusers becomes the file of the original layout, up to the order of tensors.

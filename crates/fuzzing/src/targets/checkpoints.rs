@@ -4,7 +4,7 @@ use std::path::Path;
 
 use gguf_checkpoint::{Checkpoint, Folder};
 use gguf_conversion::{
-    AdapterInput, Input as _, LegacyInput, Request,
+    AdapterInput, DiffusionInput, Input as _, LegacyInput, Request,
     merge::{LoraAdapter, merge},
 };
 use gguf_layout::LegacyOptions;
@@ -81,6 +81,24 @@ pub(super) fn quantized(bytes: &[u8]) -> bool {
 
 pub(super) fn torch(bytes: &[u8]) -> bool {
     with_files("torch", &[("config.json", b"{}"), ("pytorch_model.bin", bytes)], opens)
+}
+
+pub(super) fn diffusion_weights(bytes: &[u8]) -> bool {
+    with_files("diffusion_weights", &[("model.safetensors", bytes)], |folder| {
+        let file = Folder::at(folder.join("model.safetensors"));
+        let Ok(input) = DiffusionInput::open(gguf_models::FAMILIES, &file) else { return false };
+        read_some(input.checkpoint());
+        let Ok(tasks) = input.tasks(&Request::default()) else { return false };
+        for task in &tasks {
+            let view = task.rows.view();
+            if view.row_elems <= READ.1 {
+                let n_rows = view.n_rows.min(READ.0);
+                let mut values = vec![0.0; (n_rows * view.row_elems) as usize];
+                let _ = task.rows.read(0..n_rows, Level::Scalar, &mut values);
+            }
+        }
+        true
+    })
 }
 
 pub(super) fn legacy(bytes: &[u8]) -> bool {

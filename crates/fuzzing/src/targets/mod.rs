@@ -109,6 +109,14 @@ pub const TARGETS: &[Target] = &[
         max_bytes: MAX_BYTES,
     },
     Target {
+        name: "diffusion_weights",
+        reads: "a safetensors file of a diffusion model, its layout and its values",
+        run: checkpoints::diffusion_weights,
+        seeds: seeds::diffusion_weights,
+        mutation: Mutation::Safetensors,
+        max_bytes: MAX_BYTES,
+    },
+    Target {
         name: "index",
         reads: "the index of a checkpoint of two files",
         run: checkpoints::index,
