@@ -3,8 +3,8 @@
 use gguf_types::DType;
 
 use super::{
-    Assignment, Category, FileType, ModelFacts, Overrides, Reason, Recipe, RecipeError, TensorFacts,
-    choose::Chooser, diffusion, fallback, keep_reason,
+    Assignment, Category, ModelFacts, Overrides, Reason, Recipe, RecipeError, TensorFacts, choose::Chooser,
+    diffusion, fallback, keep_reason, requires_imatrix,
 };
 
 /// Chooses a dtype for every tensor. `tensors` must come in the order in which they are
@@ -86,12 +86,4 @@ fn preferred(
         _ if overrides.pure => Ok((recipe.default, Reason::Pure, true)),
         _ => chooser.choose(tensor).map(|(dtype, reason)| (dtype, reason, true)),
     }
-}
-
-/// True if a tensor of this name cannot be encoded to `dtype` without an importance matrix.
-///
-/// Source: `tensor_requires_imatrix` in `src/llama-quant.cpp`.
-pub fn requires_imatrix(name: &str, dtype: DType, file_type: FileType) -> bool {
-    let ends = matches!(Category::of(name), Category::TokenEmbd | Category::Output);
-    !ends && (dtype.needs_imatrix() || (dtype == DType::Q2_K && file_type == FileType::Q2_K_S))
 }

@@ -26,10 +26,11 @@ mod role;
 mod rules;
 mod stated;
 mod table;
+mod weighted;
 
 pub use self::{
     allow::keep_reason,
-    assign::{assign, requires_imatrix},
+    assign::assign,
     category::Category,
     error::RecipeError,
     facts::{Assignment, TensorFacts},
@@ -45,5 +46,6 @@ pub use self::{
     rules::When,
     stated::{CALIBRATION_KEY, CALIBRATION_METHODS, CHOSEN_TYPES_KEY, StatedType, stated_type},
     table::{FileType, RECIPES, Recipe},
+    weighted::requires_imatrix,
 };
 pub(crate) use stated::label_warning;

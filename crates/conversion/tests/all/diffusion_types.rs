@@ -7,7 +7,7 @@ use std::{collections::HashSet, fmt::Write as _, fs, path::Path};
 
 use gguf_container::{Array, Endian, File, Metadata, Plan, Value};
 use gguf_conversion::{
-    Conversion, RunOptions,
+    Conversion, DiffusionInput, RunOptions,
     recipes::{ModelFacts, Overrides, RECIPES, Recipe, TensorFacts, assign},
 };
 use gguf_models::FAMILIES;
@@ -133,6 +133,51 @@ fn types_and_bytes_match_libgguf() {
     }
     assert!(wrong.is_empty(), "\n{wrong}");
     assert_eq!(n_files, 11 * 15);
+}
+
+/// From the checkpoint in one pass, as libgguf does it: matrices of f32 too have its bytes.
+#[test]
+fn checkpoints_become_files_of_libgguf() {
+    let place = tempfile::tempdir().unwrap();
+    let (from, to) = (place.path().join("model.safetensors"), place.path().join("to.gguf"));
+    let mut wrong = String::new();
+    for golden in Golden::all() {
+        let tensor = |tensor: &Json| {
+            let shape = numbers(&tensor["shape"]);
+            let dtype = tensor["dtype"].as_str().unwrap().to_owned();
+            let stored = DType::from_name(&dtype).unwrap();
+            let bytes = data(tensor, stored, shape.iter().product());
+            (name_of(tensor), dtype, shape, bytes)
+        };
+        let tensors: Vec<_> = golden.tensors().iter().map(tensor).collect();
+        let views = tensors
+            .iter()
+            .map(|(name, dtype, shape, bytes)| (name.as_str(), dtype.as_str(), shape.clone(), bytes.clone()));
+        fs::write(&from, gguf_testkit::safetensors(views)).unwrap();
+        for (recipe, expected) in golden.json["files"].as_object().unwrap() {
+            let input = DiffusionInput::open(FAMILIES, &crate::folder(&from)).unwrap();
+            let conversion = Conversion::new(input).recipe(recipe).unwrap();
+            conversion.plan().unwrap().check().unwrap().write(&to, &RunOptions::default()).unwrap();
+            let file = File::open(&to).unwrap();
+            let types = expected["types"].as_array().unwrap();
+            assert_eq!(file.tensors().len(), types.len());
+            for (tensor, dtype) in golden.tensors().iter().zip(types) {
+                let (name, dtype) = (name_of(tensor), dtype.as_str().unwrap());
+                let found = file.tensor(&name).unwrap();
+                assert_eq!(found.shape.dims(), numbers(&tensor["dims"]), "{} {name}", golden.name);
+                let digest = gguf_testkit::sha256(file.data(found).unwrap());
+                if !found.dtype.name().eq_ignore_ascii_case(dtype)
+                    || !digest.starts_with(tensor["data"][dtype].as_str().unwrap())
+                {
+                    let found = found.dtype;
+                    writeln!(wrong, "{} {recipe} {name}: {found}, expected {dtype}", golden.name).unwrap();
+                }
+            }
+            drop(file);
+            fs::remove_file(&to).unwrap();
+        }
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
 }
 
 #[test]
