@@ -69,7 +69,7 @@ struct ConvertArgs {
     ///
     /// whisper.cpp does not read GGUF. Its files have one type for all matrices: f16 (the default), f32, q4_0, q4_1, q5_0, q5_1,
     /// q8_0, q2_k, q3_k, q4_k, q5_k or q6_k.
-    #[arg(long, value_name = "FORMAT", value_parser = values::output_format(), default_value = "gguf", hide_default_value = true, hide_possible_values = true)]
+    #[arg(long, value_name = "FORMAT", value_parser = values::output_format(), default_value = "gguf", hide_default_value = true, hide_possible_values = true, hide_short_help = true)]
     to: values::OutputFormat,
     #[command(flatten)]
     output: OutputArgs,
@@ -83,9 +83,9 @@ struct ConvertArgs {
     quantized: QuantizedArgs,
     #[command(flatten)]
     source: SourceArgs,
-    /// Read the tokenizer from DIR, and config.json if the weights are a single file.
+    /// Read configuration and tokenizer from DIR.
     ///
-    /// By default both are next to the weights. The tokenizer of a text encoder of a diffusers pipeline is found in the folder next
+    /// DIR holds the tokenizer files, and config.json if the weights are a single file. By default both are next to the weights. The tokenizer of a text encoder of a diffusers pipeline is found in the folder next
     /// to it: tokenizer_2 for text_encoder_2.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = "Checkpoint", hide_short_help = true)]
     config: Option<PathBuf>,

@@ -79,6 +79,9 @@ fn other_options_and_formats_are_refused() {
     ran.ends_and_says(2, "use `gguf-convert export` to write a checkpoint folder");
     let ran = sandbox.convert(&words("whisper out/x --to whisper.cpp -t q4_k_m"));
     ran.ends_and_says(1, "whisper.cpp: type `q4_k_m` is not supported; expected one of f16, f32, q4_0");
+    sandbox.write("tiny.pt", b"PK\x03\x04");
+    let ran = sandbox.convert(&words("tiny.pt out/x --to whisper.cpp"));
+    ran.ends_and_says(1, "tiny.pt: expected a checkpoint folder, found a file");
     let llama = Sandbox::with_golden("llama");
     let ran = llama.convert(&words("llama out/x --to whisper.cpp"));
     ran.ends_and_says(

@@ -134,6 +134,14 @@ impl Convert {
     /// # Errors
     /// As [`Convert::run`].
     pub fn run_for(&self, caller: Caller<'_>, events: &dyn Events) -> Result<Outcome, Error> {
+        if let Some(format) = self.to.filter(|_| self.source.is_file()) {
+            return Err(Error::at(&self.source, "expected a checkpoint folder, found a file").hint([
+                format!(
+                    "use the model's folder from the Hugging Face Hub; {} has converters for other files",
+                    format.name
+                ),
+            ]));
+        }
         match InputType::of(&self.source) {
             InputType::Adapter => return self.as_adapter()?.run_for(caller, events),
             InputType::Legacy => return self.as_legacy()?.run_for(caller, events),

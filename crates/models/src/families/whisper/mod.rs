@@ -2,9 +2,9 @@
 
 pub mod audio;
 pub mod convert;
+pub mod foreign;
 pub mod graph;
 pub mod projector;
-pub mod whisper_cpp;
 
 use crate::family::Family;
 use gguf_layout::Quantization;
@@ -22,7 +22,7 @@ pub const FAMILY: Family = Family {
             ..Quantization::USUAL
         },
     ],
-    foreign: &[whisper_cpp::WHISPER_CPP],
+    foreign: &[foreign::WHISPER_CPP],
     graphs: graph::GRAPHS,
     encoders: audio::ENCODERS,
     ..Family::EMPTY

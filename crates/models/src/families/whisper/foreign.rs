@@ -61,7 +61,8 @@ const fn quantized(name: &'static str, dtype: DType, number: u32) -> ForeignType
 const ROW: Arch = Arch {
     tensors: &[ENCODER_START, ENCODER_LAYERS, ENCODER_END, DECODER_START, DECODER_LAYERS, DECODER_END],
     embedding: "dec.token_embedding.weight",
-    vocab: Route::new("whisper.cpp", |_| Ok(())),
+    // Tokens are in the header.
+    vocab: Route::NONE,
     ..convert::WHISPER
 };
 
