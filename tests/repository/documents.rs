@@ -123,6 +123,12 @@ fn with_models() -> Sandbox {
     copy_folder(&gguf_testkit::checkpoint("bert"), &sandbox.path("bert"));
     copy_folder(&golden("lora-merged/quantized/adapter-0"), &sandbox.path("my-adapter"));
     fs::copy(golden("vision/picture.jpg"), sandbox.path("cat.jpg")).unwrap();
+    copy_folder(&gguf_testkit::projector("qwen2.5vl"), &sandbox.path("Qwen2.5-VL-7B-Instruct"));
+    copy_folder(&gguf_testkit::checkpoint("t5-encoder"), &sandbox.path("t5-v1_1-xxl"));
+    for (from, to) in [("base", "flux1-dev"), ("adapter", "style")] {
+        let from = golden(&format!("diffusion-adapters/flux-kohya/{from}.safetensors"));
+        fs::copy(from, sandbox.path(&format!("{to}.safetensors"))).unwrap();
+    }
     copy_folder(&gguf_testkit::audio("voxtral"), &sandbox.path("Voxtral-Mini-3B-2507"));
     fs::copy(golden("audio/sound.mp3"), sandbox.path("talk.mp3")).unwrap();
     let text = "The quick brown fox jumps over the lazy dog, reads some files and writes others. ".repeat(80);
@@ -152,6 +158,7 @@ fn with_models() -> Sandbox {
         gguf-convert mmproj Qwen3-VL-4B-Instruct mmproj-Qwen3-VL-4B-Instruct-F16.gguf --type f16 -q
         gguf-convert Voxtral-Mini-3B-2507 Voxtral-Mini-3B-2507-Q4_K_M.gguf --type q4_k_m -q
         gguf-convert mmproj Voxtral-Mini-3B-2507 mmproj-Voxtral-Mini-3B-2507-F16.gguf --type f16 -q
+        gguf-convert flux1-dev.safetensors flux1-dev-BF16.gguf --type bf16 -q
         mkdir -p .lmstudio/models/my-name; cp -r Llama-3.2-1B tuned; cp model-q4_k_m.gguf tuned-q4_k_m.gguf";
     for ending in ["json", "f32"] {
         let record = golden(&format!("check-against/llama.{ending}"));

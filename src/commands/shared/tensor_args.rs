@@ -241,10 +241,14 @@ pub struct BudgetArgs {
     /// for diffusion models, whose types are chosen by the errors of their weights.
     #[arg(long, value_name = "SIZE", group = "budget", value_parser = parse_size, hide_short_help = true)]
     target_size: Option<u64>,
-    /// Choose types for at most BITS per weight. See --target-size.
+    /// Choose types for at most BITS per weight.
+    ///
+    /// Requires --calibrate in the same cases as --target-size.
     #[arg(long, value_name = "BITS", group = "budget", value_parser = parse_bits, hide_short_help = true)]
     target_bpw: Option<f64>,
-    /// Choose types for a file no larger than a TYPE file. See --target-size.
+    /// Choose types for a file no larger than a TYPE file.
+    ///
+    /// Requires --calibrate in the same cases as --target-size.
     #[arg(long, value_name = "TYPE", group = "budget", hide_short_help = true)]
     no_larger_than_type: Option<String>,
     /// Choose only from this comma-separated list of types.
