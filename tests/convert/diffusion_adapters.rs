@@ -37,7 +37,7 @@ fn adapter_file_is_merged_and_recorded() {
             assert!((found - wanted).abs() <= 4e-7 * largest, "{}: {found}, expected {wanted}", info.name);
         }
     }
-    let keys: Vec<&str> = merged.metadata().iter().map(|(key, _)| key).collect();
+    let keys: Vec<&str> = merged.metadata().iter().map(|(key, _)| key.as_str()).collect();
     let of_file = ["general.architecture", "general.quantization_version", "general.file_type"];
     assert_eq!(keys, [&of_file[..], &["gguf_tools.merged_adapters"]].concat());
 }
@@ -46,7 +46,14 @@ fn adapter_file_is_merged_and_recorded() {
 fn unmatched_adapter_and_calibration_are_refused() {
     let sandbox = Sandbox::new();
     let base = golden("flux-kohya/base.safetensors");
-    let ran = sandbox.convert(&[&base, "out/x.gguf", "-t", "f16", "--lora", &golden("wan-original")]);
+    let ran = sandbox.convert(&[
+        &base,
+        "out/x.gguf",
+        "-t",
+        "f16",
+        "--lora",
+        &golden("wan-original/adapter.safetensors"),
+    ]);
     ran.ends_and_says(1, "20 tensors without a match in the base model: `diffusion_model.blocks.0.");
     sandbox.write("text", "words");
     let ran = sandbox.convert(&[&base, "out/x.gguf", "-t", "q8_0", "--calibrate", "text"]);
