@@ -5,7 +5,7 @@ use std::path::Path;
 use gguf_container::File;
 use gguf_quant::Level;
 
-use crate::common::{Sandbox, succeed};
+use crate::common::{Sandbox, Tensors, floats, succeed};
 
 fn golden(name: &str) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/diffusion-adapters");
@@ -64,4 +64,63 @@ fn unmatched_adapter_and_calibration_are_refused() {
         ran.stderr
     );
     assert!(!sandbox.path("out/x.gguf").exists());
+}
+
+/// A checkpoint of Flux's names with matrices of 256 columns. Outliers make the second harder to quantize than the first.
+fn write_flux(sandbox: &Sandbox) {
+    let mut tensors = Tensors::new();
+    for (seed, name) in ["img_attn.proj", "img_mlp.0", "txt_mlp.0", "txt_mlp.2"].into_iter().enumerate() {
+        tensors.insert(format!("double_blocks.0.{name}.weight"), floats(seed as u64, &[256, 256]));
+    }
+    let (_, _, bytes) = tensors.get_mut("double_blocks.0.img_mlp.0.weight").unwrap();
+    for block in bytes.chunks_exact_mut(4 * 32) {
+        block[..4].copy_from_slice(&8.0f32.to_le_bytes());
+    }
+    tensors.insert("img_in.weight".to_owned(), floats(9, &[256, 256]));
+    sandbox.write_tensors("flux.safetensors", &tensors);
+}
+
+#[test]
+fn types_for_a_size_follow_the_errors_of_the_weights() {
+    let sandbox = Sandbox::new();
+    write_flux(&sandbox);
+    let target = 320_000;
+    for threads in ["1", "2"] {
+        let out = format!("out/{threads}.gguf");
+        let args = ["flux.safetensors", &out, "-t", "q4_k_m", "--target-size", "320000", "-j", threads];
+        let ran = succeed(sandbox.convert(&args));
+        assert!(ran.stderr.contains("mean relative squared error"), "{}", ran.stderr);
+        assert!(!ran.stderr.contains("warning"), "{}", ran.stderr);
+    }
+    let bytes = sandbox.read("out/1.gguf");
+    assert_eq!(bytes, sandbox.read("out/2.gguf"));
+    assert!(bytes.len() <= target && bytes.len() > target * 9 / 10, "{} bytes", bytes.len());
+    let file = sandbox.file("out/1.gguf");
+    let dtype = |name: &str| file.tensor(name).unwrap().dtype;
+    // Never quantized in files of this architecture.
+    assert_eq!(dtype("img_in.weight").name(), "f16");
+    let bits = |name: &str| dtype(&format!("double_blocks.0.{name}.weight")).bits_per_elem();
+    assert!(bits("img_mlp.0") > bits("img_attn.proj"), "outliers get more bits");
+
+    // The same from a file, and no worse than the types of the file type in as many bytes.
+    succeed(sandbox.convert(&["flux.safetensors", "out/f16.gguf", "-t", "f16"]));
+    let args = ["out/f16.gguf", "out/q.gguf", "q4_k_m", "--no-larger-than-type", "q4_k_m"];
+    let ran = succeed(sandbox.quantize(&args));
+    let errors: Vec<f64> =
+        ran.stderr.split("error ").chain(ran.stderr.split("Q4_K_M: ")).filter_map(number).collect();
+    assert!(errors.len() == 2 && errors[0] <= errors[1], "{}", ran.stderr);
+    succeed(sandbox.convert(&["flux.safetensors", "out/plain.gguf", "-t", "q4_k_m"]));
+    let key_bytes = 64;
+    assert!(sandbox.read("out/q.gguf").len() <= sandbox.read("out/plain.gguf").len() + key_bytes);
+
+    let ran = sandbox.quantize(&["out/f16.gguf", "out/x.gguf", "q4_k_m", "--target-size", "1K"]);
+    ran.ends_and_says(
+        1,
+        "target size of 1000 bytes is too small: the smallest file with the allowed types is",
+    );
+}
+
+/// The number at the start of a text.
+fn number(text: &str) -> Option<f64> {
+    text.split([' ', ')']).next()?.parse().ok()
 }
