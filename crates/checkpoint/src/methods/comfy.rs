@@ -131,7 +131,7 @@ fn form_of(tensor: &Tensor, parts: &[Part]) -> Result<String, Error> {
     // `full_precision_matrix_mult` and the like concern the computation, not the values.
     let changes = ["convrot", "rotation", "hadamard", "group_size", "codebook"];
     let is_changed = |key: &&str| mark.get(key).is_some_and(|value| !value.is_null() && value != false);
-    match known && !changes.iter().any(|key| is_changed(&key)) {
+    match known && !changes.iter().any(is_changed) {
         true => Ok(format.to_owned()),
         false => Err(refused()),
     }
