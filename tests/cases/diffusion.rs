@@ -215,6 +215,11 @@ fn wrong_statements_are_found() {
     write(&sandbox, "ggufy.gguf", &keys("wan_video"), "", WAN);
     found("ggufy.gguf", Some(1), &["architecture"]);
     succeed(sandbox.quantize(&words("ggufy.gguf out.gguf q8_0"))).says("unknown architecture `wan_video`");
+    // An empty name is not a missing one.
+    write(&sandbox, "empty.gguf", &keys(""), "", WAN);
+    found("empty.gguf", Some(1), &["architecture"]);
+    succeed(sandbox.quantize(&words("empty.gguf out.gguf q8_0 --force"))).says("unknown architecture ``");
+    assert_eq!(dims(&sandbox, "empty.gguf"), dims(&sandbox, "out.gguf"));
     write(&sandbox, "pig-of-nothing.gguf", &keys("pig"), "", &WAN[5..]);
     found("pig-of-nothing.gguf", Some(1), &["architecture"]);
     let lost: Vec<Tensor> = WAN

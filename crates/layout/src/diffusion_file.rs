@@ -18,8 +18,8 @@ use gguf_types::Shape;
 use crate::diffusion::Diffusion;
 use crate::registry::Families;
 
-/// Architectures that ComfyUI-GGUF takes for a diffusion model of an unknown family.
-const UNNAMED: &[&str] = &["", "pig", "cow"];
+/// Architectures of which ComfyUI-GGUF finds the family by names of tensors.
+const UNNAMED: &[&str] = &["pig", "cow"];
 
 /// Prefix of the diffusion model in files that also hold text encoders or a VAE.
 const PREFIX: &str = "model.diffusion_model.";
@@ -66,8 +66,9 @@ impl DiffusionFile {
 
     /// True for an architecture that ComfyUI-GGUF does not know, although a family has the tensors.
     pub fn is_misnamed(&self, metadata: &Metadata) -> bool {
-        let architecture = metadata.get("general.architecture").and_then(Value::as_str).unwrap_or_default();
-        self.by_tensors && self.row.is_some() && !UNNAMED.contains(&architecture)
+        let architecture = metadata.get("general.architecture").and_then(Value::as_str);
+        let is_unknown = architecture.is_some_and(|architecture| !UNNAMED.contains(&architecture));
+        is_unknown && self.by_tensors && self.row.is_some()
     }
 
     /// True for a tensor that is never quantized.
@@ -92,7 +93,7 @@ impl Families {
             None => "",
             Some(value) => value.as_str()?,
         };
-        let is_unnamed = UNNAMED.contains(&architecture);
+        let is_unnamed = architecture.is_empty() || UNNAMED.contains(&architecture);
         let named = self.diffusion(architecture);
         let counts_blocks = ["block_count", "encoder.block_count"]
             .iter()
