@@ -114,8 +114,8 @@ pub(crate) fn tokenizer_of_folder(dir: &Path) -> Result<Vec<(String, Vec<u8>)>, 
     Ok(files.into_iter().filter(|(name, _)| is_tokenizer_file(name)).collect())
 }
 
-/// Adds what a checkpoint folder has elsewhere: the tokenizer files of `config`, instead of its own, or else, for a text encoder
-/// of a diffusers pipeline, those of the folder next to it.
+/// Adds tokenizer files from another folder: those of `config` replace the folder's files. Without it, a text encoder of a diffusers
+/// pipeline that has no tokenizer files gets those of the folder next to it.
 pub(crate) fn add_tokenizer(
     dir: &Path,
     config: Option<&Path>,

@@ -107,7 +107,7 @@ impl Input for ForeignInput {
         self.input.check_output(path, force)
     }
 
-    /// Plans one file. Of the request, nothing applies: the format has no metadata keys and one type for all matrices.
+    /// Plans one file. The request has no effect, because the format has no metadata keys and one type for all matrices.
     fn plan(&self, output: &OutputRequest, _: &Request<'_>) -> Result<Vec<PlannedFile>, Error> {
         let (recipe, layout) = (output.recipe, self.layout());
         let file_type = self.type_of(recipe)?;
