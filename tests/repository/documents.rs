@@ -129,6 +129,8 @@ fn with_models() -> Sandbox {
         let from = golden(&format!("diffusion-adapters/flux-kohya/{from}.safetensors"));
         fs::copy(from, sandbox.path(&format!("{to}.safetensors"))).unwrap();
     }
+    add_text_encoders(&sandbox);
+    copy_folder(&gguf_testkit::foreign("whisper-v3"), &sandbox.path("whisper-large-v3-turbo"));
     copy_folder(&gguf_testkit::audio("voxtral"), &sandbox.path("Voxtral-Mini-3B-2507"));
     fs::copy(golden("audio/sound.mp3"), sandbox.path("talk.mp3")).unwrap();
     let text = "The quick brown fox jumps over the lazy dog, reads some files and writes others. ".repeat(80);
@@ -166,6 +168,26 @@ fn with_models() -> Sandbox {
     }
     shell(&sandbox, files, "preparation");
     sandbox
+}
+
+/// Adds text encoders: in a pipeline, without a tokenizer, and as single files.
+fn add_text_encoders(sandbox: &Sandbox) {
+    for name in ["FLUX.1-dev/text_encoder_2", "FLUX.1-dev/tokenizer_2", "t5-encoder"] {
+        fs::create_dir_all(sandbox.path(name)).unwrap();
+        copy_folder(&gguf_testkit::checkpoint("t5-encoder"), &sandbox.path(name));
+    }
+    for name in ["FLUX.1-dev/text_encoder_2", "t5-encoder"] {
+        fs::remove_file(sandbox.path(name).join("spiece.model")).unwrap();
+        fs::remove_file(sandbox.path(name).join("tokenizer_config.json")).unwrap();
+    }
+    let weights = sandbox.path("t5-encoder/model.safetensors");
+    fs::copy(weights, sandbox.path("t5xxl_fp16.safetensors")).unwrap();
+    let umt5 = gguf_testkit::checkpoint("umt5-encoder");
+    let spiece = fs::read(umt5.join("spiece.model")).unwrap();
+    fs::copy(umt5.join("model.safetensors"), sandbox.path("umt5.safetensors")).unwrap();
+    let mut tensors = sandbox.tensors("umt5.safetensors");
+    tensors.insert("spiece_model".to_owned(), ("U8".to_owned(), vec![spiece.len() as u64], spiece));
+    sandbox.write_tensors("umt5_xxl_fp8_e4m3fn_scaled.safetensors", &tensors);
 }
 
 /// Runs a script with our programs in its path and the sandbox as home.
