@@ -195,6 +195,8 @@ CASES = {
     "flux-diffusers": dict(family="flux", model=tiny_flux, adapter=flux_diffusers, scale=0.75),
     "flux-dora": dict(family="flux", model=tiny_flux, adapter=lambda: flux_diffusers(dora=True), scale=1.0),
     "flux-kohya": dict(family="flux", model=tiny_flux, adapter=flux_kohya, scale=1.0),
+    # A checkpoint in the layout of diffusers: modules of the adapter are several of its tensors.
+    "flux-kohya-split": dict(family="flux", model=tiny_flux, adapter=flux_kohya, scale=0.75, layout="qwen_image"),
     "flux-xlabs": dict(family="flux", model=tiny_flux, adapter=flux_xlabs, scale=-0.5),
     "wan-original": dict(family="wan", model=tiny_wan, adapter=wan_original, scale=1.0),
     "unet-kohya": dict(family="sd1", model=tiny_unet, adapter=unet_kohya, scale=0.5),
@@ -230,7 +232,7 @@ def write(folder: Path, case) -> None:
     with torch.no_grad():
         for value in model.parameters():
             value.copy_(torch.randn(value.shape) * 0.2)
-    original = ORIGINALS[family]
+    original = ORIGINALS[case.get("layout", family)]
     config = dict(model.config)
     base = {name: value.clone() for name, value in original(model.state_dict(), config).items()}
     if names := case.get("differences"):

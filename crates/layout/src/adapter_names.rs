@@ -93,6 +93,45 @@ impl AdapterRows {
     }
 }
 
+impl AdapterRows {
+    /// The rows of a joint module of the original layout, for a tensor (n_rows, n_columns) of another layout that holds some of
+    /// them: all rows of the tensor, and their place among those of the module. `None` if such a tensor cannot be that part.
+    pub fn joint_ranges(self, n_rows: u64, n_columns: u64) -> Option<Vec<RowRange>> {
+        let at = |first: Option<u64>| Some(vec![RowRange { rows: 0..n_rows, first: first? }]);
+        let is_square = n_rows == n_columns;
+        match self {
+            AdapterRows::All => at(Some(0)),
+            AdapterRows::Query => at(is_square.then_some(0)),
+            AdapterRows::Key => at(Some(n_columns)),
+            AdapterRows::Value => at(n_columns.checked_add(n_rows)),
+            AdapterRows::Square(index) => at(n_columns.checked_mul(index).filter(|_| is_square)),
+            AdapterRows::AfterSquares(n) => at(n_columns.checked_mul(n)),
+            AdapterRows::SwappedHalves | AdapterRows::SwappedPair => self.ranges(n_rows, n_columns),
+        }
+    }
+}
+
+/// The tensors of the original layout that hold a module of another layout, and which of their rows it is: the inverse of
+/// [`adapter_names`].
+pub fn original_names(stages: &[&[AdapterName]], module: &str) -> Vec<(String, AdapterRows)> {
+    let mut names = vec![(module.to_owned(), AdapterRows::All)];
+    for stage in stages.iter().rev() {
+        let renamed = names.iter().flat_map(|(name, rows)| {
+            let found: Vec<_> = stage
+                .iter()
+                .filter_map(|rule| {
+                    let joined = if *rows == AdapterRows::All { rule.rows } else { *rows };
+                    Some((filled(rule.tensor, &captures(rule.module, name)?), joined))
+                })
+                .collect();
+            if found.is_empty() { vec![(name.clone(), *rows)] } else { found }
+        });
+        names = renamed.collect();
+    }
+    names.retain(|(name, _)| name != module);
+    names
+}
+
 /// The names under which adapters know a tensor of the original layout, in addition to its own. Stages are applied one after
 /// another: the second renames what the first returned, or the tensor if the first has no rule for it.
 pub fn adapter_names(stages: &[&[AdapterName]], tensor: &str) -> Vec<(String, AdapterRows)> {
@@ -180,6 +219,37 @@ mod tests {
         {
             assert_eq!(names(other), [], "{other}");
         }
+    }
+
+    #[test]
+    fn original_names_invert_names() {
+        for tensor in ["double_blocks.17.img_attn.qkv", "input_blocks.1.0.in_layers.2"] {
+            for (module, rows) in adapter_names(&[BLOCKS, INNER], tensor) {
+                assert_eq!(original_names(&[BLOCKS, INNER], &module), [(tensor.to_owned(), rows)]);
+            }
+        }
+        assert_eq!(original_names(&[BLOCKS, INNER], "other.weight"), []);
+    }
+
+    #[test]
+    fn parts_are_at_their_place_in_the_joint_matrix() {
+        use AdapterRows::*;
+        for (part, joint_rows) in [
+            (Query, 8),
+            (Key, 8),
+            (Value, 8),
+            (Square(0), 28),
+            (Square(2), 28),
+            (AfterSquares(3), 28),
+            (All, 5),
+        ] {
+            let range = part.ranges(joint_rows, 4).unwrap().remove(0);
+            let n_rows = range.rows.end - range.rows.start;
+            let place = RowRange { rows: 0..n_rows, first: range.rows.start };
+            assert_eq!(part.joint_ranges(n_rows, 4), Some(vec![place]), "{part:?}");
+        }
+        assert_eq!(SwappedHalves.joint_ranges(8, 4), SwappedHalves.ranges(8, 4));
+        assert_eq!(Square(1).joint_ranges(5, 4), None);
     }
 
     #[test]

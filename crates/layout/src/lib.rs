@@ -74,7 +74,7 @@ mod unread_keys;
 mod yarn;
 
 pub use adapter::resolve_adapter;
-pub use adapter_names::{AdapterName, AdapterRows, RowRange, adapter_names};
+pub use adapter_names::{AdapterName, AdapterRows, RowRange, adapter_names, original_names};
 pub use arch::{Arch, Class, Computed, DECODER, Draft, Export, Packed, Predicted};
 pub use combination::Combination;
 pub use config::{Derived, Hparams, Rope, classes};

@@ -75,7 +75,7 @@ fn merged_values_are_those_of_diffusers() {
         }
         n_cases += 1;
     }
-    assert_eq!(n_cases, 7);
+    assert_eq!(n_cases, 8);
 }
 
 /// A safetensors file of f32 tensors of zeros.

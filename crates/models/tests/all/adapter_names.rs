@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use gguf_layout::{RowRange, adapter_names};
 use gguf_models::FAMILIES;
 
-/// Modules without a rule: the last block of Stable Diffusion 3 has halves that the others do not have.
-const LEFT_OUT: &[&str] = &["norm1_context.linear.weight", "pos_embed.pos_embed"];
+/// Parameters that are not modules.
+const LEFT_OUT: &[&str] = &["pos_embed.pos_embed"];
 
 #[test]
 fn modules_of_diffusers_are_the_rows_that_its_conversion_takes() {

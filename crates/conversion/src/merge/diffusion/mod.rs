@@ -19,7 +19,7 @@ use std::{
 };
 
 use gguf_checkpoint::{Checkpoint, Tensor, Tensors, read_columns};
-use gguf_layout::{AdapterRows, RowRange};
+use gguf_layout::RowRange;
 use serde_json::{Map, Value as Json};
 
 pub use self::places::ModuleNames;
@@ -100,13 +100,13 @@ fn take(
     let mut without_place = Vec::new();
     let mut changes = Changes::default();
     for module in &modules {
-        let Some(place) = places.find(&module.name) else {
+        let Some(found) = places.find(&module.name) else {
             let tensors = [module.down, module.up, module.diff, module.bias_diff];
             without_place.extend(tensors.into_iter().flatten().map(|tensor| tensor.name.clone()));
             continue;
         };
         let scale = Scale { config: config.as_ref(), of_adapter: adapter.scale };
-        changes.add(module, place, &places, scale, &checkpoint.parts, &mut without_place)?;
+        changes.add(module, found, &places, scale, &checkpoint.parts, &mut without_place)?;
     }
     if !without_place.is_empty() {
         return Err(MergeError::NoPlace { names: without_place });
@@ -187,42 +187,65 @@ fn module_in_config(name: &str) -> &str {
 }
 
 impl<'a> Changes<'a> {
-    /// Adds the changes of a module.
+    /// Adds the changes of a module, which several tensors may hold.
     fn add(
         &mut self,
         module: &Module<'a>,
-        place: &Place,
+        found: &[Place],
         places: &Places<'_>,
         scale: Scale<'_>,
         parts: &[gguf_checkpoint::Part],
         without_place: &mut Vec<String>,
     ) -> Result<(), MergeError> {
-        let of_pair = match module.down {
+        let needs_magnitude = scale.config.is_some_and(|config| config.use_dora);
+        if needs_magnitude && module.down.is_some() && module.magnitude.is_none() {
+            return Err(MergeError::Missing {
+                names: vec![format!("{}.lora_magnitude_vector", module.name)],
+            });
+        }
+        let whole_scale = scale.of_adapter as f32;
+        let pair_scale = match module.down {
             Some(down) => scale.of(module, down.shape.first().copied().unwrap_or(0).max(1), parts)?,
-            None => scale.of_adapter as f32,
+            None => whole_scale,
         };
-        let weight = places.weight(place);
-        let n_columns = weight.map_or(1, matrix_columns);
-        match weight {
-            Some(target) => {
-                if let (Some(down), Some(up)) = (module.down, module.up) {
-                    self.add_pair(module, place, target, [down, up], of_pair)?;
-                }
-                if let Some(diff) = module.diff {
-                    self.add_whole(diff, place.rows, target, n_columns, scale.of_adapter as f32)?;
+        let of_weight = [module.down, module.up, module.diff].into_iter().flatten();
+        let of_bias = [(module.bias, pair_scale), (module.bias_diff, whole_scale)];
+        // An error names each tensor once.
+        let mut missing: Vec<&Tensor> = Vec::new();
+        let mut targets = Vec::new();
+        for place in found {
+            match places.weight(place) {
+                Some(weight) => targets.push((place, weight)),
+                None => missing.extend(of_weight.clone()),
+            }
+        }
+        let all: Vec<_> = targets
+            .iter()
+            .map(|(place, weight)| {
+                let [n_rows, n_columns] = [matrix_rows(weight), matrix_columns(weight)];
+                place.relation.ranges(n_rows, n_columns)
+            })
+            .collect();
+        let n_outputs = all.iter().flatten().flatten().map(|range| range.rows.end - range.rows.start).sum();
+        for ((place, weight), ranges) in targets.iter().zip(&all) {
+            let rows = Rows { ranges: ranges.as_deref(), n_outputs };
+            if let (Some(down), Some(up)) = (module.down, module.up) {
+                self.add_pair(module, rows, weight, [down, up], pair_scale)?;
+            }
+            if let Some(diff) = module.diff {
+                self.add_whole(diff, rows, weight, whole_scale)?;
+            }
+            for (values, scale) in of_bias {
+                match (values, places.bias(place)) {
+                    (Some(values), Some(target)) => self.add_whole(values, rows, target, scale)?,
+                    (Some(values), None) => missing.push(values),
+                    (None, _) => {}
                 }
             }
-            None => without_place.extend(
-                [module.down, module.up, module.diff].into_iter().flatten().map(|tensor| tensor.name.clone()),
-            ),
         }
-        let biases = [(module.bias, of_pair), (module.bias_diff, scale.of_adapter as f32)];
-        for (values, scale) in biases {
-            let Some(values) = values else { continue };
-            let is_known = weight.is_some() || place.rows == AdapterRows::All;
-            match places.bias(place).filter(|_| is_known) {
-                Some(target) => self.add_whole(values, place.rows, target, n_columns, scale)?,
-                None => without_place.push(values.name.clone()),
+        for tensor in missing {
+            if !without_place.contains(&tensor.name) {
+                without_place.push(tensor.name.clone());
             }
         }
         Ok(())
@@ -232,16 +255,15 @@ impl<'a> Changes<'a> {
     fn add_pair(
         &mut self,
         module: &Module<'a>,
-        place: &Place,
+        Rows { ranges, n_outputs }: Rows<'_>,
         target: &Tensor,
         [down, up]: [&'a Tensor; 2],
         scale: f32,
     ) -> Result<(), MergeError> {
-        let [n_rows, n_columns] = [target.shape.first().copied().unwrap_or(1), matrix_columns(target)];
-        let Some(ranges) = place.rows.ranges(n_rows, n_columns).filter(|_| target.shape.len() >= 2) else {
+        let [n_rows, n_columns] = [matrix_rows(target), matrix_columns(target)];
+        let Some(ranges) = ranges.filter(|_| target.shape.len() >= 2) else {
             return Err(shape_error(up, "a matrix that can be divided into its modules", target));
         };
-        let n_outputs: u64 = ranges.iter().map(|range| range.rows.end - range.rows.start).sum();
         let (rank, up_rank) = (down.shape.first().copied().unwrap_or(0), matrix_columns(up));
         // The kernel of `up` has size 1, or it has none.
         let is_pair = down.shape.len() >= 2
@@ -250,7 +272,8 @@ impl<'a> Changes<'a> {
             && up_rank == rank
             && up.shape[0] == n_outputs
             && matrix_columns(down) == n_columns
-            && is_kernel(&down.shape[1..], &target.shape[1..]);
+            && is_kernel(&down.shape[1..], &target.shape[1..])
+            && are_inside(ranges, n_outputs);
         if !is_pair {
             let expected = format!(
                 "a pair (rank, {n_columns}) and ({n_outputs}, rank), found {:?} and {:?}",
@@ -258,7 +281,7 @@ impl<'a> Changes<'a> {
             );
             return Err(shape_error(down, &expected, target));
         }
-        self.claim(&ranges, target, down)?;
+        self.claim(ranges, target, down)?;
         let as_matrix = |tensor: &Tensor| reshaped(tensor, vec![tensor.shape[0], matrix_columns(tensor)]);
         let pair = |first: u64, matrix_rows: u64| Change::LowRank {
             left: Factor { offset: first, ..Factor::whole(&as_matrix(up), false) },
@@ -269,7 +292,8 @@ impl<'a> Changes<'a> {
         };
         if let Some(magnitude) = module.magnitude {
             let is_vector = magnitude.shape.first() == Some(&n_rows) && matrix_columns(magnitude) == 1;
-            if place.rows != AdapterRows::All || target.shape.len() != 2 || !is_vector {
+            let is_whole = ranges == [RowRange { rows: 0..n_rows, first: 0 }] && n_outputs == n_rows;
+            if !is_whole || target.shape.len() != 2 || !is_vector {
                 let kind = "a DoRA for a part of a tensor, for a convolution or with magnitudes of inputs";
                 return Err(MergeError::Kind { tensor: magnitude.name.clone(), kind });
             }
@@ -284,7 +308,7 @@ impl<'a> Changes<'a> {
             return Ok(());
         }
         let patches = self.patches.entry(target.name.clone()).or_default();
-        for RowRange { rows, first } in ranges {
+        for RowRange { rows, first } in ranges.iter().cloned() {
             let change = Arc::new(pair(first, rows.end - rows.start));
             patches.push(Patch::Pair { rows, change });
         }
@@ -312,28 +336,28 @@ impl<'a> Changes<'a> {
         Ok(())
     }
 
-    /// Adds a whole change of a tensor, or of the rows of a module. `n_columns` is that of the module's weight.
+    /// Adds a whole change of a tensor, or of its rows that belong to a module.
     fn add_whole(
         &mut self,
         values: &Tensor,
-        rows: AdapterRows,
+        Rows { ranges, n_outputs }: Rows<'_>,
         target: &Tensor,
-        n_columns: u64,
         scale: f32,
     ) -> Result<(), MergeError> {
-        let n_rows = target.shape.first().copied().unwrap_or(1);
-        let ranges = rows.ranges(n_rows, n_columns);
-        let n_outputs = ranges.iter().flatten().map(|range| range.rows.end - range.rows.start).sum();
         let mut shape = target.shape.clone();
         if let Some(first) = shape.first_mut() {
             *first = n_outputs;
         }
-        let Some(ranges) = ranges.filter(|_| values.shape == shape) else {
+        let is_inside = |ranges: &&[RowRange]| {
+            let n_rows = matrix_rows(target);
+            ranges.iter().all(|range| range.rows.end <= n_rows) && are_inside(ranges, n_outputs)
+        };
+        let Some(ranges) = ranges.filter(is_inside).filter(|_| values.shape == shape) else {
             return Err(shape_error(values, &format!("{shape:?}"), target));
         };
         let own_columns = matrix_columns(target);
         let patches = self.patches.entry(target.name.clone()).or_default();
-        for RowRange { rows, first } in ranges {
+        for RowRange { rows, first } in ranges.iter().cloned() {
             let first = first * own_columns;
             patches.push(Patch::Whole { rows, values: values.clone(), first, scale });
         }
@@ -359,6 +383,24 @@ impl<'a> Changes<'a> {
         checkpoint.tensors = Tensors::from(tensors);
         n_changed
     }
+}
+
+/// Rows of a tensor that belong to a module, if it can be divided, and the number of outputs of the whole module.
+#[derive(Clone, Copy)]
+struct Rows<'a> {
+    ranges: Option<&'a [RowRange]>,
+    n_outputs: u64,
+}
+
+/// True if all places are among the outputs of a module.
+fn are_inside(ranges: &[RowRange], n_outputs: u64) -> bool {
+    let end = |range: &RowRange| range.first.checked_add(range.rows.end - range.rows.start);
+    ranges.iter().all(|range| end(range).is_some_and(|end| end <= n_outputs))
+}
+
+/// Size of the first dimension.
+fn matrix_rows(tensor: &Tensor) -> u64 {
+    tensor.shape.first().copied().unwrap_or(1)
 }
 
 /// Elements for each index of the first dimension.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use gguf_checkpoint::{Tensor, Tensors};
-use gguf_layout::{AdapterName, AdapterRows, adapter_names};
+use gguf_layout::{AdapterName, AdapterRows, RowRange, adapter_names, original_names};
 
 /// Starts of the names of modules, before their names in the model.
 const STARTS: &[&str] = &[
@@ -26,21 +26,40 @@ pub struct ModuleNames<'a> {
     pub stages: &'static [&'static [AdapterName]],
 }
 
-/// A module of the checkpoint, or some of its rows.
+/// A module of the checkpoint, with the relation of its rows to those of the adapter's module.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Place {
     /// Name in the checkpoint, without `.weight` and `.bias`.
     pub module: String,
-    pub rows: AdapterRows,
+    pub relation: Relation,
+}
+
+/// Relation of the rows of a tensor to those of a module of an adapter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Relation {
+    /// The module is these rows of the tensor.
+    Part(AdapterRows),
+    /// The tensor is these rows of the module.
+    Whole(AdapterRows),
+}
+
+impl Relation {
+    /// Rows of the tensor (n_rows, n_columns), with their places among the rows of the module.
+    pub(super) fn ranges(self, n_rows: u64, n_columns: u64) -> Option<Vec<RowRange>> {
+        match self {
+            Relation::Part(rows) => rows.ranges(n_rows, n_columns),
+            Relation::Whole(rows) => rows.joint_ranges(n_rows, n_columns),
+        }
+    }
 }
 
 /// Modules of the checkpoint by all names that adapters have for them.
 #[derive(Debug)]
 pub(super) struct Places<'a> {
     tensors: &'a Tensors,
-    dotted: HashMap<String, Place>,
-    /// With `_` for `.`. `None` for a name of several modules.
-    flat: HashMap<String, Option<Place>>,
+    dotted: HashMap<String, Vec<Place>>,
+    /// Names by their spelling with `_` for `.`. `None` for a spelling of several names.
+    flat: HashMap<String, Option<String>>,
 }
 
 impl<'a> Places<'a> {
@@ -49,9 +68,13 @@ impl<'a> Places<'a> {
         for tensor in tensors {
             let Some(plain) = tensor.name.strip_prefix(names.prefix) else { continue };
             let module = [".weight", ".bias"].iter().find_map(|end| plain.strip_suffix(end)).unwrap_or(plain);
-            let own = (module.to_owned(), AdapterRows::All);
-            for (name, rows) in [own].into_iter().chain(adapter_names(names.stages, module)) {
-                places.add(name, Place { module: format!("{}{module}", names.prefix), rows });
+            let own = (module.to_owned(), Relation::Part(AdapterRows::All));
+            let parts = adapter_names(names.stages, module).into_iter();
+            let parts = parts.map(|(name, rows)| (name, Relation::Part(rows)));
+            let joint = original_names(names.stages, module).into_iter();
+            let joint = joint.map(|(name, rows)| (name, Relation::Whole(rows)));
+            for (name, relation) in [own].into_iter().chain(parts).chain(joint) {
+                places.add(name, Place { module: format!("{}{module}", names.prefix), relation });
             }
         }
         places
@@ -59,23 +82,26 @@ impl<'a> Places<'a> {
 
     fn add(&mut self, name: String, place: Place) {
         let flat = name.replace('.', "_");
-        // Weight and bias of a module are met both.
-        let known = self.flat.entry(flat).or_insert_with(|| Some(place.clone()));
-        if known.as_ref() != Some(&place) {
+        let known = self.flat.entry(flat).or_insert_with(|| Some(name.clone()));
+        if known.as_ref() != Some(&name) {
             *known = None;
         }
-        self.dotted.insert(name, place);
+        let places = self.dotted.entry(name).or_default();
+        // Weight and bias of a module are met both.
+        if !places.contains(&place) {
+            places.push(place);
+        }
     }
 
-    /// The module that an adapter calls `name`.
-    pub(super) fn find(&self, name: &str) -> Option<&Place> {
+    /// The modules that an adapter calls `name`: one, or the parts of a joint module.
+    pub(super) fn find(&self, name: &str) -> Option<&[Place]> {
         let mut plain = name;
         loop {
-            if let Some(place) = self.dotted.get(plain) {
-                return Some(place);
+            if let Some(places) = self.dotted.get(plain) {
+                return Some(places);
             }
-            if let Some(place) = self.flat.get(plain).filter(|_| !plain.contains('.')) {
-                return place.as_ref();
+            if let Some(name) = self.flat.get(plain).filter(|_| !plain.contains('.')) {
+                return self.dotted.get(name.as_ref()?).map(Vec::as_slice);
             }
             plain = STARTS.iter().find_map(|start| plain.strip_prefix(start))?;
         }
