@@ -24,7 +24,6 @@ use gguf_types::DType;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    CalibrationOptions,
     names::{calibration_key, failed, unnamed},
     probed::Probed,
     texts::WINDOW,
@@ -230,13 +229,13 @@ impl BudgetOptions {
     ///
     /// # Errors
     /// A budget without calibration texts.
-    pub(crate) fn check_calibrated(&self, calibration: &CalibrationOptions) -> Result<(), Error> {
+    pub(crate) fn check_calibrated(&self, has_texts: bool) -> Result<(), Error> {
         let named = [
             (self.target_size.is_some(), "--target-size"),
             (self.target_bpw.is_some(), "--target-bpw"),
             (self.no_larger_than_type.is_some(), "--no-larger-than-type"),
         ];
-        match named.into_iter().find(|(is_given, _)| *is_given && !calibration.is_wanted()) {
+        match named.into_iter().find(|(is_given, _)| *is_given && !has_texts) {
             Some((_, option)) => Err(Error::usage(format_args!("{option} needs calibration texts"))
                 .hint(["pass them with --calibrate"])),
             None => Ok(()),

@@ -154,7 +154,7 @@ impl Convert {
         if self.calibration.is_wanted() {
             self.check_calibration(&caller.parts)?;
         }
-        self.budget.check_calibrated(&self.calibration)?;
+        self.budget.check_calibrated(self.calibration.is_wanted())?;
         let out = self.output.storage(caller.dry_run);
         let wanted = hub::Wanted { weights: true, keep: self.keep, out };
         let input = hub::input(&self.source, wanted, &self.hub, events)?;

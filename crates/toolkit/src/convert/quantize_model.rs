@@ -80,7 +80,7 @@ pub fn run(
         let settings = budget.settled_by_weights(named, &recipes, settings, &args.options, events)?;
         return run::run(open, Requested::new(recipes, &settings), &args, events);
     }
-    budget.check_calibrated(calibration)?;
+    budget.check_calibrated(calibration.is_wanted())?;
     if !calibration.is_wanted() || args.dry_run {
         return run::run(open, Requested::new(recipes, &settings), &args, events);
     }
