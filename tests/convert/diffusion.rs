@@ -14,7 +14,7 @@ fn golden(name: &str) -> String {
 fn pickle_becomes_the_file_of_comfyui_gguf() {
     let sandbox = Sandbox::new();
     let checkpoint = golden("diffusion/lumina2-bf16.ckpt");
-    let ran = sandbox.convert(&[&checkpoint, "out/{ftype}.gguf", "-t", "auto,q8_0"]);
+    let ran = sandbox.convert(&[&checkpoint, "{ftype}.gguf", "-t", "auto,q8_0"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert!(
         ran.stderr.contains("tensors are read from key `model`; ignored: `ema`, `step`"),
@@ -22,9 +22,9 @@ fn pickle_becomes_the_file_of_comfyui_gguf() {
         ran.stderr
     );
     let expected = gguf_testkit::read_json(golden("diffusion/lumina2-bf16.json"));
-    let bytes = fs::read(sandbox.path("out/bf16.gguf")).unwrap();
+    let bytes = fs::read(sandbox.path("bf16.gguf")).unwrap();
     assert_eq!(gguf_testkit::sha256(&bytes), expected["whole"]);
-    assert!(sandbox.path("out/q8_0.gguf").exists());
+    assert!(sandbox.path("q8_0.gguf").exists());
     // Without an output, the file is named after the checkpoint.
     succeed(sandbox.convert(&[&checkpoint, "-t", "bf16"]));
     assert_eq!(fs::read(sandbox.path("lumina2-bf16-BF16.gguf")).unwrap(), bytes);
@@ -43,7 +43,7 @@ fn dry_run_lists_types_as_json() {
         folder.join("transformer/diffusion_pytorch_model.safetensors"),
     )
     .unwrap();
-    let ran = sandbox.convert(&["pipeline", "out.gguf", "-t", "q4_k_m", "--dry-run", "--format", "json"]);
+    let ran = sandbox.convert(&["pipeline", "out.gguf", "-t", "q4_k_m", "--dry-run", "--json"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let report: Json = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!(report["architecture"], "wan");
