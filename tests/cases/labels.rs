@@ -51,7 +51,7 @@ fn overrides_contradicting_file_type_are_a_warning() {
     succeed(sandbox.quantize(&[&all[..], &["--force", "-q"]].concat()));
     succeed(sandbox.inspect(&["set", "out.gguf", "quantize.imatrix.file=str:cal3-0123abcd", "-q"]));
     let (code, _, log) = verify(&sandbox, &["out.gguf", "--strict"]);
-    assert!(code == Some(0) && log.contains("calibration chose q5_1 for most weights"), "{log}");
+    assert!(code == Some(0) && log.contains("the type search chose q5_1 for most weights"), "{log}");
     succeed(sandbox.inspect(&["set", "out.gguf", "quantize.imatrix.file=str:calibration.txt", "-q"]));
     assert_eq!(verify(&sandbox, &["out.gguf"]).0, Some(1));
 }

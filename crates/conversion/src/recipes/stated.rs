@@ -44,7 +44,7 @@ pub enum StatedType {
         /// The type that most weights have.
         found: DType,
     },
-    /// No matrix has a type of the mix, because calibration chose the types.
+    /// No matrix has a type of the mix, because the types were chosen for a size.
     Chosen {
         /// Name of the stated mix, which set the target size.
         name: &'static str,

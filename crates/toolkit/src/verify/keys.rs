@@ -58,7 +58,7 @@ pub fn file_type_of(metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> Check {
         }
         StatedType::Chosen { name, found } => {
             let message = format!(
-                "`general.file_type` is {name}, which set the target size; calibration chose {found} for most weights"
+                "`general.file_type` is {name}, which set the target size; the type search chose {found} for most weights"
             );
             check.summary = name.to_owned();
             check.push(Finding::note("file_type", message));
