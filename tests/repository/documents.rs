@@ -129,6 +129,7 @@ fn with_models() -> Sandbox {
         let from = golden(&format!("diffusion-adapters/flux-kohya/{from}.safetensors"));
         fs::copy(from, sandbox.path(&format!("{to}.safetensors"))).unwrap();
     }
+    fs::copy(golden("diffusion-layouts/wan.safetensors"), sandbox.path("wan2.2.safetensors")).unwrap();
     add_text_encoders(&sandbox);
     copy_folder(&gguf_testkit::foreign("whisper-v3"), &sandbox.path("whisper-large-v3-turbo"));
     copy_folder(&gguf_testkit::audio("voxtral"), &sandbox.path("Voxtral-Mini-3B-2507"));
