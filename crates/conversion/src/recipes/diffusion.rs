@@ -95,8 +95,8 @@ const RULES: &[Rule] = &[
 
 /// The role of a tensor by its name.
 fn role_of(name: &str) -> Option<Role> {
-    let has = |parts: &&[&str]| parts.iter().all(|part| name.contains(part));
-    ROLES.iter().find(|(_, entries)| entries.iter().any(has)).map(|(role, _)| *role)
+    let has = |parts: &[&str]| parts.iter().all(|part| name.contains(part));
+    ROLES.iter().find(|(_, entries)| entries.iter().any(|parts| has(parts))).map(|(role, _)| *role)
 }
 
 /// Reason to keep the type of a tensor.
