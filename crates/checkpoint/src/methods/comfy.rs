@@ -50,6 +50,9 @@ const MXFP8: &str = "mxfp8";
 /// Longest JSON of a mark.
 const MAX_MARK_BYTES: u64 = 4096;
 
+/// The steps of decoding.
+const TAKERS: &[Taker] = &[take_blocks, take_marks, take_codes];
+
 const ADVICE: &str = "convert the original checkpoint, or one in FP8 with scales";
 
 /// Decodes the tensors of a diffusion model; the name of the method if there are codes.
@@ -81,7 +84,6 @@ pub(crate) fn decode_diffusion(
         return Err(Error::StridedCodes { tensor: strided.name.clone(), method: NAME });
     }
     let quantized = Quantized::new(config, &[], parts, tensors)?;
-    const TAKERS: &[Taker] = &[take_blocks, take_marks, take_codes];
     Ok((Some(NAME), assemble(&quantized, TAKERS)?))
 }
 
