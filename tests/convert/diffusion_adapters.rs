@@ -106,8 +106,8 @@ fn types_for_a_size_follow_the_errors_of_the_weights() {
     succeed(sandbox.convert(&["flux.safetensors", "out/f16.gguf", "-t", "f16"]));
     let args = ["out/f16.gguf", "out/q.gguf", "q4_k_m", "--no-larger-than-type", "q4_k_m"];
     let ran = succeed(sandbox.quantize(&args));
-    let errors: Vec<f64> =
-        ran.stderr.split("error ").chain(ran.stderr.split("Q4_K_M: ")).filter_map(number).collect();
+    let after = |mark: &str| ran.stderr.split(mark).nth(1).and_then(number);
+    let errors: Vec<f64> = ["squared error ", "Q4_K_M: "].into_iter().filter_map(after).collect();
     assert!(errors.len() == 2 && errors[0] <= errors[1], "{}", ran.stderr);
     succeed(sandbox.convert(&["flux.safetensors", "out/plain.gguf", "-t", "q4_k_m"]));
     let key_bytes = 64;
