@@ -116,8 +116,7 @@ pub(super) fn classify(tensors: &[Tensor]) -> Result<Sorted<'_>, MergeError> {
         };
         let is_number = matches!(tensor.dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16);
         // Factors are sometimes stored as integers.
-        let is_factor = part == Part::Alpha && tensor.dtype.is_readable();
-        if !is_number && !is_factor {
+        if !(is_number || part == Part::Alpha && tensor.dtype.is_readable()) {
             return Err(MergeError::Type { tensor: name.to_owned(), found: tensor.dtype });
         }
         let module = module_name(module);
