@@ -145,7 +145,10 @@ impl<'a, I: Input> PlannedConversion<'a, I> {
         let has_models = self.files.iter().any(|file| file.of == FileOf::Model);
         for file in &self.files {
             let default_name = self.input().file_name(file);
-            let mut path = output_path(out, &default_name, file.recipe.canonical_name())?;
+            // `q4_k` of another format is not the mix that it stands for in GGUF.
+            let type_name =
+                if file.plan.is_foreign() { file.recipe.name } else { file.recipe.canonical_name() };
+            let mut path = output_path(out, &default_name, type_name)?;
             // The projector of a named file has the same name with the convention's prefix.
             let is_named = path.file_name().is_some_and(|name| name != default_name.as_str());
             if file.of == FileOf::Projector && is_named && has_models {
