@@ -59,7 +59,7 @@ fn merged_values_are_those_of_diffusers() {
             assert_ne!(own, wanted, "{}: {name} does not change", folder.display());
             // Whole, in the tensor's own rows, and in rows that cross those of the matrix.
             for row_elems in [n_elems, tensor.row_elems(), n_elems / 4].into_iter().filter(|n| *n > 0) {
-                if n_elems % row_elems != 0 {
+                if !n_elems.is_multiple_of(row_elems) {
                     continue;
                 }
                 let found = values(&merged, name, row_elems);
@@ -92,7 +92,7 @@ fn file(folder: &Path, name: &str, tensors: &[(&str, &[u64])]) -> PathBuf {
 }
 
 /// Merges an adapter of these tensors into a tiny Flux checkpoint.
-fn merged(tensors: &[(&str, &[u64])]) -> Result<Checkpoint, MergeError> {
+fn merged(tensors: &[(&str, &[u64])]) -> Result<Checkpoint, Box<MergeError>> {
     let folder = tempfile::tempdir().unwrap();
     let base: &[(&str, &[u64])] = &[
         ("double_blocks.0.img_attn.qkv.weight", &[12, 4]),
@@ -102,7 +102,7 @@ fn merged(tensors: &[(&str, &[u64])]) -> Result<Checkpoint, MergeError> {
     ];
     let base = open(&file(folder.path(), "base.safetensors", base));
     let adapters = [adapter(&file(folder.path(), "adapter.safetensors", tensors), 1.0)];
-    merge_diffusion(base, &adapters, names("flux")).map_err(|(_, error)| *error)
+    merge_diffusion(base, &adapters, names("flux")).map_err(|(_, error)| error)
 }
 
 fn message(tensors: &[(&str, &[u64])]) -> String {
