@@ -21,6 +21,9 @@ use crate::registry::Families;
 /// Architectures of which ComfyUI-GGUF finds the family by names of tensors.
 const UNNAMED: &[&str] = &["pig", "cow"];
 
+/// Starts of the keys that a file without an architecture may have.
+const PLAIN_KEYS: &[&str] = &["general.", "comfy.", "split.", "quantize.", "gguf_tools."];
+
 /// Prefix of the diffusion model in files that also hold text encoders or a VAE.
 const PREFIX: &str = "model.diffusion_model.";
 
@@ -83,7 +86,8 @@ impl DiffusionFile {
 impl Families {
     /// Facts of a file of a diffusion model; `None` for a text model.
     ///
-    /// An unknown architecture without a count of blocks is one if a family has its tensors.
+    /// A file without an architecture is one if it has no keys of other kinds of files. An unknown architecture without a count of
+    /// blocks is one if a family has its tensors.
     pub fn diffusion_file<'a>(
         &self,
         metadata: &Metadata,
@@ -93,7 +97,12 @@ impl Families {
             None => "",
             Some(value) => value.as_str()?,
         };
-        let is_unnamed = architecture.is_empty() || UNNAMED.contains(&architecture);
+        // A text model or an adapter that lost its architecture has other keys.
+        let is_plain = |key: &str| PLAIN_KEYS.iter().any(|start| key.starts_with(start));
+        let is_unnamed = match architecture {
+            "" => metadata.iter().all(|(key, _)| is_plain(key)),
+            _ => UNNAMED.contains(&architecture),
+        };
         let named = self.diffusion(architecture);
         let counts_blocks = ["block_count", "encoder.block_count"]
             .iter()
@@ -101,7 +110,7 @@ impl Families {
         // The reference's files of other kinds count no blocks either.
         let is_other =
             metadata.get("general.type").and_then(Value::as_str).is_some_and(|kind| kind != "model");
-        if !is_unnamed && named.is_none() && (counts_blocks || is_other || architecture == "clip") {
+        if named.is_none() && (is_other || !is_unnamed && (counts_blocks || architecture == "clip")) {
             return None;
         }
         let outermost: HashMap<&str, u64> = tensors
