@@ -179,7 +179,7 @@ fn special_option(id: &'static str, value_name: &'static str, help: &'static str
 /// Runs the program that a call of `gguf-tools` names: parse, run, exit code. Wrong calls end in clap, with exit code 2.
 ///
 /// The program is the first argument (`convert` or `gguf-convert`), or the name of a link: that of a program, or of one of
-/// llama.cpp's that it replaces. [`CALLED_AS`] states the name of a link to a launcher.
+/// llama.cpp's that it replaces. `--called-as=` before all other options states the name of a link to a launcher.
 pub fn main() -> ExitCode {
     exit_on_panic();
     let mut arguments: Vec<OsString> = std::env::args_os().collect();
