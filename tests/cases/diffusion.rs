@@ -149,7 +149,7 @@ fn options_choose_types_of_matrices_only() {
     succeed(sandbox.quantize(&words("wan.gguf out.gguf q8_0 --tensor-type .*=q4_0 --force")));
     use DType::{BF16, F32, Q4_0};
     assert_eq!(types("out.gguf"), [F32, BF16, F32, F32, F32, Q4_0, Q4_0, Q4_0, F32]);
-    // Types with codebooks that need no importance matrix have rules of their own.
+    // Types with codebooks that need no importance matrix have separate rules.
     succeed(sandbox.quantize(&words("wan.gguf out.gguf iq4_xs --force")));
     assert_eq!(types("out.gguf")[5..8], [DType::Q5_K, DType::Q5_K, DType::IQ4_XS]);
     let ran = sandbox.quantize(&words("wan.gguf out.gguf iq2_xs --force"));
@@ -293,7 +293,7 @@ fn programs_for_text_name_the_kind_of_file() {
 }
 
 #[test]
-fn six_dimensions_and_long_names_are_refused() {
+fn six_dimensions_are_refused_and_long_names_kept() {
     let sandbox = Sandbox::new();
     write(&sandbox, "wan.gguf", &keys("wan"), "", WAN);
     let bytes = sandbox.read("wan.gguf");

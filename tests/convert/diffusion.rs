@@ -72,7 +72,7 @@ fn input_is_not_overwritten() {
     let sandbox = Sandbox::new();
     fs::copy(golden("diffusion/quantized-e4m3.safetensors"), sandbox.path("model.safetensors")).unwrap();
     let ran = sandbox.convert(&["model.safetensors", "model.safetensors", "-t", "f16", "--force"]);
-    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    ran.ends_and_says(1, "is also the input");
     assert_eq!(
         fs::read(sandbox.path("model.safetensors")).unwrap(),
         fs::read(golden("diffusion/quantized-e4m3.safetensors")).unwrap()

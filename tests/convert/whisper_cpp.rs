@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::common::{Sandbox, copy_folder, read_json, sha256, silent, succeed, words};
+use crate::common::{Sandbox, copy_folder, read_json, sha256, succeed, words};
 
 /// A sandbox with a Whisper model of 64 dimensions.
 fn sandbox() -> Sandbox {
@@ -124,5 +124,4 @@ fn models_of_whisper_cpp_are_recognized() {
     }
     fs::write(sandbox.path("cut.bin"), b"lmgg\x01").unwrap();
     sandbox.inspect(&["show", "cut.bin"]).ends_and_says(1, "not a GGUF file");
-    assert_ne!(sandbox.inspect(&["show", "cut.bin"]), silent());
 }

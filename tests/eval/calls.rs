@@ -296,7 +296,7 @@ fn files_without_a_graph_are_refused() {
     }
 }
 
-/// True if a process handles SIGINT, from where on a signal ends the run and not the process.
+/// True once a process handles SIGINT. From then on, a signal ends the run and not the process.
 #[cfg(target_os = "linux")]
 fn handles_interrupt(process: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
