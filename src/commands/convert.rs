@@ -85,8 +85,9 @@ struct ConvertArgs {
     source: SourceArgs,
     /// Read configuration and tokenizer from DIR.
     ///
-    /// DIR holds the tokenizer files, and config.json if the weights are a single file. By default both are next to the weights. The tokenizer of a text encoder of a diffusers pipeline is found in the folder next
-    /// to it: tokenizer_2 for text_encoder_2.
+    /// DIR holds the tokenizer files, and config.json if the weights are a single file. By default both are next to the
+    /// weights. The tokenizer of a text encoder of a diffusers pipeline is found in the folder next to it: tokenizer_2 for
+    /// text_encoder_2.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = "Checkpoint", hide_short_help = true)]
     config: Option<PathBuf>,
     #[command(flatten)]
