@@ -126,7 +126,7 @@ def write_checkpoint(path: Path, tensors) -> None:
 
 
 def read(path: Path):
-    """general.architecture, general.file_type, and [name, dims, type, data] of each tensor. Not gguf-py, which refuses five dimensions."""
+    """general.architecture, general.file_type, and [name, dims, type, data] of each tensor. Not gguf-py, whose recent releases refuse five dimensions."""
     data, at = path.read_bytes(), 24
     n_tensors, n_keys = struct.unpack_from("<QQ", data, 8)
 
