@@ -91,7 +91,8 @@ def convert(
 
     Args:
         src: Checkpoint folder, or a model of the Hugging Face Hub: ``hf://OWNER/MODEL[@REVISION]``, or ``OWNER/MODEL`` if there
-            is no such folder. A model in the local cache is read from there; others are read over the network.
+            is no such folder. A model in the local cache is read from there; others are read over the network. For an image or
+            video model, a file of weights, a folder or a diffusers pipeline.
         out: File to write, or a folder if it exists or ends with a separator. ``{ftype}`` in the name stands for the file type.
         file_type: File type (:func:`types`) such as ``"q4_k_m"``, or a list of them, which are written in one pass. ``"auto"``
             is the float type of the checkpoint.
