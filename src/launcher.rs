@@ -21,9 +21,7 @@ pub fn launch(program: &str) -> ExitCode {
     command.arg(program);
     // A link with the name of a program of llama.cpp selects its options.
     if let Some(called) = arguments.next().filter(|called| !is_named(Path::new(called), program)) {
-        let mut option = std::ffi::OsString::from("--called-as=");
-        option.push(called);
-        command.arg(option);
+        command.arg("--called-as").arg(called);
     }
     command.args(arguments);
     match run(command) {

@@ -179,7 +179,7 @@ fn special_option(id: &'static str, value_name: &'static str, help: &'static str
 /// Runs the program that a call of `gguf-tools` names: parse, run, exit code. Wrong calls end in clap, with exit code 2.
 ///
 /// The program is the first argument (`convert` or `gguf-convert`), or the name of a link: that of a program, or of one of
-/// llama.cpp's that it replaces. `--called-as=` before all other options states the name of a link to a launcher.
+/// llama.cpp's that it replaces. `--called-as NAME` before all other options states the name of a link to a launcher.
 pub fn main() -> ExitCode {
     exit_on_panic();
     let mut arguments: Vec<OsString> = std::env::args_os().collect();
@@ -193,16 +193,15 @@ pub fn main() -> ExitCode {
             program
         }
     };
-    let link = arguments.first().and_then(|argument| argument.to_str()?.strip_prefix(CALLED_AS));
-    if let Some(link) = link.map(PathBuf::from) {
-        called = link;
+    if arguments.len() > 1 && arguments[0] == CALLED_AS {
+        called = PathBuf::from(arguments.remove(1));
         arguments.remove(0);
     }
     ExitCode::from(run(program, &called, arguments))
 }
 
 /// The option that states the name by which a launcher was called. It precedes all others.
-const CALLED_AS: &str = "--called-as=";
+const CALLED_AS: &str = "--called-as";
 
 fn program_named(name: &str) -> Option<&'static str> {
     let name = name.strip_prefix("gguf-").unwrap_or(name);

@@ -39,7 +39,7 @@ fn first(listing: &Listing, start: &str, end: &str) -> Option<String> {
 
 /// Every format that is recognized where no file of [`FORMATS`](crate::FORMATS) is there. The first that is found counts.
 pub const FOREIGN: &[Foreign] = foreign! {
-    "folders of a diffusers pipeline (image or video model)", "model_index.json", [("model_index", ".json")],
+    "a diffusers pipeline as a text model", "model_index.json", [("model_index", ".json")],
         "its diffusion model is converted on its own; text encoders are converted by their folders";
     "EXL2", "output*.safetensors", [("output", ".safetensors")], ORIGINAL;
     "TensorRT-LLM", "rank*.safetensors, *.engine", [("rank", ".safetensors"), ("", ".engine")], EXPORTED_FROM;

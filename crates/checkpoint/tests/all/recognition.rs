@@ -325,7 +325,7 @@ const FOREIGN_FILES: &[(&str, &str)] = &[
     ("the training state of FSDP", "__0_0.distcp"),
     ("the training state of verl", "model_world_size_2_rank_0.pt"),
     ("the training state of Megatron", "model_optim_rng.pt"),
-    ("folders of a diffusers pipeline (image or video model)", "model_index.json"),
+    ("a diffusers pipeline as a text model", "model_index.json"),
     ("rust-bert", "rust_model.ot"),
     ("llama2.c", "stories15M.bin"),
     ("CTranslate2", "model.bin"),
