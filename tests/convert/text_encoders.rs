@@ -80,7 +80,7 @@ fn single_files_may_hold_their_tokenizer() {
     tensors.insert("spiece_model".to_owned(), ("U8".to_owned(), vec![spiece.len() as u64], spiece));
     sandbox.write_tensors("umt5.safetensors", &tensors);
     let ran = sandbox.convert(&words("umt5.safetensors out/x.gguf -t f32"));
-    succeed(ran).says("note: the tokenizer is that of the file, tensor `spiece_model`");
+    succeed(ran).says("note: the tokenizer is read from tensor `spiece_model`");
     let file = sandbox.file("out/x.gguf");
     assert_eq!(file.metadata().get("tokenizer.ggml.model").and_then(|value| value.as_str()), Some("t5"));
 }

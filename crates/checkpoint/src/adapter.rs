@@ -77,7 +77,7 @@ pub fn open_adapter(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
 
 /// Opens an adapter of a diffusion model: a safetensors file, a folder of PEFT ([`open_adapter`]), or a folder with one weights
 /// file, which diffusers calls `pytorch_lora_weights.safetensors`. Names are those of the file, in the order of its tensors. The
-/// config is `adapter_config.json` where there is one, otherwise `null`; `__metadata__` is in the part.
+/// config is `adapter_config.json` if there is one, otherwise `null`; `__metadata__` is in the part.
 ///
 /// # Errors
 /// [`Error`]: the missing or invalid item, with the file's name.

@@ -41,7 +41,7 @@ const PICKLES: Shards = Shards {
 };
 /// The table of contents of a pipeline.
 const PIPELINE: &str = "model_index.json";
-/// Folders of a pipeline that hold a diffusion model; the first that is there is converted.
+/// Folders of a pipeline that may hold its diffusion model; the first one found is converted.
 const MODELS: &[&str] = &["transformer", "unet"];
 /// Folders of a pipeline with another diffusion model, for other noise levels or resolutions.
 const OTHER_MODELS: &[&str] = &["transformer_2", "unet_2", "prior", "decoder"];
@@ -51,7 +51,7 @@ const ENDINGS: &[&str] = &[".safetensors", ".sft", ".ckpt", ".pt", ".pth", ".bin
 const SAFETENSORS: &str = "safetensors";
 /// The format of a pickle, for people.
 const TORCH: &str = "torch pickles";
-/// Keys of configs of text models, which diffusers does not write.
+/// A key of the configs of text models, which diffusers does not write.
 const TEXT_CONFIG: &str = "architectures";
 
 /// True for a path that [`open_diffusion`] may read: a file of weights that does not belong to the checkpoint of a text
@@ -85,7 +85,7 @@ fn is_text_config(path: &Path) -> bool {
     path.is_file() && read_object(dir, name).is_ok_and(|config| config.get(TEXT_CONFIG).is_some())
 }
 
-/// True if a file begins as safetensors or pickles do.
+/// True if a file begins like safetensors or a pickle.
 fn is_weights(path: &Path) -> bool {
     let mut start = [0; 16];
     let read = fs::File::open(path).and_then(|mut file| file.read(&mut start));
@@ -144,7 +144,7 @@ fn open_folder(dir: &Path, listing: &Listing, name: String, notes: Vec<String>) 
         true => read_object(dir, "config.json")?,
         false => Json::Null,
     };
-    // A file for each type of floats may lie next to the plain one.
+    // Files with another float type (`.fp16.safetensors`) may be next to the plain one.
     let plain = format!("{}{}", SHARDS.prefix, SHARDS.suffix);
     let (weights, format) = if listing.has(&plain) && !listing.has(SHARDS.index) {
         open_file(dir, listing, &plain)?
@@ -169,6 +169,9 @@ fn open_folder(dir: &Path, listing: &Listing, name: String, notes: Vec<String>) 
 }
 
 /// Refuses one of several shards.
+///
+/// # Errors
+/// [`Error::OneShard`].
 fn check_whole(file: &str) -> Result<(), Error> {
     let stem = ENDINGS.iter().find_map(|ending| file.strip_suffix(ending)).unwrap_or(file);
     let Some((start, count)) = stem.rsplit_once("-of-") else { return Ok(()) };
@@ -234,7 +237,7 @@ impl Checkpoint {
     /// without scales are values.
     ///
     /// # Errors
-    /// [`Error::MethodNotRead`], [`Error::CodesWithoutScales`] and what else is wrong with codes.
+    /// [`Error::MethodNotRead`], [`Error::CodesWithoutScales`], and errors of invalid codes and scales.
     pub fn decode_diffusion(mut self) -> Result<Checkpoint, Error> {
         let (method, Decoded { tensors, notes }) =
             methods::decode_diffusion(&self.config, &self.parts, &self.tensors)?;

@@ -31,7 +31,7 @@ pub enum Error {
     #[error("not a folder")]
     NotAFolder,
     /// A text model of CLIP in one file.
-    #[error("a text encoder of CLIP, which no runtime reads as GGUF by a settled layout")]
+    #[error("a text encoder of CLIP, for which GGUF has no settled layout")]
     Clip,
     /// A pipeline without a diffusion model.
     #[error("no diffusion model found in the pipeline; looked for {}", .expected.join(", "))]
@@ -39,7 +39,7 @@ pub enum Error {
         /// Names of folders.
         expected: &'static [&'static str],
     },
-    /// A folder with several files of weights that no index connects.
+    /// A folder without weights, or with several files of weights that no index connects.
     #[error("expected one file of weights, found {}", if files.is_empty() { "none".to_owned() } else { list_names(files) })]
     SeveralWeights {
         /// The files.

@@ -59,7 +59,7 @@ impl Folder {
         Folder { unmasked_zeros, ..self }
     }
 
-    /// The same with the tokenizer files of another folder, and with its `config.json` if there is none here.
+    /// The same with the tokenizer files of another folder, and with its `config.json` if this folder has none.
     pub fn config_from(self, config: Option<PathBuf>) -> Folder {
         Folder { config, ..self }
     }

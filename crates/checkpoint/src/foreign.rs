@@ -40,7 +40,7 @@ fn first(listing: &Listing, start: &str, end: &str) -> Option<String> {
 /// Every format that is recognized where no file of [`FORMATS`](crate::FORMATS) is there. The first that is found counts.
 pub const FOREIGN: &[Foreign] = foreign! {
     "a diffusers pipeline as a text model", "model_index.json", [("model_index", ".json")],
-        "its diffusion model is converted on its own; text encoders are converted by their folders";
+        "convert the whole folder for its diffusion model, and the folder of each text encoder on its own";
     "EXL2", "output*.safetensors", [("output", ".safetensors")], ORIGINAL;
     "TensorRT-LLM", "rank*.safetensors, *.engine", [("rank", ".safetensors"), ("", ".engine")], EXPORTED_FROM;
     "safetensors under another name", "*.safetensors", [("", ".safetensors")],

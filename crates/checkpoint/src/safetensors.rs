@@ -94,7 +94,7 @@ pub(crate) fn parse(part: &Part) -> Result<Vec<Tensor>, Error> {
     Ok(read_header(part)?.tensors)
 }
 
-/// True for the beginning of a file, of more than eight bytes: a length, then an object.
+/// True if the first bytes of a file, more than eight, are the length of a header and the start of a JSON object.
 pub(crate) fn begins(start: &[u8]) -> bool {
     let length = start.first_chunk().map_or(0, |length| u64::from_le_bytes(*length));
     length <= MAX_HEADER_BYTES && start.get(LENGTH_BYTES as usize) == Some(&b'{')

@@ -77,7 +77,7 @@ pub fn open_text(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
             return Err(Error::FileTooLarge { file: tensor.name, found, limit });
         }
         files.push(((*file).to_owned(), tensor.span().of(&parts)?.to_vec()));
-        notes.push(format!("the tokenizer is that of the file, tensor `{}`", tensor.name));
+        notes.push(format!("the tokenizer is read from tensor `{}`", tensor.name));
     }
     let config = match config {
         Some(config) => config,

@@ -61,7 +61,7 @@ pub(super) fn whisper_cpp_model(start: &[u8]) -> Option<&'static str> {
 /// Advice for a model of whisper.cpp.
 const FOR_WHISPER_CPP: &str = "run it with whisper.cpp; for another type, convert the original checkpoint";
 
-/// Number of bytes that [`whisper_cpp_model`] looks at.
+/// Number of bytes that [`whisper_cpp_model`] reads.
 pub(super) const MAX_START: usize = 4 + 17 * 4;
 
 /// The container of a file.

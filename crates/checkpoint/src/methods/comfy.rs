@@ -44,7 +44,7 @@ const SCALES: &[&str] = &[".scale_weight", ".weight_scale"];
 const OF_ACTIVATIONS: &[&str] = &[".scale_input", ".input_scale"];
 /// Endings of parts of forms that are not read.
 const REFUSED: &[&str] = &[".weight_zero_point", ".weight_codebook", ".absmax"];
-/// Forms whose groups share a scale.
+/// Forms in which groups of elements share a scale.
 const NVFP4: &str = "nvfp4";
 const MXFP8: &str = "mxfp8";
 /// Longest JSON of a mark.
@@ -55,10 +55,10 @@ const TAKERS: &[Taker] = &[take_blocks, take_marks, take_codes];
 
 const ADVICE: &str = "convert the original checkpoint, or one in FP8 with scales";
 
-/// Decodes the tensors of a diffusion model; the name of the method if there are codes.
+/// Decodes the tensors of a diffusion model; returns the name of the method if there are codes.
 ///
 /// # Errors
-/// [`Error::MethodNotRead`] for a form that is not read, and what is wrong with codes and scales.
+/// [`Error::MethodNotRead`] for a form that is not read, and errors of invalid codes and scales.
 pub(crate) fn decode_diffusion(
     config: &Json,
     parts: &[Part],
@@ -99,7 +99,7 @@ fn refused() -> Error {
     }
 }
 
-/// Takes what describes matrices and activations.
+/// Takes the marks of matrices, and leaves out the scales of activations.
 fn take_marks(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     for tensor in assembly.left() {
         if is_file_mark(tensor) || tensor.name.ends_with(MARK) {
@@ -139,7 +139,7 @@ fn form_of(tensor: &Tensor, parts: &[Part]) -> Result<String, Error> {
     }
 }
 
-/// Takes matrices whose groups share a scale, by their marks.
+/// Takes matrices in which groups of elements share a scale, by their marks.
 fn take_blocks(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     let parts = assembly.quantized.parts;
     let mut forms = HashMap::new();
