@@ -30,7 +30,7 @@ pub struct SplitLimits {
 /// Number of dimensions of a copied tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ranks {
-    /// As stored: image and video models broadcast by trailing ones.
+    /// As stored: ComfyUI and diffusers distinguish (1, 6, n) from (6, n), the order of torch.
     Stored,
     /// Without trailing ones, as `gguf.cpp` writes them.
     Ggml,
@@ -83,8 +83,8 @@ fn endian_of(model: &Model) -> Endian {
 }
 
 impl CopyPlan {
-    /// The shards of a model, as `llama-gguf-split --split` makes them: keys in its order. Of
-    /// texts with a zero byte it keeps the part before that; here they stay whole.
+    /// The shards of a model, as `llama-gguf-split --split` makes them: keys in its order. It cuts
+    /// texts at a zero byte; here they stay whole.
     ///
     /// # Errors
     /// [`Error::TooManyShards`], and as [`Plan::new`].

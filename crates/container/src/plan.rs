@@ -183,12 +183,12 @@ impl Plan {
         })
     }
 
-    /// True for a format other than GGUF ([`Plan::foreign`]).
+    /// True for a file with tensors in a format other than GGUF ([`Plan::foreign`]).
     pub fn is_foreign(&self) -> bool {
         !self.tensor_headers.is_empty()
     }
 
-    /// Offset and bytes of everything that is fixed: the header of the file, and those of tensors.
+    /// Offset and bytes of all headers: that of the file, then those of tensors.
     pub fn fixed_bytes(&self) -> impl Iterator<Item = (u64, &[u8])> {
         let of_tensors = self.tensor_headers.iter().map(|(offset, bytes)| (*offset, &bytes[..]));
         [(0, &self.header[..])].into_iter().chain(of_tensors)

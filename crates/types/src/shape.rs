@@ -107,7 +107,7 @@ impl Shape {
         shape
     }
 
-    /// True if these are the dimensions, where omitted ones count as 1.
+    /// True if `dims`, row length first, are the dimensions of this shape. Omitted dimensions count as 1.
     pub fn matches(&self, dims: &[u64]) -> bool {
         let n = self.n_dims.max(dims.len());
         (0..n).all(|i| self.dims.get(i).unwrap_or(&1) == dims.get(i).unwrap_or(&1))

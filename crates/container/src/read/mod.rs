@@ -28,8 +28,9 @@ pub use values::MAX_ARRAY_DEPTH;
 /// The first four bytes of every GGUF file, in both byte orders.
 pub const MAGIC: [u8; 4] = *b"GGUF";
 
-/// The longest tensor name in bytes that this crate takes: what stable-diffusion.cpp and the llama.cpp of city96/ComfyUI-GGUF read, whose
-/// `GGML_MAX_NAME` of 128 counts the closing zero byte. The specification allows 64.
+/// The longest tensor name in bytes that this crate takes: the limit of `tools/convert.py` of city96/ComfyUI-GGUF@795e451.
+/// `GGML_MAX_NAME`, which counts the closing zero byte, is 128 in its patched llama.cpp and 160 in stable-diffusion.cpp@97d2990.
+/// The specification allows 64 bytes.
 pub const MAX_TENSOR_NAME_BYTES: usize = 127;
 
 /// The longest tensor name in bytes that the reference loads (`GGML_MAX_NAME` counts the
