@@ -64,8 +64,8 @@ pub struct RowRange {
 }
 
 impl AdapterRows {
-    /// The rows of a matrix (n_rows, n_columns), or of the vector of its biases (n_rows). `None` if such a matrix cannot be
-    /// divided in this way.
+    /// The rows of a matrix (n_rows, n_columns), or of the vector of its biases (n_rows). `None` if a matrix of this shape cannot
+    /// be divided in this way.
     pub fn ranges(self, n_rows: u64, n_columns: u64) -> Option<Vec<RowRange>> {
         let one = |rows: Range<u64>| Some(vec![RowRange { rows, first: 0 }]);
         let squares = |n: u64| n_columns.checked_mul(n).filter(|rows| *rows <= n_rows);
@@ -116,17 +116,7 @@ impl AdapterRows {
 pub fn original_names(stages: &[&[AdapterName]], module: &str) -> Vec<(String, AdapterRows)> {
     let mut names = vec![(module.to_owned(), AdapterRows::All)];
     for stage in stages.iter().rev() {
-        let renamed = names.iter().flat_map(|(name, rows)| {
-            let found: Vec<_> = stage
-                .iter()
-                .filter_map(|rule| {
-                    let joined = if *rows == AdapterRows::All { rule.rows } else { *rows };
-                    Some((filled(rule.tensor, &captures(rule.module, name)?), joined))
-                })
-                .collect();
-            if found.is_empty() { vec![(name.clone(), *rows)] } else { found }
-        });
-        names = renamed.collect();
+        names = renamed(&names, stage, |rule| [rule.module, rule.tensor]);
     }
     names.retain(|(name, _)| name != module);
     names
@@ -137,20 +127,30 @@ pub fn original_names(stages: &[&[AdapterName]], module: &str) -> Vec<(String, A
 pub fn adapter_names(stages: &[&[AdapterName]], tensor: &str) -> Vec<(String, AdapterRows)> {
     let mut names = vec![(tensor.to_owned(), AdapterRows::All)];
     for stage in stages {
-        let renamed = names.iter().flat_map(|(name, rows)| {
-            let found: Vec<_> = stage
-                .iter()
-                .filter_map(|rule| {
-                    let joined = if *rows == AdapterRows::All { rule.rows } else { *rows };
-                    Some((filled(rule.module, &captures(rule.tensor, name)?), joined))
-                })
-                .collect();
-            if found.is_empty() { vec![(name.clone(), *rows)] } else { found }
-        });
-        names = renamed.collect();
+        names = renamed(&names, stage, |rule| [rule.tensor, rule.module]);
     }
     names.retain(|(name, _)| name != tensor);
     names
+}
+
+/// The names after one stage. `patterns` returns the old and the new pattern of a rule. Names without a rule stay as they are.
+fn renamed(
+    names: &[(String, AdapterRows)],
+    stage: &[AdapterName],
+    patterns: fn(&AdapterName) -> [&'static str; 2],
+) -> Vec<(String, AdapterRows)> {
+    let renamed = names.iter().flat_map(|(name, rows)| {
+        let found: Vec<(String, AdapterRows)> = stage
+            .iter()
+            .filter_map(|rule| {
+                let [from, to] = patterns(rule);
+                let joined = if *rows == AdapterRows::All { rule.rows } else { *rows };
+                Some((filled(to, &captures(from, name)?), joined))
+            })
+            .collect();
+        if found.is_empty() { vec![(name.clone(), *rows)] } else { found }
+    });
+    renamed.collect()
 }
 
 /// The parts of `name` for the placeholders of a pattern, in their order.

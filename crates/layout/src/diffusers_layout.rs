@@ -1,4 +1,5 @@
-//! From the layout of diffusers to the original one, where this only renames tensors, joins their rows and exchanges halves.
+//! Conversion from the layout of diffusers to the original one, for models in which this only renames tensors, joins their rows
+//! and exchanges halves.
 //!
 //! [`Diffusion::adapter_names`] has the modules and [`Diffusion::diffusers_names`] all other tensors. A checkpoint is in this
 //! layout if every tensor has a place, and the tensors of the original layout are complete.

@@ -18,7 +18,7 @@ pub struct Diffusion {
     pub order: u16,
     /// Alternatives; all names of one are present in a checkpoint of this row.
     pub detect: &'static [&'static [&'static str]],
-    /// Tensors with their outermost dimension, which tell rows with the same names apart.
+    /// Tensors with their outermost dimension, which distinguish rows with the same names.
     pub extents: &'static [(&'static str, u64)],
     /// Names of another layout of the same model, which files do not have.
     pub refused: &'static [&'static str],

@@ -51,13 +51,13 @@ const KEPT_IN_ANY: &[&str] = &[
 pub struct DiffusionFile {
     /// The model; `None` if no family has such tensors, as in a file of a VAE alone.
     pub row: Option<&'static Diffusion>,
-    /// Prefix of the model's tensors, or nothing.
+    /// Prefix of the model's tensors; empty if they have none.
     pub prefix: &'static str,
     /// A name of another layout of the model, which ComfyUI-GGUF refuses.
     pub refused: Option<&'static str>,
     /// The row that the tensors match, whatever `general.architecture` is.
     pub recognized: Option<&'static Diffusion>,
-    /// True if the tensors determine the model, because `general.architecture` is no row's.
+    /// True if the tensors determine the model, because no row has the file's `general.architecture`.
     pub by_tensors: bool,
 }
 

@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use gguf_container::{Array, MAX_TENSOR_NAME_BYTES, Metadata};
-use gguf_types::{DType, Shape, counted};
+use gguf_types::{DType, GGML_MAX_DIMS, Shape, counted};
 
 use crate::diffusers_layout::{OriginalTensor, original_tensors};
 use crate::diffusion::{Diffusion, DiffusionSource};
@@ -23,7 +23,7 @@ use crate::registry::Families;
 const PREFIXES: &[&str] = &["model.diffusion_model.", "model.", NET];
 const NET: &str = "net.";
 
-/// The name of the one type that stays as it is.
+/// Name of the type that float files keep; other types become F16.
 const BF16: &str = "BF16";
 
 /// Tensors of at most this many elements stay F32.
@@ -32,8 +32,6 @@ const SMALL_ELEMS: u64 = 1024;
 const RESHAPED_ELEMS: u64 = 512;
 /// Elements of a row of a reshaped tensor: a super-block.
 const ROW_ELEMS: u64 = 256;
-/// Dimensions that programs without support for kernels over time can store.
-const USUAL_DIMS: usize = 4;
 /// Prefix of the keys with original shapes.
 const SHAPE_KEY: &str = "comfy.gguf.orig_shape.";
 
@@ -196,7 +194,7 @@ fn looks_like(tensors: &[DiffusionSource]) -> Option<&'static str> {
     OTHER_FILES.iter().find(|(part, _)| has(part)).map(|(_, kind)| *kind)
 }
 
-/// Architectures of which some names are there, with the number of these names and of all of one alternative; the best first.
+/// Architectures, the best first, with the number of names of one alternative that are present, and that of all of its names.
 fn nearest(families: &Families, has: impl Fn(&str) -> bool) -> Vec<(&'static str, usize, usize)> {
     let mut found: Vec<(&'static str, usize, usize)> = Vec::new();
     let rows = families.diffusion.iter();
@@ -250,9 +248,7 @@ pub fn resolve_diffusion(
         };
         *n_of.entry(source.dtype).or_insert(0usize) += 1;
         let reason = match () {
-            () if row.ignores(name) => {
-                Some("a state of training, which files of this architecture do not have")
-            }
+            () if row.ignores(name) => Some("training state, which files of this architecture do not have"),
             () if source.shape.contains(&0) => Some("no elements"),
             () => None,
         };
@@ -335,7 +331,7 @@ fn original_shape(name: &str, shape: &[u64]) -> Result<Vec<i32>, ArchError> {
 
 /// Types of a tensor in float files.
 fn float_of(row: &Diffusion, name: &str, shape: &Shape, dtype: &str) -> DiffusionFloat {
-    let five_dims = shape.n_dims() > USUAL_DIMS;
+    let five_dims = shape.n_dims() > GGML_MAX_DIMS;
     let is_small = shape.n_dims() == 1 || shape.n_elems() <= SMALL_ELEMS || row.keeps_f32(name) || five_dims;
     let own = match dtype {
         _ if five_dims => DType::F32,

@@ -260,7 +260,7 @@ pub enum ArchError {
         class: Option<String>,
         /// The likely kind of file.
         looks_like: Option<&'static str>,
-        /// Architectures of which some names are there: how many of those that recognize it; the best first.
+        /// Similar architectures, the best first, with the number of names that are present, and that of all that recognize it.
         nearest: Vec<(&'static str, usize, usize)>,
         /// Tensors of the file.
         n_tensors: usize,
@@ -357,7 +357,7 @@ impl ArchError {
                 Some("use the checkpoint in its original layout, as ComfyUI loads it".into())
             }
             ArchError::UnknownDiffusion { looks_like: Some(kind), .. } if kind.ends_with("adapter") => {
-                Some("merge it into its model, which is converted, or load it as it is".into())
+                Some("merge it while its model is converted, or load it as it is".into())
             }
             ArchError::UnknownDiffusion { looks_like: Some("a language model"), .. } => {
                 Some("use the folder that contains the weights and their config".into())
@@ -425,7 +425,7 @@ fn heads_of(heads: &[String]) -> String {
     if heads.is_empty() { String::new() } else { format!(": {}", list_names(heads)) }
 }
 
-/// Architectures of diffusion models of which some names are there.
+/// Similar architectures of diffusion models, for the message.
 fn nearest_rows(nearest: &[(&str, usize, usize)], n_tensors: usize) -> String {
     let each: Vec<String> =
         nearest.iter().map(|(name, n, of)| format!("`{name}` ({n} of {of} names)")).collect();
