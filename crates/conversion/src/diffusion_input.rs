@@ -27,7 +27,7 @@ use crate::{
     request::{OutputRequest, Request},
 };
 
-/// A checkpoint of a diffusion model and what becomes of it.
+/// A checkpoint of a diffusion model and the layout of its file.
 #[derive(Debug)]
 pub struct DiffusionInput {
     families: Families,
@@ -63,14 +63,6 @@ impl DiffusionInput {
         Ok(DiffusionInput { paths, ..input })
     }
 
-    /// Resolves an open checkpoint, whose tensors have the names of the file.
-    ///
-    /// # Errors
-    /// [`Error::Source`] for codes that are not read, [`Error::Arch`].
-    pub fn from_checkpoint(families: Families, checkpoint: Checkpoint) -> Result<DiffusionInput, Error> {
-        DiffusionInput::with_adapters(families, checkpoint, &[])
-    }
-
     fn with_adapters(
         families: Families,
         checkpoint: Checkpoint,
@@ -79,7 +71,7 @@ impl DiffusionInput {
         let class = checkpoint.config.get("_class_name").and_then(serde_json::Value::as_str);
         let part = gguf_layout::find_diffusion(&families, &sources(&checkpoint), class)?;
         let checkpoint = decoded(checkpoint, part)?;
-        // Those of adapters' files are no keys of the model.
+        // Before the merge adds the files of adapters, whose entries are not keys of the model.
         let entries: BTreeMap<String, String> =
             checkpoint.parts.iter().flat_map(|part| part.metadata.clone()).collect();
         let names = ModuleNames { prefix: part.prefix, stages: part.row.adapter_names };

@@ -4,8 +4,8 @@
 //! of queries, keys and values, and down projections get more bits. Rows that are not whole blocks become F16.
 //!
 //! Sources: `img_tensor_get_type` and the rules for image models in `tools/lcpp.patch` of city96/ComfyUI-GGUF@795e451; policy
-//! `comfy` of `csrc/quantize_gguf.cpp` in hlky/libgguf@08a4336. Both refuse the types with codebooks (IQ*): those rows are this
-//! project's and give the same roles the next larger types.
+//! `comfy` of `csrc/quantize_gguf.cpp` in hlky/libgguf@08a4336. Both refuse the types with codebooks (IQ*): the rows for these
+//! are this project's and give the same roles the next larger types.
 
 use gguf_layout::DiffusionFile;
 use gguf_types::{DType, DType::*};
@@ -49,7 +49,7 @@ const ROLES: &[(Role, &[&[&str]])] = &[
 struct Rule {
     role: Role,
     of: &'static [F],
-    /// Only the first so many tensors of the role.
+    /// Limits the row to this many tensors of the role, the first in the file.
     first: Option<u32>,
     then: DType,
 }
@@ -62,7 +62,7 @@ const fn first(n: u32, role: Role, of: &'static [F], then: DType) -> Rule {
     Rule { role, of, first: Some(n), then }
 }
 
-/// The first row that holds decides; without one, the recipe's default stays.
+/// The first row that applies decides; without one, the recipe's default is used.
 const RULES: &[Rule] = &[
     all(Role::Values, &[F::Q2_K], Q3_K),
     first(2, Role::Values, &[F::Q3_K_M], Q5_K),
@@ -80,7 +80,7 @@ const RULES: &[Rule] = &[
     all(Role::Down, &[F::Q5_0], Q5_1),
     // In libgguf only.
     all(Role::DoubleDown, &[F::Q3_K_M], Q4_K),
-    // Types of this project's choice.
+    // Chosen by this project.
     all(Role::Values, &[F::IQ1_S, F::IQ1_M, F::IQ2_XXS, F::IQ2_XS], Q2_K),
     all(Role::Values, &[F::IQ2_S, F::IQ2_M, F::IQ3_XXS], IQ3_S),
     all(Role::Values, &[F::IQ3_S, F::IQ3_M], Q4_K),
@@ -107,7 +107,9 @@ fn keep_reason(file: &DiffusionFile, tensor: &TensorFacts<'_>, overrides: &Overr
         0 | 1 => Some(KeepReason::Vector),
         2 if !name.ends_with("weight") => Some(KeepReason::NotAWeight),
         2 if overrides.leave_output && name == "output.weight" => Some(KeepReason::OutputOnRequest),
-        2 if file.keeps_precision(name) => Some(KeepReason::Sensitive("a small tensor that matters much")),
+        2 if file.keeps_precision(name) => {
+            Some(KeepReason::Sensitive("a layer that is sensitive to quantization"))
+        }
         2 => None,
         _ => Some(KeepReason::NotAMatrix),
     }
@@ -138,7 +140,7 @@ pub(super) fn assign(
     tensors.iter().map(&mut assign_one).collect()
 }
 
-/// The type before the row length is looked at.
+/// The type before the row length is checked.
 fn preferred(
     recipe: &Recipe,
     tensor: &TensorFacts<'_>,

@@ -51,7 +51,7 @@ pub enum Reason {
     Role {
         /// The tensor's role.
         role: Role,
-        /// The rule holds for this many tensors of the role only.
+        /// Number of tensors of the role that the rule is limited to, the first in the file.
         first: Option<u32>,
     },
     /// A tensor that this architecture does not take below eight bits.

@@ -1,4 +1,4 @@
-//! Roles of the tensors of diffusion models, as far as mixes tell them apart.
+//! Roles of the tensors of diffusion models, as far as mixes distinguish them.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ pub enum Role {
     Fused,
     /// Down projection.
     Down,
-    /// Down projection of a layer that handles image and text apart.
+    /// Down projection of a layer with separate matrices for image and text.
     DoubleDown,
     /// Matrix of one expert.
     Expert,

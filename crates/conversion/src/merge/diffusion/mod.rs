@@ -1,6 +1,6 @@
 //! Adapters of diffusion models merged into their checkpoint while it is read.
 //!
-//! Trainers write adapters in several layouts: names of kohya's scripts (`lora_unet_` and `_` for `.`), of diffusers and PEFT
+//! Trainers write adapters in several layouts: names of kohya's scripts (`lora_unet_`, with `_` instead of `.`), of diffusers and PEFT
 //! (`transformer.`, `unet.`), of ComfyUI (`diffusion_model.`) and of XLabs. All of them are pairs of matrices, or whole
 //! differences, for modules of the model in its original or in diffusers' layout. `parts.rs` sorts the tensors by module,
 //! `places.rs` finds the rows of the checkpoint's tensors that a module has, and `patched.rs` states the arithmetic.
@@ -35,8 +35,8 @@ use super::{
     low_rank::{Change, Dora, Factor, Merged},
 };
 
-/// Merges adapters into the checkpoint of a diffusion model, in their order. Changed tensors keep their type, from which a
-/// float file takes its own. Only factors are read; every shape is checked.
+/// Merges adapters into the checkpoint of a diffusion model, in their order. Changed tensors keep their data type, which
+/// determines their type in float files. Only factors are read; every shape is checked.
 ///
 /// # Errors
 /// The name of the adapter that does not fit, and why.
@@ -181,7 +181,7 @@ impl Scale<'_> {
     }
 }
 
-/// The name of a module in the config, where the name of the component is left out.
+/// The name of a module in the config, which leaves out the name of the component.
 fn module_in_config(name: &str) -> &str {
     ["base_model.model.", "transformer.", "unet."].iter().find_map(|s| name.strip_prefix(s)).unwrap_or(name)
 }
@@ -315,10 +315,10 @@ impl<'a> Changes<'a> {
         Ok(())
     }
 
-    /// Notes the rows that a pair changes.
+    /// Records the rows that a pair changes.
     ///
     /// # Errors
-    /// [`MergeError::SameTarget`] for rows that have a pair.
+    /// [`MergeError::SameTarget`] for rows that already have a pair.
     fn claim(&mut self, ranges: &[RowRange], target: &Tensor, half: &'a Tensor) -> Result<(), MergeError> {
         let taken = self.taken.entry(target.name.clone()).or_default();
         for range in ranges {

@@ -1,7 +1,7 @@
 //! Tensors of an adapter by the module that they change.
 //!
 //! Sources: `convert_lora` functions in `loaders/lora_conversion_utils.py` of diffusers 0.39; `networks/lora_flux.py` of
-//! kohya-ss/sd-scripts (names with `_` for `.`, `alpha`); `lycoris/modules` of LyCORIS (refused kinds).
+//! kohya-ss/sd-scripts (names with `_` instead of `.`, `alpha`); `lycoris/modules` of LyCORIS (refused kinds).
 
 use std::collections::HashMap;
 
@@ -85,7 +85,7 @@ pub(super) struct Module<'a> {
 /// Tensors of an adapter by purpose.
 #[derive(Debug, Default)]
 pub(super) struct Sorted<'a> {
-    /// Modules in the order in which they are met.
+    /// Modules in the order of their first tensors.
     pub modules: Vec<Module<'a>>,
     /// Number of tensors for text encoders.
     pub n_text: usize,

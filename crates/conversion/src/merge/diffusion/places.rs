@@ -58,7 +58,7 @@ impl Relation {
 pub(super) struct Places<'a> {
     tensors: &'a Tensors,
     dotted: HashMap<String, Vec<Place>>,
-    /// Names by their spelling with `_` for `.`. `None` for a spelling of several names.
+    /// Names by their spelling with `_` instead of `.`. `None` if several names share it.
     flat: HashMap<String, Option<String>>,
 }
 
@@ -87,7 +87,7 @@ impl<'a> Places<'a> {
             *known = None;
         }
         let places = self.dotted.entry(name).or_default();
-        // Weight and bias of a module are met both.
+        // Weight and bias of a module have the same place.
         if !places.contains(&place) {
             places.push(place);
         }
@@ -107,7 +107,7 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// The weight of a module: `MODULE.weight`, or a parameter that is called like the module.
+    /// The weight of a module: `MODULE.weight`, or a parameter with the name of the module.
     pub(super) fn weight(&self, place: &Place) -> Option<&'a Tensor> {
         let named = self.tensors.get(&format!("{}.weight", place.module));
         named.or_else(|| self.tensors.get(&place.module))
