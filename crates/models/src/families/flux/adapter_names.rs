@@ -1,6 +1,7 @@
 //! Names of modules in diffusers, for adapters.
 //!
-//! Source: `convert_flux_transformer_checkpoint_to_diffusers`, `convert_flux2_transformer_checkpoint_to_diffusers` in `loaders/single_file_utils.py` of diffusers 0.39.
+//! Source: `convert_flux_transformer_checkpoint_to_diffusers` and `convert_flux2_transformer_checkpoint_to_diffusers` in
+//! `loaders/single_file_utils.py` of diffusers 0.39.
 
 use gguf_layout::{AdapterName, AdapterRows};
 

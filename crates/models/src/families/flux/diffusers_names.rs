@@ -1,6 +1,7 @@
 //! Names of tensors in diffusers that adapters do not change, for checkpoints in the layout of diffusers.
 //!
-//! Source: `convert_flux_transformer_checkpoint_to_diffusers`, `convert_flux2_transformer_checkpoint_to_diffusers`, `convert_chroma_transformer_checkpoint_to_diffusers` in `loaders/single_file_utils.py` of diffusers 0.39.
+//! Source: `convert_flux_transformer_checkpoint_to_diffusers`, `convert_flux2_transformer_checkpoint_to_diffusers` and
+//! `convert_chroma_transformer_checkpoint_to_diffusers` in `loaders/single_file_utils.py` of diffusers 0.39.
 
 use gguf_layout::AdapterName;
 

@@ -1,4 +1,4 @@
-//! Facts about checkpoints.
+//! Recognition of checkpoints, and their tensors that keep a high precision.
 
 use gguf_layout::Diffusion;
 

@@ -1,6 +1,7 @@
 //! Names of modules in diffusers, for adapters.
 //!
-//! Source: `convert_lumina2_to_diffusers`, `convert_z_image_transformer_checkpoint_to_diffusers` in `loaders/single_file_utils.py` of diffusers 0.39.
+//! Source: `convert_lumina2_to_diffusers` and `convert_z_image_transformer_checkpoint_to_diffusers` in
+//! `loaders/single_file_utils.py` of diffusers 0.39.
 
 use gguf_layout::{AdapterName, AdapterRows};
 

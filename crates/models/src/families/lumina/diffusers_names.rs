@@ -1,10 +1,11 @@
 //! Names of tensors in diffusers that adapters do not change, for checkpoints in the layout of diffusers.
 //!
-//! Source: `convert_lumina2_to_diffusers`, `convert_z_image_transformer_checkpoint_to_diffusers` in `loaders/single_file_utils.py` of diffusers 0.39.
+//! Source: `convert_lumina2_to_diffusers` and `convert_z_image_transformer_checkpoint_to_diffusers` in
+//! `loaders/single_file_utils.py` of diffusers 0.39.
 
 use gguf_layout::AdapterName;
 
-/// Tensors of Lumina 2 and Z-Image that are no modules of adapters.
+/// Other tensors of Lumina 2 and Z-Image, many of which have the same names.
 pub const LUMINA: &[AdapterName] = &[
     AdapterName::whole("layers.{}.attention.q_norm.weight", "layers.{}.attn.norm_q.weight"),
     AdapterName::whole("layers.{}.attention.k_norm.weight", "layers.{}.attn.norm_k.weight"),

@@ -1,6 +1,7 @@
 //! Names of modules in diffusers, for adapters.
 //!
-//! Source: `convert_ldm_unet_checkpoint`, `convert_sd3_transformer_checkpoint_to_diffusers` in `loaders/single_file_utils.py` of diffusers 0.39.
+//! Source: `convert_ldm_unet_checkpoint` and `convert_sd3_transformer_checkpoint_to_diffusers` in
+//! `loaders/single_file_utils.py` of diffusers 0.39.
 
 use gguf_layout::{AdapterName, AdapterRows};
 

@@ -80,7 +80,7 @@ mod tests {
         for index in 0..SHAPES.len() - 1 {
             let without: Vec<_> =
                 SHAPES.iter().enumerate().filter(|(at, _)| *at != index).map(|(_, row)| *row).collect();
-            // Without a gate it is a smaller T5.
+            // Without a gate it is the original T5.
             assert_eq!(config(&without).is_some(), index == 3, "{index}");
         }
         let decoder = ("decoder.block.0.layer.0.SelfAttention.q.weight", &[24, 32][..]);

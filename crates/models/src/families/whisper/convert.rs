@@ -76,8 +76,7 @@ const DECODER_LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["model.decoder.layers.{bid}.fc2"], "dec.blk.{bid}.ffn_down"),
 ];
 
-/// Writes the hyperparameters.
-pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     // The order of the section on Whisper in the specification: encoder, then decoder.
     keys.needed("encoder.context_length", hparams, &["max_source_positions"])?;
     keys.needed("encoder.embedding_length", hparams, &["d_model"])?;

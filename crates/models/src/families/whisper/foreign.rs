@@ -1,4 +1,4 @@
-//! Whisper in the format of whisper.cpp, which reads no GGUF.
+//! Whisper in the format of whisper.cpp, which does not read GGUF.
 //!
 //! ```text
 //! magic "ggml" as u32, 11 numbers (i32): vocabulary, then context, state, heads and layers of audio and of text, mel bands, type
@@ -11,7 +11,9 @@
 //! biases of convolutions, as (n, 1), and position embeddings are F32, kernels of convolutions F16, all other matrices have the
 //! type of the file. In F32 files everything is F32. All values are rounded to F16 first, those of F32 tensors too.
 //!
-//! The number of the type is that of `enum ggml_ftype`, in quantized files plus 1000 times the version of the blocks, 2.
+//! The number of the type is that of `enum ggml_ftype`, in quantized files plus 1000 times the version of the blocks, 2. The
+//! context of the text is `max_target_positions`, the number of position embeddings; the converter writes `max_length`, which is
+//! the same number in OpenAI's checkpoints.
 //!
 //! Source: `models/convert-h5-to-ggml.py`, `whisper_model_load` in `src/whisper.cpp`, `examples/quantize/quantize.cpp` and
 //! `ggml_common_quantize_0` in `examples/common-ggml.cpp` of ggml-org/whisper.cpp@233fe1f; `mel` in librosa 0.11 for the filters.
@@ -125,10 +127,10 @@ const DECODER_END: &[TensorRule] = &[
     TensorRule::copy(&["proj_out"], OUTPUT).need(Need::Optional).unless_equal("dec.token_embedding"),
 ];
 
-/// The output, which whisper.cpp takes from the embedding.
+/// The output matrix; whisper.cpp uses the embedding instead.
 const OUTPUT: &str = "dec.proj";
 
-/// The number of a file that ends with the mel filters of 201 frequencies.
+/// Frequencies of the mel filters: bins 0 to 200 of a Fourier transform of 400 samples.
 const N_FREQUENCIES: usize = 201;
 
 /// Vocabulary sizes from which whisper.cpp derives the ids of special tokens: English only, several languages, and those of
@@ -231,7 +233,7 @@ fn finish(input: &Input<'_>, mut layout: Layout) -> Result<ForeignLayout, ArchEr
         let (without_row, tokens, rows) = (Vec::new(), tokens.len() as u64, sizes.n_vocab);
         return Err(VocabError::EmbeddingTooSmall { without_row, tokens, rows }.into());
     }
-    // Those are about files that llama.cpp reads.
+    // Those concern llama.cpp.
     layout.warnings.clear();
     if !VOCABULARIES.contains(&sizes.n_vocab) {
         layout.warnings.push(format!(
@@ -243,7 +245,7 @@ fn finish(input: &Input<'_>, mut layout: Layout) -> Result<ForeignLayout, ArchEr
     Ok(ForeignLayout { layout, header, type_at })
 }
 
-/// Refuses config options that whisper.cpp computes in another way.
+/// Refuses config options that whisper.cpp does not implement.
 fn check_mathematics(config: &Json) -> Result<(), ArchError> {
     let built_in =
         [("activation_function", json!("gelu"), "gelu"), ("scale_embedding", json!(false), "false")];
@@ -272,7 +274,7 @@ fn check_sizes(sizes: &Sizes, config: &Json) -> Result<(), ArchError> {
     Ok(())
 }
 
-/// Refuses layers with biases other than those of whisper.cpp, which keys and embeddings lack.
+/// Refuses layers with other biases than in whisper.cpp: all have one, except keys and embeddings.
 fn check_biases(layout: &Layout) -> Result<(), ArchError> {
     let has_bias = |stem: &str| !stem.ends_with(".key") && !stem.ends_with("_embedding");
     let biases =
