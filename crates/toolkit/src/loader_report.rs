@@ -10,8 +10,8 @@ use gguf_models::FAMILIES;
 /// Reasons that a warning lists.
 const MAX_LISTED: usize = 3;
 
-/// A warning about planned files that llama.cpp, or ComfyUI-GGUF for diffusion models, will not load. All outputs of a run have the same keys and tensors, so the first
-/// one stands for them.
+/// A warning about planned files that llama.cpp, or ComfyUI-GGUF for diffusion models, will not load. All outputs of a run have the
+/// same keys and tensors, so the first one stands for them.
 pub fn not_loaded(files: &[(PathBuf, &PlannedFile)]) -> Option<String> {
     let (_, first) = files.first()?;
     // The first shard has all keys.

@@ -38,9 +38,9 @@ use crate::{
 
 /// Conversion of a checkpoint to GGUF files.
 ///
-/// A checkpoint is a folder with `config.json`, weights and tokenizer files, or the address of such a model on the
-/// Hugging Face Hub, or a diffusion model in a file or folder. A folder with a LoRA adapter is converted like [`ConvertAdapter`], and a LLaMA file in a format
-/// older than GGUF like [`ConvertLegacy`].
+/// A checkpoint is a folder with `config.json`, weights and tokenizer files, the address of such a model on the Hugging
+/// Face Hub, a text encoder in one file, or a diffusion model in a file or folder. A folder with a LoRA adapter is converted
+/// like [`ConvertAdapter`], and a LLaMA file in a format older than GGUF like [`ConvertLegacy`].
 ///
 /// # Examples
 /// ```no_run

@@ -21,7 +21,7 @@ use crate::{
     layout_notes::Notes,
 };
 
-/// Options of [`Convert`] that a diffusion model has.
+/// Options of [`Convert`] that apply to a diffusion model.
 const OPTIONS: &[&str] = &["types", "adapters", "encoding", "tensors", "budget"];
 
 impl Convert {

@@ -56,7 +56,7 @@ pub fn architecture(file: &DiffusionFile, tensors: &[TensorFacts<'_>]) -> Check 
     check.summary = format!("{}: {}", row.name, row.models);
     if !file.prefix.is_empty() {
         let n_others = tensors.iter().filter(|tensor| file.own_name(tensor.name).is_none()).count();
-        check.summary += &format!(", below `{}`; {n_others} tensors of other models", file.prefix);
+        check.summary += &format!(", with prefix `{}`; {n_others} tensors of other models", file.prefix);
     }
     for tensor in tensors {
         let own = file.own_name(tensor.name).filter(|name| row.keeps_rank(name));

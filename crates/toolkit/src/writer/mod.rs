@@ -41,9 +41,9 @@ const PIECE: usize = 1 << 20;
 
 /// A GGUF file in the making: metadata and tensors in the order in which they are added.
 ///
-/// Shapes are those of NumPy and torch: row length last. Tensors have up to five dimensions and names of up to 127 bytes, which programs for
-/// diffusion models read; llama.cpp loads four dimensions and 63 bytes. Data is borrowed or produced while the file is written, so a
-/// file can be larger than the memory.
+/// Shapes are those of NumPy and torch: row length last. Tensors have up to five dimensions and names of up to 127 bytes, which
+/// programs for diffusion models read; llama.cpp loads at most four dimensions and 63 bytes. Data is borrowed or produced while the
+/// file is written, so a file can be larger than the memory.
 ///
 /// # Examples
 /// ```
