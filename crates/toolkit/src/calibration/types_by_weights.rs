@@ -174,13 +174,16 @@ fn errors(task: &TensorTask<'_>, types: &[DType], level: Level) -> Result<Vec<f6
     }
     let energy = squares(values.iter().copied());
     let mut decoded = vec![0.0f32; values.len()];
+    // The recipe's own type, which is measured too, may need importance weights.
+    let ones = vec![1.0f32; row_elems];
     let mut error = |dtype: &DType| {
         let Some((codec, encode)) = codec(*dtype).and_then(|codec| Some((codec, codec.encode?))) else {
             return f64::NAN;
         };
         let n_bytes = values.len() as u64 / dtype.block_elems() * dtype.block_bytes();
         let mut blocks = vec![0u8; n_bytes as usize];
-        encode(level, Rows { values: &values, row_elems, weights: None }, &mut blocks);
+        let weights = codec.needs_weights.then_some(&ones[..]);
+        encode(level, Rows { values: &values, row_elems, weights }, &mut blocks);
         (codec.decode)(level, &blocks, &mut decoded);
         let error = squares(values.iter().zip(&decoded).map(|(value, decoded)| value - decoded));
         if energy > 0.0 { error / energy } else { 0.0 }
