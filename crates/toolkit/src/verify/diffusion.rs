@@ -2,6 +2,8 @@
 //!
 //! Source: `gguf_sd_loader` and `get_orig_shape` in `loader.py` of city96/ComfyUI-GGUF@795e451.
 
+use std::collections::HashMap;
+
 use gguf_container::{Array, Metadata, Model, Value};
 use gguf_conversion::recipes::TensorFacts;
 use gguf_layout::DiffusionFile;
@@ -122,6 +124,8 @@ pub fn refusals(file: &DiffusionFile, metadata: &Metadata, tensors: &[TensorFact
     if metadata.get("general.type").is_some_and(|kind| kind.as_str().is_none()) {
         found.push(refused("key", "`general.type` is not a string".to_owned()));
     }
+    let by_name: HashMap<&str, &TensorFacts<'_>> =
+        tensors.iter().map(|tensor| (tensor.name, tensor)).collect();
     for (key, value) in metadata {
         let Some(name) = key.strip_prefix(ORIGINAL_SHAPE) else { continue };
         let Value::Array(Array::I32(dims)) = value else {
@@ -129,7 +133,7 @@ pub fn refusals(file: &DiffusionFile, metadata: &Metadata, tensors: &[TensorFact
             found.push(refused("original_shape", message));
             continue;
         };
-        let Some(tensor) = tensors.iter().find(|tensor| tensor.name == name) else {
+        let Some(tensor) = by_name.get(name) else {
             found.push(Finding::warning("original_shape", format!("`{key}`: no tensor `{name}`")));
             continue;
         };

@@ -3,6 +3,8 @@
 //! Constants that no shape states are those of every released T5: distances of relative positions up to 128, epsilon 1e-6, and
 //! GELU in gated layers. T5 has relative positions in the first layer, umT5 in each one.
 
+use std::collections::HashMap;
+
 use gguf_checkpoint::FamilyForm;
 use serde_json::{Value as Json, json};
 
@@ -11,7 +13,9 @@ pub const FORM: FamilyForm = FamilyForm { model_types: &["t5"], config: Some(con
 
 /// Derives the config of an encoder; `None` for any other model.
 fn config(tensors: &[(&str, &[u64])]) -> Option<Json> {
-    let shape = |name: &str| tensors.iter().find(|(other, _)| *other == name).map(|(_, shape)| *shape);
+    // The first tensor of a name counts.
+    let shapes: HashMap<&str, &[u64]> = tensors.iter().rev().copied().collect();
+    let shape = |name: &str| shapes.get(name).copied();
     let matrix = |name: &str| <[u64; 2]>::try_from(shape(name)?).ok();
     let layer = |index: usize, name: &str| matrix(&format!("encoder.block.{index}.layer.{name}.weight"));
     if tensors.iter().any(|(name, _)| name.starts_with("decoder.")) {
