@@ -6,10 +6,10 @@
 //! n * sum (w - w')^2 / sum w^2
 //! ```
 //!
-//! over a sample of its rows, where w' is the value that the type stores. For inputs without preferred directions, the fraction is the error of
-//! the matrix's products relative to their energy. All products have about the same influence, whatever the scale of their weights,
-//! because models normalize what they multiply; n counts each weight once, so that the total is comparable between models with
-//! many small and few large matrices. The rows are spread evenly, and the choice depends on nothing else.
+//! over a sample of its rows, where w' is the value that the type stores. For inputs without preferred directions, the fraction is
+//! the error of the matrix's products relative to their energy. All products have about the same influence, whatever the scale of
+//! their weights, because models normalize what they multiply; n counts each weight once, so that the total is comparable between
+//! models with many small and few large matrices. The rows are spread evenly, and the choice depends on nothing else.
 
 use std::{path::Path, sync::atomic::Ordering};
 

@@ -1,7 +1,7 @@
 //! Adapters of diffusion models merged into their checkpoint while it is read.
 //!
-//! Trainers write adapters in several layouts: names of kohya's scripts (`lora_unet_`, with `_` instead of `.`), of diffusers and PEFT
-//! (`transformer.`, `unet.`), of ComfyUI (`diffusion_model.`) and of XLabs. All of them are pairs of matrices, or whole
+//! Trainers write adapters in several layouts: names of kohya's scripts (`lora_unet_`, with `_` instead of `.`), of diffusers and
+//! PEFT (`transformer.`, `unet.`), of ComfyUI (`diffusion_model.`) and of XLabs. All of them are pairs of matrices, or whole
 //! differences, for modules of the model in its original or in diffusers' layout. `parts.rs` sorts the tensors by module,
 //! `places.rs` finds the rows of the checkpoint's tensors that a module has, and `patched.rs` states the arithmetic.
 //!
