@@ -113,6 +113,16 @@ fn types_for_a_size_follow_the_errors_of_the_weights() {
     let key_bytes = 64;
     assert!(sandbox.read("q.gguf").len() <= sandbox.read("plain.gguf").len() + key_bytes);
 
+    // The choice does not survive another quantization.
+    succeed(sandbox.quantize(&["q.gguf", "again.gguf", "q2_k", "--allow-requantize"]));
+    let key = "gguf_tools.chosen_types";
+    assert!(sandbox.file("q.gguf").get(key).is_some() && sandbox.file("again.gguf").get(key).is_none());
+
+    // A file without keys is a diffusion model by its tensors.
+    succeed(sandbox.inspect(&["unset", "f16.gguf", "general.architecture", "-o", "bare.gguf"]));
+    let ran = succeed(sandbox.quantize(&["bare.gguf", "b.gguf", "q4_k_m", "--target-size", "290000"]));
+    assert!(ran.stderr.contains("mean relative squared error"), "{}", ran.stderr);
+
     let ran = sandbox.quantize(&["f16.gguf", "x.gguf", "q4_k_m", "--target-size", "1K"]);
     ran.ends_and_says(
         1,

@@ -44,7 +44,7 @@ const PIPELINE: &str = "model_index.json";
 /// Folders of a pipeline that may hold its diffusion model; the first one found is converted.
 const MODELS: &[&str] = &["transformer", "unet"];
 /// Folders of a pipeline with another diffusion model, for other noise levels or resolutions.
-const OTHER_MODELS: &[&str] = &["transformer_2", "unet_2", "prior", "decoder"];
+const OTHER_MODELS: &[&str] = &["unet", "transformer_2", "unet_2", "prior", "decoder"];
 /// Endings of files that may hold weights.
 const ENDINGS: &[&str] = &[".safetensors", ".sft", ".ckpt", ".pt", ".pth", ".bin"];
 /// The format of a safetensors file, for people.
@@ -128,7 +128,8 @@ pub fn open_diffusion(folder: &Folder) -> Result<Checkpoint, Error> {
         return Err(Error::NoPipelineModel { expected: MODELS });
     };
     let mut notes = Vec::new();
-    let others: Vec<String> = OTHER_MODELS.iter().filter(is_model).map(|name| format!("`{name}`")).collect();
+    let others = OTHER_MODELS.iter().filter(|name| *name != model).filter(is_model);
+    let others: Vec<String> = others.map(|name| format!("`{name}`")).collect();
     if !others.is_empty() {
         notes.push(format!(
             "the pipeline has more than one diffusion model; `{model}` is read, and {} can be converted by its own folder",
@@ -172,7 +173,7 @@ fn open_folder(dir: &Path, listing: &Listing, name: String, notes: Vec<String>) 
 ///
 /// # Errors
 /// [`Error::OneShard`].
-fn check_whole(file: &str) -> Result<(), Error> {
+pub(crate) fn check_whole(file: &str) -> Result<(), Error> {
     let stem = ENDINGS.iter().find_map(|ending| file.strip_suffix(ending)).unwrap_or(file);
     let Some((start, count)) = stem.rsplit_once("-of-") else { return Ok(()) };
     let number = start.rsplit('-').next().unwrap_or_default();

@@ -127,6 +127,11 @@ pub(crate) fn add_tokenizer(
         if !tokenizer.is_empty() {
             files.retain(|(name, _)| !is_tokenizer_file(name));
             files.extend(tokenizer);
+        } else {
+            notes.push(format!(
+                "no tokenizer files in {}; those of the checkpoint are used",
+                config.display()
+            ));
         }
     } else if !files.iter().any(|(name, _)| is_tokenizer_file(name)) {
         for kind in ["tokenizer", "processor"] {

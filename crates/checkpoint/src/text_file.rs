@@ -15,7 +15,7 @@ use serde_json::Value as Json;
 use crate::{
     Checkpoint, Error, FamilyForm, Folder, Listing, Tensor, Tensors, Weights,
     checkpoint::{config_from, open},
-    diffusion::{open_file, place_of},
+    diffusion::{check_whole, open_file, place_of},
     methods::{self, Decoded},
     small_files::{MAX_FILE_BYTES, tokenizer_of_folder},
     wrappers,
@@ -58,6 +58,7 @@ pub fn open_text(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
         return open(folder);
     }
     let (dir, file) = place_of(folder.path());
+    check_whole(&file)?;
     let (weights, format) = open_file(dir, &Listing::default(), &file)?;
     let Weights { parts, mut tensors, mut notes } = weights;
     wrappers::unwrap(&mut tensors, &parts, &mut notes)?;

@@ -156,6 +156,13 @@ fn take_blocks(assembly: &mut Assembly<'_>) -> Result<(), Error> {
                 Some(numbers) => Format::Mxfp8(numbers),
                 None => return Err(wrong_dtype(codes, "F8_E4M3 or F8_E5M2")),
             },
+            Some("float8_e4m3fn") if codes.dtype != Dtype::F8_E4M3 => {
+                return Err(wrong_dtype(codes, "F8_E4M3"));
+            }
+            Some("float8_e5m2") if codes.dtype != Dtype::F8_E5M2 => {
+                return Err(wrong_dtype(codes, "F8_E5M2"));
+            }
+            Some("int8_tensorwise") if codes.dtype != Dtype::I8 => return Err(wrong_dtype(codes, "I8")),
             _ => continue,
         };
         let is_nvfp4 = format == Format::Nvfp4;

@@ -11,6 +11,9 @@ pub const QUANTIZATION_VERSION: u32 = 2;
 /// The bit that marks a file type as guessed (`LLAMA_FTYPE_GUESSED`, `include/llama.h`).
 pub const GUESSED: u32 = 1024;
 
+/// Key that names the method by which the types of a file were chosen without a calibration.
+pub const CHOSEN_TYPES_KEY: &str = "gguf_tools.chosen_types";
+
 /// Treatment of text with a zero byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ZeroBytes {
@@ -56,6 +59,8 @@ pub fn diffusion_metadata(input: &Metadata, file_type: Option<u32>) -> Metadata 
     let mut metadata = input.clone();
     metadata.retain(|key, _| !matches!(key, "split.no" | "split.count" | "split.tensors.count"));
     let Some(file_type) = file_type.filter(|_| !metadata.is_empty()) else { return metadata };
+    // The types are chosen anew.
+    metadata.remove(CHOSEN_TYPES_KEY);
     let mut place = metadata.iter().position(|(key, _)| key == "general.architecture").map_or(0, |at| at + 1);
     for (key, value) in
         [("general.quantization_version", QUANTIZATION_VERSION), ("general.file_type", file_type)]

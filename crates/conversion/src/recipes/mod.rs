@@ -37,7 +37,8 @@ pub use self::{
     facts::{Assignment, TensorFacts},
     fallback::Fallback,
     metadata::{
-        GUESSED, QUANTIZATION_VERSION, ZeroBytes, diffusion_metadata, quantized_metadata, stored_file_type,
+        CHOSEN_TYPES_KEY, GUESSED, QUANTIZATION_VERSION, ZeroBytes, diffusion_metadata, quantized_metadata,
+        stored_file_type,
     },
     model::{ModelFacts, is_70b},
     options::{Differences, Overrides, TensorType},
@@ -45,7 +46,7 @@ pub use self::{
     reason::{KeepReason, Reason},
     role::Role,
     rules::When,
-    stated::{CALIBRATION_KEY, CALIBRATION_METHODS, CHOSEN_TYPES_KEY, StatedType, stated_type},
+    stated::{CALIBRATION_KEY, CALIBRATION_METHODS, StatedType, stated_type},
     table::{FileType, RECIPES, Recipe},
     weighted::requires_imatrix,
 };

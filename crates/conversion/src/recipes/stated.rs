@@ -5,7 +5,8 @@ use gguf_layout::Families;
 use gguf_types::DType;
 
 use super::{
-    Assignment, GUESSED, ModelFacts, Overrides, RECIPES, Reason, Recipe, TensorFacts, assign, reference_order,
+    Assignment, CHOSEN_TYPES_KEY, GUESSED, ModelFacts, Overrides, RECIPES, Reason, Recipe, TensorFacts,
+    assign, reference_order,
 };
 
 /// Calibration methods with their versions, as files name them. The version changes with every change of the resulting bytes.
@@ -13,8 +14,6 @@ pub const CALIBRATION_METHODS: [&str; 2] = ["cal3", "cbs3"];
 
 /// Key that names the calibration of a file.
 pub const CALIBRATION_KEY: &str = "gguf_tools.calibration";
-/// Key that names the method by which the types of a file were chosen without a calibration.
-pub const CHOSEN_TYPES_KEY: &str = "gguf_tools.chosen_types";
 
 /// Relation between the stated file type and the tensors.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -356,6 +356,9 @@ fn codes_without_known_scales_are_refused() {
     ] {
         assert_eq!(error_of(&[codes(dtype), scale.clone(), mark(text)]).to_string(), refused, "{text}");
     }
+    let found =
+        error_of(&[codes("F8_E4M3"), scale.clone(), mark(r#"{"format": "int8_tensorwise"}"#)]).to_string();
+    assert!(found.contains(FLUX) && found.contains("I8") && found.contains("F8_E4M3"), "{found}");
     let second = (row(&FLUX.replace(".weight", ".weight_scale_2"), "F32", &[]), vec![0; 4]);
     assert_eq!(
         error_of(&[codes("U8"), scale.clone(), second]).to_string(),

@@ -186,7 +186,8 @@ fn errors(task: &TensorTask<'_>, types: &[DType], level: Level) -> Result<Vec<f6
         encode(level, Rows { values: &values, row_elems, weights }, &mut blocks);
         (codec.decode)(level, &blocks, &mut decoded);
         let error = squares(values.iter().zip(&decoded).map(|(value, decoded)| value - decoded));
-        if energy > 0.0 { error / energy } else { 0.0 }
+        // NaN for values that are not finite, which the budget refuses.
+        if energy == 0.0 { 0.0 } else { error / energy }
     };
     Ok(types.iter().map(&mut error).collect())
 }

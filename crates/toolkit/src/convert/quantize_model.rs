@@ -54,6 +54,8 @@ pub fn run(
     let architecture =
         model.get("general.architecture").and_then(gguf_container::Value::as_str).unwrap_or("?");
     let architecture = architecture.to_owned();
+    let shapes = model.tensors().map(|(_, tensor)| (tensor.name.as_str(), tensor.shape));
+    let is_diffusion = gguf_models::FAMILIES.diffusion_file(model.metadata(), shapes).is_some();
     let mut open = OpenInput {
         path: input,
         files: model.shards().iter().map(|(path, _)| path.clone()).collect(),
@@ -71,7 +73,6 @@ pub fn run(
         open.notes.notes.push(format!("adapter `{path}`: LoRA merged{times} into {n} tensors"));
         open.notes.warnings.extend(adapter::warning_of_norms(file));
     }
-    let is_diffusion = gguf_models::FAMILIES.diffusion(&architecture).is_some();
     if is_diffusion && calibration.is_wanted() {
         return Err(types_by_weights::no_calibration(input));
     }

@@ -198,6 +198,9 @@ impl Sizes {
     }
 }
 
+/// Bound of the mel filters, which are computed for the header. Whisper has 80 or 128.
+const MAX_MELS: u64 = 1024;
+
 /// Checks what whisper.cpp requires, names and orders tensors, and writes the header.
 fn finish(input: &Input<'_>, mut layout: Layout) -> Result<ForeignLayout, ArchError> {
     check_mathematics(&input.config)?;
@@ -263,6 +266,9 @@ fn check_sizes(sizes: &Sizes, config: &Json) -> Result<(), ArchError> {
     let stated = |key: &str| config.get(key).unwrap_or(&Json::Null);
     if config.get("vocab_size").and_then(Json::as_u64) != Some(sizes.n_vocab) {
         return Err(bad("vocab_size", stated("vocab_size"), "the number of rows of the embedding"));
+    }
+    if sizes.n_mels > MAX_MELS {
+        return Err(bad("num_mel_bins", stated("num_mel_bins"), "at most 1024"));
     }
     for (key, side) in
         [("encoder_attention_heads", &sizes.encoder), ("decoder_attention_heads", &sizes.decoder)]
