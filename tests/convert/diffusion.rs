@@ -60,7 +60,7 @@ fn files_without_a_diffusion_model_are_refused() {
     let adapter = golden("diffusion-adapters/flux-kohya/adapter.safetensors");
     let ran = sandbox.convert(&[&adapter, "out.gguf", "-t", "f16"]);
     ran.ends_and_says(1, "not a known diffusion model; the names look like a LoRA adapter");
-    assert!(ran.stderr.contains("hint: merge it into its model"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("hint: merge it while its model is converted"), "{}", ran.stderr);
     let model = golden("diffusion/quantized-e4m3.safetensors");
     let ran = sandbox.convert(&[&model, "out.gguf", "-t", "f16", "--model-name", "x"]);
     ran.ends_and_says(2, "`naming.model_name` cannot be used with a diffusion model");

@@ -112,7 +112,7 @@ impl DiffusionInput {
 
 /// The tensors for the layout.
 fn sources(checkpoint: &Checkpoint) -> Vec<DiffusionSource> {
-    // The type of codes, since decoded values have none of their own.
+    // The type of a decoded tensor is that of the codes.
     let dtype = |tensor: &Tensor| {
         let codes = tensor.stored.as_ref().and_then(|stored| stored.codes());
         codes.unwrap_or(tensor.dtype).name()

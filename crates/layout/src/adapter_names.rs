@@ -21,7 +21,7 @@ pub struct AdapterName {
 }
 
 impl AdapterName {
-    /// A module with a tensor of its own.
+    /// A module that corresponds to one tensor.
     pub const fn whole(tensor: &'static str, module: &'static str) -> AdapterName {
         AdapterName { tensor, module, rows: AdapterRows::All }
     }

@@ -158,7 +158,7 @@ pub enum MergeError {
         /// The problem.
         problem: &'static str,
     },
-    /// A tensor of a kind of adapter that is not merged.
+    /// An unsupported kind of adapter.
     #[error("tensor `{tensor}`: {kind} is not supported")]
     Kind {
         /// The adapter's tensor.

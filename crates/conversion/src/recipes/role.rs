@@ -1,4 +1,4 @@
-//! Roles of the tensors of diffusion models, as far as mixes distinguish them.
+//! Roles of tensors in diffusion models.
 
 use std::fmt;
 

@@ -190,7 +190,7 @@ fn copies_are_byte_identical() {
     }
 }
 
-/// libgguf has no codebooks. Tensors that no type may change are the same for all types, and each mix has tensors of its own type.
+/// libgguf has no codebooks. All types leave the same tensors alone, and each mix uses its main type.
 #[test]
 fn every_recipe_keeps_sensitive_tensors() {
     let place = tempfile::tempdir().unwrap();

@@ -17,7 +17,7 @@ const STARTS: &[&str] = &[
     "lycoris_",
 ];
 
-/// How a model names its modules.
+/// Names of the modules of a model.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ModuleNames<'a> {
     /// Start of the names of the checkpoint's tensors that adapters leave out, such as `model.diffusion_model.`.
