@@ -246,6 +246,12 @@ impl<'a> Weights<'a> {
         self.file.tensors().count()
     }
 
+    /// Elements of the longest row of any tensor: a bound for widths that only keys state.
+    pub fn longest_row(&self) -> usize {
+        let rows = self.file.tensors().map(|(_, info)| info.shape.row_elems());
+        rows.max().map_or(0, |longest| usize::try_from(longest).unwrap_or(usize::MAX))
+    }
+
     /// The shape of a tensor, if there is one of this name. This alone does not count as a use of it.
     pub fn shape(&self, name: &str) -> Option<Shape> {
         self.file.tensor(name).map(|(_, info)| info.shape)

@@ -67,6 +67,10 @@ impl Layers {
         rope: Option<fn(usize) -> Rope>,
     ) -> Result<Layers, Error> {
         let n_embd = keys.need_count("audio.embedding_length")?;
+        // Tables of the rotation are made before the matrices are looked up.
+        if n_embd > weights.longest_row() {
+            return Err(keys.wrong("audio.embedding_length", "at most the longest row of a tensor"));
+        }
         let n_layer = keys.need_count("audio.block_count")?;
         // The list of layers is allocated before their tensors are looked up.
         if n_layer > weights.n_tensors() {

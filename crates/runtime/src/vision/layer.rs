@@ -63,6 +63,10 @@ impl Form {
         activation: Activation,
     ) -> Result<Form, Error> {
         let n_embd = keys.need_count("vision.embedding_length")?;
+        // Tables of the rotation are made before the matrices are looked for.
+        if n_embd > weights.longest_row() {
+            return Err(keys.wrong("vision.embedding_length", "at most the longest row of a tensor"));
+        }
         let n_layer = keys.need_count("vision.block_count")?;
         // The list of layers is made before their tensors are looked for.
         if n_layer > weights.n_tensors() {
