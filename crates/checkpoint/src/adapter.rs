@@ -6,6 +6,7 @@ use std::{collections::BTreeSet, path::Path};
 use crate::{
     Checkpoint, Error, Folder, Listing, Tensor, Weights,
     checkpoint::is_model,
+    listing::place_of,
     mlx_adapter, safetensors,
     small_files::{card_of, is_tokenizer_file, read_object, read_small_files},
     torch,
@@ -84,8 +85,7 @@ pub fn open_adapter(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
 pub fn open_diffusion_adapter(folder: &Folder) -> Result<Checkpoint, Error> {
     let path = folder.path();
     let (dir, listing, file) = if path.is_file() {
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
-        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let (dir, name) = place_of(path);
         (dir, Listing::default(), name)
     } else {
         let listing = folder.listing()?;

@@ -20,6 +20,7 @@ use serde_json::Value as Json;
 
 use crate::{
     Checkpoint, Error, Folder, Listing, Tensors, Weights, is_legacy,
+    listing::place_of,
     methods::{self, Decoded},
     safetensors,
     shards::Shards,
@@ -181,12 +182,6 @@ pub(crate) fn check_whole(file: &str) -> Result<(), Error> {
         (Ok(number), Ok(count)) if count > 1 => Err(Error::OneShard { file: file.to_owned(), number, count }),
         _ => Ok(()),
     }
-}
-
-/// Folder and name of a file.
-pub(crate) fn place_of(path: &Path) -> (&Path, String) {
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    (dir, path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default())
 }
 
 /// Opens one file by its contents.

@@ -78,3 +78,9 @@ impl Listing {
         self.names.iter().filter(matches).cloned().collect()
     }
 }
+
+/// Folder and name of a file.
+pub(crate) fn place_of(path: &Path) -> (&Path, String) {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    (dir, path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default())
+}

@@ -15,7 +15,8 @@ use serde_json::Value as Json;
 use crate::{
     Checkpoint, Error, FamilyForm, Folder, Listing, Tensor, Tensors, Weights,
     checkpoint::{config_from, open},
-    diffusion::{check_whole, open_file, place_of},
+    diffusion::{check_whole, open_file},
+    listing::place_of,
     methods::{self, Decoded},
     small_files::{MAX_FILE_BYTES, tokenizer_of_folder},
     wrappers,
