@@ -1,4 +1,4 @@
-//! Every format of weights as a tiny checkpoint of headers: which ones are refused, and with which message.
+//! Every format of weights as a tiny checkpoint of headers, and the messages for refused formats.
 
 use std::{collections::BTreeSet, fs};
 

@@ -1,4 +1,4 @@
-//! Rows of diffusion models: which one a checkpoint has, and in which order they are asked.
+//! Detection of diffusion models: the row of a checkpoint, and the order of the rows.
 
 use std::collections::BTreeMap;
 
