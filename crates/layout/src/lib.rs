@@ -54,6 +54,7 @@ mod nearest;
 mod needed;
 mod options;
 pub mod pooling;
+mod prediction;
 pub mod prelude;
 pub mod projector;
 pub mod quantile;

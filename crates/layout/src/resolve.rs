@@ -13,6 +13,7 @@ use crate::key_places::{size_by_tokenizer, template_first};
 use crate::keys::Keys;
 use crate::layout::{Dropped, Layout, OutTensor, UnreadKey};
 use crate::leftovers;
+use crate::prediction::{check_prediction, prediction_row};
 use crate::stored_blocks;
 use crate::tensors::{self, Context, Index};
 use crate::text_part::{first_class, text_config};
@@ -446,49 +447,6 @@ const ANY_PREDICTION: Predicted = Predicted {
             || layer().is_some_and(|layer| hparams.n_layers().is_ok_and(|trunk| layer >= trunk))
     },
 };
-
-/// The number of a layer in a tensor's name.
-fn layer_of(name: &str) -> Option<u64> {
-    let (_, rest) = name.split_once("layers.").or_else(|| name.split_once("blk."))?;
-    rest.split_once('.')?.0.parse().ok()
-}
-
-/// The error for missing tensors that all belong to layers of a prediction.
-fn prediction_row(
-    error: ArchError,
-    (arch, class): (&Arch, Class),
-    hparams: &Hparams,
-    trunk: Option<u64>,
-) -> ArchError {
-    let ArchError::MissingTensors { names } = error else { return error };
-    // The names of the table count on from the last layer; those of the checkpoint may not.
-    let is_part = |name: &String| {
-        name.starts_with("mtp.") || layer_of(name).zip(trunk).is_some_and(|(layer, trunk)| layer >= trunk)
-    };
-    let n_layers = hparams.n_layers().ok();
-    if n_layers <= trunk || !names.iter().all(is_part) {
-        return ArchError::MissingTensors { names };
-    }
-    let spelled = |name: String| (arch.export_name)(hparams, class, &name).unwrap_or(name);
-    ArchError::IncompletePrediction { names: names.into_iter().map(spelled).collect() }
-}
-
-/// Refuses a layer of a prediction without the tensors that join it to the layers before: llama.cpp would not load it.
-fn check_prediction(tensors: &[OutTensor], hparams: &Hparams, trunk: Option<u64>) -> Result<(), ArchError> {
-    let Some(trunk) = trunk.filter(|trunk| hparams.n_layers().is_ok_and(|n_layers| n_layers > *trunk)) else {
-        return Ok(());
-    };
-    let has = |name: &str| tensors.iter().any(|tensor| tensor.name == name);
-    if !tensors.iter().any(|tensor| layer_of(&tensor.name) == Some(trunk)) {
-        return Ok(());
-    }
-    let parts = ["eh_proj", "enorm", "hnorm"].map(|part| format!("blk.{trunk}.nextn.{part}.weight"));
-    let names: Vec<String> = parts.into_iter().filter(|name| !has(name)).collect();
-    match names.is_empty() {
-        true => Ok(()),
-        false => Err(ArchError::IncompletePrediction { names }),
-    }
-}
 
 /// Source: `filter_tensors` of the classes with `supports_mtp_export` in `conversion/`.
 fn select<'a>(

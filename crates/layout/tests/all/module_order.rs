@@ -18,7 +18,7 @@ const FLOORS: &[&[&str]] = &[
     &["diffusers_layout", "loader", "options"],
     &["diffusion_layout"],
     &["diffusion_file", "general", "ignored_keys"],
-    &["key_places", "loadable", "nearest", "needed"],
+    &["key_places", "loadable", "nearest", "needed", "prediction"],
     &["unknown"],
     &["resolve"],
     &["adapter", "export", "legacy", "resolve_projector", "saved_form"],
