@@ -33,6 +33,7 @@ mod exact_sum;
 pub mod generate;
 mod graph;
 pub mod graphs;
+mod hidden;
 pub mod importance;
 mod keys;
 pub mod logits_file;
@@ -57,7 +58,8 @@ mod weights;
 
 pub use architecture::{Architecture, Graphs};
 pub use error::Error;
-pub use model::{Hidden, Model, Options, check_parts};
+pub use hidden::Hidden;
+pub use model::{Model, Options, check_parts};
 pub use observer::{Multiplied, Observer, Part};
 pub use session::{Activations, Embedding, Features, Piece, Sequence, Session};
 pub use state_size::StateSize;

@@ -19,6 +19,7 @@ use crate::{
     classifier::Classifier,
     dense::Dense,
     graph::Prepared,
+    hidden::Hidden,
     keys::Keys,
     observer::{Observer, Part},
     ops::Rows,
@@ -46,40 +47,6 @@ impl Options {
     /// Defaults, for files of the architectures of `graphs`.
     pub fn new(graphs: Graphs) -> Options {
         Options { graphs, threads: None, activations: Activations::default(), adapters: Vec::new() }
-    }
-}
-
-/// Output of a graph for sequences: a hidden row for every requested position, one step before the logits.
-#[derive(Debug, Clone)]
-pub struct Hidden {
-    /// (n_rows, n_embd).
-    rows: Rows,
-    /// End of each sequence's rows.
-    ends: Vec<usize>,
-}
-
-impl Hidden {
-    /// Rows of one sequence.
-    pub(crate) fn of_rows(rows: Rows) -> Hidden {
-        let ends = vec![rows.nrows()];
-        Hidden { rows, ends }
-    }
-
-    /// Rows in all.
-    pub fn n_rows(&self) -> usize {
-        self.rows.nrows()
-    }
-
-    /// The rows that belong to the wanted positions of a sequence, in order.
-    pub fn rows_of(&self, sequence: usize) -> Range<usize> {
-        let start = if sequence == 0 { 0 } else { self.ends[sequence - 1] };
-        start..self.ends[sequence]
-    }
-
-    /// One row: (n_embd).
-    pub fn row(&self, row: usize) -> &[f32] {
-        let width = self.rows.ncols();
-        &self.rows.as_slice()[row * width..(row + 1) * width]
     }
 }
 
@@ -483,7 +450,7 @@ impl Model {
         let rows = self.pool.install(|| self.prepared.graph.run(&mut pass))?;
         drop(pass);
         (session.n_past, session.n_shared) = (end, end - next as usize);
-        Ok(Hidden { rows: rows.detached(), ends })
+        Ok(Hidden::new(rows.detached(), ends))
     }
 
     /// Runs tokens that follow those of earlier calls with the same session, and prepares the prediction
@@ -530,7 +497,7 @@ impl Model {
             let rows = rows.filter(|rows| rows.ncols() == width).ok_or_else(missing)?;
             all.slice_mut(s![.., i * width..(i + 1) * width]).assign(&*rows);
         }
-        Ok((Hidden { rows: rows.detached(), ends: vec![n - first.min(n)] }, all))
+        Ok((Hidden::new(rows.detached(), vec![n - first.min(n)]), all))
     }
 
     /// Makes a batch of sequences, and runs `with` on it.
@@ -555,7 +522,7 @@ impl Model {
         let mut pass = Pass::new(tokens, spans, self.activations, observer, session);
         let rows = self.pool.install(|| self.prepared.graph.run(&mut pass))?;
         // Hidden rows may be kept for as long as the caller likes; the pass's memory need not be.
-        Ok(Hidden { rows: rows.detached(), ends })
+        Ok(Hidden::new(rows.detached(), ends))
     }
 
     /// Logits of some rows of `hidden`: `out` (rows, n_vocab), row-major.
@@ -574,7 +541,7 @@ impl Model {
     ) -> Result<(), Error> {
         let no_logits = || Error::NoLogits { architecture: self.architecture.clone() };
         let head = self.prepared.head.as_ref().ok_or_else(no_logits)?;
-        let x = hidden.rows.slice(s![rows, ..]);
+        let x = hidden.rows().slice(s![rows, ..]);
         if let Some(observer) = observer {
             let rows = x.as_slice().expect("whole rows are contiguous");
             observer.mul_mat(&head.weight.name, Part::Whole, rows, head.weight.n_in);

@@ -7,7 +7,7 @@ const FLOORS: &[&[&str]] = &[
     &["error", "tiles"],
     &["keys", "observer", "threads", "weights", "exact_sum", "state_size"],
     &["ops"],
-    &["session", "pooling"],
+    &["session", "pooling", "hidden"],
     &["pass"],
     &["graph", "draft_graph"],
     &["classifier", "dense"],
