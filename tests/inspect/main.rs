@@ -17,3 +17,4 @@ mod tokenizer;
 mod verify_adapters;
 mod verify_faults;
 mod verify_goldens;
+mod verify_source;
