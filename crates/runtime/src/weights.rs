@@ -188,7 +188,7 @@ impl Weight {
     }
 
     /// Hands out the blocks of rows, little-endian, with their type: those of the file, or what stands in their place.
-    fn with_blocks<R>(&self, rows: Range<usize>, work: impl FnOnce(DType, &[u8]) -> R) -> R {
+    pub fn with_blocks<R>(&self, rows: Range<usize>, work: impl FnOnce(DType, &[u8]) -> R) -> R {
         // One lock per tile of many rows: nothing writes while a model runs.
         if let Some(replaced) = &*self.slot.read().unwrap_or_else(PoisonError::into_inner) {
             let bytes = &replaced.bytes[rows.start * replaced.row_bytes..rows.end * replaced.row_bytes];

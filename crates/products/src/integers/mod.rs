@@ -16,9 +16,12 @@
 
 #[cfg(target_arch = "x86_64")]
 mod bytes;
+mod direct;
+mod few;
 mod quants;
 mod weights;
 
+pub use few::{Single, multiplies_stored};
 pub use quants::{BlockForm, Quants, RowsMut};
 pub use weights::Weights;
 

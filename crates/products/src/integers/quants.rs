@@ -68,13 +68,12 @@ pub struct RowsMut<'a> {
 
 /// Some blocks of a row.
 pub(super) struct Row<'a> {
+    pub values: &'a [i8],
+    pub pairs: &'a [i32],
     #[cfg_attr(
         not(target_arch = "x86_64"),
         expect(dead_code, reason = "read where bytes are multiplied as they are")
     )]
-    pub values: &'a [i8],
-    pub pairs: &'a [i32],
-    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "as the values"))]
     pub starts: &'a [i32],
     pub sums: &'a [i32],
     pub scales: &'a [f32],

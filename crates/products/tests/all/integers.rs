@@ -1,7 +1,8 @@
 //! Products of integers in blocks at every level against plain loops, bit for bit.
 
-use gguf_products::integers::{BlockForm, Quants, Weights, matmul_integers};
-use gguf_quant::Level;
+use gguf_products::integers::{BlockForm, Quants, Single, Weights, matmul_integers, multiplies_stored};
+use gguf_quant::{IntegerBlocks, Level, decode_integers, integer_form};
+use gguf_types::DType;
 use ndarray::{Array2, s};
 
 /// A left and a right side, as plain numbers.
@@ -82,6 +83,22 @@ impl Case {
         packed.unwrap();
     }
 
+    /// The right side, taken apart.
+    fn taken(&self) -> Taken {
+        fn all<T: Copy>(array: &Array2<T>) -> Vec<T> {
+            array.iter().copied().collect()
+        }
+        // Without minima there are no scales of them.
+        let min_scales = if self.form.n_minima > 0 { all(&self.min_scales) } else { Vec::new() };
+        Taken {
+            levels: all(&self.levels),
+            scales: all(&self.scales),
+            int_scales: all(&self.int_scales),
+            minima: all(&self.minima),
+            min_scales,
+        }
+    }
+
     /// The definition, by the platform's fused multiply-add.
     fn expected(&self) -> Array2<f32> {
         let BlockForm { elems, n_minima, n_scales, offset } = self.form;
@@ -105,6 +122,27 @@ impl Case {
             }
             total
         })
+    }
+}
+
+/// Rows of weights that are taken apart.
+struct Taken {
+    levels: Vec<u8>,
+    scales: Vec<f32>,
+    int_scales: Vec<i16>,
+    minima: Vec<i16>,
+    min_scales: Vec<f32>,
+}
+
+impl Taken {
+    fn lent(&mut self) -> IntegerBlocks<'_> {
+        IntegerBlocks {
+            levels: &mut self.levels,
+            scales: &mut self.scales,
+            int_scales: &mut self.int_scales,
+            minima: &mut self.minima,
+            min_scales: &mut self.min_scales,
+        }
     }
 }
 
@@ -149,6 +187,18 @@ fn levels_match_definition() {
                 case.pack(*level, &mut weights);
                 let mut out = Array2::from_elem((m, n), f32::NAN);
                 matmul_integers(&x, 0..m, &weights, out.view_mut());
+                for i in 0..m {
+                    let mut row = vec![f32::NAN; n];
+                    Single::new(&x, i).multiply(*level, &case.taken().lent(), &mut row);
+                    for (j, found) in row.iter().enumerate() {
+                        assert_eq!(
+                            found.to_bits(),
+                            expected[[i, j]].to_bits(),
+                            "{form:?} {i} {j}, {}",
+                            level.name()
+                        );
+                    }
+                }
                 // Some of the rows, into some columns of a wider matrix.
                 let rows = m / 3..m - m / 4;
                 let mut wide = Array2::from_elem((rows.len(), n + 5), 7.0f32);
@@ -178,4 +228,50 @@ fn nan_scale_propagates() {
         matmul_integers(&case.quants(level), 0..2, &weights, out.view_mut());
         assert!(out.row(0).iter().all(|x| x.is_finite()) && out.row(1).iter().all(|x| x.is_nan()));
     }
+}
+
+/// Any bits, so that scales have all signs, sizes and non-finite values, against the same blocks taken apart and packed.
+#[test]
+fn stored_blocks_match_packed_integers() {
+    let mut n_compared = 0;
+    for dtype in [DType::Q8_0, DType::Q4_0, DType::Q4_K, DType::Q6_K] {
+        let form = integer_form(dtype).unwrap();
+        let n_groups = |elems: Option<usize>| elems.map_or(0, |elems| form.block_elems / elems);
+        let (n_minima, n_scales) = (n_groups(form.min_elems), n_groups(form.scale_elems));
+        let form = BlockForm { elems: form.block_elems, n_minima, n_scales, offset: form.offset };
+        let row_bytes = |n_blocks: usize| n_blocks * dtype.block_bytes() as usize;
+        for (n, n_blocks) in [(1, 1), (7, 3), (8, 2), (19, 5), (3, 0)] {
+            let case = Case::new(form, (2, n, n_blocks), 3);
+            let bytes = gguf_testkit::bytes(n as u64, n * row_bytes(n_blocks));
+            let mut weights = Weights::default();
+            let packed = weights.pack_rows(Level::Scalar, form, n, n_blocks * form.elems, |rows, out| {
+                let own = rows.start * row_bytes(n_blocks)..rows.end * row_bytes(n_blocks);
+                decode_integers(dtype, Level::Scalar, &bytes[own], out)
+            });
+            packed.unwrap();
+            let mut expected = Array2::zeros((2, n));
+            matmul_integers(&case.quants(Level::Scalar), 0..2, &weights, expected.view_mut());
+            for level in Level::available().into_iter().filter(|level| *level != Level::Scalar) {
+                assert!(multiplies_stored(level, dtype));
+                let x = case.quants(level);
+                for i in 0..2 {
+                    let mut out = vec![7.0; n];
+                    Single::new(&x, i).multiply_stored(level, dtype, &bytes, &mut out);
+                    for (j, found) in out.iter().enumerate() {
+                        let expected = expected[[i, j]];
+                        let same =
+                            found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan();
+                        assert!(
+                            same,
+                            "{dtype:?} {n} x {n_blocks}, {i} {j}, {}: {found} {expected}",
+                            level.name()
+                        );
+                        n_compared += usize::from(!expected.is_nan());
+                    }
+                }
+            }
+        }
+    }
+    let n_vector_levels = Level::available().len() - 1;
+    assert!(n_compared >= 40 * n_vector_levels, "{n_compared} sums that are not NaN");
 }

@@ -7,10 +7,10 @@ use std::{cell::Cell, ops::Range};
 
 use gguf_products::{
     Right,
-    integers::{Quants, Weights, matmul_integers},
+    integers::{BlockForm, Quants, Single, Weights, matmul_integers, multiplies_stored},
     matmul, matmul_packed,
 };
-use gguf_quant::Level;
+use gguf_quant::{IntegerBlocks, Level};
 use ndarray::{ArrayView2, ArrayViewMut2, Axis, s};
 use rayon::prelude::*;
 
@@ -270,6 +270,8 @@ thread_local! {
     /// A decoded tile of a thread's own, kept between products of few rows. It belongs to the thread and not to a pass:
     /// a pool of threads serves many passes, and in generation a pass is one token.
     static TILE: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
+    /// The same for rows of integers.
+    static TAKEN: Cell<Taken> = Cell::default();
 }
 
 /// `x (n_rows, n_in) @ weight (n_out, n_in)^T -> out (n_rows, n_out)`, for several weights at once.
@@ -295,7 +297,64 @@ fn mul_mat(x: ArrayView2<'_, f32>, products: Vec<Product<'_>>) {
 
 /// The same for rows of 8 bits and weights whose blocks have their form.
 fn mul_integers(x: &Quants, n_rows: usize, products: Vec<Product<'_>>) {
-    mul_tiles::<Weights>(Level::detect(), x, n_rows, tiles(n_rows, products));
+    let level = Level::detect();
+    let tiles = tiles(n_rows, products);
+    if n_rows > FEW_ROWS {
+        return mul_tiles::<Weights>(level, x, n_rows, tiles);
+    }
+    let rows: Vec<Single> = (0..n_rows).map(|i| Single::new(x, i)).collect();
+    tiles.into_par_iter().for_each(|mut tile| {
+        let Tile { weight, rows: own, out } = &mut tile;
+        let is_done = weight.with_blocks(own.clone(), |dtype, blocks| {
+            let has_kernel = multiplies_stored(level, dtype);
+            for (x, mut out) in rows.iter().zip(out.rows_mut()).filter(|_| has_kernel) {
+                let out = out.as_slice_mut().expect("rows of the output are contiguous");
+                x.multiply_stored(level, dtype, blocks, out);
+            }
+            has_kernel
+        });
+        if is_done {
+            return;
+        }
+        let mut taken = TAKEN.take();
+        let form = tile.weight.block_form().expect("products of integers have blocks of integers");
+        let mut blocks = taken.blocks(form, tile.n_decoded());
+        tile.weight
+            .take_apart(level, tile.rows.clone(), blocks.lent())
+            .expect("a weight of a checked type and shape decodes");
+        for (x, mut out) in rows.iter().zip(tile.out.rows_mut()) {
+            x.multiply(level, &blocks, out.as_slice_mut().expect("rows of the output are contiguous"));
+        }
+        TAKEN.set(taken);
+    });
+}
+
+/// Rows of a weight that are taken apart, in memory that is used again.
+#[derive(Default)]
+struct Taken {
+    levels: Vec<u8>,
+    scales: Vec<f32>,
+    int_scales: Vec<i16>,
+    minima: Vec<i16>,
+    min_scales: Vec<f32>,
+}
+
+impl Taken {
+    /// Room for blocks of so many elements together.
+    fn blocks(&mut self, form: BlockForm, n_elems: usize) -> IntegerBlocks<'_> {
+        fn first<T: Copy + Default>(buffer: &mut Vec<T>, n: usize) -> &mut [T] {
+            buffer.resize(buffer.len().max(n), T::default());
+            &mut buffer[..n]
+        }
+        let n = n_elems / form.elems;
+        IntegerBlocks {
+            levels: first(&mut self.levels, n_elems),
+            scales: first(&mut self.scales, n),
+            int_scales: first(&mut self.int_scales, n * form.n_scales),
+            minima: first(&mut self.minima, n * form.n_minima),
+            min_scales: first(&mut self.min_scales, if form.n_minima > 0 { n } else { 0 }),
+        }
+    }
 }
 
 /// The products of rows with tiles, in groups of bounded size: all of a group are packed side by side, then multiplied.
