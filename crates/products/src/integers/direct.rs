@@ -5,10 +5,9 @@
 
 use fearless_simd::{
     Simd, SimdBase, SimdCvtFloat, SimdFloat, SimdIntWiden, f32x8, i8x32, i16x16, i32x8, prelude::*, u8x32,
-    u16x16,
+    u16x16, u32x8,
 };
 use fearless_simd_macros::simd;
-use gguf_types::half::f16_to_f32;
 
 use super::few::Single;
 
@@ -86,13 +85,23 @@ pub(super) fn multiply<S: Simd, T: Stored<E, B>, const E: usize, const B: usize>
 }
 
 #[inline(always)]
-fn half<const B: usize>(block: &[u8; B], at: usize) -> u16 {
-    u16::from_le_bytes([block[at], block[at + 1]])
+fn half<const B: usize>(block: &[u8; B], at: usize) -> u32 {
+    u16::from_le_bytes([block[at], block[at + 1]]).into()
 }
 
+/// [`gguf_types::half::f16_to_f32`] of eight.
 #[inline(always)]
-fn floats<S: Simd>(simd: S, halves: [u16; ROWS]) -> f32x8<S> {
-    f32x8::from_slice(simd, &halves.map(f16_to_f32))
+fn floats<S: Simd>(simd: S, halves: [u32; ROWS]) -> f32x8<S> {
+    use fearless_simd::Bytes;
+    let bits = u32x8::from_slice(simd, &halves) << 16;
+    let (sign, magnitude) = (bits & u32x8::splat(simd, 0x8000_0000), bits << 1);
+    let normal: f32x8<S> = ((magnitude >> 4) + u32x8::splat(simd, 0xe0 << 23)).bitcast();
+    let normal = normal * f32x8::splat(simd, f32::from_bits(0x0780_0000));
+    let subnormal: f32x8<S> = ((magnitude >> 17) | u32x8::splat(simd, 126 << 23)).bitcast();
+    let subnormal = subnormal - f32x8::splat(simd, 0.5);
+    let is_subnormal = magnitude.simd_lt(u32x8::splat(simd, 1 << 27));
+    let number: u32x8<S> = is_subnormal.select(subnormal, normal).bitcast();
+    (sign | number).bitcast()
 }
 
 /// Lane `r` of the result: the sum of all lanes of vector `r`.
