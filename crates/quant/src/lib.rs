@@ -71,4 +71,4 @@ pub use codec::{CODECS, Codec, CodecError, Rows, Search, codec, decode, encode};
 pub use integers::{IntegerBlocks, IntegerForm, decode_integers, integer_form};
 pub use level::{LEVEL_NAMES, LEVEL_VARIABLE, Level, Vectors};
 pub use magnitude::first_large_value;
-pub use valid::{BadBlock, BlockProblem, first_bad_block};
+pub use valid::{BadBlock, BlockProblem, first_bad_block, half_scales};

@@ -45,8 +45,8 @@ pub enum BlockProblem {
     },
 }
 
-/// Byte positions of a type's half-precision scales in a block.
-pub(crate) const fn half_scales(dtype: DType) -> &'static [usize] {
+/// Byte positions of the half-precision numbers in a block of a type that multiply its scales and, second, its offsets.
+pub const fn half_scales(dtype: DType) -> &'static [usize] {
     match dtype {
         DType::Q4_0 | DType::Q5_0 | DType::Q8_0 | DType::Q1_0 | DType::Q2_0 => &[0],
         DType::Q4_1 | DType::Q5_1 | DType::Q8_1 | DType::Q4_K | DType::Q5_K => &[0, 2],

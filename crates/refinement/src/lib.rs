@@ -24,6 +24,7 @@ mod probe;
 mod refiner;
 mod rounding;
 mod steps;
+mod training;
 
 pub use error::Error;
 pub use fingerprint::{fingerprint, fingerprint_of};
@@ -34,3 +35,4 @@ pub use rounding::{
     Choice, KroneckerRounding, Rounding, RoundingOptions, choose, divergence, is_refinable, output_error,
 };
 pub use steps::Steps;
+pub use training::{Trained, TrainingOptions, train};

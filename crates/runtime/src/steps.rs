@@ -259,6 +259,59 @@ impl<'m> Steps<'m> {
         Ok(Between { streams: vec![gradients], carried: Carried::default() })
     }
 
+    /// Gradients of the KL divergence from a base after the last step, for each row, in nats. `base_last` is what
+    /// the last step of `base`, which has the same vocabulary, left for the same tokens. A row of logits of both
+    /// is alive at a time for each of [`Model::logit_rows_at_once`].
+    ///
+    /// # Errors
+    /// As [`Steps::need_backward`]; [`Error::VocabDiffers`] for a base with another number of tokens.
+    pub fn divergence_back(
+        &self,
+        last: &Between,
+        base: &Steps<'_>,
+        base_last: &Between,
+    ) -> Result<Between, Error> {
+        self.need_backward()?;
+        let heads = (&self.model.prepared().head, &base.model.prepared().head);
+        let ((Some(head), Some(base_head)), [x], [base_x]) =
+            (heads, &last.streams[..], &base_last.streams[..])
+        else {
+            return Ok(Between::default());
+        };
+        let (n_vocab, at_once) = (self.model.n_vocab(), self.model.logit_rows_at_once());
+        if base.model.n_vocab() != n_vocab {
+            return Err(Error::VocabDiffers { expected: base.model.n_vocab(), found: n_vocab });
+        }
+        let activations = self.model.activations();
+        let mut gradients = Rows::zeros(x.nrows(), x.ncols());
+        self.model.install(|| {
+            let zeros = || Rows::zeros(at_once.min(x.nrows()), n_vocab);
+            let [mut logits, mut base_logits, mut grad_logits] = [zeros(), zeros(), zeros()];
+            for first in (0..x.nrows()).step_by(at_once) {
+                let rows = first..x.nrows().min(first + at_once);
+                let part = s![..rows.len(), ..];
+                let mut logits = logits.slice_mut(part);
+                let (mut base_logits, mut grad_logits) =
+                    (base_logits.slice_mut(part), grad_logits.slice_mut(part));
+                head.run(x.slice(s![rows.clone(), ..]), activations, logits.view_mut());
+                base_head.run(base_x.slice(s![rows.clone(), ..]), activations, base_logits.view_mut());
+                grad_logits.assign(&logits);
+                // d KL(p_base, p) / d logits = p - p_base.
+                let pairs = grad_logits
+                    .axis_iter_mut(Axis(0))
+                    .into_par_iter()
+                    .zip(base_logits.axis_iter_mut(Axis(0)));
+                pairs.for_each(|(mut p, mut p_base)| {
+                    softmax(p.as_slice_mut().expect("whole rows are contiguous"), None);
+                    softmax(p_base.as_slice_mut().expect("whole rows are contiguous"), None);
+                    p -= &p_base;
+                });
+                head.backward(logits.view(), grad_logits, gradients.slice_mut(s![rows, ..]));
+            }
+        });
+        Ok(Between { streams: vec![gradients], carried: Carried::default() })
+    }
+
     /// Backward pass through step `index`: `entered` is the previous step's output, and `gradients` of the
     /// step's own output become those of its input. The layer runs again, and the observer receives the
     /// gradients at the output of each matrix: the rows that go into its transpose, with `n_in` the rows of

@@ -1,0 +1,236 @@
+//! The half-precision factors of the blocks of one matrix, as trainable parameters.
+//!
+//! A weight is `d a + m b`, where `d` multiplies the scales of its block and `m` the offsets, and `a` and `b` are
+//! the decoded values for `d = 1, m = 0` and `d = 0, m = 1`. A parameter `u` scales a factor: `d = half(d_0 u)`,
+//! from `u = 1`. Its gradient is `d_0` times the sum of `a` times the gradients of the weights, over the block.
+//! Rounding to half precision is ignored in the gradient.
+
+use gguf_products::{Right, matmul_packed};
+use gguf_quant::{
+    Level, half_scales,
+    round::{f16_to_f32, f32_to_f16},
+};
+use gguf_types::DType;
+use ndarray::{ArrayView2, ArrayViewMut2, s};
+use rayon::prelude::*;
+
+use crate::Error;
+
+/// 1.0 in half precision.
+const ONE: u16 = 0x3c00;
+/// The exponent of infinity and NaN.
+const INFINITY: u16 = 0x7c00;
+/// All bits of a half except the sign.
+const SIZE: u16 = 0x7fff;
+/// Partial sums of a dot product; the same at every CPU level.
+const LANES: usize = 16;
+/// Rows of a matrix whose weight gradients are alive at once, for each thread.
+const ROWS: usize = 32;
+/// Limits of a parameter.
+const RANGE: (f32, f32) = (0.5, 2.0);
+
+/// Decay of the means of gradients and of their squares.
+const DECAY: (f32, f32) = (0.9, 0.99);
+/// Addition to the root of the mean square, far below any gradient that matters.
+const EPSILON: f32 = 1e-12;
+
+/// A step of Adam (Kingma and Ba, arXiv:1412.6980).
+#[derive(Debug, Clone, Copy)]
+pub struct Step {
+    /// The number of the step, from 1.
+    pub index: i32,
+    /// Size of the step, as a share of a factor.
+    pub rate: f32,
+    /// CPU level; it changes no bit.
+    pub level: Level,
+}
+
+/// Inputs of a matrix and gradients at its output over the tokens of a step.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen<'a> {
+    /// (n_tokens, n_columns).
+    pub inputs: &'a [f32],
+    /// (n_tokens, n_rows).
+    pub gradients: &'a [f32],
+}
+
+/// A parameter with its moments.
+#[derive(Debug, Clone, Copy)]
+struct Parameter {
+    value: f32,
+    mean: f32,
+    square: f32,
+}
+
+impl Parameter {
+    fn step(&mut self, gradient: f32, rate: f32, corrections: [f32; 2]) {
+        if !gradient.is_finite() {
+            return;
+        }
+        self.mean = DECAY.0 * self.mean + (1.0 - DECAY.0) * gradient;
+        self.square = DECAY.1 * self.square + (1.0 - DECAY.1) * gradient * gradient;
+        let root = (self.square / corrections[1]).sqrt() + EPSILON;
+        self.value = (self.value - rate * (self.mean / corrections[0]) / root).clamp(RANGE.0, RANGE.1);
+    }
+}
+
+/// Factors of a matrix.
+#[derive(Debug)]
+pub struct Factors {
+    dtype: DType,
+    n_rows: usize,
+    n_columns: usize,
+    /// One for each half of each block, in file order.
+    parameters: Vec<Parameter>,
+}
+
+/// True if a type has factors.
+pub fn has_factors(dtype: DType) -> bool {
+    gguf_quant::codec(dtype).is_some() && !half_scales(dtype).is_empty()
+}
+
+impl Factors {
+    /// Untrained factors of a matrix of blocks.
+    pub fn new(dtype: DType, n_rows: usize, n_columns: usize) -> Factors {
+        let n_blocks = n_rows * n_columns / dtype.block_elems() as usize;
+        let parameter = Parameter { value: 1.0, mean: 0.0, square: 0.0 };
+        Factors { dtype, n_rows, n_columns, parameters: vec![parameter; n_blocks * half_scales(dtype).len()] }
+    }
+
+    /// Blocks of the matrix with trained factors, from its untrained ones.
+    pub fn apply(&self, untrained: &[u8]) -> Vec<u8> {
+        let (halves, n_bytes) = (half_scales(self.dtype), self.dtype.block_bytes() as usize);
+        let mut blocks = untrained.to_vec();
+        for (block, parameters) in blocks.chunks_exact_mut(n_bytes).zip(self.parameters.chunks(halves.len()))
+        {
+            for (at, parameter) in halves.iter().zip(parameters) {
+                put(block, *at, scaled(half(block, *at), parameter.value));
+            }
+        }
+        blocks
+    }
+
+    /// Changes the parameters by a step of gradient descent.
+    ///
+    /// # Errors
+    /// Blocks that do not decode.
+    pub fn train(&mut self, untrained: &[u8], seen: Seen<'_>, step: Step) -> Result<(), Error> {
+        let (n_rows, n_columns, dtype) = (self.n_rows, self.n_columns, self.dtype);
+        let n_tokens = seen.inputs.len() / n_columns.max(1);
+        let length = |found, expected| Error::Length { quantity: "gradients", found, expected };
+        let gradients = ArrayView2::from_shape((n_tokens, n_rows), seen.gradients)
+            .map_err(|_| length(seen.gradients.len(), n_tokens * n_rows))?;
+        let inputs = ArrayView2::from_shape((n_tokens, n_columns), seen.inputs)
+            .map_err(|_| length(seen.inputs.len(), n_tokens * n_columns))?;
+        let mut right = Right::default();
+        right.pack(step.level, inputs);
+        let row_blocks = n_columns / dtype.block_elems() as usize;
+        let (row_bytes, row_parameters) =
+            (row_blocks * dtype.block_bytes() as usize, row_blocks * half_scales(dtype).len());
+        let corrections = [1.0 - power(DECAY.0, step.index), 1.0 - power(DECAY.1, step.index)];
+        let tiles = self
+            .parameters
+            .par_chunks_mut((ROWS * row_parameters).max(1))
+            .zip(untrained.par_chunks((ROWS * row_bytes).max(1)))
+            .enumerate();
+        tiles.try_for_each(|(tile, (parameters, blocks))| {
+            let first = tile * ROWS;
+            let n = (n_rows - first).min(ROWS);
+            // Gradients of the weights of these rows: (n, n_columns).
+            let mut of_weights = vec![0.0; n * n_columns];
+            let out = ArrayViewMut2::from_shape((n, n_columns), &mut of_weights[..]);
+            let out = out.expect("as many values as the shape says");
+            let left = gradients.slice(s![.., first..first + n]).reversed_axes();
+            // Contiguous rows on the left need no packing for each panel.
+            matmul_packed(false, 1.0, left.as_standard_layout().view(), &right, out);
+            let rows = of_weights.chunks_exact(n_columns).zip(blocks.chunks_exact(row_bytes));
+            let mut slopes = vec![0.0; n_columns];
+            for ((of_weights, blocks), parameters) in rows.zip(parameters.chunks_mut(row_parameters)) {
+                train_row(dtype, of_weights, blocks, &mut slopes, parameters, step, corrections)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// The factors alone.
+    pub fn values(&self) -> Vec<f32> {
+        self.parameters.iter().map(|parameter| parameter.value).collect()
+    }
+
+    /// Sets the factors.
+    pub fn set_values(&mut self, values: &[f32]) {
+        for (parameter, value) in self.parameters.iter_mut().zip(values) {
+            parameter.value = *value;
+        }
+    }
+}
+
+/// Trains the factors of one row.
+fn train_row(
+    dtype: DType,
+    of_weights: &[f32],
+    blocks: &[u8],
+    slopes: &mut [f32],
+    parameters: &mut [Parameter],
+    step: Step,
+    corrections: [f32; 2],
+) -> Result<(), Error> {
+    let (halves, n_bytes) = (half_scales(dtype), dtype.block_bytes() as usize);
+    let mut unit = blocks.to_vec();
+    for (index, at) in halves.iter().enumerate() {
+        for block in unit.chunks_exact_mut(n_bytes) {
+            halves.iter().for_each(|other| put(block, *other, if other == at { ONE } else { 0 }));
+        }
+        gguf_quant::decode(dtype, step.level, &unit, slopes)?;
+        let elems = dtype.block_elems() as usize;
+        let pairs = of_weights.chunks_exact(elems).zip(slopes.chunks_exact(elems));
+        for ((block, pair), parameters) in
+            blocks.chunks_exact(n_bytes).zip(pairs).zip(parameters.chunks_mut(halves.len()))
+        {
+            let now = half(block, *at);
+            if now & SIZE == 0 || now & SIZE >= INFINITY {
+                continue;
+            }
+            let sum = step.level.vectorize(
+                #[inline(always)]
+                || dot(pair.0, pair.1),
+            );
+            parameters[index].step(f16_to_f32(now) * sum, step.rate, corrections);
+        }
+    }
+    Ok(())
+}
+
+/// A sum in a fixed order: lane by lane, then the lanes.
+#[inline(always)]
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let mut lanes = [0.0f32; LANES];
+    for (a, b) in a.as_chunks::<LANES>().0.iter().zip(b.as_chunks::<LANES>().0) {
+        for lane in 0..LANES {
+            lanes[lane] += a[lane] * b[lane];
+        }
+    }
+    lanes.iter().sum()
+}
+
+/// A half times a parameter; signs, zeros and numbers that are not finite stay.
+fn scaled(stored: u16, by: f32) -> u16 {
+    if by == 1.0 || stored & SIZE == 0 || stored & SIZE >= INFINITY {
+        return stored;
+    }
+    let found = f32_to_f16(f16_to_f32(stored) * by);
+    if found & SIZE == 0 || found & SIZE >= INFINITY { stored } else { found }
+}
+
+/// `base^n` by repeated multiplication: the same on every machine.
+fn power(base: f32, n: i32) -> f32 {
+    (0..n).fold(1.0, |power, _| power * base)
+}
+
+fn half(block: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([block[at], block[at + 1]])
+}
+
+fn put(block: &mut [u8], at: usize, half: u16) {
+    block[at..at + 2].copy_from_slice(&half.to_le_bytes());
+}
