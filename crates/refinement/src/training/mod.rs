@@ -43,7 +43,7 @@ pub struct TrainingOptions {
 
 impl Default for TrainingOptions {
     fn default() -> TrainingOptions {
-        TrainingOptions { passes: 3, rate: 1e-3, held_every: 8, level: Level::detect() }
+        TrainingOptions { passes: 3, rate: 1e-4, held_every: 8, level: Level::detect() }
     }
 }
 
