@@ -79,8 +79,13 @@ fn target(row: usize, n_vocab: usize) -> usize {
     gguf_testkit::bytes(5, row + 1).iter().map(|byte| usize::from(*byte)).sum::<usize>() % n_vocab
 }
 
-/// Inputs of each matrix, and gradients at its outputs.
+/// Inputs of each matrix, and gradients at its outputs, of the sum of `-ln p(target)`.
 fn both_sides(model: &Model) -> (Shown, Shown) {
+    shown_of(model, &|steps, last| steps.loss_back(last, &mut |row, p| target(row, p.len())).unwrap())
+}
+
+/// Inputs of each matrix, and gradients at its outputs, from those after the last step.
+fn shown_of(model: &Model, back: &dyn Fn(&Steps<'_>, &Between) -> Between) -> (Shown, Shown) {
     let sequences = sequences(model);
     let sequences: Vec<&[u32]> = sequences.iter().map(Vec::as_slice).collect();
     let steps = Steps::new(model).unwrap();
@@ -90,7 +95,7 @@ fn both_sides(model: &Model) -> (Shown, Shown) {
         entered.push(between.clone());
         between = steps.run(step, &sequences, between, Some(&mut inputs)).unwrap();
     }
-    let mut gradients = steps.loss_back(&between, &mut |row, p| target(row, p.len())).unwrap();
+    let mut gradients = back(&steps, &between);
     for (step, entered) in entered.into_iter().enumerate().rev() {
         gradients = steps.backward(step, &sequences, entered, gradients, Some(&mut outputs)).unwrap();
     }
@@ -113,8 +118,18 @@ fn loss(model: &Model) -> f64 {
     logits.chunks(n_vocab).enumerate().map(of_row).sum()
 }
 
+/// Logits of all rows.
+fn logits(model: &Model) -> Vec<f32> {
+    let sequences = sequences(model);
+    let sequences: Vec<Sequence<'_>> = sequences.iter().map(|tokens| Sequence::new(tokens)).collect();
+    let hidden = model.run(&sequences, None).unwrap();
+    let mut logits = vec![0.0; hidden.n_rows() * model.n_vocab()];
+    model.logits(&hidden, 0..hidden.n_rows(), None, &mut logits).unwrap();
+    logits
+}
+
 /// Change of the loss per unit of a change of a matrix, by a difference over `2 size` units.
-fn difference(model: &Model, tensor: &str, change: &[f64], size: f64) -> f64 {
+fn difference(model: &Model, tensor: &str, change: &[f64], size: f64, loss: &dyn Fn(&Model) -> f64) -> f64 {
     let (file, info) = model.file().tensor(tensor).unwrap();
     let weights = file.data(info).unwrap().as_chunks::<4>().0;
     let at = |sign: f64| {
@@ -124,11 +139,57 @@ fn difference(model: &Model, tensor: &str, change: &[f64], size: f64) -> f64 {
             .map(|(weight, change)| (f64::from(f32::from_le_bytes(*weight)) + sign * size * change) as f32);
         let bytes = moved.flat_map(f32::to_le_bytes).collect();
         model.replace(tensor, DType::F32, bytes).unwrap();
-        let loss = loss(model);
+        let value = loss(model);
         model.restore();
-        loss
+        value
     };
     (at(1.0) - at(-1.0)) / (2.0 * size)
+}
+
+#[test]
+fn gradients_of_divergence_match_finite_differences() {
+    let (sandbox, of_base) = (
+        Sandbox::with_converted("llama", "x.gguf", "f32"),
+        Sandbox::with_converted("llama", "x.gguf", "q4_0"),
+    );
+    let (model, base) = (open(&sandbox, 2), open(&of_base, 2));
+    let base_logits = logits(&base);
+    let n_vocab = model.n_vocab();
+    let log_softmax = |logits: &[f32]| -> Vec<f64> {
+        let most = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let sum: f64 = logits.iter().map(|logit| f64::from(logit - most).exp()).sum();
+        logits.iter().map(|logit| f64::from(logit - most) - sum.ln()).collect()
+    };
+    let divergence = |model: &Model| -> f64 {
+        let logits = logits(model);
+        let of_row = |(base, ours): (&[f32], &[f32])| -> f64 {
+            let (base, ours) = (log_softmax(base), log_softmax(ours));
+            base.iter().zip(&ours).map(|(base, ours)| base.exp() * (base - ours)).sum()
+        };
+        base_logits.chunks(n_vocab).zip(logits.chunks(n_vocab)).map(of_row).sum()
+    };
+    let of_base = sequences(&base);
+    let of_base: Vec<&[u32]> = of_base.iter().map(Vec::as_slice).collect();
+    let base_steps = Steps::new(&base).unwrap();
+    let run = |between, step| base_steps.run(step, &of_base, between, None);
+    let base_last = (0..base_steps.n_steps()).try_fold(Between::default(), run).unwrap();
+    let (inputs, outputs) =
+        shown_of(&model, &|steps, last| steps.divergence_back(last, &base_steps, &base_last).unwrap());
+    assert!(outputs.0.len() >= 8);
+    for (key @ (tensor, _), (g, n_out)) in &outputs.0 {
+        let (x, n_in) = &inputs.0[key];
+        let mut gradient = vec![0.0; n_out * n_in];
+        for (g, x) in g.chunks(*n_out).zip(x.chunks(*n_in)) {
+            for (row, g) in gradient.chunks_mut(*n_in).zip(g) {
+                row.iter_mut().zip(x).for_each(|(sum, x)| *sum += f64::from(*g) * f64::from(*x));
+            }
+        }
+        let norm = gradient.iter().map(|x| x * x).sum::<f64>().sqrt();
+        assert!(norm > 0.0, "{tensor}");
+        let along: Vec<f64> = gradient.iter().map(|x| x / norm).collect();
+        let found = difference(&model, tensor, &along, 0.02, &divergence);
+        assert!((found - norm).abs() < 0.02 * norm, "{tensor}: {found}, expected {norm}");
+    }
 }
 
 #[test]
@@ -176,7 +237,7 @@ fn gradients_match_finite_differences() {
             let differences = |change: &[f64], size: f64| {
                 let (model, change) = (&model, change.to_vec());
                 (0..n_steps)
-                    .map(move |halved| difference(model, tensor, &change, size * 0.5f64.powi(halved) / norm))
+                    .map(move |halved| difference(model, tensor, &change, size * 0.5f64.powi(halved) / norm, &loss))
             };
             let is_bent = BENT.contains(name);
             let is_along = |found: f64| (found / norm - 1.0).abs() < 4e-3;

@@ -492,6 +492,75 @@ fn both_sides_do_not_depend_on_threads_or_level() {
 }
 
 #[test]
+fn trained_scales_lower_divergence_and_do_not_depend_on_threads() {
+    let sandbox = Sandbox::with_base_and_text();
+    let attention = ["--tensor-type", "blk.1|output.weight|token_embd=bf16", "--keep-types"];
+    let mut files = Vec::new();
+    for (threads, level) in [("1", None), ("3", Some("avx2"))] {
+        let out = format!("out/{threads}.gguf");
+        let mut command = sandbox.command(env!("CARGO_BIN_EXE_gguf-quantize"));
+        let args = ["base.gguf", &out, "q2_k", "--train-scales", "--no-verify", "--json", "-j", threads];
+        command.args([&args[..], &attention, TOKENS].concat());
+        if level.is_some_and(|level| runnable_levels().iter().any(|(_, found)| *found == Some(level))) {
+            command.env(gguf_quant::LEVEL_VARIABLE, "avx2");
+        }
+        let ran = command.output().unwrap();
+        let stderr = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(0), "{stderr}");
+        let json: Value = serde_json::from_slice(&ran.stdout).unwrap();
+        let training = &json["calibration"][0]["training"];
+        let held_out: Vec<f64> =
+            training["held_out"].as_array().unwrap().iter().map(|of| of.as_f64().unwrap()).collect();
+        let kept = training["kept_pass"].as_u64().unwrap() as usize;
+        assert!(kept >= 1 && held_out[kept] < 0.99 * held_out[0], "{training}");
+        files.push(sandbox.read(&out));
+    }
+    assert!(files[0] == files[1]);
+    // Only scales of matrices differ from the same file without training, and nothing is left next to it.
+    calibrated(
+        &sandbox,
+        &[&["base.gguf", "out/rounded.gguf", "q2_k", "-q", "--no-verify"][..], &attention].concat(),
+    );
+    let (trained, rounded) = (sandbox.model("out/1.gguf"), sandbox.model("out/rounded.gguf"));
+    let mut n_trained = 0;
+    for (file, info) in rounded.tensors() {
+        let (of_trained, trained) = trained.tensor(&info.name).unwrap();
+        assert_eq!(trained.dtype, info.dtype);
+        let (ours, before) = (of_trained.data(trained).unwrap(), file.data(info).unwrap());
+        if ours != before {
+            assert!(info.dtype.is_quantized(), "{}", info.name);
+            n_trained += 1;
+            let scales = gguf_quant::half_scales(info.dtype);
+            let n = info.dtype.block_bytes() as usize;
+            for (ours, before) in ours.chunks(n).zip(before.chunks(n)) {
+                let of_scales = |at: usize| scales.iter().any(|scale| (*scale..scale + 2).contains(&at));
+                assert!((0..n).all(|at| ours[at] == before[at] || of_scales(at)), "{}", info.name);
+            }
+        }
+    }
+    assert!(n_trained >= 4, "{n_trained}");
+    let name = trained.get("gguf_tools.calibration").and_then(gguf_container::Value::as_str).unwrap();
+    assert!(name.starts_with("cat1-"), "{name}");
+    let left: Vec<String> = sandbox.outputs().into_iter().filter(|name| name.starts_with('.')).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn training_of_scales_makes_one_file() {
+    let sandbox = Sandbox::with_base_and_text();
+    let ran = sandbox
+        .quantize(&[&words("base.gguf out/{ftype}.gguf q4_0,q8_0 --train-scales")[..], TOKENS].concat());
+    ran.ends_and_says(2, "one file type");
+    let sandbox = Sandbox::with_converted("gpt-oss", "base.gguf", "bf16");
+    sandbox.add_text();
+    let few = ["--tensor-type", "exps|blk.1|output.weight|token_embd=bf16", "--no-verify"];
+    let ran =
+        sandbox.quantize(&[&["base.gguf", "x.gguf", "q4_k_m", "--train-scales"][..], &few, TOKENS].concat());
+    ran.ends_and_says(1, "no backward pass");
+    assert!(!sandbox.path("x.gguf").exists());
+}
+
+#[test]
 fn experts_pass_gradients_and_use_one_side() {
     let sandbox = Sandbox::with_converted("mixtral", "base.gguf", "bf16");
     sandbox.add_text();

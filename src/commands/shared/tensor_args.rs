@@ -200,6 +200,12 @@ pub struct CalibrationArgs {
     /// pass, these statistics are not used.
     #[arg(long, requires = "calibrate", hide_short_help = true)]
     pub both_sides: bool,
+    /// Train the scales of blocks against the base after rounding.
+    ///
+    /// Gradient descent on the KL divergence over the calibration texts, in several passes; training that does not help
+    /// on held-out text is discarded. For one file type and for architectures with a backward pass.
+    #[arg(long, requires = "calibrate", hide_short_help = true)]
+    pub train_scales: bool,
     /// Do not measure the output against the base.
     #[arg(long, requires = "calibrate", hide_short_help = true)]
     pub no_verify: bool,
@@ -219,6 +225,7 @@ impl CalibrationArgs {
             rounding: self.rounding,
             eval_text: self.eval_text.clone(),
             both_sides: self.both_sides,
+            train_scales: self.train_scales,
             no_verify: self.no_verify,
         }
     }

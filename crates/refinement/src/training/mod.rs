@@ -56,6 +56,8 @@ pub struct Trained {
     pub best: usize,
     /// Blocks with trained factors, by tensor; empty if training did not help.
     pub blocks: BTreeMap<String, Vec<u8>>,
+    /// Quantized matrices with factors that were not trained: experts, and those outside of the layers.
+    pub untrained: Vec<String>,
 }
 
 /// Trains the block factors of `student`, a quantized form of `base`, on texts. `progress` receives the number
@@ -162,7 +164,12 @@ impl<'m> Training<'m> {
             factors.set_values(&values);
             blocks.insert(tensor.clone(), factors.apply(&untrained(self.student_model, &tensor)?.1));
         }
-        Ok(Trained { held_out, best, blocks })
+        let has = |info: &gguf_container::TensorInfo| {
+            has_factors(info.dtype) && !self.factors.contains_key(&info.name)
+        };
+        let tensors = self.student_model.file().tensors().map(|(_, info)| info);
+        let untrained = tensors.filter(|info| has(info)).map(|info| info.name.clone()).collect();
+        Ok(Trained { held_out, best, blocks, untrained })
     }
 
     /// Mean divergence over the held-out chunks.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::Path, time::Duration};
 use gguf_refinement::{Outcome, Unrounded};
 use serde::Serialize;
 
-use super::{types::ChosenTypes, verify::Gain};
+use super::{trained::Training, types::ChosenTypes, verify::Gain};
 use crate::{
     table::table,
     text::{human_duration, printable},
@@ -21,6 +21,9 @@ pub struct Gained {
     /// The chosen types, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     types: Option<ChosenTypes>,
+    /// The training of scales, if any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    training: Option<Training>,
     roles: BTreeMap<String, Role>,
     left: Vec<LeftAlone>,
     seconds: Times,
@@ -60,6 +63,9 @@ pub struct Times {
     pub choosing: f64,
     /// Rounding of rows.
     pub rounding: f64,
+    /// Training of scales, if requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub training: Option<f64>,
     /// The stock result, to compare with.
     pub stock: f64,
     /// Three models over the text to measure on.
@@ -78,6 +84,7 @@ impl Gained {
         path: &Path,
         outcomes: &[Outcome],
         (verified, types): (Option<Gain>, Option<ChosenTypes>),
+        training: Option<Training>,
         seconds: Times,
     ) -> Gained {
         let (mut roles, mut left) = (BTreeMap::<String, Role>::new(), Vec::new());
@@ -101,7 +108,7 @@ impl Gained {
                 });
             }
         }
-        Gained { path: path.display().to_string(), verified, types, roles, left, seconds }
+        Gained { path: path.display().to_string(), verified, types, training, roles, left, seconds }
     }
 
     /// A table of roles, the unchanged matrices, the times and the divergences.
@@ -127,11 +134,15 @@ impl Gained {
             let expert = left.expert.map_or_else(String::new, |expert| format!(", expert {expert}"));
             text += &format!("unchanged: {}{expert}: {}\n", printable(&left.tensor), left.reason);
         }
-        let Times { gathering, types, choosing, rounding, stock, verifying } = self.seconds;
+        if let Some(training) = &self.training {
+            text += &format!("{}\n", training.line());
+        }
+        let Times { gathering, types, choosing, rounding, training, stock, verifying } = self.seconds;
         let time = |seconds: f64| human_duration(Duration::from_secs_f64(seconds));
         let types = types.map_or_else(String::new, |types| format!("types {}, ", time(types)));
+        let training = training.map_or_else(String::new, |training| format!("training {}, ", time(training)));
         text += &format!(
-            "time: statistics {}, {types}Hessians {}, rounding {}, default file {}, comparison {}\n",
+            "time: statistics {}, {types}Hessians {}, rounding {}, {training}default file {}, comparison {}\n",
             time(gathering),
             time(choosing),
             time(rounding),

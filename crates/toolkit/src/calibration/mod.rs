@@ -6,6 +6,7 @@ mod names;
 mod outputs;
 mod probed;
 mod texts;
+pub(crate) mod trained;
 mod types;
 pub(crate) mod types_by_weights;
 mod verify;
@@ -15,7 +16,7 @@ use std::{
     error::Error as StdError,
     num::NonZeroUsize,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -29,7 +30,7 @@ use sha2::{Digest, Sha256};
 
 use self::{
     gathered::Gathered,
-    names::{BOTH_SIDES, DIGITS, METHOD, calibration_key},
+    names::{DIGITS, calibration_key, method},
     texts::windows,
     types::{Bench, ChosenTypes},
 };
@@ -65,6 +66,8 @@ pub struct CalibrationOptions {
     pub eval_text: Option<PathBuf>,
     /// Use statistics of output gradients too (YAQA).
     pub both_sides: bool,
+    /// Train the scales of blocks against the base after rounding.
+    pub train_scales: bool,
     /// Do not measure the output against the base.
     pub no_verify: bool,
 }
@@ -78,6 +81,7 @@ impl Default for CalibrationOptions {
             rounding: Steps::default(),
             eval_text: None,
             both_sides: false,
+            train_scales: false,
             no_verify: false,
         }
     }
@@ -109,6 +113,8 @@ pub struct Calibration {
     folder: Folder,
     /// Identifies model and texts.
     gathered: String,
+    /// What training the scales changed, by file.
+    training: Mutex<BTreeMap<PathBuf, trained::Training>>,
     /// The chosen types, if any, and the time that the choice took.
     chosen: Option<(ChosenTypes, Duration)>,
     level: Level,
@@ -166,19 +172,20 @@ impl Calibration {
         let file = gguf_container::Model::open(base).map_err(|error| Error::at(base, error))?;
         let mut refiner =
             Refiner::new(file, moments, args.rounding.candidates(level), n_threads).map_err(Error::new)?;
-        let mut method = METHOD;
+        let mut has_gradients = false;
         if args.both_sides
             && let Some(gradients) = outputs::gather(&model, base, &windows.calibration, &folder, events)?
         {
-            (refiner, method) = (refiner.with_outputs(gradients), BOTH_SIDES);
+            (refiner, has_gradients) = (refiner.with_outputs(gradients), true);
         }
-        let steps = args.rounding.name();
+        let (method, steps) = (method(has_gradients, args.train_scales), args.rounding.name());
         let decides = Sha256::digest(format!("{method}, {steps}\n{fingerprint}\n"));
         Ok(Calibration {
             args: args.clone(),
             base: base.to_owned(),
             encoder: Arc::new(Rounder {
                 refiner,
+                trained: Mutex::default(),
                 fingerprint: u64::from_le_bytes(std::array::from_fn(|i| decides[i])),
             }),
             name: format!("{method}-{}", &hex(&decides)[..DIGITS]),
@@ -187,6 +194,7 @@ impl Calibration {
             texts: windows.calibration,
             folder,
             gathered: fingerprint,
+            training: Mutex::default(),
             chosen: None,
             level,
             gathering: began.elapsed(),
@@ -234,18 +242,26 @@ impl Calibration {
             }
         };
         let spent = self.encoder.refiner.spent();
+        let training = self.training.lock().unwrap_or_else(PoisonError::into_inner).remove(path);
         let seconds = |time: Duration| time.as_secs_f64();
         let times = gained::Times {
             gathering: seconds(self.gathering),
             types: self.chosen.as_ref().map(|(_, time)| seconds(*time)),
             choosing: seconds(spent.choosing),
             rounding: seconds(spent.rounding) / self.n_threads as f64,
+            training: training.as_ref().map(|training| training.seconds),
             stock: seconds(stocking),
             verifying: seconds(began.elapsed()),
         };
         let mut outcomes = self.encoder.refiner.outcomes();
         outcomes.retain(|outcome| types.get(outcome.tensor.as_str()) == Some(&outcome.dtype));
-        Ok(Gained::new(path, &outcomes, (gain, self.chosen.as_ref().map(|(types, _)| types.clone())), times))
+        Ok(Gained::new(
+            path,
+            &outcomes,
+            (gain, self.chosen.as_ref().map(|(types, _)| types.clone())),
+            training,
+            times,
+        ))
     }
 
     /// Chooses a type for each matrix that the recipe would quantize, and keeps the facts for the report; none if
@@ -327,6 +343,8 @@ fn warn_of_base(model: &Model, path: &Path, events: &dyn Events) {
 #[derive(Debug)]
 struct Rounder {
     refiner: Refiner,
+    /// A file with trained scales, whose blocks replace rounding.
+    trained: Mutex<Option<Arc<trained::TrainedFile>>>,
     fingerprint: u64,
 }
 
@@ -344,6 +362,10 @@ impl RowEncoder for Rounder {
         rows: &EncodedRows<'_>,
         blocks: &mut [u8],
     ) -> Result<(), Box<dyn StdError + Send + Sync>> {
+        let trained = self.trained.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(trained) = trained {
+            return Ok(trained.copy(rows, blocks)?);
+        }
         let EncodedRows { tensor, dtype, values, weights, level, .. } = *rows;
         let rows = StockRows { tensor, dtype, rows: rows.rows.clone(), values, weights, level };
         Ok(self.refiner.refine(&rows, blocks)?)

@@ -10,9 +10,13 @@ use gguf_conversion::{
 use crate::{error::Error, failure::failure};
 
 /// Version of the method. Another version makes different blocks from the same text.
-pub const METHOD: &str = CALIBRATION_METHODS[0];
-/// The same with gradients of the outputs.
-pub const BOTH_SIDES: &str = CALIBRATION_METHODS[1];
+const METHOD: &str = CALIBRATION_METHODS[0];
+
+/// The version of the method with gradients of the outputs, with trained scales, or with both.
+pub fn method(both_sides: bool, trained: bool) -> &'static str {
+    CALIBRATION_METHODS[usize::from(both_sides) + 2 * usize::from(trained)]
+}
+
 /// Digits that distinguish calibrations in a file.
 pub const DIGITS: usize = 7;
 

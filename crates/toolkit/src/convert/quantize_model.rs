@@ -85,6 +85,10 @@ pub fn run(
     if !calibration.is_wanted() || args.dry_run {
         return run::run(open, Requested::new(recipes, &settings), &args, events);
     }
+    if calibration.train_scales && (recipes.len() > 1 || !args.parts.is_whole()) {
+        let message = "scales are trained for one file type, in one run";
+        return Err(Error::usage(message).hint(["pass one type, or no --train-scales"]));
+    }
     if !args.parts.is_whole() && calibration.statistics.is_none() {
         let message = "a calibrated conversion in parts needs shared statistics";
         return Err(Error::usage(message).hint(["pass a shared folder with --statistics"]));

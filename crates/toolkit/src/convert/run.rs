@@ -5,7 +5,9 @@ use std::{
     time::Instant,
 };
 
-use gguf_conversion::{Conversion, FileOf, Input, OutputRequest, PlannedFile, Watch, recipes::TensorFacts};
+use gguf_conversion::{
+    CheckedConversion, Conversion, FileOf, Input, OutputRequest, PlannedFile, Watch, recipes::TensorFacts,
+};
 
 use super::{
     checked::Checked,
@@ -15,7 +17,7 @@ use super::{
     write::write_and_report,
 };
 use crate::{
-    calibration::{Calibration, Gained},
+    calibration::{Calibration, Gained, trained::TrainedBlocks},
     error::Error,
     events::Events,
     failure::failure,
@@ -165,6 +167,10 @@ pub fn run<I: Input>(
         }
     }
     warn_of_loss(&tensors, &files, events);
+    let _guard = match calibration.filter(|calibration| calibration.trains()) {
+        None => None,
+        Some(calibration) => Some(train(calibration, &checked, &files, open.path, args, events)?),
+    };
     write_and_report(&run, &report, events)?;
     if let Some(calibration) = calibration {
         // The rest of the work needs only the files.
@@ -177,9 +183,43 @@ pub fn run<I: Input>(
     Ok(Outcome { report: Some(report), problem: None })
 }
 
+/// Writes the files to a folder next to the first output, trains their scales there, and has the blocks of the
+/// outputs copied from them. The folder is removed with the guard.
+fn train<'a, I: Input>(
+    calibration: &'a Calibration,
+    checked: &CheckedConversion<'_, I>,
+    files: &[(PathBuf, &PlannedFile)],
+    input: &Path,
+    args: &RunArgs<'_>,
+    events: &'a dyn Events,
+) -> Result<(TrainedBlocks<'a>, Removed<'a>), Error> {
+    let failed = |error| failure(input, error);
+    let (folder, paths) = copies(files, "untrained");
+    let guard = Removed(folder, events);
+    make_folder(&guard.0)?;
+    let cancel = events.cancel();
+    let progress = events.progress(checked.input_bytes());
+    let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), sources: &[] };
+    checked.write_to(&paths, true, &args.options, watch).map_err(failed)?;
+    drop(progress);
+    let output = files.first().map_or(Path::new(""), |(path, _)| path);
+    let untrained = paths.first().map_or(Path::new(""), PathBuf::as_path);
+    Ok((calibration.train(untrained, output, events)?, guard))
+}
+
+/// A hidden folder next to the first output, and paths in it. They have the names of the outputs, because shards
+/// refer to each other by name.
+fn copies(files: &[(PathBuf, &PlannedFile)], kind: &str) -> (PathBuf, Vec<PathBuf>) {
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_owned();
+    let folder = files.first().map_or_else(PathBuf::new, |(first, _)| {
+        first.with_file_name(format!(".{}.{kind}", name(first).to_string_lossy()))
+    });
+    let paths = files.iter().map(|(path, _)| folder.join(name(path))).collect();
+    (folder, paths)
+}
+
 /// Gains from calibration for each output. For the comparison with the base, files of the requested types
-/// without calibration are written to a folder next to the first output. They have the names of the outputs,
-/// because shards refer to each other by name.
+/// without calibration are written to a folder next to the first output.
 fn gains<I: Input>(
     calibration: &Calibration,
     stock: &Conversion<'_, I>,
@@ -189,15 +229,11 @@ fn gains<I: Input>(
     events: &dyn Events,
 ) -> Result<Vec<Gained>, Error> {
     let failed = |error| failure(input, error);
-    let name = |path: &Path| path.file_name().unwrap_or_default().to_owned();
-    let folder = files.first().map_or_else(PathBuf::new, |(first, _)| {
-        first.with_file_name(format!(".{}.stock", name(first).to_string_lossy()))
-    });
-    let paths: Vec<PathBuf> = files.iter().map(|(path, _)| folder.join(name(path))).collect();
+    let (folder, paths) = copies(files, "stock");
     let began = Instant::now();
-    let _guard = Removed(&folder, events);
+    let guard = Removed(folder, events);
     if calibration.verifies() {
-        make_folder(&folder)?;
+        make_folder(&guard.0)?;
         let planned = stock.plan().map_err(failed)?;
         let stock = planned.check().map_err(failed)?;
         let cancel = events.cancel();
@@ -223,11 +259,11 @@ fn gains<I: Input>(
 }
 
 /// A folder that is removed with its files on drop.
-struct Removed<'a>(&'a Path, &'a dyn Events);
+struct Removed<'a>(PathBuf, &'a dyn Events);
 
 impl Drop for Removed<'_> {
     fn drop(&mut self) {
-        let removed = std::fs::remove_dir_all(self.0);
+        let removed = std::fs::remove_dir_all(&self.0);
         if let Err(error) = removed
             && self.0.exists()
         {
