@@ -57,11 +57,13 @@ fn second_moments(bencher: Bencher<'_, '_>, (n_rows, n): (usize, usize)) {
     });
 }
 
-/// Blocks without minima, as Q8_0 has them, and with integer scales and minima, as Q4_K; rows, columns and terms.
+/// Blocks of Q8_0, Q4_K, Q6_K and Q4_0; rows, columns and terms.
 const INTEGERS: &[(BlockForm, (usize, usize, usize))] = &[
-    (BlockForm { elems: 32, n_minima: 0, n_scales: 0, offset: 128 }, (512, 576, 576)),
-    (BlockForm { elems: 256, n_minima: 8, n_scales: 8, offset: 0 }, (512, 576, 1536)),
-    (BlockForm { elems: 256, n_minima: 8, n_scales: 8, offset: 0 }, (5, 576, 1536)),
+    (BlockForm { elems: 32, n_minima: 0, n_scales: 0, offset: 128, max_level: 255 }, (512, 576, 576)),
+    (BlockForm { elems: 256, n_minima: 8, n_scales: 8, offset: 0, max_level: 15 }, (512, 576, 1536)),
+    (BlockForm { elems: 256, n_minima: 8, n_scales: 8, offset: 0, max_level: 15 }, (5, 576, 1536)),
+    (BlockForm { elems: 256, n_minima: 0, n_scales: 16, offset: 32, max_level: 63 }, (512, 576, 1536)),
+    (BlockForm { elems: 32, n_minima: 0, n_scales: 0, offset: 8, max_level: 15 }, (512, 576, 576)),
 ];
 
 /// Rows of 8 bits with quantized weights that are packed.
@@ -79,8 +81,8 @@ fn integers(bencher: Bencher<'_, '_>, case: usize) {
     let mut weights = Weights::default();
     let packed = weights.pack_rows(level, form, n, k, |rows, out| {
         out.levels.copy_from_slice(&gguf_testkit::bytes(rows.start as u64, out.levels.len()));
-        // Four bits, as levels have where there are scales.
-        out.levels.iter_mut().filter(|_| form.n_scales > 0).for_each(|level| *level %= 16);
+        // The largest level is all ones.
+        out.levels.iter_mut().for_each(|level| *level &= form.max_level);
         out.scales.fill(0.01);
         out.int_scales.fill(33);
         out.minima.fill(21);

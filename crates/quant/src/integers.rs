@@ -20,6 +20,8 @@ pub struct IntegerForm {
     pub scale_elems: Option<usize>,
     /// Offset of levels above the integers that they represent.
     pub offset: u8,
+    /// Largest level.
+    pub max_level: u8,
 }
 
 /// Room for what blocks are made of, row-major.
@@ -53,21 +55,23 @@ impl IntegerBlocks<'_> {
 /// The form of a type; none for types that are something else.
 pub const fn integer_form(dtype: DType) -> Option<IntegerForm> {
     // Offsets lift the lowest level to a byte without a sign: nibbles are stored so, signed bytes begin at -128.
-    let (block_elems, min_elems, scale_elems, offset) = match dtype {
-        DType::Q4_0 => (32, None, None, 8),
-        DType::Q5_0 => (32, None, None, 16),
-        DType::Q8_0 | DType::IQ4_NL => (32, None, None, 128),
-        DType::Q4_1 | DType::Q5_1 => (32, Some(32), None, 0),
+    let (block_elems, min_elems, scale_elems, offset, max_level) = match dtype {
+        DType::Q4_0 => (32, None, None, 8, 15),
+        DType::Q5_0 => (32, None, None, 16, 31),
+        DType::Q8_0 | DType::IQ4_NL => (32, None, None, 128, 255),
+        DType::Q4_1 => (32, Some(32), None, 0, 15),
+        DType::Q5_1 => (32, Some(32), None, 0, 31),
         // Scales of 4 bits by levels of 2, and of 6 with a sign by levels of 3 with one, -124 to 128: their products are bytes, so that
         // kernels need not multiply by scales.
-        DType::Q2_K => (256, Some(16), None, 0),
-        DType::Q3_K => (256, None, None, 127),
-        DType::Q4_K | DType::Q5_K => (256, Some(32), Some(32), 0),
-        DType::Q6_K => (256, None, Some(16), 32),
-        DType::IQ4_XS => (256, None, Some(32), 128),
+        DType::Q2_K => (256, Some(16), None, 0, 45),
+        DType::Q3_K => (256, None, None, 127, 255),
+        DType::Q4_K => (256, Some(32), Some(32), 0, 15),
+        DType::Q5_K => (256, Some(32), Some(32), 0, 31),
+        DType::Q6_K => (256, None, Some(16), 32, 63),
+        DType::IQ4_XS => (256, None, Some(32), 128, 255),
         _ => return None,
     };
-    Some(IntegerForm { block_elems, min_elems, scale_elems, offset })
+    Some(IntegerForm { block_elems, min_elems, scale_elems, offset, max_level })
 }
 
 /// Takes little-endian blocks apart.
@@ -197,6 +201,7 @@ mod tests {
                 decode_integers(dtype, level, &blocks, out).unwrap();
                 assert!(int_scales.iter().all(|scale| scale.abs() <= 128), "{dtype:?}");
                 assert!(minima.iter().all(|minimum| minimum.abs() <= 63), "{dtype:?}");
+                assert!(levels.iter().all(|level| *level <= form.max_level), "{dtype:?}");
                 for i in 0..n {
                     let block = i / form.block_elems;
                     let int_scale = form.scale_elems.map_or(1, |elems| int_scales[i / elems]);

@@ -8,7 +8,7 @@ use std::{
 
 use gguf_container::{Adapter, AdapterPair, Endian, File, Mapped, TensorInfo};
 use gguf_products::integers::BlockForm;
-use gguf_quant::{CodecError, IntegerBlocks, Level, decode_integers, integer_form};
+use gguf_quant::{CodecError, IntegerBlocks, IntegerForm, Level, decode_integers, integer_form};
 use gguf_types::{DType, Shape};
 
 use crate::{Error, tiles::Tiles};
@@ -149,7 +149,8 @@ impl Weight {
         let form = integer_form(self.dtype_now())?;
         let n = |elems: Option<usize>| elems.map_or(0, |elems| form.block_elems / elems);
         let (n_minima, n_scales) = (n(form.min_elems), n(form.scale_elems));
-        Some(BlockForm { elems: form.block_elems, n_minima, n_scales, offset: form.offset })
+        let IntegerForm { block_elems: elems, offset, max_level, .. } = form;
+        Some(BlockForm { elems, n_minima, n_scales, offset, max_level })
     }
 
     /// Takes rows apart, counted over the whole stack, of a weight that has a form.

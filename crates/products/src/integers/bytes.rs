@@ -3,7 +3,7 @@
 use fearless_simd::{SimdBase, SimdCvtFloat, SimdFloat, f32x16, i32x16, x86::Avx512};
 use fearless_simd_macros::simd;
 
-use super::{BlockForm, Panel, Tiles, quants::Row, weights::IntLine};
+use super::{BlockForm, Panel, Tiles, quants::Row, totals, weights::IntLine};
 use crate::panels::{LINE, Line};
 
 /// Vectors of a panel.
@@ -92,7 +92,7 @@ fn tile_of_floats<const N: usize, const Q: usize>(
         starts[i] = &rows[i].starts[..n_blocks];
         factors[i] = &rows[i].scales[..n_blocks];
     }
-    let mut totals = first_totals::<N>(simd, is_first, out, &columns);
+    let mut totals = totals::first::<Avx512, N, V>(simd, is_first, out, &columns);
     for block in 0..n_blocks {
         let mut sums = [[i32x16::splat(simd, 0); V]; N];
         for i in 0..N {
@@ -107,7 +107,7 @@ fn tile_of_floats<const N: usize, const Q: usize>(
             add_scaled(simd, &mut totals[i], factors[i][block], &scales[block], sums[i]);
         }
     }
-    write_totals(totals, out, columns);
+    totals::write::<Avx512, N, V>(simd, &totals, out, columns);
 }
 
 /// `N` rows with some blocks of a panel, of which `columns` are the first. Words that share a scale are multiples of `Q`.
@@ -127,7 +127,7 @@ fn tile<const N: usize, const Q: usize>(
     let (n_stretches, sub_stretches) = (n_quads / Q, n_quads / Q / n_subs);
     let panel_rows = panel.lines.as_chunks::<V>().0;
     let scales = panel.scales.as_chunks::<V>().0.chunks_exact(if form.n_minima > 0 { 2 } else { 1 });
-    let mut totals = first_totals::<N>(simd, is_first, out, &columns);
+    let mut totals = totals::first::<Avx512, N, V>(simd, is_first, out, &columns);
     let blocks = panel_rows.chunks_exact(n_quads + form.n_scales + n_min_pairs);
     for (block, (lines, scales)) in blocks.zip(scales).enumerate() {
         let (lines, rest) = lines.split_at(n_quads);
@@ -188,7 +188,7 @@ fn tile<const N: usize, const Q: usize>(
             add_scaled(simd, &mut totals[i], rows[i].scales[block], &scales[1], sums[i]);
         }
     }
-    write_totals(totals, out, columns);
+    totals::write::<Avx512, N, V>(simd, &totals, out, columns);
 }
 
 /// `sum_ij <- sum_ij + sum_k x_ik w_kj` over `Q` words of `N` rows and as many rows of a panel.
@@ -234,55 +234,5 @@ fn add_scaled(
     for v in 0..V {
         let factor = factor * f32x16::from_slice(simd, &scales[v].0);
         totals[v] = factor.mul_add_precise(f32x16::float_from(sums[v]), totals[v]);
-    }
-}
-
-/// Initial totals: zeros, or the values that earlier blocks left in `out`.
-#[inline(always)]
-fn first_totals<const N: usize>(
-    simd: Avx512,
-    is_first: bool,
-    out: &[&mut [f32]],
-    columns: &std::ops::Range<usize>,
-) -> [[f32x16<Avx512>; V]; N] {
-    let mut totals = [[f32x16::splat(simd, 0.0); V]; N];
-    if is_first {
-        return totals;
-    }
-    let mut wide = [[[0.0; LINE]; V]; N];
-    for (wide, out) in wide.iter_mut().zip(out) {
-        let out = &out[columns.clone()];
-        match out.as_chunks().0.first_chunk() {
-            Some(all) => *wide = *all,
-            None => wide.as_flattened_mut()[..out.len()].copy_from_slice(out),
-        }
-    }
-    for i in 0..N {
-        for v in 0..V {
-            totals[i][v] = f32x16::from_slice(simd, &wide[i][v]);
-        }
-    }
-    totals
-}
-
-/// Writes totals to `out`.
-#[inline(always)]
-fn write_totals<const N: usize>(
-    totals: [[f32x16<Avx512>; V]; N],
-    out: &mut [&mut [f32]],
-    columns: std::ops::Range<usize>,
-) {
-    let mut wide = [[[0.0; LINE]; V]; N];
-    for i in 0..N {
-        for v in 0..V {
-            totals[i][v].store_slice(&mut wide[i][v]);
-        }
-    }
-    for (wide, out) in wide.iter().zip(out) {
-        let out = &mut out[columns.clone()];
-        match out.as_chunks_mut().0.first_chunk_mut() {
-            Some(all) => *all = *wide,
-            None => out.copy_from_slice(&wide.as_flattened()[..out.len()]),
-        }
     }
 }

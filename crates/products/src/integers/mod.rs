@@ -11,15 +11,20 @@
 //!
 //! The sums inside a block are exact. So the order of all that is rounded is fixed, as it is for [floats](crate), and every level gives
 //! the same bits, however it comes to the sums. Where an instruction multiplies four neighbouring bytes and adds them up
-//! (`vpdpbusd`), the right side stays bytes, and what the offset adds to a sum is where the sum begins; elsewhere the right side is
-//! `s (w - o)` in 16 bits, of which instructions multiply pairs (`vpmaddwd`).
+//! (`vpdpbusd`), the right side stays bytes, and what the offset adds to a sum is where the sum begins. With AVX2 the same is done in 16
+//! bits (`vpmaddubsw`) for types whose bytes are small enough. Elsewhere the right side is `s (w - o)` in 16 bits, of which instructions
+//! multiply pairs (`vpmaddwd`).
 
 #[cfg(target_arch = "x86_64")]
 mod bytes;
 mod direct;
 mod few;
 mod quants;
+#[cfg(target_arch = "x86_64")]
+mod short_sums;
+mod totals;
 mod weights;
+mod words;
 
 pub use few::{Single, multiplies_stored};
 pub use quants::{BlockForm, Quants, RowsMut};
@@ -27,7 +32,7 @@ pub use weights::Weights;
 
 use fearless_simd::{Simd, SimdBase, SimdCvtFloat, SimdFloat, SimdIntWiden};
 use fearless_simd_macros::simd;
-use gguf_quant::{Level, Vectors};
+use gguf_quant::Vectors;
 use ndarray::ArrayViewMut2;
 
 use crate::{
@@ -39,32 +44,6 @@ use weights::IntLine;
 
 /// Rows of the left side that go over all panels before the next do.
 const LEFT_ROWS: usize = 120;
-
-/// True if the level's kernels multiply bytes.
-fn has_bytes(level: Level) -> bool {
-    struct HasBytes;
-    impl Vectors for HasBytes {
-        type Output = bool;
-        #[inline(always)]
-        fn run<S: Simd>(self, simd: S) -> bool {
-            multiplies_bytes(simd)
-        }
-        fn scalar(self) -> bool {
-            false
-        }
-    }
-    level.run(HasBytes)
-}
-
-#[cfg(target_arch = "x86_64")]
-fn multiplies_bytes<S: Simd>(simd: S) -> bool {
-    simd.level().as_avx512().is_some()
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn multiplies_bytes<S: Simd>(_: S) -> bool {
-    false
-}
 
 /// `x (m, k) @ weights (k, n) -> out (m, n)`, for some rows of `x`.
 ///
@@ -96,8 +75,12 @@ impl Vectors for Product<'_, '_> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         #[cfg(target_arch = "x86_64")]
-        if let Some(token) = simd.level().as_avx512() {
-            return blocked(bytes::Bytes(token), self);
+        match (self.weights.words(), simd.level().as_avx512(), simd.level().as_avx2()) {
+            (words::Words::Bytes, Some(token), _) => return blocked(bytes::Bytes(token), self),
+            (words::Words::ShortSums { run }, _, Some(token)) => {
+                return blocked(short_sums::ShortSums { token, run }, self);
+            }
+            _ => {}
         }
         match S::f32s::LEN {
             16 | 8 => blocked(Pairs::<S, 4, 2>(simd), self),
@@ -243,23 +226,7 @@ fn tile<S: Simd, const M: usize, const V: usize>(
     let row_lines = V * elems / LINE;
     let (n_pairs, n_min_pairs) = (form.elems / 2, form.n_minima.div_ceil(2));
     let scale_lines = if form.n_minima > 0 { 2 * row_lines } else { row_lines };
-    let mut totals = [[S::f32s::splat(simd, 0.0); V]; M];
-    if !is_first {
-        for i in 0..M {
-            let out = &out[i][columns.clone()];
-            if out.len() == V * elems {
-                for v in 0..V {
-                    totals[i][v] = S::f32s::from_slice(simd, &out[v * elems..(v + 1) * elems]);
-                }
-                continue;
-            }
-            let mut whole = [0.0; 2 * LINE];
-            whole[..out.len()].copy_from_slice(out);
-            for v in 0..V {
-                totals[i][v] = S::f32s::from_slice(simd, &whole[v * elems..(v + 1) * elems]);
-            }
-        }
-    }
+    let mut totals = totals::first::<S, M, V>(simd, is_first, out, &columns);
     let blocks = panel.lines.chunks_exact((n_pairs + n_min_pairs) * row_lines);
     for (block, (lines, scales)) in blocks.zip(panel.scales.chunks_exact(scale_lines)).enumerate() {
         let (lines, min_lines) = lines.split_at(n_pairs * row_lines);
@@ -291,20 +258,7 @@ fn tile<S: Simd, const M: usize, const V: usize>(
             }
         }
     }
-    for (out, totals) in out[..M].iter_mut().zip(totals) {
-        let out = &mut out[columns.clone()];
-        if out.len() == V * elems {
-            for v in 0..V {
-                totals[v].store_slice(&mut out[v * elems..(v + 1) * elems]);
-            }
-            continue;
-        }
-        let mut whole = [0.0; 2 * LINE];
-        for v in 0..V {
-            totals[v].store_slice(&mut whole[v * elems..(v + 1) * elems]);
-        }
-        out.copy_from_slice(&whole[..out.len()]);
-    }
+    totals::write::<S, M, V>(simd, &totals, out, columns);
 }
 
 /// Vector `v` of floats that lie in lines.

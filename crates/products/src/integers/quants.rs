@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use gguf_quant::Level;
 
-use super::has_bytes;
+use super::words::Words;
 
 /// Block layout of the rows on both sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub struct BlockForm {
     pub n_scales: usize,
     /// Offset between the bytes of the right side and the integers they represent.
     pub offset: u8,
+    /// Largest byte of the right side. Sums are unspecified if there are larger ones.
+    pub max_level: u8,
 }
 
 impl BlockForm {
@@ -28,7 +30,8 @@ impl BlockForm {
     fn check(self, n_k: usize) {
         assert!(self.elems.is_multiple_of(4) && n_k.is_multiple_of(self.elems), "rows are whole blocks");
         assert!((self.elems / 4).is_multiple_of(self.n_subs()), "scales are for words of four elements");
-        // Sixteen bits hold the sum of so many.
+        // Sixteen bits hold sums of so many.
+        assert!(self.elems <= 2048, "a block has at most 2048 elements");
         let has_groups = self.n_minima == 0
             || self.elems.is_multiple_of(self.n_minima) && self.elems / self.n_minima <= 256;
         assert!(has_groups, "the minima of a block are for as many elements each");
@@ -40,13 +43,13 @@ impl BlockForm {
 pub struct Quants {
     level: Level,
     form: BlockForm,
+    words: Words,
     n_blocks: usize,
     /// (n, k).
     values: Vec<i8>,
     /// (n, k / 2), where kernels multiply pairs: elements `2 i` in the low and `2 i + 1` in the high half.
     pairs: Vec<i32>,
-    /// (n, n_blocks * n_subs) if kernels multiply bytes: the correction for the offset of the right side,
-    /// added to each sum.
+    /// (n, n_blocks * starts of a block) if kernels multiply bytes: corrections for the offset of the right side, where sums begin.
     starts: Vec<i32>,
     /// (n, n_blocks * ceil(n_minima / 2)): sums of the elements that share a minimum, two to a word.
     sums: Vec<i32>,
@@ -57,7 +60,8 @@ pub struct Quants {
 /// Some rows, to be filled.
 pub struct RowsMut<'a> {
     form: BlockForm,
-    /// Integers, row-major.
+    words: Words,
+    /// Integers, row-major, from -127 on. Sums with -128 are unspecified.
     pub values: &'a mut [i8],
     /// Scales of blocks, row-major.
     pub scales: &'a mut [f32],
@@ -87,29 +91,28 @@ impl Quants {
     pub fn zeros(level: Level, form: BlockForm, n: usize, n_k: usize) -> Quants {
         form.check(n_k);
         let n_blocks = n_k / form.elems;
-        let words = |per_block: usize| vec![0; n * n_blocks * per_block];
-        let (pairs, starts) = match has_bytes(level) {
-            true => (0, form.n_subs()),
-            false => (form.elems / 2, 0),
-        };
+        let zeros = |per_block: usize| vec![0; n * n_blocks * per_block];
+        let words = Words::of(level, form);
+        let n_pairs = if words == Words::Pairs { form.elems / 2 } else { 0 };
         Quants {
             level,
             form,
+            words,
             n_blocks,
             values: vec![0; n * n_k],
-            pairs: words(pairs),
-            starts: words(starts),
-            sums: words(form.n_minima.div_ceil(2)),
+            pairs: zeros(n_pairs),
+            starts: zeros(words.n_starts(form)),
+            sums: zeros(form.n_minima.div_ceil(2)),
             scales: vec![0.0; n * n_blocks],
         }
     }
 
     /// Parts of so many rows, to be filled, on any thread.
     pub fn parts_mut(&mut self, n_rows: usize) -> Vec<RowsMut<'_>> {
-        let Quants { form, n_blocks, .. } = *self;
+        let Quants { form, words, n_blocks, .. } = *self;
         let blocks = n_rows.max(1) * n_blocks.max(1);
         let n_pairs = if self.pairs.is_empty() { 0 } else { form.elems / 2 };
-        let n_starts = if self.starts.is_empty() { 0 } else { form.n_subs() };
+        let n_starts = words.n_starts(form);
         let (mut pairs, mut starts) = (&mut self.pairs[..], &mut self.starts[..]);
         let (mut sums, mut scales) = (&mut self.sums[..], &mut self.scales[..]);
         let mut parts = Vec::new();
@@ -117,6 +120,7 @@ impl Quants {
             let n = values.len() / form.elems;
             parts.push(RowsMut {
                 form,
+                words,
                 values,
                 scales: scales.split_off_mut(..n).expect("a scale for each block"),
                 pairs: pairs.split_off_mut(..n * n_pairs).expect("as many pairs"),
@@ -154,7 +158,7 @@ impl Quants {
             (first + blocks.start) * per_block..(first + blocks.end) * per_block
         };
         let n_pairs = if self.pairs.is_empty() { 0 } else { self.form.elems / 2 };
-        let n_starts = if self.starts.is_empty() { 0 } else { self.form.n_subs() };
+        let n_starts = self.words.n_starts(self.form);
         Row {
             values: &self.values[part(self.form.elems)],
             pairs: &self.pairs[part(n_pairs)],
@@ -183,23 +187,55 @@ impl RowsMut<'_> {
     /// Computes what kernels need besides values and scales, after these are written.
     #[inline(always)]
     pub fn finish(self) {
-        let RowsMut { form, values, pairs, starts, sums, .. } = self;
+        let RowsMut { form, words, values, pairs, starts, sums, .. } = self;
         for (word, [a, b]) in pairs.iter_mut().zip(values.as_chunks::<2>().0) {
             *word = pair((*a).into(), (*b).into());
         }
-        let sum = |values: &[i8]| values.iter().map(|x| i32::from(*x)).sum::<i32>();
-        for (start, values) in starts.iter_mut().zip(values.chunks_exact(form.elems / form.n_subs())) {
-            *start = if form.offset == 0 { 0 } else { -i32::from(form.offset) * sum(values) };
+        if let Some(elems) = form.elems.checked_div(words.n_starts(form)) {
+            let offset = -i32::from(form.offset);
+            for (start, values) in starts.iter_mut().zip(values.chunks_exact(elems)) {
+                *start = match words {
+                    Words::ShortSums { .. } => {
+                        let halves = values.as_chunks::<4>().0.iter().fold([0; 2], |[a, b], x| {
+                            [a + i32::from(x[0]) + i32::from(x[1]), b + i32::from(x[2]) + i32::from(x[3])]
+                        });
+                        // Modulo 2^16, as all of these sums.
+                        pair((offset * halves[0]) as i16, (offset * halves[1]) as i16)
+                    }
+                    _ if offset == 0 => 0,
+                    _ => offset * sum(values),
+                };
+            }
         }
         let Some(group) = form.elems.checked_div(form.n_minima) else { return };
-        let words = sums.chunks_exact_mut(form.n_minima.div_ceil(2));
-        for (words, block) in words.zip(values.chunks_exact(form.elems)) {
+        let sums = sums.chunks_exact_mut(form.n_minima.div_ceil(2));
+        for (sums, block) in sums.zip(values.chunks_exact(form.elems)) {
             let mut groups = block.chunks_exact(group);
             // At most 256 elements of 8 bits: 16 bits hold the sum.
             let mut next = || groups.next().map_or(0, |group| sum(group) as i16);
-            words.iter_mut().for_each(|word| *word = pair(next(), next()));
+            sums.iter_mut().for_each(|word| *word = pair(next(), next()));
         }
     }
+}
+
+/// The sum of the integers of at most a block, in lanes of 16 bits: blocks have few enough.
+#[inline(always)]
+fn sum(values: &[i8]) -> i32 {
+    let (parts, rest) = values.as_chunks::<16>();
+    let mut lanes = [0i16; 16];
+    for part in parts {
+        for lane in 0..16 {
+            lanes[lane] = lanes[lane].wrapping_add(part[lane].into());
+        }
+    }
+    let mut total = 0;
+    for lane in lanes {
+        total += i32::from(lane);
+    }
+    for x in rest {
+        total += i32::from(*x);
+    }
+    total
 }
 
 /// Two integers in the halves of a word.

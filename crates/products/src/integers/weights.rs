@@ -5,8 +5,9 @@ use std::{cell::RefCell, ops::Range};
 use gguf_quant::{IntegerBlocks, Level};
 
 use super::{
-    BlockForm, Panel, has_bytes,
+    BlockForm, Panel,
     quants::{half, pair},
+    words::Words,
 };
 use crate::{
     panels::{LINE, Line},
@@ -28,6 +29,7 @@ impl IntLine {
 pub struct Weights {
     level: Level,
     form: BlockForm,
+    words: Words,
     n_blocks: usize,
     n: usize,
     row_lines: usize,
@@ -49,9 +51,9 @@ struct Room {
 
 impl Default for Weights {
     fn default() -> Weights {
-        let form = BlockForm { elems: 4, n_minima: 0, n_scales: 0, offset: 0 };
-        let (lines, scales) = (Vec::new(), Vec::new());
-        Weights { level: Level::Scalar, form, n_blocks: 0, n: 0, row_lines: 1, lines, scales }
+        let form = BlockForm { elems: 4, n_minima: 0, n_scales: 0, offset: 0, max_level: 255 };
+        let (lines, scales, words) = (Vec::new(), Vec::new(), Words::Pairs);
+        Weights { level: Level::Scalar, form, words, n_blocks: 0, n: 0, row_lines: 1, lines, scales }
     }
 }
 
@@ -85,7 +87,7 @@ impl Weights {
         assert!(n_k.is_multiple_of(form.elems), "rows are whole blocks");
         let n_blocks = n_k / form.elems;
         (self.level, self.form, self.n_blocks, self.n) = (level, form, n_blocks, n);
-        self.row_lines = row_lines_of(level);
+        (self.words, self.row_lines) = (Words::of(level, form), row_lines_of(level));
         let width = self.row_lines * LINE;
         let n_panels = n.div_ceil(width);
         let (n_lines, n_scales) =
@@ -111,8 +113,7 @@ impl Weights {
     }
 
     fn pack_panel(&mut self, panel: usize, n_columns: usize, taken: &IntegerBlocks<'_>) {
-        let (form, n_blocks, row_lines, has_bytes) =
-            (self.form, self.n_blocks, self.row_lines, has_bytes(self.level));
+        let Weights { form, words, n_blocks, row_lines, .. } = *self;
         let (block_lines, block_scales) = (self.panel_lines(1), self.panel_scales(1));
         let n_k = n_blocks * form.elems;
         let lines = &mut self.lines[panel * n_blocks * block_lines..(panel + 1) * n_blocks * block_lines];
@@ -136,9 +137,14 @@ impl Weights {
                         row[line].0[at] = word;
                     }
                 };
-                if has_bytes {
+                if words != Words::Pairs {
                     levels.as_chunks().0.iter().for_each(|quad| put(i32::from_le_bytes(*quad)));
-                    int_scales.iter().for_each(|scale| put((*scale).into()));
+                    int_scales.iter().for_each(|scale| {
+                        put(match words {
+                            Words::ShortSums { .. } => pair(*scale, *scale),
+                            _ => (*scale).into(),
+                        });
+                    });
                 } else {
                     let sub = form.elems / form.n_subs();
                     for (i, levels) in levels.chunks_exact(sub).enumerate() {
@@ -176,6 +182,11 @@ impl Weights {
         self.n
     }
 
+    #[cfg(target_arch = "x86_64")]
+    pub(super) fn words(&self) -> Words {
+        self.words
+    }
+
     /// The level that it was packed for.
     pub fn level(&self) -> Level {
         self.level
@@ -183,12 +194,12 @@ impl Weights {
 
     /// Rows of words in a block, without integer scales and minima.
     fn word_rows(&self) -> usize {
-        self.form.elems / if has_bytes(self.level) { 4 } else { 2 }
+        self.form.elems / if self.words == Words::Pairs { 2 } else { 4 }
     }
 
     /// Rows of integer scales in a block; pairs have theirs in the integers.
     fn scale_rows(&self) -> usize {
-        if has_bytes(self.level) { self.form.n_scales } else { 0 }
+        if self.words == Words::Pairs { 0 } else { self.form.n_scales }
     }
 
     /// Lines of so many blocks of a panel.

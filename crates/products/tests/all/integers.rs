@@ -42,9 +42,9 @@ impl Case {
         Case {
             form,
             n_blocks,
-            x: integers(seed, (m, n_k), -128, 127).mapv(|x| x as i8),
+            x: integers(seed, (m, n_k), -127, 127).mapv(|x| x as i8),
             x_scales: floats(seed + 1, (m, n_blocks)),
-            levels: integers(seed + 2, (n, n_k), 0, 255).mapv(|x| x as u8),
+            levels: integers(seed + 2, (n, n_k), 0, form.max_level.into()).mapv(|x| x as u8),
             int_scales: integers(seed + 6, (n, n_blocks * form.n_scales), -128, 127).mapv(|x| x as i16),
             minima: integers(seed + 3, (n, n_blocks * form.n_minima), -63, 63).mapv(|x| x as i16),
             scales: floats(seed + 4, (n, n_blocks)),
@@ -101,7 +101,7 @@ impl Case {
 
     /// The definition, by the platform's fused multiply-add.
     fn expected(&self) -> Array2<f32> {
-        let BlockForm { elems, n_minima, n_scales, offset } = self.form;
+        let BlockForm { elems, n_minima, n_scales, offset, .. } = self.form;
         Array2::from_shape_fn((self.x.nrows(), self.levels.nrows()), |(i, j)| {
             let mut total = 0.0f32;
             for p in 0..self.n_blocks {
@@ -146,17 +146,21 @@ impl Taken {
     }
 }
 
-/// The forms of all types that files have: elements, minima, integer scales, offset.
-const FORMS: [(usize, usize, usize, u8); 9] = [
-    (32, 0, 0, 128),
-    (32, 0, 0, 8),
-    (32, 1, 0, 0),
-    (256, 0, 0, 127),
-    (256, 8, 8, 0),
-    (256, 16, 0, 0),
-    (256, 0, 16, 32),
-    (256, 0, 8, 128),
-    (256, 8, 8, 255),
+/// The forms of all types that files have, and hostile ones: elements, minima, integer scales, offset, largest level.
+const FORMS: [(usize, usize, usize, u8, u8); 13] = [
+    (32, 0, 0, 128, 255),
+    (32, 0, 0, 8, 15),
+    (32, 0, 0, 16, 31),
+    (32, 1, 0, 0, 15),
+    (32, 1, 0, 0, 31),
+    (256, 0, 0, 127, 255),
+    (256, 8, 8, 0, 15),
+    (256, 8, 8, 0, 31),
+    (256, 16, 0, 0, 45),
+    (256, 0, 16, 32, 63),
+    (256, 0, 8, 128, 255),
+    (256, 8, 8, 255, 255),
+    (32, 1, 4, 0, 129),
 ];
 
 #[test]
@@ -164,8 +168,8 @@ fn levels_match_definition() {
     let levels = Level::available();
     gguf_testkit::require_levels(&levels.iter().map(|level| level.name()).collect::<Vec<_>>());
     let mut weights = Weights::default();
-    for (elems, n_minima, n_scales, offset) in FORMS {
-        let form = BlockForm { elems, n_minima, n_scales, offset };
+    for (elems, n_minima, n_scales, offset, max_level) in FORMS {
+        let form = BlockForm { elems, n_minima, n_scales, offset, max_level };
         for (at, (m, n, n_blocks)) in [
             (1, 1, 1),
             (2, 16, 3),
@@ -218,7 +222,7 @@ fn levels_match_definition() {
 
 #[test]
 fn nan_scale_propagates() {
-    let form = BlockForm { elems: 32, n_minima: 0, n_scales: 0, offset: 128 };
+    let form = BlockForm { elems: 32, n_minima: 0, n_scales: 0, offset: 128, max_level: 255 };
     for level in Level::available() {
         let mut case = Case::new(form, (2, 3, 2), 1);
         case.x_scales[[1, 1]] = f32::NAN;
@@ -238,7 +242,8 @@ fn stored_blocks_match_packed_integers() {
         let form = integer_form(dtype).unwrap();
         let n_groups = |elems: Option<usize>| elems.map_or(0, |elems| form.block_elems / elems);
         let (n_minima, n_scales) = (n_groups(form.min_elems), n_groups(form.scale_elems));
-        let form = BlockForm { elems: form.block_elems, n_minima, n_scales, offset: form.offset };
+        let (elems, offset, max_level) = (form.block_elems, form.offset, form.max_level);
+        let form = BlockForm { elems, n_minima, n_scales, offset, max_level };
         let row_bytes = |n_blocks: usize| n_blocks * dtype.block_bytes() as usize;
         for (n, n_blocks) in [(1, 1), (7, 3), (8, 2), (19, 5), (3, 0)] {
             let case = Case::new(form, (2, n, n_blocks), 3);

@@ -11,20 +11,6 @@
 
 mod scalar;
 
-use gguf_types::DType;
-
-use crate::{
-    Codec, Search,
-    block::{assert_sizes, decoder, encode_blocks},
-};
-
-const _: () = assert_sizes(DType::Q8_K, scalar::ELEMS, scalar::BYTES);
-
-/// The row of this type.
-pub const CODEC: Codec = Codec {
-    dtype: DType::Q8_K,
-    needs_weights: false,
-    search: Search::Never,
-    encode: Some(|_, rows, out| encode_blocks(rows.values, out, scalar::encode)),
-    decode: decoder!(loops),
-};
+crate::block::codec! {
+    Q8_K [scalar::ELEMS, scalar::BYTES], needs_weights: false, search: Never, encode: loops, decode: loops
+}
