@@ -42,6 +42,7 @@ pub mod integers;
 mod left;
 mod panels;
 mod right;
+mod row;
 mod scalar;
 mod tile;
 
@@ -49,6 +50,7 @@ use gguf_quant::{Level, Vectors};
 use ndarray::{ArrayView2, ArrayViewMut2, s};
 
 pub use right::Right;
+pub use row::multiply_row;
 pub use scalar::fused;
 
 /// Rows of the right side whose products are added up by themselves before they are added to `out`.

@@ -91,11 +91,11 @@ impl Sampler {
         let Sampling { temperature, top_k, top_p, min_p, .. } = self.sampling;
         let logits = &*self.penalized(logits, past);
         let by_logit = |a: &u32, b: &u32| logits[*b as usize].total_cmp(&logits[*a as usize]).then(a.cmp(b));
-        let mut ids: Vec<u32> = (0..logits.len() as u32).collect();
         // Greedy: of equal logits the lowest id, as `max_element` finds it.
         if temperature <= 0.0 {
-            return ids.into_iter().min_by(by_logit).unwrap_or(0);
+            return (0..logits.len() as u32).min_by(by_logit).unwrap_or(0);
         }
+        let mut ids: Vec<u32> = (0..logits.len() as u32).collect();
         if top_k > 0 && top_k < ids.len() {
             // The k largest in any order in O(n); only these are sorted below.
             ids.select_nth_unstable_by(top_k - 1, by_logit);

@@ -1,15 +1,16 @@
 //! Products of one row with blocks as they are stored, for the most frequent types: no level is written to memory.
 //!
 //! Eight rows of weights at a time: a lane of the last steps is a row, so that the chains of fused additions of eight rows run side by
-//! side. Sums inside a block are exact, so their order is free.
+//! side. Sums inside a block are exact, so their order is free. Bytes are multiplied as they are, `w` without a sign and `x` with one, and
+//! pairs of products are added up in 16 bits, which suffice: levels are at most 63, or 128 without their sign.
 
 use fearless_simd::{
-    Simd, SimdBase, SimdCvtFloat, SimdFloat, SimdIntWiden, f32x8, i8x32, i16x16, i32x8, prelude::*, u8x32,
-    u16x16, u32x8,
+    Bytes, Simd, SimdBase, SimdCvtFloat, SimdFloat, SimdIntWiden, f32x8, i8x16, i8x32, i16x16, i32x8,
+    prelude::*, u8x16, u8x32, u16x16, u32x8,
 };
 use fearless_simd_macros::simd;
 
-use super::few::Single;
+use super::{bytes_256, few::Single};
 
 /// Rows of weights that are multiplied at once.
 const ROWS: usize = 8;
@@ -21,17 +22,36 @@ pub(super) trait Stored<const E: usize, const B: usize> {
     /// Position of the scale of the minima, a half that is subtracted, if there are any.
     const MIN_SCALE: Option<usize>;
 
-    /// Sums over the elements, spread over lanes in any way.
-    fn dot<S: Simd>(simd: S, block: &[u8; B], x: &[i16; E]) -> i32x8<S>;
+    /// Sums over the elements, spread over lanes in any way, without the offset of the levels if [`Stored::has_start`].
+    fn dot<S: Simd>(simd: S, block: &[u8; B], x: &Part<'_, E>) -> i32x8<S>;
+
+    /// True if sums begin at what the offset of the levels takes off.
+    fn has_start<S: Simd>(simd: S) -> bool;
 
     /// Minima, negated, by groups.
     fn minima(block: &[u8; B]) -> [i32; 8];
+}
+
+/// A block of the left side.
+pub(super) struct Part<'a, const E: usize> {
+    values: &'a [i8; E],
+    /// Sums of the elements that share an integer scale.
+    subs: &'a [i16],
 }
 
 pub(super) struct Q8_0;
 pub(super) struct Q4_0;
 pub(super) struct Q4K;
 pub(super) struct Q6K;
+
+/// Sums of one block of eight rows.
+#[derive(Clone, Copy, Default)]
+struct Sums {
+    /// A row each, spread over lanes.
+    lanes: [[i32; 8]; ROWS],
+    /// Their scales, as halves.
+    halves: [u32; ROWS],
+}
 
 /// `x (k) @ w^T -> out (n)`.
 #[simd]
@@ -41,55 +61,49 @@ pub(super) fn multiply<S: Simd, T: Stored<E, B>, const E: usize, const B: usize>
     weights: &[u8],
     out: &mut [f32],
 ) {
-    let values = x.values.as_chunks::<E>().0;
+    let values = x.bytes.as_chunks::<E>().0;
     let n_blocks = values.len();
     if n_blocks == 0 {
         return out.fill(0.0);
     }
     let (weights, scales) = (weights.as_chunks::<B>().0, &x.scales[..n_blocks]);
+    let (starts, n_subs) = (&x.starts[..], x.subs.len() / n_blocks);
     let sums = x.sums.as_chunks::<8>().0;
+    let mut main = vec![Sums::default(); n_blocks];
+    let mut minima = vec![Sums::default(); if T::MIN_SCALE.is_some() { n_blocks } else { 0 }];
     for (out, weights) in out.chunks_mut(ROWS).zip(weights.chunks(ROWS * n_blocks)) {
-        touch(weights.as_flattened());
-        let mut rows = [&[][..]; ROWS];
-        for r in 0..ROWS {
-            // The last row stands in for those that are missing.
-            let row = r.min(out.len() - 1);
-            rows[r] = &weights[row * n_blocks..(row + 1) * n_blocks];
+        // Row by row, as they are stored: one long stream, which processors fetch ahead of time, unlike eight short ones.
+        for (r, row) in weights.chunks_exact(n_blocks).enumerate() {
+            for p in 0..n_blocks {
+                let part = Part { values: &values[p], subs: &x.subs[p * n_subs..(p + 1) * n_subs] };
+                T::dot(simd, &row[p], &part).store_slice(&mut main[p].lanes[r]);
+                main[p].halves[r] = half(&row[p], T::SCALE);
+                if let Some(at) = T::MIN_SCALE {
+                    let products =
+                        i32x8::from_slice(simd, &sums[p]) * i32x8::from_slice(simd, &T::minima(&row[p]));
+                    products.store_slice(&mut minima[p].lanes[r]);
+                    minima[p].halves[r] = half(&row[p], at);
+                }
+            }
         }
         let mut totals = f32x8::splat(simd, 0.0);
         for p in 0..n_blocks {
-            let mut lanes = [i32x8::splat(simd, 0); ROWS];
-            let mut halves = [0; ROWS];
-            for r in 0..ROWS {
-                let block = &rows[r][p];
-                lanes[r] = T::dot(simd, block, &values[p]);
-                halves[r] = half(block, T::SCALE);
-            }
             let scale = f32x8::splat(simd, scales[p]);
-            let factor = scale * floats(simd, halves);
-            totals = factor.mul_add_precise(f32x8::float_from(sum_of_each(lanes)), totals);
-            if let Some(at) = T::MIN_SCALE {
-                let sums = i32x8::from_slice(simd, &sums[p]);
-                for r in 0..ROWS {
-                    let block = &rows[r][p];
-                    lanes[r] = sums * i32x8::from_slice(simd, &T::minima(block));
-                    halves[r] = half(block, at);
-                }
-                let factor = scale * floats(simd, halves);
-                totals = factor.mul_add_precise(f32x8::float_from(sum_of_each(lanes)), totals);
+            let mut block_sums = sum_of_each(simd, &main[p].lanes);
+            if T::has_start(simd) {
+                block_sums += i32x8::splat(simd, starts[p]);
+            }
+            let factor = scale * floats(simd, main[p].halves);
+            totals = factor.mul_add_precise(f32x8::float_from(block_sums), totals);
+            if let Some(minima) = minima.get(p) {
+                let factor = scale * floats(simd, minima.halves);
+                totals = factor.mul_add_precise(f32x8::float_from(sum_of_each(simd, &minima.lanes)), totals);
             }
         }
         let mut wide = [0.0; ROWS];
         totals.store_slice(&mut wide);
         out.copy_from_slice(&wide[..out.len()]);
     }
-}
-
-/// Reads a byte of each cache line, in order. Eight rows side by side are eight short streams, which processors do not fetch ahead of
-/// time as they do one long stream.
-#[inline(always)]
-fn touch(bytes: &[u8]) {
-    std::hint::black_box(bytes.iter().step_by(64).fold(0, |all, byte| all | byte));
 }
 
 #[inline(always)]
@@ -100,7 +114,6 @@ fn half<const B: usize>(block: &[u8; B], at: usize) -> u32 {
 /// [`gguf_types::half::f16_to_f32`] of eight.
 #[inline(always)]
 fn floats<S: Simd>(simd: S, halves: [u32; ROWS]) -> f32x8<S> {
-    use fearless_simd::Bytes;
     let bits = u32x8::from_slice(simd, &halves) << 16;
     let (sign, magnitude) = (bits & u32x8::splat(simd, 0x8000_0000), bits << 1);
     let normal: f32x8<S> = ((magnitude >> 4) + u32x8::splat(simd, 0xe0 << 23)).bitcast();
@@ -112,35 +125,43 @@ fn floats<S: Simd>(simd: S, halves: [u32; ROWS]) -> f32x8<S> {
     (sign | number).bitcast()
 }
 
-/// Lane `r` of the result: the sum of all lanes of vector `r`.
+/// Lane `r` of the result: the sum of all lanes of row `r`.
 #[inline(always)]
-fn sum_of_each<S: Simd>(v: [i32x8<S>; ROWS]) -> i32x8<S> {
+fn sum_of_each<S: Simd>(simd: S, lanes: &[[i32; 8]; ROWS]) -> i32x8<S> {
     // Each step interleaves two vectors and halves their number.
     #[inline(always)]
     fn join<S: Simd>(a: i32x8<S>, b: i32x8<S>) -> i32x8<S> {
         a.zip_low(b) + a.zip_high(b)
+    }
+    let mut v = [i32x8::splat(simd, 0); ROWS];
+    for r in 0..ROWS {
+        v[r] = i32x8::from_slice(simd, &lanes[r]);
     }
     let four = [join(v[0], v[4]), join(v[1], v[5]), join(v[2], v[6]), join(v[3], v[7])];
     let two = [join(four[0], four[2]), join(four[1], four[3])];
     join(two[0], two[1])
 }
 
-/// Sums of neighbouring products of 16 elements.
+/// 32 bytes of a block.
 #[inline(always)]
-fn pairs<S: Simd>(simd: S, w: i16x16<S>, x: &[i16]) -> i32x8<S> {
-    w.pairwise_dot_product(i16x16::from_slice(simd, x))
+fn load<S: Simd>(simd: S, bytes: &[u8]) -> u8x32<S> {
+    u8x32::from_slice(simd, bytes)
 }
 
-/// 32 bytes without a sign as 16-bit integers.
+/// Sums of neighbouring products, `w` without a sign.
 #[inline(always)]
-fn widened<S: Simd>(simd: S, bytes: &[u8]) -> [u16x16<S>; 2] {
-    let (low, high) = u8x32::from_slice(simd, bytes).widen();
-    [low, high]
+fn pairs<S: Simd>(simd: S, w: u8x32<S>, x: &[i8]) -> i16x16<S> {
+    bytes_256::pair_products(simd, w, i8x32::from_slice(simd, x))
 }
 
+/// `(bytes >> bits) & mask` or, for a negative number of bits, `(bytes << -bits) & mask`: shifts of 16 bits, so the mask must leave out the
+/// bits that the other byte of a pair loses.
 #[inline(always)]
-fn signed<S: Simd>(x: u16x16<S>) -> i16x16<S> {
-    fearless_simd::Bytes::bitcast(x)
+fn shifted<S: Simd>(simd: S, bytes: u8x32<S>, bits: i32, mask: u8) -> u8x32<S> {
+    let words: u16x16<S> = bytes.bitcast();
+    let words = if bits < 0 { words << bits.unsigned_abs() } else { words >> bits as u32 };
+    let moved: u8x32<S> = words.bitcast();
+    moved & u8x32::splat(simd, mask)
 }
 
 impl Stored<32, 34> for Q8_0 {
@@ -148,10 +169,20 @@ impl Stored<32, 34> for Q8_0 {
     const MIN_SCALE: Option<usize> = None;
 
     #[inline(always)]
-    fn dot<S: Simd>(simd: S, block: &[u8; 34], x: &[i16; 32]) -> i32x8<S> {
-        let bytes: i8x32<S> = fearless_simd::Bytes::bitcast(u8x32::from_slice(simd, &block[2..]));
-        let (low, high) = bytes.widen();
-        pairs(simd, low, &x[..16]) + pairs(simd, high, &x[16..])
+    fn dot<S: Simd>(simd: S, block: &[u8; 34], x: &Part<'_, 32>) -> i32x8<S> {
+        let (w, x) = (load(simd, &block[2..]), i8x32::from_slice(simd, x.values));
+        if let Some(sums) = bytes_256::quad_products(simd, w ^ u8x32::splat(simd, 0x80), x) {
+            return sums;
+        }
+        // |w| with x that has the sign of the product: |w| is at most 128, so that no sum of two products saturates.
+        let w: i8x32<S> = w.bitcast();
+        let products = bytes_256::pair_products(simd, w.abs().bitcast(), bytes_256::with_sign_of(simd, x, w));
+        products.pairwise_dot_product(i16x16::splat(simd, 1))
+    }
+
+    #[inline(always)]
+    fn has_start<S: Simd>(simd: S) -> bool {
+        bytes_256::has_quad_products(simd)
     }
 
     #[inline(always)]
@@ -165,15 +196,16 @@ impl Stored<32, 18> for Q4_0 {
     const MIN_SCALE: Option<usize> = None;
 
     #[inline(always)]
-    fn dot<S: Simd>(simd: S, block: &[u8; 18], x: &[i16; 32]) -> i32x8<S> {
-        let bytes: [u16; 16] = std::array::from_fn(
-            #[inline(always)]
-            |i| block[2 + i].into(),
-        );
-        let (bytes, eight) = (u16x16::from_slice(simd, &bytes), i16x16::splat(simd, 8));
-        let low = signed(bytes & u16x16::splat(simd, 15)) - eight;
-        let high = signed(bytes >> 4) - eight;
-        pairs(simd, low, &x[..16]) + pairs(simd, high, &x[16..])
+    fn dot<S: Simd>(simd: S, block: &[u8; 18], x: &Part<'_, 32>) -> i32x8<S> {
+        let bytes = u8x16::from_slice(simd, &block[2..]);
+        let low_bits = u8x16::splat(simd, 15);
+        let levels = (bytes & low_bits).combine((bytes >> 4) & low_bits);
+        pairs(simd, levels, x.values).pairwise_dot_product(i16x16::splat(simd, 1))
+    }
+
+    #[inline(always)]
+    fn has_start<S: Simd>(_: S) -> bool {
+        true
     }
 
     #[inline(always)]
@@ -203,20 +235,30 @@ impl Stored<256, 144> for Q4K {
     const MIN_SCALE: Option<usize> = Some(2);
 
     #[inline(always)]
-    fn dot<S: Simd>(simd: S, block: &[u8; 144], x: &[i16; 256]) -> i32x8<S> {
+    fn dot<S: Simd>(simd: S, block: &[u8; 144], x: &Part<'_, 256>) -> i32x8<S> {
         let (scales, _) = scales_and_minima(block);
-        let low_bits = u16x16::splat(simd, 15);
+        // Both halves of a word, to be read as one.
+        let mut words = [0i32; 8];
+        for i in 0..8 {
+            words[i] = i32::from(scales[i]) * 0x1_0001;
+        }
         let mut sum = i32x8::splat(simd, 0);
         for j in 0..4 {
-            let [a, b] = widened(simd, &block[16 + 32 * j..48 + 32 * j]);
-            let x = &x[64 * j..64 * j + 64];
-            let low =
-                pairs(simd, signed(a & low_bits), &x[..16]) + pairs(simd, signed(b & low_bits), &x[16..32]);
-            let high = pairs(simd, signed(a >> 4), &x[32..48]) + pairs(simd, signed(b >> 4), &x[48..]);
-            sum += low * i32x8::splat(simd, scales[2 * j].into())
-                + high * i32x8::splat(simd, scales[2 * j + 1].into());
+            let bytes = load(simd, &block[16 + 32 * j..48 + 32 * j]);
+            let levels = [bytes & u8x32::splat(simd, 15), shifted(simd, bytes, 4, 15)];
+            for half in 0..2 {
+                let sub = 2 * j + half;
+                let scale: i16x16<S> = i32x8::splat(simd, words[sub]).bitcast();
+                let products = pairs(simd, levels[half], &x.values[32 * sub..32 * sub + 32]);
+                sum += products.pairwise_dot_product(scale);
+            }
         }
         sum
+    }
+
+    #[inline(always)]
+    fn has_start<S: Simd>(_: S) -> bool {
+        false
     }
 
     #[inline(always)]
@@ -233,27 +275,40 @@ impl Stored<256, 210> for Q6K {
     const MIN_SCALE: Option<usize> = None;
 
     #[inline(always)]
-    fn dot<S: Simd>(simd: S, block: &[u8; 210], x: &[i16; 256]) -> i32x8<S> {
-        let (low_bits, high_bits, offset) =
-            (u16x16::splat(simd, 15), u16x16::splat(simd, 0x30), i16x16::splat(simd, 32));
-        let mut sum = i32x8::splat(simd, 0);
+    fn dot<S: Simd>(simd: S, block: &[u8; 210], x: &Part<'_, 256>) -> i32x8<S> {
+        let scale_bytes: i8x16<S> = u8x16::from_slice(simd, &block[192..208]).bitcast();
+        let widened = |bytes: i8x16<S>| {
+            let (low, high) = bytes.widen();
+            low.combine(high)
+        };
+        // Levels without their offset of 32: sum_g s_g (sum w x - 32 sum x).
+        let mut sum = -(widened(scale_bytes).pairwise_dot_product(i16x16::from_slice(simd, x.subs)) << 5);
         for h in 0..2 {
-            let upper = widened(simd, &block[128 + 32 * h..160 + 32 * h]);
+            let upper = load(simd, &block[128 + 32 * h..160 + 32 * h]);
             let lower =
-                [widened(simd, &block[64 * h..64 * h + 32]), widened(simd, &block[64 * h + 32..64 * h + 64])];
+                [load(simd, &block[64 * h..64 * h + 32]), load(simd, &block[64 * h + 32..64 * h + 64])];
             for quarter in 0..4 {
-                for side in 0..2 {
-                    let sub = 8 * h + 2 * quarter + side;
-                    let low = (lower[quarter % 2][side] >> (4 * (quarter as u32 / 2))) & low_bits;
-                    // Two bits of `upper`, moved to bits 4 and 5.
-                    let high = ((upper[side] << 4) >> (2 * quarter as u32)) & high_bits;
-                    let level = signed(low | high) - offset;
-                    let scale = i32x8::splat(simd, i32::from(block[192 + sub] as i8));
-                    sum += pairs(simd, level, &x[16 * sub..16 * sub + 16]) * scale;
-                }
+                let low = match quarter / 2 {
+                    0 => lower[quarter % 2] & u8x32::splat(simd, 15),
+                    _ => shifted(simd, lower[quarter % 2], 4, 15),
+                };
+                // Two bits of `upper`, moved to bits 4 and 5.
+                let high = shifted(simd, upper, 2 * quarter as i32 - 4, 0x30);
+                let group = 4 * h + quarter;
+                let products = pairs(simd, low | high, &x.values[32 * group..32 * group + 32]);
+                // Each half of the elements has its scale.
+                let mut places = [2 * group as u8; 16];
+                places[8..].fill(2 * group as u8 + 1);
+                let scales = scale_bytes.swizzle_dyn(u8x16::from_slice(simd, &places));
+                sum += products.pairwise_dot_product(widened(scales));
             }
         }
         sum
+    }
+
+    #[inline(always)]
+    fn has_start<S: Simd>(_: S) -> bool {
+        false
     }
 
     #[inline(always)]

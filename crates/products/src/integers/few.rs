@@ -15,9 +15,13 @@ use crate::fused;
 pub struct Single {
     form: BlockForm,
     /// (k).
-    pub(super) values: Vec<i16>,
-    /// (n_blocks, n_subs): `-offset` times the sum of the elements that share an integer scale.
-    starts: Vec<i32>,
+    values: Vec<i16>,
+    /// (k).
+    pub(super) bytes: Vec<i8>,
+    /// (n_blocks, n_subs): sums of the elements that share an integer scale.
+    pub(super) subs: Vec<i16>,
+    /// (n_blocks, n_subs): `-offset` times these.
+    pub(super) starts: Vec<i32>,
     /// (n_blocks, n_minima): sums of the elements that share a minimum.
     pub(super) sums: Vec<i32>,
     /// (n_blocks).
@@ -34,9 +38,12 @@ impl Single {
             let Some(elems) = form.elems.checked_div(n) else { return Vec::new() };
             values.chunks_exact(elems).map(|part| part.iter().map(|x| i32::from(*x)).sum()).collect()
         };
-        let starts = sums_of(form.n_subs()).into_iter().map(|sum| -i32::from(form.offset) * sum).collect();
+        let starts: Vec<i32> = sums_of(form.n_subs());
+        // At most 256 elements of 8 bits in the types with a kernel that reads these.
+        let subs = starts.iter().map(|sum| *sum as i16).collect();
+        let starts = starts.into_iter().map(|sum| -i32::from(form.offset) * sum).collect();
         let (sums, scales) = (sums_of(form.n_minima), row.scales.to_vec());
-        Single { form, values, starts, sums, scales }
+        Single { form, values, bytes: row.values.to_vec(), subs, starts, sums, scales }
     }
 
     /// `x (k) @ w^T (k, n) -> out (n)` for rows (n, k) that are taken apart: the bits of

@@ -17,6 +17,7 @@
 
 #[cfg(target_arch = "x86_64")]
 mod bytes;
+mod bytes_256;
 mod direct;
 mod few;
 mod quants;

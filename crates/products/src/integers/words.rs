@@ -1,4 +1,4 @@
-//! What the words of a panel hold, which depends on the instructions of a level.
+//! Contents of the words of a panel, which depend on the instructions of a level.
 
 use fearless_simd::Simd;
 use gguf_quant::{Level, Vectors};

@@ -1,6 +1,6 @@
 //! Products at every level against plain loops, bit for bit, and against sums in f64.
 
-use gguf_products::{BLOCK, Right, gram, matmul, matmul_packed, mirror};
+use gguf_products::{BLOCK, Right, gram, matmul, matmul_packed, mirror, multiply_row};
 use gguf_quant::Level;
 use ndarray::{Array2, ArrayView2, Axis, s};
 
@@ -256,6 +256,32 @@ fn products_approximate_f64_sums() {
                 let bound = (k + 3) as f64 * 2f64.powi(-24) * size;
                 assert!((f64::from(*found) - exact).abs() <= bound, "{i}, {j}: {found} {exact}");
             }
+        }
+    }
+}
+
+#[test]
+fn row_times_rows_matches_scalar() {
+    for (n, k) in [(1, 1), (3, 15), (4, 16), (5, 17), (9, 64), (8, 100), (2, 0), (0, 5)] {
+        let number = |seed: u64, i: usize| match gguf_testkit::mix(seed, i as u64) {
+            word if word % 50 == 0 => -0.0,
+            word if word % 50 == 1 => f32::from_bits((word >> 8) as u32 & 0x807f_ffff),
+            _ => gguf_testkit::normal(seed, i as u64),
+        };
+        let x: Vec<f32> = (0..k).map(|i| number(1, i)).collect();
+        let rows: Vec<f32> = (0..n * k).map(|i| number(2, i)).collect();
+        let mut expected = vec![7.0; n];
+        multiply_row(Level::Scalar, &x, &rows, &mut expected);
+        for (row, found) in rows.chunks_exact(k.max(1)).zip(&expected) {
+            let exact: f64 = x.iter().zip(row).map(|(x, w)| f64::from(*x) * f64::from(*w)).sum();
+            let size: f64 = x.iter().zip(row).map(|(x, w)| f64::from(*x * *w).abs()).sum();
+            assert!((f64::from(*found) - exact).abs() <= 1e-5 * size + 1e-40, "{n} x {k}: {found} {exact}");
+        }
+        for level in Level::available() {
+            let mut out = vec![7.0; n];
+            multiply_row(level, &x, &rows, &mut out);
+            let bits = |out: &[f32]| out.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+            assert_eq!(bits(&out), bits(&expected), "{n} x {k}, {}", level.name());
         }
     }
 }
