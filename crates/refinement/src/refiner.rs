@@ -6,6 +6,7 @@
 //! bytes.
 
 mod kronecker;
+mod shared;
 
 use std::{
     collections::BTreeMap,
@@ -22,12 +23,15 @@ use gguf_quant::Level;
 use gguf_types::DType;
 use rayon::{ThreadPool, prelude::*};
 
-use self::kronecker::Sides;
+use self::{
+    kronecker::Sides,
+    shared::{OfInput, Shared},
+};
 use crate::{
     Error, Gram,
     moments::MomentsCache,
     probe::Replacement,
-    rounding::{Choice, Rounding, RoundingOptions, choose, is_refinable, output_error},
+    rounding::{Choice, Rounding, RoundingOptions, is_refinable, output_error},
 };
 
 /// Matrices whose shared data is kept while no thread uses it: the current and the previous one.
@@ -112,7 +116,7 @@ type Prepared = OnceLock<Result<Option<Made>, Arc<Error>>>;
 /// Shared data for rounding.
 enum Made {
     /// Rows are rounded independently.
-    ByRows(Box<Rounding>),
+    ByRows(Arc<Rounding>),
     /// All rows are rounded together; these are the blocks of the whole matrix.
     Whole(Vec<u8>),
 }
@@ -133,6 +137,8 @@ pub struct Refiner {
     /// All threads compute a factor together while others wait for it.
     pool: ThreadPool,
     ready: Mutex<Vec<Ready>>,
+    /// Factors that several matrices share.
+    shared: Shared,
     outcomes: Mutex<BTreeMap<Key, Outcome>>,
     choosing_ns: AtomicU64,
     rounding_ns: AtomicU64,
@@ -164,6 +170,7 @@ impl Refiner {
             candidates,
             pool,
             ready: Mutex::default(),
+            shared: Shared::default(),
             outcomes: Mutex::default(),
             choosing_ns: AtomicU64::new(0),
             rounding_ns: AtomicU64::new(0),
@@ -194,7 +201,16 @@ impl Refiner {
             let prepared = self.prepared(rows, expert as usize);
             let prepared = prepared.get_or_init(|| {
                 let began = Instant::now();
-                let made = self.pool.install(|| self.prepare(rows, expert, rows_per_matrix, n_columns));
+                let index = (rows_per_matrix < info.shape.n_elems() / n_columns as u64)
+                    .then_some(expert as usize);
+                let place = self.moments.shared_place(rows.tensor, index);
+                let input = place.map_or_else(Arc::default, |place| self.shared.of(place));
+                // This thread is not one of the pool, which would wait for itself.
+                let mut input = input.lock().unwrap_or_else(PoisonError::into_inner);
+                let input = &mut *input;
+                let made = self
+                    .pool
+                    .install(|| self.prepare(rows, expert, (rows_per_matrix, n_columns), input));
                 add(&self.choosing_ns, began);
                 made.map_err(Arc::new)
             });
@@ -342,6 +358,7 @@ impl Refiner {
     /// compute it again.
     pub fn release(&self) {
         self.ready.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.shared.clear();
     }
 
     /// Results so far, by tensor and expert.
@@ -381,8 +398,8 @@ impl Refiner {
         &self,
         rows: &StockRows<'_>,
         expert: u64,
-        rows_per_matrix: u64,
-        n_columns: usize,
+        (rows_per_matrix, n_columns): (u64, usize),
+        input: &mut OfInput,
     ) -> Result<Option<Made>, Error> {
         let is_expert = self.base.tensor(rows.tensor).is_some_and(|(_, info)| info.shape.dim(2) > 1);
         let note = |result, held_out| {
@@ -416,7 +433,7 @@ impl Refiner {
         let sampled = sampled(expert, rows_per_matrix);
         let values = self.decoded(rows.tensor, &sampled, n_columns, rows.level).map_err(named)?;
         let blocks = self.encode(&values, n_columns, rows).map_err(named)?;
-        let chosen = choose(&fit, &held, rows.dtype, &values, &blocks, &self.candidates);
+        let chosen = input.choose(&fit, &held, rows.dtype, (&values, &blocks), &self.candidates);
         match chosen {
             // Columns whose inputs are all zero do not affect the output.
             Err(Error::InputsAreZero) => {
@@ -448,11 +465,8 @@ impl Refiner {
                         return Ok(Some(Made::Whole(rounded.blocks)));
                     }
                 }
-                // After the choice, the held-out tokens count too.
-                let mut all = fit;
-                all.add(&held);
-                let rounding = Rounding::for_type(&all, &options, rows.dtype).map_err(named)?;
-                Ok(Some(Made::ByRows(Box::new(rounding))))
+                let rounding = input.over_all((fit, &held), &options, rows.dtype).map_err(named)?;
+                Ok(Some(Made::ByRows(rounding)))
             }
         })
     }

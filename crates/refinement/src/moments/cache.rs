@@ -113,6 +113,13 @@ impl MomentsCache {
         Ok(Some((fit, held)))
     }
 
+    /// File and index of the input of a matrix, if it is that of others too.
+    pub(crate) fn shared_place(&self, tensor: &str, index: Option<usize>) -> Option<(usize, usize)> {
+        let place = self.places.get(&(tensor.to_owned(), index))?;
+        let input = self.files.get(&place.0)?.inputs.get(place.1)?;
+        (input.of.len() > 1).then_some(*place)
+    }
+
     /// True if the inputs of a tensor that is not a stack have statistics.
     pub fn knows(&self, tensor: &str) -> bool {
         self.places.contains_key(&(tensor.to_owned(), None))

@@ -62,6 +62,7 @@ use crate::{Error, Gram};
 
 pub use kronecker::{KroneckerRounding, divergence};
 pub use option_choice::{Choice, choose};
+pub(crate) use option_choice::{SIDE_BY_SIDE, choose_by};
 pub use output_error::output_error;
 
 /// Columns that are rounded one after the other before a product carries their errors on.
@@ -145,8 +146,24 @@ impl Rounding {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn for_type(gram: &Gram, options: &RoundingOptions, dtype: DType) -> Result<Rounding, Error> {
-        let has_codebook = codebook_codec(dtype).is_some() && gram.n_columns().is_multiple_of(COLUMNS);
-        Rounding::in_units(gram, options, if has_codebook { COLUMNS } else { 1 })
+        Rounding::in_units(gram, options, Rounding::unit_of(gram.n_columns(), dtype))
+    }
+
+    /// Columns that the factor for a type keeps together.
+    pub(crate) fn unit_of(n_columns: usize, dtype: DType) -> usize {
+        let has_codebook = codebook_codec(dtype).is_some() && n_columns.is_multiple_of(COLUMNS);
+        if has_codebook { COLUMNS } else { 1 }
+    }
+
+    /// Columns that the factor keeps together.
+    pub(crate) fn unit(&self) -> usize {
+        self.unit
+    }
+
+    /// Memory, in bytes.
+    pub(crate) fn n_bytes(&self) -> u64 {
+        let n = self.metric.n_columns() as u64;
+        4 * n * (n + if self.factor.is_some() { n + PANEL as u64 } else { 0 })
     }
 
     fn in_units(gram: &Gram, options: &RoundingOptions, unit: usize) -> Result<Rounding, Error> {

@@ -1,5 +1,7 @@
 //! Choice of rounding options on held-out tokens.
 
+use std::sync::Arc;
+
 use gguf_types::DType;
 use rayon::prelude::*;
 
@@ -22,7 +24,7 @@ pub struct Choice {
 const NEAR: f64 = 1.05;
 
 /// Columns up to which all candidates' factors may be in memory at once: at most 34 MB each.
-const SIDE_BY_SIDE: usize = 2048;
+pub(crate) const SIDE_BY_SIDE: usize = 2048;
 
 /// Tries each candidate on a sample of rows: Hessian `fit` decides levels, Hessian `held` of other tokens
 /// measures them. `None` if the encoder's levels are best. `weights` (n_rows, n_columns) and `stock` are rows
@@ -39,11 +41,24 @@ pub fn choose(
     stock: &[u8],
     candidates: &[RoundingOptions],
 ) -> Result<Option<Choice>, Error> {
-    let n_columns = fit.n_columns();
+    let made = |options: &RoundingOptions| Rounding::for_type(fit, options, dtype).map(Arc::new);
+    choose_by(&made, held, dtype, weights, stock, candidates)
+}
+
+/// [`choose`] with roundings that may have been made before.
+pub(crate) fn choose_by(
+    rounding: &(dyn Fn(&RoundingOptions) -> Result<Arc<Rounding>, Error> + Sync),
+    held: &Gram,
+    dtype: DType,
+    weights: &[f32],
+    stock: &[u8],
+    candidates: &[RoundingOptions],
+) -> Result<Option<Choice>, Error> {
+    let n_columns = held.n_columns();
     let stock_error = output_error(held, dtype, weights, stock, n_columns)?;
     let tried = |options: &RoundingOptions| -> Result<Choice, Error> {
         let mut blocks = stock.to_vec();
-        Rounding::for_type(fit, options, dtype)?.refine(dtype, weights, &mut blocks)?;
+        rounding(options)?.refine(dtype, weights, &mut blocks)?;
         let error = output_error(held, dtype, weights, &blocks, n_columns)?;
         Ok(Choice { options: *options, stock_error, error })
     };

@@ -1,0 +1,142 @@
+//! Metrics and factors that the matrices of one input share: query, key and value, gate and up.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gguf_types::DType;
+use rayon::prelude::*;
+
+use crate::{
+    Error, Gram,
+    rounding::{Choice, Rounding, RoundingOptions, SIDE_BY_SIDE, choose_by},
+};
+
+/// Inputs that are kept. Between two matrices of an input, a file has few others.
+const KEPT: usize = 4;
+
+/// Memory limit for everything that is kept, in bytes. The latest input is kept regardless of its size.
+const MOST_BYTES: u64 = 256 << 20;
+
+/// Tokens of a Hessian.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tokens {
+    /// Those that decide levels while options are compared.
+    Training,
+    /// Those, and the held-out ones.
+    All,
+}
+
+/// Roundings of one input.
+#[derive(Debug, Default)]
+pub(super) struct OfInput {
+    made: Vec<(Tokens, RoundingOptions, Arc<Rounding>)>,
+}
+
+impl OfInput {
+    /// [`choose`](crate::choose) with the roundings that are known.
+    pub fn choose(
+        &mut self,
+        fit: &Gram,
+        held: &Gram,
+        dtype: DType,
+        (weights, stock): (&[f32], &[u8]),
+        candidates: &[RoundingOptions],
+    ) -> Result<Option<Choice>, Error> {
+        let n_columns = fit.n_columns();
+        let make = |options: &RoundingOptions| Rounding::for_type(fit, options, dtype).map(Arc::new);
+        let known = |this: &OfInput, options: &RoundingOptions| {
+            this.known(Tokens::Training, options, n_columns, dtype)
+        };
+        // The factors of wide inputs are made one after the other and not kept.
+        if n_columns <= SIDE_BY_SIDE {
+            let mut missing = candidates.to_vec();
+            missing.retain(|options| known(self, options).is_none());
+            let made: Result<Vec<_>, Error> = missing.par_iter().with_max_len(1).map(make).collect();
+            let made = missing.iter().zip(made?);
+            self.made.extend(made.map(|(options, made)| (Tokens::Training, *options, made)));
+        }
+        let rounding =
+            |options: &RoundingOptions| known(self, options).map_or_else(|| make(options), Ok);
+        choose_by(&rounding, held, dtype, weights, stock, candidates)
+    }
+
+    /// The rounding of a type, if it was made before.
+    fn known(
+        &self,
+        tokens: Tokens,
+        options: &RoundingOptions,
+        n_columns: usize,
+        dtype: DType,
+    ) -> Option<Arc<Rounding>> {
+        let unit = Rounding::unit_of(n_columns, dtype);
+        let is_it = |(of, with, made): &&(Tokens, RoundingOptions, Arc<Rounding>)| {
+            (*of, with, made.unit()) == (tokens, options, unit)
+        };
+        self.made.iter().find(is_it).map(|(.., made)| Arc::clone(made))
+    }
+
+    /// The rounding after the choice, when the held-out tokens count too.
+    pub fn over_all(
+        &mut self,
+        (fit, held): (Gram, &Gram),
+        options: &RoundingOptions,
+        dtype: DType,
+    ) -> Result<Arc<Rounding>, Error> {
+        if let Some(known) = self.known(Tokens::All, options, fit.n_columns(), dtype) {
+            return Ok(known);
+        }
+        let mut all = fit;
+        all.add(held);
+        let made = Arc::new(Rounding::for_type(&all, options, dtype)?);
+        self.made.push((Tokens::All, *options, Arc::clone(&made)));
+        Ok(made)
+    }
+
+    fn n_bytes(&self) -> u64 {
+        self.made.iter().map(|(.., made)| made.n_bytes()).sum()
+    }
+}
+
+/// An input: file and index of its statistics.
+type Place = (usize, usize);
+
+/// Roundings of the latest inputs.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    /// From the oldest to the latest.
+    inputs: Mutex<Vec<(Place, Arc<Mutex<OfInput>>)>>,
+}
+
+impl Shared {
+    /// Roundings of an input. Whoever prepares a matrix locks them meanwhile, outside the thread pool, so that
+    /// no factor is computed twice.
+    pub fn of(&self, place: Place) -> Arc<Mutex<OfInput>> {
+        let mut inputs = self.inputs.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = inputs.iter().position(|(known, _)| *known == place);
+        let input = at.map_or_else(|| (place, Arc::default()), |at| inputs.remove(at));
+        // Inputs in use are not counted; they are locked.
+        let n_bytes =
+            |input: &Arc<Mutex<OfInput>>| input.try_lock().map_or(0, |input| input.n_bytes());
+        let mut left = MOST_BYTES;
+        let mut n_kept = 0;
+        // From the latest on.
+        let mut is_kept: Vec<bool> = inputs
+            .iter()
+            .rev()
+            .map(|(_, input)| {
+                let n_bytes = n_bytes(input);
+                let fits = n_kept + 1 < KEPT && n_bytes <= left;
+                left -= if fits { n_bytes } else { left };
+                n_kept += 1;
+                fits
+            })
+            .collect();
+        inputs.retain(|_| is_kept.pop().unwrap_or(false));
+        inputs.push(input);
+        Arc::clone(&inputs[inputs.len() - 1].1)
+    }
+
+    /// Releases everything.
+    pub fn clear(&self) {
+        self.inputs.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}

@@ -1,0 +1,106 @@
+//! Rounding with a Kronecker-factored Hessian, some rows at a time, for every type.
+//!
+//! With the output gradient statistics `G = U^T D U` (n_rows, n_rows) (`factor`), an error `E` of the weights
+//! costs `sum_r d_r |e_r + sum_{i<r} U_ri e_i|^2`, with the norm of the input Hessian. So a row whose
+//! predecessors are done is rounded like a single row of weights `w_r + sum_{i<r} U_ri e_i`, scales included
+//! ([`Rounding`]). Rows of a batch are evenly spread over the matrix, where they interact least, and are
+//! rounded as if they did not interact at all. [`KroneckerRounding`](super::KroneckerRounding) then
+//! corrects levels with all interactions, for types with independent columns.
+
+use gguf_products::matmul;
+use gguf_types::DType;
+use ndarray::{Array2, ArrayView2, Axis, s};
+use rayon::prelude::*;
+
+use super::{Rounding, RoundingOptions, factor::Factor, lanes::LANES, metric::Metric, row_bytes};
+use crate::{Error, Gram};
+
+/// Batches of a matrix. More of them neglect fewer interactions and are less work for several threads.
+const BATCHES: usize = 12;
+
+/// Rows of a product that a thread computes at once.
+const PART_ROWS: usize = 16;
+
+/// Encodes rows (n, n_columns) with the codec.
+pub type Encode<'a> = dyn Fn(&[f32]) -> Result<Vec<u8>, Error> + Sync + 'a;
+
+/// Output metric of a matrix, factored for batches of rows.
+#[derive(Debug)]
+pub struct BatchedRounding {
+    options: RoundingOptions,
+    factor: Factor,
+    batch: usize,
+}
+
+impl BatchedRounding {
+    /// Prepares the rounding of a matrix with these output gradient statistics. Only the output shrinkage, the
+    /// damping and the level of the options count.
+    ///
+    /// # Errors
+    /// As [`Rounding::new`].
+    pub fn new(outputs: &Gram, options: &RoundingOptions) -> Result<BatchedRounding, Error> {
+        let options = RoundingOptions {
+            shrinkage: options.output_shrinkage.unwrap_or(RoundingOptions::OUTPUT_SHRINKAGE),
+            ..*options
+        };
+        let metric = Metric::new(outputs, &options)?;
+        let n_rows = outputs.n_columns();
+        let batch = n_rows.div_ceil(BATCHES).next_multiple_of(LANES);
+        let n_batches = n_rows.div_ceil(batch);
+        let order = (0..n_batches).flat_map(|first| (first..n_rows).step_by(n_batches)).collect();
+        Ok(BatchedRounding { options, factor: Factor::new(&metric, order, &options), batch })
+    }
+
+    /// Encodes and rounds a whole matrix: `weights` (n_rows, n_columns), each batch with `encode` and then
+    /// with `inputs`. Returns its blocks.
+    ///
+    /// # Errors
+    /// As [`Rounding::refine`], and errors of `encode`.
+    pub fn round(
+        &self,
+        inputs: &Rounding,
+        dtype: DType,
+        weights: &[f32],
+        encode: &Encode<'_>,
+    ) -> Result<Vec<u8>, Error> {
+        let (order, n_rows) = (self.factor.order(), self.factor.order().len());
+        let n_columns = inputs.metric.n_columns();
+        if weights.len() != n_rows * n_columns {
+            let (found, expected) = (weights.len() / n_columns.max(1), n_rows);
+            return Err(Error::Length { quantity: "rows of a matrix", found, expected });
+        }
+        let weights = ArrayView2::from_shape((n_rows, n_columns), weights).expect("the length was checked");
+        let row_bytes = n_columns / dtype.block_elems() as usize * dtype.block_bytes() as usize;
+        let mut blocks = vec![0; n_rows * row_bytes];
+        // Errors of rows in the factor's order: (n_rows, n_columns).
+        let mut errors = Array2::<f32>::zeros((n_rows, n_columns));
+        let mut found = vec![0.0; self.batch.min(n_rows) * n_columns];
+        for top in (0..n_rows).step_by(self.batch) {
+            let rows = &order[top..n_rows.min(top + self.batch)];
+            // w + U E, (rows, n_columns).
+            let mut shifted = weights.select(Axis(0), rows);
+            let before = self.factor.v().slice(s![top..top + rows.len(), ..top]);
+            let parts = shifted.axis_chunks_iter_mut(Axis(0), PART_ROWS).into_par_iter();
+            parts.zip(before.axis_chunks_iter(Axis(0), PART_ROWS).into_par_iter()).for_each(
+                |(out, before)| matmul(self.options.level, true, 1.0, before, errors.slice(s![..top, ..]), out),
+            );
+            let values = shifted.as_slice().expect("whole rows");
+            let mut rounded = encode(values)?;
+            self::row_bytes(dtype, values, &rounded, n_columns)?;
+            inputs.refine(dtype, values, &mut rounded)?;
+            let found = &mut found[..values.len()];
+            gguf_quant::decode(dtype, self.options.level, &rounded, found)?;
+            for (at, row) in rows.iter().enumerate() {
+                let of_row = at * n_columns..(at + 1) * n_columns;
+                let errors = errors.row_mut(top + at).into_slice().expect("whole rows");
+                let values = weights.row(*row);
+                for ((error, value), found) in errors.iter_mut().zip(values).zip(&found[of_row]) {
+                    *error = value - found;
+                }
+                blocks[row * row_bytes..(row + 1) * row_bytes]
+                    .copy_from_slice(&rounded[at * row_bytes..(at + 1) * row_bytes]);
+            }
+        }
+        Ok(blocks)
+    }
+}
