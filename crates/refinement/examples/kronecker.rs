@@ -103,7 +103,7 @@ fn main() {
         }
     }
     let outcomes = both.outcomes();
-    let n_both = outcomes.iter().filter(|outcome| outcome.kronecker.is_some()).count();
+    let n_both = outcomes.iter().filter(|outcome| outcome.both_sides).count();
     let [of_one, of_both] = seconds;
     println!(
         "one side in {of_one:.1} s, both in {of_both:.1} s; {n_both} of {} matrices by both",

@@ -32,7 +32,8 @@ pub use gram::Gram;
 pub use probe::{Prober, Replacement, probe};
 pub use refiner::{Outcome, Refiner, Spent, StockRows, Unrounded};
 pub use rounding::{
-    Choice, KroneckerRounding, Rounding, RoundingOptions, choose, divergence, is_refinable, output_error,
+    BatchedRounding, Choice, KroneckerRounding, Rounding, RoundingOptions, choose, divergence, is_refinable,
+    output_error,
 };
 pub use steps::Steps;
 pub use training::{Trained, TrainingOptions, train};

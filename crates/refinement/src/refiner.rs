@@ -67,9 +67,8 @@ pub struct Outcome {
     pub result: Result<RoundingOptions, Unrounded>,
     /// Mean squared output error on held-out tokens, over sampled rows: of the codec and after rounding.
     pub held_out: Option<(f64, f64)>,
-    /// `tr(G E C E^T)` on held-out tokens, over sampled rows, with input statistics alone and with input and
-    /// output statistics.
-    pub kronecker: Option<(f64, f64)>,
+    /// True if output statistics were used too.
+    pub both_sides: bool,
 }
 
 /// Reason for keeping the codec's blocks.
@@ -201,16 +200,15 @@ impl Refiner {
             let prepared = self.prepared(rows, expert as usize);
             let prepared = prepared.get_or_init(|| {
                 let began = Instant::now();
-                let index = (rows_per_matrix < info.shape.n_elems() / n_columns as u64)
-                    .then_some(expert as usize);
+                let index =
+                    (rows_per_matrix < info.shape.n_elems() / n_columns as u64).then_some(expert as usize);
                 let place = self.moments.shared_place(rows.tensor, index);
                 let input = place.map_or_else(Arc::default, |place| self.shared.of(place));
                 // This thread is not one of the pool, which would wait for itself.
                 let mut input = input.lock().unwrap_or_else(PoisonError::into_inner);
                 let input = &mut *input;
-                let made = self
-                    .pool
-                    .install(|| self.prepare(rows, expert, (rows_per_matrix, n_columns), input));
+                let made =
+                    self.pool.install(|| self.prepare(rows, expert, (rows_per_matrix, n_columns), input));
                 add(&self.choosing_ns, began);
                 made.map_err(Arc::new)
             });
@@ -411,7 +409,7 @@ impl Refiner {
                 dtype,
                 result,
                 held_out,
-                kronecker: None,
+                both_sides: false,
             };
             let mut outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
             outcomes.insert((rows.tensor.to_owned(), expert as usize, dtype), outcome);
@@ -454,16 +452,14 @@ impl Refiner {
                 // Experts see few tokens each, and no gradients are collected for them.
                 let outputs = if is_expert { None } else { self.outputs_of(rows, shape)? };
                 if let Some((fit_outputs, held_outputs)) = outputs {
-                    let sides = Sides { fit: fit.clone(), held: held.clone(), fit_outputs, held_outputs };
-                    if let Some(rounded) = self.round_both(rows, &options, sides).map_err(named)? {
-                        let mut outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
-                        let key = (rows.tensor.to_owned(), expert as usize, rows.dtype);
-                        if let Some(outcome) = outcomes.get_mut(&key) {
-                            (outcome.result, outcome.kronecker) =
-                                (Ok(rounded.options), Some(rounded.held_out));
-                        }
-                        return Ok(Some(Made::Whole(rounded.blocks)));
+                    let sides = Sides { fit, held, fit_outputs, held_outputs };
+                    let rounded = self.round_both(rows, &options, sides, input).map_err(named)?;
+                    let mut outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
+                    let key = (rows.tensor.to_owned(), expert as usize, rows.dtype);
+                    if let Some(outcome) = outcomes.get_mut(&key) {
+                        (outcome.result, outcome.both_sides) = (Ok(rounded.options), true);
                     }
+                    return Ok(Some(Made::Whole(rounded.blocks)));
                 }
                 let rounding = input.over_all((fit, &held), &options, rows.dtype).map_err(named)?;
                 Ok(Some(Made::ByRows(rounding)))

@@ -19,9 +19,9 @@ const MOST_BYTES: u64 = 256 << 20;
 /// Tokens of a Hessian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tokens {
-    /// Those that decide levels while options are compared.
+    /// Training tokens, which decide levels while options are compared.
     Training,
-    /// Those, and the held-out ones.
+    /// Training and held-out tokens.
     All,
 }
 
@@ -54,8 +54,7 @@ impl OfInput {
             let made = missing.iter().zip(made?);
             self.made.extend(made.map(|(options, made)| (Tokens::Training, *options, made)));
         }
-        let rounding =
-            |options: &RoundingOptions| known(self, options).map_or_else(|| make(options), Ok);
+        let rounding = |options: &RoundingOptions| known(self, options).map_or_else(|| make(options), Ok);
         choose_by(&rounding, held, dtype, weights, stock, candidates)
     }
 
@@ -107,15 +106,14 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Roundings of an input. Whoever prepares a matrix locks them meanwhile, outside the thread pool, so that
+    /// Roundings of an input. The caller locks them while it prepares a matrix, outside the thread pool, so that
     /// no factor is computed twice.
     pub fn of(&self, place: Place) -> Arc<Mutex<OfInput>> {
         let mut inputs = self.inputs.lock().unwrap_or_else(PoisonError::into_inner);
         let at = inputs.iter().position(|(known, _)| *known == place);
         let input = at.map_or_else(|| (place, Arc::default()), |at| inputs.remove(at));
         // Inputs in use are not counted; they are locked.
-        let n_bytes =
-            |input: &Arc<Mutex<OfInput>>| input.try_lock().map_or(0, |input| input.n_bytes());
+        let n_bytes = |input: &Arc<Mutex<OfInput>>| input.try_lock().map_or(0, |input| input.n_bytes());
         let mut left = MOST_BYTES;
         let mut n_kept = 0;
         // From the latest on.
@@ -138,5 +136,44 @@ impl Shared {
     /// Releases everything.
     pub fn clear(&self) {
         self.inputs.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gram(n: usize) -> Gram {
+        let sums = (0..n * n).map(|at| if at % (n + 1) == 0 { 2.0 } else { 0.5 }).collect();
+        Gram::from_sums(n, 10, sums).unwrap()
+    }
+
+    #[test]
+    fn roundings_of_an_input_are_made_once_per_options_and_unit() {
+        let mut input = OfInput::default();
+        let options = RoundingOptions::default();
+        let other = RoundingOptions { shrinkage: 0.8, ..options };
+        let mut made = |options, dtype| input.over_all((gram(32), &gram(32)), options, dtype).unwrap();
+        let first = made(&options, DType::Q4_0);
+        assert!(Arc::ptr_eq(&first, &made(&options, DType::Q5_0)));
+        assert!(!Arc::ptr_eq(&first, &made(&other, DType::Q4_0)));
+        assert!(!Arc::ptr_eq(&first, &made(&options, DType::IQ3_XXS)), "eight columns at a time");
+    }
+
+    #[test]
+    fn latest_inputs_are_kept() {
+        let shared = Shared::default();
+        let first = shared.of((0, 0));
+        first
+            .lock()
+            .unwrap()
+            .over_all((gram(16), &gram(16)), &RoundingOptions::default(), DType::Q4_0)
+            .unwrap();
+        (1..KEPT).for_each(|at| drop(shared.of((0, at))));
+        assert!(Arc::ptr_eq(&first, &shared.of((0, 0))), "it was used last");
+        (0..KEPT).for_each(|at| drop(shared.of((1, at))));
+        assert!(!Arc::ptr_eq(&first, &shared.of((0, 0))));
+        shared.clear();
+        assert_eq!(shared.inputs.lock().unwrap().len(), 0);
     }
 }

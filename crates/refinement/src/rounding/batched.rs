@@ -1,13 +1,15 @@
-//! Rounding with a Kronecker-factored Hessian, some rows at a time, for every type.
+//! Rounding with a Kronecker-factored Hessian, a batch of rows at a time, for every type.
 //!
 //! With the output gradient statistics `G = U^T D U` (n_rows, n_rows) (`factor`), an error `E` of the weights
 //! costs `sum_r d_r |e_r + sum_{i<r} U_ri e_i|^2`, with the norm of the input Hessian. So a row whose
 //! predecessors are done is rounded like a single row of weights `w_r + sum_{i<r} U_ri e_i`, scales included
 //! ([`Rounding`]). Rows of a batch are evenly spread over the matrix, where they interact least, and are
-//! rounded as if they did not interact at all. [`KroneckerRounding`](super::KroneckerRounding) then
+//! rounded as if they did not interact at all. A second pass, without feedback over columns, rounds each batch
+//! for its weights plus `sum_{i != r} G_ri / G_rr e_i`. [`KroneckerRounding`](super::KroneckerRounding) then
 //! corrects levels with all interactions, for types with independent columns.
 
 use gguf_products::matmul;
+use gguf_quant::Level;
 use gguf_types::DType;
 use ndarray::{Array2, ArrayView2, Axis, s};
 use rayon::prelude::*;
@@ -27,8 +29,10 @@ pub type Encode<'a> = dyn Fn(&[f32]) -> Result<Vec<u8>, Error> + Sync + 'a;
 /// Output metric of a matrix, factored for batches of rows.
 #[derive(Debug)]
 pub struct BatchedRounding {
-    options: RoundingOptions,
+    level: Level,
     factor: Factor,
+    /// (n_rows, n_rows), rows in the factor's order: `G_ri / G_rr`, and 0 on the diagonal.
+    shares: Array2<f32>,
     batch: usize,
 }
 
@@ -47,8 +51,14 @@ impl BatchedRounding {
         let n_rows = outputs.n_columns();
         let batch = n_rows.div_ceil(BATCHES).next_multiple_of(LANES);
         let n_batches = n_rows.div_ceil(batch);
-        let order = (0..n_batches).flat_map(|first| (first..n_rows).step_by(n_batches)).collect();
-        Ok(BatchedRounding { options, factor: Factor::new(&metric, order, &options), batch })
+        let order: Vec<usize> = (0..n_batches).flat_map(|first| (first..n_rows).step_by(n_batches)).collect();
+        let share = |(r, i): (usize, usize)| match (order[r], order[i]) {
+            (row, other) if row == other => 0.0,
+            (row, other) => metric.h()[[row, other]] * metric.inverse_diagonal()[row],
+        };
+        let shares = Array2::from_shape_fn((n_rows, n_rows), share);
+        let factor = Factor::new(&metric, order, &options);
+        Ok(BatchedRounding { level: options.level, factor, shares, batch })
     }
 
     /// Encodes and rounds a whole matrix: `weights` (n_rows, n_columns), each batch with `encode` and then
@@ -75,30 +85,43 @@ impl BatchedRounding {
         // Errors of rows in the factor's order: (n_rows, n_columns).
         let mut errors = Array2::<f32>::zeros((n_rows, n_columns));
         let mut found = vec![0.0; self.batch.min(n_rows) * n_columns];
-        for top in (0..n_rows).step_by(self.batch) {
-            let rows = &order[top..n_rows.min(top + self.batch)];
-            // w + U E, (rows, n_columns).
-            let mut shifted = weights.select(Axis(0), rows);
-            let before = self.factor.v().slice(s![top..top + rows.len(), ..top]);
-            let parts = shifted.axis_chunks_iter_mut(Axis(0), PART_ROWS).into_par_iter();
-            parts.zip(before.axis_chunks_iter(Axis(0), PART_ROWS).into_par_iter()).for_each(
-                |(out, before)| matmul(self.options.level, true, 1.0, before, errors.slice(s![..top, ..]), out),
-            );
-            let values = shifted.as_slice().expect("whole rows");
-            let mut rounded = encode(values)?;
-            self::row_bytes(dtype, values, &rounded, n_columns)?;
-            inputs.refine(dtype, values, &mut rounded)?;
-            let found = &mut found[..values.len()];
-            gguf_quant::decode(dtype, self.options.level, &rounded, found)?;
-            for (at, row) in rows.iter().enumerate() {
-                let of_row = at * n_columns..(at + 1) * n_columns;
-                let errors = errors.row_mut(top + at).into_slice().expect("whole rows");
-                let values = weights.row(*row);
-                for ((error, value), found) in errors.iter_mut().zip(values).zip(&found[of_row]) {
-                    *error = value - found;
+        for is_first in [true, false] {
+            for top in (0..n_rows).step_by(self.batch) {
+                let rows = &order[top..n_rows.min(top + self.batch)];
+                // Earlier rows at first, then all others: w + U E or w + (D^-1 G - I) E, (rows, n_columns).
+                let mut shifted = weights.select(Axis(0), rows);
+                let (shares, others) = if is_first { (self.factor.v(), top) } else { (&self.shares, n_rows) };
+                let shares = shares.slice(s![top..top + rows.len(), ..others]);
+                let parts = shifted.axis_chunks_iter_mut(Axis(0), PART_ROWS).into_par_iter();
+                parts.zip(shares.axis_chunks_iter(Axis(0), PART_ROWS).into_par_iter()).for_each(
+                    |(out, shares)| {
+                        matmul(self.level, true, 1.0, shares, errors.slice(s![..others, ..]), out);
+                    },
+                );
+                let values = shifted.as_slice().expect("whole rows");
+                let mut rounded = if is_first {
+                    encode(values)?
+                } else {
+                    let of_row = |row: &usize| &blocks[row * row_bytes..(row + 1) * row_bytes];
+                    rows.iter().flat_map(of_row).copied().collect()
+                };
+                self::row_bytes(dtype, values, &rounded, n_columns)?;
+                inputs.refine_from(is_first && inputs.options.feedback, dtype, values, &mut rounded)?;
+                let found = &mut found[..values.len()];
+                gguf_quant::decode(dtype, self.level, &rounded, found)?;
+                for (at, row) in rows.iter().enumerate() {
+                    let errors = errors.row_mut(top + at).into_slice().expect("whole rows");
+                    let found = &found[at * n_columns..(at + 1) * n_columns];
+                    for ((error, value), found) in errors.iter_mut().zip(weights.row(*row)).zip(found) {
+                        *error = value - found;
+                    }
+                    // Values that are not finite must not reach other rows.
+                    if errors.iter().any(|error| !error.is_finite()) {
+                        errors.fill(0.0);
+                    }
+                    blocks[row * row_bytes..(row + 1) * row_bytes]
+                        .copy_from_slice(&rounded[at * row_bytes..(at + 1) * row_bytes]);
                 }
-                blocks[row * row_bytes..(row + 1) * row_bytes]
-                    .copy_from_slice(&rounded[at * row_bytes..(at + 1) * row_bytes]);
             }
         }
         Ok(blocks)

@@ -22,6 +22,8 @@
 //!
 //! Source: YAQA (Tseng et al., arXiv:2505.22988).
 
+use std::sync::Arc;
+
 use gguf_products::matmul;
 use gguf_quant::frozen::{Points, frozen};
 use gguf_types::DType;
@@ -29,7 +31,7 @@ use ndarray::{Array2, ArrayView2, ArrayViewMut2, Axis, s};
 use rayon::prelude::*;
 
 use super::{
-    PANEL, RoundingOptions, TILE_ROWS,
+    PANEL, Rounding, RoundingOptions, TILE_ROWS,
     factor::Factor,
     lanes::{LANES, Nearest, Steps, Table},
     metric::Metric,
@@ -45,9 +47,10 @@ type TileRow = [f32; TILE_ROWS];
 #[derive(Debug)]
 pub struct KroneckerRounding {
     options: RoundingOptions,
-    inputs: Metric,
-    input_factor: Factor,
-    output_factor: Factor,
+    inputs: Arc<Rounding>,
+    /// Rows in order.
+    order: Vec<usize>,
+    output_factor: Option<Factor>,
     /// (n_rows, n_rows): `G`, rows in the factor's order.
     g: Array2<f32>,
     /// `1 / G_rr` in the same order, or 0 where that is 0.
@@ -61,18 +64,27 @@ impl KroneckerRounding {
     /// # Errors
     /// As [`Rounding::new`](super::Rounding::new), for either.
     pub fn new(inputs: &Gram, outputs: &Gram, options: &RoundingOptions) -> Result<KroneckerRounding, Error> {
+        let inputs = Arc::new(Rounding::new(inputs, &RoundingOptions { feedback: true, ..*options })?);
+        KroneckerRounding::with_inputs(inputs, outputs, options)
+    }
+
+    /// The same for inputs that were prepared before, with feedback, if the options ask for it.
+    pub(crate) fn with_inputs(
+        inputs: Arc<Rounding>,
+        outputs: &Gram,
+        options: &RoundingOptions,
+    ) -> Result<KroneckerRounding, Error> {
         let output_options = RoundingOptions {
             shrinkage: options.output_shrinkage.unwrap_or(RoundingOptions::OUTPUT_SHRINKAGE),
             ..*options
         };
-        let inputs = Metric::new(inputs, options)?;
         let outputs = Metric::new(outputs, &output_options)?;
-        let input_factor = Factor::new(&inputs, inputs.order(1), options);
-        let output_factor = Factor::new(&outputs, outputs.order(1), &output_options);
-        let order = output_factor.order();
+        let order = outputs.order(1);
+        // Sweeps alone need no factor.
+        let output_factor = options.feedback.then(|| Factor::new(&outputs, order.clone(), &output_options));
         let g = Array2::from_shape_fn((order.len(), order.len()), |(i, j)| outputs.h()[[order[i], order[j]]]);
         let inverse_diagonal = order.iter().map(|row| outputs.inverse_diagonal()[*row]).collect();
-        Ok(KroneckerRounding { options: *options, inputs, input_factor, output_factor, g, inverse_diagonal })
+        Ok(KroneckerRounding { options: *options, inputs, order, output_factor, g, inverse_diagonal })
     }
 
     /// True if the type is supported: its columns are not coded eight at a time.
@@ -86,7 +98,7 @@ impl KroneckerRounding {
     /// # Errors
     /// For an unsupported type ([`supports`](Self::supports)) and lengths that do not agree.
     pub fn refine(&self, dtype: DType, weights: &[f32], blocks: &mut [u8]) -> Result<(), Error> {
-        let (n_columns, order) = (self.inputs.n_columns(), self.output_factor.order());
+        let (n_columns, order) = (self.inputs.metric.n_columns(), &self.order);
         let row_bytes = row_bytes(dtype, weights, blocks, n_columns)?;
         let codec = frozen(dtype).ok_or(Error::NotRefinable { dtype })?;
         let (found, expected) = (weights.len() / n_columns, order.len());
@@ -116,8 +128,8 @@ impl KroneckerRounding {
     }
 
     fn round(&self, nearest: &impl Nearest, tile: &mut Tile) {
-        if self.options.feedback {
-            self.feedback(nearest, tile);
+        if let (Some(input), Some(output)) = (&self.inputs.factor, &self.output_factor) {
+            self.feedback((input, output), nearest, tile);
         }
         for _ in 0..self.options.sweeps {
             self.sweep(nearest, tile);
@@ -125,9 +137,9 @@ impl KroneckerRounding {
     }
 
     /// Feedback over all rows and columns in the orders of their factors.
-    fn feedback(&self, nearest: &impl Nearest, tile: &mut Tile) {
+    fn feedback(&self, factors: (&Factor, &Factor), nearest: &impl Nearest, tile: &mut Tile) {
         let (level, n_columns, n_rows) = (self.options.level, tile.n_columns(), self.g.nrows());
-        let (u, v) = (self.output_factor.v(), self.input_factor.v());
+        let (v, u) = (factors.0.v(), factors.1.v());
         // (n_columns, rows), columns in the factor's order: errors, corrections from earlier rows, and their
         // sum, which columns pass on.
         let mut errors = Array2::<f32>::zeros((n_columns, n_rows));
@@ -160,13 +172,13 @@ impl KroneckerRounding {
                     #[inline(always)]
                     || {
                         let panel = Panel { first, top, n };
-                        self.round_panel(nearest, tile, panel, carried, shifts.view(), mixed, errors)
+                        self.round_panel(factors, nearest, tile, panel, carried, shifts.view(), mixed, errors)
                     },
                 );
             }
         }
         for (place, errors) in errors.outer_iter().enumerate() {
-            let column = self.input_factor.order()[place];
+            let column = factors.0.order()[place];
             tile.errors_mut().row_mut(column).slice_mut(s![..n_rows]).assign(&errors);
         }
     }
@@ -178,6 +190,7 @@ impl KroneckerRounding {
     #[expect(clippy::too_many_arguments, reason = "one loop over everything that a weight depends on")]
     fn round_panel(
         &self,
+        (input_factor, output_factor): (&Factor, &Factor),
         nearest: &impl Nearest,
         tile: &mut Tile,
         Panel { first, top, n }: Panel,
@@ -193,7 +206,7 @@ impl KroneckerRounding {
             let mut shift: TileRow = *tile_row(shifts.row(first + j).to_slice());
             let mut error: TileRow = [0.0; TILE_ROWS];
             for group in (0..n).step_by(LANES) {
-                let (column, points, _) = tile.column(self.input_factor.order()[first + j], top + group);
+                let (column, points, _) = tile.column(input_factor.order()[first + j], top + group);
                 for i in 0..LANES.min(n - group) {
                     let mut target = *column.weights;
                     for lane in 0..LANES {
@@ -203,7 +216,7 @@ impl KroneckerRounding {
                     let (found, left) = column.nearest(nearest, &target, points);
                     let row = group + i;
                     (points[i], error[row]) = (found[i], left[i]);
-                    let factors: &TileRow = tile_row(Some(self.output_factor.within(top + row)));
+                    let factors: &TileRow = tile_row(Some(output_factor.within(top + row)));
                     // Entries of `within` at and above the diagonal are undefined, so rows that are done are
                     // restored.
                     for later in row + 1..n {
@@ -216,7 +229,7 @@ impl KroneckerRounding {
                 sum[row] = if row < n { error[row] + shift[row] } else { 0.0 };
             }
             for (column, factor) in
-                pending.rows_mut().into_iter().zip(&self.input_factor.within(first + j)[j + 1..])
+                pending.rows_mut().into_iter().zip(&input_factor.within(first + j)[j + 1..])
             {
                 let column = tile_row_mut(column.into_slice());
                 for row in 0..TILE_ROWS {
@@ -233,7 +246,7 @@ impl KroneckerRounding {
     /// everything else fixed, the best error of row `r` and column `c` is `e_rc - (G E H)_rc / (G_rr H_cc)`.
     fn sweep(&self, nearest: &impl Nearest, tile: &mut Tile) {
         let (level, n_columns, n_rows) = (self.options.level, tile.n_columns(), self.g.nrows());
-        let h = self.inputs.h();
+        let h = self.inputs.metric.h();
         // (E^T G) of the tile's rows: (n_columns, TILE_ROWS).
         let mut mixed = Array2::<f32>::zeros((n_columns, TILE_ROWS));
         let mut gradients = Array2::<f32>::zeros((PANEL.min(n_columns), TILE_ROWS));
@@ -282,11 +295,11 @@ impl KroneckerRounding {
         mut mixed: ArrayViewMut2<'_, f32>,
     ) {
         let n_panel = gradients.nrows();
-        let inverse_h = &self.inputs.inverse_diagonal()[first..first + n_panel];
+        let inverse_h = &self.inputs.metric.inverse_diagonal()[first..first + n_panel];
         let mut inverse_g = [0.0; TILE_ROWS];
         inverse_g[..n].copy_from_slice(&self.inverse_diagonal[top..top + n]);
         for j in 0..n_panel {
-            let h = self.inputs.h().row(first + j);
+            let h = self.inputs.metric.h().row(first + j);
             let h = &h.to_slice().expect("whole rows")[first..first + n_panel];
             let (mut now, mut pending) = gradients.view_mut().split_at(Axis(0), j + 1);
             let now = tile_row_mut(now.row_mut(j).into_slice());

@@ -27,6 +27,7 @@
 //! Source: GPTQ (Frantar et al., arXiv:2210.17323) in the form of LDLQ (Chee et al., arXiv:2307.13304).
 //! Shrinkage, order, scale search in ggml's types and descent are our own (`docs/notes/quality.md`).
 
+mod batched;
 mod block_factors;
 mod codebook_rounding;
 mod codebook_search;
@@ -60,6 +61,7 @@ use self::{
 };
 use crate::{Error, Gram};
 
+pub use batched::BatchedRounding;
 pub use kronecker::{KroneckerRounding, divergence};
 pub use option_choice::{Choice, choose};
 pub(crate) use option_choice::{SIDE_BY_SIDE, choose_by};
@@ -96,7 +98,7 @@ pub struct RoundingOptions {
 
 impl RoundingOptions {
     /// Default shrinkage of output gradient statistics.
-    pub const OUTPUT_SHRINKAGE: f32 = 0.2;
+    pub const OUTPUT_SHRINKAGE: f32 = 0.7;
 }
 
 impl Default for RoundingOptions {
@@ -179,23 +181,35 @@ impl Rounding {
     /// # Errors
     /// For an unsupported type ([`is_refinable`]) and lengths that do not agree.
     pub fn refine(&self, dtype: DType, weights: &[f32], blocks: &mut [u8]) -> Result<(), Error> {
+        self.refine_from(self.options.feedback, dtype, weights, blocks)
+    }
+
+    /// [`refine`](Self::refine), with or without feedback at first.
+    pub(crate) fn refine_from(
+        &self,
+        feedback: bool,
+        dtype: DType,
+        weights: &[f32],
+        blocks: &mut [u8],
+    ) -> Result<(), Error> {
         let n_columns = self.metric.n_columns();
         let row_bytes = row_bytes(dtype, weights, blocks, n_columns)?;
         if let Some(codec) = codebook_codec(dtype) {
-            self.refine_codebook(codec, weights, blocks, row_bytes);
+            self.refine_codebook(feedback, codec, weights, blocks, row_bytes);
             return Ok(());
         }
         let codec = frozen(dtype).ok_or(Error::NotRefinable { dtype })?;
         // Tiles are cut by rows; each gives the same bytes on any thread.
+        let tile_rows = tile_rows(weights.len() / n_columns);
         let tiles =
-            weights.par_chunks(TILE_ROWS * n_columns).zip(blocks.par_chunks_mut(TILE_ROWS * row_bytes));
+            weights.par_chunks(tile_rows * n_columns).zip(blocks.par_chunks_mut(tile_rows * row_bytes));
         tiles.for_each(|(weights, blocks)| {
             let mut tile = Tile::read(codec, weights, blocks, n_columns);
             match codec.points {
                 Points::Steps { zero, lowest, highest } => {
-                    self.round(codec, &Steps::new(zero, lowest, highest), &mut tile, blocks);
+                    self.round(feedback, codec, &Steps::new(zero, lowest, highest), &mut tile, blocks);
                 }
-                Points::Table(table) => self.round(codec, &Table::new(table), &mut tile, blocks),
+                Points::Table(table) => self.round(feedback, codec, &Table::new(table), &mut tile, blocks),
             }
             tile.write(codec, blocks);
         });
@@ -203,14 +217,22 @@ impl Rounding {
     }
 
     /// As [`refine`](Self::refine), for a rounding that may have been prepared for other types.
-    fn refine_codebook(&self, codec: &CodebookCodec, weights: &[f32], blocks: &mut [u8], row_bytes: usize) {
+    fn refine_codebook(
+        &self,
+        feedback: bool,
+        codec: &CodebookCodec,
+        weights: &[f32],
+        blocks: &mut [u8],
+        row_bytes: usize,
+    ) {
         let (n_columns, level) = (self.metric.n_columns(), self.options.level);
-        let other = (self.options.feedback && self.unit != COLUMNS)
+        let other = (feedback && self.unit != COLUMNS)
             .then(|| Factor::new(&self.metric, self.metric.order(COLUMNS), &self.options));
-        let factor = other.as_ref().or(self.factor.as_ref());
+        let factor = other.as_ref().or(self.factor.as_ref()).filter(|_| feedback);
         let (search, inverses) = (Search::new(codec), codebook_rounding::inverses(&self.metric));
+        let tile_rows = tile_rows(weights.len() / n_columns);
         let tiles =
-            weights.par_chunks(TILE_ROWS * n_columns).zip(blocks.par_chunks_mut(TILE_ROWS * row_bytes));
+            weights.par_chunks(tile_rows * n_columns).zip(blocks.par_chunks_mut(tile_rows * row_bytes));
         tiles.for_each(|(weights, blocks)| {
             let mut tile = CodebookTile::read(codec, weights, blocks, n_columns);
             if let Some(factor) = factor {
@@ -223,9 +245,16 @@ impl Rounding {
         });
     }
 
-    fn round(&self, codec: &FrozenCodec, nearest: &impl Nearest, tile: &mut Tile, blocks: &mut [u8]) {
+    fn round(
+        &self,
+        feedback: bool,
+        codec: &FrozenCodec,
+        nearest: &impl Nearest,
+        tile: &mut Tile,
+        blocks: &mut [u8],
+    ) {
         let level = self.options.level;
-        if let Some(factor) = &self.factor {
+        if let Some(factor) = self.factor.as_ref().filter(|_| feedback) {
             feedback::round(level, factor, nearest, tile);
         }
         // Product of a panel: (PANEL, lanes of the tile).
@@ -240,6 +269,11 @@ impl Rounding {
             descent::sweep(level, &self.metric, nearest, tile, &mut products);
         }
     }
+}
+
+/// Rows of a tile, for all threads to have some of `n_rows`. Rows do not depend on their tile.
+fn tile_rows(n_rows: usize) -> usize {
+    n_rows.div_ceil(rayon::current_num_threads()).next_multiple_of(lanes::LANES).min(TILE_ROWS)
 }
 
 /// True if [`Rounding::refine`] supports the type.

@@ -95,7 +95,7 @@ impl Gained {
                 of_role.held_out_stock += stock;
                 of_role.held_out += ours;
             }
-            of_role.both_sides += usize::from(outcome.kronecker.is_some());
+            of_role.both_sides += usize::from(outcome.both_sides);
             if let Err(reason) = outcome.result {
                 of_role.left += 1;
                 left.push(LeftAlone {
