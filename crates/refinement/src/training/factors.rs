@@ -146,7 +146,10 @@ impl Factors {
             let rows = of_weights.chunks_exact(n_columns).zip(blocks.chunks_exact(row_bytes));
             let mut slopes = vec![0.0; n_columns];
             for ((of_weights, blocks), parameters) in rows.zip(parameters.chunks_mut(row_parameters)) {
-                train_row(dtype, of_weights, blocks, &mut slopes, parameters, step, corrections)?;
+                let found = gradients_of_row((dtype, step.level), of_weights, blocks, &mut slopes)?;
+                for (parameter, gradient) in parameters.iter_mut().zip(found) {
+                    parameter.step(gradient, step.rate, corrections);
+                }
             }
             Ok(())
         })
@@ -165,40 +168,39 @@ impl Factors {
     }
 }
 
-/// Trains the factors of one row.
-fn train_row(
-    dtype: DType,
+/// Gradients of the factors of one row, in file order; zero for factors that are zero or not finite, which stay.
+/// `slopes` holds the values of a row.
+fn gradients_of_row(
+    (dtype, level): (DType, Level),
     of_weights: &[f32],
     blocks: &[u8],
     slopes: &mut [f32],
-    parameters: &mut [Parameter],
-    step: Step,
-    corrections: [f32; 2],
-) -> Result<(), Error> {
+) -> Result<Vec<f32>, Error> {
     let (halves, n_bytes) = (half_scales(dtype), dtype.block_bytes() as usize);
+    let elems = dtype.block_elems() as usize;
+    let mut gradients = vec![0.0; blocks.len() / n_bytes * halves.len()];
     let mut unit = blocks.to_vec();
     for (index, at) in halves.iter().enumerate() {
         for block in unit.chunks_exact_mut(n_bytes) {
             halves.iter().for_each(|other| put(block, *other, if other == at { ONE } else { 0 }));
         }
-        gguf_quant::decode(dtype, step.level, &unit, slopes)?;
-        let elems = dtype.block_elems() as usize;
+        gguf_quant::decode(dtype, level, &unit, slopes)?;
         let pairs = of_weights.chunks_exact(elems).zip(slopes.chunks_exact(elems));
-        for ((block, pair), parameters) in
-            blocks.chunks_exact(n_bytes).zip(pairs).zip(parameters.chunks_mut(halves.len()))
+        for ((block, pair), gradients) in
+            blocks.chunks_exact(n_bytes).zip(pairs).zip(gradients.chunks_mut(halves.len()))
         {
             let now = half(block, *at);
             if now & SIZE == 0 || now & SIZE >= INFINITY {
                 continue;
             }
-            let sum = step.level.vectorize(
+            let sum = level.vectorize(
                 #[inline(always)]
                 || dot(pair.0, pair.1),
             );
-            parameters[index].step(f16_to_f32(now) * sum, step.rate, corrections);
+            gradients[index] = f16_to_f32(now) * sum;
         }
     }
-    Ok(())
+    Ok(gradients)
 }
 
 /// A sum in a fixed order: lane by lane, then the lanes.

@@ -18,7 +18,7 @@ mod rows;
 use std::collections::BTreeMap;
 
 use gguf_quant::Level;
-use gguf_runtime::{Between, Model, Steps, stats::Prediction};
+use gguf_runtime::{Between, Model, Observer, Steps, stats::Prediction};
 use gguf_types::DType;
 use rayon::prelude::*;
 
@@ -64,8 +64,8 @@ pub struct Trained {
 /// of steps that are done and the number of all; it returns false to stop. `student` has its own blocks again
 /// afterwards.
 ///
-/// Memory: the trained blocks, 12 bytes for each factor, and for one chunk the inputs of all layers, the inputs
-/// and gradients of the matrices of one layer, and logits.
+/// Memory: the trained blocks, 12 bytes for each factor, and for one chunk the inputs of all layers and of all
+/// their matrices, the gradients of one layer, and logits.
 ///
 /// # Errors
 /// [`Error::Eval`] for a model without a backward pass; [`Error::NoTokens`] for texts of fewer than two chunks;
@@ -90,7 +90,7 @@ struct Training<'m> {
     base: Steps<'m>,
     student: Steps<'m>,
     chunks: &'m [Vec<u32>],
-    /// What the last step of the base left, for each chunk.
+    /// Output of the last step of the base, for each chunk.
     base_last: Vec<Between>,
     factors: BTreeMap<String, Factors>,
 }
@@ -205,17 +205,20 @@ impl<'m> Training<'m> {
     /// One step of descent on a chunk.
     fn step(&mut self, chunk: usize, step: Step) -> Result<(), Error> {
         let sequences = [&self.chunks[chunk][..]];
-        let mut entered = Vec::with_capacity(self.student.n_steps());
+        let n_steps = self.student.n_steps();
+        let mut entered = Vec::with_capacity(n_steps);
         let mut between = Between::default();
-        for index in 0..self.student.n_steps() {
-            let next = self.student.run(index, &sequences, between.clone(), None)?;
-            entered.push(std::mem::replace(&mut between, next));
+        for index in 0..n_steps {
+            // Inputs of matrices are kept here, so that the backward pass runs each layer only once more.
+            let mut inputs = KeptRows::default();
+            let observer = (1..n_steps - 1).contains(&index).then_some(&mut inputs as &mut dyn Observer);
+            let next = self.student.run(index, &sequences, between.clone(), observer)?;
+            entered.push((std::mem::replace(&mut between, next), inputs));
         }
         let mut gradients = self.student.divergence_back(&between, &self.base, &self.base_last[chunk])?;
-        for index in (1..self.student.n_steps()).rev() {
-            let entered = entered.pop().unwrap_or_default();
-            let (mut inputs, mut outputs) = (KeptRows::default(), KeptRows::default());
-            self.student.run(index, &sequences, entered.clone(), Some(&mut inputs))?;
+        for index in (1..n_steps).rev() {
+            let (entered, inputs) = entered.pop().unwrap_or_default();
+            let mut outputs = KeptRows::default();
             gradients = self.student.backward(index, &sequences, entered, gradients, Some(&mut outputs))?;
             for (tensor, outputs) in outputs.into_kept() {
                 if let Some(inputs) = inputs.get(&tensor) {
