@@ -126,7 +126,8 @@ def convert(
         eval_text: Text to measure the calibrated files on. Default: the rest of the calibration texts.
         both_sides: Use statistics of output gradients too (YAQA).
         no_verify: Do not measure the calibrated files.
-        target_size: Choose the types of tensors for a file of this size, in bytes or as a text. Text models need ``calibrate``.
+        target_size: Choose the types of tensors for a file of this size, in bytes or as a text. Text models need ``calibrate`` or
+            ``imatrix``.
         target_bpw: The same, as a number of bits per weight.
         no_larger_than_type: The same, as the size of a file of this type.
         allow_types: Types to choose from.
@@ -249,7 +250,8 @@ def quantize(
         eval_text: Text to measure the calibrated files on. Default: the rest of the calibration texts.
         both_sides: Use statistics of output gradients too (YAQA).
         no_verify: Do not measure the calibrated files.
-        target_size: Choose the types of tensors for a file of this size, in bytes or as a text. Text models need ``calibrate``.
+        target_size: Choose the types of tensors for a file of this size, in bytes or as a text. Text models need ``calibrate`` or
+            ``imatrix``.
         target_bpw: The same, as a number of bits per weight.
         no_larger_than_type: The same, as the size of a file of this type.
         allow_types: Types to choose from.

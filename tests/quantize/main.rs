@@ -11,3 +11,4 @@ mod levels;
 mod lora;
 mod options;
 mod outputs;
+mod types_by_importance;

@@ -362,6 +362,11 @@ impl Settings {
         if self.recipe_file.allow_nonfinite { NonFinite::Allow } else { NonFinite::Refuse }
     }
 
+    /// True if an importance matrix was read.
+    pub fn has_imatrix(&self) -> bool {
+        self.imatrix.is_some()
+    }
+
     fn importance(&self) -> Option<Importance<'_>> {
         match (&self.recipe_file.imatrix, &self.additions) {
             (Some(used), _) => {

@@ -244,18 +244,19 @@ pub struct BudgetArgs {
     /// Choose types so that the file is no larger than SIZE.
     ///
     /// SIZE is in bytes or has a unit: K, M, G or KB, MB, GB (powers of 1000), or KiB, MiB, GiB. The file type still
-    /// determines which matrices are not quantized, and appears in the default file name. Requires --calibrate, except
-    /// for diffusion models, whose types are chosen by the errors of their weights.
+    /// determines which matrices are not quantized, and appears in the default file name. Requires --calibrate or --imatrix.
+    /// With --imatrix alone, types are chosen by the errors of the weights, their importance and the roles of the matrices,
+    /// without running the model. Diffusion models need neither. The limit does not include the headers of further shards.
     #[arg(long, value_name = "SIZE", group = "budget", value_parser = parse_size, hide_short_help = true)]
     target_size: Option<u64>,
     /// Choose types for at most BITS per weight.
     ///
-    /// Requires --calibrate in the same cases as --target-size.
+    /// Requires --calibrate or --imatrix in the same cases as --target-size.
     #[arg(long, value_name = "BITS", group = "budget", value_parser = parse_bits, hide_short_help = true)]
     target_bpw: Option<f64>,
     /// Choose types for a file no larger than a TYPE file.
     ///
-    /// Requires --calibrate in the same cases as --target-size.
+    /// Requires --calibrate or --imatrix in the same cases as --target-size.
     #[arg(long, value_name = "TYPE", group = "budget", hide_short_help = true)]
     no_larger_than_type: Option<String>,
     /// Choose only from this comma-separated list of types.

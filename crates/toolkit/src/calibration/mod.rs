@@ -5,6 +5,7 @@ mod gathered;
 mod names;
 mod outputs;
 mod probed;
+mod sensitivity;
 mod texts;
 pub(crate) mod trained;
 mod types;

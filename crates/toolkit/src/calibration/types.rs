@@ -158,8 +158,8 @@ pub(super) struct Candidate<'a> {
 
 impl Candidate<'_> {
     /// Keeps the types that the existing importance weights allow, or only that of the recipe.
-    fn keep_made(&mut self, imatrix: &Imatrix) {
-        let has_weights = imatrix.entries.contains_key(self.facts.name);
+    pub(super) fn keep_made(&mut self, imatrix: Option<&Imatrix>) {
+        let has_weights = imatrix.is_some_and(|imatrix| imatrix.entries.contains_key(self.facts.name));
         let needs_weights =
             |dtype: &DType| gguf_quant::codec(*dtype).is_some_and(|codec| codec.needs_weights);
         self.dtypes.retain(|dtype| has_weights || !needs_weights(dtype));
@@ -225,19 +225,22 @@ impl BudgetOptions {
         self.target_size.is_some() || self.target_bpw.is_some() || self.no_larger_than_type.is_some()
     }
 
-    /// Fails if types are to be chosen for a model that can be run, and there are no texts to run it on.
+    /// Fails if types are to be chosen for a model that can be run, and nothing is known about its inputs: there are neither
+    /// texts nor an importance matrix.
     ///
     /// # Errors
-    /// A budget without calibration texts.
-    pub(crate) fn check_calibrated(&self, has_texts: bool) -> Result<(), Error> {
+    /// A budget without calibration texts and importance matrix.
+    pub(crate) fn check_basis(&self, has_texts: bool, has_imatrix: bool) -> Result<(), Error> {
         let named = [
             (self.target_size.is_some(), "--target-size"),
             (self.target_bpw.is_some(), "--target-bpw"),
             (self.no_larger_than_type.is_some(), "--no-larger-than-type"),
         ];
-        match named.into_iter().find(|(is_given, _)| *is_given && !has_texts) {
-            Some((_, option)) => Err(Error::usage(format_args!("{option} needs calibration texts"))
-                .hint(["pass them with --calibrate"])),
+        match named.into_iter().find(|(is_given, _)| *is_given && !has_texts && !has_imatrix) {
+            Some((_, option)) => {
+                Err(Error::usage(format_args!("{option} needs calibration texts or an importance matrix"))
+                    .hint(["pass texts with --calibrate, or a matrix with --imatrix"]))
+            }
             None => Ok(()),
         }
     }
@@ -304,7 +307,7 @@ impl BudgetOptions {
             fixed += if is_executed { 0 } else { padded(&candidate.facts, candidate.recipe_type) };
             is_executed
         });
-        candidates.iter_mut().for_each(|candidate| candidate.keep_made(bench.imatrix));
+        candidates.iter_mut().for_each(|candidate| candidate.keep_made(Some(bench.imatrix)));
         let (items, predicted_of_recipe) = measure(&candidates, bench, events)?;
         let chosen = choose(&items, budget.saturating_sub(fixed)).map_err(Error::new)?;
         let (dtypes, report) =

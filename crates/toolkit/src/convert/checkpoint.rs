@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     adapter::Adapter,
-    calibration::{BudgetOptions, CalibrationOptions},
+    calibration::{BudgetOptions, CalibrationOptions, NamedInput, types_by_weights::Basis},
     call::Call,
     error::Error,
     events::Events,
@@ -151,10 +151,11 @@ impl Convert {
         if let Some(format) = self.to {
             self.check_foreign(format, &caller.parts)?;
         }
-        if self.calibration.is_wanted() {
+        let gathers = self.calibration.is_wanted();
+        if gathers {
             self.check_calibration(&caller.parts)?;
         }
-        self.budget.check_calibrated(self.calibration.is_wanted())?;
+        self.budget.check_basis(gathers, self.tensors.imatrix.is_some())?;
         let out = self.output.storage(caller.dry_run);
         let wanted = hub::Wanted { weights: true, keep: self.keep, out };
         let input = hub::input(&self.source, wanted, &self.hub, events)?;
@@ -257,6 +258,13 @@ impl Convert {
             };
             return calibrated::run(open, job, args, events);
         }
+        let settings = if gathers {
+            settings
+        } else {
+            let named = NamedInput { input: &open.input, path: open.path };
+            let (budget, basis) = (&self.budget, Basis::Importance);
+            budget.settled_by_weights(named, &recipes, (settings, basis), &args.options, events)?
+        };
         run(open, Requested { projector, ..Requested::new(recipes, &settings) }, &args, events)
     }
 

@@ -11,7 +11,10 @@ use super::{
     run_args::{Caller, OpenInput, Outcome, Requested, RunArgs},
 };
 use crate::{
-    calibration::{NamedInput, types_by_weights},
+    calibration::{
+        NamedInput,
+        types_by_weights::{self, Basis},
+    },
     cause::Cause,
     error::Error,
     events::Events,
@@ -80,7 +83,9 @@ impl Convert {
         };
         let args = RunArgs::new(&self.output, settings.nonfinite(), Caller { call, ..caller });
         let named = NamedInput { input: &open.input, path: open.path };
-        let settings = self.budget.settled_by_weights(named, &recipes, settings, &args.options, events)?;
+        let (budget, basis) = (&self.budget, Basis::Weights);
+        let settings =
+            budget.settled_by_weights(named, &recipes, (settings, basis), &args.options, events)?;
         run(open, Requested::new(recipes, &settings), &args, events)
     }
 }

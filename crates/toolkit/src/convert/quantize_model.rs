@@ -11,7 +11,10 @@ use super::{
 };
 use crate::{
     adapter::{self, Adapter},
-    calibration::{BudgetOptions, Calibration, CalibrationOptions, Folder, NamedInput, types_by_weights},
+    calibration::{
+        BudgetOptions, Calibration, CalibrationOptions, Folder, NamedInput,
+        types_by_weights::{self, Basis},
+    },
     error::Error,
     events::Events,
     failure::failure,
@@ -76,13 +79,17 @@ pub fn run(
     if is_diffusion && calibration.is_wanted() {
         return Err(types_by_weights::no_calibration(input));
     }
-    if is_diffusion {
+    if !is_diffusion {
+        budget.check_basis(calibration.is_wanted(), settings.has_imatrix())?;
+    }
+    if !calibration.is_wanted() {
+        let basis = if is_diffusion { Basis::Weights } else { Basis::Importance };
         let named = NamedInput { input: &open.input, path: input };
-        let settings = budget.settled_by_weights(named, &recipes, settings, &args.options, events)?;
+        let settings =
+            budget.settled_by_weights(named, &recipes, (settings, basis), &args.options, events)?;
         return run::run(open, Requested::new(recipes, &settings), &args, events);
     }
-    budget.check_calibrated(calibration.is_wanted())?;
-    if !calibration.is_wanted() || args.dry_run {
+    if args.dry_run {
         return run::run(open, Requested::new(recipes, &settings), &args, events);
     }
     if calibration.train_scales && (recipes.len() > 1 || !args.parts.is_whole()) {

@@ -6,7 +6,7 @@ use gguf_container::{Array, Metadata, Model, Value};
 use gguf_conversion::{
     Agreement, CheckpointInput, Distance, Input, Request, RunOptions, Watch, compare,
     merge::LoraAdapter,
-    recipes::{CALIBRATION_KEY, Recipe},
+    recipes::{CALIBRATION_KEY, CHOSEN_TYPES_KEY, Recipe},
 };
 
 use super::{
@@ -186,6 +186,7 @@ fn is_of_the_file(key: &str) -> bool {
         "general.alignment",
         gguf_container::SLACK_KEY,
         CALIBRATION_KEY,
+        CHOSEN_TYPES_KEY,
     ];
     of_file.contains(&key) || key.starts_with("split.") || key.starts_with("quantize.")
 }
