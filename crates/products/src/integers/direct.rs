@@ -22,6 +22,10 @@ pub(super) trait Stored<const E: usize, const B: usize> {
     /// Position of the scale of the minima, a half that is subtracted, if there are any.
     const MIN_SCALE: Option<usize>;
 
+    /// True if a byte of each cache line is read first. Few instructions for each byte find it missing more often than processors can fetch
+    /// it ahead of time.
+    const IS_TOUCHED: bool;
+
     /// Sums over the elements, spread over lanes in any way, without the offset of the levels if [`Stored::has_start`].
     fn dot<S: Simd>(simd: S, block: &[u8; B], x: &Part<'_, E>) -> i32x8<S>;
 
@@ -72,6 +76,9 @@ pub(super) fn multiply<S: Simd, T: Stored<E, B>, const E: usize, const B: usize>
     let mut main = vec![Sums::default(); n_blocks];
     let mut minima = vec![Sums::default(); if T::MIN_SCALE.is_some() { n_blocks } else { 0 }];
     for (out, weights) in out.chunks_mut(ROWS).zip(weights.chunks(ROWS * n_blocks)) {
+        if T::IS_TOUCHED {
+            touch(weights.as_flattened());
+        }
         // Row by row, as they are stored: one long stream, which processors fetch ahead of time, unlike eight short ones.
         for (r, row) in weights.chunks_exact(n_blocks).enumerate() {
             for p in 0..n_blocks {
@@ -104,6 +111,12 @@ pub(super) fn multiply<S: Simd, T: Stored<E, B>, const E: usize, const B: usize>
         totals.store_slice(&mut wide);
         out.copy_from_slice(&wide[..out.len()]);
     }
+}
+
+/// Reads a byte of each cache line, in order.
+#[inline(always)]
+fn touch(bytes: &[u8]) {
+    std::hint::black_box(bytes.iter().step_by(64).fold(0, |all, byte| all | byte));
 }
 
 #[inline(always)]
@@ -165,6 +178,7 @@ fn shifted<S: Simd>(simd: S, bytes: u8x32<S>, bits: i32, mask: u8) -> u8x32<S> {
 }
 
 impl Stored<32, 34> for Q8_0 {
+    const IS_TOUCHED: bool = true;
     const SCALE: usize = 0;
     const MIN_SCALE: Option<usize> = None;
 
@@ -192,6 +206,7 @@ impl Stored<32, 34> for Q8_0 {
 }
 
 impl Stored<32, 18> for Q4_0 {
+    const IS_TOUCHED: bool = false;
     const SCALE: usize = 0;
     const MIN_SCALE: Option<usize> = None;
 
@@ -231,6 +246,7 @@ fn scales_and_minima(block: &[u8; 144]) -> ([u8; 8], [u8; 8]) {
 }
 
 impl Stored<256, 144> for Q4K {
+    const IS_TOUCHED: bool = false;
     const SCALE: usize = 0;
     const MIN_SCALE: Option<usize> = Some(2);
 
@@ -271,6 +287,7 @@ impl Stored<256, 144> for Q4K {
 }
 
 impl Stored<256, 210> for Q6K {
+    const IS_TOUCHED: bool = false;
     const SCALE: usize = 208;
     const MIN_SCALE: Option<usize> = None;
 
