@@ -236,3 +236,125 @@ fn half(block: &[u8], at: usize) -> u16 {
 fn put(block: &mut [u8], at: usize, half: u16) {
     block[at..at + 2].copy_from_slice(&half.to_le_bytes());
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Types with factors, with all their layouts: one or two factors, small blocks and super-blocks, codebooks.
+    const TYPES: &[DType] = &[
+        DType::Q4_0,
+        DType::Q4_1,
+        DType::Q5_1,
+        DType::Q8_0,
+        DType::Q2_K,
+        DType::Q3_K,
+        DType::Q4_K,
+        DType::Q5_K,
+        DType::Q6_K,
+        DType::IQ4_NL,
+        DType::IQ4_XS,
+    ];
+
+    fn values(seed: u64, n: usize) -> Vec<f32> {
+        gguf_testkit::bytes(seed, n).iter().map(|byte| f32::from(*byte) / 128.0 - 1.0).collect()
+    }
+
+    fn blocks_of(dtype: DType, n_columns: usize, values: &[f32]) -> Vec<u8> {
+        let mut blocks = vec![0; values.len() / dtype.block_elems() as usize * dtype.block_bytes() as usize];
+        let rows = gguf_quant::Rows { values, row_elems: n_columns, weights: None };
+        gguf_quant::encode(dtype, Level::detect(), rows, &mut blocks).unwrap();
+        blocks
+    }
+
+    fn decoded(dtype: DType, blocks: &[u8]) -> Vec<f32> {
+        let n = blocks.len() / dtype.block_bytes() as usize * dtype.block_elems() as usize;
+        let mut values = vec![0.0; n];
+        gguf_quant::decode(dtype, Level::detect(), blocks, &mut values).unwrap();
+        values
+    }
+
+    #[test]
+    fn factor_gradients_match_finite_differences() {
+        for dtype in TYPES.iter().copied() {
+            let n = 2 * dtype.block_elems() as usize;
+            let blocks = blocks_of(dtype, n, &values(3, n));
+            let of_weights = values(4, n);
+            let mut slopes = vec![0.0; n];
+            let found =
+                gradients_of_row((dtype, Level::detect()), &of_weights, &blocks, &mut slopes).unwrap();
+            let loss = |factors: &Factors| -> f64 {
+                let values = decoded(dtype, &factors.apply(&blocks));
+                values.iter().zip(&of_weights).map(|(w, g)| f64::from(*w) * f64::from(*g)).sum()
+            };
+            let largest = found.iter().fold(0.0f64, |most, g| most.max(f64::from(*g).abs()));
+            assert!(largest > 0.0, "{dtype}");
+            for index in 0..found.len() {
+                // Linear in each factor, so that a long step only hides rounding to half precision.
+                let at = |value: f32| {
+                    let mut factors = Factors::new(dtype, 1, n);
+                    factors.parameters[index].value = value;
+                    loss(&factors)
+                };
+                let expected = at(1.5) - at(0.5);
+                let error = (f64::from(found[index]) - expected).abs();
+                assert!(error < 2e-3 * largest, "{dtype} {index}: {}, expected {expected}", found[index]);
+            }
+        }
+    }
+
+    #[test]
+    fn zero_blocks_and_codes_stay() {
+        for dtype in TYPES.iter().copied() {
+            let elems = dtype.block_elems() as usize;
+            let (n_rows, n_columns, n_tokens) = (ROWS + 3, 2 * elems, 5);
+            let mut weights = values(5, n_rows * n_columns);
+            // A padded column block in each row.
+            weights.chunks_exact_mut(n_columns).for_each(|row| row[elems..].fill(0.0));
+            let blocks = blocks_of(dtype, n_columns, &weights);
+            let (inputs, gradients) = (values(6, n_tokens * n_columns), values(7, n_tokens * n_rows));
+            let seen = Seen { inputs: &inputs, gradients: &gradients };
+            let mut factors = Factors::new(dtype, n_rows, n_columns);
+            for index in 1..4 {
+                let step = Step { index, rate: 0.1, level: Level::detect() };
+                factors.train(&blocks, seen, step).unwrap();
+            }
+            let trained = factors.apply(&blocks);
+            assert!(trained != blocks, "{dtype}");
+            let n_bytes = dtype.block_bytes() as usize;
+            let is_factor = |at: usize| half_scales(dtype).iter().any(|half| (*half..half + 2).contains(&at));
+            for (block, (ours, before)) in trained.chunks(n_bytes).zip(blocks.chunks(n_bytes)).enumerate() {
+                let is_padding = block % 2 == 1;
+                let same = |at: usize| ours[at] == before[at] || (is_factor(at) && !is_padding);
+                assert!((0..n_bytes).all(same), "{dtype} block {block}");
+            }
+        }
+    }
+
+    #[test]
+    fn training_does_not_depend_on_threads_or_level() {
+        let (dtype, n_rows, n_columns, n_tokens) = (DType::Q2_K, 3 * ROWS + 1, 768, 37);
+        let blocks = blocks_of(dtype, n_columns, &values(8, n_rows * n_columns));
+        let (inputs, gradients) = (values(9, n_tokens * n_columns), values(10, n_tokens * n_rows));
+        let trained = |level: Level, n_threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build().unwrap();
+            pool.install(|| {
+                let mut factors = Factors::new(dtype, n_rows, n_columns);
+                for index in 1..4 {
+                    let seen = Seen { inputs: &inputs, gradients: &gradients };
+                    factors.train(&blocks, seen, Step { index, rate: 0.01, level }).unwrap();
+                }
+                factors.apply(&blocks)
+            })
+        };
+        let levels = Level::available();
+        gguf_testkit::require_levels(&levels.iter().map(|level| level.name()).collect::<Vec<_>>());
+        let expected = trained(Level::Scalar, 1);
+        assert!(expected != blocks);
+        for level in levels {
+            for n_threads in [1, 3] {
+                assert!(trained(level, n_threads) == expected, "{} {n_threads}", level.name());
+            }
+        }
+    }
+}
