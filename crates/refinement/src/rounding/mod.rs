@@ -273,7 +273,10 @@ impl Rounding {
 
 /// Rows of a tile, for all threads to have some of `n_rows`. Rows do not depend on their tile.
 fn tile_rows(n_rows: usize) -> usize {
-    n_rows.div_ceil(rayon::current_num_threads()).next_multiple_of(lanes::LANES).min(TILE_ROWS)
+    n_rows
+        .div_ceil(rayon::current_num_threads())
+        .next_multiple_of(lanes::LANES)
+        .clamp(lanes::LANES, TILE_ROWS)
 }
 
 /// True if [`Rounding::refine`] supports the type.
