@@ -147,6 +147,7 @@ fn descent_ends_at_single_level_optimum() {
     let weights = Data::Normal.values(17, M * N);
     let options = RoundingOptions {
         shrinkage: 0.3,
+        output_shrinkage: Some(0.2),
         damping: 0.01,
         sweeps: 60,
         feedback: false,
