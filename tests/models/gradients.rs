@@ -236,8 +236,9 @@ fn gradients_match_finite_differences() {
             let n_steps = if has_experts { 11 } else { 1 };
             let differences = |change: &[f64], size: f64| {
                 let (model, change) = (&model, change.to_vec());
-                (0..n_steps)
-                    .map(move |halved| difference(model, tensor, &change, size * 0.5f64.powi(halved) / norm, &loss))
+                (0..n_steps).map(move |halved| {
+                    difference(model, tensor, &change, size * 0.5f64.powi(halved) / norm, &loss)
+                })
             };
             let is_bent = BENT.contains(name);
             let is_along = |found: f64| (found / norm - 1.0).abs() < 4e-3;

@@ -289,7 +289,7 @@ mod tests {
             };
             let largest = found.iter().fold(0.0f64, |most, g| most.max(f64::from(*g).abs()));
             assert!(largest > 0.0, "{dtype}");
-            for index in 0..found.len() {
+            for (index, found) in found.iter().enumerate() {
                 // Linear in each factor, so that a long step only hides rounding to half precision.
                 let at = |value: f32| {
                     let mut factors = Factors::new(dtype, 1, n);
@@ -297,8 +297,8 @@ mod tests {
                     loss(&factors)
                 };
                 let expected = at(1.5) - at(0.5);
-                let error = (f64::from(found[index]) - expected).abs();
-                assert!(error < 2e-3 * largest, "{dtype} {index}: {}, expected {expected}", found[index]);
+                let error = (f64::from(*found) - expected).abs();
+                assert!(error < 2e-3 * largest, "{dtype} {index}: {found}, expected {expected}");
             }
         }
     }

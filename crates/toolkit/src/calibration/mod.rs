@@ -114,7 +114,7 @@ pub struct Calibration {
     folder: Folder,
     /// Identifies model and texts.
     gathered: String,
-    /// What training the scales changed, by file.
+    /// Trainings of scales, by file.
     training: Mutex<BTreeMap<PathBuf, trained::Training>>,
     /// The chosen types, if any, and the time that the choice took.
     chosen: Option<(ChosenTypes, Duration)>,
