@@ -186,7 +186,7 @@ impl Calibration {
             base: base.to_owned(),
             encoder: Arc::new(Rounder {
                 refiner,
-                trained: Mutex::default(),
+                trained: trained::Slot::default(),
                 fingerprint: u64::from_le_bytes(std::array::from_fn(|i| decides[i])),
             }),
             name: format!("{method}-{}", &hex(&decides)[..DIGITS]),
@@ -217,6 +217,29 @@ impl Calibration {
     /// Value that identifies the calibration in a call.
     pub fn fingerprint(&self) -> String {
         format!("{:016x}", self.encoder.fingerprint)
+    }
+
+    /// True if scales are trained.
+    pub fn trains(&self) -> bool {
+        self.args.train_scales
+    }
+
+    /// Trains the scales of the file at `untrained`. Until the guard is dropped, blocks of the file at `output` are copied
+    /// from the result.
+    ///
+    /// # Errors
+    /// A model without a backward pass; texts of fewer than two chunks; an interruption.
+    pub fn train(
+        &self,
+        untrained: &Path,
+        output: &Path,
+        events: &dyn Events,
+    ) -> Result<trained::TrainedBlocks<'_>, Error> {
+        self.encoder.refiner.release();
+        let (base, student) = (open(&self.base, self.n_threads)?, open(untrained, self.n_threads)?);
+        let (training, file) = trained::train(&base, (&student, untrained), &self.texts, self.level, events)?;
+        self.training.lock().unwrap_or_else(PoisonError::into_inner).insert(output.to_owned(), training);
+        Ok(self.encoder.trained.fill(file))
     }
 
     /// The outcome for the matrices of a file with these types. Compares the file at `path` and the default file at `stock`
@@ -345,7 +368,7 @@ fn warn_of_base(model: &Model, path: &Path, events: &dyn Events) {
 struct Rounder {
     refiner: Refiner,
     /// A file with trained scales, whose blocks replace rounding.
-    trained: Mutex<Option<Arc<trained::TrainedFile>>>,
+    trained: trained::Slot,
     fingerprint: u64,
 }
 
@@ -363,8 +386,7 @@ impl RowEncoder for Rounder {
         rows: &EncodedRows<'_>,
         blocks: &mut [u8],
     ) -> Result<(), Box<dyn StdError + Send + Sync>> {
-        let trained = self.trained.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(trained) = trained {
+        if let Some(trained) = self.trained.get() {
             return Ok(trained.copy(rows, blocks)?);
         }
         let EncodedRows { tensor, dtype, values, weights, level, .. } = *rows;

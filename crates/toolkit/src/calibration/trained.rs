@@ -3,17 +3,21 @@
 use std::{
     collections::BTreeMap,
     path::Path,
-    sync::{Arc, PoisonError},
-    time::{Duration, Instant},
+    sync::{Arc, Mutex, PoisonError},
+    time::Instant,
 };
 
 use gguf_conversion::EncodedRows;
-use gguf_refinement::{TrainingOptions, moments::Watch as _, train};
+use gguf_quant::Level;
+use gguf_refinement::{
+    TrainingOptions,
+    moments::{Texts, Watch as _},
+};
 use gguf_runtime::Model;
 use serde::Serialize;
 
-use super::{Calibration, Rounder, gathered::Progress, open};
-use crate::{error::Error, events::Events, text::human_duration};
+use super::gathered::Progress;
+use crate::{error::Error, events::Events};
 
 /// Names of tensors in a note.
 const NAMED: usize = 3;
@@ -27,8 +31,9 @@ pub struct Training {
     kept_pass: usize,
     /// Number of matrices with trained scales.
     matrices: usize,
+    /// How long it took.
     #[serde(skip)]
-    pub(super) seconds: f64,
+    pub seconds: f64,
 }
 
 impl Training {
@@ -80,59 +85,62 @@ impl TrainedFile {
     }
 }
 
-/// Has blocks copied from a trained file until it is dropped.
-#[derive(Debug)]
-pub struct TrainedBlocks<'a>(&'a Rounder);
+/// A place for a trained file, whose blocks replace rounding while it is there.
+#[derive(Debug, Default)]
+pub struct Slot(Mutex<Option<Arc<TrainedFile>>>);
 
-impl Drop for TrainedBlocks<'_> {
-    fn drop(&mut self) {
-        *self.0.trained.lock().unwrap_or_else(PoisonError::into_inner) = None;
+impl Slot {
+    /// The file.
+    pub fn get(&self) -> Option<Arc<TrainedFile>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Puts a file there until the guard is dropped.
+    pub fn fill(&self, file: TrainedFile) -> TrainedBlocks<'_> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(file));
+        TrainedBlocks(self)
     }
 }
 
-impl Calibration {
-    /// True if scales are trained.
-    pub fn trains(&self) -> bool {
-        self.args.train_scales
-    }
+/// Has blocks copied from a trained file until it is dropped.
+#[derive(Debug)]
+pub struct TrainedBlocks<'a>(&'a Slot);
 
-    /// Trains the scales of the file at `untrained`. Until the guard is dropped, blocks of the file at `output` are copied
-    /// from the result.
-    ///
-    /// # Errors
-    /// A model without a backward pass; texts of fewer than two chunks; an interruption.
-    pub fn train(
-        &self,
-        untrained: &Path,
-        output: &Path,
-        events: &dyn Events,
-    ) -> Result<TrainedBlocks<'_>, Error> {
-        let began = Instant::now();
-        self.encoder.refiner.release();
-        let (base, student) = (open(&self.base, self.n_threads)?, open(untrained, self.n_threads)?);
-        let options = TrainingOptions { level: self.level, ..TrainingOptions::default() };
-        let mut progress = Progress::new("steps of training", events);
-        let trained =
-            train(&base, &student, &self.texts, &options, &mut |done, of| progress.progress(done, of))
-                .map_err(|error| Error::at(&self.base, error))?;
-        note_untrained(&student, &trained.untrained, events);
-        let training = Training {
-            held_out: trained.held_out,
-            kept_pass: trained.best,
-            matrices: trained.blocks.len(),
-            seconds: began.elapsed().as_secs_f64(),
-        };
-        if training.kept_pass == 0 {
-            events.warning(&training.line());
-        }
-        events
-            .detail(&format!("training took {}", human_duration(Duration::from_secs_f64(training.seconds))));
-        self.training.lock().unwrap_or_else(PoisonError::into_inner).insert(output.to_owned(), training);
-        let file = gguf_container::Model::open(untrained).map_err(|error| Error::at(untrained, error))?;
-        let trained = TrainedFile { file, blocks: trained.blocks };
-        *self.encoder.trained.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(trained));
-        Ok(TrainedBlocks(&self.encoder))
+impl Drop for TrainedBlocks<'_> {
+    fn drop(&mut self) {
+        *self.0.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
+}
+
+/// Trains the scales of a student, the file at `untrained`, against its base.
+///
+/// # Errors
+/// A model without a backward pass; texts of fewer than two chunks; an interruption.
+pub fn train(
+    base: &Model,
+    (student, untrained): (&Model, &Path),
+    texts: &Texts,
+    level: Level,
+    events: &dyn Events,
+) -> Result<(Training, TrainedFile), Error> {
+    let began = Instant::now();
+    let options = TrainingOptions { level, ..TrainingOptions::default() };
+    let mut progress = Progress::new("steps of training", events);
+    let mut progress = |done, of| progress.progress(done, of);
+    let trained = gguf_refinement::train(base, student, texts, &options, &mut progress)
+        .map_err(|error| Error::at(untrained, error))?;
+    note_untrained(student, &trained.untrained, events);
+    let training = Training {
+        held_out: trained.held_out,
+        kept_pass: trained.best,
+        matrices: trained.blocks.len(),
+        seconds: began.elapsed().as_secs_f64(),
+    };
+    if training.kept_pass == 0 {
+        events.warning(&training.line());
+    }
+    let file = gguf_container::Model::open(untrained).map_err(|error| Error::at(untrained, error))?;
+    Ok((training, TrainedFile { file, blocks: trained.blocks }))
 }
 
 /// Notes which quantized matrices keep their scales.
