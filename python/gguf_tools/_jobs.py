@@ -53,6 +53,7 @@ def convert(
     rounding=None,
     eval_text=None,
     both_sides=False,
+    train_scales=False,
     no_verify=False,
     target_size=None,
     target_bpw=None,
@@ -125,6 +126,7 @@ def convert(
         rounding: Last step of the rounding: ``"descent"``, ``"feedback"``, ``"shrinkage"``, ``"scales"`` or ``"full"``.
         eval_text: Text to measure the calibrated files on. Default: the rest of the calibration texts.
         both_sides: Use statistics of output gradients too (YAQA).
+        train_scales: Train the scales of blocks against the base after rounding.
         no_verify: Do not measure the calibrated files.
         target_size: Choose the types of tensors for a file of this size, in bytes or as a text. Text models need ``calibrate`` or
             ``imatrix``.
@@ -203,6 +205,7 @@ def quantize(
     rounding=None,
     eval_text=None,
     both_sides=False,
+    train_scales=False,
     no_verify=False,
     target_size=None,
     target_bpw=None,
@@ -249,6 +252,7 @@ def quantize(
         rounding: Last step of the rounding: ``"descent"``, ``"feedback"``, ``"shrinkage"``, ``"scales"`` or ``"full"``.
         eval_text: Text to measure the calibrated files on. Default: the rest of the calibration texts.
         both_sides: Use statistics of output gradients too (YAQA).
+        train_scales: Train the scales of blocks against the base after rounding.
         no_verify: Do not measure the calibrated files.
         target_size: Choose the types of tensors for a file of this size, in bytes or as a text. Text models need ``calibrate`` or
             ``imatrix``.

@@ -116,6 +116,7 @@ _OPTIONS = {
     "rounding": ("calibration.rounding", _same),
     "eval_text": ("calibration.eval_text", text_path),
     "both_sides": ("calibration.both_sides", _same),
+    "train_scales": ("calibration.train_scales", _same),
     "no_verify": ("calibration.no_verify", _same),
     "target_size": ("budget.target_size", size),
     "target_bpw": ("budget.target_bpw", _same),
