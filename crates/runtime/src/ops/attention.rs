@@ -22,7 +22,7 @@ use std::{cell::Cell, ops::Range};
 
 use gguf_products::{Right, matmul_packed};
 use gguf_quant::Level;
-use ndarray::{ArrayView1, ArrayView2, ArrayViewMut1, ArrayViewMut2, Axis, s};
+use ndarray::{ArrayViewMut2, Axis, s};
 use rayon::prelude::*;
 
 use super::{
@@ -135,7 +135,6 @@ impl Attention<'_> {
         let n_scores = rows.len() * (last - first);
         room.scores.resize(room.scores.len().max(n_scores), 0.0);
         let is_shared = heads.len() > 1;
-        let is_one = rows.len() == 1;
         if is_shared {
             room.keys.pack(level, keys.reversed_axes());
             room.values.pack(level, values);
@@ -146,10 +145,9 @@ impl Attention<'_> {
         for (at, head) in heads.enumerate() {
             let queries = queries.slice(s![start + rows.start..start + rows.end, head * kw..(head + 1) * kw]);
             // S = scale * Q K^T: (rows, key_width) @ (key_width, keys) -> (rows, keys)
-            match (is_shared, is_one) {
-                (true, _) => matmul_packed(false, self.scale, queries, &room.keys, scores.view_mut()),
-                (_, true) => score_one(self.scale, queries.row(0), keys, scores.row_mut(0)),
-                _ => dense(self.scale, queries, keys.reversed_axes(), scores.view_mut()),
+            match is_shared {
+                true => matmul_packed(false, self.scale, queries, &room.keys, scores.view_mut()),
+                false => dense(self.scale, queries, keys.reversed_axes(), scores.view_mut()),
             }
             for (i, mut row) in scores.rows_mut().into_iter().enumerate() {
                 let query = position + rows.start + i;
@@ -170,11 +168,10 @@ impl Attention<'_> {
                 self.softmax_row(head, query, seen.start, row);
             }
             // O = P V: (rows, keys) @ (keys, value_width) -> (rows, value_width)
-            let mut out = out.slice_mut(s![.., at * vw..(at + 1) * vw]);
-            match (is_shared, is_one) {
-                (true, _) => matmul_packed(false, 1.0, scores.view(), &room.values, out),
-                (_, true) => mix_one(scores.row(0), values, out.row_mut(0)),
-                _ => dense(1.0, scores.view(), values, out),
+            let out = out.slice_mut(s![.., at * vw..(at + 1) * vw]);
+            match is_shared {
+                true => matmul_packed(false, 1.0, scores.view(), &room.values, out),
+                false => dense(1.0, scores.view(), values, out),
             }
         }
         ROOM.set(room);
@@ -198,77 +195,6 @@ impl Attention<'_> {
         let sink = self.sinks.map(|sinks| sinks[head]);
         softmax(row, sink);
     }
-}
-
-/// `scale * q . k_j -> out_j` for one query, keys (n, key_width): generation would pack all keys for each token.
-fn score_one(
-    scale: f32,
-    query: ArrayView1<'_, f32>,
-    keys: ArrayView2<'_, f32>,
-    mut out: ArrayViewMut1<'_, f32>,
-) {
-    let query = query.to_slice().expect("queries are contiguous");
-    let (xs, rest) = query.as_chunks::<16>();
-    vectorize(
-        #[inline(always)]
-        || {
-            for (key, out) in keys.outer_iter().zip(&mut out) {
-                let key = key.to_slice().expect("keys of a head are contiguous");
-                let (ks, keys_rest) = key.as_chunks::<16>();
-                let mut lanes = [0.0f32; 16];
-                for (x, k) in xs.iter().zip(ks) {
-                    for lane in 0..16 {
-                        lanes[lane] += x[lane] * k[lane];
-                    }
-                }
-                // Halves of halves: sums in one order at every level, without sixteen additions that wait for each other.
-                let mut total = halved(lanes);
-                for (x, k) in rest.iter().zip(keys_rest) {
-                    total += x * k;
-                }
-                *out = scale * total;
-            }
-        },
-    );
-}
-
-/// `((l_0 + l_8) + (l_4 + l_12)) + ..`.
-#[inline(always)]
-fn halved(mut lanes: [f32; 16]) -> f32 {
-    for half in [8, 4, 2, 1] {
-        for lane in 0..half {
-            lanes[lane] += lanes[lane + half];
-        }
-    }
-    lanes[0]
-}
-
-/// `sum_j p_j v_j -> out`, values (n, value_width), `j` ascending.
-fn mix_one(probabilities: ArrayView1<'_, f32>, values: ArrayView2<'_, f32>, mut out: ArrayViewMut1<'_, f32>) {
-    let out = out.as_slice_mut().expect("rows of the output are contiguous");
-    out.fill(0.0);
-    vectorize(
-        #[inline(always)]
-        || {
-            // So many columns at a time that their sums stay in registers.
-            for (at, out) in out.chunks_mut(64).enumerate() {
-                let mut sums = [0.0f32; 64];
-                for (value, p) in values.outer_iter().zip(&probabilities) {
-                    let value = value.to_slice().expect("values of a head are contiguous");
-                    let value = &value[64 * at..64 * at + out.len()];
-                    match value.first_chunk::<64>() {
-                        Some(value) => {
-                            for i in 0..64 {
-                                sums[i] += p * value[i];
-                            }
-                        }
-                        None => sums.iter_mut().zip(value).for_each(|(sum, x)| *sum += p * x),
-                    }
-                }
-                out.copy_from_slice(&sums[..out.len()]);
-            }
-        },
-    );
 }
 
 /// `x_i <- exp(x_i) / sum_j exp(x_j)`, where the sum has a term `exp(sink)` if there is one.
