@@ -31,7 +31,7 @@ pub struct Training {
     kept_pass: usize,
     /// Number of matrices with trained scales.
     matrices: usize,
-    /// How long it took.
+    /// Seconds that it took.
     #[serde(skip)]
     pub seconds: f64,
 }
