@@ -4,10 +4,11 @@
 
 use std::{
     io::{self, Read, Write},
+    ops::Range,
     sync::Arc,
 };
 
-use ndarray::{Axis, s};
+use ndarray::{ArrayViewMut2, Axis, s};
 use rayon::prelude::*;
 
 use crate::{
@@ -107,6 +108,13 @@ impl Between {
         }
         Ok(between)
     }
+}
+
+/// Turns logits (rows, n_vocab) into probabilities.
+fn softmax_rows(mut logits: ArrayViewMut2<'_, f32>) {
+    logits.axis_iter_mut(Axis(0)).into_par_iter().for_each(|mut row| {
+        softmax(row.as_slice_mut().expect("whole rows are contiguous"), None);
+    });
 }
 
 /// Values that are written or read at once.
@@ -230,33 +238,14 @@ impl<'m> Steps<'m> {
         choose: &mut (dyn FnMut(usize, &[f32]) -> usize + Send),
     ) -> Result<Between, Error> {
         self.need_backward()?;
-        // A graph with a backward pass has one stream, and a model that predicts tokens has a head.
-        let (Some(head), [x]) = (&self.model.prepared().head, &last.streams[..]) else {
-            return Ok(Between::default());
-        };
-        let (n_vocab, at_once) = (self.model.n_vocab(), self.model.logit_rows_at_once());
-        let mut gradients = Rows::zeros(x.nrows(), x.ncols());
-        self.model.install(|| {
-            let mut logits = Rows::zeros(at_once.min(x.nrows()), n_vocab);
-            let mut grad_logits = Rows::zeros(at_once.min(x.nrows()), n_vocab);
-            for first in (0..x.nrows()).step_by(at_once) {
-                let rows = first..x.nrows().min(first + at_once);
-                let (mut logits, mut grad_logits) =
-                    (logits.slice_mut(s![..rows.len(), ..]), grad_logits.slice_mut(s![..rows.len(), ..]));
-                head.run(x.slice(s![rows.clone(), ..]), self.model.activations(), logits.view_mut());
-                // d(-ln p(target)) / d logits = p - 1 at the target, p elsewhere.
-                grad_logits.assign(&logits);
-                grad_logits.axis_iter_mut(Axis(0)).into_par_iter().for_each(|mut row| {
-                    softmax(row.as_slice_mut().expect("whole rows are contiguous"), None);
-                });
-                for (row, mut p) in rows.clone().zip(grad_logits.axis_iter_mut(Axis(0))) {
-                    let target = choose(row, p.as_slice().expect("whole rows are contiguous"));
-                    p[target] -= 1.0;
-                }
-                head.backward(logits.view(), grad_logits, gradients.slice_mut(s![rows, ..]));
+        Ok(self.back_from_logits(last, &mut |rows, mut gradients| {
+            // d(-ln p(target)) / d logits = p - 1 at the target, p elsewhere.
+            softmax_rows(gradients.view_mut());
+            for (row, mut p) in rows.zip(gradients.axis_iter_mut(Axis(0))) {
+                let target = choose(row, p.as_slice().expect("whole rows are contiguous"));
+                p[target] -= 1.0;
             }
-        });
-        Ok(Between { streams: vec![gradients], carried: Carried::default() })
+        }))
     }
 
     /// Gradients of the KL divergence from a base after the last step, for each row, in nats. `base_last` is what
@@ -272,44 +261,51 @@ impl<'m> Steps<'m> {
         base_last: &Between,
     ) -> Result<Between, Error> {
         self.need_backward()?;
-        let heads = (&self.model.prepared().head, &base.model.prepared().head);
-        let ((Some(head), Some(base_head)), [x], [base_x]) =
-            (heads, &last.streams[..], &base_last.streams[..])
-        else {
+        let (Some(base_head), [base_x]) = (&base.model.prepared().head, &base_last.streams[..]) else {
             return Ok(Between::default());
         };
-        let (n_vocab, at_once) = (self.model.n_vocab(), self.model.logit_rows_at_once());
+        let n_vocab = self.model.n_vocab();
         if base.model.n_vocab() != n_vocab {
             return Err(Error::VocabDiffers { expected: base.model.n_vocab(), found: n_vocab });
         }
-        let activations = self.model.activations();
+        let mut base_logits = Rows::zeros(self.model.logit_rows_at_once().min(base_x.nrows()), n_vocab);
+        Ok(self.back_from_logits(last, &mut |rows, mut gradients| {
+            // d KL(p_base, p) / d logits = p - p_base.
+            let mut base_logits = base_logits.slice_mut(s![..rows.len(), ..]);
+            base_head.run(base_x.slice(s![rows, ..]), self.model.activations(), base_logits.view_mut());
+            softmax_rows(gradients.view_mut());
+            softmax_rows(base_logits.view_mut());
+            gradients -= &base_logits;
+        }))
+    }
+
+    /// Gradients after the last step from those of logits, in groups of rows: `into_gradients` receives the rows of a group and
+    /// their logits, which it turns into gradients.
+    fn back_from_logits(
+        &self,
+        last: &Between,
+        into_gradients: &mut (dyn FnMut(Range<usize>, ArrayViewMut2<'_, f32>) + Send),
+    ) -> Between {
+        // A graph with a backward pass has one stream, and a model that predicts tokens has a head.
+        let (Some(head), [x]) = (&self.model.prepared().head, &last.streams[..]) else {
+            return Between::default();
+        };
+        let (n_vocab, at_once) = (self.model.n_vocab(), self.model.logit_rows_at_once());
         let mut gradients = Rows::zeros(x.nrows(), x.ncols());
         self.model.install(|| {
-            let zeros = || Rows::zeros(at_once.min(x.nrows()), n_vocab);
-            let [mut logits, mut base_logits, mut grad_logits] = [zeros(), zeros(), zeros()];
+            let mut logits = Rows::zeros(at_once.min(x.nrows()), n_vocab);
+            let mut grad_logits = Rows::zeros(at_once.min(x.nrows()), n_vocab);
             for first in (0..x.nrows()).step_by(at_once) {
                 let rows = first..x.nrows().min(first + at_once);
-                let part = s![..rows.len(), ..];
-                let mut logits = logits.slice_mut(part);
-                let (mut base_logits, mut grad_logits) =
-                    (base_logits.slice_mut(part), grad_logits.slice_mut(part));
-                head.run(x.slice(s![rows.clone(), ..]), activations, logits.view_mut());
-                base_head.run(base_x.slice(s![rows.clone(), ..]), activations, base_logits.view_mut());
+                let (mut logits, mut grad_logits) =
+                    (logits.slice_mut(s![..rows.len(), ..]), grad_logits.slice_mut(s![..rows.len(), ..]));
+                head.run(x.slice(s![rows.clone(), ..]), self.model.activations(), logits.view_mut());
                 grad_logits.assign(&logits);
-                // d KL(p_base, p) / d logits = p - p_base.
-                let pairs = grad_logits
-                    .axis_iter_mut(Axis(0))
-                    .into_par_iter()
-                    .zip(base_logits.axis_iter_mut(Axis(0)));
-                pairs.for_each(|(mut p, mut p_base)| {
-                    softmax(p.as_slice_mut().expect("whole rows are contiguous"), None);
-                    softmax(p_base.as_slice_mut().expect("whole rows are contiguous"), None);
-                    p -= &p_base;
-                });
+                into_gradients(rows.clone(), grad_logits.view_mut());
                 head.backward(logits.view(), grad_logits, gradients.slice_mut(s![rows, ..]));
             }
         });
-        Ok(Between { streams: vec![gradients], carried: Carried::default() })
+        Between { streams: vec![gradients], carried: Carried::default() }
     }
 
     /// Backward pass through step `index`: `entered` is the previous step's output, and `gradients` of the

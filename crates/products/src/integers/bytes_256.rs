@@ -2,14 +2,16 @@
 
 use fearless_simd::{Simd, i8x32, i16x16, i32x8, prelude::*, u8x32};
 
+/// The instructions.
 #[cfg(target_arch = "x86_64")]
-mod x86 {
+pub(super) mod x86 {
     use fearless_simd::{
         SimdInto, i8x32, i16x16, i32x8, u8x32,
         x86::{Avx2, Avx512},
     };
 
     fearless_simd::kernel!(
+        /// [`pair_products`](super::pair_products) with AVX2; sums that do not fit saturate.
         #[inline(always)]
         pub fn pair_products(token: Avx2, w: u8x32<Avx2>, x: i8x32<Avx2>) -> i16x16<Avx2> {
             std::arch::x86_64::_mm256_maddubs_epi16(w.into(), x.into()).simd_into(token)

@@ -237,13 +237,7 @@ fn tile<S: Simd, const M: usize, const V: usize>(
             pairs[i] = &rows[i].pairs[block * n_pairs..(block + 1) * n_pairs];
         }
         let sums = dot::<S, M, V>(simd, pairs, lines);
-        for i in 0..M {
-            let scale = S::f32s::splat(simd, rows[i].scales[block]);
-            for v in 0..V {
-                let factor = scale * floats::<S>(simd, d, v);
-                totals[i][v] = factor.mul_add_precise(S::f32s::float_from(sums[i][v]), totals[i][v]);
-            }
-        }
+        add_scaled::<S, M, V>(simd, &mut totals, rows, block, d, &sums);
         if n_min_pairs == 0 {
             continue;
         }
@@ -251,15 +245,28 @@ fn tile<S: Simd, const M: usize, const V: usize>(
             pairs[i] = &rows[i].sums[block * n_min_pairs..(block + 1) * n_min_pairs];
         }
         let sums = dot::<S, M, V>(simd, pairs, min_lines);
-        for i in 0..M {
-            let scale = S::f32s::splat(simd, rows[i].scales[block]);
-            for v in 0..V {
-                let factor = scale * floats::<S>(simd, m, v);
-                totals[i][v] = factor.mul_add_precise(S::f32s::float_from(sums[i][v]), totals[i][v]);
-            }
-        }
+        add_scaled::<S, M, V>(simd, &mut totals, rows, block, m, &sums);
     }
     totals::write::<S, M, V>(simd, &totals, out, columns);
+}
+
+/// `total_ij <- fma(f_i d_j, sum_ij, total_ij)` with the scales of a block.
+#[inline(always)]
+fn add_scaled<S: Simd, const M: usize, const V: usize>(
+    simd: S,
+    totals: &mut [[S::f32s; V]; M],
+    rows: &[Row<'_>],
+    block: usize,
+    scales: &[Line],
+    sums: &[[S::i32s; V]; M],
+) {
+    for i in 0..M {
+        let scale = S::f32s::splat(simd, rows[i].scales[block]);
+        for v in 0..V {
+            let factor = scale * floats::<S>(simd, scales, v);
+            totals[i][v] = factor.mul_add_precise(S::f32s::float_from(sums[i][v]), totals[i][v]);
+        }
+    }
 }
 
 /// Vector `v` of floats that lie in lines.

@@ -1,24 +1,15 @@
 //! Products of bytes added up in 16 bits, over as many words as fit ([`Words::ShortSums`](super::words::Words)).
 
-use fearless_simd::{SimdBase, SimdCvtFloat, SimdFloat, SimdIntWiden, f32x8, i16x16, i32x8, x86::Avx2};
+use fearless_simd::{Bytes, SimdBase, SimdIntWiden, i16x16, i32x8, x86::Avx2};
 use fearless_simd_macros::simd;
 
-use super::{BlockForm, Panel, Tiles, floats, quants::Row, totals, weights::IntLine};
+use super::{BlockForm, Panel, Tiles, add_scaled, bytes_256, dot, quants::Row, totals, weights::IntLine};
 use crate::panels::LINE;
 
 /// Vectors of a panel: a line.
 const V: usize = 2;
 
-fearless_simd::kernel!(
-    /// `w_2k x_2k + w_2k+1 x_2k+1` of neighbouring bytes, `w` without a sign, `x` with one.
-    #[inline(always)]
-    fn products(token: Avx2, w: i32x8<Avx2>, x: i32x8<Avx2>) -> i16x16<Avx2> {
-        use fearless_simd::SimdInto;
-        std::arch::x86_64::_mm256_maddubs_epi16(w.into(), x.into()).simd_into(token)
-    }
-);
-
-/// Tiles of four rows: their eight sums of 16 bits stay in registers.
+/// Tiles of three rows: their six sums of 16 bits stay in registers.
 #[derive(Clone, Copy)]
 pub(super) struct ShortSums {
     pub token: Avx2,
@@ -89,7 +80,7 @@ fn tile<const N: usize, const R: usize>(
             let mut factors = [i16x16::splat(simd, 1); V];
             if let Some(line) = int_scales.get(sub) {
                 for v in 0..V {
-                    factors[v] = fearless_simd::Bytes::bitcast(vector(simd, line, v));
+                    factors[v] = vector(simd, line, v).bitcast();
                 }
             }
             for run in sub * sub_runs..(sub + 1) * sub_runs {
@@ -97,7 +88,7 @@ fn tile<const N: usize, const R: usize>(
                 if form.offset > 0 {
                     for i in 0..N {
                         let start = i32x8::splat(simd, starts[i][run]);
-                        short[i] = [fearless_simd::Bytes::bitcast(start); V];
+                        short[i] = [start.bitcast(); V];
                     }
                 }
                 let mut x = [&[[0; 4]; R]; N];
@@ -112,7 +103,7 @@ fn tile<const N: usize, const R: usize>(
                 }
             }
         }
-        add_scaled::<N>(simd, &mut totals, rows, block, &scales[..1], &sums);
+        add_scaled::<Avx2, N, V>(simd, &mut totals, rows, block, &scales[..1], &sums);
         if n_min_pairs == 0 {
             continue;
         }
@@ -120,8 +111,8 @@ fn tile<const N: usize, const R: usize>(
         for i in 0..N {
             pairs[i] = &rows[i].sums[block * n_min_pairs..(block + 1) * n_min_pairs];
         }
-        let sums = super::dot::<Avx2, N, V>(simd, pairs, min_lines);
-        add_scaled::<N>(simd, &mut totals, rows, block, &scales[1..], &sums);
+        let sums = dot::<Avx2, N, V>(simd, pairs, min_lines);
+        add_scaled::<Avx2, N, V>(simd, &mut totals, rows, block, &scales[1..], &sums);
     }
     totals::write::<Avx2, N, V>(simd, &totals, out, columns);
 }
@@ -141,7 +132,7 @@ fn add_run<const N: usize, const R: usize>(
     lines: &[IntLine; R],
 ) {
     for word in 0..R {
-        let w = [vector(simd, &lines[word], 0), vector(simd, &lines[word], 1)];
+        let w = [vector(simd, &lines[word], 0).bitcast(), vector(simd, &lines[word], 1).bitcast()];
         for i in 0..N {
             // The same four of the left side for all columns.
             let [a, b, c, d] = x[i][word];
@@ -151,29 +142,10 @@ fn add_run<const N: usize, const R: usize>(
                 c.cast_unsigned(),
                 d.cast_unsigned(),
             ]);
-            let x = i32x8::splat(simd, word);
+            let x = i32x8::splat(simd, word).bitcast();
             for v in 0..V {
-                short[i][v] += products(simd, w[v], x);
+                short[i][v] += bytes_256::x86::pair_products(simd, w[v], x);
             }
-        }
-    }
-}
-
-/// `total_ij <- fma(f_i d_j, sum_ij, total_ij)` with the scales of a block.
-#[inline(always)]
-fn add_scaled<const N: usize>(
-    simd: Avx2,
-    totals: &mut [[f32x8<Avx2>; V]; N],
-    rows: &[Row<'_>],
-    block: usize,
-    scales: &[crate::panels::Line],
-    sums: &[[i32x8<Avx2>; V]; N],
-) {
-    for i in 0..N {
-        let scale = f32x8::splat(simd, rows[i].scales[block]);
-        for v in 0..V {
-            let factor = scale * floats::<Avx2>(simd, scales, v);
-            totals[i][v] = factor.mul_add_precise(f32x8::float_from(sums[i][v]), totals[i][v]);
         }
     }
 }

@@ -162,7 +162,7 @@ impl<'m> Training<'m> {
         for (tensor, values) in best_values {
             let Some(factors) = self.factors.get_mut(&tensor) else { continue };
             factors.set_values(&values);
-            blocks.insert(tensor.clone(), factors.apply(&untrained(self.student_model, &tensor)?.1));
+            blocks.insert(tensor.clone(), factors.apply(&stored(self.student_model, &tensor)?.1));
         }
         let has = |info: &gguf_container::TensorInfo| {
             has_factors(info.dtype) && !self.factors.contains_key(&info.name)
@@ -231,7 +231,7 @@ impl<'m> Training<'m> {
 
     /// Trains the factors of a matrix by its inputs and output gradients, and puts them into the student.
     fn train_matrix(&mut self, tensor: &str, inputs: &Kept, outputs: &Kept, step: Step) -> Result<(), Error> {
-        let (dtype, blocks) = untrained(self.student_model, tensor)?;
+        let (dtype, blocks) = stored(self.student_model, tensor)?;
         // One matrix for all tokens: experts and heads are not trained.
         if !has_factors(dtype) || inputs.n_tokens() != outputs.n_tokens() {
             return Ok(());
@@ -248,7 +248,7 @@ impl<'m> Training<'m> {
 }
 
 /// Type and blocks of a tensor in the file, little-endian.
-fn untrained<'m>(model: &'m Model, tensor: &str) -> Result<(DType, std::borrow::Cow<'m, [u8]>), Error> {
+fn stored<'m>(model: &'m Model, tensor: &str) -> Result<(DType, std::borrow::Cow<'m, [u8]>), Error> {
     let missing = || gguf_runtime::Error::MissingTensor { name: tensor.to_owned() };
     let (file, info) = model.file().tensor(tensor).ok_or_else(missing)?;
     Ok((info.dtype, file.endian().to_little(info.dtype, file.data(info)?)))

@@ -128,12 +128,11 @@ impl Gained {
         let both_sides: usize = self.roles.values().map(|of| of.both_sides).sum();
         if both_sides > 0 {
             let all: usize = self.roles.values().map(|of| of.matrices).sum();
-            let others = match all - both_sides {
-                0 => "",
-                _ => {
-                    "; the others with input statistics alone (experts, the output matrix, matrices whose \
-                        rounding needs more than 4 GiB)"
-                }
+            let others = if both_sides == all {
+                ""
+            } else {
+                "; the others with input statistics alone (experts, the output matrix, matrices whose rounding \
+                    needs more than 4 GiB)"
             };
             text += &format!("with output gradients: {both_sides} of {all} matrices{others}\n");
         }

@@ -114,8 +114,8 @@ pub struct Calibration {
     folder: Folder,
     /// Identifies model and texts.
     gathered: String,
-    /// Trainings of scales, by file.
-    training: Mutex<BTreeMap<PathBuf, trained::Training>>,
+    /// The training of scales, if it took place: of one file.
+    training: Mutex<Option<trained::Training>>,
     /// The chosen types, if any, and the time that the choice took.
     chosen: Option<(ChosenTypes, Duration)>,
     level: Level,
@@ -224,21 +224,15 @@ impl Calibration {
         self.args.train_scales
     }
 
-    /// Trains the scales of the file at `untrained`. Until the guard is dropped, blocks of the file at `output` are copied
-    /// from the result.
+    /// Trains the scales of the file at `untrained`. Until the guard is dropped, blocks are copied from the result.
     ///
     /// # Errors
     /// A model without a backward pass; texts of fewer than two chunks; an interruption.
-    pub fn train(
-        &self,
-        untrained: &Path,
-        output: &Path,
-        events: &dyn Events,
-    ) -> Result<trained::TrainedBlocks<'_>, Error> {
+    pub fn train(&self, untrained: &Path, events: &dyn Events) -> Result<trained::TrainedBlocks<'_>, Error> {
         self.encoder.refiner.release();
         let (base, student) = (open(&self.base, self.n_threads)?, open(untrained, self.n_threads)?);
         let (training, file) = trained::train(&base, (&student, untrained), &self.texts, self.level, events)?;
-        self.training.lock().unwrap_or_else(PoisonError::into_inner).insert(output.to_owned(), training);
+        self.training.lock().unwrap_or_else(PoisonError::into_inner).replace(training);
         Ok(self.encoder.trained.fill(file))
     }
 
@@ -266,7 +260,7 @@ impl Calibration {
             }
         };
         let spent = self.encoder.refiner.spent();
-        let training = self.training.lock().unwrap_or_else(PoisonError::into_inner).remove(path);
+        let training = self.training.lock().unwrap_or_else(PoisonError::into_inner).take();
         let seconds = |time: Duration| time.as_secs_f64();
         let times = gained::Times {
             gathering: seconds(self.gathering),

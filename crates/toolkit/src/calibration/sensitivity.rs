@@ -4,7 +4,7 @@
 //! sensitivities s were measured with Q4_K on two models (`docs/notes/quality.md`). All matrices of a role together
 //! have about the same influence in both, whatever their number, so they share the sensitivity of the role.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use gguf_conversion::recipes::{Category, layer_of};
 
@@ -49,15 +49,17 @@ pub fn sensitivities<'a>(names: &[&str], all: impl Iterator<Item = &'a str>) -> 
         (Category::FfnDown | Category::FfnUp | Category::FfnGate, Some(0)) => FIRST,
         _ => 1.0,
     };
+    // The shares of all matrices of a role.
+    let mut shares = HashMap::<Category, f64>::new();
+    for name in names {
+        let role = Category::of(name);
+        *shares.entry(role).or_default() += share(name, role);
+    }
     let of = |name: &&str| match Category::of(name) {
         // The embeddings of each layer have the same role, and are not the output.
         Category::TokenEmbd if is_tied && *name == TOKEN_EMBEDDING => EMBEDDING + OUTPUT,
         role @ (Category::TokenEmbd | Category::Output) => of_role(role),
-        role => {
-            let alike = names.iter().filter(|other| Category::of(other) == role);
-            let shares: f64 = alike.map(|other| share(other, role)).sum();
-            of_role(role) * share(name, role) / shares
-        }
+        role => of_role(role) * share(name, role) / shares[&role],
     };
     names.iter().map(of).collect()
 }

@@ -193,18 +193,11 @@ fn train<'a, I: Input>(
     args: &RunArgs<'_>,
     events: &'a dyn Events,
 ) -> Result<(TrainedBlocks<'a>, Removed<'a>), Error> {
-    let failed = |error| failure(input, error);
     let (folder, paths) = copies(files, "untrained");
     let guard = Removed(folder, events);
-    make_folder(&guard.0)?;
-    let cancel = events.cancel();
-    let progress = events.progress(checked.input_bytes());
-    let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), sources: &[] };
-    checked.write_to(&paths, true, &args.options, watch).map_err(failed)?;
-    drop(progress);
-    let output = files.first().map_or(Path::new(""), |(path, _)| path);
+    write_copies(checked, (&guard.0, &paths), input, args, events)?;
     let untrained = paths.first().map_or(Path::new(""), PathBuf::as_path);
-    Ok((calibration.train(untrained, output, events)?, guard))
+    Ok((calibration.train(untrained, events)?, guard))
 }
 
 /// A hidden folder next to the first output, and paths in it. They have the names of the outputs, because shards
@@ -216,6 +209,21 @@ fn copies(files: &[(PathBuf, &PlannedFile)], kind: &str) -> (PathBuf, Vec<PathBu
     });
     let paths = files.iter().map(|(path, _)| folder.join(name(path))).collect();
     (folder, paths)
+}
+
+/// Writes files that [`copies`] named.
+fn write_copies<I: Input>(
+    checked: &CheckedConversion<'_, I>,
+    (folder, paths): (&Path, &[PathBuf]),
+    input: &Path,
+    args: &RunArgs<'_>,
+    events: &dyn Events,
+) -> Result<(), Error> {
+    make_folder(folder)?;
+    let cancel = events.cancel();
+    let progress = events.progress(checked.input_bytes());
+    let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), sources: &[] };
+    checked.write_to(paths, true, &args.options, watch).map_err(|error| failure(input, error))
 }
 
 /// Gains from calibration for each output. For the comparison with the base, files of the requested types
@@ -233,13 +241,9 @@ fn gains<I: Input>(
     let began = Instant::now();
     let guard = Removed(folder, events);
     if calibration.verifies() {
-        make_folder(&guard.0)?;
         let planned = stock.plan().map_err(failed)?;
         let stock = planned.check().map_err(failed)?;
-        let cancel = events.cancel();
-        let progress = events.progress(stock.input_bytes());
-        let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), sources: &[] };
-        stock.write_to(&paths, true, &args.options, watch).map_err(failed)?;
+        write_copies(&stock, (&guard.0, &paths), input, args, events)?;
     }
     let stocking = began.elapsed();
     let mut gains = Vec::new();
