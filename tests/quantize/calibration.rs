@@ -465,7 +465,7 @@ fn both_sides_do_not_depend_on_threads_or_level() {
     for (threads, level) in runnable_levels() {
         let out = format!("out/{threads}.gguf");
         let mut command = sandbox.command(env!("CARGO_BIN_EXE_gguf-quantize"));
-        let args = ["base.gguf", &out, "q4_k_m", "--both-sides", "--json"];
+        let args = ["base.gguf", &out, "q4_k_m", "--json"];
         command.args([&args[..], FEW, TOKENS, &["-j", threads]].concat());
         if let Some(level) = level {
             command.env(gguf_quant::LEVEL_VARIABLE, level);
@@ -481,13 +481,13 @@ fn both_sides_do_not_depend_on_threads_or_level() {
     }
     assert_eq!(files.len(), runnable_levels().len());
     assert!(files.iter().all(|file| *file == files[0]));
-    calibrated(&sandbox, &[&["base.gguf", "one.gguf", "q4_k_m", "-q", "--no-verify"][..], FEW].concat());
+    calibrated(&sandbox, &[&["base.gguf", "one.gguf", "q4_k_m", "-q", "--no-verify", "--inputs-only"][..], FEW].concat());
     assert!(files[0] != sandbox.read("one.gguf"));
     let key = |name: &str| {
         let (_, model) = header_and_data(&sandbox, name);
         model.get("gguf_tools.calibration").and_then(gguf_container::Value::as_str).unwrap().to_owned()
     };
-    assert!(key("out/1.gguf").starts_with("cbs4-"));
+    assert!(key("out/1.gguf").starts_with("cbs5-"));
     assert!(key("one.gguf").starts_with("cal3-"));
 }
 
@@ -566,7 +566,7 @@ fn experts_pass_gradients_and_use_one_side() {
     sandbox.add_text();
     let few = ["--tensor-type", "blk.1|output.weight|token_embd=bf16", "--no-verify", "--json"];
     let ran =
-        calibrated(&sandbox, &[&["base.gguf", "both.gguf", "q4_k_m", "--both-sides"][..], &few].concat());
+        calibrated(&sandbox, &[&["base.gguf", "both.gguf", "q4_k_m"][..], &few].concat());
     let json = ran.json();
     let roles = json["calibration"][0]["roles"].as_object().unwrap();
     let n_both = |is_of: fn(&str) -> bool| -> u64 {
@@ -583,10 +583,10 @@ fn missing_backward_pass_falls_back_to_one_side() {
     let sandbox = Sandbox::with_converted("gpt-oss", "base.gguf", "bf16");
     sandbox.add_text();
     let few = ["--tensor-type", "exps|blk.1|output.weight|token_embd=bf16", "--no-verify"];
-    calibrated(&sandbox, &[&["base.gguf", "one.gguf", "q4_k_m", "-q"][..], &few].concat());
+    calibrated(&sandbox, &[&["base.gguf", "one.gguf", "q4_k_m", "-q", "--inputs-only"][..], &few].concat());
     let ran =
-        calibrated(&sandbox, &[&["base.gguf", "both.gguf", "q4_k_m", "--both-sides"][..], &few].concat());
-    let message = "using independent rounding: architecture `gpt-oss`: no backward pass for its experts";
+        calibrated(&sandbox, &[&["base.gguf", "both.gguf", "q4_k_m"][..], &few].concat());
+    let message = "rounding with input statistics alone: architecture `gpt-oss`: no backward pass for its experts";
     ran.says(message);
     assert!(sandbox.read("one.gguf") == sandbox.read("both.gguf"));
 }

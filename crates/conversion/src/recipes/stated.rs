@@ -10,7 +10,7 @@ use super::{
 };
 
 /// Calibration methods with their versions, as files name them. The version changes with every change of the resulting bytes.
-pub const CALIBRATION_METHODS: [&str; 4] = ["cal3", "cbs4", "cat1", "cbt1"];
+pub const CALIBRATION_METHODS: [&str; 4] = ["cal3", "cbs5", "cat1", "cbt2"];
 
 /// Key that names the calibration of a file.
 pub const CALIBRATION_KEY: &str = "gguf_tools.calibration";
