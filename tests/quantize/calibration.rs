@@ -92,7 +92,7 @@ fn calibration_lowers_error_at_same_size() {
     expected.sort();
     assert_eq!(found, expected);
     let name = ours_model.get("gguf_tools.calibration").and_then(gguf_container::Value::as_str).unwrap();
-    assert!(name.starts_with("cal3-"), "{name}");
+    assert!(name.starts_with("cbs5-"), "{name}");
     assert!(ours.len() <= stock.len() + 64, "{} of {}", ours.len(), stock.len());
     for key in ["entries_count", "chunks_count", "dataset"] {
         let key = format!("quantize.imatrix.{key}");
@@ -540,7 +540,7 @@ fn trained_scales_lower_divergence_and_do_not_depend_on_threads() {
     }
     assert!(n_trained >= 4, "{n_trained}");
     let name = trained.get("gguf_tools.calibration").and_then(gguf_container::Value::as_str).unwrap();
-    assert!(name.starts_with("cat1-"), "{name}");
+    assert!(name.starts_with("cbt2-"), "{name}");
     let left: Vec<String> = sandbox.outputs().into_iter().filter(|name| name.starts_with('.')).collect();
     assert!(left.is_empty(), "{left:?}");
 }
