@@ -37,6 +37,7 @@ from ._jobs import (
 )
 from ._measures import (
     Comparison,
+    Continuations,
     Estimate,
     Imatrix,
     Perplexity,
@@ -58,6 +59,7 @@ __all__ = [
     "ChatSession",
     "CheckReport",
     "Comparison",
+    "Continuations",
     "Estimate",
     "File",
     "Finding",

@@ -11,6 +11,7 @@ __all__ = [
     "ChatSession",
     "CheckReport",
     "Comparison",
+    "Continuations",
     "Estimate",
     "File",
     "Finding",
@@ -245,6 +246,14 @@ class Comparison(NamedTuple):
     kl_by_position: list[float] | None
     kl_by_chunk: list[float] | None
     tensors: dict[str, TensorDifference] | None
+    continuations: Continuations | None
+
+class Continuations(NamedTuple):
+    n_prompts: int
+    prompt_tokens: int
+    continuation_tokens: int
+    same: Estimate
+    tokens_before_difference: Estimate
 
 class TensorDifference(NamedTuple):
     name: str
@@ -794,6 +803,7 @@ def compare(
     *,
     context: int = 512,
     chunks: int | None = None,
+    continuations: int | None = None,
     top_tokens: int = 10,
     tensors: bool = False,
     html: _Path | None = None,
@@ -812,6 +822,7 @@ def compare(
     *,
     context: int = 512,
     chunks: int | None = None,
+    continuations: int | None = None,
     top_tokens: int = 10,
     tensors: bool = False,
     html: _Path | None = None,

@@ -31,7 +31,7 @@ Attributes:
 Comparison = namedtuple(
     "Comparison",
     "file nbytes bits_per_weight tokens base_perplexity perplexity perplexity_ratio kl kl_quantiles same_top same_top_k "
-    "correlation probability_change kl_by_position kl_by_chunk tensors",
+    "correlation probability_change kl_by_position kl_by_chunk tensors continuations",
 )
 Comparison.__doc__ = """Differences of a file from its base. Values that were not measured are ``None``.
 
@@ -52,6 +52,20 @@ Attributes:
     kl_by_position: Mean divergence at each counted position of a chunk.
     kl_by_chunk: Mean divergence in each chunk.
     tensors: A :class:`TensorDifference` for each tensor by name.
+    continuations: Agreement of greedy :class:`Continuations`.
+"""
+
+Continuations = namedtuple(
+    "Continuations", "n_prompts prompt_tokens continuation_tokens same tokens_before_difference"
+)
+Continuations.__doc__ = """Agreement of the greedy continuations of a file with those of its base.
+
+Attributes:
+    n_prompts: Number of prompts.
+    prompt_tokens: Tokens of a prompt (64).
+    continuation_tokens: Tokens of a continuation (32).
+    same: Share of prompts whose continuations are the same.
+    tokens_before_difference: Mean number of tokens before the first difference; ``continuation_tokens`` if there is none.
 """
 
 TensorDifference = namedtuple(
@@ -158,6 +172,7 @@ def compare(
     *,
     context=512,
     chunks=None,
+    continuations=None,
     top_tokens=10,
     tensors=False,
     html=None,
@@ -177,6 +192,8 @@ def compare(
             or to compare only tensors.
         context: Tokens of a chunk.
         chunks: Maximum number of chunks. Default: all.
+        continuations: Number of prompts that all models continue greedily. The text is divided into as many parts, and the first
+            64 tokens of each are continued by 32 tokens. Default: none.
         top_tokens: Number of most likely tokens that are compared as sets.
         tensors: Measure the quantization error of each tensor too.
         html: Page with charts to write.
@@ -206,6 +223,7 @@ def compare(
         "files": text_paths(others),
         "text": _text(text),
         "chunks": {"context": context, "n_chunks": chunks, "stride": None},
+        "continuations": continuations,
         "top_tokens": top_tokens,
         "tensors": tensors,
         "html": text_path(html),
@@ -227,7 +245,11 @@ def _comparison(file: dict) -> Comparison:
     def value(key):
         return None if found is None else found[key]
 
-    tensors = file["tensors"]
+    def continued(of):
+        means = {key: Estimate(of[key]["value"], of[key]["error"]) for key in ("same", "tokens_before_difference")}
+        return Continuations(**{**of, **means})
+
+    tensors, continuations = file["tensors"], file["continuations"]
     return Comparison(
         file=file["file"],
         nbytes=file["bytes"],
@@ -245,6 +267,7 @@ def _comparison(file: dict) -> Comparison:
         kl_by_position=None if found is None else file["kl_by_position"],
         kl_by_chunk=None if found is None else file["kl_by_window"],
         tensors=None if tensors is None else {row["name"]: _difference(row) for row in tensors["tensors"]},
+        continuations=None if continuations is None else continued(continuations),
     )
 
 

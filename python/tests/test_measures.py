@@ -31,6 +31,13 @@ def test_perplexity_and_comparison(bf16, tmp_path):
     assert compared.base_perplexity.value == pytest.approx(gt.perplexity(bf16, text, context=64, chunks=3).value, rel=1e-6)
     assert compared.kl.value > 0 and compared.kl_quantiles["maximum"] >= compared.kl.value
     assert gt.compare(bf16, bf16, TEXT, context=64).kl.value == 0
+    call = [program, "compare", bf16, small, "--text", text, "--context", "64", "--chunks", "3", "--continuations", "3", "--json"]
+    shell = json.loads(subprocess.run(call, check=True, capture_output=True).stdout)["files"][0]["continuations"]
+    found = gt.compare(bf16, small, text, context=64, chunks=3, continuations=3).continuations
+    assert found.same._asdict() == shell.pop("same")
+    assert found.tokens_before_difference._asdict() == shell.pop("tokens_before_difference")
+    assert shell == {"n_prompts": 3, "prompt_tokens": 64, "continuation_tokens": 32}
+    assert compared.continuations is None
 
 
 def test_several_files_are_compared_in_one_pass(bf16, tmp_path):

@@ -43,6 +43,13 @@ struct CompareArgs {
     /// Reports how many tokens are among the K most likely of both models.
     #[arg(long, alias = "top-k", value_name = "K", default_value_t = 10, conflicts_with = "merge", value_parser = clap::value_parser!(u32).range(1..=1000), hide_short_help = true)]
     top_tokens: u32,
+    /// Continue N prompts greedily and compare the tokens.
+    ///
+    /// The text is divided into N equal parts. The base and each file continue the first 64 tokens of each part by 32 tokens.
+    /// Reports the share of continuations that are the same, and the mean number of tokens before the first difference (32 if
+    /// there is none). Both have standard errors; 100 prompts give about 5 percentage points.
+    #[arg(long, value_name = "N", requires = "text", conflicts_with_all = ["merge", "part"], value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
+    continuations: Option<u32>,
     /// Also report on each tensor.
     ///
     /// Adds its quantization error. Without --text, only these errors are reported.
@@ -85,6 +92,7 @@ fn run(args: CompareArgs, ui: &Ui) -> Result<(), Failure> {
         files: args.files,
         text: args.text.map(Text::File),
         chunks: args.chunks.settings(None),
+        continuations: args.continuations.map(|n| n as usize),
         top_tokens: args.top_tokens,
         tensors: args.tensors,
         html: args.html,

@@ -7,6 +7,7 @@ mod common;
 mod calls;
 mod chat;
 mod check_against;
+mod continuations;
 mod drafts;
 mod embed;
 mod measure;

@@ -22,6 +22,7 @@ pub mod choice;
 pub mod chunks;
 mod classifier;
 pub mod compare;
+pub mod continuations;
 pub mod cross_attention;
 mod decoder;
 mod dense;

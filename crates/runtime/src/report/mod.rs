@@ -10,7 +10,8 @@ mod plot;
 use serde::Serialize;
 
 use crate::{
-    stats::{Comparison, Estimate, Position},
+    continuations::Continuations,
+    stats::{Comparison, Estimate, Metric, Position},
     tensor_error::FileError,
 };
 
@@ -53,6 +54,8 @@ pub struct FileReport {
     pub kl_by_position: Vec<f64>,
     /// Mean divergence in each window, in nats.
     pub kl_by_window: Vec<f64>,
+    /// Agreement of greedy continuations, where it was measured.
+    pub continuations: Option<Continuations>,
     /// Tensors compared with the base's, where that was done.
     pub tensors: Option<FileError>,
     /// Name of its file type.
@@ -62,6 +65,14 @@ pub struct FileReport {
     /// The chunk with the largest mean divergence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub passage: Option<Passage>,
+}
+
+impl FileReport {
+    /// Every metric of the predictions except the percentiles, then those of the continuations.
+    pub fn metrics(&self) -> Vec<Metric> {
+        let predictions = self.predictions.iter().flat_map(Comparison::metrics);
+        predictions.chain(self.continuations.iter().flat_map(Continuations::metrics)).collect()
+    }
 }
 
 /// The counted tokens of a chunk.

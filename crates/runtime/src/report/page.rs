@@ -10,11 +10,7 @@ use super::{
     chart::{Axis, Chart, Scale, short, smoothed},
     layer_and_kind,
 };
-use crate::{
-    Error,
-    stats::{Comparison, fixed},
-    tensor_error::FileError,
-};
+use crate::{Error, stats::fixed, tensor_error::FileError};
 
 const TEMPLATE: &str = include_str!("../../templates/report.html");
 const TEMPLATE_NAME: &str = "report.html";
@@ -230,8 +226,7 @@ fn calibrated(report: &Report) -> Vec<CalibratedRow> {
 }
 
 fn rows(file: &FileReport) -> Vec<Row> {
-    let metrics = file.predictions.as_ref().map(Comparison::metrics).unwrap_or_default();
-    metrics
+    file.metrics()
         .into_iter()
         .map(|metric| Row { name: metric.name, value: metric.value, error: metric.error })
         .collect()
@@ -432,7 +427,10 @@ fn lines(report: &Report, values: fn(&FileReport) -> &Vec<f64>, first: f64, x_la
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::Position;
+    use crate::{
+        continuations::Continuations,
+        stats::{Comparison, Position},
+    };
 
     fn report(n_files: usize) -> Report {
         let position = |i: usize| Position {
@@ -451,6 +449,7 @@ mod tests {
             predictions: Some(Comparison::of(&positions, 5)),
             kl_by_position: kl_by_position.clone(),
             kl_by_window: kl_by_window.clone(),
+            continuations: Some(Continuations::of(&[32, 8])),
             tensors: None,
             file_type: None,
             calibration: (index % 2 == 1).then(|| "feedback".to_owned()),

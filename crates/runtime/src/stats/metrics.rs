@@ -38,7 +38,8 @@ impl Comparison {
     }
 }
 
-fn metric(name: &str, estimate: Estimate, factor: f64, unit: &str) -> Metric {
+/// An estimate as text; `factor` converts it to `unit`.
+pub(crate) fn metric(name: &str, estimate: Estimate, factor: f64, unit: &str) -> Metric {
     Metric {
         name: name.to_owned(),
         value: format!("{}{unit}", fixed(estimate.value * factor, 6)),

@@ -11,6 +11,7 @@ mod softmax;
 use serde::{Deserialize, Serialize};
 
 pub use divergence::{Comparison, Position, Prediction, Quantiles, compare_logits, compare_packed};
+pub(crate) use metrics::metric;
 pub use metrics::{Metric, fixed};
 pub use softmax::LogSoftmax;
 

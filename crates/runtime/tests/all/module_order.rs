@@ -49,7 +49,7 @@ const FLOORS: &[&[&str]] = &[
     &["stats::softmax", "chat", "generate", "perplexity", "embed", "tensor_error"],
     &["logits_file"],
     &["stats"],
-    &["choice", "compare", "importance"],
+    &["choice", "compare", "continuations", "importance"],
     &["report"],
 ];
 

@@ -24,7 +24,7 @@ pub fn listing(report: &Report, shows_tensors: bool, full: bool) -> String {
         let (size, bits) = (human_bytes(file.bytes), file.bits_per_weight);
         text += &format!("\n{} ({size}, {bits:.2} bits/weight)\n", file.file);
         if let Some(found) = details {
-            let metrics = found.metrics().into_iter();
+            let metrics = file.metrics().into_iter();
             let rows: Vec<_> = metrics.map(|metric| vec![metric.name, metric.value, metric.error]).collect();
             text += &format!("\n{}\n", table(&rows, &[1, 2]));
             let mut rows = vec![["", "KL divergence", "change in probability"].map(str::to_owned).to_vec()];
@@ -50,23 +50,33 @@ fn summary(report: &Report) -> String {
     if measured.len() < 2 {
         return String::new();
     }
-    let header = ["file", "size", "bpw", "KL divergence", "same top", "PPL / base"];
-    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    let mut header = vec!["file", "size", "bpw", "KL divergence", "same top", "PPL / base"];
+    if measured.iter().any(|(file, _)| file.continuations.is_some()) {
+        header.extend(["same continuation", "tokens before difference"]);
+    }
+    let right: Vec<usize> = (1..header.len()).collect();
+    let mut rows = vec![header.into_iter().map(str::to_owned).collect()];
     for (file, found) in measured {
         let estimate = |Estimate { value, error }: Estimate, digits| {
             format!("{} ± {}", fixed(value, digits), fixed(error, digits))
         };
-        let same_top = Estimate { value: found.same_top.value * 100.0, error: found.same_top.error * 100.0 };
-        rows.push(vec![
+        let percent = |Estimate { value, error }: Estimate| {
+            format!("{} %", estimate(Estimate { value: value * 100.0, error: error * 100.0 }, 2))
+        };
+        let mut row = vec![
             printable(&file.file),
             human_bytes(file.bytes),
             fixed(file.bits_per_weight, 2),
             estimate(found.kl, 6),
-            format!("{} %", estimate(same_top, 2)),
+            percent(found.same_top),
             estimate(found.perplexity_ratio, 5),
-        ]);
+        ];
+        if let Some(continued) = &file.continuations {
+            row.extend([percent(continued.same), estimate(continued.tokens_before_difference, 2)]);
+        }
+        rows.push(row);
     }
-    format!("\n{}", table(&rows, &[1, 2, 3, 4, 5]))
+    format!("\n{}", table(&rows, &right))
 }
 
 /// Errors by type; with `full` those of each tensor before.

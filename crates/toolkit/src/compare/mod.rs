@@ -1,5 +1,6 @@
 //! Loss of quantization: KL divergence of models from their base.
 
+mod continued;
 mod listing;
 
 use std::{
@@ -14,6 +15,7 @@ use gguf_runtime::{
     Activations, Model,
     chunks::{Chunk, Settings, text_chunks},
     compare::{Base, file_chunks, run as run_chunks},
+    continuations::prompts,
     logits_file::{Layout, LogitsFile, Writer},
     report::{FileReport, Passage, Report, html, kl_by_place, labels, passage},
     stats::{Comparison, Estimate, Position},
@@ -50,6 +52,8 @@ pub struct CompareOptions {
     pub text: Option<Text>,
     /// Chunks of the text.
     pub chunks: Settings,
+    /// Number of prompts that all models continue greedily; `None` for none. The prompts have 64 tokens, the continuations 32.
+    pub continuations: Option<usize>,
     /// Number of most likely tokens that are compared as sets.
     pub top_tokens: u32,
     /// Measure the quantization error of each tensor too.
@@ -73,6 +77,7 @@ impl Default for CompareOptions {
             files: Vec::new(),
             text: None,
             chunks: Settings::default(),
+            continuations: None,
             top_tokens: 10,
             tensors: false,
             html: None,
@@ -116,6 +121,8 @@ struct Plan {
     /// Tokens of the text, without the BOS that chunks start with. Empty if the base is a file of logits.
     tokens: Vec<u32>,
     chunks: Vec<Chunk>,
+    /// Prompts that are continued greedily.
+    prompts: Vec<Vec<u32>>,
     /// The chunks of this run, by index.
     range: Range<usize>,
     text: Option<String>,
@@ -213,6 +220,7 @@ pub fn compare(args: &CompareOptions, events: &dyn Events) -> Result<Compared, E
             _ => None,
         });
     }
+    let continuations = continued::continuations(&run, events)?;
     let activations = args.run.activations;
     let measured = Measured {
         found,
@@ -225,6 +233,9 @@ pub fn compare(args: &CompareOptions, events: &dyn Events) -> Result<Compared, E
     let mut compared = Compared::new(facts(&run), measured, tensors, saved);
     for (file, passage) in compared.report.files.iter_mut().zip(passages) {
         file.passage = passage;
+    }
+    for (file, found) in compared.report.files.iter_mut().zip(continuations) {
+        file.continuations = Some(found);
     }
     Ok(compared)
 }
@@ -325,6 +336,7 @@ impl Compared {
                 predictions: (!positions.is_empty()).then(|| Comparison::of(positions, k as usize)),
                 kl_by_position,
                 kl_by_window,
+                continuations: None,
                 tensors,
                 file_type: facts.file_type,
                 calibration: facts.calibration,
@@ -459,6 +471,16 @@ fn check(args: &CompareOptions, base: &Opened, is_part: bool) -> Result<(), Erro
         let message = "the base is a logits file, which includes its text and has no tensors";
         return Err(Error::usage(message).hint(["omit --tensors, --save-logits and --text"]));
     }
+    if let Some(n) = args.continuations {
+        if n == 0 {
+            return Err(Error::usage("continuations: expected 1 or more prompts"));
+        }
+        if is_saved || is_part || args.text.is_none() || args.files.is_empty() {
+            let message =
+                "greedy continuations need a base model, files and a text, and are not measured in parts";
+            return Err(Error::usage(message));
+        }
+    }
     if is_part && args.files.is_empty() {
         return Err(Error::usage("missing files to compare with the base"));
     }
@@ -483,7 +505,7 @@ fn plan(
             (Some(part), Opened::Model(model)) => Base::Model(model).part_chunks(others, &chunks, part),
             (Some(part), Opened::Logits(file)) => Base::File(file).part_chunks(others, &chunks, part),
         };
-        Plan { tokens, chunks, range, text, context }
+        Plan { tokens, chunks, prompts: Vec::new(), range, text, context }
     };
     let settings = &args.chunks;
     match (base, &args.text, others.first()) {
@@ -496,7 +518,10 @@ fn plan(
             let tokens = text.tokens(&args.base, model, events)?;
             let chunks =
                 text_chunks(model, &tokens, settings).map_err(|error| text.failed(&args.base, error))?;
-            Ok(plan(tokens, chunks, Some(text.name()), settings.context))
+            let n_prompts = args.continuations.unwrap_or(0);
+            let prompts =
+                prompts(model, &tokens, n_prompts).map_err(|error| text.failed(&args.base, error))?;
+            Ok(Plan { prompts, ..plan(tokens, chunks, Some(text.name()), settings.context) })
         }
         _ => Ok(plan(Vec::new(), Vec::new(), None, settings.context)),
     }

@@ -258,6 +258,7 @@ impl Publication<'_> {
                 predictions: (!positions.is_empty()).then(|| Comparison::of(positions, measure::TOP_K)),
                 kl_by_position,
                 kl_by_window,
+                continuations: None,
                 tensors: None,
                 file_type: None,
                 calibration: None,
