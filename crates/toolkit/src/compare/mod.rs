@@ -24,6 +24,7 @@ use gguf_runtime::{
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use self::continued::Models;
 pub use self::listing::listing;
 use crate::{
     error::Error,
@@ -220,7 +221,13 @@ pub fn compare(args: &CompareOptions, events: &dyn Events) -> Result<Compared, E
             _ => None,
         });
     }
-    let continuations = continued::continuations(&run, events)?;
+    let continuations = match base {
+        Opened::Model(model) if !plan.prompts.is_empty() => {
+            let models = Models { base: (&args.base, model), paths: &args.files, others };
+            continued::continuations(&models, &plan.prompts, events)?
+        }
+        _ => Vec::new(),
+    };
     let activations = args.run.activations;
     let measured = Measured {
         found,
