@@ -120,7 +120,8 @@ def convert(
         header_slack: Free space in the header, in bytes, for later edits in place.
         split_max_size: Limit of a shard, in bytes of tensor data or as a text such as ``"2GB"``.
         split_max_tensors: Limit of a shard in tensors.
-        calibrate: Texts for a calibration, which improves the rounding. Files that end in ``.jsonl`` hold chats.
+        calibrate: Texts for a calibration, which improves the rounding. Files that end in ``.jsonl`` hold chats. ``"builtin"`` is a built-in
+            text, and ``"self"`` is text drawn from the model itself.
         calibration_tokens: Number of tokens to use. Default: 16384.
         statistics: Folder in which the statistics of the texts are kept for later runs.
         rounding: Last step of the rounding: ``"descent"``, ``"feedback"``, ``"shrinkage"``, ``"scales"`` or ``"full"``.
@@ -246,7 +247,8 @@ def quantize(
         header_slack: Free space in the header, in bytes, for later edits in place.
         split_max_size: Limit of a shard, in bytes of tensor data or as a text such as ``"2GB"``.
         split_max_tensors: Limit of a shard in tensors.
-        calibrate: Texts for a calibration, which improves the rounding. Files that end in ``.jsonl`` hold chats.
+        calibrate: Texts for a calibration, which improves the rounding. Files that end in ``.jsonl`` hold chats. ``"builtin"`` is a built-in
+            text, and ``"self"`` is text drawn from the model itself.
         calibration_tokens: Number of tokens to use. Default: 16384.
         statistics: Folder in which the statistics of the texts are kept for later runs.
         rounding: Last step of the rounding: ``"descent"``, ``"feedback"``, ``"shrinkage"``, ``"scales"`` or ``"full"``.

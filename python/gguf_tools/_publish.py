@@ -56,7 +56,7 @@ def publish(
         ladder: Predefined set of types: ``"small"`` (the default) or ``"full"``.
         fit: Memory sizes, in bytes or as texts such as ``"8GB"``; the largest type that fits in each is written.
         fit_context: Tokens of context that ``fit`` includes. Default: 8192.
-        calibrate: Texts or chats to optimize types and rounding of each file on.
+        calibrate: Texts or chats to optimize types and rounding of each file on. ``"builtin"`` is a built-in text.
         calibration_tokens: Tokens to use of all calibration texts together. Default: 16,384.
         no_calibrate: Do not calibrate, although an earlier run did.
         target_size: Sizes, in bytes or as texts such as ``"5GB"``; for each, one more file whose types are chosen for

@@ -35,7 +35,8 @@ struct ImatrixArgs {
     file: Option<PathBuf>,
     /// Read the text from FILE.
     ///
-    /// A .jsonl file holds one chat per line, which is rendered with the chat template of the model.
+    /// A .jsonl file holds one chat per line, which is rendered with the chat template of the model. `builtin` instead of a file is
+    /// the built-in calibration text.
     #[arg(short = 'f', long, value_name = "FILE", requires = "file")]
     text: Option<PathBuf>,
     /// Write the result to FILE.

@@ -56,8 +56,8 @@ struct PublishArgs {
     fit_context: Option<u64>,
     /// Optimize types and rounding on these texts.
     ///
-    /// Each quantized file is made like `gguf-quantize BASE OUT TYPE --calibrate FILE`. Later runs calibrate on the same
-    /// texts, unless --no-calibrate is given.
+    /// Each quantized file is made like `gguf-quantize BASE OUT TYPE --calibrate FILE`. `builtin` instead of a file is a built-in
+    /// text. Later runs calibrate on the same texts, unless --no-calibrate is given.
     #[arg(long, value_name = "FILE", num_args = 1.., value_hint = ValueHint::FilePath)]
     calibrate: Vec<PathBuf>,
     /// Use N tokens of the calibration texts in total.
@@ -102,8 +102,8 @@ struct PublishArgs {
     base_type: Option<&'static Recipe>,
     /// Collect the importance matrix from these texts.
     ///
-    /// A .jsonl file holds chats, which are rendered with the chat template of the model. Default: the texts of
-    /// --calibrate, or a small built-in text.
+    /// A .jsonl file holds chats, which are rendered with the chat template of the model. `builtin` is the built-in text of
+    /// --calibrate. Default: the texts of --calibrate, or a smaller built-in text.
     #[arg(long, alias = "calibration", value_name = "FILE", num_args = 1.., value_hint = ValueHint::FilePath)]
     imatrix_text: Vec<PathBuf>,
     /// Read at most N chunks of --imatrix-text.

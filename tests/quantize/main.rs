@@ -6,6 +6,7 @@ mod common;
 
 mod byte_orders;
 mod calibration;
+mod calibration_texts;
 mod edges;
 mod levels;
 mod lora;

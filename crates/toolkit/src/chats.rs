@@ -7,7 +7,14 @@ use gguf_runtime::{
     chat::{SpecialTokens, Transcripts, transcripts},
 };
 
-use crate::{error::Error, eval_model, events::Events, template_guard::guarded, text_file};
+use crate::{
+    calibration_text::{Source, built_in_tokens},
+    error::Error,
+    eval_model,
+    events::Events,
+    template_guard::guarded,
+    text_file,
+};
 
 /// True for a file that is read as chats, one per line: its name ends in `.jsonl`.
 pub fn is_file_of_chats(path: &Path) -> bool {
@@ -26,11 +33,19 @@ pub fn rendered(model: &Model, bytes: &[u8]) -> Result<Transcripts, String> {
     made.map_err(|error| error.to_string())?.map_err(|(line, problem)| format!("line {line}: {problem}"))
 }
 
-/// Tokens of a file: those of its chats, one after the other, or those of a text.
+/// Tokens of a file: those of its chats, one after the other, or those of a text. The path may stand for the built-in text.
 ///
 /// # Errors
 /// A file that cannot be read; those of [`rendered`] and of the tokenizer.
 pub fn tokens(model: &Model, path: &Path, events: &dyn Events) -> Result<Vec<u32>, Error> {
+    match Source::of(path)? {
+        Source::File(_) => {}
+        Source::BuiltIn => return built_in_tokens(model, events),
+        Source::Sampled => {
+            let message = "`self` is not supported here: the model would be sampled in every run";
+            return Err(Error::usage(message).hint(["pass a text, or `builtin`"]));
+        }
+    }
     if !is_file_of_chats(path) {
         return eval_model::tokens(model, path, events);
     }

@@ -62,6 +62,7 @@ pub mod architecture_list;
 mod blocks;
 mod by_name;
 pub mod calibration;
+pub mod calibration_text;
 pub mod call;
 mod cause;
 pub mod chats;

@@ -36,6 +36,7 @@ use self::{
     types::{Bench, ChosenTypes},
 };
 use crate::{
+    calibration_text::is_word,
     error::Error,
     events::Events,
     input_kind::{self, Wanted},
@@ -54,7 +55,8 @@ pub use self::{
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CalibrationOptions {
-    /// Texts, or chats in files that end in `.jsonl`. Empty: no calibration.
+    /// Texts, or chats in files that end in `.jsonl`. [`BUILT_IN`](crate::calibration_text::BUILT_IN) stands for the built-in text, and
+    /// [`SAMPLED`](crate::calibration_text::SAMPLED) for samples drawn from the base. Empty: no calibration.
     pub calibrate: Vec<PathBuf>,
     /// Tokens to use of all texts together.
     pub calibration_tokens: u32,
@@ -96,7 +98,8 @@ impl CalibrationOptions {
 
     /// Files that are read.
     pub fn files(&self) -> Vec<&Path> {
-        self.calibrate.iter().chain(&self.eval_text).map(PathBuf::as_path).collect()
+        let files = self.calibrate.iter().filter(|text| !is_word(text)).chain(&self.eval_text);
+        files.map(PathBuf::as_path).collect()
     }
 }
 

@@ -9,7 +9,13 @@ use gguf_runtime::{
 };
 
 use super::names::failed;
-use crate::{chats, error::Error, events::Events, text_file};
+use crate::{
+    calibration_text::{Source, built_in_chunks, sampled_chunks},
+    chats,
+    error::Error,
+    events::Events,
+    text_file,
+};
 
 /// Tokens of a window.
 pub const WINDOW: usize = 512;
@@ -39,7 +45,12 @@ pub fn windows(
 ) -> Result<Windows, Error> {
     let mut of_texts = Vec::with_capacity(texts.len());
     for text in texts {
-        of_texts.push(windows_of(model, text.as_ref(), events)?.into_iter());
+        let windows = match Source::of(text.as_ref())? {
+            Source::File(text) => windows_of(model, text, events)?,
+            Source::BuiltIn => built_in_chunks(model, WINDOW, events)?,
+            Source::Sampled => sampled_chunks(model, n_tokens, WINDOW, events)?,
+        };
+        of_texts.push(windows.into_iter());
     }
     let (mut taken, mut n_taken) = (Vec::new(), 0);
     while n_taken < n_tokens {

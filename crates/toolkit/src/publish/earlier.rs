@@ -15,6 +15,7 @@ use super::{
     work::Work,
 };
 use crate::{
+    calibration_text::is_word,
     chats::is_file_of_chats,
     error::Error,
     path_json,
@@ -172,9 +173,11 @@ impl Earlier {
         for path in [&mut self.imatrix_text, &mut self.calibrate, &mut self.eval_text, &mut self.draft]
             .into_iter()
             .flatten()
-            .filter(|path| !is_address(path))
+            .filter(|path| !is_address(path) && !is_word(path))
         {
-            *path = file_name(path).into();
+            let name = PathBuf::from(file_name(path));
+            // The file ./builtin is not the built-in text.
+            *path = if is_word(&name) { Path::new(".").join(name) } else { name };
         }
         self
     }
@@ -344,7 +347,7 @@ fn is_address(path: &Path) -> bool {
 
 /// False for files of another machine, of which only the names are known.
 fn are_known(paths: &[PathBuf]) -> bool {
-    paths.iter().all(|path| path.is_absolute() || is_address(path))
+    paths.iter().all(|path| path.is_absolute() || is_address(path) || is_word(path))
 }
 
 /// An option with its files, for people.

@@ -7,7 +7,15 @@ use gguf_types::hex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::{cause::Cause, chats, digest::sha256_of, error::Error, eval_model, events::Events};
+use crate::{
+    calibration_text::{BUILT_IN, built_in_sha256},
+    cause::Cause,
+    chats,
+    digest::sha256_of,
+    error::Error,
+    eval_model,
+    events::Events,
+};
 
 /// A text for a model to read.
 ///
@@ -65,6 +73,7 @@ impl Text {
     /// SHA-256 of the bytes, in hexadecimal.
     pub(crate) fn sha256(&self) -> Result<String, Error> {
         match self {
+            Text::File(path) if path.as_os_str() == BUILT_IN => Ok(built_in_sha256()),
             Text::File(path) => sha256_of(path),
             Text::Bytes(bytes) => Ok(hex(&Sha256::digest(bytes))),
         }
@@ -88,7 +97,7 @@ impl Text {
         }
     }
 
-    /// Tokens of the text. A file whose name ends in `.jsonl` is read as chats.
+    /// Tokens of the text. A file whose name ends in `.jsonl` is read as chats, and `builtin` stands for the built-in calibration text.
     ///
     /// # Errors
     /// As [`Text::tokens`] and [`chats::rendered`].

@@ -35,7 +35,7 @@ const FLOORS: &[&[&str]] = &[
         "set",
         "verify",
     ],
-    &["summary"],
+    &["calibration_text", "summary"],
     &[
         "chats",
         "check_against",
