@@ -15,7 +15,7 @@ pub const COMMAND: Command = Command {
     about: "Score a model on HellaSwag, Winogrande or multiple-choice tasks",
     define: |command| {
         ScoreArgs::augment_args(command)
-            .override_usage("gguf-eval score [OPTIONS] --hellaswag FILE <FILE>")
+            .override_usage("gguf-eval score [OPTIONS] --hellaswag FILE <FILE> [FILES]...")
             .group(
                 ArgGroup::new("format").args(["hellaswag", "winogrande", "multiple_choice"]).required(true),
             )
@@ -28,6 +28,11 @@ pub const COMMAND: Command = Command {
 struct ScoreArgs {
     /// GGUF file, or any shard of a split model.
     file: PathBuf,
+    /// Other files to compare with the first one.
+    ///
+    /// Each result has the difference of its accuracy from that of the first file. The standard error is that of paired
+    /// differences, because all files answer the same tasks.
+    files: Vec<PathBuf>,
     /// Read HellaSwag tasks from FILE.
     #[arg(long, value_name = "FILE")]
     hellaswag: Option<PathBuf>,
@@ -46,7 +51,7 @@ struct ScoreArgs {
     tasks: Option<u32>,
     /// Print the result as JSON.
     ///
-    /// It includes every answer.
+    /// It includes every answer. Results of several files are a list.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -65,9 +70,22 @@ fn run(args: ScoreArgs, ui: &Ui) -> Result<(), Failure> {
     let (tasks, format) = file.ok_or_else(|| Failure::usage("missing task file"))?;
     let n_tasks = args.tasks.map(|tasks| tasks as usize);
     let tasks = TaskFile::open(&ScoreOptions { tasks, format, n_tasks }, ui)?;
-    let scored = Model::open_with(&args.file, &options(&args.run, &args.adapters)?, ui)?.score(&tasks, ui)?;
+    let options = options(&args.run, &args.adapters)?;
+    let score = |file| Model::open_with(file, &options, ui)?.score(&tasks, ui);
+    let base = score(&args.file)?;
+    if args.files.is_empty() {
+        return match args.json {
+            true => ui.data(&format!("{:#}\n", json!(base))),
+            false => ui.data(&(base.line() + "\n")),
+        };
+    }
+    let mut all = Vec::with_capacity(args.files.len() + 1);
+    for file in &args.files {
+        all.push(score(file)?.compared_with(&base)?);
+    }
+    all.insert(0, base);
     match args.json {
-        true => ui.data(&format!("{:#}\n", json!(scored))),
-        false => ui.data(&(scored.line() + "\n")),
+        true => ui.data(&format!("{:#}\n", json!(all))),
+        false => all.iter().try_for_each(|scored| ui.data(&(scored.line_of_list() + "\n"))),
     }
 }

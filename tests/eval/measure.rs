@@ -367,3 +367,35 @@ fn scores_match_reference() {
         }
     }
 }
+
+#[test]
+fn accuracies_of_several_files_are_compared_by_task() {
+    let sandbox = llama_and_back();
+    let word = |i: usize| ["tree", "river", "stone", "lamp", "house"][i % 5];
+    let task =
+        |i: usize| format!("{i},The {} is near _ and old,the {},a {},1\n", word(i), word(i / 5), word(i + 2));
+    sandbox.write("tasks", (0..40).map(task).collect::<String>() + "\n");
+    let args = words("score base.gguf q4_0.gguf base.gguf --winogrande tasks -q");
+    let all = succeed(sandbox.eval(&[&args[..], &["--json"]].concat())).json();
+    let right = |file: usize| -> Vec<f64> {
+        let answers = all[file]["answers"].as_array().unwrap().iter();
+        answers.map(|answer| f64::from(u8::from(answer["is_right"].as_bool().unwrap()))).collect()
+    };
+    let changes: Vec<f64> = right(1).iter().zip(right(0)).map(|(other, base)| other - base).collect();
+    let n = changes.len() as f64;
+    let mean = changes.iter().sum::<f64>() / n;
+    let variance = changes.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    assert!(n == 40.0 && changes.iter().any(|change| *change != 0.0), "no answer differs");
+    let found = &all[1]["difference"];
+    assert!((found["value"].as_f64().unwrap() - mean).abs() < 1e-12, "{found}, {mean}");
+    assert!((found["error"].as_f64().unwrap() - (variance / n).sqrt()).abs() < 1e-12, "{found}");
+    let difference =
+        all[1]["score"]["accuracy"].as_f64().unwrap() - all[0]["score"]["accuracy"].as_f64().unwrap();
+    assert!((difference - mean).abs() < 1e-12);
+    assert!(all[0].get("difference").is_none());
+    assert_eq!(all[2]["difference"], serde_json::json!({"value": 0.0, "error": 0.0}));
+    let alone = succeed(sandbox.eval(&words("score q4_0.gguf --winogrande tasks -q"))).stdout;
+    let lines = succeed(sandbox.eval(&args)).stdout;
+    let line = format!("q4_0.gguf: {}, difference {:.4} % ± ", alone.trim_end(), mean * 100.0);
+    assert!(lines.lines().nth(1).unwrap().starts_with(&line), "{lines}{line}");
+}

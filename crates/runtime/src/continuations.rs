@@ -42,7 +42,7 @@ impl Continuations {
             prompt_tokens: PROMPT_TOKENS,
             continuation_tokens: CONTINUATION_TOKENS,
             same: Estimate::share(n_same, n_equal.len()),
-            tokens_before_difference: Estimate::mean(n_equal.iter().map(|n| *n as f64)),
+            tokens_before_difference: Estimate::mean_of_few(n_equal.iter().map(|n| *n as f64)),
         }
     }
 

@@ -16,7 +16,11 @@ mod winogrande;
 use gguf_tokenizer::Encoder;
 use serde::Serialize;
 
-use crate::{Error, Model, Sequence, nonfinite::not_finite, stats::LogSoftmax};
+use crate::{
+    Error, Model, Sequence,
+    nonfinite::not_finite,
+    stats::{Estimate, LogSoftmax},
+};
 
 pub use hellaswag::HellaSwag;
 pub use multiple_choice::MultipleChoice;
@@ -69,7 +73,7 @@ impl Score {
     /// Score of all answers so far.
     pub fn of(answers: &[Answer]) -> Score {
         let n_right = answers.iter().filter(|answer| answer.is_right).count();
-        let share = crate::stats::Estimate::share(n_right, answers.len());
+        let share = Estimate::share(n_right, answers.len());
         let n_endings: usize = answers.iter().map(|answer| answer.scores.len()).sum();
         let chance = if n_endings == 0 { 0.0 } else { answers.len() as f64 / n_endings as f64 };
         Score {
@@ -81,6 +85,15 @@ impl Score {
             chance,
         }
     }
+}
+
+/// Difference of the accuracies of two models on the same tasks: that of `other` less that of `base`, from -1 to 1.
+///
+/// The error is that of the mean of paired differences. Both models find the same tasks hard, so it is smaller than the errors
+/// of the accuracies suggest.
+pub fn accuracy_difference(base: &[Answer], other: &[Answer]) -> Estimate {
+    let right = |answer: &Answer| f64::from(u8::from(answer.is_right));
+    Estimate::mean_of_few(base.iter().zip(other).map(|(base, other)| right(other) - right(base)))
 }
 
 /// The bounds within which the true share lies with 95 %, for a share found among `n`.
@@ -224,5 +237,20 @@ mod tests {
         let score = Score::of(&[answer(true), answer(false), answer(true), answer(true)]);
         assert_eq!((score.n_right, score.accuracy, score.chance), (3, 0.75, 0.25));
         assert_eq!(largest(&[-2.0, -1.0, -1.0]), 1);
+    }
+
+    #[test]
+    fn difference_of_accuracies_is_paired() {
+        let answers = |right: [bool; 16]| {
+            right.map(|is_right| Answer { scores: vec![0.0; 2], chosen: 0, is_right, n_tokens: 1 })
+        };
+        let base = answers(std::array::from_fn(|i| i < 8));
+        // Two answers become wrong, one becomes right: mean -1/16, variance 3/16 - 1/256, by n - 1 = 15.
+        let other = answers(std::array::from_fn(|i| (i < 8 && i > 1) || i == 12));
+        let found = accuracy_difference(&base, &other);
+        assert_eq!(found.value, -1.0 / 16.0);
+        assert!((found.error - ((3.0 / 16.0 - 1.0 / 256.0) / 15.0f64).sqrt()).abs() < 1e-15);
+        assert!(found.error < Score::of(&other).error);
+        assert_eq!(accuracy_difference(&base, &base), Estimate::default());
     }
 }

@@ -33,6 +33,16 @@ impl Estimate {
     ///
     /// Source: `mean_and_uncertainty`.
     pub fn mean(values: impl IntoIterator<Item = f64>) -> Estimate {
+        Estimate::mean_from(FEWEST_FOR_ERROR + 1, values)
+    }
+
+    /// As [`Estimate::mean`], with an error for two values or more: for values that are counts of a small range.
+    pub(crate) fn mean_of_few(values: impl IntoIterator<Item = f64>) -> Estimate {
+        Estimate::mean_from(2, values)
+    }
+
+    /// The mean, and its error if there are at least `fewest` values.
+    fn mean_from(fewest: usize, values: impl IntoIterator<Item = f64>) -> Estimate {
         let (mut n, mut sum, mut squares) = (0usize, 0.0, 0.0);
         for value in values {
             n += 1;
@@ -46,8 +56,7 @@ impl Estimate {
         // can leave a negative variance where all values are equal, which counts as none.
         let value = sum / n as f64;
         let variance = squares / n as f64 - value * value;
-        let error =
-            if variance > 0.0 && n > FEWEST_FOR_ERROR { (variance / (n - 1) as f64).sqrt() } else { 0.0 };
+        let error = if variance > 0.0 && n >= fewest { (variance / (n - 1) as f64).sqrt() } else { 0.0 };
         Estimate { value, error }
     }
 
@@ -127,6 +136,8 @@ mod tests {
         assert!((estimate.error - (1.0f64 / 11.0).sqrt()).abs() < 1e-15);
         // Ten are too few to say.
         assert_eq!(Estimate::mean((0..10).map(|i| f64::from(i % 2))).error, 0.0);
+        assert_eq!(Estimate::mean_of_few([1.0, 3.0]), Estimate { value: 2.0, error: 1.0 });
+        assert_eq!(Estimate::mean_of_few([1.0]), Estimate { value: 1.0, error: 0.0 });
         assert_eq!(Estimate::mean([]), Estimate::default());
         assert_eq!(perplexity([4.0f64.ln(); 3]).value.round(), 4.0);
     }

@@ -2,12 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use gguf_runtime::choice::{Answer, HellaSwag, MultipleChoice, Score, Tasks, Winogrande};
+use gguf_runtime::{
+    choice::{Answer, HellaSwag, MultipleChoice, Score, Tasks, Winogrande, accuracy_difference},
+    stats::{Estimate, fixed},
+};
 use serde::{Deserialize, Serialize};
 
 use super::Model;
 use crate::{
-    error::Error, eval_model::warn_of_length, events::Events, progress_line::ProgressLine, text_file,
+    error::Error, eval_model::warn_of_length, events::Events, progress_line::ProgressLine, text::printable,
+    text_file,
 };
 
 /// Format of a file of tasks.
@@ -108,11 +112,36 @@ pub struct Scored {
     tasks: String,
     /// The accuracy.
     pub score: Score,
+    /// Difference of the accuracy from that of another model, if one was compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub difference: Option<Estimate>,
     /// Answer to each task, in order.
     pub answers: Vec<Answer>,
 }
 
 impl Scored {
+    /// Adds the difference of the accuracy from that of `base`, which answered the same tasks. Its standard error is that of
+    /// paired differences.
+    ///
+    /// # Errors
+    /// Other tasks.
+    pub fn compared_with(mut self, base: &Scored) -> Result<Scored, Error> {
+        let tasks = |scored: &Scored| (scored.tasks.clone(), scored.format, scored.answers.len());
+        if tasks(&self) != tasks(base) {
+            return Err(Error::usage("the results are of different tasks"));
+        }
+        self.difference = Some(accuracy_difference(&base.answers, &self.answers));
+        Ok(self)
+    }
+
+    /// The file and the result in a line, for a list of several.
+    pub fn line_of_list(&self) -> String {
+        let difference = self.difference.map_or(String::new(), |Estimate { value, error }| {
+            format!(", difference {} % ± {}", fixed(value * 100.0, 4), fixed(error * 100.0, 4))
+        });
+        format!("{}: {}{difference}", printable(&self.file), self.line())
+    }
+
     /// The result in a line.
     pub fn line(&self) -> String {
         let Scored { format, score, .. } = self;
@@ -161,6 +190,6 @@ impl Model {
         warn_of_length(&self.inner, longest, events);
         let name = |path: &Path| path.display().to_string();
         let (file, tasks, score) = (name(&self.path), name(path), Score::of(&answers));
-        Ok(Scored { file, format: format.name(), tasks, score, answers })
+        Ok(Scored { file, format: format.name(), tasks, score, difference: None, answers })
     }
 }
