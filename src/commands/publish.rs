@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{ArgMatches, Args, ValueHint, builder::TypedValueParser, parser::ValueSource};
 use gguf_toolkit::{
     Recipe,
+    calibration_text::BUILT_IN,
     publish::{Ladder, PublishOptions, publish},
     sizes::parse_size,
 };
@@ -56,9 +57,9 @@ struct PublishArgs {
     fit_context: Option<u64>,
     /// Optimize types and rounding on these texts.
     ///
-    /// Each quantized file is made like `gguf-quantize BASE OUT TYPE --calibrate FILE`. `builtin` instead of a file is a built-in
-    /// text. Later runs calibrate on the same texts, unless --no-calibrate is given.
-    #[arg(long, value_name = "FILE", num_args = 1.., value_hint = ValueHint::FilePath)]
+    /// Each quantized file is made like `gguf-quantize BASE OUT TYPE --calibrate FILE`. `builtin` instead of a file, or no
+    /// value, is a built-in text. Later runs calibrate on the same texts, unless --no-calibrate is given.
+    #[arg(long, value_name = "FILE", num_args = 0.., default_missing_value = BUILT_IN, value_hint = ValueHint::FilePath)]
     calibrate: Vec<PathBuf>,
     /// Use N tokens of the calibration texts in total.
     ///

@@ -10,6 +10,7 @@ use clap::{
 use gguf_toolkit::{
     DType, KeyOverride, MissingPolicy, Steps, TensorType,
     calibration::{BudgetOptions, CalibrationOptions},
+    calibration_text::BUILT_IN,
     outputs::check_output_name,
     settings::TensorOptions,
     sizes::parse_size,
@@ -172,9 +173,9 @@ pub struct CalibrationArgs {
     ///
     /// Runs the base model on the texts and chooses types and rounding that minimize the KL divergence from it. The
     /// output file is no larger than without this option. An importance matrix is collected in the same run. Use texts
-    /// similar to those that the model will process. `builtin` instead of a file is a built-in text with prose in several
-    /// languages, code, mathematics and chats. `self` is text drawn from the model itself, which takes longer.
-    #[arg(long, value_name = "FILE", num_args = 1.., value_hint = ValueHint::FilePath, help_heading = MAIN)]
+    /// similar to those that the model will process. `builtin` instead of a file, or no value, is a built-in text with prose in
+    /// several languages, code, mathematics and chats. `self` is text drawn from the model itself, which takes longer.
+    #[arg(long, value_name = "FILE", num_args = 0.., default_missing_value = BUILT_IN, value_hint = ValueHint::FilePath, help_heading = MAIN)]
     pub calibrate: Vec<PathBuf>,
     /// Use N tokens of the calibration texts in total.
     ///

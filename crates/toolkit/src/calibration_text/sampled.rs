@@ -11,7 +11,7 @@ use crate::{error::Error, eval_model::of_open, events::Events, progress_line::Pr
 
 /// Samples at temperature 1 in chunks of `length` tokens, at least `n_tokens` in all.
 ///
-/// Each chunk begins with BOS. A sample that ends before the end of its chunk is followed by BOS and another one. The seed of a
+/// Each chunk begins with BOS. A sample that ends before the end of its chunk is followed by EOS, BOS and another one. The seed of a
 /// chunk is its number, so the same model gives the same text on every machine.
 ///
 /// # Errors
@@ -47,6 +47,8 @@ pub fn chunks(
                 return Err(Error::interrupted());
             }
             chunk.extend(turn.tokens);
+            // A text that ended has room for its end.
+            chunk.extend(tokenizer.eos().filter(|_| turn.end == End::Stop));
         }
         chunks.push(chunk);
         progress.update(events, seed + 1, String::new);
