@@ -481,7 +481,10 @@ fn both_sides_do_not_depend_on_threads_or_level() {
     }
     assert_eq!(files.len(), runnable_levels().len());
     assert!(files.iter().all(|file| *file == files[0]));
-    calibrated(&sandbox, &[&["base.gguf", "one.gguf", "q4_k_m", "-q", "--no-verify", "--inputs-only"][..], FEW].concat());
+    calibrated(
+        &sandbox,
+        &[&["base.gguf", "one.gguf", "q4_k_m", "-q", "--no-verify", "--inputs-only"][..], FEW].concat(),
+    );
     assert!(files[0] != sandbox.read("one.gguf"));
     let key = |name: &str| {
         let (_, model) = header_and_data(&sandbox, name);
@@ -565,8 +568,7 @@ fn experts_pass_gradients_and_use_one_side() {
     let sandbox = Sandbox::with_converted("mixtral", "base.gguf", "bf16");
     sandbox.add_text();
     let few = ["--tensor-type", "blk.1|output.weight|token_embd=bf16", "--no-verify", "--json"];
-    let ran =
-        calibrated(&sandbox, &[&["base.gguf", "both.gguf", "q4_k_m"][..], &few].concat());
+    let ran = calibrated(&sandbox, &[&["base.gguf", "both.gguf", "q4_k_m"][..], &few].concat());
     let json = ran.json();
     let roles = json["calibration"][0]["roles"].as_object().unwrap();
     let n_both = |is_of: fn(&str) -> bool| -> u64 {
@@ -584,9 +586,9 @@ fn missing_backward_pass_falls_back_to_one_side() {
     sandbox.add_text();
     let few = ["--tensor-type", "exps|blk.1|output.weight|token_embd=bf16", "--no-verify"];
     calibrated(&sandbox, &[&["base.gguf", "one.gguf", "q4_k_m", "-q", "--inputs-only"][..], &few].concat());
-    let ran =
-        calibrated(&sandbox, &[&["base.gguf", "both.gguf", "q4_k_m"][..], &few].concat());
-    let message = "rounding with input statistics alone: architecture `gpt-oss`: no backward pass for its experts";
+    let ran = calibrated(&sandbox, &[&["base.gguf", "both.gguf", "q4_k_m"][..], &few].concat());
+    let message =
+        "rounding with input statistics alone: architecture `gpt-oss`: no backward pass for its experts";
     ran.says(message);
     assert!(sandbox.read("one.gguf") == sandbox.read("both.gguf"));
 }

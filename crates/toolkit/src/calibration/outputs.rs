@@ -17,6 +17,9 @@ const FOLDER: &str = "gradients";
 /// Tokens of the backward pass, at most about twice as many. More cost time and hardly help (`docs/notes/quality.md`).
 const TOKENS: usize = 4096;
 
+/// Memory for the sums of one output: 5,792 rows. Wider outputs gain less than their sums cost (`docs/notes/quality.md`).
+const WIDEST_BYTES: u64 = 256 << 20;
+
 /// Runs the model and its backward pass over chunks, or reads the result from the folder. None if the model
 /// has no backward pass, which is reported.
 ///
@@ -31,7 +34,7 @@ pub fn gather(
 ) -> Result<Option<MomentsCache>, Error> {
     let texts = &texts.spread(TOKENS);
     // Wide inputs need many tokens, gradients of their matrices do not.
-    let options = Options { least_per_column: 0.0, ..Options::default() };
+    let options = Options { least_per_column: 0.0, widest_bytes: WIDEST_BYTES, ..Options::default() };
     let of_base = |error| failed(base, error);
     let inputs = Plan::new(model, texts, &options).map_err(of_base)?;
     let plan = match inputs.plan_outputs(model, &options) {
