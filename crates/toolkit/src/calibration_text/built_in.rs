@@ -35,23 +35,28 @@ pub fn sha256() -> String {
 /// # Errors
 /// Errors of the tokenizer and of the chat template.
 pub fn chunks(model: &Model, length: usize, events: &dyn Events) -> Result<Vec<Vec<u32>>, Error> {
-    let tokenizer = model.tokenizer();
-    let bos = tokenizer.bos().filter(|_| tokenizer.adds_bos());
     let mut kinds = Vec::with_capacity(TEXTS.len() + 1);
     for text in TEXTS {
-        let tokens = tokenizer.encode(text, true, false).map_err(Error::new)?;
-        let chunks = tokens.chunks_exact(length).map(|chunk| {
-            let mut chunk = chunk.to_vec();
-            // As in other texts, the first token of a chunk is BOS.
-            if let (Some(first), Some(bos)) = (chunk.first_mut(), bos) {
-                *first = bos;
-            }
-            chunk
-        });
-        kinds.push(chunks.collect());
+        kinds.push(chunks_of(model, text, length)?);
     }
     kinds.push(chats(model, length, events)?);
     Ok(interleaved(kinds))
+}
+
+/// Full chunks of a text. As in other texts, the first token of a chunk is BOS if the tokenizer adds one: the statistics of a chunk
+/// without it would be those of an input that some models (Gemma) cannot read.
+fn chunks_of(model: &Model, text: &str, length: usize) -> Result<Vec<Vec<u32>>, Error> {
+    let tokenizer = model.tokenizer();
+    let bos = tokenizer.bos().filter(|_| tokenizer.adds_bos());
+    let tokens = tokenizer.encode(text, true, false).map_err(Error::new)?;
+    let chunk = |chunk: &[u32]| {
+        let mut chunk = chunk.to_vec();
+        if let (Some(first), Some(bos)) = (chunk.first_mut(), bos) {
+            *first = bos;
+        }
+        chunk
+    };
+    Ok(tokens.chunks_exact(length).map(chunk).collect())
 }
 
 /// All tokens of [`chunks`] with 512 tokens, one after the other.
@@ -82,8 +87,7 @@ fn chats(model: &Model, length: usize, events: &dyn Events) -> Result<Vec<Vec<u3
     let template = model.file().metadata().text(gguf_tokenizer::keys::CHAT_TEMPLATE).ok().flatten();
     let tokenizer = model.tokenizer();
     let Some(template) = template else {
-        let tokens = tokenizer.encode(plain_chats(), true, false).map_err(Error::new)?;
-        return Ok(tokens.chunks(length).map(<[u32]>::to_vec).collect());
+        return chunks_of(model, &plain_chats(), length);
     };
     let (template, special) = (template.to_owned(), SpecialTokens::of_model(model));
     let made: Vec<Option<Transcripts>> = guarded(move || {
@@ -101,7 +105,9 @@ fn chats(model: &Model, length: usize, events: &dyn Events) -> Result<Vec<Vec<u3
     let mut chunks = Vec::new();
     for chat in used {
         for tokens in chat.encode(tokenizer).map_err(Error::new)? {
-            chunks.extend(tokens.chunks(length).map(<[u32]>::to_vec));
+            // The rest of a longer chat would be a chunk without BOS.
+            let bos = tokenizer.bos().filter(|bos| tokenizer.adds_bos() && tokens.first() != Some(bos));
+            chunks.push(bos.into_iter().chain(tokens).take(length).collect());
         }
     }
     Ok(chunks)
