@@ -73,9 +73,9 @@ fn samples_are_those_of_plain_generation() {
 fn built_in_text_follows_the_chat_template() {
     let model = open(&Sandbox::with_base_and_text(), 1);
     let plain = built_in_chunks(&model, 512, &()).unwrap();
-    // Chats without a template, too.
+    // Chats, too.
     assert!(model.tokenizer().adds_bos());
-    assert!(plain.iter().all(|chunk| Some(chunk[0]) == model.tokenizer().bos() && chunk.len() == 512));
+    assert!(plain.iter().all(|chunk| Some(chunk[0]) == model.tokenizer().bos() && chunk.len() <= 512));
     assert!(plain.iter().map(Vec::len).sum::<usize>() > 40_000);
     let text = |sandbox: &Sandbox| {
         let model = open(sandbox, 1);
