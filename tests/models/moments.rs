@@ -475,8 +475,11 @@ fn chats_are_rendered_by_template() {
     );
     let texts = Texts::from_chats(&model, lines.as_bytes(), 8).unwrap();
     assert!(texts.chunks().len() > 2 && texts.chunks().iter().all(|window| window.len() <= 8));
+    let tokenizer = model.tokenizer();
+    let bos = tokenizer.bos().unwrap();
+    assert!(tokenizer.adds_bos() && texts.chunks().iter().all(|window| window[0] == bos));
     let text: Vec<u8> =
-        texts.chunks().iter().flat_map(|window| model.tokenizer().decode(window).unwrap()).collect();
+        texts.chunks().iter().flat_map(|window| tokenizer.decode(&window[1..]).unwrap()).collect();
     // Each begins a new chunk, and no turn starts after the last.
     assert_eq!(String::from_utf8(text).unwrap(), "[user] Hello there\n[assistant] Good day\n[user] Bye\n");
     let wrong = |line: &str| match Texts::from_chats(&model, line.as_bytes(), 8) {

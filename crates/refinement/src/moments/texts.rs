@@ -55,15 +55,21 @@ impl Texts {
         Texts::from_transcripts(model, &chats, context)
     }
 
-    /// Rendered chats, cut like those of [`Texts::from_chats`].
+    /// Rendered chats, cut like those of [`Texts::from_chats`]. If the tokenizer adds BOS, every chunk begins with it.
     ///
     /// # Errors
     /// Errors of the tokenizer; [`gguf_runtime::Error::OutOfRange`] for chunks without tokens.
     pub fn from_transcripts(model: &Model, chats: &Transcripts, context: usize) -> Result<Texts, Error> {
         chunks::Settings { context, ..chunks::Settings::default() }.check()?;
+        let tokenizer = model.tokenizer();
+        let bos = tokenizer.bos().filter(|_| tokenizer.adds_bos());
+        // Some models (Gemma) cannot read a text without BOS, so the rest of a long chat begins with it, too.
+        let room = context - usize::from(bos.is_some() && context > 1);
         let mut chunks = Vec::new();
-        for tokens in chats.encode(model.tokenizer()).map_err(gguf_runtime::Error::from)? {
-            chunks.extend(tokens.chunks(context).map(<[u32]>::to_vec));
+        for tokens in chats.encode(tokenizer).map_err(gguf_runtime::Error::from)? {
+            let is_there = bos.is_some() && tokens.first() == bos.as_ref();
+            let rest = tokens[usize::from(is_there)..].chunks(room);
+            chunks.extend(rest.map(|chunk| bos.into_iter().chain(chunk.iter().copied()).collect()));
         }
         Ok(Texts { warnings: chats.warning().into_iter().collect(), ..Texts::from_chunks(chunks) })
     }
