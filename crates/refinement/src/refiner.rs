@@ -24,7 +24,7 @@ use gguf_types::DType;
 use rayon::{ThreadPool, prelude::*};
 
 use self::{
-    kronecker::Sides,
+    kronecker::{Rounded, Sides},
     shared::{OfInput, Shared},
 };
 use crate::{
@@ -454,12 +454,16 @@ impl Refiner {
                 if let Some((fit_outputs, held_outputs)) = outputs {
                     let sides = Sides { fit, held, fit_outputs, held_outputs };
                     let rounded = self.round_both(rows, &options, sides, input).map_err(named)?;
+                    let (both, blocks) = match rounded {
+                        Rounded::Both(both, blocks) => (both, blocks),
+                        Rounded::Inputs(rounding) => return Ok(Some(Made::ByRows(rounding))),
+                    };
                     let mut outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
                     let key = (rows.tensor.to_owned(), expert as usize, rows.dtype);
                     if let Some(outcome) = outcomes.get_mut(&key) {
-                        (outcome.result, outcome.both_sides) = (Ok(rounded.options), true);
+                        (outcome.result, outcome.both_sides) = (Ok(both), true);
                     }
-                    return Ok(Some(Made::Whole(rounded.blocks)));
+                    return Ok(Some(Made::Whole(blocks)));
                 }
                 let rounding = input.over_all((fit, &held), &options, rows.dtype).map_err(named)?;
                 Ok(Some(Made::ByRows(rounding)))

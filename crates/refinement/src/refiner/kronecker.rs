@@ -1,7 +1,11 @@
 //! Rounding of whole matrices with Kronecker-factored statistics, done when the first of their rows comes.
 
+use std::sync::Arc;
+
 use super::{Refiner, StockRows, shared::OfInput};
-use crate::{BatchedRounding, Error, Gram, KroneckerRounding, RoundingOptions, moments::MomentsCache};
+use crate::{
+    BatchedRounding, Error, Gram, KroneckerRounding, Rounding, RoundingOptions, moments::MomentsCache,
+};
 
 /// Memory limit for rounding one matrix, in bytes. Larger matrices use input statistics alone.
 const MOST_BYTES: u64 = 4 << 30;
@@ -23,10 +27,11 @@ pub(super) struct Sides {
 }
 
 /// A rounded matrix.
-pub(super) struct Rounded {
-    pub options: RoundingOptions,
-    /// All blocks of the matrix.
-    pub blocks: Vec<u8>,
+pub(super) enum Rounded {
+    /// With both statistics: all blocks of the matrix.
+    Both(RoundingOptions, Vec<u8>),
+    /// With both statistics, it would be worse than the codec alone. For rounding with input statistics.
+    Inputs(Arc<Rounding>),
 }
 
 impl Refiner {
@@ -74,11 +79,17 @@ impl Refiner {
         let all_rows: Vec<u64> = (0..n_rows as u64).collect();
         let values = self.decoded(rows.tensor, &all_rows, n_columns, rows.level)?;
         let encode = |values: &[f32]| self.encode(values, n_columns, rows);
-        let mut blocks = BatchedRounding::new(&outputs, &both)?.round(&inputs, dtype, &values, &encode)?;
+        let batched = BatchedRounding::new(&outputs, &both)?;
+        let mut blocks = batched.round(&inputs, dtype, &values, &encode)?;
+        let cost = |blocks: &[u8]| batched.cost(&inputs, dtype, &values, blocks);
+        // Feedback between rows that depend on each other strongly can grow without limit.
+        if cost(&blocks)? > cost(&encode(&values)?)? {
+            return Ok(Rounded::Inputs(inputs));
+        }
         if KroneckerRounding::supports(dtype) {
             let sweeps = RoundingOptions { feedback: false, ..both };
             KroneckerRounding::with_inputs(inputs, &outputs, &sweeps)?.refine(dtype, &values, &mut blocks)?;
         }
-        Ok(Rounded { options: both, blocks })
+        Ok(Rounded::Both(both, blocks))
     }
 }

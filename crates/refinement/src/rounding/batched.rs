@@ -5,13 +5,14 @@
 //! predecessors are done is rounded like a single row of weights `w_r + sum_{i<r} U_ri e_i`, scales included
 //! ([`Rounding`]). Rows of a batch are evenly spread over the matrix, where they interact least, and are
 //! rounded as if they did not interact at all. A second pass, without feedback over columns, rounds each batch
-//! for its weights plus `sum_{i != r} G_ri / G_rr e_i`. [`KroneckerRounding`](super::KroneckerRounding) then
+//! for its weights plus `sum_{i != r} G_ri / G_rr e_i`. If rows of a batch interact too strongly, this pass raises the
+//! cost, and its result is dropped. [`KroneckerRounding`](super::KroneckerRounding) then
 //! corrects levels with all interactions, for types with independent columns.
 
 use gguf_products::matmul;
 use gguf_quant::Level;
 use gguf_types::DType;
-use ndarray::{Array2, ArrayView2, Axis, s};
+use ndarray::{Array2, ArrayView1, ArrayView2, Axis, s};
 use rayon::prelude::*;
 
 use super::{Rounding, RoundingOptions, factor::Factor, lanes::LANES, metric::Metric, row_bytes};
@@ -33,6 +34,8 @@ pub struct BatchedRounding {
     factor: Factor,
     /// (n_rows, n_rows), rows in the factor's order: `G_ri / G_rr`, and 0 on the diagonal.
     shares: Array2<f32>,
+    /// `G_rr` of the rows in the factor's order.
+    diagonal: Vec<f32>,
     batch: usize,
 }
 
@@ -57,8 +60,55 @@ impl BatchedRounding {
             (row, other) => metric.h()[[row, other]] * metric.inverse_diagonal()[row],
         };
         let shares = Array2::from_shape_fn((n_rows, n_rows), share);
+        let diagonal = order.iter().map(|row| metric.h()[[*row, *row]]).collect();
         let factor = Factor::new(&metric, order, &options);
-        Ok(BatchedRounding { level: options.level, factor, shares, batch })
+        Ok(BatchedRounding { level: options.level, factor, shares, diagonal, batch })
+    }
+
+    /// Cost `tr(G E H E^T)` of the blocks of a whole matrix of `weights`, with the metric of `inputs`.
+    ///
+    /// # Errors
+    /// Blocks that do not decode.
+    pub fn cost(
+        &self,
+        inputs: &Rounding,
+        dtype: DType,
+        weights: &[f32],
+        blocks: &[u8],
+    ) -> Result<f64, Error> {
+        let n_columns = inputs.metric.n_columns();
+        let mut decoded = vec![0.0; weights.len()];
+        gguf_quant::decode(dtype, self.level, blocks, &mut decoded)?;
+        let mut errors = Array2::<f32>::zeros((self.factor.order().len(), n_columns));
+        for (row, errors) in self.factor.order().iter().zip(errors.rows_mut()) {
+            let of_row = *row * n_columns..(*row + 1) * n_columns;
+            let pairs = weights[of_row.clone()].iter().zip(&decoded[of_row]);
+            errors.into_iter().zip(pairs).for_each(|(error, (weight, found))| *error = weight - found);
+        }
+        Ok(self.cost_of(inputs, &errors))
+    }
+
+    /// Cost of errors (n_rows, n_columns) of rows in the factor's order.
+    fn cost_of(&self, inputs: &Rounding, errors: &Array2<f32>) -> f64 {
+        let n_rows = errors.nrows();
+        let cost = |first: usize| {
+            let part = s![first..n_rows.min(first + PART_ROWS), ..];
+            let own = errors.slice(part);
+            // D^-1 G E, and E H.
+            let (mut others, mut weighted) = (own.to_owned(), Array2::zeros(own.raw_dim()));
+            matmul(self.level, true, 1.0, self.shares.slice(part), errors.view(), others.view_mut());
+            matmul(self.level, false, 1.0, own, inputs.metric.h().view(), weighted.view_mut());
+            let rows = others.rows().into_iter().zip(weighted.rows()).zip(&self.diagonal[first..]);
+            let of_row =
+                |((others, weighted), diagonal): ((ArrayView1<'_, f32>, ArrayView1<'_, f32>), &f32)| {
+                    let pairs = others.iter().zip(weighted.iter());
+                    f64::from(*diagonal) * pairs.map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>()
+                };
+            rows.map(of_row).sum::<f64>()
+        };
+        let firsts: Vec<usize> = (0..n_rows).step_by(PART_ROWS).collect();
+        // Summed in the order of the rows, whatever thread computes them.
+        firsts.into_par_iter().map(cost).collect::<Vec<f64>>().into_iter().sum()
     }
 
     /// Encodes and rounds a whole matrix: `weights` (n_rows, n_columns), each batch with `encode` and then
@@ -85,6 +135,7 @@ impl BatchedRounding {
         // Errors of rows in the factor's order: (n_rows, n_columns).
         let mut errors = Array2::<f32>::zeros((n_rows, n_columns));
         let mut found = vec![0.0; self.batch.min(n_rows) * n_columns];
+        let mut first_pass: Option<(f64, Vec<u8>)> = None;
         for is_first in [true, false] {
             for top in (0..n_rows).step_by(self.batch) {
                 let rows = &order[top..n_rows.min(top + self.batch)];
@@ -122,6 +173,13 @@ impl BatchedRounding {
                     blocks[row * row_bytes..(row + 1) * row_bytes]
                         .copy_from_slice(&rounded[at * row_bytes..(at + 1) * row_bytes]);
                 }
+            }
+            let cost = self.cost_of(inputs, &errors);
+            match first_pass.take() {
+                Some((first_cost, _)) if cost < first_cost => {}
+                // Also if the cost is NaN.
+                Some((_, first_blocks)) => blocks = first_blocks,
+                None => first_pass = Some((cost, blocks.clone())),
             }
         }
         Ok(blocks)

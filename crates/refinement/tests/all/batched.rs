@@ -1,7 +1,7 @@
 //! Rounding batches of rows with input and output statistics.
 
 use gguf_quant::Level;
-use gguf_refinement::{BatchedRounding, Error, Rounding, RoundingOptions, divergence};
+use gguf_refinement::{BatchedRounding, Error, Gram, Rounding, RoundingOptions, divergence};
 use gguf_testkit::Data;
 use gguf_types::DType;
 
@@ -54,6 +54,25 @@ fn bytes_do_not_depend_on_threads_or_level() {
                 assert!(of(*level, n_threads) == first, "{dtype}, {level:?}, {n_threads} threads");
             }
         }
+    }
+}
+
+/// If all rows have the same gradient, rows of a batch correct the same error together, and a second pass would raise the cost.
+#[test]
+fn rows_that_depend_on_each_other_do_not_diverge() {
+    const ROWS: usize = 500;
+    let weights = Data::Normal.values(53, ROWS * N);
+    let options =
+        RoundingOptions { shrinkage: 0.1, output_shrinkage: Some(0.3), ..RoundingOptions::default() };
+    let outputs = Gram::from_sums(ROWS, 100, vec![1.0; ROWS * ROWS]).unwrap();
+    for dtype in TYPES {
+        let rounding = Rounding::for_type(&gram(31, N, 700), &options, dtype).unwrap();
+        let batched = BatchedRounding::new(&outputs, &options).unwrap();
+        let encode = |values: &[f32]| Ok(stock(dtype, values, N));
+        let both = batched.round(&rounding, dtype, &weights, &encode).unwrap();
+        let cost = |blocks: &[u8]| batched.cost(&rounding, dtype, &weights, blocks).unwrap();
+        let (both, stock) = (cost(&both), cost(&stock(dtype, &weights, N)));
+        assert!(both < stock, "{dtype}: {both}, {stock} by the codec");
     }
 }
 
