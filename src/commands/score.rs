@@ -72,20 +72,15 @@ fn run(args: ScoreArgs, ui: &Ui) -> Result<(), Failure> {
     let tasks = TaskFile::open(&ScoreOptions { tasks, format, n_tasks }, ui)?;
     let options = options(&args.run, &args.adapters)?;
     let score = |file| Model::open_with(file, &options, ui)?.score(&tasks, ui);
-    let base = score(&args.file)?;
-    if args.files.is_empty() {
-        return match args.json {
-            true => ui.data(&format!("{:#}\n", json!(base))),
-            false => ui.data(&(base.line() + "\n")),
-        };
-    }
-    let mut all = Vec::with_capacity(args.files.len() + 1);
+    let mut all = vec![score(&args.file)?];
     for file in &args.files {
-        all.push(score(file)?.compared_with(&base)?);
+        let scored = score(file)?.compared_with(&all[0])?;
+        all.push(scored);
     }
-    all.insert(0, base);
-    match args.json {
-        true => ui.data(&format!("{:#}\n", json!(all))),
-        false => all.iter().try_for_each(|scored| ui.data(&(scored.line_of_list() + "\n"))),
+    match (&all[..], args.json) {
+        ([one], true) => ui.data(&format!("{:#}\n", json!(one))),
+        ([one], false) => ui.data(&(one.line() + "\n")),
+        (_, true) => ui.data(&format!("{:#}\n", json!(all))),
+        (_, false) => all.iter().try_for_each(|scored| ui.data(&(scored.line_of_list() + "\n"))),
     }
 }

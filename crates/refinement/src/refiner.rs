@@ -454,8 +454,8 @@ impl Refiner {
                 if let Some((fit_outputs, held_outputs)) = outputs {
                     let sides = Sides { fit, held, fit_outputs, held_outputs };
                     let rounded = self.round_both(rows, &options, sides, input).map_err(named)?;
-                    let (both, blocks) = match rounded {
-                        Rounded::Both(both, blocks) => (both, blocks),
+                    let (blocks, both) = match rounded {
+                        Rounded::Both(blocks, both) => (blocks, both),
                         Rounded::Inputs(rounding) => return Ok(Some(Made::ByRows(rounding))),
                     };
                     let mut outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);

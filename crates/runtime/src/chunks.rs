@@ -101,8 +101,7 @@ impl Chunk {
 pub fn text_chunks(model: &Model, tokens: &[u32], settings: &Settings) -> Result<Vec<Chunk>, Error> {
     settings.check()?;
     let context = settings.context;
-    let tokenizer = model.tokenizer();
-    let bos = tokenizer.bos().filter(|_| tokenizer.adds_bos());
+    let bos = model.tokenizer().added_bos();
     let (len, step, counted, n_chunks) = match settings.stride {
         None => (context, context, context / 2..context - 1, tokens.len() / context),
         Some(stride) => {

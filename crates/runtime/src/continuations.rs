@@ -66,8 +66,7 @@ pub fn prompts(model: &Model, tokens: &[u32], n: usize) -> Result<Vec<Vec<u32>>,
     if tokens.len() < needed {
         return Err(Error::TooShort { found: tokens.len(), needed });
     }
-    let tokenizer = model.tokenizer();
-    let bos = tokenizer.bos().filter(|_| tokenizer.adds_bos());
+    let bos = model.tokenizer().added_bos();
     let prompt = |index: usize| {
         // index < n, so the part begins at least a prompt before the end of the text.
         let begin = (index as u128 * tokens.len() as u128 / n as u128) as usize;

@@ -62,14 +62,14 @@ impl Texts {
     pub fn from_transcripts(model: &Model, chats: &Transcripts, context: usize) -> Result<Texts, Error> {
         chunks::Settings { context, ..chunks::Settings::default() }.check()?;
         let tokenizer = model.tokenizer();
-        let bos = tokenizer.bos().filter(|_| tokenizer.adds_bos());
-        // Some models (Gemma) cannot read a text without BOS, so the rest of a long chat begins with it, too.
-        let room = context - usize::from(bos.is_some() && context > 1);
+        let bos = tokenizer.added_bos();
+        // The rest of a long chat also begins with BOS, like chunks of other texts.
+        let room = context - usize::from(bos.is_some());
         let mut chunks = Vec::new();
         for tokens in chats.encode(tokenizer).map_err(gguf_runtime::Error::from)? {
-            let is_there = bos.is_some() && tokens.first() == bos.as_ref();
-            let rest = tokens[usize::from(is_there)..].chunks(room);
-            chunks.extend(rest.map(|chunk| bos.into_iter().chain(chunk.iter().copied()).collect()));
+            let rest = tokens.strip_prefix(bos.as_slice()).unwrap_or(&tokens);
+            let parts = rest.chunks(room);
+            chunks.extend(parts.map(|part| bos.into_iter().chain(part.iter().copied()).collect()));
         }
         Ok(Texts { warnings: chats.warning().into_iter().collect(), ..Texts::from_chunks(chunks) })
     }

@@ -28,9 +28,9 @@ pub(super) struct Sides {
 
 /// A rounded matrix.
 pub(super) enum Rounded {
-    /// With both statistics: all blocks of the matrix.
-    Both(RoundingOptions, Vec<u8>),
-    /// With both statistics, it would be worse than the codec alone. For rounding with input statistics.
+    /// All blocks of the matrix, and the options.
+    Both(Vec<u8>, RoundingOptions),
+    /// Worse than the blocks of the codec; its rows are rounded with input statistics.
     Inputs(Arc<Rounding>),
 }
 
@@ -80,16 +80,15 @@ impl Refiner {
         let values = self.decoded(rows.tensor, &all_rows, n_columns, rows.level)?;
         let encode = |values: &[f32]| self.encode(values, n_columns, rows);
         let batched = BatchedRounding::new(&outputs, &both)?;
-        let mut blocks = batched.round(&inputs, dtype, &values, &encode)?;
-        let cost = |blocks: &[u8]| batched.cost(&inputs, dtype, &values, blocks);
+        let (mut blocks, cost) = batched.round(&inputs, dtype, &values, &encode)?;
         // Feedback between rows that depend on each other strongly can grow without limit.
-        if cost(&blocks)? > cost(&encode(&values)?)? {
+        if cost > batched.cost(&inputs, dtype, &values, &encode(&values)?)? {
             return Ok(Rounded::Inputs(inputs));
         }
         if KroneckerRounding::supports(dtype) {
             let sweeps = RoundingOptions { feedback: false, ..both };
             KroneckerRounding::with_inputs(inputs, &outputs, &sweeps)?.refine(dtype, &values, &mut blocks)?;
         }
-        Ok(Rounded::Both(both, blocks))
+        Ok(Rounded::Both(blocks, both))
     }
 }

@@ -12,7 +12,7 @@
 use gguf_products::matmul;
 use gguf_quant::Level;
 use gguf_types::DType;
-use ndarray::{Array2, ArrayView1, ArrayView2, Axis, s};
+use ndarray::{Array2, ArrayView2, Axis, s};
 use rayon::prelude::*;
 
 use super::{Rounding, RoundingOptions, factor::Factor, lanes::LANES, metric::Metric, row_bytes};
@@ -99,12 +99,11 @@ impl BatchedRounding {
             matmul(self.level, true, 1.0, self.shares.slice(part), errors.view(), others.view_mut());
             matmul(self.level, false, 1.0, own, inputs.metric.h().view(), weighted.view_mut());
             let rows = others.rows().into_iter().zip(weighted.rows()).zip(&self.diagonal[first..]);
-            let of_row =
-                |((others, weighted), diagonal): ((ArrayView1<'_, f32>, ArrayView1<'_, f32>), &f32)| {
-                    let pairs = others.iter().zip(weighted.iter());
-                    f64::from(*diagonal) * pairs.map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>()
-                };
-            rows.map(of_row).sum::<f64>()
+            rows.map(|((others, weighted), diagonal)| {
+                let products = others.iter().zip(weighted).map(|(a, b)| f64::from(*a) * f64::from(*b));
+                f64::from(*diagonal) * products.sum::<f64>()
+            })
+            .sum::<f64>()
         };
         let firsts: Vec<usize> = (0..n_rows).step_by(PART_ROWS).collect();
         // Summed in the order of the rows, whatever thread computes them.
@@ -112,7 +111,7 @@ impl BatchedRounding {
     }
 
     /// Encodes and rounds a whole matrix: `weights` (n_rows, n_columns), each batch with `encode` and then
-    /// with `inputs`. Returns its blocks.
+    /// with `inputs`. Returns its blocks and their [`cost`](Self::cost), without rows that are not finite.
     ///
     /// # Errors
     /// As [`Rounding::refine`], and errors of `encode`.
@@ -122,7 +121,7 @@ impl BatchedRounding {
         dtype: DType,
         weights: &[f32],
         encode: &Encode<'_>,
-    ) -> Result<Vec<u8>, Error> {
+    ) -> Result<(Vec<u8>, f64), Error> {
         let (order, n_rows) = (self.factor.order(), self.factor.order().len());
         let n_columns = inputs.metric.n_columns();
         if weights.len() != n_rows * n_columns {
@@ -135,7 +134,7 @@ impl BatchedRounding {
         // Errors of rows in the factor's order: (n_rows, n_columns).
         let mut errors = Array2::<f32>::zeros((n_rows, n_columns));
         let mut found = vec![0.0; self.batch.min(n_rows) * n_columns];
-        let mut first_pass: Option<(f64, Vec<u8>)> = None;
+        let mut best: Option<(Vec<u8>, f64)> = None;
         for is_first in [true, false] {
             for top in (0..n_rows).step_by(self.batch) {
                 let rows = &order[top..n_rows.min(top + self.batch)];
@@ -175,13 +174,10 @@ impl BatchedRounding {
                 }
             }
             let cost = self.cost_of(inputs, &errors);
-            match first_pass.take() {
-                Some((first_cost, _)) if cost < first_cost => {}
-                // Also if the cost is NaN.
-                Some((_, first_blocks)) => blocks = first_blocks,
-                None => first_pass = Some((cost, blocks.clone())),
+            if best.as_ref().is_none_or(|(_, least)| cost < *least) {
+                best = Some((blocks.clone(), cost));
             }
         }
-        Ok(blocks)
+        Ok(best.expect("two passes"))
     }
 }

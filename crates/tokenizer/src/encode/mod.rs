@@ -123,6 +123,11 @@ impl Encoder {
         self.vocab.add_bos
     }
 
+    /// [`Encoder::bos`] if texts start with it.
+    pub fn added_bos(&self) -> Option<u32> {
+        self.bos().filter(|_| self.adds_bos())
+    }
+
     /// The ids of a text. `add_special` puts the tokens around it that the keys want there;
     /// `parse_special` finds control tokens in the text (user-defined ones are found anyway).
     /// Text that is not UTF-8 is encoded byte by byte where the kind of vocabulary allows, else

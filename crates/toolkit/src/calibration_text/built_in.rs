@@ -3,6 +3,7 @@
 //!
 //! `scripts/calibration-mix` makes it; `builtin/MANIFEST` lists its sources and their licenses.
 
+use gguf_refinement::moments::Texts;
 use gguf_runtime::{
     Model,
     chat::{SpecialTokens, Transcripts, transcripts},
@@ -43,11 +44,10 @@ pub fn chunks(model: &Model, length: usize, events: &dyn Events) -> Result<Vec<V
     Ok(interleaved(kinds))
 }
 
-/// Full chunks of a text. As in other texts, the first token of a chunk is BOS if the tokenizer adds one: the statistics of a chunk
-/// without it would be those of an input that some models (Gemma) cannot read.
+/// Full chunks of a text. As in other texts, the first token of a chunk is BOS if the tokenizer adds one.
 fn chunks_of(model: &Model, text: &str, length: usize) -> Result<Vec<Vec<u32>>, Error> {
     let tokenizer = model.tokenizer();
-    let bos = tokenizer.bos().filter(|_| tokenizer.adds_bos());
+    let bos = tokenizer.added_bos();
     let tokens = tokenizer.encode(text, true, false).map_err(Error::new)?;
     let chunk = |chunk: &[u32]| {
         let mut chunk = chunk.to_vec();
@@ -85,7 +85,6 @@ fn interleaved(kinds: Vec<Vec<Vec<u32>>>) -> Vec<Vec<u32>> {
 /// which is noted. Without a template, the chats are plain text.
 fn chats(model: &Model, length: usize, events: &dyn Events) -> Result<Vec<Vec<u32>>, Error> {
     let template = model.file().metadata().text(gguf_tokenizer::keys::CHAT_TEMPLATE).ok().flatten();
-    let tokenizer = model.tokenizer();
     let Some(template) = template else {
         return chunks_of(model, &plain_chats(), length);
     };
@@ -104,11 +103,9 @@ fn chats(model: &Model, length: usize, events: &dyn Events) -> Result<Vec<Vec<u3
     }
     let mut chunks = Vec::new();
     for chat in used {
-        for tokens in chat.encode(tokenizer).map_err(Error::new)? {
-            // The rest of a longer chat would be a chunk without BOS.
-            let bos = tokenizer.bos().filter(|bos| tokenizer.adds_bos() && tokens.first() != Some(bos));
-            chunks.push(bos.into_iter().chain(tokens).take(length).collect());
-        }
+        // The beginning of each chat.
+        let texts = Texts::from_transcripts(model, &chat, length).map_err(Error::new)?;
+        chunks.extend(texts.chunks().first().cloned());
     }
     Ok(chunks)
 }
