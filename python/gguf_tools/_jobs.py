@@ -52,7 +52,7 @@ def convert(
     statistics=None,
     rounding=None,
     eval_text=None,
-    both_sides=False,
+    inputs_only=False,
     train_scales=False,
     no_verify=False,
     target_size=None,
@@ -126,7 +126,7 @@ def convert(
         statistics: Folder in which the statistics of the texts are kept for later runs.
         rounding: Last step of the rounding: ``"descent"``, ``"feedback"``, ``"shrinkage"``, ``"scales"`` or ``"full"``.
         eval_text: Text to measure the calibrated files on. Default: the rest of the calibration texts.
-        both_sides: Use statistics of output gradients too (YAQA).
+        inputs_only: Do not use statistics of output gradients.
         train_scales: Train the scales of blocks against the base after rounding.
         no_verify: Do not measure the calibrated files.
         target_size: Choose the types of tensors for a file of this size, in bytes or as a text. Text models need ``calibrate`` or
@@ -205,7 +205,7 @@ def quantize(
     statistics=None,
     rounding=None,
     eval_text=None,
-    both_sides=False,
+    inputs_only=False,
     train_scales=False,
     no_verify=False,
     target_size=None,
@@ -253,7 +253,7 @@ def quantize(
         statistics: Folder in which the statistics of the texts are kept for later runs.
         rounding: Last step of the rounding: ``"descent"``, ``"feedback"``, ``"shrinkage"``, ``"scales"`` or ``"full"``.
         eval_text: Text to measure the calibrated files on. Default: the rest of the calibration texts.
-        both_sides: Use statistics of output gradients too (YAQA).
+        inputs_only: Do not use statistics of output gradients.
         train_scales: Train the scales of blocks against the base after rounding.
         no_verify: Do not measure the calibrated files.
         target_size: Choose the types of tensors for a file of this size, in bytes or as a text. Text models need ``calibrate`` or

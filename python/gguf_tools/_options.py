@@ -115,7 +115,7 @@ _OPTIONS = {
     "statistics": ("calibration.statistics", text_path),
     "rounding": ("calibration.rounding", _same),
     "eval_text": ("calibration.eval_text", text_path),
-    "both_sides": ("calibration.both_sides", _same),
+    "inputs_only": ("calibration.inputs_only", _same),
     "train_scales": ("calibration.train_scales", _same),
     "no_verify": ("calibration.no_verify", _same),
     "target_size": ("budget.target_size", size),

@@ -92,7 +92,7 @@ fn calibration_lowers_error_at_same_size() {
     expected.sort();
     assert_eq!(found, expected);
     let name = ours_model.get("gguf_tools.calibration").and_then(gguf_container::Value::as_str).unwrap();
-    assert!(name.starts_with("cal3-"), "{name}");
+    assert!(name.starts_with("cbs5-"), "{name}");
     assert!(ours.len() <= stock.len() + 64, "{} of {}", ours.len(), stock.len());
     for key in ["entries_count", "chunks_count", "dataset"] {
         let key = format!("quantize.imatrix.{key}");
@@ -106,7 +106,7 @@ fn calibration_lowers_error_at_same_size() {
     let both = sandbox.model("both.gguf");
     let text = |key: &str| both.get(key).and_then(gguf_container::Value::as_str).map(str::to_owned);
     assert_eq!(text("quantize.imatrix.file").as_deref(), Some("imatrix.gguf"));
-    assert!(text("gguf_tools.calibration").unwrap().starts_with("cal3-"));
+    assert!(text("gguf_tools.calibration").unwrap().starts_with("cbs5-"));
 
     for more in [&[][..], &["--against", "base.gguf"]] {
         let (code, problems, report) = verify(&sandbox, &[&["ours.gguf", "--strict"], more].concat());
@@ -465,7 +465,7 @@ fn both_sides_do_not_depend_on_threads_or_level() {
     for (threads, level) in runnable_levels() {
         let out = format!("out/{threads}.gguf");
         let mut command = sandbox.command(env!("CARGO_BIN_EXE_gguf-quantize"));
-        let args = ["base.gguf", &out, "q4_k_m", "--both-sides", "--json"];
+        let args = ["base.gguf", &out, "q4_k_m", "--json"];
         command.args([&args[..], FEW, TOKENS, &["-j", threads]].concat());
         if let Some(level) = level {
             command.env(gguf_quant::LEVEL_VARIABLE, level);
@@ -481,7 +481,10 @@ fn both_sides_do_not_depend_on_threads_or_level() {
     }
     assert_eq!(files.len(), runnable_levels().len());
     assert!(files.iter().all(|file| *file == files[0]));
-    calibrated(&sandbox, &[&["base.gguf", "one.gguf", "q4_k_m", "-q", "--no-verify"][..], FEW].concat());
+    calibrated(
+        &sandbox,
+        &[&["base.gguf", "one.gguf", "q4_k_m", "-q", "--no-verify", "--inputs-only"][..], FEW].concat(),
+    );
     assert!(files[0] != sandbox.read("one.gguf"));
     let key = |name: &str| {
         let (_, model) = header_and_data(&sandbox, name);
@@ -540,7 +543,7 @@ fn trained_scales_lower_divergence_and_do_not_depend_on_threads() {
     }
     assert!(n_trained >= 4, "{n_trained}");
     let name = trained.get("gguf_tools.calibration").and_then(gguf_container::Value::as_str).unwrap();
-    assert!(name.starts_with("cat1-"), "{name}");
+    assert!(name.starts_with("cbt2-"), "{name}");
     let left: Vec<String> = sandbox.outputs().into_iter().filter(|name| name.starts_with('.')).collect();
     assert!(left.is_empty(), "{left:?}");
 }
@@ -565,8 +568,7 @@ fn experts_pass_gradients_and_use_one_side() {
     let sandbox = Sandbox::with_converted("mixtral", "base.gguf", "bf16");
     sandbox.add_text();
     let few = ["--tensor-type", "blk.1|output.weight|token_embd=bf16", "--no-verify", "--json"];
-    let ran =
-        calibrated(&sandbox, &[&["base.gguf", "both.gguf", "q4_k_m", "--both-sides"][..], &few].concat());
+    let ran = calibrated(&sandbox, &[&["base.gguf", "both.gguf", "q4_k_m"][..], &few].concat());
     let json = ran.json();
     let roles = json["calibration"][0]["roles"].as_object().unwrap();
     let n_both = |is_of: fn(&str) -> bool| -> u64 {
@@ -583,10 +585,10 @@ fn missing_backward_pass_falls_back_to_one_side() {
     let sandbox = Sandbox::with_converted("gpt-oss", "base.gguf", "bf16");
     sandbox.add_text();
     let few = ["--tensor-type", "exps|blk.1|output.weight|token_embd=bf16", "--no-verify"];
-    calibrated(&sandbox, &[&["base.gguf", "one.gguf", "q4_k_m", "-q"][..], &few].concat());
-    let ran =
-        calibrated(&sandbox, &[&["base.gguf", "both.gguf", "q4_k_m", "--both-sides"][..], &few].concat());
-    let message = "using independent rounding: architecture `gpt-oss`: no backward pass for its experts";
+    calibrated(&sandbox, &[&["base.gguf", "one.gguf", "q4_k_m", "-q", "--inputs-only"][..], &few].concat());
+    let ran = calibrated(&sandbox, &[&["base.gguf", "both.gguf", "q4_k_m"][..], &few].concat());
+    let message =
+        "rounding with input statistics alone: architecture `gpt-oss`: no backward pass for its experts";
     ran.says(message);
     assert!(sandbox.read("one.gguf") == sandbox.read("both.gguf"));
 }

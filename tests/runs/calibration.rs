@@ -103,7 +103,7 @@ fn interruption_names_the_statistics() {
     let sandbox = Sandbox::with_base_and_text();
     // The whole text, on one thread: some seconds.
     let args = ["base.gguf", "out/x.gguf", "q4_0", "-j", "1", "--no-verify", "--calibrate", "text"];
-    let args = [&args[..], &["--both-sides", "--calibration-tokens", "8192"]].concat();
+    let args = [&args[..], &["--calibration-tokens", "8192"]].concat();
     // A step is whole, others are not.
     let first = sandbox.path("out/.x.gguf.moments/step-00001.gguf");
     let child = wait_until(sandbox.spawn(QUANTIZE, &args), 600, || first.exists());

@@ -135,7 +135,7 @@ mod tests {
             "types": ["q8_0"],
             "output": {"force": true},
             "naming": {"model_name": "a", "pre": null},
-            "calibration": {"statistics": "b", "both_sides": true},
+            "calibration": {"statistics": "b", "inputs_only": true},
             "repack": false,
             "adapters": [],
         });
@@ -144,7 +144,7 @@ mod tests {
         let expected = [
             named("types", "[\"q8_0\"]"),
             named("naming.model_name", "a"),
-            named("calibration.both_sides", "true"),
+            named("calibration.inputs_only", "true"),
         ];
         assert_eq!(call.options, expected);
         assert_eq!(call.program(), concat!("gguf-toolkit ", env!("CARGO_PKG_VERSION")));

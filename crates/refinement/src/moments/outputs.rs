@@ -23,9 +23,13 @@ use super::{
 };
 use crate::Error;
 
+/// Rows per column up to which the outputs of a matrix are observed. Time grows with the square of the rows, and
+/// outputs of wide feed-forward layers gain least (`docs/notes/quality.md`).
+const MOST_ROWS_PER_COLUMN: u64 = 3;
+
 impl Plan {
     /// Plans output gradients on top of this plan: sums over the rows of every matrix that sees every token,
-    /// except the output matrix.
+    /// except the output matrix and matrices with more than three times as many rows as columns.
     ///
     /// # Errors
     /// [`Error::Eval`] if the backward pass does not support the model.
@@ -35,8 +39,9 @@ impl Plan {
         let last = engine.n_steps().saturating_sub(1);
         let rows = |(tensor, part): &(String, Part)| {
             let (_, info) = model.file().tensor(tensor)?;
-            let n_columns = info.shape.dim(1) as usize;
-            (*part == Part::Whole).then(|| PlannedInput { of: vec![(tensor.clone(), *part)], n_columns })
+            let n_rows = info.shape.dim(1);
+            let is_wanted = *part == Part::Whole && n_rows <= MOST_ROWS_PER_COLUMN * info.shape.row_elems();
+            is_wanted.then(|| PlannedInput { of: vec![(tensor.clone(), *part)], n_columns: n_rows as usize })
         };
         let steps = self.steps.iter().enumerate().map(|(index, step)| {
             let inputs = step.rounds.iter().flatten().chain(&step.too_wide);

@@ -85,6 +85,15 @@ impl Texts {
         all
     }
 
+    /// About `n_tokens` of the tokens: whole chunks, evenly spread. All of them if there are fewer.
+    #[must_use]
+    pub fn spread(&self, n_tokens: usize) -> Texts {
+        let stride = (self.n_tokens() / n_tokens.max(1)).max(1);
+        let warnings = self.warnings.clone();
+        let chunks = self.chunks.iter().step_by(stride).cloned().collect();
+        Texts { warnings, ..Texts::from_chunks(chunks) }
+    }
+
     /// Warnings about lost parts of texts.
     pub fn warnings(&self) -> &[String] {
         &self.warnings

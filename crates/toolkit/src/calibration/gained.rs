@@ -131,8 +131,8 @@ impl Gained {
             let others = if both_sides == all {
                 ""
             } else {
-                "; the others with input statistics alone (experts, the output matrix, outputs of more than 5,792 \
-                    rows, matrices whose rounding needs more than 4 GiB or that output gradients make worse)"
+                "; the others with input statistics alone (experts, the output matrix, outputs much wider than \
+                    inputs, matrices whose rounding needs more than 4 GiB or that output gradients make worse)"
             };
             text += &format!("with output gradients: {both_sides} of {all} matrices{others}\n");
         }

@@ -67,8 +67,8 @@ pub struct CalibrationOptions {
     pub rounding: Steps,
     /// Text to measure the output on. Default: the rest of the calibration texts.
     pub eval_text: Option<PathBuf>,
-    /// Use statistics of output gradients too (YAQA).
-    pub both_sides: bool,
+    /// Do not use statistics of output gradients.
+    pub inputs_only: bool,
     /// Train the scales of blocks against the base after rounding.
     pub train_scales: bool,
     /// Do not measure the output against the base.
@@ -83,7 +83,7 @@ impl Default for CalibrationOptions {
             statistics: None,
             rounding: Steps::default(),
             eval_text: None,
-            both_sides: false,
+            inputs_only: false,
             train_scales: false,
             no_verify: false,
         }
@@ -177,7 +177,7 @@ impl Calibration {
         let mut refiner =
             Refiner::new(file, moments, args.rounding.candidates(level), n_threads).map_err(Error::new)?;
         let mut has_gradients = false;
-        if args.both_sides
+        if !args.inputs_only
             && let Some(gradients) = outputs::gather(&model, base, &windows.calibration, &folder, events)?
         {
             (refiner, has_gradients) = (refiner.with_outputs(gradients), true);

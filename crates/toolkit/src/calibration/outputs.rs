@@ -12,7 +12,10 @@ use super::{
 use crate::{error::Error, events::Events, text::human_bytes};
 
 /// Folder inside that of the other statistics.
-const FOLDER: &str = "outputs";
+const FOLDER: &str = "gradients";
+
+/// Tokens of the backward pass, at most about twice as many. More cost time and hardly help (`docs/notes/quality.md`).
+const TOKENS: usize = 4096;
 
 /// Memory for the sums of one output: 5,792 rows. Wider outputs gain less than their sums cost (`docs/notes/quality.md`).
 const WIDEST_BYTES: u64 = 256 << 20;
@@ -29,7 +32,9 @@ pub fn gather(
     folder: &Folder,
     events: &dyn Events,
 ) -> Result<Option<MomentsCache>, Error> {
-    let options = Options { widest_bytes: WIDEST_BYTES, ..Options::default() };
+    let texts = &texts.spread(TOKENS);
+    // Wide inputs need many tokens, gradients of their matrices do not.
+    let options = Options { least_per_column: 0.0, widest_bytes: WIDEST_BYTES, ..Options::default() };
     let of_base = |error| failed(base, error);
     let inputs = Plan::new(model, texts, &options).map_err(of_base)?;
     let plan = match inputs.plan_outputs(model, &options) {
@@ -39,7 +44,7 @@ pub fn gather(
             | gguf_runtime::Error::NoNextToken { .. }
             | gguf_runtime::Error::NoLogits { .. }),
         )) => {
-            events.warning(&format!("using independent rounding: {error}"));
+            events.note(&format!("rounding with input statistics alone: {error}"));
             return Ok(None);
         }
         plan => plan.map_err(of_base)?,
