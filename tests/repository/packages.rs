@@ -38,6 +38,20 @@ fn crates_are_publishable_or_marked_unpublished() {
     assert_eq!(unpublished, ["gguf-fuzzing", "gguf-testkit"]);
 }
 
+#[test]
+fn archives_have_the_notices_of_the_built_in_text() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let notices = "crates/toolkit/src/calibration_text/builtin/NOTICES";
+    let expected = fs::read(root.join(notices)).unwrap();
+    assert!(fs::read(root.join("python/NOTICES")).unwrap() == expected);
+    let read = |path: &str| fs::read_to_string(root.join(path)).unwrap();
+    for recipe in ["scripts/build-binaries", ".github/workflows/release.yml"] {
+        let copies = read(recipe).lines().any(|line| line.contains("cp ") && line.contains(notices));
+        assert!(copies, "{recipe}");
+    }
+    assert!(read("python/pyproject.toml").contains("license-files = [\"LICENSE-*\", \"NOTICES\"]"));
+}
+
 /// The profiles of a manifest.
 fn profiles(manifest: &str) -> &str {
     &manifest[manifest.find("[profile.release]").unwrap()..]
