@@ -65,7 +65,7 @@ Attributes:
     prompt_tokens: Tokens of a prompt (64).
     continuation_tokens: Tokens of a continuation (32).
     same: Share of prompts whose continuations are the same.
-    tokens_before_difference: Mean number of tokens before the first difference; ``continuation_tokens`` if there is none.
+    tokens_before_difference: Mean number of tokens before the first difference; ``continuation_tokens`` for equal continuations.
 """
 
 TensorDifference = namedtuple(

@@ -65,7 +65,7 @@ pub struct Outcome {
     pub dtype: DType,
     /// The rounding options, or the reason for keeping the codec's blocks.
     pub result: Result<RoundingOptions, Unrounded>,
-    /// Mean squared output error on held-out tokens, over sampled rows: of the codec and after rounding.
+    /// Mean squared output errors of sampled rows on held-out tokens: before and after rounding.
     pub held_out: Option<(f64, f64)>,
     /// True if output statistics were used too.
     pub both_sides: bool,

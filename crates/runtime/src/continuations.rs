@@ -127,7 +127,7 @@ fn continuation(
     Turns::default().generate(model, prompt, CONTINUATION_TOKENS, &mut sampler, &mut watch)
 }
 
-/// Tokens before the first difference; [`CONTINUATION_TOKENS`] if there is no difference.
+/// Tokens before the first difference; [`CONTINUATION_TOKENS`] for equal continuations.
 fn n_equal(expected: &Turn, found: &Turn) -> usize {
     let n = expected.tokens.iter().zip(&found.tokens).take_while(|(a, b)| a == b).count();
     let ends = |turn: &Turn| turn.tokens.len() == n && turn.end != End::Interrupted;

@@ -198,7 +198,7 @@ pub struct CalibrationArgs {
     pub eval_text: Option<PathBuf>,
     /// Do not use statistics of output gradients.
     ///
-    /// The rounding takes less than half the time, and the KL divergence is about a tenth larger.
+    /// The rounding takes about half the time, and the KL divergence is usually up to a tenth larger.
     #[arg(long, requires = "calibrate", hide_short_help = true)]
     pub inputs_only: bool,
     /// Train the scales of blocks against the base after rounding.
