@@ -1,20 +1,22 @@
 //! Arrays of Python as bytes that Rust threads read. This is the only unsafe code of the package.
 #![expect(unsafe_code, reason = "threads that do not hold the interpreter's lock read an array's memory")]
 
-use numpy::{PyArray1, PyArrayMethods, PyUntypedArrayMethods};
-use pyo3::{exceptions::PyValueError, prelude::*};
+use numpy::{PyArray1, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::{exceptions::PyValueError, prelude::*, types::PyWeakrefReference};
 
 /// Bytes of an array, which this value keeps alive.
 pub struct Lent {
-    /// Reference that keeps the memory: NumPy frees it with the last reference, and does not resize an array that
-    /// has references.
+    /// Keeps the memory: NumPy frees it with the last reference.
     _array: Py<PyArray1<u8>>,
+    /// Keeps the memory in place: NumPy refuses to resize an array with a weak reference, also with `refcheck=False`.
+    _pin: Py<PyWeakrefReference>,
     start: *const u8,
     len: usize,
 }
 
-// SAFETY: nothing is written through the pointer, and the memory is not freed before the reference to the
-// array is dropped, which may happen on any thread. The array must not be written meanwhile:
+// SAFETY: nothing is written through the pointer, and the memory is neither freed nor moved before the references to the
+// array are dropped, which may happen on any thread. Owners other than NumPy arrays (tensors of torch, buffers) do not move
+// memory that an array refers to. The array must not be written meanwhile:
 // `gguf_tools.save` documents this, and a Python thread that does it anyway changes numbers, not lengths or
 // addresses.
 unsafe impl Send for Lent {}
@@ -27,7 +29,22 @@ impl Lent {
         if !array.is_contiguous() {
             return Err(PyValueError::new_err("the bytes of a tensor are not contiguous"));
         }
-        Ok(Lent { start: array.data().cast_const(), len: array.len(), _array: array.clone().unbind() })
+        // The array may be a view; its owner is the one that could be resized.
+        let mut owner = array.clone().into_any();
+        loop {
+            let base = owner.getattr("base")?;
+            if base.cast::<PyUntypedArray>().is_err() {
+                break;
+            }
+            owner = base;
+        }
+        let pin = PyWeakrefReference::new(&owner)?.unbind();
+        Ok(Lent {
+            start: array.data().cast_const(),
+            len: array.len(),
+            _array: array.clone().unbind(),
+            _pin: pin,
+        })
     }
 }
 
@@ -36,7 +53,7 @@ impl AsRef<[u8]> for Lent {
         if self.len == 0 {
             return &[];
         }
-        // SAFETY: a contiguous array of `len` bytes begins at `start`. NumPy does not move it, and `_array` keeps it alive.
+        // SAFETY: a contiguous array of `len` bytes begins at `start`. `_pin` keeps NumPy from moving it, and `_array` keeps it alive.
         unsafe { std::slice::from_raw_parts(self.start, self.len) }
     }
 }

@@ -65,7 +65,7 @@ pub fn is_diffusion(path: &Path) -> bool {
         return has_ending(name) && is_weights(path) && !of_text_model && !is_legacy(path);
     }
     let Ok(listing) = Listing::of(path) else { return false };
-    if is_text_config(&path.join("config.json")) {
+    if is_text_config(&path.join("config.json")) || listing.has(LIT_GPT) {
         return false;
     }
     listing.has(PIPELINE)
@@ -77,6 +77,9 @@ pub fn is_diffusion(path: &Path) -> bool {
 fn has_ending(name: &str) -> bool {
     ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
+
+/// The weights file of LitGPT's text models.
+const LIT_GPT: &str = "lit_model.pth";
 
 /// True for a config of transformers.
 fn is_text_config(path: &Path) -> bool {
@@ -188,7 +191,7 @@ pub(crate) fn check_whole(file: &str) -> Result<(), Error> {
 pub(crate) fn open_file(dir: &Path, listing: &Listing, file: &str) -> Result<(Weights, &'static str), Error> {
     let mut part = listing.open(dir, file)?;
     let start = part.slice(0..part.n_bytes().min(16))?;
-    if torch::is_pickle(start) {
+    if torch::is_pickle(&start) {
         return Ok((torch::open_file(dir, listing, file)?, TORCH));
     }
     let tensors = safetensors::parse_with_metadata(&mut part)?;

@@ -45,6 +45,7 @@ pub const FOREIGN: &[Foreign] = foreign! {
     "TensorRT-LLM", "rank*.safetensors, *.engine", [("rank", ".safetensors"), ("", ".engine")], EXPORTED_FROM;
     "safetensors under another name", "*.safetensors", [("", ".safetensors")],
         "rename the file to model.safetensors, or add model.safetensors.index.json, which lists the files";
+    "LitGPT", "lit_model.pth", [("lit_model", ".pth")], "convert it with `litgpt convert_from_litgpt` first";
     "HQQ's own pickle", "qmodel.pt", [("qmodel", ".pt")], ORIGINAL;
     "Flax", "flax_model*.msgpack", [("flax_model", ".msgpack")],
         "save it again from transformers 4: `from_pretrained(FOLDER, from_flax=True).save_pretrained(...)`";

@@ -1,6 +1,6 @@
 //! Weights files and ranges of their bytes.
 
-use std::{collections::BTreeMap, fmt, ops::Range, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, fmt, ops::Range, sync::Arc};
 
 use gguf_container::{Advice, Mapped};
 
@@ -43,14 +43,14 @@ pub(crate) trait Fetched: fmt::Debug + Send + Sync {
     /// Its length in bytes.
     fn n_bytes(&self) -> u64;
 
-    /// Bytes `range`, which is inside the file; waits until they are here.
+    /// A copy of bytes `range`, which is inside the file; waits until they are here.
     ///
     /// # Errors
     /// [`ReadError::NotFetched`], [`ReadError::Interrupted`].
-    fn slice(&self, range: Range<u64>) -> Result<&[u8], ReadError>;
+    fn read(&self, range: Range<u64>) -> Result<Vec<u8>, ReadError>;
 
     /// Says how bytes `range` will be used: [`Advice::WillNeed`] starts to fetch them, and each of these is followed by one
-    /// [`Advice::DoneWith`] of the same range, after which the bytes may go. No slice of them is used any more then.
+    /// [`Advice::DoneWith`] of the same range, after which the bytes may go.
     fn advise(&self, advice: Advice, range: Range<u64>);
 }
 
@@ -88,13 +88,12 @@ impl Part {
         }
     }
 
-    /// Bytes `range` of the file; waits for bytes that are fetched. They stay valid until
-    /// [`Part::advise_bytes`] releases them.
+    /// Bytes `range` of the file; waits for bytes that are fetched, and copies them.
     ///
     /// # Errors
     /// [`ReadError::OutOfFile`] if the file is shorter, [`ReadError::NotFetched`],
     /// [`ReadError::Interrupted`].
-    pub fn slice(&self, range: Range<u64>) -> Result<&[u8], ReadError> {
+    pub fn slice(&self, range: Range<u64>) -> Result<Cow<'_, [u8]>, ReadError> {
         let len = self.n_bytes();
         if range.start > range.end || range.end > len {
             let file = self.file.clone();
@@ -102,12 +101,13 @@ impl Part {
         }
         match &self.bytes {
             // At most the length of a map, which is a usize.
-            Bytes::Mapped(bytes) => Ok(&bytes[range.start as usize..range.end as usize]),
-            Bytes::Fetched(bytes) => bytes.slice(range),
+            Bytes::Mapped(bytes) => Ok(Cow::Borrowed(&bytes[range.start as usize..range.end as usize])),
+            Bytes::Fetched(bytes) => bytes.read(range).map(Cow::Owned),
             // Nothing keeps an owner from giving fewer bytes than it said it had.
             Bytes::Shared(Shared(bytes)) => {
                 let bytes = (**bytes).as_ref();
-                bytes.get(range.start as usize..range.end as usize).ok_or_else(|| ReadError::OutOfFile {
+                let found = bytes.get(range.start as usize..range.end as usize).map(Cow::Borrowed);
+                found.ok_or_else(|| ReadError::OutOfFile {
                     file: self.file.clone(),
                     begin: range.start,
                     end: range.end,
@@ -147,7 +147,7 @@ impl Span {
     ///
     /// # Errors
     /// [`ReadError::PartMissing`] and whatever hinders a file that is fetched piece by piece.
-    pub fn of<'a>(&self, parts: &'a [Part]) -> Result<&'a [u8], ReadError> {
+    pub fn of<'a>(&self, parts: &'a [Part]) -> Result<Cow<'a, [u8]>, ReadError> {
         let part = parts.get(self.part).ok_or(ReadError::PartMissing { part: self.part })?;
         part.slice(self.bytes.clone())
     }

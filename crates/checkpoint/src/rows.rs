@@ -193,7 +193,7 @@ mod tests {
     fn read(dtype: Dtype, bytes: &[u8]) -> Vec<f32> {
         let shape = [bytes.len() as u64 / (dtype.bits() / 8)];
         let mut out = vec![f32::NAN; shape[0] as usize];
-        read_rows(&View { name: "t", dtype, shape: &shape, bytes }, 0, 1, &mut out).unwrap();
+        read_rows(&View { name: "t", dtype, shape: &shape, bytes: bytes.into() }, 0, 1, &mut out).unwrap();
         out
     }
 
@@ -256,7 +256,7 @@ mod tests {
     fn row_ranges_are_read() {
         let bytes: Vec<u8> = (0..24u8).collect();
         let shape = [2, 3, 4];
-        let view = View { name: "t", dtype: Dtype::U8, shape: &shape, bytes: &bytes };
+        let view = View { name: "t", dtype: Dtype::U8, shape: &shape, bytes: bytes[..].into() };
         let mut out = [0.0; 8];
         read_rows(&view, 1, 2, &mut out).unwrap();
         assert_eq!(out, [4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0]);
@@ -271,7 +271,7 @@ mod tests {
             read_rows(&fp4, 0, 1, &mut out),
             Err(ReadError::Unreadable { tensor: "t".into(), dtype: Dtype::F4 })
         );
-        let scalar = View { name: "s", dtype: Dtype::U8, shape: &[], bytes: &[7] };
+        let scalar = View { name: "s", dtype: Dtype::U8, shape: &[], bytes: [7][..].into() };
         read_rows(&scalar, 0, 1, &mut out[..1]).unwrap();
         assert_eq!(out[0], 7.0);
     }

@@ -129,7 +129,7 @@ fn read_header(part: &Part) -> Result<Header, Error> {
     if data_start > file_bytes {
         return Err(Error::HeaderCut { file: file.to_owned(), expected: data_start, found: file_bytes });
     }
-    let (mut entries, metadata) = parse_header(file, part.slice(LENGTH_BYTES..data_start)?)?;
+    let (mut entries, metadata) = parse_header(file, &part.slice(LENGTH_BYTES..data_start)?)?;
 
     // By position in the file; each must begin where the one before it ends.
     entries.sort_by_key(|(_, entry)| entry.data_offsets);

@@ -1,6 +1,7 @@
 //! Tensors of a checkpoint: where they are in which file, and their bytes.
 
 use std::{
+    borrow::Cow,
     collections::HashMap,
     ops::{Deref, Range},
     sync::Arc,
@@ -48,7 +49,7 @@ const COUNTED: &[&str] = &[
 ];
 
 /// A tensor with its bytes.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct View<'a> {
     /// Its name.
     pub name: &'a str,
@@ -57,7 +58,7 @@ pub struct View<'a> {
     /// Its dimensions as torch counts them, row length last.
     pub shape: &'a [u64],
     /// Its elements, little endian, row-major, at any alignment.
-    pub bytes: &'a [u8],
+    pub bytes: Cow<'a, [u8]>,
 }
 
 /// All tensors of a checkpoint: a slice in the order of the reference, and an index by name.
@@ -217,7 +218,7 @@ impl Part {
     ///
     /// # Errors
     /// As [`Part::slice`].
-    pub fn bytes_of(&self, tensor: &Tensor, range: Range<u64>) -> Result<&[u8], ReadError> {
+    pub fn bytes_of(&self, tensor: &Tensor, range: Range<u64>) -> Result<Cow<'_, [u8]>, ReadError> {
         let place = |byte: u64| (tensor.begin.saturating_add(byte)).min(tensor.end);
         self.slice(place(range.start)..place(range.end))
     }

@@ -4,7 +4,7 @@
 //! of a stream's bits. [`Codes::code`] defines this for one code in plain arithmetic; [`Codes::unpack`] is
 //! the fast equivalent.
 
-use std::ops::Range;
+use std::{borrow::Cow, ops::Range};
 
 use crate::{Part, ReadError, Span, Tensor};
 
@@ -182,7 +182,7 @@ impl Codes {
         parts: &'a [Part],
         matrix: u64,
         rows: &Range<u64>,
-    ) -> Result<(&'a [u8], u64), ReadError> {
+    ) -> Result<(Cow<'a, [u8]>, u64), ReadError> {
         let first_row = if self.row_bytes().is_some() { rows.start } else { 0 };
         Ok((self.place(matrix, rows.clone()).of(parts)?, first_row))
     }

@@ -184,7 +184,7 @@ impl CodedWeights {
         scratch.codes.resize(n_rows * stride, 0);
         let (bytes, shift) = self.codes.bytes_of(parts, matrix, &rows)?;
         let places = rows.start - shift..rows.end - shift;
-        self.codes.unpack(bytes, places, first_column..end_column, stride, &mut scratch.codes);
+        self.codes.unpack(&bytes, places, first_column..end_column, stride, &mut scratch.codes);
 
         let groups = self.groups_of(columns);
         self.load_numbers(parts, matrix, rows, groups.clone(), scratch)?;
@@ -423,7 +423,7 @@ impl Zeros {
                 let n_groups = (groups.end - groups.start) as usize;
                 for (row, out) in (rows.start - shift..rows.end - shift).zip(out.chunks_exact_mut(n_groups)) {
                     for (group, out) in groups.clone().zip(out) {
-                        *out = rule.zero(codes, bytes, row, group);
+                        *out = rule.zero(codes, &bytes, row, group);
                     }
                 }
             }

@@ -182,7 +182,7 @@ fn joined(first: Header, parts: Vec<Part>, paths: Vec<PathBuf>) -> Result<Legacy
             // A vector is whole in every part.
             if tensor.n_rows.is_none() {
                 let bytes = |part: &Part, tensor: &FileTensor| {
-                    part.slice(tensor.begin..tensor.begin + tensor.n_bytes).map(<[u8]>::to_vec)
+                    part.slice(tensor.begin..tensor.begin + tensor.n_bytes).map(Cow::into_owned)
                 };
                 if bytes(part, found).ok() != bytes(&parts[0], expected).ok() {
                     return differs("its values");
@@ -259,10 +259,10 @@ impl LegacyModel {
     /// [`ReadError`]; never for valid rows.
     pub fn blocks(&self, tensor: &LegacyTensor, rows: Range<u64>) -> Result<Cow<'_, [u8]>, ReadError> {
         let n_rows = (rows.end - rows.start) as usize;
-        let pieces: Vec<&[u8]> =
+        let mut pieces: Vec<Cow<'_, [u8]>> =
             tensor.spans(rows).iter().map(|span| span.of(&self.parts)).collect::<Result<_, _>>()?;
-        if let [only] = pieces[..] {
-            return Ok(Cow::Borrowed(only));
+        if pieces.len() == 1 {
+            return Ok(pieces.remove(0));
         }
         if !tensor.by_columns {
             return Ok(Cow::Owned(pieces.concat()));
@@ -313,7 +313,7 @@ impl LegacyModel {
             Blocks::Today(dtype) => return Some(dtype),
             Blocks::Old(old) => old,
         };
-        let fits = |piece: &Span| piece.of(&self.parts).is_ok_and(|blocks| old.fits(blocks));
+        let fits = |piece: &Span| piece.of(&self.parts).is_ok_and(|blocks| old.fits(&blocks));
         old.current_dtype().filter(|_| tensor.pieces.iter().all(fits))
     }
 }

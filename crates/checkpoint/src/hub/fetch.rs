@@ -8,7 +8,7 @@ use std::{
     collections::{HashSet, VecDeque},
     fmt,
     ops::Range,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
     time::Duration,
@@ -240,6 +240,11 @@ impl FetchedFile {
         Ok(FetchedFile { fetcher: Arc::clone(fetcher), file })
     }
 
+    /// Path of the fetched bytes, or of the folder of a file without a name.
+    pub fn path(&self) -> &Path {
+        &self.file.path
+    }
+
     /// Description of the file on the Hub.
     pub fn remote(&self) -> &RemoteFile {
         &self.file.remote
@@ -285,8 +290,9 @@ impl Fetched for FetchedFile {
         self.file.sparse.n_bytes()
     }
 
-    fn slice(&self, range: Range<u64>) -> Result<&[u8], ReadError> {
-        self.wait_for(range.clone(), || self.file.sparse.get(range.clone()))
+    fn read(&self, range: Range<u64>) -> Result<Vec<u8>, ReadError> {
+        let read = self.wait_for(range.clone(), || self.file.sparse.read(range.clone()).transpose())?;
+        read.map_err(|error| read_error(&self.file, &HubError::Io { path: self.file.path.clone(), error }))
     }
 
     fn advise(&self, advice: Advice, range: Range<u64>) {

@@ -239,7 +239,7 @@ fn take_state<'a>(
 /// Reads and checks the JSON of a state.
 fn read_state(parts: &[Part], tensor: &Tensor) -> Result<State, Error> {
     let bytes = tensor.span().of(parts)?;
-    let state = json::parse(&tensor.name, bytes)?;
+    let state = json::parse(&tensor.name, &bytes)?;
     let wrong = |key: &str, expected: &str| {
         let found = state.get(key).map_or("nothing".to_owned(), ToString::to_string);
         mismatch(tensor, format!("{expected} at `{key}`"), found)
@@ -334,7 +334,7 @@ impl Absmax {
             (Absmax::Nested { table, outer_block, offset, .. }, [codes, outer]) => {
                 let (codes, outer) = (codes.of(parts)?, outer.of(parts)?);
                 let (outer, _) = outer.as_chunks();
-                for (block, code) in blocks.clone().zip(codes) {
+                for (block, code) in blocks.clone().zip(codes.iter()) {
                     let outer = outer[(block / outer_block - blocks.start / outer_block) as usize];
                     // Two roundings: the product, then the sum.
                     let product = table[usize::from(*code)] * f32::from_le_bytes(outer);
@@ -343,7 +343,8 @@ impl Absmax {
             }
             (_, spans) => {
                 for span in spans {
-                    let (scales, _) = span.of(parts)?.as_chunks();
+                    let scales = span.of(parts)?;
+                    let (scales, _) = scales.as_chunks();
                     for (block, scale) in blocks.clone().zip(scales) {
                         give(block, f32::from_le_bytes(*scale))?;
                     }

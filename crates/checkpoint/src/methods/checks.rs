@@ -118,7 +118,7 @@ pub(super) fn small_number(parts: &[Part], tensor: &Tensor) -> Result<u64, Error
     expect_elems(tensor, &[U8, BOOL, I32, I64], 1)?;
     let bytes = tensor.span().of(parts)?;
     let mut wide = [0; 8];
-    wide[..bytes.len()].copy_from_slice(bytes);
+    wide[..bytes.len()].copy_from_slice(&bytes);
     // The upper bytes of a negative number are missing or set: either way it exceeds every valid number.
     Ok(u64::from_le_bytes(wide))
 }

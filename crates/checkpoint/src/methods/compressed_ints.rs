@@ -57,7 +57,7 @@ pub(super) fn take_packed(assembly: &mut Assembly<'_>) -> Result<(), Error> {
             None => Zeros::Same(middle as f32),
             // The zero of a whole tensor is not packed.
             Some(zero) if zero.dtype == Dtype::I8 && zero.n_bytes() == 1 => {
-                let [byte] = zero.span().of(assembly.quantized.parts)? else { continue };
+                let [byte] = &*zero.span().of(assembly.quantized.parts)? else { continue };
                 assembly.used(zero);
                 Zeros::Same(f32::from(*byte as i8) + middle as f32)
             }
@@ -99,7 +99,7 @@ pub(super) fn take_bytes(assembly: &mut Assembly<'_>) -> Result<(), Error> {
                     return Err(shape_error(zeros, codes, "the shape of the scales"));
                 }
                 assembly.used(zeros);
-                match zeros.span().of(assembly.quantized.parts)? {
+                match &*zeros.span().of(assembly.quantized.parts)? {
                     // Two's complement, moved by 128 with its zero.
                     [byte] => Zeros::Same(f32::from(*byte as i8) + 128.0),
                     _ => Zeros::Codes(bytes(zeros, n_groups), ZeroRule::AsStored),

@@ -238,7 +238,7 @@ fn has_full_field(weights: &CodedWeights, assembly: &Assembly<'_>) -> Result<boo
     if 32 % zeros.bits != 0 {
         let all = (0..zeros.n_streams).flat_map(|stream| (0..zeros.n_elems).map(move |elem| (stream, elem)));
         let full = ((1u32 << zeros.bits) - 1) as u8;
-        return Ok(all.into_iter().any(|(stream, elem)| zeros.code(bytes, stream, elem) == full));
+        return Ok(all.into_iter().any(|(stream, elem)| zeros.code(&bytes, stream, elem) == full));
     }
     // A field is full where the word and all its shifts by less than a field have the lowest bit of it.
     let ones = u32::MAX / ((1u32 << zeros.bits) - 1);

@@ -181,7 +181,7 @@ fn shape_of(parts: &[Part], tensor: &Tensor) -> Result<[u64; 2], Error> {
 /// The packing that a text names.
 fn packing_of(parts: &[Part], tensor: &Tensor) -> Result<&'static Packing, Error> {
     let bytes = tensor.span().of(parts)?;
-    PACKINGS.iter().find(|packing| packing.name.as_bytes() == bytes).ok_or_else(|| {
+    PACKINGS.iter().find(|packing| packing.name.as_bytes() == &*bytes).ok_or_else(|| {
         let names: Vec<&str> = PACKINGS.iter().map(|packing| packing.name).collect();
         // Names of other packings are short; anything longer is not a name.
         let found = String::from_utf8_lossy(&bytes[..bytes.len().min(32)]).into_owned();

@@ -178,7 +178,12 @@ impl Microscaled {
     }
 
     /// The codes of groups `groups` of a row.
-    fn codes_of<'a>(&self, parts: &'a [Part], row: u64, groups: &Range<u64>) -> Result<&'a [u8], ReadError> {
+    fn codes_of<'a>(
+        &self,
+        parts: &'a [Part],
+        row: u64,
+        groups: &Range<u64>,
+    ) -> Result<Cow<'a, [u8]>, ReadError> {
         let (first, group_bytes) = (row * self.n_groups(), self.format.group_bytes());
         self.codes.part_of((first + groups.start) * group_bytes..(first + groups.end) * group_bytes).of(parts)
     }
@@ -205,7 +210,7 @@ impl Microscaled {
         let groups = columns.start / group..columns.end.div_ceil(group);
         let codes = self.codes_of(parts, row, &groups)?;
         let scales = self.order.read(parts, &self.scales, row, &groups, self.n_groups())?;
-        self.check_codes(row, columns, &groups, codes)?;
+        self.check_codes(row, columns, &groups, &codes)?;
         let factor = self.tensor_scale(row);
         // The first and the last group may be cut by the columns.
         let mut skip = (columns.start % group) as usize;

@@ -69,7 +69,7 @@ impl Planes {
             let shift = self.shifts[plane as usize];
             if self.word_bytes == 1 {
                 let mask = self.mask as u8;
-                for (out, byte) in now.iter_mut().zip(bytes) {
+                for (out, byte) in now.iter_mut().zip(bytes.iter()) {
                     *out = f32::from((byte >> shift) & mask);
                 }
             } else {

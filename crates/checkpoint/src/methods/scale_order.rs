@@ -68,7 +68,7 @@ impl ScaleOrder {
         let place = self.place(row..row + 1, n_groups);
         if self == ScaleOrder::Rows {
             let place = place.start + groups.start..place.start + groups.end;
-            return scales.part_of(place).of(parts).map(Cow::Borrowed);
+            return scales.part_of(place).of(parts);
         }
         let tiles = scales.part_of(place).of(parts)?;
         let in_tile = row % TILE_ROWS;

@@ -82,9 +82,13 @@ impl Stored for Scaled {
         // Scales of the row of blocks at hand: (block columns), one for all where they do not differ.
         let (mut scales, mut current) = (Vec::new(), None);
         for (index, (row, out)) in rows.zip(out.chunks_exact_mut(width)).enumerate() {
-            let codes = match whole {
+            let of_row;
+            let codes = match &whole {
                 Some(whole) => &whole[index * width..(index + 1) * width],
-                None => self.bytes(&(row..row + 1), &columns).of(parts)?,
+                None => {
+                    of_row = self.bytes(&(row..row + 1), &columns).of(parts)?;
+                    &*of_row
+                }
             };
             if let Some(found) = self.numbers.not_a_number(codes) {
                 return Err(ReadError::no_value(&self.name, row, "finite codes", found));

@@ -120,7 +120,7 @@ impl Tiled {
         let [scales, zeros] = numbers;
         for tile in columns.start / TILE_COLUMNS..columns.end.div_ceil(TILE_COLUMNS) {
             let first = tile * TILE_COLUMNS;
-            let codes = self.codes(tiles, row, tile);
+            let codes = self.codes(&tiles, row, tile);
             for column in columns.start.max(first)..columns.end.min(first + TILE_COLUMNS) {
                 let group = (column / self.group) as usize;
                 give(f32::from(codes[(column - first) as usize]), scales[group], zeros[group]);

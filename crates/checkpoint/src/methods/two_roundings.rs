@@ -16,7 +16,7 @@ fn bf16(value: f32) -> f32 {
 
 fn f16(value: f32) -> f32 {
     let bytes = gguf_testkit::f16(value);
-    let view = crate::View { name: "half", dtype: crate::Dtype::F16, shape: &[1], bytes: &bytes };
+    let view = crate::View { name: "half", dtype: crate::Dtype::F16, shape: &[1], bytes: bytes[..].into() };
     let mut out = [0.0];
     crate::read_rows(&view, 0, 1, &mut out).unwrap();
     out[0]

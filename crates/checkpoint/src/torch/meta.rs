@@ -22,6 +22,7 @@
 //! uses them; `convert_mixtral_weights_to_hf.py` of transformers 4.
 
 use std::{
+    borrow::Cow,
     collections::{HashMap, HashSet},
     ops::Range,
     path::Path,
@@ -224,7 +225,7 @@ fn merge(parts: &[Part], pieces: Vec<Tensor>, dim: Option<u64>) -> Result<Tensor
         _ => return Err(wrong("nothing defines how it is split".to_owned())),
     };
     if split == Split::Alike {
-        let values = |tensor: &Tensor| tensor.span().of(parts).map(<[u8]>::to_vec);
+        let values = |tensor: &Tensor| tensor.span().of(parts).map(Cow::into_owned);
         let expected = values(first)?;
         for piece in &pieces {
             if values(piece)? != expected || piece.stored.is_some() {

@@ -75,7 +75,12 @@ impl Strided {
 
     fn convert(&self, bytes: &[u8], out: &mut [f32]) -> Result<(), ReadError> {
         let shape = [out.len() as u64];
-        read_rows(&View { name: &self.name, dtype: self.dtype, shape: &shape, bytes }, 0, 1, out)
+        read_rows(
+            &View { name: &self.name, dtype: self.dtype, shape: &shape, bytes: bytes.into() },
+            0,
+            1,
+            out,
+        )
     }
 }
 
@@ -90,7 +95,7 @@ impl Stored for Strided {
             let n_rows = (rows.end - rows.start) as usize;
             let mut run = vec![0.0; n_rows];
             for (at, column) in columns.enumerate() {
-                self.read_run(bytes, self.offset + rows.start + column * step, &mut run)?;
+                self.read_run(&bytes, self.offset + rows.start + column * step, &mut run)?;
                 for (row, value) in run.iter().enumerate() {
                     out[row * width + at] = *value;
                 }
@@ -102,7 +107,7 @@ impl Stored for Strided {
         for (row, out) in rows.zip(out.chunks_exact_mut(width)) {
             let first = self.begin(row) + columns.start * step;
             if step == 1 {
-                self.read_run(bytes, first, out)?;
+                self.read_run(&bytes, first, out)?;
                 continue;
             }
             for (chunk, out) in out.chunks_mut(CHUNK).enumerate() {

@@ -7,7 +7,7 @@ use std::{
     ops::Range,
     sync::{
         Mutex, OnceLock, PoisonError,
-        atomic::{AtomicU8, AtomicUsize, Ordering},
+        atomic::{AtomicU8, AtomicUsize, Ordering, fence},
     },
 };
 
@@ -26,6 +26,8 @@ struct Slot {
     /// The addresses that the string is about. An `end` of 0 marks a slot that is free.
     start: AtomicUsize,
     end: AtomicUsize,
+    /// Number of changes, odd during one: a handler may interrupt a thread while another one reuses the slot.
+    version: AtomicUsize,
     n_bytes: AtomicUsize,
     bytes: [AtomicU8; MAX_BYTES],
     next: OnceLock<Box<Slot>>,
@@ -36,6 +38,7 @@ impl Slot {
         Box::new(Slot {
             start: AtomicUsize::new(0),
             end: AtomicUsize::new(0),
+            version: AtomicUsize::new(0),
             n_bytes: AtomicUsize::new(0),
             bytes: [const { AtomicU8::new(0) }; MAX_BYTES],
             next: OnceLock::new(),
@@ -68,31 +71,38 @@ impl Slots {
         while slot.end.load(Ordering::Acquire) != 0 {
             slot = slot.next.get_or_init(Slot::new);
         }
+        let version = slot.version.load(Ordering::Relaxed);
+        slot.version.store(version.wrapping_add(1), Ordering::Relaxed);
+        fence(Ordering::Release);
         for (to, from) in slot.bytes.iter().zip(bytes) {
             to.store(*from, Ordering::Relaxed);
         }
         slot.n_bytes.store(bytes.len(), Ordering::Relaxed);
         slot.start.store(addresses.start, Ordering::Relaxed);
+        slot.end.store(addresses.end, Ordering::Relaxed);
         // Last, and with release ordering, so that a reader that sees the slot as held sees all of it.
-        slot.end.store(addresses.end, Ordering::Release);
+        slot.version.store(version.wrapping_add(2), Ordering::Release);
         Some(Held(slot))
     }
 
-    /// Calls `f` with the addresses and the bytes of every slot that is held. Neither locks nor allocates.
+    /// Calls `f` with the addresses and the bytes of every slot that is held and not being changed. Neither locks nor allocates.
     pub(crate) fn for_each(&self, mut f: impl FnMut(Range<usize>, &[u8])) {
         let mut copy = [0; MAX_BYTES];
         let mut next = &self.first;
         while let Some(slot) = next.get() {
             next = &slot.next;
-            let end = slot.end.load(Ordering::Acquire);
-            if end == 0 {
-                continue;
-            }
+            let version = slot.version.load(Ordering::Acquire);
+            let (start, end) = (slot.start.load(Ordering::Relaxed), slot.end.load(Ordering::Relaxed));
             let n_bytes = slot.n_bytes.load(Ordering::Relaxed).min(MAX_BYTES);
             for (to, from) in copy[..n_bytes].iter_mut().zip(&slot.bytes) {
                 *to = from.load(Ordering::Relaxed);
             }
-            f(slot.start.load(Ordering::Relaxed)..end, &copy[..n_bytes]);
+            fence(Ordering::Acquire);
+            // A mixture of two paths would name, and let the handler remove, a third file.
+            let is_torn = version % 2 == 1 || slot.version.load(Ordering::Relaxed) != version;
+            if end != 0 && !is_torn {
+                f(start..end, &copy[..n_bytes]);
+            }
         }
     }
 }
@@ -117,6 +127,8 @@ mod tests {
         let _three = SLOTS.hold(5..6, b"3").unwrap();
         assert_eq!(all(), [(5..6, b"3".to_vec()), (3..4, b"two".to_vec())]);
         drop(two);
+        SLOTS.first.get().unwrap().version.fetch_add(1, Ordering::Relaxed);
+        assert_eq!(all(), [], "a slot that is being changed is not read");
         assert!(SLOTS.hold(7..8, &[0; MAX_BYTES + 1]).is_none());
     }
 }

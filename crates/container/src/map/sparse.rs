@@ -2,65 +2,33 @@
 //! space.
 //!
 //! ```text
-//! absent --fill--> present --(all of it is released, no announcement covers it, no thread may be reading it)--> absent
+//! absent --fill--> present --(all of it is released, no announcement covers it)--> absent
 //! ```
 //!
-//! A thread may be reading everything that it got since it last released something. So it does not matter
-//! whether it announced its reads.
-//!
-//! Bytes are written into a private file, with holes where nothing has arrived, and read through a map of it.
-//! If the system can punch holes, released bytes take neither memory nor disk.
+//! Bytes are written into a private file, with holes where nothing has arrived, and read by copying: a block that is released
+//! cannot change bytes that a reader has. If the system can punch holes, released bytes take neither memory nor disk.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     fmt, fs, io,
     ops::Range,
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    thread::{self, ThreadId},
 };
 
 use super::Advice;
-use crate::output::write_all_at;
+use crate::output::{read_exact_at, write_all_at};
 
 /// A sparse file that is filled by blocks of [`SparseFile::BLOCK_BYTES`], the last one being shorter.
 pub struct SparseFile {
     file: fs::File,
-    /// None where the file is empty: such a map is an error on some systems.
-    map: Option<memmap2::Mmap>,
     n_bytes: u64,
-    uses: Mutex<Uses>,
+    /// Blocks that were announced or filled.
+    blocks: Mutex<BTreeMap<u64, Block>>,
     /// True if holes are made.
     discards: AtomicBool,
-}
-
-#[derive(Debug, Default)]
-struct Uses {
-    /// Blocks that anybody has spoken of.
-    blocks: BTreeMap<u64, Block>,
-    /// Blocks that a thread may be reading.
-    readers: Vec<(ThreadId, BTreeSet<u64>)>,
-}
-
-impl Uses {
-    /// Blocks that this thread may be reading.
-    fn this_thread(&mut self) -> &mut BTreeSet<u64> {
-        let id = thread::current().id();
-        let at = self.readers.iter().position(|(reader, _)| *reader == id).unwrap_or_else(|| {
-            self.readers.push((id, BTreeSet::new()));
-            self.readers.len() - 1
-        });
-        &mut self.readers[at].1
-    }
-
-    /// True if a block is unused.
-    fn is_unused(&self, number: u64, n_bytes: u64) -> bool {
-        self.blocks.get(&number).is_some_and(|block| {
-            block.state == State::Present && block.pins == 0 && block.done_bytes >= n_bytes
-        }) && !self.readers.iter().any(|(_, read)| read.contains(&number))
-    }
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -70,6 +38,13 @@ struct Block {
     pins: u32,
     /// Bytes whose announced use has ended, those that were used twice counted twice.
     done_bytes: u64,
+}
+
+impl Block {
+    /// True for a block of `n_bytes` that can be discarded.
+    fn is_unused(&self, n_bytes: u64) -> bool {
+        self.state == State::Present && self.pins == 0 && self.done_bytes >= n_bytes
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -91,17 +66,7 @@ impl SparseFile {
     /// The system's error; it may not have room for a file of this length.
     pub fn new(file: fs::File, n_bytes: u64, discards: bool) -> io::Result<SparseFile> {
         file.set_len(n_bytes)?;
-        let map = match n_bytes {
-            0 => None,
-            // SAFETY: the map is read-only, and slices of it are handed out by `get` alone, for blocks that
-            // are present. The file belongs to this value: only `fill` writes to it, and only to blocks that
-            // are not present and that no other thread is filling; only `end_use` takes bytes away, and only
-            // of blocks that no thread has got since it last called `end_use` itself. Callers must keep the
-            // contract of `advise`: a thread that releases a range holds no slice of it. Otherwise bytes
-            // would read as zeros, which are valid bytes; nothing outside of the map is ever reached.
-            _ => Some(unsafe { memmap2::Mmap::map(&file)? }),
-        };
-        Ok(SparseFile { file, map, n_bytes, uses: Mutex::default(), discards: AtomicBool::new(discards) })
+        Ok(SparseFile { file, n_bytes, blocks: Mutex::default(), discards: AtomicBool::new(discards) })
     }
 
     /// Its length in bytes.
@@ -126,7 +91,7 @@ impl SparseFile {
 
     /// True if a block is present.
     pub fn has(&self, block: u64) -> bool {
-        self.lock().blocks.get(&block).is_some_and(|block| block.state == State::Present)
+        self.lock().get(&block).is_some_and(|block| block.state == State::Present)
     }
 
     /// Writes a whole block that has arrived; one that is here already stays as it is.
@@ -139,8 +104,8 @@ impl SparseFile {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         {
-            let mut uses = self.lock();
-            let entry = uses.blocks.entry(block).or_default();
+            let mut blocks = self.lock();
+            let entry = blocks.entry(block).or_default();
             if entry.state != State::Absent {
                 return Ok(());
             }
@@ -149,35 +114,35 @@ impl SparseFile {
         // Without the lock, which every reader takes.
         let written = write_all_at(&self.file, bytes, place.start);
         let state = if written.is_ok() { State::Present } else { State::Absent };
-        self.lock().blocks.entry(block).or_default().state = state;
+        self.lock().entry(block).or_default().state = state;
         written
     }
 
-    /// Bytes `range`, if all of them are here and inside the file. They stay until this thread says by
-    /// [`SparseFile::advise`] that it is done with something.
-    pub fn get(&self, range: Range<u64>) -> Option<&[u8]> {
-        if range.is_empty() {
-            return Some(&[]);
-        }
-        let mut uses = self.lock();
+    /// A copy of bytes `range`, if all of them are here and inside the file.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn read(&self, range: Range<u64>) -> io::Result<Option<Vec<u8>>> {
         let touched = self.blocks_of(&range);
-        let present = uses.blocks.range(touched.clone()).filter(|(_, block)| block.state == State::Present);
+        // Under the lock, so that no block is discarded meanwhile.
+        let blocks = self.lock();
+        let present = blocks.range(touched.clone()).filter(|(_, block)| block.state == State::Present);
         if range.end > self.n_bytes || present.count() as u64 != touched.end - touched.start {
-            return None;
+            return Ok(None);
         }
-        uses.this_thread().extend(touched);
-        self.map.as_ref()?.get(range.start as usize..range.end as usize)
+        let mut bytes = vec![0; (range.end - range.start.min(range.end)) as usize];
+        read_exact_at(&self.file, &mut bytes, range.start)?;
+        Ok(Some(bytes))
     }
 
     /// [`Advice::WillNeed`] announces a use of the bytes `range`, [`Advice::DoneWith`] ends it: each
-    /// announcement is followed by one end of the same range, from a thread that has no slice of this file
-    /// left. Unused blocks whose bytes are all done with become absent again.
+    /// announcement is followed by one end of the same range. Unused blocks whose bytes are all done with become absent again.
     pub fn advise(&self, advice: Advice, range: Range<u64>) {
         match advice {
             Advice::WillNeed => {
-                let mut uses = self.lock();
+                let mut blocks = self.lock();
                 for block in self.blocks_of(&range) {
-                    let entry = uses.blocks.entry(block).or_default();
+                    let entry = blocks.entry(block).or_default();
                     entry.pins = entry.pins.saturating_add(1);
                 }
             }
@@ -187,28 +152,21 @@ impl SparseFile {
     }
 
     fn end_use(&self, range: Range<u64>) {
-        if let Some(map) = &self.map {
-            // Bytes that stay in the file need not stay in this process's memory.
-            super::advise(map, Advice::DoneWith, range.start as usize..range.end as usize);
-        }
-        let mut uses = self.lock();
-        // This thread may have read blocks that another thread finished earlier.
-        let mut perhaps_unused = std::mem::take(uses.this_thread());
+        let mut blocks = self.lock();
         for block in self.blocks_of(&range) {
             let place = self.bytes_of(block);
-            let entry = uses.blocks.entry(block).or_default();
+            let entry = blocks.entry(block).or_default();
             entry.pins = entry.pins.saturating_sub(1);
             let done = range.end.min(place.end) - range.start.max(place.start);
             entry.done_bytes = entry.done_bytes.saturating_add(done);
-            perhaps_unused.insert(block);
         }
         if !self.discards.load(Ordering::Relaxed) {
             return;
         }
         let n_bytes = |block| self.bytes_of(block).end - self.bytes_of(block).start;
-        perhaps_unused.retain(|block| uses.is_unused(*block, n_bytes(*block)));
-        let unused: Vec<u64> = perhaps_unused.into_iter().collect();
-        // Under the lock, so that no thread gets a slice of a block that is being discarded.
+        let is_unused = |block: &u64| blocks.get(block).is_some_and(|found| found.is_unused(n_bytes(*block)));
+        let unused: Vec<u64> = self.blocks_of(&range).filter(is_unused).collect();
+        // Under the lock, so that no thread reads a block that is being discarded.
         for run in unused.chunk_by(|a, b| a + 1 == *b) {
             let (first, last) = (run[0], run[run.len() - 1]);
             let place = self.bytes_of(first).start..self.bytes_of(last).end;
@@ -218,13 +176,13 @@ impl SparseFile {
                 return;
             }
             for block in run {
-                uses.blocks.entry(*block).or_default().state = State::Absent;
+                blocks.entry(*block).or_default().state = State::Absent;
             }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Uses> {
-        self.uses.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Block>> {
+        self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -259,6 +217,10 @@ mod tests {
         SparseFile::new(tempfile::tempfile().unwrap(), 2 * BLOCK + BLOCK / 2, discards).unwrap()
     }
 
+    fn read(file: &SparseFile, range: Range<u64>) -> Option<Vec<u8>> {
+        file.read(range).unwrap()
+    }
+
     fn content(block: u64, n_bytes: u64) -> Vec<u8> {
         (0..n_bytes).map(|i| (block + 1) as u8 ^ (i >> 7) as u8).collect()
     }
@@ -271,25 +233,25 @@ mod tests {
     #[test]
     fn bytes_are_available_with_all_blocks() {
         let file = file(true);
-        assert_eq!(file.get(0..1), None);
+        assert_eq!(read(&file, 0..1), None);
         fill(&file, 1);
-        assert_eq!(file.get(BLOCK..BLOCK + 3).unwrap(), &content(1, BLOCK)[..3]);
-        assert_eq!(file.get(BLOCK - 1..BLOCK + 1), None);
+        assert_eq!(read(&file, BLOCK..BLOCK + 3).unwrap(), &content(1, BLOCK)[..3]);
+        assert_eq!(read(&file, BLOCK - 1..BLOCK + 1), None);
         fill(&file, 0);
-        let across = file.get(BLOCK - 1..BLOCK + 1).unwrap();
+        let across = read(&file, BLOCK - 1..BLOCK + 1).unwrap();
         assert_eq!(across, [content(0, BLOCK)[BLOCK as usize - 1], content(1, BLOCK)[0]]);
         fill(&file, 2);
-        assert_eq!(file.get(2 * BLOCK..file.n_bytes()).unwrap(), content(2, BLOCK / 2));
-        assert_eq!(file.get(0..file.n_bytes() + 1), None);
+        assert_eq!(read(&file, 2 * BLOCK..file.n_bytes()).unwrap(), content(2, BLOCK / 2));
+        assert_eq!(read(&file, 0..file.n_bytes() + 1), None);
         // Who comes second changes nothing.
         file.fill(1, &vec![9; BLOCK as usize]).unwrap();
-        assert_eq!(file.get(BLOCK..2 * BLOCK).unwrap(), content(1, BLOCK));
+        assert_eq!(read(&file, BLOCK..2 * BLOCK).unwrap(), content(1, BLOCK));
         let short = file.fill(0, &[1]).unwrap_err();
         assert_eq!(short.kind(), io::ErrorKind::InvalidInput);
         assert!(file.fill(7, &[1]).is_err());
-        assert_eq!((file.get(5..5), file.blocks_of(&(9 * BLOCK..10 * BLOCK))), (Some(&[][..]), 0..0));
+        assert_eq!((read(&file, 5..5), file.blocks_of(&(9 * BLOCK..10 * BLOCK))), (Some(Vec::new()), 0..0));
         let empty = SparseFile::new(tempfile::tempfile().unwrap(), 0, true).unwrap();
-        assert_eq!((empty.get(0..0), empty.get(0..1)), (Some(&[][..]), None));
+        assert_eq!((read(&empty, 0..0), read(&empty, 0..1)), (Some(Vec::new()), None));
     }
 
     #[test]
@@ -300,7 +262,7 @@ mod tests {
             file.advise(Advice::WillNeed, part.clone());
         }
         [0, 1, 2].iter().for_each(|block| fill(&file, *block));
-        assert!(file.get(0..2 * BLOCK).is_some());
+        assert!(read(&file, 0..2 * BLOCK).is_some());
         file.advise(Advice::DoneWith, parts[0].clone());
         assert!(file.has(0), "the second half has not been used");
         file.advise(Advice::DoneWith, parts[1].clone());
@@ -313,22 +275,13 @@ mod tests {
         }
         // It may come again.
         fill(&file, 0);
-        assert_eq!(file.get(0..BLOCK).unwrap(), content(0, BLOCK));
+        assert_eq!(read(&file, 0..BLOCK).unwrap(), content(0, BLOCK));
     }
 
     #[test]
     fn blocks_in_use_are_kept() {
         let file = file(true);
         let whole = 0..BLOCK;
-        // Read without an announcement by one thread, announced and finished by another.
-        fill(&file, 0);
-        assert!(file.get(whole.clone()).is_some());
-        file.advise(Advice::WillNeed, whole.clone());
-        thread::scope(|scope| drop(scope.spawn(|| file.advise(Advice::DoneWith, whole.clone()))));
-        assert!(file.has(0));
-        // It goes when the reader is done, with whatever.
-        file.advise(Advice::DoneWith, 2 * BLOCK..2 * BLOCK + 1);
-        assert_eq!(file.has(0), cfg!(not(any(target_os = "linux", target_os = "android"))));
         // Wanted by two.
         let second = BLOCK..2 * BLOCK;
         file.advise(Advice::WillNeed, second.clone());
@@ -343,6 +296,6 @@ mod tests {
         fill(&keeps, 0);
         keeps.advise(Advice::WillNeed, whole.clone());
         keeps.advise(Advice::DoneWith, whole.clone());
-        assert_eq!(keeps.get(whole).unwrap(), content(0, BLOCK));
+        assert_eq!(read(&keeps, whole).unwrap(), content(0, BLOCK));
     }
 }

@@ -217,13 +217,13 @@ impl RowSource for CheckpointRows<'_> {
         let runs = self.runs(rows);
         Ok(Some(match &runs[..] {
             // Rows that stay together are written straight from the map.
-            [run] if run.part < self.parts.len() => Cow::Borrowed(self.parts[run.part].raw(run)?),
+            [run] if run.part < self.parts.len() => self.parts[run.part].raw(run)?,
             runs => {
                 let row_bytes = self.request.view.row_elems / self.request.map.pieces() * dtype.block_bytes();
                 let mut bytes = Vec::new();
                 for run in runs {
                     match self.parts.get(run.part) {
-                        Some(part) => bytes.extend_from_slice(part.raw(run)?),
+                        Some(part) => bytes.extend_from_slice(&part.raw(run)?),
                         // Zero is zero in every type that is stored so.
                         None => bytes.resize(bytes.len() + (run.n_rows * row_bytes) as usize, 0),
                     }
@@ -291,7 +291,7 @@ impl<'a> Part<'a> {
         run.first_row * row_bytes..(run.first_row + run.n_rows) * row_bytes
     }
 
-    fn raw(&self, run: &Run) -> Result<&'a [u8], Error> {
+    fn raw(&self, run: &Run) -> Result<Cow<'a, [u8]>, Error> {
         self.checkpoint.part_of(self.tensor).bytes_of(self.tensor, self.range(run)).map_err(Error::Read)
     }
 
