@@ -63,6 +63,41 @@ fn cached_model_converts_as_its_folder() {
 
 /// Adapters too, each with its factor.
 #[test]
+fn addresses_of_pages_mean_their_model() {
+    let sandbox = with_cache("llama");
+    succeed(sandbox.convert(&["llama", "out/local.gguf", "-t", "q8_0"]));
+    let local = sandbox.read("out/local.gguf");
+    for address in [
+        "hf://org/llama/",
+        "hf:org/llama",
+        "hf.co/org/llama",
+        "huggingface.co/org/llama",
+        "https://huggingface.co/org/llama",
+        "https://huggingface.co/org/llama/tree/main",
+        "https://huggingface.co/org/llama/blob/main/config.json",
+    ] {
+        let ran = sandbox.convert(&[address, "out/cached.gguf", "-t", "q8_0", "--force"]);
+        assert_eq!(ran.code, Some(0), "{address}: {}", ran.stderr);
+        assert!(sandbox.read("out/cached.gguf") == local, "{address}");
+    }
+}
+
+/// The Hub's cache names folders after commits, ModelScope's writes dots as underscores.
+#[test]
+fn folder_of_cache_is_named_after_model() {
+    let sandbox = with_cache("llama");
+    let name = |source: &str| {
+        let ran = succeed(sandbox.convert(&[source, "out/x.gguf", "-t", "bf16", "--force"]));
+        ran.says("folder of a cache");
+        sandbox.file("out/x.gguf").get("general.name").and_then(|name| name.as_str().map(str::to_owned))
+    };
+    let snapshot = format!("hf/hub/models--org--llama/snapshots/{COMMIT}");
+    assert_eq!(name(&snapshot).as_deref(), Some("Llama"));
+    fs::rename(sandbox.path("llama"), sandbox.path("Qwen2___5-0___5B-Instruct")).unwrap();
+    assert_eq!(name("Qwen2___5-0___5B-Instruct").as_deref(), Some("Qwen2.5 0.5B Instruct"));
+}
+
+#[test]
 fn cached_adapters_merge_as_their_folders() {
     let sandbox = Sandbox::new();
     fs::create_dir(sandbox.path("out")).unwrap();

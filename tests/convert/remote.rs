@@ -252,6 +252,11 @@ fn kept_download_is_reused() {
     let ran = run(&sandbox, &server, &args);
     ran.ends_and_says(1, "`model.safetensors`: expected checksum");
     assert!(!snapshot.join(WEIGHTS).exists(), "what is wrong is not kept");
+    // The file of the call before stays, and a new one does not appear.
+    assert!(sandbox.read("out/kept.gguf") == local);
+    let ran = run(&sandbox, &server, &["org/model", "out/new.gguf", "-t", "q4_k_m", "--keep"]);
+    ran.ends_and_says(1, "`model.safetensors`: expected checksum");
+    assert_eq!(sandbox.outputs(), ["again.gguf", "kept.gguf", "local.gguf"]);
 }
 
 /// Cuts the weights of a folder into two files with an index.

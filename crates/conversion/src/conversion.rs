@@ -15,7 +15,6 @@
 use std::{
     collections::HashSet,
     path::{Path, PathBuf},
-    sync::atomic::AtomicBool,
 };
 
 use gguf_container::{Mapped, Model, PartNumber, Plan};
@@ -220,7 +219,7 @@ impl<'a, I: Input> CheckedConversion<'a, I> {
     pub fn write(&self, out: impl AsRef<Path>, options: &RunOptions) -> Result<Vec<PathBuf>, Error> {
         let paths = self.planned.paths(Some(out.as_ref()))?;
         self.planned.check_paths(&paths, false)?;
-        let watch = Watch { cancel: &AtomicBool::new(false), done: &|_, _| {}, sources: &[] };
+        let watch = Watch::default();
         self.write_to(&paths, false, options, watch)?;
         Ok(paths)
     }

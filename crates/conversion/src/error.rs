@@ -13,6 +13,9 @@ pub enum Error {
     /// The checkpoint cannot be read.
     #[error(transparent)]
     Source(#[from] gguf_checkpoint::Error),
+    /// Downloaded weights are not those of the Hub.
+    #[error(transparent)]
+    Download(#[from] Box<gguf_checkpoint::hub::HubError>),
     /// An adapter cannot be merged into the checkpoint.
     #[error("adapter `{}`: {error}", folder.display())]
     Merge {
@@ -366,6 +369,7 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Error::Source(error) => return error.hint().map(str::to_owned),
+            Error::Download(error) => return error.hint().map(str::to_owned),
             Error::Merge { error, .. } | Error::Adapter(error) => return error.hint(),
             Error::Legacy(error) => return error.hint().map(str::to_owned),
             Error::Read(gguf_checkpoint::ReadError::NotFetched { advice, .. }) => {

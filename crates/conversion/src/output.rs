@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use gguf_container::{Mapped, Output, Plan, check_open_files};
+use gguf_container::{Output, Plan, check_open_files};
 
 use crate::{
     Error,
@@ -166,20 +166,20 @@ pub fn write(
         outputs.push(output);
     }
     run(tasks, &Schedule::new(tasks, JOB_ELEMS), &outputs, options, watch)?;
-    finish(outputs, watch.sources)
+    finish(outputs, watch)
 }
 
 /// Gives outputs their names, all of them or, where something is wrong, none.
-pub(crate) fn finish(mut outputs: Vec<Output>, sources: &[Mapped]) -> Result<(), Error> {
-    prepare(&outputs, sources)?;
+pub(crate) fn finish(mut outputs: Vec<Output>, watch: Watch<'_>) -> Result<(), Error> {
+    prepare(&outputs, watch)?;
     place(&mut outputs)
 }
 
 /// Puts outputs on the disk and makes sure that each can have its name, before the first gets one.
-pub(crate) fn prepare(outputs: &[Output], sources: &[Mapped]) -> Result<(), Error> {
+pub(crate) fn prepare(outputs: &[Output], watch: Watch<'_>) -> Result<(), Error> {
     outputs.iter().try_for_each(Output::prepare)?;
     // Waiting for the disk takes longer than the last jobs: sources are looked at again only after it.
-    Ok(sources.iter().try_for_each(Mapped::check_unchanged)?)
+    watch.check()
 }
 
 /// Renames outputs, from the last to the first: readers open the first of several shards, and while it is

@@ -193,7 +193,7 @@ impl Run<'_> {
         }
         self.check_placed(&schedule, outputs)?;
         run_with(self.tasks, &schedule, outputs, Some(journal), self.options, self.watch)?;
-        prepare(outputs, self.watch.sources)?;
+        prepare(outputs, self.watch)?;
         // One file has its name or not. Of several, some may have theirs when the machine stops.
         if outputs.len() > 1 {
             journal.whole()?;

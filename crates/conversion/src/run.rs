@@ -38,6 +38,24 @@ pub struct Watch<'a> {
     /// The files that are read. They are looked at again after the last job, so that a file that changed
     /// meanwhile is an error and not half of an output.
     pub sources: &'a [gguf_container::Mapped],
+    /// Called before outputs get their names. An error discards them.
+    pub verify: &'a (dyn Fn() -> Result<(), Error> + Sync),
+}
+
+/// A run without progress, further sources and checks, which is never stopped.
+impl Default for Watch<'_> {
+    fn default() -> Self {
+        static NEVER: AtomicBool = AtomicBool::new(false);
+        Watch { cancel: &NEVER, done: &|_, _| {}, sources: &[], verify: &|| Ok(()) }
+    }
+}
+
+impl Watch<'_> {
+    /// Checks that the sources are unchanged and that the outputs may get their names.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        self.sources.iter().try_for_each(gguf_container::Mapped::check_unchanged)?;
+        (self.verify)()
+    }
 }
 
 impl std::fmt::Debug for Watch<'_> {

@@ -36,6 +36,9 @@ pub struct Call {
     pub files: Vec<PathBuf>,
     /// Models that are read over the network, with the commit that identifies their state.
     pub remote: Vec<(String, String)>,
+    /// Downloads to verify before an output gets its name.
+    #[cfg(feature = "remote")]
+    pub downloads: Vec<gguf_checkpoint::hub::Downloads>,
 }
 
 impl Default for Call {
@@ -46,6 +49,8 @@ impl Default for Call {
             options: Vec::new(),
             files: Vec::new(),
             remote: Vec::new(),
+            #[cfg(feature = "remote")]
+            downloads: Vec::new(),
         }
     }
 }
@@ -92,6 +97,21 @@ impl Call {
             tag: Some(tag.clone()),
         }));
         Ok(inputs)
+    }
+
+    /// Verifies the checksums of downloads that are kept.
+    ///
+    /// # Errors
+    /// A download that failed or has another checksum, an interruption.
+    pub(crate) fn verify_downloads(&self) -> Result<(), gguf_conversion::Error> {
+        #[cfg(feature = "remote")]
+        for downloads in &self.downloads {
+            downloads.verify().map_err(|error| match error {
+                gguf_checkpoint::hub::HubError::Interrupted => gguf_conversion::Error::Cancelled,
+                error => Box::new(error).into(),
+            })?;
+        }
+        Ok(())
     }
 
     /// The program with its version and, if its file is known, its build. Reads that file.

@@ -6,11 +6,11 @@ use gguf_checkpoint::{
     Folder,
     hub::{self, HubError, Repo, Settings, Snapshot, Token},
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::{call::Call, error::Error, events::Events, input_kind::is_like_a_hub_name, text::human_bytes};
 
-/// True if a text is a Hub address: `hf://OWNER/MODEL[@REVISION]`.
+/// True if a text is a Hub address: `hf://OWNER/MODEL[@REVISION]`, or the address of the model's page.
 pub fn is_hub_address(text: &str) -> bool {
     Repo::is_address(text)
 }
@@ -37,7 +37,8 @@ pub struct HubOptions {
     pub revision: Option<String>,
     /// Folder of the local cache, in the layout of the Hub's own library. Without it, models are always streamed.
     pub cache_dir: Option<PathBuf>,
-    /// Address of the Hub. Default: `https://huggingface.co`.
+    /// Address of the Hub. Default: `https://huggingface.co`. User and password in it are neither serialized nor printed.
+    #[serde(serialize_with = "without_secrets")]
     pub endpoint: Option<String>,
     /// PEM file with trusted certificates. Default: those of Mozilla.
     pub certificates: Option<PathBuf>,
@@ -56,7 +57,7 @@ impl std::fmt::Debug for HubOptions {
             .field("token_file", token_file)
             .field("revision", revision)
             .field("cache_dir", cache_dir)
-            .field("endpoint", endpoint)
+            .field("endpoint", &endpoint.as_deref().map(hub::without_secrets))
             .field("certificates", certificates)
             .field("offline", offline)
             .field("temporary", temporary)
@@ -109,6 +110,10 @@ impl HubOptions {
     }
 }
 
+fn without_secrets<S: Serializer>(endpoint: &Option<String>, serializer: S) -> Result<S::Ok, S::Error> {
+    endpoint.as_deref().map(hub::without_secrets).serialize(serializer)
+}
+
 /// Request for a model on the Hub.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
@@ -156,8 +161,11 @@ impl Input {
     /// Adds this input to the inputs of a call.
     pub fn name_in(&self, call: Call) -> Call {
         #[cfg(feature = "remote")]
-        if let Some((remote, _)) = &self.remote {
+        if let Some((remote, is_kept)) = &self.remote {
             let mut call = call;
+            if *is_kept {
+                call.downloads.push(remote.downloads().clone());
+            }
             call.remote.push((self.folder.name(), format!("commit {}", remote.commit())));
             return call;
         }
@@ -198,11 +206,26 @@ pub fn input(
             "if `{text}` is meant to be a local folder, check the path; it was treated as a model on the Hub"
         )]),
     };
-    let input = match is_local {
-        true => Input::local(Folder::at(path)),
-        false => of_hub(text, wanted, options, events).map_err(taken)?,
+    let input = if is_local {
+        Input::local(named(path, events))
+    } else {
+        of_hub(text, wanted, options, events).map_err(taken)?
     };
     Ok(Input { folder: input.folder.forms(gguf_models::FORMS), ..input })
+}
+
+/// A local folder. In the caches of the Hub and of ModelScope (which writes `.` as `___`), the name of a folder is not that of its
+/// model.
+fn named(path: &Path, events: &dyn Events) -> Folder {
+    let of_folder =
+        || Some(path.file_name()?.to_str().filter(|name| name.contains("___"))?.replace("___", "."));
+    match Repo::name_in_cache(path).or_else(of_folder) {
+        Some(name) => {
+            events.note(&format!("{}: folder of a cache; the model is named `{name}`", path.display()));
+            Folder::at(path).named(&name)
+        }
+        None => Folder::at(path),
+    }
 }
 
 /// A model of the Hub, by its address.
@@ -259,7 +282,7 @@ fn remote(
         .cancel(events.cancel());
     let remote = hub::Remote::open(settings, repo, &options).map_err(Error::new)?;
     let ((n_whole, whole_bytes), (n_ranges, range_bytes)) = (remote.whole(), remote.by_ranges());
-    let (commit, endpoint) = (remote.commit(), &settings.endpoint);
+    let (commit, endpoint) = (remote.commit(), hub::without_secrets(&settings.endpoint));
     events.note(&format!(
         "{repo}: read from {endpoint}, commit {commit}: {n_whole} files ({}) complete, checksums verified",
         human_bytes(whole_bytes)

@@ -6,9 +6,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use gguf_container::{BrokenDownload, Metadata, TensorInfo, Value};
+use gguf_container::{BrokenDownload, Metadata, SPLIT_COUNT_KEY, TensorInfo, Value};
+use gguf_tokenizer::keys::TOKENS;
 
-use crate::{cause::Cause, error::Error};
+use crate::{cause::Cause, error::Error, hub::is_hub_address};
 
 /// Kind of input that a command reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +50,7 @@ enum Found {
 
 /// True for the address of a file, rather than a path.
 pub fn is_address(file: &str) -> bool {
-    ["http://", "https://", "hf://"].iter().any(|scheme| file.starts_with(scheme))
+    ["http://", "https://"].iter().any(|scheme| file.starts_with(scheme)) || is_hub_address(file)
 }
 
 /// Advice for an input that could not be opened; none if its kind is right or not read by any command.
@@ -74,6 +75,11 @@ pub fn advice(path: &Path, wanted: Wanted) -> Option<String> {
         return Some(format!(
             "to convert a file in a format older than GGUF, run `gguf-convert legacy {shown} OUT`"
         ));
+    }
+    if matches!(wanted, Wanted::Adapter | Wanted::AdapterFolder)
+        && let Some(folder) = adapter_below(path)
+    {
+        return Some(format!("the adapter is in {}; pass that folder", folder.display()));
     }
     Some(match (look(path), wanted) {
         (Found::Nothing, Wanted::Gguf) if is_like_a_hub_name(path) => {
@@ -145,6 +151,46 @@ const IMAGE_ARCHITECTURES: &[&str] = &["sd2", "hunyuan3d", "chroma", "z_image", 
 /// Kind of a file of a diffusion model.
 const IMAGE_MODEL: &str = "an image or video model";
 
+/// Kind of a file that holds a text model and its vision tower.
+const ONE_FILE: &str = "a model with its vision tower or audio encoder in the same file";
+
+/// Prefixes of tensors of vision towers, audio encoders and projectors.
+const OF_PROJECTORS: [&str; 3] = ["v.", "a.", "mm."];
+
+/// True for a file that has both the layers of a text model and tensors of a projector, as Ollama stores models.
+pub fn is_one_file_model(tensors: &[TensorInfo]) -> bool {
+    let has = |prefixes: &[&str]| {
+        tensors.iter().any(|tensor| prefixes.iter().any(|prefix| tensor.name.starts_with(prefix)))
+    };
+    has(&["blk."]) && has(&OF_PROJECTORS)
+}
+
+/// True for a file without tensors that has a vocabulary, unless it is a shard.
+pub fn is_vocabulary(metadata: &Metadata, tensors: &[TensorInfo]) -> bool {
+    tensors.is_empty() && metadata.get(TOKENS).is_some() && metadata.get(SPLIT_COUNT_KEY).is_none()
+}
+
+/// Rejects shards that were joined byte by byte: readers would see the first one only.
+///
+/// # Errors
+/// The kind of the file, with a hint.
+pub fn check_joined(path: &Path) -> Result<(), Error> {
+    let Ok(file) = gguf_container::File::open_foreign(path) else { return Ok(()) };
+    let end = file.tensors().iter().map(|tensor| tensor.offset.saturating_add(tensor.n_bytes)).max();
+    let end = (file.data_offset() as u64).saturating_add(end.unwrap_or(0));
+    let padded = end.checked_next_multiple_of(u64::from(file.alignment())).unwrap_or(end);
+    let is_header = |at: u64| {
+        let rest = usize::try_from(at).ok().and_then(|at| file.bytes().get(at..));
+        rest.is_some_and(|rest| rest.starts_with(b"GGUF"))
+    };
+    if is_header(end) || is_header(padded) {
+        return Err(Error::at(path, "several GGUF files joined into one, probably shards").hint([
+            "get the separate shards; pass the first of them, or run `gguf-inspect merge` on it to make one file",
+        ]));
+    }
+    Ok(())
+}
+
 /// True for a file of a diffusion model.
 pub fn is_image_model(metadata: &Metadata, tensors: &[TensorInfo]) -> bool {
     let shapes = tensors.iter().map(|tensor| (tensor.name.as_str(), tensor.shape));
@@ -168,6 +214,16 @@ fn other_than_model(path: &Path) -> Option<(&'static str, String)> {
         (_, "controlvector") => (
             "a control vector",
             "pass the model itself; control vectors are applied by llama.cpp with `--control-vector`"
+                .to_owned(),
+        ),
+        _ if is_vocabulary(metadata, file.tensors()) => (
+            "a vocabulary without tensors",
+            "pass the file of the whole model, or convert the checkpoint with its weights".to_owned(),
+        ),
+        _ if is_one_file_model(file.tensors()) => (
+            ONE_FILE,
+            "Ollama stores models like this; llama.cpp needs two files: download its GGUF files of the model, or convert the \
+                original checkpoint"
                 .to_owned(),
         ),
         _ if is_image_model(metadata, file.tensors()) => (
@@ -203,8 +259,9 @@ fn is_adapter_file(path: &Path) -> bool {
 /// # Errors
 /// The kind of the file, with a hint.
 pub fn check_model(path: &Path) -> Result<(), Error> {
+    check_joined(path)?;
     match other_than_model(path) {
-        Some((found, advice)) if found != IMAGE_MODEL => {
+        Some((found, advice)) if ![IMAGE_MODEL, ONE_FILE].contains(&found) => {
             Err(Error::at(path, format_args!("expected a model, found {found}")).hint([advice]))
         }
         _ => Ok(()),
@@ -217,9 +274,8 @@ pub fn check_model(path: &Path) -> Result<(), Error> {
 /// The kind of the file, with a hint.
 pub fn check_language_model(path: &Path) -> Result<(), Error> {
     match other_than_model(path) {
-        Some((IMAGE_MODEL, advice)) => {
-            Err(Error::at(path, format_args!("expected a language model, found {IMAGE_MODEL}"))
-                .hint([advice]))
+        Some((found @ (IMAGE_MODEL | ONE_FILE), advice)) => {
+            Err(Error::at(path, format_args!("expected a language model, found {found}")).hint([advice]))
         }
         _ => check_model(path),
     }
@@ -227,6 +283,9 @@ pub fn check_language_model(path: &Path) -> Result<(), Error> {
 
 /// Explains a failure by the kind of the input if it is the wrong one; otherwise adds a hint to the failure.
 pub fn explained(path: &Path, wanted: Wanted, failure: Error) -> Error {
+    if let (Wanted::Gguf, Err(joined)) = (wanted, check_joined(path)) {
+        return joined;
+    }
     let other = other_than_model(path);
     match (wanted, other) {
         (Wanted::Gguf, Some((found, advice))) => {
@@ -279,6 +338,15 @@ fn is_piece(path: &Path) -> bool {
         || rest.strip_prefix('.').is_some_and(|rest| {
             !rest.is_empty() && rest.len() <= 3 && rest.chars().all(|c| c.is_ascii_digit())
         })
+}
+
+/// The first folder with an adapter inside another folder: PEFT saves named adapters in subfolders.
+fn adapter_below(path: &Path) -> Option<PathBuf> {
+    let is_adapter = |folder: &PathBuf| folder.join("adapter_config.json").is_file();
+    if !path.is_dir() || is_adapter(&path.to_owned()) {
+        return None;
+    }
+    fs::read_dir(path).ok()?.flatten().map(|entry| entry.path()).filter(is_adapter).min()
 }
 
 /// True for a file that begins like a GGUF file. Pipes are not read.

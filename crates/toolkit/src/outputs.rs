@@ -5,6 +5,7 @@
 
 use std::{
     collections::HashSet,
+    fs,
     path::{Path, PathBuf},
 };
 
@@ -22,17 +23,33 @@ pub fn check_outputs(
     inputs: &[impl AsRef<Path>],
     force: bool,
 ) -> Result<(), Error> {
-    let inputs: Vec<&Path> = inputs.iter().map(AsRef::as_ref).collect();
-    let mut seen = HashSet::new();
+    check_distinct(outputs, inputs)?;
     for path in outputs.iter().map(AsRef::as_ref) {
         check_output_name(path).map_err(Error::usage)?;
-        if !seen.insert(gguf_conversion::real_output(path)) {
-            return Err(Error::usage(format_args!("two options write to {}", path.display())));
-        }
-        // With --force the input would be gone after the run, and a mapped input must not change during it.
-        gguf_conversion::check_output_file(path, &inputs, force)
+        gguf_conversion::check_output_file(path, &[], force)
             .map_err(|error| output_failure(path, error.into()))?;
         check_writable(path, force)?;
+    }
+    Ok(())
+}
+
+/// Checks that the paths that a command writes differ from each other and from those that it reads, through any links. An input
+/// that is overwritten would be lost after the run, and a mapped one must not change during it.
+///
+/// # Errors
+/// An output that is given by two options or is one of `inputs`.
+pub fn check_distinct(outputs: &[impl AsRef<Path>], inputs: &[impl AsRef<Path>]) -> Result<(), Error> {
+    let inputs: Vec<PathBuf> =
+        inputs.iter().filter_map(|path| fs::canonicalize(path.as_ref()).ok()).collect();
+    let mut seen = HashSet::new();
+    for path in outputs.iter().map(AsRef::as_ref) {
+        let real = gguf_conversion::real_output(path);
+        if inputs.contains(&real) {
+            return Err(Error::new(gguf_conversion::Error::OutputIsInput { path: path.to_owned() }));
+        }
+        if !seen.insert(real) {
+            return Err(Error::usage(format_args!("two options write to {}", path.display())));
+        }
     }
     Ok(())
 }
@@ -54,7 +71,7 @@ fn check_writable(path: &Path, force: bool) -> Result<(), Error> {
 /// # Errors
 /// An error of the operating system.
 pub fn make_folder(path: &Path) -> Result<(), Error> {
-    std::fs::create_dir_all(path).map_err(|error| Error::at(path, format_args!("cannot create: {error}")))
+    fs::create_dir_all(path).map_err(|error| Error::at(path, format_args!("cannot create: {error}")))
 }
 
 /// Writes a small file whole or not at all. If that fails now, although [`check_outputs`] found nothing wrong
@@ -110,8 +127,6 @@ fn save_elsewhere(path: &Path, bytes: &[u8], rescue: &Path) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
+use gguf_checkpoint::hub::without_secrets;
 use gguf_container::{Header, Metadata, Value};
 use gguf_conversion::recipes::{GUESSED, Recipe, TensorFacts, stored_file_type};
 use gguf_types::DType;
@@ -61,7 +62,7 @@ impl Extracted {
     pub fn json(&self, file: &str, output: Option<&Path>) -> Result<serde_json::Value, Error> {
         let recipe: serde_json::Value = serde_json::from_str(&self.file.text()?).map_err(Error::new)?;
         Ok(json!({
-            "file": file,
+            "file": without_secrets(file),
             "type": self.recipe.name,
             "n_tensors": self.n_tensors(),
             "dtypes": self.dtypes,
@@ -89,6 +90,7 @@ pub fn open_recipe(path: &Path, hub_options: &HubOptions, events: &dyn Events) -
 /// # Errors
 /// A file that cannot be read, or whose types match no file type; an interruption.
 pub fn recipe_of_file(file: &str, hub_options: &HubOptions, events: &dyn Events) -> Result<Extracted, Error> {
+    let shown = without_secrets(file);
     let path = Path::new(file);
     let Headers { metadata, tensors } = match is_address(file) {
         true => remote(file, hub_options, events)?,
@@ -98,7 +100,8 @@ pub fn recipe_of_file(file: &str, hub_options: &HubOptions, events: &dyn Events)
         .iter()
         .map(|(name, shape, dtype)| TensorFacts { name, shape: *shape, dtype: *dtype })
         .collect();
-    let recipe = recipe_of(&metadata, &facts, events).map_err(|problem| Error::at(path, problem))?;
+    let recipe =
+        recipe_of(&metadata, &facts, events).map_err(|problem| Error::at(Path::new(&shown), problem))?;
     let mut dtypes: BTreeMap<&'static str, usize> = BTreeMap::new();
     facts.iter().for_each(|tensor| *dtypes.entry(tensor.dtype.name()).or_default() += 1);
     for dtype in facts.iter().map(|tensor| tensor.dtype.name()).filter(|name| !is_made(name)) {
@@ -112,7 +115,7 @@ pub fn recipe_of_file(file: &str, hub_options: &HubOptions, events: &dyn Events)
     let imatrix = metadata.get("quantize.imatrix.file").and_then(Value::as_str).map(str::to_owned);
     if let Some(imatrix) = &imatrix {
         events.note(&format!(
-            "{file}: the file was made with the importance matrix `{}`; pass yours with --imatrix",
+            "{shown}: the file was made with the importance matrix `{}`; pass yours with --imatrix",
             printable(imatrix)
         ));
     }

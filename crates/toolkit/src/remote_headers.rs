@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use gguf_checkpoint::hub::without_secrets;
 use gguf_container::Header;
 
 use crate::{error::Error, events::Events, hub::HubOptions};
@@ -34,17 +35,18 @@ pub fn headers(
     // A signed URL has a query after its path.
     let (path, query) = address.split_once('?').map_or((address, None), |(path, query)| (path, Some(query)));
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let shown = without_secrets(address);
     let count_in = |header: &Header| header.get(SPLIT_COUNT_KEY).and_then(Value::as_u64);
     let Some((prefix, no, count)) = parse_shard_file_name(name).filter(|(.., count)| *count > 1) else {
         let fetched = fetch(address, name, hub_options, events)?;
         if let Some(n_shards) = count_in(&fetched.header).filter(|count| *count > 1) {
-            let message = format!("{address}: shard of {n_shards} without a shard number in its name");
+            let message = format!("{shown}: shard of {n_shards} without a shard number in its name");
             return Err(Error::new(message));
         }
         return Ok(vec![fetched]);
     };
     if query.is_some() {
-        let message = format!("{path}: shard {no} of {count} needs a separate URL");
+        let message = format!("{shown}: shard {no} of {count} needs a separate URL");
         return Err(Error::new(message).hint(["use a URL without `?`, or local files"]));
     }
     let mut found = Vec::new();
@@ -55,7 +57,7 @@ pub fn headers(
         if stated != Some(u64::from(count)) {
             let found = stated.map_or("nothing".to_owned(), |stated| stated.to_string());
             let message =
-                format!("{path}: expected `{SPLIT_COUNT_KEY}` {count} in shard {shard}, found {found}");
+                format!("{shown}: expected `{SPLIT_COUNT_KEY}` {count} in shard {shard}, found {found}");
             return Err(Error::new(message));
         }
         found.push(fetched);
@@ -65,7 +67,7 @@ pub fn headers(
 
 #[cfg(not(feature = "remote"))]
 pub fn headers(address: &str, _: &HubOptions, _: &dyn Events) -> Result<Vec<RemoteHeader>, Error> {
-    Err(Error::new(format!("{address}: built without the feature `remote`")))
+    Err(Error::new(format!("{}: built without the feature `remote`", without_secrets(address))))
 }
 
 /// Size of the first request, which covers small headers.
@@ -88,8 +90,9 @@ fn fetch(
     use crate::text::human_bytes;
 
     let settings = hub_options.settings();
+    let shown = without_secrets(address);
     if settings.offline {
-        return Err(Error::new(format!("{address}: HF_HUB_OFFLINE is set")));
+        return Err(Error::new(format!("{shown}: HF_HUB_OFFLINE is set")));
     }
     let mut head = RemoteHead::new(&settings, address, events.cancel()).map_err(Error::new)?;
     let mut wanted = FIRST_BYTES;
@@ -105,12 +108,12 @@ fn fetch(
             Ok(header) => {
                 let n_bytes = head.bytes().len() as u64;
                 let of = head.n_bytes().map_or(String::new(), |whole| format!(" of {}", human_bytes(whole)));
-                events.note(&format!("{address}: read {}{of}", human_bytes(n_bytes)));
+                events.note(&format!("{shown}: read {}{of}", human_bytes(n_bytes)));
                 let (name, bytes) = (name.to_owned(), head.bytes().to_vec());
                 return Ok(RemoteHeader { header, name, bytes, n_bytes: head.n_bytes() });
             }
             Err(error) if has_more && is_cut(&error) && wanted < MAX_HEADER_BYTES => wanted *= 2,
-            Err(error) => return Err(Error::at(Path::new(address), error)),
+            Err(error) => return Err(Error::at(Path::new(&shown), error)),
         }
     }
 }

@@ -490,6 +490,11 @@ impl Settings {
         Ok(())
     }
 
+    /// Path of the recipe file to write.
+    pub fn save_to(&self) -> Option<&Path> {
+        self.save_to.as_deref()
+    }
+
     /// Writes the recipe file that was requested, if one was.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! The metadata and tensors of a GGUF file, and statistics of importance matrices.
 
+use gguf_checkpoint::hub::without_secrets;
 use gguf_container::{Array, Endian, File, ForeignTensor, TensorInfo, Value};
 use gguf_imatrix::Sums;
 use serde::{Deserialize, Serialize, Serializer, ser::SerializeMap};
@@ -17,7 +18,7 @@ use crate::{
     file_type::file_type_name,
     hub::HubOptions,
     importance_table::Importance,
-    input_kind::{is_address, is_gguf},
+    input_kind::{check_joined, is_address, is_gguf},
     metadata_json::type_of,
     remote_headers::HollowFiles,
     summary::{self, Summary},
@@ -121,6 +122,7 @@ pub fn show(options: &ShowOptions, hub_options: &HubOptions, events: &dyn Events
         })));
     }
     let file = open_foreign(path)?;
+    check_joined(path)?;
     let summary = summary::of_file(path, &file, events)?;
     let importance = match summary.kind.as_deref() {
         Some("imatrix") => Sums::open(path).map_err(|error| events.warning(&error.to_string())).ok(),
@@ -141,9 +143,10 @@ fn remote(
     let hollow = HollowFiles::fetch(address, hub_options, events)?;
     let path = hollow.path();
     // The temporary path means nothing to the caller.
+    let options = ShowOptions { file: without_secrets(address).into(), ..options.clone() };
     let file = File::open_foreign(&path).map_err(|error| Error::at(&options.file, error))?;
     let summary = summary::of_file(&path, &file, events)?;
-    let (file, summary, options, hollow) = (Box::new(file), Box::new(summary), options.clone(), Some(hollow));
+    let (file, summary, options, hollow) = (Box::new(file), Box::new(summary), options, Some(hollow));
     Ok(Shown(Contents::Gguf { file, summary, importance: None, options, hollow }))
 }
 

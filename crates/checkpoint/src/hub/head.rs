@@ -32,25 +32,13 @@ impl RemoteHead {
     /// [`HubError::Name`], [`HubError::Answer`] for an invalid address.
     pub fn new(settings: &Settings, address: &str, cancel: Arc<AtomicBool>) -> Result<RemoteHead, HubError> {
         let client = Client::new(settings, cancel)?;
-        let address = match address.strip_prefix("hf://") {
-            Some(path) => {
-                let wrong =
-                    || HubError::Name { text: address.to_owned(), reason: "write hf://OWNER/MODEL/FILE" };
-                let mut parts = path.splitn(3, '/');
-                let (Some(owner), Some(model), Some(file)) = (parts.next(), parts.next(), parts.next())
-                else {
-                    return Err(wrong());
-                };
-                if file.is_empty()
-                    || file.split('/').any(|part| part.is_empty() || part == "." || part == "..")
-                {
-                    return Err(wrong());
-                }
-                let repo = Repo::parse(&format!("{owner}/{model}"))?;
-                let (id, revision) = (escaped(repo.id(), true), escaped(repo.revision(), false));
-                client.address(&format!("/{id}/resolve/{revision}/{}", escaped(file, true)))?
-            }
-            None => client.elsewhere(address)?,
+        // The download of a file may be signed by its query.
+        let address = if Repo::is_address(address) && !address.contains('?') {
+            let (repo, file) = file_of(address)?;
+            let (id, revision) = (escaped(repo.id(), true), escaped(repo.revision(), false));
+            client.address(&format!("/{id}/resolve/{revision}/{}", escaped(&file, true)))?
+        } else {
+            client.elsewhere(address)?
         };
         Ok(RemoteHead { client, address, bytes: Vec::new(), n_bytes: None, tag: None })
     }
@@ -124,4 +112,17 @@ impl RemoteHead {
         })?;
         Ok(self.bytes.len() as u64 > before)
     }
+}
+
+/// The model and the file of an address: `hf://OWNER/MODEL[@REVISION]/FILE`, or the page or the download of a file.
+fn file_of(address: &str) -> Result<(Repo, String), HubError> {
+    let wrong = || HubError::Name { text: address.to_owned(), reason: "write hf://OWNER/MODEL/FILE" };
+    let (repo, file) = match address.strip_prefix("hf://").map(|path| path.splitn(3, '/').collect::<Vec<_>>())
+    {
+        Some(parts) if parts.len() == 3 => (Repo::parse(&parts[..2].join("/"))?, Some(parts[2].to_owned())),
+        Some(_) => return Err(wrong()),
+        None => Repo::parse_with_file(address)?,
+    };
+    let is_part = |part: &str| !(part.is_empty() || part == "." || part == "..");
+    Ok((repo, file.filter(|file| file.split('/').all(is_part)).ok_or_else(wrong)?))
 }

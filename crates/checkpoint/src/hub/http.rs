@@ -19,7 +19,7 @@ use ureq::{
     tls::{PemItem, RootCerts, TlsConfig, parse_pem},
 };
 
-use super::{HubError, Settings};
+use super::{HubError, Settings, without_secrets};
 
 /// Maximum number of attempts for a request.
 const MAX_ATTEMPTS: u32 = 7;
@@ -98,7 +98,7 @@ impl Client {
             .build()
             .into();
         let endpoint = settings.endpoint.clone();
-        let hub = parse(&endpoint, &endpoint)?;
+        let hub = parse(&endpoint, &without_secrets(&endpoint))?;
         Ok(Client { agent, hub, endpoint, token: settings.token.read()?, cancel })
     }
 
@@ -109,7 +109,7 @@ impl Client {
 
     /// An address of the web, the Hub's or another's.
     pub fn elsewhere(&self, address: &str) -> Result<Uri, HubError> {
-        parse(address, address.split('?').next().unwrap_or_default())
+        parse(address, &without_secrets(address))
     }
 
     /// Calls `attempt` until it succeeds, fails for good, or has failed too often. It says by its flag whether it made
@@ -208,7 +208,7 @@ impl Client {
     fn target_of(&self, from: &Uri, response: &Response<Body>) -> Result<Uri, Attempt> {
         let to = text(response.headers(), "location").unwrap_or_default();
         let redirect = |reason| {
-            let to = to.split('?').next().unwrap_or_default().to_owned();
+            let to = without_secrets(to);
             Attempt::Never(HubError::Redirect { address: shown(from), to, reason })
         };
         let absolute = match (from.scheme(), from.authority()) {
@@ -303,7 +303,7 @@ pub(super) fn answer_error(uri: &Uri, problem: String) -> HubError {
 
 /// An address without what could be a secret.
 pub(super) fn shown(uri: &Uri) -> String {
-    uri.to_string().split('?').next().unwrap_or_default().to_owned()
+    without_secrets(&uri.to_string())
 }
 
 /// A header as text.

@@ -1,5 +1,7 @@
 //! Files of a model on the Hub at one commit.
 
+use std::collections::HashSet;
+
 use serde_json::Value as Json;
 use ureq::http::Uri;
 
@@ -65,7 +67,12 @@ pub(super) fn tree_of(client: &Client, repo: &Repo) -> Result<Tree, HubError> {
     let mut files = Vec::new();
     let mut next = Some(client.address(&format!("/api/models/{id}/tree/{commit}?recursive=true"))?);
     for _ in 0..MAX_PAGES {
-        let Some(uri) = next else { return Ok(Tree { commit, files }) };
+        let Some(uri) = next else {
+            return match repeated(&files) {
+                Some(path) => Err(invalid_answer(&client.address("")?, &format!("`{path}` is listed twice"))),
+                None => Ok(Tree { commit, files }),
+            };
+        };
         let (headers, bytes) = client.get_whole(&uri, MAX_PAGE_BYTES)?;
         let page = parse(&uri, &bytes)?;
         for entry in page.as_array().ok_or_else(|| invalid_answer(&uri, "expected a list of files"))? {
@@ -115,6 +122,12 @@ fn entry_of(entry: &Json) -> Result<Option<Entry>, &'static str> {
     Ok(Some(Entry { path, n_bytes, checksum: checksum.ok_or("a file has no checksum")? }))
 }
 
+/// The first path that is listed again.
+fn repeated(files: &[Entry]) -> Option<&str> {
+    let mut seen = HashSet::new();
+    files.iter().map(|entry| entry.path.as_str()).find(|path| !seen.insert(*path))
+}
+
 /// True if a path stays inside its starting folder.
 fn is_inside(path: &str) -> bool {
     let is_part = |part: &str| !part.is_empty() && part != "." && part != "..";
@@ -131,6 +144,8 @@ mod tests {
         let sha256 = "B".repeat(64);
         let file = serde_json::json!({"type": "file", "path": "x/y.json", "size": 3, "oid": git});
         let entry = entry_of(&file).unwrap().unwrap();
+        assert_eq!(repeated(&[entry.clone(), Entry { path: "z".to_owned(), ..entry.clone() }]), None);
+        assert_eq!(repeated(&[entry.clone(), entry.clone()]), Some("x/y.json"));
         assert_eq!(
             (entry.path.as_str(), entry.n_bytes, entry.checksum.digits()),
             ("x/y.json", 3, git.as_str())

@@ -27,6 +27,6 @@ pub use error::HubError;
 #[cfg(feature = "remote")]
 pub use head::RemoteHead;
 #[cfg(feature = "remote")]
-pub use remote::{Remote, RemoteOptions};
+pub use remote::{Downloads, Remote, RemoteOptions};
 pub use repo::Repo;
-pub use settings::{Settings, Token};
+pub use settings::{Settings, Token, without_secrets};

@@ -6,7 +6,7 @@ use std::{
     io::{Read, Write},
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
@@ -30,6 +30,8 @@ use crate::{
 
 /// Maximum size of a JSON file that is not requested by name, in bytes.
 const MAX_OTHER_JSON_BYTES: u64 = 16 << 20;
+/// Maximum size of all small files of a model, in bytes.
+const MAX_SMALL_BYTES: u64 = 256 << 20;
 /// Requests for small files at the same time.
 const N_REQUESTS: usize = 4;
 
@@ -72,13 +74,44 @@ impl RemoteOptions {
     }
 }
 
+/// Weights files that are read by ranges.
+#[derive(Debug, Clone, Default)]
+pub struct Downloads {
+    files: Vec<Arc<FetchedFile>>,
+    /// Set after the first successful check.
+    verified: Arc<OnceLock<()>>,
+}
+
+impl Downloads {
+    /// Fetches the missing bytes of each file and compares its checksum; for files that are kept.
+    ///
+    /// # Errors
+    /// [`HubError`].
+    pub fn verify(&self) -> Result<(), HubError> {
+        if self.verified.get().is_some() {
+            return Ok(());
+        }
+        for file in &self.files {
+            let entry = file.remote().entry();
+            file.complete().map_err(|error| match error {
+                ReadError::Interrupted => HubError::Interrupted,
+                error => HubError::Answer { address: entry.path.clone(), problem: error.to_string() },
+            })?;
+            let path = file.path();
+            let mut bytes = fs::File::open(path).map_err(io_error(path))?;
+            check(entry, checksum_of(&entry.checksum, entry.n_bytes, &mut bytes).map_err(io_error(path))?)?;
+        }
+        self.verified.get_or_init(|| ());
+        Ok(())
+    }
+}
+
 /// A model that is read over the network.
 #[derive(Debug)]
 pub struct Remote {
     folder: Folder,
     commit: String,
-    /// Weights files that are read by ranges.
-    fetched: Vec<Arc<FetchedFile>>,
+    downloads: Downloads,
     /// Temporary files of weights to be kept.
     incomplete: Vec<TempPath>,
     /// Files that are here as a whole, each compared with its checksum or found in the cache.
@@ -129,6 +162,13 @@ impl Remote {
             .into_iter()
             .filter(|entry| is_small(entry) || (takes_whole && is_weights(&entry.path)))
             .collect();
+        let small_bytes = whole.iter().filter(|entry| !is_weights(&entry.path)).map(|entry| entry.n_bytes);
+        let small_bytes = small_bytes.fold(0, u64::saturating_add);
+        if small_bytes > MAX_SMALL_BYTES {
+            let problem =
+                format!("expected at most {MAX_SMALL_BYTES} bytes of small files, found {small_bytes}");
+            return Err(HubError::Answer { address: repo.to_string(), problem });
+        }
         let has_weights = whole.iter().any(|entry| is_weights(&entry.path));
         if options.keep {
             fs::create_dir_all(cache.blobs()).map_err(io_error(&cache.blobs()))?;
@@ -144,7 +184,7 @@ impl Remote {
         let mut model = Remote {
             folder: Folder::at(staging.path()),
             commit: commit.clone(),
-            fetched: Vec::new(),
+            downloads: Downloads::default(),
             incomplete: Vec::new(),
             whole,
             cache: cache.clone(),
@@ -170,7 +210,7 @@ impl Remote {
             let name = entry.path.clone();
             let remote = RemoteFile::new(Arc::clone(&client), repo, &commit, entry)?;
             let file = Arc::new(FetchedFile::new(&fetcher, remote, file, path, !options.keep)?);
-            model.fetched.push(Arc::clone(&file));
+            model.downloads.files.push(Arc::clone(&file));
             fetched.insert(name, file);
         }
         model.folder = Folder::at(staging.path()).named(repo.name()).with_fetched(fetched, Arc::new(staging));
@@ -189,12 +229,17 @@ impl Remote {
 
     /// Weights files that are read by ranges, and their bytes. No checksum can be compared for them, unless they are kept.
     pub fn by_ranges(&self) -> (usize, u64) {
-        (self.fetched.len(), self.fetched.iter().map(|file| file.n_bytes()).sum())
+        (self.downloads.files.len(), self.downloads.files.iter().map(|file| file.n_bytes()).sum())
     }
 
     /// Files that were fetched whole or found in the cache, and their bytes.
     pub fn whole(&self) -> (usize, u64) {
         (self.whole.len(), self.whole.iter().map(|entry| entry.n_bytes).sum())
+    }
+
+    /// The weights files, to be verified before their outputs get their names.
+    pub fn downloads(&self) -> &Downloads {
+        &self.downloads
     }
 
     /// Fetches the missing bytes of each weights file, verifies checksums and moves all files into the cache;
@@ -204,17 +249,9 @@ impl Remote {
     /// [`HubError`]; files already in the cache stay there.
     pub fn keep(self) -> Result<PathBuf, HubError> {
         let mut stored = self.whole;
-        for (file, incomplete) in self.fetched.iter().zip(self.incomplete) {
+        self.downloads.verify()?;
+        for (file, incomplete) in self.downloads.files.iter().zip(self.incomplete) {
             let entry = file.remote().entry();
-            file.complete().map_err(|error| match error {
-                ReadError::Interrupted => HubError::Interrupted,
-                error => HubError::Answer { address: entry.path.clone(), problem: error.to_string() },
-            })?;
-            let found = {
-                let mut bytes = fs::File::open(&incomplete).map_err(io_error(&incomplete))?;
-                checksum_of(&entry.checksum, entry.n_bytes, &mut bytes).map_err(io_error(&incomplete))?
-            };
-            check(entry, found)?;
             persist(incomplete, &self.cache.blob(entry))?;
             stored.push(entry.clone());
         }

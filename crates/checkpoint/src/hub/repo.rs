@@ -3,12 +3,23 @@
 //! Source of the rules: `validate_repo_id` in `huggingface_hub/utils/_validators.py` and `parse_hf_uri` of
 //! `huggingface_hub/utils/_hf_uris.py`, huggingface_hub 1.x.
 
-use std::fmt;
+use std::{fmt, path::Path};
 
 use super::HubError;
 
-/// Prefix of a model name that could also be a path.
-const SCHEME: &str = "hf://";
+/// Prefixes of an address, as this program, other tools and browsers write them.
+const PREFIXES: [&str; 8] = [
+    "hf://",
+    "https://huggingface.co/",
+    "http://huggingface.co/",
+    "https://hf.co/",
+    "http://hf.co/",
+    "huggingface.co/",
+    "hf.co/",
+    "hf:",
+];
+/// Names of pages that are followed by a revision.
+const PAGES: [&str; 4] = ["tree", "blob", "resolve", "raw"];
 /// Characters of a name at most.
 const MAX_NAME: usize = 96;
 /// The branch that is meant where none is named.
@@ -24,17 +35,42 @@ pub struct Repo {
 impl Repo {
     /// True if `text` can only be a model on the Hub.
     pub fn is_address(text: &str) -> bool {
-        text.starts_with(SCHEME)
+        PREFIXES.iter().any(|prefix| text.starts_with(prefix))
     }
 
-    /// Reads `hf://OWNER/MODEL[@REVISION]`, the same without `hf://`, or the name of a model without owner.
+    /// Reads `hf://OWNER/MODEL[@REVISION]`, the address of the model's page or of a page below it, `OWNER/MODEL`, or the name of
+    /// a model without owner.
     ///
     /// # Errors
     /// [`HubError::Name`].
     pub fn parse(text: &str) -> Result<Repo, HubError> {
+        Repo::parse_with_file(text).map(|(repo, _)| repo)
+    }
+
+    /// Like [`Repo::parse`], with the path of the file if the address is that of its page or its download.
+    ///
+    /// # Errors
+    /// [`HubError::Name`].
+    pub fn parse_with_file(text: &str) -> Result<(Repo, Option<String>), HubError> {
         let wrong = |reason| HubError::Name { text: text.to_owned(), reason };
-        let rest = text.strip_prefix(SCHEME).unwrap_or(text);
+        let rest = PREFIXES.iter().find_map(|prefix| text.strip_prefix(prefix)).unwrap_or(text);
+        let rest = rest.split(['?', '#']).next().unwrap_or_default();
+        let rest = rest.strip_suffix('/').filter(|rest| rest.contains('/')).unwrap_or(rest);
         let rest = rest.strip_prefix("models/").unwrap_or(rest);
+        let parts: Vec<&str> = rest.split('/').collect();
+        // Models without owner have the page as their second part.
+        if let Some(at) = (1..=2).find(|&at| parts.get(at).is_some_and(|part| PAGES.contains(part))) {
+            let id = parts[..at].join("/");
+            let (revision, file) = match &parts[at + 1..] {
+                [] => (None, None),
+                rest if parts[at] == "tree" => (Some(rest.join("/")), None),
+                [revision, file @ ..] => (Some((*revision).to_owned()), Some(file.join("/"))),
+            };
+            let revision =
+                revision.map_or(String::new(), |revision| format!("@{}", revision.replace("%2F", "/")));
+            let (repo, _) = Repo::parse_with_file(&(id + &revision))?;
+            return Ok((repo, file.filter(|file| !file.is_empty())));
+        }
         let (id, revision) = match rest.split_once('@') {
             Some((id, revision)) => (id, Some(revision)),
             None => (rest, None),
@@ -54,7 +90,16 @@ impl Repo {
         if revision.is_some_and(|revision| !is_revision(revision)) {
             return Err(wrong("a revision is a branch, a tag or a commit"));
         }
-        Ok(Repo { id: id.to_owned(), revision: revision.map(str::to_owned) })
+        Ok((Repo { id: id.to_owned(), revision: revision.map(str::to_owned) }, None))
+    }
+
+    /// Name of the model whose snapshot or repository in the Hub's cache is at `path`: NAME of
+    /// `models--OWNER--NAME/snapshots/COMMIT`.
+    pub fn name_in_cache(path: &Path) -> Option<String> {
+        let name = |path: &Path| Some(path.file_name()?.to_str()?.to_owned());
+        let snapshots = path.parent()?;
+        let of_cache = if name(snapshots)? == "snapshots" { snapshots.parent()? } else { path };
+        Some(name(of_cache)?.strip_prefix("models--")?.rsplit("--").next()?.to_owned())
     }
 
     /// The same model at `revision`, unless its name has a revision.
@@ -143,10 +188,27 @@ mod tests {
             ("hf://a/b@refs/pr/7", "a/b", "refs/pr/7"),
             ("hf://gpt2", "gpt2", "main"),
             ("hf://_a/b_", "_a/b_", "main"),
+            ("hf://a/b/", "a/b", "main"),
+            ("hf:a/b", "a/b", "main"),
+            ("hf.co/a/b", "a/b", "main"),
+            ("huggingface.co/a/b@v1", "a/b", "v1"),
+            ("https://huggingface.co/gpt2", "gpt2", "main"),
+            ("https://huggingface.co/a/b?library=transformers", "a/b", "main"),
+            ("https://huggingface.co/a/b/tree/main", "a/b", "main"),
+            ("https://huggingface.co/a/b/tree/refs%2Fpr%2F7", "a/b", "refs/pr/7"),
+            ("https://huggingface.co/gpt2/tree/main/", "gpt2", "main"),
+            ("https://hf.co/a/b/blob/v2/model.safetensors", "a/b", "v2"),
         ] {
             let repo = Repo::parse(text).unwrap();
             assert_eq!((repo.id(), repo.revision()), (id, revision), "{text}");
         }
+        let file = |text: &str| Repo::parse_with_file(text).unwrap().1;
+        assert_eq!(file("https://hf.co/a/b/resolve/main/x/y.gguf").as_deref(), Some("x/y.gguf"));
+        assert_eq!(file("https://hf.co/a/b/tree/main"), None);
+        let named = |path: &str| Repo::name_in_cache(Path::new(path));
+        assert_eq!(named("hub/models--a--b-c.d/snapshots/0123").as_deref(), Some("b-c.d"));
+        assert_eq!(named("hub/models--gpt2").as_deref(), Some("gpt2"));
+        assert_eq!(named("snapshots/0123"), None);
         assert_eq!(Repo::parse("a/b.c@x").unwrap().name(), "b.c");
         assert_eq!(Repo::parse("a/b@x").unwrap().to_string(), "a/b@x");
         assert_eq!(Repo::parse("a/b").unwrap().cache_folder(), "models--a--b");
@@ -167,6 +229,9 @@ mod tests {
             "hf://datasets/a/b",
             "hf://a/b@",
             "hf://a/b@../../x",
+            "https://huggingface.co/datasets/a/b",
+            "https://huggingface.co/a/b/tree/../x",
+            "https://huggingface.co/a/b/discussions/1",
             "hf://a/b@/etc",
             "hf://a/b@x y",
             "hf://a/b@x\\y",

@@ -116,6 +116,18 @@ impl Settings {
     }
 }
 
+/// An address of the web without user, password and query, which can be secret. Other texts stay.
+pub fn without_secrets(address: &str) -> String {
+    let Some((scheme, rest)) = address.split_once("://").filter(|(scheme, _)| scheme.starts_with("http"))
+    else {
+        return address.to_owned();
+    };
+    let rest = rest.split('?').next().unwrap_or_default();
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    format!("{scheme}://{host}{path}")
+}
+
 /// Token from a file; `None` if there is no file.
 fn token_in(path: &Path) -> Result<Option<String>, HubError> {
     match fs::read_to_string(path) {
@@ -165,6 +177,19 @@ mod tests {
         Settings::from_environment(|name| {
             variables.iter().find(|(other, _)| *other == name).map(|(_, value)| (*value).to_owned())
         })
+    }
+
+    #[test]
+    fn addresses_are_shown_without_secrets() {
+        for (address, shown) in [
+            ("http://user:pa55@127.0.0.1:9/o/m", "http://127.0.0.1:9/o/m"),
+            ("https://hf.co/o/m@v1/x.gguf?token=1", "https://hf.co/o/m@v1/x.gguf"),
+            ("https://a:b@c", "https://c"),
+            ("hf://gpt2@v1", "hf://gpt2@v1"),
+            ("folder/a@b", "folder/a@b"),
+        ] {
+            assert_eq!(without_secrets(address), shown);
+        }
     }
 
     #[test]

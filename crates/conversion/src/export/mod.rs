@@ -141,6 +141,6 @@ pub fn write(
         }
     }
     run(&tasks, &Schedule::new(&tasks, JOB_ELEMS), &outputs, options, watch)?;
-    output::finish(outputs, watch.sources)?;
+    output::finish(outputs, watch)?;
     folder.finish(input)
 }

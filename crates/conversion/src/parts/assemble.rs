@@ -62,7 +62,7 @@ pub fn assemble(
     write_frame(files, &outputs)?;
     compare(&parts, tasks, files, &outputs, options, watch)?;
     // From here on nothing can be wrong but names and disks.
-    prepare(&outputs, watch.sources)?;
+    prepare(&outputs, watch)?;
     place(&mut outputs)?;
     // Only now: a call that was stopped before finds everything as it was.
     for part in parts {

@@ -149,12 +149,12 @@ pub fn write_part(
         // The assembling call gives the file its name.
         Place::Shared => {
             outputs.iter().try_for_each(Output::sync_so_far)?;
-            watch.sources.iter().try_for_each(gguf_container::Mapped::check_unchanged)?;
+            watch.check()?;
             journal.whole()?;
         }
         // The journal is whole before the file has its name: a named file without one would be worth nothing.
         Place::OwnFile => {
-            prepare(&outputs, watch.sources)?;
+            prepare(&outputs, watch)?;
             journal.whole()?;
             place(&mut outputs)?;
         }

@@ -14,7 +14,7 @@ use gguf_types::DType;
 static NEVER: AtomicBool = AtomicBool::new(false);
 
 fn watch() -> Watch<'static> {
-    Watch { cancel: &NEVER, done: &|_, _| {}, sources: &[] }
+    Watch { cancel: &NEVER, ..Watch::default() }
 }
 
 /// Tiny byte-level tokenizers are in no list.
@@ -365,7 +365,7 @@ fn export_folder_appears_whole() {
     let cancelled = AtomicBool::new(true);
     let file = gguf_container::File::open(&path).unwrap();
     let plan = export::plan(&gguf_models::FAMILIES, &file, &ExportOptions::default()).unwrap();
-    let watch = Watch { cancel: &cancelled, done: &|_, _| {}, sources: &[] };
+    let watch = Watch { cancel: &cancelled, ..Watch::default() };
     let stopped =
         export::write(&file, &path, &plan, &temporary.path().join("c"), false, &RunOptions::default(), watch);
     assert!(matches!(stopped, Err(ExportError::Convert(Error::Cancelled))));

@@ -47,7 +47,7 @@ fn run_cut(tasks: &[TensorTask<'_>], files: &[PlannedFile], job_elems: u64, thre
     let seen = Mutex::new(Vec::<Job>::new());
     let cancel = AtomicBool::new(false);
     let watch =
-        Watch { cancel: &cancel, done: &|job, _| seen.lock().unwrap().push(job.clone()), sources: &[] };
+        Watch { cancel: &cancel, done: &|job, _| seen.lock().unwrap().push(job.clone()), ..Watch::default() };
     let schedule = Schedule::new(tasks, job_elems);
     gguf_conversion::run(tasks, &schedule, &outputs, &options(threads), watch).unwrap();
     // Every row of every tensor was reported exactly once.
@@ -150,7 +150,7 @@ fn first_error_wins_for_any_thread_count() {
     let folder = tempfile::tempdir().unwrap();
     let schedule = Schedule::new(&tasks, JOB_ELEMS);
     let cancel = AtomicBool::new(false);
-    let watch = Watch { cancel: &cancel, done: &|_, _| {}, sources: &[] };
+    let watch = Watch { cancel: &cancel, ..Watch::default() };
     for threads in [1, 2, 3, 8] {
         let outputs = [Output::create(&folder.path().join("x"), 1000, false).unwrap()];
         let error = gguf_conversion::run(&tasks, &schedule, &outputs, &options(threads), watch).unwrap_err();

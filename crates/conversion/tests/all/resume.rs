@@ -44,7 +44,7 @@ fn stop(checked: &CheckedConversion<'_, CheckpointInput>, paths: &[PathBuf], sto
     };
     let mut outputs: Vec<Output> = files.iter().map(claim).collect();
     let schedule = Schedule::new(checked.tasks(), JOB_ELEMS);
-    let watch = Watch { cancel: &AtomicBool::new(false), done: &|_, _| {}, sources: &[] };
+    let watch = Watch::default();
     run_with(checked.tasks(), &schedule, &outputs, Some(&journal), &RunOptions::default(), watch).unwrap();
     if stopped == Stopped::BetweenNames {
         journal.whole().unwrap();
@@ -63,7 +63,7 @@ fn resume_run(
     let (origin, cancel, report) = (origin(), AtomicBool::new(false), Mutex::new(None));
     let on_resume = |resumed| *report.lock().unwrap() = Some(resumed);
     let journaling = Journaling { origin: &origin, resume, on_resume: &on_resume };
-    let watch = Watch { cancel: &cancel, done: &|_, _| {}, sources: &[] };
+    let watch = Watch { cancel: &cancel, ..Watch::default() };
     checked.write_resumable(paths, false, journaling, &RunOptions::default(), watch)?;
     Ok(report.into_inner().unwrap())
 }

@@ -82,7 +82,7 @@ fn options() -> RunOptions {
 fn resume(folder: &Path, cancel: &AtomicBool) -> bool {
     let (run, paths, origin) = (Run::new(), paths(folder), origin());
     let journaling = Journaling { origin: &origin, resume: true, on_resume: &|_| {} };
-    let watch = Watch { cancel, done: &|_, _| {}, sources: &[] };
+    let watch = Watch { cancel, ..Watch::default() };
     write_resumable(&run.tasks, &run.files(&paths), false, journaling, &options(), watch).is_ok()
 }
 
@@ -139,7 +139,7 @@ const OF_PARTS: &[&str] = &[
 pub(super) fn parts(bytes: &[u8]) -> bool {
     with_pieces("parts", bytes, OF_PARTS, |folder| {
         let (run, paths, cancel) = (Run::new(), paths(folder), AtomicBool::new(false));
-        let watch = Watch { cancel: &cancel, done: &|_, _| {}, sources: &[] };
+        let watch = Watch { cancel: &cancel, ..Watch::default() };
         let fingerprint = run.fingerprint(&paths);
         parts::assemble(&run.tasks, &run.files(&paths), &fingerprint, false, &options(), watch).is_ok()
     })
@@ -177,7 +177,7 @@ pub(crate) fn interrupted_runs() -> Vec<Vec<u8>> {
         let (schedule, cancel) = (Schedule::new(&run.tasks, JOB_ELEMS), AtomicBool::new(false));
         // All of it, or all but the last tensor.
         let schedule = schedule.only(|job| is_whole || job.task < 2);
-        let watch = Watch { cancel: &cancel, done: &|_, _| {}, sources: &[] };
+        let watch = Watch { cancel: &cancel, ..Watch::default() };
         gguf_conversion::run_with(&run.tasks, &schedule, &outputs, Some(&journal), &options(), watch)
             .expect("three tensors");
         for (output, plan) in outputs.iter().zip(&run.plans) {
@@ -208,7 +208,7 @@ pub(crate) fn interrupted_parts() -> Vec<Vec<u8>> {
         for (number, place) in [(1, Place::Shared), (2, second)] {
             let number = PartNumber::new(number, 2).expect("one of two");
             let part = Part { number, place, rates: &rates, fingerprint: &fingerprint, on_resume: &|_| {} };
-            let watch = Watch { cancel: &cancel, done: &|_, _| {}, sources: &[] };
+            let watch = Watch { cancel: &cancel, ..Watch::default() };
             let written = parts::write_part(&run.tasks, &run.files(&paths), &part, false, &options(), watch);
             written.expect("a part of three tensors");
         }

@@ -103,7 +103,7 @@ impl<I: Input> Checked<'_, I> {
         };
         let cancel = events.cancel();
         let progress = events.progress(self.conversion.part_bytes(&rates, number));
-        let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), sources: &[] };
+        let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), ..Watch::default() };
         let written =
             self.conversion.write_part(&self.paths(), &part, self.args.force, &self.args.options, watch);
         drop(progress);
@@ -135,7 +135,7 @@ impl<I: Input> Checked<'_, I> {
         let fingerprint = self.same(plan)?;
         let cancel = events.cancel();
         let progress = events.progress(self.conversion.input_bytes());
-        let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), sources: &[] };
+        let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), ..Watch::default() };
         let (force, options) = (self.args.force, &self.args.options);
         let written = self.conversion.assemble(&self.paths(), &fingerprint, force, options, watch);
         drop(progress);

@@ -152,7 +152,12 @@ impl Export {
         let cancel = events.cancel();
         let progress = events.progress(export::input_bytes(&file));
         let sources = [file.bytes().clone()];
-        let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), sources: &sources };
+        let watch = Watch {
+            cancel: &cancel,
+            done: &|_, bytes| progress.add(bytes),
+            sources: &sources,
+            ..Watch::default()
+        };
         let written = export::write(&file, &self.source, &plan, &self.out, self.force, &options, watch);
         drop(progress);
         written.map_err(|error| self.failed(error))?;

@@ -23,7 +23,8 @@ use crate::{
     failure::failure,
     loader_report,
     output_files::{check_output, is_new_folder},
-    outputs::make_folder,
+    outputs::{check_distinct, make_folder},
+    settings::Settings,
 };
 
 /// Returns the paths of the outputs, and fails early if one of them cannot be written. None if an earlier run has finished
@@ -43,6 +44,7 @@ pub fn check_paths<I: Input>(
     let planned = conversion.plan().map_err(failed)?;
     let paths = planned.paths(args.out).map_err(failed)?;
     let files: Vec<(PathBuf, &PlannedFile)> = paths.iter().cloned().zip(planned.files()).collect();
+    check_separate(&paths, settings, args)?;
     if finished(&files, args)?.is_some() {
         return Ok(None);
     }
@@ -51,6 +53,18 @@ pub fn check_paths<I: Input>(
         planned.input().check_output(path, args.force || goes_on).map_err(failed)?;
     }
     Ok(Some(paths))
+}
+
+/// Checks that the files that a run writes differ from each other and from those that its options name. The files of the input
+/// are checked by the input.
+fn check_separate(paths: &[PathBuf], settings: &Settings, args: &RunArgs<'_>) -> Result<(), Error> {
+    let plan = match args.parts {
+        Parts::Plan(plan) => Some(plan.path),
+        _ => None,
+    };
+    let outputs: Vec<&Path> =
+        paths.iter().map(PathBuf::as_path).chain(settings.save_to()).chain(plan).collect();
+    check_distinct(&outputs, &args.call.files)
 }
 
 /// Plans, checks and writes the requested files. Reports notes and warnings on the way.
@@ -76,6 +90,7 @@ pub fn run<I: Input>(
 
     let planned = conversion.plan().map_err(failed)?;
     let paths = planned.paths(args.out).map_err(failed)?;
+    check_separate(&paths, settings, args)?;
     // An interrupted run may have renamed some of its files already; whether they are its own is checked
     // later.
     let goes_on = args.resume && gguf_conversion::unfinished(&paths).is_some();
@@ -222,7 +237,7 @@ fn write_copies<I: Input>(
     make_folder(folder)?;
     let cancel = events.cancel();
     let progress = events.progress(checked.input_bytes());
-    let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), sources: &[] };
+    let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), ..Watch::default() };
     checked.write_to(paths, true, &args.options, watch).map_err(|error| failure(input, error))
 }
 

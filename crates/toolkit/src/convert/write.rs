@@ -51,7 +51,9 @@ pub fn write_and_report<I: Input>(
         failure(Path::new(""), gguf_conversion::Error::Cancelled).hint(resume_hints(&stopped))
     }));
     let progress = events.progress(conversion.input_bytes());
-    let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), sources: &[] };
+    let done = |_: &_, bytes| progress.add(bytes);
+    let verify = || args.call.verify_downloads();
+    let watch = Watch { cancel: &cancel, done: &done, verify: &verify, ..Watch::default() };
     let losses = Arc::new(Losses::default());
     let options = args.options.clone().losses(losses.clone());
     let written = match has_journal {

@@ -73,7 +73,7 @@ pub fn write<I: Input>(
     let options_of_run = writing.options.clone().losses(losses.clone());
     let run = |resume| {
         let journaling = Journaling { origin: &origin, resume, on_resume: &on_resume };
-        let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), sources: &[] };
+        let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), ..Watch::default() };
         checked.write_resumable(&paths, true, journaling, &options_of_run, watch)
     };
     let written = match run(true) {

@@ -108,7 +108,12 @@ fn tensors(
     let progress = events.progress(n_bytes);
     let sources =
         [input.sources(), model.shards().iter().map(|(_, file)| file.bytes().clone()).collect()].concat();
-    let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), sources: &sources };
+    let watch = Watch {
+        cancel: &cancel,
+        done: &|_, bytes| progress.add(bytes),
+        sources: &sources,
+        ..Watch::default()
+    };
     let compared = compare(&tasks, &facts, model, options, watch);
     drop(progress);
 
