@@ -21,6 +21,7 @@ mod loading;
 mod lost_tensors;
 mod mlx;
 mod names;
+mod overwriting;
 mod promises;
 mod prompts;
 mod publishing;

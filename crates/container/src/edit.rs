@@ -11,7 +11,9 @@ use std::{
 };
 
 use crate::{
-    Endian, Error, File, Metadata, Output, TensorInfo, Value, output::write_all_at, plan::check_metadata,
+    Endian, Error, File, Metadata, Output, TensorInfo, Value,
+    output::{LockedFile, Share, hidden_path, is_at, read_exact_at, write_all_at},
+    plan::check_metadata,
     write::Bytes,
 };
 
@@ -102,18 +104,38 @@ impl Edit {
         self.header.len() as u64 + self.old_len.saturating_sub(self.old.len() as u64)
     }
 
+    /// Changes the file at `path`, which this was planned for and which must not be mapped any more: in place if possible, otherwise
+    /// by a new file. Two edits of one file at the same time exclude each other.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] during another edit; those of [`Edit::write_in_place`] and [`Edit::write_new`].
+    pub fn replace(&self, path: &Path) -> Result<(), Error> {
+        let lock =
+            LockedFile::open(&hidden_path(path, "edit"), Share::Alone).map_err(|error| match error {
+                Error::Busy { .. } => Error::Busy { path: path.to_owned() },
+                error => error,
+            })?;
+        let written =
+            if self.is_in_place() { self.write_in_place(path) } else { self.write_new(path, path, true) };
+        // Removed while it is locked: the next owner checks that its lock file still has its name.
+        let removed = fs::remove_file(lock.path()).map_err(|source| Error::io("remove", lock.path(), source));
+        written.and(removed)
+    }
+
     /// Writes the bytes of the header that change over those of the file at `path`, which must be the one that this was planned
     /// for, and must not be mapped any more.
     ///
     /// The old header is in [`backup_path`] until the new one has reached the disk, so that a power cut in between loses nothing.
     ///
     /// # Errors
-    /// [`Error::UnfinishedEdit`]; [`Error::Io`]; [`Error::Length`] where the new header does not fit or the file has another length.
+    /// [`Error::UnfinishedEdit`]; [`Error::Io`]; [`Error::Length`] if the new header does not fit; [`Error::Changed`] if the file
+    /// is no longer the planned one.
     pub fn write_in_place(&self, path: &Path) -> Result<(), Error> {
         let io = |action| move |source| Error::io(action, path, source);
-        let file = fs::File::options().write(true).open(path).map_err(io("open"))?;
-        let found = file.metadata().map_err(io("inspect"))?.len();
-        if !self.is_in_place() || found != self.old_len {
+        let file = fs::File::options().read(true).write(true).open(path).map_err(io("open"))?;
+        self.check_unchanged(&file, path)?;
+        if !self.is_in_place() {
+            let found = self.file_len();
             return Err(Error::Length { path: path.to_owned(), expected: self.old_len, found });
         }
         let Some(first) = self.header.iter().zip(&self.old).position(|(new, old)| new != old) else {
@@ -142,16 +164,34 @@ impl Edit {
     /// `from`: the old file is there until the new one is whole.
     ///
     /// # Errors
-    /// As [`Output::create`], [`Output::copy_range`] and [`Output::finish`].
+    /// As [`Output::create`], [`Output::copy_range`] and [`Output::finish`]; [`Error::Changed`] if the file at `from` is no longer
+    /// the planned one.
     pub fn write_new(&self, from: &Path, to: &Path, force: bool) -> Result<(), Error> {
         let source = fs::File::open(from).map_err(|source| Error::io("open", from, source))?;
         let output = Output::create(to, self.file_len(), force)?;
         output.write_at(0, &self.header)?;
         let (old, new) = (self.old.len() as u64, self.header.len() as u64);
         output.copy_range(&source, old, self.file_len() - new, new)?;
+        output.prepare()?;
+        self.check_unchanged(&source, from)?;
         // Windows cannot replace an open file.
         drop(source);
         output.finish()
+    }
+
+    /// Checks that an open file is the one at `path` and still has the length and the header that this edit was planned for.
+    fn check_unchanged(&self, file: &fs::File, path: &Path) -> Result<(), Error> {
+        let changed = |change: &str| Error::Changed { path: path.to_owned(), change: change.to_owned() };
+        let mut header = vec![0; self.old.len()];
+        let n_bytes = file.metadata().map_err(|source| Error::io("inspect", path, source))?.len();
+        if n_bytes != self.old_len || read_exact_at(file, &mut header, 0).is_err() || header != self.old {
+            return Err(changed("its header was modified"));
+        }
+        // The path may be a link if the edit goes to another file.
+        if !is_at(file, &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())) {
+            return Err(changed("it was replaced"));
+        }
+        Ok(())
     }
 }
 
@@ -160,4 +200,38 @@ pub fn backup_path(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".header-backup");
     path.with_file_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Plan;
+
+    #[test]
+    fn second_of_two_edits_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.gguf");
+        let mut metadata = Metadata::new();
+        metadata.set("general.name", "abc");
+        let plan = Plan::new(&metadata, Vec::new(), Endian::Little, 32).unwrap();
+        fs::write(&path, plan.header_bytes()).unwrap();
+        let edit = |name: &str| {
+            let file = File::open(&path).unwrap();
+            let mut metadata = file.metadata().clone();
+            metadata.set("general.name", name);
+            Edit::new(&file, metadata, Slack::Use).unwrap()
+        };
+        // In place, and by a new file: both were planned for the same header.
+        for name in ["xyz", &"long".repeat(40)] {
+            let (first, second) = (edit(name), edit("def"));
+            let busy = LockedFile::open(&hidden_path(&path, "edit"), Share::Alone).unwrap();
+            assert!(matches!(first.replace(&path), Err(Error::Busy { path: named }) if named == path));
+            drop(busy);
+            first.replace(&path).unwrap();
+            assert!(matches!(second.replace(&path), Err(Error::Changed { .. })), "{name}");
+            let found = File::open(&path).unwrap();
+            assert_eq!(found.metadata().get("general.name").and_then(Value::as_str), Some(name));
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no lock file is left");
+    }
 }

@@ -16,6 +16,7 @@ use std::{
 use bytes::copy_range;
 pub(crate) use bytes::{read_exact_at, write_all_at};
 use locked::Unlocking;
+pub(crate) use locked::is_at;
 pub use locked::{LockedFile, Share, hidden_path, is_alive, this_process};
 pub use open_files::{check_open_files, raise_open_files};
 pub use space::check_space;

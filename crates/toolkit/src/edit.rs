@@ -90,6 +90,13 @@ impl EditOptions {
         self
     }
 
+    /// Files that are read.
+    fn inputs(&self) -> Vec<&Path> {
+        let values = self.assignments.iter().filter_map(|text| Some(Path::new(text.split_once("@")?.1)));
+        let files = [&self.from, &self.chat_template].into_iter().flatten().map(PathBuf::as_path);
+        files.chain(values).chain([self.file.as_path()]).collect()
+    }
+
     fn change(&self, metadata: &mut Metadata) -> Result<(), Error> {
         let at_file = |problem: String| Error::at(&self.file, problem);
         for names in &self.rename {
@@ -157,7 +164,7 @@ pub fn edit(options: &EditOptions, events: &dyn Events) -> Result<Edited, Error>
     let slack = options.header_slack.map_or(Slack::Use, Slack::Set);
     let edit = Edit::new(&file, new, slack).map_err(failed)?;
     if let Some(output) = &options.output {
-        check_outputs(&[output], &[path], options.force || options.dry_run)?;
+        check_outputs(&[output], &options.inputs(), options.force || options.dry_run)?;
     } else if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink()) {
         // In the Hub's cache a file under a link is named by its content.
         return Err(Error::at(path, "the file is a link, and its target may be shared")
@@ -171,8 +178,7 @@ pub fn edit(options: &EditOptions, events: &dyn Events) -> Result<Edited, Error>
         match &options.output {
             Some(output) => edit.write_new(path, output, options.force),
             None if edit.changes_nothing() => Ok(()),
-            None if in_place => edit.write_in_place(path),
-            None => edit.write_new(path, path, true),
+            None => edit.replace(path),
         }
         .map_err(failed)?;
     }

@@ -152,7 +152,7 @@ fn has_no_locks(error: &io::Error) -> bool {
 
 /// True if an open file is the one at `path`.
 #[cfg(unix)]
-fn is_at(file: &fs::File, path: &Path) -> bool {
+pub(crate) fn is_at(file: &fs::File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     let place = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
     let (open, current) = (file.metadata().map(place).ok(), fs::symlink_metadata(path).map(place).ok());
@@ -160,7 +160,7 @@ fn is_at(file: &fs::File, path: &Path) -> bool {
 }
 
 #[cfg(not(unix))]
-fn is_at(file: &fs::File, path: &Path) -> bool {
+pub(crate) fn is_at(file: &fs::File, path: &Path) -> bool {
     use same_file::Handle;
     // Files are opened with `FILE_SHARE_DELETE`, so that they can be renamed and removed while they are open.
     let open = file.try_clone().and_then(Handle::from_file);
