@@ -210,7 +210,7 @@ fn killed_run_resumes() {
         child.wait().unwrap();
     }
     succeed(sandbox.publish(&call));
-    println!("killed {killed} times");
+    assert!(killed > 0, "every run ended before it was killed");
     let found = bytes_of(&sandbox.path("out/pub"));
     assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
     for (name, bytes) in &found {
@@ -307,6 +307,74 @@ fn mixtures_and_encoders_are_published() {
             assert!(listed.stdout.contains("ffn_down_exps"), "{}", listed.stdout);
         }
     }
+}
+
+/// Qwen3-Embedding and others: next tokens of an embedder on a decoder mean nothing, because its output matrix is not trained.
+#[test]
+fn embedder_on_decoder_is_compared_by_vectors() {
+    let sandbox = Sandbox::with_golden("qwen3");
+    write_texts(&sandbox);
+    let module = |index: u8, path: &str, kind: &str| {
+        format!(
+            r#"{{"idx": {index}, "name": "{index}", "path": "{path}", "type": "sentence_transformers.models.{kind}"}}"#
+        )
+    };
+    let modules = [module(0, "", "Transformer"), module(1, "1_Pooling", "Pooling")].join(",");
+    sandbox.write("qwen3/modules.json", format!("[{modules}]"));
+    fs::create_dir(sandbox.path("qwen3/1_Pooling")).unwrap();
+    sandbox.write("qwen3/1_Pooling/config.json", r#"{"pooling_mode_lasttoken": true}"#);
+    let args = "qwen3 out/pub -t q8_0 -c 32 --chunks 2 --imatrix-chunks 2 --imatrix-text cal.txt --eval-text eval.txt";
+    succeed(sandbox.publish(&words(args)));
+    let found = results(&sandbox, "out/pub");
+    assert!(
+        found["rungs"][0]["vectors"]["distance"].is_object() && found["rungs"][0]["predictions"].is_null()
+    );
+    let card = sandbox.text("out/pub/README.md");
+    for (text, is_there) in [
+        ("pipeline_tag: \"feature-extraction\"", true),
+        ("llama-server -m ", true),
+        (" --embedding --pooling last", true),
+        ("KL divergence", false),
+        ("llama-cli", false),
+        ("ollama run", false),
+    ] {
+        assert_eq!(card.contains(text), is_there, "{text}: {card}");
+    }
+    assert!(!sandbox.path("out/pub/Modelfile").exists());
+}
+
+#[test]
+fn measuring_on_calibration_text_is_pointed_out() {
+    let sandbox = Sandbox::with_golden("llama");
+    write_texts(&sandbox);
+    let warning = "warning: cal.txt: measured on a text that the files are made with";
+    let call =
+        "llama out/pub -t q8_0 -c 32 --chunks 2 --imatrix-chunks 2 --imatrix-text cal.txt --eval-text ";
+    for (text, is_warned) in [("cal.txt", true), ("eval.txt", false)] {
+        let ran = succeed(sandbox.publish(&words(&format!("{call}{text} --force"))));
+        assert_eq!(ran.stderr.contains(warning), is_warned, "{text}: {}", ran.stderr);
+    }
+}
+
+/// `--model-name` names the files, whatever the source's card states.
+#[test]
+fn files_are_named_after_given_name() {
+    let sandbox = Sandbox::with_golden("llama");
+    write_texts(&sandbox);
+    sandbox.write("llama/README.md", "---\nbasename: old\nfinetune: mix1-ep2\nsize_label: 135M\n---\n");
+    let args = "llama out/pub -t q8_0 -c 32 --chunks 2 --no-imatrix --eval-text eval.txt --model-name SmolLM2-135M-Instruct";
+    succeed(sandbox.publish(&words(args)));
+    assert!(
+        sandbox.path("out/pub/SmolLM2-135M-Instruct-Q8_0.gguf").is_file(),
+        "{:?}",
+        sandbox.listing("out/pub")
+    );
+    succeed(sandbox.convert(&words("llama named/ -t q8_0 --model-name SmolLM2-135M-Instruct")));
+    assert!(
+        sandbox.path("named/SmolLM2-135M-Instruct-Q8_0.gguf").is_file(),
+        "{:?}",
+        sandbox.listing("named")
+    );
 }
 
 #[test]

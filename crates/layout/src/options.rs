@@ -14,6 +14,9 @@ pub struct Options {
     pub families: Families,
     /// `general.name`, instead of that in the checkpoint.
     pub model_name: Option<String>,
+    /// Takes basename, fine tune, version and size label, and so the names of files, from `model_name` as well. The reference takes
+    /// them from the model card or the folder.
+    pub parts_from_name: bool,
     /// `general.*` keys that win over what the checkpoint says, as a JSON object
     /// (`general.base_models` and `general.datasets` as arrays of objects).
     pub metadata_override: Option<Json>,
@@ -42,6 +45,7 @@ impl Options {
         Options {
             families,
             model_name: None,
+            parts_from_name: false,
             metadata_override: None,
             pre: None,
             embed_tokenizer_json: false,
@@ -52,6 +56,12 @@ impl Options {
             prediction: Prediction::default(),
             target: None,
         }
+    }
+
+    /// The same for a model that the user named.
+    #[must_use]
+    pub fn named(self, model_name: Option<String>) -> Options {
+        Options { parts_from_name: model_name.is_some(), model_name, ..self }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Files with text: option files, and texts that a model reads.
 
-use std::{fs, path::Path};
+use std::{collections::HashSet, fs, path::Path};
 
 use gguf_container::BrokenDownload;
 
@@ -49,6 +49,43 @@ pub fn of_model(path: &Path, events: &dyn Events) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
+/// Warns about texts to measure on that the files are also made with: on other text, results are worse.
+pub fn warn_of_overlap(measured: &[impl AsRef<Path>], made: &[impl AsRef<Path>], events: &dyn Events) {
+    // Files that cannot be read are reported by their reader.
+    let read = |path: &Path| Some((path.to_owned(), fs::read(path).ok()?));
+    let made: Vec<_> = made.iter().filter_map(|path| read(path.as_ref())).collect();
+    for (path, text) in measured.iter().filter_map(|path| read(path.as_ref())) {
+        for (other, _) in made.iter().filter(|(_, other)| overlap(&text, other)) {
+            events.warning(&format!(
+                "{}: measured on a text that the files are made with ({}); results on other text are worse",
+                path.display(),
+                other.display()
+            ));
+        }
+    }
+}
+
+/// Minimum length of a line that identifies its text, in bytes.
+const TELLING_LINE_BYTES: usize = 32;
+
+/// True if two texts are equal, or if most of the smaller one, by its long lines, is in the other.
+fn overlap(a: &[u8], b: &[u8]) -> bool {
+    if a == b {
+        return true;
+    }
+    let (small, large) = if a.len() < b.len() { (a, b) } else { (b, a) };
+    let lines = |text| <[u8]>::split(text, |byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    let is_telling = |line: &&[u8]| line.len() >= TELLING_LINE_BYTES;
+    let known: HashSet<&[u8]> = lines(large).filter(is_telling).collect();
+    let mut n_bytes = 0;
+    let mut n_shared = 0;
+    for line in lines(small).filter(is_telling) {
+        n_bytes += line.len();
+        n_shared += if known.contains(line) { line.len() } else { 0 };
+    }
+    2 * n_shared > n_bytes
+}
+
 fn is_utf16(bytes: &[u8]) -> bool {
     bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff])
 }
@@ -70,6 +107,18 @@ fn problem(bytes: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_overlap_by_content() {
+        let line = |n: usize| format!("This is the sentence with the number {n} of a longer text.\n");
+        let text = |lines: std::ops::Range<usize>| lines.map(line).collect::<String>().into_bytes();
+        assert!(overlap(b"short", b"short"));
+        assert!(overlap(&text(0..10), &text(5..40)) == overlap(&text(5..40), &text(0..10)));
+        assert!(overlap(&text(0..10), &text(0..40)), "one is the beginning of the other");
+        assert!(!overlap(&text(0..10), &text(10..40)));
+        assert!(!overlap(&text(0..10), &text(6..40)), "less than half of it");
+        assert!(!overlap(b"short", b"other"));
+    }
 
     #[test]
     fn encodings_are_recognized() {

@@ -71,9 +71,16 @@ impl General {
 
     pub fn hint_id(&mut self, id: ModelId) {
         // Lower-case words get a capital in names and organizations only.
+        let titles = [("name", &id.full_name), ("organization", &id.organization)];
+        for (key, text) in titles {
+            self.hint(key, text.as_deref().map(model_id::title).map_or(Json::Null, Json::from));
+        }
+        self.hint_parts(id);
+    }
+
+    /// Hints for the parts of a name that file names are made of.
+    pub fn hint_parts(&mut self, id: ModelId) {
         let parts = [
-            ("name", id.full_name.as_deref().map(model_id::title)),
-            ("organization", id.organization.as_deref().map(model_id::title)),
             ("basename", id.basename),
             ("finetune", id.finetune),
             ("version", id.version),

@@ -74,15 +74,23 @@ pub fn keys(
     if let Some(Json::Object(front)) = &input.card {
         card::read(front, size.total, &mut general);
     }
+    let named = options.model_name.as_deref().filter(|_| options.parts_from_name);
+    if let Some(name) = named {
+        ["basename", "finetune", "version", "size_label"].into_iter().for_each(|key| general.set(key, None));
+        general.hint_parts(ModelId::parse(name, size.total));
+    }
     if let Some(path) = input.config.get("_name_or_path").and_then(Json::as_str)
         && path.matches('/').count() <= 1
+        && named.is_none()
     {
         // `_name_or_path` of the config is where the model was loaded from when it was saved:
         // `org/name` on the Hub.
         general.hint_id(ModelId::parse(path, size.total));
     }
     // Hints never replace what is known: card, then config, then the name of the folder.
-    general.hint_id(ModelId::parse(&input.folder_name, size.total));
+    if named.is_none() {
+        general.hint_id(ModelId::parse(&input.folder_name, size.total));
+    }
     // Keys that a person gives do replace, `null` takes a key away. The reference leaves `license` to
     // the card.
     for key in TEXTS.iter().filter(|key| **key != "license") {

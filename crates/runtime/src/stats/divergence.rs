@@ -6,7 +6,7 @@ use super::{Estimate, LogSoftmax, covariance_of_means, percentile, softmax::top_
 use crate::ops::{exp, vectorize};
 
 /// Comparison of the predictions of one token.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Position {
     /// The base's negative log-likelihood of the token that came, in nats.
     pub nll_base: f64,

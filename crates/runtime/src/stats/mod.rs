@@ -36,8 +36,9 @@ impl Estimate {
         Estimate::mean_from(FEWEST_FOR_ERROR + 1, values)
     }
 
-    /// As [`Estimate::mean`], with an error for two values or more: for values that are counts of a small range.
-    pub(crate) fn mean_of_few(values: impl IntoIterator<Item = f64>) -> Estimate {
+    /// Like [`Estimate::mean`], with an error for two values or more: for counts of a small range, and for values whose number is
+    /// taken into account.
+    pub fn mean_of_few(values: impl IntoIterator<Item = f64>) -> Estimate {
         Estimate::mean_from(2, values)
     }
 

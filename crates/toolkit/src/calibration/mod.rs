@@ -41,6 +41,7 @@ use crate::{
     events::Events,
     input_kind::{self, Wanted},
     settings::{Additions, Settings},
+    text_file,
     threads::useful_threads,
     unexecuted,
 };
@@ -164,6 +165,7 @@ impl Calibration {
             ));
         }
         if let Some(text) = &args.eval_text {
+            text_file::warn_of_overlap(&[text], &args.calibrate, events);
             windows.rest = texts::chunks_of(&model, text, events)?;
         }
         windows.rest.truncate(texts::VERIFY_WINDOWS);

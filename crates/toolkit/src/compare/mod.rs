@@ -173,11 +173,29 @@ impl<'a> Run<'a> {
                 warn_of_difference(base, Named { path, model }, events);
             }
         }
+        if let Some(text) = text {
+            for (path, model) in args.files.iter().zip(&others) {
+                warn_of_dataset(Named { path, model }, text, events);
+            }
+        }
         let plan = plan(args, part, &base, &others, events)?;
         for model in others.iter().filter(|_| !plan.chunks.is_empty()) {
             warn_of_length(model, plan.context, events);
         }
         Ok(Run { args, base, others, plan })
+    }
+}
+
+/// Warns if a file states that its importance matrix is from a text of this name.
+fn warn_of_dataset(file: Named<'_>, text: &Path, events: &dyn Events) {
+    let dataset = file.model.file().get("quantize.imatrix.dataset").and_then(Value::as_str);
+    let is_same = dataset.is_some_and(|dataset| Path::new(dataset).file_name() == text.file_name());
+    if is_same {
+        events.warning(&format!(
+            "{}: made with an importance matrix of `{}`; results on other text are worse",
+            file.path.display(),
+            text.display()
+        ));
     }
 }
 

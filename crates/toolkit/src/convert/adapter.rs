@@ -15,7 +15,7 @@ use super::{
 use crate::{
     error::Error,
     events::Events,
-    failure::{failure, source_failure},
+    failure::{failure, quoted, source_failure},
     file_type::FileType,
     hub::{self, HubOptions},
     input_kind::Wanted,
@@ -92,7 +92,7 @@ impl ConvertAdapter {
     pub fn run_for(&self, caller: Caller<'_>, events: &dyn Events) -> Result<Outcome, Error> {
         let mut recipes = named_recipes(&self.types)?;
         if !recipes.iter().all(|recipe| is_of_converter(recipe)) {
-            return Err(Error::usage("expected --type f32, f16, bf16 or q8_0 for an adapter"));
+            return Err(self.refused_type());
         }
         if recipes.is_empty() {
             recipes.push(Recipe::from_name("F32").map_err(Error::new)?);
@@ -106,9 +106,8 @@ impl ConvertAdapter {
         let call = base.iter().fold(input.name_in(caller.call), |call, base| base.name_in(call));
 
         let options = gguf_layout::Options {
-            model_name: self.model_name.clone(),
             arch_as: self.arch_as.clone(),
-            ..gguf_layout::Options::new(gguf_models::FAMILIES)
+            ..gguf_layout::Options::new(gguf_models::FAMILIES).named(self.model_name.clone())
         };
         let adapter = gguf_checkpoint::open_adapter(input.folder.clone())
             .map_err(|error| source_failure(&self.source, error.into(), Wanted::AdapterFolder))?;
@@ -145,6 +144,22 @@ impl ConvertAdapter {
         let outcome = run(open, Requested::new(recipes, &settings), &args, events)?;
         input.finish(events)?;
         Ok(outcome)
+    }
+
+    /// The error of a type that adapter files cannot have. Who wants such a file wants a merged model.
+    fn refused_type(&self) -> Error {
+        let config = std::fs::read(self.source.join("adapter_config.json")).ok();
+        let config = config.and_then(|bytes| serde_json::from_slice::<serde_json::Value>(&bytes).ok());
+        let base = config.as_ref().and_then(|config| config.get("base_model_name_or_path")?.as_str());
+        let types: Vec<String> = self.types.iter().map(ToString::to_string).collect();
+        let out = self.output.out.as_deref().unwrap_or(std::path::Path::new("OUT"));
+        Error::usage("expected --type f32, f16, bf16 or q8_0 for an adapter").hint([format!(
+            "to merge it into its base, run `gguf-convert {} {} --type {} --lora {}`",
+            quoted(base.filter(|base| !base.is_empty()).unwrap_or("BASE")),
+            quoted(&out.display().to_string()),
+            types.join(","),
+            quoted(&self.source.display().to_string())
+        )])
     }
 
     /// The folder of the base model: the given one, or the one that the adapter names if it is a local folder.

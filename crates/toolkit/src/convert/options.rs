@@ -175,11 +175,10 @@ impl NamingOptions {
     /// Options for resolving a checkpoint.
     pub(crate) fn resolving(&self) -> gguf_layout::Options {
         gguf_layout::Options {
-            model_name: self.model_name.clone(),
             pre: self.pre.clone(),
             embed_tokenizer_json: self.embed_tokenizer_json,
             scores_from_merges: self.scores_from_merges,
-            ..gguf_layout::Options::new(gguf_models::FAMILIES)
+            ..gguf_layout::Options::new(gguf_models::FAMILIES).named(self.model_name.clone())
         }
     }
 }

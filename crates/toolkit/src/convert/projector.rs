@@ -94,8 +94,7 @@ impl ConvertProjector {
         }
         let settings = self.tensors.read(self.encoding.settings(), &self.hub, events)?;
         let options = gguf_layout::Options {
-            model_name: self.model_name.clone(),
-            ..gguf_layout::Options::new(gguf_models::FAMILIES)
+            ..gguf_layout::Options::new(gguf_models::FAMILIES).named(self.model_name.clone())
         };
         let projector = CheckpointInput::open_projector(folder, &options).map_err(failed)?;
         let recipes = recipes_of(&self.types, projector.checkpoint())?;

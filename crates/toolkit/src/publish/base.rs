@@ -67,10 +67,7 @@ impl Stated {
 
     /// Options for resolving a checkpoint.
     pub fn layout(&self) -> gguf_layout::Options {
-        gguf_layout::Options {
-            model_name: self.model_name.clone(),
-            ..gguf_layout::Options::new(gguf_models::FAMILIES)
-        }
+        gguf_layout::Options::new(gguf_models::FAMILIES).named(self.model_name.clone())
     }
 
     fn request(&self) -> Result<Request<'static>, Error> {

@@ -53,9 +53,16 @@ pub fn section(results: &Results) -> String {
     let file = quoted(rung.first_name());
     let mut text = "\n## Run\n".to_owned();
     if rung.vectors.is_some() {
-        text += &format!(
-            "\n```sh\nllama-embedding -m {file} -p 'Some text'\nllama-server -m {file} --embedding\n```\n"
-        );
+        let commands = match results.model.pooling {
+            Some("rank") => format!("llama-server -m {file} --reranking\n"),
+            pooling => {
+                let pooling = pooling.map_or_else(String::new, |pooling| format!(" --pooling {pooling}"));
+                format!(
+                    "llama-embedding -m {file}{pooling} -p 'Some text'\nllama-server -m {file} --embedding{pooling}\n"
+                )
+            }
+        };
+        text += &format!("\n```sh\n{commands}```\n");
         return text;
     }
     if rung.predictions.is_none() {

@@ -4,11 +4,11 @@ use std::{collections::BTreeMap, path::Path};
 
 use gguf_checkpoint::hub::Repo;
 use gguf_container::{Metadata, Value};
-use gguf_runtime::chat::Chat;
+use gguf_runtime::{chat::Chat, embed::Pooling};
 use gguf_tokenizer::keys::CHAT_TEMPLATE;
 use serde_json::{Value as Json, json};
 
-use super::{base::Source, options::PublishOptions, results::ModelFacts};
+use super::{base::Source, measure::predicts_tokens, options::PublishOptions, results::ModelFacts};
 use crate::{
     error::Error,
     events::Events,
@@ -32,6 +32,7 @@ pub fn of(source: &Source, model: &gguf_runtime::Model, args: &PublishOptions) -
         architecture: model.architecture().to_owned(),
         parameters: model.file().tensors().map(|(_, info)| info.shape.n_elems()).sum(),
         context_length: model.context_length() as u64,
+        pooling: model.pooling().map(Pooling::name),
         base_model: args.base_model.clone().or(repo.clone()),
         source: repo,
         commit,
@@ -66,7 +67,7 @@ pub fn sampling(metadata: &Metadata) -> BTreeMap<&'static str, String> {
 /// refuses one; none without a template.
 pub fn prompt_format(model: &gguf_runtime::Model, path: &Path, events: &dyn Events) -> Option<String> {
     let metadata = model.file().metadata();
-    metadata.get(CHAT_TEMPLATE)?;
+    metadata.get(CHAT_TEMPLATE).filter(|_| predicts_tokens(model))?;
     let question = json!({"role": "user", "content": "{prompt}"});
     let chats = [
         json!([{"role": "system", "content": "{system_prompt}"}, question]),
@@ -96,7 +97,8 @@ fn pipeline(source: &Source, model: &gguf_runtime::Model) -> Option<&'static str
     let has_projector = matches!(source, Source::Checkpoint(checkpoint) if checkpoint.projector.is_some());
     match () {
         () if has_projector => Some("image-text-to-text"),
-        () if model.need_next_token().is_ok() => Some("text-generation"),
+        () if predicts_tokens(model) => Some("text-generation"),
+        () if model.pooling() == Some(Pooling::Rank) => Some("text-ranking"),
         () if model.is_encoder_decoder() || model.audio_input().is_some() => None,
         () => Some("feature-extraction"),
     }

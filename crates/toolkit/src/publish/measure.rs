@@ -58,6 +58,9 @@ pub struct VectorFigures {
     /// One less the cosine between the base's vector of a text and the file's.
     pub distance: Estimate,
     pub distance_max: f64,
+    /// Distance of each text.
+    #[serde(skip)]
+    pub distances: Vec<f64>,
 }
 
 /// Measurements of all files.
@@ -91,7 +94,7 @@ pub fn measure(
 ) -> Result<Measured, Error> {
     let wanted = on.windows.len();
     let _guard = ends_soon(events);
-    if base.need_next_token().is_err() {
+    if !predicts_tokens(base) {
         return vectors(base, files, on, run_options, events);
     }
     let of_window = on.windows.first().map_or(0, |window| window.counted.len()) * Position::STORED_BYTES;
@@ -207,6 +210,11 @@ fn tell_memory(base: &Model, others: &[Model], context: usize, events: &dyn Even
     ));
 }
 
+/// True if the loss of a model is that of its next tokens. An embedder or a reranker on a decoder has no trained output matrix.
+pub fn predicts_tokens(model: &Model) -> bool {
+    model.need_next_token().is_ok() && matches!(model.pooling(), None | Some(Pooling::None))
+}
+
 /// Compares the vectors of the windows, of a model that predicts no token.
 fn vectors(
     base: &Model,
@@ -232,7 +240,8 @@ fn vectors(
         let found = of(file.first(), &open(file.first(), run_options, events)?)?;
         let distances: Vec<f64> = expected.iter().zip(&found).map(|(a, b)| 1.0 - cosine(a, b)).collect();
         let distance_max = distances.iter().copied().fold(0.0, f64::max);
-        vectors.push(VectorFigures { distance: Estimate::mean(distances), distance_max });
+        let distance = Estimate::mean(distances.iter().copied());
+        vectors.push(VectorFigures { distance, distance_max, distances });
     }
     Ok(Measured { positions: Vec::new(), vectors, windows: texts.len() })
 }
@@ -311,22 +320,32 @@ pub fn dominated(bytes: &[u64], excess: impl Fn(usize, usize) -> Estimate) -> Ve
 }
 
 impl Measured {
-    /// By how much the second file of two costs more than the first. Positions are compared one by one: both find the same ones
-    /// hard, so that the difference is known better than either cost.
+    /// By how much the second file of two costs more than the first, as the mean over chunks of text. Both files find the same
+    /// chunks hard, so that the difference is known better than either cost. Positions of one chunk are not independent.
     pub fn excess(&self, first: usize, second: usize) -> Estimate {
-        match (self.positions.get(first), self.positions.get(second)) {
-            (Some(first), Some(second)) => Estimate::mean(first.iter().zip(second).map(|(a, b)| b.kl - a.kl)),
-            _ => match (self.vectors.get(first), self.vectors.get(second)) {
-                (Some(first), Some(second)) => {
-                    let (a, b) = (first.distance, second.distance);
-                    Estimate {
-                        value: b.value - a.value,
-                        error: (a.error * a.error + b.error * b.error).sqrt(),
-                    }
-                }
-                _ => Estimate::default(),
-            },
-        }
+        let costs = |file: usize| match (self.positions.get(file), self.vectors.get(file)) {
+            (Some(positions), _) => {
+                let of_chunk = (positions.len() / self.windows.max(1)).max(1);
+                let sum = |chunk: &[Position]| chunk.iter().map(|position| position.kl).sum::<f64>();
+                positions.chunks(of_chunk).map(|chunk| sum(chunk) / chunk.len() as f64).collect()
+            }
+            (None, Some(found)) => found.distances.clone(),
+            (None, None) => Vec::new(),
+        };
+        let differences: Vec<f64> =
+            costs(second).iter().zip(costs(first)).map(|(second, first)| second - first).collect();
+        let Estimate { value, error } = Estimate::mean_of_few(differences.iter().copied());
+        Estimate { value, error: error * small_sample(differences.len()) }
+    }
+}
+
+/// Factor of a standard error over `n` values, so that twice the error covers 95 %: the quantile of Student's t distribution,
+/// divided by two. Infinite for fewer than two values.
+fn small_sample(n: usize) -> f64 {
+    const QUANTILES: [f64; 9] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262];
+    match n {
+        0 | 1 => f64::INFINITY,
+        _ => QUANTILES.get(n - 2).map_or(1.1, |quantile| quantile / 2.0),
     }
 }
 
@@ -345,6 +364,23 @@ mod tests {
         assert_eq!(of(&files, 0.06), [None; 5], "a difference that may be chance");
         assert_eq!(of(&[(100, 0.5), (100, 0.4)], 0.0), [Some(1), None]);
         assert_eq!(of(&[(100, f64::NAN), (200, 0.1)], 0.0), [None, None]);
+    }
+
+    #[test]
+    fn differences_are_paired_by_chunk() {
+        // Two chunks of two positions; the second file is better in one chunk and worse in the other.
+        let of = |values: [f64; 4]| values.map(|kl| Position { kl, ..Position::default() }).to_vec();
+        let measured = |second| Measured {
+            positions: vec![of([0.1, 0.1, 0.5, 0.5]), of(second)],
+            vectors: Vec::new(),
+            windows: 2,
+        };
+        let sure = measured([0.2, 0.2, 0.6, 0.6]).excess(0, 1);
+        assert!((sure.value - 0.1).abs() < 1e-12 && sure.error < 1e-12, "{sure:?}");
+        let unsure = measured([0.3, 0.3, 0.5, 0.5]).excess(0, 1);
+        assert!(unsure.value > 0.0 && unsure.value < 2.0 * unsure.error, "{unsure:?}");
+        let one = Measured { windows: 1, ..measured([0.2, 0.2, 0.6, 0.6]) }.excess(0, 1);
+        assert!(!(one.value > 2.0 * one.error), "{one:?}");
     }
 
     #[test]

@@ -65,6 +65,7 @@ use crate::{
     file_type::stated_file_type,
     hub::{self, HubOptions},
     text::{file_name, printable},
+    text_file,
 };
 
 /// Builds or updates a repository.
@@ -222,6 +223,10 @@ fn run(
         }
     };
     let of_files = json!([base.digests.weights, importance.as_ref().map(|(_, digest)| digest)]);
+    text_file::warn_of_overlap(&args.eval_text, &args.calibrate, events);
+    if !args.no_imatrix {
+        text_file::warn_of_overlap(&args.eval_text, &args.imatrix_text, events);
+    }
     let mut text = texts::read(&model, args.eval_text.as_slice(), For::Evaluation, args.context(), events)?;
     text.windows.truncate(args.chunks());
     if args.eval_text.is_empty() {

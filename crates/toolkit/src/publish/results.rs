@@ -92,6 +92,9 @@ pub struct ModelFacts {
     pub parameters: u64,
     /// Context length in tokens that it was trained for.
     pub context_length: u64,
+    /// Pooling of an embedder (`mean`, `cls`, `last`), or `rank` of a reranker.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pooling: Option<&'static str>,
     /// The repository that the card names.
     pub base_model: Option<String>,
     /// The repository that it was read from, if it was on the Hub.
