@@ -1,11 +1,11 @@
-//! `gguf-inspect prompt FILE --messages CHAT.json`: the prompt that a file's chat template makes of a chat.
+//! `gguf-inspect prompt FILE [--messages CHAT.json]`: the prompt that a file's chat template makes of a chat.
 
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 use gguf_toolkit::{
     ChatOptions,
-    run::{date, read_chat, render_prompt},
+    run::{date, example_chat, read_chat, render_prompt},
 };
 use serde_json::json;
 
@@ -29,15 +29,15 @@ struct PromptArgs {
     /// GGUF file, or the first shard of a split model.
     #[arg(value_hint = ValueHint::FilePath)]
     file: PathBuf,
-    /// Read the chat from a JSON file.
+    /// Read the chat from a JSON file. Default: one message with the text `{prompt}`.
     ///
     /// The file holds a list of messages, or an object with `messages` and `tools`. ShareGPT's `conversations` work too.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    messages: PathBuf,
+    messages: Option<PathBuf>,
     /// Read the functions that the model may call from a JSON file.
     ///
     /// They replace the tools in the chat. The format is the list of functions of OpenAI's API.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(long, requires = "messages", value_name = "FILE", value_hint = ValueHint::FilePath)]
     tools: Option<PathBuf>,
     #[command(flatten)]
     variables: TemplateArgs,
@@ -67,7 +67,10 @@ fn checked_date(text: &str) -> Result<String, String> {
 
 fn run(args: PromptArgs, ui: &Ui) -> Result<(), Failure> {
     let file = gguf_toolkit::container_file::open(&args.file)?;
-    let chat = read_chat(&args.messages, args.tools.as_deref())?;
+    let chat = match &args.messages {
+        Some(messages) => read_chat(messages, args.tools.as_deref())?,
+        None => example_chat()?,
+    };
     let options = ChatOptions {
         add_generation_prompt: !args.no_generation_prompt,
         template: args.template,

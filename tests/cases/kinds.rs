@@ -32,6 +32,7 @@ fn sandbox() -> Sandbox {
     write("lora.gguf", &[("general.architecture", "llama"), ("general.type", "adapter")]);
     write("control.gguf", &[("general.architecture", "controlvector")]);
     write("flux.gguf", &[("general.architecture", "flux")]);
+    succeed(sandbox.convert(&["vocab", "llama", "vocab.gguf"]));
     let model = sandbox.read("base.gguf");
     sandbox.write("zeros.gguf", [&[0; 4096], &model[4096..]].concat());
     sandbox.write("page.gguf", "<!doctype html>\n<html class=\"\">\n");
@@ -59,6 +60,7 @@ fn other_file_kinds_are_named() {
         ("lora.gguf", "a LoRA adapter"),
         ("control.gguf", "a control vector"),
         ("flux.gguf", "an image or video model"),
+        ("vocab.gguf", "a vocabulary without tensors"),
         ("zeros.gguf", "a file that starts with zeros"),
         ("page.gguf", "an HTML page"),
         ("lfs.gguf", "a Git LFS pointer"),
@@ -77,6 +79,38 @@ fn other_file_kinds_are_named() {
     }
     let ran = sandbox.quantize(&words("--imatrix base.gguf base.gguf out.gguf q4_k_m"));
     failed(&ran, "base.gguf", "expected an importance matrix, found a model");
+}
+
+/// Shards that were joined with cat, and a model with its tower in one file, as Ollama stores it.
+#[test]
+fn unusual_model_files_are_named() {
+    let sandbox = sandbox();
+    succeed(sandbox.inspect(&["split", "base.gguf", "s/m", "--split-max-tensors", "8"]));
+    let mut joined = Vec::new();
+    for (name, _) in sandbox.listing("s") {
+        joined.extend(sandbox.read(&format!("s/{name}")));
+    }
+    sandbox.write("joined.gguf", joined);
+    let kind = "several GGUF files joined into one";
+    for ran in [
+        sandbox.inspect(&["show", "joined.gguf"]),
+        sandbox.inspect(&["merge", "joined.gguf", "m.gguf"]),
+        sandbox.inspect(&["verify", "joined.gguf"]),
+        sandbox.quantize(&["joined.gguf", "o.gguf", "q8_0"]),
+        sandbox.eval(&["perplexity", "joined.gguf", "--text", "text"]),
+    ] {
+        failed(&ran, "joined.gguf", kind);
+    }
+    let base = sandbox.file("base.gguf");
+    let mut tensors: Vec<_> =
+        base.tensors().iter().map(|tensor| (tensor.name.clone(), tensor.shape, tensor.dtype)).collect();
+    tensors.push(("v.patch_embd.weight".to_owned(), Shape::new(&[64, 64]).unwrap(), DType::F32));
+    let plan = Plan::new(base.metadata(), tensors, Endian::Little, 32).unwrap();
+    let mut bytes = plan.header_bytes().to_vec();
+    bytes.resize(usize::try_from(plan.file_len()).unwrap(), 0);
+    sandbox.write("ollama.gguf", bytes);
+    let ran = sandbox.eval(&["perplexity", "ollama.gguf", "--text", "text"]);
+    failed(&ran, "ollama.gguf", "expected a language model, found a model with its vision tower");
 }
 
 #[test]

@@ -296,6 +296,23 @@ fn missing_and_extra_words_are_named() {
                 2,
                 &["pass a text or message with `--prompt 'Who are you?'`"],
             ),
+            // First guesses of newcomers.
+            (CONVERT, &["llama", "x.gguf", "q4_k_m"], 2, &["pass the type with `--type q4_k_m`"]),
+            (
+                CONVERT,
+                &["convert", "llama", "x.gguf"],
+                2,
+                &["write `gguf-convert SRC OUT`, without `convert`"],
+            ),
+            (
+                CONVERT,
+                &["llama", "x.gguf", "--type", "q4"],
+                2,
+                &["did you mean q4_k_m?", "choosing-a-type.md"],
+            ),
+            (CONVERT, &["llama", "x.gguf", "--type", "8bit"], 2, &["did you mean q8_0?"]),
+            (EVAL, &["run", "in.gguf"], 2, &["`gguf-eval chat FILE` chats with a model"]),
+            (EVAL, &["chat", "in.gguf", "Hello"], 2, &["`gguf-eval generate FILE --chat --prompt 'Hello'`"]),
         ],
     );
 }

@@ -1,5 +1,7 @@
 //! Why a checkpoint has no layout.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use gguf_container::MAX_TENSOR_NAME_BYTES;
 use gguf_types::{Shape, ShapeError, counted, list_names};
 use serde_json::Value as Json;
@@ -170,6 +172,8 @@ pub enum ArchError {
     UnusedTensors {
         /// Their names.
         names: Vec<String>,
+        /// Key of the config that leaves some layers without experts.
+        dense: Option<&'static str>,
     },
     /// Pairs of an adapter, or weights that one wraps, among those of a model.
     #[error("the checkpoint contains an unmerged adapter (LoRA or another PEFT method): {}: {}", counted(names.len(), "tensor"), list_names(names))]
@@ -191,6 +195,8 @@ pub enum ArchError {
         last: u64,
         /// The layers that the config counts.
         n_layers: u64,
+        /// The first layer without tensors.
+        gap: Option<u64>,
     },
     /// A model that scores or classifies, of a family whose classifiers have no place in a file.
     #[error("{}a classifier or reward model, whose head is not converted{}", class_of(class.as_deref()), heads_of(heads))]
@@ -309,6 +315,10 @@ impl ArchError {
                 Some(format!("convert {text_model}, and convert this checkpoint as a projector"))
             }
             ArchError::EmptyProjector { .. } => Some("copy the missing part from the base model".into()),
+            ArchError::MissingTensors { names } if is_other_class(names) => Some(
+                "every layer lacks them: `architectures` in config.json may name the class of another model"
+                    .into(),
+            ),
             ArchError::MissingTensors { names } => {
                 let count = if all_experts(names) { "the number of experts" } else { "`num_hidden_layers`" };
                 Some(format!("a shard may be missing, or {count} in config.json may be too large"))
@@ -327,7 +337,10 @@ impl ArchError {
                     .into(),
             ),
             ArchError::AdapterTarget { .. } => Some("merge the adapter into its base model instead".into()),
-            ArchError::UnusedTensors { names } => Some(
+            ArchError::UnusedTensors { dense: Some(key), .. } => Some(format!(
+                "`{key}` in config.json leaves some layers without experts, which llama.cpp does not support here"
+            )),
+            ArchError::UnusedTensors { names, .. } => Some(
                 match () {
                     () if all_experts(names) => "config.json may state too few experts",
                     () if names.iter().any(|name| name.contains(".eh_proj.")) => {
@@ -342,6 +355,9 @@ impl ArchError {
                     and the adapter separately"
                     .into(),
             ),
+            ArchError::MoreLayers { gap: Some(layer), .. } => Some(format!(
+                "layer {layer} has no tensors; number the layers of the checkpoint without gaps"
+            )),
             ArchError::MoreLayers { key, last, .. } => Some(format!(
                 "if the model was made by stacking layers, set `{key}` to {}",
                 last.saturating_add(1)
@@ -369,6 +385,25 @@ impl ArchError {
             _ => None,
         }
     }
+}
+
+/// True if tensors with the same few names are missing in every layer.
+fn is_other_class(names: &[String]) -> bool {
+    let split = |name: &String| {
+        let mut parts = name.split('.');
+        let prefix_len =
+            parts.by_ref().take_while(|part| part.parse::<u64>().is_err()).map(|part| part.len() + 1).sum();
+        let layer: u64 = name.get(prefix_len..)?.split('.').next()?.parse().ok()?;
+        Some((layer, parts.collect::<Vec<_>>().join(".")))
+    };
+    let mut of_layers: BTreeMap<u64, BTreeSet<String>> = BTreeMap::new();
+    for (layer, rest) in names.iter().filter_map(split) {
+        of_layers.entry(layer).or_default().insert(rest);
+    }
+    let first = of_layers.get(&0);
+    of_layers.len() > 1
+        && of_layers.values().map(BTreeSet::len).sum::<usize>() == names.len()
+        && of_layers.values().all(|rest| Some(rest) == first)
 }
 
 /// True if all tensors belong to experts.

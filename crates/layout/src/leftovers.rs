@@ -77,9 +77,21 @@ pub fn dropped_heads(dropped: &[Dropped]) -> Option<String> {
     (!names.is_empty()).then(|| format!("omitted, used only in training: value head {}", list_names(&names)))
 }
 
-/// The error for tensors without a place. The layers are those of tensors that only the number
-/// of layers excludes, with the key and value of that number.
-pub fn unused(names: Vec<String>, (beyond, key, n_layers): (&[u64], &'static str, u64)) -> ArchError {
+/// Layers of a checkpoint and of its config.
+pub struct Counted<'a> {
+    /// Layers of tensors that only the number of layers excludes.
+    pub beyond: &'a [u64],
+    /// Key of the number of layers.
+    pub key: &'static str,
+    /// Its value.
+    pub n_layers: u64,
+    /// First counted layer without tensors.
+    pub gap: Option<u64>,
+}
+
+/// The error for tensors without a place. `dense` is the key of the config that leaves some layers without experts.
+pub fn unused(names: Vec<String>, layers: &Counted<'_>, dense: Option<&'static str>) -> ArchError {
+    let Counted { beyond, key, n_layers, gap } = *layers;
     let is_adapter_part = |name: &&String| ADAPTER_PARTS.iter().any(|part| name.contains(part));
     let adapter_names: Vec<String> = names.iter().filter(is_adapter_part).cloned().collect();
     if !adapter_names.is_empty() {
@@ -94,8 +106,8 @@ pub fn unused(names: Vec<String>, (beyond, key, n_layers): (&[u64], &'static str
         Some(last)
             if beyond.len() == names.len() && beyond.iter().all(|layer| *layer >= n_layers) && !predicts =>
         {
-            ArchError::MoreLayers { key, n_tensors: names.len(), last: *last, n_layers }
+            ArchError::MoreLayers { key, n_tensors: names.len(), last: *last, n_layers, gap }
         }
-        _ => ArchError::UnusedTensors { names },
+        _ => ArchError::UnusedTensors { names, dense },
     }
 }

@@ -342,7 +342,7 @@ fn tensors(header: &LegacyHeader<'_>) -> Result<Tensors, ArchError> {
         tensors.push(out_tensor(name, source)?);
     }
     if !unused.is_empty() {
-        return Err(ArchError::UnusedTensors { names: unused });
+        return Err(ArchError::UnusedTensors { names: unused, dense: None });
     }
     Ok(Tensors { tensors, dropped, n_ff, n_head_kv })
 }

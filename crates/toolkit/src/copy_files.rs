@@ -19,6 +19,7 @@ use crate::{
 /// # Errors
 /// A file that cannot be read.
 pub fn open_model(path: &Path) -> Result<Model, Error> {
+    input_kind::check_joined(path)?;
     Model::open(path).map_err(|error| Error::at(path, error).hint(input_kind::advice(path, Wanted::Gguf)))
 }
 

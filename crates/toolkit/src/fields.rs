@@ -180,7 +180,7 @@ fn arch_fields(error: &gguf_layout::ArchError) -> Fields {
         E::MissingKey { file, key } => fields!(file, key),
         E::BadKey { file, key, found, expected } => fields!(file, key, expected, found),
         E::BadNumber { key, found, expected } => fields!(key, expected, found),
-        E::MissingTensors { names } | E::UnusedTensors { names } | E::NotLora { names } => {
+        E::MissingTensors { names } | E::UnusedTensors { names, .. } | E::NotLora { names } => {
             names.first().map_or_else(Fields::default, |name| fields!(tensor: name))
         }
         E::SameOutput { output, .. } => fields!(tensor: output),

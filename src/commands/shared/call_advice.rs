@@ -4,6 +4,8 @@ use std::{ffi::OsString, path::Path};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
+use gguf_toolkit::Recipe;
+
 use super::llama_cpp;
 use crate::failure::Failure;
 
@@ -68,10 +70,19 @@ pub(in crate::commands) fn refused(
     let named =
         named.map(|verb| format!("`{}` is a command; write `./{0}` for a file or folder", verb.get_name()));
     let tip = match error.kind() {
-        ErrorKind::InvalidSubcommand => file(&error, ContextKind::InvalidSubcommand).and_then(|file| {
-            let (_, tip) = FOR_A_FILE.iter().find(|(binary, _)| *binary == definition.get_name())?;
-            Some(tip.replace("FILE", &file))
-        }),
+        ErrorKind::InvalidSubcommand => match word(&error, ContextKind::InvalidSubcommand).as_deref() {
+            Some("run") if definition.get_name() == "gguf-eval" => {
+                Some("`gguf-eval chat FILE` chats with a model, `gguf-eval generate FILE --prompt TEXT` continues a text".to_owned())
+            }
+            _ => file(&error, ContextKind::InvalidSubcommand).and_then(|file| {
+                let (_, tip) = FOR_A_FILE.iter().find(|(binary, _)| *binary == definition.get_name())?;
+                Some(tip.replace("FILE", &file))
+            }),
+        },
+        // A third word where two are expected.
+        ErrorKind::ArgumentConflict => {
+            word(&error, ContextKind::InvalidSubcommand).and_then(|last| third_word(definition, arguments, &last))
+        }
         ErrorKind::UnknownArgument => {
             let unknown = word(&error, ContextKind::InvalidArg).unwrap_or_default();
             if unknown.starts_with('-') {
@@ -83,6 +94,9 @@ pub(in crate::commands) fn refused(
             let has = |id: &str| verb.is_some_and(|verb| verb.get_arguments().any(|arg| arg.get_id() == id));
             match file(&error, ContextKind::InvalidArg) {
                 Some(file) if has("text") => Some(format!("pass a text with `--text {file}`")),
+                None if verb.is_some_and(|verb| verb.get_name() == "chat") => {
+                    Some(format!("for one answer, use `gguf-eval generate FILE --chat --prompt '{unknown}'`"))
+                }
                 None if has("prompt") && !has("text") => {
                     Some(format!("pass a text or message with `--prompt '{unknown}'`"))
                 }
@@ -95,4 +109,15 @@ pub(in crate::commands) fn refused(
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     }
     error.exit()
+}
+
+/// Advice for `gguf-convert SRC OUT TYPE` and `gguf-convert convert SRC OUT`.
+fn third_word(definition: &clap::Command, arguments: &[OsString], last: &str) -> Option<String> {
+    let program = definition.get_name();
+    if let Ok(recipe) = Recipe::from_name(last) {
+        return Some(format!("pass the type with `--type {}`", recipe.name.to_ascii_lowercase()));
+    }
+    let first = arguments.first()?.to_str()?;
+    (program.strip_prefix("gguf-") == Some(first))
+        .then(|| format!("write `{program} SRC OUT`, without `{first}`"))
 }

@@ -72,6 +72,11 @@ pub(in crate::commands) fn type_tip(name: &str) -> Option<String> {
     if Recipe::from_name(&name).is_ok() {
         return None;
     }
+    if let Some(usual) = usual_type(&name) {
+        return Some(format!(
+            "did you mean {usual}? docs/guides/choosing-a-type.md compares the types with this number of bits"
+        ));
+    }
     if name == "mxfp4" {
         return Some(
             "use mxfp4_moe for the experts, or --tensor-type PATTERN=mxfp4 for other tensors".to_owned(),
@@ -91,6 +96,15 @@ pub(in crate::commands) fn type_tip(name: &str) -> Option<String> {
     }
     let fork = FORK_TYPES.iter().find(|fork| fork.name == name)?;
     Some(format!("{name} is a type of {} that llama.cpp does not have", fork.fork))
+}
+
+/// The usual file type of names that only state a number of bits: `q4`, `int4`, `4bit`, `4-bit`.
+fn usual_type(name: &str) -> Option<&'static str> {
+    let bits = name.strip_prefix('q').or_else(|| name.strip_prefix("int"));
+    let bits = bits.or_else(|| name.strip_suffix("bit").map(|bits| bits.trim_end_matches('-')));
+    let known =
+        [("2", "q2_k"), ("3", "q3_k_m"), ("4", "q4_k_m"), ("5", "q5_k_m"), ("6", "q6_k"), ("8", "q8_0")];
+    known.iter().find(|(number, _)| bits == Some(number)).map(|(_, usual)| *usual)
 }
 
 /// A file type that can be made of a checkpoint, by its name. Numbers are refused: in llama.cpp's programs

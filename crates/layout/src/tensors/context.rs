@@ -538,7 +538,9 @@ pub(super) fn part_shape(rows: &RowMap, source: &Shape) -> Result<Shape, String>
             let left = dim.checked_sub(start).filter(|left| *left > 0);
             *dim = left.ok_or_else(|| format!("more than {start} rows"))?;
         }
-        _ => return Ok(*source),
+        RowMap::Concat | RowMap::RopePermute { .. } | RowMap::PadEach { .. } | RowMap::GridCorner { .. } => {
+            return Ok(*source);
+        }
     }
     Shape::new(&dims).map_err(|error| error.to_string())
 }

@@ -10,6 +10,8 @@ use super::rules::{self, RowRule};
 use crate::config::N_LAYERS;
 use crate::layout::{Data, Dropped, OutTensor};
 use crate::leftovers;
+use serde_json::Value as Json;
+
 use crate::{ArchError, SourceTensor};
 
 /// Output tensors of a checkpoint, and its unused ones.
@@ -242,8 +244,20 @@ impl<'a> Pass<'a, '_> {
             let key = hparams.find(N_LAYERS).map_or("num_hidden_layers", |(key, _)| key);
             // Layers of a tower are counted by another key.
             let beyond = if self.context.towers.is_none() { &self.beyond[..] } else { &[] };
-            let layers = (beyond, key, hparams.n_layers().unwrap_or_default());
-            return Err(leftovers::unused(self.unused, layers));
+            let n_layers = hparams.n_layers().unwrap_or_default();
+            let has = |layer: &u64| {
+                let prefix = format!("blk.{layer}.");
+                self.tensors.iter().any(|tensor| tensor.name.starts_with(&prefix))
+            };
+            let counted =
+                leftovers::Counted { beyond, key, n_layers, gap: (0..n_layers).find(|layer| !has(layer)) };
+            // Layers without experts among layers with experts.
+            let dense =
+                ["mlp_only_layers", "decoder_sparse_step"].into_iter().find(|key| match hparams.get(key) {
+                    Some(Json::Array(layers)) => !layers.is_empty(),
+                    step => step.and_then(Json::as_u64).is_some_and(|step| step > 1),
+                });
+            return Err(leftovers::unused(self.unused, &counted, dense));
         }
         self.context.check_missing(&self.tensors, &self.stacks, unfused, self.n_experts)?;
         check_same_output(&self.tensors)?;

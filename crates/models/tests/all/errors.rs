@@ -314,10 +314,12 @@ fn leftover_tensors_are_listed() {
         "lm_head.scale",
     ];
     more.extend(names.map(|name| tensor(name, &[64, 64])));
-    let ArchError::UnusedTensors { names: found } = resolve(config(), more).unwrap_err() else { panic!() };
+    let ArchError::UnusedTensors { names: found, .. } = resolve(config(), more).unwrap_err() else {
+        panic!()
+    };
     assert_eq!(found, names);
     // Experts beyond the number that the config states.
-    let ArchError::UnusedTensors { names: found } = resolve(mixtral(), tensors(3)).unwrap_err() else {
+    let ArchError::UnusedTensors { names: found, .. } = resolve(mixtral(), tensors(3)).unwrap_err() else {
         panic!()
     };
     assert_eq!(found.len(), 2 * 3);

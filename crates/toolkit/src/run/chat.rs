@@ -88,6 +88,14 @@ pub fn read_chat(messages: &Path, tools: Option<&Path>) -> Result<Chat, Error> {
     }
 }
 
+/// A chat of one message from the user, `{prompt}`, which shows the format of a template.
+///
+/// # Errors
+/// None: the chat is valid.
+pub fn example_chat() -> Result<Chat, Error> {
+    Chat::parse(r#"[{"role": "user", "content": "{prompt}"}]"#).map_err(Error::new)
+}
+
 /// The prompt that the chat template of a file makes of a chat, as `apply_chat_template` of transformers renders it. The file
 /// needs no tensors; `path` is named in errors.
 ///

@@ -19,7 +19,7 @@ use ndarray::Array2;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    chat::{ChatOptions, Prompt, date, read_chat, render_prompt},
+    chat::{ChatOptions, Prompt, date, example_chat, read_chat, render_prompt},
     chat_session::{ChatAnswer, ChatSession, ChatSessionOptions},
     embed::{EmbedOptions, Embedding, Embeddings},
     generate::Generated,

@@ -289,7 +289,7 @@ fn check_biases(layout: &Layout) -> Result<(), ArchError> {
     let unused = biases.iter().filter(|(stem, _)| !has_bias(stem));
     let names: Vec<String> = unused.flat_map(|(_, tensor)| tensor.data.sources().to_vec()).collect();
     if !names.is_empty() {
-        return Err(ArchError::UnusedTensors { names });
+        return Err(ArchError::UnusedTensors { names, dense: None });
     }
     let weights = layout.tensors.iter().filter(|tensor| {
         let stem = tensor.name.strip_suffix(".weight");
