@@ -94,6 +94,54 @@ fn book_lists_every_page_and_links_resolve() {
     }
 }
 
+#[test]
+fn paths_in_documents_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut pages = pages();
+    for path in ["ARCHITECTURE.md", "CONTRIBUTING.md", "golden/README.md"] {
+        pages.insert(path.to_owned(), fs::read_to_string(root.join(path)).unwrap());
+    }
+    let mut n_paths = 0;
+    for (page, text) in &pages {
+        for path in text.split('`').skip(1).step_by(2) {
+            let is_path =
+                path.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "/._-".contains(c));
+            let first = path.split('/').next().unwrap_or_default();
+            // Paths below a crate may omit `crates/`.
+            let is_ours = ["crates", "src", "tests", "scripts", "docs", "python"].contains(&first)
+                || (path.contains("/src/") || path.contains("/tests/")) && path.ends_with(".rs");
+            if !is_path || !is_ours || !path.contains('/') {
+                continue;
+            }
+            n_paths += 1;
+            let exists = root.join(path).exists() || root.join("crates").join(path).exists();
+            assert!(exists, "{page}: no such path: `{path}`");
+        }
+    }
+    assert!(n_paths > 200, "{n_paths} paths found");
+}
+
+/// Reductions in percent at Q4_K_M: the smallest and the largest of the tables in docs/notes/quality.md, each rounded.
+#[test]
+fn claim_about_calibration_matches_tables() {
+    let pages = pages();
+    let tables = pages["docs/notes/quality.md"].split("## Tails").next().unwrap();
+    let rows = tables.lines().filter_map(|line| line.strip_prefix("| Q4_K_M |"));
+    let reductions: Vec<f64> = rows
+        .map(|row| {
+            let values: Vec<f64> = row.split('|').take(2).map(|cell| cell.trim().parse().unwrap()).collect();
+            100.0 * (1.0 - values[1] / values[0])
+        })
+        .collect();
+    assert_eq!(reductions.len(), 4, "models");
+    let least = reductions.iter().copied().fold(f64::INFINITY, f64::min).round();
+    let most = reductions.iter().copied().fold(0.0, f64::max).round();
+    let claim = format!("Q4_K_M files have a {least}% to {most}% lower KL divergence");
+    for page in ["README.md", "docs/guides/calibration.md"] {
+        assert!(pages[page].contains(&claim), "{page}: {claim}");
+    }
+}
+
 /// Text of the blocks of a page in a language: `sh` blocks need only the model in a folder, `console` blocks another model,
 /// another program or a network.
 fn blocks(page: &str, language: &str) -> String {

@@ -214,6 +214,19 @@ impl MergeError {
                 reason,
                 ..
             } if reason.starts_with("an adapter file") => "merge the adapter into its base model instead",
+            // Tokens in front of the prompt, or states of attention: there are no weights to add to.
+            MergeError::Unsupported { key: "peft_type", found, .. }
+                if [
+                    "PROMPT_TUNING",
+                    "MULTITASK_PROMPT_TUNING",
+                    "PREFIX_TUNING",
+                    "P_TUNING",
+                    "ADAPTION_PROMPT",
+                ]
+                .contains(&found.as_str()) =>
+            {
+                "it cannot be merged, because it does not change weights; use it with PEFT, or train a LoRA"
+            }
             MergeError::Unsupported { .. } => {
                 "merge it with PEFT's `merge_and_unload` and convert the result"
             }
