@@ -86,7 +86,10 @@ fn run(args: ChatArgs, ui: &Ui) -> Result<(), Failure> {
             Input::Empty => {}
             Input::Exit => break,
             Input::Reset => chat.reset(),
-            Input::System(text) => chat.set_system((!text.is_empty()).then(|| text.to_owned())),
+            Input::System(text) => {
+                chat.set_system((!text.is_empty()).then(|| text.to_owned()));
+                chat.warn_of_system(ui);
+            }
             Input::Unknown(command) => {
                 ui.warning(&format!("unknown command `{command}`; expected {COMMANDS}"))
             }

@@ -35,7 +35,7 @@ struct ImatrixArgs {
     file: Option<PathBuf>,
     /// Read the text from FILE.
     ///
-    /// A .jsonl file holds one chat per line, which is rendered with the chat template of the model. `builtin` instead of a file is
+    /// A .jsonl file, or JSON of chats under another name, is rendered with the chat template of the model. `builtin` instead of a file is
     /// the built-in calibration text.
     #[arg(short = 'f', long, value_name = "FILE", requires = "file")]
     text: Option<PathBuf>,

@@ -7,6 +7,7 @@ mod common;
 mod action;
 mod adapter_vocabularies;
 mod adapters;
+mod chats;
 mod config_options;
 mod diffusion;
 mod files;

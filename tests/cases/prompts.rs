@@ -3,7 +3,7 @@
 use crate::common::{Output, Sandbox, succeed};
 
 /// `in.gguf` with this text as its chat template.
-fn with_template(template: &str) -> Sandbox {
+pub fn with_template(template: &str) -> Sandbox {
     let sandbox = Sandbox::with_converted("llama", "in.gguf", "f32");
     sandbox.write("t.jinja", template);
     succeed(sandbox.inspect(&["set", "in.gguf", "--chat-template", "t.jinja"]));
@@ -91,14 +91,14 @@ fn imatrix_renders_chats() {
     let text = "The quick brown fox jumps over the lazy dog. ".repeat(20);
     let content = &text[..text.len() - 1];
     sandbox.write("c.jsonl", format!("[{{\"role\": \"user\", \"content\": \"{content}\"}}]\n"));
-    sandbox.write("bad.jsonl", "{\"text\": \"x\"}\n");
+    sandbox.write("bad.jsonl", "{\"prompt\": \"x\"}\n");
     let run = |text| {
         let args =
             ["imatrix", "in.gguf", "--text", text, "--context", "16", "--chunks", "2", "-o", "out.gguf"];
         sandbox.eval(&args)
     };
     let bad = run("bad.jsonl");
-    bad.says("bad.jsonl: line 1: missing `messages`");
+    bad.says("bad.jsonl: line 1: expected `messages`, `conversations` or `text`, found `prompt`");
     succeed(run("c.jsonl"));
 }
 

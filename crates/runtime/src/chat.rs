@@ -29,10 +29,10 @@ pub use conversation::{Conversation, Tool, ToolCall, Turn};
 pub use date::Date;
 pub use literals::literals;
 pub use reading::Chat;
-pub use rendering::render_chat;
-pub use settings::{ChatError, Settings};
+pub use rendering::{render_chat, render_with_system};
+pub use settings::{ChatError, Settings, SystemMessage};
 pub use special::SpecialTokens;
-pub use transcripts::{Transcripts, transcripts};
+pub use transcripts::{Transcripts, is_chats, transcripts};
 
 /// A message: who says it, and what.
 pub type Message<'a> = (&'a str, &'a str);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use gguf_runtime::{
     Model,
-    chat::{SpecialTokens, Transcripts, transcripts},
+    chat::{SpecialTokens, Transcripts, is_chats, transcripts},
 };
 
 use crate::{
@@ -16,21 +16,31 @@ use crate::{
     text_file,
 };
 
-/// True for a file that is read as chats, one per line: its name ends in `.jsonl`.
+/// True for a file that is read as chats: its name ends in `.jsonl`, or its contents are chats or texts in JSON.
 pub fn is_file_of_chats(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("jsonl"))
+    let is_named = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("jsonl"));
+    is_named || std::fs::read(path).is_ok_and(|bytes| is_chats(&bytes))
 }
 
-/// Renders a file of chats (see [`gguf_runtime::chat::Chat::parse`]) by the template of a model, within bounds of time and memory.
+/// Reads a file of chats (see [`gguf_runtime::chat::transcripts`]) and renders it by the template of a model, within bounds of time
+/// and memory.
 ///
 /// # Errors
-/// A model without a template, a template that exceeds its limits, and the line of a chat that is invalid or refused.
-pub fn rendered(model: &Model, bytes: &[u8]) -> Result<Transcripts, String> {
+/// A file that cannot be read, a template that exceeds its limits, and the line of a chat that is invalid or refused.
+pub fn rendered(model: &Model, path: &Path, events: &dyn Events) -> Result<Transcripts, Error> {
+    let bytes = text_file::bytes(path)?;
     let template = model.file().metadata().text(gguf_tokenizer::keys::CHAT_TEMPLATE).ok().flatten();
-    let template = template.ok_or("the model has no chat template")?;
-    let (template, tokens, lines) = (template.to_owned(), SpecialTokens::of_model(model), bytes.to_vec());
-    let made = guarded(move || transcripts(Some(&template), &tokens, &lines));
-    made.map_err(|error| error.to_string())?.map_err(|(line, problem)| format!("line {line}: {problem}"))
+    let (template, tokens) = (template.map(str::to_owned), SpecialTokens::of_model(model));
+    let made = guarded(move || transcripts(template.as_deref(), &tokens, &bytes))?;
+    let made = made.map_err(|(line, problem)| {
+        let is_other_form = problem.starts_with("expected `messages`");
+        let advice = "write each example as `messages` with roles and contents, or as `text`";
+        Error::at(path, format!("line {line}: {problem}")).hint(is_other_form.then_some(advice))
+    })?;
+    if let Some(note) = made.note() {
+        events.note(&format!("{}: {note}", path.display()));
+    }
+    Ok(made)
 }
 
 /// Tokens of a file: those of its chats, one after the other, or those of a text. The path may stand for the built-in text.
@@ -49,11 +59,8 @@ pub fn tokens(model: &Model, path: &Path, events: &dyn Events) -> Result<Vec<u32
     if !is_file_of_chats(path) {
         return eval_model::tokens(model, path, events);
     }
-    let bytes = text_file::bytes(path)?;
-    let made = rendered(model, &bytes).map_err(|problem| Error::at(path, problem))?;
-    if let Some(warning) = made.warning() {
-        events.warning(&warning);
-    }
+    let made = rendered(model, path, events)?;
+    made.warnings().iter().for_each(|warning| events.warning(warning));
     let tokens = made.encode(model.tokenizer()).map_err(|error| Error::at(path, error))?;
     Ok(tokens.concat())
 }

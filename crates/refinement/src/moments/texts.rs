@@ -71,7 +71,7 @@ impl Texts {
             let parts = rest.chunks(room);
             chunks.extend(parts.map(|part| bos.into_iter().chain(part.iter().copied()).collect()));
         }
-        Ok(Texts { warnings: chats.warning().into_iter().collect(), ..Texts::from_chunks(chunks) })
+        Ok(Texts { warnings: chats.warnings(), ..Texts::from_chunks(chunks) })
     }
 
     /// Concatenates the chunks of several texts.

@@ -4,7 +4,7 @@ use minijinja::value::{Value, ValueKind};
 
 use super::{
     conversation::{Conversation, Tool, Turn},
-    settings::Settings,
+    settings::{Settings, SystemMessage},
 };
 
 /// A chat as a template gets it: messages, tools, and further variables.
@@ -51,14 +51,18 @@ impl Chat {
     /// # Errors
     /// A description of what is wrong.
     pub fn parse(json: &str) -> Result<Chat, String> {
-        let value: Value = serde_json::from_str(json).map_err(|error| error.to_string())?;
+        Chat::of_value(&serde_json::from_str(json).map_err(|error| error.to_string())?)
+    }
+
+    /// Same as [`Chat::parse`], from JSON that is parsed.
+    pub(super) fn of_value(value: &Value) -> Result<Chat, String> {
         let list = match value.kind() {
             ValueKind::Seq => Some(value.clone()),
-            ValueKind::Map => field(&value, "messages").or_else(|| field(&value, "conversations")),
+            ValueKind::Map => field(value, "messages").or_else(|| field(value, "conversations")),
             _ => None,
         };
         let list = list.filter(|list| list.kind() == ValueKind::Seq);
-        let list = list.ok_or("missing `messages` or `conversations`")?;
+        let list = list.ok_or_else(|| no_messages(value))?;
         let mut messages = Vec::new();
         for item in list.try_iter().map_err(|error| error.to_string())? {
             messages.push(
@@ -69,13 +73,13 @@ impl Chat {
             return Err("the chat has no messages".to_owned());
         }
         // Data sets keep tools as JSON in a string, too.
-        let system = field(&value, "system").filter(|_| value.kind() == ValueKind::Map);
+        let system = field(value, "system").filter(|_| value.kind() == ValueKind::Map);
         if let (Some(system), Some(false)) = (system, messages.first().map(|first| is_role(first, "system")))
         {
             messages.insert(0, [("role", Value::from("system")), ("content", system)].into_iter().collect());
         }
         let mut chat = Chat { messages, tools: None, variables: Vec::new() };
-        if let Some(tools) = field(&value, "tools").filter(|_| value.kind() == ValueKind::Map) {
+        if let Some(tools) = field(value, "tools").filter(|_| value.kind() == ValueKind::Map) {
             chat.set_tools(tools)?;
         }
         Ok(chat)
@@ -135,17 +139,75 @@ impl Chat {
             };
             let part: Value = [("type", Value::from("text")), ("text", text)].into_iter().collect();
             let parts = Value::from(vec![part]);
-            let Ok(keys) = message.try_iter() else { continue };
-            let items = keys.map(|key| match key.as_str() {
-                Some("content") => (key, parts.clone()),
-                _ => {
-                    let item = message.get_item(&key).unwrap_or_default();
-                    (key, item)
-                }
-            });
-            *message = items.collect();
+            if let Some(made) = with_item(message, "content", parts) {
+                *message = made;
+            }
         }
         self
+    }
+
+    /// The chat with the arguments of calls as objects. `None`: no arguments are JSON texts, or one is not that of an object.
+    pub(super) fn with_parsed_arguments(&self) -> Option<Chat> {
+        let mut parsed = self.clone();
+        let mut n_parsed = 0;
+        for message in &mut parsed.messages {
+            let Some(calls) = field(message, "tool_calls") else { continue };
+            let mut made = Vec::new();
+            for call in calls.try_iter().ok()? {
+                let function = field(&call, "function");
+                let holder = function.as_ref().unwrap_or(&call);
+                let text = field(holder, "arguments").filter(|arguments| arguments.as_str().is_some());
+                let Some(text) = text else {
+                    made.push(call);
+                    continue;
+                };
+                let arguments: Value = serde_json::from_str(text.as_str()?).ok()?;
+                if arguments.kind() != ValueKind::Map {
+                    return None;
+                }
+                let holder = with_item(holder, "arguments", arguments)?;
+                made.push(if function.is_some() { with_item(&call, "function", holder)? } else { holder });
+                n_parsed += 1;
+            }
+            *message = with_item(message, "tool_calls", Value::from(made))?;
+        }
+        (n_parsed > 0).then_some(parsed)
+    }
+
+    /// True if a rendered text has the arguments of calls that are JSON texts as these texts.
+    pub(super) fn arguments_are_in(&self, rendered: &str) -> bool {
+        let calls = self.messages.iter().filter_map(|message| field(message, "tool_calls"));
+        let mut calls = calls.filter_map(|calls| calls.try_iter().ok()).flatten();
+        calls.all(|call| {
+            let arguments = field(&field(&call, "function").unwrap_or(call), "arguments");
+            arguments.as_ref().and_then(Value::as_str).is_none_or(|text| rendered.contains(text))
+        })
+    }
+
+    /// Text of the system message at the beginning; `None` without one.
+    pub(super) fn system(&self) -> Option<String> {
+        let first = self.messages.first().filter(|first| is_role(first, "system"))?;
+        text_of(&field(first, "content")?)
+    }
+
+    /// The treatment of the system message by a template that made this text.
+    pub fn system_message_in(&self, rendered: &str) -> SystemMessage {
+        match self.system() {
+            Some(system) if !rendered.contains(system.trim()) => SystemMessage::LeftOut,
+            _ => SystemMessage::Kept,
+        }
+    }
+
+    /// The chat with the system message at the beginning of the next message, as llama.cpp sends it to templates that refuse one
+    /// (`system_message_not_supported` in `common/chat.cpp`). `None` without a system message or a text after it.
+    pub fn with_system_in_next(&self) -> Option<Chat> {
+        let system = self.system()?;
+        let next = self.messages.get(1)?;
+        let text = format!("{system}\n{}", text_of(&field(next, "content")?)?);
+        let mut moved = self.clone();
+        moved.messages.remove(0);
+        moved.messages[0] = with_item(next, "content", Value::from(text))?;
+        Some(moved)
     }
 
     /// The chat with text parts joined to strings. `None`: it has no parts, or others than texts.
@@ -157,16 +219,7 @@ impl Chat {
             else {
                 continue;
             };
-            let texts = parts.try_iter().ok()?.map(|part| part_text(&part)).collect::<Option<String>>()?;
-            let items = message.try_iter().ok()?.map(|key| {
-                let item = if key.as_str() == Some("content") {
-                    Ok(Value::from(&texts[..]))
-                } else {
-                    message.get_item(&key)
-                };
-                item.map(|item| (key, item))
-            });
-            *message = items.collect::<Result<Vec<_>, _>>().ok()?.into_iter().collect();
+            *message = with_item(message, "content", Value::from(text_of(&parts)?))?;
             n_joined += 1;
         }
         (n_joined > 0).then_some(joined)
@@ -234,6 +287,35 @@ impl Chat {
         let fixed = fixed.into_iter().chain(other_tokens).map(|(name, value)| (Value::from(name), value));
         let further = self.variables.iter().map(|(name, value)| (Value::from(&name[..]), value.clone()));
         fixed.chain(further).collect()
+    }
+}
+
+/// An object with another item under an existing key.
+fn with_item(object: &Value, name: &str, item: Value) -> Option<Value> {
+    let items = object.try_iter().ok()?.map(|key| match key.as_str() == Some(name) {
+        true => Some((key, item.clone())),
+        false => object.get_item(&key).ok().map(|item| (key, item)),
+    });
+    Some(items.collect::<Option<Vec<_>>>()?.into_iter().collect())
+}
+
+/// Text of a content: a string, or parts that are all texts.
+fn text_of(content: &Value) -> Option<String> {
+    match content.as_str() {
+        Some(text) => Some(text.to_owned()),
+        None => content.try_iter().ok()?.map(|part| part_text(&part)).collect(),
+    }
+}
+
+/// The problem of JSON without messages, with the keys that it has instead.
+fn no_messages(value: &Value) -> String {
+    let keys = value.try_iter().ok().filter(|_| value.kind() == ValueKind::Map).into_iter().flatten();
+    let keys: Vec<String> = keys.filter_map(|key| key.as_str().map(str::to_owned)).collect();
+    match &keys[..] {
+        [] => "missing `messages` or `conversations`".to_owned(),
+        keys => {
+            format!("expected `messages`, `conversations` or `text`, found {}", gguf_types::list_names(keys))
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use minijinja::{Environment, ErrorKind, value::Value};
 use super::{
     filters, named, operators, python,
     reading::Chat,
-    settings::{ChatError, Settings},
+    settings::{ChatError, Settings, SystemMessage},
     source,
 };
 
@@ -29,7 +29,8 @@ const STACK_BYTES_PER_STEP: u64 = 2048;
 /// Limits of the stack.
 const STACK_BYTES: std::ops::RangeInclusive<u64> = 512 << 20..=4 << 30;
 
-/// The text that a template makes of a chat.
+/// The text that a template makes of a chat. Arguments of calls that are JSON texts, as in OpenAI's interface, become objects unless
+/// the template prints them as they are (`func_args_not_string` in `common/chat.cpp` of llama.cpp).
 ///
 /// # Errors
 /// [`ChatError::Named`], [`ChatError::Syntax`], [`ChatError::Refused`], [`ChatError::Template`]; the last also for a template that
@@ -44,6 +45,37 @@ const STACK_BYTES: std::ops::RangeInclusive<u64> = 512 << 20..=4 << 30;
 /// assert_eq!(render_chat("{{ bos_token }}{{ messages[0].content }}", &chat, &settings).unwrap(), "<s>Hi");
 /// ```
 pub fn render_chat(template: &str, chat: &Chat, settings: &Settings<'_>) -> Result<String, ChatError> {
+    let made = render_unchanged(template, chat, settings);
+    let Some(parsed) = chat.with_parsed_arguments() else { return made };
+    match made {
+        Ok(text) if chat.arguments_are_in(&text) => Ok(text),
+        made => render_unchanged(template, &parsed, settings).or(made),
+    }
+}
+
+/// Same as [`render_chat`], for templates that refuse system messages, too.
+///
+/// # Errors
+/// As [`render_chat`].
+pub fn render_with_system(
+    template: &str,
+    chat: &Chat,
+    settings: &Settings<'_>,
+) -> Result<(String, SystemMessage), ChatError> {
+    match (render_chat(template, chat, settings), chat.with_system_in_next()) {
+        (Err(ChatError::Refused(problem)), Some(moved)) => match render_chat(template, &moved, settings) {
+            Ok(text) => Ok((text, SystemMessage::InNext)),
+            Err(_) => Err(ChatError::Refused(problem)),
+        },
+        (made, _) => made.map(|text| {
+            let system = chat.system_message_in(&text);
+            (text, system)
+        }),
+    }
+}
+
+/// [`render_chat`] with the chat as it is.
+fn render_unchanged(template: &str, chat: &Chat, settings: &Settings<'_>) -> Result<String, ChatError> {
     let (n_bytes, n_messages) = chat.size();
     let fuel = FUEL + FUEL_PER_BYTE * n_bytes + FUEL_PER_PAIR * n_messages.saturating_mul(n_messages);
     let stack = (fuel * STACK_BYTES_PER_STEP).clamp(*STACK_BYTES.start(), *STACK_BYTES.end());

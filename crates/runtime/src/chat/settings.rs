@@ -23,6 +23,18 @@ pub enum ChatError {
     Template(String),
 }
 
+/// A template's treatment of the system message of a chat.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SystemMessage {
+    /// The prompt has it, or the chat has none.
+    #[default]
+    Kept,
+    /// The template leaves it out.
+    LeftOut,
+    /// The template refuses it, so the next message begins with it ([`Chat::with_system_in_next`](super::Chat::with_system_in_next)).
+    InNext,
+}
+
 /// Variables of a template besides the chat.
 #[derive(Debug, Clone)]
 pub struct Settings<'a> {

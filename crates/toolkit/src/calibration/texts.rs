@@ -85,19 +85,13 @@ pub fn chunks_of(model: &Model, text: &Path, events: &dyn Events) -> Result<Vec<
     Ok(windows_of(model, text, events)?.into_iter().filter_map(chunk).collect())
 }
 
-/// Windows of a text, or of chats, a file that ends in `.jsonl`.
+/// Windows of a text, or of chats.
 fn windows_of(model: &Model, text: &Path, events: &dyn Events) -> Result<Vec<Vec<u32>>, Error> {
-    let bytes = match chats::is_file_of_chats(text) {
-        true => text_file::bytes(text)?,
-        false => text_file::of_model(text, events)?,
-    };
-    let made = match chats::is_file_of_chats(text) {
-        true => {
-            let chats = chats::rendered(model, &bytes);
-            let chats = chats.map_err(|problem| Error::new(format!("{}: {problem}", text.display())))?;
-            Texts::from_transcripts(model, &chats, WINDOW)
-        }
-        false => Texts::from_text(model, &bytes, &Settings { context: WINDOW, n_chunks: None, stride: None }),
+    let settings = Settings { context: WINDOW, n_chunks: None, stride: None };
+    let made = if chats::is_file_of_chats(text) {
+        Texts::from_transcripts(model, &chats::rendered(model, text, events)?, WINDOW)
+    } else {
+        Texts::from_text(model, &text_file::of_model(text, events)?, &settings)
     };
     let made = made.map_err(|error| failed(text, error))?;
     made.warnings().iter().for_each(|warning| events.warning(&format!("{}: {warning}", text.display())));

@@ -94,7 +94,8 @@ fn chats(model: &Model, length: usize, events: &dyn Events) -> Result<Vec<Vec<u3
         CHATS.lines().map(render).collect()
     })?;
     let n_chats = made.len();
-    let used: Vec<Transcripts> = made.into_iter().flatten().filter(|chat| chat.n_incomplete == 0).collect();
+    let used: Vec<Transcripts> =
+        made.into_iter().flatten().filter(|chat| chat.n_incomplete + chat.n_moved_system == 0).collect();
     if used.len() < n_chats {
         let n = n_chats - used.len();
         events.note(&format!(

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use gguf_container::{Metadata, Value};
-use gguf_runtime::chat::{Chat, Date, Settings, SpecialTokens, render_chat};
+use gguf_runtime::chat::{
+    Chat, Date, Settings, SpecialTokens, SystemMessage, render_chat, render_with_system,
+};
 use gguf_tokenizer::{Reading, Tokenizer};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
@@ -58,6 +60,22 @@ pub struct Prompt {
     pub prompt: String,
     /// Metadata key of the template.
     pub template: String,
+    /// The template's treatment of the system message.
+    #[serde(skip)]
+    pub system: SystemMessage,
+}
+
+impl Prompt {
+    /// A warning about a system message that the template does not write in its place.
+    pub fn warning(&self) -> Option<&'static str> {
+        match self.system {
+            SystemMessage::Kept => None,
+            SystemMessage::LeftOut => Some("the chat template ignores system messages"),
+            SystemMessage::InNext => {
+                Some("the chat template refuses system messages; the next message begins with it")
+            }
+        }
+    }
 }
 
 /// The day that an option names.
@@ -124,16 +142,18 @@ pub fn render_prompt(
         Ok(tokenizer) => SpecialTokens::with_tokenizer(metadata, &tokenizer),
         Err(_) => SpecialTokens::of(metadata),
     };
-    render(path, metadata, tokens, chat.clone(), options)
+    render(path, metadata, tokens, chat.clone(), options, false)
 }
 
-/// Same as [`render_prompt`], with the special tokens of an open tokenizer.
+/// Same as [`render_prompt`], with the special tokens of an open tokenizer. With `moves_system`, a template that refuses system
+/// messages gets them in the next message.
 pub(super) fn render(
     path: &Path,
     metadata: &Metadata,
     tokens: SpecialTokens,
     mut chat: Chat,
     options: &ChatOptions,
+    moves_system: bool,
 ) -> Result<Prompt, Error> {
     let ChatOptions { tools, add_generation_prompt, date: day, think, .. } = options;
     if let Some(tools) = tools {
@@ -148,9 +168,18 @@ pub(super) fn render(
     let date = day.as_deref().map(date).transpose().map_err(Error::usage)?.unwrap_or_else(Date::now);
     let (key, source) = template_of(path, metadata, options, chat.has_tools())?;
     let generation_prompt = *add_generation_prompt;
-    let prompt =
-        guarded(move || render_chat(&source, &chat, &Settings { tokens: &tokens, generation_prompt, date }))?;
-    Ok(Prompt { prompt: prompt.map_err(|error| Error::at(path, error))?, template: key })
+    let made = guarded(move || {
+        let settings = Settings { tokens: &tokens, generation_prompt, date };
+        if moves_system {
+            return render_with_system(&source, &chat, &settings);
+        }
+        render_chat(&source, &chat, &settings).map(|prompt| {
+            let system = chat.system_message_in(&prompt);
+            (prompt, system)
+        })
+    })?;
+    let (prompt, system) = made.map_err(|error| Error::at(path, error))?;
+    Ok(Prompt { prompt, template: key, system })
 }
 
 /// Key and text of the template to use.

@@ -103,7 +103,19 @@ impl<M: Deref<Target = Model>> ChatSession<M> {
             events.warning(&format!("the chat template has no variable {names}; thinking is unchanged"));
         }
         let (options, sampler) = (options.clone(), Sampler::new(sampling));
-        Ok(ChatSession { model, options, sampler, messages: Vec::new(), turns: Turns::default() })
+        let chat = ChatSession { model, options, sampler, messages: Vec::new(), turns: Turns::default() };
+        chat.warn_of_system(events);
+        Ok(chat)
+    }
+
+    /// Warns if the template leaves out or refuses the system message.
+    pub fn warn_of_system(&self, events: &dyn Events) {
+        let question = Turn { role: "user", content: "Hello", ..Turn::default() };
+        let made = self.model.prompt_to_answer(&self.chat(Some(question)), &self.options.template);
+        // A template that fails is an error of the first answer.
+        if let Some(warning) = made.ok().and_then(|made| made.warning()) {
+            events.warning(warning);
+        }
     }
 
     /// Sampling of the chat.
@@ -153,17 +165,19 @@ impl<M: Deref<Target = Model>> ChatSession<M> {
         is_stopped: &dyn Fn() -> bool,
     ) -> Result<ChatAnswer, Error> {
         let model = &*self.model;
-        let prompt = model.prompt(&self.chat(), &self.options.template)?.prompt;
+        let prompt = model.prompt_to_answer(&self.chat(None), &self.options.template)?.prompt;
         let tokens = model.tokens_of(&prompt, true, None)?.into_tokens();
         let limit = self.limit(tokens.len())?;
+        let opened = opened_reasoning(&prompt);
         let mut stream = TextStream::new(model.runtime(), on_text);
+        stream.begin(opened);
         let mut watch = |token: Option<u32>| token.is_none_or(|id| stream.push(id)) && !is_stopped();
         let (turns, sampler) = (&mut self.turns, &mut self.sampler);
         let made = turns.generate(model.runtime(), &tokens, limit, sampler, &mut watch);
         let made = made.map_err(|error| model.failed(error))?;
         let (seconds, tokens_per_second) = stream.times();
-        let text = model.detokenize_lossy(&made.tokens)?;
-        let (thinking, content) = parts_of(&prompt, &text);
+        let text = opened.to_owned() + &model.detokenize_lossy(&made.tokens)?;
+        let (thinking, content) = parts_of(&text);
         Ok(ChatAnswer {
             content,
             thinking,
@@ -177,8 +191,8 @@ impl<M: Deref<Target = Model>> ChatSession<M> {
         })
     }
 
-    /// The chat as a template gets it.
-    fn chat(&self) -> Chat {
+    /// The chat as a template gets it, with a further message.
+    fn chat(&self, next: Option<Turn<'_>>) -> Chat {
         let system = self.options.system.as_deref();
         let system = system.map(|content| Turn { role: "system", content, ..Turn::default() });
         let messages = self.messages.iter().map(|Message { role, content, thinking }| Turn {
@@ -187,7 +201,7 @@ impl<M: Deref<Target = Model>> ChatSession<M> {
             reasoning_content: thinking.as_deref(),
             ..Turn::default()
         });
-        let messages = system.into_iter().chain(messages).collect();
+        let messages = system.into_iter().chain(messages).chain(next).collect();
         Chat::of(&Conversation { name: "chat", messages, tools: Vec::new() })
     }
 
@@ -213,14 +227,17 @@ const MARKS: [(&str, &str); 5] = [
     ("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>"),
 ];
 
-/// Reasoning and answer of a generated text. The first mark may be at the end of the prompt.
-fn parts_of(prompt: &str, text: &str) -> (Option<String>, String) {
+/// The end of a prompt that begins the reasoning of the answer; empty in other prompts.
+pub(super) fn opened_reasoning(prompt: &str) -> &str {
+    let begins = |(before, _): &(&str, &str)| prompt.trim_end().ends_with(before);
+    let mark = MARKS.iter().find(|mark| begins(mark)).and_then(|(before, _)| prompt.rfind(before));
+    mark.map_or("", |at| &prompt[at..])
+}
+
+/// Reasoning and answer of a text with its marks.
+fn parts_of(text: &str) -> (Option<String>, String) {
     for (before, after) in MARKS {
-        let thought = match text.trim_start().strip_prefix(before) {
-            Some(thought) => thought,
-            None if prompt.trim_end().ends_with(before) => text,
-            None => continue,
-        };
+        let Some(thought) = text.trim_start().strip_prefix(before) else { continue };
         let (thought, answer) = thought.split_once(after).unwrap_or((thought, ""));
         return (Some(thought.trim().to_owned()), answer.trim_start().to_owned());
     }
@@ -234,7 +251,7 @@ mod tests {
 
     #[test]
     fn reasoning_is_separated_from_answer() {
-        let parts = |prompt, text| parts_of(prompt, text);
+        let parts = |prompt, text: &str| parts_of(&(opened_reasoning(prompt).to_owned() + text));
         let thought = |thought: &str, answer: &str| (Some(thought.to_owned()), answer.to_owned());
         assert_eq!(parts("", "An animal.\n"), (None, "An animal.\n".to_owned()));
         assert_eq!(parts("", "<think>\nHm.\n</think>\n\nAn animal."), thought("Hm.", "An animal."));

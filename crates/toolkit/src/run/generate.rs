@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::{
     ChatOptions, GenerateOptions, Model,
+    chat_session::opened_reasoning,
     media::{Media, Pieces},
     text_stream::TextStream,
 };
@@ -33,8 +34,8 @@ pub struct Generated {
 
 impl Model {
     /// Continues a prompt, or answers it with [`GenerateOptions::chat`] and in encoder-decoder models. `on_text` receives the text
-    /// in whole characters while it is generated, and stops the generation with [`ControlFlow::Break`]. The same call always
-    /// generates the same text.
+    /// in whole characters while it is generated, after the mark of the reasoning if the chat template begins it, and stops the
+    /// generation with [`ControlFlow::Break`]. The same call always generates the same text.
     ///
     /// # Errors
     /// [`ErrorKind::Usage`](crate::ErrorKind::Usage) for invalid options and a prompt without tokens;
@@ -68,8 +69,10 @@ impl Model {
     ) -> Result<Generated, Error> {
         options.check()?;
         let media = Media::open(&self.inner, options, &self.options, events)?;
-        let prompt = self.prompt_tokens(prompt, options, media.as_ref())?;
-        self.continued(&prompt, media.as_ref(), options, on_text, events)
+        let (prompt, opened) = self.prompt_tokens(prompt, options, media.as_ref(), events)?;
+        let mut stream = TextStream::new(&self.inner, on_text);
+        stream.begin(&opened);
+        self.continued(&prompt, media.as_ref(), options, stream, events)
     }
 
     /// Answers a chat of any number of messages, as [`Model::generate`] answers one. Its prompt is made by
@@ -111,7 +114,9 @@ impl Model {
         let media = Media::open(&self.inner, options, &self.options, events)?;
         let text = self.prompt(chat, template)?.prompt;
         let prompt = self.tokens_of(&text, true, media.as_ref())?;
-        self.continued(&prompt, media.as_ref(), options, on_text, events)
+        let mut stream = TextStream::new(&self.inner, on_text);
+        stream.begin(opened_reasoning(&text));
+        self.continued(&prompt, media.as_ref(), options, stream, events)
     }
 
     /// Text that follows tokens, images and sounds.
@@ -120,7 +125,7 @@ impl Model {
         prompt: &Pieces,
         media: Option<&Media>,
         options: &GenerateOptions,
-        on_text: &mut dyn FnMut(&str) -> ControlFlow<()>,
+        mut stream: TextStream<'_>,
         events: &dyn Events,
     ) -> Result<Generated, Error> {
         let pieces = prompt.pieces(media);
@@ -130,7 +135,6 @@ impl Model {
         }
         let limit = options.max_tokens;
         warn_of_length(&self.inner, n_prompt.saturating_add(limit), events);
-        let mut stream = TextStream::new(&self.inner, on_text);
         let mut watch = |id: u32| stream.push(id);
         let sampler = &mut Sampler::new(options.sampling);
         let tokens = match &pieces[..] {
@@ -144,29 +148,31 @@ impl Model {
         Ok(Generated { text, tokens, n_prompt, seconds, tokens_per_second })
     }
 
-    /// Tokens of a prompt: before, between and after its images and sounds.
+    /// Tokens of a prompt, before, between and after its images and sounds, and its end if it begins the reasoning of the answer.
     fn prompt_tokens(
         &self,
         prompt: &str,
         options: &GenerateOptions,
         media: Option<&Media>,
-    ) -> Result<Pieces, Error> {
+        events: &dyn Events,
+    ) -> Result<(Pieces, String), Error> {
         let asked = match media {
             None => prompt.to_owned(),
             Some(media) => media.with_places(prompt)?,
         };
         if !options.chat {
-            return self.tokens_of(&asked, false, media);
+            return Ok((self.tokens_of(&asked, false, media)?, String::new()));
         }
         let system = options.system.iter().map(|text| ("system", text.as_str()));
         let messages: Vec<(&str, &str)> = system.chain([("user", asked.as_str())]).collect();
         let chat = Chat::of(&Conversation::of(&messages));
-        let made = self.prompt(&chat, &options.template).map_err(|error| {
+        let made = self.prompt_to_answer(&chat, &options.template).map_err(|error| {
             // Without a path it is about a limit of the program.
             let advice = error.path().map(|_| "omit --chat to pass the prompt unchanged");
             error.hint(advice)
         })?;
-        self.tokens_of(&made.prompt, true, media)
+        made.warning().into_iter().for_each(|warning| events.warning(warning));
+        Ok((self.tokens_of(&made.prompt, true, media)?, opened_reasoning(&made.prompt).to_owned()))
     }
 
     /// Tokens of a text with placeholders. If a template rendered it, special tokens are parsed and BOS is not added twice.

@@ -190,7 +190,13 @@ impl Model {
     /// Same as [`Model::apply_chat_template`], with the key of the template.
     fn prompt(&self, chat: &Chat, options: &ChatOptions) -> Result<Prompt, Error> {
         let tokens = SpecialTokens::of_model(&self.inner);
-        chat::render(&self.path, self.metadata(), tokens, chat.clone(), options)
+        chat::render(&self.path, self.metadata(), tokens, chat.clone(), options, false)
+    }
+
+    /// Same as [`Model::prompt`], for templates that refuse system messages, too.
+    fn prompt_to_answer(&self, chat: &Chat, options: &ChatOptions) -> Result<Prompt, Error> {
+        let tokens = SpecialTokens::of_model(&self.inner);
+        chat::render(&self.path, self.metadata(), tokens, chat.clone(), options, true)
     }
 
     /// True if a text starts with the BOS token, as templates write it. Such a text needs no second one.

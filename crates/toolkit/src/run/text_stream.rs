@@ -9,6 +9,8 @@ pub struct TextStream<'a> {
     model: &'a Model,
     on_text: &'a mut dyn FnMut(&str) -> ControlFlow<()>,
     n_tokens: usize,
+    /// True if the receiver wants no more before the first token.
+    is_ended: bool,
     /// True if a token had bytes.
     has_text: bool,
     /// Bytes of an incomplete character.
@@ -25,6 +27,7 @@ impl<'a> TextStream<'a> {
             model,
             on_text,
             n_tokens: 0,
+            is_ended: false,
             has_text: false,
             rest: Vec::new(),
             start: Instant::now(),
@@ -32,8 +35,16 @@ impl<'a> TextStream<'a> {
         }
     }
 
+    /// Passes on a text before the first token.
+    pub fn begin(&mut self, text: &str) {
+        self.is_ended = !text.is_empty() && (self.on_text)(text).is_break();
+    }
+
     /// Adds a token. False if the receiver wants no more.
     pub fn push(&mut self, token: u32) -> bool {
+        if self.is_ended {
+            return false;
+        }
         self.n_tokens += 1;
         self.first.get_or_insert_with(Instant::now);
         // The ids are those of the vocabulary.
