@@ -59,6 +59,11 @@ struct EmbedArgs {
     /// L2-normalize the embeddings.
     #[arg(long)]
     normalize: bool,
+    /// Cut texts that are longer than the model supports.
+    ///
+    /// By default, they are an error. A warning names each text that is cut.
+    #[arg(long)]
+    truncate: bool,
     /// Print the result as JSON.
     #[arg(long)]
     json: bool,
@@ -70,7 +75,8 @@ struct EmbedArgs {
 
 fn run(args: EmbedArgs, ui: &Ui) -> Result<(), Failure> {
     let model = Model::open_with(&args.file, &options(&args.run, &args.adapters)?, ui)?;
-    let embedding = EmbedOptions { pooling: args.pooling, normalize: args.normalize };
+    let embedding =
+        EmbedOptions { pooling: args.pooling, normalize: args.normalize, truncate: args.truncate };
     let pooling = model.pooling(&embedding)?;
     let texts = texts(&args, ui)?;
     let mut listed = Vec::new();
@@ -81,7 +87,11 @@ fn run(args: EmbedArgs, ui: &Ui) -> Result<(), Failure> {
         }
         ui.data(&found.text())
     };
-    model.embed_each(&texts, &embedding, &mut each, ui)?;
+    let name = |index: usize| match (&args.text, index.checked_sub(args.prompt.len())) {
+        (Some(path), Some(line)) => format!("{}: line {}", path.display(), line + 1),
+        _ => format!("text {}", index + 1),
+    };
+    model.embed_named(&texts, &name, &embedding, &mut each, ui)?;
     if args.json {
         let value = json!({
             "file": args.file.display().to_string(),

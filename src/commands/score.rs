@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
-use gguf_toolkit::{Model, ScoreOptions, TaskFile, TaskFormat};
+use gguf_toolkit::{Model, ScoreOptions, TaskFile, TaskFormat, run::Scored};
 use serde_json::json;
 
 use super::shared::eval_args::{LoraArgs, RunArgs, options};
@@ -71,10 +71,18 @@ fn run(args: ScoreArgs, ui: &Ui) -> Result<(), Failure> {
     let n_tasks = args.tasks.map(|tasks| tasks as usize);
     let tasks = TaskFile::open(&ScoreOptions { tasks, format, n_tasks }, ui)?;
     let options = options(&args.run, &args.adapters)?;
-    let score = |file| Model::open_with(file, &options, ui)?.score(&tasks, ui);
-    let mut all = vec![score(&args.file)?];
-    for file in &args.files {
-        let scored = score(file)?.compared_with(&all[0])?;
+    // Before the first one runs.
+    let open = |file| {
+        let model = Model::open_with(file, &options, ui)?;
+        model.check_predicts()?;
+        Ok(model)
+    };
+    let models: Vec<Model> =
+        [&args.file].into_iter().chain(&args.files).map(open).collect::<Result<_, Failure>>()?;
+    let mut all: Vec<Scored> = Vec::new();
+    for model in &models {
+        let scored = model.score(&tasks, ui)?;
+        let scored = if let Some(first) = all.first() { scored.compared_with(first)? } else { scored };
         all.push(scored);
     }
     match (&all[..], args.json) {

@@ -86,6 +86,35 @@ fn rankers_score_pairs() {
     }
 }
 
+/// All long lines are named before any text runs, and cut on request.
+#[test]
+fn long_lines_are_named_or_cut() {
+    let sandbox = sandbox("bert");
+    let limit = sandbox.file("x.gguf").tensor("position_embd.weight").unwrap().shape.dim(1) as usize;
+    let long = "one two three ".repeat(limit);
+    sandbox.write("lines", format!("one\n{long}\ntwo\n{long}\n"));
+    let call = ["embed", "x.gguf", "--text", "lines", "--prompt", "three"];
+    let ran = sandbox.eval(&call);
+    ran.ends_and_says(
+        1,
+        &format!("expected at most {limit} tokens (positions of the model): lines: line 2 ("),
+    );
+    assert!(ran.stderr.contains("lines: line 4 (") && ran.stdout.is_empty(), "{}", ran.stderr);
+    let ran = succeed(sandbox.eval(&[&call[..], &["--truncate"]].concat()));
+    ran.says("warning: lines: line 2 (");
+    ran.says(&format!("tokens): cut to {limit} tokens"));
+    let found = rows(&ran.stdout);
+    assert_eq!(found.len(), 5);
+    // The last token stays: the vector is that of the text with as many tokens as fit.
+    let embed = |n: usize| {
+        let text = long.split_whitespace().take(n).collect::<Vec<_>>().join(" ");
+        let ran = sandbox.eval(&["embed", "x.gguf", "--prompt", &text, "--json"]);
+        (ran.code == Some(0)).then(|| ran.json()["texts"][0].clone())
+    };
+    let fitting = (1..limit).filter_map(embed).find(|text| text["tokens"] == limit).unwrap();
+    near(&found[2], &numbers(&fitting["vector"]), "cut");
+}
+
 #[test]
 fn unsupported_embeddings_are_refused_with_advice() {
     let sandbox = sandbox("distilbert-mlm-old");
@@ -102,7 +131,11 @@ fn unsupported_embeddings_are_refused_with_advice() {
     let args = ["embed", "x.gguf", "--prompt", "x", "--pooling", "rank"];
     refused(sandbox.eval(&args), "`cls.output.weight`", "");
     let args = ["embed", "x.gguf", "--text", "text", "--pooling", "mean"];
-    refused(sandbox.eval(&args), "expected at most 32 positions", "split the text");
+    refused(
+        sandbox.eval(&args),
+        "expected at most 32 tokens (positions of the model): text: line 1 (",
+        "split these texts",
+    );
     let args = ["perplexity", "x.gguf", "--text", "text", "--context", "16"];
     refused(sandbox.eval(&args), "does not predict tokens", "use `gguf-eval embed` for encoders");
     refused(

@@ -332,6 +332,29 @@ fn matrices_are_resumed_and_added() {
     quantize(&sandbox, &words("--imatrix part.gguf base.gguf small.gguf iq2_xs --quiet"));
 }
 
+/// A binary file of tasks is not a text, and a model that cannot be scored is named before another one runs.
+#[test]
+fn score_names_the_file_at_fault() {
+    let sandbox = Sandbox::with_converted("llama", "base.gguf", "f32");
+    sandbox.add_golden("bert");
+    succeed(sandbox.convert(&words("bert bert.gguf -t f32 -q")));
+    let ran = succeed(sandbox.eval(&[
+        "score",
+        "base.gguf",
+        "--multiple-choice",
+        &golden_path("multiple-choice.bin"),
+    ]));
+    assert!(!ran.stderr.contains("UTF"), "{}", ran.stderr);
+    let tasks = golden_path("hellaswag.txt");
+    for files in [&["bert.gguf"][..], &["base.gguf", "bert.gguf"]] {
+        let ran = sandbox.eval(&[&["score", "--hellaswag", &tasks], files].concat());
+        ran.ends_and_says(1, "error: bert.gguf: architecture `bert` does not predict tokens");
+        assert!(!ran.stderr.contains("accuracy"), "{}", ran.stderr);
+    }
+    sandbox.write("bad.txt", "one\n");
+    sandbox.eval(&words("score base.gguf --hellaswag bad.txt")).ends_and_says(1, "error: bad.txt: ");
+}
+
 #[test]
 fn scores_match_reference() {
     let sandbox = sandbox("llama");

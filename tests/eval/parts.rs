@@ -51,6 +51,8 @@ fn perplexity_of_parts_matches_one_run() {
         assert_eq!(succeed(merge(&sandbox, "perplexity", &parts, &["--json", "-q"])), json, "{n}");
         assert_eq!(succeed(merge(&sandbox, "perplexity", &parts, &["-q"])), text, "{n}");
     }
+    let part = [&args[..], &["--part", "1/4", "--output", "again.part"]].concat();
+    sandbox.eval(&part).says("warning: part 1/4 has no chunks");
     // With a stride windows overlap.
     let args = ["perplexity", "base.gguf", "--text", "text", "-c", "64", "--stride", "48", "--chunks", "20"];
     let json = succeed(sandbox.eval(&[&args[..], &["--json", "-q"]].concat()));

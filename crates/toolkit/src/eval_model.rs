@@ -42,11 +42,22 @@ pub fn open(path: &Path, options: &Options, events: &dyn Events) -> Result<Model
 
 /// Warns if a model gets more tokens at once than it was trained on.
 pub fn warn_of_length(model: &Model, n_tokens: usize, events: &dyn Events) {
-    let limit = model.context_length();
-    if limit > 0 && n_tokens > limit {
-        let key = format!("{}.context_length", model.architecture());
-        events.warning(&format!("{n_tokens} tokens exceed `{key}` ({limit})"));
+    if let Some(problem) = problem_of_length(model, n_tokens) {
+        events.warning(&problem);
     }
+}
+
+/// Warns if a model gets a text of more tokens than it was trained on.
+pub fn warn_of_text(model: &Model, name: &str, n_tokens: usize, events: &dyn Events) {
+    if let Some(problem) = problem_of_length(model, n_tokens) {
+        events.warning(&format!("{name}: {problem}"));
+    }
+}
+
+fn problem_of_length(model: &Model, n_tokens: usize) -> Option<String> {
+    let limit = model.context_length();
+    let key = || format!("{}.context_length", model.architecture());
+    (limit > 0 && n_tokens > limit).then(|| format!("{n_tokens} tokens exceed `{}` ({limit})", key()))
 }
 
 /// Bits per weight of all tensors of an open model.

@@ -22,7 +22,7 @@ use crate::{
     events::Events,
     input_kind::not_an_imatrix,
     outputs::{check_outputs, write_result},
-    part_file::{self, NewPart, PartFile, PartOptions},
+    part_file::{self, NewPart, PartFile, PartOptions, warn_if_empty},
     progress_line::ProgressLine,
     run::{RunOptions, Text},
     text::printable,
@@ -238,6 +238,7 @@ pub fn imatrix_part(args: &ImatrixOptions, number: PartNumber, events: &dyn Even
     };
     let Opened { model, chunks } = &Opened::new(args, file, text, events)?;
     let range = part_chunks(&[model], chunks, number);
+    warn_if_empty(number, &range, events);
     let mut collector = Collector::new(args.process_output);
     let cancel = events.cancel();
     let mut progress = ProgressLine::new("chunks", range.end);

@@ -44,6 +44,15 @@ pub struct PartOptions {
     pub rescue: PathBuf,
 }
 
+/// Warns of a part without chunks. Chunks that are computed together stay together, so that all parts give the digits of one run.
+pub fn warn_if_empty(number: PartNumber, chunks: &Range<usize>, events: &dyn Events) {
+    if chunks.is_empty() {
+        events.warning(&format!(
+            "part {number} has no chunks: there are fewer groups of chunks that are computed together than parts; use fewer parts"
+        ));
+    }
+}
+
 impl PartOptions {
     /// A part that is written to `output`, which must not exist.
     pub fn new(number: PartNumber, output: impl Into<PathBuf>) -> PartOptions {

@@ -20,7 +20,7 @@ use crate::{
     eval_model::{open, warn_of_length},
     events::Events,
     outputs::check_outputs,
-    part_file::{self, NewPart, PartFile, PartOptions, n_counted},
+    part_file::{self, NewPart, PartFile, PartOptions, n_counted, warn_if_empty},
     progress_line::ProgressLine,
     run::{RunOptions, Text},
 };
@@ -140,6 +140,7 @@ pub fn perplexity_part(
     let opened = Opened::new(options, events)?;
     let Opened { model, chunks } = &opened;
     let range = part_chunks(&[model], chunks, part.number);
+    warn_if_empty(part.number, &range, events);
     let mut found = Vec::new();
     let mut add = |log_probability: f64| found.extend(log_probability.to_le_bytes());
     measure(options, &opened, range.clone(), &mut add, events)?;

@@ -32,7 +32,7 @@ use crate::{
     events::Events,
     file_type::stated_file_type,
     outputs::{check_outputs, write_result},
-    part_file::{self, NewPart, PartFile, PartOptions, n_counted},
+    part_file::{self, NewPart, PartFile, PartOptions, n_counted, warn_if_empty},
     progress_line::ProgressLine,
     run::{RunOptions, Text},
     vocabularies::{Named, warn_of_difference},
@@ -530,6 +530,9 @@ fn plan(
             (Some(part), Opened::Model(model)) => Base::Model(model).part_chunks(others, &chunks, part),
             (Some(part), Opened::Logits(file)) => Base::File(file).part_chunks(others, &chunks, part),
         };
+        if let Some(part) = part.filter(|_| !chunks.is_empty()) {
+            warn_if_empty(part.number, &range, events);
+        }
         Plan { tokens, chunks, prompts: Vec::new(), range, text, context }
     };
     let settings = &args.chunks;

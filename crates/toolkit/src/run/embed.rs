@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
 use super::Model;
-use crate::{error::Error, eval_model::warn_of_length, events::Events};
+use crate::{error::Error, eval_model::warn_of_text, events::Events};
 
 /// Options of embeddings.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,6 +17,8 @@ pub struct EmbedOptions {
     pub pooling: Option<Pooling>,
     /// Scale each vector to length 1 (L2).
     pub normalize: bool,
+    /// Cut texts that are longer than the model supports, with a warning, instead of an error.
+    pub truncate: bool,
 }
 
 /// Embedding of one text.
@@ -134,11 +136,29 @@ impl Model {
         each: &mut dyn FnMut(usize, Embedding) -> Result<(), Error>,
         events: &dyn Events,
     ) -> Result<(), Error> {
+        self.embed_named(texts, &|index| format!("text {}", index + 1), options, each, events)
+    }
+
+    /// Same as [`Model::embed_each`], with names of the texts by index for messages.
+    ///
+    /// # Errors
+    /// As [`Model::embed_each`].
+    pub fn embed_named(
+        &self,
+        texts: &[impl AsRef<str>],
+        name: &dyn Fn(usize) -> String,
+        options: &EmbedOptions,
+        each: &mut dyn FnMut(usize, Embedding) -> Result<(), Error>,
+        events: &dyn Events,
+    ) -> Result<(), Error> {
         let pooling = self.pooling(options)?;
         let tokens = texts.iter().enumerate();
-        let tokens = tokens.map(|(index, text)| self.text_tokens(pooling, index, text.as_ref()));
-        let tokens: Vec<Vec<u32>> = tokens.collect::<Result<_, _>>()?;
-        warn_of_length(&self.inner, tokens.iter().map(Vec::len).max().unwrap_or(0), events);
+        let tokens = tokens.map(|(index, text)| self.text_tokens(pooling, &name(index), text.as_ref()));
+        let mut tokens: Vec<Vec<u32>> = tokens.collect::<Result<_, _>>()?;
+        self.fit(&mut tokens, name, options.truncate, events)?;
+        if let Some((longest, tokens)) = tokens.iter().enumerate().max_by_key(|(_, tokens)| tokens.len()) {
+            warn_of_text(&self.inner, &name(longest), tokens.len(), events);
+        }
         let mut index = 0;
         for tokens in tokens.chunks(AT_ONCE) {
             let vectors = embed::embed(&self.inner, tokens, pooling).map_err(|error| self.failed(error))?;
@@ -170,8 +190,41 @@ impl Model {
         labels(&self.inner)
     }
 
+    /// Cuts texts that are longer than the positions that the model has learned, or fails with the names of all of them. Tokens that
+    /// the tokenizer adds at the end stay.
+    fn fit(
+        &self,
+        texts: &mut [Vec<u32>],
+        name: &dyn Fn(usize) -> String,
+        truncate: bool,
+        events: &dyn Events,
+    ) -> Result<(), Error> {
+        let Some((_, positions)) = self.inner.file().tensor("position_embd.weight") else { return Ok(()) };
+        let limit = usize::try_from(positions.shape.dim(1)).unwrap_or(usize::MAX);
+        let too_long = texts.iter_mut().enumerate().filter(|(_, tokens)| tokens.len() > limit);
+        let mut named = Vec::new();
+        let ends = self.inner.tokenizer().encode("", true, false).map_err(|error| self.failed(error))?;
+        for (index, tokens) in too_long {
+            named.push(format!("{} ({} tokens)", name(index), tokens.len()));
+            let same = tokens.iter().rev().zip(ends.iter().rev()).take_while(|(token, end)| token == end);
+            let end = tokens.split_off(tokens.len() - same.count().min(limit));
+            tokens.truncate(limit - end.len());
+            tokens.extend(end);
+        }
+        if named.is_empty() {
+            return Ok(());
+        }
+        if !truncate {
+            let message =
+                format!("expected at most {limit} tokens (positions of the model): {}", named.join(", "));
+            return Err(Error::new(message).hint(["split these texts, or cut them with --truncate"]));
+        }
+        named.iter().for_each(|text| events.warning(&format!("{text}: cut to {limit} tokens")));
+        Ok(())
+    }
+
     /// Tokens of a text, or of a query and a document.
-    fn text_tokens(&self, pooling: Pooling, index: usize, text: &str) -> Result<Vec<u32>, Error> {
+    fn text_tokens(&self, pooling: Pooling, name: &str, text: &str) -> Result<Vec<u32>, Error> {
         let tokenizer = self.inner.tokenizer();
         let template = self.inner.file().get("tokenizer.chat_template.rerank").and_then(Value::as_str);
         let tokens = match (text.split_once('\t').filter(|_| pooling == Pooling::Rank), template) {
@@ -183,9 +236,7 @@ impl Model {
             (None, _) => tokenizer.encode(text, true, false),
         };
         match tokens {
-            Ok(tokens) if tokens.is_empty() => {
-                Err(Error::usage(format_args!("text {} has no tokens", index + 1)))
-            }
+            Ok(tokens) if tokens.is_empty() => Err(Error::usage(format_args!("{name} has no tokens"))),
             tokens => tokens.map_err(|error| self.failed(error)),
         }
     }

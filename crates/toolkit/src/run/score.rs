@@ -75,7 +75,11 @@ impl TaskFile {
     pub fn open(options: &ScoreOptions, events: &dyn Events) -> Result<TaskFile, Error> {
         let ScoreOptions { tasks: path, format, n_tasks } = options;
         let n_tasks = n_tasks.unwrap_or(usize::MAX);
-        let bytes = text_file::of_model(path, events)?;
+        let bytes = match format {
+            // Binary.
+            TaskFormat::MultipleChoice => text_file::bytes(path)?,
+            _ => text_file::of_model(path, events)?,
+        };
         let failed = |error| Error::at(path, error);
         let tasks: Box<dyn Tasks> = match format {
             TaskFormat::Hellaswag => Box::new(HellaSwag::parse(&bytes, n_tasks).map_err(failed)?),
@@ -158,6 +162,14 @@ impl Scored {
 }
 
 impl Model {
+    /// Fails unless the model predicts the next token, so that it can be scored.
+    ///
+    /// # Errors
+    /// [`Cause::Evaluation`](crate::Cause::Evaluation).
+    pub fn check_predicts(&self) -> Result<(), Error> {
+        self.inner.need_next_token().map_err(|error| self.failed(error))
+    }
+
     /// Accuracy of the model on tasks, computed as in `llama-perplexity`.
     ///
     /// # Errors
@@ -181,7 +193,11 @@ impl Model {
         let mut answers: Vec<Answer> = Vec::new();
         let mut progress = ProgressLine::new("tasks", tasks.n_tasks());
         for index in 0..tasks.n_tasks() {
-            answers.push(tasks.answer(index, &self.inner).map_err(|error| Error::at(path, error))?);
+            let answer = tasks.answer(index, &self.inner).map_err(|error| match error {
+                gguf_runtime::Error::Task { .. } => Error::at(path, error),
+                error => self.failed(error),
+            });
+            answers.push(answer?);
             progress.update(events, index + 1, || {
                 format!("accuracy {:.4} %", Score::of(&answers).accuracy * 100.0)
             });
