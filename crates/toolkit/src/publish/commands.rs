@@ -43,6 +43,7 @@ pub fn modelfile(results: &Results) -> Option<String> {
         example(results).filter(|(rung, _)| rung.predictions.is_some() && rung.files.len() == 1)?;
     let files = std::iter::once(rung.first_name()).chain(projector(results));
     let mut text: String = files.map(|name| format!("FROM ./{name}\n")).collect();
+    text.extend(results.ollama_template.clone());
     text.extend(results.sampling.iter().map(|(name, value)| format!("PARAMETER {name} {value}\n")));
     Some(text)
 }

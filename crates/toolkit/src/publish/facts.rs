@@ -4,11 +4,16 @@ use std::{collections::BTreeMap, path::Path};
 
 use gguf_checkpoint::hub::Repo;
 use gguf_container::{Metadata, Value};
-use gguf_runtime::{chat::Chat, embed::Pooling};
+use gguf_runtime::{
+    chat::{Chat, SpecialTokens},
+    embed::Pooling,
+};
 use gguf_tokenizer::keys::CHAT_TEMPLATE;
 use serde_json::{Value as Json, json};
 
-use super::{base::Source, measure::predicts_tokens, options::PublishOptions, results::ModelFacts};
+use super::{
+    base::Source, go_template::GoTemplate, measure::predicts_tokens, options::PublishOptions, results::ModelFacts,
+};
 use crate::{
     error::Error,
     events::Events,
@@ -90,6 +95,24 @@ pub fn prompt_format(model: &gguf_runtime::Model, path: &Path, events: &dyn Even
         "the card has no prompt format, because the chat template cannot be rendered{problem}"
     ));
     None
+}
+
+/// The chat template as lines of a `Modelfile`, if it writes messages one after the other, without tools and reasoning, which a Go
+/// template could not keep.
+pub fn ollama_template(model: &gguf_runtime::Model, path: &Path) -> Option<String> {
+    let metadata = model.file().metadata();
+    let template = metadata.get(CHAT_TEMPLATE).and_then(Value::as_str)?;
+    if ["tools", "think", "reasoning"].iter().any(|word| template.contains(word)) {
+        return None;
+    }
+    let render = |messages: &[(&str, &str)], asks: bool| {
+        let messages = messages.iter().map(|(role, content)| json!({"role": role, "content": content}));
+        let chat = Chat::parse(&Json::from(messages.collect::<Vec<Json>>()).to_string()).ok()?;
+        let date = Some("2026-01-01".to_owned());
+        let options = ChatOptions { date, add_generation_prompt: asks, ..ChatOptions::default() };
+        render_prompt(path, metadata, &chat, &options).ok().map(|made| made.prompt)
+    };
+    GoTemplate::find(&render, &SpecialTokens::of_model(model).bos)?.lines()
 }
 
 /// Pipeline tag of the model if its source does not name one.

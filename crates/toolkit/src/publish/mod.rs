@@ -13,6 +13,7 @@ mod digests;
 mod earlier;
 mod facts;
 mod files;
+mod go_template;
 mod heads;
 mod importance;
 mod interruption;
@@ -299,6 +300,7 @@ fn run(
         calibration,
         prompt_format: facts::prompt_format(&model, &base.path, events),
         sampling: facts::sampling(model.file().metadata()),
+        ollama_template: facts::ollama_template(&model, &base.path),
         repo: args.repo.clone(),
         evaluation: evaluation(&text, &measured, &args),
         rungs,

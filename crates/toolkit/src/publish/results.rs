@@ -150,6 +150,9 @@ pub struct Results {
     /// Sampling defaults of the model, by their names in Ollama.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub sampling: BTreeMap<&'static str, String>,
+    /// The chat template in the `Modelfile` of Ollama.
+    #[serde(skip)]
+    pub ollama_template: Option<String>,
     /// The repository, for the commands in the card.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repo: Option<String>,
