@@ -42,6 +42,8 @@ pub struct ForeignType {
     pub dtype: DType,
     /// Its number in the header.
     pub number: u32,
+    /// A warning about files of this type.
+    pub warning: Option<&'static str>,
 }
 
 /// A layout for a [`ForeignFormat`].

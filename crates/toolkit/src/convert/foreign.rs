@@ -68,19 +68,26 @@ impl Convert {
         let input = input.map_err(|error| failure(&self.source, error))?;
         let settings = TensorOptions::default().read(self.encoding.settings(), &self.hub, events)?;
         let (checkpoint, layout) = (input.checkpoint(), input.layout());
+        let recipes = self.foreign_recipes(format)?;
+        let mut notes = Notes::of(&checkpoint.notes, &[layout]);
+        let types = format
+            .types
+            .iter()
+            .filter(|known| recipes.iter().any(|recipe| known.name.eq_ignore_ascii_case(recipe.name)));
+        notes.warnings.extend(types.filter_map(|known| known.warning).map(str::to_owned));
         let open = OpenInput {
             path: &self.source,
             files: Vec::new(),
             format: checkpoint.format,
             architecture: layout.architecture.to_owned(),
-            notes: Notes::of(&checkpoint.notes, &[layout]),
+            notes,
             dropped: dropped(&[layout]),
             stored_as: layout.tensors.iter().map(|tensor| stored_as(checkpoint, &tensor.data)).collect(),
             repacked: Vec::new(),
             input,
         };
         let args = RunArgs::new(&self.output, settings.nonfinite(), caller);
-        run(open, Requested::new(self.foreign_recipes(format)?, &settings), &args, events)
+        run(open, Requested::new(recipes, &settings), &args, events)
     }
 
     /// Recipes with the names of the requested types. The default, and `auto`, is the first type of the format.

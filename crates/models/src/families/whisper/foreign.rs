@@ -40,8 +40,8 @@ pub const WHISPER_CPP: ForeignFormat = ForeignFormat {
 
 /// Types that `whisper-quantize` writes, after those of the converter.
 const TYPES: &[ForeignType] = &[
-    ForeignType { name: "f16", dtype: DType::F16, number: 1 },
-    ForeignType { name: "f32", dtype: DType::F32, number: 0 },
+    ForeignType { name: "f16", dtype: DType::F16, number: 1, warning: None },
+    ForeignType { name: "f32", dtype: DType::F32, number: 0, warning: Some(F32_ABORTS) },
     quantized("q4_0", DType::Q4_0, 2),
     quantized("q4_1", DType::Q4_1, 3),
     quantized("q5_0", DType::Q5_0, 8),
@@ -56,8 +56,11 @@ const TYPES: &[ForeignType] = &[
 
 /// A type with the version of its blocks (`GGML_QNT_VERSION`, `GGML_QNT_VERSION_FACTOR`).
 const fn quantized(name: &'static str, dtype: DType, number: u32) -> ForeignType {
-    ForeignType { name, dtype, number: 2 * 1000 + number }
+    ForeignType { name, dtype, number: 2 * 1000 + number, warning: None }
 }
+
+/// `ggml_compute_forward_conv_1d` accepts kernels in F16 only (ggml-org/whisper.cpp issue 2557).
+const F32_ABORTS: &str = "whisper.cpp aborts on the convolutions of f32 files on CPUs; use f16";
 
 /// The usual row with OpenAI's names. `enc.` and `dec.` stand for `encoder.` and `decoder.`.
 const ROW: Arch = Arch {
