@@ -27,6 +27,10 @@ pub struct FamilyForm {
     pub mlx_norms: &'static [&'static str],
     /// For a family whose checkpoints have no `config.json`: the config.
     pub config: Option<ConfigOfTensors>,
+    /// Names of transformers for those of the model's authors; `None` for an unknown name.
+    pub name: Option<fn(&str) -> Option<String>>,
+    /// Beginnings of the names of tensors that a file with a derived config leaves out.
+    pub left_out: &'static [&'static str],
 }
 
 /// Derives a config from the names and shapes of tensors, row length last; `None` for a checkpoint of another family.
@@ -43,8 +47,15 @@ pub struct MlxChange {
 
 impl FamilyForm {
     /// A family whose weights are saved as transformers saves them.
-    pub const USUAL: FamilyForm =
-        FamilyForm { model_types: &[], mlx_change: None, mlx_names: &[], mlx_norms: &[], config: None };
+    pub const USUAL: FamilyForm = FamilyForm {
+        model_types: &[],
+        mlx_change: None,
+        mlx_names: &[],
+        mlx_norms: &[],
+        config: None,
+        name: None,
+        left_out: &[],
+    };
 
     /// A family whose weights mlx-lm changes in a way that is not undone. With `part`, only files with that part in the name
     /// of a tensor are refused.

@@ -3,6 +3,8 @@
 //! ```text
 //! t5xxl_fp16.safetensors                     names of transformers; sizes follow from the shapes
 //! umt5_xxl_fp8_e4m3fn_scaled.safetensors     with scales, and the tokenizer as bytes of a tensor
+//! models_t5_umt5-xxl-enc-bf16.safetensors    names of Wan's authors
+//! text_encoders.t5xxl.transformer.* only     the encoder of a whole pipeline
 //! qwen_2.5_vl_7b.safetensors                 sizes do not follow from the shapes: config.json is needed
 //! ```
 //!
@@ -10,6 +12,7 @@
 
 use std::path::Path;
 
+use gguf_types::counted;
 use serde_json::Value as Json;
 
 use crate::{
@@ -30,6 +33,9 @@ const EMBEDDED: &[(&str, &str)] = &[("spiece_model", "spiece.model"), ("tekken_m
 const DECODER: &[&str] = &["model.embed_tokens.weight", "model.layers.0.self_attn.q_proj.weight"];
 /// A tensor of CLIP's text models.
 const CLIP: &str = "text_model.embeddings.token_embedding.weight";
+/// Prefix of the text encoders in a file of a whole pipeline, and the part after the name of the encoder.
+const PIPELINE_PART: &str = "text_encoders.";
+const TRANSFORMER: &str = ".transformer.";
 /// Endings of files of weights.
 const ENDINGS: &[&str] = &[".safetensors", ".sft"];
 
@@ -44,7 +50,8 @@ pub fn is_text_file(path: &Path, forms: &[FamilyForm]) -> bool {
     if dir.join("config.json").is_file() {
         return false;
     }
-    let Ok((weights, _)) = open_file(dir, &Listing::default(), &file) else { return false };
+    let Ok((mut weights, _)) = open_file(dir, &Listing::default(), &file) else { return false };
+    rename(&mut weights.tensors, forms);
     let has = |name: &str| weights.tensors.iter().any(|tensor| tensor.name == name);
     has(CLIP) || DECODER.iter().all(|name| has(name)) || derived(&weights.tensors, forms).is_some()
 }
@@ -67,6 +74,9 @@ pub fn open_text(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
         Some(config) => (config_from(config)?, tokenizer_of_folder(config)?),
         None => (None, Vec::new()),
     };
+    if rename(&mut tensors, folder.known_forms()) {
+        notes.push("tensor names are changed to those of transformers".to_owned());
+    }
     let is_elsewhere = !files.is_empty();
     for (tensor, file) in EMBEDDED {
         let Some(at) = tensors.iter().position(|other| other.name == *tensor) else { continue };
@@ -85,10 +95,15 @@ pub fn open_text(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
         Some(config) => config,
         None => {
             let derived = derived(&tensors, folder.known_forms());
-            notes.extend(
-                derived.as_ref().map(|_| "missing config.json; sizes are those of the tensors".to_owned()),
-            );
-            derived.ok_or_else(|| no_config(&tensors))?
+            let (form, config) = derived.ok_or_else(|| no_config(&tensors))?;
+            notes.push("missing config.json; sizes are those of the tensors".to_owned());
+            let n_tensors = tensors.len();
+            tensors.retain(|tensor| !form.left_out.iter().any(|start| tensor.name.starts_with(start)));
+            if tensors.len() < n_tensors {
+                let n = counted(n_tensors - tensors.len(), "tensor");
+                notes.push(format!("only the encoder is converted; not written: {n} of the decoder"));
+            }
+            config
         }
     };
     let (method, Decoded { tensors, notes: more }) = methods::decode_diffusion(&config, &parts, &tensors)?;
@@ -108,11 +123,29 @@ pub fn open_text(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
     })
 }
 
+/// Changes names to those of transformers: without the prefix of a part of a pipeline, which all tensors have, and from the names of
+/// the model's authors. Returns true if names changed.
+fn rename(tensors: &mut [Tensor], forms: &[FamilyForm]) -> bool {
+    let of_pipeline = |name: &str| {
+        let rest = name.strip_prefix(PIPELINE_PART)?;
+        Some(rest.split_once(TRANSFORMER)?.1.to_owned())
+    };
+    let known = forms.iter().filter_map(|form| form.name);
+    let renames = std::iter::once(of_pipeline as fn(&str) -> Option<String>).chain(known);
+    for rename in renames {
+        if let Some(names) = tensors.iter().map(|tensor| rename(&tensor.name)).collect::<Option<Vec<_>>>() {
+            tensors.iter_mut().zip(names).for_each(|(tensor, name)| tensor.name = name);
+            return !tensors.is_empty();
+        }
+    }
+    false
+}
+
 /// The config that a family derives from shapes.
-fn derived(tensors: &[Tensor], forms: &[FamilyForm]) -> Option<Json> {
+fn derived<'a>(tensors: &[Tensor], forms: &'a [FamilyForm]) -> Option<(&'a FamilyForm, Json)> {
     let shapes: Vec<(&str, &[u64])> =
         tensors.iter().map(|tensor| (tensor.name.as_str(), &tensor.shape[..])).collect();
-    forms.iter().filter_map(|form| form.config).find_map(|config| config(&shapes))
+    forms.iter().find_map(|form| Some((form, form.config?(&shapes)?)))
 }
 
 /// The error of a file without a config.

@@ -24,7 +24,7 @@
 use std::{ops::Range, sync::Arc};
 
 use super::{
-    assembly::Assembly,
+    assembly::{Assembly, Taker},
     checks::{expect_elems, finite_values, matrix, mismatch, small_number},
     method::{Method, Reading},
 };
@@ -96,8 +96,13 @@ pub(super) const BITSANDBYTES: Method = Method {
             || quantized.has_tensors(&["weight_absmax", "weight_quant_map"])
             || quantized.has_tensors(&["SCB"])
     },
-    reading: Reading::Decoded(&[take_4bit, take_8bit, refuse_rest]),
+    reading: Reading::Decoded(TAKERS),
 };
+
+/// The steps of decoding.
+pub(super) const TAKERS: &[Taker] = &[take_4bit, take_8bit, refuse_rest];
+/// Part of the names of states, in every file with codes of 4 bits that bitsandbytes has written.
+pub(super) const STATE: &str = ".quant_state.bitsandbytes__";
 
 /// Refuses codes or scales that no taker used.
 fn refuse_rest(assembly: &mut Assembly<'_>) -> Result<(), Error> {

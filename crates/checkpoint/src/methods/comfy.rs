@@ -24,6 +24,7 @@ use serde_json::Value as Json;
 
 use super::{
     assembly::{Assembly, Taker, assemble},
+    bitsandbytes,
     checks::{finite_values, shape_error, wrong_dtype},
     fp8,
     microscaled::{Format, Microscaled},
@@ -42,8 +43,15 @@ const FILE_MARK: &str = "scaled_fp8";
 const SCALES: &[&str] = &[".scale_weight", ".weight_scale"];
 /// Endings of scales of activations.
 const OF_ACTIVATIONS: &[&str] = &[".scale_input", ".input_scale"];
-/// Endings of parts of forms that are not read.
-const REFUSED: &[&str] = &[".weight_zero_point", ".weight_codebook", ".absmax"];
+/// Endings of parts of forms that are not read, and the forms.
+const REFUSED: &[(&str, &str, &str)] = &[
+    (".weight_zero_point", "integers with zero points", "tensors `.weight_zero_point`"),
+    (".weight_codebook", "codes of a codebook", "tensors `.weight_codebook`"),
+    (".absmax", "bitsandbytes without its states", "tensors `.absmax`"),
+    (".wscales", "Nunchaku (SVDQuant)", "tensors `.wscales`"),
+];
+/// Keys of a mark that change the meaning of codes.
+const CHANGES: &[&str] = &["convrot", "rotation", "hadamard", "group_size", "codebook"];
 /// Forms in which groups of elements share a scale.
 const NVFP4: &str = "nvfp4";
 const MXFP8: &str = "mxfp8";
@@ -67,11 +75,17 @@ pub(crate) fn decode_diffusion(
     let ends = |tensor: &Tensor, endings: &[&str]| endings.iter().any(|end| tensor.name.ends_with(end));
     let is_mark = |tensor: &Tensor| ends(tensor, &[MARK]) || is_file_mark(tensor);
     let is_float8 = |tensor: &Tensor| matches!(tensor.dtype, Dtype::F8_E4M3 | Dtype::F8_E5M2);
-    if tensors
-        .iter()
-        .any(|tensor| ends(tensor, REFUSED) || tensor.stored.is_none() && !tensor.dtype.is_readable())
-    {
-        return Err(refused());
+    if tensors.iter().any(|tensor| tensor.name.contains(bitsandbytes::STATE)) {
+        let quantized = Quantized::new(config, &[], parts, tensors)?;
+        let decoded = assemble(&quantized, bitsandbytes::TAKERS)?;
+        return Ok((Some(bitsandbytes::BITSANDBYTES.name), decoded));
+    }
+    let has_end = |end: &str| tensors.iter().any(|tensor| tensor.name.ends_with(end));
+    if let Some((_, method, recognized_by)) = REFUSED.iter().find(|(end, ..)| has_end(end)) {
+        return Err(refused(method, recognized_by));
+    }
+    if tensors.iter().any(|tensor| tensor.stored.is_none() && !tensor.dtype.is_readable()) {
+        return Err(refused("packed codes", "types of tensors"));
     }
     let has_scales = tensors.iter().any(|tensor| ends(tensor, SCALES));
     if !has_scales && !tensors.iter().any(is_mark) {
@@ -91,12 +105,8 @@ fn is_file_mark(tensor: &Tensor) -> bool {
     tensor.ending() == FILE_MARK
 }
 
-fn refused() -> Error {
-    Error::MethodNotRead {
-        method: "ComfyUI's forms with rotated weights or integers of 4 bits",
-        recognized_by: "`convrot` and `format` in tensors `.comfy_quant`, packed codes",
-        advice: ADVICE,
-    }
+const fn refused(method: &'static str, recognized_by: &'static str) -> Error {
+    Error::MethodNotRead { method, recognized_by, advice: ADVICE }
 }
 
 /// Takes the marks of matrices, and leaves out the scales of activations.
@@ -131,12 +141,16 @@ fn form_of(tensor: &Tensor, parts: &[Part]) -> Result<String, Error> {
     let format = mark.get("format").and_then(Json::as_str).ok_or_else(|| form(mark.to_string()))?;
     let known = matches!(format, "float8_e4m3fn" | "float8_e5m2" | "int8_tensorwise" | MXFP8 | NVFP4);
     // `full_precision_matrix_mult` and the like concern the computation, not the values.
-    let changes = ["convrot", "rotation", "hadamard", "group_size", "codebook"];
     let is_changed = |key: &&str| mark.get(key).is_some_and(|value| !value.is_null() && value != false);
-    match known && !changes.iter().any(is_changed) {
-        true => Ok(format.to_owned()),
-        false => Err(refused()),
+    if CHANGES.iter().any(is_changed) {
+        return Err(refused(
+            "ComfyUI's rotated or grouped weights",
+            "`convrot` and other keys of tensors `.comfy_quant`",
+        ));
     }
+    known
+        .then(|| format.to_owned())
+        .ok_or_else(|| refused("a form of ComfyUI", "`format` of tensors `.comfy_quant`"))
 }
 
 /// Takes matrices in which groups of elements share a scale, by their marks.

@@ -9,7 +9,41 @@ use gguf_checkpoint::FamilyForm;
 use serde_json::{Value as Json, json};
 
 /// The form.
-pub const FORM: FamilyForm = FamilyForm { model_types: &["t5"], config: Some(config), ..FamilyForm::USUAL };
+pub const FORM: FamilyForm = FamilyForm {
+    model_types: &["t5"],
+    config: Some(config),
+    name: Some(name_of_wan),
+    left_out: &["decoder.", "lm_head."],
+    ..FamilyForm::USUAL
+};
+
+/// Names of umT5 in Wan, without `blocks.N.` and `.weight`, and those in transformers, without `encoder.block.N.layer.`.
+///
+/// Source: `wan/modules/t5.py` of Wan-Video/Wan2.1, in which the activation is that of `gate`.
+const OF_WAN: &[(&str, &str)] = &[
+    ("norm1", "0.layer_norm"),
+    ("attn.q", "0.SelfAttention.q"),
+    ("attn.k", "0.SelfAttention.k"),
+    ("attn.v", "0.SelfAttention.v"),
+    ("attn.o", "0.SelfAttention.o"),
+    ("pos_embedding.embedding", "0.SelfAttention.relative_attention_bias"),
+    ("norm2", "1.layer_norm"),
+    ("ffn.gate.0", "1.DenseReluDense.wi_0"),
+    ("ffn.fc1", "1.DenseReluDense.wi_1"),
+    ("ffn.fc2", "1.DenseReluDense.wo"),
+];
+
+/// The name in transformers of a tensor of Wan's encoder.
+fn name_of_wan(name: &str) -> Option<String> {
+    match name {
+        "token_embedding.weight" => return Some("shared.weight".to_owned()),
+        "norm.weight" => return Some("encoder.final_layer_norm.weight".to_owned()),
+        _ => {}
+    }
+    let (block, rest) = name.strip_prefix("blocks.")?.strip_suffix(".weight")?.split_once('.')?;
+    let (_, own) = OF_WAN.iter().find(|(other, _)| *other == rest)?;
+    Some(format!("encoder.block.{block}.layer.{own}.weight"))
+}
 
 /// Derives the config of an encoder; `None` for any other model.
 fn config(tensors: &[(&str, &[u64])]) -> Option<Json> {
@@ -18,9 +52,6 @@ fn config(tensors: &[(&str, &[u64])]) -> Option<Json> {
     let shape = |name: &str| shapes.get(name).copied();
     let matrix = |name: &str| <[u64; 2]>::try_from(shape(name)?).ok();
     let layer = |index: usize, name: &str| matrix(&format!("encoder.block.{index}.layer.{name}.weight"));
-    if tensors.iter().any(|(name, _)| name.starts_with("decoder.")) {
-        return None;
-    }
     let [vocab_size, d_model] = matrix("shared.weight").or_else(|| matrix("encoder.embed_tokens.weight"))?;
     let [inner, _] = layer(0, "0.SelfAttention.q")?;
     let [n_buckets, n_heads] = layer(0, "0.SelfAttention.relative_attention_bias")?;
@@ -87,8 +118,6 @@ mod tests {
             // Without a gate it is the original T5.
             assert_eq!(config(&without).is_some(), index == 3, "{index}");
         }
-        let decoder = ("decoder.block.0.layer.0.SelfAttention.q.weight", &[24, 32][..]);
-        assert_eq!(config(&[SHAPES, &[decoder]].concat()), None);
         let heads = ("encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight", &[32, 0][..]);
         assert_eq!(config(&[&[heads], SHAPES].concat()), None);
     }
