@@ -2,7 +2,7 @@
 
 use crate::recipes::TensorFacts;
 
-use super::{Entry, Imatrix, values_of};
+use super::{Entry, Imatrix, names_of, values_of};
 
 /// Importance data for one tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub struct Coverage {
 /// Reports on `tensors`: those that are about to be encoded, under the names that they have in
 /// the model that the matrix was made for.
 pub fn coverage(imatrix: &Imatrix, tensors: &[TensorFacts<'_>]) -> Coverage {
-    let status = |tensor: &TensorFacts<'_>| match imatrix.entries.get(tensor.name) {
+    let status = |tensor: &TensorFacts<'_>| match imatrix.entry(tensor.name) {
         None => Status::Missing,
         Some(entry) => status_of(entry, values_of(tensor)),
     };
@@ -59,7 +59,8 @@ pub fn coverage(imatrix: &Imatrix, tensors: &[TensorFacts<'_>]) -> Coverage {
         tensors.iter().map(|tensor| TensorCoverage { name: tensor.name.to_owned(), status: status(tensor) });
     let names: std::collections::HashSet<&str> = tensors.iter().map(|tensor| tensor.name).collect();
     // Entries of tensors that are only copied are among them: they are of no use to this run.
-    let unused = imatrix.entries.keys().filter(|name| !names.contains(name.as_str())).cloned();
+    let is_used = |name: &&String| names_of(name).any(|name| names.contains(name.as_ref()));
+    let unused = imatrix.entries.keys().filter(|name| !is_used(name)).cloned();
     Coverage { tensors: rows.collect(), unused: unused.collect() }
 }
 

@@ -11,7 +11,7 @@ mod error;
 mod missing;
 mod provenance;
 
-use std::{collections::BTreeMap, path::Path};
+use std::{borrow::Cow, collections::BTreeMap, path::Path};
 
 use gguf_container::Mapped;
 use gguf_imatrix::Sums;
@@ -106,6 +106,12 @@ impl Imatrix {
         Ok(())
     }
 
+    /// The entry of a tensor, under its name or with the prefix of diffusion models in files of stable-diffusion.cpp.
+    pub fn entry(&self, name: &str) -> Option<&Entry> {
+        let mut names = names_of(name);
+        names.find_map(|name| self.entries.get(name.as_ref()))
+    }
+
     /// Weights for a tensor, (n_experts, row_elems), or `None` if it has no entry. An entry of the wrong
     /// size counts as missing for a token embedding, as in the reference.
     ///
@@ -115,7 +121,7 @@ impl Imatrix {
     /// # Errors
     /// [`ImatrixError::WrongSize`].
     pub fn weights(&self, name: &str, tensor: &TensorFacts<'_>) -> Result<Option<&[f32]>, ImatrixError> {
-        let Some(entry) = self.entries.get(name) else { return Ok(None) };
+        let Some(entry) = self.entry(name) else { return Ok(None) };
         let (expected, found) = (values_of(tensor), entry.weights.len() as u64);
         match expected == found {
             true => Ok(Some(&entry.weights)),
@@ -123,6 +129,18 @@ impl Imatrix {
             false => Err(ImatrixError::WrongSize { tensor: name.to_owned(), expected, found }),
         }
     }
+}
+
+/// Prefix of the tensors of a diffusion model in matrices that stable-diffusion.cpp computes (`docs/imatrix.md`).
+const DIFFUSION_PREFIX: &str = "model.diffusion_model.";
+
+/// Names that a matrix or a file may have for a tensor.
+pub(super) fn names_of(name: &str) -> impl Iterator<Item = Cow<'_, str>> {
+    let other = match name.strip_prefix(DIFFUSION_PREFIX) {
+        Some(own) => Cow::Borrowed(own),
+        None => Cow::Owned(format!("{DIFFUSION_PREFIX}{name}")),
+    };
+    [Cow::Borrowed(name), other].into_iter()
 }
 
 impl Entry {

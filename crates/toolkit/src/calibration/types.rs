@@ -159,7 +159,7 @@ pub(super) struct Candidate<'a> {
 impl Candidate<'_> {
     /// Keeps the types that the existing importance weights allow, or only that of the recipe.
     pub(super) fn keep_made(&mut self, imatrix: Option<&Imatrix>) {
-        let has_weights = imatrix.is_some_and(|imatrix| imatrix.entries.contains_key(self.facts.name));
+        let has_weights = imatrix.is_some_and(|imatrix| imatrix.entry(self.facts.name).is_some());
         let needs_weights =
             |dtype: &DType| gguf_quant::codec(*dtype).is_some_and(|codec| codec.needs_weights);
         self.dtypes.retain(|dtype| has_weights || !needs_weights(dtype));

@@ -222,7 +222,7 @@ impl<'a> Columns<'a> {
         let name = candidate.facts.name;
         // The plan refuses an entry of the wrong size.
         let weights = imatrix.weights(name, &candidate.facts).ok().flatten()?;
-        Some(Columns { weights, seen: &imatrix.entries.get(name)?.seen })
+        Some(Columns { weights, seen: &imatrix.entry(name)?.seen })
     }
 
     /// Share of each of `n` matrices in the sums. Without tokens, all count alike.
