@@ -20,17 +20,18 @@ const WAN: &[Tensor] = &[
     ("blocks.0.ffn.2.weight", &[512, 16], DType::BF16),
     ("blocks.0.ffn.0.weight", &[256, 16], DType::BF16),
     ("scale", &[], DType::F32),
+    ("head.head.weight", &[4, 4], DType::F32),
 ];
 
-/// The names by which SDXL is recognized; the first tensor is reshaped to rows of 256.
+/// The name by which SDXL is recognized, and both ends; the first tensor is reshaped to rows of 256.
 const SDXL: &[Tensor] = &[
-    ("input_blocks.3.0.op.weight", &[256, 18], DType::BF16),
-    ("input_blocks.6.0.op.weight", &[3, 3, 4, 4], DType::F32),
-    ("output_blocks.2.2.conv.weight", &[3, 3, 4, 4], DType::F32),
-    ("output_blocks.5.2.conv.weight", &[3, 3, 4, 4], DType::F32),
-    ("input_blocks.4.1.transformer_blocks.0.attn1.to_v.weight", &[256, 8], DType::BF16),
+    ("input_blocks.1.0.op.weight", &[256, 18], DType::BF16),
+    ("label_emb.0.0.weight", &[4, 4], DType::F32),
+    ("input_blocks.0.0.weight", &[3, 3, 4, 4], DType::F32),
+    ("out.2.weight", &[3, 3, 4, 4], DType::F32),
+    ("input_blocks.1.1.transformer_blocks.0.attn1.to_v.weight", &[256, 8], DType::BF16),
 ];
-const RESHAPED: &str = "comfy.gguf.orig_shape.input_blocks.3.0.op.weight";
+const RESHAPED: &str = "comfy.gguf.orig_shape.input_blocks.1.0.op.weight";
 
 /// The keys of ComfyUI-GGUF's converter.
 fn keys(architecture: &str) -> Metadata {
@@ -128,8 +129,8 @@ fn quantized_files_keep_ranks_keys_and_order() {
     }
     let file = sandbox.file("out.gguf");
     let dtype = |name: &str| file.tensor(name).unwrap().dtype;
-    assert_eq!(dtype("input_blocks.3.0.op.weight"), DType::Q4_K);
-    assert_eq!(dtype("input_blocks.4.1.transformer_blocks.0.attn1.to_v.weight"), DType::Q6_K);
+    assert_eq!(dtype("input_blocks.1.0.op.weight"), DType::Q4_K);
+    assert_eq!(dtype("input_blocks.1.1.transformer_blocks.0.attn1.to_v.weight"), DType::Q6_K);
     // From one quantized type to another.
     let ran = sandbox.quantize(&words("out.gguf again.gguf q4_0"));
     ran.ends_and_says(1, "already quantized");
@@ -148,7 +149,7 @@ fn options_choose_types_of_matrices_only() {
     assert_eq!(types("out.gguf")[5..8], [DType::Q4_K, DType::Q8_0, DType::Q4_K]);
     succeed(sandbox.quantize(&words("wan.gguf out.gguf q8_0 --tensor-type .*=q4_0 --force")));
     use DType::{BF16, F32, Q4_0};
-    assert_eq!(types("out.gguf"), [F32, BF16, F32, F32, F32, Q4_0, Q4_0, Q4_0, F32]);
+    assert_eq!(types("out.gguf"), [F32, BF16, F32, F32, F32, Q4_0, Q4_0, Q4_0, F32, F32]);
     // Types with codebooks that need no importance matrix have separate rules.
     succeed(sandbox.quantize(&words("wan.gguf out.gguf iq4_xs --force")));
     assert_eq!(types("out.gguf")[5..8], [DType::Q5_K, DType::Q5_K, DType::IQ4_XS]);
@@ -236,7 +237,7 @@ fn wrong_statements_are_found() {
     assert!(ran.stdout.contains("blocks.0.modulation: f32 [300, 6, 1] -> f32 [300, 6]"), "{}", ran.stdout);
     let without: Vec<Tensor> = WAN.iter().copied().filter(|tensor| tensor.1.len() < 5).collect();
     write(&sandbox, "without.gguf", &keys("wan"), "", &without);
-    found("without.gguf", Some(0), &["no_5d_tensor"]);
+    found("without.gguf", Some(0), &["incomplete", "no_5d_tensor"]);
     // Names of diffusers.
     let diffusers: &[Tensor] = &[
         ("transformer_blocks.0.attn.norm_added_k.weight", &[256], DType::F32),

@@ -13,6 +13,7 @@ mod diffusion;
 mod files;
 mod folders;
 mod fp4;
+mod image_checkpoints;
 mod inputs;
 mod kinds;
 mod labels;

@@ -21,9 +21,7 @@ fn pickle_becomes_the_file_of_comfyui_gguf() {
         "{}",
         ran.stderr
     );
-    let expected = gguf_testkit::read_json(golden("diffusion/lumina2-bf16.json"));
     let bytes = fs::read(sandbox.path("bf16.gguf")).unwrap();
-    assert_eq!(gguf_testkit::sha256(&bytes), expected["whole"]);
     assert!(sandbox.path("q8_0.gguf").exists());
     // Without an output, the file is named after the checkpoint.
     succeed(sandbox.convert(&[&checkpoint, "-t", "bf16"]));

@@ -90,7 +90,9 @@ fn types_for_a_size_follow_the_errors_of_the_weights() {
         let args = ["flux.safetensors", &out, "-t", "q4_k_m", "--target-size", "290000", "-j", threads];
         let ran = succeed(sandbox.convert(&args));
         assert!(ran.stderr.contains("mean relative squared error"), "{}", ran.stderr);
-        assert!(!ran.stderr.contains("warning"), "{}", ran.stderr);
+        // The ends of the model are missing.
+        let warnings = ran.stderr.matches("warning").count();
+        assert_eq!(warnings, ran.stderr.matches("warning: incomplete model").count(), "{}", ran.stderr);
     }
     let bytes = sandbox.read("1.gguf");
     assert_eq!(bytes, sandbox.read("2.gguf"));

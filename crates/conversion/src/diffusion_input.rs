@@ -11,7 +11,7 @@ use std::{
 
 use gguf_checkpoint::{Checkpoint, Folder, Tensor, Tensors};
 use gguf_container::{Mapped, safe_file_name};
-use gguf_layout::{DiffusionFloat, DiffusionLayout, DiffusionPart, DiffusionSource, Families, Layout};
+use gguf_layout::{DiffusionClaims, DiffusionFloat, DiffusionLayout, DiffusionSource, Families, Layout};
 use gguf_types::DType;
 
 use crate::{
@@ -44,10 +44,11 @@ impl DiffusionInput {
     /// # Errors
     /// [`Error::Source`], [`Error::Arch`].
     pub fn open(families: Families, folder: &Folder) -> Result<DiffusionInput, Error> {
-        DiffusionInput::open_with_adapters(families, folder, &[])
+        DiffusionInput::open_with_adapters(families, folder, &[], None)
     }
 
-    /// Opens a file or a folder and merges adapters into it in their order.
+    /// Opens a file or a folder and merges adapters into it in their order. `arch_as` is the architecture to convert it as, instead
+    /// of that of its tensors.
     ///
     /// # Errors
     /// As [`DiffusionInput::open`], and [`Error::Merge`].
@@ -55,11 +56,12 @@ impl DiffusionInput {
         families: Families,
         folder: &Folder,
         adapters: &[LoraAdapter],
+        arch_as: Option<&str>,
     ) -> Result<DiffusionInput, Error> {
         let checkpoint = gguf_checkpoint::open_diffusion(folder)?;
         let mut paths = checkpoint.diffusion_paths(folder.path());
         paths.extend(adapters.iter().map(|adapter| adapter.folder.path().to_owned()));
-        let input = DiffusionInput::with_adapters(families, checkpoint, adapters)?;
+        let input = DiffusionInput::with_adapters(families, checkpoint, adapters, arch_as)?;
         Ok(DiffusionInput { paths, ..input })
     }
 
@@ -67,10 +69,12 @@ impl DiffusionInput {
         families: Families,
         checkpoint: Checkpoint,
         adapters: &[LoraAdapter],
+        arch_as: Option<&str>,
     ) -> Result<DiffusionInput, Error> {
         let class = checkpoint.config.get("_class_name").and_then(serde_json::Value::as_str);
-        let part = gguf_layout::find_diffusion(&families, &sources(&checkpoint), class)?;
-        let checkpoint = decoded(checkpoint, part)?;
+        let claims = DiffusionClaims { class, arch_as };
+        let part = gguf_layout::find_diffusion(&families, &sources(&checkpoint), claims)?;
+        let checkpoint = decoded(checkpoint, part.prefix)?;
         // Before the merge adds the files of adapters, whose entries are not keys of the model.
         let entries: BTreeMap<String, String> =
             checkpoint.parts.iter().flat_map(|part| part.metadata.clone()).collect();
@@ -126,10 +130,10 @@ fn sources(checkpoint: &Checkpoint) -> Vec<DiffusionSource> {
 }
 
 /// The checkpoint with the codes of the diffusion model decoded; other models in the file stay as they are.
-fn decoded(mut checkpoint: Checkpoint, part: DiffusionPart) -> Result<Checkpoint, Error> {
+fn decoded(mut checkpoint: Checkpoint, prefix: &str) -> Result<Checkpoint, Error> {
     let all = std::mem::take(&mut checkpoint.tensors).to_vec();
     let (own, others): (Vec<Tensor>, Vec<Tensor>) =
-        all.into_iter().partition(|tensor| tensor.name.starts_with(part.prefix));
+        all.into_iter().partition(|tensor| tensor.name.starts_with(prefix));
     checkpoint.tensors = Tensors::from(own);
     let mut checkpoint = checkpoint.decode_diffusion()?;
     let all = [checkpoint.tensors.to_vec(), others].concat();

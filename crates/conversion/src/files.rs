@@ -104,8 +104,9 @@ pub(crate) fn plan(
         pruning.map(|pruning| pruning.describe(base.families, &mut metadata)).unwrap_or_default();
     let made =
         facts.iter().zip(&choices).map(|(facts, choice)| TensorFacts { dtype: choice.dtype, ..*facts });
-    warnings.extend(label_warning(base.families, &metadata, &made.collect::<Vec<_>>()));
-    let planned = facts
+    let made: Vec<TensorFacts<'_>> = made.collect();
+    warnings.extend(label_warning(base.families, &metadata, &made));
+    let planned: Vec<PlannedTensor> = facts
         .iter()
         .zip(choices)
         .map(|(facts, choice)| {
@@ -115,7 +116,13 @@ pub(crate) fn plan(
             PlannedTensor { name: facts.name.to_owned(), shape, choice }
         })
         .collect();
-    warnings.extend(model.diffusion.as_ref().filter(|_| !output.recipe.copy).and_then(diffusion_warning));
+    if let Some(file) = model.diffusion.as_ref().filter(|_| !output.recipe.copy) {
+        let kept = made.iter().zip(&planned).filter(|(tensor, _)| tensor.shape.n_dims() == 2);
+        let kept = kept.filter(|(_, planned)| matches!(planned.choice.reason, Reason::Kept(_)));
+        let kept = kept.filter(|_| output.recipe.default.is_quantized());
+        let kept: Vec<&str> = kept.map(|(tensor, _)| tensor.name).collect();
+        warnings.extend(diffusion_warning(file, &kept));
+    }
     let mut files = into_files(base, output.recipe, request, metadata, planned)?;
     files.iter_mut().for_each(|file| file.is_diffusion = model.diffusion.is_some());
     if let Some(first) = files.first_mut() {
@@ -124,9 +131,14 @@ pub(crate) fn plan(
     Ok(files)
 }
 
-/// A warning about a diffusion model whose sensitive tensors are not known.
-fn diffusion_warning(file: &DiffusionFile) -> Option<String> {
+/// A warning about a diffusion model whose sensitive tensors are not known. `kept` are its matrices that are not quantized.
+fn diffusion_warning(file: &DiffusionFile, kept: &[&str]) -> Option<String> {
     match (file.row, file.refused) {
+        (None, _) if file.is_generic && kept.is_empty() => None,
+        (None, _) if file.is_generic => Some(format!(
+            "no known diffusion model has these tensors: only matrices in numbered blocks are quantized; kept: {}",
+            gguf_types::list_names(kept)
+        )),
         (None, _) => Some(
             "no known diffusion model has these tensors: all matrices are quantized except those that stable-diffusion.cpp keeps"
                 .to_owned(),

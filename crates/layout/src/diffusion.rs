@@ -24,7 +24,7 @@ pub struct Diffusion {
     pub refused: &'static [&'static str],
     /// Parts of the names of tensors that are left out of files.
     pub ignored: &'static [&'static str],
-    /// Parts of the names of tensors that stay F32 if the source is f32 or bf16.
+    /// Parts of the names of weights that ComfyUI keeps as bare parameters: they stay F32 if the source is f32 or bf16.
     pub kept_f32: &'static [&'static str],
     /// Parts of the names of tensors that are never quantized.
     pub unquantized: &'static [&'static str],
@@ -34,10 +34,18 @@ pub struct Diffusion {
     pub reshapes: bool,
     /// True if the model has tensors of five dimensions.
     pub five_dims: bool,
-    /// Parts of the names of tensors with three dimensions in files, even if the outermost is 1.
-    pub rank: &'static [&'static str],
-    /// Entries of `__metadata__` of the checkpoint that become keys of the file.
-    pub source_keys: &'static [&'static str],
+    /// Parts of the names of tensors with this number of dimensions in files, even if the outermost is 1.
+    pub rank: &'static [(&'static str, usize)],
+    /// True if programs need the entry `config` of `__metadata__`.
+    pub needs_config: bool,
+    /// Alternative parts of the names of each first and last layer; every model has a tensor with one of them.
+    pub ends: &'static [&'static [&'static str]],
+    /// First parts of the names of further tensors of released models, see [`Diffusion::knows_part`].
+    pub parts: &'static [&'static str],
+    /// True if the blocks of a list have different tensors.
+    pub uneven_blocks: bool,
+    /// Class names in `config.json` of models of this row.
+    pub classes: &'static [&'static str],
     /// True if the loader of ComfyUI-GGUF knows `name`.
     pub loads: bool,
     /// Names of modules in other layouts, see [`adapter_names`](crate::adapter_names).
@@ -83,30 +91,57 @@ impl Diffusion {
         reshapes: false,
         five_dims: false,
         rank: &[],
-        source_keys: &[],
+        needs_config: false,
+        ends: &[],
+        parts: &[],
+        uneven_blocks: false,
+        classes: &[],
         loads: true,
         adapter_names: &[],
         diffusers_names: &[],
     };
+
+    /// The row of a model that no family has: general rules apply.
+    pub const GENERIC: Diffusion = Diffusion { models: "no known model", loads: false, ..Diffusion::EMPTY };
 
     /// True for a tensor that files do not have.
     pub fn ignores(&self, name: &str) -> bool {
         self.ignored.iter().any(|part| name.contains(part))
     }
 
-    /// True for a tensor that stays F32 if the source is f32 or bf16.
+    /// True for a weight that ComfyUI keeps as a bare parameter.
     pub fn keeps_f32(&self, name: &str) -> bool {
         self.kept_f32.iter().any(|part| name.contains(part))
     }
 
-    /// True for a tensor that is never quantized.
-    pub fn keeps_precision(&self, name: &str) -> bool {
-        self.unquantized_names.contains(&name) || self.unquantized.iter().any(|part| name.contains(part))
+    /// True for a tensor that ComfyUI-GGUF decodes: a weight of a linear layer, an embedding or a two-dimensional convolution.
+    /// All others are copied as they are stored, so only F32 and F16 work.
+    ///
+    /// Source: `GGMLOps` in `ops.py` of city96/ComfyUI-GGUF@795e451.
+    pub fn is_decoded(&self, name: &str, n_dims: usize) -> bool {
+        name.ends_with(".weight") && matches!(n_dims, 2 | 4) && !self.keeps_f32(name)
     }
 
-    /// True for a tensor that has three dimensions in files, even if the outermost is 1.
-    pub fn keeps_rank(&self, name: &str) -> bool {
-        self.rank.iter().any(|part| name.contains(part))
+    /// True for a tensor that is never quantized.
+    pub fn keeps_precision(&self, name: &str) -> bool {
+        let mut parts = self.unquantized.iter();
+        self.unquantized_names.contains(&name)
+            || self.keeps_f32(name)
+            || parts.any(|part| name.contains(part))
+    }
+
+    /// Number of dimensions that a tensor has in files, even if the outermost is 1.
+    pub fn rank_of(&self, name: &str) -> Option<usize> {
+        self.rank.iter().find(|(part, _)| name.contains(part)).map(|(_, n_dims)| *n_dims)
+    }
+
+    /// True for the first part of the names of tensors that the tables of the row have.
+    pub fn knows_part(&self, part: &str) -> bool {
+        let modules = self.adapter_names.iter().copied().chain([self.diffusers_names]).flatten();
+        let names = modules.map(|name| name.tensor).chain(self.detect.iter().copied().flatten().copied());
+        let lists = [self.unquantized, self.unquantized_names, self.kept_f32, self.ignored, self.parts];
+        let parts = lists.into_iter().chain(self.ends.iter().copied()).flatten().copied();
+        names.chain(parts).any(|name| name.split('.').next() == Some(part))
     }
 
     /// True if a checkpoint has all names of one alternative and the extents. `outermost` returns the outermost dimension

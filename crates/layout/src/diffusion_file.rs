@@ -16,6 +16,7 @@ use gguf_container::{Metadata, Ranks, Value};
 use gguf_types::Shape;
 
 use crate::diffusion::Diffusion;
+use crate::diffusion_parts::block_of;
 use crate::registry::Families;
 
 /// Architectures of which ComfyUI-GGUF finds the family by names of tensors.
@@ -59,6 +60,8 @@ pub struct DiffusionFile {
     pub recognized: Option<&'static Diffusion>,
     /// True if the tensors determine the model, because no row has the file's `general.architecture`.
     pub by_tensors: bool,
+    /// True for an architecture without a row: only matrices in numbered blocks are quantized.
+    pub is_generic: bool,
 }
 
 impl DiffusionFile {
@@ -74,8 +77,17 @@ impl DiffusionFile {
         is_unknown && self.by_tensors && self.row.is_some()
     }
 
+    /// True for a tensor that ComfyUI-GGUF decodes; tensors of other models in the file are not judged.
+    pub fn is_decoded(&self, name: &str, n_dims: usize) -> bool {
+        let row = self.row.unwrap_or(&Diffusion::GENERIC);
+        self.own_name(name).is_none_or(|name| row.is_decoded(name, n_dims))
+    }
+
     /// True for a tensor that is never quantized.
     pub fn keeps_precision(&self, name: &str) -> bool {
+        if self.is_generic {
+            return block_of(name).is_none();
+        }
         let own = self.own_name(name).zip(self.row);
         let by_row = own.is_some_and(|(name, row)| row.keeps_precision(name));
         let in_any = own.is_none() || self.refused.is_some();
@@ -87,7 +99,7 @@ impl Families {
     /// Facts of a file of a diffusion model; `None` for a text model.
     ///
     /// A file without an architecture is one if it has no keys of other kinds of files. An unknown architecture without a count of
-    /// blocks is one if a family has its tensors.
+    /// blocks is one if a family has its tensors, or if it has numbered blocks, no tokenizer and no keys that begin with its name.
     pub fn diffusion_file<'a>(
         &self,
         metadata: &Metadata,
@@ -119,8 +131,15 @@ impl Families {
             .collect();
         let prefix = if outermost.keys().any(|name| name.starts_with(PREFIX)) { PREFIX } else { "" };
         let found = self.detect_diffusion(|name| outermost.get(format!("{prefix}{name}").as_str()).copied());
-        if found.is_none() && named.is_none() && !is_unnamed {
-            return None;
+        let is_generic = found.is_none() && named.is_none() && !is_unnamed;
+        if is_generic {
+            let start = format!("{architecture}.");
+            let is_text = |key: &str| key.starts_with(&start) || key.starts_with("tokenizer.");
+            let is_known = self.arches.iter().any(|arch| arch.written.unwrap_or(arch.name) == architecture);
+            let has_blocks = || outermost.keys().any(|name| block_of(name).is_some());
+            if is_known || metadata.iter().any(|(key, _)| is_text(key)) || !has_blocks() {
+                return None;
+            }
         }
         let recognized = found.map(|found| found.row);
         let found = found.filter(|found| named.is_none_or(|named| named.name == found.row.name));
@@ -130,6 +149,7 @@ impl Families {
             refused: found.and_then(|found| found.refused),
             recognized,
             by_tensors: named.is_none(),
+            is_generic,
         })
     }
 

@@ -11,17 +11,25 @@
 use std::collections::{BTreeMap, HashMap};
 
 use gguf_container::{Array, MAX_TENSOR_NAME_BYTES, Metadata};
-use gguf_types::{DType, GGML_MAX_DIMS, Shape, counted};
+use gguf_types::{DType, GGML_MAX_DIMS, Shape, counted, list_names};
 
 use crate::diffusers_layout::{OriginalTensor, original_tensors};
 use crate::diffusion::{Diffusion, DiffusionSource};
+use crate::diffusion_parts::{incomplete, unknown_parts};
 use crate::error::{ArchError, shape_of};
 use crate::layout::{Data, Dropped, ElementMap, FloatType, Layout, OutTensor, RowMap};
 use crate::registry::Families;
 
-/// Prefixes of the names of a diffusion model in a file with other models, and `net.`, which all names of a file have.
-const PREFIXES: &[&str] = &["model.diffusion_model.", "model.", NET];
-const NET: &str = "net.";
+/// Prefixes of the names of a diffusion model in a file with other models.
+const PREFIXES: &[&str] = &["model.diffusion_model.", "model."];
+/// Prefixes that all names of a file have.
+const WHOLE_PREFIXES: &[&str] = &["net.", "diffusion_model.", "transformer."];
+
+/// The entry of `__metadata__` that becomes a key, from which ComfyUI takes options of a model.
+const CONFIG: &str = "config";
+
+/// Faults of a checkpoint that warnings list.
+const MAX_FAULTS: usize = 3;
 
 /// Name of the type that float files keep; other types become F16.
 const BF16: &str = "BF16";
@@ -62,6 +70,8 @@ const OTHER_FILES: &[(&str, &str)] = &[
     (".lora_A.", "a LoRA adapter"),
     (".lora_B.", "a LoRA adapter"),
     (".lora.down.", "a LoRA adapter"),
+    ("_embeddings_connector.", "the connectors of LTX-2"),
+    ("vace_blocks.", "a VACE module of Wan"),
     ("lora_unet_", "a LoRA adapter"),
     ("hada_w1_a", "a LoHa adapter"),
     ("lokr_w1", "a LoKr adapter"),
@@ -75,17 +85,29 @@ const OTHER_FILES: &[(&str, &str)] = &[
     ("layer.0.SelfAttention.", "a T5 text encoder"),
     ("model.layers.0.self_attn.", "a language model"),
     ("vision_model.encoder.layers.", "a CLIP image encoder"),
+    ("decoder.conv_in.", "a VAE"),
     ("decoder.up_blocks.", "a VAE"),
     ("decoder.up.", "a VAE"),
     ("decoder.upsamples.", "a VAE"),
     ("quant_conv.", "a VAE"),
 ];
 
+/// Statements about a diffusion model from outside of its tensors.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DiffusionClaims<'a> {
+    /// Its class in diffusers, or in the code of its authors.
+    pub class: Option<&'a str>,
+    /// The architecture that it is converted as, whatever its tensors are: a row, or a name without a row.
+    pub arch_as: Option<&'a str>,
+}
+
 /// The diffusion model in a checkpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiffusionPart {
     /// Its row.
     pub row: &'static Diffusion,
+    /// `general.architecture` of its file.
+    pub architecture: String,
     /// Prefix of its tensors.
     pub prefix: &'static str,
     /// The name of another layout that it has.
@@ -99,7 +121,7 @@ pub struct DiffusionPart {
 pub struct DiffusionFloat {
     /// The type that follows from that of the checkpoint.
     pub own: DType,
-    /// True if the tensor stays F32 in a file of another type.
+    /// True if the tensor stays F32 in a file of another type: it is small, or not decoded by ComfyUI-GGUF.
     pub is_small: bool,
 }
 
@@ -127,11 +149,40 @@ pub struct DiffusionLayout {
     pub usual: DType,
 }
 
-/// Finds the diffusion model among the tensors of a checkpoint. `class` is the name that diffusers has for it, for messages.
+/// Finds the diffusion model among the tensors of a checkpoint.
 ///
 /// # Errors
-/// [`ArchError::UnknownDiffusion`].
+/// [`ArchError::UnknownDiffusion`], [`ArchError::OtherDiffusion`].
 pub fn find_diffusion(
+    families: &Families,
+    tensors: &[DiffusionSource],
+    claims: DiffusionClaims<'_>,
+) -> Result<DiffusionPart, ArchError> {
+    let found = recognized(families, tensors, claims.class);
+    let Some(name) = claims.arch_as else {
+        let part = found?;
+        return match claims.class {
+            Some(class) if !families.has_diffusion_class(&part.architecture, class) => {
+                let (class, models) = (class.to_owned(), part.row.models);
+                Err(ArchError::OtherDiffusion { class, architecture: part.architecture, models })
+            }
+            _ => Ok(part),
+        };
+    };
+    match found {
+        Ok(part) if part.architecture == name => Ok(part),
+        _ => Ok(DiffusionPart {
+            row: families.diffusion(name).unwrap_or(&Diffusion::GENERIC),
+            architecture: name.to_owned(),
+            prefix: used_prefixes(tensors).find(|prefix| *prefix != "model.").unwrap_or_default(),
+            refused: None,
+            from_diffusers: false,
+        }),
+    }
+}
+
+/// The model that the tensors of a checkpoint determine.
+fn recognized(
     families: &Families,
     tensors: &[DiffusionSource],
     class: Option<&str>,
@@ -140,22 +191,21 @@ pub fn find_diffusion(
         let (class, n_tensors) = (class.map(str::to_owned), tensors.len());
         ArchError::UnknownDiffusion { class, looks_like, nearest, n_tensors }
     };
+    let part = |row: &'static Diffusion, prefix, refused, from_diffusers| {
+        let architecture = row.name.to_owned();
+        Ok(DiffusionPart { row, architecture, prefix, refused, from_diffusers })
+    };
     let outermost: HashMap<&str, u64> = tensors
         .iter()
         .map(|tensor| (tensor.name.as_str(), tensor.shape.first().copied().unwrap_or(1)))
         .collect();
-    let is_used = |prefix: &str| match prefix {
-        NET => tensors.iter().all(|tensor| tensor.name.starts_with(prefix)),
-        _ => tensors.iter().any(|tensor| tensor.name.starts_with(prefix)),
-    };
-    let prefixes: Vec<&'static str> = PREFIXES.iter().copied().filter(|prefix| is_used(prefix)).collect();
-    for prefix in prefixes.iter().copied().chain([""]) {
+    for prefix in used_prefixes(tensors).chain([""]) {
         let found =
             families.detect_diffusion(|name| outermost.get(format!("{prefix}{name}").as_str()).copied());
         if found.is_none_or(|found| found.refused.is_some())
             && let Some(row) = of_diffusers(families, tensors)
         {
-            return Ok(DiffusionPart { row, prefix: "", refused: None, from_diffusers: true });
+            return part(row, "", None, true);
         }
         if let Some(found) = found {
             // A ControlNet has names of the model that it controls.
@@ -163,13 +213,21 @@ pub fn find_diffusion(
             if own.into_iter().any(|name| OF_CONTROL.iter().any(|part| name.starts_with(part))) {
                 return Err(unknown(Some(CONTROL), Vec::new()));
             }
-            let (row, refused) = (found.row, found.refused);
-            return Ok(DiffusionPart { row, prefix, refused, from_diffusers: false });
+            return part(found.row, prefix, found.refused, false);
         }
     }
-    let prefix = prefixes.first().copied().unwrap_or_default();
+    let prefix = used_prefixes(tensors).next().unwrap_or_default();
     let has = |name: &str| outermost.contains_key(format!("{prefix}{name}").as_str());
     Err(unknown(looks_like(tensors), nearest(families, has)))
+}
+
+/// The prefixes that tensors have.
+fn used_prefixes(tensors: &[DiffusionSource]) -> impl Iterator<Item = &'static str> {
+    let starts = |prefix: &str| tensors.iter().any(|tensor| tensor.name.starts_with(prefix));
+    let all_start = |prefix: &str| tensors.iter().all(|tensor| tensor.name.starts_with(prefix));
+    let some = PREFIXES.iter().copied().filter(|prefix| starts(prefix));
+    let all = WHOLE_PREFIXES.iter().copied().filter(|prefix| all_start(prefix));
+    some.chain(all).collect::<Vec<_>>().into_iter()
 }
 
 /// The row of a checkpoint in the layout of diffusers.
@@ -219,17 +277,18 @@ pub fn resolve_diffusion(
     tensors: &[DiffusionSource],
     entries: &BTreeMap<String, String>,
 ) -> Result<DiffusionLayout, ArchError> {
-    let DiffusionPart { row, prefix, refused, from_diffusers } = part;
+    let DiffusionPart { row, architecture, prefix, refused, from_diffusers } = part;
     if let Some(tensor) = refused {
         return Err(ArchError::OtherLayout { architecture: row.name, models: row.models, tensor });
     }
     let mut layout = Layout { architecture: row.name, ..Layout::default() };
     let mut metadata = Metadata::new();
-    metadata.set("general.architecture", row.name);
+    metadata.set("general.architecture", architecture.as_str());
     // Both are set by the file type.
     metadata.set("general.quantization_version", 0u32);
     metadata.set("general.file_type", 0u32);
     let (mut floats, mut others, mut n_of) = (Vec::new(), BTreeMap::new(), HashMap::new());
+    let mut ignored = Vec::new();
     let tensors = match from_diffusers {
         true => original_tensors(row, tensors).unwrap_or_default(),
         false => tensors.iter().map(as_it_is).collect(),
@@ -247,13 +306,10 @@ pub fn resolve_diffusion(
             continue;
         };
         *n_of.entry(source.dtype).or_insert(0usize) += 1;
-        let reason = match () {
-            () if row.ignores(name) => Some("training state, which files of this architecture do not have"),
-            () if source.shape.contains(&0) => Some("no elements"),
-            () => None,
-        };
-        if let Some(reason) = reason {
+        if row.ignores(name) {
+            let reason = "training state, which files of this architecture do not have";
             layout.dropped.push(Dropped { name: source.name.clone(), reason });
+            ignored.push(name);
             continue;
         }
         if name.len() > MAX_TENSOR_NAME_BYTES {
@@ -269,34 +325,43 @@ pub fn resolve_diffusion(
         layout.tensors.push(OutTensor {
             name: name.to_owned(),
             shape: shape.unwrap_or(original),
-            data: Data::Rows {
-                sources: source.sources.clone(),
-                rows: source.rows,
-                element: ElementMap::Identity,
-            },
+            data: data_of(source),
             float: FloatType::OfFile,
             stored_dtype: None,
         });
     }
-    for key in row.source_keys {
-        match entries.get(*key) {
-            Some(value) => metadata.set(*key, value.as_str()),
-            None => layout.warnings.push(format!(
-                "the checkpoint has no entry `{key}` in `__metadata__`; programs that need it will use defaults"
-            )),
-        }
+    match entries.get(CONFIG) {
+        Some(value) => metadata.set(CONFIG, value.as_str()),
+        None if row.needs_config => layout.warnings.push(format!(
+            "the checkpoint has no entry `{CONFIG}` in `__metadata__`; programs that need it will use defaults"
+        )),
+        None => {}
     }
     layout.metadata = metadata;
+    let names: Vec<&str> = layout.tensors.iter().map(|tensor| tensor.name.as_str()).collect();
+    let faults = incomplete(row, names.iter().copied());
+    layout.warnings.extend(faults.iter().take(MAX_FAULTS).map(|fault| format!("incomplete model: {fault}")));
+    layout.notes.extend(unknown_parts(row, names.iter().copied()));
     layout.notes.extend(others_note(&others));
+    if !ignored.is_empty() {
+        layout.notes.push(format!("training state is not written: {}", list_names(&ignored)));
+    }
     if !row.loads {
         layout.notes.push(format!(
-            "ComfyUI-GGUF of 2025-12 does not load architecture `{}`; use a later version or another loader",
-            row.name
+            "ComfyUI-GGUF of 2025-12 does not load architecture `{architecture}`; use a later version or another loader"
         ));
     }
     let n_most = n_of.values().copied().max();
     let usual = if n_most.is_some() && n_of.get(BF16).copied() == n_most { DType::BF16 } else { DType::F16 };
     Ok(DiffusionLayout { row, layout, floats, usual })
+}
+
+/// The rows of a tensor. ComfyUI recognizes variants of models by empty tensors.
+fn data_of(source: &OriginalTensor) -> Data {
+    if source.shape.contains(&0) {
+        return Data::Computed(Vec::new());
+    }
+    Data::Rows { sources: source.sources.clone(), rows: source.rows, element: ElementMap::Identity }
 }
 
 /// A tensor of the original layout, unchanged.
@@ -310,10 +375,11 @@ fn as_it_is(source: &DiffusionSource) -> OriginalTensor {
     }
 }
 
-/// The shape with rows of 256 elements, if that makes whole rows of a tensor that has none.
+/// The shape with rows of 256 elements, if that makes whole rows of a tensor that has none. Kernels of one and three dimensions
+/// keep theirs: ComfyUI-GGUF does not decode them, and nothing may quantize them.
 fn reshaped(shape: &Shape) -> Option<Shape> {
     let n_elems = shape.n_elems();
-    let is_reshaped = shape.n_dims() > 1
+    let is_reshaped = matches!(shape.n_dims(), 2 | 4)
         && n_elems >= RESHAPED_ELEMS
         && n_elems.is_multiple_of(ROW_ELEMS)
         && !shape.row_elems().is_multiple_of(ROW_ELEMS);
@@ -329,17 +395,19 @@ fn original_shape(name: &str, shape: &[u64]) -> Result<Vec<i32>, ArchError> {
     })
 }
 
-/// Types of a tensor in float files.
+/// Types of a tensor in float files. The converter of ComfyUI-GGUF has BF16 for parameters that its loader does not decode.
 fn float_of(row: &Diffusion, name: &str, shape: &Shape, dtype: &str) -> DiffusionFloat {
     let five_dims = shape.n_dims() > GGML_MAX_DIMS;
-    let is_small = shape.n_dims() == 1 || shape.n_elems() <= SMALL_ELEMS || row.keeps_f32(name) || five_dims;
+    let is_decoded = row.is_decoded(name, shape.n_dims());
+    let keeps_f32 = shape.n_dims() == 1 || shape.n_elems() <= SMALL_ELEMS || row.keeps_f32(name);
     let own = match dtype {
         _ if five_dims => DType::F32,
-        BF16 | "F32" if is_small => DType::F32,
-        BF16 => DType::BF16,
+        BF16 | "F32" if keeps_f32 => DType::F32,
+        BF16 if is_decoded => DType::BF16,
+        BF16 => DType::F32,
         _ => DType::F16,
     };
-    DiffusionFloat { own, is_small }
+    DiffusionFloat { own, is_small: keeps_f32 || !is_decoded }
 }
 
 /// The note on tensors of other models, by the first part of their names.

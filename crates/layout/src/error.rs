@@ -271,6 +271,16 @@ pub enum ArchError {
         /// Tensors of the file.
         n_tensors: usize,
     },
+    /// A class of another diffusion model than the one that the tensors look like.
+    #[error("`{class}`: not a known diffusion model; its tensors look like `{architecture}` ({models})")]
+    OtherDiffusion {
+        /// The class.
+        class: String,
+        /// The architecture of the tensors.
+        architecture: String,
+        /// Models of that architecture.
+        models: &'static str,
+    },
     /// A name that is longer than files allow.
     #[error("tensor `{name}`: expected a name of at most {MAX_TENSOR_NAME_BYTES} bytes, found {}", name.len())]
     LongName {
@@ -378,9 +388,10 @@ impl ArchError {
             ArchError::UnknownDiffusion { looks_like: Some("a language model"), .. } => {
                 Some("use the folder that contains the weights and their config".into())
             }
-            ArchError::UnknownDiffusion { looks_like: Some(_), .. } => {
-                Some("load it as it is; only diffusion models are converted from such a file".into())
-            }
+            ArchError::UnknownDiffusion { looks_like: Some(_), .. } => Some(
+                "load it as it is; only diffusion models and T5 encoders are converted from such a file"
+                    .into(),
+            ),
             ArchError::Vocab(error) => error.hint().map(str::to_owned),
             _ => None,
         }

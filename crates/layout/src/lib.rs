@@ -34,6 +34,7 @@ mod diffusers_layout;
 mod diffusion;
 mod diffusion_file;
 mod diffusion_layout;
+mod diffusion_parts;
 mod error;
 pub mod export;
 mod file_keys;
@@ -82,8 +83,9 @@ pub use config::{Derived, Hparams, Rope, classes};
 pub use diffusion::{DetectedDiffusion, Diffusion, DiffusionSource};
 pub use diffusion_file::DiffusionFile;
 pub use diffusion_layout::{
-    DiffusionFloat, DiffusionLayout, DiffusionPart, find_diffusion, resolve_diffusion,
+    DiffusionClaims, DiffusionFloat, DiffusionLayout, DiffusionPart, find_diffusion, resolve_diffusion,
 };
+pub use diffusion_parts::{incomplete, unknown_parts};
 pub use error::ArchError;
 pub use file_keys::FileKeys;
 pub use foreign::{ForeignFormat, ForeignLayout, ForeignType};

@@ -82,6 +82,15 @@ impl Families {
         Some(DetectedDiffusion { row, refused })
     }
 
+    /// True if a model of the architecture can have the class: its rows name it, or do not name any class and no other row does.
+    pub fn has_diffusion_class(&self, architecture: &str, class: &str) -> bool {
+        let names_it = |row: &Diffusion| row.classes.contains(&class);
+        let mut own = self.diffusion_rows(architecture);
+        own.any(names_it)
+            || self.diffusion_rows(architecture).all(|row| row.classes.is_empty())
+                && !self.diffusion.iter().any(names_it)
+    }
+
     /// The rows of an architecture, in the order of detection.
     pub fn diffusion_rows(&self, architecture: &str) -> impl Iterator<Item = &'static Diffusion> {
         self.diffusion_in_order().into_iter().filter(move |row| row.name == architecture)

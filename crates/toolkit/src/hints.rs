@@ -71,6 +71,14 @@ fn arch(error: &ArchError) -> Option<String> {
         ArchError::NotAsThis { arch, .. } => {
             Some(format!("to convert it as a model that generates text, use `--arch-as {arch}`"))
         }
+        ArchError::OtherDiffusion { architecture, .. } => {
+            Some(format!("to convert it by the rules of that model, use `--arch-as {architecture}`"))
+        }
+        ArchError::UnknownDiffusion { looks_like: None | Some("a language model"), .. } => Some(
+            "to convert an image, video or sound model by general rules, name its architecture with `--arch-as NAME`; \
+                a language model needs the folder with its config"
+                .to_owned(),
+        ),
         ArchError::AdapterTarget { .. } => Some(
             "to merge it, use `gguf-convert BASE --lora ADAPTER`; add --with-mmproj for vision towers"
                 .to_owned(),

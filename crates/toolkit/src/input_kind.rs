@@ -228,7 +228,7 @@ fn other_than_model(path: &Path) -> Option<(&'static str, String)> {
         ),
         _ if is_image_model(metadata, file.tensors()) => (
             IMAGE_MODEL,
-            "only language models can be run; `gguf-quantize` and `gguf-inspect` read this file, ComfyUI-GGUF and \
+            "pass a language model; `gguf-quantize` and `gguf-inspect` read this file, ComfyUI-GGUF and \
                 stable-diffusion.cpp run it"
                 .to_owned(),
         ),

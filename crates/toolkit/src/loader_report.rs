@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 
 use gguf_container::{Header, Value};
-use gguf_conversion::PlannedFile;
+use gguf_conversion::{PlannedFile, recipes::TensorFacts};
 use gguf_layout::loader::{Refusal, refusals};
 use gguf_models::FAMILIES;
+
+use crate::verify::{self, Finding};
 
 /// Reasons that a warning lists.
 const MAX_LISTED: usize = 3;
@@ -19,17 +21,21 @@ pub fn not_loaded(files: &[(PathBuf, &PlannedFile)]) -> Option<String> {
     let kind = header.get("general.type").and_then(Value::as_str);
     let of_first = files.iter().filter(|(_, file)| file.recipe.name == first.recipe.name);
     let tensors = of_first.flat_map(|(_, file)| file.plan.tensors());
-    let shapes: Vec<_> = tensors.map(|tensor| (tensor.name.as_str(), tensor.shape)).collect();
+    let facts: Vec<TensorFacts<'_>> = tensors
+        .map(|tensor| TensorFacts { name: &tensor.name, shape: tensor.shape, dtype: tensor.dtype })
+        .collect();
+    let shapes: Vec<_> = facts.iter().map(|tensor| (tensor.name, tensor.shape)).collect();
     if shapes.is_empty() || kind.is_some_and(|kind| kind != "model") {
         return None;
     }
     if let Some(file) = FAMILIES.diffusion_file(header.metadata(), shapes.iter().copied()) {
-        let row = file.row.filter(|_| file.is_misnamed(header.metadata()))?;
-        let architecture = header.get("general.architecture").and_then(Value::as_str).unwrap_or_default();
-        return Some(format!(
-            "ComfyUI-GGUF will not load this file: unknown architecture `{architecture}`; the tensors are those of `{}`",
-            row.name
-        ));
+        let found = verify::diffusion_refusals(&file, header.metadata(), &facts);
+        // Notes and warnings of the plan name the others.
+        let is_new = |finding: &&Finding| match finding.code {
+            "architecture" => file.is_misnamed(header.metadata()),
+            code => code == "type",
+        };
+        return found.iter().find(is_new).map(|finding| finding.message.clone());
     }
     let found = refusals(&FAMILIES, header.metadata(), shapes)?;
     (!found.is_empty()).then(|| format!("llama.cpp will not load this file: {}", listed(&found)))

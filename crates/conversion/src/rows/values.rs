@@ -26,6 +26,11 @@ impl RowSource for ValueRows<'_> {
         Ok(())
     }
 
+    fn stored(&self, _: DType, _: Range<u64>) -> Result<Option<Cow<'_, [u8]>>, Error> {
+        // An empty tensor has no rows to encode.
+        Ok(self.0.is_empty().then_some(Cow::Borrowed(&[])))
+    }
+
     fn input_bytes(&self, n_rows: u64) -> u64 {
         n_rows * size_of_val(self.0) as u64
     }

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod codes;
+mod comfyui_file;
 mod diffusion;
 mod diffusion_merge;
 mod diffusion_types;

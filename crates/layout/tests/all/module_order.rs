@@ -15,7 +15,7 @@ const FLOORS: &[&[&str]] = &[
     &["arch", "diffusion", "projector", "quantization"],
     &["foreign"],
     &["prelude", "registry"],
-    &["diffusers_layout", "loader", "options"],
+    &["diffusers_layout", "diffusion_parts", "loader", "options"],
     &["diffusion_layout"],
     &["diffusion_file", "general", "ignored_keys"],
     &["key_places", "loadable", "nearest", "needed", "prediction"],

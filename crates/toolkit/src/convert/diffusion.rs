@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// Options of [`Convert`] that apply to a diffusion model.
-const OPTIONS: &[&str] = &["types", "adapters", "encoding", "tensors", "budget"];
+const OPTIONS: &[&str] = &["types", "adapters", "encoding", "tensors", "budget", "arch.arch_as"];
 
 impl Convert {
     /// Converts the source, which is a checkpoint of a diffusion model.
@@ -37,7 +37,6 @@ impl Convert {
         if self.calibration.is_wanted() {
             return Err(types_by_weights::no_calibration(&self.source));
         }
-        self.allow_only(OPTIONS, "a diffusion model")?;
         if let Some(adapter) =
             self.adapters.iter().find(|adapter| is_hub_address(&adapter.path.to_string_lossy()))
         {
@@ -57,8 +56,10 @@ impl Convert {
             gguf_models::FAMILIES,
             &Folder::at(&self.source),
             &adapters.collect::<Vec<LoraAdapter>>(),
+            self.arch.arch_as.as_deref(),
         )
         .map_err(failed)?;
+        self.allow_only(OPTIONS, "a diffusion model")?;
         let call = call.reads(input.paths().iter().map(std::path::PathBuf::as_path));
         if self.types.is_empty() && self.tensors.recipe.is_none() {
             return Err(Error::usage(Cause::NoType));
@@ -69,12 +70,14 @@ impl Convert {
         };
         let recipes = self.types.iter().map(recipe).collect::<Result<Vec<_>, Error>>()?;
         let (checkpoint, layout) = (input.checkpoint(), input.layout());
+        let architecture =
+            layout.metadata.get("general.architecture").and_then(gguf_container::Value::as_str);
         let stored_as = layout.tensors.iter().map(|tensor| stored_as(checkpoint, &tensor.data)).collect();
         let open = OpenInput {
             path: &self.source,
             files: input.paths().to_vec(),
             format: checkpoint.format,
-            architecture: layout.architecture.to_owned(),
+            architecture: architecture.unwrap_or_default().to_owned(),
             notes: Notes::of(&checkpoint.notes, &[layout]),
             dropped: layout.dropped.clone(),
             stored_as,

@@ -6,15 +6,24 @@ use std::collections::HashMap;
 
 use gguf_container::{Array, Metadata, Model, Value};
 use gguf_conversion::recipes::TensorFacts;
-use gguf_layout::DiffusionFile;
+use gguf_layout::{Diffusion, DiffusionFile, incomplete, unknown_parts};
 use gguf_models::FAMILIES;
-use gguf_types::GGML_MAX_DIMS;
+use gguf_types::{DType, GGML_MAX_DIMS, MAX_DIMS, list_names};
 
 use super::report::{Check, Finding};
 use crate::metadata_json::type_of;
 
 /// Prefix of the key with the shape that a tensor has outside of the file, outermost dimension first.
 const ORIGINAL_SHAPE: &str = "comfy.gguf.orig_shape.";
+
+/// Types that gguf-py 0.19 decodes, with which ComfyUI-GGUF loads files (`_type_traits` in `gguf/quants.py`).
+const DECODED: &[DType] = {
+    use DType::*;
+    &[
+        BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, TQ1_0, TQ2_0, MXFP4, NVFP4,
+        IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS, IQ3_S, IQ1_S, IQ1_M, IQ4_NL, IQ4_XS,
+    ]
+};
 
 /// Facts of a file, if it has a diffusion model or parts of one.
 pub fn of(metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> Option<DiffusionFile> {
@@ -31,10 +40,28 @@ pub fn tensors(model: &Model) -> Vec<TensorFacts<'_>> {
 pub fn loader(file: &DiffusionFile, metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> Check {
     let mut check = Check::new("loader");
     check.findings = refusals(file, metadata, tensors);
+    if !missing(file, tensors).is_empty() {
+        return check.skipped("the model is incomplete");
+    }
     if check.findings.is_empty() {
         check.summary = "ComfyUI-GGUF loads the file".to_owned();
     }
     check
+}
+
+/// Missing tensors of the file's model, if its tensors are not those of another model or layout.
+fn missing(file: &DiffusionFile, tensors: &[TensorFacts<'_>]) -> Vec<String> {
+    let own = |row: &&Diffusion| file.recognized.is_none_or(|found| found.name == row.name);
+    let row = file.row.filter(own).filter(|_| file.refused.is_none());
+    row.map_or_else(Vec::new, |row| incomplete(row, own_names(file, tensors)))
+}
+
+/// Names of the model's tensors in the tables of families.
+fn own_names<'a>(
+    file: &'a DiffusionFile,
+    tensors: &'a [TensorFacts<'a>],
+) -> impl Iterator<Item = &'a str> + Clone {
+    tensors.iter().filter_map(|tensor| file.own_name(tensor.name))
 }
 
 /// Names the family, and checks that its tensors have the ranks that ComfyUI and diffusers expect.
@@ -60,11 +87,15 @@ pub fn architecture(file: &DiffusionFile, tensors: &[TensorFacts<'_>]) -> Check 
         let n_others = tensors.iter().filter(|tensor| file.own_name(tensor.name).is_none()).count();
         check.summary += &format!(", with prefix `{}`; {n_others} tensors of other models", file.prefix);
     }
+    let faults = missing(file, tensors);
+    check.findings.extend(faults.iter().map(|fault| Finding::warning("incomplete", fault)));
+    let unknown = unknown_parts(row, own_names(file, tensors)).filter(|_| file.refused.is_none());
+    check.findings.extend(unknown.map(|note| Finding::note("unknown", note)));
     for tensor in tensors {
-        let own = file.own_name(tensor.name).filter(|name| row.keeps_rank(name));
-        if own.is_some() && tensor.shape.n_dims() < 3 {
+        let expected = file.own_name(tensor.name).and_then(|name| row.rank_of(name));
+        if let Some(expected) = expected.filter(|expected| tensor.shape.n_dims() < *expected) {
             let message = format!(
-                "tensor `{}`: expected 3 dimensions, found {} with shape {}; a trailing 1 was lost",
+                "tensor `{}`: expected {expected} dimensions, found {} with shape {}; a trailing 1 was lost",
                 tensor.name,
                 tensor.shape.n_dims(),
                 tensor.shape
@@ -124,6 +155,10 @@ pub fn refusals(file: &DiffusionFile, metadata: &Metadata, tensors: &[TensorFact
     if metadata.get("general.type").is_some_and(|kind| kind.as_str().is_none()) {
         found.push(refused("key", "`general.type` is not a string".to_owned()));
     }
+    found.extend(undecoded(file, metadata, tensors).map(|message| match architecture {
+        Some(_) => refused("type", message),
+        None => Finding::warning("type", format!("ComfyUI-GGUF does not load the file: {message}")),
+    }));
     let by_name: HashMap<&str, &TensorFacts<'_>> =
         tensors.iter().map(|tensor| (tensor.name, tensor)).collect();
     for (key, value) in metadata {
@@ -149,4 +184,33 @@ pub fn refusals(file: &DiffusionFile, metadata: &Metadata, tensors: &[TensorFact
         }
     }
     found
+}
+
+/// Tensors in types that ComfyUI-GGUF does not decode: in such a type, or parameters of layers that it does not replace.
+fn undecoded(
+    file: &DiffusionFile,
+    metadata: &Metadata,
+    tensors: &[TensorFacts<'_>],
+) -> impl Iterator<Item = String> {
+    let n_dims = |tensor: &TensorFacts<'_>| {
+        let stated = metadata.get(&format!("{ORIGINAL_SHAPE}{}", tensor.name)).and_then(Value::as_array);
+        let stated = stated.map(Array::len).filter(|n_dims| *n_dims <= MAX_DIMS);
+        stated.unwrap_or(tensor.shape.n_dims())
+    };
+    let stored: Vec<&TensorFacts<'_>> =
+        tensors.iter().filter(|tensor| !matches!(tensor.dtype, DType::F32 | DType::F16)).collect();
+    let (decoded, bare): (Vec<&TensorFacts<'_>>, Vec<&TensorFacts<'_>>) =
+        stored.into_iter().partition(|tensor| file.is_decoded(tensor.name, n_dims(tensor)));
+    let listed = |tensors: Vec<&TensorFacts<'_>>, what: &str| {
+        let names: Vec<String> =
+            tensors.iter().map(|tensor| format!("{} ({})", tensor.name, tensor.dtype.name())).collect();
+        (!names.is_empty()).then(|| format!("{what}: {}", list_names(&names)))
+    };
+    let other_types = decoded.into_iter().filter(|tensor| !DECODED.contains(&tensor.dtype)).collect();
+    let bare = listed(
+        bare,
+        "expected f32 or f16, since only weights of linear layers and two-dimensional convolutions are decoded",
+    );
+    let types = listed(other_types, "types that gguf-py 0.19 does not decode");
+    bare.into_iter().chain(types)
 }

@@ -19,8 +19,8 @@ use std::{collections::HashSet, num::NonZeroUsize, path::Path};
 use gguf_container::{Metadata, Model, Value};
 use gguf_conversion::recipes::TensorFacts;
 
-pub(crate) use self::behavior::default_system;
 use self::keys::{file_type_of, not_loaded, other_kind, tokenizer_findings};
+pub(crate) use self::{behavior::default_system, diffusion::refusals as diffusion_refusals};
 pub use self::{
     options::{VerifyOptions, Which},
     report::{Check, Finding, Report, Severity, Tone},
@@ -185,7 +185,9 @@ fn structure(model: &Model, is_diffusion: bool) -> Check {
                 gguf_container::Finding::LongName { .. } | gguf_container::Finding::ManyDims { .. }
             )
         };
-        let found = found.iter().filter(|finding| !is_diffusion || !is_limit(finding));
+        // ComfyUI finds variants of a model by empty tensors with such names.
+        let is_mark = |finding: &gguf_container::Finding| matches!(finding, gguf_container::Finding::NoElements { tensor } if tensor.starts_with("__"));
+        let found = found.iter().filter(|finding| !is_diffusion || !is_limit(finding) && !is_mark(finding));
         check.findings.extend(found.map(|finding| Finding {
             severity: finding.severity().into(),
             code: finding.code(),

@@ -22,8 +22,11 @@ pub const AURA: Diffusion = Diffusion {
         "positional_encoding",
         "register_tokens",
     ],
-    rank: &["positional_encoding", "register_tokens"],
+    rank: &[("positional_encoding", 3), ("register_tokens", 3)],
     adapter_names: &[adapter_names::AURAFLOW],
     diffusers_names: diffusers_names::AURAFLOW,
+    ends: &[&["init_x_linear."], &["cond_seq_linear."], &["final_linear."]],
+    parts: &["double_layers", "single_layers"],
+    classes: &["AuraFlowTransformer2DModel"],
     ..Diffusion::EMPTY
 };

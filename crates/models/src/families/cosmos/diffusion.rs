@@ -18,6 +18,9 @@ pub const COSMOS: Diffusion = Diffusion {
         "pos_embedder.",
         "final_layer.",
     ],
+    ends: &[&["x_embedder."], &["final_layer."]],
+    parts: &["extra_pos_embedder", "logvar"],
+    classes: &["CosmosTransformer3DModel"],
     ..Diffusion::EMPTY
 };
 
@@ -45,5 +48,7 @@ pub const ANIMA: Diffusion = Diffusion {
         "x_embedder",
     ],
     loads: false,
+    ends: &[&["x_embedder."], &["final_layer."]],
+    parts: &["p_embedder", "t_embedding_norm"],
     ..Diffusion::EMPTY
 };

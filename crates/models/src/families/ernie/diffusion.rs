@@ -16,5 +16,8 @@ pub const ERNIE_IMAGE: Diffusion = Diffusion {
         "layers.0.mlp.linear_fc2.weight",
     ]],
     loads: false,
+    ends: &[&["x_embedder."], &["text_proj."], &["final_linear.", "final_layer."]],
+    parts: &["layers", "time_embedding", "time_proj", "final_norm", "pos_embed"],
+    classes: &["ErnieImageTransformer2DModel"],
     ..Diffusion::EMPTY
 };

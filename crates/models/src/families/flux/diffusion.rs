@@ -14,5 +14,17 @@ pub const FLUX: Diffusion = Diffusion {
     unquantized: &["txt_in.", "img_in.", "time_in.", "vector_in.", "guidance_in.", "final_layer."],
     adapter_names: &[adapter_names::FLUX],
     diffusers_names: diffusers_names::FLUX,
+    ends: &[&["img_in"], &["txt_in."], &["final_layer"]],
+    parts: &[
+        "img_in_patch",
+        "nerf_blocks",
+        "nerf_image_embedder",
+        "nerf_final_layer",
+        "nerf_final_layer_conv",
+        "double_stream_modulation_img",
+        "double_stream_modulation_txt",
+        "single_stream_modulation",
+    ],
+    classes: &["FluxTransformer2DModel", "Flux2Transformer2DModel", "ChromaTransformer2DModel"],
     ..Diffusion::EMPTY
 };

@@ -1,6 +1,6 @@
 //! Flux, by Black Forest Labs, and models that were derived from it (Chroma).
 
-mod adapter_names;
+pub mod adapter_names;
 pub mod diffusers_names;
 pub mod diffusion;
 

@@ -20,5 +20,8 @@ pub const HIDREAM: Diffusion = Diffusion {
         ".ff_i.gate.weight",
         "caption_projection.",
     ],
+    ends: &[&["x_embedder."], &["caption_projection."], &["final_layer."]],
+    parts: &["single_stream_blocks"],
+    classes: &["HiDreamImageTransformer2DModel"],
     ..Diffusion::EMPTY
 };

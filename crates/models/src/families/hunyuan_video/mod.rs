@@ -7,4 +7,5 @@ pub mod diffusion;
 use crate::family::Family;
 
 /// Its architectures.
-pub const FAMILY: Family = Family { diffusion: &[diffusion::HYVID], ..Family::EMPTY };
+pub const FAMILY: Family =
+    Family { diffusion: &[diffusion::HYVID, diffusion::HYVID_OF_COMFYUI], ..Family::EMPTY };

@@ -12,5 +12,8 @@ pub const KREA2: Diffusion = Diffusion {
     detect: &[&["blocks.0.attn.qknorm.qnorm.scale", "txtfusion.projector.weight"]],
     unquantized: &["txtfusion", "tmlp", "txtmlp", "tproj", "first.", "last.", ".projector"],
     loads: false,
+    ends: &[&["first."], &["last."]],
+    parts: &["blocks"],
+    classes: &["Krea2Transformer2DModel"],
     ..Diffusion::EMPTY
 };

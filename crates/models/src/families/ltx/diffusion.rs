@@ -24,6 +24,9 @@ pub const LTXV: Diffusion = Diffusion {
     ],
     adapter_names: &[adapter_names::LTX],
     diffusers_names: diffusers_names::LTX,
+    ends: &[&["patchify_proj."], &["proj_out."]],
+    parts: &["transformer_blocks"],
+    classes: &["LTXVideoTransformer3DModel"],
     ..Diffusion::EMPTY
 };
 
@@ -50,6 +53,23 @@ pub const LTX2: Diffusion = Diffusion {
         "proj_out.",
         "learnable_registers",
     ],
-    source_keys: &["config"],
+    needs_config: true,
+    ends: &[&["patchify_proj."], &["proj_out."]],
+    parts: &[
+        "transformer_blocks",
+        "audio_adaln_single",
+        "audio_patchify_proj",
+        "audio_proj_out",
+        "audio_caption_projection",
+        "audio_scale_shift_table",
+        "av_ca_video_scale_shift_adaln_single",
+        "av_ca_audio_scale_shift_adaln_single",
+        "av_ca_a2v_gate_adaln_single",
+        "av_ca_v2a_gate_adaln_single",
+        "video_embeddings_connector",
+        "audio_embeddings_connector",
+        "keyframes_abs_pos_embedding",
+    ],
+    classes: &["LTX2VideoTransformer3DModel"],
     ..Diffusion::EMPTY
 };

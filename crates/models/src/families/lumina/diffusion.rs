@@ -20,5 +20,9 @@ pub const LUMINA2: Diffusion = Diffusion {
     ],
     adapter_names: &[adapter_names::LUMINA],
     diffusers_names: diffusers_names::LUMINA,
+    rank: &[("x_pad_token", 2), ("cap_pad_token", 2)],
+    ends: &[&["x_embedder."], &["cap_embedder."], &["final_layer."]],
+    parts: &["layers", "norm_final", "siglip_embedder", "siglip_refiner", "siglip_pad_token"],
+    classes: &["Lumina2Transformer2DModel", "ZImageTransformer2DModel"],
     ..Diffusion::EMPTY
 };

@@ -15,6 +15,8 @@ pub const QWEN_IMAGE: Diffusion = Diffusion {
         "transformer_blocks.0.img_mlp.net.0.proj.weight",
     ]],
     unquantized: &["img_in.", "txt_in.", "txt_norm.", "time_text_embed.", "norm_out.", "proj_out."],
+    ends: &[&["img_in."], &["txt_in."], &["proj_out."]],
+    classes: &["QwenImageTransformer2DModel"],
     ..Diffusion::EMPTY
 };
 
@@ -42,5 +44,6 @@ pub const MAGE_FLOW: Diffusion = Diffusion {
         "time_text_embed",
     ],
     loads: false,
+    ends: &[&["img_in."], &["txt_in."], &["proj_out."]],
     ..Diffusion::EMPTY
 };

@@ -15,6 +15,18 @@ const UNET: &[&str] = &[
     "conv_out.",
 ];
 
+/// First parts of the names of tensors of UNets.
+const UNET_PARTS: &[&str] = &[
+    "input_blocks",
+    "middle_block",
+    "output_blocks",
+    "out",
+    "down_blocks",
+    "mid_block",
+    "up_blocks",
+    "conv_norm_out",
+];
+
 /// The first and the last convolution.
 const UNET_NAMES: &[&str] = &["input_blocks.0.0.weight", "out.2.weight"];
 
@@ -38,13 +50,17 @@ pub const SD1: Diffusion = Diffusion {
     unquantized_names: UNET_NAMES,
     reshapes: true,
     adapter_names: &[adapter_names::UNET_BLOCKS, adapter_names::UNET_RESNETS],
+    ends: &[&["input_blocks.0.0.", "conv_in."], &["out.2.", "conv_out."]],
+    parts: UNET_PARTS,
+    uneven_blocks: true,
+    classes: &["UNet2DConditionModel"],
     ..Diffusion::EMPTY
 };
 
 /// Stable Diffusion XL.
 pub const SDXL: Diffusion = Diffusion {
     name: "sdxl",
-    models: "Stable Diffusion XL",
+    models: "Stable Diffusion XL and Stable Video Diffusion",
     order: 130,
     detect: &[
         &["down_blocks.0.downsamplers.0.conv.weight", "add_embedding.linear_1.weight"],
@@ -60,6 +76,10 @@ pub const SDXL: Diffusion = Diffusion {
     unquantized_names: UNET_NAMES,
     reshapes: true,
     adapter_names: &[adapter_names::UNET_BLOCKS, adapter_names::UNET_RESNETS],
+    ends: &[&["input_blocks.0.0.", "conv_in."], &["out.2.", "conv_out."]],
+    parts: UNET_PARTS,
+    uneven_blocks: true,
+    classes: &["UNet2DConditionModel", "UNetSpatioTemporalConditionModel"],
     ..Diffusion::EMPTY
 };
 
@@ -79,8 +99,11 @@ pub const SD3: Diffusion = Diffusion {
         "x_embedder.",
     ],
     unquantized_names: &["proj_out.weight", "pos_embed"],
-    rank: &["pos_embed"],
+    rank: &[("pos_embed", 3)],
     adapter_names: &[adapter_names::SD3],
     diffusers_names: diffusers_names::SD3,
+    ends: &[&["x_embedder."], &["context_embedder."], &["final_layer."]],
+    uneven_blocks: true,
+    classes: &["SD3Transformer2DModel"],
     ..Diffusion::EMPTY
 };
