@@ -77,7 +77,7 @@ pub fn keys(
     let named = options.model_name.as_deref().filter(|_| options.parts_from_name);
     if let Some(name) = named {
         ["basename", "finetune", "version", "size_label"].into_iter().for_each(|key| general.set(key, None));
-        general.hint_parts(ModelId::parse(name, size.total));
+        general.hint_parts(ModelId::parse(name, 0));
     }
     if let Some(path) = input.config.get("_name_or_path").and_then(Json::as_str)
         && path.matches('/').count() <= 1
