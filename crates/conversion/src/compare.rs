@@ -16,7 +16,8 @@ use gguf_types::{DType, Shape};
 use crate::{
     Error,
     job::{JOB_ELEMS, Job, RowsLeft, Schedule, TensorTask},
-    recipes::TensorFacts,
+    losses::SquaredError,
+    recipes::{CALIBRATION_KEY, TensorFacts},
     run::{Watch, for_each},
     run_options::RunOptions,
 };
@@ -27,6 +28,15 @@ use crate::{
 pub enum Agreement {
     /// Every row is bit for bit what the source makes, or stands for the same values.
     Equal,
+    /// Every row is what the source makes, but the type loses far more of this tensor than usual.
+    Lossy {
+        /// The type in the file.
+        dtype: DType,
+        /// `|file - source| / |source|`, estimated from some of the rows.
+        error: f64,
+        /// Error of the type on normally distributed numbers.
+        usual: f64,
+    },
     /// Not bit for bit, and near enough.
     Near(Distance),
     /// Most rows are bit for bit what the source makes, some are not.
@@ -78,12 +88,24 @@ struct Tally {
     file: f64,
     own: f64,
     source: f64,
+    /// Error of some of the equal rows.
+    sampled: SquaredError,
+}
+
+/// Factors by which an encoding may be further from the source than one without weights, in squares.
+#[derive(Debug, Clone, Copy)]
+struct Bounds {
+    tensor: f64,
+    row: f64,
+    is_refined: bool,
 }
 
 /// An encoding may be this much further from the source than one without weights, in squares: half as much again for a tensor, twice
 /// for a row, where chance weighs more. (Importance matrices raise the plain error of Q2_K to IQ3 by less than a third.)
-const TENSOR_FACTOR: f64 = 2.25;
-const ROW_FACTOR: f64 = 4.0;
+const ENCODED: Bounds = Bounds { tensor: 2.25, row: 4.0, is_refined: false };
+/// Error feedback moves weights away from the source on purpose: three times the error for a tensor, six times for a row. (Trained
+/// tiny models: up to 1.6 for a tensor, 3.5 for a row.)
+const CALIBRATED: Bounds = Bounds { tensor: 9.0, row: 36.0, is_refined: true };
 /// Limits for lossless types: an error of 1 % for a tensor, 5 % for a row. Rounding to bf16 on the way causes
 /// at most 0.4 %.
 const TENSOR_FLOOR: f64 = 1e-4;
@@ -96,6 +118,7 @@ impl Tally {
         self.file += other.file;
         self.own += other.own;
         self.source += other.source;
+        self.sampled.merge(other.sampled);
         // Of equally far rows the first, whichever thread was first.
         self.worst = [self.worst, other.worst].into_iter().flatten().reduce(|a, b| {
             let b_is_worse = b.1 > a.1 || (b.1 == a.1 && b.0 < a.0);
@@ -103,17 +126,20 @@ impl Tally {
         });
     }
 
-    fn row(&mut self, row: u64, file: f64, own: f64, source: f64) {
+    fn row(&mut self, bounds: Bounds, row: u64, [file, own, source]: [f64; 3]) {
         self.n_different += 1;
         // NaN is far from everything.
-        let is_near = file <= ROW_FACTOR * own + ROW_FLOOR * source;
+        let is_near = file <= bounds.row * own + ROW_FLOOR * source;
         self.n_distant += u64::from(!is_near);
         let error = relative(file, source);
         self.add(&Tally { file, own, source, worst: Some((row, error)), ..Tally::default() });
     }
 
-    fn agreement(&self, dtype: DType, n_rows: u64) -> Agreement {
-        let Some((worst_row, worst_error)) = self.worst else { return Agreement::Equal };
+    fn agreement(&self, bounds: Bounds, dtype: DType, n_rows: u64) -> Agreement {
+        let Some((worst_row, worst_error)) = self.worst else {
+            let far = self.sampled.far_above(dtype, bounds.is_refined);
+            return far.map_or(Agreement::Equal, |(error, usual)| Agreement::Lossy { dtype, error, usual });
+        };
         let distance = Distance {
             dtype,
             n_rows,
@@ -123,7 +149,7 @@ impl Tally {
             error: relative(self.file, self.source),
             own_error: relative(self.own, self.source),
         };
-        let is_near = self.file <= TENSOR_FACTOR * self.own + TENSOR_FLOOR * self.source;
+        let is_near = self.file <= bounds.tensor * self.own + TENSOR_FLOOR * self.source;
         match () {
             () if self.n_distant > 0 || !is_near => Agreement::Differs(distance),
             // An encoder that gives most rows bit for bit gives all.
@@ -153,6 +179,7 @@ pub fn compare(
     watch: Watch<'_>,
 ) -> Result<Vec<(String, Agreement)>, Error> {
     let schedule = Schedule::new(tasks, JOB_ELEMS);
+    let bounds = if model.metadata().contains(CALIBRATION_KEY) { CALIBRATED } else { ENCODED };
     // Conclusions that need no row data.
     let known: Vec<Option<Agreement>> =
         tasks.iter().zip(facts).map(|(task, facts)| header_agreement(task, facts, model)).collect();
@@ -164,7 +191,7 @@ pub fn compare(
         let Some((file, info)) = model.tensor(&task.name).filter(|_| known[job.task].is_none()) else {
             return Ok(());
         };
-        let tally = compare_rows(task, &job, file, info, options, buffers)?;
+        let tally = compare_rows(task, &job, (file, info), bounds, options, buffers)?;
         left.done_with(tasks, &job);
         tallies[job.task].lock().unwrap_or_else(PoisonError::into_inner).add(&tally);
         (watch.done)(&job, task.rows.input_bytes(job.rows.end - job.rows.start));
@@ -175,7 +202,7 @@ pub fn compare(
         let tally = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
         let dtype = model.tensor(&task.name).map_or(DType::F32, |(_, info)| info.dtype);
         let n_rows = task.rows.view().n_rows;
-        (task.name.clone(), known.unwrap_or_else(|| tally.agreement(dtype, n_rows)))
+        (task.name.clone(), known.unwrap_or_else(|| tally.agreement(bounds, dtype, n_rows)))
     });
     // Looked up, not searched: a file may have as many tensors as its source.
     let source_names: HashSet<&str> = tasks.iter().map(|task| task.name.as_str()).collect();
@@ -208,8 +235,8 @@ struct Buffers {
 fn compare_rows(
     task: &TensorTask<'_>,
     job: &Job,
-    file: &File,
-    info: &TensorInfo,
+    (file, info): (&File, &TensorInfo),
+    bounds: Bounds,
     options: &RunOptions,
     buffers: &mut Buffers,
 ) -> Result<Tally, Error> {
@@ -236,7 +263,12 @@ fn compare_rows(
         let weights = needs_weights.then(|| &ones[..row_elems]);
         let rows = Rows { values: source, row_elems, weights };
         gguf_quant::encode(dtype, options.level, rows, encoded).map_err(codec)?;
-        if encoded[..] != stored[..] {
+        if encoded[..] == stored[..] {
+            decoded.resize(row_elems.max(decoded.len()), 0.0);
+            let first = &mut decoded[..row_elems];
+            gguf_quant::decode(dtype, options.level, &stored[..row_bytes], first).map_err(codec)?;
+            tally.sampled.add(first, &source[..row_elems]);
+        } else {
             decoded.resize(2 * source.len(), 0.0);
             let (decoded_file, own) = decoded.split_at_mut(source.len());
             gguf_quant::decode(dtype, options.level, &stored, decoded_file).map_err(codec)?;
@@ -253,12 +285,8 @@ fn compare_rows(
                 let distance = |values: &[f32]| -> f64 {
                     values.iter().zip(source).map(|(a, b)| (f64::from(*a) - f64::from(*b)).powi(2)).sum()
                 };
-                tally.row(
-                    job.rows.start + row as u64,
-                    distance(&decoded_file[elems.clone()]),
-                    distance(&own[elems]),
-                    squares,
-                );
+                let distances = [distance(&decoded_file[elems.clone()]), distance(&own[elems]), squares];
+                tally.row(bounds, job.rows.start + row as u64, distances);
             }
         }
     }

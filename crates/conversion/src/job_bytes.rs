@@ -9,7 +9,7 @@ use gguf_types::DType;
 use crate::{
     Error, finite,
     job::{Job, Target, TensorTask, Weights},
-    losses::{Losses, is_nonzero_by_nature},
+    losses::{Losses, Noted, SquaredError, is_nonzero_by_nature},
     row_encoder::EncodedRows,
     run_options::{NonFinite, RunOptions},
 };
@@ -95,7 +95,7 @@ impl<'a> JobBytes<'a> {
 }
 
 impl JobBytes<'_> {
-    /// Records whether the rows, and the blocks made from them, have a nonzero value.
+    /// Records whether the rows, and the blocks made from them, have a nonzero value, and the error of some rows.
     fn note(&self, losses: &Losses, target: &Target<'_>, bytes: &[u8], is_stored: bool) {
         let view = self.task.rows.view();
         let n_dims = if view.n_rows > 1 { 2 } else { 1 };
@@ -103,17 +103,49 @@ impl JobBytes<'_> {
             return;
         }
         let n_rows = self.job.rows.end - self.job.rows.start;
-        let row_bytes = bytes.len() / n_rows.max(1) as usize;
-        let has_encoded =
-            || has_value(target.dtype, bytes, (view.row_elems as usize, row_bytes), self.options);
+        let sizes = (view.row_elems as usize, bytes.len() / n_rows.max(1) as usize);
+        let has_encoded = || has_value(target.dtype, bytes, sizes, self.options);
         // Copied blocks are both source and output.
         let has_source = || match is_stored {
             true => has_encoded(),
             false => self.buffers.has_value,
         };
-        let place = (self.job.task, target.output);
-        losses.note(place, (&self.task.name, target.dtype), (view.n_rows, n_rows), has_source, has_encoded);
+        let error = match is_stored {
+            true => SquaredError::default(),
+            false => sampled_error(target.dtype, bytes, &self.buffers.values, sizes, self.options),
+        };
+        let noted = Noted {
+            name: &self.task.name,
+            dtype: target.dtype,
+            n_rows: view.n_rows,
+            n_now: n_rows,
+            error,
+            is_refined: self.task.encoder_of(target.dtype).is_some(),
+        };
+        losses.note((self.job.task, target.output), noted, has_source, has_encoded);
     }
+}
+
+/// Rows of a job whose error is measured.
+const SAMPLED_ROWS: usize = 4;
+
+/// Error of some rows of a job, which are decoded for it. Blocks that cannot be decoded have none.
+fn sampled_error(
+    dtype: DType,
+    bytes: &[u8],
+    values: &[f32],
+    (row_elems, row_bytes): (usize, usize),
+    options: &RunOptions,
+) -> SquaredError {
+    let (mut error, mut decoded) = (SquaredError::default(), vec![0.0; row_elems]);
+    let rows = bytes.chunks_exact(row_bytes.max(1)).zip(values.chunks_exact(row_elems.max(1)));
+    let step = (rows.len() / SAMPLED_ROWS).max(1);
+    for (row, source) in rows.step_by(step) {
+        if gguf_quant::decode(dtype, options.level, row, &mut decoded).is_ok() {
+            error.add(&decoded, source);
+        }
+    }
+    error
 }
 
 /// True if blocks hold a nonzero value. Blocks of types that cannot be decoded count as nonzero.

@@ -65,10 +65,12 @@ pub mod round;
 mod tq1_0;
 mod tq2_0;
 mod two_bits;
+mod usual_error;
 mod valid;
 
 pub use codec::{CODECS, Codec, CodecError, Rows, Search, codec, decode, encode};
 pub use integers::{IntegerBlocks, IntegerForm, decode_integers, integer_form};
 pub use level::{LEVEL_NAMES, LEVEL_VARIABLE, Level, Vectors};
 pub use magnitude::first_large_value;
+pub use usual_error::{split_mix, usual_error};
 pub use valid::{BadBlock, BlockProblem, first_bad_block, half_scales};

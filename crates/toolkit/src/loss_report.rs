@@ -1,13 +1,13 @@
-//! Tensors that are zero, or become so, in words of a warning.
+//! Tensors that lose their values, in words of a warning.
 
 use gguf_conversion::{Loss, Losses};
 
 use crate::{events::Events, text::printable};
 
 /// Tensors that are listed.
-const MAX_LISTED: usize = 12;
+const MAX_LISTED: usize = 5;
 
-/// Warns of tensors that are entirely zero, and of those that a type makes zero.
+/// Warns of tensors that are entirely zero, become so, or lose far more than their type usually does.
 pub fn warn(losses: &Losses, events: &dyn Events) {
     let found = losses.found();
     for loss in found.iter().take(MAX_LISTED) {
@@ -19,13 +19,21 @@ pub fn warn(losses: &Losses, events: &dyn Events) {
                     pattern(&tensor)
                 )
             }
+            Loss::Distant { tensor, dtype, error, usual } => {
+                let tensor = printable(tensor);
+                format!(
+                    "tensor `{tensor}`: relative error {error:.2} in {dtype}, expected about {usual:.2}; use \
+                        `--tensor-type '{}=bf16'` to keep its values",
+                    pattern(&tensor)
+                )
+            }
             Loss::Zero { tensor } => format!("tensor `{}` is entirely zero", printable(tensor)),
             other => format!("{other:?}"),
         });
     }
     if found.len() > MAX_LISTED {
         let n = found.len() - MAX_LISTED;
-        events.warning(&format!("{n} more tensors are or become entirely zero"));
+        events.warning(&format!("{n} more tensors are entirely zero or lose their values"));
     }
 }
 

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use gguf_container::{Metadata, Model};
 use gguf_layout::{Data, ElementMap, Layout, OutTensor, RowMap, SourceTensor};
+use gguf_quant::{split_mix, usual_error};
 use gguf_types::{DType, Shape};
-use ndarray::Array2;
 use rayon::prelude::*;
 use serde_json::Value as Json;
 
@@ -337,39 +337,10 @@ pub fn sign(index: u64) -> f64 {
     }
 }
 
-/// Output `index` of SplitMix64 with seed 0.
-///
-/// Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014.
-fn split_mix(index: u64) -> u64 {
-    let z = index.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
-}
-
-/// Relative error of a type on normally distributed numbers, at least that of bf16, to which checkpoints are rounded;
-/// `None` for types that cannot be encoded.
+/// Error of a type on ordinary weights, at least that of bf16, to which checkpoints are rounded; `None` for types that
+/// cannot be encoded.
 fn own_error(dtype: DType) -> Option<f64> {
-    const ROWS: usize = 8;
-    const ROW_ELEMS: usize = 1024;
-    let error_of = |dtype: DType| {
-        // The sum of twelve uniform numbers is close to a normal distribution.
-        let uniform = |index: u64| split_mix(index) as f64 / u64::MAX as f64 - 0.5;
-        let normal = |row: usize, column: usize| {
-            let first = ((row * ROW_ELEMS + column) * 12) as u64;
-            (first..first + 12).map(uniform).sum::<f64>() as f32
-        };
-        let values = Array2::from_shape_fn((ROWS, ROW_ELEMS), |(row, column)| normal(row, column));
-        let codec = gguf_quant::codec(dtype)?;
-        let blocks = match codec.needs_weights {
-            true => blocks::encode_weighted(dtype, values.view(), &[1.0; ROW_ELEMS]),
-            false => blocks::encode(dtype, values.view()),
-        };
-        let decoded = blocks::decode(dtype, blocks.ok()?.view()).ok()?;
-        let squares = |values: Array2<f32>| values.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>();
-        Some((squares(&decoded - &values) / squares(values)).sqrt())
-    };
-    Some(error_of(dtype)?.max(error_of(DType::BF16)?))
+    Some(usual_error(dtype)?.max(usual_error(DType::BF16)?))
 }
 
 #[cfg(test)]

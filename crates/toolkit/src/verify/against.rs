@@ -130,6 +130,13 @@ fn tensors(
                 near.push((name, distance));
                 continue;
             }
+            Agreement::Lossy { dtype, error, usual } => {
+                n_equal += 1;
+                let message = format!(
+                    "tensor `{name}` ({dtype}) is bit-exact, but its relative error is {error:.2}, expected about {usual:.2}"
+                );
+                Finding::warning("lossy", message)
+            }
             Agreement::Damaged(distance) => error(
                 "damaged",
                 format!(
@@ -151,15 +158,18 @@ fn tensors(
     }
     // One line for all: with an importance matrix, hardly any tensor is bit-exact.
     if let Some((name, worst)) = near.iter().max_by(|a, b| a.1.error.total_cmp(&b.1.error)) {
+        let is_calibrated = model.metadata().contains(CALIBRATION_KEY);
+        let allows = if is_calibrated { "calibration" } else { "quantization" };
         let message = format!(
-            "{} tensors are not bit-exact, but as close to the source as quantization allows: `{name}` ({}) \
+            "{} tensors are not bit-exact, but as close to the source as {allows} allows: `{name}` ({}) \
                 has a relative error of {:.4}, and {:.4} when quantized without importance data",
             near.len(),
             worst.dtype,
             worst.error,
             worst.own_error
         );
-        let is_weighted = model.metadata().iter().any(|(key, _)| key.starts_with("quantize.imatrix."));
+        let is_weighted =
+            is_calibrated || model.metadata().iter().any(|(key, _)| key.starts_with("quantize.imatrix."));
         check.push(match is_weighted {
             true => Finding::note("near", message),
             false => Finding::warning("near", message),
