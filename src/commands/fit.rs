@@ -51,7 +51,9 @@ struct FitArgs {
     /// This is llama.cpp's `--ubatch-size`.
     #[arg(long, value_name = "N", default_value = "512")]
     batch: NonZeroU64,
-    /// Also load this projector or draft model (repeatable).
+    /// Also load this projector, draft model or adapter (repeatable).
+    ///
+    /// A draft model has its own KV cache and buffers for the same context. Of other files the weights are counted.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     with: Vec<PathBuf>,
     /// Print the result as JSON.

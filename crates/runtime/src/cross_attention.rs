@@ -141,12 +141,13 @@ pub fn cross_kv(layers: &[Layer], encoded: &Rows, pass: &mut Pass<'_, '_>) -> Ve
     cross.map(project).collect()
 }
 
-/// State of each layer's parts per sequence; the encoder's output belongs to the prompt and is not counted.
-pub fn state_sizes(layers: &[Layer], heads: Heads) -> Vec<Vec<StateSize>> {
+/// State of each layer's parts per sequence; the encoder's output belongs to the prompt and is not counted. `own` states the rest
+/// about the attention of a layer to itself.
+pub fn state_sizes(layers: &[Layer], heads: Heads, own: StateSize) -> Vec<Vec<StateSize>> {
     // Each head of these decoders has its own keys and values.
     let (keys, values) = (heads.n_head * heads.key_width, heads.n_head * heads.value_width);
     let layer_sizes = |layer: &Layer| {
-        let attention = StateSize { keys, values, graph_floats: 2 * keys + values, ..StateSize::default() };
+        let attention = StateSize { keys, values, graph_floats: own.graph_floats + 2 * keys + values, ..own };
         vec![attention, StateSize { graph_floats: layer.mlp.graph_floats(), ..StateSize::default() }]
     };
     layers.iter().map(layer_sizes).collect()

@@ -9,20 +9,26 @@
 //! keys, values                parallel * cells * row_bytes(elements, kv_type), for each layer
 //! states                      parallel * (rows + state) floats, for each layer
 //! graph                       batch * (its widest point) floats, and masks of batch * cells f16
+//! scores without fusion       batch * cells floats, for each head
 //! ```
 //!
 //! KV cache and states are exact. The widest point of a graph is an estimate: [`StateSize::graph_floats`] plus the
 //! residual stream and its norm, or the logits. For headers of 13 architectures it is at most 10 % off, with
 //! several sequences 16 %, because some graphs copy their states; the total is at most 1 % off. Flash
-//! attention is on, as in llama.cpp by default; sequences have their own cells (`--parallel N`), and
+//! attention is on, as in llama.cpp by default, except in graphs that cannot use it; sequences have their own cells (`--parallel N`), and
 //! everything is on one device.
 //!
 //! Source: `llama_model::create_memory`, `llama_kv_cache`, `llama_kv_cache_iswa`, `llama_memory_recurrent`
 //! and `llama_context::sched_reserve` of llama.cpp (llama-cpp-python 0.3.36).
 
+use std::collections::BTreeMap;
+
 use gguf_types::{DType, Shape};
 
-use crate::{Error, architecture::Graphs, model::Parts, state_size::StateSize};
+use crate::{Error, architecture::Graphs, keys::Keys, model::Parts, state_size::StateSize};
+
+/// Layers that are counted without a graph; llama.cpp supports 512.
+const MAX_LAYERS: usize = 1024;
 
 /// Cells of a cache come in groups of so many.
 const CELLS: u64 = 256;
@@ -92,7 +98,7 @@ impl Demand {
     /// As [`crate::check_parts`].
     pub fn of(graphs: &Graphs, file: &gguf_container::Model) -> Result<Demand, Error> {
         let Parts { keys, prepared, .. } = Parts::of(graphs, file, &[])?;
-        let weights = file.tensors().map(|(_, info)| info.n_bytes).fold(0, u64::saturating_add);
+        let weights = weights_of(file);
         let n_vocab = if prepared.head.is_some() { prepared.n_vocab } else { 0 };
         let context_length = keys.count("context_length")?.unwrap_or(0);
         Ok(Demand {
@@ -102,6 +108,42 @@ impl Demand {
             n_vocab,
             context_length,
         })
+    }
+
+    /// Estimates a file of an architecture without a graph by its keys: attention in every layer, and all products of the widest
+    /// layer at once. Only weights are counted if the keys of attention are missing.
+    ///
+    /// # Errors
+    /// A file without `general.architecture`, or a count that is not one.
+    pub fn by_keys(file: &gguf_container::Model) -> Result<Demand, Error> {
+        let keys = Keys::new(file.metadata())?;
+        let count = |key: &str| Ok::<_, Error>(keys.count(key)?.unwrap_or(0));
+        let (n_embd, n_layer) = (count("embedding_length")?, count("block_count")?.min(MAX_LAYERS));
+        let n_head = keys.counts("attention.head_count", n_layer).ok().flatten().unwrap_or_default();
+        let n_head_kv = keys.counts("attention.head_count_kv", n_layer).ok().flatten();
+        let n_head_kv = n_head_kv.unwrap_or_else(|| n_head.clone());
+        let width =
+            |key: &str, n_head: usize| Ok::<_, Error>(keys.count(key)?.unwrap_or(n_embd / n_head.max(1)));
+        let n_used = count("expert_used_count").unwrap_or(1).max(1) as u64;
+        let mut floats: BTreeMap<u64, u64> = BTreeMap::new();
+        for (_, info) in file.tensors() {
+            let Some((layer, _)) = gguf_types::layer_and_part(&info.name) else { continue };
+            let is_matrix = info.shape.n_dims_effective() > 1;
+            let n_out =
+                if is_matrix { info.shape.dim(1).saturating_mul(info.shape.dim(2).min(n_used)) } else { 0 };
+            let sum = floats.entry(layer.into()).or_default();
+            *sum = sum.saturating_add(n_out);
+        }
+        let graph_floats = floats.into_values().max().unwrap_or(0) as usize;
+        let mut layers = Vec::new();
+        for (n_head, n_head_kv) in n_head.iter().zip(&n_head_kv) {
+            let keys = n_head_kv.saturating_mul(width("attention.key_length", *n_head)?);
+            let values = n_head_kv.saturating_mul(width("attention.value_length", *n_head)?);
+            layers.push(vec![StateSize { keys, values, graph_floats, ..StateSize::default() }]);
+        }
+        let n_vocab = file.tensor("token_embd.weight").map_or(0, |(_, info)| info.shape.dim(1) as usize);
+        let weights = weights_of(file);
+        Ok(Demand { weights, layers, n_embd, n_vocab, context_length: count("context_length")? })
     }
 
     /// True if anything grows with the context: false for state-space models, and for encoders, which see a
@@ -130,15 +172,46 @@ impl Demand {
         Ok(Bytes { weights: self.weights, kv, states, compute: self.compute_bytes(used) })
     }
 
+    /// The bytes of a use together with those of models that are loaded next to this one.
+    ///
+    /// # Errors
+    /// As [`Demand::bytes`].
+    pub fn bytes_with(&self, others: &[Demand], used: &Use) -> Result<Bytes, Error> {
+        others.iter().try_fold(self.bytes(used)?, |sum, other| {
+            let Bytes { weights, kv, states, compute } = other.bytes(used)?;
+            Ok(Bytes {
+                weights: sum.weights.saturating_add(weights),
+                kv: sum.kv.saturating_add(kv),
+                states: sum.states.saturating_add(states),
+                compute: sum.compute.saturating_add(compute),
+            })
+        })
+    }
+
     /// The longest context, a multiple of 256 tokens and at most what the model was trained for, that fits into so many
     /// bytes; none if not even the shortest does. The context of `used` does not matter.
     ///
     /// # Errors
     /// As [`Demand::bytes`].
     pub fn longest_context(&self, used: &Use, memory: u64) -> Result<Option<u64>, Error> {
+        self.longest_context_with(&[], used, memory)
+    }
+
+    /// As [`Demand::longest_context`], with models that are loaded next to this one and have the same context.
+    ///
+    /// # Errors
+    /// As [`Demand::bytes`].
+    pub fn longest_context_with(
+        &self,
+        others: &[Demand],
+        used: &Use,
+        memory: u64,
+    ) -> Result<Option<u64>, Error> {
         /// Limit if no key states the training context.
         const MOST: u64 = 1 << 20;
-        let fits = |context: u64| Ok::<_, Error>(self.bytes(&Use { context, ..*used })?.total() <= memory);
+        let fits = |context: u64| {
+            Ok::<_, Error>(self.bytes_with(others, &Use { context, ..*used })?.total() <= memory)
+        };
         let trained = if self.context_length > 0 { self.context_length as u64 } else { MOST };
         // A context longer than in training is not useful, even if it fits.
         if fits(trained)? {
@@ -166,8 +239,13 @@ impl Demand {
         let n_tokens = batch(used);
         // Around every part are the residual stream, the same normalized, and holes that the allocator leaves: about four rows.
         let (n_embd, n_vocab) = (self.n_embd as u64, self.n_vocab as u64);
-        let widest = self.parts().map(|part| part.graph_floats as u64).max().unwrap_or(0);
-        let layer = n_tokens.saturating_mul(widest.saturating_add(4 * n_embd));
+        let floats_of = |part: &StateSize| {
+            let of_pairs = seen(used, part).saturating_mul(part.pair_floats as u64);
+            let of_tokens = n_tokens.saturating_mul((part.graph_floats as u64).saturating_add(of_pairs));
+            of_tokens.saturating_add(part.fixed_floats as u64)
+        };
+        let widest = self.parts().map(floats_of).max().unwrap_or(0);
+        let layer = widest.saturating_add(n_tokens.saturating_mul(4 * n_embd));
         // After the last layer: about two and a half rows per token, and the requested logits. A batch cannot
         // hold the last tokens of more sequences than it has tokens.
         let n_last = used.parallel.min(n_tokens);
@@ -178,8 +256,8 @@ impl Demand {
         let floats = floats.saturating_mul(size_of::<f32>() as u64);
         // Each kind of layer has a mask in f16: of each token, which cells it sees.
         let mut kinds: Vec<u64> = Vec::new();
-        for part in self.parts().filter(|part| part.keys > 0) {
-            let n = cells(used, part.window);
+        for part in self.parts().filter(|part| part.keys > 0 || part.sees_batch) {
+            let n = seen(used, part);
             // Layers with equally many cells share a mask.
             if !kinds.contains(&n) {
                 kinds.push(n);
@@ -190,9 +268,19 @@ impl Demand {
     }
 }
 
+/// Bytes of all tensors.
+fn weights_of(file: &gguf_container::Model) -> u64 {
+    file.tensors().map(|(_, info)| info.n_bytes).fold(0, u64::saturating_add)
+}
+
 /// Tokens of a batch: no more than there are.
 fn batch(used: &Use) -> u64 {
     used.batch.min(used.context.saturating_mul(used.parallel)).max(1)
+}
+
+/// Cells that a token may see.
+fn seen(used: &Use, part: &StateSize) -> u64 {
+    if part.sees_batch { batch(used) } else { cells(used, part.window) }
 }
 
 /// Cells of one sequence in a layer.

@@ -15,4 +15,10 @@ pub struct StateSize {
     pub state: usize,
     /// Floats for each token that llama.cpp's graph of the part has allocated at once, about; its input is not among them.
     pub graph_floats: usize,
+    /// Floats of that graph that do not depend on the number of tokens.
+    pub fixed_floats: usize,
+    /// Floats of that graph for each pair of a token and a token that it can see: scores that are not fused into flash attention.
+    pub pair_floats: usize,
+    /// True if tokens see the batch, not the cache, although there may be one.
+    pub sees_batch: bool,
 }

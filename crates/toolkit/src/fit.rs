@@ -16,7 +16,7 @@ use crate::{
     failure::failure,
     input_kind::{self, Wanted},
     table::table,
-    text::{file_name, human_bytes},
+    text::{file_name, human_bytes, printable},
 };
 
 /// Options of an estimate.
@@ -36,7 +36,7 @@ pub struct FitOptions {
     pub kv_type: DType,
     /// Tokens that are processed at a time.
     pub batch: u64,
-    /// Projectors and draft models that are loaded too.
+    /// Projectors, draft models and adapters that are loaded too.
     pub with: Vec<PathBuf>,
 }
 
@@ -93,7 +93,8 @@ struct Fit {
 /// # }
 /// ```
 pub fn fit(args: &FitOptions, events: &dyn Events) -> Result<Fits, Error> {
-    let others = args.with.iter().map(|path| weights_of(path)).sum::<Result<u64, Error>>()?;
+    let others = args.with.iter().map(|path| companion(path, events));
+    let others = others.collect::<Result<Vec<Demand>, Error>>()?;
     let used = Use {
         context: 1,
         parallel: args.parallel,
@@ -113,15 +114,15 @@ pub fn fit(args: &FitOptions, events: &dyn Events) -> Result<Fits, Error> {
             }
             Err(failure) => return Err(failure),
         };
-        if let Some(entry) = of_diffusion(&path, &model, others, args) {
+        if let Some(entry) = of_diffusion(&path, &model, &others, args) {
             let name = file_name(&path);
             events.note(&format!("{name}: weights only; what an image or video takes depends on its size"));
             entries.push(entry);
             continue;
         }
-        match demand(&path, &model, others) {
+        match demand(&path, &model, events) {
             Ok((demand, is_scaled)) => {
-                let entry = entry(path, demand, &used, args)?;
+                let entry = entry(path, demand, &others, &used, args)?;
                 note_of_length(&entry, is_scaled, events);
                 entries.push(entry);
             }
@@ -143,8 +144,55 @@ fn open(path: &Path) -> Result<Model, Error> {
     })
 }
 
-fn weights_of(path: &Path) -> Result<u64, Error> {
-    Ok(open(path)?.tensors().map(|(_, info)| info.n_bytes).sum())
+/// Memory of a file that is loaded next to a model: a draft model as a whole, of a projector or an adapter the weights.
+fn companion(path: &Path, events: &dyn Events) -> Result<Demand, Error> {
+    let model = open(path)?;
+    let kind = Kind::of(&model);
+    let weights = || {
+        let weights = model.tensors().map(|(_, info)| info.n_bytes).fold(0, u64::saturating_add);
+        Demand { weights, layers: Vec::new(), n_embd: 0, n_vocab: 0, context_length: 0 }
+    };
+    match kind {
+        Kind::Model => Ok(demand(path, &model, events)?.0),
+        Kind::Projector => {
+            let name = file_name(path);
+            events.note(&format!(
+                "{name}: weights only; buffers of the encoder depend on the picture or sound"
+            ));
+            Ok(weights())
+        }
+        Kind::Adapter => Ok(weights()),
+        Kind::NeverLoaded(what) => {
+            let message = format!("expected a projector, draft model or adapter, found {what}");
+            Err(Error::at(path, message).hint(["no program loads this file together with a model"]))
+        }
+    }
+}
+
+/// Use of a file when a model runs.
+enum Kind {
+    Model,
+    Projector,
+    Adapter,
+    NeverLoaded(String),
+}
+
+impl Kind {
+    fn of(model: &Model) -> Kind {
+        let text = |key: &str| model.get(key).and_then(Value::as_str).unwrap_or_default();
+        match (text("general.type"), text("general.architecture")) {
+            _ if model.get("imatrix.datasets").is_some() => {
+                Kind::NeverLoaded("an importance matrix".to_owned())
+            }
+            ("mmproj", _) | (_, "clip") => Kind::Projector,
+            ("adapter", _) | (_, "controlvector") => Kind::Adapter,
+            ("" | "model", _) if model.tensors().count() == 0 => {
+                Kind::NeverLoaded("a vocabulary without weights".to_owned())
+            }
+            ("" | "model", _) => Kind::Model,
+            (kind, _) => Kind::NeverLoaded(format!("a file of kind `{}`", printable(kind))),
+        }
+    }
 }
 
 /// Points out a context that the model was not trained for.
@@ -160,11 +208,23 @@ fn note_of_length(entry: &Entry, is_scaled: bool, events: &dyn Events) {
     }
 }
 
-/// Memory of a model, and true if its RoPE is scaled.
-fn demand(path: &Path, model: &Model, others: u64) -> Result<(Demand, bool), Error> {
-    let mut demand = Demand::of(&gguf_models::GRAPHS, model)
-        .map_err(|error| input_kind::explained(path, Wanted::Gguf, Error::at(path, error)))?;
-    demand.weights = demand.weights.saturating_add(others);
+/// Memory of a model, and true if its RoPE is scaled. Architectures without a graph are estimated by their keys.
+fn demand(path: &Path, model: &Model, events: &dyn Events) -> Result<(Demand, bool), Error> {
+    use gguf_runtime::Error as E;
+    let is_model = matches!(Kind::of(model), Kind::Model);
+    let demand = match Demand::of(&gguf_models::GRAPHS, model) {
+        Err(E::UnknownArchitecture { name } | E::DraftAlone { architecture: name }) if is_model => {
+            let demand = Demand::by_keys(model).map_err(|error| Error::at(path, error))?;
+            let what = match demand.layers.is_empty() {
+                true => "only the weights are counted",
+                false => "the KV cache is estimated from the keys of attention",
+            };
+            let file = file_name(path);
+            events.warning(&format!("{file}: unknown memory layout of `{}`: {what}", printable(&name)));
+            demand
+        }
+        found => found.map_err(|error| input_kind::explained(path, Wanted::Gguf, Error::at(path, error)))?,
+    };
     let architecture = model.get("general.architecture").and_then(Value::as_str).unwrap_or_default();
     let kind = model.get(&format!("{architecture}.rope.scaling.type")).and_then(Value::as_str);
     Ok((demand, kind.is_some_and(|kind| kind != "none")))
@@ -181,28 +241,26 @@ fn models_in(folder: &Path, events: &dyn Events) -> Result<Vec<PathBuf>, Error> 
         if name.starts_with('.') || is_later || path.extension().is_none_or(|extension| extension != "gguf") {
             continue;
         }
-        let kind = Model::open(&path).ok().and_then(|model| {
-            model
-                .get("general.type")
-                .and_then(Value::as_str)
-                .filter(|kind| *kind != "model")
-                .map(str::to_owned)
-        });
-        match kind {
-            None => paths.push(path),
-            Some(kind) => events.status(&format!("{name}: `{kind}` file; use --with to add it to a model")),
+        match Model::open(&path).map(|model| Kind::of(&model)) {
+            Ok(Kind::Projector) => {
+                events.status(&format!("{name}: projector; use --with to add it to a model"))
+            }
+            Ok(Kind::Adapter) => events.status(&format!("{name}: adapter; use --with to add it to a model")),
+            Ok(Kind::NeverLoaded(what)) => events.status(&format!("{name}: {what}, not loaded with a model")),
+            Ok(Kind::Model) | Err(_) => paths.push(path),
         }
     }
     Ok(paths)
 }
 
 /// The weights of a diffusion model.
-fn of_diffusion(path: &Path, model: &Model, others: u64, args: &FitOptions) -> Option<Entry> {
+fn of_diffusion(path: &Path, model: &Model, others: &[Demand], args: &FitOptions) -> Option<Entry> {
     let infos: Vec<TensorInfo> = model.tensors().map(|(_, info)| info.clone()).collect();
     if !input_kind::is_image_model(model.metadata(), &infos) {
         return None;
     }
-    let weights = infos.iter().map(|info| info.n_bytes).fold(others, u64::saturating_add);
+    let of_others = others.iter().map(|other| other.weights);
+    let weights = infos.iter().map(|info| info.n_bytes).chain(of_others).fold(0, u64::saturating_add);
     let demand = Demand { weights, layers: Vec::new(), n_embd: 0, n_vocab: 0, context_length: 0 };
     let bytes = Bytes { weights, kv: 0, states: 0, compute: 0 };
     let fits = args.memory.map(|memory| weights <= memory);
@@ -210,7 +268,13 @@ fn of_diffusion(path: &Path, model: &Model, others: u64, args: &FitOptions) -> O
     Some(Entry { path: path.to_owned(), demand, fits, longest: None, is_diffusion: true })
 }
 
-fn entry(path: PathBuf, demand: Demand, used: &Use, args: &FitOptions) -> Result<Entry, Error> {
+fn entry(
+    path: PathBuf,
+    demand: Demand,
+    others: &[Demand],
+    used: &Use,
+    args: &FitOptions,
+) -> Result<Entry, Error> {
     let trained =
         if demand.context_length > 0 { demand.context_length as u64 } else { Use::default().context };
     let contexts = match args.context.is_empty() {
@@ -220,12 +284,15 @@ fn entry(path: PathBuf, demand: Demand, used: &Use, args: &FitOptions) -> Result
     let failed = |error| Error::at(&path, error);
     let mut fits = Vec::new();
     for context in contexts {
-        let bytes = demand.bytes(&Use { context, ..*used }).map_err(failed)?;
+        let bytes = demand.bytes_with(others, &Use { context, ..*used }).map_err(failed)?;
         let total = bytes.total();
         fits.push(Fit { context, bytes, total, fits: args.memory.map(|memory| total <= memory) });
     }
-    let longest =
-        args.memory.map(|memory| demand.longest_context(used, memory)).transpose().map_err(failed)?;
+    let longest = args
+        .memory
+        .map(|memory| demand.longest_context_with(others, used, memory))
+        .transpose()
+        .map_err(failed)?;
     Ok(Entry { path, demand, fits, longest: longest.flatten(), is_diffusion: false })
 }
 
@@ -243,8 +310,22 @@ impl Fits {
     /// The memory that is too small for every file.
     pub fn verdict(&self) -> Result<(), Error> {
         match self.options.memory.filter(|_| best(&self.entries).is_none()) {
-            Some(memory) => Err(Error::new(format!("no file fits in {}", human_bytes(memory)))),
+            Some(memory) => Err(self.nothing_fits(memory)),
             None => Ok(()),
+        }
+    }
+
+    fn nothing_fits(&self, memory: u64) -> Error {
+        let memory = human_bytes(memory);
+        let longest = self.entries.iter().filter_map(|entry| Some((entry.longest?, entry)));
+        match longest.max_by_key(|(longest, _)| *longest) {
+            None => Error::new(format!("no file fits in {memory}")),
+            Some((longest, entry)) => {
+                let asked = entry.fits.iter().map(|fit| fit.context).min().unwrap_or(0);
+                let hint =
+                    format!("{} fits with {longest} tokens, use --context {longest}", file_name(&entry.path));
+                Error::new(format!("no file fits in {memory} with {asked} tokens")).hint([hint])
+            }
         }
     }
 
@@ -291,10 +372,13 @@ fn text(entries: &[Entry], args: &FitOptions) -> String {
             row.extend(has_states.then(|| of_text(human_bytes(states))));
             row.extend([of_text(human_bytes(compute)), human_bytes(fit.total)]);
             if args.memory.is_some() {
-                let mark = if fit.fits == Some(true) { "" } else { " (does not fit)" };
                 let longest = entry.longest.map_or_else(|| "none".to_owned(), |longest| longest.to_string());
-                let longest = of_text(longest);
-                row.push(longest + mark);
+                let mark = match entry.longest {
+                    _ if fit.fits == Some(true) => String::new(),
+                    Some(_) => format!(" ({} do not fit)", fit.context),
+                    None => " (does not fit)".to_owned(),
+                };
+                row.push(of_text(longest) + &mark);
             }
             rows.push(row);
         }

@@ -22,7 +22,7 @@ use super::{
     mixer::{Backward, Mixer},
     params::{DecoderParams, soft_cap},
     ropes::Ropes,
-    spec::{Alibi, ScoreScale, Temperature},
+    spec::{Alibi, MemorySpec, ScoreScale, Temperature},
     switch::Switched,
     value_experts::ValueExperts,
 };
@@ -88,6 +88,9 @@ pub(super) struct Attention {
     slopes: Option<Vec<f32>>,
     sinks: Option<Vec<f32>>,
     indexer: Option<Box<dyn ChoosesKeys>>,
+    memory: MemorySpec,
+    /// True if llama.cpp's graph sees the batch instead of a cache.
+    sees_batch: bool,
 }
 
 impl Attention {
@@ -233,6 +236,8 @@ impl Attention {
             mask,
             slopes: max_bias.map(|max| slopes(n_head, max)),
             sinks: weights.vector(&blk("attn_sinks.weight"), n_head)?,
+            memory: spec.memory,
+            sees_batch: !params.is_causal && (spec.memory.has_no_cache || !spec.is_causal),
             indexer: match MeanIndexer::open(params, keys, weights, i)? {
                 Some(indexer) => Some(Box::new(indexer)),
                 None => BlockIndexer::open(params, keys, weights, i, n_head_kv)?
@@ -385,22 +390,23 @@ impl Mixer for Attention {
         let window = match self.mask {
             Mask::Causal => None,
             Mask::SlidingWindow(n) | Mask::Chunk(n) => Some(n),
-            // Where tokens see later ones, all are run at once and nothing is kept.
-            Mask::All | Mask::SymmetricWindow(_) | Mask::WindowAndLater(_) => {
-                return StateSize { graph_floats, ..StateSize::default() };
-            }
+            // All tokens are run at once, but llama.cpp has a cache of most models for the whole context.
+            Mask::All | Mask::SymmetricWindow(_) | Mask::WindowAndLater(_) => None,
         };
-        let n_index = self.indexer.as_ref().map_or(0, |indexer| indexer.kept());
+        let indexer = self.indexer.as_deref();
+        let n_index = indexer.map_or(0, ChoosesKeys::kept);
+        let n_index_value =
+            if indexer.is_some_and(ChoosesKeys::has_cached_values) { self.value_width } else { 0 };
+        // Scores of each head, and a mask of floats instead of halves.
+        let scores = if self.memory.keeps_scores { self.n_head + 1 } else { 0 };
+        let pair_floats = scores + indexer.map_or(0, ChoosesKeys::pair_floats);
+        let graph =
+            StateSize { graph_floats, pair_floats, sees_batch: self.sees_batch, ..StateSize::default() };
         match &self.projections {
             // Keys and values are another layer's.
-            Projections::QueriesAlone(_) => StateSize { graph_floats, ..StateSize::default() },
-            _ => StateSize {
-                keys: n_key + n_index,
-                values: n_value,
-                window,
-                graph_floats,
-                ..StateSize::default()
-            },
+            Projections::QueriesAlone(_) => graph,
+            _ if self.memory.has_no_cache => graph,
+            _ => StateSize { keys: n_key + n_index, values: n_value + n_index_value, window, ..graph },
         }
     }
 

@@ -24,6 +24,16 @@ pub(super) trait ChoosesKeys: Send + Sync {
     /// Elements that a session keeps for each token.
     fn kept(&self) -> usize;
 
+    /// True if llama.cpp's cache has values next to the keys of the indexer, as wide as those of a head.
+    fn has_cached_values(&self) -> bool {
+        false
+    }
+
+    /// Floats of llama.cpp's graph for each pair of a token and a cell.
+    fn pair_floats(&self) -> usize {
+        0
+    }
+
     /// Chooses keys for the queries of this pass: `h (n, n_embd)`.
     fn run(&self, h: &Rows, pass: &mut Pass<'_, '_>);
 }
@@ -79,6 +89,15 @@ impl BlockIndexer {
 impl ChoosesKeys for BlockIndexer {
     fn kept(&self) -> usize {
         self.choice.width
+    }
+
+    fn has_cached_values(&self) -> bool {
+        true
+    }
+
+    fn pair_floats(&self) -> usize {
+        // The mask of each group and its transpose, the mask of the positions and that of the cells as floats.
+        2 * self.choice.n_groups + 2
     }
 
     fn run(&self, h: &Rows, pass: &mut Pass<'_, '_>) {

@@ -75,6 +75,8 @@ struct Decoder {
     layers: Vec<Layer>,
     streams: Streams,
     output_norm: Option<Norm>,
+    /// States that only llama.cpp keeps.
+    more_cached: Vec<StateSize>,
 }
 
 /// Residual streams around the layers.
@@ -170,10 +172,26 @@ pub fn open(spec: Spec, keys: &Keys<'_>, weights: &mut Weights<'_>) -> Result<Pr
     let row_floats =
         layers.iter().map(Layer::row_floats).max().unwrap_or(0) + (3 + streams.n_buffers()) * n_embd;
     let per_layer_inputs = PerLayerInputs::open(&params, keys, weights)?;
+    let switch = Switch::open(keys, weights, n_layer)?;
+    let mut more_cached = Vec::new();
+    if switch.is_some() {
+        // The router is a layer with one head.
+        let n_head = keys.counts("attention.head_count", n_layer)?.and_then(|heads| heads.first().copied());
+        let width =
+            |key: &str| Ok::<_, Error>(keys.count(key)?.unwrap_or(n_embd / n_head.unwrap_or(1).max(1)));
+        let (keys, values) = (width("attention.key_length")?, width("attention.value_length")?);
+        more_cached.push(StateSize { keys, values, ..StateSize::default() });
+    }
+    if spec.memory.caches_prediction {
+        let last = layers.iter().rev().flat_map(Layer::state_sizes).find(|part| part.keys > 0);
+        let n_predicting = keys.count("nextn_predict_layers")?.unwrap_or(0).min(n_layer);
+        more_cached.extend(std::iter::repeat_n(last.unwrap_or_default(), n_predicting));
+    }
     let decoder = Decoder {
         embedding,
         embedding_scale,
-        switch: Switch::open(keys, weights, n_layer)?,
+        switch,
+        more_cached,
         embedding_norm,
         positions,
         token_type,
@@ -398,6 +416,6 @@ impl Graph for Decoder {
             _ => None,
         };
         let sizes = |i| self.layers[stored(i)].state_sizes().into_iter().chain(more(i)).collect();
-        (0..self.n_runs()).map(sizes).collect()
+        (0..self.n_runs()).map(sizes).chain([self.more_cached.clone()]).collect()
     }
 }

@@ -121,6 +121,27 @@ pub struct Spec {
     pub lerp_is_of_current: bool,
     /// Properties of the classifier, if a file has one.
     pub classifier: ClassifierSpec,
+    /// Memory that llama.cpp takes.
+    pub memory: MemorySpec,
+}
+
+/// Differences of llama.cpp's memory from that of other decoders.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MemorySpec {
+    /// True without a KV cache: `llama_model::create_memory` lists these architectures.
+    pub has_no_cache: bool,
+    /// True if flash attention is off, so that the scores of all heads are kept.
+    pub keeps_scores: bool,
+    /// True if the layers of multi-token prediction have cells in the cache.
+    pub caches_prediction: bool,
+}
+
+impl MemorySpec {
+    /// A KV cache of the layers that run, and flash attention.
+    pub const USUAL: MemorySpec =
+        MemorySpec { has_no_cache: false, keeps_scores: false, caches_prediction: false };
+    /// [`MemorySpec::USUAL`] without a KV cache.
+    pub const NO_CACHE: MemorySpec = MemorySpec { has_no_cache: true, ..MemorySpec::USUAL };
 }
 
 /// Factor of the products of queries and keys.
@@ -356,6 +377,7 @@ impl Spec {
         never_predicted: None,
         lerp_is_of_current: false,
         classifier: ClassifierSpec::USUAL,
+        memory: MemorySpec::USUAL,
     };
     /// [`Spec::DECODER`] with RoPE on the halves of a head.
     pub const NEOX: Spec = Spec { rope: Some(RopeKind::Neox), ..Spec::DECODER };

@@ -1,7 +1,7 @@
 //! Graphs of the models of this family.
 
 use gguf_runtime::graphs::{
-    Activation, Alibi, Architecture, ClassifierSpec, NormKind, RopeKind, SlidingWindow, Spec,
+    Activation, Alibi, Architecture, ClassifierSpec, MemorySpec, NormKind, RopeKind, SlidingWindow, Spec,
 };
 
 /// Graphs by the value of `general.architecture`.
@@ -9,7 +9,13 @@ pub const GRAPHS: &[Architecture] = &[
     Architecture::decoder("bert", BERT),
     Architecture::decoder(
         "eurobert",
-        Spec { has_lm_head: false, is_causal: false, rope: Some(RopeKind::Neox), ..Spec::DECODER },
+        Spec {
+            has_lm_head: false,
+            is_causal: false,
+            memory: MemorySpec::NO_CACHE,
+            rope: Some(RopeKind::Neox),
+            ..Spec::DECODER
+        },
     ),
     Architecture::decoder(
         "jina-bert-v2",
@@ -18,7 +24,13 @@ pub const GRAPHS: &[Architecture] = &[
     Architecture::decoder("modern-bert", MODERN_BERT),
     Architecture::decoder(
         "neo-bert",
-        Spec { has_lm_head: false, is_causal: false, output_norm: "enc.output_norm", ..Spec::DECODER },
+        Spec {
+            has_lm_head: false,
+            is_causal: false,
+            memory: MemorySpec::NO_CACHE,
+            output_norm: "enc.output_norm",
+            ..Spec::DECODER
+        },
     ),
     Architecture::decoder("nomic-bert", NOMIC_BERT),
     Architecture::decoder(
@@ -33,6 +45,7 @@ const BERT: Spec = Spec {
     rope: None,
     activation: Activation::GeluErf,
     has_lm_head: false,
+    memory: MemorySpec::NO_CACHE,
     ..Spec::DECODER
 };
 

@@ -3,7 +3,8 @@
 //! `runtime/src/decoder/layer.rs` a layer.
 
 use gguf_runtime::graphs::{
-    Activation, Architecture, EmbeddingScale, ScoreScale, SlidingBase, SlidingWindow, SoftCaps, Spec,
+    Activation, Architecture, EmbeddingScale, MemorySpec, ScoreScale, SlidingBase, SlidingWindow, SoftCaps,
+    Spec,
 };
 
 /// Graphs by the value of `general.architecture`.
@@ -48,4 +49,5 @@ const GEMMA3: Spec = Spec {
 const GEMMA4: Spec = Spec { score_scale: ScoreScale::One, value_norm: true, ..GEMMA3 };
 
 /// Its windows count both directions.
-const GEMMA_EMBEDDING: Spec = Spec { has_lm_head: false, is_causal: false, ..GEMMA3 };
+const GEMMA_EMBEDDING: Spec =
+    Spec { has_lm_head: false, is_causal: false, memory: MemorySpec::NO_CACHE, ..GEMMA3 };

@@ -1,6 +1,8 @@
 //! Graphs of the models of this family.
 
-use gguf_runtime::graphs::{Activation, Architecture, EmbeddingScale, LogitScale, SoftCaps, Spec};
+use gguf_runtime::graphs::{
+    Activation, Architecture, EmbeddingScale, LogitScale, MemorySpec, SoftCaps, Spec,
+};
 
 /// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] = &[Architecture::decoder("grok", GROK)];
@@ -11,6 +13,8 @@ const GROK: Spec = Spec {
     reads_yarn_range: true,
     soft_caps: SoftCaps { scores: 30.0, logits: 0.0 },
     activation: Activation::GeluTanh,
+    // llama.cpp: "flash_attn is not compatible with Grok".
+    memory: MemorySpec { keeps_scores: true, ..MemorySpec::USUAL },
     shared_expert: "",
     shared_experts_scale: std::f32::consts::FRAC_1_SQRT_2,
     embedding_scale: EmbeddingScale::Key(78.383_67),

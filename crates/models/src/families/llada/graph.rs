@@ -1,9 +1,12 @@
 //! Graphs of the models of this family.
 
-use gguf_runtime::graphs::{Architecture, Spec};
+use gguf_runtime::graphs::{Architecture, MemorySpec, Spec};
 
 /// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] = &[
-    Architecture::decoder("llada", Spec::DECODER),
-    Architecture::decoder("llada-moe", Spec { norm_topk_prob: false, ..Spec::NEOX }),
+    Architecture::decoder("llada", Spec { memory: MemorySpec::NO_CACHE, ..Spec::DECODER }),
+    Architecture::decoder(
+        "llada-moe",
+        Spec { norm_topk_prob: false, memory: MemorySpec::NO_CACHE, ..Spec::NEOX },
+    ),
 ];

@@ -1,6 +1,7 @@
 //! Graphs of the models of this family.
 
-use gguf_runtime::graphs::{Architecture, Spec};
+use gguf_runtime::graphs::{Architecture, MemorySpec, Spec};
 
 /// Graphs by the value of `general.architecture`.
-pub const GRAPHS: &[Architecture] = &[Architecture::decoder("rnd1", Spec::NEOX)];
+pub const GRAPHS: &[Architecture] =
+    &[Architecture::decoder("rnd1", Spec { memory: MemorySpec::NO_CACHE, ..Spec::NEOX })];

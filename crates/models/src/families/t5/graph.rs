@@ -30,6 +30,8 @@ struct T5 {
     encoder: Stack,
     /// With the token that begins every answer.
     decoder: Option<(Stack, u32)>,
+    /// Tokens of an encoded text in training.
+    n_encoded: usize,
 }
 
 /// The layers of one side.
@@ -73,7 +75,8 @@ fn open_stacks(keys: &Keys<'_>, weights: &mut Weights<'_>, has_decoder: bool) ->
         (None, None)
     };
     let row_floats = 3 * n_embd + cross_attention::row_floats(&encoder.layers, encoder.heads);
-    let graph = Box::new(T5 { embedding, encoder, decoder });
+    let n_encoded = keys.count("context_length")?.unwrap_or(0);
+    let graph = Box::new(T5 { embedding, encoder, decoder, n_encoded });
     Ok(Prepared { graph, head, n_vocab, n_embd, row_floats, is_causal: true })
 }
 
@@ -219,8 +222,17 @@ impl Graph for T5 {
     }
 
     fn state_sizes(&self) -> Vec<Vec<StateSize>> {
-        let decoder = self.decoder.as_ref();
-        decoder.map_or_else(Vec::new, |(stack, _)| cross_attention::state_sizes(&stack.layers, stack.heads))
+        // Scores with a bias for each pair of tokens exclude flash attention: llama.cpp keeps the scores, the bias and its transpose,
+        // and the number of the bucket. It gives the encoder a cache that it does not use.
+        let stack = self.decoder.as_ref().map_or(&self.encoder, |(decoder, _)| decoder);
+        let pair_floats = 3 * stack.heads.n_head + 1;
+        let own = StateSize { pair_floats, sees_batch: stack.sees_all, ..StateSize::default() };
+        // The decoder also sees the states of a text as long as in training: masks of about three floats for each pair of tokens, the
+        // states, their keys and values.
+        let n_encoded = if self.decoder.is_some() { self.n_encoded } else { 0 };
+        let rows = self.embedding.n_in + 3 * stack.heads.n_head * stack.heads.key_width;
+        let own = StateSize { fixed_floats: n_encoded * rows, graph_floats: 3 * n_encoded, ..own };
+        cross_attention::state_sizes(&stack.layers, stack.heads, own)
     }
 
     fn is_encoder_decoder(&self) -> bool {

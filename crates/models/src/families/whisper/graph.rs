@@ -146,7 +146,7 @@ impl Graph for Whisper {
     }
 
     fn state_sizes(&self) -> Vec<Vec<StateSize>> {
-        cross_attention::state_sizes(&self.decoder.layers, self.decoder.heads)
+        cross_attention::state_sizes(&self.decoder.layers, self.decoder.heads, StateSize::default())
     }
 
     /// Two frames for each position of the encoder: its second convolution takes every other one.
