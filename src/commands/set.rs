@@ -26,6 +26,8 @@ struct SetArgs {
     #[command(flatten)]
     edit: EditArgs,
     /// Keys and their new values.
+    ///
+    /// The value of a key such as tokenizer.ggml.eos_token_id may be the text of a token.
     #[arg(value_name = "KEY=TYPE:VALUE")]
     values: Vec<String>,
     /// Set all keys of a JSON file.

@@ -195,7 +195,7 @@ fn wrong_original_shapes_are_found() {
     // An edit that breaks a shape warns.
     write(&sandbox, "sdxl.gguf", &sdxl_keys(), "", SDXL);
     let key = format!("{RESHAPED}=arr[i32]:[1, 2]");
-    succeed(sandbox.inspect(&["set", "sdxl.gguf", &key, "-o", "out.gguf"])).says("4608 elements");
+    succeed(sandbox.inspect(&["set", "sdxl.gguf", &key, "-o", "out.gguf", "--force"])).says("4608 elements");
 }
 
 /// A file that states a wrong file type, architecture or rank.

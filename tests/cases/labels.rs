@@ -52,7 +52,13 @@ fn overrides_contradicting_file_type_are_a_warning() {
     succeed(sandbox.inspect(&["set", "out.gguf", "quantize.imatrix.file=str:cal3-0123abcd", "-q"]));
     let (code, _, log) = verify(&sandbox, &["out.gguf", "--strict"]);
     assert!(code == Some(0) && log.contains("the type search chose q5_1 for most weights"), "{log}");
-    succeed(sandbox.inspect(&["set", "out.gguf", "quantize.imatrix.file=str:calibration.txt", "-q"]));
+    succeed(sandbox.inspect(&[
+        "set",
+        "out.gguf",
+        "quantize.imatrix.file=str:calibration.txt",
+        "-q",
+        "--force",
+    ]));
     assert_eq!(verify(&sandbox, &["out.gguf"]).0, Some(1));
 }
 

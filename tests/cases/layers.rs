@@ -48,7 +48,7 @@ fn pruned_mtp_layer_is_no_longer_announced() {
 fn announced_mtp_layer_without_its_tensors_is_reported() {
     let sandbox = converted("glm4moe-old");
     prune(&sandbox, "2");
-    let set = succeed(sandbox.inspect(&["set", "out.gguf", "glm4moe.nextn_predict_layers=1"]));
+    let set = succeed(sandbox.inspect(&["set", "out.gguf", "glm4moe.nextn_predict_layers=1", "--force"]));
     set.says("layer 1 is skipped");
     let (exit, codes, report) = verify(&sandbox, &["out.gguf"]);
     assert!(exit == Some(1) && codes.contains("mtp_layer"), "{report}");

@@ -6,7 +6,7 @@ use crate::common::{Output, Sandbox, succeed};
 pub fn with_template(template: &str) -> Sandbox {
     let sandbox = Sandbox::with_converted("llama", "in.gguf", "f32");
     sandbox.write("t.jinja", template);
-    succeed(sandbox.inspect(&["set", "in.gguf", "--chat-template", "t.jinja"]));
+    succeed(sandbox.inspect(&["set", "in.gguf", "--chat-template", "t.jinja", "--force"]));
     sandbox
 }
 

@@ -33,6 +33,62 @@ fn invalid_values_are_reported_as_by_verify() {
 }
 
 #[test]
+fn edits_that_make_a_file_invalid_need_force() {
+    let sandbox = with_model();
+    sandbox.write("bad.jinja", "{% for m in messages %}{{ m.content }");
+    let before = sandbox.read("in.gguf");
+    for edit in [
+        &["set", "in.gguf", "--chat-template", "bad.jinja"][..],
+        &["set", "in.gguf", "tokenizer.ggml.eos_token_id=5000"],
+        &["set", "in.gguf", "tokenizer.ggml.token_type=arr[i32]:[1]"],
+        &["unset", "in.gguf", "llama.block_count"],
+        &["rename", "in.gguf", "llama.block_count=x"],
+    ] {
+        sandbox.inspect(edit).ends_and_says(1, "the file would be invalid: ");
+        assert!(sandbox.read("in.gguf") == before, "{edit:?}");
+        succeed(sandbox.inspect(&[edit, &["-o", "out.gguf", "--force"]].concat()));
+        assert_eq!(verify(&sandbox, &["out.gguf"]).0, Some(1), "{edit:?}");
+    }
+}
+
+#[test]
+fn token_ids_are_set_by_text() {
+    let sandbox = with_model();
+    let file = sandbox.model("in.gguf");
+    let tokens = file.metadata().texts("tokenizer.ggml.tokens").unwrap().unwrap();
+    let text = String::from_utf8(tokens.get(7).unwrap().to_vec()).unwrap();
+    for key in ["tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"] {
+        succeed(set(&sandbox, &format!("{key}={text}")));
+        assert_eq!(sandbox.model("out.gguf").get(key).unwrap().as_u64(), Some(7), "{key}");
+    }
+    set(&sandbox, "tokenizer.ggml.eos_token_id=<no such token>")
+        .ends_and_says(2, "expected a u32 or the text of a token, found `<no such token>`");
+}
+
+#[test]
+fn removed_template_leaves_the_list() {
+    let sandbox = with_model();
+    for value in [
+        "tokenizer.chat_templates=arr[str]:[\"rag\", \"tool_use\"]",
+        "tokenizer.chat_template.rag=str:{{ messages[0].content }}",
+        "tokenizer.chat_template.tool_use=str:{{ messages[0].content }}",
+    ] {
+        succeed(sandbox.inspect(&["set", "in.gguf", value]));
+    }
+    let names = || {
+        let model = sandbox.model("in.gguf");
+        let names = model.metadata().texts("tokenizer.chat_templates").unwrap();
+        names.map(|names| {
+            names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect::<Vec<_>>()
+        })
+    };
+    for (key, left) in [("rag", Some(vec!["tool_use".to_owned()])), ("tool_use", None)] {
+        succeed(sandbox.inspect(&["unset", "in.gguf", &format!("tokenizer.chat_template.{key}")]));
+        assert_eq!(names(), left);
+    }
+}
+
+#[test]
 fn valid_values_are_set_silently() {
     let sandbox = with_model();
     for value in

@@ -110,3 +110,25 @@ fn overflow_names_the_element_that_causes_it() {
         succeed(sandbox.convert(&["llama", "out.gguf", "-t", dtype, "--force"]));
     }
 }
+
+#[test]
+fn incomplete_files_are_one_error() {
+    let sandbox = Sandbox::with_converted("llama", "whole.gguf", "q4_k_m");
+    let (bytes, file) = (sandbox.read("whole.gguf"), sandbox.file("whole.gguf"));
+    let data = file.data_offset() as usize;
+    let n_tensors = file.tensors().len();
+    // Everything; everything from the middle on. Both as after a download that stopped when the space was reserved.
+    let middle = file.tensors()[n_tensors / 2].offset as usize;
+    for (from, expected) in [
+        (0, format!("{n_tensors} of {n_tensors} tensors are entirely zero: the file is an incomplete")),
+        (middle, " tensors are entirely zero: the file is an incomplete download or copy".to_owned()),
+    ] {
+        let mut changed = bytes.clone();
+        changed[data + from..].fill(0);
+        sandbox.write("cut.gguf", changed);
+        let (exit, codes, report) = verify(&sandbox, &["cut.gguf"]);
+        assert!(exit == Some(1) && codes.contains("zeros"), "{report}");
+        assert!(report.contains(&expected), "{report}");
+        assert_eq!(report.matches("entirely zero").count(), 1, "{report}");
+    }
+}

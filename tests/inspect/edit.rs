@@ -77,8 +77,8 @@ fn set_and_unset_match_reference_scripts() {
 #[test]
 fn header_slack_allows_edit_in_place() {
     let sandbox = sandbox();
-    sandbox.write("long.jinja", "x".repeat(5000));
-    sandbox.write("longer.jinja", "y".repeat(9000));
+    sandbox.write("long.jinja", format!("{{{{ messages[0].content }}}}{}", "x".repeat(4975)));
+    sandbox.write("longer.jinja", format!("{{{{ messages[0].content }}}}{}", "y".repeat(8975)));
     let plain = open(&sandbox, "m.gguf").get("tokenizer.chat_template").unwrap().to_string();
     sandbox.write("plain.jinja", plain);
     // A conversion leaves room as well, and nothing else is different.
@@ -204,7 +204,7 @@ fn metadata_export_and_import_round_trip() {
         done(&sandbox, &["unset", "x.gguf", "*", "-q"]);
         assert!(open(&sandbox, "x.gguf").metadata().is_empty());
         let alignment = open(&sandbox, name).alignment();
-        let ran = sandbox.inspect(&words("set x.gguf --from all.json -q"));
+        let ran = sandbox.inspect(&words("set x.gguf --from all.json -q --force"));
         if alignment == 32 {
             assert_eq!(ran.code, Some(0), "{}", ran.stderr);
             assert_eq!(open(&sandbox, "x.gguf").metadata(), open(&sandbox, name).metadata(), "{name}");
@@ -212,7 +212,7 @@ fn metadata_export_and_import_round_trip() {
             ran.says("alignment");
         }
     }
-    done(&sandbox, &words("rename m.gguf llama.*=my.* general.name=general.title -q"));
+    done(&sandbox, &words("rename m.gguf llama.*=my.* general.name=general.title -q --force"));
     let file = open(&sandbox, "m.gguf");
     assert!(file.metadata().iter().all(|(key, _)| !key.starts_with("llama.")));
     assert!(file.metadata().contains("my.block_count") && file.metadata().contains("general.title"));
@@ -358,7 +358,7 @@ fn differences_are_shown() {
     let sandbox = sandbox();
     sandbox.write("a.jinja", "one\ntwo\nthree\n");
     sandbox.write("b.jinja", "one\n2\nthree\n");
-    done(&sandbox, &words("set m.gguf --chat-template a.jinja -q"));
+    done(&sandbox, &words("set m.gguf --chat-template a.jinja -q --force"));
     done(&sandbox, &["diff", "m.gguf", "m.gguf", "-q"]);
     // Neither shards nor byte order are a difference.
     done(&sandbox, &words("split m.gguf s --split-max-tensors 8 -q"));
@@ -367,7 +367,7 @@ fn differences_are_shown() {
 
     let set = ["set", "m.gguf", "llama.context_length=128", "new.key=u8:1", "-o", "n.gguf", "-q"];
     done(&sandbox, &set);
-    done(&sandbox, &words("set n.gguf --chat-template b.jinja -q"));
+    done(&sandbox, &words("set n.gguf --chat-template b.jinja -q --force"));
     done(&sandbox, &["unset", "n.gguf", "general.size_label", "-q"]);
     let quantize = ["n.gguf", "q.gguf", "q8_0", "-q"];
     succeed(sandbox.quantize(&quantize));

@@ -388,7 +388,7 @@ const PARTS: &[Part] = &[
                 "File that fails verification",
                 |sandbox| {
                     model(sandbox, "q8_0");
-                    succeed(sandbox.inspect(&["set", "model.gguf", "llama.block_count=3", "-q"]));
+                    succeed(sandbox.inspect(&["set", "model.gguf", "llama.block_count=3", "-q", "--force"]));
                 },
                 INSPECT,
                 &["verify", "model.gguf", "--only", "architecture"],
@@ -401,7 +401,7 @@ const PARTS: &[Part] = &[
                     let endless =
                         "{% for i in range(9999) %}{% for i in range(9999) %}{% endfor %}{% endfor %}";
                     let set = format!("tokenizer.chat_template=str:{endless}");
-                    succeed(sandbox.inspect(&["set", "model.gguf", &set, "-q"]));
+                    succeed(sandbox.inspect(&["set", "model.gguf", &set, "-q", "--force"]));
                 },
                 INSPECT,
                 &["verify", "model.gguf", "--only", "template"],

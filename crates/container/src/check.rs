@@ -255,18 +255,24 @@ fn check_padding(file: &File, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Explains a tensor type that only a fork has, for a file that cannot be read.
+/// Explains a tensor type that only a fork has or that was removed, for a file that cannot be read.
 pub fn foreign_type(error: &Error) -> Option<String> {
     use gguf_types::DTypeError;
-    match error {
-        Error::Shard { source, .. } => foreign_type(source),
-        Error::DType {
-            source: DTypeError::UnknownId { id, .. } | DTypeError::RemovedId { id, .. }, ..
-        } => fork_type(*id).map(|fork| {
-            format!("type {id} is {} of {}, the only program that reads it", fork.name, fork.fork)
-        }),
-        _ => None,
-    }
+    let (id, instead) = match error {
+        Error::Shard { source, .. } => return foreign_type(source),
+        Error::DType { source: DTypeError::UnknownId { id, .. }, .. } => (*id, None),
+        Error::DType { source: DTypeError::RemovedId { id, instead, .. }, .. } => (*id, Some(instead)),
+        _ => return None,
+    };
+    let fork = fork_type(id)
+        .map(|fork| format!("type {id} is {} of {}, the only program that reads it", fork.name, fork.fork));
+    let replaced = |instead: &&str| {
+        let instead = instead.to_ascii_uppercase();
+        format!(
+            "download a {instead} file of the model; programs that need another order of blocks reorder it while loading"
+        )
+    };
+    fork.or(instead.map(replaced))
 }
 
 /// True if a file is one of several shards.

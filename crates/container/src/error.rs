@@ -433,6 +433,7 @@ impl Error {
             Error::Magic {
                 found: [b'l' | b'f', b'm', b'g', b'g'] | [b't', b'j', b'g', b'g'] | [b'a', b'l', b'g', b'g'],
             } => "the file has a format older than GGUF",
+            Error::Magic { found: [b'P', b'K', 3, 4] } => "the file is a zip archive; unpack it first",
             Error::BrokenDownload { kind } => kind.hint(),
             Error::Truncated { .. } | Error::OutOfFile { .. } | Error::CountTooLarge { .. } => {
                 "the file may be truncated; download or copy it again"

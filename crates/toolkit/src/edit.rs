@@ -6,9 +6,9 @@ use std::{
     str::FromStr,
 };
 
-use gguf_container::{Edit, Metadata, SLACK_KEY, Slack, Value};
+use gguf_container::{Array, Edit, Metadata, SLACK_KEY, Slack, Value};
 use gguf_conversion::recipes::TensorFacts;
-use gguf_tokenizer::keys::{CHAT_TEMPLATE, PRE};
+use gguf_tokenizer::keys::{CHAT_TEMPLATE, CHAT_TEMPLATES, PRE};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
@@ -16,12 +16,13 @@ use crate::{
     container_file,
     error::Error,
     events::Events,
+    metadata_change::change,
     metadata_json::{Sides, entry, entry_or_null, is_same, of_json, short, side_by_side},
     outputs::check_outputs,
     set::{assignment, typed},
     text::{human_bytes, printable},
     text_file,
-    verify::warnings_of_change,
+    verify::{Finding, Severity, findings_of_change},
 };
 
 /// Options of an edit. Changes are applied in the order of the fields, from [`rename`](EditOptions::rename) on.
@@ -32,7 +33,7 @@ pub struct EditOptions {
     pub file: PathBuf,
     /// File to write. Without it, the input itself is changed.
     pub output: Option<PathBuf>,
-    /// Overwrite an existing output.
+    /// Overwrite an existing output, and write values that make the file invalid.
     pub force: bool,
     /// Bytes of free space in the header; `None` uses the space that the file has.
     pub header_slack: Option<u64>,
@@ -126,11 +127,11 @@ impl EditOptions {
 }
 
 /// Changes the metadata of a file: in place if the length of the header stays the same, otherwise through a new file
-/// that replaces the old one. Tensor data is never changed. Problems that a verification would report about the new
-/// values are warnings.
+/// that replaces the old one. Tensor data is never changed. Errors that a verification would report about the new
+/// values are refused without [`EditOptions::force`], others are warnings.
 ///
 /// # Errors
-/// An unknown key, a value that is not of its type, another alignment; a file that cannot be read, or an output that
+/// An unknown key, values that make the file invalid, a value that is not of its type, another alignment; a file that cannot be read, or an output that
 /// cannot be written.
 ///
 /// # Examples
@@ -157,10 +158,22 @@ pub fn edit(options: &EditOptions, events: &dyn Events) -> Result<Edited, Error>
     let facts = file.tensors().iter();
     let facts: Vec<TensorFacts<'_>> =
         facts.map(|info| TensorFacts { name: &info.name, shape: info.shape, dtype: info.dtype }).collect();
-    for text in warnings_of_change(&old, &new, &facts)? {
-        events.warning(&printable(&text));
-    }
+    let caused = findings_of_change(&old, &new, &facts)?;
     drop(facts);
+    let is_error = |finding: &&Finding| finding.severity == Severity::Error;
+    // A dry run shows everything.
+    if let Some(error) = caused.iter().find(is_error).filter(|_| !options.force && !options.dry_run) {
+        let n_more = caused.iter().filter(is_error).count() - 1;
+        let more = if n_more > 0 { format!(" ({n_more} more errors)") } else { String::new() };
+        return Err(Error::at(
+            path,
+            format!("the file would be invalid: {}{more}", printable(&error.message)),
+        )
+        .hint(["make changes that belong together in one call, or write it anyway with --force"]));
+    }
+    for finding in &caused {
+        events.warning(&printable(&finding.message));
+    }
     let slack = options.header_slack.map_or(Slack::Use, Slack::Set);
     let edit = Edit::new(&file, new, slack).map_err(failed)?;
     if let Some(output) = &options.output {
@@ -237,7 +250,7 @@ impl Edited {
         let line = |EditedKey { key, old, new }: &EditedKey| {
             let key = printable(key);
             match (old, new) {
-                (Some(old), Some(new)) => format!("{key}: {} -> {}\n", short(old), short(new)),
+                (Some(old), Some(new)) => format!("{key}: {}\n", change(old, new)),
                 (None, Some(new)) => format!("{key}: set to {}\n", short(new)),
                 (Some(old), None) => format!("{key}: removed, was {}\n", short(old)),
                 (None, None) => String::new(),
@@ -294,13 +307,32 @@ fn rename(metadata: &mut Metadata, Rename { old, new }: &Rename) -> Result<(), S
 
 fn unset(metadata: &mut Metadata, name: &str) -> Result<(), String> {
     let n_before = metadata.len();
+    let had: Vec<String> = metadata.iter().map(|(key, _)| key.clone()).collect();
     match name.strip_suffix('*') {
         Some(start) => metadata.retain(|key, _| !key.starts_with(start)),
         None => drop(metadata.remove(name)),
     }
-    match metadata.len() == n_before {
-        true => Err(format!("unknown key `{name}`")),
-        false => Ok(()),
+    if metadata.len() == n_before {
+        return Err(format!("unknown key `{name}`"));
+    }
+    for key in had {
+        if !metadata.contains(&key) {
+            forget_template(metadata, &key);
+        }
+    }
+    Ok(())
+}
+
+/// Removes the name of a removed template from the list of names.
+fn forget_template(metadata: &mut Metadata, key: &str) {
+    let Some(name) = key.strip_prefix(CHAT_TEMPLATE).and_then(|rest| rest.strip_prefix('.')) else { return };
+    let Some(Value::Array(Array::String(names))) = metadata.get(CHAT_TEMPLATES) else { return };
+    let left: Vec<Vec<u8>> =
+        names.iter().filter(|other| *other != name.as_bytes()).map(<[u8]>::to_vec).collect();
+    if left.is_empty() {
+        metadata.remove(CHAT_TEMPLATES);
+    } else {
+        metadata.set(CHAT_TEMPLATES, Value::Array(Array::String(left.into())));
     }
 }
 

@@ -45,7 +45,7 @@ pub fn is_same(a: Option<&Value>, b: Option<&Value>) -> bool {
 pub type Sides<'a> = (&'a str, Option<&'a Value>, Option<&'a Value>);
 
 /// Characters of a value on one line.
-const SHOWN_CHARS: usize = 80;
+pub const SHOWN_CHARS: usize = 80;
 
 /// A value on one line of a listing.
 pub fn short(value: &Value) -> String {

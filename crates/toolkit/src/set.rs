@@ -1,6 +1,6 @@
 //! Values of metadata keys as callers state them: `KEY=TYPE:VALUE`, or JSON with or without a type.
 
-use gguf_container::{Metadata, Value};
+use gguf_container::{Array, Metadata, Value};
 use serde_json::Value as Json;
 
 use crate::{
@@ -62,7 +62,8 @@ fn example(key: &str, value: &str, kind: Option<&str>) -> String {
     }
 }
 
-/// Parses `KEY=TYPE:VALUE`, or `KEY=VALUE` for an existing key.
+/// Parses `KEY=TYPE:VALUE`, or `KEY=VALUE` for an existing key. The value of a key such as `tokenizer.ggml.eos_token_id` may be the text
+/// of a token.
 pub(crate) fn assignment(text: &str, metadata: &Metadata) -> Result<(String, Value), Error> {
     let wrong = |problem: String| Error::usage(format_args!("`{text}`: {problem}"));
     let Some((key, typed)) = text.split_once('=').filter(|(key, _)| !key.is_empty()) else {
@@ -94,6 +95,17 @@ pub(crate) fn assignment(text: &str, metadata: &Metadata) -> Result<(String, Val
     if kind == "str" {
         return Ok((key.to_owned(), Value::String(content.unwrap_or_else(|| value.as_bytes().to_vec()))));
     }
+    // The id of a token by its text.
+    if kind == "u32" && key.ends_with("_token_id") && value.parse::<u32>().is_err() {
+        let Some(Value::Array(Array::String(tokens))) = metadata.get(gguf_tokenizer::keys::TOKENS) else {
+            return Err(wrong(format!("`{value}` is not a valid u32")));
+        };
+        let id = tokens.iter().position(|token| token == value.as_bytes());
+        let id = id.and_then(|id| u32::try_from(id).ok());
+        let id =
+            id.ok_or_else(|| wrong(format!("expected a u32 or the text of a token, found `{value}`")))?;
+        return Ok((key.to_owned(), Value::U32(id)));
+    }
     let value = content
         .map_or_else(|| value.to_owned(), |content| String::from_utf8_lossy(&content).trim().to_owned());
     // Numbers that JSON spells differently or not at all.
@@ -114,14 +126,17 @@ pub(crate) fn assignment(text: &str, metadata: &Metadata) -> Result<(String, Val
 
 #[cfg(test)]
 mod tests {
-    use gguf_container::Array;
     use serde_json::json;
 
     use super::*;
 
     #[test]
     fn values_of_every_kind_are_parsed() {
-        let metadata = Metadata::from([("old".to_owned(), Value::I16(1)), ("text".to_owned(), "x".into())]);
+        let metadata = Metadata::from([
+            ("old".to_owned(), Value::I16(1)),
+            ("text".to_owned(), "x".into()),
+            ("tokenizer.ggml.tokens".to_owned(), vec!["<s>", "</s>"].into()),
+        ]);
         for (text, key, value) in [
             ("a=u8:200", "a", Value::U8(200)),
             ("old=-7", "old", Value::I16(-7)),
@@ -133,10 +148,20 @@ mod tests {
             ("a=bool:true", "a", Value::Bool(true)),
             ("a=arr[i32]:[1, -2]", "a", Value::Array(Array::I32(vec![1, -2]))),
             ("a=str:", "a", "".into()),
+            ("tokenizer.ggml.eos_token_id=</s>", "tokenizer.ggml.eos_token_id", Value::U32(1)),
         ] {
             assert_eq!(assignment(text, &metadata).unwrap(), (key.to_owned(), value), "{text}");
         }
-        for text in ["a", "=x", "a=x", "a=u8:256", "a=bool:1", "old=x", "a=arr[u8]:1"] {
+        for text in [
+            "a",
+            "=x",
+            "a=x",
+            "a=u8:256",
+            "a=bool:1",
+            "old=x",
+            "a=arr[u8]:1",
+            "tokenizer.ggml.eos_token_id=x",
+        ] {
             assert!(assignment(text, &metadata).is_err(), "{text}");
         }
     }

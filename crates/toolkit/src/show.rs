@@ -35,29 +35,29 @@ struct Total {
 }
 
 impl Total {
-    fn add(&mut self, tensor: &TensorInfo) {
-        self.tensors += 1;
-        // Saturating: a broken file is shown, not trusted.
-        self.elements = self.elements.saturating_add(tensor.shape.n_elems());
-        self.bytes = self.bytes.saturating_add(tensor.n_bytes);
-    }
-
     fn bits_per_weight(&self) -> f64 {
         gguf_types::bits_per_weight(self.elements, self.bytes)
     }
 }
 
-/// By dtype, the largest first, and all together.
-fn totals(tensors: &[TensorInfo]) -> (Vec<(&'static str, Total)>, Total) {
-    let mut by_dtype: BTreeMap<&'static str, Total> = BTreeMap::new();
+/// By type, the largest first, and all together. Types of forks are named; their bytes follow from the places of the tensors.
+fn totals(file: &File) -> (Vec<(String, Total)>, Total) {
+    let mut by_type: BTreeMap<String, Total> = BTreeMap::new();
     let mut all = Total::default();
-    for tensor in tensors {
-        by_dtype.entry(tensor.dtype.name()).or_default().add(tensor);
-        all.add(tensor);
+    let known = file.tensors().iter().map(|info| (info.dtype.name().to_owned(), info.shape, info.n_bytes));
+    let foreign = file.foreign_tensors().iter().zip(file.foreign_bytes());
+    let foreign = foreign.map(|(tensor, n_bytes)| (tensor.type_name(), tensor.shape, n_bytes));
+    for (name, shape, n_bytes) in known.chain(foreign) {
+        for total in [by_type.entry(name).or_default(), &mut all] {
+            total.tensors += 1;
+            // Saturating: a broken file is shown, not trusted.
+            total.elements = total.elements.saturating_add(shape.n_elems());
+            total.bytes = total.bytes.saturating_add(n_bytes);
+        }
     }
-    let mut by_dtype: Vec<_> = by_dtype.into_iter().collect();
-    by_dtype.sort_by_key(|(_, total)| std::cmp::Reverse(total.bytes));
-    (by_dtype, all)
+    let mut by_type: Vec<_> = by_type.into_iter().collect();
+    by_type.sort_by_key(|(_, total)| std::cmp::Reverse(total.bytes));
+    (by_type, all)
 }
 
 const fn endian_name(endian: Endian) -> &'static str {
@@ -230,7 +230,7 @@ fn metadata_table(file: &File, full: bool) -> String {
 
 /// The tensors of a file by type and by name.
 fn tensor_tables(file: &File) -> String {
-    let (by_dtype, all) = totals(file.tensors());
+    let (by_dtype, all) = totals(file);
     let n_tensors = file.tensors().len() + file.foreign_tensors().len();
     let mut text = format!(
         "Tensors: {n_tensors}, data from byte {}, GGUF version {}, {} endian, alignment {}\n\n",
@@ -241,20 +241,15 @@ fn tensor_tables(file: &File) -> String {
     );
     let mut rows =
         vec![["dtype", "tensors", "elements", "bytes", "", "bits/weight"].map(str::to_owned).to_vec()];
-    for (name, total) in by_dtype.iter().copied().chain([("all", all)]) {
+    for (name, total) in by_dtype.into_iter().chain([("all".to_owned(), all)]) {
         rows.push(vec![
-            name.to_owned(),
+            name,
             total.tensors.to_string(),
             total.elements.to_string(),
             total.bytes.to_string(),
             human_bytes(total.bytes),
             format!("{:.4}", total.bits_per_weight()),
         ]);
-    }
-    for (name, total) in foreign_totals(file.foreign_tensors()) {
-        let (n_tensors, n_elems) = (total.tensors.to_string(), total.elements.to_string());
-        let unknown = || UNKNOWN.to_owned();
-        rows.push(vec![name, n_tensors, n_elems, unknown(), unknown(), unknown()]);
     }
     text += &table(&rows, &[1, 2, 3, 4, 5]);
 
@@ -263,33 +258,18 @@ fn tensor_tables(file: &File) -> String {
         let (name, shape) = (printable(&tensor.name), tensor.shape.to_string());
         rows.push(vec![name, shape, tensor.dtype.name().into(), tensor.n_bytes.to_string()]);
     }
-    for tensor in file.foreign_tensors() {
-        rows.push(vec![
-            printable(&tensor.name),
-            tensor.shape.to_string(),
-            tensor.type_name(),
-            UNKNOWN.into(),
-        ]);
+    for (tensor, n_bytes) in file.foreign_tensors().iter().zip(file.foreign_bytes()) {
+        let (name, shape) = (printable(&tensor.name), tensor.shape.to_string());
+        rows.push(vec![name, shape, tensor.type_name(), n_bytes.to_string()]);
     }
     text + "\n" + &table(&rows, &[3])
 }
 
-/// Stands for a size that is not known.
-const UNKNOWN: &str = "?";
-
-/// Tensors of unknown types by type. They are not part of the sum over all types, since their sizes are unknown.
-fn foreign_totals(tensors: &[ForeignTensor]) -> BTreeMap<String, Total> {
-    let mut totals: BTreeMap<String, Total> = BTreeMap::new();
-    for tensor in tensors {
-        let total = totals.entry(tensor.type_name()).or_default();
-        total.tensors += 1;
-        total.elements = total.elements.saturating_add(tensor.shape.n_elems());
-    }
-    totals
-}
-
 /// Smallest room for a value, in characters, however long keys are.
 const SHOWN_CHARS: usize = 24;
+
+/// Items of a complete array in a line.
+const LINE_ITEMS: usize = 20;
 
 /// A value in at most `room` characters, about.
 fn shown(value: &Value, room: usize) -> String {
@@ -323,15 +303,21 @@ fn shown_array(array: &Array, room: usize) -> String {
         let items = items.into_iter();
         let len = items.len();
         let suffix = format!("... ({len} items)]");
-        let (mut whole, mut cut) = (String::from("["), None);
+        let (mut whole, mut cut, mut n_chars) = (String::from("["), None, 1);
         for (index, item) in items.enumerate() {
             let start = whole.len();
-            whole += if index == 0 { "" } else { ", " };
+            whole += match index {
+                0 => "",
+                // A complete array takes lines that a pager can show.
+                _ if room == usize::MAX && index.is_multiple_of(LINE_ITEMS) => ",\n    ",
+                _ => ", ",
+            };
             whole += &show(item);
-            if cut.is_none() && whole.chars().count() + 2 + suffix.len() > room {
+            n_chars += whole[start..].chars().count();
+            if cut.is_none() && n_chars + 2 + suffix.len() > room {
                 cut = Some(start);
             }
-            if whole.chars().count() + 1 > room {
+            if n_chars + 1 > room {
                 whole.truncate(cut.unwrap_or(start));
                 whole += if whole.len() > 1 { ", " } else { "" };
                 return whole + &suffix;
@@ -371,7 +357,7 @@ impl Serialize for Shown {
             data_offset: u64,
             metadata: JsonMetadata<'a>,
             tensors: Vec<JsonTensor<'a>>,
-            totals: BTreeMap<&'static str, Total>,
+            totals: BTreeMap<String, Total>,
             elements: u64,
             tensor_bytes: u64,
             bits_per_weight: f64,
@@ -384,7 +370,7 @@ impl Serialize for Shown {
             }
             Contents::OlderMatrix(matrix) => return matrix.serialize(serializer),
         };
-        let (by_dtype, all) = totals(file.tensors());
+        let (by_dtype, all) = totals(file);
         let whole = Whole {
             file: options.file.display().to_string(),
             summary,
@@ -395,7 +381,7 @@ impl Serialize for Shown {
             data_offset: file.data_offset(),
             metadata: JsonMetadata(file.metadata()),
             tensors: (file.tensors().iter().map(JsonTensor::new))
-                .chain(file.foreign_tensors().iter().map(JsonTensor::foreign))
+                .chain(file.foreign_tensors().iter().zip(file.foreign_bytes()).map(JsonTensor::foreign))
                 .collect(),
             totals: by_dtype.into_iter().collect(),
             elements: all.elements,
@@ -413,7 +399,7 @@ struct JsonTensor<'a> {
     dtype: Cow<'static, str>,
     shape: Vec<u64>,
     offset: u64,
-    bytes: Option<u64>,
+    bytes: u64,
 }
 
 impl<'a> JsonTensor<'a> {
@@ -423,17 +409,17 @@ impl<'a> JsonTensor<'a> {
             dtype: tensor.dtype.name().into(),
             shape: tensor.shape.dims().to_vec(),
             offset: tensor.offset,
-            bytes: Some(tensor.n_bytes),
+            bytes: tensor.n_bytes,
         }
     }
 
-    fn foreign(tensor: &'a ForeignTensor) -> JsonTensor<'a> {
+    fn foreign((tensor, bytes): (&'a ForeignTensor, u64)) -> JsonTensor<'a> {
         JsonTensor {
             name: &tensor.name,
             dtype: tensor.type_name().into(),
             shape: tensor.shape.dims().to_vec(),
             offset: tensor.offset,
-            bytes: None,
+            bytes,
         }
     }
 }

@@ -80,7 +80,7 @@ pub struct Summary {
     pub default_system: Option<String>,
     /// Memory to run the model.
     pub memory: Option<MemoryUse>,
-    /// Problems that need no weights to be found.
+    /// Problems that need no weights to be found, and hints about them.
     pub findings: Vec<Finding>,
     /// Reasons why the loader of llama.cpp was not tried.
     pub not_checked: Option<String>,
@@ -89,8 +89,8 @@ pub struct Summary {
 /// Part of a file that a type has.
 #[derive(Debug, Clone, Serialize)]
 pub struct TypeShare {
-    /// Name of the type.
-    pub dtype: &'static str,
+    /// Name of the type, which may be that of a fork.
+    pub dtype: String,
     /// Bytes of its tensors.
     pub bytes: u64,
 }
@@ -190,14 +190,16 @@ pub(crate) fn of_file(path: &Path, file: &File, events: &dyn Events) -> Result<S
     let diffusion = FAMILIES.diffusion_file(metadata, shapes).and_then(|file| file.row);
     summary.diffusion = diffusion.map(|row| row.models);
     let mut bytes = 0u64;
-    for info in tensors {
+    let known = tensors.iter().map(|info| (info.dtype.name().to_owned(), info.shape, info.n_bytes));
+    let foreign = file.foreign_tensors().iter().zip(file.foreign_bytes());
+    let foreign = foreign.map(|(tensor, n_bytes)| (tensor.type_name(), tensor.shape, n_bytes));
+    for (dtype, shape, n_bytes) in known.chain(foreign) {
         // Saturating: a broken file is described, not trusted.
-        summary.parameters = summary.parameters.saturating_add(info.shape.n_elems());
-        bytes = bytes.saturating_add(info.n_bytes);
-        let dtype = info.dtype.name();
+        summary.parameters = summary.parameters.saturating_add(shape.n_elems());
+        bytes = bytes.saturating_add(n_bytes);
         match summary.types.iter_mut().find(|share| share.dtype == dtype) {
-            Some(share) => share.bytes = share.bytes.saturating_add(info.n_bytes),
-            None => summary.types.push(TypeShare { dtype, bytes: info.n_bytes }),
+            Some(share) => share.bytes = share.bytes.saturating_add(n_bytes),
+            None => summary.types.push(TypeShare { dtype, bytes: n_bytes }),
         }
     }
     summary.types.sort_by_key(|share| std::cmp::Reverse(share.bytes));
@@ -310,7 +312,8 @@ impl Summary {
             row("memory", &format!("{} with {context} tokens of context", human_bytes(bytes)));
         }
         row("verdict", &self.verdict());
-        for finding in self.problems().take(MAX_PROBLEMS) {
+        let hints = self.findings.iter().filter(|finding| finding.code == "hint");
+        for finding in self.problems().take(MAX_PROBLEMS).chain(hints) {
             text += &wrapped(&format!("{}: {}", finding.severity.name(), printable(&finding.message)), 2);
         }
         match self.problems().count().saturating_sub(MAX_PROBLEMS) {

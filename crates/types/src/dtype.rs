@@ -19,7 +19,7 @@ pub enum DTypeError {
         max: u32,
     },
     /// The id was in use once and is refused by today's readers.
-    #[error("ggml type id {id} (`{name}`) was removed from the format; use `{instead}`")]
+    #[error("ggml type id {id} (`{name}`) was removed from the format in favor of `{instead}`")]
     RemovedId {
         /// The id as read.
         id: u32,

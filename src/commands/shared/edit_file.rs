@@ -20,7 +20,9 @@ pub struct EditArgs {
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = output_parser())]
     pub output: Option<PathBuf>,
     /// Overwrite existing outputs.
-    #[arg(long, requires = "output")]
+    ///
+    /// Also writes values that `gguf-inspect verify` calls an error.
+    #[arg(long)]
     pub force: bool,
     /// Reserve BYTES of free space in the header.
     ///

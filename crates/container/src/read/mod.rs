@@ -53,7 +53,7 @@ pub struct TensorInfo {
     pub n_bytes: u64,
 }
 
-/// A tensor of a type that this crate does not know, such as the types of forks. Its size is unknown.
+/// A tensor of a type that this crate does not know, such as the types of forks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ForeignTensor {
@@ -172,6 +172,18 @@ impl File {
     /// As [`File::range`].
     pub fn data(&self, tensor: &TensorInfo) -> Result<&[u8], Error> {
         Ok(&self.bytes[self.range(tensor)?])
+    }
+
+    /// Bytes of each of [`Header::foreign_tensors`], up to the next tensor or the end of the file: their types do not say.
+    pub fn foreign_bytes(&self) -> Vec<u64> {
+        let known = self.tensors().iter().map(|tensor| tensor.offset);
+        let mut offsets: Vec<u64> =
+            known.chain(self.foreign_tensors().iter().map(|tensor| tensor.offset)).collect();
+        offsets.push((self.bytes.len() as u64).saturating_sub(self.data_offset));
+        offsets.sort_unstable();
+        let end = |offset: u64| offsets.get(offsets.partition_point(|other| *other <= offset)).copied();
+        let n_bytes = |offset: u64| end(offset).map_or(0, |end| end - offset);
+        self.foreign_tensors().iter().map(|tensor| n_bytes(tensor.offset)).collect()
     }
 
     /// Tells the system how the data of `tensor` will be used; does nothing for a tensor

@@ -168,7 +168,10 @@ fn invalid_tensors_are_refused() {
     };
     for (expected, raw) in [
         ("tensor `t`: expected at most 5 dimensions, found 6", one(&[1; 6], 0, 0, 32)),
-        ("tensor `t`: ggml type id 4 (`q4_2`) was removed from the format; use `q4_0`", one(&[32], 4, 0, 32)),
+        (
+            "tensor `t`: ggml type id 4 (`q4_2`) was removed from the format in favor of `q4_0`",
+            one(&[32], 4, 0, 32),
+        ),
         ("tensor `t`: unknown ggml type id 99 (expected 0 to 42)", one(&[32], 99, 0, 32)),
         ("tensor `t`: row length 33 is not a multiple of the q4_0 block size 32", one(&[33], 2, 0, 64)),
         (

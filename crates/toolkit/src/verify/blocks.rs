@@ -111,12 +111,38 @@ pub fn check(model: &Model, threads: Option<NonZeroUsize>, events: &dyn Events) 
     check.findings.extend(bad.into_iter().map(|(.., message)| Finding::error("bad_block", message)));
     check.findings.extend(holes::findings(model, zeros));
     check.findings.extend(large.into_iter().map(|(.., message)| Finding::warning("large_value", message)));
-    let all = model.tensors().zip(&has_value);
-    let zeros = all.filter(|(_, has_value)| !has_value.load(Ordering::Relaxed)).map(|((_, info), _)| {
+    let is_zero: Vec<bool> = has_value.iter().map(|value| !value.load(Ordering::Relaxed)).collect();
+    check.findings.extend(zero_tensors(model, &is_zero));
+    Ok(check)
+}
+
+/// Tensors at the end of a file that must be zero for an incomplete download, if no others are.
+const MIN_TAIL: usize = 3;
+
+/// Findings about tensors that are entirely zero: one error for an incomplete file, otherwise a warning for each.
+fn zero_tensors(model: &Model, is_zero: &[bool]) -> Vec<Finding> {
+    let all = || model.tensors().zip(is_zero);
+    let has_value =
+        |info: &TensorInfo| gguf_conversion::is_nonzero_by_nature(&info.name, info.shape.n_dims_effective());
+    let n_expected = all().filter(|((_, info), _)| has_value(info)).count();
+    let n_zero = is_zero.iter().filter(|is_zero| **is_zero).count();
+    // A download fills a file from its start; tensors of a model may be in any order.
+    let mut by_place: Vec<_> = all().filter(|((_, info), _)| has_value(info)).collect();
+    by_place.sort_by_key(|((file, info), _)| (file.bytes().as_ptr() as usize, info.offset));
+    let n_last = by_place.iter().rev().take_while(|(_, is_zero)| **is_zero).count();
+    if n_zero >= MIN_TAIL && (n_zero * 2 >= n_expected || n_last == n_zero) {
+        let which = if n_last == n_zero && n_zero < n_expected { "the last " } else { "" };
+        return vec![Finding::error(
+            "zeros",
+            format!(
+                "{which}{n_zero} of {n_expected} tensors are entirely zero: the file is an incomplete download or copy"
+            ),
+        )];
+    }
+    let zeros = all().filter(|(_, is_zero)| **is_zero).map(|((_, info), _)| {
         Finding::warning("zeros", format!("tensor `{}` ({}) is entirely zero", info.name, info.dtype))
     });
-    check.findings.extend(zeros);
-    Ok(check)
+    zeros.collect()
 }
 
 /// Problem of the first bad block of a piece, its first large value, and its runs of zeros.

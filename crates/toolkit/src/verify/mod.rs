@@ -138,17 +138,16 @@ pub(crate) fn verify_opened(
     Ok(report)
 }
 
-/// New warnings that a verification would report after a change of metadata.
+/// Findings that a verification would report only after a change of metadata, without notes.
 ///
 /// # Errors
 /// A chat template that takes too much memory or time.
-pub fn warnings_of_change(
+pub fn findings_of_change(
     old: &Metadata,
     new: &Metadata,
     tensors: &[TensorFacts<'_>],
-) -> Result<Vec<String>, Error> {
-    let found = metadata::caused(old, new, tensors)?;
-    Ok(found.into_iter().map(|finding| finding.message).collect())
+) -> Result<Vec<Finding>, Error> {
+    metadata::caused(old, new, tensors)
 }
 
 /// Runs all checks that need only the file.

@@ -129,6 +129,11 @@ impl Check {
     }
 }
 
+/// Longest list of findings with one code.
+const MAX_ALIKE: usize = 10;
+/// Examples from a longer one.
+const N_EXAMPLES: usize = 5;
+
 /// All checks of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Report {
@@ -202,14 +207,25 @@ impl Report {
             text.push('\n');
         }
         for check in &self.checks {
-            for Finding { severity, message, .. } in &check.findings {
+            let kind = |finding: &Finding| (finding.severity, finding.code);
+            for (index, finding) in check.findings.iter().enumerate() {
+                let Finding { severity, message, .. } = finding;
+                let alike = || check.findings.iter().filter(|other| kind(other) == kind(finding));
+                let n_before =
+                    check.findings[..index].iter().filter(|other| kind(other) == kind(finding)).count();
+                let n_alike = alike().count();
+                let message = match n_before {
+                    n if n_alike <= MAX_ALIKE || n < N_EXAMPLES => message.clone(),
+                    N_EXAMPLES => format!("and {} more like these; --json lists all", n_alike - N_EXAMPLES),
+                    _ => continue,
+                };
                 let tone = match severity {
                     Severity::Note => Tone::Plain,
                     Severity::Warning => Tone::Warning,
                     Severity::Error => Tone::Error,
                 };
                 let label = format!("{}:", severity.name());
-                text += &format!("{} {}: {}\n", style(tone, &label), check.name, printable(message));
+                text += &format!("{} {}: {}\n", style(tone, &label), check.name, printable(&message));
             }
         }
         text
@@ -232,6 +248,30 @@ impl Report {
                 count(self.errors, "error"),
                 count(self.warnings, "warning")
             ))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn findings_of_a_kind_are_summarized() {
+        for (n, lines, more) in [(10, 10, None), (14, 6, Some("warning: blocks: and 9 more like these"))] {
+            let mut check = Check::new("blocks");
+            (0..n).for_each(|i| {
+                check.push(Finding::warning("zeros", format!("tensor `t{i}` is entirely zero")))
+            });
+            check.push(Finding::error("hole", "a hole"));
+            let mut report = Report::new(Path::new("x"), false);
+            report.push(check);
+            let text = report.text();
+            assert_eq!(text.matches("\nwarning: ").count(), lines, "{text}");
+            assert!(
+                more.is_none_or(|more| text.contains(more)) && text.contains("error: blocks: a hole"),
+                "{text}"
+            );
         }
     }
 }

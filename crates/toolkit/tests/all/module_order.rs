@@ -10,6 +10,7 @@ const FLOORS: &[&[&str]] = &[
     &["fields", "hints"],
     &["error"],
     &["blocks", "call", "events", "file_type", "input_kind", "outputs", "template_guard", "text"],
+    &["line_diff"],
     &["architecture_list", "container_file", "input_files", "loader_report", "tokenizer"],
     // Files, and the messages about them.
     &[
@@ -24,7 +25,16 @@ const FLOORS: &[&[&str]] = &[
         "loss_report",
         "metadata_json",
     ],
-    &["output_files", "part_file", "progress_line", "text_file", "unexecuted", "vocabularies", "writer"],
+    &[
+        "metadata_change",
+        "output_files",
+        "part_file",
+        "progress_line",
+        "text_file",
+        "unexecuted",
+        "vocabularies",
+        "writer",
+    ],
     &[
         "copy_files",
         "eval_model",

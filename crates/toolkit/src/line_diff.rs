@@ -10,9 +10,12 @@ const MOST_PAIRS: usize = 16 << 20;
 
 /// Edit of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
+pub enum Step {
+    /// In both texts.
     Both,
+    /// Removed.
     OnlyA,
+    /// Added.
     OnlyB,
 }
 
@@ -46,7 +49,7 @@ pub fn unified(a: &str, b: &str) -> String {
 }
 
 /// The fewest removed and added lines, by the longest common subsequence of the lines between the equal ends.
-fn steps(a: &[&str], b: &[&str]) -> Vec<Step> {
+pub fn steps(a: &[&str], b: &[&str]) -> Vec<Step> {
     let start = a.iter().zip(b).take_while(|(a, b)| a == b).count();
     let (a, b) = (&a[start..], &b[start..]);
     let end = a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| a == b).count();

@@ -1,7 +1,5 @@
 //! Differences between two GGUF files.
 
-mod lines;
-
 use std::{fmt::Write as _, ops::Range, path::PathBuf, sync::atomic::Ordering};
 
 use gguf_container::{Advice, File, Model, Ranks, TensorInfo, Value};
@@ -14,6 +12,8 @@ use crate::{
     copy_files::open_model,
     error::Error,
     events::Events,
+    line_diff::unified,
+    metadata_change::change,
     metadata_json::{entry, is_same, short, side_by_side},
     text::printable,
 };
@@ -133,10 +133,8 @@ impl Differences {
                 (Some(a), Some(b)) => {
                     let texts = a.as_str().zip(b.as_str());
                     match texts.filter(|(a, b)| a.contains('\n') || b.contains('\n')) {
-                        Some((a, b)) => write!(text, "~ {key}:\n{}", lines::unified(a, b)),
-                        None => {
-                            writeln!(text, "~ {key}: {}{} -> {}", first_item(a, b), short(a), short(b))
-                        }
+                        Some((a, b)) => write!(text, "~ {key}:\n{}", unified(a, b)),
+                        None => writeln!(text, "~ {key}: {}", change(a, b)),
                     }
                 }
                 (None, None) => Ok(()),
@@ -292,17 +290,4 @@ fn error_of<'a>(
         done(range_a, range_b);
     }
     Ok(Some(if difference == 0.0 { 0.0 } else { (difference / size).sqrt() }))
-}
-
-/// The first item in which two lists of texts differ.
-fn first_item(a: &Value, b: &Value) -> String {
-    use gguf_container::Array::String as Texts;
-    let (Some(Texts(a)), Some(Texts(b))) = (a.as_array(), b.as_array()) else { return String::new() };
-    match a.iter().zip(b.iter()).position(|(a, b)| a != b) {
-        Some(at) => {
-            let text = |bytes: &[u8]| format!("{:?}", String::from_utf8_lossy(bytes));
-            format!("item {at} {} -> {}; ", text(&a[at]), text(&b[at]))
-        }
-        None => String::new(),
-    }
 }
