@@ -136,7 +136,7 @@ fn loops_over_hostile_counts_end() {
     let counts: Vec<String> = counts.collect();
     assert!(counts.len() > 1, "{keys}");
     let args: Vec<&str> =
-        ["set", "out.gguf", "-q"].into_iter().chain(counts.iter().map(String::as_str)).collect();
+        ["set", "out.gguf", "-q", "--force"].into_iter().chain(counts.iter().map(String::as_str)).collect();
     succeed(sandbox.inspect(&args));
     assert!(verify(&sandbox, &["out.gguf", "--only", "loader"]).0.is_some());
 }
@@ -151,7 +151,31 @@ fn key_with_the_default_value_may_be_missing() {
     let (exit, codes, report) = against();
     assert!(exit == Some(0) && codes.is_empty(), "{report}");
     assert_eq!(report.matches("\"default_key\"").count(), 3, "{report}");
-    succeed(sandbox.inspect(&["unset", "out.gguf", "llama.attention.head_count"]));
+    succeed(sandbox.inspect(&["unset", "out.gguf", "llama.attention.head_count", "--force"]));
     let (exit, codes, report) = against();
     assert!(exit == Some(1) && codes.contains("missing_key"), "{report}");
+}
+
+/// Files that llama.cpp reads and then aborts on (`llama-perplexity` b11312): a segmentation fault in `build_mamba2_layer`, and
+/// `GGML_ASSERT(ggml_can_mul_mat(a, b))` of the indexer, whose width must be a power of two from 64.
+#[test]
+fn files_that_abort_after_loading_are_reported() {
+    for name in ["granitehybrid", "falcon-h1"] {
+        let remove_bias = |tensors: &mut Tensors| tensors.retain(|name, _| !name.ends_with(".conv1d.bias"));
+        let config = [(r#""mamba_conv_bias": true"#, r#""mamba_conv_bias": false"#)];
+        let (sandbox, ran) = convert_changed(name, &config, remove_bias);
+        ran.says(
+            "warning: llama.cpp will abort on this file: the graph cannot be built: missing tensor `blk.",
+        );
+        let (exit, codes, report) = verify(&sandbox, &["out.gguf", "--only", "loader"]);
+        assert!(exit == Some(1) && codes.contains("missing_tensor"), "{name}: {report}");
+        assert!(report.contains("llama.cpp loads the file and then aborts: missing tensor"), "{report}");
+    }
+    for name in ["deepseek3.2", "glm-dsa"] {
+        let (_, ran) = convert_changed(name, &[], |_| {});
+        ran.says("llama.cpp will abort on this file: the graph cannot be built: values not supported: ");
+    }
+    // Heads of keys and of values with other widths, of an architecture whose graph has one width.
+    let (_, ran) = convert_changed("llama", &[], |_| {});
+    assert!(!ran.stderr.contains("abort"), "{}", ran.stderr);
 }

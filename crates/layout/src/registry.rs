@@ -30,6 +30,8 @@ pub struct Families {
     pub wrappers: &'static [Wrapper],
     /// Keys and tensors that llama.cpp needs to load files of an architecture, in the format of [`loader`](crate::loader).
     pub loader: &'static [&'static str],
+    /// Conditions under which llama.cpp loads a file and then cannot build its graph, in the same format.
+    pub graph: &'static str,
     /// Formats other than GGUF, sorted by name.
     pub foreign: &'static [ForeignFormat],
 }
@@ -60,6 +62,7 @@ impl Families {
         diffusion: &[],
         wrappers: &[],
         loader: &[],
+        graph: "",
         foreign: &[],
     };
 

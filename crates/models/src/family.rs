@@ -79,6 +79,7 @@ pub static FAMILIES: Families = Families {
     diffusion: collected!(diffusion, name, Diffusion::EMPTY),
     wrappers: collected!(wrappers, model_type, Wrapper { model_type: "", usual_text: "" }),
     loader: LOADER,
+    graph: include_str!("graph.txt"),
     foreign: collected!(foreign, name, ForeignFormat::NONE),
 };
 

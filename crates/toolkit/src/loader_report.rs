@@ -38,7 +38,11 @@ pub fn not_loaded(files: &[(PathBuf, &PlannedFile)]) -> Option<String> {
         return found.iter().find(is_new).map(|finding| finding.message.clone());
     }
     let found = refusals(&FAMILIES, header.metadata(), shapes)?;
-    (!found.is_empty()).then(|| format!("llama.cpp will not load this file: {}", listed(&found)))
+    let problem = match found.first()? {
+        Refusal::Graph(_) => "llama.cpp will abort on this file",
+        _ => "llama.cpp will not load this file",
+    };
+    Some(format!("{problem}: {}", listed(&found)))
 }
 
 /// The first reasons, and the number of the others.

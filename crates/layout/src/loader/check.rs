@@ -9,7 +9,7 @@ use super::{
     DUPLICATE, OPTIONAL, RESHAPE, SKIP,
     expression::{Expr, Facts, Layers},
     refusal::Refusal,
-    table::{Group, Keys, Lists, Loop, Row, Section, common, section},
+    table::{self, Group, Keys, Lists, Loop, Row, Section, common, section},
     vocabulary,
 };
 use crate::registry::Families;
@@ -42,6 +42,14 @@ pub fn refusals<'a>(
         own.groups.iter().for_each(|group| created.group(&facts, group, &mut rounds));
         created.scales(&facts);
         found = created.refusals(&facts);
+    }
+    if let Some(graph) = table::graph(families, architecture).filter(|_| found.is_empty()) {
+        let mut created = Created::default();
+        graph.groups.iter().for_each(|group| created.group(&facts, group, &mut rounds));
+        found = values(&facts, &graph.refusals, &mut rounds);
+        let n_more = created.missing.len().saturating_sub(1);
+        found.extend(created.missing.pop_first().map(|name| Refusal::MissingTensor { name, n_more }));
+        found = found.into_iter().map(|problem| Refusal::Graph(Box::new(problem))).collect();
     }
     Some(found)
 }
@@ -86,7 +94,20 @@ fn keys(facts: &Facts<'_>, common: &Section, own: &Section, rounds: &mut u32) ->
     if !found.is_empty() {
         return found;
     }
-    for (loops, condition) in common.refusals.iter().chain(&own.refusals) {
+    found.extend(values(facts, common.refusals.iter().chain(&own.refusals), rounds));
+    found.extend(vocabulary::problems(facts.metadata));
+    found.dedup();
+    found
+}
+
+/// Values for which a condition is met.
+fn values<'a>(
+    facts: &Facts<'_>,
+    refusals: impl IntoIterator<Item = &'a (Vec<Loop>, Expr<'static>)>,
+    rounds: &mut u32,
+) -> Vec<Refusal> {
+    let mut found = Vec::new();
+    for (loops, condition) in refusals {
         let mut is_met = false;
         each_layer(facts, loops, Layers::default(), rounds, &mut |layers| {
             is_met |= facts.is_true(condition, layers) == Some(true);
@@ -95,8 +116,6 @@ fn keys(facts: &Facts<'_>, common: &Section, own: &Section, rounds: &mut u32) ->
             found.push(Refusal::KeyValues { keys: stated(facts, condition) });
         }
     }
-    found.extend(vocabulary::problems(facts.metadata));
-    found.dedup();
     found
 }
 

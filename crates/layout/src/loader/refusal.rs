@@ -69,6 +69,8 @@ pub enum Refusal {
         /// Other layers that have it too.
         n_more: usize,
     },
+    /// A problem that the loader accepts and the graph does not: llama.cpp aborts after loading.
+    Graph(Box<Refusal>),
 }
 
 impl Refusal {
@@ -81,6 +83,7 @@ impl Refusal {
             Refusal::MissingTensor { .. } => "missing_tensor",
             Refusal::TensorShape { .. } => "tensor_shape",
             Refusal::ExtraTensor { .. } => "extra_tensor",
+            Refusal::Graph(problem) => problem.code(),
         }
     }
 }
@@ -119,6 +122,10 @@ impl fmt::Display for Refusal {
             Refusal::ExtraTensor { name, n_more } => {
                 write!(f, "extra tensor `{name}`")?;
                 *n_more
+            }
+            Refusal::Graph(problem) => {
+                write!(f, "the graph cannot be built: {problem}")?;
+                0
             }
         };
         match n_more {

@@ -96,6 +96,11 @@ pub fn section(families: &Families, architecture: &str) -> Option<Section> {
     families.loader.iter().find_map(|text| section_in(text, architecture))
 }
 
+/// Conditions of the graph of an architecture.
+pub fn graph(families: &Families, architecture: &str) -> Option<Section> {
+    section_in(families.graph, architecture)
+}
+
 fn section_in(text: &'static str, architecture: &str) -> Option<Section> {
     let is_head = |line: &&str| {
         let names = line.strip_prefix('[').and_then(|line| line.strip_suffix(']'));

@@ -2,6 +2,7 @@
 
 use gguf_container::{Metadata, Value};
 use gguf_conversion::recipes::{StatedType, TensorFacts, stated_type};
+use gguf_layout::loader::Refusal;
 
 use super::report::{Check, Finding};
 
@@ -11,8 +12,12 @@ pub fn other_kind(metadata: &Metadata) -> Option<&str> {
 }
 
 /// A reason why llama.cpp does not load a file.
-pub fn not_loaded(refusal: &gguf_layout::loader::Refusal) -> Finding {
-    Finding::error(refusal.code(), format!("llama.cpp does not load the file: {refusal}"))
+pub fn not_loaded(refusal: &Refusal) -> Finding {
+    let message = match refusal {
+        Refusal::Graph(problem) => format!("llama.cpp loads the file and then aborts: {problem}"),
+        refusal => format!("llama.cpp does not load the file: {refusal}"),
+    };
+    Finding::error(refusal.code(), message)
 }
 
 /// Findings about the tokenizer of a file with an embedding of this shape, if there is a tokenizer.
