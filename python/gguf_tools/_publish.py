@@ -55,7 +55,7 @@ def publish(
         file_type: File types to write.
         ladder: Predefined set of types: ``"small"`` (the default) or ``"full"``.
         fit: Memory sizes, in bytes or as texts such as ``"8GB"``; the largest type that fits in each is written.
-        fit_context: Tokens of context that ``fit`` includes. Default: 8192.
+        fit_context: Tokens of context that ``fit`` includes. Default: 8192, or less if the model was trained for less.
         calibrate: Texts or chats to optimize types and rounding of each file on. ``"builtin"`` is a built-in text.
         calibration_tokens: Tokens to use of all calibration texts together. Default: 16,384.
         no_calibrate: Do not calibrate, although an earlier run did.

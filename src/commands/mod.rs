@@ -57,7 +57,7 @@ use crate::{
 /// Functions and texts that only tests call from outside.
 pub mod internals {
     pub use super::shared::{
-        call::{HARMLESS, call_of},
+        call::call_of,
         call_advice::COUNTERPARTS,
         help::{EXAMPLES, brief, examples},
         tensor_args::parse_bits,

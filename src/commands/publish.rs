@@ -52,7 +52,8 @@ struct PublishArgs {
     fit: Vec<u64>,
     /// Include the memory of a context of N tokens in --fit.
     ///
-    /// The model card also lists the memory for this context length. Default: 8192.
+    /// The model card also lists the memory for this context length. Default: 8192, or less if the model was
+    /// trained for less.
     #[arg(long, alias = "ctx", value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 32), hide_short_help = true)]
     fit_context: Option<u64>,
     /// Optimize types and rounding on these texts.

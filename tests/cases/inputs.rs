@@ -87,7 +87,7 @@ fn importance_merge_refuses_nan_by_file() {
     let merge = |added| sandbox.eval(&["imatrix", "--merge", "good.gguf", added, "-o", "m.gguf", "--force"]);
     let bad = merge("bad.gguf");
     assert_eq!(bad.code, Some(1));
-    let expected = format!("bad.gguf: entry `{name}`: sum 3 is NaN, which is not finite");
+    let expected = format!("bad.gguf: entry `{name}`: sum 3 is NaN, expected a finite number of at least 0");
     bad.says(&expected);
     assert!(!sandbox.path("m.gguf").exists());
     let less = succeed(merge("less.gguf"));

@@ -27,6 +27,7 @@ mod overwriting;
 mod promises;
 mod prompts;
 mod publishing;
+mod quantizing;
 mod recipes;
 mod reports;
 mod setting;

@@ -172,6 +172,16 @@ impl<'a, I: Input> PlannedConversion<'a, I> {
         paths.iter().try_for_each(|path| self.input().check_output(path, force))
     }
 
+    /// Checks that every tensor can get its type, for callers that still lack importance data.
+    ///
+    /// # Errors
+    /// [`Error::Requantize`], and [`Error::Encode`] if there is no codec.
+    pub fn check_types(&self) -> Result<(), Error> {
+        let may_requantize = self.conversion.request.allow_requantize || self.input().has_originals();
+        let check = |file| targets::check_types(file, &self.input().tensors(file.recipe), may_requantize);
+        self.files.iter().try_for_each(check)
+    }
+
     /// Checks that the plan can be carried out, before anything is written.
     ///
     /// # Errors
@@ -182,10 +192,10 @@ impl<'a, I: Input> PlannedConversion<'a, I> {
         let (input, request) = (self.input(), &self.conversion.request);
         // All files are checked before the tasks of any are made: an error about the last is found before hours of work on the
         // first.
-        let may_requantize = request.allow_requantize || input.has_originals();
         for file in &self.files {
-            targets::check(file, &input.tensors(file.recipe), request, may_requantize)?;
+            targets::check_importance(file, &input.tensors(file.recipe), request)?;
         }
+        self.check_types()?;
         // One task a tensor with a target in each file, so that every row is read once however many types are made.
         let mut tasks = input.tasks(request)?;
         tasks.iter_mut().for_each(|task| task.encoder = request.encoder);

@@ -103,6 +103,8 @@ pub enum Error {
         dtype: DType,
         /// The MTP layer that it belongs to.
         mtp_layer: Option<u64>,
+        /// True for a stack of experts.
+        is_expert: bool,
     },
     /// An importance matrix is wrong, or of another model.
     #[error("importance matrix: {0}")]
@@ -272,6 +274,8 @@ pub enum Error {
         path: PathBuf,
         /// Differences, one sentence each.
         differences: Vec<String>,
+        /// Changes of options that make this run the earlier one.
+        advice: Option<String>,
         /// The unfinished run.
         run: Box<Unfinished>,
     },
@@ -386,9 +390,10 @@ impl Error {
                     "layer {layer} is an MTP layer, which is not executed while importance data is collected"
                 ));
             }
-            Error::NotInImatrix { .. } => {
+            Error::NotInImatrix { is_expert: true, .. } => {
                 "use an importance matrix of this model, computed from text that reaches every expert"
             }
+            Error::NotInImatrix { .. } => "use an importance matrix of this model that has the tensor",
             Error::Requantize { .. } => "use the original weights",
             Error::NoSuchLayer { .. } => "layers count from 0",
             Error::KeyOverride { .. } => {

@@ -51,7 +51,7 @@ pub struct Resumed {
 }
 
 /// As [`write()`](crate::write()), with a journal: when the run is stopped, temporary files and journal stay for a later
-/// run. They go where that run could do no better: weights that cannot be converted, sources that changed.
+/// run, also after an error about values that an option permits. They go where that run could do no better: sources that changed.
 ///
 /// # Errors
 /// As [`write()`](crate::write()). [`Error::Busy`] where another process writes one of the files; [`Error::Unfinished`] where an
@@ -76,9 +76,10 @@ pub fn write_resumable(
     if let Some(found) = &earlier {
         let run = || Box::new(found.unfinished(&journal_path));
         if journaling.resume {
-            let differences = found.differences(fingerprint);
+            let now = fingerprint();
+            let (differences, advice) = (found.differences(&now), found.advice(&now));
             if !differences.is_empty() {
-                return Err(Error::NotResumable { path: first.clone(), differences, run: run() });
+                return Err(Error::NotResumable { path: first.clone(), differences, advice, run: run() });
             }
         } else if force {
             // Outputs of the earlier run that are not among ours would stay for ever.
@@ -133,7 +134,9 @@ pub fn check_unfinished(paths: &[PathBuf], force: bool, resume: bool) -> Result<
 /// True if another run could get further than one that ended with this error.
 fn is_worth_keeping(error: &Error) -> bool {
     match error {
-        // A non-finite value stays one.
+        // Options permit such values.
+        Error::NonFinite { .. } | Error::Overflow { .. } => true,
+        // A stored scale that is not finite stays one.
         Error::Read(gguf_checkpoint::ReadError::NoValue { .. }) => false,
         Error::Cancelled | Error::Read(_) | Error::Source(_) => true,
         Error::Gguf(error) => !matches!(error, gguf_container::Error::Changed { .. }),

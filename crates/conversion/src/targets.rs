@@ -2,38 +2,43 @@
 
 use crate::{
     Error,
-    imatrix::{MissingPolicy, neighbour},
+    imatrix::{MissingPolicy, neighbour, same_input},
     job::{Target, TensorTask, Weights},
     planned::{Choice, PlannedFile},
     recipes::{Reason, TensorFacts},
     request::Request,
 };
 
-/// Checks before any work that everything in a plan can be done. `may_requantize` allows quantizing weights in blocks again.
-pub(crate) fn check(
+/// Tensors that are not copied, with their choices.
+fn encoded<'a, 'n>(
+    file: &'a PlannedFile,
+    tensors: &'a [TensorFacts<'n>],
+) -> impl Iterator<Item = (&'a Choice, &'a TensorFacts<'n>)> {
+    let choices = file.choices.iter().map(|choice| (choice, &tensors[choice.tensor]));
+    choices.filter(|(choice, tensor)| tensor.dtype != choice.dtype && choice.reason != Reason::Repacked)
+}
+
+/// Checks that each tensor has the importance data that its type needs.
+pub(crate) fn check_importance(
     file: &PlannedFile,
     tensors: &[TensorFacts<'_>],
     request: &Request<'_>,
-    may_requantize: bool,
 ) -> Result<(), Error> {
-    for choice in &file.choices {
-        let (tensor, dtype) = (&tensors[choice.tensor], choice.dtype);
-        // Copied tensors need nothing.
-        if tensor.dtype == dtype || choice.reason == Reason::Repacked {
-            continue;
-        }
-        let name = || tensor.name.to_owned();
+    for (choice, tensor) in encoded(file, tensors) {
+        let (name, dtype) = (|| tensor.name.to_owned(), choice.dtype);
         // Even where weights are not needed, an entry of the wrong size means a matrix of another model.
         let has_weights = request.weights_of(tensor)?.is_some();
         if choice.requires_imatrix && !has_weights {
             match request.missing {
+                MissingPolicy::Error if of_same_input(tensor, request).is_some() => {}
                 MissingPolicy::Error if request.importance.is_none() => {
                     let (recipe, is_diffusion) = (file.recipe.name, file.is_diffusion);
                     return Err(Error::NeedsImatrix { tensor: name(), dtype, recipe, is_diffusion });
                 }
                 MissingPolicy::Error => {
                     let mtp_layer = mtp_layer_of(file, tensor.name);
-                    return Err(Error::NotInImatrix { tensor: name(), dtype, mtp_layer });
+                    let is_expert = tensor.shape.n_dims_effective() > 2;
+                    return Err(Error::NotInImatrix { tensor: name(), dtype, mtp_layer, is_expert });
                 }
                 // Checks for a neighbor to take weights from.
                 _ => {
@@ -41,6 +46,18 @@ pub(crate) fn check(
                 }
             }
         }
+    }
+    Ok(())
+}
+
+/// Checks before any work that types can be converted. `may_requantize` allows quantizing weights in blocks again.
+pub(crate) fn check_types(
+    file: &PlannedFile,
+    tensors: &[TensorFacts<'_>],
+    may_requantize: bool,
+) -> Result<(), Error> {
+    for (choice, tensor) in encoded(file, tensors) {
+        let (name, dtype) = (|| tensor.name.to_owned(), choice.dtype);
         if tensor.dtype.is_quantized() && !may_requantize {
             return Err(Error::Requantize { tensor: name(), from: tensor.dtype, to: dtype });
         }
@@ -71,8 +88,10 @@ fn stand_in<'a>(
     request: &Request<'a>,
 ) -> Result<Option<Weights<'a>>, Error> {
     match request.missing {
-        // `check` refuses the former; the plan has another type for the latter.
-        MissingPolicy::Error | MissingPolicy::RaiseType => Ok(None),
+        // Refused without such data.
+        MissingPolicy::Error => Ok(of_same_input(tensor, request)),
+        // The plan has another type.
+        MissingPolicy::RaiseType => Ok(None),
         MissingPolicy::Ones => Ok(Some(Weights::Ones)),
         MissingPolicy::Neighbour => {
             let imatrix = request.importance.map(|importance| importance.imatrix);
@@ -82,6 +101,12 @@ fn stand_in<'a>(
             Ok(Some(by_expert(tensor, weights)))
         }
     }
+}
+
+/// Weights of a tensor with the same input.
+fn of_same_input<'a>(tensor: &TensorFacts<'_>, request: &Request<'a>) -> Option<Weights<'a>> {
+    let (_, weights) = same_input(request.importance?.imatrix, tensor)?;
+    Some(by_expert(tensor, weights))
 }
 
 /// Weights of a tensor, (n_experts, row_elems).

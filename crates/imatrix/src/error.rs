@@ -97,9 +97,9 @@ pub enum Error {
         /// The value.
         value: f32,
     },
-    /// A sum that is not a finite number.
-    #[error("entry `{entry}`: sum {index} is {value}, which is not finite")]
-    NotFinite {
+    /// A sum that no sum of squares can be: infinite, NaN or negative.
+    #[error("entry `{entry}`: sum {index} is {value}, expected a finite number of at least 0")]
+    InvalidSum {
         /// The entry.
         entry: String,
         /// Index of the sum, over all experts.

@@ -121,10 +121,10 @@ impl Sums {
     /// Source: `IMatrixCollector::load_imatrix`.
     ///
     /// # Errors
-    /// [`Error::NotFinite`] before anything is added; [`Error::SizesDiffer`], [`Error::TooMany`]; earlier
+    /// [`Error::InvalidSum`] before anything is added; [`Error::SizesDiffer`], [`Error::TooMany`]; earlier
     /// additions stay.
     pub fn add(&mut self, other: &Sums) -> Result<(), Error> {
-        other.check_finite()?;
+        other.check()?;
         for (name, other_count) in &other.entries {
             match self.entries.get_mut(name) {
                 Some(own) => own.add(name, other_count)?,
@@ -138,14 +138,14 @@ impl Sums {
         Ok(())
     }
 
-    /// Checks that all sums are finite.
+    /// Checks that all sums are possible sums of squares.
     ///
     /// # Errors
-    /// [`Error::NotFinite`] with the first sum that is not finite.
-    pub fn check_finite(&self) -> Result<(), Error> {
+    /// [`Error::InvalidSum`] with the first that is not finite or negative.
+    pub fn check(&self) -> Result<(), Error> {
         for (name, entry) in &self.entries {
-            if let Some(index) = entry.sums.iter().position(|sum| !sum.is_finite()) {
-                return Err(Error::NotFinite { entry: name.clone(), index, value: entry.sums[index] });
+            if let Some(index) = entry.sums.iter().position(|sum| !(sum.is_finite() && *sum >= 0.0)) {
+                return Err(Error::InvalidSum { entry: name.clone(), index, value: entry.sums[index] });
             }
         }
         Ok(())

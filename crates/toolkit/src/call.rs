@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use gguf_conversion::InputFile;
+use gguf_conversion::{InputFile, Origin};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -11,17 +11,29 @@ use crate::error::Error;
 /// Name of a program that does not set one.
 const LIBRARY: &str = "gguf-toolkit";
 
-/// Options that change no byte of an output: a group or a single one, by the names in the JSON form of the options.
-const HARMLESS: &[&str] = &[
-    "output",
+/// Options and groups of options that change no byte of an output, by their names on the command line (with underscores) and in the
+/// JSON form of the options. A run can be resumed with others.
+pub const HARMLESS: &[&str] = &[
+    "dry_run",
+    "eval_text",
+    "force",
     "hub",
+    "json",
     "keep",
+    "no_tensors",
+    "no_verify",
+    "output",
+    "quiet",
+    "resume",
+    "save_recipe",
     "source",
-    "calibration.statistics",
-    "calibration.eval_text",
-    "calibration.no_verify",
-    "tensors.save_recipe",
+    "statistics",
+    "threads",
+    "verbose",
 ];
+
+/// Options that only turn an error into a success. A run can be resumed with one that it began without.
+pub const PERMISSIONS: &[&str] = &["allow_nonfinite", "allow_requantize"];
 
 /// Identity of a call.
 #[derive(Debug, Clone)]
@@ -30,7 +42,7 @@ pub struct Call {
     pub program: String,
     /// File of the program, whose checksum identifies the build. A journal without it identifies only the version.
     pub executable: Option<PathBuf>,
-    /// Options that change bytes, with their values.
+    /// Options that change bytes or permit something, with their values.
     pub options: Vec<(String, String)>,
     /// Files and folders that are read, as the caller names them.
     pub files: Vec<PathBuf>,
@@ -81,6 +93,20 @@ impl Call {
         self
     }
 
+    /// Everything besides the plan that decides the bytes. `program` is [`Call::program`].
+    ///
+    /// # Errors
+    /// As [`Call::inputs`].
+    pub fn origin<'a>(&self, program: &'a (dyn Fn() -> String + Sync)) -> Result<Origin<'a>, Error> {
+        let is_permission = |(name, _): &(String, String)| {
+            let name = name.trim_start_matches("--").replace('-', "_");
+            PERMISSIONS.contains(&name.rsplit('.').next().unwrap_or_default())
+        };
+        let (permissions, options): (Vec<_>, Vec<_>) = self.options.iter().cloned().partition(is_permission);
+        let permissions = permissions.into_iter().map(|(name, _)| name).collect();
+        Ok(Origin { program, options, permissions, inputs: self.inputs()? })
+    }
+
     /// All files that are read.
     ///
     /// # Errors
@@ -126,7 +152,7 @@ impl Call {
 
 /// The options that are set, by their path in the JSON form.
 fn flatten(path: &str, value: &Value, named: &mut Vec<(String, String)>) {
-    if HARMLESS.contains(&path) {
+    if HARMLESS.contains(&path.rsplit('.').next().unwrap_or_default()) {
         return;
     }
     match value {
@@ -157,16 +183,23 @@ mod tests {
             "naming": {"model_name": "a", "pre": null},
             "calibration": {"statistics": "b", "inputs_only": true},
             "repack": false,
+            "allow_nonfinite": true,
             "adapters": [],
         });
         let call = Call::of_options(&options).unwrap();
         let named = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let expected = [
+            named("allow_nonfinite", "true"),
             named("types", "[\"q8_0\"]"),
             named("naming.model_name", "a"),
             named("calibration.inputs_only", "true"),
         ];
         assert_eq!(call.options, expected);
+        let origin = call.origin(&|| String::new()).unwrap();
+        assert_eq!(
+            (&origin.options[..], &origin.permissions[..]),
+            (&expected[1..], &["allow_nonfinite".to_owned()][..])
+        );
         assert_eq!(call.program(), concat!("gguf-toolkit ", env!("CARGO_PKG_VERSION")));
     }
 

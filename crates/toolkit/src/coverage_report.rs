@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, path::PathBuf};
 
 use gguf_conversion::{
     PlannedFile,
-    imatrix::{Coverage, Imatrix, Status, coverage},
+    imatrix::{Coverage, Imatrix, Status, coverage, same_input},
     recipes::{Category, TensorFacts},
 };
 
@@ -13,7 +13,12 @@ pub struct CoverageReport {
     /// Covered and uncovered tensors.
     pub coverage: Coverage,
     n_entries: usize,
+    /// Tensors that need data and use those of another tensor with the same input: both names.
+    stand_ins: Vec<(String, String)>,
 }
+
+/// Zero columns per thousand from which data are doubtful.
+const SPARSE: u32 = 950;
 
 impl CoverageReport {
     /// About all tensors that some of `files` quantizes anew.
@@ -28,7 +33,19 @@ impl CoverageReport {
             .map(|choice| choice.tensor);
         let encoded: BTreeSet<usize> = encoded.collect();
         let encoded: Vec<TensorFacts<'_>> = encoded.into_iter().map(|index| tensors[index]).collect();
-        CoverageReport { coverage: coverage(imatrix, &encoded), n_entries: imatrix.entries.len() }
+        let needy = files.iter().flat_map(|(_, file)| &file.choices).filter(|choice| choice.requires_imatrix);
+        let needy: BTreeSet<usize> = needy.map(|choice| choice.tensor).collect();
+        let stand_in = |index: usize| {
+            let tensor = &tensors[index];
+            let (other, _) =
+                same_input(imatrix, tensor).filter(|_| !imatrix.entries.contains_key(tensor.name))?;
+            Some((tensor.name.to_owned(), other.to_owned()))
+        };
+        CoverageReport {
+            coverage: coverage(imatrix, &encoded),
+            n_entries: imatrix.entries.len(),
+            stand_ins: needy.into_iter().filter_map(stand_in).collect(),
+        }
     }
 
     /// One line about all.
@@ -57,12 +74,15 @@ impl CoverageReport {
     /// Warnings about tensors and experts that seem to be covered but are not. Matrices never include the
     /// token embedding and, unless requested, the output matrix, so these are not reported.
     pub fn warnings(&self) -> Vec<String> {
-        let mut missing = Vec::new();
+        let (mut missing, mut sparse) = (Vec::new(), Vec::new());
         let mut lines = Vec::new();
         for tensor in &self.coverage.tensors {
             let ends = matches!(Category::of(&tensor.name), Category::TokenEmbd | Category::Output);
             match &tensor.status {
-                Status::Missing if !ends => missing.push(tensor.name.as_str()),
+                Status::Missing if !ends && !self.has_stand_in(&tensor.name) => {
+                    missing.push(tensor.name.as_str())
+                }
+                Status::Covered { zeros: SPARSE.., .. } => sparse.push(tensor.name.as_str()),
                 Status::Covered { experts_without_data, n_experts, .. }
                     if !experts_without_data.is_empty() =>
                 {
@@ -77,11 +97,42 @@ impl CoverageReport {
                 _ => {}
             }
         }
+        let and_more = |rest: &[&str]| match rest.len() {
+            0 => String::new(),
+            n => format!(" and {n} more"),
+        };
         if let [first, rest @ ..] = &missing[..] {
-            let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
-            lines.push(format!("importance matrix: no data for tensor `{first}`{more}"));
+            lines.push(format!("importance matrix: no data for tensor `{first}`{}", and_more(rest)));
+        }
+        if let [first, rest @ ..] = &sparse[..] {
+            lines.push(format!(
+                "importance matrix: tensor `{first}`{}: nearly all columns are zero; the matrix may be damaged or of another model",
+                and_more(rest)
+            ));
         }
         lines
+    }
+
+    fn has_stand_in(&self, tensor: &str) -> bool {
+        self.stand_ins.iter().any(|(name, _)| name == tensor)
+    }
+
+    /// Notes about data that are not used, and about tensors that use the data of others.
+    pub fn notes(&self) -> Vec<String> {
+        let filtered =
+            self.coverage.tensors.iter().filter(|tensor| tensor.status == Status::Filtered).count();
+        let filtered = (filtered > 0)
+            .then(|| format!("importance matrix: the data of {filtered} tensors are not used, as requested"));
+        let stand_in = self.stand_ins.first().map(|(name, other)| {
+            let more = match self.stand_ins.len() - 1 {
+                0 => String::new(),
+                n => format!(" (and {n} more like it)"),
+            };
+            format!(
+                "importance matrix: tensor `{name}`{more} uses the data of `{other}`, which has the same input"
+            )
+        });
+        filtered.into_iter().chain(stand_in).collect()
     }
 
     /// A line for each tensor.
@@ -95,6 +146,7 @@ impl CoverageReport {
             }
             Status::WrongSize { expected, found } => format!("expected {expected} values, found {found}"),
             Status::Missing => "no data".to_owned(),
+            Status::Filtered => "data not used".to_owned(),
             _ => "?".to_owned(),
         };
         let tensors = self.coverage.tensors.iter();

@@ -20,9 +20,11 @@ pub fn failure(input: &Path, error: gguf_conversion::Error) -> Error {
             Error::at(&folder, format_args!("not enough disk space: {needed} needed, {free} free"))
         }
         E::Unfinished { path, run } => unfinished(&path, &run),
-        E::NotResumable { path, differences, .. } => {
+        E::NotResumable { path, differences, advice, .. } => {
             let differences = differences.join("; ");
             Error::at(&path, format_args!("cannot resume: {differences}"))
+                .hint(advice)
+                .hint(["use --force without --resume to start over"])
         }
         E::Gguf(gguf_container::Error::Busy { path }) => Error::at(&path, "being written by another process"),
         E::Busy { path, process, host, began } => {
@@ -93,7 +95,16 @@ pub fn quoted(argument: &str) -> String {
 
 /// Hints for an interrupted run; empty if it left nothing.
 pub fn resume_hints(paths: &[PathBuf]) -> Vec<String> {
+    resume_with(paths, "use --resume to continue")
+}
+
+/// Hints for a run that an option would continue; empty if it left nothing.
+pub fn resume_with_permission(paths: &[PathBuf]) -> Vec<String> {
+    resume_with(paths, "use --resume --allow-nonfinite to continue")
+}
+
+fn resume_with(paths: &[PathBuf], advice: &str) -> Vec<String> {
     let Some(run) = gguf_conversion::unfinished(paths) else { return Vec::new() };
     let (done, total) = (human_bytes(run.done_bytes), human_bytes(run.total_bytes));
-    vec![format!("{done} of {total} done; use --resume to continue"), removes(&run)]
+    vec![format!("{done} of {total} done; {advice}"), removes(&run)]
 }

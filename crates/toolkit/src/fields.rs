@@ -92,8 +92,8 @@ fn recipe_fields(error: &gguf_conversion::recipes::RecipeError) -> Fields {
 
 fn imatrix_fields(error: &ImatrixError) -> Fields {
     match error {
-        ImatrixError::NonFinite { entry, value, .. } => {
-            fields!(tensor: entry, expected: "a finite number", found: value)
+        ImatrixError::Invalid { entry, value, .. } => {
+            fields!(tensor: entry, expected: "a finite number of at least 0", found: value)
         }
         ImatrixError::WrongSize { tensor, expected, found } => fields!(tensor, expected, found),
         ImatrixError::NoNeighbour { tensor, .. } => fields!(tensor),

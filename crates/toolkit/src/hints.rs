@@ -3,7 +3,7 @@
 //! Errors of the crates below name no program and no option. Hints that do are here, one function per crate, and replace
 //! the crate's own.
 
-use gguf_conversion::{export::ExportError, merge::MergeError};
+use gguf_conversion::{export::ExportError, imatrix::ImatrixError, merge::MergeError};
 use gguf_layout::ArchError;
 use gguf_tokenizer::huggingface::VocabError;
 
@@ -44,6 +44,12 @@ fn convert(error: &gguf_conversion::Error) -> Option<String> {
                     `--missing-imatrix raise-type`, or set a type with `--tensor-type \
                     'blk\\.{layer}\\.=q4_k'`"
             ));
+        }
+        Error::NotInImatrix { is_expert: true, .. } => {
+            "use an importance matrix computed from text that reaches every expert, or `--missing-imatrix raise-type`"
+        }
+        Error::NotInImatrix { .. } | Error::Imatrix(ImatrixError::NoNeighbour { .. }) => {
+            "use an importance matrix that has the tensor, or a larger type with `--missing-imatrix raise-type`"
         }
         Error::Requantize { .. } => {
             "use the original weights, or accept the extra loss with `gguf-quantize --allow-requantize`"

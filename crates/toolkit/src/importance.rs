@@ -155,7 +155,7 @@ pub fn imatrix(args: &ImatrixOptions, events: &dyn Events) -> Result<Collected, 
         before = Some(path);
         start.add(&read.in_tokens(args.context)).map_err(|error| {
             let hint = match &error {
-                gguf_imatrix::Error::NotFinite { .. } => "omit this matrix, or compute it again",
+                gguf_imatrix::Error::InvalidSum { .. } => "omit this matrix, or compute it again",
                 _ => "only matrices of the same model can be merged",
             };
             Error::at(path, error).hint([hint])

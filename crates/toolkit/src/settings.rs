@@ -12,7 +12,7 @@ use gguf_container::Endian;
 use gguf_conversion::{
     Importance, Input, KeyOverride, NonFinite, OutputRequest, PlannedFile, Request, RowEncoder, Shards,
     imatrix::{Imatrix, MissingPolicy},
-    recipes::{Differences, Overrides, Recipe, TensorFacts, TensorType},
+    recipes::{Differences, KeepReason, Overrides, Reason, Recipe, TensorFacts, TensorType},
 };
 use gguf_types::DType;
 use serde::{Deserialize, Serialize};
@@ -229,7 +229,7 @@ fn open_imatrix(used: &ImatrixUse) -> Result<Imatrix, Error> {
     let mut imatrix = Imatrix::open(path).map_err(|error| input_kind::not_an_imatrix(path, error))?;
     imatrix.include(&used.include_weights);
     imatrix.exclude(&used.exclude_weights);
-    imatrix.check_finite().map_err(failed)?;
+    imatrix.check().map_err(failed)?;
     Ok(imatrix)
 }
 
@@ -300,6 +300,11 @@ impl Settings {
             Ok(OutputRequest::decided(recipe, dtypes))
         };
         self.recipe_file.outputs.iter().map(replay).collect()
+    }
+
+    /// True if a recipe file or a calibration decides about the type of each tensor.
+    pub fn decides_types(&self) -> bool {
+        self.replayed.is_some() || self.decided.is_some()
     }
 
     /// True if types are fixed for each tensor, by a recipe file or by `--pure`.
@@ -390,6 +395,54 @@ impl Settings {
         }
     }
 
+    /// Warns about options for types that decide about no tensor of these files.
+    pub fn warn_of_no_effect(
+        &self,
+        tensors: &[TensorFacts<'_>],
+        files: &[(PathBuf, &PlannedFile)],
+        events: &dyn Events,
+    ) {
+        let choices = || files.iter().flat_map(|(_, file)| &file.choices);
+        if self.decides_types() || choices().next().is_none() {
+            return;
+        }
+        let is_used = |reason| choices().any(|choice| choice.reason == reason);
+        let unmatched = self.overrides.unmatched(tensors);
+        for (index, TensorType { pattern, .. }) in self.overrides.tensor_types.iter().enumerate() {
+            if unmatched.contains(&index) || is_used(Reason::TensorType(index)) {
+                continue;
+            }
+            let matched = choices().find(|choice| pattern.is_match(tensors[choice.tensor].name));
+            let Some(choice) = matched else { continue };
+            let (pattern, name) = (pattern.as_str(), tensors[choice.tensor].name);
+            events.warning(&format!(
+                "--tensor-type: `{pattern}` has no effect: `{name}` and others that match are decided before ({})",
+                choice.reason
+            ));
+        }
+        let Overrides { output_type, token_embedding_type, leave_output, .. } = self.overrides;
+        for (option, is_given, reason, lacking) in [
+            ("--output-tensor-type", output_type.is_some(), Reason::OutputOption, "output.weight"),
+            (
+                "--token-embedding-type",
+                token_embedding_type.is_some(),
+                Reason::TokenEmbeddingOption,
+                "token_embd.weight",
+            ),
+            (
+                "--leave-output-tensor",
+                leave_output,
+                Reason::Kept(KeepReason::OutputOnRequest),
+                "output.weight",
+            ),
+        ] {
+            let is_absent = !tensors.iter().any(|tensor| tensor.name == lacking);
+            if is_given && is_absent && !is_used(reason) {
+                events.warning(&format!("{option} has no effect: the model has no tensor `{lacking}`"));
+            }
+        }
+    }
+
     /// Reports which tensors the importance matrix covers. Returns the lines for the report of the plan.
     ///
     /// # Errors
@@ -403,18 +456,18 @@ impl Settings {
         let Some(importance) = self.importance() else { return Ok(Vec::new()) };
         let used = self.recipe_file.imatrix.clone().unwrap_or_default();
         let report = CoverageReport::new(importance.imatrix, tensors, files);
-        let is_filtered = !(used.include_weights.is_empty() && used.exclude_weights.is_empty());
-        if report.coverage.is_for_another_model() && !is_filtered {
+        if report.coverage.is_for_another_model() && importance.imatrix.filtered.is_empty() {
             let message =
                 "the importance matrix belongs to another model: none of its entries matches a tensor";
             let hint = report.coverage.unused.first().map(|name| format!("one of its entries is `{name}`"));
             return Err(Error::at(Path::new(&used.file), message).hint(hint));
         }
-        let warnings = report.warnings();
+        let (warnings, notes) = (report.warnings(), report.notes());
         warnings.iter().for_each(|line| events.warning(line));
+        notes.iter().for_each(|line| events.note(line));
         events.detail(&report.summary());
         report.details().iter().for_each(|line| events.detail(line));
-        Ok([vec![report.summary()], warnings].concat())
+        Ok([vec![report.summary()], warnings, notes].concat())
     }
 
     /// Checks that every name and pattern of a recipe file matches a tensor, and notes the tensors that are not in it.

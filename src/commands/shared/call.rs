@@ -3,25 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, ArgMatches, parser::ValueSource};
-use gguf_toolkit::call::Call;
+use gguf_toolkit::call::{Call, HARMLESS};
 
 use crate::commands::Command;
-
-/// Options that change no byte of the output, by their names in clap.
-pub const HARMLESS: &[&str] = &[
-    "threads",
-    "force",
-    "quiet",
-    "verbose",
-    "json",
-    "resume",
-    "keep",
-    "save_recipe",
-    "dry_run",
-    "statistics",
-    "eval_text",
-    "no_verify",
-];
 
 /// The options that a command was called with.
 pub fn call_of(command: &Command, matches: &ArgMatches) -> Call {

@@ -36,8 +36,8 @@ pub struct OutputArgs {
 /// Options of conversions that plan tensors and can be interrupted.
 #[derive(Debug, Args)]
 pub struct ResumeArgs {
-    /// Do not print the list of tensors.
-    #[arg(long, requires = "dry_run", conflicts_with = "json", hide_short_help = true)]
+    /// Do not print the list of tensors of a dry run.
+    #[arg(long, conflicts_with = "json", hide_short_help = true)]
     pub no_tensors: bool,
     /// Resume an interrupted run.
     ///

@@ -16,6 +16,8 @@ pub enum Status {
         experts_without_data: Vec<usize>,
         /// Number of experts with their own weights in the entry.
         n_experts: usize,
+        /// Columns whose weight is exactly zero, per thousand.
+        zeros: u32,
     },
     /// An entry of another size.
     WrongSize {
@@ -26,6 +28,8 @@ pub enum Status {
     },
     /// No entry.
     Missing,
+    /// An entry that filters have dropped.
+    Filtered,
 }
 
 /// One tensor of the report.
@@ -52,6 +56,7 @@ pub struct Coverage {
 /// the model that the matrix was made for.
 pub fn coverage(imatrix: &Imatrix, tensors: &[TensorFacts<'_>]) -> Coverage {
     let status = |tensor: &TensorFacts<'_>| match imatrix.entry(tensor.name) {
+        None if imatrix.filtered.contains(tensor.name) => Status::Filtered,
         None => Status::Missing,
         Some(entry) => status_of(entry, values_of(tensor)),
     };
@@ -69,6 +74,7 @@ fn status_of(entry: &Entry, expected: u64) -> Status {
     if found != expected {
         return Status::WrongSize { expected, found };
     }
+    let n_zeros = entry.weights.iter().filter(|weight| **weight == 0.0).count() as u64;
     let least = entry.seen.iter().copied().min().unwrap_or(0);
     let most = entry.seen.iter().copied().max().unwrap_or(0);
     let without = entry.seen.iter().enumerate().filter(|(_, seen)| **seen <= 0).map(|(expert, _)| expert);
@@ -76,6 +82,7 @@ fn status_of(entry: &Entry, expected: u64) -> Status {
         seen: (least, most),
         experts_without_data: without.collect(),
         n_experts: entry.seen.len(),
+        zeros: (n_zeros * 1000 / found.max(1)) as u32,
     }
 }
 
@@ -84,8 +91,8 @@ impl Coverage {
     pub fn is_for_another_model(&self) -> bool {
         let fits = |row: &TensorCoverage| matches!(row.status, Status::Covered { .. });
         // An empty matrix, or one that filters left empty, fits any model.
-        let is_useful =
-            !self.unused.is_empty() || self.tensors.iter().any(|row| row.status != Status::Missing);
+        let is_useful = !self.unused.is_empty()
+            || self.tensors.iter().any(|row| !matches!(row.status, Status::Missing | Status::Filtered));
         is_useful && !self.tensors.is_empty() && !self.tensors.iter().any(fits)
     }
 }
@@ -107,15 +114,24 @@ mod tests {
             ("b".to_owned(), entry(4, &[9])),
             ("z".to_owned(), entry(4, &[9])),
         ]);
-        let imatrix =
-            Imatrix { entries, datasets: vec![], n_chunks: 1, chunk_tokens: 9, format: Format::Gguf };
+        let imatrix = Imatrix {
+            entries,
+            filtered: ["d".to_owned()].into(),
+            datasets: vec![],
+            n_chunks: 1,
+            chunk_tokens: 9,
+            format: Format::Gguf,
+        };
         let tensor =
             |name, dims: &[u64]| TensorFacts { name, shape: Shape::new(dims).unwrap(), dtype: DType::F32 };
-        let report =
-            coverage(&imatrix, &[tensor("a", &[4, 2, 3]), tensor("b", &[8, 2]), tensor("c", &[8, 2])]);
+        let report = coverage(
+            &imatrix,
+            &["a", "b", "c", "d"].map(|name| tensor(name, if name == "a" { &[4, 2, 3] } else { &[8, 2] })),
+        );
         let statuses: Vec<&Status> = report.tensors.iter().map(|row| &row.status).collect();
-        let partial = Status::Covered { seen: (0, 7), experts_without_data: vec![1], n_experts: 3 };
-        assert_eq!(statuses, [&partial, &Status::WrongSize { expected: 8, found: 4 }, &Status::Missing]);
+        let partial = Status::Covered { seen: (0, 7), experts_without_data: vec![1], n_experts: 3, zeros: 0 };
+        let wrong = Status::WrongSize { expected: 8, found: 4 };
+        assert_eq!(statuses, [&partial, &wrong, &Status::Missing, &Status::Filtered]);
         assert_eq!(report.unused, ["z"]);
         assert!(!report.is_for_another_model());
         assert!(coverage(&imatrix, &[tensor("c", &[8, 2])]).is_for_another_model());

@@ -11,9 +11,9 @@ pub enum ImatrixError {
     /// The file is wrong.
     #[error(transparent)]
     File(gguf_imatrix::Error),
-    /// A weight that is no finite number.
-    #[error("entry `{entry}`: weight {index} is {value}, which is not finite")]
-    NonFinite {
+    /// A weight that no mean square can be: infinite, NaN or negative.
+    #[error("entry `{entry}`: weight {index} is {value}, expected a finite number of at least 0")]
+    Invalid {
         /// The entry.
         entry: String,
         /// Index, from 0, over all experts.

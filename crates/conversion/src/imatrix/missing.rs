@@ -16,8 +16,8 @@ pub enum MissingPolicy {
     Error,
     /// Weigh all columns alike.
     Ones,
-    /// Take the weights of the same tensor in the nearest layer, the one before where two are
-    /// equally near.
+    /// Take the weights of a tensor with the same input, else those of the same tensor in the nearest layer, the one before where
+    /// two are equally near.
     Neighbour,
     /// Take the next larger dtype that needs no weights.
     RaiseType,
@@ -57,7 +57,33 @@ pub fn raised(name: &str, dtype: DType, file_type: FileType) -> DType {
     dtype
 }
 
-/// The weights, (n_experts, row_elems), of the same tensor in the nearest layer that has some. The dtype of `tensor` is
+/// Parts of a layer with the same input, also in fused forms.
+const SAME_INPUT: &[&[&str]] = &[
+    &["attn_q", "attn_k", "attn_v", "attn_qkv"],
+    &["attn_q_a", "attn_kv_a_mqa"],
+    &["ffn_gate", "ffn_up"],
+    &["ffn_gate_shexp", "ffn_up_shexp"],
+    &["ffn_gate_exps", "ffn_up_exps", "ffn_gate_up_exps"],
+];
+
+/// Entry of a tensor that has the same input as this one, which has no entry: its name and weights, (n_experts, row_elems). They are
+/// the weights of both, because programs that compute several products in one step record their input once.
+pub fn same_input<'a>(imatrix: &'a Imatrix, tensor: &TensorFacts<'_>) -> Option<(&'a str, &'a [f32])> {
+    let (layer, part) = gguf_types::layer_and_part(tensor.name)?;
+    let part = part.strip_suffix(".weight")?;
+    let group = SAME_INPUT.iter().find(|group| group.contains(&part))?;
+    if imatrix.filtered.contains(tensor.name) {
+        return None;
+    }
+    let entries = group.iter().filter_map(|other| {
+        let (name, entry) = imatrix.entries.get_key_value(&format!("blk.{layer}.{other}.weight"))?;
+        Some((name.as_str(), &entry.weights[..]))
+    });
+    entries.into_iter().find(|(_, weights)| weights.len() as u64 == values_of(tensor))
+}
+
+/// The weights, (n_experts, row_elems), of a tensor with the same input, or of the same tensor in the nearest layer that has some. The
+/// dtype of `tensor` is
 /// its target type.
 ///
 /// # Errors
@@ -67,7 +93,10 @@ pub fn neighbour<'a>(
     tensor: &TensorFacts<'_>,
 ) -> Result<&'a [f32], ImatrixError> {
     let missing = || ImatrixError::NoNeighbour { tensor: tensor.name.to_owned(), dtype: tensor.dtype };
-    imatrix.and_then(|imatrix| nearest(imatrix, tensor)).ok_or_else(missing)
+    let found = |imatrix| {
+        same_input(imatrix, tensor).map(|(_, weights)| weights).or_else(|| nearest(imatrix, tensor))
+    };
+    imatrix.and_then(found).ok_or_else(missing)
 }
 
 fn nearest<'a>(imatrix: &'a Imatrix, tensor: &TensorFacts<'_>) -> Option<&'a [f32]> {
@@ -93,7 +122,7 @@ fn part_of(name: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use gguf_types::{DType::*, Shape};
 
@@ -107,7 +136,14 @@ mod tests {
             (name.to_string(), Entry { weights: vec![layer; *n], seen: vec![1] })
         };
         let entries = BTreeMap::from_iter(names.iter().map(entry));
-        Imatrix { entries, datasets: vec![], n_chunks: 0, chunk_tokens: 0, format: Format::Legacy }
+        Imatrix {
+            entries,
+            filtered: BTreeSet::new(),
+            datasets: vec![],
+            n_chunks: 0,
+            chunk_tokens: 0,
+            format: Format::Legacy,
+        }
     }
 
     fn tensor(name: &str, dtype: DType) -> TensorFacts<'_> {
@@ -131,6 +167,30 @@ mod tests {
         let alone = tensor("blk.0.ffn_up.weight", IQ2_XS);
         let found = neighbour(Some(&imatrix), &alone);
         assert!(matches!(found, Err(ImatrixError::NoNeighbour { .. })), "{found:?}");
+    }
+
+    #[test]
+    fn tensors_with_the_same_input_stand_in() {
+        let imatrix = imatrix(&[
+            ("blk.1.ffn_up.weight", 256),
+            ("blk.1.ffn_gate_exps.weight", 512),
+            ("blk.1.attn_qkv.weight", 256),
+            ("blk.2.ffn_gate.weight", 256),
+        ]);
+        for (name, expected) in [
+            ("blk.1.ffn_gate.weight", Some("blk.1.ffn_up.weight")),
+            ("blk.1.attn_k.weight", Some("blk.1.attn_qkv.weight")),
+            // The entry of two experts does not fit a matrix of one.
+            ("blk.1.ffn_up_exps.weight", None),
+            ("blk.1.ffn_down.weight", None),
+            ("blk.3.ffn_gate.weight", None),
+        ] {
+            let found = same_input(&imatrix, &tensor(name, IQ2_XS));
+            assert_eq!(found.map(|(name, _)| name), expected, "{name}");
+        }
+        // Before the same tensor of another layer.
+        let found = neighbour(Some(&imatrix), &tensor("blk.1.ffn_gate.weight", IQ2_XS)).unwrap();
+        assert_eq!(found, [1.0; 256]);
     }
 
     #[test]

@@ -11,7 +11,11 @@ mod error;
 mod missing;
 mod provenance;
 
-use std::{borrow::Cow, collections::BTreeMap, path::Path};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 use gguf_container::Mapped;
 use gguf_imatrix::Sums;
@@ -23,7 +27,7 @@ pub use gguf_imatrix::Format;
 pub use self::{
     coverage::{Coverage, Status, TensorCoverage, coverage},
     error::ImatrixError,
-    missing::{MissingPolicy, neighbour, raised},
+    missing::{MissingPolicy, neighbour, raised, same_input},
     provenance::provenance,
 };
 
@@ -33,6 +37,8 @@ pub use self::{
 pub struct Imatrix {
     /// Entries by the name of their tensor.
     pub entries: BTreeMap<String, Entry>,
+    /// Tensors whose entries filters have dropped.
+    pub filtered: BTreeSet<String>,
     /// Texts that it was made from: paths, as its maker knew them.
     pub datasets: Vec<String>,
     /// Pieces of text that it was made of; 0 where the file does not say.
@@ -63,7 +69,7 @@ impl Imatrix {
         Ok(Imatrix::from_sums(Sums::open(path).map_err(ImatrixError::File)?))
     }
 
-    /// Reads a mapped or in-memory file. [`Imatrix::check_finite`] checks the weights separately, because
+    /// Reads a mapped or in-memory file. [`Imatrix::check`] checks the weights separately, because
     /// filters come first.
     ///
     /// # Errors
@@ -76,31 +82,38 @@ impl Imatrix {
     pub fn from_sums(sums: Sums) -> Imatrix {
         let Sums { entries, datasets, n_chunks, chunk_tokens, format } = sums;
         let entries = entries.into_iter().map(|(name, entry)| (name, Entry::new(entry, format))).collect();
-        Imatrix { entries, datasets, n_chunks, chunk_tokens, format }
+        Imatrix { entries, filtered: BTreeSet::new(), datasets, n_chunks, chunk_tokens, format }
     }
 
     /// Keeps the entries whose name contains one of `parts` (`--include-weights`), or all if `parts` is empty.
     /// Source: `prepare_imatrix` in `tools/quantize/quantize.cpp`.
     pub fn include(&mut self, parts: &[String]) {
-        self.entries
-            .retain(|name, _| parts.is_empty() || parts.iter().any(|part| name.contains(part.as_str())));
+        self.keep(|name| parts.is_empty() || parts.iter().any(|part| name.contains(part.as_str())));
     }
 
     /// Drops the entries whose name holds one of `parts` (`--exclude-weights`).
     pub fn exclude(&mut self, parts: &[String]) {
-        self.entries.retain(|name, _| !parts.iter().any(|part| name.contains(part.as_str())));
+        self.keep(|name| !parts.iter().any(|part| name.contains(part.as_str())));
     }
 
-    /// Checks every weight. The reference refuses a file with one bad weight, used or not.
+    fn keep(&mut self, is_kept: impl Fn(&str) -> bool) {
+        let dropped = self.entries.keys().filter(|name| !is_kept(name)).cloned();
+        self.filtered.extend(dropped);
+        self.entries.retain(|name, _| is_kept(name));
+    }
+
+    /// Checks every weight. The reference refuses a file with one weight that is not finite, used or not.
     ///
     /// # Errors
-    /// [`ImatrixError::NonFinite`] with the first.
-    pub fn check_finite(&self) -> Result<(), ImatrixError> {
+    /// [`ImatrixError::Invalid`] with the first that is not finite or negative.
+    pub fn check(&self) -> Result<(), ImatrixError> {
         // Names are in order, so that the error names the same entry on every run.
         for (name, entry) in &self.entries {
-            if let Some(index) = entry.weights.iter().position(|weight| !weight.is_finite()) {
+            if let Some(index) =
+                entry.weights.iter().position(|weight| !(weight.is_finite() && *weight >= 0.0))
+            {
                 let (entry, value) = (name.clone(), entry.weights[index]);
-                return Err(ImatrixError::NonFinite { entry, index, value });
+                return Err(ImatrixError::Invalid { entry, index, value });
             }
         }
         Ok(())

@@ -52,8 +52,13 @@ impl Found {
 
     /// Differences between this run and `now`; empty if both write the same bytes, or if this one ended before it wrote a
     /// fingerprint.
-    pub(crate) fn differences(&self, now: impl Fn() -> Fingerprint) -> Vec<String> {
-        self.fingerprint.iter().flat_map(|earlier| now().differences(earlier)).collect()
+    pub(crate) fn differences(&self, now: &Fingerprint) -> Vec<String> {
+        self.fingerprint.iter().flat_map(|earlier| now.differences(earlier)).collect()
+    }
+
+    /// Changes of options that make `now` the earlier run.
+    pub(crate) fn advice(&self, now: &Fingerprint) -> Option<String> {
+        self.fingerprint.as_ref().and_then(|earlier| now.advice(earlier))
     }
 
     /// Bytes of the outputs that are done.

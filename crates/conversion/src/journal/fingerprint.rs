@@ -118,6 +118,8 @@ pub struct Origin<'a> {
     pub program: &'a (dyn Fn() -> String + Sync),
     /// Options that change bytes, each with its value, in any order.
     pub options: Vec<(String, String)>,
+    /// Options that are set and only turn an error into a success. Rows that were finished without them are valid with them.
+    pub permissions: Vec<String>,
     /// Files that are read. Weights files that are missing here are added.
     pub inputs: Vec<InputFile>,
 }
@@ -143,6 +145,8 @@ struct OutputFile {
 pub struct Fingerprint {
     program: String,
     options: Vec<(String, String)>,
+    #[serde(default)]
+    permissions: Vec<String>,
     inputs: Vec<InputFile>,
     outputs: Vec<OutputFile>,
     /// Checksum of every task with its targets and importance weights: everything that the other fields do
@@ -173,15 +177,17 @@ impl Fingerprint {
         Fingerprint {
             program: (origin.program)(),
             options: origin.options.clone(),
+            permissions: origin.permissions.clone(),
             inputs,
             outputs: files.iter().map(output).collect(),
             plan: plan_checksum(tasks),
         }
     }
 
-    /// Options that change bytes, with their values.
-    pub fn options(&self) -> &[(String, String)] {
-        &self.options
+    /// Options that change bytes, with their values, and permissions.
+    pub fn options(&self) -> Vec<(String, String)> {
+        let permissions = self.permissions.iter().map(|name| (name.clone(), "given".to_owned()));
+        self.options.iter().cloned().chain(permissions).collect()
     }
 
     /// Names of the files that are written.
@@ -192,6 +198,28 @@ impl Fingerprint {
     /// Bytes of all files that are written.
     pub fn output_bytes(&self) -> u64 {
         self.outputs.iter().fold(0, |sum, output| sum.saturating_add(output.n_bytes))
+    }
+
+    /// Permissions of `earlier` that are missing now.
+    fn withdrawn<'a>(&self, earlier: &'a Fingerprint) -> impl Iterator<Item = &'a String> {
+        earlier.permissions.iter().filter(|name| !self.permissions.contains(name))
+    }
+
+    /// Changes of options that make this run that of `earlier`, if its options differ.
+    pub fn advice(&self, earlier: &Fingerprint) -> Option<String> {
+        let of = |name: &str, value: &str| match value {
+            "given" => format!("`{name}`"),
+            value => format!("`{name} {value}`"),
+        };
+        let is_in = |options: &[(String, String)], option| options.contains(option);
+        let has_name = |options: &[(String, String)], name| options.iter().any(|(other, _)| other == name);
+        let wanted = earlier.options.iter().filter(|option| !is_in(&self.options, option));
+        let wanted = wanted.map(|(name, value)| format!("use {}", of(name, value)));
+        let withdrawn = self.withdrawn(earlier).map(|name| format!("use `{name}`"));
+        let surplus = self.options.iter().filter(|(name, _)| !has_name(&earlier.options, name));
+        let surplus = surplus.map(|(name, _)| format!("omit `{name}`"));
+        let all: Vec<String> = wanted.chain(withdrawn).chain(surplus).collect();
+        (!all.is_empty()).then(|| format!("to continue, {}", all.join(", ")))
     }
 
     /// Differences from `earlier`, one sentence each; empty if both give the same bytes.
@@ -214,6 +242,9 @@ impl Fingerprint {
                 let (was, is) = (was.unwrap_or_else(absent), is.unwrap_or_else(absent));
                 differences.push(format!("`{name}` was {was} and is now {is}"));
             }
+        }
+        for name in self.withdrawn(earlier) {
+            differences.push(format!("`{name}` was given and is now not given"));
         }
         // A new file changes bytes only if it is read, which the plan shows.
         for input in &earlier.inputs {
@@ -295,6 +326,7 @@ mod tests {
         Fingerprint {
             program: "gguf-convert 1".to_owned(),
             options: vec![("type".to_owned(), "q4_k_m".to_owned())],
+            permissions: vec!["nan".to_owned()],
             inputs: vec![input("config.json"), input("model.safetensors")],
             outputs: vec![output("a.gguf"), output("b.gguf")],
             plan: 3,
@@ -306,7 +338,8 @@ mod tests {
         let earlier = fingerprint();
         assert_eq!(Fingerprint::from_json(&earlier.to_json()).as_ref(), Some(&earlier));
         type Change = fn(&mut Fingerprint);
-        let changes: [(Change, &str); 11] = [
+        let changes: [(Change, &str); 12] = [
+            (|changed| changed.permissions.clear(), "`nan` was given and is now not given"),
             (|changed| changed.program = "x".to_owned(), "the program was gguf-convert 1 and is now x"),
             (|changed| changed.options[0].1 = "q8_0".to_owned(), "`type` was `q4_k_m` and is now `q8_0`"),
             (|changed| changed.options.clear(), "`type` was `q4_k_m` and is now not given"),
@@ -334,10 +367,15 @@ mod tests {
             assert_eq!(now.differences(&earlier), [expected]);
         }
         assert!(earlier.differences(&earlier).is_empty());
-        // A new file changes nothing by itself.
+        // Neither does a new permission, or a new file.
         let mut now = earlier.clone();
+        now.permissions.push("other".to_owned());
         now.inputs.push(InputFile { name: "new".to_owned(), n_bytes: 1, modified: None, tag: None });
-        assert!(now.differences(&earlier).is_empty());
+        assert!(now.differences(&earlier).is_empty() && now.advice(&earlier).is_none());
+        now.permissions.clear();
+        now.options = vec![("type".to_owned(), "q8_0".to_owned()), ("pure".to_owned(), "given".to_owned())];
+        let advice = "to continue, use `type q4_k_m`, use `nan`, omit `pure`";
+        assert_eq!(now.advice(&earlier).as_deref(), Some(advice));
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub use write::{Part, Written, share_bytes, write_part};
 /// Checks that a journal belongs to this plan.
 fn same_plan(found: &Found, fingerprint: &Fingerprint, journal: &Path) -> Result<(), Error> {
     // All differences, since one change often brings another.
-    let differences = found.differences(|| fingerprint.clone());
+    let differences = found.differences(fingerprint);
     match differences.is_empty() {
         true => Ok(()),
         false => Err(Error::OtherPlan { path: journal.to_owned(), differences }),

@@ -13,7 +13,12 @@ use gguf_conversion::{
 };
 
 fn origin() -> Origin<'static> {
-    Origin { program: &|| "test".to_owned(), options: Vec::new(), inputs: Vec::new() }
+    Origin {
+        program: &|| "test".to_owned(),
+        options: Vec::new(),
+        permissions: Vec::new(),
+        inputs: Vec::new(),
+    }
 }
 
 /// Progress of a machine when it stopped.

@@ -101,7 +101,12 @@ fn encoder_changes_only_selected_rows() {
         let conversion = conversion.recipe("q4_k_s").unwrap();
         let planned = conversion.plan().unwrap();
         let checked = planned.check().unwrap();
-        let origin = Origin { program: &|| "test".to_owned(), options: Vec::new(), inputs: Vec::new() };
+        let origin = Origin {
+            program: &|| "test".to_owned(),
+            options: Vec::new(),
+            permissions: Vec::new(),
+            inputs: Vec::new(),
+        };
         checked.fingerprint(&[folder.path().join("x")], &origin)
     };
     let none = fingerprint(None);

@@ -66,7 +66,7 @@ impl Run {
 
 fn origin() -> Origin<'static> {
     let options = vec![("--type".to_owned(), "q8_0".to_owned())];
-    Origin { program: &|| "fuzz".to_owned(), options, inputs: Vec::new() }
+    Origin { program: &|| "fuzz".to_owned(), options, permissions: Vec::new(), inputs: Vec::new() }
 }
 
 fn paths(folder: &Path) -> Vec<PathBuf> {

@@ -29,7 +29,8 @@ use super::{
     texts::WINDOW,
 };
 use crate::{
-    error::Error, events::Events, progress_line::ProgressLine, settings::Settings, text::human_bytes,
+    error::Error, events::Events, failure::failure, progress_line::ProgressLine, settings::Settings,
+    text::human_bytes,
 };
 
 /// Version of the method of the probes.
@@ -342,7 +343,18 @@ impl BudgetOptions {
         let mut request = settings.request();
         request.keys.push(calibration_key(&unnamed())?);
         request.importance.get_or_insert(Importance { imatrix: &pending, path: None });
-        self.choices(input, recipe, &request)?.check()
+        let choices = self.choices(input, recipe, &request)?;
+        choices.check()?;
+        let may_requantize = request.allow_requantize || input.input.has_originals();
+        let quantized = |candidate: &&Candidate<'_>| candidate.facts.dtype.is_quantized();
+        match choices.candidates.iter().find(quantized).filter(|_| !may_requantize) {
+            Some(Candidate { facts, recipe_type, .. }) => {
+                let (tensor, from, to) = (facts.name.to_owned(), facts.dtype, *recipe_type);
+                let error = gguf_conversion::Error::Requantize { tensor, from, to };
+                Err(failure(input.path, error))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Alternatives for each matrix.

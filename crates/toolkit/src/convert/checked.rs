@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use gguf_container::PartNumber;
 use gguf_conversion::{
-    CheckedConversion, Fingerprint, Input, Origin, PlannedFile, Watch,
+    CheckedConversion, Fingerprint, Input, PlannedFile, Watch,
     parts::{Part, Place, Written, part_path},
 };
 
@@ -41,9 +41,7 @@ impl<I: Input> Checked<'_, I> {
     /// State that the bytes depend on.
     fn fingerprint(&self) -> Result<Fingerprint, Error> {
         let call = &self.args.call;
-        let origin =
-            Origin { program: &|| call.program(), options: call.options.clone(), inputs: call.inputs()? };
-        Ok(self.conversion.fingerprint(&self.paths(), &origin))
+        Ok(self.conversion.fingerprint(&self.paths(), &call.origin(&|| call.program())?))
     }
 
     /// Writes a plan.

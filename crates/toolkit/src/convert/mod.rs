@@ -20,6 +20,7 @@ mod checked;
 mod checkpoint;
 mod diffusion;
 mod export;
+mod fallback_advice;
 mod finished;
 mod foreign;
 mod input_type;

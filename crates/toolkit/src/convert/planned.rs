@@ -120,7 +120,7 @@ impl Planned {
         })?;
         let operation = Operation::deserialize(file.conversion())
             .map_err(|error| Error::at(&path, format_args!("not a plan file: {error}")))?;
-        let options = file.fingerprint(&path)?.options().to_vec();
+        let options = file.fingerprint(&path)?.options();
         Ok(Planned { path, file, operation, program: Call { options, ..program } })
     }
 

@@ -40,6 +40,9 @@ pub struct Report {
     /// Gains of each output from calibration; empty without it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub calibration: Vec<Gained>,
+    /// For a file type with fallbacks, its name and what gives a smaller file.
+    #[serde(skip)]
+    pub(super) advice: Vec<(String, String)>,
 }
 
 /// A planned or written file.
@@ -186,6 +189,7 @@ impl Report {
                 .collect(),
             notes: origin.notes.clone(),
             calibration: Vec::new(),
+            advice: Vec::new(),
         }
     }
 
@@ -275,38 +279,33 @@ impl Report {
                     output.file_type
                 ));
             }
-            lines.extend(output.cost_of_fallbacks());
+            lines.extend(output.cost_of_fallbacks().map(|cost| {
+                let advice = self.advice.iter().find(|(name, _)| *name == output.file_type);
+                advice.map_or_else(|| cost.clone(), |(_, advice)| format!("{cost}; {advice}"))
+            }));
         }
         lines
     }
 }
 
 impl OutputFile {
-    /// Size that fallbacks add, with the type of a smaller file whose blocks fit the rows. None without fallbacks.
+    /// Size that fallbacks add. None without fallbacks.
     fn cost_of_fallbacks(&self) -> Option<String> {
-        let (mut n_elems, mut n_bits, mut wanted_bits, mut fits) = (0.0, 0.0, 0.0, true);
+        let (mut n_elems, mut n_bits, mut wanted_bits) = (0.0, 0.0, 0.0);
         for tensor in &self.tensors {
             let Some(Ok(wanted)) = tensor.fallback_from.map(DType::from_name) else { continue };
             let elems: f64 = tensor.shape.iter().map(|dim| *dim as f64).product();
             n_elems += elems;
             n_bits += tensor.n_bytes as f64 * 8.0;
             wanted_bits += elems * wanted.bits_per_elem();
-            fits &= tensor.shape.first().is_some_and(|row_elems| row_elems % 32 == 0);
         }
         if n_elems == 0.0 {
             return None;
         }
         let all_elems: u64 = self.totals.values().map(|total| total.elements).sum();
         let added = n_bits - wanted_bits;
-        let distance = |dtype: &DType| (dtype.bits_per_elem() - wanted_bits / n_elems).abs();
-        let other = [DType::IQ4_NL, DType::Q5_0, DType::Q5_1].into_iter();
-        let other = other.filter(|dtype| fits && dtype.bits_per_elem() < self.bits_per_weight);
-        let other = other.min_by(|a, b| distance(a).total_cmp(&distance(b)));
-        let advice = other.map_or_else(String::new, |dtype| {
-            format!("; `{}` ({:.2} bits/weight) fits these rows", dtype.name(), dtype.bits_per_elem())
-        });
         Some(format!(
-            "{}: fallbacks add {:.2} bits/weight ({}){advice}",
+            "{}: fallbacks add {:.2} bits/weight ({})",
             self.file_type,
             added / all_elems.max(1) as f64,
             human_bytes((added / 8.0) as u64)

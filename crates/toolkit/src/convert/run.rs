@@ -11,6 +11,7 @@ use gguf_conversion::{
 
 use super::{
     checked::Checked,
+    fallback_advice,
     finished::finished,
     report::{Origin, Report},
     run_args::{OpenInput, Outcome, Parts, Requested, RunArgs},
@@ -27,7 +28,7 @@ use crate::{
     settings::Settings,
 };
 
-/// Returns the paths of the outputs, and fails early if one of them cannot be written. None if an earlier run has finished
+/// Returns the paths of the outputs, and fails early if one of them cannot be written or a tensor cannot get its type. None if an earlier run has finished
 /// them.
 ///
 /// # Errors
@@ -42,6 +43,7 @@ pub fn check_paths<I: Input>(
     let outputs = settings.outputs(requested.recipes.clone(), &open.input)?;
     let conversion = Conversion::new(&open.input).outputs(outputs).request(settings.request());
     let planned = conversion.plan().map_err(failed)?;
+    planned.check_types().map_err(failed)?;
     let paths = planned.paths(args.out).map_err(failed)?;
     let files: Vec<(PathBuf, &PlannedFile)> = paths.iter().cloned().zip(planned.files()).collect();
     check_separate(&paths, settings, args)?;
@@ -117,6 +119,7 @@ pub fn run<I: Input>(
     let of_projectors = files.iter().filter(|(_, file)| file.of == FileOf::Projector);
     let first_of_them = of_projectors.flat_map(|(_, file)| &file.choices).map(|choice| choice.tensor).min();
     let n_tensors = first_of_them.unwrap_or(tensors.len());
+    settings.warn_of_no_effect(&tensors[..n_tensors], &of_models, events);
     let coverage = settings.report_coverage(&tensors[..n_tensors], &of_models, events)?;
     let not_loaded = loader_report::not_loaded(&of_models);
     let mut warnings: Vec<String> = Vec::new();
@@ -182,6 +185,7 @@ pub fn run<I: Input>(
         }
     }
     warn_of_loss(&tensors, &files, events);
+    report.advice = fallback_advice::advice(planned.input(), settings, &files);
     let _guard = match calibration.filter(|calibration| calibration.trains()) {
         None => None,
         Some(calibration) => Some(train(calibration, &checked, &files, open.path, args, events)?),

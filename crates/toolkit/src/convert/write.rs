@@ -2,13 +2,14 @@
 
 use std::{path::Path, sync::Arc};
 
-use gguf_conversion::{Input, Journaling, Losses, Origin, Watch};
+use gguf_conversion::{Error as EngineError, Input, Journaling, Losses, Watch};
 
 use super::{checked::Checked, report::Report};
 use crate::{
+    call::Call,
     error::Error,
     events::Events,
-    failure::{failure, resume_hints},
+    failure::{failure, resume_hints, resume_with_permission},
     loss_report,
     output_files::{make_folder_of, say_written, tell, warn_of_leftovers},
 };
@@ -36,9 +37,11 @@ pub fn write_and_report<I: Input>(
     let unfinished = gguf_conversion::unfinished(&paths).is_some();
     // A run whose remains are not wanted has no journal, unless it must remove that of another.
     let has_journal = args.resumable || unfinished;
-    let inputs = if has_journal { args.call.inputs()? } else { Vec::new() };
-    let options = args.call.options.clone();
-    let origin = Origin { program: &|| args.call.program(), options, inputs };
+    let program = || args.call.program();
+    let origin = match has_journal {
+        true => args.call.origin(&program)?,
+        false => Call::default().origin(&program)?,
+    };
     let journaling =
         Journaling { origin: &origin, resume: args.resume, on_resume: &|event| tell(event, events) };
     if args.resume && !unfinished {
@@ -48,7 +51,7 @@ pub fn write_and_report<I: Input>(
     let stopped = paths.clone();
     // A slow disk may delay the end of the work.
     let _guard = events.ends_soon(Box::new(move || {
-        failure(Path::new(""), gguf_conversion::Error::Cancelled).hint(resume_hints(&stopped))
+        failure(Path::new(""), EngineError::Cancelled).hint(resume_hints(&stopped))
     }));
     let progress = events.progress(conversion.input_bytes());
     let done = |_: &_, bytes| progress.add(bytes);
@@ -64,9 +67,12 @@ pub fn write_and_report<I: Input>(
     drop(progress);
     written.map_err(|error| match error {
         // These errors have their own hints, or are about a run of another process.
-        gguf_conversion::Error::Unfinished { .. } | gguf_conversion::Error::Busy { .. } => failed(error),
-        gguf_conversion::Error::NotResumable { .. } => failed(error)
-            .hint(["run the command again to continue, or use --force without --resume to start over"]),
+        EngineError::Unfinished { .. } | EngineError::Busy { .. } | EngineError::NotResumable { .. } => {
+            failed(error)
+        }
+        EngineError::NonFinite { .. } | EngineError::Overflow { .. } if has_journal => {
+            failed(error).hint(resume_with_permission(&paths))
+        }
         error => failed(error).hint(resume_hints(&paths)),
     })?;
     loss_report::warn(&losses, events);

@@ -295,6 +295,30 @@ pub fn sizes(base: &Base, types: &[&'static Recipe], request: &Request<'_>) -> R
     Ok(planned.files().iter().map(bytes).collect())
 }
 
+/// Checks that a base can be quantized to these types. With `chooses_types`, a calibration may choose others.
+///
+/// # Errors
+/// A base that is quantized already.
+pub fn check_types(base: &Base, types: &[&'static Recipe], chooses_types: bool) -> Result<(), Error> {
+    let input = ModelInput::new(gguf_models::FAMILIES, open(&base.path)?);
+    let outputs = types.iter().copied().map(OutputRequest::by_rules);
+    let conversion = Conversion::new(input).outputs(outputs);
+    let planned = conversion.plan().map_err(|error| failure(&base.path, error))?;
+    let again = match planned.check_types() {
+        Err(gguf_conversion::Error::Requantize { tensor, from, .. }) => Some((tensor, from)),
+        checked => checked.map(|()| None).map_err(|error| failure(&base.path, error))?,
+    };
+    let model = planned.input().model();
+    let mut quantized = model.tensors().filter(|(_, info)| chooses_types && info.dtype.is_quantized());
+    let again = again.or_else(|| quantized.next().map(|(_, info)| (info.name.clone(), info.dtype)));
+    again.map_or(Ok(()), |(tensor, dtype)| {
+        let message =
+            format!("tensor `{tensor}` is already quantized ({dtype}); files are made from original weights");
+        Err(Error::at(&base.path, message)
+            .hint(["publish the checkpoint, or a file of type BF16, F16 or F32"]))
+    })
+}
+
 /// The model of a file.
 ///
 /// # Errors

@@ -177,6 +177,6 @@ pub fn kept(results: Option<&Value>, weights: &str, work: &Work) -> Option<Imatr
 /// A file that cannot be read.
 pub fn read(path: &Path) -> Result<Imatrix, Error> {
     let matrix = Imatrix::open(path).map_err(|error| not_an_imatrix(path, error))?;
-    matrix.check_finite().map_err(|error| Error::at(path, error))?;
+    matrix.check().map_err(|error| Error::at(path, error))?;
     Ok(matrix)
 }

@@ -168,12 +168,16 @@ fn run(
         false => {
             let demand = Demand::of(&gguf_models::GRAPHS, model.file())
                 .map_err(|error| Error::at(&base.path, error))?;
-            let used = Use { context: args.fit_context(), ..Use::default() };
+            let used = Use { context: args.fit_context(trained), ..Use::default() };
             let rungs = files::rungs(&base, &ladder::Ladder::Full.types()?, &demand)?;
             earlier.with_types(&args, ladder::for_budgets(&rungs, &args.fit, &used)?)?
         }
     };
     let mut entries = entries(&types, &base, &args)?;
+    // Refusals come before hours of work.
+    base::check_types(&base, &types, !args.calibrate.is_empty())?;
+    let mut text = texts::read(&model, args.eval_text.as_slice(), For::Evaluation, args.context(), events)?;
+    text.windows.truncate(args.chunks());
     let settings = Earlier::of_call(&args, &types, stated.chat_template(), &filled);
     *former = Some(settings.record(out, &mut work)?);
 
@@ -228,8 +232,6 @@ fn run(
     if !args.no_imatrix {
         text_file::warn_of_overlap(&args.eval_text, &args.imatrix_text, events);
     }
-    let mut text = texts::read(&model, args.eval_text.as_slice(), For::Evaluation, args.context(), events)?;
-    text.windows.truncate(args.chunks());
     if args.eval_text.is_empty() {
         tell_small(&text, "measurements are of", "--eval-text", events);
     }

@@ -40,7 +40,7 @@ pub struct PublishOptions {
     pub ladder: Option<Ladder>,
     /// Memory sizes in bytes; the largest type that fits in each is written.
     pub fit: Vec<u64>,
-    /// Tokens of context that `fit` includes. Default: 8192.
+    /// Tokens of context that `fit` includes. Default: 8192, or less if the model was trained for less.
     pub fit_context: Option<u64>,
     /// Texts to calibrate the files on, each like a quantization with a calibration. Default: those of the last run.
     pub calibrate: Vec<PathBuf>,
@@ -203,9 +203,10 @@ impl PublishOptions {
         self.context.unwrap_or(CONTEXT) as usize
     }
 
-    /// Tokens that a budget is for.
-    pub fn fit_context(&self) -> u64 {
-        self.fit_context.unwrap_or(8192)
+    /// Tokens that a budget is for, for a model that was trained for `trained` tokens, or an unknown number if that is 0.
+    pub fn fit_context(&self, trained: u64) -> u64 {
+        const USUAL: u64 = 8192;
+        self.fit_context.unwrap_or(if trained > 0 { trained.min(USUAL) } else { USUAL })
     }
 
     /// Lengths of the context for the card: some usual ones up to what the model was trained for, and the requested one.

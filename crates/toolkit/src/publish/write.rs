@@ -67,7 +67,7 @@ pub fn write<I: Input>(
     let progress = events.progress(checked.input_bytes());
     let program = || writing.program.clone();
     let options = vec![("stage".to_owned(), fingerprint.to_owned())];
-    let origin = Origin { program: &program, options, inputs: Vec::new() };
+    let origin = Origin { program: &program, options, permissions: Vec::new(), inputs: Vec::new() };
     let on_resume = |event: Resumed| tell(event, events);
     let losses = Arc::new(Losses::default());
     let options_of_run = writing.options.clone().losses(losses.clone());
