@@ -88,10 +88,7 @@ fn chats_are_recognized_by_content() {
     assert!(of_json.abs_diff(plain) <= 64, "{of_json} {plain}");
     sandbox.write("other.json", lines(&vec![json!({"instruction": "Hi", "output": "Hello"}); 20]));
     let ran = imatrix(&sandbox, "other.json");
-    ran.ends_and_says(
-        1,
-        "line 1: expected `messages`, `conversations` or `text`, found `instruction`, `output`",
-    );
+    ran.ends_and_says(1, "line 1: missing `messages` or `conversations`, found `instruction`, `output`");
     ran.says("hint: write each example as `messages`");
 }
 

@@ -309,6 +309,7 @@ fn unknown_models_are_converted_by_general_rules() {
     succeed(convert(&sandbox, "-t bf16 --arch-as minimax_h3"));
     succeed(sandbox.quantize(&words("out.gguf again.gguf q8_0"))).says(warning);
     assert_eq!(types("again.gguf"), expected);
+    sandbox.convert(&words("export again.gguf folder")).ends_and_says(1, "expected a ");
     // A known name has its rules.
     succeed(convert(&sandbox, "-t q8_0 --arch-as flux"));
     assert_eq!(types("out.gguf")[0], DType::Q8_0);

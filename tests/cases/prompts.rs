@@ -98,7 +98,7 @@ fn imatrix_renders_chats() {
         sandbox.eval(&args)
     };
     let bad = run("bad.jsonl");
-    bad.says("bad.jsonl: line 1: expected `messages`, `conversations` or `text`, found `prompt`");
+    bad.says("bad.jsonl: line 1: missing `messages` or `conversations`, found `prompt`");
     succeed(run("c.jsonl"));
 }
 

@@ -196,7 +196,8 @@ pub fn is_image_model(metadata: &Metadata, tensors: &[TensorInfo]) -> bool {
     let shapes = tensors.iter().map(|tensor| (tensor.name.as_str(), tensor.shape));
     let file = gguf_models::FAMILIES.diffusion_file(metadata, shapes);
     let architecture = metadata.get("general.architecture").and_then(Value::as_str).unwrap_or_default();
-    file.is_some_and(|file| file.row.is_some()) || IMAGE_ARCHITECTURES.contains(&architecture)
+    file.is_some_and(|file| file.row.is_some() || file.is_generic)
+        || IMAGE_ARCHITECTURES.contains(&architecture)
 }
 
 /// Kind of a GGUF file that is not a language model, with advice.

@@ -127,12 +127,8 @@ pub(super) fn assign(
     let overrides = &Overrides { only_copy: copies, ..overrides.clone() };
     let mut assign_one = |tensor: &TensorFacts<'_>| {
         if let Some(reason) = keep_reason(file, tensor, overrides) {
-            // ComfyUI-GGUF loads parameters that it does not decode in F32 and F16 only.
-            let is_decoded = file.is_decoded(tensor.name, tensor.shape.n_dims());
-            let widens = tensor.dtype == BF16 && !copies && !is_decoded;
-            let dtype = if widens { F32 } else { tensor.dtype };
             let reason = Reason::Kept(reason);
-            return Assignment { dtype, reason, fallback: None, requires_imatrix: false };
+            return Assignment { dtype: tensor.dtype, reason, fallback: None, requires_imatrix: false };
         }
         let (preferred, reason) = preferred(recipe, tensor, overrides, &mut counts);
         let row_elems = tensor.shape.row_elems();

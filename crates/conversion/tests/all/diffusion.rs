@@ -348,20 +348,21 @@ fn values_beyond_f16_are_errors() {
 #[test]
 fn codes_without_known_scales_are_refused() {
     let flux = row(FLUX, "F8_E4M3", &[4, 4]);
-    let refused = "weights quantized by ComfyUI's forms with rotated weights or integers of 4 bits are not supported; recognized by \
-        `convrot` and `format` in tensors `.comfy_quant`, packed codes";
+    let rotated = "ComfyUI's rotated or grouped weights are not supported; recognized by `convrot` and other keys of tensors `.comfy_quant`";
+    let other = "a form of ComfyUI are not supported; recognized by `format` of tensors `.comfy_quant`";
     let mark = |text: &str| {
         let name = FLUX.replace(".weight", ".comfy_quant");
         (row(&name, "U8", &[text.len() as u64]), text.as_bytes().to_vec())
     };
     let scale = (row(&FLUX.replace(".weight", ".weight_scale"), "F32", &[]), 1f32.to_le_bytes().to_vec());
     let codes = |dtype: &str| (row(FLUX, dtype, &[4, 4]), vec![1; 16]);
-    for (text, dtype) in [
-        (r#"{"format": "convrot_w4a4"}"#, "U8"),
-        (r#"{"format": "int8_tensorwise", "convrot": true}"#, "I8"),
-        (r#"{"format": "int8_tensorwise", "convrot": {"group_size": 256}}"#, "I8"),
+    for (text, dtype, refused) in [
+        (r#"{"format": "convrot_w4a4"}"#, "U8", other),
+        (r#"{"format": "int8_tensorwise", "convrot": true}"#, "I8", rotated),
+        (r#"{"format": "int8_tensorwise", "convrot": {"group_size": 256}}"#, "I8", rotated),
     ] {
-        assert_eq!(error_of(&[codes(dtype), scale.clone(), mark(text)]).to_string(), refused, "{text}");
+        let found = error_of(&[codes(dtype), scale.clone(), mark(text)]).to_string();
+        assert_eq!(found, format!("weights quantized by {refused}"), "{text}");
     }
     let found =
         error_of(&[codes("F8_E4M3"), scale.clone(), mark(r#"{"format": "int8_tensorwise"}"#)]).to_string();

@@ -314,7 +314,7 @@ fn no_messages(value: &Value) -> String {
     match &keys[..] {
         [] => "missing `messages` or `conversations`".to_owned(),
         keys => {
-            format!("expected `messages`, `conversations` or `text`, found {}", gguf_types::list_names(keys))
+            format!("missing `messages` or `conversations`, found {}", gguf_types::list_names(keys))
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Chat template of a model as a Go template for the `Modelfile` of Ollama.
 //!
-//! Ollama replaces a template that differs by fewer than 100 characters from one of its own by that one, unless the `Modelfile` has
+//! Ollama takes a known template instead of one that differs from it by fewer than 100 characters, unless the `Modelfile` has
 //! `TEMPLATE`. A template can be translated if it writes each message between fixed texts of its role. This is found out by rendering
 //! chats and checked on a longer one.
 //!

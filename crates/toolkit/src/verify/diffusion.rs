@@ -139,7 +139,9 @@ pub fn refusals(file: &DiffusionFile, metadata: &Metadata, tensors: &[TensorFact
             found.push(refused("architecture", message));
         }
         None if architecture.is_some() => {
-            found.push(refused("architecture", "no known model has these tensors".to_owned()));
+            let name = architecture.unwrap_or_default();
+            let message = format!("unknown architecture `{name}`, and no known model has these tensors");
+            found.push(refused("architecture", message));
         }
         None => {
             let message = "ComfyUI-GGUF does not load the file as a diffusion model: no known model has these tensors; \

@@ -11,7 +11,7 @@ const FLOORS: &[&[&str]] = &[
     &["error"],
     &["blocks", "call", "events", "file_type", "input_kind", "outputs", "template_guard", "text"],
     &["line_diff"],
-    &["architecture_list", "container_file", "input_files", "loader_report", "tokenizer"],
+    &["architecture_list", "container_file", "input_files", "tokenizer"],
     // Files, and the messages about them.
     &[
         "adapter",
@@ -54,6 +54,7 @@ const FLOORS: &[&[&str]] = &[
         "endian",
         "extract",
         "fit",
+        "loader_report",
         "merge",
         "recipe",
         "show",
