@@ -9,7 +9,7 @@ use std::{
 use gguf_container::{BrokenDownload, Metadata, SPLIT_COUNT_KEY, TensorInfo, Value};
 use gguf_tokenizer::keys::TOKENS;
 
-use crate::{cause::Cause, error::Error, hub::is_hub_address};
+use crate::{cause::Cause, error::Error};
 
 /// Kind of input that a command reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +50,7 @@ enum Found {
 
 /// True for the address of a file, rather than a path.
 pub fn is_address(file: &str) -> bool {
-    ["http://", "https://"].iter().any(|scheme| file.starts_with(scheme)) || is_hub_address(file)
+    ["http://", "https://"].iter().any(|scheme| file.starts_with(scheme)) || gguf_checkpoint::hub::Repo::is_address(file)
 }
 
 /// Advice for an input that could not be opened; none if its kind is right or not read by any command.
