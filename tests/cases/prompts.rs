@@ -226,3 +226,46 @@ fn summary_shows_prompt_origin_and_problems() {
     let shown = succeed(with_template(default).inspect(&["show", "in.gguf"])).stdout;
     assert!(shown.contains("system      You are a helpful assistant.\n"), "{shown}");
 }
+
+/// Every number of a template that becomes a size is bounded, so that a template fails without ending the program.
+#[test]
+fn sizes_of_templates_are_bounded() {
+    for template in [
+        "{{ [1]|batch(10000000000, 'x')|list }}",
+        "{{ [1]|slice(10000000000)|list }}",
+        "{{ '%.70000f' % 1.5 }}",
+        "{{ '%*d' % (100000000, 1) }}",
+        "{{ '%(a)0999999999d' % {'a': 1} }}",
+        "{{ '{:.100000f}'.format(1.5) }}",
+        "{{ '{:>1000000000}'.format(1) }}",
+        "{% set ns = namespace(x='aaaaaaaaaaaaaaaa') %}{% for i in range(60) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}",
+        "{% set ns = namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
+        "{% set ns = namespace(x='aa') %}{% for i in range(60) %}{% set ns.x = ns.x|replace('a', ns.x) %}{% endfor %}",
+        "{% set ns = namespace(x=',') %}{% for i in range(60) %}{% set ns.x = ns.x.join(['a', 'b', ns.x]) %}{% endfor %}",
+        "{{ 'a'.center(1000000, 'a')|replace('a', 'b'.center(1000000)) }}",
+        "{{ '\\t'.center(1000000, '\\t').expandtabs(1000000) }}",
+        "{{ '\\n'.center(1000000, '\\n')|indent(65536, blank=true) }}",
+    ] {
+        let ran = verify_template(template);
+        assert_eq!(ran.code, Some(1), "{template}: {}{}", ran.stdout, ran.stderr);
+        assert!(ran.stdout.contains("cannot be rendered"), "{template}: {}{}", ran.stdout, ran.stderr);
+    }
+    let long = format!("{{{{ 1 }}}}{}", "a".repeat(300 << 10));
+    let ran = verify_template(&long);
+    assert!(ran.code == Some(1) && ran.stdout.contains("is too long"), "{}{}", ran.stdout, ran.stderr);
+}
+
+/// A template of 200 bytes that makes four million beginnings of marks, and long chains of operators.
+#[test]
+fn costly_templates_take_seconds() {
+    let chat = "{% for m in messages %}{{ m.role }}{{ m.content }}{% endfor %}";
+    let marks = format!(
+        "{{% set ns = namespace(x='<|') %}}{{% for i in range(22) %}}{{% set ns.x = ns.x ~ ns.x %}}{{% endfor %}}{chat}{{{{ ns.x }}}}|>"
+    );
+    let chain = format!("{{% if a{} %}}{{% endif %}}{chat}", " and a".repeat(4000));
+    for template in [marks, chain] {
+        let begin = std::time::Instant::now();
+        let ran = verify_template(&template);
+        assert!(ran.code.is_some() && begin.elapsed().as_secs() < 60, "{:?}: {ran:?}", begin.elapsed());
+    }
+}

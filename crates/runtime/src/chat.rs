@@ -29,7 +29,7 @@ pub use conversation::{Conversation, Tool, ToolCall, Turn};
 pub use date::Date;
 pub use literals::literals;
 pub use reading::Chat;
-pub use rendering::{render_chat, render_with_system};
+pub use rendering::{render_chat, render_with_system, stop_with};
 pub use settings::{ChatError, Settings, SystemMessage};
 pub use special::SpecialTokens;
 pub use transcripts::{Transcripts, is_chats, transcripts};

@@ -12,7 +12,7 @@ use crate::{
     error::Error,
     eval_model,
     events::Events,
-    template_guard::guarded,
+    template_guard::Budget,
     text_file,
 };
 
@@ -31,7 +31,9 @@ pub fn rendered(model: &Model, path: &Path, events: &dyn Events) -> Result<Trans
     let bytes = text_file::bytes(path)?;
     let template = model.file().metadata().text(gguf_tokenizer::keys::CHAT_TEMPLATE).ok().flatten();
     let (template, tokens) = (template.map(str::to_owned), SpecialTokens::of_model(model));
-    let made = guarded(move || transcripts(template.as_deref(), &tokens, &bytes))?;
+    let budget = Budget::for_texts(bytes.len());
+    let made = budget.guarded(move || transcripts(template.as_deref(), &tokens, &bytes));
+    let made = made.map_err(|error| Error::at(path, error))?;
     let made = made.map_err(|(line, problem)| {
         let is_other_form = problem.starts_with("missing `messages`");
         let advice = "write each example as `messages` with roles and contents, or as `text`";

@@ -2,31 +2,97 @@
 //! and time, since a text that is appended to itself has thousands of gigabytes after forty steps.
 
 use std::{
-    sync::mpsc::{RecvTimeoutError, channel},
+    cell::Cell,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{RecvTimeoutError, channel},
+    },
     thread,
     time::{Duration, Instant},
 };
 
-use gguf_runtime::chat::{Chat, ChatError, Conversation, Date, Settings, SpecialTokens, render_chat};
+use gguf_runtime::chat::{
+    Chat, ChatError, Conversation, Date, Settings, SpecialTokens, render_chat, stop_with,
+};
 
 use crate::error::Error;
 
 /// Additional memory that templates may use; prompts need some kilobytes.
 const MAX_BYTES: u64 = 256 << 20;
-/// Time that they may take.
-const MAX_TIME: Duration = Duration::from_secs(60);
+/// Time that all templates of a file may take.
+const MAX_TIME: Duration = Duration::from_secs(20);
 /// Interval between two checks of memory and time.
 const PAUSE: Duration = Duration::from_millis(2);
+
+/// Time for the templates of a file.
+#[derive(Debug)]
+pub struct Budget {
+    left: Cell<Duration>,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Budget { left: Cell::new(MAX_TIME) }
+    }
+}
+
+impl Budget {
+    /// Time for rendering texts of this number of bytes.
+    pub fn for_texts(n_bytes: usize) -> Budget {
+        Budget { left: Cell::new(MAX_TIME + Duration::from_secs(n_bytes as u64 >> 15)) }
+    }
+
+    /// Runs `work` in a thread and waits while memory and time stay within bounds.
+    ///
+    /// # Errors
+    /// Exceeded limits. The thread then ends with the prompt that it is rendering.
+    pub fn guarded<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
+        let begin = Instant::now();
+        let done = within(&Limits { time: self.left.get(), ..Limits::TEMPLATE }, work);
+        self.left.set(self.left.get().saturating_sub(begin.elapsed()));
+        done
+    }
+}
+
+/// Like [`Budget::guarded`], for the only work on a file.
+///
+/// # Errors
+/// As [`Budget::guarded`].
+pub fn guarded<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
+    within(&Limits::TEMPLATE, work)
+}
+
+/// Memory and time of a task, and its name in errors.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// The name.
+    pub subject: &'static str,
+    /// Additional memory in bytes.
+    pub bytes: u64,
+    /// Time until the work is stopped.
+    pub time: Duration,
+}
+
+impl Limits {
+    const TEMPLATE: Limits = Limits { subject: "tokenizer.chat_template", bytes: MAX_BYTES, time: MAX_TIME };
+}
 
 /// Runs `work` in a thread and waits while memory and time stay within bounds.
 ///
 /// # Errors
-/// Exceeded limits. The thread then runs until the program ends, which should be soon.
-pub fn guarded<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
-    let failed = |what: String| Error::new(format!("`tokenizer.chat_template`: {what}"));
+/// Exceeded limits.
+pub fn within<T: Send + 'static>(
+    limits: &Limits,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Error> {
+    let failed = |what: String| Error::new(format!("`{}`: {what}", limits.subject));
     let (before, begin) = (resident_bytes(), Instant::now());
     let (sender, receiver) = channel();
+    let is_stopped = Arc::new(AtomicBool::new(false));
+    let in_thread = Arc::clone(&is_stopped);
     let send = move || {
+        stop_with(in_thread);
         // The receiver is gone if limits were exceeded.
         let _ = sender.send(work());
     };
@@ -36,24 +102,31 @@ pub fn guarded<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> 
     loop {
         match receiver.recv_timeout(PAUSE) {
             Ok(done) => return Ok(done),
-            Err(RecvTimeoutError::Disconnected) => return Err(failed("rendering failed".to_owned())),
+            Err(RecvTimeoutError::Disconnected) => return Err(failed("internal error".to_owned())),
             Err(RecvTimeoutError::Timeout) => {}
         }
         let took = resident_bytes().saturating_sub(before);
-        if took > MAX_BYTES {
-            return Err(failed(format!("stopped after using more than {} MiB of memory", MAX_BYTES >> 20)));
-        }
-        if begin.elapsed() > MAX_TIME {
-            return Err(failed(format!("stopped after {} s", MAX_TIME.as_secs())));
-        }
+        let exceeded = if took > limits.bytes {
+            format!("stopped after using more than {} MiB of memory", limits.bytes >> 20)
+        } else if begin.elapsed() > limits.time {
+            "stopped because it takes too long".to_owned()
+        } else {
+            continue;
+        };
+        is_stopped.store(true, Ordering::Relaxed);
+        return Err(failed(exceeded));
     }
 }
 
 /// Renders every fixed conversation with a template.
 ///
 /// # Errors
-/// As [`guarded`]; errors of the template itself are returned with their conversation.
-pub fn render_fixed(template: &str, tokens: &SpecialTokens) -> Result<Vec<Result<String, ChatError>>, Error> {
+/// As [`Budget::guarded`]; errors of the template itself are returned with their conversation.
+pub fn render_fixed(
+    budget: &Budget,
+    template: &str,
+    tokens: &SpecialTokens,
+) -> Result<Vec<Result<String, ChatError>>, Error> {
     let (template, tokens) = (template.to_owned(), tokens.clone());
     let rendered = move |chat: &Conversation<'_>| {
         let settings = Settings { tokens: &tokens, generation_prompt: true, date: Date::FIXED };
@@ -67,7 +140,7 @@ pub fn render_fixed(template: &str, tokens: &SpecialTokens) -> Result<Vec<Result
             made => made,
         }
     };
-    guarded(move || Conversation::fixed().iter().map(rendered).collect())
+    budget.guarded(move || Conversation::fixed().iter().map(rendered).collect())
 }
 
 /// Resident memory of this process, if the system reports it, without mapped files.
@@ -85,9 +158,13 @@ mod tests {
     #[test]
     fn small_templates_are_rendered() {
         assert_eq!(guarded(|| 7).ok(), Some(7));
-        let rendered = render_fixed("{{ bos_token }}{{ messages[0].role }}", &SpecialTokens::new("<s>", ""))
-            .ok()
-            .unwrap_or_default();
+        let rendered = render_fixed(
+            &Budget::default(),
+            "{{ bos_token }}{{ messages[0].role }}",
+            &SpecialTokens::new("<s>", ""),
+        )
+        .ok()
+        .unwrap_or_default();
         assert!(rendered.iter().all(|text| text.as_ref().is_ok_and(|text| text.starts_with("<s>"))));
     }
 

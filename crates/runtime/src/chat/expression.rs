@@ -42,11 +42,16 @@ fn other(text: String) -> Part {
     Part { text, kind: PartKind::Other }
 }
 
-/// Operands of one operator. A long chain nests no deeper than a short one.
-fn joined(mut items: Vec<String>, operator: &str) -> String {
-    match items.len() {
-        1 => items.remove(0),
-        _ => format!("({})", items.join(operator)),
+/// Operands of `and` or `or`. A long chain becomes a balanced tree: the engine takes time with the square of the nesting, and reads a
+/// chain from the left.
+fn joined(items: &[String], operator: &str) -> String {
+    match items {
+        [item] => item.clone(),
+        items if items.len() <= 8 => format!("({})", items.join(operator)),
+        items => {
+            let (left, right) = items.split_at(items.len() / 2);
+            format!("({}{operator}{})", joined(left, operator), joined(right, operator))
+        }
     }
 }
 
@@ -256,7 +261,7 @@ impl Parser {
         while self.name("or") {
             items.push(self.and()?);
         }
-        Ok(joined(items, " or "))
+        Ok(joined(&items, " or "))
     }
 
     fn and(&mut self) -> Result<String, String> {
@@ -269,7 +274,7 @@ impl Parser {
                 *item = format!("__value({item})");
             }
         }
-        Ok(joined(items, " and "))
+        Ok(joined(&items, " and "))
     }
 
     fn not(&mut self) -> Result<String, String> {

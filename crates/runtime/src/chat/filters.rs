@@ -3,11 +3,12 @@
 //! Source: `jinja2/filters.py` and `jinja2/tests.py` 3.1.6.
 
 use minijinja::{
-    Environment, Error, ErrorKind,
+    Environment, Error, ErrorKind, State,
     value::{Kwargs, Rest, Value, ValueKind},
 };
 
 use super::{
+    errors::checked_count,
     expression::DICTIONARY_METHODS,
     lazy::{self, is_iterator},
     methods, numbers,
@@ -40,6 +41,18 @@ pub(super) fn add_to(environment: &mut Environment<'_>) {
         text(&value).map(|text| methods::stripped(&text, chars.as_deref(), true, true).to_owned())
     });
     environment.add_filter("indent", indent);
+    environment.add_filter(
+        "batch",
+        |state: &State<'_, '_>, value: Value, count: usize, fill: Option<Value>| {
+            minijinja::filters::batch(state, value, checked_count(count)?, fill)
+        },
+    );
+    environment.add_filter(
+        "slice",
+        |state: &State<'_, '_>, value: Value, count: usize, fill: Option<Value>| {
+            minijinja::filters::slice(state, value, checked_count(count)?, fill)
+        },
+    );
     environment.add_filter("safe", |value: Value| text(&value).map(Value::from_safe_string));
     for name in ["e", "escape"] {
         environment.add_filter(name, |value: Value| methods::escaped(&value).map(Value::from_safe_string));
@@ -122,7 +135,8 @@ fn join(value: Value, separator: Option<Value>, names: Kwargs) -> Result<String,
         Some(attribute) => text(&item.get_item(attribute)?),
         None => text(item),
     });
-    Ok(texts.collect::<Result<Vec<_>, Error>>()?.join(&separator))
+    let texts = texts.collect::<Result<Vec<_>, Error>>()?;
+    methods::joined(&texts, &separator)
 }
 
 fn last(value: Value) -> Result<Value, Error> {
@@ -144,6 +158,7 @@ fn attribute(value: Value, name: String) -> Result<Value, Error> {
 
 fn replace(value: Value, old: Value, new: Value, n: Option<i64>) -> Result<Value, Error> {
     let (value, old, new) = (text(&value)?, text(&old)?, text(&new)?);
+    methods::check_replacement(&value, &old, &new)?;
     Ok(match n.and_then(|n| usize::try_from(n).ok()) {
         Some(n) => value.replacen(&old, &new, n).into(),
         None => value.replace(&old, &new).into(),
@@ -191,6 +206,7 @@ fn indent(
     };
     // A newline at the end is kept.
     let text = text(&value)? + "\n";
+    methods::check_replacement(&text, "\n", &indention)?;
     let mut lines = methods::lines(&text, false).into_iter();
     let mut made = String::new();
     if first {

@@ -10,7 +10,7 @@ use minijinja::{
     value::{Enumerator, Object, ObjectRepr, Value},
 };
 
-use super::errors::invalid;
+use super::errors::{MAX_ELEMENTS, invalid};
 
 /// Result of `map` and similar filters. It can be read once, is never false, and has no length.
 pub(super) struct Iterator {
@@ -89,9 +89,6 @@ pub(super) fn view(name: &'static str, items: Vec<Value>) -> Value {
     Value::from_object(View::Dictionary(name, items))
 }
 
-/// Maximum number of elements of a range (`MAX_RANGE` of `jinja2/sandbox.py`).
-const MAX_RANGE: usize = 100_000;
-
 /// `range(stop)` or `range(start, stop, step)`.
 pub(super) fn range(first: i64, second: Option<i64>, step: Option<i64>) -> Result<Value, Error> {
     let (start, stop) = second.map_or((0, first), |stop| (first, stop));
@@ -104,8 +101,8 @@ pub(super) fn range_of(start: i64, stop: i64, step: i64) -> Result<Value, Error>
         return Err(invalid("the step of a range cannot be zero"));
     }
     let range = [start, stop, step];
-    if range_len(range) > MAX_RANGE {
-        return Err(invalid(format!("a range of more than {MAX_RANGE} numbers")));
+    if range_len(range) > MAX_ELEMENTS {
+        return Err(invalid(format!("a range of more than {MAX_ELEMENTS} numbers")));
     }
     Ok(Value::from_object(View::Range(range)))
 }

@@ -8,6 +8,7 @@ use minijinja::{
 };
 
 use super::{
+    errors::checked_len,
     lazy::view,
     python::{invalid, text, tuple},
 };
@@ -250,6 +251,7 @@ pub(super) fn text_method(value: &Value, name: &str, arguments: &[Value]) -> Res
                 None => names.get::<Option<i64>>("count")?,
             };
             names.assert_all_used()?;
+            check_replacement(text, &old, &new)?;
             match n.and_then(|n| usize::try_from(n).ok()) {
                 Some(n) => text.replacen(&old, &new, n).into(),
                 None => text.replace(&old, &new).into(),
@@ -266,7 +268,7 @@ pub(super) fn text_method(value: &Value, name: &str, arguments: &[Value]) -> Res
                     })
                     .collect::<Result<_, Error>>()?,
             };
-            items.join(text).into()
+            joined(&items, text)?.into()
         }
         "splitlines" => {
             let (keep_ends, names): (Option<bool>, Kwargs) = from_args(arguments)?;
@@ -300,6 +302,7 @@ pub(super) fn text_method(value: &Value, name: &str, arguments: &[Value]) -> Res
         "expandtabs" => {
             let (width,): (Option<usize>,) = from_args(arguments)?;
             let width = checked_width(width.unwrap_or(8))?;
+            check_replacement(text, "\t", &" ".repeat(width))?;
             let (mut made, mut column) = (String::new(), 0);
             for c in text.chars() {
                 if c == '\t' {
@@ -334,6 +337,21 @@ pub(super) fn text_method(value: &Value, name: &str, arguments: &[Value]) -> Res
         _ => return Ok(None),
     };
     Ok(Some(made))
+}
+
+/// Texts with a separator between them.
+pub(super) fn joined(texts: &[String], separator: &str) -> Result<String, Error> {
+    let n_bytes: usize = texts.iter().map(String::len).sum();
+    checked_len(n_bytes.saturating_add(separator.len().saturating_mul(texts.len())))?;
+    Ok(texts.join(separator))
+}
+
+/// Checks the size of a text in which every `old` becomes `new`.
+pub(super) fn check_replacement(text: &str, old: &str, new: &str) -> Result<(), Error> {
+    if new.len() <= old.len() {
+        return Ok(());
+    }
+    checked_len(text.matches(old).count().saturating_mul(new.len()).saturating_add(text.len()))
 }
 
 /// A width that a template may ask for.

@@ -8,6 +8,7 @@ use minijinja::{
 };
 
 use super::{
+    errors::{check_fields, checked_len},
     expression::{DICTIONARY_METHODS, TEXT_METHODS},
     lazy::{self, View},
     methods::{self, escaped},
@@ -23,8 +24,10 @@ pub(super) fn add_to(environment: &mut Environment<'_>) {
         items.try_fold(first, add)
     });
     environment.add_function("__mod", modulo);
-    environment.add_function("__concat", |items: Rest<Value>| {
-        items.iter().map(text).collect::<Result<String, Error>>()
+    environment.add_function("__concat", |items: Rest<Value>| -> Result<String, Error> {
+        let texts = items.iter().map(text).collect::<Result<Vec<_>, Error>>()?;
+        checked_len(texts.iter().map(String::len).sum())?;
+        Ok(texts.concat())
     });
     environment.add_function("__iter", |value: Value| match value.as_str() {
         _ if value.is_none() => Err(invalid("`for` over `None`")),
@@ -93,6 +96,7 @@ pub(super) fn add(left: Value, right: Value) -> Result<Value, Error> {
     }
     let types = || invalid(format!("cannot add `{}` and `{}`", type_name(&left), type_name(&right)));
     if let (Some(a), Some(b)) = (left.as_str(), right.as_str()) {
+        checked_len(a.len() + b.len())?;
         return Ok(match left.is_safe() || right.is_safe() {
             true => Value::from_safe_string(escaped(&left)? + &escaped(&right)?),
             false => Value::from([a, b].concat()),
@@ -109,6 +113,8 @@ pub(super) fn add(left: Value, right: Value) -> Result<Value, Error> {
     if !is_list(&left) || !is_list(&right) || type_name(&left) != type_name(&right) {
         return Err(types());
     }
+    let n_items = left.len().unwrap_or_default().saturating_add(right.len().unwrap_or_default());
+    checked_len(n_items.saturating_mul(size_of::<Value>()))?;
     let items: Vec<Value> = left.try_iter()?.chain(right.try_iter()?).collect();
     Ok(if type_name(&left) == "tuple" { tuple(items) } else { items.into() })
 }
@@ -160,6 +166,7 @@ fn modulo(left: Value, right: Value) -> Result<Value, Error> {
 
 /// `format % arguments`.
 pub(super) fn percent(format: &str, arguments: &[Value]) -> Result<Value, Error> {
+    check_fields(format, '%')?;
     let arguments = arguments.iter().map(|value| match value.kind() {
         ValueKind::Number | ValueKind::Map | ValueKind::String => Ok(value.clone()),
         ValueKind::Bool => Ok(value.clone()),
@@ -349,6 +356,7 @@ fn format_arguments(format: &Value, arguments: &[Value]) -> Result<Vec<Value>, E
         }
         _ => printed(value),
     });
+    check_fields(format.as_str().unwrap_or_default(), '{')?;
     // `{x[0]}` and `{x.y}` read parts of an argument.
     let mut fields = format.as_str().unwrap_or_default().split('{').skip(1);
     let name =

@@ -1,6 +1,8 @@
 //! The template engine, set up as transformers sets up Jinja.
 
 use std::{
+    cell::RefCell,
+    io::{Error as IoError, Write},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -11,6 +13,7 @@ use std::{
 use minijinja::{Environment, ErrorKind, value::Value};
 
 use super::{
+    errors::checked_len,
     filters, named, operators, python,
     reading::Chat,
     settings::{ChatError, Settings, SystemMessage},
@@ -28,6 +31,21 @@ const FUEL_PER_PAIR: u64 = 500;
 const STACK_BYTES_PER_STEP: u64 = 2048;
 /// Limits of the stack.
 const STACK_BYTES: std::ops::RangeInclusive<u64> = 512 << 20..=4 << 30;
+
+/// Longest template. Published ones have up to 30 kB; the time to parse long expressions grows with the square of their length.
+const MAX_TEMPLATE: usize = 256 << 10;
+/// Longest rendered text.
+const MAX_RENDERED: usize = 64 << 20;
+
+thread_local! {
+    /// True if this thread should not render anything more.
+    static IS_STOPPED: RefCell<Arc<AtomicBool>> = RefCell::default();
+}
+
+/// Lets [`render_chat`] on this thread fail once `is_stopped` is true.
+pub fn stop_with(is_stopped: Arc<AtomicBool>) {
+    IS_STOPPED.set(is_stopped);
+}
 
 /// The text that a template makes of a chat. Arguments of calls that are JSON texts, as in OpenAI's interface, become objects unless
 /// the template prints them as they are (`func_args_not_string` in `common/chat.cpp` of llama.cpp).
@@ -76,6 +94,14 @@ pub fn render_with_system(
 
 /// [`render_chat`] with the chat as it is.
 fn render_unchanged(template: &str, chat: &Chat, settings: &Settings<'_>) -> Result<String, ChatError> {
+    if template.len() > MAX_TEMPLATE {
+        let message =
+            format!("a template of {} bytes is too long; expected at most {MAX_TEMPLATE}", template.len());
+        return Err(ChatError::Syntax(message));
+    }
+    if IS_STOPPED.with_borrow(|is_stopped| is_stopped.load(Ordering::Relaxed)) {
+        return Err(ChatError::Template("stopped".to_owned()));
+    }
     let (n_bytes, n_messages) = chat.size();
     let fuel = FUEL + FUEL_PER_BYTE * n_bytes + FUEL_PER_PAIR * n_messages.saturating_mul(n_messages);
     let stack = (fuel * STACK_BYTES_PER_STEP).clamp(*STACK_BYTES.start(), *STACK_BYTES.end());
@@ -101,7 +127,9 @@ fn render_here(template: &str, chat: &Chat, settings: &Settings<'_>, fuel: u64) 
     environment.set_lstrip_blocks(true);
     environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
     environment.set_formatter(|output, _, value| {
-        output.write_str(&python::text(value)?).map_err(|_| python::invalid("the text cannot be rendered"))
+        let text = python::text(value)?;
+        checked_len(text.len())?;
+        output.write_str(&text).map_err(|_| python::invalid("the text cannot be rendered"))
     });
     let refused = Arc::new(AtomicBool::new(false));
     let is_refused = Arc::clone(&refused);
@@ -123,8 +151,35 @@ fn render_here(template: &str, chat: &Chat, settings: &Settings<'_>, fuel: u64) 
     };
     let compiled =
         environment.template_from_str(&template).map_err(|error| ChatError::Syntax(problem(error)))?;
-    compiled.render(chat.values(settings)).map_err(|error| match refused.load(Ordering::Relaxed) {
-        true => ChatError::Refused(problem(error)),
-        false => ChatError::Template(problem(error)),
-    })
+    let mut rendered = Rendered::default();
+    match compiled.render_captured_to(chat.values(settings), &mut rendered) {
+        Ok(_) => String::from_utf8(rendered.text).map_err(|error| ChatError::Template(error.to_string())),
+        Err(_) if rendered.is_full => {
+            Err(ChatError::Template(format!("the prompt is longer than {MAX_RENDERED} bytes")))
+        }
+        Err(error) if refused.load(Ordering::Relaxed) => Err(ChatError::Refused(problem(error))),
+        Err(error) => Err(ChatError::Template(problem(error))),
+    }
+}
+
+/// Text that is rendered, up to [`MAX_RENDERED`] bytes.
+#[derive(Default)]
+struct Rendered {
+    text: Vec<u8>,
+    is_full: bool,
+}
+
+impl Write for Rendered {
+    fn write(&mut self, text: &[u8]) -> Result<usize, IoError> {
+        self.is_full = self.text.len() + text.len() > MAX_RENDERED;
+        if self.is_full {
+            return Err(IoError::other("full"));
+        }
+        self.text.extend_from_slice(text);
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> Result<(), IoError> {
+        Ok(())
+    }
 }

@@ -16,12 +16,14 @@ use super::{
 };
 use crate::{
     error::Error,
-    template_guard::guarded,
+    template_guard::Budget,
     text::{is_invisible, shortened},
 };
 
 /// Texts of a template that are tried as messages.
 const MAX_TRIED: usize = 400;
+/// Characters of the text after an answer that are examined.
+const MAX_BETWEEN: usize = 4096;
 /// Longest text that is tried, in bytes.
 const MAX_TRIED_LEN: usize = 200;
 
@@ -30,6 +32,7 @@ const MAX_TRIED_LEN: usize = 200;
 /// # Errors
 /// A template that takes too much memory or time.
 pub fn findings(
+    budget: &Budget,
     key: &str,
     template: &str,
     tokens: &SpecialTokens,
@@ -43,7 +46,7 @@ pub fn findings(
     }
     let (source, tokens) = (template.to_owned(), tokens.clone());
     let (seen, behavior) =
-        guarded(move || (Seen::of(&source, &texts, &tokens), Behavior::of(&source, &tokens)))?;
+        budget.guarded(move || (Seen::of(&source, &texts, &tokens), Behavior::of(&source, &tokens)))?;
     if let Some(listed) = list(seen.triggers.iter().map(String::as_str)) {
         let message = format!("`{key}` adds or changes text if a message contains {listed}");
         found.push(Finding::warning("template_trigger", message));
@@ -163,6 +166,8 @@ fn special_tokens(key: &str, seen: &Seen, encoder: &Encoder) -> Vec<Finding> {
     if let Some((between, _)) = after {
         let ends = encoder.ends();
         let between = between.trim_start();
+        let end = between.char_indices().nth(MAX_BETWEEN).map_or(between.len(), |(end, _)| end);
+        let between = &between[..end];
         let ids = encoder.encode(between, false, true).unwrap_or_default();
         let first = ids.first().and_then(|id| encoder.token_text(*id)).map(String::from_utf8_lossy);
         let has_end = ids.iter().any(|id| ends.contains(id));
@@ -186,13 +191,13 @@ fn marks(text: &str) -> Vec<&str> {
     for (begin, end) in [("<|", "|>"), ("<｜", "｜>")] {
         let mut rest = text;
         while let Some(at) = rest.find(begin) {
-            rest = &rest[at..];
-            let Some(len) = rest.find(end).map(|len| len + end.len()) else { break };
-            let mark = &rest[..len];
-            if !mark.contains(char::is_whitespace) && mark[begin.len()..].find('<').is_none() {
-                found.push(mark);
+            let inner = &rest[at + begin.len()..];
+            // A mark ends before the next one begins, so no text is searched twice.
+            let stop = inner.find(|c: char| c.is_whitespace() || c == '<').unwrap_or(inner.len());
+            if let Some(len) = inner[..stop].find(end) {
+                found.push(&rest[at..][..begin.len() + len + end.len()]);
             }
-            rest = &rest[begin.len()..];
+            rest = inner;
         }
     }
     found

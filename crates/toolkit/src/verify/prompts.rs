@@ -8,7 +8,10 @@ use super::{
     contents,
     report::{Check, Finding},
 };
-use crate::{error::Error, template_guard::render_fixed};
+use crate::{
+    error::Error,
+    template_guard::{Budget, render_fixed},
+};
 
 /// The key of the template, and the beginning of the keys of named ones.
 const TEMPLATE: &str = gguf_tokenizer::keys::CHAT_TEMPLATE;
@@ -31,7 +34,7 @@ pub fn check(metadata: &Metadata) -> Result<Check, Error> {
     let tokens = SpecialTokens::of(metadata);
     // A wrong tokenizer is reported by the check of the tokenizer.
     let encoder = Tokenizer::from_gguf(metadata).encoder(Reading::LlamaCpp).ok();
-    let conversations = Conversation::fixed();
+    let (conversations, budget) = (Conversation::fixed(), Budget::default());
     let (mut n_templates, mut n_plain, mut n_rendered) = (0, 0, 0);
     for (key, value) in templates(metadata) {
         n_templates += 1;
@@ -49,7 +52,7 @@ pub fn check(metadata: &Metadata) -> Result<Check, Error> {
             continue;
         }
         let (mut failures, mut n_without_text) = (Vec::new(), 0);
-        for (conversation, rendered) in conversations.iter().zip(render_fixed(template, &tokens)?) {
+        for (conversation, rendered) in conversations.iter().zip(render_fixed(&budget, template, &tokens)?) {
             match rendered {
                 Ok(text) => {
                     n_rendered += 1;
@@ -70,7 +73,7 @@ pub fn check(metadata: &Metadata) -> Result<Check, Error> {
         let is_rendered = failures.len() < conversations.len();
         check.findings.extend(judge(key, conversations.len(), failures));
         if is_rendered {
-            check.findings.extend(contents::findings(key, template, &tokens, encoder.as_ref())?);
+            check.findings.extend(contents::findings(&budget, key, template, &tokens, encoder.as_ref())?);
         }
     }
     if n_templates == n_plain {
@@ -117,7 +120,7 @@ fn judge(key: &str, n: usize, failures: Vec<(&Conversation<'_>, ChatError)>) -> 
 pub fn compare(file: &Metadata, source: &Metadata) -> Result<Check, Error> {
     let mut check = Check::new("prompts");
     let (tokens, source_tokens) = (SpecialTokens::of(file), SpecialTokens::of(source));
-    let conversations = Conversation::fixed();
+    let (conversations, budget) = (Conversation::fixed(), Budget::default());
     let mut n_compared = 0;
     for (key, value) in templates(source) {
         let Some(template) = value.as_str() else { continue };
@@ -130,7 +133,8 @@ pub fn compare(file: &Metadata, source: &Metadata) -> Result<Check, Error> {
         };
         let same = own == template;
         let mut n_different = 0;
-        let rendered = render_fixed(own, &tokens)?.into_iter().zip(render_fixed(template, &source_tokens)?);
+        let theirs = render_fixed(&budget, template, &source_tokens)?;
+        let rendered = render_fixed(&budget, own, &tokens)?.into_iter().zip(theirs);
         for (conversation, (ours, theirs)) in conversations.iter().zip(rendered) {
             n_compared += 1;
             let different = match (&ours, &theirs) {
