@@ -2,7 +2,7 @@
 //! lists the reference's: one JSON value a line. Notes and the time go to stderr. With `--gguf`
 //! also writes a file of these keys and nothing else, to be read by `gguf-inspect tokenizer`.
 //!
-//! usage: vocab FOLDER ROUTE [--pre NAME] [--scores-from-merges] [--gguf OUT]
+//! usage: vocab FOLDER ROUTE [--pre NAME] [--equal-scores] [--gguf OUT]
 
 use std::{error::Error, fs, time::Instant};
 
@@ -12,14 +12,14 @@ use gguf_toolkit::{
 };
 use serde_json::{Value as Json, json};
 
-const USAGE: &str = "usage: vocab FOLDER ROUTE [--pre NAME] [--scores-from-merges] [--gguf OUT]";
+const USAGE: &str = "usage: vocab FOLDER ROUTE [--pre NAME] [--equal-scores] [--gguf OUT]";
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args: Vec<String> = std::env::args().skip(1).collect();
     let pre = option(&mut args, "--pre")?;
     let out = option(&mut args, "--gguf")?;
-    let scores_from_merges = args.iter().any(|arg| arg == "--scores-from-merges");
-    args.retain(|arg| arg != "--scores-from-merges");
+    let equal_scores = args.iter().any(|arg| arg == "--equal-scores");
+    args.retain(|arg| arg != "--equal-scores");
     let [folder, route] = args.as_slice() else { return Err(USAGE.into()) };
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let context = VocabContext {
         vocab_size: config["vocab_size"].as_u64(),
         pre,
-        scores_from_merges,
+        equal_scores,
         type_vocab_size: config["type_vocab_size"].as_u64(),
         ..VocabContext::default()
     };

@@ -332,6 +332,7 @@ class Model:
         prompt: str | _Messages,
         *,
         max_tokens: int = 128,
+        plain: bool = False,
         temperature: float = 0.0,
         top_k: int = 40,
         top_p: float = 0.95,
@@ -350,6 +351,7 @@ class Model:
         prompt: str | _Messages,
         *,
         max_tokens: int = 128,
+        plain: bool = False,
         temperature: float = 0.0,
         top_k: int = 40,
         top_p: float = 0.95,
@@ -383,6 +385,7 @@ class Model:
         *,
         pooling: Literal["none", "mean", "cls", "last", "rank"] | None = None,
         normalize: bool = False,
+        plain: bool = False,
         progress: _Progress | None = None,
     ) -> Any: ...
     def score(

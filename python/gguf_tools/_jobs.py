@@ -63,7 +63,7 @@ def convert(
     model_name=None,
     pre=None,
     embed_tokenizer_json=False,
-    scores_from_merges=False,
+    equal_scores=False,
     arch_as=None,
     target_model_dir=None,
     config=None,
@@ -138,7 +138,7 @@ def convert(
         model_name: Name of the model. Default: from the checkpoint.
         pre: Name of the pre-tokenizer, if it is not recognized.
         embed_tokenizer_json: Store the tokenizer file in the metadata.
-        scores_from_merges: Derive token scores from the merges of the tokenizer.
+        equal_scores: Give all tokens of a llama tokenizer without scores the same score, like convert_hf_to_gguf.py.
         arch_as: Architecture or class name to use instead of that of the config.
         target_model_dir: Target model of a draft model.
         config: Folder with the tokenizer files, and with config.json if the weights are a single file.
@@ -516,7 +516,7 @@ def convert_vocab(
     model_name=None,
     pre=None,
     embed_tokenizer_json=False,
-    scores_from_merges=False,
+    equal_scores=False,
     arch_as=None,
     target_model_dir=None,
     mistral_format=False,
@@ -537,7 +537,7 @@ def convert_vocab(
         model_name: Name of the model. Default: from the checkpoint.
         pre: Name of the pre-tokenizer, if it is not recognized.
         embed_tokenizer_json: Store the tokenizer file in the metadata.
-        scores_from_merges: Derive token scores from the merges of the tokenizer.
+        equal_scores: Give all tokens of a llama tokenizer without scores the same score, like convert_hf_to_gguf.py.
         arch_as: Architecture or class name to use instead of that of the config.
         target_model_dir: Target model of a draft model.
         mistral_format: Read Mistral's own files if both layouts are present.

@@ -262,6 +262,7 @@ class Model:
         prompt,
         *,
         max_tokens=128,
+        plain=False,
         temperature=0.0,
         top_k=40,
         top_p=0.95,
@@ -279,6 +280,7 @@ class Model:
         Args:
             prompt: A text to continue, or a list of messages to answer (:meth:`apply_chat_template`).
             max_tokens: Maximum number of generated tokens.
+            plain: Read the text of special tokens in a text as plain text.
             temperature: Sampling temperature; 0 is greedy.
             top_k: Number of most likely tokens to sample from; 0 means all.
             top_p: Sample from the most likely tokens with this total probability.
@@ -316,6 +318,7 @@ class Model:
         sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
         options = _options(
             max_tokens=max_tokens,
+            plain=plain,
             sampling=sampling,
             images=images,
             audio=audio,
@@ -384,7 +387,7 @@ class Model:
         options = _options(system=system, max_tokens=max_tokens, sampling=sampling, template=template)
         return ChatSession(self._native.chat(options))
 
-    def embed(self, texts, *, pooling=None, normalize=False, progress=None):
+    def embed(self, texts, *, pooling=None, normalize=False, plain=False, progress=None):
         """Computes embeddings of texts, or scores with a reranker.
 
         Args:
@@ -392,6 +395,7 @@ class Model:
             pooling: ``"mean"``, ``"cls"``, ``"last"``, ``"rank"`` (scores) or ``"none"`` (a vector for each token). Default: the
                 method that the file names.
             normalize: Scale each vector to length 1.
+            plain: Read the text of special tokens as plain text.
             progress: Called with the number of finished texts and of all texts.
 
         Returns:
@@ -410,7 +414,7 @@ class Model:
 
         is_one = isinstance(texts, str)
         texts = [text if isinstance(text, str) else "\t".join(text) for text in ([texts] if is_one else texts)]
-        options = _options(pooling=pooling, normalize=normalize)
+        options = _options(pooling=pooling, normalize=normalize, plain=plain)
         with shown(progress) as report:
             found, vectors = self._native.embed(texts, options, report)
         if found == "none":

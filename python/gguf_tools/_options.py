@@ -90,7 +90,7 @@ _OPTIONS = {
     "model_name": ("naming.model_name", _same),
     "pre": ("naming.pre", _same),
     "embed_tokenizer_json": ("naming.embed_tokenizer_json", _same),
-    "scores_from_merges": ("naming.scores_from_merges", _same),
+    "equal_scores": ("naming.equal_scores", _same),
     "via": ("encoding.via", _same),
     "allow_nonfinite": ("encoding.allow_nonfinite", _same),
     "big_endian": ("encoding.big_endian", _same),

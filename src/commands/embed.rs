@@ -51,6 +51,9 @@ struct EmbedArgs {
     /// Repeat the option for several texts. They come before those of --text.
     #[arg(short, long, value_name = "TEXT")]
     prompt: Vec<String>,
+    /// Treat special tokens in the text as plain text.
+    #[arg(long, hide_short_help = true)]
+    plain: bool,
     /// Combine the vectors of tokens by this method.
     ///
     /// Default: the method that the file names.
@@ -75,8 +78,12 @@ struct EmbedArgs {
 
 fn run(args: EmbedArgs, ui: &Ui) -> Result<(), Failure> {
     let model = Model::open_with(&args.file, &options(&args.run, &args.adapters)?, ui)?;
-    let embedding =
-        EmbedOptions { pooling: args.pooling, normalize: args.normalize, truncate: args.truncate };
+    let embedding = EmbedOptions {
+        pooling: args.pooling,
+        normalize: args.normalize,
+        truncate: args.truncate,
+        plain: args.plain,
+    };
     let pooling = model.pooling(&embedding)?;
     let texts = texts(&args, ui)?;
     let mut listed = Vec::new();

@@ -35,6 +35,9 @@ struct GenerateArgs {
     /// `-` reads standard input, as without this option if the input is not a terminal. The newline at its end is removed.
     #[arg(short, long, value_name = "TEXT")]
     prompt: Option<String>,
+    /// Treat special tokens in the text as plain text.
+    #[arg(long, conflicts_with = "chat", hide_short_help = true)]
+    plain: bool,
     /// Format the prompt with the chat template.
     #[arg(long)]
     chat: bool,
@@ -83,6 +86,7 @@ fn run(args: GenerateArgs, ui: &Ui) -> Result<(), Failure> {
     let generation = GenerateOptions {
         max_tokens: args.tokens.map_or(defaults.max_tokens, |n| n as usize),
         sampling: args.sampling.or(defaults.sampling),
+        plain: args.plain,
         chat: args.chat,
         template: args.template.options()?,
         system: args.system,

@@ -31,4 +31,5 @@ mod quantizing;
 mod recipes;
 mod reports;
 mod setting;
+mod tokenizers;
 mod values;

@@ -321,6 +321,15 @@ fn tokenizer_faults_are_found() {
             other => panic!("{other:?}"),
         })
     };
+    let token = |id: usize, text: &'static [u8]| {
+        with(&good, |parts| match parts.list("tokenizer.ggml.tokens") {
+            Array::String(items) => {
+                *items =
+                    items.iter().enumerate().map(|(at, item)| if at == id { text } else { item }).collect();
+            }
+            other => panic!("{other:?}"),
+        })
+    };
     let template =
         |text: &'static str| with(&good, |parts| parts.metadata.set("tokenizer.chat_template", text));
     check(
@@ -345,6 +354,18 @@ fn tokenizer_faults_are_found() {
                 with(&good, |parts| parts.metadata.set("tokenizer.ggml.bos_token_id", 10u32)),
                 "special_kind",
             ),
+            (
+                "an end of a turn that is ordinary text",
+                with(&good, |parts| parts.metadata.set("tokenizer.ggml.eot_token_id", 300u32)),
+                "special_ordinary",
+            ),
+            (
+                "padding that is ordinary text",
+                with(&good, |parts| parts.metadata.set("tokenizer.ggml.padding_token_id", 300u32)),
+                "special_ordinary",
+            ),
+            ("a text that C cuts to that of another token", token(301, b"<s>\0"), "tokenizer"),
+            ("a byte without a token", token(3 + 0xe2, b"own"), "missing_byte"),
             (
                 "fewer tokens than rows",
                 with(&good, |parts| {
@@ -398,6 +419,11 @@ fn tokenizer_faults_are_found() {
                 "an unknown pre-tokenizer",
                 with(&good, |parts| parts.metadata.set("tokenizer.ggml.pre", "my-own")),
                 "tokenizer",
+            ),
+            (
+                "no end of text, so that llama.cpp takes ordinary text",
+                with(&good, |parts| drop(parts.metadata.remove("tokenizer.ggml.eos_token_id"))),
+                "special_ordinary",
             ),
             (
                 "no pre-tokenizer",

@@ -24,8 +24,8 @@ pub struct Options {
     pub pre: Option<String>,
     /// Also stores the tokenizer's own file in the metadata.
     pub embed_tokenizer_json: bool,
-    /// Make the scores of a llama tokenizer without tokenizer.model of its merges.
-    pub scores_from_merges: bool,
+    /// Give all tokens of a llama tokenizer without tokenizer.model the same score, like the reference.
+    pub equal_scores: bool,
     /// Also writes the final matrices of sentence-transformers.
     pub dense_modules: bool,
     /// The architecture, instead of that of the class in the config: a name among [`Families::arches`] or
@@ -49,7 +49,7 @@ impl Options {
             metadata_override: None,
             pre: None,
             embed_tokenizer_json: false,
-            scores_from_merges: false,
+            equal_scores: false,
             dense_modules: false,
             arch_as: None,
             vocab_only: false,

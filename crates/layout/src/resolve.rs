@@ -80,7 +80,7 @@ fn with_tokenizer(resolved: Resolved, input: &Input<'_>, options: &Options) -> R
             type_vocab_size: resolved.hparams.get_u64("type_vocab_size")?,
             end_of_document: resolved.hparams.get("eod_token_id").and_then(Json::as_u64),
             embed_json: options.embed_tokenizer_json,
-            scores_from_merges: options.scores_from_merges,
+            equal_scores: options.equal_scores,
         },
     )?;
     let unread_keys = unasked_keys(&resolved, input, options);
@@ -104,6 +104,8 @@ fn with_tokenizer(resolved: Resolved, input: &Input<'_>, options: &Options) -> R
     if resolved.arch.template_first {
         template_first(&mut layout);
     }
+    let doubts = gguf_tokenizer::doubts(&layout.metadata);
+    layout.warnings.extend(doubts.iter().map(ToString::to_string));
     make_loadable(&mut layout, resolved.arch, is_tied, options);
     Ok(layout)
 }

@@ -44,7 +44,7 @@ mod pre;
 mod token_type;
 mod tokenizer;
 
-pub use encode::{Encoder, Error, Problem, Reading, check};
+pub use encode::{Encoder, Error, Problem, Reading, check, doubts, missing_byte};
 pub use files::TokenizerFiles;
 pub use pre::names as pre_names;
 pub use tokenizer::Tokenizer;

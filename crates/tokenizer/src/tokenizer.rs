@@ -70,6 +70,19 @@ impl Tokenizer {
         }
     }
 
+    /// True for BOS and EOS if llama.cpp puts them around a text without a flag.
+    ///
+    /// Source: `llama_vocab::impl::load` in `src/llama-vocab.cpp`.
+    pub(crate) fn added_by_default(&self) -> [bool; 2] {
+        let is_added = |name| pre::by_name(name).is_some_and(|pre| pre.add_bos);
+        match self.model().unwrap_or_default() {
+            "llama" | "bert" => [true, false],
+            "t5" => [false, true],
+            "gpt2" | "whitespace" => [self.pre_name().is_ok_and(is_added), false],
+            _ => [false, false],
+        }
+    }
+
     /// Texts by id.
     pub(crate) fn tokens(&self) -> Result<Cow<'_, Strings>, KeyError> {
         self.keys.texts(keys::TOKENS)?.ok_or_else(|| KeyError::missing(keys::TOKENS))
@@ -125,6 +138,17 @@ impl Tokenizer {
                 Strips::None
             },
         )
+    }
+}
+
+/// Ids of BOS and EOS that llama.cpp uses without keys.
+pub(crate) fn default_ids(model: &str) -> [Option<u32>; 2] {
+    match model {
+        "llama" | "plamo2" => [Some(1), Some(2)],
+        "bert" => [Some(101), None],
+        "gpt2" | "whitespace" => [Some(11), Some(11)],
+        "t5" => [None, Some(1)],
+        _ => [None, None],
     }
 }
 

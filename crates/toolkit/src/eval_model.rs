@@ -2,7 +2,9 @@
 
 use std::{num::NonZeroUsize, path::Path};
 
+use gguf_container::Metadata;
 use gguf_runtime::{Activations, Model, Options};
+use gguf_tokenizer::Problem;
 
 use crate::{
     adapter,
@@ -32,12 +34,25 @@ pub fn open(path: &Path, options: &Options, events: &dyn Events) -> Result<Model
     if let Some(pre) = model.tokenizer().unknown_pre() {
         events.warning(&format!("{}: `tokenizer.ggml.pre`: `{pre}` is unknown to llama.cpp", path.display()));
     }
+    warn_of_tokenizer(path, model.file().metadata(), events);
     for message in gguf_layout::ignored_keys(&gguf_models::FAMILIES, model.file().metadata()) {
         events.warning(&format!("{}: {message}", path.display()));
     }
     let warnings = model.adapters().iter().filter_map(|(adapter, _)| adapter::warning_of_norms(adapter));
     warnings.for_each(|warning| events.warning(&warning));
     Ok(model)
+}
+
+/// Warns if a file gives text other tokens than its model, or ends it at ordinary text.
+pub fn warn_of_tokenizer(path: &Path, metadata: &Metadata, events: &dyn Events) {
+    for problem in gguf_tokenizer::doubts(metadata) {
+        let file = path.display();
+        let advice = match problem {
+            Problem::NoPre => format!("; set it with `gguf-inspect set {file} tokenizer.ggml.pre=NAME`"),
+            _ => String::new(),
+        };
+        events.warning(&format!("{file}: {problem}{advice}"));
+    }
 }
 
 /// Warns if a model gets more tokens at once than it was trained on.

@@ -6,13 +6,17 @@
 use std::{
     fmt::Write,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use gguf_container::File;
 use gguf_tokenizer::{Encoder, Reading, Tokenizer};
 use serde_json::{Value as Json, json};
 
-use crate::error::Error;
+use crate::{
+    error::Error,
+    template_guard::{Limits, within},
+};
 
 /// Default text: many scripts, code, whitespace, digits, emoji, combining marks.
 pub const TEXT: &str = include_str!("tokenizer_text.txt");
@@ -71,17 +75,15 @@ type First = (usize, String, Vec<String>, Vec<String>);
 pub fn compare(path: &Path, file: &File, source: &Path, text: &[u8], plain: bool) -> Result<Compared, Error> {
     // The library takes only UTF-8, so both sides get the same text.
     let text = String::from_utf8_lossy(text).into_owned();
-    let (source, mut library) = library(source)?;
-    library.set_encode_special_tokens(plain);
+    let (source, [theirs, around]) = library_ids(source, &text, plain)?;
     let meant = tokenizer(path, file, Reading::Model)?;
-    let theirs = library_ids(&source, &library, &text, false)?;
     let encode = |tokenizer: &Encoder, text: &str, add_special| {
         tokenizer.encode(text, add_special, !plain).map_err(|error| Error::at(path, error))
     };
     let found = encode(&meant, &text, false)?;
     let in_llama_cpp = encode(&tokenizer(path, file, Reading::LlamaCpp)?, &text, false)?;
     let difference = Difference::new(&theirs, &found);
-    let around = (library_ids(&source, &library, "a", true)?, encode(&meant, "a", true)?);
+    let around = (around, encode(&meant, "a", true)?);
     let first = difference.first.map(|(at_source, at_file)| {
         let spelled = |ids: &[u32], at: usize| -> Vec<String> {
             let end = ids.len().min(at + SHOWN);
@@ -162,29 +164,33 @@ fn token(tokenizer: &Encoder, id: u32) -> String {
     format!("{:?}", String::from_utf8_lossy(tokenizer.token_text(id).unwrap_or_default()))
 }
 
-/// The checkpoint's tokenizer, as the Hugging Face library reads it.
-fn library(source: &Path) -> Result<(PathBuf, tokenizers::Tokenizer), Error> {
+/// The file of the checkpoint's tokenizer, and ids as the Hugging Face library makes them: of the text, and of `a` with added tokens.
+fn library_ids(source: &Path, text: &str, plain: bool) -> Result<(PathBuf, [Vec<u32>; 2]), Error> {
     let path = if source.is_dir() { source.join("tokenizer.json") } else { source.to_owned() };
     if !path.is_file() {
         return Err(Error::at(&path, "missing file")
             .hint(["the comparison needs a tokenizer.json; save one with transformers"]));
     }
-    let mut tokenizer =
-        tokenizers::Tokenizer::from_file(&path).map_err(|error| Error::at(&path, error.to_string()))?;
-    tokenizer.with_padding(None);
-    tokenizer.with_truncation(None).map_err(|error| Error::at(&path, error.to_string()))?;
-    Ok((path, tokenizer))
-}
-
-fn library_ids(
-    path: &Path,
-    tokenizer: &tokenizers::Tokenizer,
-    text: &str,
-    add_special: bool,
-) -> Result<Vec<u32>, Error> {
-    let encoding =
-        tokenizer.encode_fast(text, add_special).map_err(|error| Error::at(path, error.to_string()))?;
-    Ok(encoding.get_ids().to_vec())
+    let bytes = std::fs::read(&path).map_err(|error| Error::cannot_open(&path, error))?;
+    // A file of other people may take any time and memory; a long text takes more than a short one.
+    let size = (bytes.len() + text.len()) as u64;
+    let limits = Limits {
+        subject: "tokenizer.json",
+        bytes: (1 << 30) + 1024 * size,
+        time: Duration::from_secs(20 + (text.len() as u64 >> 16)),
+    };
+    let text = text.to_owned();
+    let made = within(&limits, move || {
+        let mut library = gguf_tokenizer::huggingface::library(&bytes)?;
+        library.set_encode_special_tokens(plain);
+        let ids = |text: &str, add_special| match library.encode_fast(text, add_special) {
+            Ok(encoding) => Ok(encoding.get_ids().to_vec()),
+            Err(error) => Err(error.to_string()),
+        };
+        Ok([ids(&text, false)?, ids("a", true)?])
+    });
+    let made = made.and_then(|made: Result<_, String>| made.map_err(Error::new));
+    made.map(|ids| (path.clone(), ids)).map_err(|error| Error::at(&path, error.to_string()))
 }
 
 /// Difference between two lists of token IDs.

@@ -111,12 +111,12 @@ pub struct NamingArgs {
     /// The key is tokenizer.huggingface.json or tokenizer.rwkv.world.
     #[arg(long, hide_short_help = true)]
     embed_tokenizer_json: bool,
-    /// Derive token scores from the merges of tokenizer.json.
+    /// Give all tokens the same score, like convert_hf_to_gguf.py.
     ///
-    /// For a `llama` tokenizer without tokenizer.model. With these scores, llama.cpp tokenizes like the original
-    /// tokenizer. convert_hf_to_gguf.py gives all tokens the same score.
+    /// For a `llama` tokenizer without tokenizer.model. Without this option, scores are derived from the merges of
+    /// tokenizer.json, and llama.cpp tokenizes like the original tokenizer.
     #[arg(long, hide_short_help = true)]
-    scores_from_merges: bool,
+    equal_scores: bool,
 }
 
 impl NamingArgs {
@@ -126,7 +126,7 @@ impl NamingArgs {
             model_name: self.model_name.clone(),
             pre: self.pre.clone(),
             embed_tokenizer_json: self.embed_tokenizer_json,
-            scores_from_merges: self.scores_from_merges,
+            equal_scores: self.equal_scores,
         }
     }
 }

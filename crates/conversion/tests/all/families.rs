@@ -23,6 +23,7 @@ pub fn options(expected: &Json) -> gguf_layout::Options {
             Some("without") => gguf_layout::Prediction::Without,
             _ => gguf_layout::Prediction::With,
         },
+        equal_scores: true,
         target: target.map(|target| Arc::new(target.expect("a golden opens"))),
         ..gguf_layout::Options::new(gguf_models::FAMILIES)
     }

@@ -66,10 +66,17 @@ fn short_charsmap(list: &Array) -> Option<Refusal> {
     (!is_right).then_some(Refusal::KeyValues { keys })
 }
 
+/// Two tokens with the same text. llama.cpp reads texts up to a zero byte, and names those that are empty.
 fn duplicate(tokens: &Strings) -> Option<String> {
     let mut seen = HashSet::new();
-    let twice = tokens.iter().find(|token| !token.is_empty() && !seen.insert(*token))?;
-    Some(format!("duplicate token `{}`", String::from_utf8_lossy(twice)))
+    let text = |token: &'_ [u8]| token.iter().position(|byte| *byte == 0).unwrap_or(token.len());
+    let twice = tokens.iter().find(|token| {
+        let read = &token[..text(token)];
+        !read.is_empty() && !seen.insert(read)
+    })?;
+    let end = text(twice);
+    let cut = if end < twice.len() { ", which has a zero byte" } else { "" };
+    Some(format!("duplicate token `{}`{cut}", String::from_utf8_lossy(&twice[..end])))
 }
 
 /// A token with the type of bytes that does not spell one (`<0x0A>`); WordPiece has none.

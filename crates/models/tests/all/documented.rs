@@ -139,6 +139,24 @@ pub const DIFFERENCES: &[Difference] = &[
         value: Some(("f32", || json!(9.999_999_747_378_752e-6))),
         reason: "`norm_eps` of the config; llama.cpp does not load a file without the key",
     },
+    Difference {
+        checkpoints: &["deci", "decilm", "xverse"],
+        key: "tokenizer.ggml.add_bos_token",
+        value: Some(("bool", || json!(false))),
+        reason: "tokenizer.json has no post-processor, so transformers adds no BOS; without the key llama.cpp does",
+    },
+    Difference {
+        checkpoints: &["gemma3-images"],
+        key: "tokenizer.ggml.eos_token_id",
+        value: Some(("u32", || json!(1))),
+        reason: "the first id of the list in the config; without the key llama.cpp takes token 2",
+    },
+    Difference {
+        checkpoints: &["gemma3-images"],
+        key: "tokenizer.ggml.eot_token_id",
+        value: Some(("u32", || json!(2))),
+        reason: "the second id of the list in the config, at which transformers ends a generation too",
+    },
 ];
 
 /// The differences of a checkpoint.

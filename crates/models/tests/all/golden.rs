@@ -31,7 +31,7 @@ pub fn options(expected: &Json) -> Options {
         _ => Prediction::With,
     };
     let dense_modules = expected["options"]["sentence_transformers_dense_modules"] == true;
-    Options { target, prediction, dense_modules, ..Options::new(gguf_models::FAMILIES) }
+    Options { target, prediction, dense_modules, equal_scores: true, ..Options::new(gguf_models::FAMILIES) }
 }
 
 pub fn expected_of(folder: &Path) -> Json {

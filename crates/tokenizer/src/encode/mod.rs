@@ -31,7 +31,7 @@ pub use error::Error;
 use partition::{Fragment, Specials};
 pub use reading::Reading;
 use vocab::{Model, Vocab, attr};
-pub use whole::{Problem, check};
+pub use whole::{Problem, check, doubts, missing_byte};
 
 /// Makes token ids of text, and text of token ids.
 pub struct Encoder {
@@ -185,15 +185,20 @@ impl Encoder {
     /// # Errors
     ///
     /// As [`Encoder::encode`].
-    pub fn encode_pair(&self, first: impl AsRef<[u8]>, second: impl AsRef<[u8]>) -> Result<Vec<u32>, Error> {
+    pub fn encode_pair(
+        &self,
+        first: impl AsRef<[u8]>,
+        second: impl AsRef<[u8]>,
+        parse_special: bool,
+    ) -> Result<Vec<u32>, Error> {
         let vocab = &self.vocab;
-        let mut ids = self.encode(first, true, false)?;
+        let mut ids = self.encode(first, true, parse_special)?;
         // The first text of this kind ends with its separator.
         if vocab.add_separator && !matches!(self.kind, Kind::WordPiece) {
             let key = keys::SEP_ID;
             ids.push(vocab.separator.ok_or(Error::NoSpecialToken { key })?);
         }
-        let second = self.encode(second, true, false)?;
+        let second = self.encode(second, true, parse_special)?;
         // `encode` added a BOS to the second text too: it is removed; the end token stays.
         let repeats_bos = vocab.bos.is_some() && second.first().copied() == vocab.bos;
         ids.extend_from_slice(&second[usize::from(repeats_bos)..]);

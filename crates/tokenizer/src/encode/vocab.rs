@@ -10,7 +10,7 @@ use gguf_container::{KeyError, Metadata, Value};
 use crate::keys;
 use crate::pre::{self, PreTokenizer};
 use crate::token_type::TokenType;
-use crate::tokenizer::{Strips, Tokenizer, space_of_merge};
+use crate::tokenizer::{Strips, Tokenizer, default_ids, space_of_merge};
 
 use super::{Reading, error::Error};
 
@@ -116,18 +116,20 @@ impl Vocab {
         // The defaults of each model for keys that are absent.
         // The ids of the models that llama.cpp first had each kind for: 11 is Falcon's `<|endoftext|>`, 0, 1 and 2 are
         // SentencePiece's, 100 to 102 BERT's [UNK], [CLS] and [SEP].
-        let (model, bos, eos, unknown, separator) = match tokenizer.model()? {
-            "none" | "no_vocab" => (Model::None, None, None, None, None),
-            "llama" => (Model::Spm, Some(1), Some(2), Some(0), None),
-            "bert" => (Model::WordPiece, Some(101), None, Some(100), Some(102)),
-            "gpt2" => (Model::Bpe, Some(11), Some(11), None, None),
-            "whitespace" => (Model::Whitespace, Some(11), Some(11), None, None),
-            "gemma4" => (Model::Bpe, None, None, None, None),
-            "t5" => (Model::Unigram, None, Some(1), Some(2), None),
-            "rwkv" => (Model::Rwkv, None, None, None, None),
-            "plamo2" => (Model::Plamo, Some(1), Some(2), Some(0), None),
+        let name = tokenizer.model()?;
+        let (model, unknown, separator) = match name {
+            "none" | "no_vocab" => (Model::None, None, None),
+            "llama" => (Model::Spm, Some(0), None),
+            "bert" => (Model::WordPiece, Some(100), Some(102)),
+            "gpt2" => (Model::Bpe, None, None),
+            "whitespace" => (Model::Whitespace, None, None),
+            "gemma4" => (Model::Bpe, None, None),
+            "t5" => (Model::Unigram, Some(2), None),
+            "rwkv" => (Model::Rwkv, None, None),
+            "plamo2" => (Model::Plamo, Some(0), None),
             other => return Err(Error::UnknownModel { model: other.into() }),
         };
+        let [bos, eos] = default_ids(name);
         let mut vocab = Vocab {
             model,
             bos,

@@ -1,10 +1,13 @@
 //! Consistency of the tokenizer keys of a file: matching lists, existing ids, known names.
 
+use std::collections::HashSet;
+
 use gguf_container::{Array, Metadata, Value};
 
 use super::{Error, Reading};
 use crate::keys;
-use crate::tokenizer::Tokenizer;
+use crate::token_type::TokenType;
+use crate::tokenizer::{Tokenizer, default_ids};
 
 /// Problem of tokenizer keys.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -53,6 +56,35 @@ pub enum Problem {
         /// Its kind.
         kind: &'static str,
     },
+    /// A special token that is ordinary text.
+    #[error("`{key}`: token {id} (`{token}`) is ordinary text{}", consequence(.key, .token))]
+    Ordinary {
+        /// The key.
+        key: String,
+        /// The token.
+        id: usize,
+        /// Its text.
+        token: String,
+    },
+    /// A key whose default is ordinary text.
+    #[error(
+        "missing metadata key `{key}`: llama.cpp uses token {id} (`{token}`), which is ordinary text{}",
+        consequence(.key, .token)
+    )]
+    OrdinaryDefault {
+        /// The key.
+        key: String,
+        /// The token.
+        id: usize,
+        /// Its text.
+        token: String,
+    },
+    /// A byte that the vocabulary cannot spell.
+    #[error("missing token `<0x{byte:02X}>`: llama.cpp stops at the first text that needs it")]
+    MissingByte {
+        /// The byte.
+        byte: u8,
+    },
     /// A pre-tokenizer that llama.cpp does not know, where it means nothing.
     #[error("`tokenizer.ggml.pre`: `{pre}` is unknown to llama.cpp")]
     Pre {
@@ -61,7 +93,8 @@ pub enum Problem {
     },
     /// Nothing says how text is split before pairs are merged.
     #[error(
-        "missing metadata key `tokenizer.ggml.pre`: llama.cpp uses its default pre-tokenizer and prints a warning"
+        "missing metadata key `tokenizer.ggml.pre`: text is split by the default pre-tokenizer, so its tokens may differ from \
+            those of the model"
     )]
     NoPre,
 }
@@ -69,7 +102,15 @@ pub enum Problem {
 impl Problem {
     /// True if the file works anyway.
     pub fn is_minor(&self) -> bool {
-        matches!(self, Problem::SpecialKind { .. } | Problem::Pre { .. } | Problem::NoPre)
+        matches!(
+            self,
+            Problem::SpecialKind { .. }
+                | Problem::Ordinary { .. }
+                | Problem::OrdinaryDefault { .. }
+                | Problem::MissingByte { .. }
+                | Problem::Pre { .. }
+                | Problem::NoPre
+        )
     }
 
     /// A name for programs.
@@ -80,6 +121,8 @@ impl Problem {
             Problem::Kind { .. } => "token_type",
             Problem::SpecialId { .. } => "special_id",
             Problem::SpecialKind { .. } => "special_kind",
+            Problem::Ordinary { .. } | Problem::OrdinaryDefault { .. } => "special_ordinary",
+            Problem::MissingByte { .. } => "missing_byte",
             Problem::Pre { .. } | Problem::NoPre => "pre",
         }
     }
@@ -100,10 +143,7 @@ pub fn check(metadata: &Metadata) -> Option<Vec<Problem>> {
             problems.extend(encoder.unknown_pre().map(|pre| Problem::Pre { pre: pre.to_owned() }));
         }
     }
-    let model = metadata.get(keys::MODEL).and_then(Value::as_str).unwrap_or_default();
-    if model == "gpt2" && !metadata.contains(keys::PRE) {
-        problems.push(Problem::NoPre);
-    }
+    problems.extend(doubts(metadata));
     let list = |key: &str| metadata.get(key).and_then(Value::as_array);
     let Some(tokens) = list(keys::TOKENS).map(Array::len) else { return Some(problems) };
     // Lists that are too short are among the above.
@@ -126,7 +166,90 @@ pub fn check(metadata: &Metadata) -> Option<Vec<Problem>> {
         }
     }
     problems.extend(MARKS.iter().filter_map(|name| special_kind(metadata, keys::special_id(name))));
+    problems.extend(missing_byte(metadata));
     Some(problems)
+}
+
+/// Problems because of which a text may have other tokens than those of the model, or end at ordinary text.
+pub fn doubts(metadata: &Metadata) -> Vec<Problem> {
+    let is_bpe = metadata.get(keys::MODEL).and_then(Value::as_str) == Some("gpt2");
+    let no_pre = (is_bpe && !metadata.contains(keys::PRE)).then_some(Problem::NoPre);
+    no_pre.into_iter().chain(ordinary_specials(metadata)).collect()
+}
+
+/// Special tokens that a vocabulary with control tokens has as ordinary text, by their keys or by llama.cpp's defaults.
+fn ordinary_specials(metadata: &Metadata) -> Vec<Problem> {
+    let list = |key: &str| metadata.get(key).and_then(Value::as_array);
+    let (Some(Array::String(tokens)), Some(Array::I32(kinds))) = (list(keys::TOKENS), list(keys::TOKEN_TYPE))
+    else {
+        return Vec::new();
+    };
+    // A turn of RWKV ends with an empty line.
+    let is_rwkv = metadata.get(keys::MODEL).and_then(Value::as_str) == Some("rwkv");
+    if is_rwkv || !kinds.contains(&TokenType::Control.id()) {
+        return Vec::new();
+    }
+    let ordinary = |id: u64| {
+        let id = usize::try_from(id).ok()?;
+        let token = String::from_utf8_lossy(tokens.get(id)?).into_owned();
+        let is_normal = kinds.get(id).is_some_and(|kind| *kind == TokenType::Normal.id());
+        (is_normal && !is_mark(&token)).then_some((id, token))
+    };
+    let mut found = Vec::new();
+    for key in metadata.iter().map(|(key, _)| key).filter(|key| keys::is_special_id(key)) {
+        let id = metadata.get(key).and_then(Value::as_u64).filter(|_| key != keys::UNK_ID);
+        found.extend(id.and_then(ordinary).map(|(id, token)| Problem::Ordinary {
+            key: key.clone(),
+            id,
+            token,
+        }));
+    }
+    let tokenizer = Tokenizer::from_gguf(metadata);
+    let [bos, eos] = default_ids(tokenizer.model().unwrap_or_default());
+    let is_added = metadata.flag(keys::ADD_BOS).ok().flatten().unwrap_or(tokenizer.added_by_default()[0]);
+    for (key, id) in [(keys::BOS_ID, bos.filter(|_| is_added)), (keys::EOS_ID, eos)] {
+        let id = id.filter(|_| !metadata.contains(key)).map(u64::from);
+        found.extend(id.and_then(ordinary).map(|(id, token)| Problem::OrdinaryDefault {
+            key: key.to_owned(),
+            id,
+            token,
+        }));
+    }
+    found
+}
+
+/// True for the usual spelling of special tokens (`</s>`, `[SEP]`, `<|end|>`).
+fn is_mark(token: &str) -> bool {
+    let token = token.trim_start_matches('\u{2581}');
+    let between =
+        |start: char, end: char| token.len() > 2 && token.starts_with(start) && token.ends_with(end);
+    between('<', '>') || between('[', ']')
+}
+
+/// The effect of a special token that is ordinary text, for a message.
+fn consequence(key: &str, token: &str) -> String {
+    match key {
+        keys::EOS_ID | keys::EOT_ID | keys::EOM_ID => {
+            format!(", so every answer ends at the first `{token}`")
+        }
+        keys::BOS_ID => ", which programs put before a text".to_owned(),
+        _ => String::new(),
+    }
+}
+
+/// The first byte of texts for which a vocabulary of SentencePiece has no token, neither as `<0x0A>` nor as itself.
+///
+/// Source: `llama_vocab::impl::byte_to_token` in `src/llama-vocab.cpp`.
+pub fn missing_byte(metadata: &Metadata) -> Option<Problem> {
+    if metadata.get(keys::MODEL).and_then(Value::as_str) != Some("llama") {
+        return None;
+    }
+    let tokens = metadata.texts(keys::TOKENS).ok().flatten()?;
+    let short: HashSet<&[u8]> = tokens.iter().filter(|token| [1, 6].contains(&token.len())).collect();
+    let has = |byte: u8| short.contains(format!("<0x{byte:02X}>").as_bytes()) || short.contains(&[byte][..]);
+    // The other bytes do not occur in UTF-8.
+    let mut bytes = (0x01..=0xf4).filter(|byte| ![0xc0, 0xc1].contains(byte));
+    bytes.find(|byte| !has(*byte)).map(|byte| Problem::MissingByte { byte })
 }
 
 /// Tokens that begin or end a text or a turn.

@@ -41,12 +41,16 @@ impl AddedVocab {
         hf: &HfTokenizer,
         ids: &Ids<'_>,
     ) -> Result<Self, VocabError> {
-        // 1. tokenizer.json's own list. The library gives ids itself: those of the vocabulary, or the next free
-        // ones, whatever the file states.
+        let config = tokenizer_config(input)?.unwrap_or_default();
+        let defaults = defaults_of(&class_as_loaded(input, Some(hf)));
+        // 1. tokenizer.json's own list, unless the class takes the one of tokenizer_config.json instead. The library gives
+        // ids itself: those of the vocabulary, or the next free ones, whatever the file states.
+        let is_replaced = defaults.is_some() && config.contains_key("added_tokens_decoder");
+        let own = if is_replaced { &[] } else { hf.added_tokens.as_slice() };
         let mut all = AddedVocab::default();
         let mut texts = HashMap::new();
         let last_model_id = ids.values().copied().max().unwrap_or(0);
-        for token in &hf.added_tokens {
+        for token in own {
             // A new token may be given the id of another one, where the vocabulary has holes.
             let known = texts.contains_key(&token.content) || ids.contains_key(token.content.as_str());
             let id = all.add(token.clone(), &mut texts, ids);
@@ -70,9 +74,8 @@ impl AddedVocab {
                 ));
             }
         }
-        let config = tokenizer_config(input)?.unwrap_or_default();
         all.unknown = config.get("unk_token").and_then(token_text);
-        let specials = Specials::read(input, hf, &config)?;
+        let specials = Specials::read(input, &config, defaults)?;
 
         // 2. tokenizer_config.json's list, in the order of ids; it may change the flags of those above.
         let listed = listed_tokens(input, hf, &config, &specials)?;
@@ -114,31 +117,116 @@ impl AddedVocab {
 }
 
 /// Tokenizer class that transformers loads. For some models transformers knows that the Hub's files name the
-/// wrong class: those in the list are loaded with the class without special tokens, and Qwen 2 always with
-/// the Qwen 2 class.
+/// wrong class: they are loaded with the class without special tokens, and Qwen 2 always with the Qwen 2 class. A Llama
+/// class with a byte-level tokenizer is loaded as the class without special tokens, too.
 ///
-/// Source: `MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS` and `AutoTokenizer.from_pretrained` of transformers
-/// 5.23, for the models that a converter meets.
-fn class_as_loaded(input: &TokenizerFiles<'_>) -> String {
-    const PLAIN: [&str; 12] = [
+/// Source: `MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS`, `TOKENIZER_MAPPING_NAMES` and `AutoTokenizer.from_pretrained` of
+/// transformers 5.24, for the models that a converter meets.
+pub(super) fn class_as_loaded(input: &TokenizerFiles<'_>, hf: Option<&HfTokenizer>) -> String {
+    const PLAIN: [&str; 44] = [
         "arctic",
+        "chatlm",
         "ernie4_5",
         "ernie4_5_moe",
+        "flex_olmo",
+        "fuyu",
+        "glm",
+        "glm4",
+        "glm4_moe",
+        "glm4_moe_lite",
+        "glm4v",
+        "glm4v_moe",
+        "gpt_bigcode",
+        "granite",
+        "granitemoe",
+        "granitemoehybrid",
+        "granitemoeshared",
+        "h2ovl_chat",
+        "hyperclovax",
+        "hyperclovax_vlm",
         "internlm2",
         "internlm3",
+        "iquestcoder",
         "jamba",
+        "kimi_linear",
+        "llava",
+        "llava_next",
+        "mimo_v2_flash",
         "minicpm3",
+        "minicpmv",
         "minimax_m2",
         "modernbert",
+        "modernbert-decoder",
+        "molmo",
         "nemotron",
+        "olmo2",
+        "olmo3",
+        "opencua",
+        "paddleocr_vl",
+        "persimmon",
         "phi3",
         "phimoe",
+        "stablelm",
+        "umt5",
     ];
-    match input.config.get("model_type").and_then(Json::as_str) {
-        Some("qwen2") => "Qwen2Tokenizer".into(),
-        Some(model) if PLAIN.contains(&model) => "TokenizersBackend".into(),
-        _ => class_of(input),
+    let byte_level = || hf.is_some_and(|hf| hf.pre_tokenizer.to_string().contains("\"ByteLevel\""));
+    match (input.config.get("model_type").and_then(Json::as_str), class_of(input)) {
+        (Some("qwen2"), _) => "Qwen2Tokenizer".into(),
+        (Some(model), _) if PLAIN.contains(&model) => "TokenizersBackend".into(),
+        (_, class) if class == "LlamaTokenizer" && byte_level() => "TokenizersBackend".into(),
+        (_, class) => class,
     }
+}
+
+/// Special tokens by their names, in the order in which they are added.
+type Defaults = &'static [(&'static str, &'static str)];
+
+/// The special tokens that `__init__` of a class names even if no file does. These classes also build their tokenizer from
+/// the vocabulary and the merges of tokenizer.json, without its added tokens; `None` for a class that loads the file.
+fn defaults_of(class: &str) -> Option<Defaults> {
+    Some(match class {
+        "GPT2Tokenizer" => {
+            &[("unk_token", "<|endoftext|>"), ("bos_token", "<|endoftext|>"), ("eos_token", "<|endoftext|>")]
+        }
+        "Qwen2Tokenizer" => {
+            &[("unk_token", "<|endoftext|>"), ("eos_token", "<|endoftext|>"), ("pad_token", "<|endoftext|>")]
+        }
+        "BertTokenizer" => &[
+            ("unk_token", "[UNK]"),
+            ("sep_token", "[SEP]"),
+            ("pad_token", "[PAD]"),
+            ("cls_token", "[CLS]"),
+            ("mask_token", "[MASK]"),
+        ],
+        "XLMRobertaTokenizer" | "RobertaTokenizer" => &[
+            ("bos_token", "<s>"),
+            ("eos_token", "</s>"),
+            ("unk_token", "<unk>"),
+            ("sep_token", "</s>"),
+            ("pad_token", "<pad>"),
+            ("cls_token", "<s>"),
+            ("mask_token", "<mask>"),
+        ],
+        "GemmaTokenizer" => &[
+            ("bos_token", "<bos>"),
+            ("eos_token", "<eos>"),
+            ("unk_token", "<unk>"),
+            ("pad_token", "<pad>"),
+            ("mask_token", "<mask>"),
+        ],
+        "CohereTokenizer" => &[
+            ("bos_token", "<BOS_TOKEN>"),
+            ("eos_token", "<|END_OF_TURN_TOKEN|>"),
+            ("unk_token", "<UNK>"),
+            ("sep_token", "<SEP>"),
+            ("pad_token", "<PAD>"),
+            ("cls_token", "<CLS>"),
+            ("mask_token", "<MASK_TOKEN>"),
+        ],
+        "T5Tokenizer" => &[("eos_token", "</s>"), ("unk_token", "<unk>"), ("pad_token", "<pad>")],
+        "LlamaTokenizer" => &[("unk_token", "<unk>"), ("bos_token", "<s>"), ("eos_token", "</s>")],
+        _ => return None,
+    })
 }
 
 /// Texts of the special tokens that tokenizer_config.json names.
@@ -152,8 +240,8 @@ struct Specials {
 impl Specials {
     fn read(
         input: &TokenizerFiles<'_>,
-        hf: &HfTokenizer,
         config: &Map<String, Json>,
+        defaults: Option<Defaults>,
     ) -> Result<Self, VocabError> {
         // Since the list of ids is in tokenizer_config.json, that file has all; before, part was in
         // special_tokens_map.json, which then wins.
@@ -164,57 +252,7 @@ impl Specials {
             merged.extend(map);
         }
         // The defaults are those of `__init__` of each class: a token that no file names is added all the same.
-        let byte_level = hf.pre_tokenizer.to_string().contains("\"ByteLevel\"");
-        let defaults: &[(&str, &str)] = match class_as_loaded(input).as_str() {
-            "GPT2Tokenizer" => &[
-                ("unk_token", "<|endoftext|>"),
-                ("bos_token", "<|endoftext|>"),
-                ("eos_token", "<|endoftext|>"),
-            ],
-            "Qwen2Tokenizer" => &[
-                ("unk_token", "<|endoftext|>"),
-                ("eos_token", "<|endoftext|>"),
-                ("pad_token", "<|endoftext|>"),
-            ],
-            "BertTokenizer" => &[
-                ("unk_token", "[UNK]"),
-                ("sep_token", "[SEP]"),
-                ("pad_token", "[PAD]"),
-                ("cls_token", "[CLS]"),
-                ("mask_token", "[MASK]"),
-            ],
-            "XLMRobertaTokenizer" | "RobertaTokenizer" => &[
-                ("bos_token", "<s>"),
-                ("eos_token", "</s>"),
-                ("unk_token", "<unk>"),
-                ("sep_token", "</s>"),
-                ("pad_token", "<pad>"),
-                ("cls_token", "<s>"),
-                ("mask_token", "<mask>"),
-            ],
-            "GemmaTokenizer" => &[
-                ("bos_token", "<bos>"),
-                ("eos_token", "<eos>"),
-                ("unk_token", "<unk>"),
-                ("pad_token", "<pad>"),
-                ("mask_token", "<mask>"),
-            ],
-            "CohereTokenizer" => &[
-                ("bos_token", "<BOS_TOKEN>"),
-                ("eos_token", "<|END_OF_TURN_TOKEN|>"),
-                ("unk_token", "<UNK>"),
-                ("sep_token", "<SEP>"),
-                ("pad_token", "<PAD>"),
-                ("cls_token", "<CLS>"),
-                ("mask_token", "<MASK_TOKEN>"),
-            ],
-            "T5Tokenizer" => &[("eos_token", "</s>"), ("unk_token", "<unk>"), ("pad_token", "<pad>")],
-            "LlamaTokenizer" if !byte_level => {
-                &[("unk_token", "<unk>"), ("bos_token", "<s>"), ("eos_token", "</s>")]
-            }
-            _ => &[],
-        };
-        for (name, text) in defaults {
+        for (name, text) in defaults.unwrap_or_default() {
             merged.entry(*name).or_insert_with(|| Json::from(*text));
         }
         // Model-specific names (`image_token`) count as special, after the usual ones.
@@ -230,8 +268,10 @@ impl Specials {
         };
         // transformers 5 calls the list `extra_special_tokens`, 4 `additional_special_tokens`.
         let mut extra = list("extra_special_tokens");
-        if extra.is_empty() {
-            extra = list("additional_special_tokens");
+        // An object has names, like `image_token`; then the older list counts as well.
+        let is_named = merged.get("extra_special_tokens").is_some_and(Json::is_object);
+        if extra.is_empty() || is_named {
+            extra.extend(list("additional_special_tokens"));
         }
         Ok(Specials { named, extra })
     }

@@ -64,6 +64,7 @@ pub(super) fn base(
 ) -> Result<Base, VocabError> {
     let ids = ids_of(hf)?;
     check_merges(hf, &ids)?;
+    writer.vocab.warnings.extend(hf.warnings.iter().cloned());
     let mut added = AddedVocab::read(writer.input, hf, &ids)?;
     writer.vocab.notes.append(&mut added.notes);
     let table = tokens(writer, hf, &mut added, style)?;

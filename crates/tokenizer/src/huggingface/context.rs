@@ -23,9 +23,9 @@ pub struct VocabContext {
     /// Also stores the tokenizer's own file in the metadata (`tokenizer.huggingface.json`,
     /// `tokenizer.rwkv.world`).
     pub embed_json: bool,
-    /// Derives scores from merges for a llama tokenizer that exists only as tokenizer.json, so that llama.cpp
-    /// tokenizes as the model does. The reference gives every token the same score.
-    pub scores_from_merges: bool,
+    /// Gives every token of a llama tokenizer that exists only as tokenizer.json the same score, like the reference.
+    /// Without it, scores are derived from merges, so that llama.cpp tokenizes like the model.
+    pub equal_scores: bool,
 }
 
 impl VocabContext {

@@ -82,14 +82,6 @@ pub enum VocabError {
         /// The absent token.
         token: String,
     },
-    /// A special token with a negative id.
-    #[error("`{key}`: expected a token id, found {id}")]
-    NegativeId {
-        /// The key of the config.
-        key: String,
-        /// Its value.
-        id: i64,
-    },
     /// Nothing is known about how this tokenizer splits text into words.
     #[error("unknown pre-tokenizer: it splits by {found} (token hash {hash}){nearest}")]
     UnknownPre {

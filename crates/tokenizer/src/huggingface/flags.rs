@@ -4,11 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
-use serde_json::Value as Json;
+use gguf_types::and_more;
 
-use super::{hf::AddedToken, writer::TokenizerWriter};
-use crate::TokenizerFiles;
+use super::{consistency::Listed, hf::AddedToken, writer::TokenizerWriter};
 use crate::tokenizer::Strips;
 
 /// A flag of an added token.
@@ -41,12 +39,13 @@ const FLAGS: [Flag; 3] = [
     },
 ];
 
-/// Tokens of a flag that a note names.
+/// Tokens that a message names.
 const NAMED: usize = 8;
 
-/// Notes added tokens with flags that llama.cpp does not apply.
-pub(super) fn note(writer: &mut TokenizerWriter<'_>) {
-    let tokens = added_tokens(writer.input);
+/// Notes added tokens with flags that llama.cpp does not apply. Of several entries for a text, the last counts.
+pub(super) fn note(writer: &mut TokenizerWriter<'_>, listed: &[Listed]) {
+    let tokens: BTreeMap<&str, &AddedToken> =
+        listed.iter().map(|listed| (listed.token.content.as_str(), &listed.token)).collect();
     // Keys that were just written have the right types.
     let strips = writer.vocab.tokenizer.strips().unwrap_or_default();
     for flag in FLAGS {
@@ -57,13 +56,9 @@ pub(super) fn note(writer: &mut TokenizerWriter<'_>) {
         if names.is_empty() {
             continue;
         }
-        let more = match names.len().saturating_sub(NAMED) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        let listed = names.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let listed = listed_names(&names);
         writer.note(format!(
-            "added tokens with the flag `{}` ({}): {listed}{more}: no metadata key holds this flag and llama.cpp ignores it; \
+            "added tokens with the flag `{}` ({}): {listed}: no metadata key holds this flag and llama.cpp ignores it; \
              text next to them is tokenized differently than in training",
             flag.name,
             flag.meaning
@@ -71,48 +66,7 @@ pub(super) fn note(writer: &mut TokenizerWriter<'_>) {
     }
 }
 
-/// Added tokens by text, combined like transformers does: entries of tokenizer_config.json replace those of tokenizer.json.
-fn added_tokens(input: &TokenizerFiles<'_>) -> BTreeMap<String, AddedToken> {
-    #[derive(Deserialize)]
-    struct Whole {
-        #[serde(default)]
-        added_tokens: Vec<AddedToken>,
-    }
-    #[derive(Deserialize)]
-    struct Config {
-        #[serde(default)]
-        added_tokens_decoder: BTreeMap<String, AddedToken>,
-    }
-    let mut tokens = BTreeMap::new();
-    let mut add = |token: AddedToken| drop(tokens.insert(token.content.clone(), token));
-    // The reader of the tokenizer reports files that it needs and cannot read.
-    if let Some(whole) = flagged_file::<Whole>(input, "tokenizer.json") {
-        whole.added_tokens.into_iter().for_each(&mut add);
-    }
-    if let Some(config) = parsed::<Config>(input, "tokenizer_config.json") {
-        if config.added_tokens_decoder.is_empty()
-            && let Some(map) = parsed::<BTreeMap<String, Json>>(input, "special_tokens_map.json")
-        {
-            map.into_values().filter_map(|token| serde_json::from_value(token).ok()).for_each(&mut add);
-        }
-        config.added_tokens_decoder.into_values().for_each(add);
-    }
-    tokens
-}
-
-fn parsed<T: for<'de> Deserialize<'de>>(input: &TokenizerFiles<'_>, file: &str) -> Option<T> {
-    serde_json::from_slice(input.file(file)?).ok()
-}
-
-/// Like [`parsed`], for large files: parses only if some flag is set.
-fn flagged_file<T: for<'de> Deserialize<'de>>(input: &TokenizerFiles<'_>, file: &str) -> Option<T> {
-    let text = std::str::from_utf8(input.file(file)?).ok()?;
-    let is_set = |flag: Flag| {
-        let name = format!("\"{}\"", flag.name);
-        let mut values = text.match_indices(&name).map(|(at, _)| &text[at + name.len()..]);
-        values.any(|rest| {
-            rest.trim_start().strip_prefix(':').is_some_and(|rest| rest.trim_start().starts_with("true"))
-        })
-    };
-    FLAGS.into_iter().any(is_set).then(|| parsed(input, file)).flatten()
+/// The first names of a list, with the number of others.
+pub(super) fn listed_names(names: &[String]) -> String {
+    names[..names.len().min(NAMED)].join(", ") + &and_more(names.len().saturating_sub(NAMED))
 }

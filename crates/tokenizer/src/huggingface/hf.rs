@@ -31,6 +31,8 @@ pub struct HfTokenizer {
     pub(super) post_processor: Json,
     /// As in the file; null if absent.
     pub(super) decoder: Json,
+    /// Differences between this file and what transformers makes of it.
+    pub(super) warnings: Vec<String>,
 }
 
 /// The `model` of a tokenizer.json.
@@ -247,13 +249,41 @@ impl HfTokenizer {
     /// The tokenizer of a checkpoint: `tokenizer.json`, else `vocab.json` with `merges.txt`.
     pub(super) fn read(input: &TokenizerFiles<'_>) -> Result<Option<Self>, VocabError> {
         if let Some(bytes) = input.file("tokenizer.json") {
-            return Self::from_json::<HfModel>(bytes).map(Some);
+            let mut hf = Self::from_json::<HfModel>(bytes)?;
+            hf.take_bert_options(&tokenizer_config(input)?.unwrap_or_default(), &class_of(input));
+            return Ok(Some(hf));
         }
         // transformers reads the pair only if there is no tokenizer.json.
         if let (Some(vocab), Some(merges)) = (input.file("vocab.json"), input.file("merges.txt")) {
             return Self::from_pair(vocab, merges, &class_of(input)).map(Some);
         }
         input.file("vocab.txt").map(|bytes| Self::from_word_list(input, bytes)).transpose()
+    }
+
+    /// Takes options of tokenizer_config.json over those of the normalizer, like the class that the config names.
+    ///
+    /// Source: `BertTokenizer.__init__` of transformers 5.24.
+    fn take_bert_options(&mut self, config: &serde_json::Map<String, Json>, class: &str) {
+        if !["BertTokenizer", "DistilBertTokenizer"].contains(&class)
+            || step_type(&self.normalizer) != "BertNormalizer"
+        {
+            return;
+        }
+        for (option, own) in [
+            ("do_lower_case", "lowercase"),
+            ("strip_accents", "strip_accents"),
+            ("tokenize_chinese_chars", "handle_chinese_chars"),
+        ] {
+            let Some(value) = config.get(option).filter(|value| value.is_boolean()) else { continue };
+            let old = self.normalizer.get(own).cloned().unwrap_or_default();
+            if old != *value {
+                self.warnings.push(format!(
+                    "`{option}` is {value} in tokenizer_config.json, but `{own}` is {old} in tokenizer.json: using \
+                        tokenizer_config.json, like transformers"
+                ));
+                self.normalizer[own] = value.clone();
+            }
+        }
     }
 
     /// vocab.txt: a WordPiece, one token a line; how text is cleaned hangs on
@@ -307,7 +337,9 @@ impl HfTokenizer {
         bytes.map(Self::from_json::<serde::de::IgnoredAny>).transpose()
     }
 
-    fn from_json<M: for<'de> Deserialize<'de> + Into<HfModel>>(bytes: &[u8]) -> Result<Self, VocabError> {
+    pub(super) fn from_json<M: for<'de> Deserialize<'de> + Into<HfModel>>(
+        bytes: &[u8],
+    ) -> Result<Self, VocabError> {
         #[derive(Deserialize)]
         struct File<M> {
             model: M,
@@ -333,6 +365,7 @@ impl HfTokenizer {
             pre_tokenizer: file.pre_tokenizer,
             post_processor: file.post_processor,
             decoder: file.decoder,
+            warnings: Vec::new(),
         })
     }
 

@@ -1,7 +1,7 @@
 //! A llama tokenizer as tokenizer.json, without tokenizer.model: `tokenizer.ggml.model` = `llama`.
 //!
-//! The scores of the model are lost in that file; the reference gives every token the same one,
-//! and llama.cpp then prefers merges by position instead.
+//! The scores of the model are lost in that file, but its merges have the same order. The reference gives every token the
+//! same score, and llama.cpp then prefers merges by position instead.
 //!
 //! Source: `_set_vocab_llama_hf` in `conversion/base.py`, `LlamaHfVocab` in
 //! `gguf-py/gguf/vocab.py`.
@@ -28,13 +28,14 @@ impl TokenizerWriter<'_> {
     pub fn llama_hf_of(&mut self, hf: &HfTokenizer) -> Result<(), VocabError> {
         let mut table = table(self, hf)?;
         let ids = bpe::ids_of(hf)?;
-        if self.ctx.scores_from_merges {
+        if self.ctx.equal_scores {
+            warn_of_losses(self, hf);
+        } else {
             rank(&mut table, hf, &ids);
+            note_scores(self, hf);
             if !self.has(keys::ADD_SPACE_PREFIX) && !puts_space_in_front(hf) {
                 self.set(keys::ADD_SPACE_PREFIX, false);
             }
-        } else {
-            note_losses(self, hf, &ids);
         }
         let n_tokens = self.set_vocab("llama", "default", table);
         let options = special::SpecialOptions { n_vocab: Some(n_tokens), ..Default::default() };
@@ -42,51 +43,42 @@ impl TokenizerWriter<'_> {
     }
 }
 
-/// The ids of the tokens that merges produce, in order.
-fn produced(
-    hf: &HfTokenizer,
-    ids: &Ids<'_>,
-) -> impl DoubleEndedIterator<Item = Option<usize>> + ExactSizeIterator {
-    let mut joined = String::new();
-    hf.model.merges.0.iter().map(move |(left, right)| {
-        joined.clear();
-        joined.push_str(left);
-        joined.push_str(right);
-        ids.get(joined.as_str()).map(|id| *id as usize)
-    })
-}
-
 /// Scores from merges: the negative position of the first merge that produces a token. llama.cpp joins the
 /// pair whose token has the highest score, so the earliest merge is applied first.
 fn rank(table: &mut TokenTable, hf: &HfTokenizer, ids: &Ids<'_>) {
+    let mut joined = String::new();
     // From the last to the first, so that of several merges into one token the first one stays.
-    for (rank, id) in produced(hf, ids).enumerate().rev() {
-        if let Some(id) = id {
-            table.scores[id] = -(rank as f32);
+    for (rank, (left, right)) in hf.model.merges.0.iter().enumerate().rev() {
+        joined.clear();
+        joined.push_str(left);
+        joined.push_str(right);
+        if let Some(id) = ids.get(joined.as_str()) {
+            table.scores[*id as usize] = -(rank as f32);
         }
     }
 }
 
-/// Notes cases in which llama.cpp tokenizes differently from the model: the keys are the reference's, which
-/// lose the order of merges and may not state that no space is prepended.
-fn note_losses(writer: &mut TokenizerWriter<'_>, hf: &HfTokenizer, ids: &Ids<'_>) {
-    // With equal scores, llama.cpp joins the leftmost pair, which is the model's order only by chance. If ids
-    // grow with merges, a reader can at least restore the order from them.
-    let in_order = produced(hf, ids).flatten().is_sorted();
-    let order = if in_order { "the order of the ids" } else { "not even the order of the ids" };
-    writer.note(format!(
-        "`{}` has no scores, so all tokens get the same one: llama.cpp then merges from left to right, but \
-            the model merges in the order of {order}; to write scores, provide `tokenizer.model` or use \
-            `scores_from_merges`",
+/// Warns of differences between llama.cpp and the model if the keys are the reference's.
+fn warn_of_losses(writer: &mut TokenizerWriter<'_>, hf: &HfTokenizer) {
+    writer.warn(format!(
+        "`{}` has no scores, and all tokens get the same one: llama.cpp then merges from left to right instead of in the \
+            order of the merges, so text is tokenized differently than in training",
         hf.file
     ));
     if !writer.has(keys::ADD_SPACE_PREFIX) && !puts_space_in_front(hf) {
-        writer.note(format!(
+        writer.warn(format!(
             "`{}` does not add a space before a text, but llama.cpp does; set `add_prefix_space` to false in \
                 `tokenizer_config.json`",
             hf.file
         ));
     }
+}
+
+fn note_scores(writer: &mut TokenizerWriter<'_>, hf: &HfTokenizer) {
+    writer.note(format!(
+        "missing `tokenizer.model`: using the vocabulary of `{}`, with scores from its merges",
+        hf.file
+    ));
 }
 
 /// As [`write_keys`], for families whose tokenizer.model alone the reference reads. Scores are derived from
@@ -96,10 +88,7 @@ pub(super) fn write_ranked(
     hf: &HfTokenizer,
     style: spm::SpmStyle,
 ) -> Result<(), VocabError> {
-    writer.note(format!(
-        "missing `tokenizer.model`: using the vocabulary of `{}`, with scores from its merges",
-        hf.file
-    ));
+    note_scores(writer, hf);
     let mut table = ranked_tokens(writer, hf, style)?;
     writer.pad_to_rows(&mut table, Some(spm::SCORE_OF_NONE))?;
     let n_tokens = writer.set_vocab("llama", style.pre(), table);
@@ -258,11 +247,13 @@ fn tokens(hf: &HfTokenizer, added: &AddedVocab) -> Result<TokenTable, VocabError
     }
     let specials: HashSet<&str> = added.specials.iter().map(String::as_str).collect();
     let mut table = TokenTable::default();
-    for (id, text) in by_id.into_iter().enumerate() {
-        let text = text.ok_or_else(|| missing(id))?;
-        let kind = match text {
+    for (id, text) in (0..).zip(by_id) {
+        let text = text.ok_or_else(|| missing(id as usize))?;
+        let kind = match (text, added.by_id.get(&id)) {
             _ if is_byte(text) => TokenType::Byte,
             _ if specials.contains(text) => TokenType::Control,
+            // The reference leaves these as ordinary text, in which llama.cpp does not find them.
+            (_, Some(token)) if token.content == text => TokenType::for_added(token.special),
             _ => TokenType::Normal,
         };
         table.push_scored(text, kind, SCORE);

@@ -16,6 +16,7 @@ mod error;
 mod flags;
 mod hf;
 mod kinds;
+mod library;
 mod llama_hf;
 pub(crate) mod plamo;
 mod post_processor;
@@ -44,6 +45,7 @@ pub use bpe::BpeStyle;
 pub use context::VocabContext;
 pub use error::VocabError;
 pub use hf::HfTokenizer;
+pub use library::library;
 pub use route::Route;
 pub use special::SpecialOptions;
 pub use spm::{SpecialsAfterPieces, SpmStyle};
@@ -66,8 +68,14 @@ impl Tokenizer {
         // The route writes all keys of the reference; later keys have no counterpart there.
         let mut writer = TokenizerWriter::new(input, ctx);
         (route.write)(&mut writer)?;
+        writer.write_space_prefix();
         pre::note_choice(&mut writer);
-        flags::note(&mut writer);
+        // A file that the route does not need may be unreadable.
+        let hf = HfTokenizer::read_without_model(input).ok().flatten();
+        let listed = consistency::listed(input, hf.as_ref());
+        flags::note(&mut writer, &listed);
+        consistency::check_written(&mut writer, &listed);
+        consistency::check_texts(&mut writer, hf.as_ref(), &listed);
         if ctx.embed_json {
             embed(&mut writer)?;
         }

@@ -5,6 +5,7 @@
 
 use serde_json::{Map, Value as Json};
 
+use super::hf::{step_type, steps};
 use crate::json::{is_truthy, list};
 
 /// Values by name, in the order in which the names came first: it is the order of the keys in the file.
@@ -217,4 +218,43 @@ impl PostProcessor {
 /// The special token of a template's part.
 fn special_of(part: Option<&Json>) -> Option<Json> {
     part?.get("SpecialToken")?.get("id").filter(|id| is_truthy(id)).cloned()
+}
+
+/// True for a special token before a text and for one after it.
+pub(super) fn added_around(processor: &Json) -> (bool, bool) {
+    let mut around = (false, false);
+    for step in steps(processor) {
+        let single = list(step, "single");
+        let (starts, ends) = match step_type(step) {
+            "RobertaProcessing" | "BertProcessing" => (true, true),
+            _ => (special_of(single.first()).is_some(), special_of(single.last()).is_some()),
+        };
+        around = (around.0 | starts, around.1 | ends);
+    }
+    around
+}
+
+/// True for classes of transformers that replace the post-processor of tokenizer.json.
+///
+/// Source: `models/*/tokenization_*.py` of transformers 5.24.
+pub(super) fn makes_own_processor(class: &str) -> bool {
+    const CLASSES: [&str; 16] = [
+        "Albert",
+        "Bert",
+        "BigBird",
+        "CLIP",
+        "Camembert",
+        "Deberta",
+        "DebertaV2",
+        "DistilBert",
+        "Electra",
+        "MBart",
+        "MPNet",
+        "Nllb",
+        "Roberta",
+        "T5",
+        "Whisper",
+        "XLMRoberta",
+    ];
+    class.strip_suffix("Tokenizer").is_some_and(|name| CLASSES.contains(&name))
 }

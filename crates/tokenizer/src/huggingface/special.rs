@@ -11,11 +11,11 @@ use gguf_container::Value;
 use serde_json::{Map, Value as Json};
 
 use super::error::VocabError;
-use super::hf::{AddedToken, HfTokenizer, step_type, steps, tokenizer_config};
-use super::post_processor::{ByName, PostProcessor, set, set_default};
+use super::hf::{AddedToken, HfTokenizer, class_of, step_type, steps, tokenizer_config};
+use super::post_processor::{ByName, PostProcessor, added_around, makes_own_processor, set, set_default};
 use super::template;
 use super::writer::TokenizerWriter;
-use crate::keys;
+use crate::{TokenizerFiles, keys};
 
 /// Options for special tokens.
 #[derive(Debug, Default)]
@@ -103,10 +103,10 @@ pub(super) fn write_keys(
     let mut templates = None;
     if let Some(config) = &config {
         templates = template::read(special.writer, config)?;
-        special.read_names(config, hf.map_or(&[], |hf| hf.added_tokens.as_slice()))?;
+        special.read_names(config, hf.map_or(&[], |hf| hf.added_tokens.as_slice()));
     }
     // 3. config.json: ids of what has none yet. Then what the architecture knows by itself.
-    special.read_ids(input.config)?;
+    special.read_ids(input.config);
     if special.ids.is_empty() {
         special.ids.extend(&options.if_none);
     }
@@ -121,7 +121,11 @@ pub(super) fn write_keys(
             set(&mut special.ids, name, id);
         }
     }
+    special.read_ends(input);
     special.write_ids_and_flags(n_tokens);
+    if let Some(hf) = hf {
+        special.write_unwanted(input, hf);
+    }
     let Special { writer, lowercase, strip_accents, .. } = special;
     match (templates, options.template_if_none) {
         _ if options.without_template => {}
@@ -171,11 +175,7 @@ impl Special<'_, '_> {
     }
 
     /// Flags and special tokens by text, with ids from the added tokens of tokenizer.json.
-    fn read_names(
-        &mut self,
-        config: &Map<String, Json>,
-        added_tokens: &[AddedToken],
-    ) -> Result<(), VocabError> {
+    fn read_names(&mut self, config: &Map<String, Json>, added_tokens: &[AddedToken]) {
         for name in self.types.clone() {
             if let Some(Json::Bool(adds)) = config.get(&format!("add_{name}_token")) {
                 // The post-processor takes precedence over the config.
@@ -199,28 +199,96 @@ impl Special<'_, '_> {
             // The first entry counts; a token that only the model's list has gets no id here.
             let Some(text) = text else { continue };
             let id = added_tokens.iter().find(|token| token.content == text).and_then(|token| token.id);
-            self.set_id(name, "tokenizer.json", id.map(Json::from).as_ref())?;
+            self.set_id(name, "tokenizer.json", id.map(Json::from).as_ref());
         }
-        Ok(())
     }
 
     /// Ids from config.json, or from its `text_config`.
-    fn read_ids(&mut self, config: &Json) -> Result<(), VocabError> {
+    fn read_ids(&mut self, config: &Json) {
         for name in self.types.clone() {
             let key = format!("{name}_token_id");
             // A null at the top lets the one of `text_config` count.
             let is_set = |value: &&Json| !value.is_null();
             let id = config.get(&key).filter(is_set).or_else(|| config.get("text_config")?.get(&key));
-            self.set_id(name, "config.json", id)?;
+            self.set_id(name, "config.json", id);
         }
-        Ok(())
     }
 
-    /// The first id wins; a value that is not a number (a list of several eos) is ignored.
-    fn set_id(&mut self, name: &'static str, file: &str, id: Option<&Json>) -> Result<(), VocabError> {
-        let Some(id) = id.filter(|id| id.is_i64() || id.is_u64()) else { return Ok(()) };
-        if let Some(id) = id.as_i64().filter(|id| *id < 0) {
-            return Err(VocabError::NegativeId { key: format!("{name}_token_id"), id });
+    /// EOS, if only a list states it, or generation_config.json. The second entry becomes EOT. The reference ignores both, and
+    /// llama.cpp then ends generations with its default token.
+    fn read_ends(&mut self, input: &TokenizerFiles<'_>) {
+        let has_eos = self.ids.iter().any(|(name, _)| *name == "eos");
+        if has_eos || !self.types.contains(&"eos") {
+            return;
+        }
+        let config = input.config;
+        let stated = [("config.json", Some(config)), ("config.json", config.get("text_config"))]
+            .into_iter()
+            .chain([("generation_config.json", input.generation_config)]);
+        let ids = |config: Option<&Json>| {
+            let stated = config?.get("eos_token_id")?;
+            let list = stated.as_array().map_or(std::slice::from_ref(stated), Vec::as_slice);
+            let ids = list.iter().filter_map(|id| u32::try_from(id.as_u64()?).ok());
+            let ids: Vec<u32> =
+                ids.filter(|id| self.n_vocab.is_none_or(|n_vocab| (*id as usize) < n_vocab)).collect();
+            (!ids.is_empty()).then_some(ids)
+        };
+        let Some((file, ids)) = stated.into_iter().find_map(|(file, config)| Some((file, ids(config)?)))
+        else {
+            return;
+        };
+        for (name, id) in ["eos", "eot"].into_iter().zip(&ids) {
+            set_default(&mut self.ids, name, *id);
+        }
+        self.writer.note(format!(
+            "`eos_token_id` {ids:?} of `{file}` is used for EOS, which no other file states as a single token"
+        ));
+    }
+
+    /// Flags that the reference leaves out although llama.cpp adds a token by default that the tokenizer does not add.
+    ///
+    /// Source: `TokenizersBackend` of transformers 5.24, which takes the post-processor of tokenizer.json and ignores
+    /// `add_bos_token` next to it.
+    fn write_unwanted(&mut self, input: &TokenizerFiles<'_>, hf: &HfTokenizer) {
+        // WordPiece has both in any case.
+        let is_word_piece = hf.model.kind.as_deref() == Some("WordPiece");
+        if is_word_piece || makes_own_processor(&class_of(input)) {
+            return;
+        }
+        let [bos, eos] = self.writer.vocab.tokenizer.added_by_default();
+        let (starts, ends) = added_around(&hf.post_processor);
+        for (key, name, is_unwanted) in
+            [(keys::ADD_BOS, "BOS", bos && !starts), (keys::ADD_EOS, "EOS", eos && !ends)]
+        {
+            if !is_unwanted || self.writer.has(key) {
+                continue;
+            }
+            // The default may come from the name that a person chose. Files of XVERSE, without scores, keep the reference's keys.
+            let has_scores = !bos || hf.model.kind.is_none() || self.writer.has(keys::SCORES);
+            if self.writer.ctx.pre.is_some() || !has_scores {
+                self.writer.warn(format!(
+                    "tokenizer.json does not add {name}, but llama.cpp does by default: set `{key}` to false"
+                ));
+                continue;
+            }
+            self.writer.set(key, false);
+            self.writer.note(format!(
+                "`{key}` is false: tokenizer.json does not add {name}, but llama.cpp does by default"
+            ));
+        }
+    }
+
+    /// The first id wins; a value that is not a number (a list of several eos) is ignored, and a negative one means none.
+    fn set_id(&mut self, name: &'static str, file: &str, id: Option<&Json>) {
+        let Some(id) = id.filter(|id| id.is_i64() || id.is_u64()) else { return };
+        if id.as_i64().is_some_and(|id| id < 0) {
+            let message = format!("`{file}`: `{name}_token_id` is {id}, not a token id: omitted");
+            if ["bos", "eos"].contains(&name) {
+                self.writer.warn(message);
+            } else {
+                self.writer.note(message);
+            }
+            return;
         }
         let number = id.as_u64().and_then(|id| u32::try_from(id).ok());
         match (number, self.n_vocab) {
@@ -235,6 +303,5 @@ impl Special<'_, '_> {
                 ));
             }
         }
-        Ok(())
     }
 }

@@ -7,6 +7,7 @@ use serde_json::Value as Json;
 
 use super::added::looks_special;
 use super::error::VocabError;
+use super::flags::listed_names;
 use super::hf::{HfTokenizer, json_object, malformed, tokenizer_config};
 use super::spm_model::{SpmModel, SpmModelType};
 use super::token_table::TokenTable;
@@ -86,7 +87,9 @@ pub(super) fn write_model(
         SpmStyle::MergedWithTurnEnd => merged_tokens(writer, &model, true, &mut turn_end)?,
     };
     writer.pad_to_rows(&mut table, Some(SCORE_OF_NONE))?;
-    note_differences(writer, &model, sets_space);
+    mark_added(writer, &mut table)?;
+    note_differences(writer, &model);
+    writer.without_space = !model.add_dummy_prefix;
     let n_tokens = writer.set_vocab("llama", style.pre(), table);
     if sets_space {
         writer.set(keys::ADD_SPACE_PREFIX, model.add_dummy_prefix);
@@ -99,19 +102,44 @@ pub(super) fn write_model(
     writer.special_tokens(&options, n_tokens)
 }
 
+/// Gives added tokens of tokenizer.json their types, and their texts if the model has no piece for their ids. transformers 5
+/// lists them only there, and the reference then writes them as ordinary pieces, which llama.cpp does not find in a text.
+fn mark_added(writer: &mut TokenizerWriter<'_>, table: &mut TokenTable) -> Result<(), VocabError> {
+    let hf = HfTokenizer::read_without_model(writer.input)?;
+    let mut marked = Vec::new();
+    for token in hf.into_iter().flat_map(|hf| hf.added_tokens) {
+        let Some(at) = token.id.and_then(|id| usize::try_from(id).ok()).filter(|at| *at < table.len()) else {
+            continue;
+        };
+        let is_piece = table.types[at] == TokenType::Normal && table.texts[at] == token.content.as_bytes();
+        let is_free =
+            table.types[at] == TokenType::Unused && table.texts[at] == format!("[PAD{at}]").as_bytes();
+        if is_piece || is_free {
+            table.types[at] = TokenType::for_added(token.special);
+            table.scores[at] = SCORE_OF_ADDED;
+            // llama.cpp looks for user-defined tokens in the text, which has plain spaces.
+            let plain =
+                if token.special { token.content.clone() } else { token.content.replace('\u{2581}', " ") };
+            table.texts[at] = plain.into_bytes();
+            marked.push(format!("`{}`", token.content));
+        }
+    }
+    if !marked.is_empty() {
+        writer.note(format!(
+            "added tokens of tokenizer.json that `{FILE}` has as ordinary pieces or not at all: {}",
+            listed_names(&marked)
+        ));
+    }
+    Ok(())
+}
+
 /// Notes where llama.cpp's tokenizer does not do what the model says.
-fn note_differences(writer: &mut TokenizerWriter<'_>, model: &SpmModel<'_>, sets_space: bool) {
+fn note_differences(writer: &mut TokenizerWriter<'_>, model: &SpmModel<'_>) {
     if model.kind != SpmModelType::Bpe {
         writer.note(format!(
             "`{FILE}` is a {} model, but llama.cpp reads it as BPE: rare words may be tokenized differently \
                 than in training",
             model.kind.name()
-        ));
-    }
-    if !model.add_dummy_prefix && !sets_space && !writer.has(keys::ADD_SPACE_PREFIX) {
-        writer.note(format!(
-            "`{FILE}` does not add a space before a text, but llama.cpp does by default: set the key `{}` to false",
-            keys::ADD_SPACE_PREFIX
         ));
     }
     if model.remove_extra_whitespaces {

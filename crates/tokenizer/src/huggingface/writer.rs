@@ -17,7 +17,7 @@ pub struct Vocab {
     /// The name of the pre-tokenizer by the tokenizer's own expressions, if the reference's hash selects another one that splits
     /// text differently.
     pub other_pre: Option<String>,
-    /// Reasons for llama.cpp to refuse the file, one per line.
+    /// Reasons for llama.cpp to refuse the file or to tokenize differently from transformers, one per line.
     pub warnings: Vec<String>,
     /// Remarks for the user, one per line.
     pub notes: Vec<String>,
@@ -38,6 +38,8 @@ pub struct TokenizerWriter<'w> {
     pub ctx: VocabContext,
     /// The file that is embedded if the caller asks for it.
     pub(super) own_file: OwnFile,
+    /// True if tokenizer.model does not put a space before a text.
+    pub(super) without_space: bool,
     /// The tokenizer so far.
     pub(super) vocab: Vocab,
 }
@@ -58,7 +60,7 @@ impl<'w> TokenizerWriter<'w> {
         vocab.tokenizer.names.set("general.architecture", ctx.architecture.as_str());
         vocab.tokenizer.names.set("general.name", ctx.model_name.as_str());
         let own_file = OwnFile { name: "tokenizer.json", key: keys::HF_JSON };
-        TokenizerWriter { input, ctx: ctx.clone(), own_file, vocab }
+        TokenizerWriter { input, ctx: ctx.clone(), own_file, without_space: false, vocab }
     }
 
     /// The bytes of a small file of the checkpoint.
@@ -97,6 +99,11 @@ impl<'w> TokenizerWriter<'w> {
         self.vocab.notes.push(note.into());
     }
 
+    /// Warns of results that differ from transformers.
+    pub fn warn(&mut self, warning: impl Into<String>) {
+        self.vocab.warnings.push(warning.into());
+    }
+
     /// Notes something that needs no action.
     pub(super) fn detail(&mut self, detail: impl Into<String>) {
         self.vocab.details.push(detail.into());
@@ -113,6 +120,17 @@ impl<'w> TokenizerWriter<'w> {
         self.set(keys::SCORES, Array::F32(table.scores));
         self.set(keys::TOKEN_TYPE, Array::I32(types));
         n_tokens
+    }
+
+    /// States that no space is put before a text, if the route has not: llama.cpp puts one by default.
+    pub(super) fn write_space_prefix(&mut self) {
+        if self.without_space && !self.has(keys::ADD_SPACE_PREFIX) {
+            self.set(keys::ADD_SPACE_PREFIX, false);
+            self.note(format!(
+                "`{}` is false: `tokenizer.model` does not add a space before a text, but llama.cpp does by default",
+                keys::ADD_SPACE_PREFIX
+            ));
+        }
     }
 
     /// Every token needs a row of the embedding.

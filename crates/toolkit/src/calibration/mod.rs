@@ -38,6 +38,7 @@ use self::{
 use crate::{
     calibration_text::is_word,
     error::Error,
+    eval_model,
     events::Events,
     input_kind::{self, Wanted},
     settings::{Additions, Settings},
@@ -152,6 +153,7 @@ impl Calibration {
         let began = Instant::now();
         let n_threads = useful_threads(threads);
         let model = open(base, n_threads)?;
+        eval_model::warn_of_tokenizer(base, model.file().metadata(), events);
         warn_of_base(&model, base, events);
         if let Some(line) = unexecuted::line(&model) {
             events.note(&format!("{line}; they keep the types of the file type"));

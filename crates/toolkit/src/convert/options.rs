@@ -167,8 +167,8 @@ pub struct NamingOptions {
     pub pre: Option<String>,
     /// Embed the original tokenizer file in the metadata.
     pub embed_tokenizer_json: bool,
-    /// Derive token scores from the merges of `tokenizer.json`.
-    pub scores_from_merges: bool,
+    /// Give all tokens of a `llama` tokenizer without `tokenizer.model` the same score, like the reference.
+    pub equal_scores: bool,
 }
 
 impl NamingOptions {
@@ -177,7 +177,7 @@ impl NamingOptions {
         gguf_layout::Options {
             pre: self.pre.clone(),
             embed_tokenizer_json: self.embed_tokenizer_json,
-            scores_from_merges: self.scores_from_merges,
+            equal_scores: self.equal_scores,
             ..gguf_layout::Options::new(gguf_models::FAMILIES).named(self.model_name.clone())
         }
     }

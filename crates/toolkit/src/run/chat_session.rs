@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     ChatOptions, Model,
     chat::{THINKING, template_of},
+    generate::Read,
     recommended_sampling,
     text_stream::TextStream,
 };
@@ -166,7 +167,7 @@ impl<M: Deref<Target = Model>> ChatSession<M> {
     ) -> Result<ChatAnswer, Error> {
         let model = &*self.model;
         let prompt = model.prompt_to_answer(&self.chat(None), &self.options.template)?.prompt;
-        let tokens = model.tokens_of(&prompt, true, None)?.into_tokens();
+        let tokens = model.tokens_of(&prompt, Read::RENDERED, None)?.into_tokens();
         let limit = self.limit(tokens.len())?;
         let opened = opened_reasoning(&prompt);
         let mut stream = TextStream::new(model.runtime(), on_text);

@@ -19,6 +19,8 @@ pub struct EmbedOptions {
     pub normalize: bool,
     /// Cut texts that are longer than the model supports, with a warning, instead of an error.
     pub truncate: bool,
+    /// Read the text of special tokens as plain text, instead of as these tokens.
+    pub plain: bool,
 }
 
 /// Embedding of one text.
@@ -153,7 +155,9 @@ impl Model {
     ) -> Result<(), Error> {
         let pooling = self.pooling(options)?;
         let tokens = texts.iter().enumerate();
-        let tokens = tokens.map(|(index, text)| self.text_tokens(pooling, &name(index), text.as_ref()));
+        let plain = options.plain;
+        let tokens =
+            tokens.map(|(index, text)| self.text_tokens(pooling, plain, &name(index), text.as_ref()));
         let mut tokens: Vec<Vec<u32>> = tokens.collect::<Result<_, _>>()?;
         self.fit(&mut tokens, name, options.truncate, events)?;
         if let Some((longest, tokens)) = tokens.iter().enumerate().max_by_key(|(_, tokens)| tokens.len()) {
@@ -224,7 +228,13 @@ impl Model {
     }
 
     /// Tokens of a text, or of a query and a document.
-    fn text_tokens(&self, pooling: Pooling, name: &str, text: &str) -> Result<Vec<u32>, Error> {
+    fn text_tokens(
+        &self,
+        pooling: Pooling,
+        is_plain: bool,
+        name: &str,
+        text: &str,
+    ) -> Result<Vec<u32>, Error> {
         let tokenizer = self.inner.tokenizer();
         let template = self.inner.file().get("tokenizer.chat_template.rerank").and_then(Value::as_str);
         let tokens = match (text.split_once('\t').filter(|_| pooling == Pooling::Rank), template) {
@@ -232,8 +242,8 @@ impl Model {
                 let text = template.replace("{query}", query).replace("{document}", document);
                 tokenizer.encode(text, true, true)
             }
-            (Some((query, document)), None) => tokenizer.encode_pair(query, document),
-            (None, _) => tokenizer.encode(text, true, false),
+            (Some((query, document)), None) => tokenizer.encode_pair(query, document, !is_plain),
+            (None, _) => tokenizer.encode(text, true, !is_plain),
         };
         match tokens {
             Ok(tokens) if tokens.is_empty() => Err(Error::usage(format_args!("{name} has no tokens"))),

@@ -32,6 +32,20 @@ pub struct Generated {
     pub tokens_per_second: Option<f64>,
 }
 
+/// Origin and meaning of a prompt.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Read {
+    /// True if a template rendered it.
+    pub is_rendered: bool,
+    /// True if the text of a special token is this token, as in llama.cpp and transformers.
+    pub has_special: bool,
+}
+
+impl Read {
+    /// A rendered prompt.
+    pub const RENDERED: Read = Read { is_rendered: true, has_special: true };
+}
+
 impl Model {
     /// Continues a prompt, or answers it with [`GenerateOptions::chat`] and in encoder-decoder models. `on_text` receives the text
     /// in whole characters while it is generated, after the mark of the reasoning if the chat template begins it, and stops the
@@ -113,7 +127,7 @@ impl Model {
         }
         let media = Media::open(&self.inner, options, &self.options, events)?;
         let text = self.prompt(chat, template)?.prompt;
-        let prompt = self.tokens_of(&text, true, media.as_ref())?;
+        let prompt = self.tokens_of(&text, Read::RENDERED, media.as_ref())?;
         let mut stream = TextStream::new(&self.inner, on_text);
         stream.begin(opened_reasoning(&text));
         self.continued(&prompt, media.as_ref(), options, stream, events)
@@ -161,7 +175,8 @@ impl Model {
             Some(media) => media.with_places(prompt)?,
         };
         if !options.chat {
-            return Ok((self.tokens_of(&asked, false, media)?, String::new()));
+            let read = Read { is_rendered: false, has_special: !options.plain };
+            return Ok((self.tokens_of(&asked, read, media)?, String::new()));
         }
         let system = options.system.iter().map(|text| ("system", text.as_str()));
         let messages: Vec<(&str, &str)> = system.chain([("user", asked.as_str())]).collect();
@@ -172,21 +187,16 @@ impl Model {
             error.hint(advice)
         })?;
         made.warning().into_iter().for_each(|warning| events.warning(warning));
-        Ok((self.tokens_of(&made.prompt, true, media)?, opened_reasoning(&made.prompt).to_owned()))
+        Ok((self.tokens_of(&made.prompt, Read::RENDERED, media)?, opened_reasoning(&made.prompt).to_owned()))
     }
 
-    /// Tokens of a text with placeholders. If a template rendered it, special tokens are parsed and BOS is not added twice.
-    pub(super) fn tokens_of(
-        &self,
-        text: &str,
-        is_rendered: bool,
-        media: Option<&Media>,
-    ) -> Result<Pieces, Error> {
-        let begins = !(is_rendered && self.starts_with_bos(text));
+    /// Tokens of a text with placeholders. If a template rendered it, BOS is not added twice.
+    pub(super) fn tokens_of(&self, text: &str, read: Read, media: Option<&Media>) -> Result<Pieces, Error> {
+        let begins = !(read.is_rendered && self.starts_with_bos(text));
         match media {
             Some(media) => media.tokens(&self.path, &self.inner, text, begins),
             None => {
-                let tokens = self.inner.tokenizer().encode(text, begins, is_rendered);
+                let tokens = self.inner.tokenizer().encode(text, begins, read.has_special);
                 Ok(Pieces::new(tokens.map_err(|error| self.failed(error))?))
             }
         }

@@ -45,6 +45,8 @@ pub struct GenerateOptions {
     pub max_tokens: usize,
     /// Choice of each token. The default is greedy.
     pub sampling: Sampling,
+    /// Read the text of special tokens in the prompt as plain text, instead of as these tokens.
+    pub plain: bool,
     /// Format the prompt as a message of the user with the chat template.
     pub chat: bool,
     /// Options of the chat template, with `chat`.
@@ -67,6 +69,7 @@ impl Default for GenerateOptions {
         GenerateOptions {
             max_tokens: 128,
             sampling: Sampling::default(),
+            plain: false,
             chat: false,
             template: ChatOptions::default(),
             system: None,

@@ -227,7 +227,11 @@ fn loader(model: &Model) -> Check {
     };
     check.findings.extend(refusals.iter().map(not_loaded));
     if refusals.is_empty() {
-        check.summary = "llama.cpp loads the file".to_owned();
+        // Reported with the tokenizer.
+        check.summary = match gguf_tokenizer::missing_byte(model.metadata()) {
+            None => "llama.cpp loads the file".to_owned(),
+            Some(_) => "llama.cpp loads the file, but stops at some texts".to_owned(),
+        };
     }
     check
 }

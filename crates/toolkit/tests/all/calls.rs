@@ -399,9 +399,8 @@ fn model_runs() {
     let error = model.embed(&["text"], &EmbedOptions::default()).unwrap_err();
     assert!(error.to_string().contains("pooling"), "{error}");
     let pooling = Some(gguf_toolkit::run::Pooling::Mean);
-    let found = model
-        .embed(&["one", "one two"], &EmbedOptions { pooling, normalize: true, truncate: false })
-        .unwrap();
+    let options = EmbedOptions { pooling, normalize: true, ..EmbedOptions::default() };
+    let found = model.embed(&["one", "one two"], &options).unwrap();
     for embedding in &found.texts {
         assert_eq!(embedding.vectors.dim(), (1, 256));
         assert!((embedding.vectors.iter().map(|x| x * x).sum::<f32>() - 1.0).abs() < 1e-5);

@@ -20,9 +20,9 @@ pub(super) fn canonical(expression: &str) -> Vec<String> {
     // Parse into alternatives of (atom, quantifier), each atom in canonical spelling as it is read; then flatten
     // groups, print, and sort what has no order.
     let chars: Vec<char> = expression.chars().collect();
-    let mut parser = Parser { chars: &chars, at: 0 };
+    let mut parser = Parser { chars: &chars, at: 0, depth: 0 };
     let mut sequences = parser.alternatives(false);
-    // A stray `)` ends the parse: then the spelling stands for itself.
+    // A stray `)` ends the parse, and so do too many nested groups: then the spelling stands for itself.
     if parser.at < chars.len() {
         return vec![expression.to_owned()];
     }
@@ -58,9 +58,13 @@ enum Atom {
     Group(&'static str, Vec<Sequence>),
 }
 
+/// Deepest nesting of groups.
+const MAX_DEPTH: usize = 200;
+
 struct Parser<'a> {
     chars: &'a [char],
     at: usize,
+    depth: usize,
 }
 
 impl Parser<'_> {
@@ -77,6 +81,7 @@ impl Parser<'_> {
         while let Some(c) = self.peek() {
             match c {
                 ')' => break,
+                _ if self.depth > MAX_DEPTH => break,
                 '|' => {
                     self.at += 1;
                     all.push(Vec::new());
@@ -119,7 +124,10 @@ impl Parser<'_> {
         let known = OPENINGS.into_iter().find(|(opening, _)| self.starts(opening));
         let (opening, kind) = known.unwrap_or(("(", "(?:"));
         self.at += opening.chars().count();
+        self.depth += 1;
         let inner = self.alternatives(any_case || opening == "(?i:");
+        // Too deep expressions are not read on.
+        self.depth -= usize::from(self.depth <= MAX_DEPTH);
         self.at += usize::from(self.peek() == Some(')'));
         Atom::Group(kind, inner)
     }
@@ -407,6 +415,8 @@ mod tests {
     #[test]
     fn malformed_expressions_are_not_recognized() {
         let valid = canonical(r"\p{N}{1,3}");
+        let nested = "(".repeat(20_000);
+        assert_eq!(canonical(&nested), [nested.as_str()]);
         for odd in [
             "", "(", ")", "[", "[a", "a)", "\\", "{", "a{", "(?", "[^", "[a-", "\\p", "\\p{", "\\x", "|",
             "[[a]", "a{2",

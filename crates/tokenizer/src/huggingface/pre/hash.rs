@@ -17,9 +17,9 @@ use tokenizers::{
 };
 
 use super::super::added::{AddedVocab, Ids};
-use super::super::hf::{AddedToken, HfTokenizer, step_type, steps, tokenizer_config};
+use super::super::hf::{AddedToken, HfTokenizer, tokenizer_config};
+use super::super::library::{check_added, check_prefix, check_steps, timed};
 use crate::TokenizerFiles;
-use crate::json::list;
 
 const TEST_TEXT: &str = include_str!("test_text.txt");
 
@@ -39,12 +39,15 @@ pub(super) fn hashes(
 ) -> Result<Vec<String>, String> {
     check_steps(&[&hf.normalizer, &hf.pre_tokenizer, &hf.post_processor])?;
     check_added(hf, added)?;
-    let tokenizer = small_tokenizer(hf, added, ids)?;
-    let encode = |special| match tokenizer.encode(TEST_TEXT, special) {
-        Ok(encoding) => Ok(encoding.get_ids().to_vec()),
-        Err(error) => Err(format!("none: {error}")),
-    };
-    let (full, bare) = (encode(true)?, encode(false)?);
+    let small = small_tokenizer(hf, added, ids)?.to_string();
+    let (full, bare) = timed(move || {
+        let tokenizer = Tokenizer::from_bytes(small).map_err(|error| error.to_string())?;
+        let encode = |special| match tokenizer.encode(TEST_TEXT, special) {
+            Ok(encoding) => Ok(encoding.get_ids().to_vec()),
+            Err(error) => Err(error.to_string()),
+        };
+        Ok((encode(true)?, encode(false)?))
+    })?;
     let config = tokenizer_config(input).ok().flatten().unwrap_or_default();
     let added_id = |name: &str| -> Option<u32> {
         config.get(&format!("add_{name}_token")).and_then(Json::as_bool).filter(|is_added| *is_added)?;
@@ -72,65 +75,9 @@ fn hash_of(ids: &[u32]) -> String {
     hex(&Sha256::digest(format!("[{}]", ids.join(", "))))
 }
 
-/// Checks the steps of a tokenizer for contents on which the library panics, because it does not check them.
-fn check_steps(parts: &[&Json]) -> Result<(), String> {
-    let mut templates = 0;
-    for step in parts.iter().flat_map(|part| steps(part)) {
-        let expression = step.get("pattern").and_then(|pattern| pattern.get("Regex")?.as_str());
-        if step_type(step) == "Precompiled" || step.get("precompiled_charsmap").is_some() {
-            return Err("none: `normalizer`: a compiled table is not supported".into());
-        }
-        if expression.is_some_and(|expression| expression.contains(r"\K")) {
-            // With it, a match can end before it starts.
-            return Err(r"none: `pattern`: `\K` is not supported".into());
-        }
-        if step.get("length").and_then(Json::as_u64) == Some(0) {
-            return Err("none: `pre_tokenizer`: `length` is 0".into());
-        }
-        let pieces = || list(step, "single").iter().chain(list(step, "pair"));
-        let mut names = pieces().filter_map(|piece| piece.get("SpecialToken")?.get("id")?.as_str());
-        let is_defined =
-            |name: &str| step.get("special_tokens").is_some_and(|tokens| tokens.get(name).is_some());
-        if let Some(name) = names.find(|name| !is_defined(name)) {
-            return Err(format!("none: `post_processor`: token `{name}` is not in `special_tokens`"));
-        }
-        let mut texts = list(step, "single").iter().filter_map(|piece| piece.get("Sequence")?.get("id"));
-        templates += usize::from(step.get("single").is_some());
-        if texts.any(|id| id != "A") || templates > 1 {
-            return Err("none: `post_processor`: expected one template of one text".into());
-        }
-    }
-    Ok(())
-}
-
-/// Checks that no added token can be inside the whitespace that another one absorbs.
-fn check_added(hf: &HfTokenizer, added: &AddedVocab) -> Result<(), String> {
-    let absorbs = added.by_id.values().any(|token| token.rstrip);
-    let is_changed = |token: &AddedToken| token.is_normalized() && !hf.normalizer.is_null();
-    let is_blank =
-        |token: &&AddedToken| token.lstrip && (token.content.trim().is_empty() || is_changed(token));
-    match added.by_id.values().find(is_blank).filter(|_| absorbs) {
-        None => Ok(()),
-        Some(token) => {
-            Err(format!("none: added token `{}` is whitespace and absorbs whitespace", token.content))
-        }
-    }
-}
-
-/// Checks that the second token of every merge can lose the prefix of continuing tokens. The library cuts it off by its length.
-fn check_prefix(prefix: &str, merges: &[Json]) -> Result<(), String> {
-    let seconds = merges.iter().filter_map(|merge| merge.get(1)?.as_str());
-    match seconds.into_iter().find(|second| !second.is_char_boundary(prefix.len())) {
-        None => Ok(()),
-        Some(second) => Err(format!(
-            "none: `merges`: `{second}` does not begin with `continuing_subword_prefix` (`{prefix}`)"
-        )),
-    }
-}
-
 /// The tokenizer with what can be reached from the test text: tokens that are a part of it after
 /// normalization and in the alphabet of the model, and merges of such tokens.
-fn small_tokenizer(hf: &HfTokenizer, added: &AddedVocab, ids: &Ids<'_>) -> Result<Tokenizer, String> {
+fn small_tokenizer(hf: &HfTokenizer, added: &AddedVocab, ids: &Ids<'_>) -> Result<Json, String> {
     let model = &hf.model;
     let text = model_text(hf)?;
     let parts = Parts::of(&text);
@@ -162,7 +109,8 @@ fn small_tokenizer(hf: &HfTokenizer, added: &AddedVocab, ids: &Ids<'_>) -> Resul
         .filter(|(left, right)| affixed || vocab.contains_key(&format!("{left}{right}")))
         .map(|(left, right)| json!([left, right]))
         .collect();
-    check_prefix(model.continuing_subword_prefix.as_deref().unwrap_or_default(), &merges)?;
+    let seconds = merges.iter().filter_map(|merge| merge.get(1)?.as_str());
+    check_prefix(model.continuing_subword_prefix.as_deref().unwrap_or_default(), seconds)?;
     // Added tokens get their ids from the vocabulary, or else from its size, which is another one
     // here: so all of them are put there.
     for (id, token) in &added.by_id {
@@ -176,7 +124,7 @@ fn small_tokenizer(hf: &HfTokenizer, added: &AddedVocab, ids: &Ids<'_>) -> Resul
         ..token.clone()
     };
     let added_tokens: Vec<AddedToken> = added.by_id.iter().map(with_id).collect();
-    let small = json!({
+    Ok(json!({
         "version": "1.0", "truncation": null, "padding": null, "added_tokens": added_tokens,
         "normalizer": hf.normalizer, "pre_tokenizer": hf.pre_tokenizer, "post_processor": hf.post_processor,
         "decoder": null,
@@ -192,28 +140,30 @@ fn small_tokenizer(hf: &HfTokenizer, added: &AddedVocab, ids: &Ids<'_>) -> Resul
             "byte_fallback": model.byte_fallback.unwrap_or(false), "ignore_merges": model.ignore_merges.unwrap_or(false),
             "vocab": vocab, "merges": merges,
         }) },
-    });
-    Tokenizer::from_bytes(small.to_string()).map_err(|error| format!("none: {error}"))
+    }))
 }
 
 /// The test text as the model sees it, all its words in one.
 fn model_text(hf: &HfTokenizer) -> Result<String, String> {
-    let problem = |part: &str, error: &dyn std::fmt::Display| format!("none: `{part}`: {error}");
-    let mut text = NormalizedString::from(TEST_TEXT);
-    if !hf.normalizer.is_null() {
-        let normalizer: NormalizerWrapper =
-            serde_json::from_value(hf.normalizer.clone()).map_err(|error| problem("normalizer", &error))?;
-        normalizer.normalize(&mut text).map_err(|error| problem("normalizer", &error))?;
-    }
-    let mut words = PreTokenizedString::from(text);
-    if !hf.pre_tokenizer.is_null() {
-        let pre: PreTokenizerWrapper = serde_json::from_value(hf.pre_tokenizer.clone())
-            .map_err(|error| problem("pre_tokenizer", &error))?;
-        pre.pre_tokenize(&mut words).map_err(|error| problem("pre_tokenizer", &error))?;
-    }
-    // Joined again, because a token is a part of a word and so a part of all words together.
-    let words = words.get_splits(OffsetReferential::Normalized, OffsetType::None);
-    Ok(words.into_iter().map(|(word, _, _)| word).collect())
+    let (normalizer, pre_tokenizer) = (hf.normalizer.clone(), hf.pre_tokenizer.clone());
+    timed(move || {
+        let problem = |part: &str, error: &dyn std::fmt::Display| format!("`{part}`: {error}");
+        let mut text = NormalizedString::from(TEST_TEXT);
+        if !normalizer.is_null() {
+            let normalizer: NormalizerWrapper =
+                serde_json::from_value(normalizer).map_err(|error| problem("normalizer", &error))?;
+            normalizer.normalize(&mut text).map_err(|error| problem("normalizer", &error))?;
+        }
+        let mut words = PreTokenizedString::from(text);
+        if !pre_tokenizer.is_null() {
+            let pre: PreTokenizerWrapper =
+                serde_json::from_value(pre_tokenizer).map_err(|error| problem("pre_tokenizer", &error))?;
+            pre.pre_tokenize(&mut words).map_err(|error| problem("pre_tokenizer", &error))?;
+        }
+        // Joined again, because a token is a part of a word and so a part of all words together.
+        let words = words.get_splits(OffsetReferential::Normalized, OffsetType::None);
+        Ok(words.into_iter().map(|(word, _, _)| word).collect())
+    })
 }
 
 /// All parts of a text, which are looked up a quarter of a million times.
@@ -247,63 +197,6 @@ impl<'a> Parts<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn template_with_undefined_token_is_refused() {
-        let template = |defined: &str| {
-            json!({ "type": "Sequence", "processors": [{
-                "type": "TemplateProcessing",
-                "single": [{ "SpecialToken": { "id": "<s>", "type_id": 0 } }, { "Sequence": { "id": "A", "type_id": 0 } }],
-                "pair": [], "special_tokens": { defined: { "id": defined, "ids": [1], "tokens": [defined] } },
-            }] })
-        };
-        assert_eq!(check_steps(&[&template("<s>")]), Ok(()));
-        assert_eq!(check_steps(&[&Json::Null]), Ok(()));
-        let refused = check_steps(&[&template("<bos>")]).unwrap_err();
-        assert_eq!(refused, "none: `post_processor`: token `<s>` is not in `special_tokens`");
-    }
-
-    /// Each of these panics in version 0.23 of the library.
-    #[test]
-    fn steps_on_which_library_panics_are_refused() {
-        let template =
-            |id: &str| json!({ "type": "TemplateProcessing", "single": [{ "Sequence": { "id": id } }] });
-        let first = template("A");
-        assert_eq!(check_steps(&[&first]), Ok(()));
-        for step in [
-            template("B"),
-            json!({ "processors": [first, first] }),
-            json!({ "pretokenizers": [{ "type": "FixedLength", "length": 0 }] }),
-            json!({ "normalizers": [{ "type": "Precompiled", "precompiled_charsmap": "AAAA" }] }),
-            json!({ "type": "Split", "pattern": { "Regex": r"(?=ab\K)" } }),
-        ] {
-            assert!(check_steps(&[&step]).is_err(), "{step}");
-        }
-    }
-
-    #[test]
-    fn whitespace_in_whitespace_is_refused() {
-        let token = |content: &str| AddedToken { lstrip: true, ..AddedToken::special(content) };
-        let mut added = AddedVocab::default();
-        added.by_id.extend([(0, token("<a>")), (1, token(" "))]);
-        assert_eq!(check_added(&HfTokenizer::default(), &added), Ok(()));
-        added.by_id.insert(2, AddedToken { rstrip: true, ..AddedToken::special("<b>") });
-        assert!(check_added(&HfTokenizer::default(), &added).is_err());
-    }
-
-    #[test]
-    fn prefix_that_cuts_a_token_is_refused() {
-        let merges = [json!(["a", "##b"]), json!(["a", "\u{e9}"])];
-        assert_eq!(check_prefix("", &merges), Ok(()));
-        assert_eq!(check_prefix("##", &merges), Ok(()));
-        // Longer than the token, and inside of a character.
-        for prefix in ["####", "#"] {
-            assert!(
-                check_prefix(prefix, &merges).unwrap_err().contains("`continuing_subword_prefix`"),
-                "{prefix}"
-            );
-        }
-    }
 
     #[test]
     fn hash_table_is_complete() {

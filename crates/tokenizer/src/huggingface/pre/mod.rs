@@ -16,6 +16,9 @@ use super::hf::HfTokenizer;
 use super::writer::TokenizerWriter;
 use crate::keys;
 
+/// Characters of unknown expressions in an error; known ones have up to 500.
+const MAX_SHOWN: usize = 2000;
+
 /// The name for `tokenizer.ggml.pre`.
 pub(super) fn recognize(
     writer: &mut TokenizerWriter<'_>,
@@ -82,7 +85,7 @@ pub(super) fn recognize(
     }
     let hash = match &hashes {
         Ok(hashes) => hashes.first().cloned().unwrap_or_default(),
-        Err(problem) => problem.clone(),
+        Err(problem) => format!("none: {problem}"),
     };
     // llama.cpp has one way to cut text for WordPiece, whatever the name.
     let by_kind = (hf.model.kind.as_deref() == Some("WordPiece")).then_some("bert-bge");
@@ -96,7 +99,7 @@ pub(super) fn recognize(
         None => {
             let nearest = known::nearest(&steps);
             Err(VocabError::UnknownPre {
-                found: steps.to_string(),
+                found: steps.to_string().chars().take(MAX_SHOWN).collect(),
                 hash,
                 nearest: nearest
                     .map(|(name, difference)| format!("; nearest known: `{name}`: {difference}"))
