@@ -487,3 +487,67 @@ fn adapter_file_and_merge_change_same_tensors() {
         }
     }
 }
+
+#[test]
+fn pair_of_a_tied_output_is_omitted_or_merged() {
+    let sandbox = Sandbox::new();
+    copy_folder(&gguf_testkit::checkpoint("llama-tied"), &sandbox.path("base"));
+    fs::create_dir(sandbox.path("out")).unwrap();
+    let shape = |name: &str| sandbox.tensors("base/model.safetensors")[name].1.clone();
+    let [vocabulary, width] = shape("model.embed_tokens.weight")[..] else { panic!() };
+    let [n_outputs, n_inputs] = shape("model.layers.0.self_attn.q_proj.weight")[..] else { panic!() };
+    let mut tensors = pair("base_model.model.lm_head", 4, [vocabulary, width]);
+    tensors.extend(pair(QUERY, 4, [n_outputs, n_inputs]));
+    sandbox.write_tensors(WEIGHTS, &tensors);
+    write_json(&sandbox, CONFIG, &config(&json!({})));
+    succeed(adapter_file(&sandbox))
+        .says("warning: the base model has tied embeddings, so its file has no output matrix");
+    let names: Vec<String> = values(&sandbox, "out/adapter.gguf").into_keys().collect();
+    assert_eq!(names, ["blk.0.attn_q.weight.lora_a", "blk.0.attn_q.weight.lora_b"]);
+    // Merged as PEFT computes it: embedding + alpha / rank * B A, and the embedding is unchanged.
+    succeed(merge(&sandbox, &[])).says("is tied to its embedding");
+    let merged = values(&sandbox, "out/merged.gguf");
+    let read = |name: &str| {
+        let bytes = &tensors[name].2;
+        bytes.chunks_exact(4).map(|four| f32::from_le_bytes(four.try_into().unwrap())).collect::<Vec<f32>>()
+    };
+    let (a, b) =
+        (read("base_model.model.lm_head.lora_A.weight"), read("base_model.model.lm_head.lora_B.weight"));
+    let width = width as usize;
+    for (at, output) in merged["output.weight"].iter().enumerate().step_by(97) {
+        let (row, column) = (at / width, at % width);
+        let delta: f32 = (0..4).map(|r| b[4 * row + r] * a[width * r + column]).sum();
+        let want = merged["token_embd.weight"][at] + 4.0 * delta;
+        assert!((output - want).abs() < 1e-4 * want.abs().max(1.0), "{output} {want}");
+    }
+}
+
+#[test]
+fn adapter_of_some_expert_matrices_has_their_stacks() {
+    let sandbox = Sandbox::new();
+    copy_folder(&gguf_testkit::checkpoint("qwen3moe-old"), &sandbox.path("base"));
+    fs::create_dir(sandbox.path("out")).unwrap();
+    let base = sandbox.tensors("base/model.safetensors");
+    let name = |expert: usize, matrix: &str| format!("model.layers.0.mlp.experts.{expert}.{matrix}");
+    let n_experts =
+        (0..).take_while(|expert| base.contains_key(&(name(*expert, "up_proj") + ".weight"))).count();
+    let mut tensors = Tensors::new();
+    for (expert, matrix) in (0..n_experts).flat_map(|expert| [(expert, "gate_proj"), (expert, "down_proj")]) {
+        let shape = &base[&(name(expert, matrix) + ".weight")].1;
+        tensors.extend(pair(&format!("base_model.model.{}", name(expert, matrix)), 4, [shape[0], shape[1]]));
+    }
+    sandbox.write_tensors(WEIGHTS, &tensors);
+    write_json(&sandbox, CONFIG, &config(&json!({})));
+    succeed(adapter_file(&sandbox));
+    let names: Vec<String> = values(&sandbox, "out/adapter.gguf").into_keys().collect();
+    let stacks = ["ffn_down_exps", "ffn_gate_exps"]
+        .map(|stack| ["a", "b"].map(|half| format!("blk.0.{stack}.weight.lora_{half}")));
+    assert_eq!(names, stacks.concat());
+    // A stack needs all experts.
+    tensors.retain(|tensor, _| !tensor.contains(".experts.1.down_proj."));
+    sandbox.write_tensors(WEIGHTS, &tensors);
+    refused(
+        &sandbox.convert(&words("adapter adapter out/adapter.gguf --base base --force")),
+        &["experts.1.down_proj", "--lora"],
+    );
+}

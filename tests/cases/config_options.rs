@@ -64,8 +64,9 @@ fn layer_types_of_another_length_are_refused() {
 }
 
 #[test]
-fn options_without_a_key_are_noted() {
+fn options_without_a_key_are_warned_about() {
     let zeros = json!([0, 0]);
+    // The second group: constants of llama.cpp's graphs, with values at which logits of transformers 5.24 differ.
     let cases: &[(&str, &str, Json)] = &[
         ("qwen3moe", "/norm_topk_prob", json!(false)),
         ("qwen2moe", "/norm_topk_prob", json!(true)),
@@ -80,14 +81,77 @@ fn options_without_a_key_are_noted() {
         ("llama-yarn", "/rope_parameters/truncate", json!(false)),
         ("afmoe", "/mup_enabled", json!(false)),
         ("falcon-rw", "/alibi", json!(true)),
-        ("granite4-dense-old", "/position_embedding_type", json!("nope")),
+        ("t5", "/relative_attention_max_distance", json!(20)),
+        ("t5-encoder", "/relative_attention_max_distance", json!(20)),
+        ("umt5-encoder", "/relative_attention_max_distance", json!(20)),
+        ("minicpm3", "/dim_model_base", json!(40)),
+        ("minicpm3", "/scale_emb", json!(6)),
+        ("dbrx", "/ffn_config/moe_normalize_expert_weights", json!(2.0)),
+        ("deepseek2", "/norm_topk_prob", json!(true)),
+        ("nemotron-h", "/time_step_min", json!(0.1)),
+        ("qwen3vl", "/text_config/rope_parameters/mrope_section", json!([4, 0, 0])),
     ];
     for (golden, option, value) in cases {
         let (_, ran) = convert(golden, &[(option, value.clone())]);
         let notes = option_notes(&ran);
-        let name = option.strip_prefix('/').unwrap().replace('/', ".");
-        let is_named = notes.iter().any(|note| note.contains(&format!("`{name}` is ")));
+        let name = option.strip_prefix('/').unwrap().replace("text_config/", "").replace('/', ".");
+        let is_named =
+            notes.iter().any(|note| note.starts_with(&format!("warning: config option `{name}` is ")));
         assert!(ran.code == Some(0) && is_named, "{golden}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn options_with_a_key_are_written() {
+    // Values of llama.cpp's keys (src/models, load_hparams) that give the logits of transformers 5.24.
+    let cases: &[(&str, &[(&str, Json)], &str, Json)] = &[
+        (
+            "falcon",
+            &[("/rope_parameters/rope_theta", json!(500_042.0))],
+            "falcon.rope.freq_base",
+            json!(500_042.0),
+        ),
+        ("gptneox", &[("/rope_parameters/rope_theta", json!(1e6))], "gptneox.rope.freq_base", json!(1e6)),
+        (
+            "gptneox",
+            &[("/rope_parameters/rope_type", json!("linear")), ("/rope_parameters/factor", json!(4.0))],
+            "gptneox.rope.scaling.factor",
+            json!(4.0),
+        ),
+        (
+            "granitehybrid",
+            &[("/position_embedding_type", json!("rope"))],
+            "granitehybrid.rope.scaling.finetuned",
+            json!(true),
+        ),
+        (
+            "granitehybrid",
+            &[("/position_embedding_type", json!("rope"))],
+            "granitehybrid.context_length",
+            json!(512),
+        ),
+        (
+            "granitehybrid",
+            &[("/position_embedding_type", json!("nope"))],
+            "granitehybrid.context_length",
+            json!(1 << 20),
+        ),
+        (
+            "granite4-dense",
+            &[("/position_embedding_type", json!("rope"))],
+            "granite.rope.scaling.finetuned",
+            json!(true),
+        ),
+    ];
+    for (golden, changes, name, value) in cases {
+        let (sandbox, ran) = convert(golden, changes);
+        let ran = succeed(ran);
+        assert_eq!(key(&sandbox, name), *value, "{golden}: {}", ran.stderr);
+        assert_eq!(
+            option_notes(&ran).iter().filter(|note| note.starts_with("warning")).count(),
+            0,
+            "{golden}"
+        );
     }
 }
 

@@ -30,6 +30,7 @@ mod publishing;
 mod quantizing;
 mod recipes;
 mod reports;
+mod saved_forms;
 mod setting;
 mod tokenizers;
 mod values;

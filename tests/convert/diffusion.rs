@@ -61,7 +61,7 @@ fn files_without_a_diffusion_model_are_refused() {
     assert!(ran.stderr.contains("hint: merge it while its model is converted"), "{}", ran.stderr);
     let model = golden("diffusion/quantized-e4m3.safetensors");
     let ran = sandbox.convert(&[&model, "out.gguf", "-t", "f16", "--model-name", "x"]);
-    ran.ends_and_says(2, "`naming.model_name` cannot be used with a diffusion model");
+    ran.ends_and_says(2, "--model-name cannot be used with a diffusion model");
     sandbox.convert(&[&model, "out.gguf"]).ends_and_says(2, "--type");
 }
 

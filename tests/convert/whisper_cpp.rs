@@ -70,10 +70,10 @@ fn finished_and_existing_files_are_recognized() {
 fn other_options_and_formats_are_refused() {
     let sandbox = sandbox();
     for (options, text) in [
-        ("--imatrix x.gguf", "`tensors.imatrix` cannot be used with the format of whisper.cpp"),
-        ("--tensor-type conv=q8_0", "`tensors.tensor_types` cannot be used with the format of whisper.cpp"),
-        ("--big-endian", "`encoding.big_endian` cannot be used with the format of whisper.cpp"),
-        ("--with-mmproj", "`with_mmproj` cannot be used with the format of whisper.cpp"),
+        ("--imatrix x.gguf", "--imatrix cannot be used with the format of whisper.cpp"),
+        ("--tensor-type conv=q8_0", "--tensor-type cannot be used with the format of whisper.cpp"),
+        ("--big-endian", "--big-endian cannot be used with the format of whisper.cpp"),
+        ("--with-mmproj", "--with-mmproj cannot be used with the format of whisper.cpp"),
     ] {
         let ran = sandbox.convert(&[&words("whisper out/x --to whisper.cpp"), &words(options)[..]].concat());
         ran.ends_and_says(2, text);

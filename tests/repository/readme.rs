@@ -152,6 +152,17 @@ fn foreign_options() -> String {
     out + "\n"
 }
 
+/// Differences of converted files from those of the reference's converter.
+fn departures() -> String {
+    let shared = gguf_layout::departure::SHARED.iter().copied().chain(gguf_layout::late_keys::rows());
+    let rows = shared.chain(gguf_models::DEPARTURES);
+    let mut lines: Vec<String> =
+        rows.map(|row| format!("| `{}` | {} | {} |\n", row.subject, row.files, row.reason)).collect();
+    lines.sort();
+    lines.dedup();
+    format!("| key or tensor | files | here |\n|---|---|---|\n{}", lines.concat())
+}
+
 /// Cost of each type, as in `--help`.
 fn types() -> String {
     let mut out = String::from(
@@ -230,6 +241,7 @@ fn generated_tables_match_registries() {
     check("docs/reference/projectors.md", "projectors", &projectors());
     check("docs/guides/coming-from-llama-cpp.md", "options", &foreign_options());
     check("docs/guides/choosing-a-type.md", "types", &types());
+    check("docs/reference/differences.md", "departures", &departures());
     check_file("docs/images/dry-run.svg", &dry_run());
     check("README.md", "counts", &counts());
 }

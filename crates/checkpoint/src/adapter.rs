@@ -62,6 +62,7 @@ pub fn open_adapter(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
     }
     notes.extend(more);
     Ok(Checkpoint {
+        warnings: Vec::new(),
         folder_name: folder.name(),
         format: if is_mlx { MLX_ADAPTER } else { "a LoRA adapter" },
         config,
@@ -111,6 +112,7 @@ pub fn open_diffusion_adapter(folder: &Folder) -> Result<Checkpoint, Error> {
     }
     tensors.sort_by_key(|tensor| tensor.begin);
     Ok(Checkpoint {
+        warnings: Vec::new(),
         folder_name: folder.name(),
         format: "a LoRA file",
         config: serde_json::Value::Null,

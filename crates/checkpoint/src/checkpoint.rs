@@ -12,8 +12,10 @@ use crate::{
     methods::{self, Decoded, Outcome, ReadAs},
     read_columns,
     rows::check_range,
-    small_files::{add_tokenizer, card_of, read_object, read_small_files},
-    training, wrappers,
+    small_files::{add_tokenizer, card_of, first_module, modules_root, read_object, read_small_files},
+    training,
+    unread_files::{self, Unread},
+    wrappers,
 };
 
 /// Weights of an adapter.
@@ -36,6 +38,8 @@ pub struct Checkpoint {
     pub files: Vec<(String, Vec<u8>)>,
     /// The head of the model card, an object, if there is one.
     pub card: Option<Json>,
+    /// Weights that are not read, one file per line.
+    pub warnings: Vec<String>,
     /// Peculiarities that do not prevent reading, one per line.
     pub notes: Vec<String>,
     /// Weights files, in the order of the reference.
@@ -56,7 +60,7 @@ pub struct Checkpoint {
 /// # Errors
 /// [`Error`]: the missing or invalid item, with the file's name.
 pub fn open(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
-    let folder = folder.into();
+    let folder = of_model(folder.into());
     let listing = folder.listing()?;
     let (format, open, note) = formats::detect(&listing, folder.wants_mistral())
         .map_err(|error| training::no_weights(folder.path(), error))?;
@@ -64,13 +68,26 @@ pub fn open(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
     let Weights { mut parts, mut tensors, notes: mut more } = open(folder.path(), &listing)?;
     wrappers::unwrap(&mut tensors, &parts, &mut more)?;
     more.extend(adapter_left_aside(&listing));
-    let tensors = dense::with(folder.path(), &mut parts, tensors)?;
+    let named = [note.as_slice(), &more].concat();
+    let Unread { warnings, note: unread } =
+        unread_files::unread(folder.path(), &listing, (&parts, &tensors), &named);
+    more.extend(unread);
+    let tensors = dense::with(modules_root(folder.path()), &mut parts, tensors)?;
     let read = ReadAs { unmasked_zeros: folder.wants_unmasked_zeros(), forms: folder.known_forms() };
     let outcome = methods::decode(&checkpoint.config, &checkpoint.files, &parts, tensors, read)?;
     let Outcome { method, settled, decoded: Decoded { tensors, notes } } = outcome;
     let notes = [checkpoint.notes, note.into_iter().collect(), more, notes].concat();
     let tensors = tensors.into();
-    Ok(Checkpoint { format: format.name, parts, tensors, method, settled, notes, ..checkpoint })
+    Ok(Checkpoint { format: format.name, parts, tensors, method, settled, warnings, notes, ..checkpoint })
+}
+
+/// The folder of the model in a folder of sentence-transformers that has it in a subfolder (releases before 2.0).
+fn of_model(folder: Folder) -> Folder {
+    let has_config = folder.path().join("config.json").is_file();
+    match first_module(folder.path()).filter(|_| !has_config) {
+        Some(module) => folder.subfolder(&module),
+        None => folder,
+    }
 }
 
 /// True if a folder holds a whole model: a config and weights.
@@ -94,7 +111,7 @@ fn adapter_left_aside(listing: &Listing) -> Option<String> {
 /// # Errors
 /// As [`open`].
 pub fn open_without_weights(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
-    let folder = folder.into();
+    let folder = of_model(folder.into());
     let listing = folder.listing()?;
     // The weights present determine which config applies.
     let format =
@@ -118,6 +135,7 @@ fn without_weights(
     let mut files = read_small_files(dir, listing)?;
     add_tokenizer(dir, folder.config_folder(), &mut files, &mut notes)?;
     Ok(Checkpoint {
+        warnings: Vec::new(),
         folder_name: folder.name(),
         format: "",
         config,

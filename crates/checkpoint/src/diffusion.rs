@@ -217,6 +217,7 @@ fn finished(
     let Weights { parts, mut tensors, notes: mut more } = weights;
     wrappers::unwrap(&mut tensors, &parts, &mut more)?;
     Ok(Checkpoint {
+        warnings: Vec::new(),
         folder_name,
         format,
         config,

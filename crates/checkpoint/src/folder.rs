@@ -90,6 +90,11 @@ impl Folder {
         self.mistral
     }
 
+    /// A subfolder under the same name.
+    pub(crate) fn subfolder(self, name: &str) -> Folder {
+        Folder { name: Some(self.name()), path: self.path.join(name), ..self }
+    }
+
     /// Path of its small files.
     pub fn path(&self) -> &Path {
         &self.path

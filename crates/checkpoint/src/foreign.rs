@@ -43,6 +43,8 @@ pub const FOREIGN: &[Foreign] = foreign! {
         "convert the whole folder for its diffusion model, and the folder of each text encoder on its own";
     "EXL2", "output*.safetensors", [("output", ".safetensors")], ORIGINAL;
     "TensorRT-LLM", "rank*.safetensors, *.engine", [("rank", ".safetensors"), ("", ".engine")], EXPORTED_FROM;
+    "a LoRA of mistral-finetune", "lora.safetensors", [("lora", ".safetensors")],
+        "merge it with mistral-inference, or train with `save_adapters: False`, and convert the merged weights";
     "safetensors under another name", "*.safetensors", [("", ".safetensors")],
         "rename the file to model.safetensors, or add model.safetensors.index.json, which lists the files";
     "LitGPT", "lit_model.pth", [("lit_model", ".pth")], "convert it with `litgpt convert_from_litgpt` first";

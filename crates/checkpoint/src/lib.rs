@@ -49,6 +49,7 @@ mod tensor;
 mod text_file;
 mod torch;
 mod training;
+mod unread_files;
 mod weights;
 mod wrappers;
 mod yaml;

@@ -80,6 +80,7 @@ pub fn open_memory(memory: Memory, forms: &'static [FamilyForm]) -> Result<Check
     let Outcome { method, settled, decoded: Decoded { tensors, notes: more } } = outcome;
     notes.extend(more);
     Ok(Checkpoint {
+        warnings: Vec::new(),
         folder_name: name,
         format: FORMAT,
         config,

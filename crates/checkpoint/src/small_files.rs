@@ -86,7 +86,46 @@ pub(crate) fn read_small_files(dir: &Path, listing: &Listing) -> Result<Vec<(Str
     let of_sound = SOUND_FOLDERS.map(|folder| format!("{folder}/config.json"));
     names.extend(of_sound.into_iter().filter(|name| dir.join(name).is_file()));
     names.sort();
-    names.into_iter().map(|name| Ok((name.clone(), read_small_file(dir, &name)?))).collect()
+    let read = |dir: &Path, name: String| Ok((name.clone(), read_small_file(dir, &name)?));
+    let mut files = names.into_iter().map(|name| read(dir, name)).collect::<Result<Vec<_>, Error>>()?;
+    let root = modules_root(dir);
+    if root != dir {
+        let listing = Listing::of(root)?;
+        let shared = [MODULES, "sentence_bert_config.json"].map(str::to_owned);
+        let shared = shared.into_iter().filter(|name| listing.has(name));
+        for name in shared.chain(module_configs(root, &listing)?) {
+            if !files.iter().any(|(known, _)| *known == name) {
+                files.push(read(root, name)?);
+            }
+        }
+        files.sort();
+    }
+    Ok(files)
+}
+
+/// Lists the modules of a sentence-transformers model.
+const MODULES: &str = "modules.json";
+
+/// Folder with the modules of sentence-transformers: the folder above if its `modules.json` names `dir` as the place of the model,
+/// as in releases before 2.0 (`0_BERT`).
+pub(crate) fn modules_root(dir: &Path) -> &Path {
+    let parent =
+        dir.parent().map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent });
+    let name = dir.file_name().and_then(|name| name.to_str());
+    parent.filter(|parent| name.is_some() && first_module(parent).as_deref() == name).unwrap_or(dir)
+}
+
+/// Subfolder of the model according to `modules.json`, if there is one.
+pub(crate) fn first_module(dir: &Path) -> Option<String> {
+    let modules = json::parse(MODULES, &read_small_file(dir, MODULES).ok()?).ok()?;
+    let path = modules.get(0)?.get("path")?.as_str()?;
+    is_plain(path).then(|| path.to_owned())
+}
+
+/// True for the name of a folder that does not leave its own.
+fn is_plain(path: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    !path.is_empty() && path.chars().all(is_plain)
 }
 
 /// Files of tokenizers and chat templates, by what their names begin with.
@@ -169,23 +208,16 @@ fn sibling(dir: &Path, kind: &str) -> Option<PathBuf> {
 
 /// The configs of the modules that sentence-transformers applies after the model (pooling, Dense), each in its own folder.
 fn module_configs(dir: &Path, listing: &Listing) -> Result<Vec<String>, Error> {
-    const MODULES: &str = "modules.json";
     if !listing.has(MODULES) {
         return Ok(Vec::new());
     }
     let modules = json::parse(MODULES, &read_small_file(dir, MODULES)?)?;
     let text =
         |module: &Json, key: &str| module.get(key).and_then(Json::as_str).unwrap_or_default().to_owned();
-    // A name that could leave the folder is not accepted.
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let all = modules.as_array().map(Vec::as_slice).unwrap_or_default();
     let is_read =
         |module: &&Json| ["Pooling", "Dense"].iter().any(|kind| text(module, "type").ends_with(kind));
-    let paths = all
-        .iter()
-        .filter(is_read)
-        .map(|module| text(module, "path"))
-        .filter(|path| path.chars().all(is_plain));
+    let paths = all.iter().filter(is_read).map(|module| text(module, "path")).filter(|path| is_plain(path));
     let names: BTreeSet<String> = paths.map(|path| format!("{path}/config.json")).collect();
     Ok(names.into_iter().filter(|name| dir.join(name).is_file()).collect())
 }

@@ -109,6 +109,7 @@ pub fn open_text(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
     let (method, Decoded { tensors, notes: more }) = methods::decode_diffusion(&config, &parts, &tensors)?;
     let stem = ENDINGS.iter().find_map(|ending| file.strip_suffix(ending)).unwrap_or(&file);
     Ok(Checkpoint {
+        warnings: Vec::new(),
         folder_name: stem.to_owned(),
         format,
         config,

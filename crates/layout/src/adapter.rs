@@ -11,7 +11,7 @@ use crate::keys::{Keys, to_u32};
 use crate::layout::Layout;
 use crate::resolve::{Resolved, context};
 use crate::tensors::{self, Adapted, AdapterScale, adapt};
-use crate::{ArchError, Input, Options};
+use crate::{ArchError, Input, Options, departure};
 
 const FILE: &str = "adapter_config.json";
 
@@ -42,6 +42,18 @@ pub fn resolve_adapter(
     let Adapted { tensors, dropped, left_out, norms, left_out_norms, alpha } =
         adapt(&context, &base_model, &adapter.tensors, scale)?;
     let mut warnings = Vec::new();
+    let (tied, tensors): (Vec<_>, Vec<_>) = match is_tied(&context, base) {
+        true => tensors.into_iter().partition(|tensor| tensor.name.starts_with("output.weight.lora_")),
+        false => (Vec::new(), tensors),
+    };
+    if let Some(half) = tied.first() {
+        let name = half.data.sources().first().cloned().unwrap_or_default();
+        let reason = "the base model has tied embeddings, so its file has no output matrix";
+        if tensors.is_empty() {
+            return Err(ArchError::AdapterTarget { name, reason });
+        }
+        warnings.push(format!("{reason}: the pair of `{name}` is omitted; merge the adapter to apply it"));
+    }
     if !left_out.is_empty() {
         let names = gguf_types::list_names(&left_out);
         warnings.push(format!("an adapter file cannot hold these pairs, which are omitted: {names}"));
@@ -71,6 +83,7 @@ pub fn resolve_adapter(
     invocation(config, &mut keys)?;
     let keys = keys.finish();
     notes.extend(keys.notes);
+    notes.extend(departure::notes(&keys.departed));
     Ok(Layout {
         architecture: model.layout.architecture,
         metadata: keys.metadata,
@@ -78,8 +91,18 @@ pub fn resolve_adapter(
         dropped,
         warnings,
         notes,
+        departed: keys.departed,
         ..Layout::default()
     })
+}
+
+/// True if the file of the base model has no output matrix.
+fn is_tied(context: &tensors::Context<'_>, base: &Input<'_>) -> bool {
+    let is_output = |name: &str| context.find(name).iter().any(|found| found.rule.gguf == "output");
+    match base.tensors.is_empty() {
+        true => context.hparams.is_true("tie_word_embeddings"),
+        false => !base.tensors.iter().any(|tensor| is_output(&tensor.name)),
+    }
 }
 
 /// The tokens after which an activated LoRA counts.

@@ -39,6 +39,8 @@ pub struct Arch {
     pub configs: &'static [ConfigClass],
     /// True if the reference reads the raw `config.json`, without defaults.
     pub raw_config: bool,
+    /// Values of `model_type` whose checkpoints have the class and another layout, each with its name and the remedy.
+    pub other_layouts: &'static [(&'static str, &'static str)],
     /// Keys of `config.json` that must be there. The reference takes transformers' defaults for these as
     /// well and writes a file that does not load.
     pub needs: &'static [&'static str],
@@ -176,6 +178,7 @@ pub const DECODER: Arch = Arch {
     example: "",
     configs: &[],
     raw_config: false,
+    other_layouts: &[],
     needs: &["hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size"],
     tensors: &[],
     numbers: &[],
@@ -228,6 +231,15 @@ impl Class {
     /// A class whose tensors are named as in the table.
     pub const fn new(name: &'static str) -> Class {
         Class { name, prefix: "", spelling: 0, decides: false, is_text_part: false }
+    }
+
+    /// This class, with the names that a checkpoint has: all of them may be those of the outer class, as trainers save it.
+    pub fn as_saved(self, input: &Input<'_>) -> Class {
+        let is_outer = |name: &str| name.starts_with(self.prefix) || name.starts_with("lm_head.");
+        match !self.prefix.is_empty() && input.tensors.iter().any(|tensor| is_outer(&tensor.name)) {
+            true => Class { prefix: "", ..self },
+            false => self,
+        }
     }
 
     /// A wrapper that decides, whatever class its text part names.

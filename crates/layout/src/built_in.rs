@@ -9,6 +9,7 @@ use serde_json::Value as Json;
 
 use crate::ArchError;
 use crate::config::{Hparams, Rope};
+use crate::departure::SLIDING_LAYERS;
 use crate::error::bad;
 use crate::keys::Keys;
 
@@ -23,6 +24,8 @@ pub struct BuiltIn {
     pub same: Same,
     /// True if a missing option or `null` is a value too: the option is off, but llama.cpp has it on.
     pub may_be_off: bool,
+    /// True if results differ by less than the rounding of quantized weights: a note instead of a warning.
+    pub is_slight: bool,
 }
 
 /// The values of an option that need no note.
@@ -37,7 +40,7 @@ pub enum Same {
 impl BuiltIn {
     /// An option whose only harmless value is `value`, written as JSON.
     pub const fn is(option: &'static str, value: &'static [&'static str; 1]) -> BuiltIn {
-        BuiltIn { option, instead: value[0], same: Same::Values(value), may_be_off: false }
+        BuiltIn { option, instead: value[0], same: Same::Values(value), may_be_off: false, is_slight: false }
     }
 
     /// An option whose value is harmless if `same` returns true.
@@ -46,13 +49,19 @@ impl BuiltIn {
         instead: &'static str,
         same: fn(&Hparams, &Json) -> bool,
     ) -> BuiltIn {
-        BuiltIn { option, instead, same: Same::If(same), may_be_off: false }
+        BuiltIn { option, instead, same: Same::If(same), may_be_off: false, is_slight: false }
     }
 
     /// This option; a missing one counts as `null`.
     #[must_use]
     pub const fn or_off(self) -> BuiltIn {
         BuiltIn { may_be_off: true, ..self }
+    }
+
+    /// This option; other values change results slightly.
+    #[must_use]
+    pub const fn slightly(self) -> BuiltIn {
+        BuiltIn { is_slight: true, ..self }
     }
 
     fn is_same(&self, hparams: &Hparams, value: &Json) -> bool {
@@ -80,24 +89,37 @@ fn equal(a: &Json, b: &Json) -> bool {
     }
 }
 
-/// One note for each option of a row whose value differs from the built-in one. `harmless` is [`crate::Arch::harmless`].
-pub fn notes(architecture: &str, options: &[BuiltIn], harmless: &[&str], hparams: &Hparams) -> Vec<String> {
+/// Options whose value differs from the built-in one, one line each.
+#[derive(Debug, Default)]
+pub struct Differing {
+    /// Results will differ.
+    pub warnings: Vec<String>,
+    /// Results will differ slightly.
+    pub notes: Vec<String>,
+}
+
+/// The options of a row whose value differs from the built-in one. `harmless` is [`crate::Arch::harmless`].
+pub fn differing(architecture: &str, options: &[BuiltIn], harmless: &[&str], hparams: &Hparams) -> Differing {
     let shared_entries = YARN.iter().chain(LATENT).copied().filter(|entry| {
         // `key=value` or `key`, as in a row's list of harmless keys.
         !harmless.iter().any(|known| known.split('=').next() == Some(entry.option))
     });
-    let differing = options.iter().copied().chain(shared_entries).filter_map(|entry| {
+    let mut differing = Differing::default();
+    for entry in options.iter().copied().chain(shared_entries) {
         let value = value(hparams, entry.option).or(entry.may_be_off.then_some(Json::Null));
-        let value = value.filter(|value| !entry.is_same(hparams, value))?;
-        Some(format!(
-            "config option `{}` is {}, but llama.cpp computes `{architecture}` with {}: results will differ \
+        let Some(value) = value.filter(|value| !entry.is_same(hparams, value)) else { continue };
+        let line = format!(
+            "config option `{}` is {}, but llama.cpp computes `{architecture}` with {}: results will differ{} \
                 from transformers",
             entry.option,
             short(&value),
-            entry.instead
-        ))
-    });
-    differing.collect()
+            entry.instead,
+            if entry.is_slight { " slightly" } else { "" }
+        );
+        let lines = if entry.is_slight { &mut differing.notes } else { &mut differing.warnings };
+        lines.push(line);
+    }
+    differing
 }
 
 /// The value of an option, which may lie in a nested object.
@@ -173,6 +195,38 @@ pub const HAS_NO_STEP_LIMIT: BuiltIn = BuiltIn::unless("time_step_limit", "no li
     // Infinity is not a number in JSON.
     limit(0).is_none_or(|least| least <= 0.0) && limit(1).is_none()
 });
+
+/// Time steps of a state-space model without a minimum. The class of Nemotron-H in transformers has one, the code for training
+/// does not. With the 0.001 of released models, KL divergence from transformers is about 1e-5.
+pub const HAS_NO_STEP_MINIMUM: [BuiltIn; 2] = [
+    BuiltIn::unless(STEP_MINIMUM, "no minimum", |_, least| least.as_f64().is_none_or(|least| least <= 0.001)),
+    BuiltIn::unless(STEP_MINIMUM, "no minimum", |_, least| {
+        least.as_f64().is_none_or(|least| least <= 0.0 || least > 0.001)
+    })
+    .slightly(),
+];
+
+const STEP_MINIMUM: &str = "time_step_min";
+
+/// Interleaved M-RoPE. Sections leave pairs over if they are shorter than a third of all pairs; transformers rotates these by
+/// time, ggml by a fourth position, which is 0 for text.
+pub const ROTATES_ALL_PAIRS: BuiltIn = BuiltIn::unless(
+    "rope_parameters.mrope_section",
+    "no rotation of the pairs that the sections leave over",
+    |hparams, sections| {
+        let section = |at: usize| sections.get(at).and_then(Json::as_u64).unwrap_or(0).saturating_mul(3);
+        let rotated = hparams.head_dim().and_then(|dims| hparams.rotated(dims, Some(1.0)));
+        let pairs = rotated.map_or(0, |rotated| (rotated / 2).min(4096));
+        let base = hparams.rope().f64_or("rope_theta", 10_000.0).unwrap_or(10_000.0);
+        // Pair i belongs to section i mod 3 and turns by base^(-2i/d) for each position.
+        let left_over = (0..pairs).find(|pair| *pair >= section((pair % 3) as usize));
+        // Qwen3-VL (24, 20, 20) leaves pairs over that turn by a tenth over its context.
+        left_over.is_none_or(|pair| {
+            let angle = base.powf(-(pair as f64) / pairs as f64) * context_length(hparams) as f64;
+            angle < 0.2
+        })
+    },
+);
 
 /// The same base of rotation in every layer.
 pub const HAS_ONE_BASE: BuiltIn =
@@ -273,7 +327,8 @@ impl WindowPattern {
             return Err(bad("num_hidden_layers", &n_layers.into(), "at most 10000 layers"));
         }
         layers.resize(n_layers, false);
-        keys.set_prefixed(PATTERN, Value::Array(Array::Bool(layers)));
+        let theirs = keys.prefixed(PATTERN).cloned();
+        keys.depart(&SLIDING_LAYERS, Value::Array(Array::Bool(layers)), theirs.as_ref());
         Ok(())
     }
 }

@@ -51,6 +51,8 @@ pub enum ArchError {
         projector: &'static str,
         /// Tensors of the checkpoint.
         n_tensors: usize,
+        /// A tensor with the name of a tower under an unknown prefix.
+        tower: Option<String>,
     },
     /// A tower of images, and no file that says how these are prepared.
     #[error(
@@ -84,6 +86,14 @@ pub enum ArchError {
         found: String,
         /// Expected value.
         expected: &'static str,
+    },
+    /// A pooling module of sentence-transformers that llama.cpp does not have.
+    #[error("`{file}`: expected one pooling mode of mean, cls and lasttoken, found {}", gguf_types::list_names(.modes))]
+    Pooling {
+        /// The config of the module.
+        file: String,
+        /// The modes that are set.
+        modes: Vec<String>,
     },
     /// A config leads to a number that no model can compute with.
     #[error("metadata key `{key}`: expected {expected}, found {found}")]
@@ -324,6 +334,9 @@ impl ArchError {
                 let text_model = text_model.as_deref().unwrap_or("its text model");
                 Some(format!("convert {text_model}, and convert this checkpoint as a projector"))
             }
+            ArchError::EmptyProjector { tower: Some(name), .. } => Some(format!(
+                "`{name}` looks like a part of a tower under an unknown prefix; rename these tensors"
+            )),
             ArchError::EmptyProjector { .. } => Some("copy the missing part from the base model".into()),
             ArchError::MissingTensors { names } if is_other_class(names) => Some(
                 "every layer lacks them: `architectures` in config.json may name the class of another model"

@@ -5,6 +5,7 @@ use serde_json::Value as Json;
 
 use crate::ArchError;
 use crate::config::{Hparams, Rope};
+use crate::departure::{Departed, Departure, SIGMOID};
 use crate::error::{bad, missing};
 
 /// Metadata in the making. A key that is set twice keeps its first place and takes the last value, as in
@@ -16,7 +17,10 @@ pub struct Keys {
     entries: Metadata,
     /// Notes about values that could not be written, one per line.
     pub notes: Vec<String>,
+    /// Reasons why results will differ from transformers, one per line.
+    pub warnings: Vec<String>,
     sources: Vec<KeySource>,
+    departed: Vec<Departed>,
 }
 
 /// Config keys that a metadata key is read from. Export reads this backwards: the value of the metadata key
@@ -37,8 +41,12 @@ pub struct FinishedKeys {
     pub metadata: Metadata,
     /// Notes about values that could not be written, one per line.
     pub notes: Vec<String>,
+    /// Reasons why results will differ from transformers, one per line.
+    pub warnings: Vec<String>,
     /// Sources of the values, in reading order.
     pub sources: Vec<KeySource>,
+    /// Differences from the reference's converter.
+    pub departed: Vec<Departed>,
 }
 
 impl Keys {
@@ -49,7 +57,9 @@ impl Keys {
             early: Metadata::from([("general.architecture".to_owned(), arch.into())]),
             entries: Metadata::new(),
             notes: Vec::new(),
+            warnings: Vec::new(),
             sources: Vec::new(),
+            departed: Vec::new(),
         }
     }
 
@@ -63,7 +73,8 @@ impl Keys {
         let mut metadata = self.early;
         metadata.extend(self.entries);
         metadata.set_last("general.quantization_version", 0u32);
-        FinishedKeys { metadata, notes: self.notes, sources: self.sources }
+        let Keys { notes, warnings, sources, departed, .. } = self;
+        FinishedKeys { metadata, notes, warnings, sources, departed }
     }
 
     /// Checks the numbers that every graph computes with. Other values are errors, because the file would
@@ -140,6 +151,26 @@ impl Keys {
         }
     }
 
+    /// Sets a key that the reference's converter omits (`theirs` is `None`) or writes with the value `theirs`.
+    pub fn depart(&mut self, row: &'static Departure, value: Value, theirs: Option<&Value>) {
+        if theirs != Some(&value) {
+            self.departs(row);
+        }
+        self.set_prefixed(row.subject, value);
+    }
+
+    /// Records a difference from the reference's converter.
+    pub fn departs(&mut self, row: &'static Departure) {
+        let is_whole = row.subject.starts_with("general.") || row.subject.starts_with("cls.");
+        let name = if is_whole { row.subject.to_owned() } else { format!("{}.{}", self.arch, row.subject) };
+        self.departs_at(name, row);
+    }
+
+    /// Like [`Keys::departs`], for a key with this name.
+    pub fn departs_at(&mut self, name: String, row: &'static Departure) {
+        self.departed.push(Departed { name, row });
+    }
+
     /// Sets a key that begins with the architecture's name, if it was not set.
     fn set_missing(&mut self, key: &str, value: Value) {
         if self.prefixed(key).is_none() {
@@ -156,8 +187,10 @@ impl Keys {
     /// States that experts are weighted by sigmoids, unless the config states the function. Configs of transformers 5 do not,
     /// because their classes have only one.
     pub fn sigmoid_by_default(&mut self) {
-        // `ExpertGatingFuncType` in `gguf-py/gguf/constants.py`.
-        self.set_missing("expert_gating_func", Value::U32(2));
+        if self.prefixed(SIGMOID.subject).is_none() {
+            // `ExpertGatingFuncType` in `gguf-py/gguf/constants.py`.
+            self.depart(&SIGMOID, Value::U32(2), None);
+        }
     }
 
     /// Puts `general.file_type` here, without a value: the recipe sets it.

@@ -6,6 +6,7 @@ use gguf_types::{DType, Shape};
 use serde_json::Value as Json;
 
 use crate::combination::Combination;
+use crate::departure::Departed;
 pub use crate::row_map::RowMap;
 
 /// A resolved model.
@@ -23,7 +24,7 @@ pub struct Layout {
     pub tensors: Vec<OutTensor>,
     /// Source tensors that are not used, each with the reason.
     pub dropped: Vec<Dropped>,
-    /// Reasons for llama.cpp to refuse the file, one per line.
+    /// Reasons for llama.cpp to refuse the file or to compute other results than transformers, one per line.
     pub warnings: Vec<String>,
     /// Things a person should know, each one line.
     pub notes: Vec<String>,
@@ -34,6 +35,8 @@ pub struct Layout {
     pub other_pre: Option<String>,
     /// Keys of the config that the architecture does not ask for.
     pub unread_keys: Vec<UnreadKey>,
+    /// Differences from the reference's converter.
+    pub departed: Vec<Departed>,
     /// True if float files have the types of the checkpoint (Q8_0 for FP8), whatever type is requested.
     pub source_types: bool,
     /// True if the file has only MTP layers.

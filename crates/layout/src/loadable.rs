@@ -4,11 +4,12 @@
 use gguf_container::{Metadata, Value};
 use gguf_types::Shape;
 
+use crate::departure::{Departed, TIED_OUTPUT, WIDTH};
 use crate::layout::{Layout, OutTensor};
 use crate::loader::{self, Refusal};
 use crate::registry::Families;
 
-/// Makes the changes that are possible, and adds a note for each. `is_tied` states that the embedding serves as the output.
+/// Makes the changes that are possible, and records each. `is_tied` states that the embedding serves as the output.
 pub fn make_loadable(families: &Families, layout: &mut Layout, embedding: &str, is_tied: bool) {
     let Some(found) = refusals(families, &layout.metadata, &layout.tensors) else { return };
     let lacks_output = |found: &[Refusal]| {
@@ -22,7 +23,7 @@ pub fn make_loadable(families: &Families, layout: &mut Layout, embedding: &str, 
     }
 }
 
-const OUTPUT: &str = "output.weight";
+const OUTPUT: &str = TIED_OUTPUT.subject;
 
 /// Reasons why llama.cpp would refuse a file of these keys and tensors.
 fn refusals(families: &Families, metadata: &Metadata, tensors: &[OutTensor]) -> Option<Vec<Refusal>> {
@@ -35,10 +36,7 @@ fn write_output(layout: &mut Layout, embedding: &str) {
     let Some(tensor) = layout.tensors.iter().find(|tensor| tensor.name == embedding) else { return };
     let output = OutTensor { name: OUTPUT.to_owned(), ..tensor.clone() };
     layout.tensors.push(output);
-    layout.notes.push(format!(
-        "the tied embedding is also written as `{OUTPUT}`, which llama.cpp needs for `{}`",
-        layout.architecture
-    ));
+    layout.departed.push(Departed { name: OUTPUT.to_owned(), row: &TIED_OUTPUT });
 }
 
 /// True for a feed-forward matrix or bias of another width than the keys give.
@@ -65,9 +63,6 @@ pub fn state_width(families: &Families, layout: &mut Layout) {
     metadata.set(key.clone(), width);
     if refusals(families, &metadata, &layout.tensors).is_some_and(|left| !left.iter().any(is_width)) {
         layout.metadata = metadata;
-        layout.notes.push(format!(
-            "`{key}` is {width}, the width of the matrices; llama.cpp rejects {stated}, which \
-                convert_hf_to_gguf.py writes"
-        ));
+        layout.departed.push(Departed { name: key, row: &WIDTH });
     }
 }

@@ -17,42 +17,73 @@ const MEAN: u32 = 1;
 const CLS: u32 = 2;
 const LAST: u32 = 3;
 
+/// The modules of `modules.json` in their order, from tokens to a vector.
+fn modules(input: &Input<'_>) -> Vec<Json> {
+    let modules = input.file(FILE).and_then(|bytes| serde_json::from_slice(bytes).ok());
+    modules.unwrap_or_default()
+}
+
+/// The name of a module's class, without the Python module in front.
+fn class_of(module: &Json) -> &str {
+    let class = module.get("type").and_then(Json::as_str).unwrap_or_default();
+    class.rsplit('.').next().unwrap_or(class)
+}
+
+fn path_of(module: &Json) -> &str {
+    module.get("path").and_then(Json::as_str).unwrap_or_default()
+}
+
 /// The number of `pooling_type`, where a pooling module is named.
 ///
 /// # Errors
 ///
-/// [`ArchError::BadKey`] for a module whose config is not there, or that pools in another way.
+/// [`ArchError::BadKey`] for a module whose config is not there, [`ArchError::Pooling`] for one that pools in another way.
 pub fn read(input: &Input<'_>) -> Result<Option<u32>, ArchError> {
-    let parse = |bytes: &[u8]| serde_json::from_slice::<Json>(bytes).unwrap_or_default();
-    let Some(modules) = input.file(FILE).map(parse) else { return Ok(None) };
-    // `modules.json` lists the steps from tokens to a vector: transformer, pooling, perhaps a
-    // projection.
-    let module = modules.as_array().and_then(|modules| {
-        modules.iter().find(|module| {
-            module.get("type").and_then(Json::as_str).is_some_and(|kind| kind.ends_with("Pooling"))
-        })
-    });
-    let Some(module) = module else { return Ok(None) };
-    let path = module.get("path").and_then(Json::as_str).unwrap_or_default();
-    let config = input.file(&format!("{path}/config.json")).map(parse);
+    let modules = modules(input);
+    let Some(module) = modules.iter().find(|module| class_of(module) == "Pooling") else {
+        return Ok(None);
+    };
+    let path = path_of(module);
+    let file = format!("{path}/config.json");
+    let config = input.file(&file).and_then(|bytes| serde_json::from_slice::<Json>(bytes).ok());
     let config = config.ok_or_else(|| bad_in(FILE, "path", &path.into(), "a folder with a config.json"))?;
-    let is_true = |key: &str| config.get(key) == Some(&Json::Bool(true));
-    let mode = config.get("pooling_mode").and_then(Json::as_str);
-    // Older releases have one flag for each way to pool, of which one is true; newer ones name the way.
-    match mode {
-        _ if is_true("pooling_mode_mean_tokens") => Ok(Some(MEAN)),
-        _ if is_true("pooling_mode_cls_token") => Ok(Some(CLS)),
-        _ if is_true("pooling_mode_lasttoken") => Ok(Some(LAST)),
-        Some("mean") => Ok(Some(MEAN)),
-        Some("cls") => Ok(Some(CLS)),
-        Some("lasttoken") => Ok(Some(LAST)),
-        _ => Err(bad_in(
-            FILE,
-            "path",
-            &path.into(),
-            "a module that takes the mean, the first or the last token",
-        )),
+    // Older releases have a flag for each mode; newer ones name the mode. Several modes are concatenated.
+    let flags = config.as_object().into_iter().flatten().filter(|(_, flag)| **flag == Json::Bool(true));
+    let flags = flags.filter_map(|(key, _)| key.strip_prefix("pooling_mode_"));
+    let mut modes: Vec<&str> = flags.collect();
+    match config.get("pooling_mode") {
+        Some(Json::Array(names)) if modes.is_empty() => modes.extend(names.iter().filter_map(Json::as_str)),
+        Some(Json::String(name)) if modes.is_empty() => modes.push(name),
+        _ => {}
     }
+    match modes[..] {
+        ["mean_tokens" | "mean"] => Ok(Some(MEAN)),
+        ["cls_token" | "cls"] => Ok(Some(CLS)),
+        ["lasttoken"] => Ok(Some(LAST)),
+        _ => Err(ArchError::Pooling { file, modes: modes.into_iter().map(str::to_owned).collect() }),
+    }
+}
+
+/// Warnings about modules that change the vectors and that the file lacks. Dense modules have their own.
+pub fn warnings(input: &Input<'_>) -> Vec<String> {
+    const KNOWN: [&str; 4] = ["Transformer", "Pooling", "Dense", "Normalize"];
+    let modules = modules(input);
+    let lost = modules.iter().filter(|module| !KNOWN.contains(&class_of(module)));
+    let lost = lost.map(|module| {
+        format!(
+            "module `{}` (`{}`) of {FILE} is omitted: vectors will differ from those of sentence-transformers",
+            path_of(module),
+            class_of(module)
+        )
+    });
+    lost.collect()
+}
+
+/// True if sentence-transformers converts text to lower case before it is tokenized.
+pub fn lowers_text(input: &Input<'_>) -> bool {
+    let config = input.file("sentence_bert_config.json");
+    let config = config.and_then(|bytes| serde_json::from_slice::<Json>(bytes).ok());
+    config.is_some_and(|config| config.get("do_lower_case") == Some(&Json::Bool(true)))
 }
 
 /// The files that say a number of `pooling_type`; none for one that a conversion does not write.

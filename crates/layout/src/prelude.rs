@@ -6,11 +6,12 @@ pub use serde_json::{Map, Value as Json, json};
 
 pub use crate::arch::{Arch, Class, Computed, DECODER, Draft, Export, Packed, Predicted, ZERO_ROWS};
 pub use crate::built_in::{
-    BuiltIn, HAS_NO_STEP_LIMIT, HAS_NO_WINDOW, HAS_NO_WINDOW_SIZE, HAS_ONE_BASE, KEEPS_EXPERT_WEIGHTS,
-    NORMALIZES_EXPERTS, WindowPattern, every, every_from_first,
+    BuiltIn, HAS_NO_STEP_LIMIT, HAS_NO_STEP_MINIMUM, HAS_NO_WINDOW, HAS_NO_WINDOW_SIZE, HAS_ONE_BASE,
+    KEEPS_EXPERT_WEIGHTS, NORMALIZES_EXPERTS, ROTATES_ALL_PAIRS, WindowPattern, every, every_from_first,
 };
 pub use crate::config::classes::ConfigClass;
 pub use crate::config::{Hparams, adjust};
+pub use crate::departure::Departure;
 pub use crate::error::{bad, missing};
 pub use crate::file_keys::{FileKeys, kinds, set};
 pub use crate::key_places::NO_TEMPLATE;

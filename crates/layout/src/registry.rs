@@ -114,7 +114,8 @@ impl Families {
     pub fn find(&self, class: &str, input: &Input<'_>) -> Option<(&'static Arch, Class)> {
         let rows = || self.classes().filter(|(_, known)| known.name == class);
         let asked = rows().find(|(arch, _)| arch.fits.is_some_and(|fits| fits(input)));
-        asked.or_else(|| rows().find(|(arch, _)| arch.fits.is_none()))
+        let found = asked.or_else(|| rows().find(|(arch, _)| arch.fits.is_none()));
+        found.map(|(arch, class)| (arch, class.as_saved(input)))
     }
 
     /// True for a wrapper class that decides, whatever class its text part names.
@@ -133,7 +134,7 @@ impl Families {
         // True if the table of the whole model has the inner part under `model.`.
         let under_model =
             arch.rules().any(|rule| rule.hf.iter().any(|name| name.starts_with("model.layers.")));
-        under_model.then_some((arch, Class { prefix: "model.", ..outer }))
+        under_model.then_some((arch, Class { prefix: "model.", ..outer }.as_saved(input)))
     }
 
     /// The architecture of the text part of a multimodal model with an unknown class, by the `model_type` of that part.
@@ -230,13 +231,24 @@ impl Families {
         let whole_class = first_class(config);
         let row = |class: &str| self.projectors.iter().find(|row| row.classes.contains(&class));
         let mut named = tower_class.into_iter().chain(whole_class);
-        named.find_map(row).ok_or_else(|| match whole_class.or(tower_class) {
-            None => missing("architectures"),
-            Some(class) => {
-                let classes = self.projectors.iter().flat_map(|row| row.classes.iter().copied());
-                ArchError::NoProjector { class: class.to_owned(), nearest: nearest(class, classes) }
+        // Trainers name the inner class, which has the same towers.
+        let outer = whole_class.and_then(|class| class.strip_suffix("Model"));
+        let outer = outer.map(|stem| format!("{stem}ForConditionalGeneration"));
+        named.find_map(row).or_else(|| row(outer.as_deref()?)).ok_or_else(|| {
+            match whole_class.or(tower_class) {
+                None => missing("architectures"),
+                Some(class) => {
+                    let classes = self.projectors.iter().flat_map(|row| row.classes.iter().copied());
+                    ArchError::NoProjector { class: class.to_owned(), nearest: nearest(class, classes) }
+                }
             }
         })
+    }
+
+    /// True if a projector of the checkpoint has this tensor.
+    pub fn is_in_projector(&self, config: &Json, name: &str) -> bool {
+        let whole = Hparams::of_part(config.as_object().cloned().unwrap_or_default());
+        self.projector(config).is_ok_and(|row| (row.owns)(&whole, name))
     }
 
     /// The three class names that are most similar to one that no architecture has.

@@ -8,19 +8,18 @@ use serde_json::Value as Json;
 use crate::arch::{Arch, Class, Draft, Predicted, ZERO_ROWS};
 use crate::config::Hparams;
 use crate::error::missing;
-use crate::general::{self, FileKind};
-use crate::key_places::{size_by_tokenizer, template_first};
-use crate::keys::Keys;
+use crate::key_places::{lower_text, size_by_tokenizer, template_first};
 use crate::layout::{Dropped, Layout, OutTensor, UnreadKey};
 use crate::leftovers;
+use crate::model_keys::model_keys;
 use crate::prediction::{check_prediction, prediction_row};
 use crate::stored_blocks;
 use crate::tensors::{self, Context, Index};
 use crate::text_part::{first_class, text_config};
 use crate::unknown::{no_class, unknown_class};
 use crate::{
-    ArchError, Families, Input, Options, Prediction, SourceTensor, Target, built_in, dense_modules, loadable,
-    pooling, unread_keys, yarn,
+    ArchError, Families, Input, Options, Prediction, SourceTensor, Target, dense_modules, departure,
+    loadable, pooling, unread_keys,
 };
 use gguf_tokenizer::Tokenizer;
 use gguf_tokenizer::huggingface::{self, Route, VocabContext};
@@ -95,6 +94,9 @@ fn with_tokenizer(resolved: Resolved, input: &Input<'_>, options: &Options) -> R
         let key = format!("{}.vocab_size", resolved.arch.written());
         size_by_tokenizer(&layout.metadata, key, &mut tokenizer);
     }
+    if pooling::lowers_text(input) {
+        lower_text(&mut layout, &mut tokenizer);
+    }
     // As in the reference's writer, an existing key keeps its position and takes the new value.
     layout.metadata.extend(tokenizer);
     layout.other_pre = vocab.other_pre;
@@ -116,6 +118,7 @@ fn make_loadable(layout: &mut Layout, arch: &Arch, is_tied: bool, options: &Opti
     if options.target.is_none() && !options.vocab_only && !layout.prediction_only {
         loadable::make_loadable(&options.families, layout, arch.embedding, is_tied);
     }
+    layout.notes.extend(departure::notes(&layout.departed));
 }
 
 /// Config keys that nothing read. With an explicitly named architecture, the defaults are those of that
@@ -212,6 +215,18 @@ impl Resolved {
             None => {
                 let class = class_name(&options.families, &input.config)
                     .map_err(|_| no_class(&options.families, input))?;
+                let found = options.families.find(class, input);
+                let is_inner = |class: &&Class| !class.prefix.is_empty();
+                let inner_note = found.and_then(|(arch, found)| {
+                    let stated = arch.classes.iter().find(|stated| stated.name == class).filter(is_inner)?;
+                    found.prefix.is_empty().then(|| {
+                        format!(
+                            "`{}` is an inner class, but the tensors are those of the language model",
+                            stated.name
+                        )
+                    })
+                });
+                class_note = inner_note;
                 let inner = || {
                     let (arch, outer) = options.families.find_inner(class, input)?;
                     class_note = Some(format!("`{class}` is read as the inner model of `{}`", outer.name));
@@ -226,9 +241,7 @@ impl Resolved {
                     ));
                     Some((arch, text))
                 };
-                options
-                    .families
-                    .find(class, input)
+                found
                     .or_else(inner)
                     .or_else(text_part)
                     .ok_or_else(|| unknown_class(&options.families, class, input))?
@@ -258,6 +271,10 @@ impl Resolved {
         }
         // Before defaults are filled in: with those of transformers a config without a width would
         // pass.
+        let model_type = input.config.get("model_type").and_then(Json::as_str).unwrap_or_default();
+        if let Some((_, reason)) = arch.other_layouts.iter().find(|(other, _)| *other == model_type) {
+            return Err(ArchError::NotAsThis { arch: arch.name, reason });
+        }
         check_needs(&input.config, arch.needs)?;
         let hparams = options.families.hparams(arch, &input.config)?;
         if arch.draft.is_some() && options.target.is_none() {
@@ -318,28 +335,11 @@ impl Resolved {
             );
         }
         notes.extend(leftovers::dropped_heads(&dropped));
-        let mut keys = Keys::new(arch.written());
-        if !options.vocab_only {
-            for (key, value) in context.number_keys(input)? {
-                keys.set_early_whole(key, value);
-            }
-        }
-        general::keys(input, options, FileKind::Model, &tensors, &mut keys)?;
-        check_layer_types(arch, &input.config)?;
-        (arch.keys)(&hparams, &mut keys)?;
-        if let Some(pattern) = arch.window_pattern {
-            pattern.write(&hparams, &mut keys)?;
-        }
-        // A row with this option has windows in some sizes of the model only.
-        if !arch.built_in.iter().any(|entry| entry.option == "sliding_window") {
-            notes.extend(built_in::no_layer_slides(&keys));
-        }
-        yarn::write_magnitude(&hparams, arch.harmless, arch.yarn, &mut keys)?;
-        keys.check_numbers()?;
-        let keys = keys.finish();
+        let keys = model_keys(arch, &context, &tensors, input, options)?;
         notes.extend(keys.notes);
         notes.extend(dense.note());
-        notes.extend(built_in::notes(arch.written(), arch.built_in, arch.harmless, &hparams));
+        warnings.extend(keys.warnings);
+        warnings.extend(pooling::warnings(input));
         let mut metadata = keys.metadata;
         metadata.extend(stored_blocks::keys(&tensors, input));
         let packed = packed.or_else(|| stored_blocks::file_type(&tensors));
@@ -351,22 +351,12 @@ impl Resolved {
             dropped,
             warnings,
             notes,
+            departed: keys.departed,
             prediction_only: options.prediction == Prediction::Only,
             source_types: arch.source_types,
             ..Layout::default()
         };
         Ok(Resolved { arch, class, hparams, layout })
-    }
-}
-
-/// Checks `layer_types` of a config whose class in transformers checks it too. Other configs may list more layers.
-fn check_layer_types(arch: &Arch, config: &Json) -> Result<(), ArchError> {
-    let part = text_config(config).unwrap_or(config);
-    let model_type = part.get("model_type").and_then(Json::as_str).unwrap_or_default();
-    let class = arch.configs.iter().find(|class| class.model_type == model_type);
-    match class.is_some_and(|class| class.field("layer_types").is_some()) {
-        true => built_in::check_layer_types(part),
-        false => Ok(()),
     }
 }
 

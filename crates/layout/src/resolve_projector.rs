@@ -13,7 +13,7 @@ use crate::projector::{PREPROCESSORS, Projector, Tower, Towers, WRITTEN, preproc
 use crate::resolve::quantized_by;
 use crate::tensors::{self, Context, Index};
 use crate::text_part::text_config;
-use crate::{ArchError, Families, Input, Options, SourceTensor};
+use crate::{ArchError, Families, Input, Options, SourceTensor, departure};
 use gguf_tokenizer::json::list;
 
 /// Resolves the projector of a checkpoint. Tensors of the text model are not looked at.
@@ -29,10 +29,13 @@ pub fn resolve_projector(input: &Input<'_>, options: &Options) -> Result<Layout,
         return Err(ArchError::Prequantized { method: method.into() });
     }
     let (projector, n_tensors) = (row.name, input.tensors.len());
+    let is_tower =
+        |name: &str| ["visual.", "vision_tower.", "vision_model."].iter().any(|part| name.contains(part));
+    let tower = input.tensors.iter().map(|tensor| tensor.name.clone()).find(|name| is_tower(name));
     // A checkpoint of the text part alone may have the class of the whole model.
     let whole = Hparams::of_part(input.config.as_object().cloned().unwrap_or_default());
     if !input.tensors.iter().any(|tensor| (row.owns)(&whole, &tensor.name)) {
-        return Err(ArchError::EmptyProjector { projector, n_tensors });
+        return Err(ArchError::EmptyProjector { projector, n_tensors, tower });
     }
     let mut towers = towers(&options.families, row, input)?;
     (row.prepare)(&mut towers)?;
@@ -42,7 +45,7 @@ pub fn resolve_projector(input: &Input<'_>, options: &Options) -> Result<Layout,
         input.tensors.iter().filter(|tensor| (row.owns)(hparams, &tensor.name)).cloned().collect();
     // True of no tensors too: nothing would be left to write.
     if own.iter().all(|tensor| (row.drops)(hparams, &tensor.name).is_some()) {
-        return Err(ArchError::EmptyProjector { projector, n_tensors });
+        return Err(ArchError::EmptyProjector { projector, n_tensors, tower });
     }
     let context = Context {
         first_layer: 0,
@@ -81,7 +84,9 @@ pub fn resolve_projector(input: &Input<'_>, options: &Options) -> Result<Layout,
         metadata: keys.metadata,
         tensors,
         dropped: mapped.dropped,
-        notes: keys.notes,
+        notes: [keys.notes, departure::notes(&keys.departed)].concat(),
+        warnings: keys.warnings,
+        departed: keys.departed,
         ..Layout::default()
     })
 }

@@ -47,6 +47,7 @@ pub fn saved_form(input: &Input<'_>, options: &Options) -> SavedForm {
     if let Some((arch, class)) = row {
         form.rename(&options.families, input, arch, class);
     }
+    form.rename_towers(input);
     form
 }
 
@@ -94,6 +95,24 @@ impl SavedForm {
             ));
         }
         self.rename_tied(input, arch, class, &context);
+    }
+
+    /// Gives vision towers below the text model their usual place above it. Some trainers save those of Qwen VL so.
+    fn rename_towers(&mut self, input: &Input<'_>) {
+        const PLACES: [(&str, &str); 2] =
+            [("model.language_model.visual.", "model.visual."), ("language_model.visual.", "visual.")];
+        for (below, usual) in PLACES {
+            let inside = input.tensors.iter().filter_map(|tensor| {
+                Some((tensor.name.clone(), format!("{usual}{}", tensor.name.strip_prefix(below)?)))
+            });
+            let inside: Vec<(String, String)> = inside.collect();
+            if !inside.is_empty() {
+                self.notes.push(format!(
+                    "names of the vision tower start with `{below}`, which is read as `{usual}`"
+                ));
+            }
+            self.renamed.extend(inside);
+        }
     }
 
     /// Gives an output that is tied the name of the embedding, if the checkpoint lacks that one.

@@ -75,8 +75,12 @@ pub fn text_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
 /// Kinds of rotary scaling that files have no keys for, or none without a factor.
 const WITHOUT_KEYS: &[&str] = &["dynamic", "linear", "mrope", "xdrope", "yarn"];
 
-/// Rotary keys. `dynamic` scaling gives none, and `llama3` becomes the tensor `rope_freqs`.
-fn rope_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+/// Keys of rotary scaling. `dynamic` gives none, and `llama3` becomes the tensor `rope_freqs`.
+///
+/// # Errors
+///
+/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
+pub fn scaling_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let rope = hparams.rope();
     match (rope.kind(), rope.get("factor")) {
         // Positions are divided by the factor.
@@ -102,18 +106,32 @@ fn rope_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         // The factors themselves are tensors (`rope_factors_long`, `rope_factors_short`).
         (Some("su" | "longrope"), _) => keys.set_prefixed("rope.scaling.type", "longrope".into()),
         (Some(kind), _) if ["default", "llama3", "proportional"].contains(&kind.to_lowercase().as_str()) => {}
-        (Some(kind), _) if WITHOUT_KEYS.contains(&kind) => {
-            keys.notes.push(format!(
-                "rotary scaling of type `{kind}` is not stored, because no metadata keys \
-                exist for it"
-            ));
-        }
+        (Some(kind), _) if WITHOUT_KEYS.contains(&kind) => {}
         (Some(kind), _) => {
             let expected = "a known type of rotary scaling, for example linear, yarn or llama3";
             return Err(bad("rope_parameters.rope_type", &kind.into(), expected));
         }
         (None, _) => {}
     }
+    Ok(())
+}
+
+/// Notes rotary scaling that the keys of the file do not express.
+pub fn note_unstored_scaling(hparams: &Hparams, keys: &mut Keys) {
+    let kind = hparams.rope().kind().filter(|kind| WITHOUT_KEYS.contains(kind));
+    let is_stored = keys.prefixed("rope.scaling.type").is_some();
+    if let Some(kind) = kind.filter(|_| !is_stored) {
+        keys.notes.push(format!(
+            "rotary scaling of type `{kind}` is not stored, because no metadata keys \
+                exist for it"
+        ));
+    }
+}
+
+/// Rotary keys.
+fn rope_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    scaling_keys(hparams, keys)?;
+    let rope = hparams.rope();
     if let Some(Json::Array(sections)) = rope.get("mrope_section") {
         let mut sections = sections
             .iter()

@@ -24,13 +24,14 @@ use serde_json::Value as Json;
 
 use crate::ArchError;
 use crate::config::{Hparams, Rope};
+use crate::departure::{YARN_MAGNITUDE, YARN_STATED};
 use crate::keys::Keys;
 
 /// The key of the reference.
-const STATED: &str = "rope.scaling.yarn_attn_factor";
+const STATED: &str = YARN_STATED.subject;
 
 /// The key that llama.cpp reads.
-const READ: &str = "rope.scaling.attn_factor";
+const READ: &str = YARN_MAGNITUDE.subject;
 
 /// Values that the graph of an architecture in llama.cpp multiplies by the magnitude.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,13 +104,17 @@ pub fn write_magnitude(
         return Ok(());
     }
     if hparams.rope_sliding().is_some() && scales != YarnScales::RotationOfFullLayers {
-        keys.notes.push(
+        keys.warnings.push(
             "llama.cpp scales rotation in layers with a sliding window by the YaRN magnitude of the others \
                 (`rope_parameters.attention_factor`): results will differ from transformers"
                 .into(),
         );
     }
     keys.derived_from(READ, &["rope_parameters.attention_factor"]);
+    if keys.prefixed(STATED).is_some() {
+        keys.departs(&YARN_STATED);
+    }
+    keys.departs(&YARN_MAGNITUDE);
     keys.replace(STATED, READ, Value::F32(relative as f32));
     Ok(())
 }
@@ -146,7 +151,7 @@ fn note_latent(scales: YarnScales, hparams: &Hparams, keys: &mut Keys) -> Result
         _ => (of_scores * mscale(factor, all)).powi(2),
     };
     if !is_one(stated_rotation / rotation) || !is_one(stated_scores / scores) {
-        keys.notes.push(format!(
+        keys.warnings.push(format!(
             "config option `rope_parameters` scales rotation by {stated_rotation:.6} and scores by {stated_scores:.6}, but \
                 llama.cpp computes `{architecture}` with {rotation:.6} and {scores:.6}: results will differ from \
                 transformers"

@@ -2,7 +2,7 @@
 
 use gguf_checkpoint::FamilyForm;
 use gguf_layout::projector::{self, Projector};
-use gguf_layout::{Arch, DECODER, Diffusion, Families, ForeignFormat, Quantization, Wrapper};
+use gguf_layout::{Arch, DECODER, Departure, Diffusion, Families, ForeignFormat, Quantization, Wrapper};
 
 use gguf_runtime::graphs::{DraftKind, Spec, audio::EncoderKind, vision::ProjectorKind};
 use gguf_runtime::{Architecture, Graphs};
@@ -20,6 +20,8 @@ pub struct Family {
     pub quantization: &'static [Quantization],
     /// Its diffusion architectures.
     pub diffusion: &'static [Diffusion],
+    /// Its differences from the reference's converter.
+    pub departures: &'static [Departure],
     /// Its models of several kinds whose config class in transformers 5.23 takes any text part.
     pub wrappers: &'static [Wrapper],
     /// Forms in which programs other than transformers save their weights.
@@ -43,6 +45,7 @@ impl Family {
         projectors: &[],
         quantization: &[],
         diffusion: &[],
+        departures: &[],
         wrappers: &[],
         forms: &[],
         foreign: &[],
@@ -85,6 +88,9 @@ pub static FAMILIES: Families = Families {
 
 /// Forms in which programs other than transformers save weights, for [`gguf_checkpoint::Folder::forms`].
 pub static FORMS: &[FamilyForm] = collected!(forms, model_types[0], FamilyForm::USUAL);
+
+/// Every difference from the reference's converter in the rows of families, sorted by key.
+pub static DEPARTURES: &[Departure] = collected!(departures, subject, Departure::NONE);
 
 /// Every graph, for [`gguf_runtime::Options`].
 pub static GRAPHS: Graphs = Graphs {

@@ -24,5 +24,5 @@ mod parts;
 mod prelude;
 mod routes;
 
-pub use family::{ARCHES, FAMILIES, FORMS, GRAPHS, PROJECTORS};
+pub use family::{ARCHES, DEPARTURES, FAMILIES, FORMS, GRAPHS, PROJECTORS};
 pub use routes::{WAITING, Waiting, routes};

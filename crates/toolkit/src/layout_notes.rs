@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 
 use gguf_checkpoint::{Checkpoint, Dtype};
-use gguf_layout::{Layout, UnreadKey};
+use gguf_layout::{Dropped, Families, Layout, UnreadKey, tensors::drops};
+use gguf_types::counted;
+use serde_json::Value as Json;
 
 use crate::events::Events;
 
@@ -35,6 +37,11 @@ impl Notes {
         }
     }
 
+    /// These with warnings before their own.
+    pub fn with_warnings(self, warnings: &[String]) -> Notes {
+        Notes { warnings: [warnings, &self.warnings].concat(), ..self }
+    }
+
     /// Reports them.
     pub fn tell(&self, events: &dyn Events) {
         self.warnings.iter().for_each(|text| events.warning(text));
@@ -56,6 +63,26 @@ pub fn dropped(layouts: &[&Layout]) -> Vec<gguf_layout::Dropped> {
     // Once, if both leave it out.
     let dropped = layouts.iter().flat_map(|layout| &layout.dropped);
     dropped.filter(|dropped| seen.insert(&dropped.name)).cloned().collect()
+}
+
+/// A note about vision towers and audio encoders that the file of the text model does not have.
+pub fn left_out_towers(families: &Families, config: &Json, dropped: &[Dropped]) -> Option<String> {
+    let n_in = |is: &dyn Fn(&Dropped) -> bool| dropped.iter().filter(|dropped| is(dropped)).count();
+    let n_written = n_in(&|dropped| families.is_in_projector(config, &dropped.name));
+    let n_towers = n_in(&|dropped| dropped.reason == drops::TOWER);
+    match (n_written, n_towers) {
+        (0, 0) => None,
+        (0, n) => Some(format!(
+            "the file has only the text model: {} of towers for images, sound or speech are omitted, and no projector for them is \
+                supported",
+            counted(n, "tensor")
+        )),
+        (n, _) => Some(format!(
+            "the file has only the text model: {} of its vision tower or audio encoder are omitted; --with-mmproj writes them to a \
+                second file",
+            counted(n, "tensor")
+        )),
+    }
 }
 
 /// Reports keys of the config that were not read: those that may affect the computation as a note, or as a

@@ -18,7 +18,7 @@ const FLOORS: &[&[&str]] = &[
     &["codes", "dense", "mlx_adapter"],
     // The table of formats, that of quantization methods, and what opens folders by them.
     &["formats", "methods"],
-    &["training"],
+    &["training", "unread_files"],
     &["checkpoint"],
     &["adapter", "diffusion", "memory"],
     &["text_file"],

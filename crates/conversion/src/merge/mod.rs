@@ -118,6 +118,11 @@ impl Merging {
 
         let whole = without_tied_copy(whole, &opened, self.is_tied());
 
+        let has_output =
+            |module: &Module<'_>| module.a.is_some() && format!("{}.weight", module.name) == OUTPUT;
+        if self.is_tied() && modules.iter().any(has_output) {
+            self.untie_copy(adapter);
+        }
         // Every place is known before anything is changed: names that have none are one error.
         let tensors = Tensors::from(self.tensors.clone());
         let index: HashMap<&str, usize> =
@@ -282,14 +287,31 @@ impl Merging {
         if tensor.shape != embedding.shape {
             return Err(shape_error(tensor, "the same shape", embedding));
         }
-        let mut output = tensor.clone();
+        self.insert_output(tensor.clone());
+        self.checkpoint.config["tie_word_embeddings"] = Json::Bool(false);
+        Ok(())
+    }
+
+    /// Adds the embedding a second time as the output, which an adapter changes by itself.
+    fn untie_copy(&mut self, adapter: &LoraAdapter) {
+        if !self.tensors.iter().any(|tensor| tensor.name == OUTPUT) {
+            let Some(embedding) = self.embedding().map(|at| self.tensors[at].clone()) else { return };
+            self.insert_output(embedding);
+        }
+        self.checkpoint.config["tie_word_embeddings"] = Json::Bool(false);
+        self.checkpoint.notes.push(format!(
+            "adapter `{}`: the output of the base model is tied to its embedding; the adapter changes only the output, which is \
+                written as a separate matrix",
+            adapter.name.display()
+        ));
+    }
+
+    /// Adds an output matrix in the order of names, which is that of a file.
+    fn insert_output(&mut self, mut output: Tensor) {
         output.name = OUTPUT.to_owned();
-        // Tensors of a file are in the order of their names.
         let at =
             self.tensors.iter().position(|other| other.name.as_str() > OUTPUT).unwrap_or(self.tensors.len());
         self.tensors.insert(at, output);
-        self.checkpoint.config["tie_word_embeddings"] = Json::Bool(false);
-        Ok(())
     }
 
     /// Tied parameters stay tied: a change of the embedding changes the output.

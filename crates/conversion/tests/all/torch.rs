@@ -46,12 +46,22 @@ fn convert_folder(folder: Folder, recipe: &str) -> Result<Vec<u8>, gguf_conversi
     let _ = fs::remove_file(&out);
     crate::write(
         CheckpointInput::open(
-            folder.forms(gguf_models::FORMS),
+            folder.clone().forms(gguf_models::FORMS),
             &gguf_layout::Options::new(gguf_models::FAMILIES),
         )?,
         recipe,
         &out,
     )?;
+    // The reference writes no context length if params.json states none, and llama.cpp does not load its file.
+    let name = folder.name();
+    if ["mistral-fp8", "mistral-spm"].contains(&name.as_str()) {
+        let file = gguf_container::File::open(&out).expect("a file");
+        let mut metadata = file.metadata().clone();
+        assert_eq!(metadata.remove("llama.context_length"), Some(gguf_container::Value::U32(32_768)));
+        let edit = gguf_container::Edit::new(&file, metadata, gguf_container::Slack::Use).expect("an edit");
+        drop(file);
+        edit.write_new(&out, &out, true).expect("a file");
+    }
     Ok(fs::read(out).expect("the file was just written"))
 }
 

@@ -17,7 +17,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::layout::ArchFile;
 use super::names::NAMES;
-use crate::{ArchError, Input, SourceTensor, pooling};
+use crate::{ArchError, Input, SourceTensor, late_keys, pooling};
 
 /// Trials of single values that a config is completed with; configs have less than a hundred keys.
 const MAX_TRIALS: usize = 2000;
@@ -171,7 +171,8 @@ impl Rerun {
             .and_then(|hparams| (arch.prepare)(hparams, names))
             .and_then(|mut hparams| {
                 hparams.derived.pooling = pooling::read(checkpoint)?;
-                (arch.keys)(&hparams, &mut made)
+                (arch.keys)(&hparams, &mut made)?;
+                late_keys::write(file.families, arch.harmless, &hparams, &mut made)
             });
         let needed = arch.needs.iter().find(|key| config.get(**key).is_none_or(Json::is_null));
         let missing = match (hparams, needed) {

@@ -3,6 +3,8 @@
 //! Source: `Metadata.apply_metadata_heuristic` in `gguf-py/gguf/metadata.py`. As there, a dictionary among
 //! base models or data sets is used unchanged.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value as Json};
 
 use super::known::{General, Origin};
@@ -45,12 +47,19 @@ const TEXT_KEYS: &[(&str, &str)] = &[
 pub fn read(card: &Map<String, Json>, total_params: i64, general: &mut General) {
     // A key of the file has up to three names in cards; the first that exists counts.
     for (key, card_key) in TEXT_KEYS {
-        if let Some(value) = card.get(*card_key) {
-            general.hint(key, value.clone());
+        match card.get(*card_key) {
+            // A license is often a file of the repository.
+            Some(Json::String(text)) if !key.starts_with("license") && is_local_path(text) => {
+                general.local_paths.insert(key);
+            }
+            Some(value) => general.hint(key, value.clone()),
+            None => {}
         }
     }
-    general.base_models = origins(card, &["base_model", "base_models", "base_model_sources"], total_params);
-    general.datasets = origins(card, &["datasets", "dataset", "dataset_sources"], total_params);
+    let base_models = origins(card, &["base_model", "base_models", "base_model_sources"]);
+    general.base_models = public(base_models, "base_model", total_params, &mut general.local_paths);
+    let datasets = origins(card, &["datasets", "dataset", "dataset_sources"]);
+    general.datasets = public(datasets, "dataset", total_params, &mut general.local_paths);
     extend(&mut general.tags, card, &["tags", "pipeline_tag"]);
     extend(&mut general.languages, card, &["languages", "language"]);
 }
@@ -79,14 +88,49 @@ pub fn read_overrides(overrides: &Json, general: &mut General) {
 }
 
 /// Models or data sets under the first existing key of `keys`: one text, or a list.
-fn origins(card: &Map<String, Json>, keys: &[&str], total_params: i64) -> Option<Vec<Origin>> {
+fn origins<'a>(card: &'a Map<String, Json>, keys: &[&str]) -> Option<&'a [Json]> {
     let value = keys.iter().find_map(|key| card.get(*key))?;
-    let items = match value {
+    Some(match value {
         Json::String(_) => std::slice::from_ref(value),
         Json::Array(items) => items.as_slice(),
         _ => &[],
-    };
-    Some(items.iter().map(|item| origin(item, total_params)).collect())
+    })
+}
+
+/// The items that are not local paths. Trainers write the path from which they loaded a model.
+fn public(
+    items: Option<&[Json]>,
+    key: &'static str,
+    total_params: i64,
+    local_paths: &mut BTreeSet<&'static str>,
+) -> Option<Vec<Origin>> {
+    let items = items?;
+    let mut found: Vec<Origin> = Vec::new();
+    for item in items {
+        let mut item = item.clone();
+        let is_local = |value: &Json| value.as_str().is_some_and(is_local_path);
+        let n_facts = item.as_object().map_or(0, Map::len);
+        if let Json::Object(facts) = &mut item {
+            facts.retain(|_, value| !is_local(value));
+        }
+        let n_left = item.as_object().map_or(0, Map::len);
+        if is_local(&item) || n_left < n_facts {
+            local_paths.insert(key);
+        }
+        if !is_local(&item) && (n_left > 0 || n_facts == 0) {
+            found.push(origin(&item, total_params));
+        }
+    }
+    (!found.is_empty() || items.is_empty()).then_some(found)
+}
+
+/// True for a path on some machine. Names on the Hub have one slash.
+pub fn is_local_path(text: &str) -> bool {
+    let has_drive = text.as_bytes().get(1) == Some(&b':') && text.as_bytes()[0].is_ascii_alphabetic();
+    let is_address = text.contains("://") && !text.starts_with("file:");
+    let starts = ["/", "./", "../", "~/", "file:"].iter().any(|start| text.starts_with(start));
+    let is_word = !text.contains(char::is_whitespace);
+    !is_address && (starts || has_drive || is_word && (text.contains('\\') || text.matches('/').count() > 1))
 }
 
 fn origin(item: &Json, total_params: i64) -> Origin {

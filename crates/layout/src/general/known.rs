@@ -1,9 +1,12 @@
 //! General facts about a model, gathered from several sources.
 
+use std::collections::BTreeSet;
+
 use gguf_container::{Array, Value};
 use serde_json::Value as Json;
 
 use super::model_id::{self, ModelId};
+use crate::departure::LOCAL_PATH;
 use crate::keys::Keys;
 
 /// Text keys after `general.`, in the order of the file.
@@ -41,6 +44,8 @@ pub struct General {
     pub texts: [Option<Json>; TEXTS.len()],
     pub base_models: Option<Vec<Origin>>,
     pub datasets: Option<Vec<Origin>>,
+    /// Keys of which local paths were omitted.
+    pub local_paths: BTreeSet<&'static str>,
     pub tags: Option<Vec<Json>>,
     pub languages: Option<Vec<Json>>,
 }
@@ -93,6 +98,9 @@ impl General {
 
     /// Writes what is known, in the order of the reference.
     pub fn write(&mut self, keys: &mut Keys) {
+        for key in &self.local_paths {
+            keys.departs_at(format!("general.{key}"), &LOCAL_PATH);
+        }
         // Key by key in the order of `Metadata.set_gguf_meta_model`, which is the order in the file.
         for (key, value) in TEXTS.iter().zip(std::mem::take(&mut self.texts)) {
             let Some(value) = value else { continue };

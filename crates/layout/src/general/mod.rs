@@ -82,6 +82,7 @@ pub fn keys(
     if let Some(path) = input.config.get("_name_or_path").and_then(Json::as_str)
         && path.matches('/').count() <= 1
         && named.is_none()
+        && !card::is_local_path(path)
     {
         // `_name_or_path` of the config is where the model was loaded from when it was saved:
         // `org/name` on the Hub.

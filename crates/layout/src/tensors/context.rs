@@ -132,7 +132,24 @@ impl Context<'_> {
         let mut dims = self.reshape(found.rule, first, first.shape)?.dims().to_vec();
         // The new dimension is the outermost, which comes last.
         dims.push(parts.len() as u64);
-        self.joined(found, parts, &dims)
+        let mut tensor = self.joined(found, parts, &dims)?;
+        if let (RowRule::FuseRows(_, map), Data::Rows { rows, .. }) = (&found.rule.rows, &mut tensor.data) {
+            // Elements of biases, rows of matrices.
+            let is_bias = found.suffix == ".bias";
+            let map = match map {
+                RowMap::Groups { group, start, rows: 1, .. } if is_bias => {
+                    RowMap::Elements { step: *group, start: *start }
+                }
+                map => map.clone(),
+            };
+            tensor.shape = part_shape(&map, &tensor.shape).map_err(|expected| ArchError::TensorShape {
+                name: first.name.clone(),
+                found: first.shape,
+                expected,
+            })?;
+            *rows = map;
+        }
+        Ok(tensor)
     }
 
     /// Parts one after the other, as one tensor.
@@ -219,6 +236,7 @@ impl Context<'_> {
             | RowRule::Extend(_)
             | RowRule::FuseInLayer(_)
             | RowRule::FusePadded(_)
+            | RowRule::FuseRows(..)
             | RowRule::Codebooks(_)
             | RowRule::AsShape(_) => RowMap::Concat,
             RowRule::Integers(rule) => return self.integers_of(rule, name, source),

@@ -11,6 +11,9 @@ pub const NO_BIAS: &str = "llama.cpp adds no bias here";
 /// A part of a classifier's head that no graph computes.
 pub const NO_POOLER: &str = "llama.cpp does not compute this part of the head";
 
+/// A vision tower, audio encoder or similar part.
+pub const TOWER: &str = "part of an image, sound or speech model";
+
 /// Layers that predict more than the next token.
 pub const NO_PREDICTION: &str = "multi-token prediction of this architecture is not converted";
 
@@ -63,7 +66,7 @@ pub fn reason(name: &str) -> Option<&'static str> {
     // there too.
     let other = OTHER_START.iter().any(|start| name.starts_with(start))
         || OTHER_PART.iter().any(|part| name.contains(part));
-    other.then_some("part of an image, sound or speech model")
+    other.then_some(TOWER)
 }
 
 /// True for a matrix of a sentence-transformers module after the model (`2_Dense.linear.weight`).

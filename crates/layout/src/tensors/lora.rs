@@ -363,17 +363,14 @@ fn stacked(
     let spelled = |rule: &rules::TensorRule, xid| {
         rules::fill(rule.hf.first().copied().unwrap_or_default(), bid, xid) + ".weight"
     };
-    let absent = |rule: &&rules::TensorRule| {
+    // The reference waits for all matrices of all experts. Runtimes apply each stack by itself.
+    let is_in_stack = |rule: &&rules::TensorRule| stack.keys().any(|(gguf, _)| *gguf == rule.gguf);
+    for rule in context.stacked().filter(is_in_stack) {
         let gguf = rule.gguf;
-        (0..n_experts).find(|xid| !stack.contains_key(&(gguf, *xid)))
-    };
-    // The reference waits for all matrices of all experts, and so does a file that can be used.
-    let names: Vec<String> =
-        context.stacked().filter_map(|rule| absent(&rule).map(|xid| spelled(rule, xid))).collect();
-    if !names.is_empty() {
-        return Err(ArchError::MissingTensors { names });
-    }
-    for rule in context.stacked() {
+        if let Some(xid) = (0..n_experts).find(|xid| !stack.contains_key(&(gguf, *xid))) {
+            let reason = "other experts of the layer have a pair, and a stack needs one for each expert";
+            return Err(ArchError::AdapterTarget { name: spelled(rule, xid), reason });
+        }
         let (all, factors): (Vec<Both<'_>>, Vec<f32>) =
             (0..n_experts).filter_map(|xid| stack.get(&(rule.gguf, xid)).copied()).unzip();
         let name = rules::fill(rule.gguf, bid, 0) + ".weight";

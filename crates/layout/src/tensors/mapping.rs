@@ -135,10 +135,14 @@ impl<'a> Pass<'a, '_> {
             RowRule::FuseInLayer(n_parts) => {
                 self.fuse_part(found, n_parts(context.hparams, found.bid), source)
             }
-            RowRule::Combine(_) => {
+            RowRule::Combine(_) | RowRule::FuseRows(..) => {
                 for found in &all {
-                    if let RowRule::Combine(by) = found.rule.rows {
-                        self.fuse_part(found, by.n_sources(), source)?;
+                    match found.rule.rows {
+                        RowRule::Combine(by) => self.fuse_part(found, by.n_sources(), source)?,
+                        RowRule::FuseRows(n_parts, _) => {
+                            self.fuse_part(found, n_parts(context.hparams), source)?;
+                        }
+                        _ => {}
                     }
                 }
                 Ok(())

@@ -81,6 +81,8 @@ pub enum RowRule {
     /// rules, `hf` is a list of parts here, not of alternative spellings. The result appears where the last
     /// part was met.
     Fuse(fn(&Hparams) -> usize),
+    /// [`RowRule::Fuse`], then only these rows. Several rules may name the same sources.
+    FuseRows(fn(&Hparams) -> usize, RowMap),
     /// [`RowRule::Fuse`] with a number that depends on the layer.
     FuseInLayer(fn(&Hparams, u64) -> usize),
     /// [`RowRule::Fuse`] of matrices with equal row lengths; matrices with fewer rows are padded with rows of zeros.

@@ -38,6 +38,15 @@ pub const LATENT: Arch = Arch {
             method != "group_limited_greedy"
                 || hparams.get("n_group").and_then(Json::as_u64).is_none_or(|groups| groups < 2)
         }),
+        // The class of DeepSeek 2 does not read the option.
+        BuiltIn::unless(
+            "norm_topk_prob",
+            "normalized expert weights, which transformers does not normalize",
+            |hparams, norm| {
+                *norm != Json::Bool(true)
+                    || hparams.get("model_type").is_none_or(|kind| kind != "deepseek_v2")
+            },
+        ),
     ],
     ..DECODER
 };

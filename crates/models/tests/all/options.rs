@@ -98,7 +98,7 @@ const REPORTED: &[(&str, &str, MakeJson, &str)] = &[
     ),
     ("mimo2", "attention_bias", || json!(true), "attention_bias"),
     ("phi3", "sliding_window", || json!(8), "sliding_window"),
-    ("nemotron-h", "time_step_limit", || json!([0.5, 1.0]), "time_step_limit"),
+    ("nemotron-h", "time_step_min", || json!(0.1), "time_step_min` is 0.1"),
     ("olmoe", "norm_topk_prob", || json!(true), "norm_topk_prob"),
     ("olmoe", "clip_qkv", || json!(0.05), "clip_qkv"),
     ("qwen2moe", "norm_topk_prob", || json!(true), "norm_topk_prob"),
@@ -173,12 +173,13 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("gemma3n", "num_kv_shared_layers"),
     ("gemma3n-old", "activation_sparsity_pattern"),
     ("gemma3n-old", "num_kv_shared_layers"),
-    ("granite4-dense", "position_embedding_type"),
-    ("granite4-dense-old", "position_embedding_type"),
-    ("granite4-moe", "position_embedding_type"),
     ("hunyuan-vl", "rope_parameters.mrope_section"),
     ("hunyuan-vl-old", "rope_parameters.mrope_section"),
     ("mellum", "rope_parameters"),
+    ("nemotron-h", "time_step_min"),
+    ("nemotron-h-moe", "time_step_min"),
+    ("nemotron-h-moe-old", "time_step_min"),
+    ("nemotron-h-old", "time_step_min"),
     ("phi3-longrope", "sliding_window"),
     ("qwen3moe", "norm_topk_prob"),
     ("qwen3moe-old", "norm_topk_prob"),
@@ -195,10 +196,8 @@ fn options_are_not_reported_at_built_in_values() {
     for folder in checkpoints() {
         let name = folder.file_name().unwrap().to_string_lossy().into_owned();
         let Ok(layout) = resolve(&name, None) else { continue };
-        for note in layout
-            .notes
-            .iter()
-            .filter(|note| note.contains("llama.cpp computes") || note.contains("will not load"))
+        let all = layout.notes.iter().chain(&layout.warnings);
+        for note in all.filter(|note| note.contains("llama.cpp computes `") || note.contains("will not load"))
         {
             let option = note.split('`').nth(1).unwrap_or_default().to_owned();
             found.insert((name.clone(), option));

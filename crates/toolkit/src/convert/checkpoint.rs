@@ -32,7 +32,7 @@ use crate::{
     failure::failure,
     file_type::FileType,
     hub::{self, HubOptions},
-    layout_notes::tell_unasked,
+    layout_notes::{left_out_towers, tell_unasked},
     settings::{OtherSettings, TensorOptions},
 };
 
@@ -236,6 +236,10 @@ impl Convert {
         open.notes.notes.extend(foreign.map(|format| {
             format!("{0} does not read GGUF; to write a file for {0}, use --to {0}", format.name)
         }));
+        if !self.with_mmproj {
+            let note = left_out_towers(&gguf_models::FAMILIES, &checkpoint.config, &open.dropped);
+            open.notes.notes.extend(note);
+        }
         open.notes.notes.extend(tell_unasked(layout, self.arch.arch_as.is_some(), events));
         if self.repack {
             open.repacked = open.input.repacked().map_err(failed)?.to_vec();
@@ -358,7 +362,9 @@ impl Convert {
         let custom = self.arch.custom.map(|_| ("arch.custom".to_owned(), String::new()));
         let set = Call::of_options(self)?.options.into_iter().chain(custom);
         match set.into_iter().find(|option| !defaults.contains(option) && !is_allowed(&option.0)) {
-            Some((name, _)) => Err(Error::usage(format_args!("`{name}` cannot be used with {input}"))),
+            Some((name, _)) => {
+                Err(Error::usage(format_args!("{} cannot be used with {input}", option_name(&name))))
+            }
             None => Ok(()),
         }
     }
@@ -395,6 +401,18 @@ impl Convert {
             Some(recipe) => Ok(recipe),
             None => Recipe::from_name("f16").map_err(Error::new),
         }
+    }
+}
+
+/// The option of the command line that sets a field: `--arch-as` for `arch.arch_as`.
+fn option_name(field: &str) -> String {
+    let last = field.rsplit('.').next().unwrap_or(field);
+    match last {
+        "adapters" => "--lora".to_owned(),
+        "types" => "--type".to_owned(),
+        "prediction" => "--mtp or --no-mtp".to_owned(),
+        "tensor_types" => "--tensor-type".to_owned(),
+        last => format!("--{}", last.replace('_', "-")),
     }
 }
 

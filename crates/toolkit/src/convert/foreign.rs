@@ -69,7 +69,7 @@ impl Convert {
         let settings = TensorOptions::default().read(self.encoding.settings(), &self.hub, events)?;
         let (checkpoint, layout) = (input.checkpoint(), input.layout());
         let recipes = self.foreign_recipes(format)?;
-        let mut notes = Notes::of(&checkpoint.notes, &[layout]);
+        let mut notes = Notes::of(&checkpoint.notes, &[layout]).with_warnings(&checkpoint.warnings);
         let types = format
             .types
             .iter()

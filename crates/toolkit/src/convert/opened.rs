@@ -16,7 +16,7 @@ pub(super) fn opened(input: CheckpointInput, path: &Path) -> OpenInput<'_, Check
         files: Vec::new(),
         format: checkpoint.format,
         architecture: input.layout().architecture.to_owned(),
-        notes: Notes::of(&checkpoint.notes, &layouts),
+        notes: Notes::of(&checkpoint.notes, &layouts).with_warnings(&checkpoint.warnings),
         dropped: dropped(&layouts),
         stored_as: layouts
             .iter()

@@ -76,7 +76,7 @@ fn adapter_folder_converts_as_adapter() {
     // Options that an adapter does not have are refused by name.
     convert.naming.pre = Some("llama-bpe".to_owned());
     let error = convert.run(&()).unwrap_err();
-    assert_eq!(error.to_string(), "`naming.pre` cannot be used with an adapter");
+    assert_eq!(error.to_string(), "--pre cannot be used with an adapter");
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn legacy_file_converts_as_legacy() {
     assert!(first == second && !report.outputs[0].tensors.is_empty());
     convert.repack = true;
     let error = convert.run(&()).unwrap_err();
-    assert!(error.to_string().starts_with("`repack` cannot be used with"), "{error}");
+    assert!(error.to_string().starts_with("--repack cannot be used with"), "{error}");
 }
 
 #[test]

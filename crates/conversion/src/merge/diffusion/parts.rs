@@ -1,6 +1,6 @@
 //! Tensors of an adapter by the module that they change.
 //!
-//! Sources: `convert_lora` functions in `loaders/lora_conversion_utils.py` of diffusers 0.39; `networks/lora_flux.py` of
+//! Sources: `LoRAAdapter.load` in `comfy/weight_adapter/lora.py` of ComfyUI (all names of pairs); `convert_lora` functions in `loaders/lora_conversion_utils.py` of diffusers 0.39; `networks/lora_flux.py` of
 //! kohya-ss/sd-scripts (names with `_` instead of `.`, `alpha`); `lycoris/modules` of LyCORIS (refused kinds).
 
 use std::collections::HashMap;
@@ -33,6 +33,10 @@ const ENDS: &[(&str, Part)] = &[
     (".lora_linear_layer.up.weight", Part::Up),
     (".down.weight", Part::Down),
     (".up.weight", Part::Up),
+    (".lora_A.default.weight", Part::Down),
+    (".lora_B.default.weight", Part::Up),
+    (".lora_A", Part::Down),
+    (".lora_B", Part::Up),
     (".lora_B.bias", Part::Bias),
     (".alpha", Part::Alpha),
     (".dora_scale", Part::Magnitude),
@@ -149,9 +153,11 @@ pub(super) fn classify(tensors: &[Tensor]) -> Result<Sorted<'_>, MergeError> {
     Ok(sorted)
 }
 
-/// The name of a module without what diffusers added for attention processors (`attn1.processor.to_q_lora`), up to 0.19.
+/// The name of a module without what diffusers added: `_lora`, and `processor` of attention (`attn1.processor.to_q_lora`), up to
+/// 0.19.
 fn module_name(module: &str) -> String {
     match module.strip_suffix("_lora") {
+        Some(plain) if !plain.contains(".processor.") => plain.to_owned(),
         Some(plain) if plain.contains(".processor.to_") => {
             let plain = plain.replace(".processor.", ".");
             if plain.ends_with(".to_out") { plain + ".0" } else { plain }

@@ -10,6 +10,7 @@ const STARTS: &[&str] = &[
     "base_model.model.",
     "model.diffusion_model.",
     "diffusion_model.",
+    "pipe.dit.",
     "transformer.",
     "unet.",
     "lora_unet_",

@@ -68,10 +68,18 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.derived_from("expert_weights_norm", &["route_norm"]);
     // The class of transformers normalizes weights always, and saves no such key.
     let is_normed = hparams.get("route_norm") != Some(&Json::Bool(false));
-    keys.set_prefixed("expert_weights_norm", Value::Bool(is_normed));
+    let theirs = hparams.get("route_norm").map(|_| Value::Bool(is_normed));
+    keys.depart(&NORM, Value::Bool(is_normed), theirs.as_ref());
     keys.number("expert_weights_scale", hparams, &["route_scale"])?;
     keys.count("attention.sliding_window", hparams, &["sliding_window"])
 }
+
+/// Normalization of expert weights.
+pub const NORM: Departure = Departure {
+    subject: "expert_weights_norm",
+    files: "`afmoe`",
+    reason: "the class of transformers normalizes weights and saves no `route_norm`; without the key llama.cpp does not normalize",
+};
 
 /// `AfmoeConfig`.
 const AFMOE_CONFIG: ConfigClass = ConfigClass::new("afmoe").adjusted(|map| {

@@ -6,4 +6,9 @@ pub mod graph;
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { arches: &[convert::AFMOE], graphs: graph::GRAPHS, ..Family::EMPTY };
+pub const FAMILY: Family = Family {
+    arches: &[convert::AFMOE],
+    graphs: graph::GRAPHS,
+    departures: &[convert::NORM],
+    ..Family::EMPTY
+};

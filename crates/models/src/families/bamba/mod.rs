@@ -5,4 +5,5 @@ pub mod convert;
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { arches: &[convert::BAMBA], ..Family::EMPTY };
+pub const FAMILY: Family =
+    Family { arches: &[convert::BAMBA], departures: &[convert::ROTATED], ..Family::EMPTY };

@@ -20,5 +20,11 @@ pub const FAMILY: Family = Family {
         convert::roberta::XLM_ROBERTA,
     ],
     graphs: graph::GRAPHS,
+    departures: &[
+        convert::bert::LABELS,
+        convert::bert::POOLER,
+        convert::bert::POOLER_BIAS,
+        convert::modern_bert::EPSILON,
+    ],
     ..Family::EMPTY
 };

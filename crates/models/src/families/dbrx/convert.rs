@@ -19,6 +19,8 @@ pub const DBRX: Arch = Arch {
     needs: &["d_model", "n_heads", "n_layers", "attn_config", "ffn_config", "vocab_size"],
     tensors: &[ENDS, LAYERS, EXPERTS],
     keys,
+    // `null` leaves the weights as they are.
+    built_in: &[BuiltIn::is("ffn_config.moe_normalize_expert_weights", &["1"]).or_off()],
     ..DECODER
 };
 
@@ -75,7 +77,10 @@ fn config(map: &mut Map<String, Json>) -> Result<(), String> {
     // `DbrxAttentionConfig` and `DbrxFFNConfig` fill in what the nested objects leave out.
     let inner = [
         ("attn_config", json!({"kv_n_heads": 1, "rope_theta": 10000.0})),
-        ("ffn_config", json!({"ffn_hidden_size": 3584, "moe_num_experts": 4, "moe_top_k": 1})),
+        (
+            "ffn_config",
+            json!({"ffn_hidden_size": 3584, "moe_num_experts": 4, "moe_top_k": 1, "moe_normalize_expert_weights": 1.0}),
+        ),
     ];
     for (key, defaults) in inner {
         let mut filled = defaults.as_object().cloned().unwrap_or_default();

@@ -45,5 +45,6 @@ pub const FAMILY: Family = Family {
     graphs: graph::GRAPHS,
     towers: vision::TOWERS,
     encoders: audio::ENCODERS,
+    departures: &[convert::chatglm::LENGTH, convert::chatglm::EPSILON, convert::chatglm::ROTATED],
     ..Family::EMPTY
 };

@@ -15,8 +15,12 @@ pub const GPT_OSS: Arch = Arch {
     classes: &[Class::new("GptOssForCausalLM")],
     example: "openai/gpt-oss-20b",
     configs: &[GPT_OSS_CONFIG],
-    tensors: &[rules::DECODER_ENDS, rules::ATTENTION, LAYERS, PACKED_EXPERTS, FLOAT_EXPERTS],
+    tensors: &[rules::DECODER_ENDS, rules::ATTENTION, LAYERS, PACKED_EXPERTS, FLOAT_EXPERTS, ONE_BY_ONE],
     keys,
+    prepare: |hparams, tensors| {
+        let is_apart = tensors.iter().any(|tensor| tensor.name.contains(".experts.down_projs."));
+        Ok(hparams.with(APART, is_apart.into()))
+    },
     packed: &[Packed { method: "mxfp4", file_type: (38, "MXFP4_MOE") }],
     window_pattern: every(2),
     harmless: &["layer_types", "rope_parameters.truncate=false"],
@@ -27,7 +31,10 @@ const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.input_layernorm"], "blk.{bid}.attn_norm"),
     TensorRule::copy(&["model.layers.{bid}.post_attention_layernorm"], "blk.{bid}.post_attention_norm"),
     TensorRule::copy(&["model.layers.{bid}.self_attn.sinks"], "blk.{bid}.attn_sinks").bare(".weight"),
-    TensorRule::copy(&["model.layers.{bid}.mlp.router"], "blk.{bid}.ffn_gate_inp"),
+    TensorRule::copy(
+        &["model.layers.{bid}.mlp.router", "model.layers.{bid}.mlp.router.linear"],
+        "blk.{bid}.ffn_gate_inp",
+    ),
     TensorRule::copy(&["model.layers.{bid}.mlp.experts.down_proj_bias"], "blk.{bid}.ffn_down_exps")
         .bare(".bias"),
     TensorRule::part(
@@ -80,6 +87,23 @@ const FLOAT_EXPERTS: &[TensorRule] = &[
     .bare(".weight")
     .need(Need::Optional),
 ];
+
+/// True under this name if the experts of a layer are separate tensors, as in 4-bit checkpoints of Unsloth.
+const APART: &str = "experts_one_by_one";
+
+/// Experts (2 f, in) and (out, f), with their biases.
+const ONE_BY_ONE: &[TensorRule] = &[
+    apart(&["model.layers.{bid}.mlp.experts.down_projs.{xid}"], "blk.{bid}.ffn_down_exps", RowMap::Concat),
+    apart(&["model.layers.{bid}.mlp.experts.gate_up_projs.{xid}"], "blk.{bid}.ffn_gate_exps", GATE),
+    apart(&["model.layers.{bid}.mlp.experts.gate_up_projs.{xid}"], "blk.{bid}.ffn_up_exps", UP),
+];
+
+const fn apart(hf: &'static [&'static str; 1], gguf: &'static str, rows: RowMap) -> TensorRule {
+    TensorRule::copy(hf, gguf)
+        .rows(RowRule::FuseRows(|hparams| hparams.n_experts().unwrap_or(0) as usize, rows))
+        .in_layers(|hparams, _| hparams.is_true(APART))
+        .need(Need::Optional)
+}
 
 const GATE: RowMap = RowMap::Groups { group: 2, start: 0, rows: 1, n_head: 0 };
 const UP: RowMap = RowMap::Groups { group: 2, start: 1, rows: 1, n_head: 0 };

@@ -31,6 +31,11 @@ pub const FAMILY: Family = Family {
     ],
     graphs: graph::GRAPHS,
     forms: FORMS,
+    departures: &[
+        convert::granitehybrid::ROTATES,
+        convert::granitehybrid::LENGTH,
+        convert::granite_swa::PATTERN,
+    ],
     ..Family::EMPTY
 };
 

@@ -25,6 +25,7 @@ pub const FAMILY: Family = Family {
     ],
     graphs: graph::GRAPHS,
     forms: FORMS,
+    departures: &[convert::hunyuan::BASE],
     ..Family::EMPTY
 };
 

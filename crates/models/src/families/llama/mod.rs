@@ -38,6 +38,7 @@ pub const FAMILY: Family = Family {
     graphs: graph::GRAPHS,
     forms: FORMS,
     towers: vision::TOWERS,
+    departures: &[convert::native::LENGTH],
     ..Family::EMPTY
 };
 

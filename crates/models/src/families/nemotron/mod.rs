@@ -16,5 +16,6 @@ pub const FAMILY: Family = Family {
     ],
     projectors: &[projector::NEMOTRON_NANO_VL],
     graphs: graph::GRAPHS,
+    departures: &[convert::nemotron::ROTATED],
     ..Family::EMPTY
 };

@@ -21,12 +21,22 @@ pub const SOLAR_OPEN: Arch = Arch {
         (GLM4MOE.keys)(hparams, keys)?;
         // The whole head, unlike in GLM 4.5, if the config does not state a part.
         let rotated = hparams.rotated(hparams.head_dim()?, Some(1.0))?;
-        keys.set_derived("rope.dimension_count", "head_dim", rotated)
+        keys.derived_from("rope.dimension_count", &["head_dim"]);
+        let theirs = keys.prefixed("rope.dimension_count").cloned();
+        keys.depart(&ROTATED, Value::U32(to_u32("head_dim", &rotated.into())?), theirs.as_ref());
+        Ok(())
     },
     // Unlike in GLM 4.5, no layers of prediction are looked for.
     prepare: |hparams, _| Ok(hparams),
     vocab: ROUTE,
     ..GLM4MOE
+};
+
+/// Rotated part of a head.
+pub const ROTATED: Departure = Departure {
+    subject: "rope.dimension_count",
+    files: "`glm4moe` (Solar Open)",
+    reason: "the entire head, as the class of transformers rotates without `partial_rotary_factor`",
 };
 
 const ROUTE: Route = Route {

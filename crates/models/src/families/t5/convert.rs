@@ -31,6 +31,7 @@ pub const T5: Arch = Arch {
     built_in: &[
         ACTIVATION,
         PROJECTION,
+        DISTANCE,
         // Predictions of the first models are divided by the root of the width.
         BuiltIn::is("scale_decoder_outputs", &["false"]),
     ],
@@ -45,6 +46,9 @@ const ACTIVATION: BuiltIn =
             false => activation == "relu",
         }
     });
+
+/// Distance beyond which all positions share a bucket: `max_distance` in `llama-graph.cpp`.
+const DISTANCE: BuiltIn = BuiltIn::is("relative_attention_max_distance", &["128"]);
 
 /// [`ACTIVATION`] in configs that transformers did not save.
 const PROJECTION: BuiltIn =
@@ -64,7 +68,7 @@ pub const T5_ENCODER: Arch = Arch {
     tensors: &[EMBEDDING, ENCODER],
     keys: |hparams, keys| keys_of(hparams, keys, false),
     harmless: &["is_gated_act", "scale_decoder_outputs"],
-    built_in: &[ACTIVATION, PROJECTION],
+    built_in: &[ACTIVATION, PROJECTION, DISTANCE],
     ..T5
 };
 

@@ -10,6 +10,7 @@
 //! Source: `BertModel` in `conversion/bert.py`.
 
 use crate::prelude::*;
+use gguf_layout::departure;
 
 /// The row.
 pub const BERT: Arch = Arch {
@@ -91,11 +92,33 @@ pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         );
     }
     keys.derived_from("classifier.output_labels", &["id2label"]);
-    if let Some(labels) = labels(hparams) {
-        keys.set_prefixed("classifier.output_labels", Value::Array(Array::String(labels.into())));
+    if let Some(names) = labels(hparams) {
+        let names = Value::Array(Array::String(names.into()));
+        let theirs = hparams.get(CLASSES).is_none().then_some(&names);
+        keys.depart(&LABELS, names.clone(), theirs);
+    }
+    if hparams.is_true(HAS_POOLER) {
+        [&POOLER, &POOLER_BIAS, &departure::SIZE_LABEL].into_iter().for_each(|row| keys.departs(row));
     }
     Ok(())
 }
+
+/// Names of classes.
+pub const LABELS: Departure = Departure {
+    subject: "classifier.output_labels",
+    files: "`bert` (classifiers whose config names no classes)",
+    reason: "one name for each row of the classifier; llama.cpp does not load a file with another number",
+};
+
+/// Pooler of a classifier.
+pub const POOLER: Departure = Departure {
+    subject: "cls.weight",
+    files: "`bert` (classifiers with a pooler)",
+    reason: "the pooler, which transformers applies before the classifier; the converter omits it",
+};
+
+/// Bias of [`POOLER`].
+pub const POOLER_BIAS: Departure = Departure { subject: "cls.bias", ..POOLER };
 
 /// True if the class of a config is a sequence classifier.
 pub fn is_classifier(hparams: &Hparams) -> bool {
@@ -109,9 +132,17 @@ pub fn is_classifier(hparams: &Hparams) -> bool {
 /// The name under which the hyperparameters have the classes of a classifier.
 const CLASSES: &str = "classes_of_classifier";
 
+/// The name under which the hyperparameters state that a classifier has a pooler.
+const HAS_POOLER: &str = "has_pooler";
+
 /// Adds the classes of a classifier by the rows of its last matrix, if the config does not name them. Files of the
 /// reference lack the names that transformers puts in for two classes, and llama.cpp then expects one row.
-pub fn with_classes(hparams: Hparams, tensors: &[SourceTensor]) -> Hparams {
+pub fn with_classes(mut hparams: Hparams, tensors: &[SourceTensor]) -> Hparams {
+    let is_pooler =
+        |tensor: &SourceTensor| ["pooler.dense.weight", "bert.pooler.dense.weight"].contains(&&*tensor.name);
+    if is_classifier(&hparams) && tensors.iter().any(is_pooler) {
+        hparams = hparams.with(HAS_POOLER, true.into());
+    }
     const OUTPUTS: [&str; 2] = ["classifier.out_proj.weight", "classifier.weight"];
     let found = |end: &&str| tensors.iter().find(|tensor| tensor.name.ends_with(*end));
     let is_unnamed = is_classifier(&hparams) && labels(&hparams).is_none();

@@ -84,12 +84,20 @@ const MODERN_BERT_CONFIG: ConfigClass = ConfigClass::new("modernbert").adjusted(
     adjust::nested_rope(map, full, sliding)
 });
 
+/// Epsilon of norms.
+pub const EPSILON: Departure = Departure {
+    subject: "attention.layer_norm_epsilon",
+    files: "`modern-bert`",
+    reason: "`norm_eps` of the config; llama.cpp does not load a file without the key",
+};
+
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     bert::keys(hparams, keys)?;
     // transformers 5 saves `norm_eps`, which the reference writes as the epsilon of another norm only. llama.cpp does not
     // load a file without this key.
     if keys.prefixed("attention.layer_norm_epsilon").is_none() {
-        keys.number("attention.layer_norm_epsilon", hparams, &["norm_eps"])?;
+        keys.number(EPSILON.subject, hparams, &["norm_eps"])?;
+        keys.departs(&EPSILON);
     }
     keys.needed("attention.sliding_window", hparams, &["local_attention"])?;
     // A number here, where other architectures write a list.

@@ -56,8 +56,13 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     // The same lines in the same order as for Gemma 1, then the caps.
     gemma::keys(hparams, keys)?;
     // Scores x become c tanh(x / c).
-    keys.needed_number("attn_logit_softcapping", hparams, &["attn_logit_softcapping"])?;
-    keys.needed_number("final_logit_softcapping", hparams, &["final_logit_softcapping"])?;
+    for name in ["attn_logit_softcapping", "final_logit_softcapping"] {
+        keys.number(name, hparams, &[name])?;
+        // `null` disables the cap. llama.cpp has 50 and 30 built in; c tanh(x / c) is x up to rounding for a large c.
+        if hparams.get(name).is_none() {
+            keys.set_prefixed(name, Value::F32(1e6));
+        }
+    }
     // Every second layer slides; llama.cpp knows which.
     keys.needed("attention.sliding_window", hparams, &["sliding_window"])
 }

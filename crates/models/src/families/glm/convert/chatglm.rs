@@ -120,6 +120,27 @@ fn is_newer(hparams: &Hparams) -> bool {
     hparams.get("model_type").is_some_and(|kind| kind == "glm")
 }
 
+/// Context length.
+pub const LENGTH: Departure = Departure {
+    subject: "context_length",
+    files: "`chatglm` (GLM 4 in the spelling of transformers)",
+    reason: "`max_position_embeddings` of the config; the converter writes `hidden_size`",
+};
+
+/// Epsilon of norms.
+pub const EPSILON: Departure = Departure {
+    subject: "attention.layer_norm_rms_epsilon",
+    reason: "`rms_norm_eps` of the config; the converter writes 1e-5",
+    ..LENGTH
+};
+
+/// Rotated part of a head.
+pub const ROTATED: Departure = Departure {
+    subject: "rope.dimension_count",
+    reason: "a part of `head_dim`; the converter takes hidden_size / num_attention_heads for the head size",
+    ..LENGTH
+};
+
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     // The first spelling is that of ChatGLM, the second that of `GlmConfig` in transformers.
     let first = |names: &[&str]| names.iter().find_map(|name| hparams.get_u64(name).transpose()).transpose();
@@ -135,6 +156,13 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         keys.notes.push(no_length(width));
     }
     keys.set_derived("context_length", "seq_length", length.unwrap_or(width))?;
+    if let Some(length) = length.filter(|_| hparams.get("seq_length").is_none()) {
+        keys.depart(
+            &LENGTH,
+            Value::U32(to_u32("max_position_embeddings", &length.into())?),
+            Some(&Value::U32(to_u32("hidden_size", &width.into())?)),
+        );
+    }
     keys.set_derived("embedding_length", "hidden_size", width)?;
     // `set_derived` below records the older spelling; these lines record the newer, for export.
     keys.derived_from("rope.freq_base", &["rope_ratio"]);
@@ -151,11 +179,17 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         // The reference writes 1e-5 here, which is not what the class of transformers computes with.
         None => hparams.get_f64("rms_norm_eps")?.unwrap_or(1e-5),
     } as f32;
-    keys.set_prefixed("attention.layer_norm_rms_epsilon", Value::F32(epsilon));
+    let theirs = hparams.get_f64("layernorm_epsilon")?.unwrap_or(1e-5) as f32;
+    keys.depart(&EPSILON, Value::F32(epsilon), Some(&Value::F32(theirs)));
     keys.file_type_here();
     // Half of the head is rotated: `attention_dim` or the share of a head, times 0.5.
     let dims = first(&["attention_dim"])?.map_or_else(|| hparams.head_dim(), Ok)?;
-    keys.set_derived("rope.dimension_count", "attention_dim", hparams.rotated(dims, Some(0.5))?)?;
+    keys.derived_from("rope.dimension_count", &["attention_dim"]);
+    let theirs = first(&["attention_dim"])?.map_or_else(|| hparams.head_share(), Ok)?;
+    let rotated = |dims| {
+        Ok::<_, ArchError>(Value::U32(to_u32("attention_dim", &hparams.rotated(dims, Some(0.5))?.into())?))
+    };
+    keys.depart(&ROTATED, rotated(dims)?, Some(&rotated(theirs)?));
     // The reference writes this among the hyperparameters; the tokenizer adds no bos, [gMASK]<sop>
     // comes from the template.
     keys.set(token_keys::ADD_BOS, Value::Bool(false));

@@ -96,11 +96,30 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         let rotated = rotated.iter().map(|flag| flag.as_u64() != Some(0) && *flag != false).collect();
         keys.set_prefixed("attention.rope_pattern", Value::Array(Array::Bool(rotated)));
     }
-    // transformers' own spelling of the same, which the reference does not read: a base of 0 stands for no rotation.
+    layer_bases(hparams, keys)
+}
+
+/// Layers without rotation.
+pub const PATTERN: Departure = Departure {
+    subject: "attention.rope_pattern",
+    files: "`granite_swa` (saved by transformers 5)",
+    reason: "layers whose base in `layer_rope_theta` is 0 are not rotated; the converter does not read the option",
+};
+
+/// Reads transformers' own spelling of layers without rotation: a base of 0.
+fn layer_bases(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let bases = hparams.get("layer_rope_theta").and_then(Json::as_array);
-    if bases.is_some_and(|bases| bases.windows(2).any(|pair| pair[0] != pair[1])) {
-        keys.notes
-            .push("`layer_rope_theta` differs between layers, but no metadata key can store this".into());
+    let bases: Vec<f64> = bases.into_iter().flatten().filter_map(Json::as_f64).collect();
+    let base = hparams.rope().f64_or("rope_theta", 10_000.0)?;
+    if bases.iter().any(|other| *other != 0.0 && *other != base) {
+        keys.warnings.push(
+            "`layer_rope_theta` differs between layers, but no metadata key can store this: results will differ from transformers"
+                .into(),
+        );
+    } else if bases.contains(&0.0) {
+        let rotated = bases.iter().map(|base| *base != 0.0).collect();
+        let theirs = keys.prefixed(PATTERN.subject).cloned();
+        keys.depart(&PATTERN, Value::Array(Array::Bool(rotated)), theirs.as_ref());
     }
     Ok(())
 }

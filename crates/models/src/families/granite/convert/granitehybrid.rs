@@ -22,7 +22,15 @@ pub const GRANITEHYBRID: Arch = Arch {
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, STATE, ATTENTION, DENSE, EXPERTS, SHARED],
     keys: |hparams, keys| {
         granitemoe::keys(hparams, keys)?;
-        state_keys(hparams, keys, inner_size(hparams)?, false)
+        state_keys(hparams, keys, inner_size(hparams)?)?;
+        if rotates(hparams) {
+            // The reference takes every model with state spaces for one without positions.
+            keys.depart(&ROTATES, Value::Bool(true), Some(&Value::Bool(false)));
+            keys.departs(&LENGTH);
+        } else {
+            without_rotation(keys)?;
+        }
+        Ok(())
     },
     rename: |hparams, name| {
         // Without experts, the shared one is the whole feed-forward part.
@@ -30,8 +38,12 @@ pub const GRANITEHYBRID: Arch = Arch {
     },
     export_name: |hparams, _, name| (!has_experts(hparams)).then(|| name.replace(".mlp.", ".shared_mlp.")),
     vocab: Route::new("granite_hybrid", |writer| writer.rounded(Some(8), 8, true)),
-    harmless: &["normalization_function=rmsnorm", "position_embedding_type"],
+    harmless: &["normalization_function=rmsnorm"],
     built_in: &[HAS_NO_STEP_LIMIT],
+    from_file: |file, config| {
+        let rotates = file.flag(ROTATES.subject) == Some(true);
+        config.insert("position_embedding_type".into(), if rotates { "rope" } else { "nope" }.into());
+    },
     ..DECODER
 };
 
@@ -43,8 +55,8 @@ pub const GRANITE4: Arch = Arch {
     example: "ibm-granite/granite-4.0-1b",
     keys: dense_keys,
     // `time_step_limit` is an option of state spaces, which these models do not have.
-    harmless: &["normalization_function=rmsnorm", "position_embedding_type", "time_step_limit"],
-    built_in: &[BuiltIn::is("position_embedding_type", &["\"rope\""]).or_off()],
+    harmless: &["normalization_function=rmsnorm", "time_step_limit"],
+    built_in: &[],
     vocab: Route::new("granite_dense", |writer| writer.rounded(Some(1), 8, true)),
     ..GRANITEHYBRID
 };
@@ -167,15 +179,42 @@ fn inner_size(hparams: &Hparams) -> Result<u64, ArchError> {
 
 fn dense_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     granitemoe::keys(hparams, keys)?;
-    state_keys(hparams, keys, inner_size(hparams)?, true)
+    state_keys(hparams, keys, inner_size(hparams)?)?;
+    // The reference takes every model without state spaces for one that rotates.
+    keys.depart(&ROTATES, Value::Bool(rotates(hparams)), Some(&Value::Bool(true)));
+    Ok(())
 }
 
-/// Keys of the state spaces, and which layers attend. `rotates` says whether these are given positions.
+/// True if attention rotates, for which llama.cpp has this switch.
+pub const ROTATES: Departure = Departure {
+    subject: "rope.scaling.finetuned",
+    files: "`granitehybrid`, `granite`, `granitemoe`",
+    reason: "true only if `position_embedding_type` of the config is `rope`, the switch for rotation in llama.cpp",
+};
+
+/// Context length of a model that rotates.
+pub const LENGTH: Departure = Departure { subject: "context_length", files: "`granitehybrid`", ..ROTATES };
+
+fn rotates(hparams: &Hparams) -> bool {
+    hparams.get("position_embedding_type").is_some_and(|kind| kind == "rope")
+}
+
+/// States that attention does not rotate. Without positions the context is not limited.
+///
+/// # Errors
+///
+/// [`ArchError::BadKey`].
+pub fn without_rotation(keys: &mut Keys) -> Result<(), ArchError> {
+    keys.set_prefixed(ROTATES.subject, Value::Bool(false));
+    keys.set_derived("context_length", "", 1 << 20)
+}
+
+/// Keys of the state spaces, and which layers attend.
 ///
 /// # Errors
 ///
 /// [`ArchError::MissingKey`], [`ArchError::BadKey`].
-pub fn state_keys(hparams: &Hparams, keys: &mut Keys, inner: u64, rotates: bool) -> Result<(), ArchError> {
+pub fn state_keys(hparams: &Hparams, keys: &mut Keys, inner: u64) -> Result<(), ArchError> {
     keys.needed("ssm.conv_kernel", hparams, &["conv_kernel", "d_conv", "mamba_d_conv"])?;
     keys.needed(
         "ssm.state_size",
@@ -198,15 +237,12 @@ pub fn state_keys(hparams: &Hparams, keys: &mut Keys, inner: u64, rotates: bool)
     let n_layers = hparams.n_layers()?.min(10_000);
     let counts = (0..n_layers).map(|bid| if attends(hparams, bid) { heads } else { 0 }).collect();
     keys.set_prefixed("attention.head_count_kv", Value::Array(Array::I32(counts)));
-    // llama.cpp's signal for whether attention uses RoPE.
-    keys.set_prefixed("rope.scaling.finetuned", Value::Bool(rotates));
-    if !rotates {
-        keys.set_derived("context_length", "", 1 << 20)?;
+    // inner = heads * head: a value that does not divide it is not a head length. The reference compares 64 if the config has
+    // no `mamba_d_head`.
+    match hparams.find(&["d_head", "mamba_d_head", "mamba_head_dim"]) {
+        Some((key, head)) if head.as_u64().and_then(|head| inner.checked_rem(head)) != Some(0) => {
+            Err(bad(key, head, "a divisor of the inner size"))
+        }
+        _ => Ok(()),
     }
-    let head = count_or(hparams, &["d_head", "mamba_d_head"], 64)?;
-    // inner = heads * head: a value that does not divide it is not a head length.
-    if !inner.is_multiple_of(head) {
-        return Err(bad("mamba_d_head", &head.into(), "a divisor of the inner size"));
-    }
-    Ok(())
 }

@@ -205,11 +205,21 @@ fn moe_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
             // Unlike in the dense models, alpha is 1000 if the config states none. The reference takes the share of the width
             // for the size of a head and refuses others than 128; transformers takes `head_dim`.
             scaled_base(hparams, keys, hparams.head_dim()?, 1000.0)?;
+            if hparams.head_dim()? != hparams.head_share()? {
+                keys.departs(&BASE);
+            }
             fixed_length(hparams, keys)
         }
         _ => Ok(()),
     }
 }
+
+/// Base of rotation.
+pub const BASE: Departure = Departure {
+    subject: "rope.freq_base",
+    files: "`hunyuan-moe`",
+    reason: "scaled by `head_dim`; the converter takes hidden_size / num_attention_heads for the head size",
+};
 
 /// Scaling of type `dynamic`, from the resulting base; and keys of mixtures under their own names.
 fn from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {

@@ -17,7 +17,7 @@ pub const KIMI_LINEAR: Arch = Arch {
     classes: &[Class::new("KimiLinearForCausalLM"), Class::inner("KimiLinearModel", "model.")],
     example: "moonshotai/Kimi-Linear-48B-A3B-Instruct",
     configs: &[KIMI_LINEAR_CONFIG],
-    needs: &["hidden_size", "num_hidden_layers", "num_attention_heads", "linear_attn_config", "vocab_size"],
+    needs: &["hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"],
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, LATENT, DELTA, DENSE, EXPERTS],
     keys,
     // The reference takes names of the inner part with or without the start.
@@ -160,6 +160,9 @@ fn is_mixture(hparams: &Hparams, bid: u64) -> bool {
 }
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    if hparams.get("linear_attn_config").is_none() {
+        return Err(missing("linear_attn_config"));
+    }
     // Absorbed latent attention has one key head.
     text_keys(&hparams.with("num_key_value_heads", 1.into()), keys)?;
     keys.vocab_size(hparams)?;
@@ -218,5 +221,28 @@ const KIMI_LINEAR_CONFIG: ConfigClass = ConfigClass::new("kimi_linear").adjusted
     // transformers' `head_dim` is the rotated part alone.
     let rotated = map.get("qk_rope_head_dim").cloned().unwrap_or_default();
     map.insert("head_dim".into(), rotated);
+    hub_spelling(map);
     Ok(())
 });
+
+/// Adds the keys of the Hub's files to a config that transformers 5 saved, which has lists of kinds instead.
+fn hub_spelling(map: &mut Map<String, Json>) {
+    let kinds = |map: &Map<String, Json>, key: &str| map.get(key).and_then(Json::as_array).cloned();
+    let has = |map: &Map<String, Json>, key: &str| map.get(key).is_some_and(|value| !value.is_null());
+    if let Some(kinds) = kinds(map, "layer_types").filter(|_| !has(map, "linear_attn_config")) {
+        // The Hub's files count layers from one.
+        let listed = |kind: &str| -> Json {
+            kinds.iter().enumerate().filter(|(_, layer)| *layer == kind).map(|(layer, _)| layer + 1).collect()
+        };
+        let linear = json!({
+            "full_attn_layers": listed("full_attention"), "kda_layers": listed("linear_attention"),
+            "head_dim": map.get("linear_head_dim"), "num_heads": map.get("linear_num_heads"),
+            "short_conv_kernel_size": map.get("linear_conv_kernel_dim"),
+        });
+        map.insert("linear_attn_config".into(), linear);
+    }
+    if let Some(kinds) = kinds(map, "mlp_layer_types").filter(|_| !has(map, "first_k_dense_replace")) {
+        let n_dense = kinds.iter().take_while(|kind| *kind == "dense").count();
+        map.insert("first_k_dense_replace".into(), n_dense.into());
+    }
+}

@@ -114,8 +114,21 @@ fn mistral_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
             .ok_or_else(|| bad("n_heads", &0.into(), "an integer above 0"))?,
     };
     keys.set_derived("rope.dimension_count", "head_dim", head_dim)?;
+    if keys.prefixed("context_length").is_none() {
+        keys.depart(&LENGTH, Value::U32(DEFAULT_LENGTH), None);
+    }
     scaling_keys(hparams, keys)
 }
+
+/// Context length of models whose `params.json` states none: Mistral 7B v0.2 and v0.3, and what is trained from them.
+const DEFAULT_LENGTH: u32 = 32_768;
+
+/// Context length.
+pub const LENGTH: Departure = Departure {
+    subject: "context_length",
+    files: "`llama` (`params.json` of Mistral without a length)",
+    reason: "params.json states no length: using 32768, that of Mistral 7B; llama.cpp does not load a file without the key",
+};
 
 /// `MistralModel.set_mistral_config`: how rotation and queries are scaled beyond the length of the training.
 ///

@@ -20,6 +20,12 @@ pub const MINICPM3: Arch = Arch {
     keys,
     computed: |hparams| minicpm::factors(hparams, hparams.need_u64(&["qk_rope_head_dim"])?),
     vocab: Route::SENTENCE_PIECE,
+    // Logits are divided by hidden_size / dim_model_base.
+    built_in: &[
+        BuiltIn::is("dim_model_base", &["256"]),
+        BuiltIn::is("scale_depth", &["1.4"]),
+        BuiltIn::is("scale_emb", &["12"]),
+    ],
     from_file,
     ..DECODER
 };

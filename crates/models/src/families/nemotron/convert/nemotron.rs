@@ -35,6 +35,13 @@ const NORMS: &[TensorRule] = &[
     TensorRule::norm1p(&["model.layers.{bid}.post_attention_layernorm"], "blk.{bid}.ffn_norm"),
 ];
 
+/// Rotated part of a head.
+pub const ROTATED: Departure = Departure {
+    subject: "rope.dimension_count",
+    files: "`nemotron`",
+    reason: "a part of `head_dim`; the converter takes hidden_size / num_attention_heads for the head size",
+};
+
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
     keys.vocab_size(hparams)?;
@@ -46,12 +53,14 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let width = hparams.need_u64(&["hidden_size"])?;
     // `int(partial_rotary_factor * width) // heads`: truncated before the division, which matters for
     // odd widths.
+    let of_share = hparams.rotated(width, None)? / hparams.n_heads()?.max(1);
     let rotated = match hparams.get_u64("head_dim")? {
-        // The reference rotates a part of the share, transformers a part of the head.
         Some(head_dim) if head_dim != hparams.head_share()? => hparams.rotated(head_dim, None)?,
-        _ => hparams.rotated(width, None)? / hparams.n_heads()?.max(1),
+        _ => of_share,
     };
-    keys.set_derived("rope.dimension_count", "hidden_size", rotated)?;
+    keys.derived_from("rope.dimension_count", &["hidden_size"]);
+    let value = |rotated: u64| Ok::<_, ArchError>(Value::U32(to_u32("head_dim", &rotated.into())?));
+    keys.depart(&ROTATED, value(rotated)?, Some(&value(of_share)?));
     // `rope_scaling` is null in Minitron; then the type is stated as none.
     let factor = hparams.get("factor").or(hparams.rope().get("factor"));
     match factor {

@@ -41,8 +41,10 @@ pub const NEMOTRON_H: Arch = Arch {
         "norm_topk_prob",
         "rescale_prenorm_residual",
         "routed_scaling_factor",
+        // The class of transformers does not read it.
+        "time_step_limit",
     ],
-    built_in: &[HAS_NO_STEP_LIMIT],
+    built_in: &HAS_NO_STEP_MINIMUM,
     ..DECODER
 };
 
@@ -344,7 +346,8 @@ fn hybrid_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     // Granite 4's keys ask only which layers attend; to them a prediction is such a layer.
     let attends = |bid| matches!(kind(hparams, bid), Kind::Attention | Kind::Prediction);
     let kinds: Json = (0..n_layers).map(|bid| if attends(bid) { "attention" } else { "" }).collect();
-    granitehybrid::state_keys(&hparams.with("layer_types", kinds), keys, inner, false)?;
+    granitehybrid::state_keys(&hparams.with("layer_types", kinds), keys, inner)?;
+    granitehybrid::without_rotation(keys)?;
     let head_dim = match hparams.get_u64("head_dim")? {
         Some(head_dim) => head_dim,
         None => hparams.need_u64(&["attention_head_dim"])?,

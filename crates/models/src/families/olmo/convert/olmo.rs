@@ -12,6 +12,10 @@ use crate::prelude::*;
 pub const OLMO: Arch = Arch {
     name: "olmo",
     classes: &[Class::new("OlmoForCausalLM"), Class::new("OLMoForCausalLM")],
+    other_layouts: &[(
+        "hf_olmo",
+        "layout of the package hf_olmo; use the `-hf` checkpoint, or transformers' convert_olmo_weights_to_hf.py",
+    )],
     example: "allenai/OLMo-1.7-7B-hf",
     configs: &[ConfigClass::new("olmo")],
     tensors: &[ENDS, rules::ATTENTION_PERMUTED, rules::GATED_MLP],

@@ -31,6 +31,7 @@ pub const QWEN35: Arch = Arch {
     export_name: |hparams, _, name| qwen3next::export_name(hparams, name),
     prepare: qwen3next::prepare,
     harmless: &["rope_parameters.mrope_interleaved=true"],
+    built_in: &[ROTATES_ALL_PAIRS],
     prediction: Some(qwen3next::PREDICTED_LAYERS),
     ..DECODER
 };
@@ -51,7 +52,7 @@ pub const QWEN35MOE: Arch = Arch {
         qwen3next::PREDICTION,
     ],
     needs: &["hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"],
-    built_in: &[NORMALIZES_EXPERTS],
+    built_in: &[NORMALIZES_EXPERTS, ROTATES_ALL_PAIRS],
     ..QWEN35
 };
 

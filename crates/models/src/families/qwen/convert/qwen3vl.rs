@@ -28,6 +28,7 @@ pub const QWEN3VL: Arch = Arch {
     },
     vocab: Route::SENTENCE_PIECE_OR_GPT2,
     harmless: &["hidden_act=silu", "rope_parameters.mrope_interleaved=true"],
+    built_in: &[ROTATES_ALL_PAIRS],
     ..DECODER
 };
 
@@ -63,16 +64,11 @@ pub const QWEN3VLMOE: Arch = Arch {
     rename,
     keys: |hparams, keys| {
         qwen2moe::keys(hparams, keys)?;
-        if let Some((width, n_ff)) = sizes(hparams).filter(|sizes| is_square(*sizes)) {
-            keys.notes.push(format!(
-                "the layout of the experts is ambiguous at {width} x {n_ff}: using (experts, in, out), as in \
-                    the checkpoints on the Hub"
-            ));
-        }
         deepstack_key(hparams, keys)
     },
+    prepare: |hparams, tensors| Ok(prepare(hparams, tensors)),
     harmless: QWEN3VL.harmless,
-    built_in: &[NORMALIZES_EXPERTS],
+    built_in: &[NORMALIZES_EXPERTS, ROTATES_ALL_PAIRS],
     ..DECODER
 };
 
@@ -143,19 +139,19 @@ fn turn_end_vocab(writer: &mut TokenizerWriter<'_>, template: Option<&str>) -> R
 const EXPERTS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.mlp.gate"], "blk.{bid}.ffn_gate_inp"),
     TensorRule::copy(&["model.layers.{bid}.mlp.experts.gate_up_proj"], "blk.{bid}.ffn_gate_exps")
-        .rows(RowRule::AsShape(|hparams, shape| match is_out_in(hparams, shape) {
+        .rows(RowRule::AsShape(|hparams, _| match hparams.is_true(OUT_IN) {
             true => RowRule::Part(rules::first_half),
             false => RowRule::Transposed(|_, shape| Ok(gpt_oss::transposed(shape, llama4::half(shape, 0)))),
         }))
         .bare(".weight"),
     TensorRule::copy(&["model.layers.{bid}.mlp.experts.gate_up_proj"], "blk.{bid}.ffn_up_exps")
-        .rows(RowRule::AsShape(|hparams, shape| match is_out_in(hparams, shape) {
+        .rows(RowRule::AsShape(|hparams, _| match hparams.is_true(OUT_IN) {
             true => RowRule::Part(rules::second_half),
             false => RowRule::Transposed(|_, shape| Ok(gpt_oss::transposed(shape, llama4::half(shape, 1)))),
         }))
         .bare(".weight"),
     TensorRule::copy(&["model.layers.{bid}.mlp.experts.down_proj"], "blk.{bid}.ffn_down_exps")
-        .rows(RowRule::AsShape(|hparams, shape| match is_out_in(hparams, shape) {
+        .rows(RowRule::AsShape(|hparams, _| match hparams.is_true(OUT_IN) {
             true => RowRule::Copy,
             false => RowRule::Transposed(|_, shape| Ok(gpt_oss::transposed(shape, RowMap::Concat))),
         }))
@@ -168,19 +164,27 @@ fn sizes(hparams: &Hparams) -> Option<(u64, u64)> {
     Some((size("hidden_size")?, size("moe_intermediate_size")?))
 }
 
-/// True if the orientation of an expert is ambiguous: its gate and up, or its down, is square.
-fn is_square((width, n_ff): (u64, u64)) -> bool {
-    n_ff.checked_mul(2) == Some(width) || n_ff == width
-}
+/// The name under which the hyperparameters state that experts are (experts, out, in).
+const OUT_IN: &str = "experts_out_in";
 
-/// True if the matrices of experts are (experts, out, in): gate and up (experts, 2 f, width), down (experts,
-/// width, f). False if the shape of either is ambiguous, so that both are treated alike.
-fn is_out_in(hparams: &Hparams, shape: &Shape) -> bool {
-    sizes(hparams).filter(|sizes| !is_square(*sizes)).is_some_and(|(width, n_ff)| {
+/// Finds the orientation of experts: gate and up (experts, 2 f, width), down (experts, width, f) or their transposes. One of the
+/// two is square at some sizes; the other one decides.
+fn prepare(hparams: Hparams, tensors: &[SourceTensor]) -> Hparams {
+    let Some((width, n_ff)) = sizes(&hparams) else { return hparams };
+    let is_out_in = |tensor: &SourceTensor| {
         // Row length first.
-        let begins = |dims: [u64; 2]| shape.dims().starts_with(&dims);
-        n_ff.checked_mul(2).is_some_and(|n_out| begins([width, n_out])) || begins([n_ff, width])
-    })
+        let dims = match tensor.name.rsplit('.').next() {
+            Some("gate_up_proj") => [width, n_ff.saturating_mul(2)],
+            Some("down_proj") => [n_ff, width],
+            _ => return None,
+        };
+        let is_expert = tensor.name.contains(".mlp.experts.") && dims[0] != dims[1];
+        is_expert.then(|| tensor.shape.dims().starts_with(&dims))
+    };
+    match tensors.iter().find_map(is_out_in) {
+        Some(is_out_in) => hparams.with(OUT_IN, is_out_in.into()),
+        None => hparams,
+    }
 }
 
 fn rename(_: &Hparams, name: &str) -> Option<String> {
@@ -226,25 +230,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn expert_layout_follows_from_shape() {
+    fn expert_layout_follows_from_matrices_that_are_not_square() {
         for (width, n_ff, gate_up, down) in [
-            // Both ways of both kinds, row length first: (in, out) as computed is turned in the Hub's files.
+            // Row length first: (in, out).
             (32, 24, [32, 48], [24, 32]),
             (2048, 768, [2048, 1536], [768, 2048]),
-            // One of the two is square: neither is taken for anything but the Hub's.
+            // One of the two is square.
             (48, 24, [48, 48], [24, 48]),
             (24, 24, [24, 48], [24, 24]),
         ] {
             let config = json!({"hidden_size": width, "moe_intermediate_size": n_ff});
             let hparams = Hparams::load(&config, None).unwrap();
-            let is_clear = !is_square((width, n_ff));
-            for [n_in, n_out] in [gate_up, down] {
-                let is = |dims: &[u64]| is_out_in(&hparams, &Shape::new(dims).unwrap());
-                assert_eq!(is(&[n_in, n_out, 3]), is_clear, "{n_in} to {n_out}");
-                assert!(!is(&[n_out, n_in, 3]), "{n_out} to {n_in}");
-            }
+            let tensor = |name: &str, [n_in, n_out]: [u64; 2]| SourceTensor {
+                name: format!("model.language_model.layers.0.mlp.experts.{name}"),
+                shape: Shape::new(&[n_in, n_out, 3]).unwrap(),
+                folded: None,
+            };
+            let is_out_in = |turn: fn([u64; 2]) -> [u64; 2]| {
+                let tensors = [tensor("gate_up_proj", turn(gate_up)), tensor("down_proj", turn(down))];
+                prepare(hparams.clone(), &tensors).is_true(OUT_IN)
+            };
+            assert!(is_out_in(|dims| dims), "{width} {n_ff}");
+            assert!(!is_out_in(|[n_in, n_out]| [n_out, n_in]), "{width} {n_ff}");
         }
-        let nothing = Hparams::load(&json!({}), None).unwrap();
-        assert!(!is_out_in(&nothing, &Shape::new(&[32, 48, 3]).unwrap()));
     }
 }

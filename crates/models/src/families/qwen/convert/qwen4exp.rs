@@ -50,7 +50,7 @@ pub const QWEN4EXP: Arch = Arch {
     },
     prepare,
     export: Export::NotExportable("constants of its embeddings are not stored"),
-    built_in: &[NORMALIZES_EXPERTS],
+    built_in: &[NORMALIZES_EXPERTS, ROTATES_ALL_PAIRS],
     ..DECODER
 };
 
