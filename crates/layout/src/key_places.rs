@@ -37,7 +37,7 @@ pub fn size_by_tokenizer(metadata: &Metadata, key: String, vocab: &mut Metadata)
 /// Writes that text is converted to lower case, or warns if there is no key for it.
 pub fn lower_text(layout: &mut Layout, vocab: &mut Metadata) {
     let model = vocab.get(token_keys::MODEL).and_then(Value::as_str).unwrap_or_default();
-    if model != "bert" {
+    if model != token_keys::WORDPIECE {
         layout.warnings.push(format!(
             "sentence_bert_config.json converts text to lower case, but llama.cpp has no key for it in `{model}` \
                 vocabularies: vectors of text with capitals will differ from those of sentence-transformers"

@@ -66,6 +66,8 @@ pub const RWKV_WORLD: &str = "tokenizer.rwkv.world";
 pub const CHAT_TEMPLATE: &str = "tokenizer.chat_template";
 /// Names of further chat templates.
 pub const CHAT_TEMPLATES: &str = "tokenizer.chat_templates";
+/// The value of [`MODEL`] for WordPiece.
+pub const WORDPIECE: &str = "bert";
 /// True if text is lowercased.
 pub const LOWERCASE: &str = "tokenizer.ggml.normalizer.lowercase";
 /// True if accents are removed.

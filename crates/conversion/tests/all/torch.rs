@@ -54,10 +54,11 @@ fn convert_folder(folder: Folder, recipe: &str) -> Result<Vec<u8>, gguf_conversi
     )?;
     // The reference writes no context length if params.json states none, and llama.cpp does not load its file.
     let name = folder.name();
-    if ["mistral-fp8", "mistral-spm"].contains(&name.as_str()) {
+    if ["mistral-fp8", "mistral-scaled", "mistral-spm"].contains(&name.as_str()) {
         let file = gguf_container::File::open(&out).expect("a file");
         let mut metadata = file.metadata().clone();
-        assert_eq!(metadata.remove("llama.context_length"), Some(gguf_container::Value::U32(32_768)));
+        let lengths = ["llama.context_length", "mistral3.context_length"].map(|key| metadata.remove(key));
+        assert_eq!(lengths.into_iter().flatten().next(), Some(gguf_container::Value::U32(32_768)));
         let edit = gguf_container::Edit::new(&file, metadata, gguf_container::Slack::Use).expect("an edit");
         drop(file);
         edit.write_new(&out, &out, true).expect("a file");

@@ -65,13 +65,20 @@ fn undo_keys(path: &Path, name: &str) {
     let mut metadata = file.metadata().clone();
     let mut keys = vec!["afmoe.attention.sliding_window_pattern", "afmoe.expert_weights_norm"];
     keys.extend((name == "deepseek3").then_some("deepseek2.expert_gating_func"));
+    keys.extend(["mistral4.attention.temperature_scale", "mistral4.attention.temperature_length"]);
     let removed = keys.into_iter().filter_map(|key| metadata.remove(key)).count();
+    // The reference takes all Granite 4 models without state spaces for ones that rotate.
+    let switches = ["granite.rope.scaling.finetuned", "granitemoe.rope.scaling.finetuned"];
+    let switch = switches.into_iter().find(|key| name.starts_with("granite4") && metadata.contains(key));
+    if let Some(key) = switch {
+        metadata.set(key, true);
+    }
     let place = metadata.iter().position(|(key, _)| key == "laguna.rope.scaling.attn_factor");
     if let Some(place) = place {
         metadata.remove("laguna.rope.scaling.attn_factor");
         metadata.set_at(place, "laguna.rope.scaling.yarn_attn_factor", gguf_container::Value::F32(1.0));
     }
-    if removed > 0 || place.is_some() {
+    if removed > 0 || place.is_some() || switch.is_some() {
         let edit = gguf_container::Edit::new(&file, metadata, gguf_container::Slack::Use).expect("an edit");
         drop(file);
         edit.write_new(path, path, true).expect("a file");
