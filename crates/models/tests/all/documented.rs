@@ -162,7 +162,7 @@ pub const DIFFERENCES: &[Difference] = &[
         value: Some(("u32", || json!(128))),
     },
     Difference {
-        checkpoints: &["deci", "decilm", "xverse"],
+        checkpoints: &["deci", "decilm"],
         key: "tokenizer.ggml.add_bos_token",
         value: Some(("bool", || json!(false))),
         reason: "tokenizer.json has no post-processor, so transformers adds no BOS; without the key llama.cpp does",

@@ -504,7 +504,7 @@ fn llama_tokenizers_as_json_alone() {
     let notes = notes_of("json-llama2", |folder, _| {
         folder.edit("tokenizer.json", |json| json["normalizer"] = json!(null));
     });
-    assert_has(&notes, "has no scores, so all tokens get the same one");
+    assert_has(&notes, "has no scores, and all tokens get the same one");
     assert_has(&notes, "does not add a space before a text, but llama.cpp does");
 }
 

@@ -264,8 +264,9 @@ impl Special<'_, '_> {
                 continue;
             }
             // The default may come from the name that a person chose. Files of XVERSE, without scores, keep the reference's keys.
-            let has_scores = !bos || hf.model.kind.is_none() || self.writer.has(keys::SCORES);
-            if self.writer.ctx.pre.is_some() || !has_scores {
+            let model = self.writer.vocab.tokenizer.model().unwrap_or_default();
+            let lacks_scores = model == "llama" && !self.writer.has(keys::SCORES);
+            if self.writer.ctx.pre.is_some() || lacks_scores {
                 self.writer.warn(format!(
                     "tokenizer.json does not add {name}, but llama.cpp does by default: set `{key}` to false"
                 ));
