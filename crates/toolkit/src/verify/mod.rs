@@ -72,6 +72,7 @@ pub fn verify(
     if let Err(error) = std::fs::metadata(path) {
         return Err(Error::cannot_open(path, error).hint(input_kind::advice(path, Wanted::Gguf)));
     }
+    input_kind::check_joined(path)?;
     verify_opened(&Model::open(path), options, hub_options, events)
 }
 
