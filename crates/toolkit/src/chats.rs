@@ -33,7 +33,7 @@ pub fn rendered(model: &Model, path: &Path, events: &dyn Events) -> Result<Trans
     let (template, tokens) = (template.map(str::to_owned), SpecialTokens::of_model(model));
     let budget = Budget::for_texts(bytes.len());
     let made = budget.guarded(move || transcripts(template.as_deref(), &tokens, &bytes));
-    let made = made.map_err(|error| Error::at(path, error))?;
+    let made = made.map_err(|error| Error::at(path, error.to_string()))?;
     let made = made.map_err(|(line, problem)| {
         let is_other_form = problem.starts_with("missing `messages`");
         let advice = "write each example as `messages` with roles and contents, or as `text`";
