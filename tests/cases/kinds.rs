@@ -85,6 +85,7 @@ fn other_file_kinds_are_named() {
 #[test]
 fn unusual_model_files_are_named() {
     let sandbox = sandbox();
+    fs::create_dir(sandbox.path("s")).unwrap();
     succeed(sandbox.inspect(&["split", "base.gguf", "s/m", "--split-max-tensors", "8"]));
     let mut joined = Vec::new();
     for (name, _) in sandbox.listing("s") {

@@ -7,7 +7,7 @@ fn output_over_any_input_is_refused() {
     let sandbox = Sandbox::with_base_and_text();
     succeed(sandbox.eval(&words("imatrix base.gguf --text text -o im.gguf --chunks 1 --context 64")));
     sandbox.write("t.jinja", "{{ messages[0].content }}");
-    sandbox.write("kv.json", r#"{"general.name": "x"}"#);
+    sandbox.write("kv.json", r#"{"general.name": {"type": "str", "value": "x"}}"#);
     sandbox.write("value", "x");
     sandbox.write("types", "output=q8_0\n");
     let before = sandbox.listing("");

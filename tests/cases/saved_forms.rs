@@ -182,7 +182,7 @@ fn modules_of_sentence_transformers_are_written_or_named() {
     let sandbox = usual();
     sandbox.write("bert/sentence_bert_config.json", json!({"do_lower_case": true}).to_string());
     sandbox.edit_json("bert/tokenizer.json", |tokenizer| tokenizer["normalizer"]["lowercase"] = json!(false));
-    convert(&sandbox, "bert", &[]).says("note: `tokenizer.ggml.normalizer.lowercase`");
+    convert(&sandbox, "bert", &[]).says("warning: `do_lower_case` is true");
     assert_eq!(metadata(&sandbox)["tokenizer.ggml.normalizer.lowercase"]["value"], json!(true));
     // Releases before 2.0 have the model in a subfolder.
     let sandbox = usual();

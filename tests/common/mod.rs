@@ -283,6 +283,11 @@ impl Sandbox {
         files
     }
 
+    /// The names of the files in `out` without those of unfinished runs.
+    pub fn finished_outputs(&self) -> Vec<String> {
+        self.outputs().into_iter().filter(|name| !name.starts_with('.')).collect()
+    }
+
     /// The names of the files in `out`.
     pub fn outputs(&self) -> Vec<String> {
         self.listing("out").into_keys().collect()

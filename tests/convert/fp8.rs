@@ -100,5 +100,5 @@ fn overflowing_product_is_refused() {
     let ran = sandbox.convert(&["fp8-block", "out/x", "-t", "q4_0"]);
     let error = error_of(&ran);
     assert!(error.contains("blk.0.ffn_up.weight"), "{error}");
-    assert!(sandbox.listing("out").is_empty());
+    assert!(sandbox.finished_outputs().is_empty());
 }

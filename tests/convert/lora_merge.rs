@@ -144,7 +144,7 @@ fn refused(sandbox: &Sandbox, lora: &str, message: &str) {
     let ran = sandbox.convert(&["llama-head-dim", "out/x.gguf", "-q", "-t", "q8_0", "--lora", lora]);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{}", ran.stderr);
     ran.begins(message);
-    assert!(sandbox.outputs().is_empty());
+    assert!(sandbox.finished_outputs().is_empty());
 }
 
 const CONFIG: &str = "adapter-0/adapter_config.json";
@@ -275,7 +275,7 @@ fn whole_tensors_must_match_the_base() {
     let ran = run(&["adapter-0"]);
     let message = "error: adapter `adapter-0`: tensor `base_model.model.lm_head.weight`: expected the same shape, found shape [64, 384] (`lm_head.weight` has [384, 64])\nhint: ";
     assert!(ran.code == Some(1) && ran.stderr.starts_with(message), "{}", ran.stderr);
-    assert!(sandbox.outputs().is_empty());
+    assert!(sandbox.finished_outputs().is_empty());
 }
 
 #[test]
@@ -315,7 +315,7 @@ fn merged_adapters_are_reported() {
     // Nothing is written into an adapter's folder.
     let ran = sandbox.convert(&words("llama-head-dim adapter=2/x.gguf -t q8_0 --lora adapter=2"));
     assert!(ran.code == Some(1) && ran.stderr.contains("is inside the input folder"), "{}", ran.stderr);
-    assert!(sandbox.outputs().is_empty());
+    assert!(sandbox.finished_outputs().is_empty());
 }
 
 /// The base model and the adapters of a golden, of which `edit` changes something: the error of merging them all.

@@ -487,7 +487,7 @@ fn chats_are_rendered_by_template() {
         other => panic!("{other:?}"),
     };
     assert_eq!(wrong("\n{").0, 2);
-    assert!(wrong("{\"text\": \"x\"}").1.contains("missing `messages`"));
+    assert!(wrong("{\"prompt\": \"x\"}").1.contains("missing `messages`"));
     assert!(wrong("{\"messages\": [{\"role\": \"user\"}]}").1.contains("missing `content`"));
     let (_other, without) = converted("bert", 1);
     let absent = Texts::from_chats(&without, lines.as_bytes(), 8).unwrap_err();

@@ -338,7 +338,7 @@ impl ArchError {
                 "`{name}` looks like a part of a tower under an unknown prefix; rename these tensors"
             )),
             ArchError::EmptyProjector { .. } => Some("copy the missing part from the base model".into()),
-            ArchError::MissingTensors { names } if is_other_class(names) => Some(
+            ArchError::MissingTensors { names } if is_other_class(names) && !all_experts(names) => Some(
                 "every layer lacks them: `architectures` in config.json may name the class of another model"
                     .into(),
             ),

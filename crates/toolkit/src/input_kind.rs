@@ -50,7 +50,8 @@ enum Found {
 
 /// True for the address of a file, rather than a path.
 pub fn is_address(file: &str) -> bool {
-    ["http://", "https://"].iter().any(|scheme| file.starts_with(scheme)) || gguf_checkpoint::hub::Repo::is_address(file)
+    ["http://", "https://"].iter().any(|scheme| file.starts_with(scheme))
+        || gguf_checkpoint::hub::Repo::is_address(file)
 }
 
 /// Advice for an input that could not be opened; none if its kind is right or not read by any command.

@@ -328,6 +328,8 @@ const FOREIGN_FILES: &[(&str, &str)] = &[
     ("a diffusers pipeline as a text model", "model_index.json"),
     ("rust-bert", "rust_model.ot"),
     ("llama2.c", "stories15M.bin"),
+    ("LitGPT", "lit_model.pth"),
+    ("a LoRA of mistral-finetune", "lora.safetensors"),
     ("CTranslate2", "model.bin"),
 ];
 

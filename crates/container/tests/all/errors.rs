@@ -38,7 +38,8 @@ fn invalid_headers_are_refused() {
         let error = Header::parse(legacy).unwrap_err();
         assert_eq!(error.hint(), Some("the file has a format older than GGUF"));
     }
-    assert_eq!(Header::parse(b"PK\x03\x04").unwrap_err().hint(), None);
+    let zip = Header::parse(b"PK\x03\x04").unwrap_err();
+    assert_eq!(zip.hint(), Some("the file is a zip archive; unpack it first"));
     let known = "(expected 1 to 3, in either byte order)";
     for version in [0u32, 4, 0x0004_0000, 0x0400_0000, 0x0300_0001, u32::MAX] {
         let mut bytes = b"GGUF".to_vec();

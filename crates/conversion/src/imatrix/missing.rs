@@ -159,7 +159,8 @@ mod tests {
             ("blk.8.attn_q.weight", 512),
             ("blk.8.attn_k.weight", 256),
         ]);
-        for (layer, expected) in [(0, 1), (3, 1), (4, 5), (7, 5), (8, 9), (99, 9)] {
+        // The keys of layer 8 have the inputs of its queries.
+        for (layer, expected) in [(0, 1), (3, 1), (4, 5), (7, 5), (8, 8), (99, 9)] {
             let name = format!("blk.{layer}.attn_q.weight");
             let found = neighbour(Some(&imatrix), &tensor(&name, IQ2_XS)).unwrap();
             assert_eq!(found, [expected as f32; 256], "{name}");

@@ -12,7 +12,8 @@ use gguf_tokenizer::keys::CHAT_TEMPLATE;
 use serde_json::{Value as Json, json};
 
 use super::{
-    base::Source, go_template::GoTemplate, measure::predicts_tokens, options::PublishOptions, results::ModelFacts,
+    base::Source, go_template::GoTemplate, measure::predicts_tokens, options::PublishOptions,
+    results::ModelFacts,
 };
 use crate::{
     error::Error,
