@@ -29,9 +29,9 @@ struct PromptArgs {
     /// GGUF file, or the first shard of a split model.
     #[arg(value_hint = ValueHint::FilePath)]
     file: PathBuf,
-    /// Read the chat from a JSON file. Default: one message with the text `{prompt}`.
+    /// Read the chat from a JSON file.
     ///
-    /// The file holds a list of messages, or an object with `messages` and `tools`. ShareGPT's `conversations` work too.
+    /// Default: one message with the text `{prompt}`. The file holds a list of messages, or an object with `messages` and `tools`. ShareGPT's `conversations` work too.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     messages: Option<PathBuf>,
     /// Read the functions that the model may call from a JSON file.

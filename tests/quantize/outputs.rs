@@ -122,8 +122,7 @@ fn invalid_calls_are_refused_or_warned() {
     ran.ends_and_begins(1, "error: llama.gguf: ");
     let of_one = ["--imatrix", "m.gguf", "--include-weights", "blk.0.attn_k.weight"];
     let ran = sandbox.quantize(&[&of_one[..], &["llama.gguf", "out/y", "iq2_xxs"]].concat());
-    let absent =
-        "the importance matrix has no entry for the tensor\nhint: use an importance matrix of this model";
+    let absent = "the importance matrix has no entry for the tensor\nhint: use an importance matrix that has the tensor";
     assert!(ran.code == Some(1) && ran.stderr.contains(absent), "{}", ran.stderr);
     assert_eq!(sandbox.outputs(), ["x"]);
     assert_eq!(sandbox.listing("llama"), before);

@@ -189,10 +189,10 @@ mod tests {
         let call = Call::of_options(&options).unwrap();
         let named = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let expected = [
-            named("allow_nonfinite", "true"),
             named("types", "[\"q8_0\"]"),
             named("naming.model_name", "a"),
             named("calibration.inputs_only", "true"),
+            named("allow_nonfinite", "true"),
         ];
         assert_eq!(call.options, expected);
         let origin = call.origin(&|| String::new()).unwrap();

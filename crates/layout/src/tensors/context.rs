@@ -140,7 +140,7 @@ impl Context<'_> {
                 RowMap::Groups { group, start, rows: 1, .. } if is_bias => {
                     RowMap::Elements { step: *group, start: *start }
                 }
-                map => map.clone(),
+                map => *map,
             };
             tensor.shape = part_shape(&map, &tensor.shape).map_err(|expected| ArchError::TensorShape {
                 name: first.name.clone(),
