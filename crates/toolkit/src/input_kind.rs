@@ -178,7 +178,7 @@ pub fn is_vocabulary(metadata: &Metadata, tensors: &[TensorInfo]) -> bool {
 pub fn check_joined(path: &Path) -> Result<(), Error> {
     let Ok(file) = gguf_container::File::open_foreign(path) else { return Ok(()) };
     let end = file.tensors().iter().map(|tensor| tensor.offset.saturating_add(tensor.n_bytes)).max();
-    let end = (file.data_offset() as u64).saturating_add(end.unwrap_or(0));
+    let end = file.data_offset().saturating_add(end.unwrap_or(0));
     let padded = end.checked_next_multiple_of(u64::from(file.alignment())).unwrap_or(end);
     let is_header = |at: u64| {
         let rest = usize::try_from(at).ok().and_then(|at| file.bytes().get(at..));

@@ -86,7 +86,7 @@ mod tests {
         let text = change(&template(""), &template(" | trim"));
         assert_eq!(
             text,
-            "...['role'] }}|>{{ message['content'] }}{% endfor %} -> ...['role'] }}|>{{ message['content'] | trim }}{% endfor %}"
+            "...|>{{ message['content'] }}{% endfor %} -> ...|>{{ message['content'] | trim }}{% endfor %}"
         );
         let list = |text: &str| Value::from(vec![text, "b"]);
         assert_eq!(change(&list("a"), &list("c")), "item 0 \"a\" -> \"c\"; [2 items] -> [2 items]");

@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 use tokenizers::NormalizedString;
 
 use super::added::class_as_loaded;
-use super::flags::listed_names;
+use super::error::listed_names;
 use super::hf::{AddedToken, HfTokenizer, Tokens, json_object, step_type, steps, tokenizer_config};
 use super::spm_model::SpmModel;
 use super::writer::TokenizerWriter;

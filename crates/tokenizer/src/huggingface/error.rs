@@ -1,6 +1,15 @@
 //! Errors of a checkpoint's tokenizer.
 
+use gguf_types::and_more;
 use gguf_types::list_names;
+
+/// Tokens that a message names.
+const NAMED: usize = 8;
+
+/// The first names of a list, with the number of others.
+pub(super) fn listed_names(names: &[String]) -> String {
+    names[..names.len().min(NAMED)].join(", ") + &and_more(names.len().saturating_sub(NAMED))
+}
 
 /// Why no tokenizer metadata could be made.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

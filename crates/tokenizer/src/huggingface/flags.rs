@@ -4,9 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use gguf_types::and_more;
-
-use super::{consistency::Listed, hf::AddedToken, writer::TokenizerWriter};
+use super::{consistency::Listed, error::listed_names, hf::AddedToken, writer::TokenizerWriter};
 use crate::tokenizer::Strips;
 
 /// A flag of an added token.
@@ -39,9 +37,6 @@ const FLAGS: [Flag; 3] = [
     },
 ];
 
-/// Tokens that a message names.
-const NAMED: usize = 8;
-
 /// Notes added tokens with flags that llama.cpp does not apply. Of several entries for a text, the last counts.
 pub(super) fn note(writer: &mut TokenizerWriter<'_>, listed: &[Listed]) {
     let tokens: BTreeMap<&str, &AddedToken> =
@@ -64,9 +59,4 @@ pub(super) fn note(writer: &mut TokenizerWriter<'_>, listed: &[Listed]) {
             flag.meaning
         ));
     }
-}
-
-/// The first names of a list, with the number of others.
-pub(super) fn listed_names(names: &[String]) -> String {
-    names[..names.len().min(NAMED)].join(", ") + &and_more(names.len().saturating_sub(NAMED))
 }

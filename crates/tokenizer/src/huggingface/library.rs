@@ -11,8 +11,8 @@ use tokenizers::Tokenizer;
 
 use super::added::AddedVocab;
 use super::base64;
-use super::bpe;
 use super::hf::{AddedToken, HfModel, HfTokenizer, step_type, steps};
+use super::vocab_ids;
 use crate::json::list;
 
 /// Largest factor by which the steps of a file may lengthen a text. Published files have up to some hundreds.
@@ -34,8 +34,8 @@ pub fn library(bytes: &[u8]) -> Result<Tokenizer, String> {
     added.by_id.extend((0..).zip(hf.added_tokens.iter().cloned()));
     check_added(&hf, &added)?;
     if hf.model.kind.as_deref().unwrap_or("BPE") == "BPE" {
-        let ids = bpe::ids_of(&hf).map_err(|error| error.to_string())?;
-        bpe::check_merges(&hf, &ids).map_err(|error| error.to_string())?;
+        let ids = vocab_ids::ids_of(&hf).map_err(|error| error.to_string())?;
+        vocab_ids::check_merges(&hf, &ids).map_err(|error| error.to_string())?;
         let prefix = hf.model.continuing_subword_prefix.as_deref().unwrap_or_default();
         check_prefix(prefix, hf.model.merges.0.iter().map(|(_, second)| second.as_str()))?;
     }

@@ -15,6 +15,7 @@ use super::added::{AddedVocab, Ids};
 use super::error::VocabError;
 use super::hf::{HfTokenizer, step_type, steps};
 use super::token_table::TokenTable;
+use super::vocab_ids;
 use super::writer::TokenizerWriter;
 use super::{bpe, special, spm};
 use crate::keys;
@@ -27,7 +28,7 @@ impl TokenizerWriter<'_> {
     /// As [`TokenizerWriter::llama_hf`], of a llama tokenizer that was read already.
     pub fn llama_hf_of(&mut self, hf: &HfTokenizer) -> Result<(), VocabError> {
         let mut table = table(self, hf)?;
-        let ids = bpe::ids_of(hf)?;
+        let ids = vocab_ids::ids_of(hf)?;
         if self.ctx.equal_scores {
             warn_of_losses(self, hf);
         } else {
@@ -106,8 +107,8 @@ fn ranked_tokens(
     hf: &HfTokenizer,
     style: spm::SpmStyle,
 ) -> Result<TokenTable, VocabError> {
-    let ids = bpe::ids_of(hf)?;
-    bpe::check_merges(hf, &ids)?;
+    let ids = vocab_ids::ids_of(hf)?;
+    vocab_ids::check_merges(hf, &ids)?;
     let mut table = tokens(hf, &AddedVocab::default())?;
     rank(&mut table, hf, &ids);
     // SentencePiece calls those that are not special user-defined: found in a text before anything
@@ -189,7 +190,7 @@ impl TokenizerWriter<'_> {
     pub fn llama_without_scores(&mut self) -> Result<(), VocabError> {
         let hf = &self.tokenizer_json()?;
         hf.needs_kind("BPE")?;
-        let ids = bpe::ids_of(hf)?;
+        let ids = vocab_ids::ids_of(hf)?;
         let added = AddedVocab::read(self.input, hf, &ids)?;
         let mut table = table(self, hf)?;
         table.scores.clear();
@@ -215,8 +216,8 @@ impl TokenizerWriter<'_> {
 
 /// The checked tokens, as many as the embedding has rows.
 fn table(writer: &mut TokenizerWriter<'_>, hf: &HfTokenizer) -> Result<TokenTable, VocabError> {
-    let ids = bpe::ids_of(hf)?;
-    bpe::check_merges(hf, &ids)?;
+    let ids = vocab_ids::ids_of(hf)?;
+    vocab_ids::check_merges(hf, &ids)?;
     let mut added = AddedVocab::read(writer.input, hf, &ids)?;
     writer.vocab.notes.append(&mut added.notes);
     let mut table = tokens(hf, &added)?;

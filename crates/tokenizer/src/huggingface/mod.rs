@@ -34,6 +34,7 @@ mod token_bytes;
 mod token_list;
 mod token_table;
 mod unigram;
+mod vocab_ids;
 mod wordpiece;
 mod writer;
 

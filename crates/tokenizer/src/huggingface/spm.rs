@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 
 use super::added::looks_special;
 use super::error::VocabError;
-use super::flags::listed_names;
+use super::error::listed_names;
 use super::hf::{HfTokenizer, json_object, malformed, tokenizer_config};
 use super::spm_model::{SpmModel, SpmModelType};
 use super::token_table::TokenTable;

@@ -17,6 +17,7 @@ use super::hf::{HfTokenizer, malformed, steps, tokenizer_config};
 use super::spm::{self, SCORE_OF_NONE, SpmStyle};
 use super::spm_model::{SpmModel, SpmModelType};
 use super::token_table::TokenTable;
+use super::vocab_ids;
 use super::writer::TokenizerWriter;
 use super::{bpe, special};
 use crate::keys;
@@ -177,7 +178,7 @@ fn from_json(
 ) -> Result<(TokenTable, Normalization), VocabError> {
     hf.needs_kind("Unigram")?;
     let scores = &hf.model.vocab.1;
-    let ids = bpe::ids_of(hf)?;
+    let ids = vocab_ids::ids_of(hf)?;
     let mut added = AddedVocab::read(writer.input, hf, &ids)?;
     writer.vocab.notes.append(&mut added.notes);
     let n_pieces = hf.model.vocab.0.len() as u64;

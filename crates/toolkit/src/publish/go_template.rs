@@ -6,6 +6,9 @@
 //!
 //! Source: `template.Named` in `template/template.go` of ollama/ollama@fb3076099.
 
+/// Renders turns of (role, content), with the start of an answer or without it; `None` if the template refuses them.
+type Render<'a> = dyn Fn(&[(&str, &str)], bool) -> Option<String> + 'a;
+
 /// Contents of messages that no template has as its own text.
 const SYSTEM: &str = "Qvrzsystem";
 const USER: &str = "Qvrzuser";
@@ -31,7 +34,7 @@ pub struct GoTemplate {
 impl GoTemplate {
     /// Finds the texts around messages. `render` makes the prompt of messages by role and contents, with the beginning of the model's
     /// turn if the flag is set; `bos` is the text of the BOS token, which Ollama adds.
-    pub fn find(render: &dyn Fn(&[(&str, &str)], bool) -> Option<String>, bos: &str) -> Option<GoTemplate> {
+    pub fn find(render: &Render<'_>, bos: &str) -> Option<GoTemplate> {
         let prompt = |messages: &[(&str, &str)], asks| {
             let made = render(messages, asks)?;
             Some(made.strip_prefix(bos).unwrap_or(&made).to_owned())

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use super::{
     ChatOptions, Model,
     chat::{THINKING, template_of},
-    generate::Read,
     recommended_sampling,
+    text_stream::Read,
     text_stream::TextStream,
 };
 use crate::{error::Error, events::Events};

@@ -13,6 +13,7 @@ use super::{
     ChatOptions, GenerateOptions, Model,
     chat_session::opened_reasoning,
     media::{Media, Pieces},
+    text_stream::Read,
     text_stream::TextStream,
 };
 use crate::{error::Error, eval_model::warn_of_length, events::Events};
@@ -30,20 +31,6 @@ pub struct Generated {
     pub seconds: f64,
     /// Speed after the first token, which waits for the whole prompt; `None` for fewer than two tokens.
     pub tokens_per_second: Option<f64>,
-}
-
-/// Origin and meaning of a prompt.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Read {
-    /// True if a template rendered it.
-    pub is_rendered: bool,
-    /// True if the text of a special token is this token, as in llama.cpp and transformers.
-    pub has_special: bool,
-}
-
-impl Read {
-    /// A rendered prompt.
-    pub const RENDERED: Read = Read { is_rendered: true, has_special: true };
 }
 
 impl Model {

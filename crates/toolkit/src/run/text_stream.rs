@@ -4,6 +4,20 @@ use std::{ops::ControlFlow, time::Instant};
 
 use gguf_runtime::Model;
 
+/// Origin and meaning of a prompt.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Read {
+    /// True if a template rendered it.
+    pub is_rendered: bool,
+    /// True if the text of a special token is this token, as in llama.cpp and transformers.
+    pub has_special: bool,
+}
+
+impl Read {
+    /// A rendered prompt.
+    pub const RENDERED: Read = Read { is_rendered: true, has_special: true };
+}
+
 /// Passes on the text of tokens in whole characters, and measures the time.
 pub struct TextStream<'a> {
     model: &'a Model,
