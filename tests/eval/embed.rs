@@ -106,6 +106,17 @@ fn long_lines_are_named_or_cut() {
     let found = rows(&ran.stdout);
     assert_eq!(found.len(), 5);
     near(&found[2], &found[4], "the same text is cut alike");
+    // The last token stays: the vector is that of the text with as many tokens as fit.
+    let letters = |n: usize| "a ".repeat(n);
+    sandbox.write("letters", letters(limit));
+    let cut = succeed(sandbox.eval(&["embed", "x.gguf", "--text", "letters", "--truncate"]));
+    let embed = |n: usize| {
+        let ran = sandbox.eval(&["embed", "x.gguf", "--prompt", &letters(n), "--json"]);
+        (ran.code == Some(0)).then(|| ran.json()["texts"][0].clone())
+    };
+    let fitting = (1..limit).rev().find_map(embed).unwrap();
+    assert_eq!(fitting["tokens"], limit);
+    near(&rows(&cut.stdout)[0], &numbers(&fitting["vector"]), "cut");
 }
 
 #[test]

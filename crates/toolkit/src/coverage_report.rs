@@ -7,6 +7,7 @@ use gguf_conversion::{
     imatrix::{Coverage, Imatrix, Status, coverage, same_input},
     recipes::{Category, TensorFacts},
 };
+use gguf_types::and_more;
 
 /// Report on the coverage of a model by an importance matrix.
 pub struct CoverageReport {
@@ -97,17 +98,13 @@ impl CoverageReport {
                 _ => {}
             }
         }
-        let and_more = |rest: &[&str]| match rest.len() {
-            0 => String::new(),
-            n => format!(" and {n} more"),
-        };
         if let [first, rest @ ..] = &missing[..] {
-            lines.push(format!("importance matrix: no data for tensor `{first}`{}", and_more(rest)));
+            lines.push(format!("importance matrix: no data for tensor `{first}`{}", and_more(rest.len())));
         }
         if let [first, rest @ ..] = &sparse[..] {
             lines.push(format!(
                 "importance matrix: tensor `{first}`{}: nearly all columns are zero; the matrix may be damaged or of another model",
-                and_more(rest)
+                and_more(rest.len())
             ));
         }
         lines

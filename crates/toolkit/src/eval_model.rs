@@ -29,7 +29,6 @@ pub fn open(path: &Path, options: &Options, events: &dyn Events) -> Result<Model
         gguf_runtime::Error::Adapter { path, error } => adapter::refused(&path, error),
         error => input_kind::explained(path, Wanted::Gguf, Error::at(path, error)),
     };
-    input_kind::check_language_model(path)?;
     let model = Model::open(path, options).map_err(failed)?;
     if let Some(pre) = model.tokenizer().unknown_pre() {
         events.warning(&format!("{}: `tokenizer.ggml.pre`: `{pre}` is unknown to llama.cpp", path.display()));

@@ -152,7 +152,7 @@ const IMAGE_ARCHITECTURES: &[&str] = &["sd2", "hunyuan3d", "chroma", "z_image", 
 /// Kind of a file of a diffusion model.
 const IMAGE_MODEL: &str = "an image or video model";
 
-/// Kind of a file that holds a text model and its vision tower.
+/// Kind of a file with a text model and its vision tower.
 const ONE_FILE: &str = "a model with its vision tower or audio encoder in the same file";
 
 /// Prefixes of tensors of vision towers, audio encoders and projectors.
@@ -171,26 +171,35 @@ pub fn is_vocabulary(metadata: &Metadata, tensors: &[TensorInfo]) -> bool {
     tensors.is_empty() && metadata.get(TOKENS).is_some() && metadata.get(SPLIT_COUNT_KEY).is_none()
 }
 
-/// Rejects shards that were joined byte by byte: readers would see the first one only.
+/// Kind of a file of shards that were joined byte by byte, of which readers would see the first one only.
+const JOINED: &str = "several GGUF files joined into one, probably shards";
+
+/// True if another GGUF file begins where the data of the first one end.
+fn is_joined(file: &gguf_container::File) -> bool {
+    let end = file.tensors().iter().map(|tensor| tensor.offset.saturating_add(tensor.n_bytes)).max();
+    let end = file.data_offset().saturating_add(end.unwrap_or(0));
+    let padded = end.checked_next_multiple_of(u64::from(file.alignment())).unwrap_or(end);
+    [end, padded].into_iter().any(|at| {
+        let rest = usize::try_from(at).ok().and_then(|at| file.bytes().get(at..));
+        rest.is_some_and(|rest| rest.starts_with(b"GGUF"))
+    })
+}
+
+/// Rejects joined files.
 ///
 /// # Errors
 /// The kind of the file, with a hint.
 pub fn check_joined(path: &Path) -> Result<(), Error> {
-    let Ok(file) = gguf_container::File::open_foreign(path) else { return Ok(()) };
-    let end = file.tensors().iter().map(|tensor| tensor.offset.saturating_add(tensor.n_bytes)).max();
-    let end = file.data_offset().saturating_add(end.unwrap_or(0));
-    let padded = end.checked_next_multiple_of(u64::from(file.alignment())).unwrap_or(end);
-    let is_header = |at: u64| {
-        let rest = usize::try_from(at).ok().and_then(|at| file.bytes().get(at..));
-        rest.is_some_and(|rest| rest.starts_with(b"GGUF"))
-    };
-    if is_header(end) || is_header(padded) {
-        return Err(Error::at(path, "several GGUF files joined into one, probably shards").hint([
-            "get the separate shards; pass the first of them, or run `gguf-inspect merge` on it to make one file",
-        ]));
+    match gguf_container::File::open_foreign(path) {
+        Ok(file) if is_joined(&file) => {
+            Err(Error::at(path, format_args!("expected one GGUF file, found {JOINED}")).hint([JOINED_ADVICE]))
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
+
+const JOINED_ADVICE: &str =
+    "get the separate shards; pass the first of them, or run `gguf-inspect merge` on it to make one file";
 
 /// True for a file of a diffusion model.
 pub fn is_image_model(metadata: &Metadata, tensors: &[TensorInfo]) -> bool {
@@ -209,6 +218,7 @@ fn other_than_model(path: &Path) -> Option<(&'static str, String)> {
     let shown = path.display();
     let has = |key: &str| metadata.get(key).is_some();
     Some(match (text("general.type"), text("general.architecture")) {
+        _ if is_joined(&file) => (JOINED, JOINED_ADVICE.to_owned()),
         ("imatrix", _) => imatrix_advice(&shown),
         _ if has("imatrix.datasets") || has("imatrix.chunk_count") => imatrix_advice(&shown),
         ("adapter", _) => adapter_advice(&shown),
@@ -261,7 +271,6 @@ fn is_adapter_file(path: &Path) -> bool {
 /// # Errors
 /// The kind of the file, with a hint.
 pub fn check_model(path: &Path) -> Result<(), Error> {
-    check_joined(path)?;
     match other_than_model(path) {
         Some((found, advice)) if ![IMAGE_MODEL, ONE_FILE].contains(&found) => {
             Err(Error::at(path, format_args!("expected a model, found {found}")).hint([advice]))
@@ -285,9 +294,6 @@ pub fn check_language_model(path: &Path) -> Result<(), Error> {
 
 /// Explains a failure by the kind of the input if it is the wrong one; otherwise adds a hint to the failure.
 pub fn explained(path: &Path, wanted: Wanted, failure: Error) -> Error {
-    if let (Wanted::Gguf, Err(joined)) = (wanted, check_joined(path)) {
-        return joined;
-    }
     let other = other_than_model(path);
     match (wanted, other) {
         (Wanted::Gguf, Some((found, advice))) => {

@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, fs, path::Path};
 
-use gguf_container::BrokenDownload;
+use gguf_container::{BrokenDownload, Metadata, Value};
 
 use crate::{error::Error, events::Events};
 
@@ -62,6 +62,18 @@ pub fn warn_of_overlap(measured: &[impl AsRef<Path>], made: &[impl AsRef<Path>],
                 other.display()
             ));
         }
+    }
+}
+
+/// Warns if a file states that its importance matrix is from a text of this name.
+pub fn warn_of_dataset(file: &Path, metadata: &Metadata, text: &Path, events: &dyn Events) {
+    let dataset = metadata.get("quantize.imatrix.dataset").and_then(Value::as_str);
+    if dataset.is_some_and(|dataset| Path::new(dataset).file_name() == text.file_name()) {
+        events.warning(&format!(
+            "{}: made with an importance matrix of `{}`; results on other text are worse",
+            file.display(),
+            text.display()
+        ));
     }
 }
 

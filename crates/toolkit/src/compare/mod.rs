@@ -35,6 +35,7 @@ use crate::{
     part_file::{self, NewPart, PartFile, PartOptions, n_counted, warn_if_empty},
     progress_line::ProgressLine,
     run::{RunOptions, Text},
+    text_file,
     vocabularies::{Named, warn_of_difference},
 };
 
@@ -175,7 +176,7 @@ impl<'a> Run<'a> {
         }
         if let Some(text) = text {
             for (path, model) in args.files.iter().zip(&others) {
-                warn_of_dataset(Named { path, model }, text, events);
+                text_file::warn_of_dataset(path, model.file().metadata(), text, events);
             }
         }
         let plan = plan(args, part, &base, &others, events)?;
@@ -183,19 +184,6 @@ impl<'a> Run<'a> {
             warn_of_length(model, plan.context, events);
         }
         Ok(Run { args, base, others, plan })
-    }
-}
-
-/// Warns if a file states that its importance matrix is from a text of this name.
-fn warn_of_dataset(file: Named<'_>, text: &Path, events: &dyn Events) {
-    let dataset = file.model.file().get("quantize.imatrix.dataset").and_then(Value::as_str);
-    let is_same = dataset.is_some_and(|dataset| Path::new(dataset).file_name() == text.file_name());
-    if is_same {
-        events.warning(&format!(
-            "{}: made with an importance matrix of `{}`; results on other text are worse",
-            file.path.display(),
-            text.display()
-        ));
     }
 }
 

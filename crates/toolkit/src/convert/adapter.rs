@@ -146,7 +146,7 @@ impl ConvertAdapter {
         Ok(outcome)
     }
 
-    /// The error of a type that adapter files cannot have. Who wants such a file wants a merged model.
+    /// The error of a type that adapter files cannot have. Calls with such a type usually mean a merged model.
     fn refused_type(&self) -> Error {
         let config = std::fs::read(self.source.join("adapter_config.json")).ok();
         let config = config.and_then(|bytes| serde_json::from_slice::<serde_json::Value>(&bytes).ok());

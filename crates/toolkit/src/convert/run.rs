@@ -28,8 +28,8 @@ use crate::{
     settings::Settings,
 };
 
-/// Returns the paths of the outputs, and fails early if one of them cannot be written or a tensor cannot get its type. None if an earlier run has finished
-/// them.
+/// Returns the paths of the outputs, and fails early if one of them cannot be written or a tensor cannot get its type. `None` if an
+/// earlier run has finished them.
 ///
 /// # Errors
 /// As [`run`].
