@@ -74,7 +74,7 @@ fn chats_are_recognized_by_content() {
     ];
     for (file, contents) in named {
         sandbox.write(file, contents);
-        let ran = succeed(imatrix(&sandbox, &format!("{file}")));
+        let ran = succeed(imatrix(&sandbox, file));
         assert_eq!(n_tokens(&ran), expected, "{file}");
     }
     // A text is tokenized as it stands, without a template.

@@ -101,10 +101,13 @@ fn options_without_a_key_are_warned_about() {
     }
 }
 
+/// A checkpoint, changes of its config, and a key with its value.
+type Case<'a> = (&'a str, &'a [(&'a str, Json)], &'a str, Json);
+
 #[test]
 fn options_with_a_key_are_written() {
     // Values of llama.cpp's keys (src/models, load_hparams) that give the logits of transformers 5.24.
-    let cases: &[(&str, &[(&str, Json)], &str, Json)] = &[
+    let cases: &[Case<'_>] = &[
         (
             "falcon",
             &[("/rope_parameters/rope_theta", json!(500_042.0))],

@@ -426,8 +426,8 @@ fn text_encoders_under_other_names_are_converted() {
         format!("blocks.{block}.{}", rest.replace(from, to))
     };
     let of_pipeline = |name: &str| format!("text_encoders.t5xxl.transformer.{name}");
-    let renames: [(&str, &dyn Fn(&str) -> String); 2] =
-        [("umt5-encoder", &wan), ("t5-encoder", &of_pipeline)];
+    type Rename<'a> = (&'a str, &'a dyn Fn(&str) -> String);
+    let renames: [Rename<'_>; 2] = [("umt5-encoder", &wan), ("t5-encoder", &of_pipeline)];
     for (golden, rename) in renames {
         let sandbox = Sandbox::with_golden(golden);
         let mut tensors = sandbox.tensors(&format!("{golden}/model.safetensors"));

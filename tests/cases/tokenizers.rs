@@ -342,7 +342,8 @@ fn hostile_tokenizers_are_errors() {
     // The length of the trie is larger than the file; the units of the trie are 255.
     let units = "AAQAAP".to_owned() + &"/".repeat(1000);
     let units: &'static str = units.leak();
-    let cases: [(&str, Box<dyn Fn(&mut Json)>); 7] = [
+    type Case<'a> = (&'a str, Box<dyn Fn(&mut Json)>);
+    let cases: [Case<'_>; 7] = [
         ("short", Box::new(charsmap("AQ=="))),
         ("length", Box::new(charsmap("/////wAAAAAAAAAA"))),
         ("units", Box::new(charsmap(units))),

@@ -142,11 +142,6 @@ pub const DIFFERENCES: &[Difference] = &[
         value: Some(("bool", || json!(false))),
     },
     Difference {
-        checkpoints: &["bamba"],
-        key: "granitehybrid.rope.dimension_count",
-        value: Some(("u32", || json!(4))),
-    },
-    Difference {
         checkpoints: &["minicpm-longrope"],
         key: "minicpm.rope.scaling.original_context_length",
         value: Some(("u32", || json!(65_536))),

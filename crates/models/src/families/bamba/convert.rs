@@ -25,7 +25,7 @@ pub const BAMBA: Arch = Arch {
         let inner = expand.saturating_mul(hparams.need_u64(&["hidden_size"])?);
         granitehybrid::state_keys(hparams, keys, inner)?;
         keys.set_prefixed(granitehybrid::ROTATES.subject, Value::Bool(true));
-        rotated_part(hparams, keys)
+        Ok(())
     },
     from_file: |_, _| {},
     // Granite's two names of the feed-forward part are not found here: it is `feed_forward`.
@@ -33,22 +33,6 @@ pub const BAMBA: Arch = Arch {
     export_name: |_, _, _| None,
     ..GRANITEHYBRID
 };
-
-/// Rotated part of a head in configs that transformers 5 saved.
-pub const ROTATED: Departure = Departure {
-    subject: "rope.dimension_count",
-    files: "`granitehybrid` (Bamba)",
-    reason: "`partial_rotary_factor` of the config; the converter reads `attn_rotary_emb` only",
-};
-
-fn rotated_part(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
-    if hparams.get("attn_rotary_emb").is_none() && hparams.rope().get("partial_rotary_factor").is_some() {
-        let rotated = to_u32("hidden_size", &hparams.rotated(hparams.head_share()?, None)?.into())?;
-        let theirs = keys.prefixed(ROTATED.subject).cloned();
-        keys.depart(&ROTATED, Value::U32(rotated), theirs.as_ref());
-    }
-    Ok(())
-}
 
 const ENDS: &[TensorRule] = &[
     TensorRule::copy(&["model.embed_tokens"], "token_embd"),

@@ -5,5 +5,4 @@ pub mod convert;
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family =
-    Family { arches: &[convert::BAMBA], departures: &[convert::ROTATED], ..Family::EMPTY };
+pub const FAMILY: Family = Family { arches: &[convert::BAMBA], ..Family::EMPTY };
