@@ -13,5 +13,6 @@ mod targets;
 
 pub use executions::{Loop, MAX_BYTES, MAX_SECONDS, Memory, Report, Target};
 pub use mutation::Mutation;
+pub use pieces::piece;
 pub use seeds::two_shards;
 pub use targets::{TARGETS, run, target};

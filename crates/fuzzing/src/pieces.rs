@@ -35,6 +35,11 @@ pub(crate) fn of<'a>(pieces: &[(&str, &'a [u8])], name: &str) -> Option<&'a [u8]
     pieces.iter().find(|(other, _)| *other == name).map(|(_, bytes)| *bytes)
 }
 
+/// A copy of the file of a name in an input of several files.
+pub fn piece(input: &[u8], name: &str) -> Option<Vec<u8>> {
+    of(&split(input), name).map(<[u8]>::to_vec)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -275,7 +275,7 @@ impl Resolved {
         if let Some((_, reason)) = arch.other_layouts.iter().find(|(other, _)| *other == model_type) {
             return Err(ArchError::NotAsThis { arch: arch.name, reason });
         }
-        check_needs(&input.config, arch.needs)?;
+        check_needs(&input.config, arch)?;
         let hparams = options.families.hparams(arch, &input.config)?;
         if arch.draft.is_some() && options.target.is_none() {
             return Err(ArchError::NoTarget { arch: arch.name });
@@ -559,14 +559,18 @@ fn other_model_type(families: &Families, input: &Input<'_>, named: &Arch) -> Opt
 }
 
 /// Checks that the config (or its `text_config`) has the required keys.
-fn check_needs(config: &Json, needs: &[&'static str]) -> Result<(), ArchError> {
+fn check_needs(config: &Json, arch: &Arch) -> Result<(), ArchError> {
+    let is = |spelling: &str, key: &str| {
+        spelling == key || arch.configs.iter().any(|class| class.full_name(spelling) == key)
+    };
     let has = |key: &str| {
         [Some(config), text_config(config)]
             .into_iter()
+            .flat_map(|config| config.and_then(Json::as_object))
             .flatten()
-            .any(|config| config.get(key).is_some_and(|value| !value.is_null()))
+            .any(|(spelling, value)| !value.is_null() && is(spelling, key))
     };
-    match needs.iter().find(|key| !has(key)) {
+    match arch.needs.iter().find(|key| !has(key)) {
         Some(key) => Err(missing(key)),
         None => Ok(()),
     }

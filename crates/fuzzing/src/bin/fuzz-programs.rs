@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use gguf_fuzzing::{Loop, target, two_shards};
+use gguf_fuzzing::{Loop, piece, target, two_shards};
 
 /// Exit codes that the help of every program states.
 const DOCUMENTED: [i32; 3] = [0, 1, 2];
@@ -30,6 +30,7 @@ const CALLS: &[(&str, &str, usize, &[&[&str]])] = &[
         &[
             &["gguf-inspect", "show", "x.gguf"],
             &["gguf-inspect", "show", "x.gguf", "--json"],
+            &["gguf-inspect", "show", "x.gguf", "--full"],
             &["gguf-inspect", "verify", "x.gguf"],
             &["gguf-inspect", "hash", "--tensors", "x.gguf"],
             &["gguf-inspect", "export-metadata", "x.gguf"],
@@ -50,8 +51,15 @@ const CALLS: &[(&str, &str, usize, &[&[&str]])] = &[
         &[
             &["gguf-inspect", "verify", "--json", "x.gguf"],
             &["gguf-inspect", "tokenizer", "x.gguf"],
+            &["gguf-inspect", "show", "--full", "x.gguf"],
             &["gguf-eval", "generate", "x.gguf", "-p", "a", "-n", "2"],
         ],
+    ),
+    (
+        "tokenizer",
+        "tokenizer.json",
+        6,
+        &[&["gguf-inspect", "tokenizer", "good.gguf", "--against", "tokenizer.json"]],
     ),
     ("imatrix", "x.dat", 4, &[&["gguf-quantize", "--dry-run", "--imatrix", "x.dat", "good.gguf", "iq2_s"]]),
     ("recipe", "x.json", 4, &[&["gguf-quantize", "--dry-run", "--recipe", "x.json", "good.gguf"]]),
@@ -125,6 +133,8 @@ fn main() -> ExitCode {
         let row = wheel[number as usize % wheel.len()];
         let (_, file, _, calls) = CALLS[row];
         let mutant = loops[row].mutant(number / wheel.len() as u64 * 31 + number % wheel.len() as u64);
+        // An input of several files stands for its file of this name.
+        let mutant = piece(&mutant, file).unwrap_or(mutant);
         let call = calls[(number as usize / wheel.len()) % calls.len()];
         let path = place.path().join(file);
         let before = fs::read(&path).ok();

@@ -117,6 +117,11 @@ pub const DIFFERENCES: &[Difference] = &[
         value: Some(("f32", || json!(9.999_999_747_378_752e-6))),
     },
     Difference {
+        checkpoints: &["exaone", "exaone3"],
+        key: "exaone.attention.layer_norm_rms_epsilon",
+        value: Some(("f32", || json!(9.999_999_747_378_752e-6))),
+    },
+    Difference {
         checkpoints: &["phi2", "phi2-old"],
         key: "phi2.feed_forward_length",
         value: Some(("u32", || json!(24))),

@@ -13,9 +13,12 @@ use crate::prelude::*;
 /// The row.
 pub const EXAONE: Arch = Arch {
     name: "exaone",
-    classes: &[Class::new("ExaoneForCausalLM")],
+    // transformers 5 runs it with Llama's classes. It renames config keys, but saves weights under their own names.
+    classes: &[Class::new("ExaoneForCausalLM"), Class::new("LlamaForCausalLM")],
+    fits: Some(|input| input.config.get("model_type").is_some_and(|kind| kind == "exaone")),
     example: "LGAI-EXAONE/EXAONE-3.5-2.4B-Instruct",
-    needs: &["hidden_size", "intermediate_size", "num_layers", "num_attention_heads", "vocab_size"],
+    configs: &[ConfigClass::new("exaone")],
+    raw_config: true,
     tensors: &[starcoder::ENDS, LAYERS],
     keys,
     computed: llama::computed,
@@ -35,11 +38,30 @@ const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["transformer.h.{bid}.mlp.c_proj"], "blk.{bid}.ffn_down"),
 ];
 
+/// Epsilon of norms.
+pub const EPSILON: Departure = Departure {
+    subject: "attention.layer_norm_rms_epsilon",
+    files: "`exaone`",
+    reason: "`layer_norm_epsilon` of the config; llama.cpp does not load a file without this key",
+};
+
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
-    text_keys(hparams, keys)?;
+    let spellings = ["layer_norm_epsilon", "rms_norm_eps"];
+    match spellings.iter().find_map(|key| hparams.get(key)) {
+        // The reference knows the first spelling alone and writes it to the other key.
+        Some(epsilon) => {
+            let both =
+                spellings.iter().fold(hparams.clone(), |hparams, key| hparams.with(key, epsilon.clone()));
+            text_keys(&both, keys)?;
+            keys.departs(&EPSILON);
+        }
+        None => text_keys(hparams, keys)?,
+    }
     // llama.cpp's graph has no other activation.
-    if let Some(activation) = hparams.get("activation_function").filter(|name| *name != "silu") {
-        return Err(bad("activation_function", activation, "silu"));
+    for key in ["activation_function", "hidden_act"] {
+        if let Some(activation) = hparams.get(key).filter(|name| *name != "silu") {
+            return Err(bad(key, activation, "silu"));
+        }
     }
     let rotated = hparams.rotated(hparams.head_share()?, Some(1.0))?;
     keys.set_derived("rope.dimension_count", "hidden_size", rotated)
