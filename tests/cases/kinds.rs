@@ -111,7 +111,15 @@ fn unusual_model_files_are_named() {
     bytes.resize(usize::try_from(plan.file_len()).unwrap(), 0);
     sandbox.write("ollama.gguf", bytes);
     let ran = sandbox.eval(&["perplexity", "ollama.gguf", "--text", "text"]);
-    failed(&ran, "ollama.gguf", "found a model with its vision tower or audio encoder in the same file");
+    let kind = "a model with its vision tower or audio encoder in the same file";
+    failed(&ran, "ollama.gguf", kind);
+    for command in ["verify", "show"] {
+        let ran = sandbox.inspect(&[command, "ollama.gguf"]);
+        // `show` wraps lines.
+        let text = [&*ran.stdout, &*ran.stderr].concat().split_whitespace().collect::<Vec<_>>().join(" ");
+        let n_named = text.matches("llama.cpp does not load the file").count();
+        assert!(n_named == 1 && text.contains(kind) && !text.contains("extra tensor"), "{command}: {text}");
+    }
 }
 
 #[test]

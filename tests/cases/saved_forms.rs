@@ -44,32 +44,41 @@ fn files_with_other_weights_are_named() {
     assert!(!ran.stderr.contains("copy") && !ran.stderr.contains("optimizer"), "{}", ran.stderr);
 }
 
-/// transformers 5 runs EXAONE with Llama's classes: it saves their name and their config keys, and the weights' own names.
+/// transformers 5 runs EXAONE with Llama's classes and Sarvam with GLM's: it saves their names and config keys, and the weights'
+/// own names.
 #[test]
-fn exaone_saved_as_llama_is_the_same_file() {
-    let sandbox = Sandbox::with_golden("exaone");
-    convert(&sandbox, "exaone", &[]);
-    let want = sandbox.read("out.gguf");
-    sandbox.edit_json("exaone/config.json", |config| {
-        let mut rope = config["rope_scaling"].take();
-        rope["rope_theta"] = config["rope_theta"].take();
-        let old = config.as_object_mut().unwrap();
-        let renamed = [
-            ("num_layers", "num_hidden_layers"),
-            ("layer_norm_epsilon", "rms_norm_eps"),
-            ("activation_function", "hidden_act"),
-        ];
-        for (theirs, saved) in renamed {
-            let value = old.remove(theirs).unwrap();
-            old.insert(saved.to_owned(), value);
-        }
-        old.retain(|key, _| !["rope_scaling", "rope_theta", "torch_dtype"].contains(&key.as_str()));
-        let saved = json!({"architectures": ["LlamaForCausalLM"], "attention_bias": false, "mlp_bias": false,
-            "rope_parameters": rope, "dtype": "bfloat16", "transformers_version": "5.24.0"});
-        old.extend(saved.as_object().unwrap().clone());
-    });
-    convert(&sandbox, "exaone", &[]);
-    assert!(sandbox.read("out.gguf") == want);
+fn models_saved_as_those_of_another_family_are_the_same_file() {
+    let exaone = [
+        ("num_layers", "num_hidden_layers"),
+        ("layer_norm_epsilon", "rms_norm_eps"),
+        ("activation_function", "hidden_act"),
+    ];
+    let sarvam = [("num_experts", "n_routed_experts"), ("num_shared_experts", "n_shared_experts")];
+    for (name, class, renamed) in
+        [("exaone", "LlamaForCausalLM", &exaone[..]), ("sarvam-moe", "Glm4MoeForCausalLM", &sarvam)]
+    {
+        let sandbox = Sandbox::with_golden(name);
+        convert(&sandbox, name, &[]);
+        let want = sandbox.read("out.gguf");
+        sandbox.edit_json(&format!("{name}/config.json"), |config| {
+            let mut rope = config["rope_scaling"].take();
+            if rope.is_null() {
+                rope = json!({"rope_type": "default", "partial_rotary_factor": 1.0});
+            }
+            rope["rope_theta"] = config["rope_theta"].take();
+            let old = config.as_object_mut().unwrap();
+            for (theirs, saved) in renamed {
+                let value = old.remove(*theirs).unwrap();
+                old.insert((*saved).to_owned(), value);
+            }
+            old.retain(|key, _| !["rope_scaling", "rope_theta", "torch_dtype"].contains(&key.as_str()));
+            let saved = json!({"architectures": [class], "attention_bias": false, "rope_parameters": rope,
+                "dtype": "bfloat16", "transformers_version": "5.24.0"});
+            old.extend(saved.as_object().unwrap().clone());
+        });
+        convert(&sandbox, name, &[]);
+        assert!(sandbox.read("out.gguf") == want, "{name}");
+    }
 }
 
 #[test]

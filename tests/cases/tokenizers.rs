@@ -343,7 +343,8 @@ fn hostile_tokenizers_are_errors() {
     let units = "AAQAAP".to_owned() + &"/".repeat(1000);
     let units: &'static str = units.leak();
     type Case<'a> = (&'a str, Box<dyn Fn(&mut Json)>);
-    let cases: [Case<'_>; 7] = [
+    let cases: [Case<'_>; 8] = [
+        ("list", Box::new(|json: &mut Json| *json = json!([[]]))),
         ("short", Box::new(charsmap("AQ=="))),
         ("length", Box::new(charsmap("/////wAAAAAAAAAA"))),
         ("units", Box::new(charsmap(units))),

@@ -240,9 +240,9 @@ fn existing_output_stays_unless_forced() {
     assert_eq!(sandbox.read("out/x.gguf")[..4], *b"GGUF");
     // A failed run leaves the old file whole, even when it was to be replaced.
     poison(&sandbox, "lm_head.weight", 0, 0x7fc0);
-    let before = sandbox.listing("out");
+    let before = sandbox.read("out/x.gguf");
     assert_eq!(sandbox.convert(&words("llama out/x.gguf -t q4_0 -q --force")).code, Some(1));
-    assert_eq!(sandbox.listing("out"), before);
+    assert!(sandbox.finished_outputs() == ["x.gguf"] && sandbox.read("out/x.gguf") == before);
 }
 
 #[test]

@@ -117,9 +117,6 @@ const REFUSED: &[(&str, &[&str], &str)] = &[
     ),
     ("dots3", &["key"], "then aborts: values not supported: `dots3note.attention.indexer.key_length` 16"),
     ("glm-dsa", &["key"], "then aborts: values not supported: `glm-dsa.attention.indexer.key_length` 16"),
-    // It writes the epsilon under the name of another norm than llama.cpp asks for.
-    ("exaone", &["missing_key"], "missing metadata key `exaone.attention.layer_norm_rms_epsilon`"),
-    ("qwen", &["missing_key"], "missing metadata key `qwen.attention.layer_norm_rms_epsilon`"),
     // It writes the number of the one token that the released tokenizers have.
     ("llada-moe", &["special_id"], "`tokenizer.ggml.mask_token_id`: 156895 is out of range"),
     ("qwen3asr", &["special_id"], "`tokenizer.ggml.padding_token_id`: 151645 is out of range"),

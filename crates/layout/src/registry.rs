@@ -113,7 +113,11 @@ impl Families {
     /// The architecture of a class name, and the class; of several with that class the one whose checkpoint this is.
     pub fn find(&self, class: &str, input: &Input<'_>) -> Option<(&'static Arch, Class)> {
         let rows = || self.classes().filter(|(_, known)| known.name == class);
-        let asked = rows().find(|(arch, _)| arch.fits.is_some_and(|fits| fits(input)));
+        let fitting = || rows().filter(|(arch, _)| arch.fits.is_some_and(|fits| fits(input)));
+        // transformers may run one model type with the classes of another.
+        let model_type = input.config.get("model_type").and_then(Json::as_str);
+        let is_of = |arch: &Arch| arch.configs.iter().any(|config| Some(config.model_type) == model_type);
+        let asked = fitting().find(|(arch, _)| is_of(arch)).or_else(|| fitting().next());
         let found = asked.or_else(|| rows().find(|(arch, _)| arch.fits.is_none()));
         found.map(|(arch, class)| (arch, class.as_saved(input)))
     }

@@ -155,15 +155,21 @@ const IMAGE_MODEL: &str = "an image or video model";
 /// Kind of a file with a text model and its vision tower.
 const ONE_FILE: &str = "a model with its vision tower or audio encoder in the same file";
 
+const ONE_FILE_ADVICE: &str = "Ollama stores models like this; llama.cpp needs two files: download its GGUF files of the \
+    model, or convert the original checkpoint";
+
 /// Prefixes of tensors of vision towers, audio encoders and projectors.
 const OF_PROJECTORS: [&str; 3] = ["v.", "a.", "mm."];
 
-/// True for a file that has both the layers of a text model and tensors of a projector, as Ollama stores models.
-pub fn is_one_file_model(tensors: &[TensorInfo]) -> bool {
-    let has = |prefixes: &[&str]| {
-        tensors.iter().any(|tensor| prefixes.iter().any(|prefix| tensor.name.starts_with(prefix)))
-    };
-    has(&["blk."]) && has(&OF_PROJECTORS)
+/// What a file is that has both the layers of a text model and tensors of a projector, as Ollama stores models, with
+/// advice.
+pub fn one_file_model<'a>(names: impl Iterator<Item = &'a str>) -> Option<(&'static str, &'static str)> {
+    let (mut has_layers, mut has_tower) = (false, false);
+    for name in names {
+        has_layers |= name.starts_with("blk.");
+        has_tower |= OF_PROJECTORS.iter().any(|prefix| name.starts_with(prefix));
+    }
+    (has_layers && has_tower).then_some((ONE_FILE, ONE_FILE_ADVICE))
 }
 
 /// True for a file without tensors that has a vocabulary, unless it is a shard.
@@ -217,6 +223,7 @@ fn other_than_model(path: &Path) -> Option<(&'static str, String)> {
     let text = |key: &str| metadata.get(key).and_then(Value::as_str).unwrap_or_default();
     let shown = path.display();
     let has = |key: &str| metadata.get(key).is_some();
+    let names = file.tensors().iter().map(|tensor| tensor.name.as_str());
     Some(match (text("general.type"), text("general.architecture")) {
         _ if is_joined(&file) => (JOINED, JOINED_ADVICE.to_owned()),
         ("imatrix", _) => imatrix_advice(&shown),
@@ -232,12 +239,7 @@ fn other_than_model(path: &Path) -> Option<(&'static str, String)> {
             "a vocabulary without tensors",
             "pass the file of the whole model, or convert the checkpoint with its weights".to_owned(),
         ),
-        _ if is_one_file_model(file.tensors()) => (
-            ONE_FILE,
-            "Ollama stores models like this; llama.cpp needs two files: download its GGUF files of the model, or convert the \
-                original checkpoint"
-                .to_owned(),
-        ),
+        _ if one_file_model(names).is_some() => (ONE_FILE, ONE_FILE_ADVICE.to_owned()),
         _ if is_image_model(metadata, file.tensors()) => (
             IMAGE_MODEL,
             "pass a language model; `gguf-quantize` and `gguf-inspect` read this file, ComfyUI-GGUF and \

@@ -122,6 +122,11 @@ pub const DIFFERENCES: &[Difference] = &[
         value: Some(("f32", || json!(9.999_999_747_378_752e-6))),
     },
     Difference {
+        checkpoints: &["qwen"],
+        key: "qwen.attention.layer_norm_rms_epsilon",
+        value: Some(("f32", || json!(9.999_999_974_752_427e-7))),
+    },
+    Difference {
         checkpoints: &["phi2", "phi2-old"],
         key: "phi2.feed_forward_length",
         value: Some(("u32", || json!(24))),

@@ -176,6 +176,7 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("hunyuan-vl", "rope_parameters.mrope_section"),
     ("hunyuan-vl-old", "rope_parameters.mrope_section"),
     ("mellum", "rope_parameters"),
+    ("minimax-m3", "rotary_dim"),
     ("nemotron-h", "time_step_min"),
     ("nemotron-h-moe", "time_step_min"),
     ("nemotron-h-moe-old", "time_step_min"),

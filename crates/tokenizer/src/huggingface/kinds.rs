@@ -100,10 +100,16 @@ impl TokenizerWriter<'_> {
 
     /// As [`TokenizerWriter::spm`], of a vocabulary that was read already.
     pub fn spm_or_json(&mut self, hf: Option<HfTokenizer>, style: SpmStyle) -> Result<(), VocabError> {
-        if let Some(hf) = hf.filter(HfTokenizer::is_llama) {
-            return llama_hf::write_ranked(self, &hf, style);
+        match hf {
+            Some(hf) if hf.is_llama() => llama_hf::write_ranked(self, &hf, style),
+            Some(hf) if self.file("tokenizer.model").is_none() => Err(VocabError::NotSupported {
+                subject: format!(
+                    "`{}`: another kind than the SentencePiece tokenizer of this architecture",
+                    hf.file
+                ),
+            }),
+            _ => spm::write_keys(self, style),
         }
-        spm::write_keys(self, style)
     }
 
     /// The id of a token of the vocabulary that has been written.

@@ -6,7 +6,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use serde_json::{Value as Json, json};
+use serde_json::{Map, Value as Json};
 use tokenizers::Tokenizer;
 
 use super::added::AddedVocab;
@@ -39,9 +39,11 @@ pub fn library(bytes: &[u8]) -> Result<Tokenizer, String> {
         let prefix = hf.model.continuing_subword_prefix.as_deref().unwrap_or_default();
         check_prefix(prefix, hf.model.merges.0.iter().map(|(_, second)| second.as_str()))?;
     }
-    let mut whole: Json = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-    (whole["padding"], whole["truncation"]) = (json!(null), json!(null));
-    Tokenizer::from_bytes(whole.to_string()).map_err(|error| error.to_string())
+    let mut whole: Map<String, Json> = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    for key in ["padding", "truncation"] {
+        whole.insert(key.to_owned(), Json::Null);
+    }
+    Tokenizer::from_bytes(Json::Object(whole).to_string()).map_err(|error| error.to_string())
 }
 
 /// Runs the library on another thread, because expressions of a file may take any time. After that time, the thread is

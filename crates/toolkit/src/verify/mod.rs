@@ -221,6 +221,15 @@ fn loader(model: &Model) -> Check {
     if model.shards().iter().any(|(_, file)| file.endian() == gguf_container::Endian::Big) {
         return check.skipped("big-endian files are loaded on big-endian machines only");
     }
+    // Once, not for each tensor of the tower.
+    if let Some((kind, advice)) = input_kind::one_file_model(names(model)) {
+        check.push(Finding::error(
+            "model_with_tower",
+            format!("llama.cpp does not load the file: it is {kind}"),
+        ));
+        check.push(Finding::note("hint", advice));
+        return check;
+    }
     let tensors = model.tensors().map(|(_, info)| (info.name.as_str(), info.shape));
     let Some(refusals) = gguf_layout::loader::refusals(&gguf_models::FAMILIES, model.metadata(), tensors)
     else {
@@ -288,6 +297,9 @@ fn architecture(model: &Model, known: &[Finding]) -> Check {
         // Named above.
         Err(gguf_runtime::Error::MissingTensor { name })
             if lacking.iter().flatten().any(|tensor| *tensor == name) => {}
+        // Reported by the loader's check.
+        Err(gguf_runtime::Error::UnusedTensors { .. })
+            if input_kind::one_file_model(names(model)).is_some() => {}
         // Matrices after the pooling of sentence-transformers can belong to any model, and no graph here runs
         // them.
         Err(gguf_runtime::Error::UnusedTensors { names, .. })
@@ -304,6 +316,10 @@ fn architecture(model: &Model, known: &[Finding]) -> Check {
     let known: HashSet<String> = known.iter().filter_map(subject).collect();
     check.findings.retain(|finding| !subject(finding).is_some_and(|subject| known.contains(&subject)));
     check
+}
+
+fn names(model: &Model) -> impl Iterator<Item = &str> {
+    model.tensors().map(|(_, info)| info.name.as_str())
 }
 
 /// A name for programs.

@@ -8,6 +8,10 @@ pub const GRAPHS: &[Architecture] = &[
     Architecture::decoder("bailingmoe2", Spec { norm_topk_prob: false, ..Spec::NEOX }),
     Architecture::decoder(
         "bailingmoe3",
-        Spec { memory: MemorySpec { caches_prediction: true, ..MemorySpec::USUAL }, ..Spec::DECODER },
+        Spec {
+            norm_topk_prob: false,
+            memory: MemorySpec { caches_prediction: true, ..MemorySpec::USUAL },
+            ..Spec::DECODER
+        },
     ),
 ];

@@ -19,6 +19,7 @@ const COHERE2: Spec =
 /// Experts and shared expert are averaged, as `shared_expert_combination_strategy` of its config has it.
 const COHERE2_MOE: Spec = Spec {
     norm_is_by_key: true,
+    norm_topk_prob: false,
     rope_layers: RopeLayers::SlidingOrDense,
     sliding: Some(SlidingWindow {
         full_first: true,

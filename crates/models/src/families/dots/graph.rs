@@ -7,6 +7,6 @@ pub const GRAPHS: &[Architecture] = &[
     Architecture::decoder("dots1", Spec { norm_topk_prob: false, gating: Gating::Sigmoid, ..Spec::NEOX }),
     Architecture::decoder(
         "dots3note",
-        Spec { sliding: Some(SlidingWindow::EVERY_FOURTH_FULL), ..Spec::DECODER },
+        Spec { norm_topk_prob: false, sliding: Some(SlidingWindow::EVERY_FOURTH_FULL), ..Spec::DECODER },
     ),
 ];

@@ -7,7 +7,12 @@ pub const GRAPHS: &[Architecture] = &[
     Architecture::decoder("chatglm", Spec::DECODER),
     Architecture::decoder(
         "glm-dsa",
-        Spec { gating: Gating::Sigmoid, yarn_mscale: YarnMscale::Scores, ..Spec::DECODER },
+        Spec {
+            norm_topk_prob: false,
+            gating: Gating::Sigmoid,
+            yarn_mscale: YarnMscale::Scores,
+            ..Spec::DECODER
+        },
     ),
     Architecture::decoder("glm4", Spec::DECODER),
     Architecture::decoder(
@@ -19,5 +24,8 @@ pub const GRAPHS: &[Architecture] = &[
             ..Spec::NEOX
         },
     ),
-    Architecture::decoder("glm5-next", Spec { rope: None, bounds_argument: true, ..Spec::DECODER }),
+    Architecture::decoder(
+        "glm5-next",
+        Spec { rope: None, norm_topk_prob: false, bounds_argument: true, ..Spec::DECODER },
+    ),
 ];

@@ -11,6 +11,7 @@ pub const GRAPHS: &[Architecture] = &[
     Architecture::decoder(
         "hy_v4",
         Spec {
+            norm_topk_prob: false,
             bounds_argument: true,
             indexer: IndexerSpec { rope: None, rotates_end: true, usual_epsilon: true },
             // The halves of `HYV4Attention` in transformers 5.24; the reference rotates neighbours.

@@ -13,6 +13,7 @@ const LAGUNA: Spec = Spec {
         same_scaling: false,
         ..SlidingWindow::EVERY_FOURTH_FULL
     }),
+    norm_topk_prob: false,
     gating: Gating::Sigmoid,
     ..Spec::NEOX
 };

@@ -10,6 +10,11 @@ pub const GRAPHS: &[Architecture] = &[
     ),
     Architecture::decoder(
         "minimax-m3",
-        Spec { activation: Activation::ClampedSwish, gating: Gating::Sigmoid, ..Spec::NEOX },
+        Spec {
+            norm_topk_prob: false,
+            activation: Activation::ClampedSwish,
+            gating: Gating::Sigmoid,
+            ..Spec::NEOX
+        },
     ),
 ];

@@ -18,8 +18,12 @@ pub const MUSE_GLIMMER: Arch = Arch {
     configs: &[TEXT_CONFIG, CONFIG],
     tensors: &[rules::DECODER_ENDS, NORMS, QK_NORMS, rules::ATTENTION_PERMUTED, GATE, rules::GATED_MLP],
     keys,
-    // Full layers are not rotated.
-    harmless: &["hidden_activation=silu", "layer_rope_theta"],
+    harmless: &["hidden_activation=silu"],
+    built_in: &[BuiltIn::unless(
+        "layer_rope_theta",
+        "rotation in layers with a window alone",
+        rotates_windows,
+    )],
     vocab: ROUTE,
     export: Export::NotExportable("the query factor is not stored in a key"),
     ..DECODER
@@ -76,6 +80,12 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let windows = hparams.sliding_layers().ok_or_else(|| missing("layer_types"))?;
     keys.set_prefixed("attention.sliding_window_pattern", Value::Array(Array::Bool(windows)));
     Ok(())
+}
+
+/// Returns true if the layers without a window are those whose base is 0, which transformers does not rotate.
+fn rotates_windows(hparams: &Hparams, bases: &Json) -> bool {
+    let rotated = bases.as_array().into_iter().flatten().map(|base| base.as_f64() != Some(0.0));
+    hparams.sliding_layers().is_some_and(|windows| rotated.eq(windows))
 }
 
 /// `MuseGlimmerTextConfig`.

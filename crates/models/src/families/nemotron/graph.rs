@@ -15,6 +15,7 @@ pub const GRAPHS: &[Architecture] = &[
 /// Differences of `nemotron_h` and `nemotron_h_moe` from other decoders.
 const NEMOTRON_H: Spec = Spec {
     takes_other_epsilon: true,
+    norm_topk_prob: false,
     rope: None,
     one_part_layers: true,
     activation: Activation::ReluSquared,

@@ -8,6 +8,7 @@ pub const GRAPHS: &[Architecture] = &[Architecture::decoder(
     Spec {
         rope_part_of_full: 2,
         sliding: Some(SlidingWindow { same_scaling: false, ..SlidingWindow::EVERY_FOURTH_FULL }),
+        norm_topk_prob: false,
         gating: Gating::Sigmoid,
         ..Spec::NEOX
     },

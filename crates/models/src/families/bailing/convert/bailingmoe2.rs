@@ -67,6 +67,9 @@ fn is_mixture(hparams: &Hparams, bid: u64) -> bool {
     bid >= dense.unwrap_or(0)
 }
 
+/// Number of shared experts; the second spelling is that of GLM's classes, with which transformers runs Sarvam.
+const SHARED: &[&str] = &["num_shared_experts", "n_shared_experts"];
+
 /// The keys, with this number of rotated dimensions of a head.
 ///
 /// # Errors
@@ -84,13 +87,11 @@ pub fn keys_of(hparams: &Hparams, keys: &mut Keys, rotated: u64) -> Result<(), A
     // Older configs state the length of one shared expert and how many there are; the file has the sum.
     let length = match hparams.get_u64("moe_shared_expert_intermediate_size")? {
         Some(length) => length,
-        None => hparams
-            .need_u64(&["moe_intermediate_size"])?
-            .saturating_mul(hparams.need_u64(&["num_shared_experts"])?),
+        None => hparams.need_u64(&["moe_intermediate_size"])?.saturating_mul(hparams.need_u64(SHARED)?),
     };
     keys.set_derived("expert_shared_feed_forward_length", "num_shared_experts", length)?;
     keys.needed_number("expert_weights_scale", hparams, &["routed_scaling_factor"])?;
-    keys.needed("expert_shared_count", hparams, &["num_shared_experts"])?;
+    keys.needed("expert_shared_count", hparams, SHARED)?;
     keys.flag("expert_weights_norm", hparams, "norm_topk_prob");
     keys.count("nextn_predict_layers", hparams, &[PREDICTED])
 }

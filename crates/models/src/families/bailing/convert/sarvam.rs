@@ -13,8 +13,16 @@ use crate::prelude::*;
 pub const SARVAM: Arch = Arch {
     name: "sarvam-moe",
     written: Some("bailingmoe2"),
-    classes: &[Class::new("SarvamMoEForCausalLM"), Class::new("modeling_sarvam_moe.SarvamMoEForCausalLM")],
+    classes: &[
+        Class::new("SarvamMoEForCausalLM"),
+        Class::new("modeling_sarvam_moe.SarvamMoEForCausalLM"),
+        // transformers 5 runs it with GLM's classes. It renames config keys, but saves weights under their own names.
+        Class::new("Glm4MoeForCausalLM"),
+    ],
+    fits: Some(|input| input.config.get("model_type").is_some_and(|kind| kind == "sarvam_moe")),
     example: "sarvamai/sarvam-30b",
+    configs: &[ConfigClass::new("sarvam_moe")],
+    raw_config: true,
     tensors: bailingmoe2::CENTERED,
     keys: |hparams, keys| bailingmoe2::keys_of(hparams, keys, hparams.head_dim()?),
     export: Export::NotExportable("exported as Bailing 2, whose files have the same tensors"),

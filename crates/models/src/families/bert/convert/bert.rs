@@ -18,6 +18,7 @@ pub const BERT: Arch = Arch {
     classes: &[
         Class::new("BertModel"),
         Class::new("BertForMaskedLM"),
+        Class::new("BertForPreTraining"),
         Class::new("CamembertModel"),
         Class::new("ElectraModel"),
         Class::new("BertForSequenceClassification"),

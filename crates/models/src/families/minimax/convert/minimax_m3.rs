@@ -31,6 +31,11 @@ pub const MINIMAX_M3: Arch = Arch {
     keys,
     from_file,
     harmless: &["hidden_act=silu", "layer_types", "swiglu_alpha=1.702", "swiglu_limit=7.0"],
+    built_in: &[BuiltIn::unless(
+        "rotary_dim",
+        "this part of a head, transformers with another",
+        is_rotated_part,
+    )],
     ..MINIMAX_M2
 };
 
@@ -120,6 +125,12 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.derived_from("leading_dense_block_count", &["moe_layer_freq"]);
     keys.set_prefixed("leading_dense_block_count", Value::U32(to_u32("moe_layer_freq", &dense.into())?));
     Ok(())
+}
+
+/// Returns true if `rotary_dim` is the part of a head that transformers rotates: `rope_parameters.partial_rotary_factor`.
+fn is_rotated_part(hparams: &Hparams, rotated: &Json) -> bool {
+    let part = hparams.head_dim().and_then(|head| hparams.rotated(head, Some(1.0)));
+    part.is_ok_and(|part| rotated.as_u64() == Some(part))
 }
 
 /// Mixture layers, and the sizes of the indexer, in the spelling of the Hub's files.

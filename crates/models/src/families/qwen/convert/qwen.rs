@@ -6,6 +6,7 @@
 //!
 //! Source: `QwenModel` in `conversion/qwen.py`.
 
+use crate::families::exaone::convert::exaone;
 use crate::families::starcoder::convert::starcoder;
 use crate::prelude::*;
 
@@ -15,6 +16,7 @@ pub const QWEN: Arch = Arch {
     classes: &[Class::new("QWenLMHeadModel")],
     example: "Qwen/Qwen-7B",
     tensors: &[starcoder::ENDS, LAYERS],
+    keys: exaone::keys_with_epsilon,
     vocab: ROUTE,
     harmless: &["scale_attn_weights=true"],
     ..DECODER
