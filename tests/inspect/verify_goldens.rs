@@ -117,6 +117,13 @@ const REFUSED: &[(&str, &[&str], &str)] = &[
     ),
     ("dots3", &["key"], "then aborts: values not supported: `dots3note.attention.indexer.key_length` 16"),
     ("glm-dsa", &["key"], "then aborts: values not supported: `glm-dsa.attention.indexer.key_length` 16"),
+    // Fewer tokens than Chameleon has images' tokens; layers of Gemma 4 that share keys with a layer of another kind.
+    (
+        "chameleon",
+        &["key"],
+        "then aborts: values not supported: `tokenizer.ggml.model` gpt2, `tokenizer.ggml.tokens`",
+    ),
+    ("gemma4", &["key"], "then aborts: values not supported: `gemma4.attention.shared_kv_layers` 2"),
     // It writes the number of the one token that the released tokenizers have.
     ("llada-moe", &["special_id"], "`tokenizer.ggml.mask_token_id`: 156895 is out of range"),
     ("qwen3asr", &["special_id"], "`tokenizer.ggml.padding_token_id`: 151645 is out of range"),

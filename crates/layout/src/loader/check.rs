@@ -367,7 +367,9 @@ impl Created {
             let matrix = name.strip_suffix(".scale").or_else(|| name.strip_suffix(".input_scale"));
             matrix.is_some_and(|matrix| {
                 let weight = format!("{matrix}.weight");
-                let is_loaded = self.names.contains(&weight) && !self.skipped.contains(&weight);
+                let is_loaded = facts.tensors.contains_key(weight.as_str())
+                    && self.names.contains(&weight)
+                    && !self.skipped.contains(&weight);
                 is_loaded && gguf_container::may_have_scale(matrix)
             })
         };

@@ -102,17 +102,19 @@ pub fn graph(families: &Families, architecture: &str) -> Option<Section> {
 }
 
 fn section_in(text: &'static str, architecture: &str) -> Option<Section> {
-    let is_head = |line: &&str| {
-        let names = line.strip_prefix('[').and_then(|line| line.strip_suffix(']'));
-        names.is_some_and(|names| names.split(' ').any(|name| name == architecture))
-    };
-    let mut lines = text.lines().skip_while(|line| !is_head(line));
-    lines.next()?;
-    let mut section = Section::default();
-    for line in lines.take_while(|line| !line.starts_with('[')) {
-        read_line(&mut section, line)?;
+    let mut found: Option<Section> = None;
+    let mut is_own = false;
+    for line in text.lines() {
+        if let Some(names) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
+            is_own = names.split(' ').any(|name| name == architecture);
+            if is_own {
+                found.get_or_insert_default();
+            }
+        } else if let Some(section) = found.as_mut().filter(|_| is_own) {
+            read_line(section, line)?;
+        }
     }
-    Some(section)
+    found
 }
 
 fn read_line(section: &mut Section, line: &'static str) -> Option<()> {
