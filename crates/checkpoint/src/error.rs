@@ -10,23 +10,18 @@ use crate::{Dtype, PickleError, ReadError, ZipError};
 /// Error in a checkpoint. File names are relative to the folder; the caller adds its path.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum Error {
     /// The system refused.
     #[error("{}cannot open: {error}", if file == "." { String::new() } else { format!("`{file}`: ") })]
     Io {
         /// The file, or `.` for the folder itself.
         file: String,
-        /// Error of the system.
         error: io::Error,
     },
     /// A remnant of a broken download instead of a file.
     #[error("`{file}` is {}, not the file itself", kind.name())]
-    BrokenDownload {
-        /// The file.
-        file: String,
-        /// The kind.
-        kind: BrokenDownload,
-    },
+    BrokenDownload { file: String, kind: BrokenDownload },
     /// The source is not a folder.
     #[error("not a folder")]
     NotAFolder,
@@ -35,26 +30,13 @@ pub enum Error {
     Clip,
     /// A pipeline without a diffusion model.
     #[error("no diffusion model found in the pipeline; looked for {}", .expected.join(", "))]
-    NoPipelineModel {
-        /// Names of folders.
-        expected: &'static [&'static str],
-    },
+    NoPipelineModel { expected: &'static [&'static str] },
     /// A folder without weights, or with several files of weights that no index connects.
     #[error("expected one file of weights, found {}", if files.is_empty() { "none".to_owned() } else { list_names(files) })]
-    SeveralWeights {
-        /// The files.
-        files: Vec<String>,
-    },
+    SeveralWeights { files: Vec<String> },
     /// A file that is one of several shards.
     #[error("`{file}`: shard {number} of {count}")]
-    OneShard {
-        /// The file.
-        file: String,
-        /// Its number.
-        number: u32,
-        /// Number of shards.
-        count: u32,
-    },
+    OneShard { file: String, number: u32, count: u32 },
     /// No file of any known format.
     #[error("no weights found; looked for {}", .expected.join(", "))]
     NoWeights {
@@ -70,7 +52,6 @@ pub enum Error {
     /// Weights of a format that is known and not read yet.
     #[error("`{file}`: weights in {format} are not supported yet")]
     NotReadYet {
-        /// The format's name.
         format: &'static str,
         /// The first file of it.
         file: String,
@@ -78,11 +59,9 @@ pub enum Error {
     /// Weights in a format of another program.
     #[error("`{file}`: weights in {format} are not supported")]
     Foreign {
-        /// The format's name.
         format: &'static str,
         /// The first file of it.
         file: String,
-        /// Suggested remedy.
         advice: &'static str,
     },
     /// Bytes of a weights file could not be had.
@@ -90,30 +69,16 @@ pub enum Error {
     Read(#[from] ReadError),
     /// Weights of a quantization method that is known and not read.
     #[error("weights quantized by {method} are not supported; recognized by {recognized_by}")]
-    MethodNotRead {
-        /// The method's name.
-        method: &'static str,
-        /// Distinguishing feature.
-        recognized_by: &'static str,
-        /// Suggested remedy.
-        advice: &'static str,
-    },
+    MethodNotRead { method: &'static str, recognized_by: &'static str, advice: &'static str },
     /// Weights with an unknown quantization method.
     #[error("`{file}`: weights quantized by `{method}` are not supported")]
-    UnknownMethod {
-        /// Location of the config.
-        file: String,
-        /// The method as written.
-        method: String,
-    },
+    UnknownMethod { file: String, method: String },
     /// Codes that no config and no other tensor explains.
     #[error(
         "tensor `{tensor}`: {dtype} values of shape {shape:?} look like quantized codes of an unknown format"
     )]
     CodesOfNoMethod {
-        /// The tensor.
         tensor: String,
-        /// Its type.
         dtype: Dtype,
         /// Its shape, row length last.
         shape: Vec<u64>,
@@ -123,23 +88,17 @@ pub enum Error {
     CodesWithoutScales {
         /// The tensor of the codes.
         tensor: String,
-        /// Its type.
         dtype: Dtype,
     },
     /// Scales, zeros or similar parts without matching codes.
     #[error("tensor `{tensor}`: part of quantized weights whose codes are missing or have the wrong type")]
-    ScalesWithoutCodes {
-        /// The tensor.
-        tensor: String,
-    },
+    ScalesWithoutCodes { tensor: String },
     /// A part of quantized weights does not fit the codes.
     #[error("tensor `{tensor}`: expected {expected} for `{codes}` of shape {shape:?}, found shape {found:?}")]
     PartShape {
-        /// The tensor.
         tensor: String,
         /// Its shape, row length last.
         found: Vec<u64>,
-        /// Expected value.
         expected: String,
         /// The tensor of the codes.
         codes: String,
@@ -148,48 +107,23 @@ pub enum Error {
     },
     /// A part of quantized weights does not have the type, size or content that its form requires.
     #[error("tensor `{tensor}`: expected {expected}, found {found}")]
-    PartForm {
-        /// The tensor.
-        tensor: String,
-        /// Expected value.
-        expected: String,
-        /// Found value.
-        found: String,
-    },
+    PartForm { tensor: String, expected: String, found: String },
     /// A part of quantized weights is not there.
     #[error("missing tensor `{tensor}`, which belongs to the codes `{codes}`")]
     PartMissing {
-        /// The tensor.
         tensor: String,
         /// The tensor of the codes.
         codes: String,
     },
     /// A part of quantized weights is smaller than the codes ask for.
     #[error("tensor `{tensor}`: expected {expected} bytes, found {found}")]
-    PartBytes {
-        /// The tensor.
-        tensor: String,
-        /// Bytes that belong there.
-        expected: u64,
-        /// Number of bytes found.
-        found: u64,
-    },
+    PartBytes { tensor: String, expected: u64, found: u64 },
     /// Invalid number in a part of quantized weights.
     #[error("tensor `{tensor}`: element {index}: expected {expected}, found {found}")]
-    PartValue {
-        /// The tensor.
-        tensor: String,
-        /// The element.
-        index: u64,
-        /// Expected value.
-        expected: String,
-        /// Found value.
-        found: i64,
-    },
+    PartValue { tensor: String, index: u64, expected: String, found: i64 },
     /// Tensors that have no elements.
     #[error("{} without data: {}; the {} was saved under DeepSpeed ZeRO-3 without gathering its weights", counted(names.len(), "tensor"), list_names(names), if *is_adapter { "adapter" } else { "model" })]
     EmptyTensors {
-        /// Their names.
         names: Vec<String>,
         /// True for tensors of an adapter.
         is_adapter: bool,
@@ -197,17 +131,13 @@ pub enum Error {
     /// A checkpoint of mlx-lm whose weights differ from Hugging Face's form.
     #[error("MLX checkpoint of `{family}` is not supported: {difference}")]
     MlxLayout {
-        /// Its `model_type`.
         family: String,
         /// The difference of its weights.
         difference: &'static str,
     },
     /// An adapter of mlx-lm that has no counterpart in PEFT.
     #[error("MLX adapter: {problem}")]
-    MlxAdapter {
-        /// Difference.
-        problem: String,
-    },
+    MlxAdapter { problem: String },
     /// Tensors of more than one adapter in a file.
     #[error("the file contains {} adapters: {}", names.len(), list_names(names))]
     SeveralAdapters {
@@ -216,24 +146,13 @@ pub enum Error {
     },
     /// A file that every checkpoint of this format has.
     #[error("missing file `{file}`")]
-    MissingFile {
-        /// Its name.
-        file: String,
-    },
+    MissingFile { file: String },
     /// A small file is too large to be one.
     #[error("`{file}`: {found} bytes exceed the limit of {limit}")]
-    FileTooLarge {
-        /// Its name.
-        file: String,
-        /// Its length in bytes.
-        found: u64,
-        /// The limit in bytes.
-        limit: u64,
-    },
+    FileTooLarge { file: String, found: u64, limit: u64 },
     /// A file is not JSON.
     #[error("`{file}`: {error}")]
     Json {
-        /// Its name.
         file: String,
         /// Problem, with line and column.
         error: serde_json::Error,
@@ -241,47 +160,38 @@ pub enum Error {
     /// JSON of another form than expected.
     #[error("`{file}`: expected {expected}, found {found}")]
     JsonForm {
-        /// The file.
         file: String,
         /// Expected value, with its location.
         expected: String,
-        /// Found value.
         found: String,
     },
     /// A weights file that ends inside the length of its header, or before the header's end.
     #[error("`{file}`: expected a header of {expected} bytes, but the file has {found}")]
     HeaderCut {
-        /// The file.
         file: String,
         /// Bytes of header length and header.
         expected: u64,
-        /// Bytes of the file.
         found: u64,
     },
     /// A header length beyond the format's limit.
     #[error("`{file}`: header of {found} bytes exceeds the limit of {limit}")]
     HeaderTooLarge {
-        /// The file.
         file: String,
         /// The length that the file states.
         found: u64,
-        /// The format's limit.
         limit: u64,
     },
     /// A header that does not parse.
     #[error("`{file}`: header{}: {error}", .tensor.as_ref().map(|t| format!(" at tensor `{t}`")).unwrap_or_default())]
     Header {
-        /// The file.
         file: String,
         /// The entry in which parsing stopped.
         tensor: Option<String>,
-        /// Problem.
         error: serde_json::Error,
     },
     /// The same name twice.
     #[error("tensor `{tensor}` is in both `{first}` and `{second}`")]
     DuplicateTensor {
-        /// The name.
         tensor: String,
         /// The file that holds the first.
         first: String,
@@ -290,45 +200,23 @@ pub enum Error {
     },
     /// A type that the format does not have.
     #[error("`{file}`: tensor `{tensor}`: unknown dtype `{found}`")]
-    UnknownDtype {
-        /// The file.
-        file: String,
-        /// The tensor.
-        tensor: String,
-        /// The type as written.
-        found: String,
-    },
+    UnknownDtype { file: String, tensor: String, found: String },
     /// A shape whose size does not fit 64 bits or ends inside a byte.
     #[error("`{file}`: tensor `{tensor}`: the size of shape {shape:?} of {dtype} is out of range")]
-    BadShape {
-        /// The file.
-        file: String,
-        /// The tensor.
-        tensor: String,
-        /// Dimensions, row length last.
-        shape: Vec<u64>,
-        /// The type.
-        dtype: Dtype,
-    },
+    BadShape { file: String, tensor: String, shape: Vec<u64>, dtype: Dtype },
     /// Offsets that do not belong to the shape.
     #[error(
         "`{file}`: tensor `{tensor}`: shape {shape:?} of {dtype} needs {expected} bytes, but the header \
             states bytes {begin} to {end}"
     )]
     SizeMismatch {
-        /// The file.
         file: String,
-        /// The tensor.
         tensor: String,
-        /// Dimensions, row length last.
         shape: Vec<u64>,
-        /// The type.
         dtype: Dtype,
         /// Bytes by shape and type.
         expected: u64,
-        /// First byte as stated.
         begin: u64,
-        /// End as stated.
         end: u64,
     },
     /// A tensor does not begin where the one before it ends: a hole or an overlap.
@@ -336,53 +224,27 @@ pub enum Error {
         "`{file}`: tensor `{tensor}`: expected data offset {expected}, where the previous tensor ends, found {found}"
     )]
     NotContiguous {
-        /// The file.
         file: String,
-        /// The tensor.
         tensor: String,
         /// End of the tensor before.
         expected: u64,
-        /// Its own begin.
         found: u64,
     },
     /// Tensors end elsewhere than the file.
     #[error("`{file}`: expected {expected} bytes (header and tensors), found {found}")]
-    FileLength {
-        /// The file.
-        file: String,
-        /// Bytes by the header.
-        expected: u64,
-        /// Bytes of the file.
-        found: u64,
-    },
+    FileLength { file: String, expected: u64, found: u64 },
     /// A weights file that the index or the numbering of its siblings asks for.
     #[error("missing weight file `{file}`: {reason}")]
-    MissingShard {
-        /// The file.
-        file: String,
-        /// Who asks for it.
-        reason: String,
-    },
+    MissingShard { file: String, reason: String },
     /// The index points out of the folder.
     #[error("`{index}`: weight file `{file}` is not in the folder itself")]
-    ShardOutside {
-        /// The index.
-        index: String,
-        /// The name as written.
-        file: String,
-    },
+    ShardOutside { index: String, file: String },
     /// A file of the folder is a link to a file elsewhere.
     #[error("`{file}` links to `{to}`, outside the folder")]
-    LinkOutside {
-        /// The file.
-        file: String,
-        /// Target of the link.
-        to: String,
-    },
+    LinkOutside { file: String, to: String },
     /// The index and the files do not hold the same tensors.
     #[error("`{index}` does not match the weight files: {}", mismatch(.absent, .unlisted))]
     IndexMismatch {
-        /// The index.
         index: String,
         /// Tensors of the index that no file holds, sorted.
         absent: Vec<String>,
@@ -391,46 +253,24 @@ pub enum Error {
     },
     /// A pickle that is not one of plain tensors.
     #[error("`{file}`: {problem}")]
-    Pickle {
-        /// The file.
-        file: String,
-        /// Problem with it.
-        problem: PickleError,
-    },
+    Pickle { file: String, problem: PickleError },
     /// An archive that `torch.save` did not write.
     #[error("`{file}`: {problem}")]
-    Zip {
-        /// The file.
-        file: String,
-        /// Problem with it.
-        problem: ZipError,
-    },
+    Zip { file: String, problem: ZipError },
     /// Neither of the forms that `torch.save` writes.
     #[error("`{file}` was not written by torch.save: found {found}")]
-    NotAPickle {
-        /// The file.
-        file: String,
-        /// Apparent content.
-        found: &'static str,
-    },
+    NotAPickle { file: String, found: &'static str },
     /// Shards of one matrix that do not belong together.
     #[error("`{files}`: tensor `{tensor}`: {problem}")]
     ShardsDiffer {
         /// The files, first and last.
         files: String,
-        /// The tensor.
         tensor: String,
-        /// Difference.
         problem: String,
     },
     /// Codes of quantized weights that do not lie in their file one after the other.
     #[error("tensor `{tensor}`: weights quantized by {method} with non-contiguous strides are not supported")]
-    StridedCodes {
-        /// The tensor.
-        tensor: String,
-        /// The method's name.
-        method: &'static str,
-    },
+    StridedCodes { tensor: String, method: &'static str },
     /// Files without a single tensor.
     #[error("`{file}` does not contain tensors")]
     NoTensors {

@@ -3,83 +3,42 @@
 /// Why a pickle is refused. Places are bytes of the pickle.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum PickleError {
     /// The end comes too early.
     #[error("byte {at} of the pickle: the pickle ends, expected {needed} more bytes")]
     Cut {
-        /// The place.
         at: u64,
         /// Bytes that the instruction needs.
         needed: u64,
     },
     /// A version whose instructions are not read.
     #[error("byte {at} of the pickle: expected protocol 2, found {version}")]
-    Protocol {
-        /// The place.
-        at: u64,
-        /// The version.
-        version: u8,
-    },
+    Protocol { at: u64, version: u8 },
     /// An instruction that no pickle of tensors needs.
     #[error("byte {at} of the pickle: opcode {opcode:#04x} is not supported")]
-    Opcode {
-        /// The place.
-        at: u64,
-        /// The instruction.
-        opcode: u8,
-    },
+    Opcode { at: u64, opcode: u8 },
     /// A name that no pickle of tensors imports.
     #[error("byte {at} of the pickle imports `{module}.{name}`, which is not allowed")]
-    Global {
-        /// The place.
-        at: u64,
-        /// The module.
-        module: String,
-        /// The name.
-        name: String,
-    },
+    Global { at: u64, module: String, name: String },
     /// An instruction takes more values than there are.
     #[error("byte {at} of the pickle: too few values on the stack for opcode {opcode:#04x}")]
-    Stack {
-        /// The place.
-        at: u64,
-        /// The instruction.
-        opcode: u8,
-    },
+    Stack { at: u64, opcode: u8 },
     /// An instruction that ends a group of values, without a begin.
     #[error("byte {at} of the pickle: missing mark on the stack")]
-    Mark {
-        /// The place.
-        at: u64,
-    },
+    Mark { at: u64 },
     /// A remembered value that was never stored.
     #[error("byte {at} of the pickle: memo entry {number} was never stored")]
-    Memo {
-        /// The place.
-        at: u64,
-        /// Its number.
-        number: u32,
-    },
+    Memo { at: u64, number: u32 },
     /// An integer beyond 64 bits.
     #[error("byte {at} of the pickle: integer of {bytes} bytes, expected at most 8")]
-    Long {
-        /// The place.
-        at: u64,
-        /// Its bytes.
-        bytes: u64,
-    },
+    Long { at: u64, bytes: u64 },
     /// A text that is too long or not UTF-8.
     #[error("byte {at} of the pickle: string of {bytes} bytes is not valid UTF-8 or longer than 65536 bytes")]
-    Text {
-        /// The place.
-        at: u64,
-        /// Its bytes.
-        bytes: u64,
-    },
+    Text { at: u64, bytes: u64 },
     /// A value of the wrong kind.
     #[error("byte {at} of the pickle: expected {expected}")]
     Kind {
-        /// The place.
         at: u64,
         /// Operand that the instruction needs.
         expected: &'static str,
@@ -89,37 +48,22 @@ pub enum PickleError {
         "the pickle is too large: {values} values in {bytes} bytes exceed the limit of 8388608 values or \
             67108864 bytes"
     )]
-    TooLarge {
-        /// Bytes read so far.
-        bytes: u64,
-        /// Values so far.
-        values: u64,
-    },
+    TooLarge { bytes: u64, values: u64 },
     /// Not the calls and values that make a tensor.
     #[error("tensor `{tensor}`: {problem}")]
-    Tensor {
-        /// The tensor.
-        tensor: String,
-        /// Problem with it.
-        problem: String,
-    },
+    Tensor { tensor: String, problem: String },
     /// Not a dictionary of tensors.
     #[error("expected a dictionary of tensors, {found}")]
-    NotAStateDict {
-        /// Found value.
-        found: String,
-    },
+    NotAStateDict { found: String },
     /// A legacy file whose parts contradict each other.
     #[error("{problem}")]
-    Legacy {
-        /// Problem.
-        problem: String,
-    },
+    Legacy { problem: String },
 }
 
 /// Why an archive is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum ZipError {
     /// The directory at the end of the archive, or a header that it points to, cannot be read.
     #[error("invalid archive directory: {problem}")]
@@ -129,58 +73,31 @@ pub enum ZipError {
     },
     /// Torch stores entries as they are.
     #[error("entry `{entry}` is compressed or encrypted, expected a stored entry")]
-    NotStored {
-        /// The entry.
-        entry: String,
-    },
+    NotStored { entry: String },
     /// Bytes past the end of the file.
     #[error("entry `{entry}`: bytes {begin} to {end} exceed the file size of {file_bytes} bytes")]
-    OutOfFile {
-        /// The entry.
-        entry: String,
-        /// First byte.
-        begin: u64,
-        /// End.
-        end: u64,
-        /// Bytes of the file.
-        file_bytes: u64,
-    },
+    OutOfFile { entry: String, begin: u64, end: u64, file_bytes: u64 },
     /// Two entries with bytes in common.
     #[error("entries `{first}` and `{second}` overlap at byte {at}")]
     Overlap {
         /// The one that begins first.
         first: String,
-        /// The other.
         second: String,
         /// Start of the other one.
         at: u64,
     },
     /// Two entries of one name.
     #[error("duplicate entry `{entry}`")]
-    Twice {
-        /// The entry.
-        entry: String,
-    },
+    Twice { entry: String },
     /// No entry of this name.
     #[error("missing entry `{entry}`")]
-    Missing {
-        /// The entry.
-        entry: String,
-    },
+    Missing { entry: String },
     /// A program, not a checkpoint.
     #[error(
         "TorchScript archive (entry `{entry}`), which contains a program in addition to weights, is not supported"
     )]
-    TorchScript {
-        /// The entry.
-        entry: String,
-    },
+    TorchScript { entry: String },
     /// Bytes in the other order.
     #[error("entry `{entry}`: expected byte order `little`, found `{found}`")]
-    ByteOrder {
-        /// The entry.
-        entry: String,
-        /// Found value.
-        found: String,
-    },
+    ByteOrder { entry: String, found: String },
 }

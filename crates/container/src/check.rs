@@ -27,90 +27,55 @@ pub enum Severity {
 /// One thing that is wrong or odd about a container.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum Finding {
     /// A version that the reference does not load any more.
     #[error("version {version}: llama.cpp loads only versions 2 and 3")]
-    OldVersion {
-        /// The version.
-        version: u32,
-    },
+    OldVersion { version: u32 },
     /// The byte order of few machines.
     #[error("big-endian file: only big-endian machines load it")]
     BigEndian,
     /// An alignment that the specification does not allow.
     #[error("alignment {alignment} is not a multiple of 8")]
-    Alignment {
-        /// The alignment.
-        alignment: u32,
-    },
+    Alignment { alignment: u32 },
     /// A key that the specification does not allow.
     #[error("{0}")]
     Key(KeyProblem),
     /// Arrays in arrays, which the reference does not read.
     #[error("key `{key}`: llama.cpp does not read arrays of arrays")]
-    NestedArray {
-        /// The key.
-        key: String,
-    },
+    NestedArray { key: String },
     /// A text that is not UTF-8.
     #[error("the string of key `{key}` is not valid UTF-8")]
-    NotUtf8 {
-        /// The key.
-        key: String,
-    },
+    NotUtf8 { key: String },
     /// A tensor name that the reference refuses.
     #[error("tensor `{tensor}`: the name has {len} bytes; llama.cpp supports at most {max}", max = MAX_REFERENCE_TENSOR_NAME_BYTES)]
-    LongName {
-        /// The tensor.
-        tensor: String,
-        /// Bytes of its name.
-        len: usize,
-    },
+    LongName { tensor: String, len: usize },
     /// More dimensions than the reference loads.
     #[error("tensor `{tensor}`: {n_dims} dimensions; llama.cpp supports at most {max}", max = GGML_MAX_DIMS)]
-    ManyDims {
-        /// The tensor.
-        tensor: String,
-        /// Number of its dimensions.
-        n_dims: usize,
-    },
+    ManyDims { tensor: String, n_dims: usize },
     /// A tensor without a name.
     #[error("tensor {index}: missing name")]
-    NoName {
-        /// Index, from 0.
-        index: usize,
-    },
+    NoName { index: usize },
     /// A tensor of nothing.
     #[error("tensor `{tensor}` has no elements")]
-    NoElements {
-        /// The tensor.
-        tensor: String,
-    },
+    NoElements { tensor: String },
     /// A type that nothing stores weights in.
     #[error("tensor `{tensor}`: type {dtype} is for activations and not valid in a file")]
-    ActivationType {
-        /// The tensor.
-        tensor: String,
-        /// Its type.
-        dtype: DType,
-    },
+    ActivationType { tensor: String, dtype: DType },
     /// A tensor that does not begin where the one before ends.
     #[error(
         "tensor `{tensor}`: expected offset {expected}, right after the previous tensor, found {found}; \
             llama.cpp rejects the file"
     )]
     Gap {
-        /// The tensor.
         tensor: String,
         /// End of the previous tensor, padding included; in the data section.
         expected: u64,
-        /// Start of this tensor.
         found: u64,
     },
     /// Padding that is not zero.
     #[error("padding at byte {offset}: expected zero, found 0x{byte:02x}")]
     Padding {
-        /// Offset in the file.
         offset: u64,
         /// The first byte that is not zero.
         byte: u8,
@@ -120,15 +85,11 @@ pub enum Finding {
     CutPadding {
         /// Bytes that are not there.
         missing: u64,
-        /// Bytes that should be.
         padding: u64,
     },
     /// Bytes after the end.
     #[error("{n_bytes} bytes after the last tensor are unused")]
-    Trailing {
-        /// Number of bytes.
-        n_bytes: u64,
-    },
+    Trailing { n_bytes: u64 },
 }
 
 impl Finding {

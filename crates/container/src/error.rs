@@ -12,19 +12,14 @@ use crate::{BrokenDownload, keys::KeyProblem};
 /// Offsets are in bytes from the start of the file unless the name says otherwise.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum Error {
     /// The first four bytes are not `GGUF`.
     #[error("not a GGUF file: expected `GGUF` at the start, found `{}`", found.escape_ascii())]
-    Magic {
-        /// The first four bytes.
-        found: [u8; 4],
-    },
+    Magic { found: [u8; 4] },
     /// A file left by a broken download.
     #[error("not a GGUF file: found {}", kind.name())]
-    BrokenDownload {
-        /// The kind.
-        kind: BrokenDownload,
-    },
+    BrokenDownload { kind: BrokenDownload },
     /// An unknown version.
     #[error("unknown GGUF version {found} (expected 1 to 3, in either byte order)")]
     Version {
@@ -36,7 +31,6 @@ pub enum Error {
     Truncated {
         /// Item that was being read.
         item: &'static str,
-        /// Start offset.
         offset: u64,
         /// Its length in bytes, at least.
         needed: u64,
@@ -46,61 +40,30 @@ pub enum Error {
     /// A count that exceeds the remaining bytes even for the smallest items.
     #[error("{item} of {count} at offset {offset} does not fit in the remaining {left} bytes")]
     CountTooLarge {
-        /// Counted items.
         item: &'static str,
-        /// The count as read.
         count: u64,
-        /// Offset of the items.
         offset: u64,
         /// Bytes from there to the end of the file.
         left: u64,
     },
     /// A key or tensor name that is not UTF-8.
     #[error("{item} {index} is not valid UTF-8: `{}`", bytes.escape_ascii())]
-    NotUtf8 {
-        /// `key` or `tensor name`.
-        item: &'static str,
-        /// Index, from 0.
-        index: u64,
-        /// The bytes.
-        bytes: Vec<u8>,
-    },
+    NotUtf8 { item: &'static str, index: u64, bytes: Vec<u8> },
     /// A key that no file may have.
     #[error("metadata key {index}: {problem}")]
-    Key {
-        /// Index, from 0.
-        index: u64,
-        /// The problem.
-        problem: KeyProblem,
-    },
+    Key { index: u64, problem: KeyProblem },
     /// The same key twice.
     #[error("duplicate metadata key `{key}`")]
-    DuplicateKey {
-        /// The key.
-        key: String,
-    },
+    DuplicateKey { key: String },
     /// A value type id that is not one of the 13.
     #[error("metadata key `{key}`: unknown value type {id} (expected 0 to 12)")]
-    ValueType {
-        /// The key.
-        key: String,
-        /// The id as read.
-        id: u32,
-    },
+    ValueType { key: String, id: u32 },
     /// A truth value that is neither 0 nor 1.
     #[error("metadata key `{key}`: bool at offset {offset}: expected 0 or 1, found {found}")]
-    BadBool {
-        /// The key.
-        key: String,
-        /// Offset of the byte.
-        offset: u64,
-        /// The byte.
-        found: u8,
-    },
+    BadBool { key: String, offset: u64, found: u8 },
     /// Arrays in arrays beyond the limit.
     #[error("metadata key `{key}`: arrays nested deeper than {max}")]
     TooDeep {
-        /// The key.
         key: String,
         /// Levels of arrays that are read.
         max: usize,
@@ -113,12 +76,7 @@ pub enum Error {
     },
     /// An alignment that cannot be worked with.
     #[error("alignment: expected {expected}, found {found}")]
-    Alignment {
-        /// The alignment.
-        found: u64,
-        /// Expected type.
-        expected: &'static str,
-    },
+    Alignment { found: u64, expected: &'static str },
     /// The planned alignment is not the one that readers will find in the metadata.
     #[error("planned alignment {planned} differs from {stated} in `general.alignment`")]
     AlignmentMismatch {
@@ -129,72 +87,42 @@ pub enum Error {
     },
     /// A tensor without a name; refused in plans only.
     #[error("tensor {index}: missing name")]
-    TensorNameEmpty {
-        /// Index, from 0.
-        index: u64,
-    },
+    TensorNameEmpty { index: u64 },
     /// A tensor name beyond the limit.
     #[error("name of tensor {index}: expected at most {max} bytes, found {len}")]
-    TensorNameTooLong {
-        /// Index, from 0.
-        index: u64,
-        /// Its length in bytes.
-        len: u64,
-        /// The limit.
-        max: u64,
-    },
+    TensorNameTooLong { index: u64, len: u64, max: u64 },
     /// The same tensor name twice.
     #[error("duplicate tensor `{name}`")]
-    DuplicateTensor {
-        /// The name.
-        name: String,
-    },
+    DuplicateTensor { name: String },
     /// A shape that is not possible, or not in this dtype.
     #[error("tensor `{tensor}`: {source}")]
-    Shape {
-        /// The tensor's name.
-        tensor: String,
-        /// The problem.
-        source: ShapeError,
-    },
+    Shape { tensor: String, source: ShapeError },
     /// A tensor type that is not known, or no more.
     #[error("tensor `{tensor}`: {source}")]
-    DType {
-        /// The tensor's name.
-        tensor: String,
-        /// The problem.
-        source: DTypeError,
-    },
+    DType { tensor: String, source: DTypeError },
     /// A tensor that does not start at a multiple of the alignment.
     #[error("tensor `{tensor}`: data offset {offset} is not a multiple of {alignment}")]
     Misaligned {
-        /// The tensor's name.
         tensor: String,
         /// Its offset in the data section.
         offset: u64,
-        /// The file's alignment.
         alignment: u32,
     },
     /// A tensor that ends beyond what 63 bits can address.
     #[error("tensor `{tensor}`: {n_bytes} bytes at data offset {offset} exceed 63 bits")]
     OffsetOverflow {
-        /// The tensor's name.
         tensor: String,
         /// Its offset in the data section.
         offset: u64,
-        /// Its length.
         n_bytes: u64,
     },
     /// A tensor that ends after the end of the file.
     #[error("tensor `{tensor}`: {n_bytes} bytes at offset {offset} do not fit in a file of {file_len} bytes")]
     OutOfFile {
-        /// The tensor's name.
         tensor: String,
         /// Its offset in the file.
         offset: u64,
-        /// Its length.
         n_bytes: u64,
-        /// The file's length.
         file_len: u64,
     },
     /// Two tensors that share bytes.
@@ -214,22 +142,13 @@ pub enum Error {
     FileTooLong,
     /// The output is there already.
     #[error("`{}` already exists", path.display())]
-    Exists {
-        /// The final path.
-        path: PathBuf,
-    },
+    Exists { path: PathBuf },
     /// The output is a folder, a device or a pipe, or the path names no file at all.
     #[error("`{}` cannot be overwritten: not a regular file", path.display())]
-    NotAFile {
-        /// The final path.
-        path: PathBuf,
-    },
+    NotAFile { path: PathBuf },
     /// Another process has the temporary file of an output.
     #[error("`{}` is being written by another process", path.display())]
-    Busy {
-        /// The temporary file.
-        path: PathBuf,
-    },
+    Busy { path: PathBuf },
     /// A disk is too small for what is to be written.
     #[error("{}: not enough disk space: {needed} bytes are needed, {free} are free", folder.display())]
     NoSpace {
@@ -243,77 +162,42 @@ pub enum Error {
     /// The process may not open as many files as there are outputs.
     #[error("{n_files} outputs need {needed} open files, but the system allows {limit}")]
     OpenFiles {
-        /// Outputs.
         n_files: usize,
         /// Outputs, files that are open already, and some to spare.
         needed: u64,
-        /// The soft limit (`RLIMIT_NOFILE`).
         limit: u64,
     },
     /// The output is a symbolic link that leads nowhere.
     #[error("`{}` links to `{}`, which does not exist", path.display(), target.display())]
-    DeadLink {
-        /// The link.
-        path: PathBuf,
-        /// Target of the link.
-        target: PathBuf,
-    },
+    DeadLink { path: PathBuf, target: PathBuf },
     /// The system says no.
     #[error("{}: cannot {action}{}: {source}", path.display(), at_offset(*offset))]
     Io {
         /// The operation: `open`, `create`, `reserve`, `write`, ...
         action: &'static str,
-        /// The file or folder.
         path: PathBuf,
         /// Offset in the file for writes; number of bytes for reservations.
         offset: Option<u64>,
-        /// The system's error.
         source: io::Error,
     },
     /// A file that was read is not the same any more.
     #[error("{}: changed while it was read: {change}", path.display())]
-    Changed {
-        /// The file.
-        path: PathBuf,
-        /// The change.
-        change: String,
-    },
+    Changed { path: PathBuf, change: String },
     /// A write outside the planned file; a bug of the caller.
     #[error("write of {len} bytes at offset {offset} is outside the planned {file_len} bytes")]
-    WriteOutOfRange {
-        /// Start of the write.
-        offset: u64,
-        /// Its length.
-        len: u64,
-        /// The planned length.
-        file_len: u64,
-    },
+    WriteOutOfRange { offset: u64, len: u64, file_len: u64 },
     /// The finished file is not as long as planned.
     #[error("`{}`: expected {expected} bytes, found {found}", path.display())]
-    Length {
-        /// The temporary file.
-        path: PathBuf,
-        /// The planned length.
-        expected: u64,
-        /// The length it has.
-        found: u64,
-    },
+    Length { path: PathBuf, expected: u64, found: u64 },
     /// One shard of a split model is wrong in itself.
     #[error("shard `{}`: {source}", path.display())]
-    Shard {
-        /// The shard's path.
-        path: PathBuf,
-        /// The problem.
-        source: Box<Error>,
-    },
+    Shard { path: PathBuf, source: Box<Error> },
     /// A shard that the others count is not there.
     #[error("shard {no} of {count} is missing: `{}`", path.display())]
     ShardMissing {
         /// The path that was tried.
         path: PathBuf,
-        /// Shard number, from 1.
         no: u32,
-        /// Expected number of shards.
         count: u32,
     },
     /// A split model whose file is not named as a shard, so that the others cannot be found.
@@ -322,19 +206,15 @@ pub enum Error {
         path.display()
     )]
     ShardName {
-        /// The path as given.
         path: PathBuf,
         /// Shard number according to the metadata, from 1.
         no: u32,
-        /// Expected number of shards.
         count: u32,
     },
     /// A `split.*` key says something else than the file names or the other shards.
     #[error("shard `{}`: `{key}`: expected {expected}, found {found}", path.display())]
     ShardKey {
-        /// The shard's path.
         path: PathBuf,
-        /// The key.
         key: &'static str,
         /// Value implied by the other shards.
         expected: u64,
@@ -344,23 +224,17 @@ pub enum Error {
     /// A `split.*` key that is missing or not a count.
     #[error("shard `{}`: `{key}`: expected a number, found {found}", path.display())]
     ShardCount {
-        /// The shard's path.
         path: PathBuf,
-        /// The key.
         key: &'static str,
         /// Value in the shard, or `missing`.
         found: String,
     },
     /// More shards than their numbers can count.
     #[error("{count} shards exceed the limit of 65535")]
-    TooManyShards {
-        /// Resulting number of shards.
-        count: usize,
-    },
+    TooManyShards { count: usize },
     /// The file of an earlier edit that was not finished.
     #[error("`{}` exists: an edit of `{}` was interrupted", backup.display(), path.display())]
     UnfinishedEdit {
-        /// The file.
         path: PathBuf,
         /// Its first bytes as they were before.
         backup: PathBuf,
@@ -371,45 +245,27 @@ pub enum Error {
     /// A file that is not a LoRA adapter, or an unsupported kind of adapter.
     #[error("not a supported LoRA adapter: `{key}`: expected {expected}, found {found}")]
     NotAnAdapter {
-        /// The metadata key.
         key: &'static str,
         /// Its value in a supported adapter.
         expected: &'static str,
-        /// Its value.
         found: String,
     },
     /// A tensor of an adapter that is not half of a pair.
     #[error("tensor `{tensor}`: {problem}")]
-    AdapterTensor {
-        /// The tensor.
-        tensor: String,
-        /// The problem.
-        problem: &'static str,
-    },
+    AdapterTensor { tensor: String, problem: &'static str },
     /// An adapter for another architecture.
     #[error("expected an adapter for architecture `{expected}`, found `{found}`")]
-    AdapterArchitecture {
-        /// Architecture of the model.
-        expected: String,
-        /// Architecture of the adapter.
-        found: String,
-    },
+    AdapterArchitecture { expected: String, found: String },
     /// Pairs for tensors that the model does not have, or does not multiply with.
     #[error("the adapter changes tensors that are not matrices of the model: {}", list_names(.names))]
-    AdapterTargets {
-        /// Names of the tensors.
-        names: Vec<String>,
-    },
+    AdapterTargets { names: Vec<String> },
     /// Half of a pair that does not fit the tensor of the model.
     #[error("tensor `{tensor}` of shape {found} does not fit `{target}` of shape {shape}")]
     AdapterShape {
-        /// Half of the pair.
         tensor: String,
-        /// Its shape.
         found: Box<Shape>,
         /// The tensor of the model.
         target: String,
-        /// Its shape.
         shape: Box<Shape>,
     },
     /// All shards together hold another number of tensors than they say.
@@ -417,7 +273,6 @@ pub enum Error {
     ShardTensors {
         /// Value in the first shard.
         expected: u64,
-        /// Value found.
         found: u64,
     },
 }

@@ -15,23 +15,14 @@ pub struct Metadata {
 /// A key that is not what its reader needs.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum KeyError {
     /// The key is not there.
     #[error("missing metadata key `{key}`")]
-    Missing {
-        /// The key.
-        key: String,
-    },
+    Missing { key: String },
     /// The key holds a value of another type or out of range.
     #[error("metadata key `{key}`: expected {expected}, found {found}")]
-    Value {
-        /// The key.
-        key: String,
-        /// Expected type.
-        expected: String,
-        /// The value, shortened.
-        found: String,
-    },
+    Value { key: String, expected: String, found: String },
 }
 
 /// Characters of a value that an error shows.

@@ -9,6 +9,7 @@ use crate::unfinished::Unfinished;
 /// Errors of a conversion. The caller that opened the input adds its path once.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum Error {
     /// The checkpoint cannot be read.
     #[error(transparent)]
@@ -18,20 +19,10 @@ pub enum Error {
     Download(#[from] Box<gguf_checkpoint::hub::HubError>),
     /// An adapter cannot be merged into the checkpoint.
     #[error("adapter `{}`: {error}", folder.display())]
-    Merge {
-        /// The adapter's folder.
-        folder: PathBuf,
-        /// The problem.
-        error: Box<crate::merge::MergeError>,
-    },
+    Merge { folder: PathBuf, error: Box<crate::merge::MergeError> },
     /// An adapter file cannot be merged into a GGUF file.
     #[error("adapter `{}`: {error}", path.display())]
-    AdapterFile {
-        /// The adapter file.
-        path: PathBuf,
-        /// The problem.
-        error: gguf_container::Error,
-    },
+    AdapterFile { path: PathBuf, error: gguf_container::Error },
     /// An adapter cannot become an adapter file.
     #[error(transparent)]
     Adapter(Box<crate::merge::MergeError>),
@@ -47,7 +38,6 @@ pub enum Error {
     /// A model that another runtime's format does not hold.
     #[error("{format}: expected a model of class {}, found {}", listed(expected), class_or_none(found))]
     ForeignClass {
-        /// The format.
         format: &'static str,
         /// The class that the config names; empty if it names none.
         found: String,
@@ -56,37 +46,18 @@ pub enum Error {
     },
     /// A file type that another runtime's format does not have.
     #[error("{format}: type `{found}` is not supported; expected one of {}", expected.join(", "))]
-    ForeignType {
-        /// The format.
-        format: &'static str,
-        /// The type.
-        found: String,
-        /// Types of the format.
-        expected: Vec<&'static str>,
-    },
+    ForeignType { format: &'static str, found: String, expected: Vec<&'static str> },
     /// Rows that are not whole blocks, in a format that allows no other type for them.
     #[error("{format}: tensor `{tensor}`: rows of {row_elems} elements are not whole blocks of {dtype}")]
-    ForeignRows {
-        /// The format.
-        format: &'static str,
-        /// The tensor.
-        tensor: String,
-        /// Length of its rows.
-        row_elems: u64,
-        /// The type.
-        dtype: DType,
-    },
+    ForeignRows { format: &'static str, tensor: String, row_elems: u64, dtype: DType },
     /// The recipe that only copies has nothing to copy from a checkpoint.
     #[error("type `COPY` needs a GGUF file as input, not a checkpoint")]
     CopyOfCheckpoint,
     /// A tensor gets a dtype that is no good without an importance matrix.
     #[error("{recipe}: tensor `{tensor}`: type {dtype} needs an importance matrix")]
     NeedsImatrix {
-        /// The tensor.
         tensor: String,
-        /// Its dtype.
         dtype: DType,
-        /// The recipe.
         recipe: &'static str,
         /// True for a diffusion model, which does not process text.
         is_diffusion: bool,
@@ -97,9 +68,7 @@ pub enum Error {
         for the tensor"
     )]
     NotInImatrix {
-        /// The tensor.
         tensor: String,
-        /// Its dtype.
         dtype: DType,
         /// The MTP layer that it belongs to.
         mtp_layer: Option<u64>,
@@ -112,73 +81,40 @@ pub enum Error {
     /// Weights that are quantized already.
     #[error("tensor `{tensor}` is already quantized: {from} would become {to}")]
     Requantize {
-        /// The tensor.
         tensor: String,
-        /// Its dtype.
         from: DType,
         /// The dtype that it would get.
         to: DType,
     },
     /// A row encoder failed to improve a tensor's blocks.
     #[error("tensor `{tensor}`: {problem}")]
-    RowEncoder {
-        /// The tensor.
-        tensor: String,
-        /// Its error.
-        problem: Box<dyn std::error::Error + Send + Sync>,
-    },
+    RowEncoder { tensor: String, problem: Box<dyn std::error::Error + Send + Sync> },
     /// A layer to be left out that is not there.
     #[error("layer {layer} cannot be removed: the model has only {n_layers} layers, counted from 0")]
-    NoSuchLayer {
-        /// The layer.
-        layer: u32,
-        /// Layers of the model.
-        n_layers: usize,
-    },
+    NoSuchLayer { layer: u32, n_layers: usize },
     /// All layers are to be left out.
     #[error("all {n_layers} layers would be removed")]
-    NoLayerLeft {
-        /// Layers of the model.
-        n_layers: usize,
-    },
+    NoLayerLeft { n_layers: usize },
     /// Invalid `KEY=TYPE:VALUE`.
     #[error("`{text}`: expected KEY=TYPE:VALUE: {problem}")]
-    KeyOverride {
-        /// The text as given.
-        text: String,
-        /// The problem.
-        problem: String,
-    },
+    KeyOverride { text: String, problem: String },
     /// A number that the type of its key does not hold.
     #[error("metadata key `{key}`: {value} is not a valid {type_name}")]
     KeyOverrideRange {
-        /// The key.
         key: String,
-        /// The number.
         value: String,
         /// The type that the key has.
         type_name: &'static str,
     },
     /// More shards than their numbers can count.
     #[error("{count} shards exceed the limit of 65535")]
-    TooManyShards {
-        /// Resulting number.
-        count: usize,
-    },
+    TooManyShards { count: usize },
     /// The output would replace what is read.
     #[error("output `{}` is also the input", path.display())]
-    OutputIsInput {
-        /// The path.
-        path: PathBuf,
-    },
+    OutputIsInput { path: PathBuf },
     /// A shape that ggml does not have.
     #[error("tensor `{tensor}`: {source}")]
-    Shape {
-        /// The tensor.
-        tensor: String,
-        /// The problem.
-        source: gguf_types::ShapeError,
-    },
+    Shape { tensor: String, source: gguf_types::ShapeError },
     /// Rows of a source tensor cannot be read.
     #[error(transparent)]
     Read(gguf_checkpoint::ReadError),
@@ -187,58 +123,34 @@ pub enum Error {
     Gguf(#[from] gguf_container::Error),
     /// Rows cannot be encoded or decoded.
     #[error("tensor `{tensor}`: {error}")]
-    Encode {
-        /// The tensor.
-        tensor: String,
-        /// Error of the codec.
-        error: gguf_quant::CodecError,
-    },
+    Encode { tensor: String, error: gguf_quant::CodecError },
     /// A layout names a source tensor that the checkpoint does not have.
     #[error("missing tensor `{name}`, which is needed for `{wanted_by}`")]
     NoSuchTensor {
-        /// The absent tensor.
         name: String,
         /// The output tensor that needs it.
         wanted_by: String,
     },
     /// Source and output tensor do not have the same rows.
     #[error("tensor `{tensor}`: `{source_names}`: expected {expected} {unit}, found {found}")]
-    RowsDiffer {
-        /// The output tensor.
-        tensor: String,
-        /// The source tensors.
-        source_names: String,
-        /// Value found.
-        found: u64,
-        /// Expected value.
-        expected: u64,
-        /// Unit of both.
-        unit: &'static str,
-    },
+    RowsDiffer { tensor: String, source_names: String, found: u64, expected: u64, unit: &'static str },
     /// A weight that is not a number, or infinite.
     #[error("tensor `{tensor}`: row {row}, column {column} is {value}")]
     NonFinite {
-        /// The output tensor.
         tensor: String,
         /// The row, from 0, in the order of the output.
         row: u64,
-        /// The column, from 0.
         column: u64,
-        /// The value.
         value: f32,
     },
     /// A value that the target type turns into infinity.
     #[error("tensor `{tensor}`: row {row}, column {column}: {value} is out of range for {dtype}")]
     Overflow {
-        /// The output tensor.
         tensor: String,
         /// The row, from 0, in the order of the output.
         row: u64,
-        /// The column, from 0.
         column: u64,
-        /// The value.
         value: f32,
-        /// The target type.
         dtype: DType,
     },
     /// The run was stopped from outside.
@@ -247,13 +159,11 @@ pub enum Error {
     /// Another process is writing the output.
     #[error("`{}` is being written by process {process} on `{host}`", path.display())]
     Busy {
-        /// The output.
         path: PathBuf,
         /// The number of the process.
         process: u32,
         /// The name of its machine.
         host: String,
-        /// When it began.
         began: Option<SystemTime>,
     },
     /// An earlier run to the same output was stopped, and what it did would be lost.
@@ -261,22 +171,14 @@ pub enum Error {
         "`{}`: an earlier run was interrupted after {} of {} bytes",
         path.display(), run.done_bytes, run.total_bytes
     )]
-    Unfinished {
-        /// The output.
-        path: PathBuf,
-        /// The unfinished run.
-        run: Box<Unfinished>,
-    },
+    Unfinished { path: PathBuf, run: Box<Unfinished> },
     /// An earlier run was made of something else, so that its rows do not fit.
     #[error("`{}`: cannot resume the earlier run: {}", path.display(), differences.join("; "))]
     NotResumable {
-        /// The output.
         path: PathBuf,
-        /// Differences, one sentence each.
         differences: Vec<String>,
         /// Changes of options that make this run the earlier one.
         advice: Option<String>,
-        /// The unfinished run.
         run: Box<Unfinished>,
     },
     /// A part was made by another plan.
@@ -284,7 +186,6 @@ pub enum Error {
     OtherPlan {
         /// The journal of the part.
         path: PathBuf,
-        /// Differences, one sentence each.
         differences: Vec<String>,
     },
     /// Parts of one output were cut into different numbers.
@@ -292,31 +193,19 @@ pub enum Error {
     PartsDiffer {
         /// The existing journal of a part.
         path: PathBuf,
-        /// Its number of parts.
         found: u32,
         /// The number that is wanted.
         expected: u32,
     },
     /// No part of an output is there.
     #[error("`{}`: no parts found", path.display())]
-    NoParts {
-        /// The output.
-        path: PathBuf,
-    },
+    NoParts { path: PathBuf },
     /// Parts are not there, or not whole.
     #[error("`{}`: {}", path.display(), missing_parts(missing, *count))]
-    PartsMissing {
-        /// The output.
-        path: PathBuf,
-        /// Expected number.
-        count: u32,
-        /// Missing parts, with reasons.
-        missing: Vec<(u32, String)>,
-    },
+    PartsMissing { path: PathBuf, count: u32, missing: Vec<(u32, String)> },
     /// All parts are whole and leave something out: they were made by programs that share otherwise.
     #[error("tensor `{tensor}`: no part contains the rows from {row} on")]
     PartGap {
-        /// The tensor.
         tensor: String,
         /// The first row that is missing.
         row: u64,
@@ -326,14 +215,7 @@ pub enum Error {
         "part `{}`: rows {} to {} of tensor `{tensor}` were changed after they were written",
         path.display(), rows.start, rows.end
     )]
-    PartDamaged {
-        /// The part.
-        path: PathBuf,
-        /// The tensor.
-        tensor: String,
-        /// Its rows.
-        rows: std::ops::Range<u64>,
-    },
+    PartDamaged { path: PathBuf, tensor: String, rows: std::ops::Range<u64> },
     /// The output would lie in the folder that is read.
     #[error("output `{}` is inside the input folder", path.display())]
     OutputInsideInput {
@@ -342,28 +224,18 @@ pub enum Error {
     },
     /// The folder of the output is not there.
     #[error("folder `{}` does not exist", folder.display())]
-    NoFolder {
-        /// The folder.
-        folder: PathBuf,
-    },
+    NoFolder { folder: PathBuf },
     /// The folder of an output is a file.
     #[error("`{}` is not a folder", folder.display())]
-    NotAFolder {
-        /// The missing folder.
-        folder: PathBuf,
-    },
+    NotAFolder { folder: PathBuf },
     /// A name in braces that is not known.
     #[error("unknown placeholder `{{{name}}}` in the output name")]
-    UnknownPlaceholder {
-        /// Text between the braces.
-        name: String,
-    },
+    UnknownPlaceholder { name: String },
     /// Several types that would all get the same name.
     #[error("{n_types} types would be written to the same file `{}`", path.display())]
     OneNameForMany {
         /// Number of types to make.
         n_types: usize,
-        /// The path.
         path: PathBuf,
     },
 }

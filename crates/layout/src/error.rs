@@ -14,6 +14,7 @@ const CONFIG: &str = "config.json";
 /// Why a checkpoint cannot be resolved.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum ArchError {
     /// No row of [`crate::Families::arches`] has the class that the config names.
     #[error("unknown architecture `{class}`; nearest known: {}{}", nearest.join(", "), places(by_tensors, *n_tensors))]
@@ -25,7 +26,6 @@ pub enum ArchError {
         /// Architectures that have a place for the most of the checkpoint's tensors, and for how
         /// many; the best first.
         by_tensors: Vec<(&'static str, usize)>,
-        /// Tensors of the checkpoint.
         n_tensors: usize,
     },
     /// No row of [`crate::Families::projectors`] has the class that the config names.
@@ -47,9 +47,7 @@ pub enum ArchError {
     /// A checkpoint of a class with a projector that holds no tensor of one.
     #[error("none of the {n_tensors} tensors of the checkpoint belongs to projector `{projector}`")]
     EmptyProjector {
-        /// The family.
         projector: &'static str,
-        /// Tensors of the checkpoint.
         n_tensors: usize,
         /// A tensor with the name of a tower under an unknown prefix.
         tower: Option<String>,
@@ -70,7 +68,6 @@ pub enum ArchError {
     /// A file of the checkpoint lacks a key that is needed.
     #[error("`{file}`: missing key `{key}`")]
     MissingKey {
-        /// The file.
         file: &'static str,
         /// The key; inner keys after a dot.
         key: String,
@@ -78,13 +75,11 @@ pub enum ArchError {
     /// A key holds something of the wrong type or out of range.
     #[error("`{file}`: key `{key}`: expected {expected}, found {found}")]
     BadKey {
-        /// The file.
         file: &'static str,
         /// The key; inner keys after a dot.
         key: String,
         /// The value as JSON, shortened.
         found: String,
-        /// Expected value.
         expected: &'static str,
     },
     /// A pooling module of sentence-transformers that llama.cpp does not have.
@@ -97,68 +92,37 @@ pub enum ArchError {
     },
     /// A config leads to a number that no model can compute with.
     #[error("metadata key `{key}`: expected {expected}, found {found}")]
-    BadNumber {
-        /// The metadata key.
-        key: String,
-        /// The number.
-        found: f32,
-        /// Expected value.
-        expected: &'static str,
-    },
+    BadNumber { key: String, found: f32, expected: &'static str },
     /// A file from before GGUF whose header and tensors, or header and config, are of different models.
     #[error("{field}: expected {expected}, found {found}")]
-    BadHeader {
-        /// The number.
-        field: &'static str,
-        /// Value in the file.
-        found: u64,
-        /// Expected value.
-        expected: String,
-    },
+    BadHeader { field: &'static str, found: u64, expected: String },
     /// Weights that some other program has quantized, by a method that is not supported.
     #[error("`config.json`: weights quantized by `{method}` are not supported")]
-    Prequantized {
-        /// `quantization_config.quant_method`.
-        method: String,
-    },
+    Prequantized { method: String },
     /// A checkpoint that has the class of an architecture and is something else.
     #[error("architecture `{arch}`: {reason}")]
     NotAsThis {
         /// The architecture of the class.
         arch: &'static str,
-        /// Kind of checkpoint.
         reason: &'static str,
     },
     /// A tensor that a format of another runtime cannot hold.
     #[error("{format}: `{tensor}` {reason}")]
     NotHeld {
-        /// The format.
         format: &'static str,
         /// The tensor's name in the checkpoint.
         tensor: &'static str,
-        /// Why.
         reason: &'static str,
     },
     /// A draft without the model that it drafts for.
     #[error("architecture `{arch}`: a draft model needs the tokenizer and sizes of its target model")]
-    NoTarget {
-        /// The architecture.
-        arch: &'static str,
-    },
+    NoTarget { arch: &'static str },
     /// A table of ids of the target's tokens that are not, or not all different.
     #[error("tensor `{name}`: {reason}")]
-    BadIds {
-        /// The tensor.
-        name: String,
-        /// The problem.
-        reason: String,
-    },
+    BadIds { name: String, reason: String },
     /// MTP layers are to be left out, or written alone, but the model has none.
     #[error("{subject} layers for multi-token prediction")]
-    NoPrediction {
-        /// Who has none.
-        subject: String,
-    },
+    NoPrediction { subject: String },
     /// Dense modules were asked for that the file cannot hold.
     #[error("dense modules: {subject} not supported by this architecture")]
     DenseModules {
@@ -180,17 +144,13 @@ pub enum ArchError {
     /// The checkpoint holds tensors that the architecture has no place for.
     #[error("{} not used by this architecture: {}", counted(names.len(), "tensor"), list_names(names))]
     UnusedTensors {
-        /// Their names.
         names: Vec<String>,
         /// Key of the config that leaves some layers without experts.
         dense: Option<&'static str>,
     },
     /// Pairs of an adapter, or weights that one wraps, among those of a model.
     #[error("the checkpoint contains an unmerged adapter (LoRA or another PEFT method): {}: {}", counted(names.len(), "tensor"), list_names(names))]
-    UnmergedAdapter {
-        /// Their names.
-        names: Vec<String>,
-    },
+    UnmergedAdapter { names: Vec<String> },
     /// More layers than the config counts.
     #[error(
         "the weights have layers 0 to {last}, but `{key}` in config.json is {n_layers} ({})", counted(*n_tensors, "unused \
@@ -201,7 +161,6 @@ pub enum ArchError {
         key: &'static str,
         /// Tensors of the layers beyond.
         n_tensors: usize,
-        /// The last layer.
         last: u64,
         /// The layers that the config counts.
         n_layers: u64,
@@ -218,28 +177,13 @@ pub enum ArchError {
     },
     /// A config that names no class, with a `model_type` that is missing or unknown.
     #[error("`config.json`: missing key `architectures`{}", places(by_tensors, *n_tensors))]
-    NoClass {
-        /// Nearest architectures, see [`ArchError::UnknownClass`].
-        by_tensors: Vec<(&'static str, usize)>,
-        /// Tensors of the checkpoint.
-        n_tensors: usize,
-    },
+    NoClass { by_tensors: Vec<(&'static str, usize)>, n_tensors: usize },
     /// Two tensors of the checkpoint would become the same output tensor.
     #[error("tensors `{first}` and `{second}` both become `{output}`")]
-    SameOutput {
-        /// The output tensor.
-        output: String,
-        /// The earlier source.
-        first: String,
-        /// The later source.
-        second: String,
-    },
+    SameOutput { output: String, first: String, second: String },
     /// Tensors of an adapter that are not halves of pairs.
     #[error("{} of the adapter without the other half of a LoRA pair: {}", counted(names.len(), "tensor"), list_names(names))]
-    NotLora {
-        /// Their names.
-        names: Vec<String>,
-    },
+    NotLora { names: Vec<String> },
     /// Pairs of an adapter for matrices that the base model does not have.
     #[error("{} without a match in the base model: {}", counted(names.len(), "tensor"), list_names(names))]
     NotInBase {
@@ -251,7 +195,6 @@ pub enum ArchError {
     AdapterTarget {
         /// The matrix in the base model.
         name: String,
-        /// Why.
         reason: &'static str,
     },
     /// A tensor's shape contradicts the config.
@@ -259,7 +202,6 @@ pub enum ArchError {
     TensorShape {
         /// Its name in the checkpoint.
         name: String,
-        /// Its shape.
         found: Shape,
         /// Shape required by the config or other tensors.
         expected: String,
@@ -272,49 +214,30 @@ pub enum ArchError {
         nearest_rows(nearest, *n_tensors)
     )]
     UnknownDiffusion {
-        /// Its class in diffusers.
         class: Option<String>,
         /// The likely kind of file.
         looks_like: Option<&'static str>,
         /// Similar architectures, the best first, with the number of names that are present, and that of all that recognize it.
         nearest: Vec<(&'static str, usize, usize)>,
-        /// Tensors of the file.
         n_tensors: usize,
     },
     /// A class of another diffusion model than the one that the tensors look like.
     #[error("`{class}`: not a known diffusion model; its tensors look like `{architecture}` ({models})")]
     OtherDiffusion {
-        /// The class.
         class: String,
         /// The architecture of the tensors.
         architecture: String,
-        /// Models of that architecture.
         models: &'static str,
     },
     /// A name that is longer than files allow.
     #[error("tensor `{name}`: expected a name of at most {MAX_TENSOR_NAME_BYTES} bytes, found {}", name.len())]
-    LongName {
-        /// The name.
-        name: String,
-    },
+    LongName { name: String },
     /// A diffusion model in a layout that its files do not have.
     #[error("`{architecture}` ({models}) in the layout of diffusers, recognized by tensor `{tensor}`")]
-    OtherLayout {
-        /// Its architecture.
-        architecture: &'static str,
-        /// Models of that architecture.
-        models: &'static str,
-        /// The name.
-        tensor: &'static str,
-    },
+    OtherLayout { architecture: &'static str, models: &'static str, tensor: &'static str },
     /// A shape that cannot be made.
     #[error("tensor `{name}`: {source}")]
-    Shape {
-        /// The output tensor.
-        name: String,
-        /// The reason.
-        source: ShapeError,
-    },
+    Shape { name: String, source: ShapeError },
     /// The tokenizer files.
     #[error(transparent)]
     Vocab(#[from] VocabError),

@@ -100,21 +100,14 @@ pub const CODECS: &[Codec] = &[
 /// Why rows cannot be encoded or decoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum CodecError {
     /// There is no codec for this dtype and direction.
     #[error("cannot {verb} {dtype}")]
-    NoCodec {
-        /// The requested dtype.
-        dtype: DType,
-        /// `encode` or `decode`.
-        verb: &'static str,
-    },
+    NoCodec { dtype: DType, verb: &'static str },
     /// The type needs importance weights and none were given.
     #[error("{dtype} cannot be encoded without importance weights")]
-    NeedsWeights {
-        /// The requested dtype.
-        dtype: DType,
-    },
+    NeedsWeights { dtype: DType },
     /// Lengths of input, weights or output do not agree.
     #[error("{quantity}: expected {expected}, found {found} ({dtype})")]
     Length {
@@ -124,7 +117,6 @@ pub enum CodecError {
         found: usize,
         /// The length that would be right.
         expected: usize,
-        /// The requested dtype.
         dtype: DType,
     },
 }

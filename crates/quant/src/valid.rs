@@ -23,6 +23,7 @@ pub struct BadBlock {
 /// Problem of a block.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum BlockProblem {
     /// An element of a plain float type that is no finite number.
     #[error("the value is {0}")]
@@ -32,17 +33,11 @@ pub enum BlockProblem {
     Scale {
         /// Byte position in the block.
         at: usize,
-        /// The number.
         value: f32,
     },
     /// A byte that stands for nothing in this type.
     #[error("byte {at} of the block is 0x{byte:02x}, which no encoder writes")]
-    Code {
-        /// Position in the block.
-        at: usize,
-        /// The byte.
-        byte: u8,
-    },
+    Code { at: usize, byte: u8 },
 }
 
 /// Byte positions of the half-precision numbers in a block of a type that multiply its scales and, second, its offsets.

@@ -5,6 +5,7 @@ use std::{io, path::PathBuf};
 /// A failure to collect statistics or to round a matrix.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum Error {
     /// The model could not be run.
     #[error(transparent)]
@@ -20,40 +21,22 @@ pub enum Error {
     InputsAreZero,
     /// A sum of products is infinite or NaN.
     #[error("the Hessian is not finite at ({row}, {column})")]
-    MomentNotFinite {
-        /// Its row.
-        row: usize,
-        /// Its column.
-        column: usize,
-    },
+    MomentNotFinite { row: usize, column: usize },
     /// A sum of squares is negative.
     #[error("the sum of squares of column {column} is negative")]
-    NegativeSquare {
-        /// Its column.
-        column: usize,
-    },
+    NegativeSquare { column: usize },
     /// Options outside their range.
     #[error("shrinkage {shrinkage} must be from 0 to 1, and damping {damping} must not be negative")]
-    RoundingOptions {
-        /// As given.
-        shrinkage: f32,
-        /// As given.
-        damping: f32,
-    },
+    RoundingOptions { shrinkage: f32, damping: f32 },
     /// A type whose levels cannot be chosen one by one.
     #[error("rounding {dtype} is not supported")]
-    NotRefinable {
-        /// The type.
-        dtype: gguf_types::DType,
-    },
+    NotRefinable { dtype: gguf_types::DType },
     /// Lengths of weights, blocks and Hessian do not agree.
     #[error("{quantity}: expected {expected}, found {found}")]
     Length {
         /// Name of the quantity with the wrong length, with its unit.
         quantity: &'static str,
-        /// The length found.
         found: usize,
-        /// The expected length.
         expected: usize,
     },
     /// A file of statistics could not be read or written.
@@ -62,11 +45,9 @@ pub enum Error {
     /// An input of a matrix is not finite.
     #[error("tensor `{tensor}`: input {value} in column {column}, at token {token} of chunk {chunk}")]
     NotFiniteInput {
-        /// The tensor.
         tensor: String,
         /// The value: NaN or an infinity.
         value: f32,
-        /// Column, from 0.
         column: usize,
         /// Chunk of the text, from 1.
         chunk: usize,
@@ -76,11 +57,9 @@ pub enum Error {
     /// A gradient at the output of a matrix is not finite.
     #[error("tensor `{tensor}`: output gradient {value} in row {row}, at token {token} of chunk {chunk}")]
     NotFiniteGradient {
-        /// The tensor.
         tensor: String,
         /// The value: NaN or an infinity.
         value: f32,
-        /// Row, from 0.
         row: usize,
         /// Chunk of the text, from 1.
         chunk: usize,
@@ -101,70 +80,35 @@ pub enum Error {
     },
     /// An invalid line in a file of chats.
     #[error("line {line}: {problem}")]
-    Chat {
-        /// Line, from 1.
-        line: usize,
-        /// The problem.
-        problem: String,
-    },
+    Chat { line: usize, problem: String },
     /// Statistics of another model, text or setting.
     #[error("statistics in `{path}` belong to another {quantity}: expected {expected}, found {found}")]
     OtherMoments {
-        /// The file.
         path: PathBuf,
-        /// Difference.
         quantity: &'static str,
         /// Its value in the file.
         found: String,
-        /// Its value now.
         expected: String,
     },
     /// A damaged file of statistics.
     #[error("statistics in `{path}` are invalid: {problem}")]
-    BrokenMoments {
-        /// The file.
-        path: PathBuf,
-        /// The problem.
-        problem: String,
-    },
+    BrokenMoments { path: PathBuf, problem: String },
     /// Statistics that cannot be added.
     #[error("cannot add statistics: {problem}")]
-    NotAddable {
-        /// The reason.
-        problem: String,
-    },
+    NotAddable { problem: String },
     /// A file operation that failed.
     #[error("cannot {action} {path}: {source}")]
-    Io {
-        /// The operation.
-        action: &'static str,
-        /// The file or folder.
-        path: String,
-        /// The system's error.
-        source: io::Error,
-    },
+    Io { action: &'static str, path: String, source: io::Error },
     /// The observer ended the run.
     #[error("interrupted")]
     Interrupted,
     /// An error of one tensor.
     #[error("tensor `{tensor}`: {error}")]
-    At {
-        /// The tensor.
-        tensor: String,
-        /// The error.
-        error: Box<Error>,
-    },
+    At { tensor: String, error: Box<Error> },
     /// An error that another thread found first.
     #[error(transparent)]
     Shared(std::sync::Arc<Error>),
     /// A Hessian of another width than its matrix.
     #[error("tensor `{tensor}`: the Hessian has {found} columns, expected {expected}")]
-    MomentsDiffer {
-        /// The tensor.
-        tensor: String,
-        /// Columns of the tensor.
-        expected: usize,
-        /// Columns of the Hessian.
-        found: usize,
-    },
+    MomentsDiffer { tensor: String, expected: usize, found: usize },
 }

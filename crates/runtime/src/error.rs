@@ -7,6 +7,7 @@ use gguf_types::{DType, Shape, list_names};
 /// Why a file cannot be run, or not on this input.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum Error {
     /// The container is wrong.
     #[error(transparent)]
@@ -20,7 +21,6 @@ pub enum Error {
     /// A LoRA adapter that cannot be used with the model.
     #[error("adapter `{}`: {error}", path.display())]
     Adapter {
-        /// The adapter file.
         path: PathBuf,
         /// The problem.
         #[source]
@@ -28,42 +28,24 @@ pub enum Error {
     },
     /// Nothing here runs this architecture.
     #[error("architecture `{name}` cannot be run: not supported")]
-    UnknownArchitecture {
-        /// The value of `general.architecture`.
-        name: String,
-    },
+    UnknownArchitecture { name: String },
     /// A tensor that the graph needs is absent.
     #[error("missing tensor `{name}`")]
-    MissingTensor {
-        /// Its name.
-        name: String,
-    },
+    MissingTensor { name: String },
     /// A tensor has another shape than the graph needs.
     #[error("tensor `{name}`: expected shape {expected}, found {found}")]
     TensorShape {
-        /// Its name.
         name: String,
         /// The shape that the metadata call for, row length first.
         expected: String,
-        /// Its shape.
         found: Shape,
     },
     /// A tensor whose type no kernel decodes.
     #[error("tensor `{name}`: type {dtype} cannot be decoded")]
-    TensorType {
-        /// Its name.
-        name: String,
-        /// Its type.
-        dtype: DType,
-    },
+    TensorType { name: String, dtype: DType },
     /// Tensors that the graph has no place for: a result without them would be wrong.
     #[error("tensors not used by architecture `{architecture}`: {}", list_names(.names))]
-    UnusedTensors {
-        /// The architecture.
-        architecture: String,
-        /// Their names.
-        names: Vec<String>,
-    },
+    UnusedTensors { architecture: String, names: Vec<String> },
     /// Keys and values cannot be kept in a type, or there are more than can be counted.
     #[error("KV cache: {0}")]
     KeyValues(gguf_types::ShapeError),
@@ -71,16 +53,10 @@ pub enum Error {
     #[error(
         "the file has only the {layers} layers for multi-token prediction and not the layers before them"
     )]
-    PredictionAlone {
-        /// Number of layers.
-        layers: usize,
-    },
+    PredictionAlone { layers: usize },
     /// A draft model that reads states of its target was opened alone.
     #[error("architecture `{architecture}` is a draft model: it runs only with its target")]
-    DraftAlone {
-        /// The architecture.
-        architecture: String,
-    },
+    DraftAlone { architecture: String },
     /// A draft model whose tokens differ from those of its target.
     #[error("token {id} differs between the draft model and the target")]
     DraftVocabulary {
@@ -100,75 +76,44 @@ pub enum Error {
     NoLayerStates {
         /// The architecture of the target.
         architecture: String,
-        /// The layer.
         layer: usize,
     },
     /// A token that is not in the vocabulary.
     #[error("token id {id} is out of range for a vocabulary of {n_vocab} tokens")]
     TokenRange {
-        /// The id.
         id: u32,
         /// Number of rows of the embedding.
         n_vocab: usize,
     },
     /// A list of experts with one that the model does not have.
     #[error("tensor `{name}`: expected experts from 0 to {}", n - 1)]
-    ExpertRange {
-        /// The tensor.
-        name: String,
-        /// Number of experts.
-        n: usize,
-    },
+    ExpertRange { name: String, n: usize },
     /// Wanted positions that a window does not have.
     #[error("positions {start} to {end} are out of range for a chunk of {len} tokens")]
     OutputRange {
-        /// First position wanted.
         start: usize,
         /// End of the requested positions.
         end: usize,
-        /// Tokens of the window.
         len: usize,
     },
     /// More positions than the model has.
     #[error("expected at most {limit} positions (learned by the model), found {found}")]
-    TooLong {
-        /// Positions asked for.
-        found: usize,
-        /// Positions that there are.
-        limit: usize,
-    },
+    TooLong { found: usize, limit: usize },
     /// Predictions are wanted of a model that predicts no tokens.
     #[error("architecture `{architecture}` does not predict tokens")]
-    NoLogits {
-        /// The architecture.
-        architecture: String,
-    },
+    NoLogits { architecture: String },
     /// The backward pass does not support the graph.
     #[error("architecture `{architecture}`: no backward pass for {part}")]
-    NoBackwardPass {
-        /// The architecture.
-        architecture: String,
-        /// The unsupported part.
-        part: &'static str,
-    },
+    NoBackwardPass { architecture: String, part: &'static str },
     /// The next token of a text is wanted of a model that fills gaps or answers prompts.
     #[error("architecture `{architecture}` does not predict the next token of a text")]
-    NoNextToken {
-        /// The architecture.
-        architecture: String,
-    },
+    NoNextToken { architecture: String },
     /// A model that writes down speech was given no features of a sound.
     #[error("architecture `{architecture}` needs audio input")]
-    NoFeatures {
-        /// The architecture.
-        architecture: String,
-    },
+    NoFeatures { architecture: String },
     /// Features were given to a model that reads text alone.
     #[error("architecture `{architecture}` does not accept audio")]
-    NoAudioInput {
-        /// The architecture.
-        architecture: String,
-    },
+    NoAudioInput { architecture: String },
     /// Features in another shape than the model takes.
     #[error(
         "audio features: expected shape {expected:?} (bands, frames), found {found:?} with {n_values} values"
@@ -176,9 +121,7 @@ pub enum Error {
     FeatureShape {
         /// Bands and frames that the model takes.
         expected: (usize, usize),
-        /// Bands and frames given.
         found: (usize, usize),
-        /// Numbers given.
         n_values: usize,
     },
     /// Bytes that are of no kind of picture that is read.
@@ -186,20 +129,13 @@ pub enum Error {
     NotAPicture,
     /// A picture that cannot be read.
     #[error("{format} image: {problem}")]
-    BrokenPicture {
-        /// Its format.
-        format: &'static str,
-        /// The problem.
-        problem: String,
-    },
+    BrokenPicture { format: &'static str, problem: String },
     /// A picture without pixels, or with too many.
     #[error(
         "image of {width} x {height} pixels; at most {max_side} per side and {max_pixels} in total are supported"
     )]
     PictureSize {
-        /// Pixels of a row.
         width: usize,
-        /// Rows.
         height: usize,
         /// The most pixels of a side.
         max_side: usize,
@@ -208,43 +144,22 @@ pub enum Error {
     },
     /// A picture that is too long for its width.
     #[error("image of {width} x {height} pixels; one side must be less than {max_ratio} times the other")]
-    PictureShape {
-        /// Pixels of a row.
-        width: usize,
-        /// Rows.
-        height: usize,
-        /// Maximum aspect ratio.
-        max_ratio: usize,
-    },
+    PictureShape { width: usize, height: usize, max_ratio: usize },
     /// A file that is not in a supported audio format.
     #[error("not a WAV, FLAC or MP3 file")]
     NotASound,
     /// A sound that cannot be read.
     #[error("{format} file: {problem}")]
-    BrokenSound {
-        /// Its format.
-        format: &'static str,
-        /// The problem.
-        problem: String,
-    },
+    BrokenSound { format: &'static str, problem: String },
     /// A sound that is too long.
     #[error("the sound exceeds {max_seconds} seconds, the limit at its sample rate")]
-    SoundLength {
-        /// The limit in seconds.
-        max_seconds: usize,
-    },
+    SoundLength { max_seconds: usize },
     /// A sound that is too short for one embedding.
     #[error("sound of {milliseconds} ms: too short for an embedding")]
-    ShortSound {
-        /// Its length in milliseconds.
-        milliseconds: usize,
-    },
+    ShortSound { milliseconds: usize },
     /// A file that is given as a projector but is not one.
     #[error("not a projector: expected architecture `clip`, found `{architecture}`")]
-    NoProjector {
-        /// The architecture.
-        architecture: String,
-    },
+    NoProjector { architecture: String },
     /// A projector that has no tower for pictures.
     #[error("the projector does not have a vision tower (`clip.has_vision_encoder`)")]
     NoVisionTower,
@@ -253,10 +168,7 @@ pub enum Error {
     NoAudioEncoder,
     /// Nothing here runs this projector.
     #[error("projector `{name}` cannot be run: not supported")]
-    UnknownProjector {
-        /// Its type.
-        name: String,
-    },
+    UnknownProjector { name: String },
     /// A projector of another text model.
     #[error("the projector returns embeddings of {found} values, but the model expects {expected}")]
     ProjectorWidth {
@@ -267,63 +179,35 @@ pub enum Error {
     },
     /// A picture or a sound is given to a model that accepts only tokens.
     #[error("architecture `{architecture}` does not accept images or audio")]
-    NoPictureInput {
-        /// The architecture.
-        architecture: String,
-    },
+    NoPictureInput { architecture: String },
     /// Vectors of texts are wanted, and nothing says how rows become one.
     #[error("missing metadata key `{key}`")]
-    NoPooling {
-        /// The key.
-        key: String,
-    },
+    NoPooling { key: String },
     /// Vectors of texts are wanted of a model that answers them.
     #[error("architecture `{architecture}` is an encoder-decoder and cannot compute text embeddings")]
-    NoVectors {
-        /// The architecture.
-        architecture: String,
-    },
+    NoVectors { architecture: String },
     /// Scores are wanted of a file without a classifier.
     #[error("missing tensors `cls.weight` and `cls.output.weight`")]
     NoClassifier,
     /// Fewer tokens than a measurement needs.
     #[error("the text is too short: expected at least {needed} tokens, found {found}")]
-    TooShort {
-        /// Tokens of the text.
-        found: usize,
-        /// Tokens needed.
-        needed: usize,
-    },
+    TooShort { found: usize, needed: usize },
     /// Predictions of two models that know different tokens.
     #[error("the models have different vocabularies: {expected} and {found} tokens")]
-    VocabDiffers {
-        /// Tokens of the base.
-        expected: usize,
-        /// Tokens of the other.
-        found: usize,
-    },
+    VocabDiffers { expected: usize, found: usize },
     /// A setting that is out of its range.
     #[error("{field}: expected {expected}, found {found}")]
-    OutOfRange {
-        /// Name of the value.
-        field: &'static str,
-        /// Its value.
-        found: String,
-        /// The range.
-        expected: String,
-    },
+    OutOfRange { field: &'static str, found: String, expected: String },
     /// An error of one of the models that are compared with the first.
     #[error("{error}")]
     OfOther {
         /// Index among these models, from 0.
         index: usize,
-        /// The error.
         error: Box<Error>,
     },
     /// A prediction, a vector or a score that is no finite number.
     #[error("{place}: the result is not finite{}", cause(.weight))]
     NotFiniteResult {
-        /// Position, counted from 1.
         place: String,
         /// The first weight of the file that is no finite number: its tensor and its index in that. None where all
         /// weights are finite.
@@ -331,36 +215,20 @@ pub enum Error {
     },
     /// A file of saved predictions that does not hold together.
     #[error("{field}: expected {expected}, found {found}")]
-    LogitsFile {
-        /// The problem.
-        field: &'static str,
-        /// Expected value.
-        expected: String,
-        /// Value found.
-        found: String,
-    },
+    LogitsFile { field: &'static str, expected: String, found: String },
     /// A task that cannot be read or answered.
     #[error("task {task}: {problem}")]
-    Task {
-        /// Task, from 0.
-        task: usize,
-        /// The problem.
-        problem: &'static str,
-    },
+    Task { task: usize, problem: &'static str },
     /// The sum over a matrix's inputs is not finite.
     #[error("tensor `{tensor}`: the sum of squared inputs of column {index} is not finite")]
     NotFinite {
-        /// The tensor.
         tensor: String,
         /// Column, from 0, over all experts.
         index: usize,
     },
     /// Sums of a part of a text that cannot be read or added.
     #[error("the sums of a part are inconsistent: {problem}")]
-    ImportancePart {
-        /// The problem.
-        problem: &'static str,
-    },
+    ImportancePart { problem: &'static str },
     /// A page that cannot be filled in: a mistake of this program.
     #[error("page template: {problem}")]
     Template {
@@ -369,12 +237,7 @@ pub enum Error {
     },
     /// Threads cannot be started.
     #[error("cannot start {threads} threads: {problem}")]
-    Threads {
-        /// Requested number.
-        threads: usize,
-        /// The system's error.
-        problem: String,
-    },
+    Threads { threads: usize, problem: String },
 }
 
 /// Cause of a non-finite result: the file's weights, or the computation.

@@ -5,6 +5,7 @@ use std::{fmt, io};
 /// The problem that an error reports.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum Cause {
     /// A conversion failed.
     #[error(transparent)]
@@ -44,15 +45,12 @@ pub enum Cause {
     Shape {
         /// Name of the quantity with the wrong length, with its unit.
         quantity: &'static str,
-        /// The given length.
         found: usize,
-        /// The expected length.
         expected: usize,
     },
     /// Data of a tensor that is longer or shorter than its shape and type require.
     #[error("tensor `{tensor}`: expected {expected} bytes of data, found {found}")]
     TensorBytes {
-        /// The tensor.
         tensor: String,
         /// The number of bytes by shape and type.
         expected: u64,

@@ -9,11 +9,11 @@ use std::fmt;
 /// Why an id or a name is not a usable dtype.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum DTypeError {
     /// The id was never given out.
     #[error("unknown ggml type id {id} (expected 0 to {max})")]
     UnknownId {
-        /// The id as read.
         id: u32,
         /// The largest id of the table.
         max: u32,
@@ -21,7 +21,6 @@ pub enum DTypeError {
     /// The id was in use once and is refused by today's readers.
     #[error("ggml type id {id} (`{name}`) was removed from the format in favor of `{instead}`")]
     RemovedId {
-        /// The id as read.
         id: u32,
         /// The name that the id had.
         name: &'static str,
@@ -30,10 +29,7 @@ pub enum DTypeError {
     },
     /// The name is not in the table.
     #[error("unknown tensor type `{name}`")]
-    UnknownName {
-        /// The name as given.
-        name: String,
-    },
+    UnknownName { name: String },
 }
 
 macro_rules! dtypes {

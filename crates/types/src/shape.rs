@@ -13,6 +13,7 @@ pub const GGML_MAX_DIMS: usize = 4;
 /// Why a shape or a size is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum ShapeError {
     /// More than [`MAX_DIMS`] dimensions.
     #[error("expected at most {MAX_DIMS} dimensions, found {found}")]
@@ -29,11 +30,9 @@ pub enum ShapeError {
     /// A row does not hold whole blocks.
     #[error("row length {row_elems} is not a multiple of the {dtype} block size {block_elems}")]
     PartialBlock {
-        /// Elements in a row.
         row_elems: u64,
         /// Elements in a block of the type.
         block_elems: u64,
-        /// The type.
         dtype: DType,
     },
 }

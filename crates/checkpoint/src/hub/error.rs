@@ -6,15 +6,11 @@ use std::{io, path::PathBuf};
 /// can be a signature.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum HubError {
     /// A text that names no model.
     #[error("`{text}` is not the name of a Hub model: {reason}")]
-    Name {
-        /// The text.
-        text: String,
-        /// Reason it is invalid.
-        reason: &'static str,
-    },
+    Name { text: String, reason: &'static str },
     /// The cache does not have the model, and the Hub is not to be asked.
     #[error("`{repo}` is not in the local Hugging Face cache `{}`, and {reason}", .cache.display())]
     NotCached {
@@ -27,16 +23,10 @@ pub enum HubError {
     },
     /// A file of this machine: the user's settings, the cache, or what has arrived.
     #[error("`{}`: {error}", .path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// Error of the system.
-        error: io::Error,
-    },
+    Io { path: PathBuf, error: io::Error },
     /// The Hub has no such model, revision or file, or denies access to it.
     #[error("{address}: the server returned status {status}: {reason}")]
     Refused {
-        /// Requested address.
         address: String,
         /// The HTTP status: 401, 403, 404 or 410.
         status: u16,
@@ -49,26 +39,14 @@ pub enum HubError {
     },
     /// An answer that is of no use, after several attempts where another one could have been.
     #[error("{address}: {problem}")]
-    Answer {
-        /// Requested address.
-        address: String,
-        /// Problem with the answer.
-        problem: String,
-    },
+    Answer { address: String, problem: String },
     /// The server's certificate is not trusted.
     #[error("{address}: the certificate is not trusted: {problem}")]
-    Certificate {
-        /// Requested address.
-        address: String,
-        /// Problem with the certificate.
-        problem: String,
-    },
+    Certificate { address: String, problem: String },
     /// A redirect that is not followed.
     #[error("{address}: redirect to `{to}`: {reason}")]
     Redirect {
-        /// Requested address.
         address: String,
-        /// Target of the redirect.
         to: String,
         /// Why that place is not asked.
         reason: &'static str,
@@ -76,21 +54,17 @@ pub enum HubError {
     /// A file is another one than it was when the model was listed.
     #[error("{address}: changed during the run: expected {property} {expected}, found {found}")]
     Changed {
-        /// The file.
         address: String,
         /// Changed property: the length or the tag.
         property: &'static str,
         /// As it was listed or first seen.
         expected: String,
-        /// As it is.
         found: String,
     },
     /// A file that was read whole is not the one that the Hub's checksum is of.
     #[error("`{file}`: expected checksum {expected}, found {found}")]
     Checksum {
-        /// The file.
         file: String,
-        /// By the Hub.
         expected: String,
         /// Checksum of the received bytes.
         found: String,

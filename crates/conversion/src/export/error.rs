@@ -9,6 +9,7 @@ use crate::Error;
 /// Why a file cannot be exported.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum ExportError {
     /// The file has no counterpart among checkpoints.
     #[error(transparent)]
@@ -18,32 +19,16 @@ pub enum ExportError {
     Convert(#[from] Error),
     /// Weights of a checkpoint are plain floats.
     #[error("weights cannot be exported as {dtype}; expected f32, f16 or bf16")]
-    Dtype {
-        /// The type.
-        dtype: DType,
-    },
+    Dtype { dtype: DType },
     /// The existing output is kept.
     #[error("`{}` cannot be overwritten: {reason}", path.display())]
-    NotReplaceable {
-        /// The output.
-        path: PathBuf,
-        /// The reason.
-        reason: &'static str,
-    },
+    NotReplaceable { path: PathBuf, reason: &'static str },
     /// The output would replace the folder that contains its input.
     #[error("the input is inside the output folder `{}`", path.display())]
-    InputInside {
-        /// The output.
-        path: PathBuf,
-    },
+    InputInside { path: PathBuf },
     /// The system refused.
     #[error("`{}`: {error}", path.display())]
-    Io {
-        /// The file or folder.
-        path: PathBuf,
-        /// The system's error.
-        error: io::Error,
-    },
+    Io { path: PathBuf, error: io::Error },
 }
 
 impl ExportError {

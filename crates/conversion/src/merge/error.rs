@@ -6,6 +6,7 @@ use gguf_types::{counted, list_names};
 /// Why an adapter cannot be merged into a base model.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum MergeError {
     /// The adapter's folder cannot be read.
     #[error(transparent)]
@@ -15,90 +16,52 @@ pub enum MergeError {
     Read(gguf_checkpoint::ReadError),
     /// A config key with a value that means nothing.
     #[error("`adapter_config.json`: key `{key}`: expected {expected}, found {found}")]
-    Config {
-        /// The key.
-        key: &'static str,
-        /// Its value.
-        found: String,
-        /// Expected value.
-        expected: &'static str,
-    },
+    Config { key: &'static str, found: String, expected: &'static str },
     /// A config key that is not there.
     #[error("`adapter_config.json`: missing key `{key}`")]
-    MissingKey {
-        /// The key.
-        key: &'static str,
-    },
+    MissingKey { key: &'static str },
     /// A kind of adapter that is not merged.
     #[error("`adapter_config.json`: key `{key}` is {found}: {reason}")]
     Unsupported {
-        /// The key.
         key: &'static str,
-        /// Its value.
         found: String,
         /// Why it cannot be merged.
         reason: &'static str,
     },
     /// A pattern of ranks or alphas that is no regular expression.
     #[error("`adapter_config.json`: key `{key}`: pattern `{pattern}`: {error}")]
-    Pattern {
-        /// The key.
-        key: &'static str,
-        /// The pattern.
-        pattern: String,
-        /// The problem.
-        error: Box<regex::Error>,
-    },
+    Pattern { key: &'static str, pattern: String, error: Box<regex::Error> },
     /// An invalid factor.
     #[error("scale {scale} is not finite")]
-    Scale {
-        /// The factor.
-        scale: f64,
-    },
+    Scale { scale: f64 },
     /// Tensors of the adapter that belong to no tensor of the base model.
     #[error("{} without a match in the base model: {}", counted(names.len(), "tensor"), list_names(names))]
-    NoPlace {
-        /// Their names.
-        names: Vec<String>,
-    },
+    NoPlace { names: Vec<String> },
     /// Tensors that an adapter of this kind does not have.
     #[error("{} not recognized as LoRA halves or whole weights: {}", counted(names.len(), "tensor"), list_names(names))]
-    Unknown {
-        /// Their names.
-        names: Vec<String>,
-    },
+    Unknown { names: Vec<String> },
     /// Halves of pairs, magnitudes and biases whose other tensors are not there.
     #[error("{}: {}", counted(names.len(), "missing tensor"), list_names(names))]
-    Missing {
-        /// The absent names.
-        names: Vec<String>,
-    },
+    Missing { names: Vec<String> },
     /// A tensor of another shape than the base model needs.
     #[error(
         "tensor `{tensor}`: expected {expected}, found shape {found:?} (`{target}` has {target_shape:?})"
     )]
     Shape {
-        /// The adapter's tensor.
         tensor: String,
-        /// Its shape.
         found: Vec<u64>,
-        /// Expected shape.
         expected: String,
         /// The tensor of the base model.
         target: String,
-        /// Its shape.
         target_shape: Vec<u64>,
     },
     /// An embedding or output matrix of another number of tokens than the base model's.
     #[error("tensor `{tensor}`: expected {expected} tokens as in `{target}`, found {found}")]
     Vocabulary {
-        /// The tensor.
         tensor: String,
-        /// Its number of tokens.
         found: u64,
         /// The tensor of the base model.
         target: String,
-        /// Its number of tokens.
         expected: u64,
     },
     /// An adapter whose tokenizer is wanted and missing.
@@ -107,7 +70,6 @@ pub enum MergeError {
     /// A tensor that belongs to another rank than its config has.
     #[error("tensor `{tensor}`: expected rank {expected} from adapter_config.json, found {found}")]
     Rank {
-        /// The adapter's tensor.
         tensor: String,
         /// The rank that it has.
         found: u64,
@@ -126,50 +88,26 @@ pub enum MergeError {
     },
     /// A tensor that is not a float.
     #[error("tensor `{tensor}`: expected type f32, f16 or bf16, found {}", found.name())]
-    Type {
-        /// The tensor.
-        tensor: String,
-        /// Its type.
-        found: gguf_checkpoint::Dtype,
-    },
+    Type { tensor: String, found: gguf_checkpoint::Dtype },
     /// A whole weight for a tensor that an adapter before has changed.
     #[error("tensor `{tensor}` replaces `{target}`, which an earlier adapter changes")]
     Replaced {
-        /// The adapter's tensor.
         tensor: String,
         /// The tensor of the base model.
         target: String,
     },
     /// A pair that fits more than one parameter of its module.
     #[error("tensor `{tensor}` matches several parameters: {}", list_names(parameters))]
-    Ambiguous {
-        /// The adapter's tensor.
-        tensor: String,
-        /// The parameters.
-        parameters: Vec<String>,
-    },
+    Ambiguous { tensor: String, parameters: Vec<String> },
     /// A trained token that is missing from the base model, or a duplicate.
     #[error("tensor `{tensor}`: token {token} {problem}")]
-    Token {
-        /// The adapter's tensor.
-        tensor: String,
-        /// The token.
-        token: u64,
-        /// The problem.
-        problem: &'static str,
-    },
+    Token { tensor: String, token: u64, problem: &'static str },
     /// An unsupported kind of adapter.
     #[error("tensor `{tensor}`: {kind} is not supported")]
-    Kind {
-        /// The adapter's tensor.
-        tensor: String,
-        /// The kind.
-        kind: &'static str,
-    },
+    Kind { tensor: String, kind: &'static str },
     /// A factor that is not one finite number.
     #[error("tensor `{tensor}`: expected one finite number, found {found}")]
     Alpha {
-        /// The adapter's tensor.
         tensor: String,
         /// Its value, or its shape.
         found: String,
@@ -180,7 +118,6 @@ pub enum MergeError {
     /// A pair for the output of a base model that takes the embedding for it: PEFT would change both.
     #[error("tensor `{tensor}`: the base model has tied embeddings and does not contain `{target}`")]
     Tied {
-        /// The adapter's tensor.
         tensor: String,
         /// The tensor that is not there.
         target: String,

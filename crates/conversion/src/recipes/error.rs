@@ -5,30 +5,23 @@ use gguf_types::DType;
 /// Error in a recipe, a model's facts or an override.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum RecipeError {
     /// Neither a name nor a number of a recipe.
     #[error("unknown file type `{name}`")]
-    UnknownRecipe {
-        /// The name as given.
-        name: String,
-    },
+    UnknownRecipe { name: String },
     /// A key without which the model's facts are not known, or whose value cannot be what it should be.
     #[error(transparent)]
     Key(#[from] gguf_container::KeyError),
     /// An expert model's feed-forward tensor whose name has no layer.
     #[error("tensor `{name}`: the name does not start with `blk.N`, so its layer is unknown")]
-    NoLayer {
-        /// The tensor.
-        name: String,
-    },
+    NoLayer { name: String },
     /// A layer that the model does not have.
     #[error("tensor `{name}`: layer {layer} is out of range for a model of {n_layer} layers")]
     LayerOutOfRange {
-        /// The tensor.
         name: String,
         /// The layer in its name.
         layer: i64,
-        /// Layers of the model.
         n_layer: u32,
     },
     /// A row that holds no whole blocks, in a dtype without a replacement.
@@ -37,33 +30,20 @@ pub enum RecipeError {
         dtype.block_elems()
     )]
     NoFallback {
-        /// The tensor.
         name: String,
-        /// Elements in a row.
         row_elems: u64,
         /// The dtype that was chosen.
         dtype: DType,
     },
     /// `PATTERN=DTYPE` without one of its parts.
     #[error("`{text}`: expected PATTERN=DTYPE: missing {missing}")]
-    TensorTypeSyntax {
-        /// The text as given.
-        text: String,
-        /// The part.
-        missing: &'static str,
-    },
+    TensorTypeSyntax { text: String, missing: &'static str },
     /// Unknown dtype name.
     #[error("`{text}`: unknown tensor type `{name}`")]
-    TensorTypeDType {
-        /// The text as given.
-        text: String,
-        /// The name.
-        name: String,
-    },
+    TensorTypeDType { text: String, name: String },
     /// A pattern that is no regular expression.
     #[error("`{text}`: {problem}")]
     TensorTypePattern {
-        /// The text as given.
         text: String,
         /// Message of the regex compiler, on one line.
         problem: String,

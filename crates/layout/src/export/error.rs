@@ -5,23 +5,18 @@ use gguf_types::{Shape, counted, list_names};
 /// Why a file cannot be exported.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum ExportError {
     /// The file's architecture is not known.
     #[error("architecture `{found}` cannot be exported to a checkpoint folder; supported: {}", known.join(", "))]
     Architecture {
-        /// `general.architecture`, or nothing.
         found: String,
         /// Architectures that can be exported.
         known: Vec<&'static str>,
     },
     /// Files of the architecture cannot be exported.
     #[error("architecture `{found}` cannot be exported to a checkpoint folder: {reason}")]
-    NotExportable {
-        /// The architecture.
-        found: String,
-        /// The obstacle.
-        reason: &'static str,
-    },
+    NotExportable { found: String, reason: &'static str },
     /// The config that the file's keys make cannot be converted.
     #[error("no checkpoint folder of this architecture corresponds to the file: {0}")]
     Conversion(crate::ArchError),
@@ -53,7 +48,6 @@ pub enum ExportError {
         name: String,
         /// Its shape, row length first.
         found: Shape,
-        /// Value in the metadata.
         expected: String,
     },
     /// A tokenizer that cannot be written as Hugging Face files.

@@ -44,31 +44,21 @@ pub struct Chosen {
 /// A budget that cannot be met, or an invalid table.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum BudgetError {
     /// The smallest types are too large.
     #[error("the target size is too small: {budget} bytes for matrices that need at least {least}")]
     TooSmall {
         /// Bytes of the smallest offers.
         least: u64,
-        /// The budget.
         budget: u64,
     },
     /// A matrix without offers.
     #[error("tensor `{name}`: no type is allowed")]
-    NoOffer {
-        /// Its name.
-        name: String,
-    },
+    NoOffer { name: String },
     /// A cost that is not finite.
     #[error("tensor `{name}` as {dtype}: KL divergence {cost} is not finite")]
-    NotFinite {
-        /// The matrix.
-        name: String,
-        /// The type.
-        dtype: DType,
-        /// The cost.
-        cost: f64,
-    },
+    NotFinite { name: String, dtype: DType, cost: f64 },
 }
 
 /// Predicts the divergence at one type from the one `measured` at another. For small errors it is a quadratic

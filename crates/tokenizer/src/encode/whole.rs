@@ -12,85 +12,38 @@ use crate::tokenizer::{Tokenizer, default_ids};
 /// Problem of tokenizer keys.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum Problem {
     /// No tokenizer can be made of them.
     #[error("{0}")]
     Unusable(Error),
     /// A list of another length than that of the tokens.
     #[error("`{key}`: expected {expected} entries, one per token, found {found}")]
-    Length {
-        /// The key.
-        key: String,
-        /// Its items.
-        found: usize,
-        /// Tokens.
-        expected: usize,
-    },
+    Length { key: String, found: usize, expected: usize },
     /// A number that is no kind of token.
     #[error("`tokenizer.ggml.token_type` of token {id}: expected 1 to 6, found {found}")]
-    Kind {
-        /// The token.
-        id: usize,
-        /// The number.
-        found: i64,
-    },
+    Kind { id: usize, found: i64 },
     /// A special token that the vocabulary does not have.
     #[error("`{key}`: {found} is out of range for {tokens} tokens")]
-    SpecialId {
-        /// The key.
-        key: String,
-        /// Its value.
-        found: String,
-        /// Tokens.
-        tokens: usize,
-    },
+    SpecialId { key: String, found: String, tokens: usize },
     /// A token that begins or ends texts, and is of another kind.
     #[error("`{key}`: token {id} (`{token}`) is {kind}, which does not mark the start or the end of a text")]
-    SpecialKind {
-        /// The key.
-        key: String,
-        /// The token.
-        id: usize,
-        /// Its text.
-        token: String,
-        /// Its kind.
-        kind: &'static str,
-    },
+    SpecialKind { key: String, id: usize, token: String, kind: &'static str },
     /// A special token that is ordinary text.
     #[error("`{key}`: token {id} (`{token}`) is ordinary text{}", consequence(.key, .token))]
-    Ordinary {
-        /// The key.
-        key: String,
-        /// The token.
-        id: usize,
-        /// Its text.
-        token: String,
-    },
+    Ordinary { key: String, id: usize, token: String },
     /// A key whose default is ordinary text.
     #[error(
         "missing metadata key `{key}`: llama.cpp uses token {id} (`{token}`), which is ordinary text{}",
         consequence(.key, .token)
     )]
-    OrdinaryDefault {
-        /// The key.
-        key: String,
-        /// The token.
-        id: usize,
-        /// Its text.
-        token: String,
-    },
+    OrdinaryDefault { key: String, id: usize, token: String },
     /// A byte that the vocabulary cannot spell.
     #[error("missing token `<0x{byte:02X}>`: llama.cpp stops at the first text that needs it")]
-    MissingByte {
-        /// The byte.
-        byte: u8,
-    },
+    MissingByte { byte: u8 },
     /// A pre-tokenizer that llama.cpp does not know, where it means nothing.
     #[error("`tokenizer.ggml.pre`: `{pre}` is unknown to llama.cpp")]
-    Pre {
-        /// The name.
-        pre: String,
-    },
+    Pre { pre: String },
     /// Nothing says how text is split before pairs are merged.
     #[error(
         "missing metadata key `tokenizer.ggml.pre`: text is split by the default pre-tokenizer, so its tokens may differ from \

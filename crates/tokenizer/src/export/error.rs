@@ -3,22 +3,18 @@
 /// Why a tokenizer cannot be exported.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum ExportError {
     /// A key that is missing, of another type, or out of range.
     #[error(transparent)]
     Key(#[from] gguf_container::KeyError),
     /// A token that is not text.
     #[error("token {id} is not UTF-8")]
-    TokenNotText {
-        /// Its id.
-        id: usize,
-    },
+    TokenNotText { id: usize },
     /// Token lists of different length, or more tokens than rows of the embedding.
     #[error("`{key}`: expected {expected}, found {found} entries")]
     TokenCount {
-        /// The list.
         key: String,
-        /// Its length.
         found: usize,
         /// The value it is compared with, including the number.
         expected: String,
@@ -26,11 +22,9 @@ pub enum ExportError {
     /// A kind of tokenizer, or a pre-tokenizer, that cannot be exported.
     #[error("{subject} `{found}` cannot be written as tokenizer.json; supported: {}", known.join(", "))]
     Unsupported {
-        /// `tokenizer` or `pre-tokenizer`.
         subject: &'static str,
         /// Its name in the file.
         found: String,
-        /// The names that can.
         known: Vec<&'static str>,
     },
 }

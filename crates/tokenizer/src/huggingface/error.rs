@@ -14,6 +14,7 @@ pub(super) fn listed_names(names: &[String]) -> String {
 /// Why no tokenizer metadata could be made.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum VocabError {
     /// A kind of tokenizer that this program does not convert.
     #[error("{subject}: not supported")]
@@ -29,20 +30,13 @@ pub enum VocabError {
     },
     /// A file that is not what its name says.
     #[error("`{file}`: {problem}")]
-    Malformed {
-        /// The file.
-        file: String,
-        /// The problem.
-        problem: String,
-    },
+    Malformed { file: String, problem: String },
     /// A token whose id does not fit below the config's `vocab_size`.
     #[error("token `{token}` has id {id}, but the config's `vocab_size` is {vocab_size}")]
     VocabTooLarge {
         /// The token with the largest id.
         token: String,
-        /// Its id.
         id: u64,
-        /// `vocab_size` of the config.
         vocab_size: u64,
     },
     /// More tokens than the embedding has rows.
@@ -50,45 +44,30 @@ pub enum VocabError {
     EmbeddingTooSmall {
         /// Known tokens without a row.
         without_row: Vec<String>,
-        /// Number of tokens.
         tokens: u64,
-        /// Rows of the embedding.
         rows: u64,
     },
     /// Two tokens with one id.
     #[error("duplicate token id {id}: `{first}` and `{second}`")]
     RepeatedId {
-        /// The id.
         id: u64,
         /// The token that has it first.
         first: String,
-        /// The other.
         second: String,
     },
     /// An id without a token where the format has no place for one.
     #[error("`{file}`: missing token with id {id} ({tokens} tokens are listed)")]
-    MissingId {
-        /// The file.
-        file: &'static str,
-        /// The first free id.
-        id: u64,
-        /// Number of tokens.
-        tokens: u64,
-    },
+    MissingId { file: &'static str, id: u64, tokens: u64 },
     /// A merge of tokens that are not in the vocabulary.
     #[error(
         "`{file}`: merge {index} (`{left}` + `{right}`) needs token `{token}`, which is not in the vocabulary"
     )]
     MergeOfUnknown {
-        /// The file.
         file: &'static str,
         /// Position in the list of merges.
         index: usize,
-        /// Its left part.
         left: String,
-        /// Its right part.
         right: String,
-        /// The absent token.
         token: String,
     },
     /// Nothing is known about how this tokenizer splits text into words.

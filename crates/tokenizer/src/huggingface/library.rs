@@ -187,6 +187,8 @@ pub(super) fn check_prefix<'a>(
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

@@ -2,7 +2,6 @@
 
 use gguf_runtime::graphs::{Architecture, EmbeddingScale, Gating, RopeLayers, SlidingWindow, Spec};
 
-/// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] = &[Architecture::decoder("afmoe", AFMOE)];
 
 /// One of every four layers has full attention and no RoPE.

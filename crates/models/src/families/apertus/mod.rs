@@ -5,5 +5,4 @@ pub mod graph;
 
 use crate::family::Family;
 
-/// Its architectures and projectors.
 pub const FAMILY: Family = Family { arches: &[convert::APERTUS], graphs: graph::GRAPHS, ..Family::EMPTY };

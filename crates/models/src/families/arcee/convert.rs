@@ -10,7 +10,6 @@ use crate::families::llama::convert::llama;
 use crate::families::llama::convert::vocab;
 use crate::prelude::*;
 
-/// The row.
 pub const ARCEE: Arch = Arch {
     name: "arcee",
     classes: &[Class::new("ArceeForCausalLM")],

@@ -9,7 +9,6 @@
 use crate::families::llama::convert::llama;
 use crate::prelude::*;
 
-/// The row.
 pub const ARCTIC: Arch = Arch {
     name: "arctic",
     classes: &[Class::new("ArcticForCausalLM")],

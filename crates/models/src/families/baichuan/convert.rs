@@ -9,7 +9,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const BAICHUAN: Arch = Arch {
     name: "baichuan",
     classes: &[Class::new("BaichuanForCausalLM"), Class::new("BaiChuanForCausalLM")],

@@ -2,7 +2,6 @@
 
 use gguf_runtime::graphs::{Alibi, Architecture, Spec};
 
-/// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] = &[Architecture::decoder("baichuan", BAICHUAN)];
 
 /// 40 layers are Baichuan 13B, with ALiBi; the 7B, of 32, has RoPE.

@@ -2,7 +2,6 @@
 
 use gguf_runtime::graphs::{Architecture, MemorySpec, Spec};
 
-/// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] = &[
     Architecture::decoder("bailingmoe", Spec { norm_topk_prob: false, ..Spec::DECODER }),
     Architecture::decoder("bailingmoe2", Spec { norm_topk_prob: false, ..Spec::NEOX }),

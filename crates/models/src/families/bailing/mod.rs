@@ -8,7 +8,6 @@ use crate::family::Family;
 use gguf_checkpoint::FamilyForm;
 use gguf_layout::Quantization;
 
-/// Its architectures and projectors.
 pub const FAMILY: Family = Family {
     arches: &[
         convert::bailingmoe::BAILINGMOE,

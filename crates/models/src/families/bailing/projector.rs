@@ -9,7 +9,6 @@
 use crate::parts::patch_tower;
 use gguf_layout::projector::prelude::*;
 
-/// The row.
 pub const LING3VL: Projector = Projector {
     name: "ling3vl",
     classes: &["BailingMoeV3VLForConditionalGeneration"],

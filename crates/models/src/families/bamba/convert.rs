@@ -10,7 +10,6 @@ use crate::families::granite::convert::granitehybrid::{self, GRANITEHYBRID};
 use crate::families::granite::convert::granitemoe;
 use crate::prelude::*;
 
-/// The row.
 pub const BAMBA: Arch = Arch {
     name: "bamba",
     written: Some("granitehybrid"),

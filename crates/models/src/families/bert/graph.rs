@@ -4,7 +4,6 @@ use gguf_runtime::graphs::{
     Activation, Alibi, Architecture, ClassifierSpec, MemorySpec, NormKind, RopeKind, SlidingWindow, Spec,
 };
 
-/// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] = &[
     Architecture::decoder("bert", BERT),
     Architecture::decoder(

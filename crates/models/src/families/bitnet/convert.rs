@@ -10,7 +10,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const BITNET: Arch = Arch {
     name: "bitnet",
     classes: &[Class::new("BitNetForCausalLM"), Class::new("BitnetForCausalLM")],

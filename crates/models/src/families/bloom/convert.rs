@@ -11,7 +11,6 @@ use crate::families::gpt_neox::convert::gptneox::by_head;
 use crate::prelude::*;
 use gguf_layout::built_in::no_length;
 
-/// The row.
 pub const BLOOM: Arch = Arch {
     name: "bloom",
     classes: &[Class::new("BloomForCausalLM"), Class::new("BloomModel")],

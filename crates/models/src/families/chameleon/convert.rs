@@ -9,7 +9,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const CHAMELEON: Arch = Arch {
     name: "chameleon",
     classes: &[Class::new("ChameleonForConditionalGeneration"), Class::new("ChameleonForCausalLM")],

@@ -2,7 +2,6 @@
 
 use gguf_runtime::graphs::{Architecture, Spec};
 
-/// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] = &[Architecture::decoder(
     "chameleon",
     // Tokens 4 to 8195 are parts of pictures, which the model is not asked to make.

@@ -10,7 +10,6 @@
 use crate::families::starcoder::convert::starcoder;
 use crate::prelude::*;
 
-/// The row.
 pub const CODESHELL: Arch = Arch {
     name: "codeshell",
     classes: &[Class::new("CodeShellForCausalLM")],

@@ -11,7 +11,6 @@ use crate::families::llama::convert::llama;
 use crate::families::llama::convert::vocab;
 use crate::prelude::*;
 
-/// The row.
 pub const COGVLM: Arch = Arch {
     name: "cogvlm",
     classes: &[Class::new("CogVLMForCausalLM")],

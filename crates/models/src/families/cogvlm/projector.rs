@@ -8,7 +8,6 @@
 
 use gguf_layout::projector::prelude::*;
 
-/// The row.
 pub const COGVLM: Projector = Projector {
     name: "cogvlm",
     classes: &["CogVLMForCausalLM"],

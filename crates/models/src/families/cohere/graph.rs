@@ -2,7 +2,6 @@
 
 use gguf_runtime::graphs::{Architecture, Gating, NormKind, RopeLayers, SlidingBase, SlidingWindow, Spec};
 
-/// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] = &[
     Architecture::decoder("cohere2", COHERE2),
     Architecture::decoder("cohere2moe", COHERE2_MOE),

@@ -6,7 +6,6 @@ pub mod projector;
 
 use crate::family::Family;
 
-/// Its architectures and projectors.
 pub const FAMILY: Family = Family {
     arches: &[convert::command_r::COMMAND_R, convert::cohere2::COHERE2, convert::cohere2moe::COHERE2MOE],
     graphs: graph::GRAPHS,

@@ -9,7 +9,6 @@
 use crate::families::siglip::projector as siglip;
 use gguf_layout::projector::prelude::*;
 
-/// The row.
 pub const COHERE2_VISION: Projector = Projector {
     name: "cohere2v",
     classes: &["Cohere2VisionForConditionalGeneration"],

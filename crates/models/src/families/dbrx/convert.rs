@@ -10,7 +10,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const DBRX: Arch = Arch {
     name: "dbrx",
     classes: &[Class::new("DbrxForCausalLM")],

@@ -2,7 +2,6 @@
 
 use gguf_runtime::graphs::{Architecture, NormKind, Spec};
 
-/// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] = &[Architecture::decoder(
     "dbrx",
     Spec { norm: NormKind::Layer, mlp_norm: "attn_output_norm", ..Spec::NEOX },

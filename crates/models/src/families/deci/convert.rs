@@ -11,7 +11,6 @@
 use crate::families::llama::convert::llama;
 use crate::prelude::*;
 
-/// The row.
 pub const DECI: Arch = Arch {
     name: "deci",
     classes: &[Class::new("DeciLMForCausalLM")],

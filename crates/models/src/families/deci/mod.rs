@@ -6,7 +6,6 @@ pub mod graph;
 use crate::family::Family;
 use gguf_layout::Quantization;
 
-/// Its architectures and projectors.
 pub const FAMILY: Family = Family {
     arches: &[convert::DECI],
     quantization: &[Quantization { architecture: "deci", layers_of_70b: Some(80), ..Quantization::USUAL }],

@@ -2,7 +2,6 @@
 
 use gguf_runtime::graphs::{Architecture, Gating, IndexerSpec, RopeKind, SlidingWindow, Spec, YarnMscale};
 
-/// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] = &[
     Architecture::decoder("deepseek", DEEPSEEK),
     Architecture::decoder(

@@ -5,7 +5,6 @@ pub mod graph;
 
 use crate::family::Family;
 
-/// Its architectures and projectors.
 pub const FAMILY: Family = Family {
     arches: &[convert::DFLASH, convert::DSPARK, convert::GEMMA4_DSPARK, convert::MUSE_GLIMMER_ASSISTANT],
     drafts: graph::DRAFTS,

@@ -2,7 +2,6 @@
 
 use gguf_runtime::graphs::{Architecture, Gating, SlidingWindow, Spec};
 
-/// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] = &[
     Architecture::decoder("dots1", Spec { norm_topk_prob: false, gating: Gating::Sigmoid, ..Spec::NEOX }),
     Architecture::decoder(

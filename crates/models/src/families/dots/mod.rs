@@ -6,7 +6,6 @@ pub mod projector;
 
 use crate::family::Family;
 
-/// Its architectures and projectors.
 pub const FAMILY: Family = Family {
     arches: &[convert::dots1::DOTS1, convert::dots3::DOTS3NOTE],
     projectors: &[projector::dots3note::DOTS3NOTE, projector::dotsocr::DOTSOCR],

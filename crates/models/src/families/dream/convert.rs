@@ -8,7 +8,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const DREAM: Arch = Arch {
     name: "dream",
     classes: &[Class::new("DreamModel")],

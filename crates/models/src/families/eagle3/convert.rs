@@ -14,7 +14,6 @@ use crate::families::llama::convert::llama::{self, LLAMA};
 use crate::prelude::*;
 use gguf_layout::tensors::rules::IntegerRule;
 
-/// The row.
 pub const EAGLE3: Arch = Arch {
     name: "eagle3",
     classes: &[

@@ -5,5 +5,4 @@ pub mod graph;
 
 use crate::family::Family;
 
-/// Its architectures and projectors.
 pub const FAMILY: Family = Family { arches: &[convert::EAGLE3], drafts: graph::DRAFTS, ..Family::EMPTY };

@@ -2,6 +2,5 @@
 
 use gguf_runtime::graphs::{Architecture, Spec};
 
-/// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] =
     &[Architecture::decoder("ernie4_5", Spec::DECODER), Architecture::decoder("ernie4_5-moe", Spec::DECODER)];

@@ -6,7 +6,6 @@ pub mod graph;
 
 use crate::family::Family;
 
-/// Its architectures and projectors.
 pub const FAMILY: Family = Family {
     arches: &[convert::ernie4_5::ERNIE4_5, convert::ernie4_5_moe::ERNIE4_5_MOE],
     graphs: graph::GRAPHS,

@@ -2,7 +2,6 @@
 
 use gguf_runtime::graphs::{Architecture, Gating, RopeLayers, SlidingBase, SlidingWindow, Spec};
 
-/// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] = &[
     Architecture::decoder("exaone", Spec::NEOX),
     Architecture::decoder(

@@ -10,7 +10,6 @@
 use crate::families::qwen::projector::qwen2vl::{self, window_pattern};
 use gguf_layout::projector::prelude::*;
 
-/// The row.
 pub const EXAONE4_5: Projector = Projector {
     name: "exaone4_5",
     classes: &["Exaone4_5_ForConditionalGeneration"],

@@ -9,10 +9,8 @@ use gguf_runtime::graphs::{
 
 use crate::families::qwen::vision::qwen2vl;
 
-/// Towers by the kind of projector.
 pub const TOWERS: &[ProjectorKind] = &[ProjectorKind { name: "exaone4_5", open }];
 
-/// Reads the tower.
 pub fn open(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<Opened, Error> {
     qwen2vl::open_windowed(keys, weights, n_out, false, ("<vision>", "</vision>"))
 }

@@ -7,7 +7,6 @@ use crate::family::Family;
 use gguf_checkpoint::FamilyForm;
 use gguf_layout::Quantization;
 
-/// Its architectures and projectors.
 pub const FAMILY: Family = Family {
     arches: &[convert::falcon::FALCON, convert::falcon_h1::FALCON_H1],
     quantization: &[Quantization { architecture: "falcon", has_own_rules: true, ..Quantization::USUAL }],

@@ -26,7 +26,6 @@ use gguf_runtime::graphs::{
     vision::Matrix,
 };
 
-/// Encoders by the kind of projector.
 pub const ENCODERS: &[EncoderKind] =
     &[EncoderKind { name: "gemma4a", open: conformer }, EncoderKind { name: "gemma4ua", open: frames }];
 

@@ -7,7 +7,6 @@ use gguf_runtime::graphs::{
     Spec,
 };
 
-/// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] = &[
     Architecture::decoder("gemma", GEMMA),
     Architecture::decoder("gemma-embedding", GEMMA_EMBEDDING),

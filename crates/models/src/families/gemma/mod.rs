@@ -13,7 +13,6 @@ pub mod vision;
 use crate::family::Family;
 use gguf_checkpoint::FamilyForm;
 
-/// Its architectures and projectors.
 pub const FAMILY: Family = Family {
     arches: &[
         convert::gemma::GEMMA,

@@ -17,7 +17,6 @@ use gguf_runtime::graphs::{
 
 use crate::families::whisper::audio::{Adapter, Silence, Whisper, stack_factor, two_matrices};
 
-/// Encoders by the kind of projector.
 pub const ENCODERS: &[EncoderKind] = &[EncoderKind { name: "glma", open }];
 
 /// Base of the rotation, which no key states.

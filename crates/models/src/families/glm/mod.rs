@@ -9,7 +9,6 @@ pub mod vision;
 use crate::family::Family;
 use gguf_layout::Quantization;
 
-/// Its architectures and projectors.
 pub const FAMILY: Family = Family {
     arches: &[
         convert::chatglm::CHATGLM,

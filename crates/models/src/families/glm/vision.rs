@@ -20,7 +20,6 @@ use gguf_runtime::graphs::{
     },
 };
 
-/// Towers by the kind of projector.
 pub const TOWERS: &[ProjectorKind] =
     &[ProjectorKind { name: "glm4v", open: open_4 }, ProjectorKind { name: "glm5v", open: open_5 }];
 

@@ -6,7 +6,6 @@ pub mod graph;
 use crate::family::Family;
 use gguf_checkpoint::FamilyForm;
 
-/// Its architectures and projectors.
 pub const FAMILY: Family = Family {
     arches: &[convert::gptj::GPTJ, convert::gptneox::GPTNEOX],
     graphs: graph::GRAPHS,

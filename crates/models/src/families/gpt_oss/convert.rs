@@ -9,7 +9,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const GPT_OSS: Arch = Arch {
     name: "gpt-oss",
     classes: &[Class::new("GptOssForCausalLM")],

@@ -2,7 +2,6 @@
 
 use gguf_runtime::graphs::{Architecture, LogitScale, RopeLayers, SlidingWindow, Spec};
 
-/// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] = &[
     Architecture::decoder("granite", GRANITE),
     Architecture::decoder("granite_swa", Spec { sliding: Some(SlidingWindow::EVERY_FOURTH_FULL), ..GRANITE }),

@@ -8,7 +8,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const GROK: Arch = Arch {
     name: "grok",
     classes: &[Class::new("GrokForCausalLM"), Class::new("Grok1ForCausalLM")],

@@ -4,7 +4,6 @@ use gguf_runtime::graphs::{
     Activation, Architecture, EmbeddingScale, LogitScale, MemorySpec, SoftCaps, Spec,
 };
 
-/// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] = &[Architecture::decoder("grok", GROK)];
 
 /// Defaults of files from before Grok 2 are numbers of Grok 1.

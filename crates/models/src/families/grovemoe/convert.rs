@@ -10,7 +10,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const GROVEMOE: Arch = Arch {
     name: "grovemoe",
     classes: &[Class::new("GroveMoeForCausalLM"), Class::new("modeling_grove_moe.GroveMoeForCausalLM")],

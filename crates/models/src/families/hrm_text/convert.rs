@@ -10,7 +10,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const HRM_TEXT: Arch = Arch {
     name: "hrm_text",
     classes: &[Class::new("HrmTextForCausalLM")],

@@ -2,7 +2,6 @@
 
 use gguf_runtime::graphs::{Architecture, Gating, IndexerSpec, Spec};
 
-/// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] = &[
     Architecture::decoder("hunyuan-dense", HUNYUAN),
     Architecture::decoder("hunyuan-moe", HUNYUAN),

@@ -8,7 +8,6 @@
 
 use gguf_layout::projector::prelude::*;
 
-/// The row.
 pub const HUNYUANVL: Projector = Projector {
     name: "hunyuanvl",
     classes: &["HunYuanVLForConditionalGeneration"],

@@ -6,6 +6,5 @@ pub mod diffusion;
 
 use crate::family::Family;
 
-/// Its architectures.
 pub const FAMILY: Family =
     Family { diffusion: &[diffusion::HYVID, diffusion::HYVID_OF_COMFYUI], ..Family::EMPTY };

@@ -9,7 +9,6 @@
 use crate::families::siglip::projector as siglip;
 use gguf_layout::projector::prelude::*;
 
-/// The row.
 pub const IDEFICS3: Projector = Projector {
     name: "idefics3",
     classes: &["Idefics3ForConditionalGeneration", "SmolVLMForConditionalGeneration"],

@@ -17,7 +17,6 @@ use gguf_runtime::graphs::{
     },
 };
 
-/// Towers by the kind of projector.
 pub const TOWERS: &[ProjectorKind] = &[ProjectorKind { name: "idefics3", open }];
 
 /// Largest side that the preprocessor makes.
@@ -38,7 +37,6 @@ struct Idefics3 {
     projection: Linear,
 }
 
-/// Reads the tower.
 pub fn open(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<Opened, Error> {
     let form = Form::read(keys, weights, NormKind::Layer, Activation::GeluTanh)?;
     let merge = keys.need_count("vision.projector.scale_factor")?;

@@ -5,7 +5,6 @@ pub mod graph;
 
 use crate::family::Family;
 
-/// Its architectures and projectors.
 pub const FAMILY: Family = Family {
     arches: &[convert::internlm2::INTERNLM2, convert::internlm3::INTERNLM3],
     graphs: graph::GRAPHS,

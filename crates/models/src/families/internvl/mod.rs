@@ -6,7 +6,6 @@ pub mod vision;
 use crate::family::Family;
 use gguf_layout::Wrapper;
 
-/// Its architectures and projectors.
 pub const FAMILY: Family = Family {
     projectors: &[projector::INTERNVL],
     wrappers: &[Wrapper { model_type: "internvl", usual_text: "qwen2" }],

@@ -9,7 +9,6 @@
 
 use gguf_layout::projector::prelude::*;
 
-/// The row.
 pub const INTERNVL: Projector = Projector {
     name: "internvl",
     classes: &["InternVisionModel", "InternVLForConditionalGeneration"],

@@ -17,7 +17,6 @@ use gguf_runtime::graphs::{
     },
 };
 
-/// Towers by the kind of projector.
 pub const TOWERS: &[ProjectorKind] = &[ProjectorKind { name: "internvl", open }];
 
 /// Minimum and maximum number of tiles of a picture if no key states them.
@@ -35,7 +34,6 @@ struct InternVl {
     projection: Projection,
 }
 
-/// Reads the tower.
 pub fn open(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<Opened, Error> {
     // The tower of 6B has RMS norms, which have no bias.
     let norm = if weights.shape("v.blk.0.ln1.bias").is_some() { NormKind::Layer } else { NormKind::Rms };

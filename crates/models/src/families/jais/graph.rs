@@ -2,7 +2,6 @@
 
 use gguf_runtime::graphs::{Activation, Alibi, Architecture, NormKind, ScoreScale, Spec};
 
-/// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] = &[
     Architecture::decoder(
         "jais",

@@ -10,7 +10,6 @@
 use crate::families::mamba::convert::mamba::{count_or, epsilon, state_keys};
 use crate::prelude::*;
 
-/// The row.
 pub const JAMBA: Arch = Arch {
     name: "jamba",
     classes: &[Class::new("JambaForCausalLM")],

@@ -2,6 +2,5 @@
 
 use gguf_runtime::graphs::{Architecture, Spec};
 
-/// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] =
     &[Architecture::decoder("jamba", Spec { rope: None, norm_topk_prob: false, ..Spec::DECODER })];

@@ -6,7 +6,6 @@ pub mod vision;
 use crate::family::Family;
 use gguf_layout::Wrapper;
 
-/// Its architectures and projectors.
 pub const FAMILY: Family = Family {
     projectors: &[projector::JANUS],
     wrappers: &[Wrapper { model_type: "janus", usual_text: "llama" }],

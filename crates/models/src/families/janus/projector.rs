@@ -9,7 +9,6 @@
 use crate::families::siglip::projector as siglip;
 use gguf_layout::projector::prelude::*;
 
-/// The row.
 pub const JANUS: Projector = Projector {
     name: "janus_pro",
     classes: &["JanusForConditionalGeneration"],

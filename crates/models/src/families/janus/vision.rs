@@ -16,7 +16,6 @@ use gguf_runtime::graphs::{
     },
 };
 
-/// Towers by the kind of projector.
 pub const TOWERS: &[ProjectorKind] = &[ProjectorKind { name: "janus_pro", open }];
 
 /// Minimum length of the shorter side in pixels.
@@ -31,7 +30,6 @@ struct Janus {
     projection: Projection,
 }
 
-/// Reads the tower.
 pub fn open(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<Opened, Error> {
     let form = Form::read(keys, weights, NormKind::Layer, Activation::GeluErf)?;
     let shape = Shape { merge: 1, between: Between::Bilinear, class: None };

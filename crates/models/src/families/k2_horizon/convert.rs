@@ -11,7 +11,6 @@ use std::collections::BTreeSet;
 
 use crate::prelude::*;
 
-/// The row.
 pub const K2_HORIZON: Arch = Arch {
     name: "k2-horizon",
     classes: &[Class::new("K2HorizonForCausalLM")],

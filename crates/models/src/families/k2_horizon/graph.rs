@@ -4,7 +4,6 @@
 
 use gguf_runtime::graphs::{Activation, Architecture, Gating, Spec};
 
-/// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] = &[Architecture::decoder("k2-horizon", K2_HORIZON)];
 
 const K2_HORIZON: Spec = Spec {

@@ -2,7 +2,6 @@
 
 use gguf_runtime::graphs::{Architecture, Spec};
 
-/// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] = &[
     Architecture::decoder("kimi-k3", Spec { norm_topk_prob: false, ..WITHOUT_ROPE }),
     Architecture::decoder("kimi-linear", WITHOUT_ROPE),

@@ -8,7 +8,6 @@ pub mod vision;
 use crate::family::Family;
 use gguf_checkpoint::FamilyForm;
 
-/// Its architectures and projectors.
 pub const FAMILY: Family = Family {
     arches: &[convert::kimi_k3::KIMI_K3, convert::kimi_linear::KIMI_LINEAR],
     projectors: &[projector::kimik25::KIMIK25, projector::kimivl::KIMIVL],

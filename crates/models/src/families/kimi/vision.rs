@@ -18,7 +18,6 @@ use gguf_runtime::graphs::{
     },
 };
 
-/// Towers by the kind of projector.
 pub const TOWERS: &[ProjectorKind] = &[ProjectorKind { name: "kimik25", open }];
 
 /// Base of the rotation, which no key states.
@@ -38,7 +37,6 @@ struct KimiK25 {
     projection: Projection,
 }
 
-/// Reads the tower.
 pub fn open(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<Opened, Error> {
     let form = Form::read(keys, weights, NormKind::Layer, Activation::GeluTanh)?;
     // Rows of the matrices are stored for heads whose first half rotates by column and whose second half rotates by row.

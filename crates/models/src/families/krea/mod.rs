@@ -4,5 +4,4 @@ pub mod diffusion;
 
 use crate::family::Family;
 
-/// Its architectures.
 pub const FAMILY: Family = Family { diffusion: &[diffusion::KREA2], ..Family::EMPTY };

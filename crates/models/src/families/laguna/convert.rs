@@ -9,7 +9,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const LAGUNA: Arch = Arch {
     name: "laguna",
     classes: &[Class::new("LagunaForCausalLM")],

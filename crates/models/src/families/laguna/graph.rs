@@ -2,7 +2,6 @@
 
 use gguf_runtime::graphs::{Activation, Architecture, Gating, SlidingWindow, Spec};
 
-/// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] = &[Architecture::decoder("laguna", LAGUNA)];
 
 /// The first of four layers sees everything; YaRN is for those layers alone.

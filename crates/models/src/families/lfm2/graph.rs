@@ -2,7 +2,6 @@
 
 use gguf_runtime::graphs::{Architecture, Gating, Spec};
 
-/// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] = &[
     Architecture::decoder("lfm2", LFM2),
     Architecture::decoder("lfm2moe", Spec { gating: Gating::Sigmoid, ..LFM2 }),

@@ -9,7 +9,6 @@ use crate::family::Family;
 use gguf_checkpoint::FamilyForm;
 use gguf_layout::Wrapper;
 
-/// Its architectures and projectors.
 pub const FAMILY: Family = Family {
     arches: &[
         convert::audio_tokenizer::AUDIO_TOKENIZER,

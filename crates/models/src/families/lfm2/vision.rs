@@ -19,7 +19,6 @@ use gguf_runtime::graphs::{
     },
 };
 
-/// Towers by the kind of projector.
 pub const TOWERS: &[ProjectorKind] = &[ProjectorKind { name: "lfm2", open }];
 
 /// Minimum and maximum number of embeddings of a picture in one tile, as in the preprocessor.
@@ -43,7 +42,6 @@ struct Lfm2Vl {
     projection: Projection,
 }
 
-/// Reads the tower.
 pub fn open(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<Opened, Error> {
     let form = Form::read(keys, weights, NormKind::Layer, Activation::GeluTanh)?;
     let merge = keys.need_count("vision.projector.scale_factor")?;

@@ -6,7 +6,6 @@ pub mod vision;
 use crate::family::Family;
 use gguf_layout::Wrapper;
 
-/// Its architectures and projectors.
 pub const FAMILY: Family = Family {
     projectors: &[projector::LIGHTONOCR],
     wrappers: &[Wrapper { model_type: "lighton_ocr", usual_text: "qwen3" }],

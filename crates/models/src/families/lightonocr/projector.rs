@@ -9,7 +9,6 @@
 use crate::families::llava::projector as llava;
 use gguf_layout::projector::prelude::*;
 
-/// The row.
 pub const LIGHTONOCR: Projector = Projector {
     name: "lightonocr",
     classes: &["LightOnOCRForConditionalGeneration", "LightOnOcrForConditionalGeneration"],

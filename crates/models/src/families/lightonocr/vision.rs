@@ -9,10 +9,8 @@ use gguf_runtime::graphs::{
 
 use crate::families::mistral::vision;
 
-/// Towers by the kind of projector.
 pub const TOWERS: &[ProjectorKind] = &[ProjectorKind { name: "lightonocr", open }];
 
-/// Reads the tower.
 pub fn open(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<Opened, Error> {
     Ok(Opened { marks: ("<|vision_start|>", "<|vision_end|>"), ..vision::open(keys, weights, n_out)? })
 }

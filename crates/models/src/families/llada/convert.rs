@@ -9,7 +9,6 @@
 
 use crate::prelude::*;
 
-/// The row of the dense models.
 pub const LLADA: Arch = Arch {
     name: "llada",
     classes: &[Class::new("LLaDAModelLM")],
@@ -30,7 +29,6 @@ const ROUTE: Route = Route::new("llada", |writer| {
     Ok(())
 });
 
-/// The row of the mixtures.
 pub const LLADA_MOE: Arch = Arch {
     name: "llada-moe",
     classes: &[Class::new("LLaDAMoEModelLM"), Class::new("LLaDAMoEModel")],

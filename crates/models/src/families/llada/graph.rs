@@ -2,7 +2,6 @@
 
 use gguf_runtime::graphs::{Architecture, MemorySpec, Spec};
 
-/// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] = &[
     Architecture::decoder("llada", Spec { memory: MemorySpec::NO_CACHE, ..Spec::DECODER }),
     Architecture::decoder(

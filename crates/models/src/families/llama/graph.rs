@@ -4,7 +4,6 @@ use gguf_runtime::graphs::{
     Architecture, Gating, PostRopeNorm, RopeLayers, SlidingWindow, Spec, Temperature,
 };
 
-/// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] = &[
     Architecture::decoder("llama", Spec::DECODER),
     Architecture::decoder("llama-embed", Spec { has_lm_head: false, is_causal: false, ..Spec::DECODER }),

@@ -10,7 +10,6 @@
 
 use gguf_layout::projector::prelude::*;
 
-/// The row.
 pub const LLAMA4: Projector = Projector {
     name: "llama4",
     classes: &["Llama4ForConditionalGeneration"],

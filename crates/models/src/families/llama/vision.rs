@@ -20,7 +20,6 @@ use gguf_runtime::graphs::{
     },
 };
 
-/// Towers by the kind of projector.
 pub const TOWERS: &[ProjectorKind] = &[ProjectorKind { name: "llama4", open }];
 
 /// Base of the rotation, which no key states.
@@ -37,7 +36,6 @@ struct Llama4 {
     projection: Linear,
 }
 
-/// Reads the tower.
 pub fn open(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<Opened, Error> {
     let form = Form::read(keys, weights, NormKind::Layer, Activation::GeluErf)?;
     let form = form.turned(keys, BASE, RopeKind::Normal, [2, 1])?;

@@ -5,7 +5,6 @@ pub mod projector;
 use crate::family::Family;
 use gguf_layout::Wrapper;
 
-/// Its architectures and projectors.
 pub const FAMILY: Family = Family {
     projectors: &[projector::PIXTRAL],
     wrappers: &[

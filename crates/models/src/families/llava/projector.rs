@@ -10,7 +10,6 @@
 
 use gguf_layout::projector::prelude::*;
 
-/// The row.
 pub const PIXTRAL: Projector = Projector {
     name: "pixtral",
     classes: &["LlavaForConditionalGeneration", "Mistral3ForConditionalGeneration"],

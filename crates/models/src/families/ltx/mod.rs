@@ -6,5 +6,4 @@ pub mod diffusion;
 
 use crate::family::Family;
 
-/// Its architectures.
 pub const FAMILY: Family = Family { diffusion: &[diffusion::LTXV, diffusion::LTX2], ..Family::EMPTY };

@@ -8,7 +8,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const MAINCODER: Arch = Arch {
     name: "maincoder",
     classes: &[Class::new("MaincoderForCausalLM")],

@@ -2,6 +2,5 @@
 
 use gguf_runtime::graphs::{Architecture, Spec};
 
-/// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] =
     &[Architecture::decoder("maincoder", Spec { qk_norm_after_rope: true, ..Spec::DECODER })];

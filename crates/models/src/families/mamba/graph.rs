@@ -2,6 +2,5 @@
 
 use gguf_runtime::graphs::{Architecture, Spec};
 
-/// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] =
     &[Architecture::decoder("mamba", Spec::DECODER), Architecture::decoder("mamba2", Spec::DECODER)];

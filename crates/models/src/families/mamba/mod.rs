@@ -5,7 +5,6 @@ pub mod graph;
 
 use crate::family::Family;
 
-/// Its architectures and projectors.
 pub const FAMILY: Family = Family {
     arches: &[convert::mamba::MAMBA, convert::mamba2::MAMBA2],
     graphs: graph::GRAPHS,

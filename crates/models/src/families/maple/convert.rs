@@ -9,7 +9,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const MAPLE: Arch = Arch {
     name: "maple",
     classes: &[Class::new("MapleForCausalLM")],

@@ -8,7 +8,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const MELLUM: Arch = Arch {
     name: "mellum",
     classes: &[Class::new("MellumForCausalLM")],

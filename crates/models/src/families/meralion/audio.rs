@@ -17,7 +17,6 @@ use gguf_runtime::graphs::{
 
 use crate::families::whisper::audio::{Adapter, Silence, Whisper, encoder, stack_factor};
 
-/// Encoders by the kind of projector.
 pub const ENCODERS: &[EncoderKind] = &[EncoderKind { name: "meralion", open }];
 
 fn open(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<Listening, Error> {

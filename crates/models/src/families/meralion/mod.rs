@@ -5,6 +5,5 @@ pub mod projector;
 
 use crate::family::Family;
 
-/// Its architectures and projectors.
 pub const FAMILY: Family =
     Family { projectors: &[projector::MERALION], encoders: audio::ENCODERS, ..Family::EMPTY };

@@ -9,7 +9,6 @@
 use crate::families::whisper::projector as whisper;
 use gguf_layout::projector::prelude::*;
 
-/// The row.
 pub const MERALION: Projector = Projector {
     name: "meralion",
     classes: &["MERaLiON2ForConditionalGeneration"],

@@ -11,7 +11,6 @@
 use crate::families::glm::convert::glm4moe::{self, PREDICTED};
 use crate::prelude::*;
 
-/// The row.
 pub const MIMO2: Arch = Arch {
     name: "mimo2",
     classes: &[Class::new("MiMoV2FlashForCausalLM"), Class::new("MiMoV2ForCausalLM")],

@@ -12,7 +12,6 @@
 use crate::families::qwen::projector::qwen2vl;
 use gguf_layout::projector::prelude::*;
 
-/// The row.
 pub const MIMO2: Projector = Projector {
     name: "mimo2",
     classes: &["MiMoV2ForCausalLM"],

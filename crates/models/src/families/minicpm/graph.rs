@@ -4,7 +4,6 @@ use gguf_runtime::graphs::{
     Architecture, EmbeddingScale, LogitScale, ResidualScale, RopeKind, RopeLayers, Spec,
 };
 
-/// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] = &[
     Architecture::decoder("minicpm", MINICPM),
     Architecture::decoder(

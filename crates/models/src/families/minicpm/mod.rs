@@ -8,7 +8,6 @@ pub mod vision;
 use crate::family::Family;
 use gguf_layout::Wrapper;
 
-/// Its architectures and projectors.
 pub const FAMILY: Family = Family {
     arches: &[convert::minicpm::MINICPM, convert::minicpm3::MINICPM3],
     projectors: &[projector::MINICPMV],

@@ -10,7 +10,6 @@
 use crate::families::siglip::projector as siglip;
 use gguf_layout::projector::prelude::*;
 
-/// The row.
 pub const MINICPMV: Projector = Projector {
     name: "minicpmv4_6",
     classes: &["MiniCPMV4_6ForConditionalGeneration"],

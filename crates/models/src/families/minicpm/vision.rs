@@ -20,7 +20,6 @@ use gguf_runtime::graphs::{
     },
 };
 
-/// Towers by the kind of projector.
 pub const TOWERS: &[ProjectorKind] = &[ProjectorKind { name: "minicpmv4_6", open }];
 
 /// Maximum number of slices of a picture, as in the preprocessor.
@@ -44,7 +43,6 @@ struct InnerMerger {
     projection: Projection,
 }
 
-/// Reads the tower.
 pub fn open(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<Opened, Error> {
     let form = Form::read(keys, weights, NormKind::Layer, Activation::GeluTanh)?;
     let merge = keys.count("vision.projector.scale_factor")?.unwrap_or(4);

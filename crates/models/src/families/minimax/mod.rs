@@ -8,7 +8,6 @@ pub mod vision;
 use crate::family::Family;
 use gguf_checkpoint::FamilyForm;
 
-/// Its architectures and projectors.
 pub const FAMILY: Family = Family {
     arches: &[
         convert::minimax_01::MINIMAX_01,

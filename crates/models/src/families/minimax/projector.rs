@@ -10,7 +10,6 @@
 use crate::families::siglip::projector as siglip;
 use gguf_layout::projector::prelude::*;
 
-/// The row.
 pub const MINIMAXM3: Projector = Projector {
     name: "minimaxm3",
     classes: &["MiniMaxM3SparseForConditionalGeneration", "MiniMaxM3VLForConditionalGeneration"],

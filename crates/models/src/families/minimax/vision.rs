@@ -14,7 +14,6 @@ use gguf_runtime::graphs::{
     vision::{Between, Filter, Form, Opened, Picture, Projection, ProjectorKind, Shape, Tower, Trunk},
 };
 
-/// Towers by the kind of projector.
 pub const TOWERS: &[ProjectorKind] = &[ProjectorKind { name: "minimax_m3", open }];
 
 /// Minimum and maximum number of embeddings of a picture if no key states them, as in mtmd.
@@ -31,7 +30,6 @@ struct MiniMaxM3 {
     of_squares: Projection,
 }
 
-/// Reads the tower.
 pub fn open(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<Opened, Error> {
     let form = Form::read(keys, weights, NormKind::Layer, Activation::GeluErf)?;
     // Elements that rotate by one axis.

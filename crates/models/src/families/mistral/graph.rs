@@ -2,7 +2,6 @@
 
 use gguf_runtime::graphs::{Architecture, Gating, Spec, YarnMscale};
 
-/// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] = &[
     Architecture::decoder("mistral3", Spec { reads_yarn_range: true, ..Spec::DECODER }),
     Architecture::decoder(

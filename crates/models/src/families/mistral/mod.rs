@@ -7,7 +7,6 @@ pub mod vision;
 use crate::family::Family;
 use gguf_layout::Wrapper;
 
-/// Its architectures and projectors.
 pub const FAMILY: Family = Family {
     arches: &[
         convert::mistral3::MISTRAL3,

@@ -17,7 +17,6 @@ use gguf_runtime::graphs::{
     vision::{Filter, Form, Layer, Opened, Patches, Picture, ProjectorKind, Tower, raster, sizes},
 };
 
-/// Towers by the kind of projector.
 pub const TOWERS: &[ProjectorKind] = &[ProjectorKind { name: "pixtral", open }];
 
 /// Base of the rotation, which no key states.
@@ -46,7 +45,6 @@ struct Merger {
     matrix: Linear,
 }
 
-/// Reads the tower.
 pub fn open(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<Opened, Error> {
     let activation = if keys.flag("use_silu", false)? { Activation::Silu } else { Activation::GeluErf };
     let form = Form::read(keys, weights, NormKind::Rms, activation)?;

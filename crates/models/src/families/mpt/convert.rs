@@ -10,7 +10,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const MPT: Arch = Arch {
     name: "mpt",
     classes: &[Class::new("MPTForCausalLM"), Class::new("MptForCausalLM")],

@@ -10,7 +10,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const MUSE_GLIMMER: Arch = Arch {
     name: "muse-glimmer",
     classes: &[Class::new("MuseGlimmerForConditionalGeneration")],

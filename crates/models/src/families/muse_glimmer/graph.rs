@@ -2,7 +2,6 @@
 
 use gguf_runtime::graphs::{Architecture, RopeLayers, SlidingWindow, Spec};
 
-/// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] = &[Architecture::decoder(
     "muse-glimmer",
     Spec {

@@ -7,7 +7,6 @@ pub mod projector;
 use crate::family::Family;
 use gguf_checkpoint::FamilyForm;
 
-/// Its architectures and projectors.
 pub const FAMILY: Family = Family {
     arches: &[convert::MUSE_GLIMMER],
     projectors: &[projector::MUSE_GLIMMER],

@@ -9,7 +9,6 @@
 
 use gguf_layout::projector::prelude::*;
 
-/// The row.
 pub const MUSE_GLIMMER: Projector = Projector {
     name: "muse-glimmer",
     classes: &["MuseGlimmerForConditionalGeneration"],

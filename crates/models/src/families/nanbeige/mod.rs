@@ -6,7 +6,6 @@ pub mod graph;
 use crate::family::Family;
 use gguf_layout::{CountedLayers, Quantization};
 
-/// Its architectures and projectors.
 pub const FAMILY: Family = Family {
     arches: &[convert::NANBEIGE],
     quantization: &[Quantization {

@@ -6,7 +6,6 @@ pub mod projector;
 
 use crate::family::Family;
 
-/// Its architectures and projectors.
 pub const FAMILY: Family = Family {
     arches: &[
         convert::nemotron::NEMOTRON,

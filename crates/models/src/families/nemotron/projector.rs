@@ -9,7 +9,6 @@
 
 use gguf_layout::projector::prelude::*;
 
-/// The row.
 pub const NEMOTRON_NANO_VL: Projector = Projector {
     name: "nemotron-nano-vl",
     classes: &["NemotronH_Nano_VL_V2", "RADIOModel"],

@@ -2,7 +2,6 @@
 
 use gguf_runtime::graphs::{Architecture, NormKind, SlidingBase, SlidingWindow, Spec};
 
-/// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] = &[
     Architecture::decoder("olmo", OLMO),
     Architecture::decoder("olmo2", OLMO2),

@@ -7,7 +7,6 @@ use crate::family::Family;
 use gguf_checkpoint::FamilyForm;
 use gguf_layout::Quantization;
 
-/// Its architectures and projectors.
 pub const FAMILY: Family = Family {
     arches: &[convert::olmo::OLMO, convert::olmo2::OLMO2, convert::olmoe::OLMOE],
     quantization: &[Quantization { architecture: "olmo", layers_of_70b: Some(80), ..Quantization::USUAL }],

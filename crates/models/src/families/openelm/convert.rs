@@ -8,7 +8,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const OPENELM: Arch = Arch {
     name: "openelm",
     classes: &[Class::new("OpenELMForCausalLM")],

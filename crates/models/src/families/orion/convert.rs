@@ -9,7 +9,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const ORION: Arch = Arch {
     name: "orion",
     classes: &[Class::new("OrionForCausalLM")],

@@ -9,7 +9,6 @@
 use crate::families::ernie::convert::ernie4_5::ERNIE4_5;
 use crate::prelude::*;
 
-/// The row.
 pub const PADDLEOCR: Arch = Arch {
     name: "paddleocr",
     classes: &[Class::new("PaddleOCRVLForConditionalGeneration")],

@@ -7,7 +7,6 @@ pub mod vision;
 
 use crate::family::Family;
 
-/// Its architectures and projectors.
 pub const FAMILY: Family = Family {
     arches: &[convert::PADDLEOCR],
     projectors: &[projector::PADDLEOCR],

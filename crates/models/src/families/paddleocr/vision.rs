@@ -13,7 +13,6 @@ use gguf_runtime::graphs::{
     vision::{Between, Filter, Form, Opened, Picture, Projection, ProjectorKind, Shape, Tower, Trunk, sizes},
 };
 
-/// Towers by the kind of projector.
 pub const TOWERS: &[ProjectorKind] = &[ProjectorKind { name: "paddleocr", open }];
 
 /// Minimum and maximum number of embeddings of a picture if no key states them, as in mtmd.
@@ -33,7 +32,6 @@ struct PaddleOcr {
     projection: Projection,
 }
 
-/// Reads the tower.
 pub fn open(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<Opened, Error> {
     let form = Form::read(keys, weights, NormKind::Layer, Activation::GeluTanh)?;
     let form = form.turned(keys, BASE, RopeKind::Neox, [1, 2])?;

@@ -11,7 +11,6 @@ use crate::families::llama::convert::llama;
 use crate::parts::latent::drop_tied;
 use crate::prelude::*;
 
-/// The row.
 pub const PANGU: Arch = Arch {
     name: "pangu-embedded",
     classes: &[Class::new("PanguEmbeddedForCausalLM")],

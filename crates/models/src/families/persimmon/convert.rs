@@ -10,7 +10,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const PERSIMMON: Arch = Arch {
     name: "persimmon",
     classes: &[Class::new("PersimmonForCausalLM")],

@@ -2,7 +2,6 @@
 
 use gguf_runtime::graphs::{Activation, Architecture, NormKind, Spec};
 
-/// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] = &[Architecture::decoder(
     "persimmon",
     Spec { norm: NormKind::Layer, activation: Activation::ReluSquared, qkv_by_head: true, ..Spec::NEOX },

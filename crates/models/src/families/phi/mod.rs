@@ -6,7 +6,6 @@ pub mod projector;
 
 use crate::family::Family;
 
-/// Its architectures and projectors.
 pub const FAMILY: Family = Family {
     arches: &[convert::phi2::PHI2, convert::phi3::PHI3, convert::phimoe::PHIMOE],
     projectors: &[projector::PHI4],

@@ -9,7 +9,6 @@
 
 use gguf_layout::projector::prelude::*;
 
-/// The row.
 pub const PHI4: Projector = Projector {
     name: "phi4",
     classes: &["Phi4ForCausalLMV"],

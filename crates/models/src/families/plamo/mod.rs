@@ -5,7 +5,6 @@ pub mod graph;
 
 use crate::family::Family;
 
-/// Its architectures and projectors.
 pub const FAMILY: Family = Family {
     arches: &[convert::plamo::PLAMO, convert::plamo2::PLAMO2, convert::plamo3::PLAMO3],
     graphs: graph::GRAPHS,

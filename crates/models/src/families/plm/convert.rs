@@ -8,7 +8,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const PLM: Arch = Arch {
     name: "plm",
     classes: &[Class::new("PLMForCausalLM")],

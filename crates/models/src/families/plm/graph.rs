@@ -2,6 +2,5 @@
 
 use gguf_runtime::graphs::{Activation, Architecture, Spec};
 
-/// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] =
     &[Architecture::decoder("plm", Spec { activation: Activation::ReluSquared, ..Spec::DECODER })];

@@ -7,7 +7,6 @@ use gguf_checkpoint::FamilyForm;
 
 use crate::family::Family;
 
-/// Its architectures and projectors.
 pub const FAMILY: Family = Family {
     arches: &[convert::pockettts::POCKETTTS],
     projectors: &[projector::POCKETTTS],

@@ -10,7 +10,6 @@
 use gguf_layout::projector::prelude::*;
 use gguf_layout::rules::{Part, SQUEEZE_ANY};
 
-/// The row.
 pub const POCKETTTS: Projector = Projector {
     name: "pockettts",
     classes: &["PocketTTSModel"],

@@ -17,7 +17,6 @@ use gguf_runtime::graphs::{
 
 use crate::families::whisper::audio::two_matrices;
 
-/// Encoders by the kind of projector.
 pub const ENCODERS: &[EncoderKind] = &[EncoderKind { name: "qwen3a", open }];
 
 /// Frames of a part.

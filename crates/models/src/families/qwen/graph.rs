@@ -2,7 +2,6 @@
 
 use gguf_runtime::graphs::{Activation, Architecture, ClassifierSpec, Spec};
 
-/// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] = &[
     Architecture::decoder("qwen", Spec::NEOX),
     Architecture::decoder("qwen2", Spec::NEOX),

@@ -10,7 +10,6 @@ use crate::family::Family;
 use gguf_checkpoint::FamilyForm;
 use gguf_layout::{Quantization, Wrapper};
 
-/// Its architectures and projectors.
 pub const FAMILY: Family = Family {
     arches: &[
         convert::qwen::QWEN,

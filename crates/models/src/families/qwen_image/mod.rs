@@ -4,6 +4,5 @@ pub mod diffusion;
 
 use crate::family::Family;
 
-/// Its architectures.
 pub const FAMILY: Family =
     Family { diffusion: &[diffusion::QWEN_IMAGE, diffusion::MAGE_FLOW], ..Family::EMPTY };

@@ -8,7 +8,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const REFACT: Arch = Arch {
     name: "refact",
     classes: &[Class::new("GPTRefactForCausalLM")],

@@ -2,6 +2,5 @@
 
 use gguf_runtime::graphs::{Alibi, Architecture, Spec};
 
-/// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] =
     &[Architecture::decoder("refact", Spec { rope: None, alibi: Alibi::Always(8.0), ..Spec::DECODER })];

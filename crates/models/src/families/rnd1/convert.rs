@@ -9,7 +9,6 @@
 use crate::families::qwen::convert::qwen2moe;
 use crate::prelude::*;
 
-/// The row.
 pub const RND1: Arch = Arch {
     name: "rnd1",
     classes: &[Class::new("RND1")],

@@ -2,6 +2,5 @@
 
 use gguf_runtime::graphs::{Architecture, MemorySpec, Spec};
 
-/// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] =
     &[Architecture::decoder("rnd1", Spec { memory: MemorySpec::NO_CACHE, ..Spec::NEOX })];

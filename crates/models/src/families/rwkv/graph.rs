@@ -2,7 +2,6 @@
 
 use gguf_runtime::graphs::{Architecture, NormKind, Spec};
 
-/// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] = &[
     Architecture::decoder("arwkv7", Spec::DECODER),
     Architecture::decoder("rwkv", RWKV4),

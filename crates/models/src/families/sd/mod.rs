@@ -6,6 +6,5 @@ pub mod diffusion;
 
 use crate::family::Family;
 
-/// Its architectures.
 pub const FAMILY: Family =
     Family { diffusion: &[diffusion::SD1, diffusion::SDXL, diffusion::SD3], ..Family::EMPTY };

@@ -9,7 +9,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const SEED_OSS: Arch = Arch {
     name: "seed_oss",
     classes: &[Class::new("SeedOssForCausalLM")],

@@ -2,6 +2,5 @@
 
 use gguf_runtime::graphs::{Architecture, Spec};
 
-/// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] =
     &[Architecture::decoder("seed_oss", Spec { mlp_norm: "post_attention_norm", ..Spec::NEOX })];

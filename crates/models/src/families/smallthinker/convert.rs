@@ -10,7 +10,6 @@
 use crate::prelude::*;
 use gguf_layout::built_in::context_length;
 
-/// The row.
 pub const SMALLTHINKER: Arch = Arch {
     name: "smallthinker",
     classes: &[Class::new("SmallThinkerForCausalLM")],

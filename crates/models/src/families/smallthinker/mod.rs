@@ -5,6 +5,5 @@ pub mod graph;
 
 use crate::family::Family;
 
-/// Its architectures and projectors.
 pub const FAMILY: Family =
     Family { arches: &[convert::SMALLTHINKER], graphs: graph::GRAPHS, ..Family::EMPTY };

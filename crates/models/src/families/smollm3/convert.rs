@@ -11,7 +11,6 @@ use crate::families::llama::convert::vocab;
 use crate::prelude::*;
 use gguf_layout::built_in::is_zero_every;
 
-/// The row.
 pub const SMOLLM3: Arch = Arch {
     name: "smollm3",
     classes: &[Class::new("SmolLM3ForCausalLM")],

@@ -2,7 +2,6 @@
 
 use gguf_runtime::graphs::{Architecture, RopeLayers, Spec};
 
-/// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] = &[Architecture::decoder("smollm3", SMOLLM3)];
 
 /// `no_rope_layer_interval` of SmolLM3 3B is 4.

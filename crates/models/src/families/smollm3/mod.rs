@@ -5,5 +5,4 @@ pub mod graph;
 
 use crate::family::Family;
 
-/// Its architectures and projectors.
 pub const FAMILY: Family = Family { arches: &[convert::SMOLLM3], graphs: graph::GRAPHS, ..Family::EMPTY };

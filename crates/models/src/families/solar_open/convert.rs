@@ -9,7 +9,6 @@
 use crate::families::glm::convert::glm4moe::GLM4MOE;
 use crate::prelude::*;
 
-/// The row.
 pub const SOLAR_OPEN: Arch = Arch {
     name: "solar-open",
     written: Some("glm4moe"),

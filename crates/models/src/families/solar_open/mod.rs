@@ -4,6 +4,5 @@ pub mod convert;
 
 use crate::family::Family;
 
-/// Its architectures and projectors.
 pub const FAMILY: Family =
     Family { arches: &[convert::SOLAR_OPEN], departures: &[convert::ROTATED], ..Family::EMPTY };

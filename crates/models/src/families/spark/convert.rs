@@ -9,7 +9,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const SPARK2_5: Arch = Arch {
     name: "spark2_5",
     classes: &[Class::new("Spark2_5ForCausalLM")],

@@ -2,7 +2,6 @@
 
 use gguf_runtime::graphs::{Activation, Architecture, SlidingWindow, Spec};
 
-/// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] = &[Architecture::decoder(
     "spark2_5",
     Spec { activation: Activation::GeluErf, sliding: Some(SlidingWindow::EVERY_FOURTH_FULL), ..Spec::NEOX },

@@ -10,7 +10,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const STABLELM: Arch = Arch {
     name: "stablelm",
     classes: &[

@@ -2,6 +2,5 @@
 
 use gguf_runtime::graphs::{Architecture, NormKind, Spec};
 
-/// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] =
     &[Architecture::decoder("stablelm", Spec { norm: NormKind::Layer, ..Spec::NEOX })];

@@ -5,7 +5,6 @@ pub mod graph;
 
 use crate::family::Family;
 
-/// Its architectures and projectors.
 pub const FAMILY: Family = Family {
     arches: &[convert::starcoder::STARCODER, convert::starcoder2::STARCODER2],
     graphs: graph::GRAPHS,

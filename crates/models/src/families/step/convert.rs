@@ -14,7 +14,6 @@ use crate::families::glm::convert::glm4moe::{self, PREDICTED};
 use crate::prelude::*;
 use gguf_layout::rope_llama3::rope_llama3;
 
-/// The row.
 pub const STEP35: Arch = Arch {
     name: "step35",
     classes: &[Class::new("Step3p5ForCausalLM"), Class::wrapper("Step3p7ForConditionalGeneration")],

@@ -8,7 +8,6 @@
 
 use gguf_layout::projector::prelude::*;
 
-/// The row.
 pub const STEP3VL: Projector = Projector {
     name: "step3vl",
     classes: &["Step3p7ForConditionalGeneration", "StepVLForConditionalGeneration"],

@@ -21,7 +21,6 @@ use gguf_runtime::graphs::{
     cross_attention::{self, Heads, Layer, Projections},
 };
 
-/// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] =
     &[Architecture::own("t5", open), Architecture::own("t5encoder", open_encoder)];
 

@@ -6,7 +6,6 @@ pub mod graph;
 
 use crate::family::Family;
 
-/// Its architectures and projectors.
 pub const FAMILY: Family = Family {
     arches: &[convert::T5, convert::T5_ENCODER],
     forms: &[form::FORM],

@@ -11,7 +11,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const TALKIE: Arch = Arch {
     name: "talkie",
     classes: &[Class::new("TalkieForCausalLM")],

@@ -9,7 +9,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const WAVTOKENIZER: Arch = Arch {
     name: "wavtokenizer-dec",
     classes: &[Class::new("WavTokenizerDec")],

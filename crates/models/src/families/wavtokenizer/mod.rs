@@ -4,5 +4,4 @@ pub mod convert;
 
 use crate::family::Family;
 
-/// Its architectures and projectors.
 pub const FAMILY: Family = Family { arches: &[convert::WAVTOKENIZER], ..Family::EMPTY };

@@ -20,7 +20,6 @@ use gguf_runtime::graphs::{
     },
 };
 
-/// Encoders by the kind of projector.
 pub const ENCODERS: &[EncoderKind] = &[
     EncoderKind { name: "qwen2a", open: qwen2a },
     EncoderKind { name: "musicflamingo", open: musicflamingo },

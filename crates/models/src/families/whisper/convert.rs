@@ -13,7 +13,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const WHISPER: Arch = Arch {
     name: "whisper",
     classes: &[Class::new("WhisperForConditionalGeneration")],

@@ -26,7 +26,6 @@ use gguf_types::DType;
 use super::convert;
 use crate::prelude::*;
 
-/// The row.
 pub const WHISPER_CPP: ForeignFormat = ForeignFormat {
     name: "whisper.cpp",
     extension: "bin",

@@ -15,7 +15,6 @@ use gguf_runtime::graphs::{
 
 use ndarray::ArrayView2;
 
-/// Graphs by the value of `general.architecture`.
 pub const GRAPHS: &[Architecture] = &[Architecture::own("whisper", open)];
 
 /// Epsilon of `torch.nn.LayerNorm`.

@@ -9,7 +9,6 @@ pub mod projector;
 use crate::family::Family;
 use gguf_layout::Quantization;
 
-/// Its architectures and projectors.
 pub const FAMILY: Family = Family {
     arches: &[convert::WHISPER],
     projectors: &[projector::AUDIOFLAMINGO3, projector::QWEN2AUDIO, projector::ULTRAVOX, projector::VOXTRAL],

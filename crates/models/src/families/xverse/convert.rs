@@ -9,7 +9,6 @@
 use crate::families::baichuan::convert as baichuan;
 use crate::prelude::*;
 
-/// The row.
 pub const XVERSE: Arch = Arch {
     name: "xverse",
     classes: &[Class::new("XverseForCausalLM")],

@@ -4,5 +4,4 @@ pub mod projector;
 
 use crate::family::Family;
 
-/// Its architectures and projectors.
 pub const FAMILY: Family = Family { projectors: &[projector::YOUTUVL], ..Family::EMPTY };

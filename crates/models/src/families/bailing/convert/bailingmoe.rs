@@ -10,7 +10,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const BAILINGMOE: Arch = Arch {
     name: "bailingmoe",
     classes: &[Class::new("BailingMoeForCausalLM")],

@@ -12,7 +12,6 @@ use crate::families::bailing::convert::bailingmoe;
 use crate::families::glm::convert::glm4moe::{PREDICTED, PREDICTION, count_predicted};
 use crate::prelude::*;
 
-/// The row.
 pub const BAILINGMOE2: Arch = Arch {
     name: "bailingmoe2",
     classes: &[Class::new("BailingMoeV2ForCausalLM")],

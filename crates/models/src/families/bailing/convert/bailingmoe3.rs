@@ -15,7 +15,6 @@ use crate::families::kimi::convert::kimi_linear;
 use crate::parts::latent;
 use crate::prelude::*;
 
-/// The row.
 pub const BAILINGMOE3: Arch = Arch {
     name: "bailingmoe3",
     classes: &[Class::new("BailingMoeV3ForCausalLM"), Class::new("BailingMoeV3VLForConditionalGeneration")],

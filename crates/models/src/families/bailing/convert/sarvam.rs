@@ -9,7 +9,6 @@
 use crate::families::bailing::convert::bailingmoe2::{self, BAILINGMOE2};
 use crate::prelude::*;
 
-/// The row.
 pub const SARVAM: Arch = Arch {
     name: "sarvam-moe",
     written: Some("bailingmoe2"),

@@ -12,7 +12,6 @@
 use crate::prelude::*;
 use gguf_layout::departure;
 
-/// The row.
 pub const BERT: Arch = Arch {
     name: "bert",
     classes: &[

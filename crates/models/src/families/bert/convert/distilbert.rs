@@ -10,7 +10,6 @@
 use crate::families::bert::convert::bert;
 use crate::prelude::*;
 
-/// The row.
 pub const DISTILBERT: Arch = Arch {
     name: "distilbert",
     written: Some("bert"),

@@ -8,7 +8,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const EUROBERT: Arch = Arch {
     name: "eurobert",
     classes: &[Class::inner("EuroBertModel", "model."), Class::new("JinaEmbeddingsV5Model")],

@@ -10,7 +10,6 @@
 use crate::families::bert::convert::bert;
 use crate::prelude::*;
 
-/// The row.
 pub const MODERN_BERT: Arch = Arch {
     name: "modern-bert",
     classes: &[

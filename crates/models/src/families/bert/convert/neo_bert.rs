@@ -9,7 +9,6 @@
 use crate::families::bert::convert::bert;
 use crate::prelude::*;
 
-/// The row.
 pub const NEO_BERT: Arch = Arch {
     name: "neo-bert",
     classes: &[

@@ -11,7 +11,6 @@
 use crate::families::bert::convert::bert;
 use crate::prelude::*;
 
-/// The row.
 pub const NOMIC_BERT: Arch = Arch {
     name: "nomic-bert",
     classes: &[Class::new("NomicBertModel")],

@@ -10,7 +10,6 @@
 use crate::families::bert::convert::nomic_bert::{self, NOMIC_BERT};
 use crate::prelude::*;
 
-/// The row.
 pub const NOMIC_BERT_MOE: Arch = Arch {
     name: "nomic-bert-moe",
     fits: Some(|input| {

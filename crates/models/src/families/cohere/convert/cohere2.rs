@@ -10,7 +10,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const COHERE2: Arch = Arch {
     name: "cohere2",
     classes: &[Class::new("Cohere2ForCausalLM")],

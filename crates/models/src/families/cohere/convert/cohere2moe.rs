@@ -12,7 +12,6 @@ use crate::families::cohere::convert::cohere2::{self, COHERE2};
 use crate::families::glm::convert::glm4moe::{self, PREDICTED};
 use crate::prelude::*;
 
-/// The row.
 pub const COHERE2MOE: Arch = Arch {
     name: "cohere2moe",
     classes: &[Class::new("Cohere2MoeForCausalLM")],

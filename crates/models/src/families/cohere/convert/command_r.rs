@@ -9,7 +9,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const COMMAND_R: Arch = Arch {
     name: "command-r",
     classes: &[Class::new("CohereForCausalLM")],

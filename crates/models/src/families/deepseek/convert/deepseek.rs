@@ -9,7 +9,6 @@
 use crate::parts::latent::{has_shared, is_mixture};
 use crate::prelude::*;
 
-/// The row.
 pub const DEEPSEEK: Arch = Arch {
     name: "deepseek",
     classes: &[Class::new("DeepseekForCausalLM")],

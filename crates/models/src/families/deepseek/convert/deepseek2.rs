@@ -7,7 +7,6 @@
 use crate::parts::latent::{self, LATENT, rotated_part};
 use crate::prelude::*;
 
-/// The row.
 pub const DEEPSEEK2: Arch = Arch {
     name: "deepseek2",
     classes: &[

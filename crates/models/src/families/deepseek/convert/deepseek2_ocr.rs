@@ -10,7 +10,6 @@
 use crate::parts::latent::{self, LATENT};
 use crate::prelude::*;
 
-/// The row.
 pub const DEEPSEEK2_OCR: Arch = Arch {
     name: "deepseek2-ocr",
     classes: &[

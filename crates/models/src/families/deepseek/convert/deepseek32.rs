@@ -11,7 +11,6 @@ use crate::families::glm::convert::glm4moe;
 use crate::parts::latent::{self, LATENT};
 use crate::prelude::*;
 
-/// The row.
 pub const DEEPSEEK32: Arch = Arch {
     name: "deepseek32",
     classes: &[Class::new("DeepseekV32ForCausalLM")],

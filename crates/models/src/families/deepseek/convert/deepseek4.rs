@@ -16,7 +16,6 @@ use crate::families::glm::convert::glm5_next;
 use crate::prelude::*;
 use gguf_layout::tensors::rules::IntegerRule;
 
-/// The row.
 pub const DEEPSEEK4: Arch = Arch {
     name: "deepseek4",
     classes: &[Class::new("DeepseekV4ForCausalLM")],

@@ -9,7 +9,6 @@
 use gguf_layout::projector::prelude::*;
 use gguf_layout::rules::{first_half, second_half};
 
-/// The row.
 pub const DEEPSEEK4: Projector = Projector {
     name: "deepseek4",
     classes: &["DeepseekV4ForCausalLM"],

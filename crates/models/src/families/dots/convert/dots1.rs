@@ -10,7 +10,6 @@ use crate::families::qwen::convert::qwen2moe;
 use crate::parts::latent::{CORRECTION, has_shared, is_mixture};
 use crate::prelude::*;
 
-/// The row.
 pub const DOTS1: Arch = Arch {
     name: "dots1",
     classes: &[Class::new("Dots1ForCausalLM")],

@@ -14,7 +14,6 @@ use crate::families::glm::convert::glm4moe;
 use crate::parts::latent::{self, LATENT};
 use crate::prelude::*;
 
-/// The row.
 pub const DOTS3NOTE: Arch = Arch {
     name: "dots3note",
     classes: &[

@@ -9,7 +9,6 @@
 use gguf_layout::projector::prelude::*;
 use gguf_layout::rules::{first_half, second_half};
 
-/// The row.
 pub const DOTS3NOTE: Projector = Projector {
     name: "dots3note",
     classes: &["Dots3NoteForCausalLM", "Dots3NoteForConditionalGeneration"],

@@ -8,7 +8,6 @@
 
 use gguf_layout::projector::prelude::*;
 
-/// The row.
 pub const DOTSOCR: Projector = Projector {
     name: "dotsocr",
     classes: &["DotsOCRForCausalLM"],

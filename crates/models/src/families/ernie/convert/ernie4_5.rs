@@ -9,7 +9,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const ERNIE4_5: Arch = Arch {
     name: "ernie4_5",
     classes: &[Class::new("Ernie4_5_ForCausalLM"), Class::new("Ernie4_5ForCausalLM")],

@@ -9,7 +9,6 @@
 use crate::families::ernie::convert::ernie4_5;
 use crate::prelude::*;
 
-/// The row.
 pub const ERNIE4_5_MOE: Arch = Arch {
     name: "ernie4_5-moe",
     classes: &[Class::new("Ernie4_5_MoeForCausalLM")],

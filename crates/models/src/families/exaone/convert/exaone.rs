@@ -10,7 +10,6 @@ use crate::families::llama::convert::llama;
 use crate::families::starcoder::convert::starcoder;
 use crate::prelude::*;
 
-/// The row.
 pub const EXAONE: Arch = Arch {
     name: "exaone",
     // transformers 5 runs it with Llama's classes. It renames config keys, but saves weights under their own names.

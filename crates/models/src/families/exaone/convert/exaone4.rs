@@ -13,7 +13,6 @@ use crate::families::llama::convert::llama;
 use crate::families::qwen::convert::qwen3next;
 use crate::prelude::*;
 
-/// The row.
 pub const EXAONE4: Arch = Arch {
     name: "exaone4",
     classes: &[Class::new("Exaone4ForCausalLM")],

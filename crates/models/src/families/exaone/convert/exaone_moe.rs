@@ -11,7 +11,6 @@ use crate::families::glm::convert::glm4moe::{self, PREDICTED};
 use crate::families::qwen::convert::qwen3next;
 use crate::prelude::*;
 
-/// The row.
 pub const EXAONE_MOE: Arch = Arch {
     name: "exaone-moe",
     // transformers 5.1 spells the name differently from earlier files.

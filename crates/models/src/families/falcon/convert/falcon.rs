@@ -11,7 +11,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const FALCON: Arch = Arch {
     name: "falcon",
     classes: &[Class::new("FalconForCausalLM"), Class::new("RWForCausalLM")],

@@ -11,7 +11,6 @@
 use crate::families::mamba::convert::mamba::{count_or, epsilon};
 use crate::prelude::*;
 
-/// The row.
 pub const FALCON_H1: Arch = Arch {
     name: "falcon-h1",
     classes: &[Class::new("FalconH1ForCausalLM")],

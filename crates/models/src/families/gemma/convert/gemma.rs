@@ -8,7 +8,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const GEMMA: Arch = Arch {
     name: "gemma",
     classes: &[Class::new("GemmaForCausalLM")],

@@ -9,7 +9,6 @@
 use crate::families::gemma::convert::gemma;
 use crate::prelude::*;
 
-/// The row.
 pub const GEMMA2: Arch = Arch {
     name: "gemma2",
     classes: &[Class::new("Gemma2ForCausalLM")],

@@ -11,7 +11,6 @@
 use crate::families::gemma::convert::{gemma, gemma2};
 use crate::prelude::*;
 
-/// The row.
 pub const GEMMA3: Arch = Arch {
     name: "gemma3",
     classes: &[Class::new("Gemma3ForCausalLM"), Class::new("Gemma3ForConditionalGeneration")],

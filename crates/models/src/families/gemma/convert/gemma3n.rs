@@ -12,7 +12,6 @@ use crate::families::gemma::convert::gemma3;
 use crate::prelude::*;
 use gguf_layout::quantile::{normal_quantile, normal_share};
 
-/// The row.
 pub const GEMMA3N: Arch = Arch {
     name: "gemma3n",
     classes: &[Class::new("Gemma3nForCausalLM"), Class::new("Gemma3nForConditionalGeneration")],

@@ -13,7 +13,6 @@
 use crate::families::gemma::convert::gemma3;
 use crate::prelude::*;
 
-/// The row.
 pub const GEMMA4: Arch = Arch {
     name: "gemma4",
     classes: &[Class::new("Gemma4ForCausalLM"), Class::new("Gemma4ForConditionalGeneration")],

@@ -9,7 +9,6 @@
 use crate::families::gemma::convert::gemma4::{self, GEMMA4, GEMMA4_TEXT_CONFIG};
 use crate::prelude::*;
 
-/// The row.
 pub const GEMMA4_ASSISTANT: Arch = Arch {
     name: "gemma4-assistant",
     classes: &[Class::new("Gemma4AssistantForCausalLM"), Class::new("Gemma4UnifiedAssistantForCausalLM")],

@@ -9,7 +9,6 @@
 use crate::families::gemma::convert::gemma4::{self, GEMMA4};
 use crate::prelude::*;
 
-/// The row.
 pub const GEMMA4_UNIFIED: Arch = Arch {
     name: "gemma4_unified",
     written: Some("gemma4"),

@@ -11,7 +11,6 @@ use crate::families::gemma::convert::gemma3::{self, GEMMA3};
 use crate::families::gemma::convert::{gemma, gemma2};
 use crate::prelude::*;
 
-/// The row.
 pub const GEMMA_EMBEDDING: Arch = Arch {
     name: "gemma-embedding",
     classes: &[Class::inner("Gemma3TextModel", "model.")],

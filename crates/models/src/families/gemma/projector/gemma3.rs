@@ -10,7 +10,6 @@
 use crate::families::siglip::projector as siglip;
 use gguf_layout::projector::prelude::*;
 
-/// The row.
 pub const GEMMA3: Projector = Projector {
     name: "gemma3",
     classes: &["Gemma3ForConditionalGeneration"],

@@ -9,7 +9,6 @@
 
 use gguf_layout::projector::prelude::*;
 
-/// The row.
 pub const GEMMA3N: Projector = Projector {
     name: "gemma3n",
     classes: &["Gemma3nForConditionalGeneration"],

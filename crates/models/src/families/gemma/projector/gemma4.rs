@@ -11,7 +11,6 @@
 use crate::families::gemma::projector::gemma4_audio;
 use gguf_layout::projector::prelude::*;
 
-/// The row.
 pub const GEMMA4: Projector = Projector {
     name: "gemma4",
     classes: &["Gemma4ForConditionalGeneration"],

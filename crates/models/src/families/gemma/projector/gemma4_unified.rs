@@ -10,7 +10,6 @@
 use crate::families::gemma::projector::gemma4::GEMMA4;
 use gguf_layout::projector::prelude::*;
 
-/// The row.
 pub const GEMMA4_UNIFIED: Projector = Projector {
     name: "gemma4uv",
     classes: &["Gemma4UnifiedForConditionalGeneration"],

@@ -31,7 +31,6 @@ struct Gemma3 {
     projection: Array2<f32>,
 }
 
-/// Reads the tower.
 pub fn open(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<Opened, Error> {
     let form = Form::read(keys, weights, NormKind::Layer, Activation::GeluTanh)?;
     let n_embd = form.n_embd;

@@ -36,7 +36,6 @@ struct Gemma4 {
     seen: Seen,
 }
 
-/// Reads the tower.
 pub fn open(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<Opened, Error> {
     let form = Form::read(keys, weights, NormKind::Rms, Activation::GeluTanh)?;
     let n_embd = form.n_embd;

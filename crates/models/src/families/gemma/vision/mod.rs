@@ -6,7 +6,6 @@ mod gemma4_unified;
 
 use gguf_runtime::graphs::vision::ProjectorKind;
 
-/// Towers by the kind of projector.
 pub const TOWERS: &[ProjectorKind] = &[
     ProjectorKind { name: "gemma3", open: gemma3::open },
     ProjectorKind { name: "gemma4v", open: gemma4::open },

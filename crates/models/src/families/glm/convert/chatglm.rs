@@ -11,7 +11,6 @@
 use crate::prelude::*;
 use gguf_layout::built_in::no_length;
 
-/// The row.
 pub const CHATGLM: Arch = Arch {
     name: "chatglm",
     classes: &[

@@ -11,7 +11,6 @@
 use crate::families::glm::convert::glm4moe;
 use crate::prelude::*;
 
-/// The row.
 pub const GLM4: Arch = Arch {
     name: "glm4",
     classes: &[

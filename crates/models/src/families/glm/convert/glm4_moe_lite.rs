@@ -10,7 +10,6 @@ use crate::families::glm::convert::glm4moe;
 use crate::parts::latent::{self, LATENT};
 use crate::prelude::*;
 
-/// The row.
 pub const GLM4_MOE_LITE: Arch = Arch {
     name: "glm4-moe-lite",
     written: Some("deepseek2"),

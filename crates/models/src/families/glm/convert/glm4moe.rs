@@ -11,7 +11,6 @@
 use crate::parts::latent::{CORRECTION, has_shared, is_mixture};
 use crate::prelude::*;
 
-/// The row.
 pub const GLM4MOE: Arch = Arch {
     name: "glm4moe",
     classes: &[

@@ -15,7 +15,6 @@ use crate::families::glm::convert::{glm4_moe_lite, glm4moe};
 use crate::parts::latent;
 use crate::prelude::*;
 
-/// The row.
 pub const GLM5_NEXT: Arch = Arch {
     name: "glm5-next",
     classes: &[Class::new("Glm5NextForConditionalGeneration")],

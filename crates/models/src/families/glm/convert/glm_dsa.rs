@@ -12,7 +12,6 @@ use crate::families::glm::convert::glm4moe;
 use crate::parts::latent;
 use crate::prelude::*;
 
-/// The row.
 pub const GLM_DSA: Arch = Arch {
     name: "glm-dsa",
     classes: &[Class::new("GlmMoeDsaForCausalLM")],

@@ -9,7 +9,6 @@
 use crate::parts::patch_tower::renamed;
 use gguf_layout::projector::prelude::*;
 
-/// The row.
 pub const GLM4V: Projector = Projector {
     name: "glm4v",
     classes: &[

@@ -9,7 +9,6 @@
 use crate::families::whisper::projector as whisper;
 use gguf_layout::projector::prelude::*;
 
-/// The row.
 pub const GLMASR: Projector = Projector {
     name: "glmasr",
     classes: &["GlmasrModel"],

@@ -10,7 +10,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const GPT2: Arch = Arch {
     name: "gpt2",
     classes: &[Class::new("GPT2LMHeadModel")],

@@ -8,7 +8,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const RUGPT3XL: Arch = Arch {
     name: "rugpt3xl",
     written: Some("gpt2"),

@@ -12,7 +12,6 @@ use crate::families::gpt2::convert::gpt2;
 use crate::families::starcoder::convert::starcoder;
 use crate::prelude::*;
 
-/// The row.
 pub const GPTJ: Arch = Arch {
     name: "gptj",
     classes: &[Class::new("GPTJForCausalLM")],

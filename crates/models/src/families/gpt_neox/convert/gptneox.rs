@@ -10,7 +10,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const GPTNEOX: Arch = Arch {
     name: "gptneox",
     classes: &[Class::new("GPTNeoXForCausalLM")],

@@ -10,7 +10,6 @@ use crate::families::llama::convert::llama;
 use crate::families::llama::convert::vocab;
 use crate::prelude::*;
 
-/// The row.
 pub const GRANITE: Arch = Arch {
     name: "granite",
     classes: &[

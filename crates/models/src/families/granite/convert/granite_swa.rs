@@ -11,7 +11,6 @@ use crate::families::granite::convert::granite::{self, GRANITE};
 use crate::families::granite::convert::granitemoe;
 use crate::prelude::*;
 
-/// The row of the dense models.
 pub const GRANITE_SWA: Arch = Arch {
     name: "granite_swa",
     classes: &[Class::new("GraniteSWAForCausalLM")],
@@ -28,7 +27,6 @@ pub const GRANITE_SWA: Arch = Arch {
     ..GRANITE
 };
 
-/// The row of the mixtures.
 pub const GRANITEMOE_SWA: Arch = Arch {
     name: "granitemoe_swa",
     written: Some("granite_swa"),

@@ -14,7 +14,6 @@ use crate::families::granite::convert::granitemoe;
 use crate::families::llama::convert::vocab;
 use crate::prelude::*;
 
-/// The row.
 pub const GRANITE_SWITCH: Arch = Arch {
     name: "graniteswitch",
     classes: &[Class::new("GraniteSwitchForCausalLM")],

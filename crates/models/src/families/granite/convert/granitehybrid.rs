@@ -12,7 +12,6 @@ use crate::families::granite::convert::granitemoe;
 use crate::families::mamba::convert::mamba::count_or;
 use crate::prelude::*;
 
-/// The row.
 pub const GRANITEHYBRID: Arch = Arch {
     name: "granitehybrid",
     classes: &[Class::new("GraniteMoeHybridForCausalLM")],

@@ -12,7 +12,6 @@ use crate::families::llama::convert::llama;
 use crate::families::llama::convert::vocab;
 use crate::prelude::*;
 
-/// The row.
 pub const GRANITEMOE: Arch = Arch {
     name: "granitemoe",
     classes: &[Class::new("GraniteMoeForCausalLM"), Class::new("GraniteMoeSharedForCausalLM")],

@@ -12,7 +12,6 @@ use super::qformer;
 use gguf_layout::projector::prelude::*;
 use gguf_layout::rules::{SQUEEZE_ANY, first_half, second_half};
 
-/// The row.
 pub const GRANITE_SPEECH: Projector = Projector {
     name: "granite-speech",
     classes: &["GraniteSpeechForConditionalGeneration", "GraniteSpeechPlusForConditionalGeneration"],

@@ -10,7 +10,6 @@
 use super::qformer;
 use gguf_layout::projector::prelude::*;
 
-/// The row.
 pub const GRANITE4_VISION: Projector = Projector {
     name: "granite4-vision",
     classes: &["Granite4VisionForConditionalGeneration"],

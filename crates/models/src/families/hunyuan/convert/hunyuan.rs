@@ -11,7 +11,6 @@
 use crate::parts::latent::drop_tied;
 use crate::prelude::*;
 
-/// The row of the dense models.
 pub const HUNYUAN_DENSE: Arch = Arch {
     name: "hunyuan-dense",
     classes: &[Class::new("HunYuanDenseV1ForCausalLM")],
@@ -68,7 +67,6 @@ pub const HUNYUAN_VL: Arch = Arch {
     ..HUNYUAN_DENSE
 };
 
-/// The row of the mixtures.
 pub const HUNYUAN_MOE: Arch = Arch {
     name: "hunyuan-moe",
     classes: &[Class::new("HunYuanMoEV1ForCausalLM")],

@@ -10,7 +10,6 @@
 use crate::families::glm::convert::glm4moe::{self, PREDICTED};
 use crate::prelude::*;
 
-/// The row.
 pub const HY_V3: Arch = Arch {
     name: "hy_v3",
     classes: &[Class::new("HYV3ForCausalLM")],

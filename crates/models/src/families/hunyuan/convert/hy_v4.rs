@@ -15,7 +15,6 @@ use crate::families::glm::convert::glm5_next;
 use crate::parts::latent::{self, LATENT};
 use crate::prelude::*;
 
-/// The row.
 pub const HY_V4: Arch = Arch {
     name: "hy_v4",
     classes: &[Class::new("HYV4ForCausalLM")],

@@ -9,7 +9,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const INTERNLM2: Arch = Arch {
     name: "internlm2",
     classes: &[Class::new("InternLM2ForCausalLM")],

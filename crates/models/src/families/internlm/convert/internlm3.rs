@@ -9,7 +9,6 @@
 use crate::families::llama::convert::llama;
 use crate::prelude::*;
 
-/// The row.
 pub const INTERNLM3: Arch = Arch {
     name: "internlm3",
     written: Some("llama"),

@@ -11,7 +11,6 @@
 use crate::families::gpt2::convert::gpt2::causal_mask;
 use crate::prelude::*;
 
-/// The row.
 pub const JAIS: Arch = Arch {
     name: "jais",
     classes: &[Class::new("JAISLMHeadModel")],

@@ -8,7 +8,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const JAIS2: Arch = Arch {
     name: "jais2",
     classes: &[Class::new("Jais2ForCausalLM")],

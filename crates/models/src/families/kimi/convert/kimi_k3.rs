@@ -13,7 +13,6 @@ use crate::families::glm::convert::glm5_next;
 use crate::parts::latent;
 use crate::prelude::*;
 
-/// The row.
 pub const KIMI_K3: Arch = Arch {
     name: "kimi-k3",
     classes: &[Class::wrapper("KimiK3ForConditionalGeneration")],

@@ -11,7 +11,6 @@
 use crate::parts::latent;
 use crate::prelude::*;
 
-/// The row.
 pub const KIMI_LINEAR: Arch = Arch {
     name: "kimi-linear",
     classes: &[Class::new("KimiLinearForCausalLM"), Class::inner("KimiLinearModel", "model.")],

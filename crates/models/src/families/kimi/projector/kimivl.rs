@@ -8,7 +8,6 @@
 
 use gguf_layout::projector::prelude::*;
 
-/// The row.
 pub const KIMIVL: Projector = Projector {
     name: "kimivl",
     classes: &["KimiVLForConditionalGeneration"],

@@ -10,7 +10,6 @@
 use super::lfm2;
 use crate::prelude::*;
 
-/// The row.
 pub const AUDIO_TOKENIZER: Arch = Arch {
     name: "lfm2-audio-tokenizer",
     written: Some("lfm2"),

@@ -9,7 +9,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const LFM2: Arch = Arch {
     name: "lfm2",
     classes: &[Class::new("Lfm2ForCausalLM"), Class::new("LFM2ForCausalLM")],

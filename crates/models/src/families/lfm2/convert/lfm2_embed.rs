@@ -9,7 +9,6 @@
 use crate::families::lfm2::convert::lfm2::{self, LFM2};
 use crate::prelude::*;
 
-/// The row.
 pub const LFM2_EMBED: Arch = Arch {
     name: "lfm2-embed",
     written: Some("lfm2"),

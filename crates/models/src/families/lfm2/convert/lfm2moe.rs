@@ -9,7 +9,6 @@
 use crate::families::lfm2::convert::lfm2::{self, LFM2};
 use crate::prelude::*;
 
-/// The row.
 pub const LFM2MOE: Arch = Arch {
     name: "lfm2moe",
     classes: &[Class::new("Lfm2MoeForCausalLM")],

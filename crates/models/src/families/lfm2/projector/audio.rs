@@ -10,7 +10,6 @@
 use gguf_layout::projector::prelude::*;
 use gguf_layout::rules::SQUEEZE_ANY;
 
-/// The row.
 pub const LFM2AUDIO: Projector = Projector {
     name: "lfm2audio",
     classes: &["Lfm2AudioForConditionalGeneration"],

@@ -10,7 +10,6 @@
 use crate::families::siglip::projector as siglip;
 use gguf_layout::projector::prelude::*;
 
-/// The row.
 pub const LFM2VL: Projector = Projector {
     name: "lfm2vl",
     classes: &["Lfm2VlForConditionalGeneration"],

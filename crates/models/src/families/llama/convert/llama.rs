@@ -13,7 +13,6 @@ use crate::families::llama::convert::vocab;
 use crate::prelude::*;
 use gguf_layout::rope_llama3::rope_llama3;
 
-/// The row.
 pub const LLAMA: Arch = Arch {
     name: "llama",
     classes: &[

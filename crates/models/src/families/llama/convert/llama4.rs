@@ -13,7 +13,6 @@ use crate::families::llama::convert::llama;
 use crate::prelude::*;
 use gguf_layout::built_in::{context_length, is_zero_every};
 
-/// The row.
 pub const LLAMA4: Arch = Arch {
     name: "llama4",
     classes: &[Class::new("Llama4ForCausalLM"), Class::new("Llama4ForConditionalGeneration")],

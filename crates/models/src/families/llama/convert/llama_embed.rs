@@ -9,7 +9,6 @@
 use crate::families::llama::convert::llama::LLAMA;
 use crate::prelude::*;
 
-/// The row.
 pub const LLAMA_EMBED: Arch = Arch {
     name: "llama-embed",
     // A checkpoint of the model without an output: its names lack `model.`.

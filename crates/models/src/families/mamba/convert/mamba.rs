@@ -10,7 +10,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const MAMBA: Arch = Arch {
     name: "mamba",
     classes: &[

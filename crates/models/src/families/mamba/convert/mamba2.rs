@@ -10,7 +10,6 @@
 use crate::families::mamba::convert::mamba::{count_or, epsilon};
 use crate::prelude::*;
 
-/// The row.
 pub const MAMBA2: Arch = Arch {
     name: "mamba2",
     classes: &[Class::new("Mamba2ForCausalLM")],

@@ -10,7 +10,6 @@
 use crate::families::phi::convert::phi3;
 use crate::prelude::*;
 
-/// The row.
 pub const MINICPM: Arch = Arch {
     name: "minicpm",
     classes: &[Class::new("MiniCPMForCausalLM")],

@@ -10,7 +10,6 @@
 use crate::families::minicpm::convert::minicpm;
 use crate::prelude::*;
 
-/// The row.
 pub const MINICPM3: Arch = Arch {
     name: "minicpm3",
     classes: &[Class::new("MiniCPM3ForCausalLM")],

@@ -12,7 +12,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const MINIMAX_01: Arch = Arch {
     name: "minimax-01",
     classes: &[Class::new("MiniMaxText01ForCausalLM"), Class::new("MiniMaxM1ForCausalLM")],

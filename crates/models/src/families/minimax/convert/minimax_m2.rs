@@ -8,7 +8,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const MINIMAX_M2: Arch = Arch {
     name: "minimax-m2",
     classes: &[Class::new("MiniMaxM2ForCausalLM")],

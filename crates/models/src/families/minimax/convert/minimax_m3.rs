@@ -10,7 +10,6 @@
 use crate::families::minimax::convert::minimax_m2::{self, MINIMAX_M2};
 use crate::prelude::*;
 
-/// The row.
 pub const MINIMAX_M3: Arch = Arch {
     name: "minimax-m3",
     classes: &[

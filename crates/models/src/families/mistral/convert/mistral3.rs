@@ -11,7 +11,6 @@ use crate::families::llama::convert::llama::{self, LLAMA};
 use crate::families::mistral::convert::mistral4::MISTRAL4_CONFIG;
 use crate::prelude::*;
 
-/// The row.
 pub const MISTRAL3: Arch = Arch {
     name: "mistral3",
     classes: &[Class::new("Mistral3ForConditionalGeneration"), Class::new("Ministral3ForCausalLM")],

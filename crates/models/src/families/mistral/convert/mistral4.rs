@@ -9,7 +9,6 @@
 use crate::parts::latent::{self, LATENT};
 use crate::prelude::*;
 
-/// The row.
 pub const MISTRAL4: Arch = Arch {
     name: "mistral4",
     // The wrapper is that of Mistral 3: its text part says which of both it is.

@@ -11,7 +11,6 @@ use crate::families::llama::convert::native;
 use crate::parts::latent::{self, LATENT};
 use crate::prelude::*;
 
-/// The row.
 pub const MISTRAL_MOE_PARAMS: Arch = Arch {
     name: "mistral-moe-params",
     written: Some("deepseek2"),

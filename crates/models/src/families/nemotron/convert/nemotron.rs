@@ -10,7 +10,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const NEMOTRON: Arch = Arch {
     name: "nemotron",
     classes: &[Class::new("NemotronForCausalLM")],

@@ -8,7 +8,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const OLMO: Arch = Arch {
     name: "olmo",
     classes: &[Class::new("OlmoForCausalLM"), Class::new("OLMoForCausalLM")],

@@ -8,7 +8,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const OLMO2: Arch = Arch {
     name: "olmo2",
     classes: &[Class::new("Olmo2ForCausalLM"), Class::new("Olmo3ForCausalLM")],

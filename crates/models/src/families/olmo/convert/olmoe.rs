@@ -8,7 +8,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const OLMOE: Arch = Arch {
     name: "olmoe",
     classes: &[Class::new("OlmoeForCausalLM")],

@@ -9,7 +9,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const PHI2: Arch = Arch {
     name: "phi2",
     classes: &[Class::new("PhiForCausalLM")],

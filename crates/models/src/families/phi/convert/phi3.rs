@@ -10,7 +10,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const PHI3: Arch = Arch {
     name: "phi3",
     // The second: the text part of Phi 4 with eyes.

@@ -9,7 +9,6 @@
 use crate::families::phi::convert::phi3;
 use crate::prelude::*;
 
-/// The row.
 pub const PHIMOE: Arch = Arch {
     name: "phimoe",
     // The second is how transformers spells it, which the reference does not know.

@@ -10,7 +10,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const PLAMO: Arch = Arch {
     name: "plamo",
     classes: &[Class::new("PlamoForCausalLM")],

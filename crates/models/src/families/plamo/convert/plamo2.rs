@@ -10,7 +10,6 @@
 use crate::families::plamo::convert::plamo3;
 use crate::prelude::*;
 
-/// The row.
 pub const PLAMO2: Arch = Arch {
     name: "plamo2",
     classes: &[Class::new("Plamo2ForCausalLM"), Class::new("PLaMo2ForCausalLM")],

@@ -9,7 +9,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const PLAMO3: Arch = Arch {
     name: "plamo3",
     classes: &[Class::new("Plamo3ForCausalLM"), Class::new("PLaMo3ForCausalLM")],

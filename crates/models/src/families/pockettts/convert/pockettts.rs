@@ -13,7 +13,6 @@ use gguf_layout::projector::parts::third;
 use super::config::WITH_VOICE_START;
 use crate::prelude::*;
 
-/// The row.
 pub const POCKETTTS: Arch = Arch {
     name: "pockettts",
     classes: &[Class::new("PocketTTSModel")],

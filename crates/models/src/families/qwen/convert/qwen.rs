@@ -10,7 +10,6 @@ use crate::families::exaone::convert::exaone;
 use crate::families::starcoder::convert::starcoder;
 use crate::prelude::*;
 
-/// The row.
 pub const QWEN: Arch = Arch {
     name: "qwen",
     classes: &[Class::new("QWenLMHeadModel")],

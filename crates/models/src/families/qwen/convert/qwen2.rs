@@ -9,7 +9,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const QWEN2: Arch = Arch {
     name: "qwen2",
     classes: &[

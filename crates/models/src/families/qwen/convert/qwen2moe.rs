@@ -8,7 +8,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const QWEN2MOE: Arch = Arch {
     name: "qwen2moe",
     classes: &[Class::new("Qwen2MoeForCausalLM")],

@@ -9,7 +9,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const QWEN2VL: Arch = Arch {
     name: "qwen2vl",
     classes: &[

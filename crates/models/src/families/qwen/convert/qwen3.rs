@@ -10,7 +10,6 @@
 use crate::families::qwen::convert::qwen2;
 use crate::prelude::*;
 
-/// The row.
 pub const QWEN3: Arch = Arch {
     name: "qwen3",
     classes: &[
@@ -28,7 +27,6 @@ pub const QWEN3: Arch = Arch {
     ..DECODER
 };
 
-/// The row of rerankers.
 pub const QWEN3_RERANKER: Arch = Arch {
     name: "qwen3-reranker",
     written: Some("qwen3"),

@@ -13,7 +13,6 @@ use crate::families::qwen::convert::qwen2moe;
 use crate::families::qwen::convert::qwen3next::{self, IS_LINEAR};
 use crate::prelude::*;
 
-/// The row of the dense models.
 pub const QWEN35: Arch = Arch {
     name: "qwen35",
     classes: &[Class::new("Qwen3_5ForCausalLM"), Class::new("Qwen3_5ForConditionalGeneration")],
@@ -36,7 +35,6 @@ pub const QWEN35: Arch = Arch {
     ..DECODER
 };
 
-/// The row of the mixtures.
 pub const QWEN35MOE: Arch = Arch {
     name: "qwen35moe",
     classes: &[Class::new("Qwen3_5MoeForCausalLM"), Class::new("Qwen3_5MoeForConditionalGeneration")],

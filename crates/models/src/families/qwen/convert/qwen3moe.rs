@@ -9,7 +9,6 @@
 use crate::families::qwen::convert::qwen2moe;
 use crate::prelude::*;
 
-/// The row.
 pub const QWEN3MOE: Arch = Arch {
     name: "qwen3moe",
     classes: &[Class::new("Qwen3MoeForCausalLM")],

@@ -13,7 +13,6 @@ use crate::families::glm::convert::glm4moe::without_predicted;
 use crate::families::qwen::convert::qwen2moe;
 use crate::prelude::*;
 
-/// The row.
 pub const QWEN3NEXT: Arch = Arch {
     name: "qwen3next",
     classes: &[Class::new("Qwen3NextForCausalLM")],

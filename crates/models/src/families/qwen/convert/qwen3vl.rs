@@ -14,7 +14,6 @@ use crate::families::llama::convert::llama4;
 use crate::families::qwen::convert::{qwen2, qwen2moe, qwen3};
 use crate::prelude::*;
 
-/// The row of the dense models.
 pub const QWEN3VL: Arch = Arch {
     name: "qwen3vl",
     classes: &[Class::new("Qwen3VLForConditionalGeneration")],
@@ -32,7 +31,6 @@ pub const QWEN3VL: Arch = Arch {
     ..DECODER
 };
 
-/// The row of rerankers.
 pub const QWEN3VL_RERANKER: Arch = Arch {
     name: "qwen3vl-reranker",
     written: Some("qwen3vl"),
@@ -54,7 +52,6 @@ pub const QWEN3VL_RERANKER: Arch = Arch {
     ..QWEN3VL
 };
 
-/// The row of the mixtures.
 pub const QWEN3VLMOE: Arch = Arch {
     name: "qwen3vlmoe",
     classes: &[Class::new("Qwen3VLMoeForConditionalGeneration")],

@@ -13,7 +13,6 @@
 use crate::families::qwen::convert::{qwen2moe, qwen3next, qwen35};
 use crate::prelude::*;
 
-/// The row.
 pub const QWEN4EXP: Arch = Arch {
     name: "qwen4exp",
     classes: &[Class::new("Qwen4ExpForConditionalGeneration"), Class::new("Qwen4ExpForCausalLM")],

@@ -11,7 +11,6 @@
 use crate::parts::patch_tower;
 use gguf_layout::projector::prelude::*;
 
-/// The row.
 pub const QWEN3VL: Projector = Projector {
     name: "qwen3vl",
     classes: &[

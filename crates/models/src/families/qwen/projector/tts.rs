@@ -11,7 +11,6 @@
 use gguf_layout::projector::prelude::*;
 use gguf_layout::rules::SQUEEZE_ANY;
 
-/// The row.
 pub const QWEN3TTS: Projector = Projector {
     name: "qwen3tts",
     classes: &["Qwen3TTSForConditionalGeneration"],

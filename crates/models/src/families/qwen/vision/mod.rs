@@ -5,7 +5,6 @@ mod qwen3vl;
 
 use gguf_runtime::graphs::vision::ProjectorKind;
 
-/// Towers by the kind of projector.
 pub const TOWERS: &[ProjectorKind] = &[
     ProjectorKind { name: "qwen2vl_merger", open: qwen2vl::open_2 },
     ProjectorKind { name: "qwen2.5vl_merger", open: qwen2vl::open_25 },

@@ -29,7 +29,6 @@ struct Qwen3Vl {
     deep: Vec<(usize, Norm, Projection)>,
 }
 
-/// Reads the tower.
 pub fn open(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<Opened, Error> {
     let form = Form::read(keys, weights, NormKind::Layer, Activation::GeluTanh)?;
     let form = form.turned(keys, BASE, RopeKind::Neox, [1, 2])?;

@@ -11,7 +11,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const RWKV: Arch = Arch {
     name: "rwkv",
     classes: &[Class::new("RwkvForCausalLM")],

@@ -26,7 +26,6 @@ pub const RWKV6: Arch = Arch {
 /// The world vocabulary.
 pub const ROUTE: Route = Route::new("rwkv_world", |writer| writer.world());
 
-/// The row of the hybrid.
 pub const RWKV6QWEN2: Arch = Arch {
     name: "rwkv6qwen2",
     classes: &[Class::new("RWKV6Qwen2ForCausalLM")],

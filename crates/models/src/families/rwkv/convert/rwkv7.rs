@@ -28,7 +28,6 @@ pub const RWKV7: Arch = Arch {
     ..DECODER
 };
 
-/// The row of the hybrid.
 pub const ARWKV7: Arch = Arch {
     name: "arwkv7",
     classes: &[Class::new("RwkvHybridForCausalLM")],

@@ -9,7 +9,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const STARCODER: Arch = Arch {
     name: "starcoder",
     classes: &[Class::new("GPTBigCodeForCausalLM")],

@@ -8,7 +8,6 @@
 
 use crate::prelude::*;
 
-/// The row.
 pub const STARCODER2: Arch = Arch {
     name: "starcoder2",
     classes: &[Class::new("Starcoder2ForCausalLM")],
