@@ -161,7 +161,7 @@ const ONE_FILE_ADVICE: &str = "Ollama stores models like this; llama.cpp needs t
 /// Prefixes of tensors of vision towers, audio encoders and projectors.
 const OF_PROJECTORS: [&str; 3] = ["v.", "a.", "mm."];
 
-/// What a file is that has both the layers of a text model and tensors of a projector, as Ollama stores models, with
+/// Kind of a file that has both the layers of a text model and tensors of a projector, as Ollama stores models, with
 /// advice.
 pub fn one_file_model<'a>(names: impl Iterator<Item = &'a str>) -> Option<(&'static str, &'static str)> {
     let (mut has_layers, mut has_tower) = (false, false);
