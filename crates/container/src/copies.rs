@@ -46,7 +46,7 @@ impl Ranks {
     }
 }
 
-/// A file whose data lie in other files already.
+/// A file whose tensor data is copied from existing files.
 #[derive(Debug, Clone)]
 pub struct CopyPlan {
     /// Header and offsets.

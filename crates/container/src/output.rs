@@ -61,7 +61,7 @@ enum Fate {
 /// Treatment of an existing temporary file by [`Output::claim`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claim {
-    /// It is emptied.
+    /// Truncate the existing file.
     Anew,
     /// It stays as it is.
     GoOn,

@@ -21,7 +21,7 @@ pub struct TensorTask<'a> {
     pub via: Option<DType>,
     /// Its destinations.
     pub targets: Vec<Target<'a>>,
-    /// Who may change what codecs make of its rows.
+    /// Encoder that may modify the encoded blocks.
     pub encoder: Option<&'a dyn RowEncoder>,
 }
 
@@ -36,7 +36,7 @@ impl<'a> TensorTask<'a> {
         TensorTask { name, rows, via, targets: Vec::new(), encoder: None }
     }
 
-    /// Who changes the blocks of a target of this type.
+    /// The encoder, if it applies to targets of this type.
     pub(crate) fn encoder_of(&self, dtype: DType) -> Option<&'a dyn RowEncoder> {
         self.encoder.filter(|encoder| dtype.is_quantized() && encoder.applies_to(&self.name, dtype))
     }
@@ -136,7 +136,7 @@ pub struct Schedule {
 /// Some of all jobs.
 #[derive(Debug, Clone)]
 struct Selection {
-    /// For each run of neighbours, meant jobs up to and with it, and the first of them.
+    /// For each run of consecutive jobs: the number of selected jobs up to its end, and its first job.
     runs: Vec<(usize, usize)>,
     /// For each task the rows of its meant jobs.
     n_rows: Vec<u64>,

@@ -25,7 +25,7 @@ pub struct LegacyInput {
     families: Families,
     model: LegacyModel,
     layout: Layout,
-    /// For each tensor of the layout its index in the model.
+    /// Index in the model of each tensor of the layout.
     sources: Vec<usize>,
 }
 

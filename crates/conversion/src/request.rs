@@ -23,7 +23,7 @@ pub struct Importance<'a> {
     pub path: Option<&'a str>,
 }
 
-/// Into how many files an output goes.
+/// How to split the output into files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Shards {
@@ -49,7 +49,7 @@ pub struct Request<'a> {
     pub overrides: Overrides,
     /// An importance matrix. [`Overrides::has_imatrix`] follows from it.
     pub importance: Option<Importance<'a>>,
-    /// Who makes better blocks of what codecs make.
+    /// Encoder that improves encoded blocks.
     pub encoder: Option<&'a dyn RowEncoder>,
     /// Treatment of a tensor that needs importance data and has none.
     pub missing: MissingPolicy,
@@ -57,7 +57,7 @@ pub struct Request<'a> {
     pub prune: BTreeSet<u32>,
     /// Metadata to set.
     pub keys: Vec<KeyOverride>,
-    /// Into how many files an output goes.
+    /// How to split the output into files.
     pub shards: Shards,
     /// The byte order of all that is written.
     pub endian: Endian,

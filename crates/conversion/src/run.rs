@@ -84,7 +84,7 @@ impl Progress<'_> {
     fn wrote(&self, output: usize, bytes: u64) {
         let unsynced = self.unsynced_bytes[output].fetch_add(bytes, Ordering::Relaxed) + bytes;
         if unsynced >= SYNC_EVERY_BYTES {
-            // Where a word is waiting already, it is this one too.
+            // If a message is already pending, the sync thread wakes up anyway.
             let _ = self.grown.try_send(());
         }
     }
@@ -196,8 +196,8 @@ pub fn run_with(
             let progress = progress();
             || take_jobs(progress)
         });
-        // This thread is one of them. Its sender goes with the call, the one that others were cloned of after it:
-        // the scope ends when the thread that syncs does.
+        // This thread takes jobs too. Then drop our sender; otherwise the sync thread would wait forever and the scope
+        // would not end.
         take_jobs(progress());
         drop(grown);
     });

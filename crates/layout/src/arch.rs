@@ -84,7 +84,7 @@ pub struct Arch {
     pub packed: &'static [Packed],
     /// The kinds of tokenizers of its checkpoints.
     pub vocab: Route,
-    /// Keys of the config that it need not ask for: llama.cpp computes so of itself, or tensors say it. `key=value` is so at that
+    /// Config keys that can be ignored: llama.cpp hard-codes the behavior, or the tensors imply it. `key=value` is so at that
     /// value only, written as in JSON, texts without quotes.
     pub harmless: &'static [&'static str],
     /// Options of the config that no metadata key carries, with the value that llama.cpp has built in. Any other value is

@@ -191,7 +191,7 @@ pub fn place_in_grid(index: u64, from: u64, to: u64) -> (u64, f32) {
 }
 
 impl RowMap {
-    /// In how many pieces a row is cut that this map counts as rows: 1 but for [`RowMap::TileColumns`].
+    /// Number of pieces per row: 1, except for [`RowMap::TileColumns`].
     pub fn pieces(&self) -> u64 {
         match *self {
             RowMap::TileColumns { groups, per_group, .. } => groups.saturating_mul(per_group).max(1),

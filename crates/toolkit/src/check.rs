@@ -48,7 +48,7 @@ pub struct CheckOptions {
     pub force: bool,
     /// Tokens of a chunk, with `save`. Default: 512.
     pub context: Option<u32>,
-    /// Limit of the chunks, with `save`.
+    /// Maximum number of chunks. Requires `save`.
     pub chunks: Option<u32>,
     /// Percent by which the perplexity may rise. Default: that of the baseline. A new baseline has 0.1, or no limit with a
     /// base.

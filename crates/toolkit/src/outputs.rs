@@ -74,7 +74,7 @@ pub fn make_folder(path: &Path) -> Result<(), Error> {
     fs::create_dir_all(path).map_err(|error| Error::at(path, format_args!("cannot create: {error}")))
 }
 
-/// Writes a small file whole or not at all. If that fails now, although [`check_outputs`] found nothing wrong
+/// Writes a small file atomically. If that fails now, although [`check_outputs`] found nothing wrong
 /// (the file has appeared meanwhile, the disk is full), the bytes are saved in the folder `rescue`, and a hint names the place.
 ///
 /// # Errors
@@ -86,7 +86,7 @@ pub fn write_result(path: &Path, bytes: &[u8], force: bool, rescue: &Path) -> Re
     Err(output_failure(path, error.into()).hint(hint))
 }
 
-/// Writes a small file whole or not at all.
+/// Writes a small file atomically.
 ///
 /// # Errors
 /// An error of the operating system.

@@ -102,7 +102,7 @@ impl Scales {
         self.span.part_of(elems.start * n_bytes..elems.end * n_bytes)
     }
 
-    /// Elements `elems` into `out`, whatever it held.
+    /// Decodes elements `elems` into `out`, overwriting it.
     ///
     /// # Errors
     /// [`ReadError::NoValue`] for a scale that is not finite.

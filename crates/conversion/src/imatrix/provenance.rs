@@ -9,7 +9,7 @@ const REFERENCE_TEXT_BYTES: usize = 127;
 
 /// The keys in the order in which they are set, after all others and after overrides of single
 /// keys: the path as the user gave it, the first dataset if there is one, the number of entries
-/// after filters, the number of chunks if it is known. None at all for a matrix without entries.
+/// after filters, the number of chunks if it is known. `None` if the matrix has no entries.
 ///
 /// `path` is `None` for a matrix that was never a file; the key is then left out.
 ///

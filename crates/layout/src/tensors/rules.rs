@@ -56,7 +56,7 @@ pub enum RowRule {
     /// value form one group: its tensors appear, in the order of the table, where the last source of any of
     /// them was met.
     StackExperts,
-    /// Takes a part of the rows, of weight and bias. Several rules with the same name in `hf` take a fused
+    /// Selects rows of the weight and the bias. Several rules with the same name in `hf` take a fused
     /// tensor apart, in the order of the table.
     Part(Part),
     /// Transposes the matrix (Conv1D of GPT-2, low-rank factors of RWKV). The map then applies to the rows of

@@ -58,7 +58,7 @@ pub fn codes_of_split<const N: usize, const GROUPS: usize>(
     codes
 }
 
-/// Moves each code that is not in the codebook to its best neighbour; says whether any was not.
+/// Replaces each code that is not in the codebook by its best neighbor. Returns true if it replaced any.
 pub fn move_to_codebook<const GROUPS: usize>(
     codebook: &Codebook,
     codes: &mut [u16; GROUPS],

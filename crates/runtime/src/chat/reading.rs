@@ -40,7 +40,7 @@ impl Chat {
         let tools: Vec<Value> = conversation.tools.iter().map(Tool::value).collect();
         Chat {
             messages: conversation.messages.iter().map(Turn::value).collect(),
-            // Templates ask if there are tools at all, as in transformers, which gives `None` without any.
+            // Templates test `tools is none`. Without tools we pass `None`, like transformers.
             tools: (!tools.is_empty()).then_some(tools),
             variables: Vec::new(),
         }

@@ -53,7 +53,7 @@ impl Ropes {
         let rotates = match spec.rope_layers {
             RopeLayers::All => !matches!(spec.alibi, Alibi::OfLayers(n, _) if n == params.n_layer),
             RopeLayers::Sliding => {
-                // One layer of a period sees everything, without RoPE; in a model without windows all layers have it.
+                // One layer of a period uses full attention, without RoPE; in a model without windows all layers have it.
                 let slides = (0..params.n_layer).map(|i| sliding_window(params, keys, i));
                 let slides = slides.collect::<Result<Vec<_>, _>>()?;
                 slides.iter().all(Option::is_none) || slides[i].is_some()

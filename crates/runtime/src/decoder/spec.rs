@@ -151,7 +151,7 @@ pub enum ScoreScale {
     KeyWidth,
     /// `1 / key_width`.
     InverseKeyWidth,
-    /// `1 / sqrt(n_embd / n_head)` in a model of so many layers; in all others as before.
+    /// `1 / sqrt(n_embd / n_head)` for models with this number of layers; otherwise the usual scale.
     EmbeddingWithLayers(usize),
     /// 1: the norms of queries and keys have taken the scale in.
     One,

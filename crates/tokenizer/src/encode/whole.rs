@@ -17,7 +17,7 @@ pub enum Problem {
     /// No tokenizer can be made of them.
     #[error("{0}")]
     Unusable(Error),
-    /// A list of another length than that of the tokens.
+    /// The length of a list differs from the number of tokens.
     #[error("`{key}`: expected {expected} entries, one per token, found {found}")]
     Length { key: String, found: usize, expected: usize },
     /// A number that is no kind of token.

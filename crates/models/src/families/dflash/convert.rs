@@ -369,7 +369,7 @@ fn window_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         (true, _) => vec![true; n_layers as usize],
         (false, Some(layers)) => layers,
         (false, None) => {
-            // The first `max_window_layers` layers see everything.
+            // The first `max_window_layers` layers use full attention.
             let from = hparams.get_u64("max_window_layers")?.unwrap_or(n_layers);
             (0..n_layers).map(|layer| layer >= from).collect()
         }

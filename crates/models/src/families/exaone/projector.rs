@@ -54,7 +54,7 @@ fn keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
     }
     let layers = vision.get("fullatt_block_indexes").and_then(Json::as_array);
     if layers.is_some_and(|layers| !layers.is_empty()) {
-        // The distance of layers that see everything: 8 where they are 7, 15, 23, 31.
+        // The distance of layers that use full attention: 8 where they are 7, 15, 23, 31.
         keys.set_prefixed("vision.n_wa_pattern", Value::U32(window_pattern(vision)?));
     }
     Ok(())

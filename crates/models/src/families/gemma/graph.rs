@@ -29,7 +29,7 @@ const GEMMA2: Spec = Spec {
 };
 
 /// All norms are RMS norms: `x += n2 A(n1 x); x += n4 F(n3 x)`, and one for each head of queries and keys before RoPE;
-/// tensors show this, so no field says it. The last of six layers sees everything. The others see the nearest
+/// tensors show this, so no field says it. The last of six layers uses full attention. The others see the nearest
 /// `attention.sliding_window` positions, and their RoPE has base `rope.freq_base_swa` (10000 without it), unscaled.
 /// Scores are divided by the root of a head's width; with 62 layers, Gemma 3 27B, by that of `n_embd / n_head`.
 const GEMMA3: Spec = Spec {

@@ -120,7 +120,7 @@ const GPT_OSS_CONFIG: ConfigClass = ConfigClass::new("gpt_oss").adjusted(config)
 
 /// Every other layer slides; without rotary parameters they are those of the published models.
 fn config(map: &mut Map<String, Json>) -> Result<(), String> {
-    // Layer 0 slides, layer 1 sees everything, and so on.
+    // Layer 0 slides, layer 1 uses full attention, and so on.
     adjust::layer_types(map, |layer| layer.is_multiple_of(2))?;
     // The default argument of `GptOssConfig`: from 4096 positions to 131072.
     if map.get("rope_parameters").is_none_or(Json::is_null) {

@@ -151,7 +151,7 @@ fn from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {
         config.insert("gating".into(), gating.into());
         config.insert("num_attention_heads_per_layer".into(), heads.into());
     }
-    // No key has the kinds: where there is a window, every fourth layer from the first on sees everything.
+    // No key has the kinds: where there is a window, every fourth layer from the first on uses full attention.
     let has_window = file.has("attention.sliding_window");
     let slides: Vec<bool> = (0..file.n_layers()).map(|layer| has_window && layer % 4 != 0).collect();
     config.insert("layer_types".into(), kinds(&slides, ["sliding_attention", "full_attention"]));

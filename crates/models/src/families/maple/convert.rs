@@ -41,7 +41,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         ("hidden_act", json!("silu"), json!("silu")),
         ("num_shared_experts", json!(0), json!(0)),
         ("norm_topk_prob", json!(true), json!(true)),
-        // Absent means false, and is refused: layers that see everything must not be rotated.
+        // Absent means false, and is refused: layers that use full attention must not be rotated.
         ("nope_on_global_attention", json!(true), json!(false)),
     ] {
         let found = hparams.get(name).unwrap_or(&default);

@@ -90,7 +90,7 @@ fn rotates_windows(hparams: &Hparams, bases: &Json) -> bool {
 /// `MuseGlimmerTextConfig`.
 const TEXT_CONFIG: ConfigClass = ConfigClass::new("muse_glimmer_text").adjusted(|map| {
     let n_layers = adjust::count(map, "num_hidden_layers").unwrap_or(0);
-    // Every fourth layer sees everything, counted from the last.
+    // Every fourth layer uses full attention, counted from the last.
     adjust::layer_types(map, |layer| !n_layers.saturating_sub(1 + layer).is_multiple_of(4))
 });
 

@@ -98,8 +98,8 @@ fn from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {
     }
     let softmax = file.count("expert_gating_func") == Some(1);
     config.insert("moe_primary_router_apply_softmax".into(), softmax.into());
-    // No key has these: in llama.cpp every fourth layer from the first on sees everything and is not rotated, where there
-    // is a window; else all see everything, rotated.
+    // No key has these: in llama.cpp every fourth layer from the first on uses full attention and is not rotated, where there
+    // is a window; else all use full attention, rotated.
     let has_window = file.has("attention.sliding_window");
     let layout =
         |flag: fn(usize) -> bool| (0..file.n_layers()).map(|layer| u64::from(flag(layer))).collect::<Json>();

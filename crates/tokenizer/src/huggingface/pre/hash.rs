@@ -1,4 +1,4 @@
-//! The reference's evidence: the hash of the tokens of a test text.
+//! Identifies a pre-tokenizer like llama.cpp: by a hash of the tokens of a test text.
 //!
 //! The tokenizer library encodes the text, with a vocabulary cut down to the tokens that can
 //! come out: a quarter of a million tokens and merges would take half a second to load.

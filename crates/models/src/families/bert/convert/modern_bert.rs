@@ -72,7 +72,7 @@ const CLASSIFIER: &[TensorRule] = &[
 
 /// `ModernBertConfig`.
 const MODERN_BERT_CONFIG: ConfigClass = ConfigClass::new("modernbert").adjusted(|map| {
-    // Layers 0, 3, 6, ... see everything, the others `local_attention` tokens.
+    // Layers 0, 3, 6, ... use full attention, the others `local_attention` tokens.
     let every = adjust::count(map, "global_attn_every_n_layers").unwrap_or(3);
     if every == 0 {
         return Err("`global_attn_every_n_layers` is 0".into());

@@ -33,7 +33,7 @@ pub const COHERE2_CONFIG: ConfigClass = ConfigClass::new("cohere2").adjusted(|ma
     let heads = adjust::count(map, "num_attention_heads").unwrap_or(0);
     // `Cohere2Config.__post_init__` computes it always, whatever the file has.
     map.insert("head_dim".into(), width.checked_div(heads).into());
-    // Every fourth layer sees everything, and is not rotated; llama.cpp knows the latter.
+    // Every fourth layer uses full attention, and is not rotated; llama.cpp knows the latter.
     adjust::layer_pattern(map, 4)
 });
 

@@ -145,7 +145,7 @@ fn pattern(hparams: &Hparams) -> Result<Option<Vec<bool>>, ArchError> {
         Some(period) => period
             .as_u64()
             .filter(|period| *period > 0)
-            // Layers are counted from 1: with period 4 the fourth, eighth, ... see everything.
+            // Layers are counted from 1: with period 4 the fourth, eighth, ... use full attention.
             .map(|period| (1..=n_layers).map(|layer| !layer.is_multiple_of(period)).collect()),
         None => None,
     })

@@ -55,7 +55,7 @@ pub const QK_NORMS: &[TensorRule] = &[
 
 /// `Gemma3TextConfig`.
 const GEMMA3_TEXT_CONFIG: ConfigClass = ConfigClass::new("gemma3_text").adjusted(|map| {
-    // Five sliding layers, then one that sees everything.
+    // Five sliding layers, then one that uses full attention.
     adjust::layer_pattern(map, 6)?;
     adjust::nested_rope(map, ("rope_theta", 1_000_000.0), ("rope_local_base_freq", 10_000.0))
 });

@@ -171,7 +171,7 @@ const GEMMA3N_TEXT_CONFIG: ConfigClass = ConfigClass::new("gemma3n_text").adjust
     // Lists have an item for each layer of a number that comes out of a file.
     let n_layers = adjust::count(map, "num_hidden_layers").filter(|n_layers| *n_layers <= 10_000);
     let n_layers = n_layers.ok_or("no number of layers below 10000")?;
-    // Every fifth layer sees everything.
+    // Every fifth layer uses full attention.
     adjust::layer_types(map, |layer| !(layer + 1).is_multiple_of(5))?;
     // One length stands for that of every layer.
     if let Some(length) = map.get("intermediate_size").filter(|length| length.is_u64()).cloned() {

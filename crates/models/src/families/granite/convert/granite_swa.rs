@@ -81,7 +81,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         "sliding_window",
         hparams.get_u64("sliding_window")?.unwrap_or(128),
     )?;
-    // Every fourth layer from the first on sees everything.
+    // Every fourth layer from the first on uses full attention.
     let n_layers = hparams.n_layers()?.min(10_000);
     let slides = hparams.sliding_layers().filter(|layers| !layers.is_empty());
     let slides = slides.unwrap_or_else(|| (0..n_layers).map(|layer| !layer.is_multiple_of(4)).collect());

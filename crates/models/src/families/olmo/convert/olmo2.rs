@@ -22,7 +22,7 @@ pub const OLMO2: Arch = Arch {
 
 /// `Olmo3Config`.
 const OLMO3_CONFIG: ConfigClass = ConfigClass::new("olmo3").adjusted(|map| {
-    // OLMo 3: three sliding layers, then one that sees everything.
+    // OLMo 3: three sliding layers, then one that uses full attention.
     adjust::layer_pattern(map, 4)?;
     adjust::nested_rope(map, ("rope_theta", 500_000.0), ("", 500_000.0))
 });
