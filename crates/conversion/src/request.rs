@@ -23,7 +23,7 @@ pub struct Importance<'a> {
     pub path: Option<&'a str>,
 }
 
-/// How to split the output into files.
+/// Division of the output into files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Shards {
@@ -57,7 +57,7 @@ pub struct Request<'a> {
     pub prune: BTreeSet<u32>,
     /// Metadata to set.
     pub keys: Vec<KeyOverride>,
-    /// How to split the output into files.
+    /// Division of the output into files.
     pub shards: Shards,
     /// The byte order of all that is written.
     pub endian: Endian,
