@@ -83,7 +83,7 @@ _LOGIT_BYTES = 96 << 20
 
 
 class _Arrays:
-    """Arrays of f32, one after the other in one file."""
+    """Arrays of f32, concatenated in one file."""
 
     def __init__(self) -> None:
         self.parts: list = []

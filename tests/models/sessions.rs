@@ -68,7 +68,7 @@ fn difference(model: &Model) -> Result<(f32, f32), Error> {
     if model.need_next_token().is_ok() {
         let n_embd = model.n_embd();
         let mut session = Session::new();
-        // Several at once, among them fewer and more than convolutions look back on, and one after the other.
+        // Several at once, among them fewer and more than convolutions look back on, and one by one.
         for piece in [5, 1, 1, 2, 1, 7, 1, 1, 1] {
             let end = session.n_past() + piece;
             let hidden = model.continue_with(&mut session, &tokens[end - piece..end])?;

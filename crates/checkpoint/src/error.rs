@@ -268,7 +268,7 @@ pub enum Error {
         tensor: String,
         problem: String,
     },
-    /// Codes of quantized weights that do not lie in their file one after the other.
+    /// Codes of quantized weights that are not consecutive in their file.
     #[error("tensor `{tensor}`: weights quantized by {method} with non-contiguous strides are not supported")]
     StridedCodes { tensor: String, method: &'static str },
     /// Files without a single tensor.

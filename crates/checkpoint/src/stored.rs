@@ -1,4 +1,4 @@
-//! Tensors whose values do not lie in a file one after the other: codes with scales, columns, pieces of several files.
+//! Tensors whose values are not consecutive in a file: codes with scales, columns, pieces of several files.
 
 use std::{fmt, ops::Range, sync::Arc};
 

@@ -190,7 +190,7 @@ pub(crate) fn sound() -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// A safetensors file of these tensors, one after the other.
+/// A safetensors file of these tensors, concatenated.
 fn safetensors_of(tensors: &[(&str, &str, &[u64], usize)]) -> Vec<u8> {
     let mut bytes = (0..=u8::MAX).cycle();
     let tensors = tensors.iter().map(|(name, dtype, shape, n_bytes)| {

@@ -189,7 +189,7 @@ pub enum Data {
         /// Function of one element of each operand.
         by: Combination,
     },
-    /// The rows of matrices one after the other, then one row that is the product of a matrix and a vector, everything rounded
+    /// The rows of matrices, concatenated, then one row that is the product of a matrix and a vector, everything rounded
     /// to F16 if the checkpoint has the first of them in it.
     Extended {
         /// The tensors whose rows are taken, then the matrix (row length, n) and the vector (n).

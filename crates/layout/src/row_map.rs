@@ -4,7 +4,7 @@
 /// are its elements ([`OutTensor::row_view`](crate::OutTensor::row_view) says how to count them).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowMap {
-    /// The rows of the sources one after the other; with one source, itself.
+    /// The rows of the sources, concatenated; with one source, itself.
     Concat,
     /// The rows `start ..` of the only source.
     Slice {
@@ -145,7 +145,7 @@ pub enum RowMap {
         /// Rows of a head in which rotary halves are then interleaved as by [`RowMap::RopePermute`]; 0 for none.
         head: u64,
     },
-    /// The rows of the sources one after the other, each followed by rows of zeros.
+    /// The rows of the sources, concatenated, each followed by rows of zeros.
     PadEach {
         /// Rows of each source, including the rows of zeros.
         to: u64,

@@ -20,7 +20,7 @@ use gguf_types::DType;
 /// Rows per matrix.
 const N_ROWS: usize = 128;
 
-/// Options that are applied one after the other, each to the previous result.
+/// Options that are applied in order, each to the previous result.
 type Passes = Vec<RoundingOptions>;
 
 struct Measured {

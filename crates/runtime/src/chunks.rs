@@ -135,7 +135,7 @@ fn chunks_at_once(models: &[&Model], context: usize) -> usize {
     models.iter().map(|model| model.sequences_at_once(context)).min().unwrap_or(1)
 }
 
-/// Groups of chunks that run together, in order. Running them one after the other gives the same results as
+/// Groups of chunks that run together, in order. Running them one by one gives the same results as
 /// one run, to the last bit.
 pub fn groups(models: &[&Model], chunks: &[Chunk]) -> impl Iterator<Item = Range<usize>> + use<> {
     let at_once = chunks_at_once(models, chunks.first().map_or(1, |chunk| chunk.tokens.len()));

@@ -58,7 +58,7 @@ pub struct LayerStates {
 
 /// One run over a batch, or over some steps of one.
 pub struct Pass<'a, 'o> {
-    /// Tokens of all sequences, one after the other.
+    /// Tokens of all sequences, concatenated.
     pub tokens: Vec<u32>,
     /// The sequences.
     pub spans: Vec<Span>,

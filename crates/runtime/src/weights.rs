@@ -95,7 +95,7 @@ impl Weight {
         }
         // Inside the file: a header may say anything, and kernels read without asking again.
         let at = file.range(info)?;
-        // Rows of all matrices of the stack lie one after the other and are equally long in every format.
+        // Rows of all matrices of the stack are consecutive and are equally long in every format.
         let row_bytes = at.len() / (n_out * n_stack).max(1);
         Ok(Weight {
             name: info.name.clone(),

@@ -134,7 +134,7 @@ fn markdown(all: &[(usize, Vec<Series<'_>>)], kernels: Option<&table::Report>) -
         "# Benchmarks\n\nWritten by `scripts/bench report` from the results of `scripts/bench` and `scripts/bench \
          kernels`.\n\n## Whole programs\n\nMedians of runs that take turns. The checkpoint is llama-shaped, with \
          1.17 billion bf16 parameters in 24 layers unless the row says otherwise. `reference` is \
-         convert_hf_to_gguf.py, llama-quantize, or one after the other.\n\n\
+         convert_hf_to_gguf.py, llama-quantize, or the two in sequence.\n\n\
          | what | who | runs | seconds | peak memory |\n|---|---|---|---|---|\n",
     );
     let measured = || all.iter().filter(|(_, series)| !series.is_empty());

@@ -40,7 +40,7 @@ pub fn read_safetensors(file: &[u8]) -> Tensors {
     tensors.map(tensor).collect()
 }
 
-/// A file of these tensors (name, type, shape, bytes), one after the other.
+/// A file of these tensors (name, type, shape, bytes), concatenated.
 pub fn safetensors<'a, S: AsRef<[u64]>, B: AsRef<[u8]>>(
     tensors: impl IntoIterator<Item = (&'a str, &'a str, S, B)>,
 ) -> Vec<u8> {

@@ -45,7 +45,7 @@ pub fn rendered(model: &Model, path: &Path, events: &dyn Events) -> Result<Trans
     Ok(made)
 }
 
-/// Tokens of a file: those of its chats, one after the other, or those of a text. The path may stand for the built-in text.
+/// Tokens of a file: those of its chats, concatenated, or those of a text. The path may stand for the built-in text.
 ///
 /// # Errors
 /// A file that cannot be read; those of [`rendered`] and of the tokenizer.

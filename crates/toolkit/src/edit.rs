@@ -39,7 +39,7 @@ pub struct EditOptions {
     pub header_slack: Option<u64>,
     /// Write nothing.
     pub dry_run: bool,
-    /// Keys to rename, one after the other.
+    /// Keys to rename, in order.
     pub rename: Vec<Rename>,
     /// Keys to remove. A name that ends with `*` matches all keys with that prefix.
     pub unset: Vec<String>,

@@ -70,7 +70,7 @@ pub(crate) enum Packing {
     },
     /// As `Down` with words of 32 bits, in planes: of 32 codes first all low bits, in `bits` words together.
     Planes,
-    /// As `Planes`, with the words of a stream one after the other.
+    /// As `Planes`, with consecutive words of a stream.
     PlanesAlong {
         /// Bytes of a stream.
         stream_bytes: u64,
@@ -310,7 +310,7 @@ impl Codes {
         }
     }
 
-    /// One row of codes, one after the other; parts are taken as runs.
+    /// One row of consecutive codes; parts are taken as runs.
     fn unpack_row(&self, bytes: &[u8], row: u64, columns: Range<u64>, out: &mut [u8]) {
         let flat = row * self.n_elems + columns.start;
         if let (Packing::Parts { part_elems, word_bytes: 1, shifts }, Axis::Row) = (&self.packing, self.axis)

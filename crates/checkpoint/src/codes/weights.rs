@@ -14,7 +14,7 @@ use crate::{Dtype, Part, ReadError, Region, Repacks, Span, Stored};
 /// rows of the tensor.
 #[derive(Debug, Clone)]
 pub(crate) struct CodedWeights {
-    /// Matrices one after the other: experts; 1 of all else.
+    /// Number of consecutive matrices: experts; 1 of all else.
     pub n_matrices: u64,
     /// Rows of a matrix.
     pub n_rows: u64,
@@ -335,7 +335,7 @@ impl Stored for CodedWeights {
         let mut spans = Vec::new();
         let n_groups = self.n_groups();
         let mut row = rows.start;
-        // Matrix by matrix: rows that lie one after the other are a range, of all others it is the whole matrix.
+        // Matrix by matrix: rows that are consecutive are a range, of all others it is the whole matrix.
         while row < rows.end {
             let (matrix, first) = (row / self.n_rows, row % self.n_rows);
             let n = (rows.end - row).min(self.n_rows - first);

@@ -185,7 +185,7 @@ impl Shared {
     }
 }
 
-/// Makes blocks of the bytes of a file that come one after the other.
+/// Makes blocks of the bytes of a file that come in order.
 struct Filler<'a> {
     shared: &'a Shared,
     file: &'a File,

@@ -17,7 +17,7 @@ use crate::{Part, ReadError, Span};
 const TILE_ROWS: u64 = 128;
 const TILE_GROUPS: u64 = 4;
 const TILE_BYTES: u64 = TILE_ROWS * TILE_GROUPS;
-/// Rows that have their first scales one after the other in a tile, and the bytes from one to the next.
+/// Rows whose first scales are consecutive in a tile, and the bytes from one to the next.
 const STRIPE_ROWS: u64 = 32;
 const STRIPE_BYTES: u64 = 16;
 

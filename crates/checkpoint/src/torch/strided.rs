@@ -1,4 +1,4 @@
-//! Tensors whose rows do not lie in their storage one after the other: transposed, sliced, repeated.
+//! Tensors whose rows are not consecutive in their storage: transposed, sliced, repeated.
 
 use std::{ops::Range, sync::Arc};
 

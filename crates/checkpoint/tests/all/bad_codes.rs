@@ -5,7 +5,7 @@ use std::fs;
 use gguf_checkpoint::{Checkpoint, Error, ReadError};
 use serde_json::{Value as Json, json};
 
-/// A tensor: name, type, shape, the bytes that it is full of one after the other.
+/// A tensor: name, type, shape, the bytes that it repeats.
 #[derive(Debug, Clone)]
 struct Part(&'static str, &'static str, Vec<u64>, Vec<u8>);
 

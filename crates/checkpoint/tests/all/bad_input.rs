@@ -14,7 +14,7 @@ fn file(header: &str, data_bytes: usize) -> Vec<u8> {
     bytes
 }
 
-/// A header of F32 vectors one after the other.
+/// A header of F32 vectors, concatenated.
 fn header(tensors: &[(&str, usize)]) -> String {
     let mut at = 0;
     let entries: Vec<String> = tensors

@@ -45,7 +45,7 @@ struct Run {
 }
 
 impl<'a> CheckpointRows<'a> {
-    /// Rows of the tensors `names`, one after the other, as many and as long as is required.
+    /// Rows of the tensors `names`, concatenated, as many and as long as is required.
     ///
     /// # Errors
     /// [`Error::NoSuchTensor`]; [`Error::RowsDiffer`] where the sources do not hold rows of

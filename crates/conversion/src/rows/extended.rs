@@ -10,7 +10,7 @@ use gguf_quant::round::{f16_to_f32, f32_to_f16};
 use super::{CheckpointRows, RowSource, RowsFor};
 use crate::error::Error;
 
-/// The rows of tensors one after the other, then `matrix vector`.
+/// The rows of tensors, concatenated, then `matrix vector`.
 #[derive(Debug, Clone)]
 pub struct ExtendedRows<'a> {
     taken: CheckpointRows<'a>,

@@ -1,7 +1,7 @@
 //! Search for config values that no table names, by converting trial configs.
 //!
 //! The architecture's key function reports which config names it read for each key of a file. If a key does
-//! not match the file, its value is given to these names one after the other: as it is, in other spellings,
+//! not match the file, its value is given to these names in order: as it is, in other spellings,
 //! and as a number extrapolated from the result. A change is kept if it brings the whole closer to the file.
 //!
 //! The search ends: each accepted step reduces the number of wrong keys, or adds a missing name, of which

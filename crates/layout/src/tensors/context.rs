@@ -152,7 +152,7 @@ impl Context<'_> {
         Ok(tensor)
     }
 
-    /// Parts one after the other, as one tensor.
+    /// Parts, concatenated, as one tensor.
     pub(super) fn joined(
         &self,
         found: &Found,
@@ -173,7 +173,7 @@ impl Context<'_> {
         })
     }
 
-    /// The rows of several tensors one after the other, or the elements of several biases.
+    /// The rows of several tensors, concatenated, or the elements of several biases.
     fn append(&self, found: &Found, parts: &BTreeMap<usize, &SourceTensor>) -> Result<OutTensor, ArchError> {
         if found.suffix == ".bias" && parts.values().all(|part| part.shape.n_dims() == 1) {
             let n_elems = parts.values().fold(0u64, |sum, part| sum.saturating_add(part.shape.n_elems()));

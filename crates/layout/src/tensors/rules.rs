@@ -93,7 +93,7 @@ pub enum RowRule {
     /// Codebooks: the rows of a matrix, divided by their counts. `hf` has the names of sums and counts, with `{xid}` for the
     /// codebook; the function returns the number of codebooks. Several are stacked.
     Codebooks(fn(&Hparams) -> usize),
-    /// The rows of matrices and vectors one after the other, then one row that is the product of a matrix and a vector. `hf` has
+    /// The rows of matrices and vectors, concatenated, then one row that is the product of a matrix and a vector. `hf` has
     /// the names of these two, then of those whose rows are taken. The sources and the function are those of
     /// [`RowRule::Fuse`]. The result appears where the last part was met.
     Extend(fn(&Hparams) -> usize),
@@ -101,7 +101,7 @@ pub enum RowRule {
     Grid(fn(&Hparams) -> Result<u64, ArchError>),
     /// The sum of the slabs of a matrix (out, slabs * patch) of patches over time; the function returns their number.
     SumSlabs(fn(&Hparams) -> u64),
-    /// The rows of several source tensors one after the other, for weight and bias. The sources and the function are
+    /// The rows of several source tensors, concatenated, for weight and bias. The sources and the function are
     /// those of [`RowRule::Fuse`]. The result appears where the last part was met.
     Append(fn(&Hparams) -> usize),
     /// Integers of this type, each plus its position if the flag is set. They stand before or after all other
@@ -185,7 +185,7 @@ pub fn flat_rows(dims: &[u64]) -> Vec<u64> {
     }
 }
 
-/// All elements one after the other.
+/// All elements, concatenated.
 pub fn flat(dims: &[u64]) -> Vec<u64> {
     vec![dims.iter().fold(1, |product, dim| product.saturating_mul(*dim))]
 }

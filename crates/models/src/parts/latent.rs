@@ -100,7 +100,7 @@ pub const CORRECTION: &[TensorRule] =
 /// A dimension for the heads, whose rows follow each other.
 pub const BY_HEAD: Reshape = Reshape {
     forward: |hparams, dims| {
-        // Rows of values of all heads one after the other: (heads * values, rank) becomes (heads,
+        // Rows of values of all heads, concatenated: (heads * values, rank) becomes (heads,
         // values, rank).
         let (_, values) = head_rows(hparams)?;
         let rows = dims.iter().skip(1).product::<u64>();

@@ -94,7 +94,7 @@ pub struct Codebook {
     codes: &'static [u16],
     /// For each code: the index, or `-1 - position` of its list in `neighbours`.
     map: Vec<i32>,
-    /// Lists one after the other: length, then that many codes.
+    /// Lists, concatenated: length, then that many codes.
     neighbours: Vec<u16>,
 }
 
@@ -220,7 +220,7 @@ fn build(shape: &Shape) -> Codebook {
             (low[point_low] + high[point_high], point)
         }));
         let mut farthest = 0;
-        // The `n_distances` smallest different distances, one after the other.
+        // The `n_distances` smallest different distances, in ascending order.
         for nth in 0..shape.n_distances {
             let next = near.iter().map(|&(distance, _)| distance).filter(|&d| nth == 0 || d > farthest).min();
             farthest = next.unwrap_or(farthest);

@@ -46,7 +46,7 @@ impl OfInput {
         let known = |this: &OfInput, options: &RoundingOptions| {
             this.known(Tokens::Training, options, n_columns, dtype)
         };
-        // The factors of wide inputs are made one after the other and not kept.
+        // The factors of wide inputs are made in order and not kept.
         if n_columns <= SIDE_BY_SIDE {
             let mut missing = candidates.to_vec();
             missing.retain(|options| known(self, options).is_none());

@@ -15,7 +15,7 @@
 //! 2. **Descent.** Each weight takes its best level while all others stay fixed.
 //!
 //! A tile of rows is processed one panel of columns at a time. Corrections from other rows and columns are
-//! matrix products; within a panel, weights are rounded one after the other. The order does not depend on the
+//! matrix products; within a panel, weights are rounded in order. The order does not depend on the
 //! number of threads, which share the products.
 //!
 //! Memory: `H` and `V`, `G` and `U`; weights, points, errors, and errors in the factor's order, each f32.
@@ -319,7 +319,7 @@ impl KroneckerRounding {
                     let better = |lane: &usize| {
                         (left[*lane] - best[*lane]).abs() < (errors[*lane] - best[*lane]).abs()
                     };
-                    // Rows before the first change see what they would have seen one after the other.
+                    // Rows before the first change see what they would have seen one by one.
                     let Some(lane) = (from..end).find(better) else { break };
                     let (row, by) = (group + lane, left[lane] - errors[lane]);
                     (points[lane], errors[lane]) = (found[lane], left[lane]);

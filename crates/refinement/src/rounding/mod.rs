@@ -67,7 +67,7 @@ pub use option_choice::{Choice, choose};
 pub(crate) use option_choice::{SIDE_BY_SIDE, choose_by};
 pub use output_error::output_error;
 
-/// Columns that are rounded one after the other before a product carries their errors on.
+/// Columns that are rounded in order before a product carries their errors on.
 pub(crate) const PANEL: usize = 64;
 /// Rows per thread at a time; a multiple of the lanes.
 pub(crate) const TILE_ROWS: usize = 64;

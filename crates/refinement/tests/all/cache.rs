@@ -42,7 +42,7 @@ fn floats(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
-/// The upper halves of the sums of an input, rows one after the other: to learn from, and held out.
+/// The upper halves of the sums of an input, rows concatenated: to learn from, and held out.
 fn sums(input: usize) -> [Vec<f32>; 2] {
     match input {
         0 => [vec![4.0, 1.0, -2.0, 9.0, 0.5, 1.0], vec![1.0, 0.0, 0.0, 1.0, 0.0, 1.0]],

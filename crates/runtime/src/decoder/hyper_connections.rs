@@ -4,7 +4,7 @@
 //! gives is added to all of them:
 //!
 //! ```text
-//! m = W (x / rms(x))                           x (N n_embd): all streams, one after the other; W (N_m, N n_embd)
+//! m = W (x / rms(x))                           x (N n_embd): all streams, concatenated; W (N_m, N n_embd)
 //! p_i = sigmoid(s_0 m_i + b_i) + epsilon
 //! o_i = magnitude sigmoid(s_1 m_(N+i) + b_(N+i))    Hunyuan: + epsilon
 //! y = F(sum_i p_i x_i)

@@ -309,7 +309,7 @@ pub fn largest(values: &[f32]) -> f32 {
     for (lane, value) in rest.iter().enumerate() {
         lanes[lane] = if *value > lanes[lane] { *value } else { lanes[lane] };
     }
-    // Halves against each other: one after the other would wait for each.
+    // Halves against each other: a single sum would wait for each.
     for half in [16, 8, 4, 2, 1] {
         for lane in 0..half {
             lanes[lane] = if lanes[lane + half] > lanes[lane] { lanes[lane + half] } else { lanes[lane] };

@@ -115,7 +115,7 @@ impl<'a> Prediction<'a> {
     }
 }
 
-/// `sum_i f(a_i, b_i)` in lanes that are added up one after the other: the same at every level.
+/// `sum_i f(a_i, b_i)` in lanes that are added up in order: the same at every level.
 #[inline(always)]
 fn sum_by_pairs(a: &[f32], b: &[f32], term: impl Fn(f32, f32) -> f64) -> f64 {
     // Enough additions side by side that none waits for the one before it; in double precision, as divergences are small

@@ -20,7 +20,7 @@ use crate::tokenizer::space_of_merge;
 pub(super) struct Pre {
     /// Its row in the table.
     pub row: &'static PreTokenizer,
-    /// Expressions, one after the other.
+    /// Expressions, in order.
     splits: Vec<&'static str>,
     /// True if the expressions are those that its models ship.
     is_shipped: bool,

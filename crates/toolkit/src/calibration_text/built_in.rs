@@ -59,7 +59,7 @@ fn chunks_of(model: &Model, text: &str, length: usize) -> Result<Vec<Vec<u32>>, 
     Ok(tokens.chunks_exact(length).map(chunk).collect())
 }
 
-/// All tokens of [`chunks`] with 512 tokens, one after the other.
+/// All tokens of [`chunks`] with 512 tokens, concatenated.
 ///
 /// # Errors
 /// As [`chunks`].

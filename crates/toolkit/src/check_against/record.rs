@@ -1,7 +1,7 @@
 //! Records of an original model: how it tokenizes, renders prompts and predicts.
 //!
 //! A record is made where the model is in memory, for example by `gguf_tools.record` of the Python package. It consists of
-//! two files: `NAME.json` as below, and `NAME.f32` with arrays of little-endian f32, row-major, one after the other.
+//! two files: `NAME.json` as below, and `NAME.f32` with arrays of little-endian f32, row-major and consecutive.
 //!
 //! ```json
 //! {

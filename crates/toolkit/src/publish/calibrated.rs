@@ -1,4 +1,4 @@
-//! Calibrated files: each like a quantization of the base with a calibration, one after the other.
+//! Calibrated files: each like a quantization of the base with a calibration, made in order.
 
 use std::{
     fs,

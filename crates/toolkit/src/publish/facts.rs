@@ -98,7 +98,7 @@ pub fn prompt_format(model: &gguf_runtime::Model, path: &Path, events: &dyn Even
     None
 }
 
-/// The chat template as lines of a `Modelfile`, if it writes messages one after the other, without tools and reasoning, which a Go
+/// The chat template as lines of a `Modelfile`, if it writes messages in order, without tools and reasoning, which a Go
 /// template could not keep.
 pub fn ollama_template(model: &gguf_runtime::Model, path: &Path) -> Option<String> {
     let metadata = model.file().metadata();

@@ -115,7 +115,7 @@ fn stage(label: &str) -> String {
     format!("file {label}")
 }
 
-/// Makes the missing files: all in one pass over the base, or with a calibration one after the other. Files whose tensors are
+/// Makes the missing files: all in one pass over the base, or with a calibration one by one. Files whose tensors are
 /// valid get new headers if the metadata of the base has changed. Returns all files by size.
 ///
 /// # Errors

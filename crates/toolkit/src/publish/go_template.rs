@@ -23,7 +23,7 @@ struct Frame {
     after: String,
 }
 
-/// A template that writes messages one after the other.
+/// A template that writes messages in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GoTemplate {
     frames: Vec<Frame>,

@@ -42,7 +42,7 @@ pub struct Text {
     pub windows: Vec<Chunk>,
 }
 
-/// Reads texts one after the other, and cuts them into windows of `context` tokens.
+/// Reads texts in order, and cuts them into windows of `context` tokens.
 ///
 /// # Errors
 /// A file that cannot be read or tokenized, a template that fails, less than two windows.

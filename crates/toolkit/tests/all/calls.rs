@@ -241,7 +241,7 @@ fn encoded_blocks_match_file() {
     assert_eq!(blocks.as_slice().unwrap(), tensor.bytes().unwrap());
     let decoded = gguf_toolkit::decode(DType::Q4_0, blocks.view()).unwrap();
     assert_eq!(decoded.into_dyn(), tensor.decode().unwrap());
-    // Columns of another matrix do not lie one after the other and are encoded all the same.
+    // Columns of another matrix are not consecutive and are encoded all the same.
     let turned = values.t().as_standard_layout().into_owned();
     let of_turned = gguf_toolkit::encode(DType::Q4_0, turned.view()).unwrap();
     assert_eq!(gguf_toolkit::encode(DType::Q4_0, values.t()).unwrap(), of_turned);

@@ -49,7 +49,7 @@ pub const DEEPSEEK2_OCR: Arch = Arch {
 const CLASSES: &[&str] = &["DeepseekOCRForCausalLM", "DeepseekOCR2ForCausalLM", "UnlimitedOCRForCausalLM"];
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
-    // Messages one after the other, without roles or marks.
+    // Messages in order, without roles or marks.
     keys.set_early_whole(token_keys::CHAT_TEMPLATE, "{% for m in messages %}{{m['content']}}{% endfor %}");
     match hparams.get("rms_norm_eps") {
         Some(_) => text_keys(hparams, keys)?,

@@ -3,8 +3,8 @@
 //! Config keys: those of Mamba 2 with its own values put in their places, and those of attention, from
 //! the file as it stands.
 //!
-//! Transforms: those of Mamba 2. The multipliers of the config are multiplied into the weights, one
-//! after the other: five of them into bands of the input projection's rows.
+//! Transforms: those of Mamba 2. The multipliers of the config are multiplied into the weights in
+//! order: five of them into bands of the input projection's rows.
 //!
 //! Source: `FalconH1Model` in `conversion/falcon_h1.py`.
 

@@ -4,7 +4,7 @@
 //! layers whose features go into early layers of the text model.
 //!
 //! Transforms: the kernel of patches, which sees two frames, becomes two tensors. Mergers of features that are numbered
-//! one after the other get the number of their layer.
+//! in order get the number of their layer.
 //!
 //! Source: `Qwen3VLVisionModel` in `conversion/qwen3vl.py`.
 
