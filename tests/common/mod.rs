@@ -88,7 +88,7 @@ pub fn finish(child: Child) -> Output {
     Output { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
 }
 
-/// A running program that has come so far, which takes so many seconds at most.
+/// A running program that has come so far, which takes this many seconds at most.
 pub fn wait_until(mut child: Child, seconds: u64, is_there: impl Fn() -> bool) -> Child {
     let begun = Instant::now();
     while !is_there() {

@@ -19,7 +19,7 @@ fn sandbox(name: &str) -> Sandbox {
     sandbox
 }
 
-/// Runs `args` in so many parts, and gives the names of their files.
+/// Runs `args` in this many parts, and gives the names of their files.
 fn parts(sandbox: &Sandbox, args: &[&str], n: u32) -> Vec<String> {
     let part = |k| {
         let (part, output) = (format!("{k}/{n}"), format!("{}-{k}-of-{n}.part", args[0]));

@@ -20,13 +20,13 @@ pub const TOKEN: &str = "hf_secret";
 /// Fault of the storage in a request for weights.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// Ends the connection after so many bytes of the body.
+    /// Ends the connection after this many bytes of the body.
     Cut(usize),
     /// Answers with a status and a header line.
     Status(u16, &'static str),
     /// Sends the whole file whatever range is asked for.
     IgnoreRange,
-    /// As that, and ends the connection after so many bytes.
+    /// As that, and ends the connection after this many bytes.
     IgnoreRangeAndCut(usize),
     /// Sends the body in pieces with a pause between them.
     Slow,
@@ -109,7 +109,7 @@ impl HubServer {
         HubServer { endpoint: listen(false), state }
     }
 
-    /// From now on this goes wrong at the storage, for so many requests of weights.
+    /// From now on this goes wrong at the storage, for this many requests of weights.
     pub fn fail(&self, fault: Fault, times: usize) {
         self.state.lock().unwrap().faults.push((fault, times));
     }

@@ -25,7 +25,7 @@ pub const SLACK_KEY: &str = "gguf_tools.slack";
 pub enum Slack {
     /// Uses the reserved room if it suffices; otherwise the room stays unchanged.
     Use,
-    /// The header has so many bytes of it; 0 takes the key out.
+    /// The header has this many bytes of it; 0 takes the key out.
     Set(u64),
 }
 

@@ -245,7 +245,7 @@ fn compare_rows(
     let n_rows = (job.rows.end - job.rows.start) as usize;
     let row_bytes = row_elems / dtype.block_elems() as usize * dtype.block_bytes() as usize;
     let codec = |error| Error::Encode { tensor: task.name.clone(), error };
-    // The header was checked: so many rows of so many bytes are there.
+    // The header was checked: this many rows of this many bytes are there.
     let start = file.range(info)?.start + job.rows.start as usize * row_bytes;
     let range = start..start + n_rows * row_bytes;
     let stored = file.endian().to_little(dtype, &file.bytes()[range.clone()]);

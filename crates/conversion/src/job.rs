@@ -104,7 +104,7 @@ pub(crate) fn rows_per_job(task: &TensorTask<'_>, job_elems: u64) -> u64 {
 pub(crate) struct RowsLeft(Vec<AtomicU64>);
 
 impl RowsLeft {
-    /// So many of each task.
+    /// With this number of rows of each task.
     pub(crate) fn new(n_rows: impl IntoIterator<Item = u64>) -> RowsLeft {
         RowsLeft(n_rows.into_iter().map(AtomicU64::new).collect())
     }

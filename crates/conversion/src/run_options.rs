@@ -21,7 +21,7 @@ pub struct RunOptions {
 }
 
 impl RunOptions {
-    /// The same with so many threads, where there is a number.
+    /// The same with this many threads, where there is a number.
     pub fn threads(self, threads: Option<NonZeroUsize>) -> RunOptions {
         RunOptions { threads, ..self }
     }

@@ -118,7 +118,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A length and so many bytes, of which those up to the first zero byte count.
+    /// A length and this many bytes, of which those up to the first zero byte count.
     fn text(&mut self, item: &'static str) -> Result<Vec<u8>, Error> {
         let length = self.count("the length of a text", 0)?;
         let text = self.take(length as u64, item)?;

@@ -73,7 +73,7 @@ pub struct Entry {
 }
 
 impl Sums {
-    /// Nothing yet, to be made of pieces of so many tokens.
+    /// Nothing yet, to be made of pieces of this many tokens.
     pub fn new(chunk_tokens: u32) -> Sums {
         let (entries, datasets) = (BTreeMap::new(), Vec::new());
         Sums { entries, datasets, n_chunks: 0, chunk_tokens, format: Format::Gguf }

@@ -19,7 +19,7 @@ impl Line {
     pub const ZEROS: Line = Line([0.0; LINE]);
 }
 
-/// Lines of one row of a panel at vectors of so many floats: a kernel has two vectors of 16 or of 8, or four of 4.
+/// Lines of one row of a panel at vectors of this many floats: a kernel has two vectors of 16 or of 8, or four of 4.
 pub(crate) const fn lines_of_row(vector_elems: usize) -> usize {
     if vector_elems == 16 { 2 } else { 1 }
 }

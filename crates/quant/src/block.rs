@@ -242,7 +242,7 @@ pub(crate) use decoder;
 /// Signed bytes, each times the scale.
 #[inline(always)]
 pub fn decode_signed<const N: usize>(levels: &[u8; N], scale: f32, values: &mut [f32; N]) {
-    // A loop, because compilers make no vectors of `map` over so many bytes.
+    // A loop, because compilers make no vectors of `map` over this many bytes.
     for (value, level) in values.iter_mut().zip(levels) {
         *value = f32::from(*level as i8) * scale;
     }

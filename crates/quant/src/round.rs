@@ -69,7 +69,7 @@ pub fn truncate_to_int(value: f32) -> i32 {
 /// C library rounds correctly at all of these places (glibc, checked with each of them).
 #[inline(always)]
 pub fn floor_log2(value: f32) -> i32 {
-    // `floor(ln 2 * 2^(b - 1))`, where the whole part of the logarithm has `b` bits: so many steps of 2^-24 below
+    // `floor(ln 2 * 2^(b - 1))`, where the whole part of the logarithm has `b` bits: this many steps of 2^-24 below
     // a power of two move the logarithm by half of its spacing `2^(b - 24)` at most.
     const STEPS: [u32; 9] = [0, 0, 1, 2, 5, 11, 22, 44, 88];
     let bits = value.to_bits();

@@ -142,7 +142,7 @@ pub fn groups(models: &[&Model], chunks: &[Chunk]) -> impl Iterator<Item = Range
     groups_of(chunks.len(), at_once)
 }
 
-/// So many chunks in groups of `at_once`, the last with what is left.
+/// This many chunks in groups of `at_once`, the last with what is left.
 fn groups_of(n_chunks: usize, at_once: usize) -> impl Iterator<Item = Range<usize>> + use<> {
     (0..n_chunks).step_by(at_once).map(move |first| first..first.saturating_add(at_once).min(n_chunks))
 }

@@ -159,7 +159,7 @@ fn lane_sums<'r>(
 }
 
 impl ExactSums {
-    /// So many sums of nothing.
+    /// This number of empty sums.
     pub(crate) fn new(n: usize) -> ExactSums {
         ExactSums { high: vec![0.0; n], low: vec![0.0; n], rest: BTreeMap::new() }
     }

@@ -12,7 +12,7 @@ use crate::{Error, Hidden, Model, Piece, Session, nonfinite::not_finite};
 pub struct Sampling {
     /// Divisor of the logits, 0 or more; 0 is greedy.
     pub temperature: f32,
-    /// Only so many of the likeliest tokens; 0 for all.
+    /// Only this many of the likeliest tokens; 0 for all.
     pub top_k: usize,
     /// Only the likeliest tokens that together have this probability, from 0 to 1.
     pub top_p: f32,

@@ -159,7 +159,7 @@ impl Collector {
     }
 }
 
-/// The next `n` items of so many bytes.
+/// The next `n` items of this many bytes.
 fn take<'a>(bytes: &mut &'a [u8], n: usize, item_bytes: usize) -> Result<&'a [u8], Error> {
     let n_bytes = n.checked_mul(item_bytes).filter(|n_bytes| *n_bytes <= bytes.len());
     let n_bytes = n_bytes.ok_or(Error::ImportancePart { problem: "unexpected end inside a tensor" })?;

@@ -30,7 +30,7 @@ use crate::{Error, architecture::Graphs, keys::Keys, model::Parts, state_size::S
 /// Layers that are counted without a graph; llama.cpp supports 512.
 const MAX_LAYERS: usize = 1024;
 
-/// Cells of a cache come in groups of so many.
+/// Cells of a cache come in groups of this many.
 const CELLS: u64 = 256;
 
 /// Use of a file.
@@ -188,7 +188,7 @@ impl Demand {
         })
     }
 
-    /// The longest context, a multiple of 256 tokens and at most what the model was trained for, that fits into so many
+    /// The longest context, a multiple of 256 tokens and at most what the model was trained for, that fits into this many
     /// bytes; none if not even the shortest does. The context of `used` does not matter.
     ///
     /// # Errors

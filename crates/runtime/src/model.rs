@@ -326,7 +326,7 @@ impl Model {
         (most_rows.min(most_bytes / row_bytes) / context.max(1)).max(1)
     }
 
-    /// Bytes of what lies between layers while sequences of so many tokens run together, about.
+    /// Bytes of what lies between layers while sequences of this many tokens run together, about.
     pub fn bytes_at_once(&self, context: usize) -> usize {
         self.sequences_at_once(context) * context * self.prepared.row_floats * size_of::<f32>()
     }

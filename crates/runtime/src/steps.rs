@@ -167,7 +167,7 @@ impl<'m> Steps<'m> {
         self.model.sequences_at_once(1)
     }
 
-    /// Bytes that are alive at once while so many rows run, about: activations, and weights that are decoded.
+    /// Bytes that are alive at once while this many rows run, about: activations, and weights that are decoded.
     pub fn working_bytes(&self, n_rows: usize) -> u64 {
         /// The tiles of decoded weights (`ops::matmul`).
         const TILES: u64 = 16 << 20;

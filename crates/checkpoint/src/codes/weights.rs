@@ -61,7 +61,7 @@ pub(crate) enum ZeroRule {
 /// Group of each column.
 #[derive(Debug, Clone)]
 pub(crate) enum Groups {
-    /// So many neighbouring columns are a group; the last may be shorter.
+    /// This many neighbouring columns are a group; the last may be shorter.
     Size(u64),
     /// Each column says it, in any order: I32 (columns), each in 0..`n_groups`.
     Index {
@@ -85,9 +85,9 @@ pub(crate) struct Fold {
 
 /// Rows that are decoded at a time.
 const BLOCK_ROWS: u64 = 64;
-/// Outputs that lie down columns are read so many at least at a time: 256 bytes of each row of 32-bit words.
+/// Outputs that lie down columns are read at least this many at a time: 256 bytes of each row of 32-bit words.
 const LEAST_PANEL: u64 = 64;
-/// And at most so many, or as many as make this number of values. Larger panels were no faster, and every thread
+/// And at most this many, or as many as make this number of values. Larger panels were no faster, and every thread
 /// holds one: at 2 Mi values, 16 threads took 247 MB in all, at 512 Ki 115 MB.
 const MOST_PANEL: u64 = 1024;
 const PANEL_ELEMS: u64 = 1 << 19;

@@ -36,7 +36,7 @@ struct Type {
     bits: u32,
     /// Type in the file.
     stored: Dtype,
-    /// Codes of so many items ..
+    /// Codes of this many items ..
     per: u64,
     /// Number of items in the file.
     items: u64,

@@ -140,7 +140,7 @@ pub struct Remaining {
 }
 
 impl Remaining {
-    /// All but `done`, of so many tasks.
+    /// All but `done`, of this many tasks.
     pub fn without(done: &[Done], n_tasks: usize) -> Remaining {
         let mut by_task: Vec<Vec<Range<u64>>> = vec![Vec::new(); n_tasks];
         for range in done {

@@ -30,7 +30,7 @@ pub enum When {
     Middle,
     /// In the first or the last eighth of the layers, or every third between.
     MoreBits,
-    /// Among the first so many of its kind.
+    /// Among the first this many of its kind.
     Before(u32),
     /// An importance matrix is there.
     Weighted,

@@ -46,7 +46,7 @@ const SHOWN: &[(Option<&str>, Show)] = &[
         let shape = file.shape("token_types.weight");
         Ok(shape.map(|shape| ("type_vocab_size", shape.n_rows().into())).into_iter().collect())
     }),
-    // Jamba: every so many layers is a mixture, which has a router.
+    // Jamba: every N layers is a mixture, which has a router.
     (Some("expert_layer_period"), |file| {
         let n_layers = file.count("block_count")?.unwrap_or(0);
         let has_router = |layer: &u64| file.shape(&format!("blk.{layer}.ffn_gate_inp.weight")).is_some();
@@ -139,7 +139,7 @@ const SHOWN: &[(Option<&str>, Show)] = &[
         }
         Ok(shown)
     }),
-    // Jamba: every so many layers has attention.
+    // Jamba: every N layers has attention.
     (Some("attn_layer_period"), |file| {
         let Some(counts) = head_counts(file) else { return Ok(Vec::new()) };
         let attends = (0..counts.len() as u64).filter(|layer| counts[*layer as usize] != 0);

@@ -63,7 +63,7 @@ pub fn complete(
 }
 
 /// Values that may lead to a number of the file where that number itself leads to another one: the key may
-/// be the value and some more, or so many times the value, or a number divided by it.
+/// be the value and some more, or this many times the value, or a number divided by it.
 fn solved(file: &ArchFile<'_>, key: &str, value: &Json, made: Option<&Value>) -> Vec<Json> {
     let number = |value: &Value| match value {
         Value::F32(value) => Some(f64::from(*value)),

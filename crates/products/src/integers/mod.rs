@@ -197,7 +197,7 @@ fn blocked<T: Tiles>(tiles: T, product: Product<'_, '_>) {
     }
 }
 
-/// Blocks that are gone over together: of about so many elements, and about equally many each time.
+/// Blocks that are gone over together: of about this many elements, and about equally many each time.
 fn blocks_at_once(elems: usize, form: BlockForm, n_blocks: usize) -> usize {
     let n_groups = (n_blocks * form.elems).div_ceil(elems).max(1);
     n_blocks.div_ceil(n_groups).max(1)

@@ -30,7 +30,7 @@ impl BlockForm {
     fn check(self, n_k: usize) {
         assert!(self.elems.is_multiple_of(4) && n_k.is_multiple_of(self.elems), "rows are whole blocks");
         assert!((self.elems / 4).is_multiple_of(self.n_subs()), "scales are for words of four elements");
-        // Sixteen bits hold sums of so many.
+        // Sixteen bits hold sums of this many.
         assert!(self.elems <= 2048, "a block has at most 2048 elements");
         let has_groups = self.n_minima == 0
             || self.elems.is_multiple_of(self.n_minima) && self.elems / self.n_minima <= 256;
@@ -107,7 +107,7 @@ impl Quants {
         }
     }
 
-    /// Parts of so many rows, to be filled, on any thread.
+    /// Parts of this many rows, to be filled, on any thread.
     pub fn parts_mut(&mut self, n_rows: usize) -> Vec<RowsMut<'_>> {
         let Quants { form, words, n_blocks, .. } = *self;
         let blocks = n_rows.max(1) * n_blocks.max(1);

@@ -202,13 +202,13 @@ impl Weights {
         if self.words == Words::Pairs { 0 } else { self.form.n_scales }
     }
 
-    /// Lines of so many blocks of a panel.
+    /// Lines of this many blocks of a panel.
     fn panel_lines(&self, n_blocks: usize) -> usize {
         let rows = self.word_rows() + self.scale_rows() + self.form.n_minima.div_ceil(2);
         n_blocks * rows * self.row_lines
     }
 
-    /// Lines of scales of so many blocks of a panel.
+    /// Lines of scales of this many blocks of a panel.
     fn panel_scales(&self, n_blocks: usize) -> usize {
         n_blocks * self.row_lines * if self.form.n_minima > 0 { 2 } else { 1 }
     }

@@ -20,7 +20,7 @@ const BEND: f32 = 0.000_23;
 const LAST: f32 = 134.0;
 /// Candidates that are summed up side by side.
 const SIDES: usize = 5;
-/// Candidates but the first: this is the middle one, and so many lie on each side of it.
+/// Candidates but the first: this is the middle one, and this many lie on each side of it.
 const MIDDLE: usize = 7;
 
 /// Offset of the tables.

@@ -41,7 +41,7 @@ pub fn encode_weighted<S: Simd, const B: usize, const W: usize, const G: usize>(
             shared.push(columns);
         }
     }
-    // Rows in groups of 16, because the mean squares of so many are formed at once, a row a lane.
+    // Rows in groups of 16, because the mean squares of this many are formed at once, a row a lane.
     let groups = rows.values.chunks(ROWS * rows.row_elems).zip(out.chunks_mut(ROWS * n_columns * B));
     for (values, out) in groups {
         let values = values.as_chunks::<ELEMS>().0;

@@ -35,7 +35,7 @@ pub struct TrainingOptions {
     pub passes: usize,
     /// Size of the first step, as a share of a factor. Later steps are smaller, down to zero.
     pub rate: f32,
-    /// One of so many chunks is held out.
+    /// One of this many chunks is held out.
     pub held_every: usize,
     /// CPU level; it changes no bit.
     pub level: Level,

@@ -50,7 +50,7 @@ pub(super) struct BlockIndexer {
 }
 
 impl BlockIndexer {
-    /// The indexer of layer `i`, whose attention has so many heads of keys, if it has one.
+    /// The indexer of layer `i`, whose attention has this many heads of keys, if it has one.
     pub fn open(
         params: &DecoderParams,
         keys: &Keys<'_>,

@@ -46,7 +46,7 @@ pub struct Spec {
     pub rope_layers: RopeLayers,
     /// True if pairs that rotate by time, height and width (M-RoPE) are interleaved instead of contiguous.
     pub interleaved_sections: bool,
-    /// In layers without a window the first of so many equal parts of a head rotates; in the others all of it.
+    /// In layers without a window the first of this many equal parts of a head rotates; in the others all of it.
     pub rope_part_of_full: usize,
     /// True if 0 rotated elements mean the whole head: the key belongs to a kind of attention that the model
     /// does not have.
@@ -195,7 +195,7 @@ pub struct IndexerSpec {
 /// Norms of queries and keys after the rotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PostRopeNorm {
-    /// A model of so many experts has none.
+    /// A model of this many experts has none.
     pub not_with_experts: usize,
 }
 
@@ -208,7 +208,7 @@ pub enum Alibi {
     Always(f32),
     /// With what the key `attention.max_alibi_bias` says.
     Key,
-    /// Instead of RoPE, in a model of so many layers.
+    /// Instead of RoPE, in a model of this many layers.
     OfLayers(usize, f32),
 }
 
@@ -221,7 +221,7 @@ pub struct SlidingWindow {
     pub period: usize,
     /// True if the full-attention layer is the first of its group instead of the last.
     pub full_first: bool,
-    /// Only a model of so many layers has windows.
+    /// Only a model of this many layers has windows.
     pub only_with_layers: Option<usize>,
     /// RoPE base of sliding layers.
     pub base: SlidingBase,

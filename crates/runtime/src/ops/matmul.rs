@@ -321,7 +321,7 @@ struct Taken {
 }
 
 impl Taken {
-    /// Room for blocks of so many elements together.
+    /// Room for blocks of this many elements together.
     fn blocks(&mut self, form: BlockForm, n_elems: usize) -> IntegerBlocks<'_> {
         fn first<T: Copy + Default>(buffer: &mut Vec<T>, n: usize) -> &mut [T] {
             buffer.resize(buffer.len().max(n), T::default());

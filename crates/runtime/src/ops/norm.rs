@@ -18,7 +18,7 @@ pub enum NormKind {
     Rms,
     /// Mean and variance, as in LayerNorm.
     Layer,
-    /// The root of the mean of squares of each of so many equal groups of a row.
+    /// The root of the mean of squares of each of this many equal groups of a row.
     GroupedRms(usize),
 }
 

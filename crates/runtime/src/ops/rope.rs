@@ -98,7 +98,7 @@ impl Rope {
     ) -> Rope {
         let n = n_rot as f32;
         let step = libm::powf(base, -2.0 / n);
-        // The pair that makes so many rotations over the original context: solve L f_i = 2 pi rotations for i.
+        // The pair that makes this many rotations over the original context: solve L f_i = 2 pi rotations for i.
         let context = scaling.original_context as f32;
         let pair_of =
             |rotations: f32| n * libm::logf(context / (rotations * 2.0 * PI)) / (2.0 * libm::logf(base));

@@ -98,7 +98,7 @@ pub fn joined_squares(x: &Rows, merge: usize, pass: &Pass<'_, '_>) -> Rows {
     squares
 }
 
-/// Means over squares of `merge` by `merge` rows of a grid of so many rows and columns: (n, width) -> (n / merge^2, width).
+/// Means over squares of `merge` by `merge` rows of a grid of this many rows and columns: (n, width) -> (n / merge^2, width).
 pub fn mean_of_squares(x: &Rows, (rows, columns): (usize, usize), merge: usize) -> Rows {
     let mut out = Rows::zeros((rows / merge) * (columns / merge), x.ncols());
     for row in 0..rows / merge * merge {

@@ -92,7 +92,7 @@ fn interleaved(hparams: &Hparams, shape: &Shape) -> Result<RowMap, ArchError> {
     }
 }
 
-/// The rows of a feed-forward part: two thirds of so many widths, rounded up to a multiple of 256.
+/// The rows of a feed-forward part: two thirds of this many widths, rounded up to a multiple of 256.
 fn length(multiplier: f64, width: u64) -> u64 {
     // Python truncates: `int(2 * ffn_mult * n_embd / 3)`.
     let length = (2.0 * multiplier * width as f64 / 3.0) as u64;
@@ -172,7 +172,7 @@ fn from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {
     let lengths = file.counts("feed_forward_length").unwrap_or_default();
     let blocks = key_heads.iter().zip(&heads).zip(&lengths).map(|((key_heads, heads), length)| {
         let group = heads.checked_div(*key_heads);
-        // length = 2 / 3 of so many widths.
+        // length = 2 / 3 of this many widths.
         let multiplier = (*length > 0).then(|| 3.0 * *length as f64 / (2.0 * width));
         let is_matrix = group.is_none() && *heads > 0;
         json!({

@@ -70,7 +70,7 @@ const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.post_attention_layernorm"], "blk.{bid}.ffn_norm"),
 ];
 
-/// Ids of the target's tokens, of which there are so many.
+/// Ids of the target's tokens, of which there are this many.
 pub const fn ids(n_tokens: fn(&Hparams) -> Result<u64, ArchError>) -> TensorRule {
     let rule = IntegerRule { dtype: DType::I64, distances: Some(n_tokens), first: false };
     // id of the target = id of the draft + d2t[id of the draft].

@@ -44,7 +44,7 @@ const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["transformer.layers.{bid}.ffn.proj_2"], "blk.{bid}.ffn_down"),
 ];
 
-/// Rows of a feed-forward part: so many widths, rounded to the nearest multiple of the divisor but by no more than a tenth
+/// Rows of a feed-forward part: this many widths, rounded to the nearest multiple of the divisor but by no more than a tenth
 /// downwards.
 fn length(multiplier: f64, width: f64, divisor: f64) -> f64 {
     let exact = multiplier * width;

@@ -70,7 +70,7 @@ fn turned(hparams: &Hparams, _: &Shape) -> Result<Transposed, ArchError> {
 const MIXES: Need = Need::If(is_mixture);
 const IS_DENSE: Need = Need::If(|hparams, bid| !is_mixture(hparams, bid));
 
-/// The second of every so many layers is a mixture.
+/// The second of every N layers is a mixture.
 fn is_mixture(hparams: &Hparams, bid: u64) -> bool {
     let every = hparams.get_u64("moe_every_n_layers").ok().flatten().unwrap_or(0);
     // With 2: layers 1, 3, 5 and so on. With 0: none.

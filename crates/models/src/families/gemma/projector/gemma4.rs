@@ -65,7 +65,7 @@ const EMBEDDINGS: &[TensorRule] = &[
     TensorRule::copy(&["vision_tower.std_scale"], "v.std_scale").bare("").need(Need::Optional),
 ];
 
-/// Height and width of a patch of so many numbers of three channels.
+/// Height and width of a patch of this many numbers of three channels.
 fn patch_of(row_elems: u64) -> u64 {
     // row_elems = 3 * side^2
     (row_elems / 3).isqrt()

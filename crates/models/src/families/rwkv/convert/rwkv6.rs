@@ -135,7 +135,7 @@ const LAYER_OF_ONES: Reshape = Reshape {
     inverse: <[u64]>::to_vec,
 };
 
-/// Divided by two once more after every so many layers.
+/// Divided by two once more after every N layers.
 fn rescaled(hparams: &Hparams, layer: u64, _: &str) -> Result<ElementMap, ArchError> {
     // In half precision activations would overflow: weights of layer l are divided by 2^(l / every),
     // and the graph halves activations as often.
