@@ -108,9 +108,8 @@ fn counts() -> String {
     let n_types = RECIPES.iter().filter(|recipe| recipe.alias_of.is_none()).count();
     format!(
         "`gguf-convert` supports {} architectures ({n_classes} model classes) and can export {n_exported} of \
-            them. `gguf-eval` can run {n_run} of them, as {} kinds of files.\nThere are {n_types} file types and {} tensor types.\n",
+            them. `gguf-eval` runs {n_run} of them.\nThere are {n_types} file types and {} tensor types.\n",
         ARCHES.len(),
-        gguf_models::GRAPHS.architectures.len() + gguf_models::GRAPHS.drafts.len(),
         gguf_quant::CODECS.len(),
     )
 }
