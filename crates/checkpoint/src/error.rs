@@ -53,14 +53,14 @@ pub enum Error {
     #[error("`{file}`: weights in {format} are not supported yet")]
     NotReadYet {
         format: &'static str,
-        /// The first file of it.
+        /// First file with this format.
         file: String,
     },
     /// Weights in a format of another program.
     #[error("`{file}`: weights in {format} are not supported")]
     Foreign {
         format: &'static str,
-        /// The first file of it.
+        /// First file with this format.
         file: String,
         advice: &'static str,
     },
@@ -83,7 +83,7 @@ pub enum Error {
         /// Its shape, row length last.
         shape: Vec<u64>,
     },
-    /// Codes that mean nothing without scales.
+    /// Codes whose scales are missing.
     #[error("tensor `{tensor}`: {dtype} codes without scales")]
     CodesWithoutScales {
         /// The tensor of the codes.

@@ -49,33 +49,33 @@ pub(crate) enum Packing {
         /// Bytes of a stream.
         stream_bytes: u64,
     },
-    /// As `Dense` of codes that are whole in a byte, the first of them in its highest bits.
+    /// Like `Dense`, for codes that do not cross bytes; the first code of a byte is in its highest bits.
     HighFirst {
         /// Bytes of a stream.
         stream_bytes: u64,
     },
-    /// Words of 32 bits with as many codes as are whole in them, one stream after the other.
+    /// Streams of 32-bit words, in order. Codes do not cross words.
     Words {
         /// Bytes of a stream.
         stream_bytes: u64,
         /// The field of a word in which each of its codes is.
         fields: Fields,
     },
-    /// A matrix of words (words, streams) with a stream down each column, dense or of whole codes.
+    /// A matrix of words (words, streams) with a stream in each column.
     Down {
         /// Bytes of a word: 1 or 4.
         word_bytes: u64,
         /// True if codes do not cross word boundaries.
         whole: bool,
     },
-    /// As `Down` with words of 32 bits, in planes: of 32 codes first all low bits, in `bits` words together.
+    /// Like `Down`, with 32-bit words in planes: `bits` words for 32 codes, first all low bits.
     Planes,
-    /// As `Planes`, with consecutive words of a stream.
+    /// Like `Planes`, with consecutive words of a stream.
     PlanesAlong {
         /// Bytes of a stream.
         stream_bytes: u64,
     },
-    /// Codes of the flattened matrix in parts of `part_elems`: word `i` holds code `i` of every part.
+    /// Codes of the flattened matrix in parts of `part_elems`: word `i` contains code `i` of every part.
     Parts {
         /// Codes of a part.
         part_elems: u64,
@@ -98,7 +98,7 @@ pub(crate) enum Fields {
 /// Field of each code of a word: `AWQ_REVERSE_ORDER` in `awq/utils/packing_utils.py` of autoawq 0.2.7.post3.
 const AWQ_FIELDS: [u64; 8] = [0, 4, 1, 5, 2, 6, 3, 7];
 
-/// Codes that fast loops take at a time; rows and columns of [`Codes::unpack`] begin at a multiple of it.
+/// Codes that fast loops take at a time; rows and columns of [`Codes::unpack`] begin at a multiple of this number.
 pub(super) const RUN: u64 = 32;
 
 impl Codes {
@@ -121,7 +121,7 @@ impl Codes {
         Codes { matrix_bytes: shape[0].saturating_mul(stream_bytes), flip, ..dense }
     }
 
-    /// Bytes that a matrix of these codes takes; none where that does not fit 64 bits.
+    /// Size of a matrix of these codes in bytes; `None` if it does not fit 64 bits.
     pub fn needed_bytes(&self) -> Option<u64> {
         let Codes { n_streams, n_elems, .. } = *self;
         let bits = u64::from(self.bits);
@@ -163,7 +163,7 @@ impl Codes {
         }
     }
 
-    /// Byte range of rows `rows` of a matrix: their own, or that of the whole matrix.
+    /// Byte range to read for rows `rows` of a matrix: these rows, or the entire matrix if its rows are not consecutive.
     pub fn place(&self, matrix: u64, rows: Range<u64>) -> Span {
         let begin = matrix * self.matrix_bytes;
         let bytes = match self.row_bytes() {
@@ -270,7 +270,7 @@ impl Codes {
     }
 
     /// Codes of rows `rows` and columns `columns`, one byte each, a row every `stride` bytes of `out`. Columns begin
-    /// at a multiple of [`RUN`] and end at one or where the matrix does; `bytes` are those of the matrix.
+    /// at a multiple of [`RUN`] and end at a multiple or at the end of the matrix; `bytes` are those of the matrix.
     pub fn unpack(&self, bytes: &[u8], rows: Range<u64>, columns: Range<u64>, stride: usize, out: &mut [u8]) {
         let width = (columns.end - columns.start) as usize;
         let first = columns.start;

@@ -10,11 +10,11 @@ use super::{
 };
 use crate::{Dtype, Part, ReadError, Region, Repacks, Span, Stored};
 
-/// A tensor of which files hold codes, scales and zeros: (matrices, rows, columns), rows of all matrices being the
+/// A tensor that is stored as codes, scales and zeros: (matrices, rows, columns). The rows of all matrices are the
 /// rows of the tensor.
 #[derive(Debug, Clone)]
 pub(crate) struct CodedWeights {
-    /// Number of consecutive matrices: experts; 1 of all else.
+    /// Number of matrices: the number of experts, otherwise 1.
     pub n_matrices: u64,
     /// Rows of a matrix.
     pub n_rows: u64,
@@ -52,7 +52,7 @@ pub(crate) enum ZeroRule {
     AsStored,
     /// One more, within its bits: the largest is followed by 0.
     PlusOne,
-    /// One more, which may be more than its bits hold.
+    /// One more, which may need an additional bit.
     PlusOneUnmasked,
     /// One more, added to all fields of a 32-bit word at once, so that a field that overflows adds one to the next.
     PlusOneByWord,
@@ -85,11 +85,12 @@ pub(crate) struct Fold {
 
 /// Rows that are decoded at a time.
 const BLOCK_ROWS: u64 = 64;
-/// Outputs that lie down columns are read at least this many at a time: 256 bytes of each row of 32-bit words.
+/// Minimum number of outputs in columns that are read together: 256 bytes of each row of 32-bit words.
 const LEAST_PANEL: u64 = 64;
-/// And at most this many, or as many as make this number of values. Larger panels were no faster, and every thread
-/// holds one: at 2 Mi values, 16 threads took 247 MB in all, at 512 Ki 115 MB.
+/// Maximum number of these outputs.
 const MOST_PANEL: u64 = 1024;
+/// Maximum number of values of such outputs. Larger panels were no faster, and every thread has one: 16 threads took 247 MB
+/// with 2 Mi values, 115 MB with 512 Ki.
 const PANEL_ELEMS: u64 = 1 << 19;
 
 /// Buffers of one call.
@@ -213,7 +214,7 @@ impl CodedWeights {
         Ok(())
     }
 
-    /// The group of each of columns `columns`, where they are in no order.
+    /// Group of each column in `columns`, for groups in any order; otherwise `None`.
     fn index(&self, parts: &[Part], columns: &Range<u64>) -> Result<Option<Vec<u32>>, ReadError> {
         let Groups::Index { name, span, n_groups } = &self.groups else { return Ok(None) };
         let bytes = span.part_of(4 * columns.start..4 * columns.end).of(parts)?;
@@ -335,7 +336,7 @@ impl Stored for CodedWeights {
         let mut spans = Vec::new();
         let n_groups = self.n_groups();
         let mut row = rows.start;
-        // Matrix by matrix: rows that are consecutive are a range, of all others it is the whole matrix.
+        // One range per matrix: consecutive rows, or the entire matrix.
         while row < rows.end {
             let (matrix, first) = (row / self.n_rows, row % self.n_rows);
             let n = (rows.end - row).min(self.n_rows - first);
@@ -360,7 +361,7 @@ impl Stored for CodedWeights {
         spans
     }
 
-    /// Rows that lie down columns share every page, so that many are read at once; as many as keep the buffer small.
+    /// Number of rows that are read together. Rows in columns share every page, so it is limited only by the buffer.
     fn panel_rows(&self) -> u64 {
         if self.is_by_rows() {
             return 1;
