@@ -117,7 +117,7 @@ const REFUSED: &[(&str, &[&str], &str)] = &[
     ),
     ("dots3", &["key"], "then aborts: values not supported: `dots3note.attention.indexer.key_length` 16"),
     ("glm-dsa", &["key"], "then aborts: values not supported: `glm-dsa.attention.indexer.key_length` 16"),
-    // Fewer tokens than Chameleon has images' tokens; layers of Gemma 4 that share keys with a layer of another kind.
+    // Chameleon has 8,192 tokens of images, and layers of Gemma 4 share keys with a layer of the same kind.
     (
         "chameleon",
         &["key"],

@@ -163,6 +163,11 @@ impl Arch {
         self.written.unwrap_or(self.name)
     }
 
+    /// True if a config class of the architecture has this `model_type`.
+    pub fn has_model_type(&self, model_type: &str) -> bool {
+        self.configs.iter().any(|class| class.model_type == model_type)
+    }
+
     /// The rows of the tensor table, part after part.
     pub fn rules(&self) -> impl Iterator<Item = &'static TensorRule> + use<> {
         self.tensors.iter().flat_map(|part| part.iter())

@@ -115,9 +115,8 @@ impl Families {
         let rows = || self.classes().filter(|(_, known)| known.name == class);
         let fitting = || rows().filter(|(arch, _)| arch.fits.is_some_and(|fits| fits(input)));
         // transformers may run one model type with the classes of another.
-        let model_type = input.config.get("model_type").and_then(Json::as_str);
-        let is_of = |arch: &Arch| arch.configs.iter().any(|config| Some(config.model_type) == model_type);
-        let asked = fitting().find(|(arch, _)| is_of(arch)).or_else(|| fitting().next());
+        let model_type = input.config.get("model_type").and_then(Json::as_str).unwrap_or_default();
+        let asked = fitting().find(|(arch, _)| arch.has_model_type(model_type)).or_else(|| fitting().next());
         let found = asked.or_else(|| rows().find(|(arch, _)| arch.fits.is_none()));
         found.map(|(arch, class)| (arch, class.as_saved(input)))
     }
@@ -208,7 +207,7 @@ impl Families {
             // Later versions of a model may keep the `model_type` (Bailing MoE 2).
             stem(class.name) == family
                 || stem(class.name).strip_prefix(&family).is_some_and(|rest| matches!(rest, "v2" | "v3"))
-                || arch.fits.is_none() && arch.configs.iter().any(|known| known.model_type == model_type)
+                || arch.fits.is_none() && arch.has_model_type(model_type)
         };
         let mut all: Vec<_> = self.classes().filter(has_type).collect();
         all.sort_by_key(|(_, class)| {
@@ -220,7 +219,7 @@ impl Families {
 
     /// The architectures whose config classes have a `model_type`.
     pub fn of_model_type(&self, model_type: &str) -> impl Iterator<Item = &'static Arch> {
-        self.arches.iter().filter(move |arch| arch.configs.iter().any(|class| class.model_type == model_type))
+        self.arches.iter().filter(move |arch| arch.has_model_type(model_type))
     }
 
     /// The projector of a checkpoint: by the class of its tower of images, or else its own.

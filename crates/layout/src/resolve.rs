@@ -482,7 +482,7 @@ fn select<'a>(
         false => !is_part(tensor),
     };
     let (tensors, left_out): (Vec<_>, Vec<_>) = all.iter().cloned().partition(stays);
-    let reason = if only { "not an MTP tensor" } else { "a part of the prediction" };
+    let reason = if only { "not an MTP tensor" } else { "an MTP tensor" };
     let left_out = left_out.into_iter().map(|tensor| Dropped { name: tensor.name, reason }).collect();
     let first_layer = if only { hparams.n_layers()? } else { 0 };
     let hparams = match only {

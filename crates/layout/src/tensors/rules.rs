@@ -185,7 +185,7 @@ pub fn flat_rows(dims: &[u64]) -> Vec<u64> {
     }
 }
 
-/// All elements, concatenated.
+/// All elements as one vector.
 pub fn flat(dims: &[u64]) -> Vec<u64> {
     vec![dims.iter().fold(1, |product, dim| product.saturating_mul(*dim))]
 }

@@ -1,5 +1,6 @@
 //! Parts that families share.
 
+pub mod epsilon;
 pub mod latent;
 pub mod patch_tower;
 pub mod sinusoids;

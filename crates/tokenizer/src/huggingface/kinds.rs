@@ -103,10 +103,7 @@ impl TokenizerWriter<'_> {
         match hf {
             Some(hf) if hf.is_llama() => llama_hf::write_ranked(self, &hf, style),
             Some(hf) if self.file("tokenizer.model").is_none() => Err(VocabError::NotSupported {
-                subject: format!(
-                    "`{}`: another kind than the SentencePiece tokenizer of this architecture",
-                    hf.file
-                ),
+                subject: format!("`{}` without SentencePiece, which this architecture requires", hf.file),
             }),
             _ => spm::write_keys(self, style),
         }

@@ -27,8 +27,8 @@ const SCORE: f32 = -1000.0;
 impl TokenizerWriter<'_> {
     /// As [`TokenizerWriter::llama_hf`], of a llama tokenizer that was read already.
     pub fn llama_hf_of(&mut self, hf: &HfTokenizer) -> Result<(), VocabError> {
-        let mut table = table(self, hf)?;
         let ids = vocab_ids::ids_of(hf)?;
+        let mut table = table(self, hf, &ids)?;
         if self.ctx.equal_scores {
             warn_of_losses(self, hf);
         } else {
@@ -172,7 +172,7 @@ impl TokenizerWriter<'_> {
     pub fn llama_with_merges(&mut self, model: &str, visible: &[&str]) -> Result<(), VocabError> {
         let mut hf = self.tokenizer_json()?;
         hf.needs_kind("BPE")?;
-        let mut table = table(self, &hf)?;
+        let mut table = table(self, &hf, &vocab_ids::ids_of(&hf)?)?;
         for (text, kind) in table.texts.iter().zip(&mut table.types) {
             if visible.iter().any(|visible| visible.as_bytes() == text) {
                 *kind = TokenType::UserDefined;
@@ -192,7 +192,7 @@ impl TokenizerWriter<'_> {
         hf.needs_kind("BPE")?;
         let ids = vocab_ids::ids_of(hf)?;
         let added = AddedVocab::read(self.input, hf, &ids)?;
-        let mut table = table(self, hf)?;
+        let mut table = table(self, hf, &ids)?;
         table.scores.clear();
         for (id, (text, kind)) in table.texts.iter_mut().zip(&mut table.types).enumerate() {
             let token = u32::try_from(id).ok().and_then(|id| added.by_id.get(&id));
@@ -215,10 +215,13 @@ impl TokenizerWriter<'_> {
 }
 
 /// The checked tokens, as many as the embedding has rows.
-fn table(writer: &mut TokenizerWriter<'_>, hf: &HfTokenizer) -> Result<TokenTable, VocabError> {
-    let ids = vocab_ids::ids_of(hf)?;
-    vocab_ids::check_merges(hf, &ids)?;
-    let mut added = AddedVocab::read(writer.input, hf, &ids)?;
+fn table(
+    writer: &mut TokenizerWriter<'_>,
+    hf: &HfTokenizer,
+    ids: &Ids<'_>,
+) -> Result<TokenTable, VocabError> {
+    vocab_ids::check_merges(hf, ids)?;
+    let mut added = AddedVocab::read(writer.input, hf, ids)?;
     writer.vocab.notes.append(&mut added.notes);
     let mut table = tokens(hf, &added)?;
     if let Some(vocab_size) = writer.ctx.vocab_size.filter(|n| *n < table.len() as u64) {

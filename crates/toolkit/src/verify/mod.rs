@@ -310,8 +310,7 @@ fn architecture(model: &Model, known: &[Finding]) -> Check {
         Err(error) => check.push(Finding::error(code_of(&error), error)),
     }
     check.findings.extend(metadata::context_length(model.metadata()));
-    let names = model.tensors().map(|(_, info)| info.name.as_str());
-    check.findings.extend(metadata::mtp_layers(model.metadata(), names));
+    check.findings.extend(metadata::mtp_layers(model.metadata(), names(model)));
     let subject = |finding: &Finding| finding.message.split('`').nth(1).map(str::to_owned);
     let known: HashSet<String> = known.iter().filter_map(subject).collect();
     check.findings.retain(|finding| !subject(finding).is_some_and(|subject| known.contains(&subject)));

@@ -14,7 +14,7 @@ pub const FAMILY: Family = Family {
         convert::exaone4::EXAONE4_5,
         convert::exaone_moe::EXAONE_MOE,
     ],
-    departures: &[convert::exaone::EPSILON],
+    departures: &[crate::parts::epsilon::STATED],
     projectors: &[projector::EXAONE4_5],
     graphs: graph::GRAPHS,
     towers: vision::TOWERS,

@@ -55,7 +55,7 @@ impl CausalConv {
         Ok(CausalConv { kernel, ahead: 0, step: 1, kept: Kept::OfMixer, weight, bias })
     }
 
-    /// Several, of the same kernel and width, as one over their elements, concatenated.
+    /// Several convolutions of the same kernel and width as one over the concatenated elements.
     pub fn joined(all: &[CausalConv], width: usize) -> CausalConv {
         let kernel = all.first().map_or(1, |conv| conv.kernel);
         let of_k = |k| all.iter().flat_map(move |conv: &CausalConv| &conv.weight[k * width..(k + 1) * width]);

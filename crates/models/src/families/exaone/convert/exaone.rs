@@ -8,6 +8,7 @@
 
 use crate::families::llama::convert::llama;
 use crate::families::starcoder::convert::starcoder;
+use crate::parts::epsilon;
 use crate::prelude::*;
 
 pub const EXAONE: Arch = Arch {
@@ -37,27 +38,8 @@ const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["transformer.h.{bid}.mlp.c_proj"], "blk.{bid}.ffn_down"),
 ];
 
-/// Epsilon of norms.
-pub const EPSILON: Departure = Departure {
-    subject: "attention.layer_norm_rms_epsilon",
-    files: "`exaone`, `qwen`",
-    reason: "`layer_norm_epsilon` of the config; llama.cpp does not load a file without this key",
-};
-
-/// The keys of every text model, with the epsilon under the reference's key and under that of RMS norms, which llama.cpp reads.
-pub fn keys_with_epsilon(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
-    let spellings = ["layer_norm_epsilon", "rms_norm_eps"];
-    let Some(epsilon) = spellings.iter().find_map(|key| hparams.get(key)) else {
-        return text_keys(hparams, keys);
-    };
-    let both = spellings.iter().fold(hparams.clone(), |hparams, key| hparams.with(key, epsilon.clone()));
-    text_keys(&both, keys)?;
-    keys.departs(&EPSILON);
-    Ok(())
-}
-
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
-    keys_with_epsilon(hparams, keys)?;
+    epsilon::keys(hparams, keys)?;
     // llama.cpp's graph has no other activation.
     for key in ["activation_function", "hidden_act"] {
         if let Some(activation) = hparams.get(key).filter(|name| *name != "silu") {

@@ -30,11 +30,7 @@ pub const MINIMAX_M3: Arch = Arch {
     keys,
     from_file,
     harmless: &["hidden_act=silu", "layer_types", "swiglu_alpha=1.702", "swiglu_limit=7.0"],
-    built_in: &[BuiltIn::unless(
-        "rotary_dim",
-        "this part of a head, transformers with another",
-        is_rotated_part,
-    )],
+    built_in: &[BuiltIn::unless("rotary_dim", "it, not with `partial_rotary_factor`", is_rotated_part)],
     ..MINIMAX_M2
 };
 

@@ -6,8 +6,8 @@
 //!
 //! Source: `QwenModel` in `conversion/qwen.py`.
 
-use crate::families::exaone::convert::exaone;
 use crate::families::starcoder::convert::starcoder;
+use crate::parts::epsilon;
 use crate::prelude::*;
 
 pub const QWEN: Arch = Arch {
@@ -15,7 +15,7 @@ pub const QWEN: Arch = Arch {
     classes: &[Class::new("QWenLMHeadModel")],
     example: "Qwen/Qwen-7B",
     tensors: &[starcoder::ENDS, LAYERS],
-    keys: exaone::keys_with_epsilon,
+    keys: epsilon::keys,
     vocab: ROUTE,
     harmless: &["scale_attn_weights=true"],
     ..DECODER
