@@ -1,12 +1,12 @@
 //! Names under which adapters know the tensors of a diffusion model.
 //!
 //! A trainer that loads a model through diffusers names its adapters after the modules of diffusers. The original layout, which
-//! files of ComfyUI and stable-diffusion.cpp have, names these modules differently and joins some of them: the projections of
+//! files of ComfyUI and stable-diffusion.cpp have, names these modules differently and joins some: the projections of
 //! queries, keys and values of Flux are the rows of one matrix. A family states both names and the rows as data.
 
 use std::ops::Range;
 
-/// A module of another layout, and the tensor of the original layout that holds its weights.
+/// A module of another layout, and the tensor of the original layout that contains its weights.
 ///
 /// `{}` in a name stands for a number. `{rest}` at the start or the end stands for any other parts of the name. Both names have
 /// the same placeholders in the same order.
@@ -54,12 +54,12 @@ pub enum AdapterRows {
     SwappedPair,
 }
 
-/// Rows of a tensor, and the place of the first of them among the rows of the module.
+/// Rows of a tensor, and the place of the first among the rows of the module.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowRange {
     /// Rows of the tensor.
     pub rows: Range<u64>,
-    /// The row of the module that belongs to the first of them.
+    /// The row of the module that belongs to the first.
     pub first: u64,
 }
 
@@ -111,7 +111,7 @@ impl AdapterRows {
     }
 }
 
-/// The tensors of the original layout that hold a module of another layout, and which of their rows it is: the inverse of
+/// The tensors of the original layout that contain a module of another layout, and which of their rows it is: the inverse of
 /// [`adapter_names`].
 pub fn original_names(stages: &[&[AdapterName]], module: &str) -> Vec<(String, AdapterRows)> {
     let mut names = vec![(module.to_owned(), AdapterRows::All)];

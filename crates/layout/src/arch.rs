@@ -1,6 +1,6 @@
 //! Types of a row in the table of architectures.
 //!
-//! The types stand below every model file, and the table ([`crate::Families`]) above all of them, so nothing
+//! The types stand below every model file, and the table ([`crate::Families`]) above all, so nothing
 //! below a model depends on the list of models.
 
 use serde_json::{Map, Value as Json};
@@ -16,7 +16,7 @@ use crate::yarn::YarnScales;
 use crate::{ArchError, Input, SourceTensor};
 use gguf_tokenizer::huggingface::Route;
 
-/// Key of the hyperparameters that holds the ids of rows of zeros ([`Arch::zero_rows`]).
+/// Key of the hyperparameters that contains the ids of rows of zeros ([`Arch::zero_rows`]).
 pub const ZERO_ROWS: &str = "zero_rows";
 
 /// One architecture: data, and functions for what data cannot say.
@@ -76,7 +76,7 @@ pub struct Arch {
     pub zero_rows: Option<&'static str>,
     /// Tensors of integers that are hyperparameters: the end of their names, and the key under which `keys` finds them.
     pub constants: &'static [(&'static str, &'static str)],
-    /// The layers that predict more than the next token, where they can be left out or taken alone.
+    /// The layers that predict more than the next token, if they can be left out or be the only ones.
     pub prediction: Option<Predicted>,
     /// Set for a draft model, which takes tokenizer and sizes from its target.
     pub draft: Option<Draft>,
@@ -85,7 +85,7 @@ pub struct Arch {
     /// The kinds of tokenizers of its checkpoints.
     pub vocab: Route,
     /// Config keys that can be ignored: llama.cpp hard-codes the behavior, or the tensors imply it. `key=value` is so at that
-    /// value only, written as in JSON, texts without quotes.
+    /// value only, written like in JSON, texts without quotes.
     pub harmless: &'static [&'static str],
     /// Options of the config that no metadata key carries, with the value that llama.cpp has built in. Any other value is
     /// noted.
@@ -98,7 +98,7 @@ pub struct Arch {
     pub window_pattern: Option<WindowPattern>,
     /// Export to a Hugging Face folder.
     pub export: Export,
-    /// For an export: config values that the file does not express by a key of that name. May change existing
+    /// For an export: config values that the file does not express by a key with this name. May change existing
     /// values.
     pub from_file: fn(&FileKeys<'_>, &mut Map<String, Json>),
 }
@@ -106,8 +106,8 @@ pub struct Arch {
 /// Export of a GGUF file to a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Export {
-    /// A config is found from the keys, the conversion of that config is run again, and the export stands
-    /// only if every key and every tensor of the file comes out of it.
+    /// A config is found from the keys, the conversion of this config is run again, and the export stands
+    /// only if it results in every key and every tensor of the file.
     Verified,
     /// As [`Export::Verified`], for files of many programs: the config is written from the keys that every such file
     /// has, and only what contradicts the file is refused. Keys that do not come out are noted and left out.
@@ -121,7 +121,7 @@ pub enum Export {
 }
 
 impl Export {
-    /// The reason why files cannot be exported, where they cannot.
+    /// The reason why files cannot be exported, if they cannot.
     pub fn obstacle(self) -> Option<&'static str> {
         match self {
             Export::NotExportable(reason) => Some(reason),
@@ -224,7 +224,7 @@ pub struct Class {
     /// The start of every name in the table that its checkpoints leave out (`model.` for a class that is
     /// only the inner part of the one that the table describes).
     pub prefix: &'static str,
-    /// Index of the name that its checkpoints use, where a rule has several.
+    /// Index of the name that its checkpoints use, if a rule has several.
     pub spelling: usize,
     /// True for a wrapper whose text part states no class or a wrong one.
     pub decides: bool,
@@ -233,12 +233,12 @@ pub struct Class {
 }
 
 impl Class {
-    /// A class whose tensors are named as in the table.
+    /// A class whose tensors are named like in the table.
     pub const fn new(name: &'static str) -> Class {
         Class { name, prefix: "", spelling: 0, decides: false, is_text_part: false }
     }
 
-    /// This class, with the names that a checkpoint has: all of them may be those of the outer class, as trainers save it.
+    /// This class, with the names that a checkpoint has: all may be those of the outer class, as trainers save it.
     pub fn as_saved(self, input: &Input<'_>) -> Class {
         let is_outer = |name: &str| name.starts_with(self.prefix) || name.starts_with("lm_head.");
         match !self.prefix.is_empty() && input.tensors.iter().any(|tensor| is_outer(&tensor.name)) {

@@ -101,7 +101,7 @@ pub struct Differing {
 /// The options of a row whose value differs from the built-in one. `harmless` is [`crate::Arch::harmless`].
 pub fn differing(architecture: &str, options: &[BuiltIn], harmless: &[&str], hparams: &Hparams) -> Differing {
     let shared_entries = YARN.iter().chain(LATENT).copied().filter(|entry| {
-        // `key=value` or `key`, as in a row's list of harmless keys.
+        // `key=value` or `key`, like in a row's list of harmless keys.
         !harmless.iter().any(|known| known.split('=').next() == Some(entry.option))
     });
     let mut differing = Differing::default();
@@ -143,7 +143,7 @@ fn short(value: &Json) -> String {
 
 /// Options of YaRN that llama.cpp has built in for every architecture whose row does not list them as harmless.
 const YARN: &[BuiltIn] = &[
-    // Frequencies are blended between two pairs, whose numbers llama.cpp rounds to whole ones.
+    // Frequencies are blended between two pairs, whose numbers llama.cpp rounds to integers.
     BuiltIn::unless("rope_parameters.truncate", "true", |hparams, value| {
         *value != Json::Bool(false) || !scales_by_yarn(hparams)
     }),
@@ -228,7 +228,7 @@ pub const ROTATES_ALL_PAIRS: BuiltIn = BuiltIn::unless(
     },
 );
 
-/// The same base of rotation in every layer.
+/// One base of rotation in every layer.
 pub const HAS_ONE_BASE: BuiltIn =
     BuiltIn::unless("rope_parameters", "the base of full attention in every layer", |hparams, _| {
         let base = |rope: Rope<'_>| rope.f64_or("rope_theta", 10_000.0).ok();
@@ -247,7 +247,7 @@ fn sees_context(hparams: &Hparams, window: &Json) -> bool {
     window.as_u64().is_none_or(|window| window == 0 || window >= context_length(hparams))
 }
 
-/// The context length, or the largest number if the config states none.
+/// The context length, or the largest number if the config does not state it.
 pub fn context_length(hparams: &Hparams) -> u64 {
     hparams.get("max_position_embeddings").and_then(Json::as_u64).unwrap_or(u64::MAX)
 }

@@ -65,7 +65,7 @@ impl Combination {
                 let [down, right] =
                     [row / to, row % to].map(|index| f64::from(place_in_grid(index, from, to).1));
                 let between = |first: f32, second: f32| {
-                    // The reference's weights are in single precision, and each pair of them adds up to exactly 1.
+                    // The reference's weights are in single precision, and each pair adds up to exactly 1.
                     f64::from(first) * f64::from(1.0 - right as f32) + f64::from(second) * right
                 };
                 (between(a, b) * f64::from(1.0 - down as f32) + between(c, d) * down) as f32
@@ -100,7 +100,7 @@ mod tests {
         let (from, to) = (4, 3);
         let corners = [0, 1, 2, 3].map(|corner| RowMap::GridCorner { from, to, corner });
         let interpolated = |row| {
-            let operands = corners.map(|map| map.source_row(row, to * to) as f32);
+            let operands = corners.map(|map| map.source_rows(to * to).source_row(row) as f32);
             Combination::Bilinear { from, to }.apply(row, &operands, |value| value)
         };
         let values: Vec<f32> = (0..9).map(interpolated).collect();

@@ -1,4 +1,4 @@
-//! Dense modules that sentence-transformers applies after an encoder. A file has some of them or none.
+//! Dense modules that sentence-transformers applies after an encoder. A file may have some.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ impl Left {
     ///
     /// [`ArchError::DenseModules`] if they were asked for and cannot be written or computed.
     pub fn new(dropped: &[Dropped], are_wanted: bool, input: &Input<'_>) -> Result<Left, ArchError> {
-        // A bias of zeros changes nothing.
+        // A bias of zeros has no effect.
         let is_zero = |name: &str| {
             name.ends_with(".bias") && input.same.as_ref().is_some_and(|values| values.are_zero(name))
         };

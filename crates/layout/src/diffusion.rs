@@ -1,7 +1,7 @@
 //! Diffusion models: the facts that a file for ComfyUI-GGUF depends on.
 //!
 //! Such a file has the tensors of the checkpoint under their own names and three keys. A family states how its
-//! tensors are recognized and which of them keep a high precision.
+//! tensors are recognized and which tensors keep a high precision.
 //!
 //! Source: `ModelTemplate` and `detect_arch` in `tools/convert.py`, and `tools/lcpp.patch`, of city96/ComfyUI-GGUF@795e451.
 
@@ -38,7 +38,7 @@ pub struct Diffusion {
     pub rank: &'static [(&'static str, usize)],
     /// True if programs need the entry `config` of `__metadata__`.
     pub needs_config: bool,
-    /// Alternative parts of the names of each first and last layer; every model has a tensor with one of them.
+    /// Alternative parts of the names of each first and last layer; every model has a tensor with one.
     pub ends: &'static [&'static [&'static str]],
     /// First parts of the names of further tensors of released models, see [`Diffusion::knows_part`].
     pub parts: &'static [&'static str],

@@ -25,7 +25,7 @@ const UNNAMED: &[&str] = &["pig", "cow"];
 /// Starts of the keys that a file without an architecture may have.
 const PLAIN_KEYS: &[&str] = &["general.", "comfy.", "split.", "quantize.", "gguf_tools."];
 
-/// Prefix of the diffusion model in files that also hold text encoders or a VAE.
+/// Prefix of the diffusion model in files that also contain text encoders or a VAE.
 const PREFIX: &str = "model.diffusion_model.";
 
 /// Parts of the names of tensors that stable-diffusion.cpp does not convert (`tensor_should_be_converted`), for text encoders, VAEs and
@@ -50,9 +50,9 @@ const KEPT_IN_ANY: &[&str] = &[
 /// A GGUF file of a diffusion model, or of parts of a pipeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiffusionFile {
-    /// The model; `None` if no family has such tensors, as in a file of a VAE alone.
+    /// The model; `None` if no family has such tensors, like in a file of a VAE alone.
     pub row: Option<&'static Diffusion>,
-    /// Prefix of the model's tensors; empty if they have none.
+    /// Prefix of the model's tensors; empty without one.
     pub prefix: &'static str,
     /// A name of another layout of the model, which ComfyUI-GGUF refuses.
     pub refused: Option<&'static str>,
@@ -154,7 +154,7 @@ impl Families {
     }
 
     /// Ranks in files that are made of this one. Diffusion models and files without an architecture keep trailing ones: (1, 6, n) and (6, n) differ
-    /// in ComfyUI and diffusers. Text models lose them, as in the reference.
+    /// in ComfyUI and diffusers. Text models lose them, like the reference.
     pub fn ranks<'a>(
         &self,
         metadata: &Metadata,

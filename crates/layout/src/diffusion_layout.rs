@@ -375,7 +375,7 @@ fn as_it_is(source: &DiffusionSource) -> OriginalTensor {
     }
 }
 
-/// The shape with rows of 256 elements, if that makes whole rows of a tensor that has none. Kernels of one and three dimensions
+/// The shape with rows of 256 elements, if that makes complete rows of a tensor that has none. Kernels of one and three dimensions
 /// keep theirs: ComfyUI-GGUF does not decode them, and nothing may quantize them.
 fn reshaped(shape: &Shape) -> Option<Shape> {
     let n_elems = shape.n_elems();
@@ -386,7 +386,7 @@ fn reshaped(shape: &Shape) -> Option<Shape> {
     if is_reshaped { Shape::new(&[ROW_ELEMS, n_elems / ROW_ELEMS]).ok() } else { None }
 }
 
-/// Dimensions in torch's order as their key holds them.
+/// Dimensions in torch's order as their key contains them.
 fn original_shape(name: &str, shape: &[u64]) -> Result<Vec<i32>, ArchError> {
     let dims: Option<Vec<i32>> = shape.iter().map(|dim| i32::try_from(*dim).ok()).collect();
     dims.ok_or_else(|| ArchError::Shape {

@@ -24,7 +24,7 @@ pub(crate) fn block_of(name: &str) -> Option<(&str, u32, &str)> {
     })
 }
 
-/// Faults of a model with tensors of these names, a sentence each: gaps in lists of blocks, blocks that lack tensors of the others,
+/// Faults of a model with tensors named like this, a sentence each: gaps in lists of blocks, blocks that lack tensors of the others,
 /// and missing first and last layers.
 pub fn incomplete<'a>(row: &Diffusion, names: impl Iterator<Item = &'a str> + Clone) -> Vec<String> {
     let mut lists: BTreeMap<&str, Blocks<'_>> = BTreeMap::new();

@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 
 use gguf_tokenizer::huggingface::VocabError;
 
-/// The file that messages name where no other is given.
+/// The file that messages name if no other is given.
 const CONFIG: &str = "config.json";
 
 /// Why a checkpoint cannot be resolved.
@@ -44,7 +44,7 @@ pub enum ArchError {
         /// The checkpoint of its text model, if the config names it.
         text_model: Option<String>,
     },
-    /// A checkpoint of a class with a projector that holds no tensor of one.
+    /// A checkpoint of a class with a projector that contains no tensor of one.
     #[error("none of the {n_tensors} tensors of the checkpoint belongs to projector `{projector}`")]
     EmptyProjector {
         projector: &'static str,
@@ -72,7 +72,7 @@ pub enum ArchError {
         /// The key; inner keys after a dot.
         key: String,
     },
-    /// A key holds something of the wrong type or out of range.
+    /// A value of the wrong type or out of range.
     #[error("`{file}`: key `{key}`: expected {expected}, found {found}")]
     BadKey {
         file: &'static str,
@@ -106,7 +106,7 @@ pub enum ArchError {
         arch: &'static str,
         reason: &'static str,
     },
-    /// A tensor that a format of another runtime cannot hold.
+    /// A tensor that a format of another runtime cannot store.
     #[error("{format}: `{tensor}` {reason}")]
     NotHeld {
         format: &'static str,
@@ -120,10 +120,10 @@ pub enum ArchError {
     /// A table of ids of the target's tokens that are not, or not all different.
     #[error("tensor `{name}`: {reason}")]
     BadIds { name: String, reason: String },
-    /// MTP layers are to be left out, or written alone, but the model has none.
+    /// MTP layers are to be left out, or to be the only ones, but the model has no such layers.
     #[error("{subject} layers for multi-token prediction")]
     NoPrediction { subject: String },
-    /// Dense modules were asked for that the file cannot hold.
+    /// Dense modules were asked for that the file cannot store.
     #[error("dense modules: {subject} not supported by this architecture")]
     DenseModules {
         /// The tensors or the activation.
@@ -141,7 +141,7 @@ pub enum ArchError {
         /// Names of the missing tensors as the checkpoint would spell them.
         names: Vec<String>,
     },
-    /// The checkpoint holds tensors that the architecture has no place for.
+    /// The checkpoint contains tensors that the architecture has no place for.
     #[error("{} not used by this architecture: {}", counted(names.len(), "tensor"), list_names(names))]
     UnusedTensors {
         names: Vec<String>,

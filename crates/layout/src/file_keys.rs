@@ -144,7 +144,7 @@ impl<'a> FileKeys<'a> {
         }
     }
 
-    /// Rotary parameters of full and of sliding layers apart, of those that stand flat in a config, where the file has a
+    /// Rotary parameters of full and of sliding layers apart, of those that stand flat in a config, if the file has a
     /// base for sliding layers.
     pub fn rope_by_kind(&self, config: &mut Map<String, Json>) {
         let Some(base) = config.remove("rope_local_base_freq") else { return };
@@ -168,7 +168,7 @@ impl<'a> FileKeys<'a> {
     }
 }
 
-/// The kinds of layers by name: the first where a flag is set, else the second.
+/// The kinds of layers by name: the first if a flag is set, else the second.
 pub fn kinds(flags: &[bool], [if_so, if_not]: [&str; 2]) -> Json {
     flags.iter().map(|flag| if *flag { if_so } else { if_not }).collect()
 }

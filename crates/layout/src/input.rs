@@ -17,7 +17,7 @@ pub struct Input<'a> {
     pub generation_config: Option<Json>,
     /// Small files of the folder by name (`tokenizer.json`, `tokenizer.model`,
     /// `tokenizer_config.json`, `special_tokens_map.json`, `added_tokens.json`,
-    /// `chat_template.jinja`, `vocab.json`, `merges.txt`, ...), whole.
+    /// `chat_template.jinja`, `vocab.json`, `merges.txt`, ...), unchanged.
     pub files: Vec<(String, &'a [u8])>,
     /// The model card's front matter as JSON, if there is one.
     pub card: Option<Json>,
@@ -29,7 +29,7 @@ pub struct Input<'a> {
     /// True if quantized weights appear as decoded tensors, so that the quantization config in `config.json`
     /// no longer applies.
     pub decoded: bool,
-    /// Tensors that stay in the blocks that the checkpoint holds of them, by name.
+    /// Tensors that stay in the blocks of the checkpoint, by name.
     pub stored_blocks: HashMap<String, StoredBlocks>,
     /// Compares the values of two tensors; `None` if the weights are not available, which means that no two
     /// are equal.
@@ -75,10 +75,10 @@ pub struct Elements<'a, T>(Arc<ReadElements<'a, T>>);
 /// Reads a tensor by its name.
 type ReadElements<'a, T> = dyn Fn(&str) -> Option<Vec<T>> + 'a;
 
-/// Tensors of integers; none where a tensor holds no integers.
+/// Tensors of integers; `None` if a tensor contains no integers.
 pub type Integers<'a> = Elements<'a, i64>;
 
-/// Values of weights. Read only where the reference makes keys of them.
+/// Values of weights. Read only if the reference makes keys from values.
 pub type TensorValues<'a> = Elements<'a, f32>;
 
 impl<'a, T> Elements<'a, T> {
@@ -87,7 +87,7 @@ impl<'a, T> Elements<'a, T> {
         Elements(Arc::new(read))
     }
 
-    /// The elements of tensor `name`; none of one that is not there or cannot be read.
+    /// The elements of tensor `name`; `None` for one that is not there or cannot be read.
     pub fn read(&self, name: &str) -> Option<Vec<T>> {
         (self.0)(name)
     }
@@ -146,7 +146,7 @@ pub struct SourceTensor {
     pub name: String,
     /// Its shape, row length first. Where the checkpoint has more dimensions than ggml, the outer ones are one.
     pub shape: Shape,
-    /// For more dimensions than ggml supports: the innermost of those that the last dimension of its shape is
+    /// For more dimensions than ggml supports: the innermost ones that the last dimension of its shape is
     /// the product of. Unless the tensor is left out, its row must know how to cut it.
     pub folded: Option<u64>,
 }

@@ -8,7 +8,7 @@ use crate::config::{Hparams, Rope};
 use crate::departure::{Departed, Departure, SIGMOID};
 use crate::error::{bad, missing};
 
-/// Metadata in the making. A key that is set twice keeps its first place and takes the last value, as in
+/// Metadata in the making. A key that is set twice keeps its first place and takes the last value, like in
 /// the reference's writer.
 #[derive(Debug)]
 pub struct Keys {
@@ -102,7 +102,7 @@ impl Keys {
         Ok(())
     }
 
-    /// Sets a key by its whole name.
+    /// Sets a key by its full name.
     pub fn set(&mut self, key: impl Into<String>, value: Value) {
         let key = key.into();
         // A key keeps the place of its first setting, in whichever group that was.
@@ -110,7 +110,7 @@ impl Keys {
         group.set(key, value);
     }
 
-    /// Sets a text key by its whole name. An empty text is left out, as in the reference.
+    /// Sets a text key by its full name. An empty text is left out, like the reference.
     pub fn set_text(&mut self, key: impl Into<String>, text: &str) {
         if !text.is_empty() {
             self.set(key, text.into());
@@ -128,7 +128,7 @@ impl Keys {
         self.early.set(format!("{}.{key}", self.arch), value);
     }
 
-    /// As [`Keys::set_early`], by the whole name: also for what the reference sets when a model is opened.
+    /// As [`Keys::set_early`], by the full name: also for what the reference sets when a model is opened.
     pub fn set_early_whole(&mut self, key: &str, value: impl Into<Value>) {
         self.early.set(key, value);
     }
@@ -211,7 +211,7 @@ impl Keys {
         Ok(())
     }
 
-    /// Records that `key` is derived from one of the config keys `names`. Use this where the value is
+    /// Records that `key` is derived from one of the config keys `names`. Use this if the value is
     /// computed by hand; nested keys are dotted (`rope_parameters.rope_theta`).
     pub fn derived_from(&mut self, key: &str, names: &[&str]) {
         let names = names.iter().map(|name| (*name).into()).collect();

@@ -75,7 +75,7 @@ pub struct OutTensor {
     pub data: Data,
     /// The type that the reference converter gives it in files of floats.
     pub float: FloatType,
-    /// The type of the blocks that the file has of it whatever its type, where the checkpoint holds blocks
+    /// The type of the blocks that the file has whatever its type, if the checkpoint contains blocks
     /// that the reference converter leaves as they are.
     pub stored_dtype: Option<DType>,
 }
@@ -139,7 +139,7 @@ impl OutTensor {
     }
 
     /// True if blocks of `dtype` in the checkpoint can become this tensor's blocks unchanged: no element
-    /// changes, and rows or pieces of rows that move are whole blocks.
+    /// changes, and rows or pieces of rows that move are complete blocks.
     pub fn moves_blocks(&self, dtype: DType) -> bool {
         let Data::Rows { rows, element: ElementMap::Identity, .. } = &self.data else { return false };
         let row_elems = self.row_view().row_elems;
@@ -165,7 +165,7 @@ pub enum Data {
         element: ElementMap,
     },
     /// Columns of the only source, whose matrices are stored transposed in the checkpoint: column `c` of a
-    /// matrix (r, c) becomes a row of r elements. Unlike a row, a column is spread over its whole
+    /// matrix (r, c) becomes a row of r elements. Unlike a row, a column is spread over its complete
     /// matrix, so these are read in panels of neighbouring columns.
     Columns {
         /// The source tensor.
@@ -184,13 +184,13 @@ pub enum Data {
     Combined {
         /// The tensors, in the order of the operands of `by`.
         sources: Vec<String>,
-        /// Rows of the source for each operand. With one source and several maps, all operands are pieces of that source.
+        /// Rows of the source for each operand. With one source and several maps, all operands are its pieces.
         rows: Vec<RowMap>,
         /// Function of one element of each operand.
         by: Combination,
     },
     /// The rows of matrices, concatenated, then one row that is the product of a matrix and a vector, everything rounded
-    /// to F16 if the checkpoint has the first of them in it.
+    /// to F16 if the checkpoint has the first in this type.
     Extended {
         /// The tensors whose rows are taken, then the matrix (row length, n) and the vector (n).
         sources: Vec<String>,
@@ -249,7 +249,7 @@ pub enum ElementMap {
     ///
     /// Source: `snake_fold` in `conversion/qwen3tts.py`.
     InverseExp,
-    /// ln(1 + e^x), as in torch: the element itself above 20.
+    /// ln(1 + e^x), like torch: the element itself above 20.
     ///
     /// The notes on [`ElementMap::MinusExp`] apply to both of its steps.
     Softplus,
@@ -260,7 +260,7 @@ pub enum ElementMap {
         /// The factor for all rows.
         factor: f32,
         /// For each band the row after its last, and its factor; a row is in the first band that
-        /// ends after it, or in the last one. Five, as of the input projection of Mamba 2 (gate, input, two
+        /// ends after it, or in the last one. Five, like the input projection of Mamba 2 (gate, input, two
         /// for the groups of the state, steps), so that the enum stays `Copy`.
         bands: [(u64, f32); 5],
     },
@@ -459,85 +459,6 @@ mod tests {
             [0, 1, 2].map(|row| ElementMap::NegateHalf { head: 3 }.apply(row, 1.0, |value| value)),
             [1.0, -1.0, -1.0]
         );
-    }
-
-    /// The rows of q, k and v of `n_groups` groups, named by group, part and place.
-    fn grouped(n_groups: u64, queries: u64, keys: u64) -> Vec<(u64, char, u64)> {
-        let group = |g| {
-            let part = move |name, rows| (0..rows).map(move |row| (g, name, row));
-            part('q', queries).chain(part('k', keys)).chain(part('v', keys))
-        };
-        (0..n_groups).flat_map(group).collect()
-    }
-
-    #[test]
-    fn ungroup_gathers_queries_keys_and_values() {
-        for (n_groups, queries, keys) in [(1, 6, 2), (4, 3, 3), (2, 8, 4), (3, 1, 1)] {
-            let source = grouped(n_groups, queries, keys);
-            let mut expected = source.clone();
-            expected.sort_by_key(|(_, part, _)| "qkv".find(*part));
-            let map = RowMap::Ungroup { queries, keys };
-            let n_rows = source.len() as u64;
-            let rows = (0..n_rows).map(|row| source[map.source_row(row, n_rows) as usize]);
-            assert_eq!(rows.collect::<Vec<_>>(), expected);
-            assert!((0..n_rows).all(|row| map.output_row(map.source_row(row, n_rows), n_rows) == row));
-        }
-    }
-
-    #[test]
-    fn regroup_gathers_parts_and_leaves_out_the_rest() {
-        // Two groups of q q k v v v z.
-        let map = RowMap::Regroup { group: 7, parts: [(0, 2), (2, 1), (3, 3)] };
-        let rows: Vec<u64> = (0..12).map(|row| map.source_row(row, 12)).collect();
-        assert_eq!(rows, [0, 1, 7, 8, 2, 9, 3, 4, 5, 10, 11, 12]);
-        assert!((0..12).all(|row| map.output_row(rows[row as usize], 12) == row));
-    }
-
-    #[test]
-    fn strided_elements_are_taken() {
-        let map = RowMap::Elements { step: 2, start: 1 };
-        let rows: Vec<u64> = (0..4).map(|row| map.source_row(row, 4)).collect();
-        assert_eq!(rows, [1, 3, 5, 7]);
-        assert!((0..4).all(|row| map.output_row(rows[row as usize], 4) == row));
-    }
-
-    #[test]
-    fn neighbors_become_halves() {
-        // Two heads of x y x y x y z, of which z is not rotated.
-        let map = RowMap::RopeHalves { head: 7, rotated: 6 };
-        let rows: Vec<u64> = (0..14).map(|row| map.source_row(row, 14)).collect();
-        assert_eq!(rows, [0, 2, 4, 1, 3, 5, 6, 7, 9, 11, 8, 10, 12, 13]);
-        assert!((0..14).all(|row| map.output_row(rows[row as usize], 14) == row));
-        // On whole heads it undoes the other permutation.
-        let (halves, neighbours) =
-            (RowMap::RopeHalves { head: 6, rotated: 6 }, RowMap::RopePermute { n_head: 3 });
-        assert!((0..18).all(|row| halves.source_row(neighbours.source_row(row, 18), 18) == row));
-    }
-
-    #[test]
-    fn chunks_are_swapped() {
-        let map = RowMap::Chunks { order: &[3, 1, 2, 0, 4] };
-        let rows: Vec<u64> = (0..10).map(|row| map.source_row(row, 10)).collect();
-        assert_eq!(rows, [6, 7, 2, 3, 4, 5, 0, 1, 8, 9]);
-        assert!((0..10).all(|row| map.output_row(rows[row as usize], 10) == row));
-    }
-
-    #[test]
-    fn only_heads_are_permuted() {
-        // Two heads of halves x x y y, then two rows of values.
-        let map = RowMap::PermuteHeads { heads: 2, rows: 4 };
-        let rows: Vec<u64> = (0..10).map(|row| map.source_row(row, 10)).collect();
-        assert_eq!(rows, [0, 2, 1, 3, 4, 6, 5, 7, 8, 9]);
-        assert!((0..10).all(|row| map.output_row(rows[row as usize], 10) == row));
-    }
-
-    #[test]
-    fn zero_rows_precede_source_rows() {
-        let map = RowMap::AfterZeros { zeros: 2, head: 4 };
-        let rows: Vec<u64> = (0..6).map(|row| map.source_row(row, 6)).collect();
-        assert_eq!(rows, [u64::MAX, u64::MAX, 0, 2, 1, 3]);
-        assert!((2..6).all(|row| map.output_row(rows[row as usize], 6) == row));
-        assert_eq!(map.n_source_rows(6), 4);
     }
 
     #[test]

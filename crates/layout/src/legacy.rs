@@ -315,7 +315,7 @@ fn tensors(header: &LegacyHeader<'_>) -> Result<Tensors, ArchError> {
     if !missing.is_empty() {
         return Err(ArchError::MissingTensors { names: missing });
     }
-    // A head of keys has as many dimensions as one of queries, and serves a whole number of those.
+    // A head of keys has as many dimensions as one of queries, and serves an integer number of those.
     let head_dim = n_embd / n_head;
     let n_head_kv = n_kv / head_dim;
     if n_head_kv == 0 || !n_kv.is_multiple_of(head_dim) || !n_head.is_multiple_of(n_head_kv) {

@@ -1,4 +1,4 @@
-//! Changes that let llama.cpp load a file that it would refuse in the bytes of the reference. None of them changes what the model
+//! Changes that let llama.cpp load a file that it would refuse in the bytes of the reference. They do not change what the model
 //! computes.
 
 use gguf_container::{Metadata, Value};
@@ -25,7 +25,7 @@ pub fn make_loadable(families: &Families, layout: &mut Layout, embedding: &str, 
 
 const OUTPUT: &str = TIED_OUTPUT.subject;
 
-/// Reasons why llama.cpp would refuse a file of these keys and tensors.
+/// Reasons why llama.cpp would refuse a file with these keys and tensors.
 fn refusals(families: &Families, metadata: &Metadata, tensors: &[OutTensor]) -> Option<Vec<Refusal>> {
     let shapes = tensors.iter().map(|tensor| (tensor.name.as_str(), tensor.shape));
     loader::refusals(families, metadata, shapes)

@@ -1,4 +1,4 @@
-//! Keys of a model in front of those of its tokenizer.
+//! Keys of a model before those for its tokenizer.
 
 use serde_json::Value as Json;
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use gguf_container::{Metadata, Value};
 
 /// Numbers of the MTP layers that the keys of a file announce. Programs that predict the next token, or collect importance data,
-/// do not execute them. Empty for a file that consists of such layers alone.
+/// do not execute them. Empty for a file that consists only of such layers.
 ///
 /// ```
 /// let mut metadata = gguf_container::Metadata::new();

@@ -58,13 +58,13 @@ fn fit(arch: &Arch, index: &Index, prefix: &str, tensors: &[SourceTensor]) -> (u
     let mut places = 0;
     for tensor in tensors {
         // Renames of the architecture are not applied: they depend on its config, which is not known to
-        // be one of it.
+        // be one.
         let name = format!("{prefix}{}", tensor.name).replace("language_model.", "");
         let found = index.find(&name);
         places += usize::from(!found.is_empty());
         met.extend(found.iter().map(|found| std::ptr::from_ref(found.rule)));
     }
-    // A table that needs much of what is not there fits worse than one that is met whole.
+    // A table that needs much of what is not there fits worse than one that is met completely.
     let needed = arch.rules().filter(|rule| matches!(rule.need, Need::Always));
     let absent = needed.filter(|rule| !met.contains(&std::ptr::from_ref(*rule))).count();
     (places, Reverse(absent))

@@ -6,7 +6,7 @@ use crate::arch::Arch;
 use crate::registry::Families;
 use crate::tensors::rules::{self, Need, TensorRule};
 
-/// The tensors that a file lacks: those that the table of its architecture asks for whatever the config says. None where no table
+/// The tensors that a file lacks: those that the table of its architecture asks for whatever the config says. None if no table
 /// is of this architecture. `n_tensors` bounds the layers that are looked at, since their number comes out of the file.
 pub fn lacking(
     families: &Families,
@@ -33,7 +33,7 @@ fn lacking_of(
     let layers = count("block_count").unwrap_or(0).saturating_sub(count("nextn_predict_layers").unwrap_or(0));
     // HRM counts runs of its two stacks of layers.
     let layers = count("hrm.layers_per_stack").map_or(layers, |stack| stack.saturating_mul(2));
-    // A prediction alone has none of the layers before it.
+    // A file with only a prediction lacks the layers before it.
     let is_first = |rule: &&TensorRule| rule.gguf.contains("{bid}");
     let has_first =
         || arch.rules().filter(is_first).any(|rule| has(&(rules::fill(rule.gguf, 0, 0) + rule.ending())));

@@ -12,7 +12,7 @@ use crate::registry::Families;
 pub struct Options {
     /// The families of models to look for.
     pub families: Families,
-    /// `general.name`, instead of that in the checkpoint.
+    /// `general.name`, instead of the checkpoint's.
     pub model_name: Option<String>,
     /// Takes basename, fine tune, version and size label, and so the names of files, from `model_name` as well. The reference takes
     /// them from the model card or the folder.
@@ -28,7 +28,7 @@ pub struct Options {
     pub equal_scores: bool,
     /// Also writes the final matrices of sentence-transformers.
     pub dense_modules: bool,
-    /// The architecture, instead of that of the class in the config: a name among [`Families::arches`] or
+    /// The architecture, instead of the architecture of the class in the config: a name among [`Families::arches`] or
     /// one of its class names.
     pub arch_as: Option<String>,
     /// Metadata only: no tensor is looked at, and the layout has none.
@@ -58,7 +58,7 @@ impl Options {
         }
     }
 
-    /// The same for a model that the user named.
+    /// Like this, for a model that the user named.
     #[must_use]
     pub fn named(self, model_name: Option<String>) -> Options {
         Options { parts_from_name: model_name.is_some(), model_name, ..self }
@@ -68,11 +68,11 @@ impl Options {
 /// Treatment of MTP layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Prediction {
-    /// They follow the others, where the checkpoint has them.
+    /// They follow the others, if the checkpoint has them.
     #[default]
     With,
     /// They are left out.
     Without,
-    /// The file has them alone, with embedding, last norm and output.
+    /// The file has only these, with embedding, last norm and output.
     Only,
 }

@@ -33,7 +33,7 @@ fn path_of(module: &Json) -> &str {
     module.get("path").and_then(Json::as_str).unwrap_or_default()
 }
 
-/// The number of `pooling_type`, where a pooling module is named.
+/// The number of `pooling_type`, if a pooling module is named.
 ///
 /// # Errors
 ///
@@ -86,7 +86,7 @@ pub fn lowers_text(input: &Input<'_>) -> bool {
     config.is_some_and(|config| config.get("do_lower_case") == Some(&Json::Bool(true)))
 }
 
-/// The files that say a number of `pooling_type`; none for one that a conversion does not write.
+/// The files that state `pooling_type`, other than those that a conversion does not write.
 pub fn files(number: Option<u64>) -> Vec<(String, Vec<u8>)> {
     let mode = match number.and_then(|number| u32::try_from(number).ok()) {
         Some(MEAN) => "pooling_mode_mean_tokens",

@@ -9,7 +9,7 @@ pub fn normal_quantile(share: f64) -> f32 {
     erfinv(y.into()) as f32 * std::f64::consts::SQRT_2 as f32
 }
 
-/// The share whose [`normal_quantile`] is `quantile`: of those that lead to it the shortest decimal; none where none does.
+/// The share whose [`normal_quantile`] is `quantile`: the shortest decimal that leads to it; `None` without one.
 pub fn normal_share(quantile: f32) -> Option<f64> {
     // Quantiles rise with the share: the interval that holds it is halved until it has no inside.
     let (mut low, mut high) = (0.0f64, 1.0f64);

@@ -17,7 +17,7 @@ pub struct Quantization {
     pub layers: CountedLayers,
     /// True if stacks of matrices outside of feed-forward parts are not experts.
     pub only_feed_forward_has_experts: bool,
-    /// True if the recipes have rules for this architecture alone.
+    /// True if the recipes have rules only for this architecture.
     pub has_own_rules: bool,
     /// Parts of the names of tensors that keep their type.
     pub kept: &'static [&'static str],

@@ -41,7 +41,7 @@ pub struct Families {
 pub struct Wrapper {
     /// Its `model_type`.
     pub model_type: &'static str,
-    /// The `model_type` of a text part that states none.
+    /// The `model_type` of a text part that does not state it.
     pub usual_text: &'static str,
 }
 
@@ -85,7 +85,7 @@ impl Families {
         Some(DetectedDiffusion { row, refused })
     }
 
-    /// True if a model of the architecture can have the class: its rows name it, or do not name any class and no other row does.
+    /// True if a model of the architecture can have the class: its rows name it, or do not name any class and only this row does.
     pub fn has_diffusion_class(&self, architecture: &str, class: &str) -> bool {
         let names_it = |row: &Diffusion| row.classes.contains(&class);
         let mut own = self.diffusion_rows(architecture);
@@ -134,13 +134,13 @@ impl Families {
             .iter()
             .find_map(|ending| self.find(&format!("{stem}{ending}"), input))
             .filter(|(_, outer)| outer.prefix.is_empty())?;
-        // True if the table of the whole model has the inner part under `model.`.
+        // True if the table of the entire model has the inner part under `model.`.
         let under_model =
             arch.rules().any(|rule| rule.hf.iter().any(|name| name.starts_with("model.layers.")));
         under_model.then_some((arch, Class { prefix: "model.", ..outer }.as_saved(input)))
     }
 
-    /// The architecture of the text part of a multimodal model with an unknown class, by the `model_type` of that part.
+    /// The architecture of the text part of a multimodal model with an unknown class, by the part's `model_type`.
     /// A text part that differs from the plain text model has a separate `model_type`.
     pub fn find_text_part(&self, class: &str, input: &Input<'_>) -> Option<(&'static Arch, Class)> {
         // Some checkpoints have only the towers (Ultravox).
@@ -308,7 +308,7 @@ impl Families {
         if arch.raw_config {
             return Hparams::load(config, None);
         }
-        // Classes are found by `model_type` in the whole table, as `AutoConfig` does: Jina BERT is read by
+        // Classes are found by `model_type` in the entire table, as `AutoConfig` does: Jina BERT is read by
         // BERT's class.
         let model_type = config.get("model_type").and_then(Json::as_str);
         // A row from outside of the table brings its own.
@@ -316,7 +316,7 @@ impl Families {
         if let Some(class) = model_type.and_then(|name| self.config_class(name).or_else(|| own(name))) {
             return Hparams::load(config, Some(class));
         }
-        // A model of several kinds, whose text part is read by the class of that part's own `model_type`.
+        // A model of several kinds, whose text part is read by the class of the part's own `model_type`.
         let standardized = self.with_text_defaults(config, model_type);
         let reason = match standardized {
             Some(Ok(config)) => return Hparams::load(&config, None),

@@ -112,16 +112,16 @@ fn with_tokenizer(resolved: Resolved, input: &Input<'_>, options: &Options) -> R
     Ok(layout)
 }
 
-/// Changes what llama.cpp would refuse, in files of whole models.
+/// Changes what llama.cpp would refuse, in files of complete models.
 fn make_loadable(layout: &mut Layout, arch: &Arch, is_tied: bool, options: &Options) {
-    // A draft has tensors of its target, and a file of a prediction alone has no output.
+    // A draft has tensors of its target, and a file with only a prediction has no output.
     if options.target.is_none() && !options.vocab_only && !layout.prediction_only {
         loadable::make_loadable(&options.families, layout, arch.embedding, is_tied);
     }
     layout.notes.extend(departure::notes(&layout.departed));
 }
 
-/// Config keys that nothing read. With an explicitly named architecture, the defaults are those of that
+/// Config keys that nothing read. With an explicitly named architecture, the defaults are those of this
 /// architecture, not of the config's own class.
 fn unasked_keys(resolved: &Resolved, input: &Input<'_>, options: &Options) -> Vec<UnreadKey> {
     let part = text_config(&input.config).unwrap_or(&input.config);
@@ -157,10 +157,6 @@ fn draft_tokenizer<'a>(
 }
 
 /// As [`resolve`], for a file that carries no tokenizer: the tokenizer files are not looked at.
-///
-/// # Errors
-///
-/// As [`resolve`].
 pub fn resolve_weights(input: &Input<'_>, options: &Options) -> Result<Layout, ArchError> {
     let resolved = Resolved::new(input, options)?;
     let (is_tied, mut layout) = (resolved.is_tied(), resolved.layout);
@@ -168,7 +164,7 @@ pub fn resolve_weights(input: &Input<'_>, options: &Options) -> Result<Layout, A
     Ok(layout)
 }
 
-/// The architecture of a checkpoint, by the class that its config names and what else is known of it.
+/// The architecture of a checkpoint, by the class that its config names and other known facts.
 ///
 /// # Errors
 ///
@@ -259,16 +255,7 @@ impl Resolved {
         (arch, class): (&'static Arch, Class),
         class_note: Option<String>,
     ) -> Result<Resolved, ArchError> {
-        // Weights that are already quantized. An architecture may support a method whose blocks ggml has too;
-        // all others would have to be decoded first.
-        let mut packed = None;
-        if let Some(method) = quantized_by(input) {
-            packed = arch.packed.iter().find(|packed| packed.method == method).map(|packed| packed.file_type);
-            // A tokenizer has no weights.
-            if packed.is_none() && !options.vocab_only {
-                return Err(ArchError::Prequantized { method: method.into() });
-            }
-        }
+        let packed = packed_file_type(arch, input, options)?;
         // Before defaults are filled in: with those of transformers a config without a width would
         // pass.
         let model_type = input.config.get("model_type").and_then(Json::as_str).unwrap_or_default();
@@ -280,19 +267,7 @@ impl Resolved {
         if arch.draft.is_some() && options.target.is_none() {
             return Err(ArchError::NoTarget { arch: arch.name });
         }
-        let mut hparams = hparams.with_target(options.target.clone());
-        // Tokens that are never generated, from generation_config.json.
-        let suppressed = input.generation_config.as_ref().and_then(|config| config.get("suppress_tokens"));
-        if let Some(tokens) = suppressed {
-            hparams = hparams.with("suppress_tokens", tokens.clone());
-        }
-        if let Some(name) = arch.zero_rows
-            && let Some(rows) = input.zero_rows.as_ref()
-            && let Some(first) = huggingface::n_own_tokens(&input.tokenizer_files())
-            && let Some(rows) = rows.find(name, first)
-        {
-            hparams = hparams.with(ZERO_ROWS, rows.into());
-        }
+        let hparams = with_other_files(arch, hparams.with_target(options.target.clone()), input);
         let (hparams, constants) = with_constants(arch, hparams, input)?;
         let Selected { hparams, tensors: sources, left_out, first_layer } =
             select(arch, hparams, input, options)?;
@@ -360,6 +335,38 @@ impl Resolved {
     }
 }
 
+/// File type of weights that are already quantized by a method whose blocks ggml has too.
+fn packed_file_type(
+    arch: &Arch,
+    input: &Input<'_>,
+    options: &Options,
+) -> Result<Option<(u32, &'static str)>, ArchError> {
+    let Some(method) = quantized_by(input) else { return Ok(None) };
+    let packed = arch.packed.iter().find(|packed| packed.method == method).map(|packed| packed.file_type);
+    // A tokenizer has no weights.
+    if packed.is_none() && !options.vocab_only {
+        return Err(ArchError::Prequantized { method: method.into() });
+    }
+    Ok(packed)
+}
+
+/// Adds facts from generation_config.json and the embedding.
+fn with_other_files(arch: &Arch, mut hparams: Hparams, input: &Input<'_>) -> Hparams {
+    // Tokens that are never generated.
+    let suppressed = input.generation_config.as_ref().and_then(|config| config.get("suppress_tokens"));
+    if let Some(tokens) = suppressed {
+        hparams = hparams.with("suppress_tokens", tokens.clone());
+    }
+    if let Some(name) = arch.zero_rows
+        && let Some(rows) = input.zero_rows.as_ref()
+        && let Some(first) = huggingface::n_own_tokens(&input.tokenizer_files())
+        && let Some(rows) = rows.find(name, first)
+    {
+        hparams = hparams.with(ZERO_ROWS, rows.into());
+    }
+    hparams
+}
+
 /// Quantization method of a checkpoint's weights, unless they are already decoded.
 pub(crate) fn quantized_by<'a>(input: &'a Input<'_>) -> Option<&'a str> {
     let quantization = input.config.get("quantization_config").filter(|value| !value.is_null())?;
@@ -419,7 +426,7 @@ fn with_constants(
     Ok((hparams, taken))
 }
 
-/// Selected parts of a checkpoint whose MTP layers may be left out or written alone.
+/// Selected parts of a checkpoint whose MTP layers may be left out or be the only ones.
 struct Selected<'a> {
     hparams: Hparams,
     tensors: Cow<'a, [SourceTensor]>,
@@ -428,7 +435,7 @@ struct Selected<'a> {
     first_layer: u64,
 }
 
-/// MTP layers in checkpoints of architectures that cannot write them alone: recognized by their names, or
+/// MTP layers in checkpoints of architectures that cannot write only these: recognized by their names, or
 /// because they follow the layers that the config counts.
 const ANY_PREDICTION: Predicted = Predicted {
     keys: &["num_nextn_predict_layers"],

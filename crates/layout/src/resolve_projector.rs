@@ -18,7 +18,7 @@ use gguf_tokenizer::json::list;
 
 /// Resolves the projector of a checkpoint. Tensors of the text model are not looked at.
 ///
-/// The order of keys and tensors is the reference's, as in [`crate::resolve`].
+/// The order of keys and tensors is the reference's, like in [`crate::resolve`].
 ///
 /// # Errors
 ///
@@ -32,7 +32,7 @@ pub fn resolve_projector(input: &Input<'_>, options: &Options) -> Result<Layout,
     let is_tower =
         |name: &str| ["visual.", "vision_tower.", "vision_model."].iter().any(|part| name.contains(part));
     let tower = input.tensors.iter().map(|tensor| tensor.name.clone()).find(|name| is_tower(name));
-    // A checkpoint of the text part alone may have the class of the whole model.
+    // A checkpoint of only the text part may have the class of the entire model.
     let whole = Hparams::of_part(input.config.as_object().cloned().unwrap_or_default());
     if !input.tensors.iter().any(|tensor| (row.owns)(&whole, &tensor.name)) {
         return Err(ArchError::EmptyProjector { projector, n_tensors, tower });
@@ -91,7 +91,7 @@ pub fn resolve_projector(input: &Input<'_>, options: &Options) -> Result<Layout,
     })
 }
 
-/// The configs of a checkpoint, with the defaults of transformers' classes where it takes the file.
+/// The configs of a checkpoint, with the defaults of transformers' classes if it takes the file.
 fn towers(families: &Families, row: &Projector, input: &Input<'_>) -> Result<Towers, ArchError> {
     let (whole, is_taken) = families.standardized(&input.config);
     let Json::Object(map) = &whole else {
@@ -118,11 +118,11 @@ fn towers(families: &Families, row: &Projector, input: &Input<'_>) -> Result<Tow
                 let mut keys = path.split('.').filter(|key| !key.is_empty());
                 keys.try_fold(whole, |config, key| config.get(key))?.as_object()
             })?;
-        // The class of a tower goes by its own type where the whole can have several, else by that of the whole.
+        // The class of a tower goes by its own type if the model can have several, else by that of the model.
         let type_of = |config: &Map<String, Json>| config.get("model_type")?.as_str().map(str::to_owned);
         let class_of = |model_type: Option<String>| {
             let model_type = model_type?;
-            // Older files have the type of the whole in the config of the tower too.
+            // Older files have the type of the model in the config of the tower too.
             let full = format!("{model_type}_vision");
             tower.classes.iter().find(|class| class.model_type == model_type || class.model_type == full)
         };
@@ -136,7 +136,7 @@ fn towers(families: &Families, row: &Projector, input: &Input<'_>) -> Result<Tow
         return Err(missing(place.unwrap_or("vision_config")));
     }
     let mut text = map.clone();
-    // Keys of the text part come over those of the whole.
+    // Keys of the text part come over those of the outer config.
     text.extend(text_config(&whole).and_then(Json::as_object).cloned().unwrap_or_default());
     let file = |name: &'static str| -> Result<Option<Json>, ArchError> {
         let Some(bytes) = input.file(name) else { return Ok(None) };

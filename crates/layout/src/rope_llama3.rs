@@ -7,7 +7,7 @@ use crate::error::bad;
 /// Dimensions of a head beyond which a config is broken; known models have 256 at most.
 const MAX_ROTARY_DIM: u64 = 1 << 16;
 
-/// The divisor of each rotated pair, shape `[dim / 2]`, where the rotary parameters are of
+/// The divisor of each rotated pair, shape `[dim / 2]`, if the rotary parameters are of
 /// type `llama3`. `dim`, the number of dimensions that are rotated, is computed only then.
 ///
 /// Source: `LlamaModel.generate_extra_tensors` in `conversion/llama.py`.

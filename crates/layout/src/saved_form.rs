@@ -1,11 +1,11 @@
 //! Checkpoints that are saved in another form than that of their class: without `architectures`, without the prefix of the inner
 //! model in tensor names, or with a tied embedding under the name of the output.
 //!
-//! transformers loads all of these, because it knows the prefix of each class and which weights are tied:
+//! transformers loads all, because it knows the prefix of each class and which weights are tied:
 //!
 //! ```text
 //! layers.0.mlp.up_proj.weight   -> model.layers.0.mlp.up_proj.weight
-//! lm_head.weight alone, tied    -> model.embed_tokens.weight
+//! lm_head.weight only, tied    -> model.embed_tokens.weight
 //! ```
 
 use std::collections::BTreeSet;

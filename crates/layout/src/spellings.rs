@@ -110,7 +110,7 @@ fn renamed_back(shared: &str) -> Vec<String> {
 pub struct TensorNames<'a> {
     names: Vec<&'a str>,
     exact: HashMap<&'a str, usize>,
-    /// By shared name; none if several tensors have it.
+    /// By shared name; `None` if several tensors have it.
     shared: HashMap<String, Option<usize>>,
     /// Prefixes that were added to find names.
     prefixes: Vec<String>,
@@ -160,7 +160,7 @@ mod tests {
 
     /// One tensor as releases of its family spell it.
     const SPELLED: &[&[&str]] = &[
-        // Qwen 3.5, Qwen2-VL, Gemma 3n, Gemma 4: published, and as the causal model alone.
+        // Qwen 3.5, Qwen2-VL, Gemma 3n, Gemma 4: published, and as only the causal model.
         &["model.language_model.layers.0.mlp.up_proj.weight", "model.layers.0.mlp.up_proj.weight"],
         // A text model in a multimodal one: as published first, and by transformers 5.
         &[

@@ -71,7 +71,7 @@ fn sources(tensor: &OutTensor) -> &[String] {
     }
 }
 
-/// The blocks of each source of a tensor, where the tensor can have them as they are and has one source or is a stack of
+/// The blocks of each source of a tensor, if the tensor can have them as they are and has one source or is a stack of
 /// matrices of one type.
 fn blocks_of<'a>(tensor: &OutTensor, input: &'a Input<'_>) -> Option<Vec<&'a StoredBlocks>> {
     let sources = sources(tensor);
@@ -93,7 +93,7 @@ fn with_scales(mut tensor: OutTensor, source_blocks: &[&StoredBlocks]) -> Result
     let mut group = Vec::with_capacity(3);
     let scales = |of: fn(&StoredBlocks) -> &[f32]| -> Vec<f32> {
         let all: Vec<f32> = source_blocks.iter().flat_map(|blocks| of(blocks).iter().copied()).collect();
-        // One scale of a stack that is one tensor in the checkpoint holds for each of its matrices.
+        // One scale of a stack that is one tensor in the checkpoint serves each of its matrices.
         if let [scale] = all[..] { vec![scale; n_matrices] } else { all }
     };
     for (ending, values) in

@@ -18,7 +18,7 @@ use crate::keys::{Keys, to_f32, to_i32, to_u32};
 ///
 /// [`ArchError::MissingKey`] for the number of layers, [`ArchError::BadKey`].
 pub fn text_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
-    // Without a number of layers nothing else can be checked.
+    // Without a number of layers, further checks are impossible.
     hparams.n_layers()?;
     // The spellings are those of `find_hparam` in the reference, in its order: the first that is
     // present wins.
@@ -61,7 +61,7 @@ pub fn text_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         &["layer_norm_eps", "layer_norm_epsilon", "norm_epsilon"],
     )?;
     expert_keys(hparams, keys)?;
-    // Only where the config has the key: llama.cpp computes width / heads otherwise. That differs
+    // Only if the config has the key: llama.cpp computes width / heads otherwise. That differs
     // between a file with defaults filled in and one as it stands.
     if let Some(head_dim) = hparams.get("head_dim") {
         let head_dim = to_u32("head_dim", head_dim)?;

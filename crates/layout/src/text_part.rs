@@ -18,7 +18,7 @@ pub fn text_config(config: &Json) -> Option<&Json> {
         .or_else(|| sub("text_config"))
 }
 
-/// Value of a key in the text part of a config, or in the whole config if the text part lacks it.
+/// Value of a key in the text part of a config, or in the entire config if the text part lacks it.
 pub fn text_key<'a>(config: &'a Json, key: &str) -> Option<&'a Json> {
     let text_value = text_config(config).and_then(|text| text.get(key));
     text_value.or_else(|| config.get(key)).filter(|value| !value.is_null())

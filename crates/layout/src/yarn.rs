@@ -6,7 +6,7 @@
 //! mscale(s, m) = 0.1 m ln(s) + 1    for s > 1, else 1
 //!
 //! magnitude = attention_factor                                        if the config has one
-//!           = mscale(s, mscale) / mscale(s, mscale_all_dim)           if it has both of these
+//!           = mscale(s, mscale) / mscale(s, mscale_all_dim)           if it has both
 //!           = mscale(s, 1)                                            otherwise
 //! ```
 //!

@@ -15,6 +15,28 @@ use crate::{
 /// Reads the graph of a file.
 pub type Open = fn(&Keys<'_>, &mut Weights<'_>) -> Result<Prepared, Error>;
 
+/// Sizes of a model, by which llama.cpp tells members of a family apart if no key does.
+#[derive(Debug, Clone, Copy)]
+pub struct Size {
+    /// Number of layers, without those of multi-token prediction.
+    pub n_layer: usize,
+    /// Number of experts, 0 without any.
+    pub n_experts: usize,
+    /// Rows of the token embedding.
+    pub n_vocab: u64,
+}
+
+impl Size {
+    fn read(keys: &Keys<'_>, weights: &Weights<'_>) -> Result<Size, Error> {
+        let count = |key| Ok::<_, Error>(keys.count(key)?.unwrap_or(0));
+        Ok(Size {
+            n_layer: count("block_count")?.saturating_sub(count("nextn_predict_layers")?),
+            n_experts: count("expert_count")?,
+            n_vocab: weights.shape("token_embd.weight").map_or(0, |shape| shape.dim(1)),
+        })
+    }
+}
+
 /// An architecture that can be run.
 #[derive(Clone, Copy)]
 pub struct Architecture {
@@ -22,6 +44,8 @@ pub struct Architecture {
     pub name: &'static str,
     /// Properties of the shared decoder, which also runs encoders.
     spec: Spec,
+    /// The properties of a model of some size.
+    sized: Option<fn(Size, Spec) -> Spec>,
     /// A separate graph instead.
     own: Option<Open>,
 }
@@ -49,9 +73,6 @@ impl std::fmt::Debug for Graphs {
 
 impl Graphs {
     /// The row of a file's architecture.
-    ///
-    /// # Errors
-    /// [`Error::UnknownArchitecture`], [`Error::Key`] for more layers than the file has tensors.
     pub(crate) fn find(
         &self,
         keys: &Keys<'_>,
@@ -73,19 +94,26 @@ impl Graphs {
 impl Architecture {
     /// An architecture of the shared decoder.
     pub const fn decoder(name: &'static str, spec: Spec) -> Architecture {
-        Architecture { name, spec, own: None }
+        Architecture { name, spec, sized: None, own: None }
+    }
+
+    /// Changes the properties by the size of a model.
+    #[must_use]
+    pub const fn sized(self, sized: fn(Size, Spec) -> Spec) -> Architecture {
+        Architecture { sized: Some(sized), ..self }
     }
 
     /// An architecture with a separate graph.
     pub const fn own(name: &'static str, open: Open) -> Architecture {
-        Architecture { name, spec: Spec::DECODER, own: Some(open) }
+        Architecture { name, spec: Spec::DECODER, sized: None, own: Some(open) }
     }
 
     /// Reads the graph of a file.
     pub(crate) fn open(&self, keys: &Keys<'_>, weights: &mut Weights<'_>) -> Result<Prepared, Error> {
-        match self.own {
-            None => decoder::open(self.spec, keys, weights),
-            Some(open) => open(keys, weights),
+        match (self.own, self.sized) {
+            (Some(open), _) => open(keys, weights),
+            (None, Some(sized)) => decoder::open(sized(Size::read(keys, weights)?, self.spec), keys, weights),
+            (None, None) => decoder::open(self.spec, keys, weights),
         }
     }
 

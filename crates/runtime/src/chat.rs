@@ -38,7 +38,7 @@ pub use transcripts::{Transcripts, is_chats, transcripts};
 pub type Message<'a> = (&'a str, &'a str);
 
 /// The text that a model is to continue: messages in the form that its template gives them, and the
-/// beginning of the model's own turn. `bos` and `eos` are the texts of these tokens.
+/// beginning of the model's own turn. `bos` and `eos` are their texts.
 ///
 /// # Errors
 /// [`ChatError`] for a file without a template, and for one that fails.
@@ -69,9 +69,6 @@ pub fn render(
 }
 
 /// The text of a conversation that is over, as models are trained on: without the beginning of a further turn.
-///
-/// # Errors
-/// As [`render`].
 pub fn transcript(
     template: &str,
     conversation: &Conversation<'_>,
@@ -126,7 +123,7 @@ mod tests {
 
     #[test]
     fn template_engine_panic_is_caught() {
-        // Whatever a later version of the engine makes of it.
+        // Whatever a later version of the engine produces.
         let made = prompt(Some("{{ ''[::-1] }}"), &[], "", "");
         assert!(
             matches!(&made, Ok(text) if text.is_empty()) || matches!(&made, Err(ChatError::Template(_))),

@@ -21,9 +21,9 @@ use crate::{Error, Hidden, Model, Observer, Sequence};
 pub struct Settings {
     /// Tokens in a chunk, 4 at least.
     pub context: usize,
-    /// The number of chunks at most, 1 at least; none for all of the text.
+    /// The number of chunks at most, 1 at least; `None` for all of the text.
     pub n_chunks: Option<usize>,
-    /// Tokens from the start of one chunk to the start of the next, from 1 to `2 * context - 2`; none for chunks
+    /// Tokens from the start of one chunk to the start of the next, from 1 to `2 * context - 2`; `None` for chunks
     /// that do not overlap. With a stride, chunks are half a stride longer, rounded up to a multiple of 256, keep
     /// their first token, and only their last stride is counted.
     pub stride: Option<usize>,
@@ -75,14 +75,14 @@ impl Settings {
     }
 }
 
-/// A piece of a text, and what is counted of it.
+/// A piece of a text, and its counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk {
-    /// Its tokens; the first is the one that begins texts, where the tokenizer adds one.
+    /// Its tokens; the first is the one that begins texts, if the tokenizer adds one.
     pub tokens: Vec<u32>,
     /// The positions whose predictions are counted.
     pub counted: Range<usize>,
-    /// The token that each of them should predict.
+    /// The token that each should predict.
     pub targets: Vec<u32>,
 }
 
@@ -149,7 +149,7 @@ fn groups_of(n_chunks: usize, at_once: usize) -> impl Iterator<Item = Range<usiz
 
 /// The chunks of one part of a measurement that several machines do.
 ///
-/// Parts are whole groups of chunks that run together, the same groups that one run has: products of up to three rows add in
+/// Parts are complete groups of chunks that run together, the same groups that one run has: products of up to three rows add in
 /// another order than those of more, so that other groups could give other last digits.
 pub fn part_chunks(models: &[&Model], chunks: &[Chunk], part: PartNumber) -> Range<usize> {
     let at_once = chunks_at_once(models, chunks.first().map_or(1, |chunk| chunk.tokens.len()));
@@ -199,9 +199,6 @@ impl<'a> LogitBatches<'a> {
 
     /// The next rows; `None` after the last chunk. `observer` sees every product of the forward pass, if one
     /// is run for these rows.
-    ///
-    /// # Errors
-    /// As [`Model::run`].
     pub fn next(&mut self, mut observer: Option<&mut dyn Observer>) -> Result<Option<LogitBatch<'_>>, Error> {
         while self.next_row == self.n_rows {
             if self.group.end >= self.end {
@@ -245,7 +242,7 @@ pub struct LogitBatch<'b> {
 /// The token that a row of a batch should predict, and where it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Target {
-    /// Its chunk, from 0 over the whole text, whichever of them are run.
+    /// Its chunk, from 0 over the entire text, whichever of them are run.
     pub chunk: usize,
     /// Its place among the counted positions of the chunk, from 0.
     pub index: usize,
@@ -277,9 +274,6 @@ impl LogitBatch<'_> {
     }
 
     /// Fills `logits` with what the model of number `model` predicts: (n_rows, n_vocab), row-major.
-    ///
-    /// # Errors
-    /// As [`Model::logits`].
     pub fn logits(
         &self,
         model: usize,

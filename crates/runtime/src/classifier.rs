@@ -71,7 +71,7 @@ impl Classifier {
             bias: None,
         });
         // 1 is the mean in the reference's enum; with any other value it takes the first row, or of a decoder the last,
-        // which alone has seen the whole text.
+        // the only one that has seen the entire text.
         let row = match (keys.count("classifier.pooling_type")?, spec.mean_by_default) {
             (Some(1), _) | (None, true) => Pooling::Mean,
             _ if is_causal => Pooling::Last,

@@ -57,7 +57,7 @@ impl Continuations {
 }
 
 /// Prompts from the tokens of a text: the first [`PROMPT_TOKENS`] of each of `n` parts of equal length. The first token of a
-/// prompt is replaced with BOS if the tokenizer adds one, as in [`text_chunks`](crate::chunks::text_chunks).
+/// prompt is replaced with BOS if the tokenizer adds one, like in [`text_chunks`](crate::chunks::text_chunks).
 ///
 /// # Errors
 /// [`Error::TooShort`] for parts that are shorter than a prompt.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! x = x + SelfAttention(norm(x))
-//! x = x + CrossAttention(norm(x), E)     E (n_encoded, n_embd): queries of x, keys and values of E, all of them seen
+//! x = x + CrossAttention(norm(x), E)     E (n_encoded, n_embd): queries of x, keys and values of E, all seen
 //! x = x + MLP(norm(x))
 //! ```
 
@@ -95,7 +95,7 @@ impl Projections {
 }
 
 impl Layer {
-    /// Adds to `x` (n, n_embd) what the layer makes of it. `own` is the form of its self-attention, to its rows and to
+    /// Adds to `x` (n, n_embd) the layer's output. `own` is the form of its self-attention, to its rows and to
     /// those that a session keeps of layer `index`; `cross_kv` are keys and values of an encoder.
     pub fn run(
         &self,
@@ -144,7 +144,7 @@ pub fn cross_kv(layers: &[Layer], encoded: &Rows, pass: &mut Pass<'_, '_>) -> Ve
 /// State of each layer's parts per sequence; the encoder's output belongs to the prompt and is not counted. `own` states the rest
 /// about the attention of a layer to itself.
 pub fn state_sizes(layers: &[Layer], heads: Heads, own: StateSize) -> Vec<Vec<StateSize>> {
-    // Each head of these decoders has its own keys and values.
+    // Each head has its own keys and values.
     let (keys, values) = (heads.n_head * heads.key_width, heads.n_head * heads.value_width);
     let layer_sizes = |layer: &Layer| {
         let attention = StateSize { keys, values, graph_floats: own.graph_floats + 2 * keys + values, ..own };

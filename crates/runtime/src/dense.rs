@@ -1,7 +1,7 @@
 //! Final matrices of sentence-transformers, applied to the embedding of a text after pooling.
 //!
 //! ```text
-//! y = W_3 (W_2 x + b_2)     x (n_embd), each step where its matrix is there
+//! y = W_3 (W_2 x + b_2)     x (n_embd), each step if its matrix is there
 //! ```
 //!
 //! Source: `llm_graph_context::build_dense_out` in `src/llama-graph.cpp` of llama.cpp (llama-cpp-python
@@ -29,7 +29,7 @@ impl Dense {
         Ok(Dense { layers })
     }
 
-    /// Elements of what comes out, where there is any function.
+    /// Elements of what comes out, if there is any function.
     pub fn width(&self) -> Option<usize> {
         self.layers.last().map(|layer| layer.weight.n_out)
     }

@@ -9,7 +9,7 @@
 //! d_1 .. d_a t_a are appended to the text
 //! ```
 //!
-//! The result is the text that the target generates alone. `a` is the number of accepted tokens; a step appends `a + 1`.
+//! The result is the text that the target would generate by itself. `a` is the number of accepted tokens; a step appends `a + 1`.
 //!
 //! Source: arXiv 2211.17192; `common/speculative.cpp` of llama.cpp (llama-cpp-python 0.3.36).
 
@@ -120,7 +120,7 @@ fn differing_token(draft: &Metadata, target: &Metadata) -> Option<u32> {
 pub struct Step {
     /// Tokens that the draft proposed.
     pub proposed: Vec<u32>,
-    /// Number of them that the target accepted.
+    /// Number that the target accepted.
     pub n_accepted: usize,
 }
 
@@ -215,7 +215,7 @@ struct Run<'m> {
 }
 
 impl Run<'_> {
-    /// Runs tokens. Returns the likeliest token after each of them from index `first`, and the states of all.
+    /// Runs tokens. Returns the likeliest token after each from index `first`, and the states of all.
     fn read(&mut self, tokens: &[u32], first: usize) -> Result<(Vec<u32>, Rows), Error> {
         let (hidden, states) =
             self.model.continue_with_states(&mut self.session, tokens, first, self.layers)?;
@@ -297,7 +297,7 @@ pub struct Acceptance {
 pub struct Estimate {
     /// Its value.
     pub value: f64,
-    /// One standard error, from the differences between texts; `None` with fewer than two of them.
+    /// One standard error, from the differences between texts; `None` with fewer than two.
     pub error: Option<f64>,
 }
 

@@ -28,9 +28,6 @@ pub trait Draft: Send + Sync {
 
     /// Reads the states of the tokens that the target has run since the last call, and proposes at most `n` tokens. Afterwards, the
     /// session has as many tokens as the target has run.
-    ///
-    /// # Errors
-    /// As [`Model::run`](crate::Model::run).
     fn propose(&self, read: &Read<'_>, session: &mut Session, n: usize) -> Result<Vec<u32>, Error>;
 }
 
@@ -61,7 +58,7 @@ pub fn target_ids(
 pub struct Read<'a> {
     /// Inputs of the layers in [`Draft::target_layers`]: (n, layers * width), with the inputs of a token next to each other.
     pub states: &'a Rows,
-    /// The token after each of these tokens: (n). The target has not run the last one yet.
+    /// The token after each: (n). The target has not run the last one yet.
     pub next: &'a [u32],
     /// Precision of the inputs of products with weights.
     pub activations: Activations,

@@ -6,7 +6,7 @@
 pub use crate::pooling::Pooling;
 use crate::{Error, Model, Sequence, nonfinite::not_finite};
 
-/// The names of the scores that a model's classifier gives, in order; none where the file names none.
+/// The names of the scores that a model's classifier gives, in order; `None` if the file does not name them.
 pub fn labels(model: &Model) -> &[String] {
     model.classifier().map_or(&[], |classifier| &classifier.labels)
 }

@@ -15,7 +15,7 @@ pub enum Error {
     /// The tokenizer keys are wrong, or a text cannot be tokenized.
     #[error(transparent)]
     Tokenize(#[from] gguf_tokenizer::Error),
-    /// A metadata key that the graph needs is absent, or holds what it cannot take.
+    /// A metadata key that the graph needs is absent, or contains what it cannot take.
     #[error(transparent)]
     Key(#[from] gguf_container::KeyError),
     /// A LoRA adapter that cannot be used with the model.
@@ -49,12 +49,12 @@ pub enum Error {
     /// Keys and values cannot be kept in a type, or there are more than can be counted.
     #[error("KV cache: {0}")]
     KeyValues(gguf_types::ShapeError),
-    /// A file that holds only the layers that predict further tokens; the model that they belong to is another file.
+    /// A file that contains only the layers that predict further tokens; the model that they belong to is another file.
     #[error(
         "the file has only the {layers} layers for multi-token prediction and not the layers before them"
     )]
     PredictionAlone { layers: usize },
-    /// A draft model that reads states of its target was opened alone.
+    /// A draft model that reads states of its target was opened without it.
     #[error("architecture `{architecture}` is a draft model: it runs only with its target")]
     DraftAlone { architecture: String },
     /// A draft model whose tokens differ from those of its target.
@@ -111,7 +111,7 @@ pub enum Error {
     /// A model that writes down speech was given no features of a sound.
     #[error("architecture `{architecture}` needs audio input")]
     NoFeatures { architecture: String },
-    /// Features were given to a model that reads text alone.
+    /// Features were given to a model that reads only text.
     #[error("architecture `{architecture}` does not accept audio")]
     NoAudioInput { architecture: String },
     /// Features in another shape than the model takes.

@@ -5,7 +5,7 @@
 //! Only reading a sum rounds it, once.
 //!
 //! Source: "two-sum" of Knuth, The Art of Computer Programming 2, 4.2.2; non-overlapping lists and their
-//! rounding: Shewchuk, Adaptive Precision Floating-Point Arithmetic (1997), as in `math.fsum` of CPython.
+//! rounding: Shewchuk, Adaptive Precision Floating-Point Arithmetic (1997), like in `math.fsum` of CPython.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use rayon::prelude::*;
 pub(crate) struct ExactSums {
     high: Vec<f64>,
     low: Vec<f64>,
-    /// By column, what neither of the two holds: floats that do not overlap, the smallest first.
+    /// By column, what remains of both: floats that do not overlap, the smallest first.
     rest: BTreeMap<usize, Vec<f64>>,
 }
 
@@ -72,7 +72,7 @@ const BLOCK_ROWS: usize = 16;
 /// Squares of rows in f32, added up by column without rounding, for several [`ExactSums`].
 pub(crate) struct Squares {
     width: usize,
-    /// (n_blocks, width): sums of blocks of rows; 0 where they may be rounded.
+    /// (n_blocks, width): sums of blocks of rows; 0 if they may be rounded.
     sums: Vec<f64>,
     /// Columns and squares of what is 0 there.
     overflows: Vec<(usize, f32)>,
@@ -102,7 +102,7 @@ impl Squares {
     }
 }
 
-/// The sums of squares of at most [`BLOCK_ROWS`] rows by column, NaN where they may be rounded: rows (n, sums.len()).
+/// The sums of squares of at most [`BLOCK_ROWS`] rows by column, NaN if they may be rounded: rows (n, sums.len()).
 #[inline(always)]
 fn block_sums(rows: &[f32], sums: &mut [f64]) {
     let (width, n_whole) = (sums.len(), sums.len() / LANES * LANES);
@@ -132,7 +132,7 @@ fn block_sums(rows: &[f32], sums: &mut [f64]) {
 /// Columns whose squares are added up side by side.
 const LANES: usize = 16;
 
-/// The same for some columns, of which `values` takes those of a row.
+/// Like this, for some columns, of which `values` takes those of a row.
 #[inline(always)]
 fn lane_sums<'r>(
     rows: impl Iterator<Item = &'r [f32]>,
@@ -145,13 +145,13 @@ fn lane_sums<'r>(
             let square = values[i] * values[i];
             sums[i] += f64::from(square);
             most[i] = if square > most[i] { square } else { most[i] };
-            // Zeros add nothing, however small.
+            // Zeros do not count, however small.
             least[i] = if square < least[i] && square > 0.0 { square } else { least[i] };
         }
     }
     for i in 0..LANES {
         // All squares are multiples of 2^-23 times the power of two in the least. Their sum is below 2^5 times the power in the
-        // largest, so that it has 53 bits or fewer where the two are at most 2^25 apart.
+        // largest, so that it has 53 bits or fewer if the two are at most 2^25 apart.
         let is_exact = f64::from(most[i]) <= f64::from(least[i]) * f64::from(1u32 << 24);
         sums[i] = if is_exact && sums[i].is_finite() { sums[i] } else { f64::NAN };
     }
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn sum_matches_integer_sum() {
-        // Squares that are whole numbers below 2^24 and their multiples by 2^80: the sum as an integer, rounded by hand.
+        // Squares that are integers below 2^24 and their multiples by 2^80: the sum as an integer, rounded by hand.
         let mut sums = ExactSums::new(1);
         let mut exact = 0u128;
         for i in 0u32..2000 {
@@ -351,7 +351,7 @@ mod tests {
         }
     }
 
-    /// Just inside and just outside of what 53 bits hold: 15 squares of 4095 and one so small that its last bit counts.
+    /// Just inside and just outside of what 53 bits can represent: 15 squares of 4095 and one so small that its last bit counts.
     #[test]
     fn sums_of_blocks_are_exact_at_the_bound() {
         for power in 8..16 {
@@ -360,7 +360,7 @@ mod tests {
             rows.push(small);
             let mut sums = ExactSums::new(1);
             sums.add_squares(0, &Squares::new(&rows, 1));
-            // In units of 2^-72, in which all of these are whole values.
+            // In units of 2^-72, in which all are integers.
             let unit = 2f64.powi(72);
             let units = |value: f32| (f64::from(value * value) * unit) as u128;
             let exact: u128 = rows.iter().map(|value| units(*value)).sum();

@@ -18,7 +18,7 @@ pub struct Sampling {
     pub top_p: f32,
     /// Only tokens with at least this share of the largest probability, from 0 to 1.
     pub min_p: f32,
-    /// Divisor of the positive logits, and factor of the negative ones, of tokens that occurred before; 1 changes nothing.
+    /// Divisor of the positive logits, and factor of the negative ones, of tokens that occurred before; 1 has no effect.
     pub repeat_penalty: f32,
     /// Number of the last tokens that the penalty looks at; -1 for all.
     pub repeat_last_n: i32,
@@ -305,7 +305,7 @@ fn generate_from(
     sampler: &mut Sampler,
     watch: &mut dyn FnMut(u32) -> bool,
 ) -> Result<(Vec<u32>, End), Error> {
-    // The session keeps keys and values, so that each step runs one token and not the whole text again.
+    // The session keeps keys and values, so that each step runs one token and not the entire text again.
     let ends = model.tokenizer().ends();
     let mut logits = vec![0.0; model.n_vocab()];
     let mut all = prompt.to_vec();

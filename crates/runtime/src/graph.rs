@@ -53,12 +53,12 @@ pub trait Graph: Send + Sync {
         false
     }
 
-    /// Runs the encoder over a prompt, where there is one for text.
+    /// Runs the encoder over a prompt, if there is one for text.
     fn encode(&self, _pass: &mut Pass<'_, '_>) -> Result<Option<Encoded>, Error> {
         Ok(None)
     }
 
-    /// Bands and frames of the features that an encoder of sound takes, where there is one.
+    /// Bands and frames of the features that an encoder of sound takes, if there is one.
     fn audio_input(&self) -> Option<(usize, usize)> {
         None
     }

@@ -14,12 +14,12 @@
 //! A model with other mathematics implements [`Graph`].
 
 pub use crate::Error;
-pub use crate::architecture::{Architecture, Graphs, Open};
+pub use crate::architecture::{Architecture, Graphs, Open, Size};
 pub use crate::classifier::ClassifierSpec;
 pub use crate::cross_attention;
 pub use crate::decoder::spec::{
-    Alibi, EmbeddingScale, Gating, IndexerSpec, LogitScale, MemorySpec, PostRopeNorm, ResidualScale,
-    RopeLayers, ScoreScale, SlidingBase, SlidingWindow, SoftCaps, Spec, Temperature, YarnMscale,
+    Alibi, EmbeddingScale, Gating, IndexerSpec, LogitScale, MemorySpec, ResidualScale, RopeLayers,
+    ScoreScale, SlidingBase, SlidingWindow, SoftCaps, Spec, Temperature, YarnMscale,
 };
 pub use crate::decoder::{Linear, Mlp, SelfAttention};
 pub use crate::draft_graph::{Draft, DraftKind, OpenDraft, Read, target_ids};

@@ -3,7 +3,7 @@
 //! Source: `IMatrixCollector::collect_imatrix` and `compute_imatrix` in `tools/imatrix/imatrix.cpp` of
 //! llama.cpp as vendored in llama-cpp-python 0.3.36. It adds squares in f32, one token after the other, so
 //! that in a long text small ones vanish; here sums are exact until they are written, so parts of a text add
-//! up to the whole.
+//! up to all.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ impl Totals {
     /// Adds the squares of rows (n_rows, row_elems) that went into one matrix.
     fn add(&mut self, matrix: usize, squares: &Squares, n_rows: usize, row_elems: usize) {
         // sum_j += x_ij^2 over the rows i: with the count, the mean square of what column j of the matrix is multiplied with,
-        // which is the weight of its rounding error in the output. The square is f32 as in the reference, the sum is not.
+        // which is the weight of its rounding error in the output. The square is f32 like the reference, the sum is not.
         self.sums.add_squares(matrix * row_elems, squares);
         if let Some(count) = self.counts.get_mut(matrix) {
             *count += n_rows as i64;
@@ -52,7 +52,7 @@ impl Collector {
         Collector { with_output, ..Collector::default() }
     }
 
-    /// Runs chunks with all of their positions, not the counted ones alone, and adds up what goes into the
+    /// Runs chunks with all of their positions, not only the counted ones, and adds up what goes into the
     /// matrices.
     ///
     /// # Errors
@@ -109,7 +109,7 @@ impl Collector {
             bytes.extend(totals.counts.iter().flat_map(|count| count.to_le_bytes()));
             number(&mut bytes, totals.sums.len());
             for index in 0..totals.sums.len() {
-                // Zeros add nothing; most sums need one float or two.
+                // Zeros do not count; most sums need one float or two.
                 let parts = || totals.sums.parts(index).filter(|part| *part != 0.0);
                 number(&mut bytes, parts().count());
                 bytes.extend(parts().flat_map(f64::to_le_bytes));
@@ -216,7 +216,7 @@ fn is_of_a_layer(tensor: &str) -> bool {
 pub struct Gap {
     /// The tensor.
     pub tensor: String,
-    /// Experts without data, from 0; empty where the whole tensor has none.
+    /// Experts without data, from 0; empty if all lack it.
     pub experts: Vec<usize>,
 }
 

@@ -28,7 +28,7 @@ impl<'a> Keys<'a> {
         Ok(Keys { architecture, metadata })
     }
 
-    /// The whole key of a name without the prefix.
+    /// The full key of a name without the prefix.
     pub fn name(&self, key: &str) -> String {
         format!("{}.{key}", self.architecture)
     }
@@ -53,7 +53,7 @@ impl<'a> Keys<'a> {
     /// A count below 2^32 that may be absent.
     pub fn count(&self, key: &str) -> Result<Option<usize>, Error> {
         let Some(count) = self.metadata.count(&self.name(key))? else { return Ok(None) };
-        // Hyperparameters are 32 bits in the reference; products of two of them cannot overflow then.
+        // Hyperparameters are 32 bits in the reference; products of two cannot overflow then.
         let count = u32::try_from(count).map_err(|_| self.wrong(key, "an integer from 0 to 2^32 - 1"))?;
         Ok(Some(count as usize))
     }
@@ -92,7 +92,7 @@ impl<'a> Keys<'a> {
         Ok(self.metadata.text(&self.name(key))?)
     }
 
-    /// A list of texts; empty where it is absent.
+    /// A list of texts; empty if it is absent.
     pub fn texts(&self, key: &str) -> Result<Vec<String>, Error> {
         let Some(texts) = self.metadata.texts(&self.name(key))? else { return Ok(Vec::new()) };
         Ok(texts.iter().map(|text| String::from_utf8_lossy(text).into_owned()).collect())
@@ -145,7 +145,7 @@ impl<'a> Keys<'a> {
         self.floats_of(&self.name(key), n)
     }
 
-    /// The same under a whole key, which some are stored under without the prefix.
+    /// Like this, under a full key, which some are stored under without the prefix.
     pub fn floats_of(&self, key: &str, n: usize) -> Result<Option<Vec<f32>>, Error> {
         match self.metadata.get(key) {
             None => Ok(None),
@@ -156,7 +156,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// A flag for each of `n` layers, from a list of at least as many, where numbers mean that they are not 0; none where
+    /// A flag for each of `n` layers, from a list of at least as many, where numbers mean that they are not 0; `None` where
     /// there is no such list.
     pub fn flags(&self, key: &str, n: usize) -> Result<Option<Vec<bool>>, Error> {
         match self.value(key) {

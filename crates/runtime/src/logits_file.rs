@@ -63,7 +63,7 @@ impl Layout {
         HEADER_BYTES.checked_add(self.tokens_bytes()?)?.checked_add(before)
     }
 
-    /// Bytes of the whole file; none where that is more than a machine addresses.
+    /// Bytes of the entire file; `None` where that is more than a machine addresses.
     pub fn file_bytes(&self) -> Option<usize> {
         self.chunk_at(self.n_chunks)
     }
@@ -76,7 +76,7 @@ pub struct LogitsFile {
 }
 
 impl LogitsFile {
-    /// True if the file at `path` starts like one of these.
+    /// True if the file at `path` starts like one.
     pub fn is_one(path: &Path) -> bool {
         Mapped::open(path).is_ok_and(|bytes| bytes.starts_with(&MAGIC))
     }
@@ -209,7 +209,7 @@ pub fn pack(logits: &[f32], out: &mut Vec<u8>) {
     }
 }
 
-/// A file being written: under a temporary name until it is whole.
+/// A file being written: under a temporary name until it is complete.
 #[derive(Debug)]
 pub struct Writer {
     output: Output,
@@ -243,7 +243,7 @@ impl Writer {
             header.extend(number.to_le_bytes());
         }
         header.extend(tokens.iter().flat_map(|token| token.to_le_bytes()));
-        // The whole length is reserved now, so that a full disk is found before the model runs.
+        // The entire length is reserved now, so that a full disk is found before the model runs.
         let Some(n_bytes) = layout.file_bytes() else {
             return Err(bad("the number of chunks", "less".into(), layout.n_chunks));
         };

@@ -15,7 +15,7 @@
 //! KV cache and states are exact. The widest point of a graph is an estimate: [`StateSize::graph_floats`] plus the
 //! residual stream and its norm, or the logits. For headers of 13 architectures it is at most 10 % off, with
 //! several sequences 16 %, because some graphs copy their states; the total is at most 1 % off. Flash
-//! attention is on, as in llama.cpp by default, except in graphs that cannot use it; sequences have their own cells (`--parallel N`), and
+//! attention is on, like llama.cpp by default, except in graphs that cannot use it; sequences have their own cells (`--parallel N`), and
 //! everything is on one device.
 //!
 //! Source: `llama_model::create_memory`, `llama_kv_cache`, `llama_kv_cache_iswa`, `llama_memory_recurrent`
@@ -44,7 +44,7 @@ pub struct Use {
     pub batch: u64,
     /// The type of keys and values.
     pub kv_type: DType,
-    /// True if predictions of every token are needed, as in a measurement; otherwise those of the last token
+    /// True if predictions of every token are needed, like in a measurement; otherwise those of the last token
     /// of each sequence.
     pub all_logits: bool,
 }
@@ -93,9 +93,6 @@ pub struct Demand {
 
 impl Demand {
     /// Reads keys and shapes of a file, and runs nothing.
-    ///
-    /// # Errors
-    /// As [`crate::check_parts`].
     pub fn of(graphs: &Graphs, file: &gguf_container::Model) -> Result<Demand, Error> {
         let Parts { keys, prepared, .. } = Parts::of(graphs, file, &[])?;
         let weights = weights_of(file);
@@ -155,11 +152,11 @@ impl Demand {
     /// The bytes of a use.
     ///
     /// # Errors
-    /// [`Error::KeyValues`] where rows of keys or values are no whole blocks of the type.
+    /// [`Error::KeyValues`] where rows of keys or values are no complete blocks of the type.
     pub fn bytes(&self, used: &Use) -> Result<Bytes, Error> {
         let mut kv = 0u64;
         for part in self.parts() {
-            // The row length first, as in a tensor: cells are rows of the cache.
+            // The row length first, like in a tensor: cells are rows of the cache.
             let rows = cells(used, part.window).saturating_mul(used.parallel);
             for elems in [part.keys, part.values].into_iter().filter(|elems| *elems > 0) {
                 let shape = Shape::new(&[elems as u64, rows]).map_err(Error::KeyValues)?;
@@ -173,9 +170,6 @@ impl Demand {
     }
 
     /// The bytes of a use together with those of models that are loaded next to this one.
-    ///
-    /// # Errors
-    /// As [`Demand::bytes`].
     pub fn bytes_with(&self, others: &[Demand], used: &Use) -> Result<Bytes, Error> {
         others.iter().try_fold(self.bytes(used)?, |sum, other| {
             let Bytes { weights, kv, states, compute } = other.bytes(used)?;
@@ -189,18 +183,12 @@ impl Demand {
     }
 
     /// The longest context, a multiple of 256 tokens and at most what the model was trained for, that fits into this many
-    /// bytes; none if not even the shortest does. The context of `used` does not matter.
-    ///
-    /// # Errors
-    /// As [`Demand::bytes`].
+    /// bytes; `None` if not even the shortest does. The context of `used` does not matter.
     pub fn longest_context(&self, used: &Use, memory: u64) -> Result<Option<u64>, Error> {
         self.longest_context_with(&[], used, memory)
     }
 
     /// As [`Demand::longest_context`], with models that are loaded next to this one and have the same context.
-    ///
-    /// # Errors
-    /// As [`Demand::bytes`].
     pub fn longest_context_with(
         &self,
         others: &[Demand],
@@ -247,7 +235,7 @@ impl Demand {
         let widest = self.parts().map(floats_of).max().unwrap_or(0);
         let layer = widest.saturating_add(n_tokens.saturating_mul(4 * n_embd));
         // After the last layer: about two and a half rows per token, and the requested logits. A batch cannot
-        // hold the last tokens of more sequences than it has tokens.
+        // contain the last tokens of more sequences than it has tokens.
         let n_last = used.parallel.min(n_tokens);
         let n_wanted = if used.all_logits { n_tokens } else { n_last };
         let head = n_wanted.saturating_mul(n_vocab).saturating_add(n_tokens.saturating_mul(5 * n_embd / 2));

@@ -34,7 +34,7 @@ use crate::{
 pub struct Options {
     /// Architectures and projectors that can be run.
     pub graphs: Graphs,
-    /// Threads to work with; none for as many as the machine has.
+    /// Threads to work with; `None` for as many as the machine has.
     pub threads: Option<usize>,
     /// Inputs of products.
     pub activations: Activations,
@@ -100,7 +100,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Checks that a file has the keys and tensors that its architecture needs, in their shapes, and no others.
+/// Checks that a file has the keys and tensors that its architecture needs, in their shapes, and only thiss.
 /// Decodes everything except matrices, and runs nothing.
 ///
 /// # Errors
@@ -119,9 +119,6 @@ impl Model {
     }
 
     /// Takes a file that is open.
-    ///
-    /// # Errors
-    /// As [`Model::open`].
     pub fn new(file: gguf_container::Model, options: &Options) -> Result<Model, Error> {
         let adapters = options.adapters.iter().map(|(path, scale)| {
             let adapter = Adapter::open(path).and_then(|adapter| adapter.check(&file).map(|()| adapter));
@@ -267,13 +264,13 @@ impl Model {
         self.prepared.graph.takes_pictures()
     }
 
-    /// True if an encoder reads the prompt and a decoder writes the answer, as in T5.
+    /// True if an encoder reads the prompt and a decoder writes the answer, like in T5.
     pub fn is_encoder_decoder(&self) -> bool {
         self.prepared.graph.is_encoder_decoder()
     }
 
     /// Bands and frames of the features that the model must be given before tokens ([`Model::encode_audio`]);
-    /// none for one that reads text alone.
+    /// none for one that reads only text.
     pub fn audio_input(&self) -> Option<(usize, usize)> {
         self.prepared.graph.audio_input()
     }
@@ -337,11 +334,11 @@ impl Model {
         (BYTES / (self.n_vocab().max(1) * size_of::<f32>())).max(1)
     }
 
-    /// Runs sequences together, so that each weight is decoded once for all of them.
+    /// Runs sequences together, so that each weight is decoded once for all.
     ///
     /// # Errors
     /// [`Error::TokenRange`], [`Error::OutputRange`], [`Error::TooLong`]; [`Error::NoFeatures`] for a model with
-    /// [`Model::audio_input`], which runs in sessions alone.
+    /// [`Model::audio_input`], which runs only in sessions.
     pub fn run(
         &self,
         sequences: &[Sequence<'_>],
@@ -352,9 +349,6 @@ impl Model {
 
     /// Reads a prompt and prepares its next-token prediction, or the first token of the answer in an
     /// encoder-decoder model.
-    ///
-    /// # Errors
-    /// As [`Model::run`].
     pub fn begin(&self, session: &mut Session, prompt: &[u32]) -> Result<Hidden, Error> {
         let spans = vec![Span { rows: 0..prompt.len(), position: 0, outputs: 0..0 }];
         let mut pass = Pass::new(prompt.to_vec(), spans, self.activations, None, None);
@@ -372,7 +366,7 @@ impl Model {
     /// [`Model::continue_with`] then gets, from the first on, belong to this sound.
     ///
     /// # Errors
-    /// [`Error::NoAudioInput`] for a model that reads text alone, [`Error::FeatureShape`] unless the features are
+    /// [`Error::NoAudioInput`] for a model that reads only text, [`Error::FeatureShape`] unless the features are
     /// those that [`Model::audio_input`] says.
     pub fn encode_audio(&self, session: &mut Session, features: Features<'_>) -> Result<(), Error> {
         let no_input = || Error::NoAudioInput { architecture: self.architecture.clone() };
@@ -393,7 +387,7 @@ impl Model {
     /// are, counted over all pieces.
     ///
     /// # Errors
-    /// [`Error::NoPictureInput`] for a model that takes tokens alone, [`Error::ProjectorWidth`], and as [`Model::run`].
+    /// [`Error::NoPictureInput`] for a model that takes only tokens, [`Error::ProjectorWidth`], and as [`Model::run`].
     pub fn read(
         &self,
         session: &mut Session,
@@ -455,9 +449,6 @@ impl Model {
 
     /// Runs tokens that follow those of earlier calls with the same session, and prepares the prediction
     /// after the last one.
-    ///
-    /// # Errors
-    /// As [`Model::run`].
     pub fn continue_with(&self, session: &mut Session, tokens: &[u32]) -> Result<Hidden, Error> {
         // Only the last row has a new prediction.
         let outputs = tokens.len().saturating_sub(1)..tokens.len();
@@ -472,9 +463,6 @@ impl Model {
 
     /// As [`Model::continue_with`], but returns the predictions after the tokens from index `first`, and the inputs of `layers`:
     /// (n, layers * n_embd), with the inputs of a token next to each other.
-    ///
-    /// # Errors
-    /// As [`Model::run`]; [`Error::NoLayerStates`].
     pub(crate) fn continue_with_states(
         &self,
         session: &mut Session,

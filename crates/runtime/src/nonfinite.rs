@@ -25,11 +25,8 @@ pub(crate) fn not_finite(model: &Model, place: String) -> Error {
     }
 }
 
-/// The first tensor of a file that holds a NaN or an infinity, and the index of that element. None where all are
+/// The first tensor of a file that contains a NaN or an infinity, and the index of that element. None where all are
 /// finite or cannot be decoded.
-///
-/// # Errors
-/// [`Error::Gguf`] when a tensor lies outside of its file.
 fn first_nonfinite_weight(model: &gguf_container::Model) -> Result<Option<(String, u64)>, Error> {
     let level = Level::detect();
     let mut values = Vec::new();

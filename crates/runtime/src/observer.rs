@@ -1,9 +1,9 @@
-//! Who wants to see the inputs of products.
+//! Observers of the inputs of products.
 
 /// Multiplied part of a tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
-    /// All of it.
+    /// Everything.
     Whole,
     /// One of a stack of matrices, with the rows that were routed to it.
     Expert {
@@ -30,7 +30,7 @@ pub struct Multiplied<'a> {
     pub rows: &'a [f32],
     /// Columns of the matrices.
     pub n_in: usize,
-    /// The token that each row belongs to, counted over the whole batch; none where row i is that of token i.
+    /// The token that each row belongs to, counted over the entire batch; `None` where row i is that of token i.
     pub tokens: Option<&'a [usize]>,
 }
 

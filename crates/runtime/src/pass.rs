@@ -52,7 +52,7 @@ pub struct Carried {
 pub struct LayerStates {
     /// The layers. The number of layers of the model means the output of the last one.
     pub layers: Vec<usize>,
-    /// Input of each of these layers: (n, n_embd); `None` until it is computed.
+    /// Input of each layer: (n, n_embd); `None` until it is computed.
     pub rows: Vec<Option<Rows>>,
 }
 
@@ -67,7 +67,7 @@ pub struct Pass<'a, 'o> {
     pub grid: Option<Vec<[u32; 3]>>,
     /// Replacements for tokens, in order.
     pub pictures: Vec<Placed<'a>>,
-    /// Most layers rotate alike: cosines and sines are made once for all of them.
+    /// Most layers rotate alike: cosines and sines are made once for all.
     rope_caches: Vec<(Rope, Arc<RopeCache>)>,
     activations: Activations,
     observer: Option<&'o mut dyn Observer>,
@@ -101,7 +101,7 @@ impl<'a, 'o> Pass<'a, 'o> {
         observer: Option<&'o mut dyn Observer>,
         session: Option<&'a mut Session>,
     ) -> Self {
-        // Positions count within each sequence, from where its session left off.
+        // Positions count within each sequence, from the end of its session.
         let positions =
             spans.iter().flat_map(|span| (span.position..).take(span.rows.len())).map(|p| p as u32).collect();
         Pass {
@@ -131,7 +131,7 @@ impl<'a, 'o> Pass<'a, 'o> {
         Self::over_windows(n_rows, n_rows, activations)
     }
 
-    /// The same in windows of `window` rows, each a separate sequence.
+    /// Like this, in windows of `window` rows, each a separate sequence.
     pub fn over_windows(n_rows: usize, window: usize, activations: Activations) -> Self {
         let span =
             |start: usize| Span { rows: start..n_rows.min(start + window), position: 0, outputs: 0..0 };
@@ -179,7 +179,7 @@ impl<'a, 'o> Pass<'a, 'o> {
         cache
     }
 
-    /// The number of positions that the longest sequence has, with what its session holds.
+    /// The number of positions that the longest sequence has, with what its session contains.
     pub fn end(&self) -> usize {
         self.spans.iter().map(|span| span.position + span.rows.len()).max().unwrap_or(0)
     }
@@ -214,7 +214,7 @@ impl<'a, 'o> Pass<'a, 'o> {
         self.buffers.columns(from, columns)
     }
 
-    /// The state of each sequence that layer `index` kept: `len` floats, zeros where there are no tokens before.
+    /// The state of each sequence that layer `index` kept: `len` floats, zeros if there are no tokens before.
     pub fn take_states(&mut self, index: usize, kind: StateKind, len: usize) -> Vec<Vec<f32>> {
         match &mut self.session {
             Some(session) => vec![session.take_state(index, kind, len)],
@@ -240,7 +240,7 @@ impl<'a, 'o> Pass<'a, 'o> {
         self.embed_tokens(embedding, &self.tokens)
     }
 
-    /// The same for other tokens.
+    /// Like this, for other tokens.
     ///
     /// # Errors
     /// [`Error::TokenRange`].
@@ -347,7 +347,7 @@ impl<'a, 'o> Pass<'a, 'o> {
         self.mul_backward_of(0, products)
     }
 
-    /// The same with matrix `index` of each stack.
+    /// Like this, with matrix `index` of each stack.
     pub fn mul_backward_of(&mut self, index: usize, products: &[(&Weight, &Rows)]) -> Rows {
         let (n_rows, n_in) =
             products.first().map_or((0, 0), |(weight, gradients)| (gradients.nrows(), weight.n_in));
@@ -402,7 +402,7 @@ impl<'a, 'o> Pass<'a, 'o> {
 
     /// Puts keys and values of layer `index` where [`Pass::attend_to`] finds them, in this layer and in later ones.
     pub fn put_key_value(&mut self, index: usize, mut key: Rows, mut value: Rows) {
-        // The reference's cache holds keys and values in f16.
+        // The reference's cache contains keys and values in f16.
         if self.is_rounded() {
             round(&mut key, DType::F16);
             round(&mut value, DType::F16);
@@ -460,7 +460,7 @@ impl<'a, 'o> Pass<'a, 'o> {
     }
 
     /// Cross-attention: of every sequence to keys and values that an encoder made of the same sequence, or that the
-    /// session holds: `query (n, ..) -> (n, n_head * value_width)`.
+    /// session contains: `query (n, ..) -> (n, n_head * value_width)`.
     pub fn cross_attend(&self, attention: &Attention<'_>, query: &Rows, (key, value): &KeyValue) -> Rows {
         let out = self.scratch(query.nrows(), attention.n_head * attention.value_width);
         let view = |span: &Span| {

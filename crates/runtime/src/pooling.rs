@@ -13,11 +13,11 @@ pub enum Pooling {
     None,
     /// Their mean.
     Mean,
-    /// The first of them.
+    /// The first.
     Cls,
-    /// The last of them.
+    /// The last.
     Last,
-    /// The scores that the file's classifier gives to one of them.
+    /// The scores that the file's classifier gives to one.
     Rank,
 }
 

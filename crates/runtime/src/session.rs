@@ -11,11 +11,11 @@ use crate::ops::Rows;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Activations {
-    /// Exact outputs of the previous layers, in f32: results depend on the weights alone.
+    /// Exact outputs of the previous layers, in f32: results depend only on the weights.
     #[default]
     F32,
     /// Rounded as by llama.cpp's CPU kernels: to 8 bits in blocks before quantized weights, to f16 or bf16
-    /// before weights of those types, keys and values to f16. Results are then close to llama.cpp's.
+    /// before weights with those types, keys and values to f16. Results are then close to llama.cpp's.
     Rounded,
 }
 
@@ -66,7 +66,7 @@ pub struct Features<'a> {
 pub struct Embedding {
     /// (n, n_embd).
     pub rows: Rows,
-    /// Features that are added after the first layers of the text model: (n, n_embd) for each of them.
+    /// Features that are added after the first layers of the text model: (n, n_embd) for each.
     pub deep: Vec<Rows>,
     /// Rows and columns of a picture whose embeddings have two positions each (M-RoPE).
     pub grid: Option<(usize, usize)>,
@@ -127,7 +127,7 @@ pub type KeyValue = (Rows, Rows);
 /// Kind of a layer's state; a layer may keep several of fixed size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StateKind {
-    /// State of a recurrence, as in its equation.
+    /// State of a recurrence, like in its equation.
     Recurrence,
     /// The last rows that a convolution looks back on.
     Convolution,
@@ -135,7 +135,7 @@ pub enum StateKind {
     TokenShift,
     /// The last row before the channel mix of RWKV.
     ChannelTokenShift,
-    /// The last tokens, for embeddings of several of them.
+    /// The last tokens, for embeddings of several tokens.
     Tokens,
     /// The last rows of the convolution of such embeddings.
     NGramConvolution,
@@ -174,7 +174,7 @@ impl Session {
         self.n_past
     }
 
-    /// Forgets all but the first `n` tokens, or all of them if layers keep a state that cannot be rewound (recurrences,
+    /// Forgets all but the first `n` tokens, or all if layers keep a state that cannot be rewound (recurrences,
     /// convolutions, encoders, pictures). Returns the number of tokens that remain.
     pub fn rewind(&mut self, n: usize) -> usize {
         if n >= self.n_past {

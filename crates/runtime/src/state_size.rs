@@ -7,7 +7,7 @@ pub struct StateSize {
     pub keys: usize,
     /// Value of each token; 0 if values are a part of the keys (latent attention).
     pub values: usize,
-    /// Tokens whose keys and values are visible; all of them without a sliding window.
+    /// Tokens whose keys and values are visible; all without a sliding window.
     pub window: Option<usize>,
     /// Last rows that a convolution or a token shift needs, independent of the sequence length.
     pub rows: usize,
@@ -15,9 +15,9 @@ pub struct StateSize {
     pub state: usize,
     /// Floats for each token that llama.cpp's graph of the part has allocated at once, about; its input is not among them.
     pub graph_floats: usize,
-    /// Floats of that graph that do not depend on the number of tokens.
+    /// Floats of the graph that do not depend on the number of tokens.
     pub fixed_floats: usize,
-    /// Floats of that graph for each pair of a token and a token that it can see: scores that are not fused into flash attention.
+    /// Floats of the graph for each pair of a token and a token that it can see: scores that are not fused into flash attention.
     pub pair_floats: usize,
     /// True if tokens see the batch, not the cache, although there may be one.
     pub sees_batch: bool,

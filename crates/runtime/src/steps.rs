@@ -1,4 +1,4 @@
-//! A model run a step at a time: all of a text through one layer, then all of it through the next.
+//! A model run a step at a time: a text passes one layer, then the next.
 //!
 //! Statistics need memory for one layer at a time, and each weight is still decoded once per batch.
 
@@ -47,9 +47,6 @@ impl Between {
     }
 
     /// Writes all values: f32, little-endian.
-    ///
-    /// # Errors
-    /// What the system says.
     pub fn write(&self, to: &mut dyn Write) -> io::Result<()> {
         let mut bytes = Vec::with_capacity(4 * CHUNK_ELEMS);
         for values in self.all().flat_map(|rows| rows.as_slice().chunks(CHUNK_ELEMS)) {
@@ -81,9 +78,6 @@ impl Between {
     }
 
     /// Reads what [`Between::write`] wrote.
-    ///
-    /// # Errors
-    /// What the system says.
     pub fn read(shapes: &BetweenShapes, from: &mut dyn Read) -> io::Result<Between> {
         let zeros = |shape: &RowsShape| Rows::zeros(shape.0, shape.1);
         let pair = |(index, key, value): &(usize, _, _)| (*index, (zeros(key), zeros(value)));
@@ -174,11 +168,8 @@ impl<'m> Steps<'m> {
         n_rows as u64 * self.model.prepared().row_floats as u64 * 4 + TILES
     }
 
-    /// Runs step `index` of whole sequences, whose positions all count, on what the step before left. The observer of the last
-    /// step sees the rows of the output matrix too, where the model has one.
-    ///
-    /// # Errors
-    /// As [`Model::run`].
+    /// Runs step `index` of complete sequences, whose positions all count, on what the step before left. The observer of the last
+    /// step sees the rows of the output matrix too, if the model has one.
     pub fn run(
         &self,
         index: usize,
@@ -194,7 +185,7 @@ impl<'m> Steps<'m> {
         let next = self.model.batch(&sequences, seen, |pass| {
             let mut pass = pass.resume(carried, &self.buffers);
             let streams = self.model.install(|| prepared.graph.step(index, streams, &mut pass))?;
-            // Out of the buffers that passes share: a batch may wait for a whole step of all others.
+            // Out of the buffers that passes share: a batch may wait for a complete step of all others.
             let streams = streams.into_iter().map(Rows::detached).collect();
             Ok(Between { streams, carried: pass.carry() })
         })?;
@@ -226,9 +217,6 @@ impl<'m> Steps<'m> {
 
     /// Gradients of `-ln p(target)` after the last step, for each row. `choose` returns the target of a row,
     /// counted over all sequences, given the model's probabilities (n_vocab).
-    ///
-    /// # Errors
-    /// As [`Steps::need_backward`].
     ///
     /// # Panics
     /// If a target is not a token.

@@ -42,7 +42,7 @@ struct Metrics {
     elements: u64,
     rmse: f64,
     base_rms: f64,
-    /// None where there is no error at all.
+    /// None if there is no error at all.
     snr_db: Option<f64>,
     cosine: f64,
     max_error: f64,
@@ -148,9 +148,9 @@ impl ElementError {
 pub struct FileError {
     /// The tensors of both, in the order of the base.
     pub tensors: Vec<TensorError>,
-    /// Tensors of the base alone.
+    /// Tensors that only the base has.
     pub only_in_base: Vec<String>,
-    /// Tensors of the other alone.
+    /// Tensors that only the other has.
     pub only_in_other: Vec<String>,
 }
 

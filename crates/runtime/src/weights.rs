@@ -21,7 +21,7 @@ pub struct Replaced {
     pub bytes: Vec<u8>,
 }
 
-/// Shared slot for replacement blocks of one tensor. A graph holds its weights in several places, some twice
+/// Shared slot for replacement blocks of one tensor. A graph contains its weights in several places, some twice
 /// (an embedding that is also the output matrix), so they share a slot that the model can reach.
 pub type Slot = Arc<RwLock<Option<Replaced>>>;
 
@@ -115,7 +115,7 @@ impl Weight {
         })
     }
 
-    /// The rows of a matrix as a stack of `n` matrices, of heads or groups of them.
+    /// The rows of a matrix as a stack of `n` matrices, of heads or groups.
     pub fn divided(self, n: usize) -> Weight {
         Weight { n_out: self.n_out / n, n_stack: n, is_by_head: true, ..self }
     }
@@ -135,7 +135,7 @@ impl Weight {
         &self.tiles
     }
 
-    /// The type that the reference rounds activations to before it multiplies them with this; none where it takes
+    /// The type that the reference rounds activations to before it multiplies them with this; `None` if it takes
     /// them as they are.
     pub fn activation_dtype(&self) -> Option<DType> {
         self.dtype_now().activation_dtype()
@@ -153,7 +153,7 @@ impl Weight {
         Some(BlockForm { elems, n_minima, n_scales, offset, max_level })
     }
 
-    /// Takes rows apart, counted over the whole stack, of a weight that has a form.
+    /// Takes rows apart, counted over the entire stack, of a weight that has a form.
     pub fn take_apart(
         &self,
         level: Level,
@@ -163,7 +163,7 @@ impl Weight {
         self.with_blocks(rows, |dtype, blocks| decode_integers(dtype, level, blocks, out))
     }
 
-    /// Decodes rows, counted over the whole stack, into `out`: (rows, n_in) f32, row-major.
+    /// Decodes rows, counted over the entire stack, into `out`: (rows, n_in) f32, row-major.
     pub fn decode(&self, level: Level, rows: Range<usize>, out: &mut [f32]) -> Result<(), CodecError> {
         self.with_blocks(rows, |dtype, blocks| gguf_quant::decode(dtype, level, blocks, out))?;
         if let Some(scale) = self.scale {
@@ -201,14 +201,14 @@ impl Weight {
     }
 }
 
-/// The tensors of a file, and which of them the graph has a use for.
+/// The tensors of a file, and which ones the graph uses.
 pub struct Weights<'a> {
     file: &'a gguf_container::Model,
     /// Adapters with their scales.
     adapters: &'a [(Adapter, f32)],
     /// Tensors that the graph took, and those that it knows and ignores.
     known: BTreeSet<String>,
-    /// Tensors that were decoded whole: no rows are multiplied with them.
+    /// Tensors that were decoded completely: no rows are multiplied with them.
     decoded: BTreeSet<String>,
     /// Slot of each matrix that the graph took.
     slots: BTreeMap<String, Slot>,
@@ -218,7 +218,7 @@ pub struct Weights<'a> {
 
 /// A graph's use of the tensors of a file.
 pub struct InUse {
-    /// Tensors that were decoded whole.
+    /// Tensors that were decoded completely.
     pub decoded: BTreeSet<String>,
     /// Slots for replacing the blocks of each matrix.
     pub slots: BTreeMap<String, Slot>,
@@ -237,7 +237,7 @@ impl<'a> Weights<'a> {
         }
     }
 
-    /// The same with adapters, which must belong to the model.
+    /// Like this, with adapters, which must belong to the model.
     pub fn with_adapters(self, adapters: &'a [(Adapter, f32)]) -> Self {
         Weights { adapters, ..self }
     }
@@ -253,7 +253,7 @@ impl<'a> Weights<'a> {
         rows.max().map_or(0, |longest| usize::try_from(longest).unwrap_or(usize::MAX))
     }
 
-    /// The shape of a tensor, if there is one of this name. This alone does not count as a use of it.
+    /// The shape of a tensor, if there is one of this name. Asking does not count as a use.
     pub fn shape(&self, name: &str) -> Option<Shape> {
         self.file.tensor(name).map(|(_, info)| info.shape)
     }
@@ -264,9 +264,6 @@ impl<'a> Weights<'a> {
     }
 
     /// A matrix of the file with rows of `n_in` elements and any number of rows, if the file has it.
-    ///
-    /// # Errors
-    /// As [`Weights::matrix`].
     pub fn matrix_of_any_rows(&mut self, name: &str, n_in: usize) -> Result<Option<Weight>, Error> {
         let n_out = self.shape(name).map_or(0, |shape| shape.dim(1) as usize);
         self.matrix(name, n_in, n_out)
@@ -389,14 +386,14 @@ impl<'a> Weights<'a> {
         self.known.insert(name.to_owned());
     }
 
-    /// The same for all tensors of the layers from `first` to before `end`.
+    /// Like this, for all tensors of the layers from `first` to before `end`.
     pub fn ignore_layers(&mut self, first: usize, end: usize) {
         let names = self.file.tensors().map(|(_, info)| &info.name);
         let ignored = names.filter(|name| layer_of(name).is_some_and(|layer| (first..end).contains(&layer)));
         self.known.extend(ignored.cloned());
     }
 
-    /// The same for all tensors whose names satisfy a condition.
+    /// Like this, for all tensors whose names satisfy a condition.
     pub fn ignore_where(&mut self, is_ignored: impl Fn(&str) -> bool) {
         let names = self.file.tensors().map(|(_, info)| &info.name);
         let ignored = names.filter(|name| is_ignored(name));

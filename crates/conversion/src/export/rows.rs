@@ -4,7 +4,7 @@ use std::{borrow::Cow, ops::Range};
 
 use gguf_container::{Advice, Endian, TensorInfo};
 use gguf_layout::{
-    ElementMap, RowMap, RowView,
+    ElementMap, RowMap, RowView, SourceRows,
     export::{ExportPart, ExportTensor},
 };
 use gguf_quant::Level;
@@ -32,6 +32,7 @@ struct Part<'a> {
     /// The tensor as it is stored.
     rows: GgufRows<'a>,
     part: ExportPart,
+    source_rows: SourceRows,
 }
 
 impl<'a> ExportRows<'a> {
@@ -45,7 +46,8 @@ impl<'a> ExportRows<'a> {
             let missing =
                 || Error::NoSuchTensor { name: part.source.clone(), wanted_by: exported.name.clone() };
             let tensor = file.tensor(&part.source).ok_or_else(missing)?;
-            Ok(Part { file, tensor, rows: GgufRows::new(file, tensor), part: part.clone() })
+            let (rows, source_rows) = (GgufRows::new(file, tensor), part.rows.source_rows(part.n_rows));
+            Ok(Part { file, tensor, rows, part: part.clone(), source_rows })
         };
         let parts = exported.parts.iter().map(part).collect::<Result<_, Error>>()?;
         Ok(ExportRows { parts, view, values: exported.values.clone() })
@@ -125,8 +127,7 @@ impl RowSource for ExportRows<'_> {
                 part.read_pieces(rows.clone(), row_elems, level, out)?;
             } else if part.part.row_elems == row_elems {
                 for (row, out) in rows.clone().zip(out.chunks_exact_mut(row_elems as usize)) {
-                    if part.part.takes(row) {
-                        let row = part.part.rows.output_row(row, part.part.n_rows);
+                    if let Some(row) = part.source_rows.output_row(row) {
                         part.read(row..row + 1, level, out)?;
                     }
                 }
@@ -195,7 +196,7 @@ impl Part<'_> {
         // Returns the position in the file of a checkpoint element, if it belongs to this part.
         let place = |element: u64| {
             let (row, within) = (element / self.part.row_elems, element % self.part.row_elems);
-            let row = self.part.takes(row).then(|| self.part.rows.output_row(row, self.part.n_rows))?;
+            let row = self.source_rows.output_row(row)?;
             Some((row, (self.part.first_row + row) * self.part.row_elems + within))
         };
         let mut values = vec![0.0; row_elems as usize];
@@ -223,14 +224,16 @@ impl Part<'_> {
         level: Level,
         out: &mut [f32],
     ) -> Result<(), Error> {
-        let (map, pieces) = (self.part.rows, self.part.rows.pieces());
+        let pieces = self.part.rows.pieces();
+        let map = self.part.rows.source_rows(pieces);
         self.read(rows, level, out)?;
         let mut row = vec![0.0; row_elems as usize];
         let piece_elems = (row_elems / pieces) as usize;
         for out in out.chunks_exact_mut(row_elems as usize) {
             row.copy_from_slice(out);
             for (piece, out) in (0..pieces).zip(out.chunks_exact_mut(piece_elems)) {
-                let from = map.output_row(piece, pieces) as usize * piece_elems;
+                // Each piece of the row is taken.
+                let from = map.output_row(piece).unwrap_or(piece) as usize * piece_elems;
                 out.copy_from_slice(&row[from..from + piece_elems]);
             }
         }
@@ -277,10 +280,7 @@ impl Part<'_> {
                 for column in 0..n_columns {
                     // Its row before the row map moved it; other parts have the columns that this one lacks.
                     let line = index * n_columns + column;
-                    if !self.part.takes(line) {
-                        continue;
-                    }
-                    let line = self.part.rows.output_row(line, self.part.n_rows);
+                    let Some(line) = self.source_rows.output_row(line) else { continue };
                     self.read_run(line, elements.clone(), level, &mut run)?;
                     self.invert(line, &mut run);
                     let first = (row - rows.start) + (taken.start - within);

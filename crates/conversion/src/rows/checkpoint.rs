@@ -3,7 +3,7 @@
 use std::{borrow::Cow, ops::Range, sync::OnceLock};
 
 use gguf_container::Advice;
-use gguf_layout::{ElementMap, RowMap, RowView};
+use gguf_layout::{ElementMap, RowMap, RowView, SourceRows};
 use gguf_quant::Level;
 use gguf_types::DType;
 
@@ -14,6 +14,7 @@ use crate::error::Error;
 #[derive(Debug, Clone)]
 pub struct CheckpointRows<'a> {
     request: RowsFor<'a>,
+    source_rows: SourceRows,
     parts: Vec<Part<'a>>,
     /// Bytes of all parts in their files.
     n_bytes: u64,
@@ -72,14 +73,15 @@ impl<'a> CheckpointRows<'a> {
                 _ => n_rows,
             };
         }
-        let needed = request.n_source_rows();
+        let source_rows = request.source_rows();
+        let needed = source_rows.n_source_rows();
         // A slice may leave rows over; every other map accounts for all of its source.
         let exact = !matches!(request.map, RowMap::Slice { .. });
         if needed > first_row || (exact && needed != first_row) {
             return Err(request.differs(&names.join("`, `"), first_row, needed, "rows"));
         }
         let n_bytes = parts.iter().map(|part| part.checkpoint.stored_bytes(part.tensor)).sum();
-        Ok(CheckpointRows { request, parts, n_bytes, with_mean: OnceLock::new() })
+        Ok(CheckpointRows { request, source_rows, parts, n_bytes, with_mean: OnceLock::new() })
     }
 
     /// The element map. One that needs the mean of the tensor reads all of it at the first call.
@@ -118,7 +120,7 @@ impl<'a> CheckpointRows<'a> {
         let mut part = 0;
         let pieces = self.request.map.pieces();
         for row in rows.start * pieces..rows.end * pieces {
-            let row = self.request.source_row(row);
+            let row = self.source_rows.source_row(row);
             let holds = |part: &Part<'_>| row >= part.first_row && row - part.first_row < part.shape[0];
             // Neighbours are mostly in the same part, so that the search is rare.
             if !self.parts.get(part).is_some_and(holds) {

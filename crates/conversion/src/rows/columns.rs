@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use gguf_container::Advice;
-use gguf_layout::{Matrix, RowView};
+use gguf_layout::{Matrix, RowView, SourceRows};
 use gguf_quant::Level;
 
 use super::{Granularity, RowSource, RowsFor, elements::map_elements};
@@ -26,6 +26,7 @@ const TILE_ROWS: usize = 16;
 #[derive(Debug, Clone)]
 pub struct ColumnRows<'a> {
     request: RowsFor<'a>,
+    source_rows: SourceRows,
     tensor: &'a gguf_checkpoint::Tensor,
     /// Columns of a matrix; its rows are as many as an output row has elements.
     n_columns: u64,
@@ -56,12 +57,13 @@ impl<'a> ColumnRows<'a> {
             return Err(differs(n_rows, group, "rows in whole matrices"));
         }
         let n_matrices = n_rows / group;
-        let n_taken = request.n_source_rows();
+        let source_rows = request.source_rows();
+        let n_taken = source_rows.n_source_rows();
         if n_taken != n_matrices * n_columns {
             return Err(differs(n_matrices * n_columns, n_taken, "columns"));
         }
         let n_bytes = request.checkpoint.stored_bytes(tensor);
-        Ok(ColumnRows { request, tensor, n_columns, matrix, n_bytes })
+        Ok(ColumnRows { request, source_rows, tensor, n_columns, matrix, n_bytes })
     }
 
     /// Runs of neighboring columns of one matrix for output rows `rows`, in output order; columns are counted
@@ -69,7 +71,7 @@ impl<'a> ColumnRows<'a> {
     fn panels(&self, rows: Range<u64>) -> Vec<Range<u64>> {
         let mut panels: Vec<Range<u64>> = Vec::new();
         for row in rows {
-            let column = self.request.source_row(row);
+            let column = self.source_rows.source_row(row);
             match panels.last_mut() {
                 // The first column of a matrix is no neighbour of the last one of the matrix before.
                 Some(last) if last.end == column && !column.is_multiple_of(self.n_columns) => last.end += 1,
@@ -198,7 +200,7 @@ mod tests {
             let matrix = Matrix { group: n_rows, start: 0 };
             let columns = ColumnRows::new(request(&checkpoint, map, view), "t", matrix).expect("fits");
             let expected: Vec<f32> = (0..view.n_rows)
-                .map(|row| map.source_row(row, view.n_rows))
+                .map(|row| map.source_rows(view.n_rows).source_row(row))
                 .flat_map(|column| {
                     let (matrix, column) = (column / n_columns, column % n_columns);
                     (0..n_rows).map(move |row| ((matrix * n_rows + row) * n_columns + column) as f32)

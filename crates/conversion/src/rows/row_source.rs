@@ -4,7 +4,7 @@ use std::{borrow::Cow, fmt, ops::Range};
 
 use gguf_checkpoint::Checkpoint;
 use gguf_container::Advice;
-use gguf_layout::{ElementMap, RowMap, RowView};
+use gguf_layout::{ElementMap, RowMap, RowView, SourceRows};
 use gguf_quant::Level;
 use gguf_types::DType;
 
@@ -108,13 +108,8 @@ impl<'a> RowsFor<'a> {
         Error::RowsDiffer { tensor, source_names, found, expected, unit }
     }
 
-    /// Source row of an output row.
-    pub(super) fn source_row(&self, row: u64) -> u64 {
-        self.map.source_row(row, self.view.n_rows * self.map.pieces())
-    }
-
-    /// Source rows that the map takes from.
-    pub(super) fn n_source_rows(&self) -> u64 {
-        self.map.n_source_rows(self.view.n_rows.saturating_mul(self.map.pieces()))
+    /// Source rows of the view, counted in the pieces of the map.
+    pub(super) fn source_rows(&self) -> SourceRows {
+        self.map.source_rows(self.view.n_rows.saturating_mul(self.map.pieces()))
     }
 }

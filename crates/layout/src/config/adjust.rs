@@ -4,7 +4,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::classes::{self, ConfigClass};
 
-/// Layers beyond which no list is made from a config's word alone.
+/// Layers beyond which no list is made only from a config.
 const MAX_LAYERS: u64 = 10_000;
 
 /// Fills in `layer_types` if it is null; a layer slides if `sliding` returns true.

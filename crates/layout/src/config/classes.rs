@@ -99,7 +99,7 @@ struct Facts {
     /// Fields by their other spellings.
     #[serde(default, borrow)]
     renamed: BTreeMap<&'static str, &'static str>,
-    /// Fields that are computed from others where they are `null`.
+    /// Fields that are computed from others if they are `null`.
     #[serde(default)]
     filled: Vec<Filled>,
     /// True if `rope_parameters` stay as they are, and flat keys next to them.
@@ -185,7 +185,7 @@ fn bit(value: &Json) -> u8 {
     }
 }
 
-/// A field that is computed from others where it is `null`.
+/// A field that is computed from others if it is `null`.
 #[derive(Debug, Clone, Copy, Deserialize)]
 enum Filled {
     /// `hidden_size` / `num_attention_heads`.
@@ -200,7 +200,7 @@ enum Filled {
 pub fn standardize(raw: &Map<String, Json>, class: &ConfigClass) -> Result<Map<String, Json>, String> {
     let mut map = raw.clone();
     // transformers checks the type of every field that the file has (`@strict` dataclasses) and refuses
-    // the whole file for one that is wrong. The reference catches that error and reads the file as
+    // the entire file for one that is wrong. The reference catches that error and reads the file as
     // plain JSON, without any default, so one odd field changes many keys.
     for Field { name, types, default } in class.fields() {
         match map.get(*name) {

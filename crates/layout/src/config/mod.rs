@@ -2,7 +2,7 @@
 //!
 //! The reference reads the file through transformers' `AutoConfig`, whose classes fill in keys
 //! that are absent and move rotary keys about ([`classes`], `rope`). Where that class refuses
-//! the file (an unknown `model_type`, a float where it wants an integer), the reference falls
+//! the file (an unknown `model_type`, a float if it wants an integer), the reference falls
 //! back to the file as it stands. Both ways give different keys, so both are followed.
 //!
 //! Source: `ModelBase.load_hparams` and `TextModel.__init__` in `conversion/base.py`.
@@ -43,13 +43,13 @@ pub struct Hparams {
 /// Hyperparameters that stand under no key of `config.json`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Derived {
-    /// The number of `pooling_type`: how sentence-transformers makes one vector of those of the tokens.
+    /// The number of `pooling_type`: how sentence-transformers combines the vectors of the tokens.
     pub pooling: Option<u32>,
     /// Ids of the tokens whose rows of the output are a reranker's answers.
     pub answers: Option<[u64; 2]>,
     /// True if the final matrices of sentence-transformers are requested.
     pub dense_modules: bool,
-    /// The number of layers without those that predict more than the next token, where the usual number
+    /// The number of layers without those that predict more than the next token, if the usual number
     /// counts these as well.
     pub trunk_layers: Option<u64>,
 }
@@ -69,7 +69,7 @@ impl Hparams {
             Some(Err(reason)) => (raw.clone(), Some(reason)),
             None => (raw.clone(), None),
         };
-        // `ModelBase.load_hparams`: keys of the text part win over those of the whole model.
+        // `ModelBase.load_hparams`: keys of the text part win over those of the model.
         let map = {
             let whole = Json::Object(map);
             let text = text_config(&whole).and_then(Json::as_object).cloned().unwrap_or_default();
@@ -201,10 +201,6 @@ impl Hparams {
     }
 
     /// Number of layers.
-    ///
-    /// # Errors
-    ///
-    /// As [`Hparams::need_u64`].
     pub fn n_layers(&self) -> Result<u64, ArchError> {
         match self.find(N_LAYERS) {
             Some((key, value)) => value.as_u64().ok_or_else(|| bad(key, value, "an integer of 0 or more")),
@@ -213,19 +209,11 @@ impl Hparams {
     }
 
     /// Number of attention heads.
-    ///
-    /// # Errors
-    ///
-    /// As [`Hparams::need_u64`].
     pub fn n_heads(&self) -> Result<u64, ArchError> {
         self.need_u64(&["n_heads", "num_attention_heads"])
     }
 
-    /// Number of key heads: that of all heads where the key is there and `null`.
-    ///
-    /// # Errors
-    ///
-    /// As [`Hparams::need_u64`].
+    /// Number of key heads: that of all heads if the key is there and `null`.
     pub fn n_kv_heads(&self) -> Result<u64, ArchError> {
         let keys = ["n_kv_heads", "num_key_value_heads"];
         self.read_keys.note(&keys);
@@ -236,7 +224,7 @@ impl Hparams {
         }
     }
 
-    /// Number of experts that the config states, 0 where it states none.
+    /// Number of experts that the config states, 0 if the key is missing.
     ///
     /// # Errors
     ///
@@ -259,16 +247,12 @@ impl Hparams {
     }
 
     /// `head_dim`, or a head's share of the model's width.
-    ///
-    /// # Errors
-    ///
-    /// As [`Hparams::head_share`].
     pub fn head_dim(&self) -> Result<u64, ArchError> {
         self.get_u64("head_dim")?.map_or_else(|| self.head_share(), Ok)
     }
 
-    /// The number of dimensions that are rotated of `dims`: the whole part of the share that the
-    /// rotary parameters state, or `default` where they state none.
+    /// The number of dimensions that are rotated of `dims`: the integer part of the share that the
+    /// rotary parameters state, or `default` if they state none.
     ///
     /// # Errors
     ///
@@ -322,7 +306,7 @@ impl Hparams {
             .transpose()
     }
 
-    /// The rotary parameters: of full attention where a config gives each kind of layer its
+    /// The rotary parameters: of full attention if a config gives each kind of layer its
     /// own, else the only ones.
     pub fn rope(&self) -> Rope<'_> {
         let values = match self.rope.get("full_attention") {
@@ -358,7 +342,7 @@ impl<'a> Rope<'a> {
         self.get("rope_type").and_then(Json::as_str)
     }
 
-    /// A number, or `default` where the key is absent.
+    /// A number, or `default` if the key is absent.
     ///
     /// # Errors
     ///

@@ -57,7 +57,7 @@ fn standardize_one(
     let kind = parameters.get("type").cloned().unwrap_or_else(|| "default".into());
     set_default(parameters, "rope_type", kind);
     let kind = parameters.get("rope_type").and_then(Json::as_str).unwrap_or_default().to_owned();
-    // These scale from a length that the model was first trained for; where it is not stated, that is
+    // These scale from a length that the model was first trained for; if it is not stated, that is
     // the length it has now, which makes the scaling factor one.
     if ["llama3", "yarn", "longrope"].contains(&kind.as_str()) {
         let length = map.get("max_position_embeddings").cloned().unwrap_or(Json::Null);
@@ -76,7 +76,7 @@ fn standardize_one(
     }
     let head_dim = map.get("head_dim").and_then(Json::as_u64).unwrap_or(0);
     let partial = parameters.get("partial_rotary_factor").and_then(Json::as_f64).unwrap_or(1.0);
-    // A rotation turns pairs; with an odd head that is rotated as a whole, transformers refuses the
+    // A rotation turns pairs; with an odd head that is rotated completely, transformers refuses the
     // file.
     if head_dim > 4 && head_dim % 2 == 1 && (head_dim as f64 * partial) as u64 == head_dim {
         return Err(format!("`head_dim` {head_dim} is odd"));
@@ -93,7 +93,7 @@ const LOCAL_THETA: &[&str] =
 /// Flat keys of the share of a head that is rotated.
 const PARTIAL: &[&str] = &["partial_rotary_factor", "rope_pct", "rope_percent"];
 
-/// The name of a flat key among the rotary parameters, if it is one of them.
+/// The name of a flat key among the rotary parameters, if it is one.
 pub fn full_name(key: &str) -> String {
     let of = |keys: &[&str]| keys.contains(&key);
     match key {
@@ -105,7 +105,7 @@ pub fn full_name(key: &str) -> String {
 }
 
 /// The rotary parameters that the converter works with: `rope_parameters`, else
-/// `rope_scaling`, with the flat keys put in where they are absent.
+/// `rope_scaling`, with the flat keys put in if they are absent.
 ///
 /// Source: `TextModel.__init__` in `conversion/base.py`.
 pub fn mirror(map: &Map<String, Json>) -> Result<Map<String, Json>, ArchError> {

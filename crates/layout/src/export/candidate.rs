@@ -20,7 +20,7 @@ type Shown = Vec<(&'static str, Json)>;
 /// Reads them off a file.
 type Show = fn(&ArchFile<'_>) -> Result<Shown, ExportError>;
 
-/// Config values that a file shows in another way than by a key of that name: for config classes with a
+/// Config values that a file shows in another way than by a key with this name: for config classes with a
 /// field, or for all. The order is that of config.json.
 const SHOWN: &[(Option<&str>, Show)] = &[
     // Layers that predict more than the next token are counted among the others.
@@ -77,7 +77,7 @@ const SHOWN: &[(Option<&str>, Show)] = &[
         let kinds = |own| (0..own).map(|bid| if is_mixture(bid) { "sparse" } else { "dense" }).collect();
         Ok(own.map(|own| ("mlp_layer_types", kinds(own))).into_iter().collect())
     }),
-    // Counts for each layer: layers without attention have none.
+    // Counts for each layer: layers without attention lack them.
     (None, |file| {
         let most = head_counts(file).map(|counts| counts.iter().max().copied().unwrap_or(0));
         Ok(most.map(|most| ("num_key_value_heads", most.into())).into_iter().collect())
@@ -169,7 +169,7 @@ fn period(mut layers: impl Iterator<Item = u64>, n_layers: u64, names: [&'static
     vec![(names[0], first.into()), (names[1], period.into())]
 }
 
-/// Key and value heads of each layer, where the file counts them so.
+/// Key and value heads of each layer, if the file counts them so.
 fn head_counts<'a>(file: &ArchFile<'a>) -> Option<&'a [i32]> {
     match file.get("attention.head_count_kv") {
         Some(Value::Array(Array::I32(counts))) => Some(counts),
@@ -198,11 +198,11 @@ fn flags_of(value: &Value) -> Option<Vec<bool>> {
 fn layer_types(file: &ArchFile<'_>) -> Result<Shown, ExportError> {
     let kinds = LAYER_KINDS.iter().find_map(|(key, kind)| Some((flags_of(file.get(key)?)?, *kind)));
     let Some((mut flags, [if_so, if_not])) = kinds else { return Ok(Vec::new()) };
-    // Some patterns are of all layers, some of these only.
+    // Some patterns are of all layers, some of a part.
     if let Some(n_layers) = own_layers(file)? {
         flags.truncate(usize::try_from(n_layers).unwrap_or(flags.len()));
     }
-    // Layers without key heads are convolutions, or Kimi's delta attention, which has three of these.
+    // Layers without key heads are convolutions, or Kimi's delta attention, which has three.
     let if_not = if file.has_tensor(".ssm_conv1d_q.weight") { "linear_attention" } else { if_not };
     let names = flags.iter().map(|flag| if *flag { if_so } else { if_not }).collect();
     Ok(vec![("layer_types", names)])

@@ -34,7 +34,7 @@ const PARENT: &[&str] =
 /// Base address of repositories that are given by name.
 const HUB: &str = "https://huggingface.co/";
 
-/// The whole card.
+/// The card.
 pub fn card(keys: &Metadata) -> Result<String, ExportError> {
     let mut head = String::new();
     for (key, of) in TEXTS {
@@ -75,7 +75,7 @@ fn list(head: &mut String, key: &str, items: Vec<Json>) {
     }
 }
 
-/// Repositories on the hub by name, others with all that is known of them.
+/// Repositories on the hub by name, others with all known facts.
 fn parents(keys: &Metadata, prefix: &str) -> Result<Vec<Json>, ExportError> {
     let count = keys.count(&format!("{prefix}.count"))?.unwrap_or(0);
     let mut parents = Vec::new();

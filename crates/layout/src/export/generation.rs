@@ -1,6 +1,6 @@
 //! generation_config.json.
 //!
-//! Inverse of what the reference reads of that file: `general.sampling.*` and the ends of a text.
+//! Inverse of what the reference reads from generation_config.json: `general.sampling.*` and the ends of a text.
 
 use gguf_container::{Array, Metadata};
 use serde_json::{Map, Value as Json};

@@ -108,9 +108,9 @@ pub struct Converted {
 /// Tensors of a file that a conversion must produce.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rows {
-    /// All of them.
+    /// Everything.
     All,
-    /// All but those that are computed from a config: one that scales nothing need not come out.
+    /// All but those that are computed from a config: one without effect need not result.
     LeaveComputed,
 }
 
@@ -184,7 +184,7 @@ impl Converted {
     /// Every tensor of the checkpoint with the places of its rows.
     ///
     /// # Errors
-    /// [`ExportError::UnusedTensors`], [`ExportError::MissingTensors`] where the file has other tensors than come
+    /// [`ExportError::UnusedTensors`], [`ExportError::MissingTensors`] if the file has other tensors than come
     /// out; [`ExportError::NotExpressible`] for rows that conversion loses.
     pub fn tensors(&self, file: &ArchFile<'_>, rows: Rows) -> Result<Vec<ExportTensor>, ExportError> {
         let made: HashSet<(&str, Shape)> =

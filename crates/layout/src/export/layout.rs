@@ -15,9 +15,9 @@ pub struct GgufInput<'a> {
     pub metadata: &'a Metadata,
     /// Its tensors: name and shape, in its order.
     pub tensors: Vec<(String, Shape)>,
-    /// The values of `rope_freqs.weight`, where the file has it.
+    /// The values of `rope_freqs.weight`, if the file has it.
     pub rope_freqs: Option<Vec<f32>>,
-    /// The values of `rope_factors_long.weight` and `rope_factors_short.weight`, where the file has them.
+    /// The values of `rope_factors_long.weight` and `rope_factors_short.weight`, if the file has them.
     pub rope_factors: Option<[Vec<f32>; 2]>,
     /// The type of the weights to write, as torch spells it: `float32`, `float16`, `bfloat16`.
     pub dtype: &'static str,
@@ -43,7 +43,7 @@ pub struct ExportTensor {
     pub shape: Shape,
     /// Places of its rows; together they cover all rows.
     pub parts: Vec<ExportPart>,
-    /// Its values, where a key of the file holds them.
+    /// Its values, if a key of the file contains them.
     pub values: Vec<f32>,
 }
 
@@ -58,50 +58,16 @@ pub struct ExportPart {
     pub n_rows: u64,
     /// Elements of such a row.
     pub row_elems: u64,
-    /// The map from the checkpoint to the file; [`RowMap::output_row`] is its inverse. Where
+    /// The map from the checkpoint to the file; [`SourceRows::output_row`](crate::SourceRows::output_row) is its inverse. Where
     /// the rows of a vector move, they are its elements.
     pub rows: RowMap,
     /// Change of each element; [`ElementMap::undo`] is the inverse.
     pub element: ElementMap,
-    /// The rows of the checkpoint tensor that were transposed, where its columns are the rows here.
+    /// The rows of the checkpoint tensor that were transposed, if its columns are the rows here.
     pub matrix: Option<Matrix>,
 }
 
-impl ExportPart {
-    /// True if a row of the checkpoint tensor belongs to this part (a column if it was transposed; an element
-    /// if single elements or those of a vector move).
-    pub fn takes(&self, row: u64) -> bool {
-        match self.rows {
-            RowMap::Groups { group, start, rows, .. } => {
-                (start..start + rows).contains(&(row % group.max(1)))
-            }
-            RowMap::Regroup { group, parts } => {
-                let within = row % group.max(1);
-                parts.iter().any(|(start, rows)| (*start..start + rows).contains(&within))
-            }
-            RowMap::Elements { step, start } => row % step.max(1) == start,
-            RowMap::Slice { start } => row >= start,
-            RowMap::Pick { rows, .. } => rows.contains(&row),
-            RowMap::FirstHead { head } => row < head,
-            RowMap::Concat
-            | RowMap::Pad { .. }
-            | RowMap::PadEach { .. }
-            | RowMap::GridCorner { .. }
-            | RowMap::RopePermute { .. }
-            | RowMap::RopeHalves { .. }
-            | RowMap::Ungroup { .. }
-            | RowMap::Chunks { .. }
-            | RowMap::TileHeads { .. }
-            | RowMap::PairHalves { .. }
-            | RowMap::HalvesByAxis { .. }
-            | RowMap::TileColumns { .. }
-            | RowMap::PermuteHeads { .. }
-            | RowMap::AfterZeros { .. } => true,
-        }
-    }
-}
-
-/// A checkpoint that has been found for a file, and what the rest of an export needs of it.
+/// A checkpoint that has been found for a file, and the facts that the rest of an export needs.
 pub(super) struct Checkpoint {
     /// config.json.
     pub config: serde_json::Value,
@@ -124,7 +90,7 @@ pub(super) struct ArchFile<'a> {
 }
 
 impl<'a> ArchFile<'a> {
-    /// The whole name of a key below the architecture's name.
+    /// The full name of a key below the architecture's name.
     pub(super) fn key(&self, key: &str) -> String {
         format!("{}.{key}", self.arch.written())
     }

@@ -55,7 +55,7 @@ fn config(file: &ArchFile<'_>) -> Result<(&'static str, Map<String, Json>), Expo
     check_heads(file, ".attn_k.", n_head_kv, head_dim)?;
     let (attention_bias, mlp_bias) = (file.has_tensor(".attn_q.bias"), file.has_tensor(".ffn_up.bias"));
 
-    // Mistral 7B is written as llama, recognized by its name alone, or by a window, which llama has not.
+    // Mistral 7B is written as llama, recognized only by its name, or by a window, which llama has not.
     let mistral = ["general.name", "general.basename"]
         .iter()
         .any(|key| matches!(text(metadata, key), Ok(Some(name)) if name.to_lowercase().contains("mistral")));
@@ -108,7 +108,7 @@ fn config(file: &ArchFile<'_>) -> Result<(&'static str, Map<String, Json>), Expo
     Ok((class.0, config))
 }
 
-/// Rows of a head: stated, or the share of a head in the width. All that is rotated must be whole heads, for
+/// Rows of a head: stated, or the share of a head in the width. All that is rotated must be complete heads, for
 /// llama's class has no key for a part of one.
 fn head_dim(file: &ArchFile<'_>, hidden: u64, n_head: u64) -> Result<u64, ExportError> {
     let share = hidden.checked_div(n_head).unwrap_or(0);
@@ -141,7 +141,7 @@ fn embedding_rows(file: &ArchFile<'_>, hidden: u64) -> Result<u64, ExportError> 
     }
 }
 
-/// Refuses queries or keys whose rows are not those heads: their rows were permuted by heads, and nothing else
+/// Refuses queries or keys whose rows are not those heads: their rows were permuted by heads, and only this
 /// would notice another number.
 fn check_heads(file: &ArchFile<'_>, part: &str, n_head: u64, head_dim: u64) -> Result<(), ExportError> {
     let rows = |shape: &Shape| if shape.n_dims() <= 1 { shape.n_elems() } else { shape.n_rows() };
@@ -158,9 +158,6 @@ fn check_heads(file: &ArchFile<'_>, part: &str, n_head: u64, head_dim: u64) -> R
 }
 
 /// Notes on keys of the file that its config does not lead to.
-///
-/// # Errors
-/// [`ExportError::NotExpressible`] for a key to which it gives another value.
 fn compare(file: &ArchFile<'_>, made: &Metadata, understood: &[&str]) -> Result<Vec<String>, ExportError> {
     let mut notes = Vec::new();
     for (key, original) in file.input.metadata {

@@ -53,29 +53,7 @@ pub fn write(file: &ArchFile<'_>, config: &mut Map<String, Json>) -> Result<(), 
                 "original_max_position_embeddings",
                 file.need_count(&own("scaling.original_context_length"))?.into(),
             );
-            for (key, of) in [
-                ("extrapolation_factor", "scaling.yarn_ext_factor"),
-                ("attention_factor", "scaling.yarn_attn_factor"),
-                ("beta_fast", "scaling.yarn_beta_fast"),
-                ("beta_slow", "scaling.yarn_beta_slow"),
-                ("mscale_all_dim", "scaling.yarn_log_multiplier"),
-            ] {
-                if let Some(value) = file.number(&own(of))? {
-                    set(key, value.into());
-                }
-            }
-            let multiplier = file.number(&own("scaling.yarn_log_multiplier"))?;
-            // transformers uses both multipliers or neither; llama.cpp takes the other one for 1.
-            if multiplier.is_some_and(|multiplier| multiplier != 0.0) {
-                set("mscale", 1.0.into());
-            }
-            if let Some(stated) = file.number(&own("scaling.attn_factor"))? {
-                set("attention_factor", yarn::attention_factor(stated, yarn::built_in(factor, multiplier)));
-            }
-            // Ministral 3 has it among the rotary parameters of its config.
-            if let Some(value) = file.number("attention.temperature_scale")? {
-                set("llama_4_scaling_beta", value.into());
-            }
+            write_yarn(file, factor, &mut scaling)?;
         }
         (kind, _) => {
             let subject = format!("rotary scaling of type `{}`", kind.unwrap_or("none"));
@@ -90,7 +68,7 @@ pub fn write(file: &ArchFile<'_>, config: &mut Map<String, Json>) -> Result<(), 
         }
         scaling.insert("mrope_section".to_owned(), json!(sections[..n.max(sections.len().min(3))]));
     }
-    // Llama 3's scaling has no keys, only a tensor. One of ones scales nothing.
+    // Llama 3's scaling has no keys, only a tensor. One of ones has no effect.
     config.insert("rope_theta".to_owned(), theta.into());
     if let Some(part) = input.rope_freqs.as_deref().and_then(rotated_part) {
         scaling.insert("rope_type".to_owned(), "proportional".into());
@@ -109,7 +87,37 @@ pub fn write(file: &ArchFile<'_>, config: &mut Map<String, Json>) -> Result<(), 
     Ok(())
 }
 
-/// The part of a head that is rotated, where the divisors of the rest are so large that it does not turn (Gemma 4).
+/// Adds the parameters of YaRN other than factor and original length.
+fn write_yarn(file: &ArchFile<'_>, factor: f64, scaling: &mut Map<String, Json>) -> Result<(), ExportError> {
+    let own = |key: &str| format!("rope.scaling.{key}");
+    let mut set = |key: &str, value: Json| scaling.insert(key.to_owned(), value);
+    for (key, of) in [
+        ("extrapolation_factor", "yarn_ext_factor"),
+        ("attention_factor", "yarn_attn_factor"),
+        ("beta_fast", "yarn_beta_fast"),
+        ("beta_slow", "yarn_beta_slow"),
+        ("mscale_all_dim", "yarn_log_multiplier"),
+    ] {
+        if let Some(value) = file.number(&own(of))? {
+            set(key, value.into());
+        }
+    }
+    let multiplier = file.number(&own("yarn_log_multiplier"))?;
+    // transformers uses both multipliers or neither; llama.cpp takes the other one for 1.
+    if multiplier.is_some_and(|multiplier| multiplier != 0.0) {
+        set("mscale", 1.0.into());
+    }
+    if let Some(stated) = file.number(&own("attn_factor"))? {
+        set("attention_factor", yarn::attention_factor(stated, yarn::built_in(factor, multiplier)));
+    }
+    // Ministral 3 has it among the rotary parameters of its config.
+    if let Some(value) = file.number("attention.temperature_scale")? {
+        set("llama_4_scaling_beta", value.into());
+    }
+    Ok(())
+}
+
+/// The part of a head that is rotated, if the divisors of the rest are so large that it does not turn (Gemma 4).
 fn rotated_part(freqs: &[f32]) -> Option<f64> {
     const STILL: f32 = 1e30;
     let rotated = freqs.iter().take_while(|freq| **freq == 1.0).count();
@@ -136,7 +144,7 @@ fn write_parameters(config: &mut Map<String, Json>, scaling: Map<String, Json>) 
 ///
 /// Divisors are 1 for short waves and `factor` for long ones; between, 1/divisor is linear in
 /// 1/wavelength: `1/d = (1 - s) / factor + s`, `s = (length / wave - low) / (high - low)`. Scaling
-/// length, low and high together changes nothing, so low is 1, as in every published model, and
+/// length, low and high together has no effect, so low is 1, like in every published model, and
 /// a line through two divisors gives the other two. The parameters of published models are
 /// tried first. Whatever is tried must give every divisor again, to the last bit or nearly so.
 fn llama3(
@@ -161,7 +169,7 @@ fn llama3(
             (inverse_wave, (1.0 / f64::from(*d) - 1.0 / factor) / (1.0 - 1.0 / factor))
         })
         .collect();
-    // With one divisor between there is a line only if high is 4, as in every published model.
+    // With one divisor between there is a line only if high is 4, like in every published model.
     candidates.extend(points.iter().map(|(x, s)| (4.0, ((3.0 * s + 1.0) / x).round())));
     if let [(x0, s0), .., (x1, s1)] = points[..] {
         // The line's slope is `length / (high - 1)` and its value at 0 is `-1 / (high - 1)`.

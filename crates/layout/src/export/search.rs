@@ -2,7 +2,7 @@
 //!
 //! The architecture's key function reports which config names it read for each key of a file. If a key does
 //! not match the file, its value is given to these names in order: as it is, in other spellings,
-//! and as a number extrapolated from the result. A change is kept if it brings the whole closer to the file.
+//! and as a number extrapolated from the result. A change is kept if it brings the result closer to the file.
 //!
 //! The search ends: each accepted step reduces the number of wrong keys, or adds a missing name, of which
 //! there are finitely many; and at most [`MAX_TRIALS`] values are tried.
@@ -92,7 +92,7 @@ fn solved(file: &ArchFile<'_>, key: &str, value: &Json, made: Option<&Value>) ->
         .collect()
 }
 
-/// Sets a key; of objects inside where the name has a point.
+/// Sets a key; of objects inside if the name has a point.
 fn set(config: &mut Map<String, Json>, name: &str, value: Json) {
     match name.split_once('.') {
         None => drop(config.insert(name.into(), value)),
@@ -110,7 +110,7 @@ fn set(config: &mut Map<String, Json>, name: &str, value: Json) {
     }
 }
 
-/// A value of the file as a config may have it: a number with a point, a whole one, and what stands for a
+/// A value of the file as a config may have it: a number with a point, an integer, and what stands for a
 /// number in words.
 fn spellings(file: &ArchFile<'_>, key: &str) -> Vec<Json> {
     let Some(original) = file.input.metadata.get(key) else {

@@ -12,7 +12,7 @@ use crate::arch::{Arch, Class};
 use crate::tensors::rules::{self, Need, RowRule, TensorRule};
 use crate::tensors::{CORRECTION_BIAS, Context, Found, SUFFIXES};
 
-/// A tensor of the file that a rule has made of a whole source tensor or of a part of it.
+/// A tensor of the file that a rule has made of a source tensor or a part.
 struct Made<'a> {
     found: Found,
     /// Its name and shape in the file.
@@ -82,7 +82,7 @@ pub fn sources(
         };
         sources.extend((0..n_numbers).map(|bid| (rules::fill(rule.hf, bid, 0), rule.dims.to_vec())));
     }
-    // Try the shapes that may be meant, and take the first from which the rules make all of these outputs again.
+    // Try the shapes that may be meant, and take the first from which the rules make all outputs again.
     for (name, made) in shared {
         let fits = |dims: &Vec<u64>| {
             let source =
@@ -153,8 +153,8 @@ fn found(rule: &'static TensorRule, name: &str) -> Option<Found> {
     })
 }
 
-/// The rule that has made a tensor: of those that could have, the first that the config needs, else the
-/// first. More than one where a tensor is put together of differently named parts is not a case yet.
+/// The rule that has made a tensor: among possible rules, the first that the config needs, else the
+/// first. More than one if a tensor is put together of differently named parts is not a case yet.
 fn places(context: &Context<'_>, arch: &'static Arch, name: &str) -> Vec<Found> {
     let n_experts = context.hparams.n_experts().unwrap_or(0);
     let rules = arch.tensors.iter().flat_map(|part| part.iter());

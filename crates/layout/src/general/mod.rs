@@ -46,7 +46,7 @@ enum Kind {
 /// Kind of file: the value of `general.type`, and the key that follows it for some kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
-    /// A whole model.
+    /// A complete model.
     Model,
     /// A LoRA adapter.
     Lora,

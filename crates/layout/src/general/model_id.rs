@@ -43,7 +43,7 @@ impl Kinds {
     }
 }
 
-/// Matches of whole parts, without regard to case.
+/// Matches of complete parts, without regard to case.
 struct Patterns {
     version: Regex,
     dtype: Regex,
@@ -69,7 +69,7 @@ impl ModelId {
     pub fn parse(model_id: &str, total_params: i64) -> ModelId {
         // `Metadata.get_model_id_components` stops here as well.
         if model_id.contains(' ') {
-            // A sentence is a name and nothing else.
+            // A sentence is a name and only this.
             return ModelId { full_name: Some(model_id.into()), ..ModelId::default() };
         }
         let (organization, full_name) = match model_id.split_once('/') {
@@ -169,7 +169,7 @@ fn spell_size(part: &str) -> String {
     letters.into_iter().collect()
 }
 
-/// True if a size in a name can be this model's number of parameters: at least an eighth of it, and for whole
+/// True if a size in a name can be this model's number of parameters: at least an eighth, and for complete
 /// models less than about twice. Words and products (`small`, `8x7B`) cannot be checked.
 fn size_is_plausible(part: &str, total_params: i64) -> bool {
     let mut digits = part.chars();
@@ -185,7 +185,7 @@ fn size_is_plausible(part: &str, total_params: i64) -> bool {
     };
     let Ok(number) = digits.as_str().parse::<f64>() else { return true };
     let (size, total) = (number * power, total_params.unsigned_abs() as i128);
-    // For an adapter the number is that of the changed matrices; the whole model may be larger.
+    // For an adapter the number is that of the changed matrices; the entire model may be larger.
     if total_params < 0 {
         size >= (total / 8) as f64
     } else {
@@ -207,7 +207,7 @@ fn drop_word_sizes(parts: &mut [(String, Kinds)]) {
 }
 
 /// The base name is all parts at the start that are words or versions; versions at its end do
-/// not belong to it. Parts after it that are nothing else are the finetune.
+/// not belong to it. Remaining parts after it are the finetune.
 fn mark_basename(parts: &mut [(String, Kinds)]) {
     let mut at_start = true;
     for (part, kinds) in parts.iter_mut() {

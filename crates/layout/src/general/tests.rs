@@ -7,7 +7,7 @@ use super::model_id::{ModelId, title};
 use super::*;
 use crate::layout::FloatType;
 
-/// The reference's results for a list of names, some of them odd, at several model sizes.
+/// The reference's results for a list of names, some odd, at several model sizes.
 #[test]
 fn model_names_split_as_in_reference() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/names/model-ids.json");

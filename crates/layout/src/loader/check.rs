@@ -21,7 +21,7 @@ const MAX_LAYERS: i64 = 1024;
 /// over counts that a file states could take any number.
 const MAX_ROUNDS: u32 = 1 << 17;
 
-/// Reasons why llama.cpp does not load a file of these keys and tensors; none for a file that it loads. `None` for an
+/// Reasons why llama.cpp does not load a file with these keys and tensors; empty for a file that it loads. `None` for an
 /// architecture that llama.cpp does not know.
 pub fn refusals<'a>(
     families: &Families,
@@ -382,7 +382,7 @@ impl Created {
     }
 }
 
-/// Groups of names that differ in their layer alone, in the order of the layers.
+/// Groups of names that differ only in their layer, in the order of the layers.
 fn by_layer<'n>(names: impl Iterator<Item = &'n String>) -> Vec<Vec<&'n String>> {
     let mut groups: BTreeMap<(&str, &str), Vec<(u64, &String)>> = BTreeMap::new();
     for name in names {

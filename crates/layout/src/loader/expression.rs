@@ -49,7 +49,7 @@ pub enum Expr<'t> {
 }
 
 impl<'t> Expr<'t> {
-    /// Parses a whole expression. `None` for text that is not one.
+    /// Parses a complete expression. `None` for text that is not one.
     pub fn parse(text: &'t str) -> Option<Expr<'t>> {
         let mut parser = Parser { text, at: 0 };
         let expr = parser.ternary()?;
@@ -276,7 +276,7 @@ impl<'a> Facts<'a> {
         Facts { metadata, architecture, tensors, fields, known: RefCell::default() }
     }
 
-    /// The whole name of a key: those that begin with a dot follow the architecture.
+    /// The full name of a key: those that begin with a dot follow the architecture.
     pub fn key(&self, key: &str) -> String {
         match key.starts_with('.') {
             true => format!("{}{key}", self.architecture),
@@ -292,7 +292,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// True if an expression has the value of a key, or of one element of it.
+    /// True if an expression has the value of a key, or of an element.
     pub fn equals(&self, expr: &Expr<'a>, layers: Layers, value: &Value, index: Option<usize>) -> bool {
         let (Some(own), Some(other)) = (self.value(expr, layers, 0), scalar(value, index)) else {
             return false;

@@ -1,6 +1,6 @@
 //! Files that llama.cpp does not load: keys and tensors that its loader asks for, compared with those of a file.
 //!
-//! `common.txt` holds the facts that all architectures share, and the texts of [`Families::loader`](crate::Families::loader)
+//! `common.txt` contains the facts that all architectures share, and the texts of [`Families::loader`](crate::Families::loader)
 //! those of each architecture. `scripts/loader-tables` extracts them from the loading functions of the reference. A section starts
 //! with the names of its architectures:
 //!
@@ -16,7 +16,7 @@
 //! ```
 //!
 //! The form of a key is `u32` (a single value), `u32*LENGTH` (or a list of this length), `u32~` (lists are not read),
-//! `[i32/u32]` (a list of these types; single values are not read) or `[str]!` (a list).
+//! `[i32/u32]` (a list with these types; single values are not read) or `[str]!` (a list).
 //! Conditions and sizes that the script could not follow are `?`. Whatever depends on them is never reported.
 //!
 //! Source: `load_hparams`, `load_arch_hparams` and `load_arch_tensors` of the model classes (src/llama-model.cpp, src/models),

@@ -44,7 +44,7 @@ const N_BLOCKS: &[&str] = &[
 pub struct Projector {
     /// Its name in messages and documents.
     pub name: &'static str,
-    /// Class names of the whole model, or those in `vision_config`.
+    /// Class names of the entire model, or those in `vision_config`.
     pub classes: &'static [&'static str],
     /// A public checkpoint on the Hugging Face Hub.
     pub example: &'static str,
@@ -84,9 +84,9 @@ pub type Table = (&'static str, Vec<u64>, Vec<f32>);
 #[derive(Debug, Clone, Copy)]
 pub struct Tower {
     /// Keys of `config.json`, with inner keys after a dot; the first one that leads to an object is used. An empty key stands for
-    /// the whole config, from which [`Projector::prepare`] reads the tower's keys.
+    /// the entire config, from which [`Projector::prepare`] reads the tower's keys.
     pub at: &'static [&'static str],
-    /// File of the folder that holds the config, if it is not `config.json`.
+    /// File of the folder that contains the config, if it is not `config.json`.
     pub file: Option<&'static str>,
     /// The config classes that transformers reads it with. The first reads what states no `model_type`.
     pub classes: &'static [ConfigClass],
@@ -125,7 +125,7 @@ pub struct Towers {
     pub whole: Hparams,
     /// True if transformers accepts it: then keys of the text part are only in the text part.
     pub is_taken: bool,
-    /// The text part, with the keys of the whole that it has not itself.
+    /// The text part, with keys of the model that it lacks.
     pub text: Hparams,
     /// The tower of images.
     pub vision: Option<Hparams>,
@@ -133,7 +133,7 @@ pub struct Towers {
     pub audio: Option<Hparams>,
     /// Preprocessing of images and audio: the files of `PREPROCESSORS`, merged.
     pub preprocessor: Hparams,
-    /// Tokens that were added to the tokenizer, with their numbers, where the family asks for them.
+    /// Tokens that were added to the tokenizer, with their numbers, if the family asks for them.
     pub added_tokens: Vec<(String, u64)>,
     /// Name of the folder of the checkpoint.
     pub folder_name: String,
@@ -277,7 +277,7 @@ pub fn count(
     Ok(())
 }
 
-/// A number for each channel: floats, or integers where the first is one, as the reference's writer types a list.
+/// A number for each channel: floats, or integers if the first is one, as the reference's writer types a list.
 fn by_channel(key: &str, value: &Json) -> Result<Value, ArchError> {
     let bad = || bad_in(PREPROCESSORS[0], key, value, "a list of numbers");
     let items = value.as_array().filter(|items| !items.is_empty()).ok_or_else(bad)?;

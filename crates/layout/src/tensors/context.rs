@@ -33,9 +33,9 @@ pub struct Context<'a> {
     pub table: &'static [&'static [TensorRule]],
     /// The names of the table.
     pub index: Index,
-    /// The key of the number of layers of the decoder, where it has its own.
+    /// The key of the number of layers of the decoder, if it has its own.
     pub decoder_layers: Option<&'static str>,
-    /// The layers of towers, where the table is that of a projector.
+    /// The layers of towers, if the table is that of a projector.
     pub towers: Option<TowerLayers>,
     /// Tensors that become keys.
     pub numbers: &'static [NumberRule],
@@ -47,9 +47,9 @@ pub struct Context<'a> {
     pub drops: fn(&Hparams, &str) -> Option<&'static str>,
     /// Names of other releases, brought to those of the table.
     pub rename: fn(&Hparams, &str) -> Option<String>,
-    /// Who knows whether two tensors of the checkpoint are equal.
+    /// Comparison of tensors of the checkpoint.
     pub same: Option<&'a SameValues<'a>>,
-    /// Who reads tensors of integers.
+    /// Reader of tensors of integers.
     pub integers: Option<&'a Integers<'a>>,
     /// The first layer that must be there.
     pub first_layer: u64,
@@ -82,7 +82,7 @@ impl Context<'_> {
         self.rules().any(|rule| rule.twin == Some(gguf))
     }
 
-    /// The rows that a tensor of the checkpoint fits. More than one where it is taken apart.
+    /// The rows that a tensor of the checkpoint fits. More than one if it is taken apart.
     pub fn find(&self, name: &str) -> Vec<Found> {
         let mut found = self.index.find(&self.name_in_table(name));
         found.retain(|found| found.rule.holds(self.hparams, found.bid));
@@ -213,11 +213,11 @@ impl Context<'_> {
         })
     }
 
-    /// The tensor that a rule makes of a source tensor, or of a part of it.
+    /// The tensor that a rule makes of a source tensor or a part.
     ///
     /// # Errors
     ///
-    /// [`ArchError`] where the rule does not fit the shape.
+    /// [`ArchError`] if the rule does not fit the shape.
     pub fn one(&self, found: &Found, source: &SourceTensor) -> Result<OutTensor, ArchError> {
         let name = rules::fill(found.rule.gguf, found.bid, found.xid) + found.suffix;
         if let RowRule::Values(values) = found.rule.rows {
@@ -243,7 +243,7 @@ impl Context<'_> {
             RowRule::PermuteQ => RowMap::RopePermute { n_head: self.hparams.n_heads()? },
             RowRule::PermuteK => RowMap::RopePermute { n_head: self.hparams.n_kv_heads()? },
             RowRule::Part(part) => part(self.hparams, &source.shape)?,
-            // A bias is a vector, which has no columns and which transposing leaves alone.
+            // A bias is a vector, which has no columns and which transposing does not change.
             RowRule::Columns(_) if found.suffix == ".bias" => RowMap::Concat,
             RowRule::Columns(rows) | RowRule::Blocks(rows) => rows,
             RowRule::Transposed(transpose) => transpose(self.hparams, &source.shape)?.columns,
@@ -442,123 +442,104 @@ pub fn computed(name: &str, dims: &[u64], values: Vec<f32>) -> Result<OutTensor,
 pub(super) fn part_shape(rows: &RowMap, source: &Shape) -> Result<Shape, String> {
     let mut dims = source.dims().to_vec();
     // Rows are the second dimension; a vector's are its only one. Dimensions are row length first.
-    let outer = dims.len().saturating_sub(1).min(1);
-    let Some(dim) = dims.get_mut(outer) else { return Ok(*source) };
-    match *rows {
-        RowMap::Groups { group, start, rows, .. } => {
-            let inside = rows > 0 && start.checked_add(rows).is_some_and(|end| end <= group);
-            if !inside || !dim.is_multiple_of(group) {
-                return Err(format!("groups of {group} rows, of which {rows} from {start} on are taken"));
-            }
-            *dim = *dim / group * rows;
-        }
-        RowMap::Ungroup { queries, keys } => {
-            let group = keys.checked_mul(2).and_then(|keys| keys.checked_add(queries));
-            if queries == 0 || keys == 0 || group.is_none_or(|group| !dim.is_multiple_of(group)) {
-                return Err(format!("groups of {queries} rows of queries, {keys} of keys and of values"));
-            }
-        }
-        RowMap::Regroup { group, parts } => {
-            let inside = |(start, rows): &(u64, u64)| {
-                *rows > 0 && start.checked_add(*rows).is_some_and(|end| end <= group)
-            };
-            let taken = parts.iter().try_fold(0u64, |sum, (_, rows)| sum.checked_add(*rows));
-            let taken = taken.filter(|taken| *taken <= group && parts.iter().all(inside));
-            let Some(taken) = taken.filter(|_| dim.is_multiple_of(group)) else {
-                return Err(format!("groups of {group} rows with parts {parts:?}"));
-            };
-            *dim = *dim / group * taken;
-        }
-        RowMap::Elements { step, start } => {
-            let Some(first) = dims.first_mut() else { return Ok(*source) };
-            if start >= step || !first.is_multiple_of(step) {
-                return Err(format!("rows of a multiple of {step} elements"));
-            }
-            *first /= step;
-        }
-        RowMap::FirstHead { head } => {
-            if head == 0 || head % 2 == 1 || !source.n_elems().is_multiple_of(head) {
-                return Err(format!("heads of {head} elements"));
-            }
-        }
-        RowMap::Pick { rows, .. } => {
-            if rows.iter().any(|row| *row >= *dim) || dims.len() < 2 {
-                return Err(format!("rows {} and {}, of two tokens", rows[0], rows[1]));
-            }
-            if let Some(dim) = dims.get_mut(1) {
-                *dim = 2;
-            }
-        }
-        RowMap::Pad { rows, to } => {
-            if *dim != rows || to < rows {
-                return Err(format!("at most {to} rows"));
-            }
-            *dim = to;
-        }
-        RowMap::RopeHalves { head, rotated } => {
-            if rotated == 0 || rotated % 2 == 1 || rotated > head || !dim.is_multiple_of(head) {
-                return Err(format!("rows in heads of {head}, of which {rotated} are rotated in pairs"));
-            }
-        }
-        RowMap::TileHeads { start, groups, per_group, rows } => {
-            let heads = groups.checked_mul(per_group).and_then(|heads| heads.checked_mul(rows));
-            // Kernels of convolutions have a dimension of one before that of the channels.
-            let all = source.dims().iter().skip(outer).try_fold(1, |all: u64, dim| all.checked_mul(*dim));
-            if groups == 0
-                || per_group == 0
-                || rows == 0
-                || all.and_then(|all| all.checked_sub(start)) != heads
-            {
-                return Err(format!("{start} rows and {groups} groups of {per_group} heads of {rows} rows"));
-            }
-        }
-        RowMap::PairHalves { n_heads, rows } => {
-            let heads = n_heads.checked_mul(rows).filter(|heads| *heads <= *dim);
-            if heads.is_none_or(|heads| heads == 0) || !rows.is_multiple_of(4) {
-                return Err(format!("{n_heads} heads of {rows} rows, in pairs of two kinds"));
-            }
-        }
-        RowMap::HalvesByAxis { head, rows } => {
-            let pieces = rows.checked_mul(6).filter(|pieces| *pieces <= head);
-            if rows == 0 || pieces.is_none() || !dim.is_multiple_of(head) {
-                return Err(format!("heads of {head} rows with six pieces of {rows} rows"));
-            }
-        }
-        RowMap::TileColumns { groups, per_group, elems } => {
-            let columns = groups.checked_mul(per_group).and_then(|heads| heads.checked_mul(elems));
-            if groups == 0 || per_group == 0 || elems == 0 || columns != Some(source.row_elems()) {
-                return Err(format!("rows of {groups} groups of {per_group} heads of {elems} elements"));
-            }
-        }
-        RowMap::PermuteHeads { heads, rows } => {
-            let permuted = heads.checked_mul(rows).filter(|permuted| *permuted > 0 && permuted <= dim);
-            if permuted.is_none() || !rows.is_multiple_of(2) {
-                return Err(format!("at least {heads} heads of {rows} rows"));
-            }
-        }
-        RowMap::AfterZeros { zeros, head } => {
-            // (n, 1, rows, columns) becomes (1 + n, rows, columns).
-            let [columns, rows, 1, n] = dims[..] else {
-                return Err("matrices of adapters, one dimension of 1 between".to_owned());
-            };
-            if zeros != rows || head > 0 && (!head.is_multiple_of(2) || !rows.is_multiple_of(head)) {
-                return Err(format!("{rows} rows in heads of {head}"));
-            }
-            dims = vec![columns, rows, n.saturating_add(1)];
-        }
-        RowMap::Chunks { order } => {
-            // Each of these may be a separate matrix.
-            if !dims.iter().skip(outer).product::<u64>().is_multiple_of(order.len() as u64) {
-                return Err(format!("{} chunks of the same number of rows", order.len()));
-            }
-        }
-        RowMap::Slice { start } => {
-            let left = dim.checked_sub(start).filter(|left| *left > 0);
-            *dim = left.ok_or_else(|| format!("more than {start} rows"))?;
-        }
+    let outer = if let RowMap::Elements { .. } = rows { 0 } else { dims.len().saturating_sub(1).min(1) };
+    let Some(&dim) = dims.get(outer) else { return Ok(*source) };
+    let product = |factors: &[u64]| factors.iter().try_fold(1u64, |all, factor| all.checked_mul(*factor));
+    let is_inside = |start: u64, rows: u64, group: u64| {
+        rows > 0 && start.checked_add(rows).is_some_and(|end| end <= group)
+    };
+    let of_groups = |taken: u64, group: u64| (dim / group.max(1)).saturating_mul(taken);
+    // Each may be a separate matrix. Kernels of convolutions have a dimension of one before that of the channels.
+    let all = || source.dims().iter().skip(outer).try_fold(1, |all: u64, dim| all.checked_mul(*dim));
+    let (n_rows, fits, expected) = match *rows {
         RowMap::Concat | RowMap::RopePermute { .. } | RowMap::PadEach { .. } | RowMap::GridCorner { .. } => {
             return Ok(*source);
         }
+        RowMap::Groups { group, start, rows, n_head: _ } => (
+            of_groups(rows, group),
+            is_inside(start, rows, group) && dim.is_multiple_of(group),
+            format!("groups of {group} rows, of which {rows} from {start} on are taken"),
+        ),
+        RowMap::Ungroup { queries, keys } => {
+            let group = keys.checked_mul(2).and_then(|keys| keys.checked_add(queries));
+            let fits = queries > 0 && keys > 0 && group.is_some_and(|group| dim.is_multiple_of(group));
+            (dim, fits, format!("groups of {queries} rows of queries, {keys} of keys and of values"))
+        }
+        RowMap::Regroup { group, parts } => {
+            let taken = parts.iter().fold(0u64, |sum, (_, rows)| sum.saturating_add(*rows));
+            let fits = taken <= group && parts.iter().all(|(start, rows)| is_inside(*start, *rows, group));
+            let expected = format!("groups of {group} rows with parts {parts:?}");
+            (of_groups(taken, group), fits && dim.is_multiple_of(group), expected)
+        }
+        RowMap::Elements { step, start } => {
+            let fits = start < step && dim.is_multiple_of(step);
+            (of_groups(1, step), fits, format!("rows of a multiple of {step} elements"))
+        }
+        RowMap::FirstHead { head } => {
+            let fits = head > 0 && head.is_multiple_of(2) && source.n_elems().is_multiple_of(head);
+            (dim, fits, format!("heads of {head} elements"))
+        }
+        RowMap::Pick { rows: [first, second], of: _ } => {
+            let fits = first.max(second) < dim && dims.len() > 1;
+            (2, fits, format!("rows {first} and {second}, of two tokens"))
+        }
+        RowMap::Pad { rows, to } => (to, dim == rows && to >= rows, format!("at most {to} rows")),
+        RowMap::RopeHalves { head, rotated } => {
+            let fits =
+                rotated > 0 && rotated.is_multiple_of(2) && rotated <= head && dim.is_multiple_of(head);
+            (dim, fits, format!("rows in heads of {head}, of which {rotated} are rotated in pairs"))
+        }
+        RowMap::TileHeads { start, groups, per_group, rows } => {
+            let heads = product(&[groups, per_group, rows]).filter(|heads| *heads > 0);
+            let fits = heads.is_some() && all().and_then(|all| all.checked_sub(start)) == heads;
+            (dim, fits, format!("{start} rows and {groups} groups of {per_group} heads of {rows} rows"))
+        }
+        RowMap::PairHalves { n_heads, rows } => {
+            let fits = product(&[n_heads, rows]).is_some_and(|heads| heads > 0 && heads <= dim);
+            let expected = format!("{n_heads} heads of {rows} rows, in pairs of two kinds");
+            (dim, fits && rows.is_multiple_of(4), expected)
+        }
+        RowMap::HalvesByAxis { head, rows } => {
+            let fits = rows > 0 && product(&[rows, 6]).is_some_and(|pieces| pieces <= head);
+            let expected = format!("heads of {head} rows with six pieces of {rows} rows");
+            (dim, fits && dim.is_multiple_of(head), expected)
+        }
+        RowMap::TileColumns { groups, per_group, elems } => {
+            let columns = product(&[groups, per_group, elems]).filter(|columns| *columns > 0);
+            let expected = format!("rows of {groups} groups of {per_group} heads of {elems} elements");
+            (dim, columns == Some(source.row_elems()), expected)
+        }
+        RowMap::PermuteHeads { heads, rows } => {
+            let fits = product(&[heads, rows]).is_some_and(|heads| heads > 0 && heads <= dim);
+            (dim, fits && rows.is_multiple_of(2), format!("at least {heads} heads of {rows} rows"))
+        }
+        RowMap::AfterZeros { zeros, head } => return after_zeros(&dims, zeros, head),
+        RowMap::Chunks { order } => {
+            let n = order.len() as u64;
+            (
+                dim,
+                all().is_some_and(|all| all.is_multiple_of(n)),
+                format!("{n} chunks of the same number of rows"),
+            )
+        }
+        RowMap::Slice { start } => {
+            (dim.saturating_sub(start), dim > start, format!("more than {start} rows"))
+        }
+    };
+    match dims.get_mut(outer) {
+        Some(dim) if fits => *dim = n_rows,
+        _ => return Err(expected),
     }
     Shape::new(&dims).map_err(|error| error.to_string())
+}
+
+/// Shape of matrices of adapters, (n, 1, rows, columns) in the checkpoint, with one of zeros before them: (1 + n, rows, columns).
+fn after_zeros(dims: &[u64], zeros: u64, head: u64) -> Result<Shape, String> {
+    let &[columns, rows, 1, n] = dims else {
+        return Err("matrices of adapters, one dimension of 1 between".to_owned());
+    };
+    if zeros != rows || head > 0 && (!head.is_multiple_of(2) || !rows.is_multiple_of(head)) {
+        return Err(format!("{rows} rows in heads of {head}"));
+    }
+    Shape::new(&[columns, rows, n.saturating_add(1)]).map_err(|error| error.to_string())
 }

@@ -126,7 +126,7 @@ fn keep_f32(name: &str, n_dims: usize) -> bool {
     }
     // `ssm_a`, biases: tensors other than weights are small.
     let Some(base) = name.strip_suffix(".weight") else { return true };
-    // `match_model_tensor_name`: the name of the layer's tensor must be exactly one of these.
+    // `match_model_tensor_name`: the name of the layer's tensor must be exactly one.
     match gguf_types::layer_and_part(base) {
         Some((_, part)) => BLOCK.contains(&part),
         None => WHOLE.contains(&base),

@@ -1,9 +1,9 @@
 //! The patterns of a table, made ready so that a tensor finds its rows with one look-up.
 //!
-//! A checkpoint of many experts has 100,000 tensors and more, a table 50 patterns; trying all of them on each
+//! A checkpoint of many experts has 100,000 tensors and more, a table 50 patterns; trying all on each
 //! would take longer than everything else that resolves a model. In names and in patterns the numbers that
-//! may be a layer or an expert are whole parts between dots, so the *skeleton* of a name, its parts with `#`
-//! for those of digits alone, is the key under which its patterns are found:
+//! may be a layer or an expert are complete parts between dots, so the *skeleton* of a name, its parts with `#`
+//! for only digits, is the key under which its patterns are found:
 //!
 //! ```text
 //! model.layers.17.mlp.experts.3.up_proj        -> model.layers.#.mlp.experts.#.up_proj
@@ -39,7 +39,7 @@ pub struct Found {
 pub struct Index {
     /// Rows whose names leave out `.weight` and `.bias`.
     with_ending: HashMap<String, Vec<Entry>>,
-    /// Rows whose names are whole.
+    /// Rows with complete names.
     whole: HashMap<String, Vec<Entry>>,
 }
 

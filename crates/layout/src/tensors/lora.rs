@@ -22,7 +22,7 @@ use crate::{ArchError, SourceTensor};
 /// A pair changes its matrix by `alpha / rank * B @ A`, with the alpha of [`AdapterScale::alpha_of`].
 #[derive(Clone, Copy)]
 pub struct AdapterScale<'a> {
-    /// The adapter's general alpha, which the file holds if the pairs need different ones.
+    /// The adapter's general alpha, which the file contains if the pairs need different ones.
     pub alpha: f64,
     /// Alpha of one pair, by the name of its module in the adapter and its rank.
     pub alpha_of: &'a dyn Fn(&str, u64) -> f64,
@@ -36,7 +36,7 @@ impl fmt::Debug for AdapterScale<'_> {
 
 /// Known facts about the base model's matrices.
 pub struct Base<'a> {
-    /// Its tensors, where its weights are at hand.
+    /// Its tensors, if its weights are at hand.
     pub tensors: &'a [SourceTensor],
     /// Its width.
     pub width: Option<u64>,
@@ -50,7 +50,7 @@ struct Pair<'a> {
     b: Option<&'a SourceTensor>,
 }
 
-/// A whole pair.
+/// A complete pair.
 #[derive(Clone, Copy)]
 struct Both<'a> {
     a: &'a SourceTensor,
@@ -87,7 +87,7 @@ struct Placed<'a> {
 /// Applies the table of a base model to an adapter.
 ///
 /// Whole norms come first, as they are met, then pairs in the order of their first half, A before B;
-/// a stack of experts where its last pair was met.
+/// a stack of experts if its last pair was met.
 ///
 /// Source: `LoraModel.get_tensors` and `modify_tensors` in `convert_lora_to_gguf.py`.
 ///
@@ -156,7 +156,7 @@ pub fn adapt(
     let mut stacks: HashMap<u64, Stack<'_>> = HashMap::new();
     for placed in &placed {
         let (all, factor) = (&placed.all, factor_of(placed));
-        // Pairs of all experts become two tensors of three dimensions, when the last of them is there.
+        // Pairs of all experts become two tensors of three dimensions, when the last is there.
         if matches!(all[0].rule.rows, RowRule::StackExperts) {
             let stack = stacks.entry(all[0].bid).or_default();
             stack.insert((all[0].rule.gguf, all[0].xid), (placed.both, factor));
@@ -207,7 +207,7 @@ fn scaled(element: ElementMap, factor: f32) -> Option<ElementMap> {
 
 type Sorted<'a> = (Vec<(String, Both<'a>)>, Vec<(String, &'a SourceTensor)>, Vec<Dropped>);
 
-/// Pairs in the order of their first half, whole norms, and what is left out.
+/// Pairs in the order of their first half, complete norms, and what is left out.
 fn sort_out(sources: &[SourceTensor]) -> Result<Sorted<'_>, ArchError> {
     let mut pairs: Vec<Pair<'_>> = Vec::new();
     let mut index: HashMap<String, usize> = HashMap::new();
@@ -287,7 +287,7 @@ fn place(
     }
 }
 
-/// A and B of one matrix, or of a part of it.
+/// A and B of one matrix or a part.
 fn pair(
     context: &Context<'_>,
     found: &Found,

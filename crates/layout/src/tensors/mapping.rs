@@ -30,7 +30,7 @@ type Parts<'a> = BTreeMap<usize, &'a SourceTensor>;
 ///
 /// Source: `ModelBase.prepare_tensors` in `conversion/base.py` and `TensorNameMap` in
 /// `gguf-py/gguf/tensor_mapping.py`. Where the reference stops at the first tensor that it cannot place, all
-/// of them are listed here.
+/// are listed here.
 ///
 /// # Errors
 ///
@@ -65,8 +65,8 @@ pub fn map(context: &Context<'_>, sources: &[SourceTensor]) -> Result<Mapped, Ar
 /// The order of output tensors is the order of the file, so it has to be the reference's. That walks over the
 /// tensors of the checkpoint as they come and hands each to `modify_tensors`, which returns any number of
 /// output tensors: most return one, a fused tensor returns its parts in the order of the table, and one of
-/// several that are stacked returns nothing until the last of them is there. A stack of experts therefore
-/// appears where its *last* part was met, which is not where a sorted list would have it.
+/// several that are stacked returns nothing until the last is there. A stack of experts therefore
+/// appears if its *last* part was met, not at its place in a sorted list.
 struct Pass<'a, 'c> {
     context: &'c Context<'c>,
     n_experts: u64,
@@ -74,7 +74,7 @@ struct Pass<'a, 'c> {
     n_stacked: u64,
     /// Output tensors so far.
     tensors: Vec<OutTensor>,
-    /// Index into `tensors` of those that later ones may repeat.
+    /// Index into `tensors` of tensors that later ones may repeat.
     outputs: HashMap<String, usize>,
     /// Tensors of integers, which are written before the others and after them.
     before: Vec<OutTensor>,
@@ -159,7 +159,7 @@ impl<'a> Pass<'a, '_> {
         }
         let stack = self.stacks.entry(found.bid).or_default();
         stack.insert((found.rule.gguf, found.xid), source);
-        // All matrices of a layer wait for each other, though each of them could be written before: so the
+        // All matrices of a layer wait for each other, though each could be written before: so the
         // reference has them side by side.
         if stack.len() as u64 == self.n_experts.saturating_mul(self.n_stacked) {
             let stack = self.stacks.remove(&found.bid).unwrap_or_default();
@@ -225,7 +225,7 @@ impl<'a> Pass<'a, '_> {
         Ok(())
     }
 
-    /// Why a tensor is left out that may hold the same values as one before it.
+    /// Why a tensor is left out that may contain the same values as one before it.
     fn same_as_twin(&self, found: &Found, source: &SourceTensor) -> Option<&'static str> {
         let twin = self.outputs.get(&(found.rule.twin?.to_owned() + found.suffix))?;
         let Data::Rows { sources, .. } = &self.tensors.get(*twin)?.data else { return None };

@@ -77,7 +77,7 @@ impl Context<'_> {
         // Needed are outputs, not sources: any of the alternative names of a rule makes its output.
         let present: HashSet<&str> = tensors.iter().map(|tensor| tensor.name.as_str()).collect();
         let mut names = unfused;
-        // The number of layers comes out of a file and may be anything: no more of them are looked at
+        // The number of layers comes out of a file and may be anything: no more are looked at
         // than it takes to show that something is missing.
         for rule in self.rules() {
             let layers = if rule.gguf.contains("{bid}") { self.n_layers(rule) } else { 1 };

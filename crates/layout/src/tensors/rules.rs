@@ -29,9 +29,9 @@ pub struct TensorRule {
     pub bare: Option<&'static str>,
     /// Another shape for the same elements.
     pub shape: Option<Reshape>,
-    /// The type of the `.weight` in files of floats, where its name and shape do not decide.
+    /// The type of the `.weight` in files of floats, if its name and shape do not decide.
     pub float: Option<FloatType>,
-    /// The output tensor whose values make this one needless: it is left out where they are equal.
+    /// The output tensor whose values make this one needless: it is left out if they are equal.
     pub twin: Option<&'static str>,
     /// The layers in which the row holds, where another row has the same names in the others.
     pub layers: Option<InLayers>,
@@ -45,7 +45,7 @@ pub type InLayers = fn(&Hparams, u64) -> bool;
 pub enum RowRule {
     /// Nothing.
     Copy,
-    /// Nothing. The checkpoint may hold the tensor several times, under the names of the rule; the first one
+    /// Nothing. The checkpoint may contain the tensor several times, under the names of the rule; the first one
     /// that is met is used, the others are dropped.
     First,
     /// Rotary halves are interleaved within each query head, for weight and bias.
@@ -53,7 +53,7 @@ pub enum RowRule {
     /// Rotary halves are interleaved within each key head, for weight and bias.
     PermuteK,
     /// Stacks the matrices of all experts of a layer into one tensor of three dimensions. All rules with this
-    /// value form one group: its tensors appear, in the order of the table, where the last source of any of
+    /// value form one group: its tensors appear, in the order of the table, if the last source of any of
     /// them was met.
     StackExperts,
     /// Selects rows of the weight and the bias. Several rules with the same name in `hf` take a fused
@@ -78,7 +78,7 @@ pub enum RowRule {
     TokenRow(fn(&Hparams) -> u64),
     /// Stacks several source tensors of the same shape along a new outer dimension. The sources are either the
     /// first `n` names of `hf`, or the only name with `{xid}` = 0 .. n; the function gives n. Unlike in other
-    /// rules, `hf` is a list of parts here, not of alternative spellings. The result appears where the last
+    /// rules, `hf` is a list of parts here, not of alternative spellings. The result appears if the last
     /// part was met.
     Fuse(fn(&Hparams) -> usize),
     /// [`RowRule::Fuse`], then only these rows. Several rules may name the same sources.
@@ -88,21 +88,21 @@ pub enum RowRule {
     /// [`RowRule::Fuse`] of matrices with equal row lengths; matrices with fewer rows are padded with rows of zeros.
     FusePadded(fn(&Hparams) -> usize),
     /// Several vectors of equal length, combined element by element; `hf` has the names of all, in the order of the operands. The
-    /// result appears where the last one was met. A tensor may be an operand of several rules.
+    /// result appears if the last one was met. A tensor may be an operand of several rules.
     Combine(Combination),
     /// Codebooks: the rows of a matrix, divided by their counts. `hf` has the names of sums and counts, with `{xid}` for the
     /// codebook; the function returns the number of codebooks. Several are stacked.
     Codebooks(fn(&Hparams) -> usize),
     /// The rows of matrices and vectors, concatenated, then one row that is the product of a matrix and a vector. `hf` has
-    /// the names of these two, then of those whose rows are taken. The sources and the function are those of
-    /// [`RowRule::Fuse`]. The result appears where the last part was met.
+    /// the names of both, then of tensors whose rows are taken. The sources and the function are those of
+    /// [`RowRule::Fuse`]. The result appears if the last part was met.
     Extend(fn(&Hparams) -> usize),
     /// A square grid of rows, interpolated to the number of rows per side that the function returns.
     Grid(fn(&Hparams) -> Result<u64, ArchError>),
     /// The sum of the slabs of a matrix (out, slabs * patch) of patches over time; the function returns their number.
     SumSlabs(fn(&Hparams) -> u64),
     /// The rows of several source tensors, concatenated, for weight and bias. The sources and the function are
-    /// those of [`RowRule::Fuse`]. The result appears where the last part was met.
+    /// those of [`RowRule::Fuse`]. The result appears if the last part was met.
     Append(fn(&Hparams) -> usize),
     /// Integers of this type, each plus its position if the flag is set. They stand before or after all other
     /// tensors.
@@ -212,9 +212,9 @@ pub enum Need {
 /// the order of the layers.
 #[derive(Debug, Clone, Copy)]
 pub struct NumberRule {
-    /// Its name in the checkpoint, whole, with `{bid}` for the layer if each has one.
+    /// Its name in the checkpoint, complete, with `{bid}` for the layer if each has one.
     pub hf: &'static str,
-    /// The key, whole.
+    /// The full key.
     pub key: &'static str,
     /// The dimensions that transformers gives it: one of 1, or none.
     pub dims: &'static [u64],
@@ -310,7 +310,7 @@ impl TensorRule {
         TensorRule { element_of: Some(element), ..self }
     }
 
-    /// This row, for a tensor that is left out where it equals another output tensor.
+    /// This row, for a tensor that is left out if it equals another output tensor.
     pub const fn unless_equal(self, twin: &'static str) -> TensorRule {
         TensorRule { twin: Some(twin), ..self }
     }
@@ -351,7 +351,7 @@ impl TensorRule {
 }
 
 /// Embedding, final norm and output of the decoders that name their parts as llama does. The
-/// output is absent where it is tied to the embedding; where a tied checkpoint holds it all the
+/// output is absent where it is tied to the embedding; if a tied checkpoint contains it all the
 /// same, the reference writes it, and so do we.
 pub const DECODER_ENDS: &[TensorRule] = &[
     TensorRule::copy(&["model.embed_tokens"], "token_embd"),
@@ -416,14 +416,14 @@ pub const FUSED_MLP: &[TensorRule] = &[
 /// The mixture of experts of Qwen and others: a router, and three matrices an expert.
 pub const QWEN_EXPERTS: &[TensorRule] = &qwen_experts(Need::Always);
 
-/// [`QWEN_EXPERTS`], where some layers may have none.
+/// [`QWEN_EXPERTS`], where some layers may lack them.
 pub const fn qwen_experts(need: Need) -> [TensorRule; 4] {
     let [gate, up, down] = gate_up_down_experts(need);
     let router = TensorRule::copy(&["model.layers.{bid}.mlp.gate"], "blk.{bid}.ffn_gate_inp").need(need);
     [router, down, gate, up]
 }
 
-/// The matrices of experts alone.
+/// Only the matrices of experts.
 pub const fn gate_up_down_experts(need: Need) -> [TensorRule; 3] {
     [
         TensorRule::stack(&["model.layers.{bid}.mlp.experts.{xid}.gate_proj"], "blk.{bid}.ffn_gate_exps")
@@ -435,7 +435,7 @@ pub const fn gate_up_down_experts(need: Need) -> [TensorRule; 3] {
     ]
 }
 
-/// The experts of [`QWEN_EXPERTS`] as the classes of transformers 5 hold them: stacked, gate before
+/// The experts of [`QWEN_EXPERTS`] as the classes of transformers 5 store them: stacked, gate before
 /// up in one tensor. transformers takes them apart on saving, other programs do not.
 pub const STACKED_EXPERTS: &[TensorRule] = &[
     TensorRule::copy(
@@ -491,20 +491,12 @@ pub const MIXTRAL_EXPERTS: &[TensorRule] = &[
         .need(Need::Experts),
 ];
 
-/// The first half of the rows; of each expert's rows where there are experts.
-///
-/// # Errors
-///
-/// None.
+/// The first half of the rows; of each expert's rows if there are experts.
 pub fn first_half(_: &Hparams, shape: &Shape) -> Result<RowMap, ArchError> {
     Ok(half(shape, 0))
 }
 
-/// The second half of the rows; of each expert's rows where there are experts.
-///
-/// # Errors
-///
-/// None.
+/// The second half of the rows; of each expert's rows if there are experts.
 pub fn second_half(_: &Hparams, shape: &Shape) -> Result<RowMap, ArchError> {
     Ok(half(shape, 1))
 }
@@ -522,7 +514,7 @@ pub fn fill(pattern: &str, bid: u64, xid: u64) -> String {
 }
 
 /// The layer and expert that `name` has under `pattern`, if it matches. Numbers are decimal
-/// without leading zeros; where the pattern has no such place they are 0.
+/// without leading zeros; if the pattern has no such place they are 0.
 pub fn parse(pattern: &str, name: &str) -> Option<(u64, u64)> {
     let (mut bid, mut xid) = (0, 0);
     let mut rest = name;

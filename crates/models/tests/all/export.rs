@@ -122,26 +122,6 @@ fn complete_model_is_exported() {
 }
 
 #[test]
-fn output_rows_invert_source_rows() {
-    for (n_head, n_rows) in [(1, 8), (3, 24), (4, 64)] {
-        let tiled =
-            |start, rows| gguf_layout::RowMap::TileHeads { start, groups: 2, per_group: n_head, rows };
-        let columns = gguf_layout::RowMap::TileColumns { groups: 2, per_group: n_head, elems: 5 };
-        let pairs = gguf_layout::RowMap::PairHalves { n_heads: n_head, rows: 4 };
-        let axes = gguf_layout::RowMap::HalvesByAxis { head: 8, rows: 1 };
-        let maps = [gguf_layout::RowMap::RopePermute { n_head }, gguf_layout::RowMap::Concat, pairs, axes];
-        for map in
-            maps.into_iter().chain([tiled(0, n_rows / (2 * n_head)), tiled(n_rows - 2 * n_head, 1), columns])
-        {
-            for row in 0..n_rows {
-                assert_eq!(map.source_row(map.output_row(row, n_rows), n_rows), row, "{map:?}");
-            }
-        }
-    }
-    assert_eq!(gguf_layout::RowMap::Slice { start: 7 }.output_row(9, 4), 2);
-}
-
-#[test]
 fn missing_parts_are_named() {
     Tiny::new()
         .with("general.architecture", "chameleon")

@@ -229,10 +229,11 @@ fn elements(tensor: &OutTensor, checkpoint: &Checkpoint) -> Option<Vec<f32>> {
     }
     let pieces = rows.pieces();
     let n_pieces = view.n_rows * pieces;
+    let map = rows.source_rows(n_pieces);
     let zeros = vec![0.0; (view.row_elems / pieces) as usize];
     let padded = matches!(rows, RowMap::Pad { .. } | RowMap::AfterZeros { .. });
     let rows = (0..n_pieces).flat_map(|piece| {
-        let row = usize::try_from(rows.source_row(piece, n_pieces)).unwrap();
+        let row = usize::try_from(map.source_row(piece)).unwrap();
         let values = if padded { source_rows.get(row).unwrap_or(&zeros) } else { &source_rows[row] };
         values.iter().map(move |v| (piece / pieces, *v))
     });

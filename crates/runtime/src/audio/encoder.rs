@@ -1,6 +1,6 @@
 //! Whisper's encoder in a projector: two convolutions, the second with stride 2, and layers of attention.
 //!
-//! Positions are learned, or queries and keys are rotated. The final norm is not part of it, because some families pool rows before
+//! Positions are learned, or queries and keys are rotated. The final norm is a separate step, because some families pool rows before
 //! the norm.
 //!
 //! Source: `WhisperEncoder` of transformers 5.23; `tools/mtmd/models/whisper-enc.cpp` of llama.cpp (llama-cpp-python

@@ -10,9 +10,6 @@ use crate::{
 /// An audio encoder with its projector.
 pub trait Listener: Send + Sync {
     /// Returns the embedding of samples at the encoder's rate.
-    ///
-    /// # Errors
-    /// The errors of running the encoder.
     fn run(&self, samples: &[f32], activations: Activations) -> Result<Embedding, Error>;
 }
 

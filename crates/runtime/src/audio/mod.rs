@@ -23,9 +23,6 @@ use crate::{
 use listener::Listening;
 
 /// The embedding of a sound, computed in the thread pool of the caller. Samples beyond the encoder's limit are ignored.
-///
-/// # Errors
-/// [`Error::ShortSound`] for a sound that is too short for one embedding, and the errors of the encoder.
 pub(crate) fn embed(
     listening: &Listening,
     sound: &Sound,

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Width, window and roll-off are those of `kaiser_best` in resampy 0.2 and in torchaudio's documentation. Frequencies
-//! below 0.87 of the lower Nyquist frequency keep their amplitude, and those above 1.02 of it vanish, to 1e-7. Other programs use
+//! below 0.87 of the lower Nyquist frequency keep their amplitude, and those above 1.02 vanish, to 1e-7. Other programs use
 //! other filters: librosa has soxr (`soxr_hq`), torchaudio a Hann window of 6 zero crossings, and mtmd the linear interpolation of
 //! miniaudio with a low-pass filter of fourth order.
 //!
@@ -49,7 +49,7 @@ pub fn resample(samples: &[f32], from: u32, to: u32) -> Vec<f32> {
     };
     let n = (samples.len() as u64 * to).div_ceil(from);
     let one = |j: u64| {
-        // Exact position: whole samples and a rest below 1.
+        // Exact position: complete samples and a rest below 1.
         let (whole, rest) = (j * from / to, (j * from % to) as f64 / to as f64);
         let first = (whole as f64 + rest - reach).ceil().max(0.0) as usize;
         let end = ((whole as f64 + rest + reach) as usize + 1).min(samples.len());

@@ -1,6 +1,6 @@
 //! Sounds: a WAV, FLAC or MP3 file becomes samples of one channel.
 //!
-//! Channels are averaged, as in librosa's `to_mono`. Integers are divided by their largest magnitude, so that samples are
+//! Channels are averaged, like in librosa's `to_mono`. Integers are divided by their largest magnitude, so that samples are
 //! in the range -1 to 1.
 
 use std::io::Cursor;

@@ -5,7 +5,7 @@
 //! ```text
 //! X_k = sum_n w_n x_(t hop + n - n_fft / 2) e^(-2 pi i k n / n_fft)      w_n = (1 - cos(2 pi n / n_fft)) / 2
 //! m_b = log10(max(sum_k F_bk |X_k|^2, 1e-10))                           F (n_mels, n_fft / 2 + 1)
-//! y_b = (max(m_b, max(m) - 8) + 4) / 4                                  max(m) over the whole spectrogram
+//! y_b = (max(m_b, max(m) - 8) + 4) / 4                                  max(m) over the entire spectrogram
 //! ```
 //!
 //! Sums are in double precision. transformers and mtmd round intermediate results to single precision, which changes faint bands by

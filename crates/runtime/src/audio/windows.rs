@@ -12,7 +12,7 @@ pub enum Division {
     Apart,
     /// As `Apart`, with the samples of each window scaled to mean 0 and variance 1.
     Standardized,
-    /// One spectrogram of the sound, padded with silence to a whole number of windows.
+    /// One spectrogram of the sound, padded with silence to an integer number of windows.
     Padded,
     /// One spectrogram of the sound without padding. The last of several windows is padded with zeros.
     Short,
@@ -34,7 +34,7 @@ pub fn windows(samples: &[f32], mel: &LogMel, n_frames: usize, division: Divisio
         samples.resize(n, 0.0);
         samples
     };
-    // Partial frames and windows count as whole ones.
+    // Partial frames and windows count as complete ones.
     let n_heard = samples.len().div_ceil(HOP);
     let n_windows = samples.len().div_ceil(n_samples.max(1));
     let heard = |index: usize| n_heard.saturating_sub(index * n_frames).min(n_frames);

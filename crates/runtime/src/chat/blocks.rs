@@ -18,7 +18,7 @@ impl Parser {
         }
     }
 
-    /// Assignments of `with`. All of them see only the variables outside the block.
+    /// Assignments of `with`. All see only the variables outside the block.
     pub(super) fn assignments(&mut self) -> Result<String, String> {
         let (mut values, mut targets) = (Vec::new(), Vec::new());
         while !self.is_done() {

@@ -7,7 +7,7 @@ use minijinja::value::Value;
 pub struct Conversation<'a> {
     /// Name of the case, in a word or two.
     pub name: &'static str,
-    /// Who says what, in order.
+    /// Roles in order.
     pub messages: Vec<Turn<'a>>,
     /// The functions that the model may call.
     pub tools: Vec<Tool<'a>>,
@@ -60,7 +60,7 @@ impl Turn<'_> {
     pub(super) fn value(&self) -> Value {
         let mut items = vec![("role", Value::from(self.role)), ("content", Value::from(self.content))];
         if let Some(text) = self.reasoning_content.map(Value::from) {
-            // Both names, as in transformers.
+            // Both names, like transformers.
             items.insert(0, ("thinking", text.clone()));
             items.push(("reasoning_content", text));
         }
@@ -105,7 +105,7 @@ fn turn<'a>(role: &'a str, content: &'a str) -> Turn<'a> {
 }
 
 impl<'a> Conversation<'a> {
-    /// True if a rendered text holds the last message of the user, except for blanks around it.
+    /// True if a rendered text contains the last message of the user, except for blanks around it.
     pub fn is_asked_in(&self, rendered: &str) -> bool {
         let last = self.messages.iter().rev().find(|message| message.role == "user");
         last.is_none_or(|last| rendered.contains(last.content.trim()))

@@ -42,7 +42,7 @@ impl Date {
         }
     }
 
-    /// Reads `2026-01-31`; midnight of that day.
+    /// Reads `2026-01-31`; midnight of the day.
     pub fn parse(text: &str) -> Option<Date> {
         let mut parts = text.split('-');
         let mut next = |len: usize| {

@@ -122,7 +122,7 @@ fn operand(text: String) -> String {
 }
 
 impl Parser {
-    /// A reader of these tokens.
+    /// A reader of tokens.
     pub(super) fn new(tokens: Vec<Token>) -> Parser {
         Parser { tokens, at: 0, depth: 0 }
     }

@@ -120,7 +120,7 @@ pub(super) fn range_item([start, _, step]: [i64; 3], index: usize) -> Value {
     Value::from(start.wrapping_add((index as i64).wrapping_mul(step)))
 }
 
-/// Python's name for the type of one of these objects.
+/// Python's name for the type of an object.
 pub(super) fn type_name(value: &Value) -> Option<&'static str> {
     match value.downcast_object_ref::<View>() {
         Some(view) => Some(view.type_name()),

@@ -38,7 +38,7 @@ pub(super) fn escaped(value: &Value) -> Result<String, Error> {
     Ok(made)
 }
 
-/// `str.title`: a letter is a capital if none is in front of it.
+/// `str.title`: a letter is a capital unless it follows a letter.
 pub(super) fn title(text: &str) -> String {
     let mut made = String::with_capacity(text.len());
     let mut is_inside = false;
@@ -164,179 +164,214 @@ fn alternatives(value: &Value) -> Result<Vec<String>, Error> {
     }
 }
 
+/// A method of a string, called by its name with its arguments.
+type TextMethod = fn(&str, &str, &[Value]) -> Result<Value, Error>;
+
 /// Calls a method of a string. `None`: there is no such method here.
 pub(super) fn text_method(value: &Value, name: &str, arguments: &[Value]) -> Result<Option<Value>, Error> {
     let text = value.as_str().unwrap_or_default();
-    let no_arguments = || from_args::<()>(arguments);
+    let method: TextMethod = match name {
+        "strip" | "lstrip" | "rstrip" => strip,
+        "split" | "rsplit" => pieces,
+        "partition" | "rpartition" => partition,
+        "removeprefix" | "removesuffix" => remove_affix,
+        "find" | "rfind" | "index" | "rindex" | "count" => find,
+        "startswith" | "endswith" => has_affix,
+        "replace" => replace,
+        "join" => join,
+        "splitlines" => split_lines,
+        "zfill" => zero_fill,
+        "ljust" | "rjust" | "center" => justify,
+        "expandtabs" => expand_tabs,
+        "swapcase" => swap_case,
+        _ => return without_arguments(text, name, arguments),
+    };
+    method(text, name, arguments).map(Some)
+}
+
+/// Calls a method of a string that takes no arguments.
+fn without_arguments(text: &str, name: &str, arguments: &[Value]) -> Result<Option<Value>, Error> {
     let all = |test: fn(char) -> bool| Value::from(!text.is_empty() && text.chars().all(test));
     let cased = |is_wanted: fn(char) -> bool, is_other: fn(char) -> bool| {
         Value::from(text.chars().any(is_wanted) && !text.chars().any(is_other))
     };
     let made = match name {
-        "strip" | "lstrip" | "rstrip" => {
-            let (chars,): (Option<String>,) = from_args(arguments)?;
-            stripped(text, chars.as_deref(), name != "rstrip", name != "lstrip").into()
-        }
-        "split" | "rsplit" => {
-            let (separator, n_splits, names): (Option<String>, Option<i64>, Kwargs) = from_args(arguments)?;
-            let separator = match separator {
-                Some(separator) => Some(separator),
-                None => names.get::<Option<String>>("sep")?,
-            };
-            let n_splits = match n_splits {
-                Some(n_splits) => Some(n_splits),
-                None => names.get::<Option<i64>>("maxsplit")?,
-            };
-            names.assert_all_used()?;
-            let n_splits = n_splits.and_then(|n| usize::try_from(n).ok());
-            let pieces = split(text, separator.as_deref(), n_splits, name == "rsplit")?;
-            pieces.into_iter().map(Value::from).collect::<Vec<_>>().into()
-        }
-        "partition" | "rpartition" => {
-            let (separator,): (String,) = from_args(arguments)?;
-            if separator.is_empty() {
-                return Err(invalid("empty separator"));
-            }
-            let (found, otherwise) = match name {
-                "partition" => (text.split_once(&separator), [text, "", ""]),
-                _ => (text.rsplit_once(&separator), ["", "", text]),
-            };
-            let parts = found.map_or(otherwise, |(before, after)| [before, &separator, after]);
-            tuple(parts.into_iter().map(Value::from).collect())
-        }
-        "removeprefix" | "removesuffix" => {
-            let (affix,): (String,) = from_args(arguments)?;
-            let rest = match name {
-                "removeprefix" => text.strip_prefix(&affix),
-                _ => text.strip_suffix(&affix),
-            };
-            rest.unwrap_or(text).into()
-        }
-        "find" | "rfind" | "index" | "rindex" | "count" => {
-            let (needle, start, stop): (String, Option<i64>, Option<i64>) = from_args(arguments)?;
-            let found = part(text, start, stop);
-            if name == "count" {
-                let n_found = found.map_or(0, |(part, _)| match needle.is_empty() {
-                    true => part.chars().count() + 1,
-                    false => part.matches(&needle).count(),
-                });
-                return Ok(Some(Value::from(n_found)));
-            }
-            let byte = found.and_then(|(part, from)| {
-                let at = if name.starts_with('r') { part.rfind(&needle) } else { part.find(&needle) };
-                at.map(|at| at + from)
-            });
-            match byte {
-                Some(byte) => Value::from(text[..byte].chars().count()),
-                None if name.ends_with("index") => return Err(invalid("substring not found")),
-                None => Value::from(-1),
-            }
-        }
-        "startswith" | "endswith" => {
-            let (affix, start, stop): (Value, Option<i64>, Option<i64>) = from_args(arguments)?;
-            let affixes = alternatives(&affix)?;
-            let found = part(text, start, stop);
-            let fits = |affix: &String| {
-                found.is_some_and(|(part, _)| match name {
-                    "startswith" => part.starts_with(affix),
-                    _ => part.ends_with(affix),
-                })
-            };
-            affixes.iter().any(fits).into()
-        }
-        "replace" => {
-            let (old, new, n, names): (String, String, Option<i64>, Kwargs) = from_args(arguments)?;
-            let n = match n {
-                Some(n) => Some(n),
-                None => names.get::<Option<i64>>("count")?,
-            };
-            names.assert_all_used()?;
-            check_replacement(text, &old, &new)?;
-            match n.and_then(|n| usize::try_from(n).ok()) {
-                Some(n) => text.replacen(&old, &new, n).into(),
-                None => text.replace(&old, &new).into(),
-            }
-        }
-        "join" => {
-            let (items,): (Value,) = from_args(arguments)?;
-            let items: Vec<String> = match items.as_str() {
-                Some(text) => text.chars().map(String::from).collect(),
-                None => items
-                    .try_iter()?
-                    .map(|item| {
-                        item.as_str().map(str::to_owned).ok_or_else(|| invalid("`join` expects strings"))
-                    })
-                    .collect::<Result<_, Error>>()?,
-            };
-            joined(&items, text)?.into()
-        }
-        "splitlines" => {
-            let (keep_ends, names): (Option<bool>, Kwargs) = from_args(arguments)?;
-            let keep_ends = match keep_ends {
-                Some(keep_ends) => keep_ends,
-                None => names.get::<Option<bool>>("keepends")?.unwrap_or(false),
-            };
-            names.assert_all_used()?;
-            lines(text, keep_ends).into_iter().map(Value::from).collect::<Vec<_>>().into()
-        }
-        "zfill" => {
-            let (width,): (usize,) = from_args(arguments)?;
-            let (sign, digits) = match text.strip_prefix(['-', '+']) {
-                Some(digits) => text.split_at(text.len() - digits.len()),
-                None => ("", text),
-            };
-            let n_zeros = checked_width(width)?.saturating_sub(text.chars().count());
-            format!("{sign}{}{digits}", "0".repeat(n_zeros)).into()
-        }
-        "ljust" | "rjust" | "center" => {
-            let (width, fill): (usize, Option<char>) = from_args(arguments)?;
-            let fill = fill.unwrap_or(' ').to_string();
-            let n_fill = checked_width(width)?.saturating_sub(text.chars().count());
-            let left = match name {
-                "ljust" => 0,
-                "rjust" => n_fill,
-                _ => n_fill / 2 + (n_fill & width & 1),
-            };
-            format!("{}{text}{}", fill.repeat(left), fill.repeat(n_fill - left)).into()
-        }
-        "expandtabs" => {
-            let (width,): (Option<usize>,) = from_args(arguments)?;
-            let width = checked_width(width.unwrap_or(8))?;
-            check_replacement(text, "\t", &" ".repeat(width))?;
-            let (mut made, mut column) = (String::new(), 0);
-            for c in text.chars() {
-                if c == '\t' {
-                    let n = width.saturating_sub(column % width.max(1));
-                    made.extend(std::iter::repeat_n(' ', n));
-                    column += n;
-                } else {
-                    made.push(c);
-                    column = if matches!(c, '\n' | '\r') { 0 } else { column + 1 };
-                }
-            }
-            made.into()
-        }
-        "upper" => no_arguments().map(|()| text.to_uppercase().into())?,
-        "lower" | "casefold" => no_arguments().map(|()| text.to_lowercase().into())?,
-        "title" => no_arguments().map(|()| title(text).into())?,
-        "capitalize" => no_arguments().map(|()| capitalized(text).into())?,
-        "swapcase" => {
-            let swapped = text.chars().map(|c| match c.is_uppercase() {
-                true => c.to_lowercase().to_string(),
-                false => c.to_uppercase().to_string(),
-            });
-            no_arguments().map(|()| swapped.collect::<String>().into())?
-        }
-        "isspace" => no_arguments().map(|()| all(is_space))?,
-        "isalpha" => no_arguments().map(|()| all(char::is_alphabetic))?,
-        "isalnum" => no_arguments().map(|()| all(char::is_alphanumeric))?,
-        "isdigit" | "isdecimal" | "isnumeric" => no_arguments().map(|()| all(char::is_numeric))?,
-        "isascii" => no_arguments().map(|()| text.is_ascii().into())?,
-        "islower" => no_arguments().map(|()| cased(char::is_lowercase, char::is_uppercase))?,
-        "isupper" => no_arguments().map(|()| cased(char::is_uppercase, char::is_lowercase))?,
+        "upper" => text.to_uppercase().into(),
+        "lower" | "casefold" => text.to_lowercase().into(),
+        "title" => title(text).into(),
+        "capitalize" => capitalized(text).into(),
+        "isspace" => all(is_space),
+        "isalpha" => all(char::is_alphabetic),
+        "isalnum" => all(char::is_alphanumeric),
+        "isdigit" | "isdecimal" | "isnumeric" => all(char::is_numeric),
+        "isascii" => text.is_ascii().into(),
+        "islower" => cased(char::is_lowercase, char::is_uppercase),
+        "isupper" => cased(char::is_uppercase, char::is_lowercase),
         _ => return Ok(None),
     };
-    Ok(Some(made))
+    from_args::<()>(arguments).map(|()| Some(made))
+}
+
+fn strip(text: &str, name: &str, arguments: &[Value]) -> Result<Value, Error> {
+    let (chars,): (Option<String>,) = from_args(arguments)?;
+    Ok(stripped(text, chars.as_deref(), name != "rstrip", name != "lstrip").into())
+}
+
+fn pieces(text: &str, name: &str, arguments: &[Value]) -> Result<Value, Error> {
+    let (separator, n_splits, names): (Option<String>, Option<i64>, Kwargs) = from_args(arguments)?;
+    let separator = match separator {
+        Some(separator) => Some(separator),
+        None => names.get::<Option<String>>("sep")?,
+    };
+    let n_splits = match n_splits {
+        Some(n_splits) => Some(n_splits),
+        None => names.get::<Option<i64>>("maxsplit")?,
+    };
+    names.assert_all_used()?;
+    let n_splits = n_splits.and_then(|n| usize::try_from(n).ok());
+    let pieces = split(text, separator.as_deref(), n_splits, name == "rsplit")?;
+    Ok(pieces.into_iter().map(Value::from).collect::<Vec<_>>().into())
+}
+
+fn partition(text: &str, name: &str, arguments: &[Value]) -> Result<Value, Error> {
+    let (separator,): (String,) = from_args(arguments)?;
+    if separator.is_empty() {
+        return Err(invalid("empty separator"));
+    }
+    let (found, otherwise) = match name {
+        "partition" => (text.split_once(&separator), [text, "", ""]),
+        _ => (text.rsplit_once(&separator), ["", "", text]),
+    };
+    let parts = found.map_or(otherwise, |(before, after)| [before, &separator, after]);
+    Ok(tuple(parts.into_iter().map(Value::from).collect()))
+}
+
+fn remove_affix(text: &str, name: &str, arguments: &[Value]) -> Result<Value, Error> {
+    let (affix,): (String,) = from_args(arguments)?;
+    let rest = match name {
+        "removeprefix" => text.strip_prefix(&affix),
+        _ => text.strip_suffix(&affix),
+    };
+    Ok(rest.unwrap_or(text).into())
+}
+
+fn find(text: &str, name: &str, arguments: &[Value]) -> Result<Value, Error> {
+    let (needle, start, stop): (String, Option<i64>, Option<i64>) = from_args(arguments)?;
+    let found = part(text, start, stop);
+    if name == "count" {
+        let n_found = found.map_or(0, |(part, _)| match needle.is_empty() {
+            true => part.chars().count() + 1,
+            false => part.matches(&needle).count(),
+        });
+        return Ok(Value::from(n_found));
+    }
+    let byte = found.and_then(|(part, from)| {
+        let at = if name.starts_with('r') { part.rfind(&needle) } else { part.find(&needle) };
+        at.map(|at| at + from)
+    });
+    match byte {
+        Some(byte) => Ok(Value::from(text[..byte].chars().count())),
+        None if name.ends_with("index") => Err(invalid("substring not found")),
+        None => Ok(Value::from(-1)),
+    }
+}
+
+fn has_affix(text: &str, name: &str, arguments: &[Value]) -> Result<Value, Error> {
+    let (affix, start, stop): (Value, Option<i64>, Option<i64>) = from_args(arguments)?;
+    let affixes = alternatives(&affix)?;
+    let found = part(text, start, stop);
+    let fits = |affix: &String| {
+        found.is_some_and(|(part, _)| match name {
+            "startswith" => part.starts_with(affix),
+            _ => part.ends_with(affix),
+        })
+    };
+    Ok(affixes.iter().any(fits).into())
+}
+
+fn replace(text: &str, _: &str, arguments: &[Value]) -> Result<Value, Error> {
+    let (old, new, n, names): (String, String, Option<i64>, Kwargs) = from_args(arguments)?;
+    let n = match n {
+        Some(n) => Some(n),
+        None => names.get::<Option<i64>>("count")?,
+    };
+    names.assert_all_used()?;
+    check_replacement(text, &old, &new)?;
+    Ok(match n.and_then(|n| usize::try_from(n).ok()) {
+        Some(n) => text.replacen(&old, &new, n).into(),
+        None => text.replace(&old, &new).into(),
+    })
+}
+
+fn join(text: &str, _: &str, arguments: &[Value]) -> Result<Value, Error> {
+    let (items,): (Value,) = from_args(arguments)?;
+    let items: Vec<String> = match items.as_str() {
+        Some(text) => text.chars().map(String::from).collect(),
+        None => items
+            .try_iter()?
+            .map(|item| item.as_str().map(str::to_owned).ok_or_else(|| invalid("`join` expects strings")))
+            .collect::<Result<_, Error>>()?,
+    };
+    Ok(joined(&items, text)?.into())
+}
+
+fn split_lines(text: &str, _: &str, arguments: &[Value]) -> Result<Value, Error> {
+    let (keep_ends, names): (Option<bool>, Kwargs) = from_args(arguments)?;
+    let keep_ends = match keep_ends {
+        Some(keep_ends) => keep_ends,
+        None => names.get::<Option<bool>>("keepends")?.unwrap_or(false),
+    };
+    names.assert_all_used()?;
+    Ok(lines(text, keep_ends).into_iter().map(Value::from).collect::<Vec<_>>().into())
+}
+
+fn zero_fill(text: &str, _: &str, arguments: &[Value]) -> Result<Value, Error> {
+    let (width,): (usize,) = from_args(arguments)?;
+    let (sign, digits) = match text.strip_prefix(['-', '+']) {
+        Some(digits) => text.split_at(text.len() - digits.len()),
+        None => ("", text),
+    };
+    let n_zeros = checked_width(width)?.saturating_sub(text.chars().count());
+    Ok(format!("{sign}{}{digits}", "0".repeat(n_zeros)).into())
+}
+
+fn justify(text: &str, name: &str, arguments: &[Value]) -> Result<Value, Error> {
+    let (width, fill): (usize, Option<char>) = from_args(arguments)?;
+    let fill = fill.unwrap_or(' ').to_string();
+    let n_fill = checked_width(width)?.saturating_sub(text.chars().count());
+    let left = match name {
+        "ljust" => 0,
+        "rjust" => n_fill,
+        _ => n_fill / 2 + (n_fill & width & 1),
+    };
+    Ok(format!("{}{text}{}", fill.repeat(left), fill.repeat(n_fill - left)).into())
+}
+
+fn expand_tabs(text: &str, _: &str, arguments: &[Value]) -> Result<Value, Error> {
+    let (width,): (Option<usize>,) = from_args(arguments)?;
+    let width = checked_width(width.unwrap_or(8))?;
+    check_replacement(text, "\t", &" ".repeat(width))?;
+    let (mut made, mut column) = (String::new(), 0);
+    for c in text.chars() {
+        if c == '\t' {
+            let n = width.saturating_sub(column % width.max(1));
+            made.extend(std::iter::repeat_n(' ', n));
+            column += n;
+        } else {
+            made.push(c);
+            column = if matches!(c, '\n' | '\r') { 0 } else { column + 1 };
+        }
+    }
+    Ok(made.into())
+}
+
+fn swap_case(text: &str, _: &str, arguments: &[Value]) -> Result<Value, Error> {
+    from_args::<()>(arguments)?;
+    let swapped = text.chars().map(|c| match c.is_uppercase() {
+        true => c.to_lowercase().to_string(),
+        false => c.to_uppercase().to_string(),
+    });
+    Ok(swapped.collect::<String>().into())
 }
 
 /// Texts with a separator between them.

@@ -6,10 +6,7 @@ use std::borrow::Cow;
 
 use super::settings::ChatError;
 
-/// Source of a template: the given text, or the template of that name.
-///
-/// # Errors
-/// [`ChatError::Named`] for an unknown name.
+/// Source of a template: the given text, or the template with the name.
 pub(super) fn source(template: &str) -> Result<Cow<'_, str>, ChatError> {
     // Names do not contain tags.
     if ["{{", "{%", "{#"].iter().any(|tag| template.contains(tag)) {

@@ -145,7 +145,7 @@ fn compare(sign: String, left: Value, right: Value) -> Result<bool, Error> {
 
 fn modulo(left: Value, right: Value) -> Result<Value, Error> {
     if let Some(format) = left.as_str() {
-        // A tuple holds the arguments, a dictionary the names; anything else is the only argument.
+        // A tuple contains the arguments, a dictionary the names; anything else is the only argument.
         let arguments: Vec<Value> = match right.downcast_object_ref::<Tuple>() {
             Some(Tuple(items)) => items.clone(),
             None => vec![right],

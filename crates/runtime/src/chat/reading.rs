@@ -47,9 +47,6 @@ impl Chat {
     }
 
     /// Reads a chat: a list of messages, or an object with them under `messages` or `conversations` (ShareGPT), and tools under `tools`.
-    ///
-    /// # Errors
-    /// A description of what is wrong.
     pub fn parse(json: &str) -> Result<Chat, String> {
         Chat::of_value(&serde_json::from_str(json).map_err(|error| error.to_string())?)
     }
@@ -225,7 +222,7 @@ impl Chat {
         (n_joined > 0).then_some(joined)
     }
 
-    /// True if a rendered text holds text parts as text, not as lists of Python.
+    /// True if a rendered text contains text parts as text, not as lists of Python.
     pub(super) fn parts_are_in(&self, rendered: &str) -> bool {
         let contents = self.messages.iter().filter_map(|message| field(message, "content"));
         let parts = contents.filter(|content| content.kind() == ValueKind::Seq);

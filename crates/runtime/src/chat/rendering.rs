@@ -47,7 +47,7 @@ pub fn stop_with(is_stopped: Arc<AtomicBool>) {
     IS_STOPPED.set(is_stopped);
 }
 
-/// The text that a template makes of a chat. Arguments of calls that are JSON texts, as in OpenAI's interface, become objects unless
+/// The text that a template makes of a chat. Arguments of calls that are JSON texts, like in OpenAI's interface, become objects unless
 /// the template prints them as they are (`func_args_not_string` in `common/chat.cpp` of llama.cpp).
 ///
 /// # Errors
@@ -72,9 +72,6 @@ pub fn render_chat(template: &str, chat: &Chat, settings: &Settings<'_>) -> Resu
 }
 
 /// Same as [`render_chat`], for templates that refuse system messages, too.
-///
-/// # Errors
-/// As [`render_chat`].
 pub fn render_with_system(
     template: &str,
     chat: &Chat,
@@ -142,7 +139,7 @@ fn render_here(template: &str, chat: &Chat, settings: &Settings<'_>, fuel: u64) 
     environment.add_function("dict", operators::dictionary);
     operators::add_to(&mut environment);
     filters::add_to(&mut environment);
-    // The text of `raise_exception` is the detail of its error; other errors are described as a whole.
+    // The text of `raise_exception` is the detail of its error; other errors are described completely.
     let problem = |error: minijinja::Error| match error.kind() {
         ErrorKind::OutOfFuel => {
             format!("limit of {fuel} steps reached; the template may not terminate")

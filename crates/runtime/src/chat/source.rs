@@ -20,9 +20,6 @@ pub(super) enum Part<'a> {
 }
 
 /// Splits the source of a template into its parts.
-///
-/// # Errors
-/// What is wrong with its syntax.
 pub(super) fn parts(template: &str) -> Result<Vec<Part<'_>>, String> {
     let (mut parts, mut rest) = (Vec::new(), template);
     let is_mark = |text: &str| ["{#", "{{", "{%"].iter().any(|mark| text.starts_with(mark));
@@ -53,9 +50,6 @@ pub(super) fn parts(template: &str) -> Result<Vec<Part<'_>>, String> {
 }
 
 /// A template that means to the engine what `template` means to Jinja.
-///
-/// # Errors
-/// What is wrong with its syntax.
 pub(super) fn rewritten(template: &str) -> Result<String, String> {
     let template = template.replace("\r\n", "\n").replace('\r', "\n");
     let mut made = String::with_capacity(template.len() * 2);
@@ -137,7 +131,7 @@ fn statement(tokens: Vec<Token>, begin: &str, end: &str) -> Result<String, Strin
     Ok(format!("{begin} {text} {end}"))
 }
 
-/// The begin of a macro. Defaults may name arguments before them, so they are assigned inside of it.
+/// The begin of a macro. Defaults may name arguments before them, so they are assigned inside.
 fn macro_tag(mut parser: Parser, begin: &str, end: &str) -> Result<String, String> {
     let name = parser.any_name()?;
     parser.expect("(")?;

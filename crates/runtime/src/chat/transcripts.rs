@@ -16,7 +16,7 @@ use super::{
 /// Keys by which a line of JSON is recognized as a chat or a text, also of forms that are refused by name.
 const KEYS: &[&str] = &["messages", "conversations", "text", "prompt", "instruction", "question"];
 
-/// The texts of the chats of a file, and how many of them lost something.
+/// The texts of the chats of a file, and the number that lost something.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Transcripts {
     /// A text for each chat, without the beginning of a further turn, or a text that is not a chat.

@@ -32,9 +32,6 @@ pub trait Tasks {
     fn n_tasks(&self) -> usize;
 
     /// Answers the task at `index`, from 0.
-    ///
-    /// # Errors
-    /// What tokenizing and running the model say, and [`Error::Task`].
     fn answer(&self, index: usize, model: &Model) -> Result<Answer, Error>;
 }
 
@@ -61,7 +58,7 @@ pub struct Score {
     pub n_right: usize,
     /// Share of right answers.
     pub accuracy: f64,
-    /// Standard error of that share.
+    /// Its standard error.
     pub error: f64,
     /// Bounds of the share by Wilson's interval at 95 %.
     pub interval: [f64; 2],
@@ -171,7 +168,7 @@ impl Logits {
 
     /// The mean log-likelihood of the tokens of `sequence` from `start` on.
     fn mean_log_prob(&self, sequence: &[u32], start: usize) -> f64 {
-        // A mean and not a sum: endings differ in length, and a longer one has a smaller sum for that alone.
+        // A mean and not a sum: endings differ in length, and a longer one has a smaller sum only for this reason.
         let log_probs = (start..sequence.len()).map(|at| f64::from(self.log_prob(at - 1, sequence[at])));
         log_probs.sum::<f64>() / (sequence.len() - start) as f64
     }

@@ -1,4 +1,4 @@
-//! Multiple choice: questions with any number of answers, one of them right, in a binary file.
+//! Multiple choice: questions with any number of answers, one right, in a binary file.
 //!
 //! ```text
 //! u32 n_tasks
@@ -56,7 +56,7 @@ impl MultipleChoice {
                 cursor.at = offset(index).min(bytes.len());
             }
             let task = cursor.task().ok_or(Error::Task { task: index, problem: "truncated or invalid" })?;
-            // `Cursor::task` leaves out the texts where the question or an answer is empty.
+            // `Cursor::task` leaves out the texts if the question or an answer is empty.
             if task.texts.is_empty() {
                 return Err(Error::Task { task: index, problem: "missing or empty question or answer" });
             }

@@ -26,7 +26,7 @@ impl Mt19937 {
         if self.next == N {
             for i in 0..N {
                 // The recurrence x_{k+n} = x_{k+m} ^ (upper bit of x_k | lower bits of x_{k+1}) A: multiplying with A is a shift, and
-                // an xor where the lowest bit was set.
+                // an xor if the lowest bit was set.
                 let joined = (self.state[i] & 0x8000_0000) | (self.state[(i + 1) % N] & 0x7fff_ffff);
                 let twist = if joined & 1 == 1 { 0x9908_b0df } else { 0 };
                 self.state[i] = self.state[(i + M) % N] ^ (joined >> 1) ^ twist;
@@ -59,7 +59,7 @@ impl Mt19937 {
     }
 
     /// `n_wanted` of `n` indices, none twice: the last one moves to the place of each that is taken.
-    /// All in order where no fewer are wanted.
+    /// All in order if no fewer are wanted.
     ///
     /// Source: the selection in `winogrande_score` and `multiple_choice_score`, in f32.
     pub fn select(&mut self, n: usize, n_wanted: usize) -> Vec<usize> {
@@ -71,7 +71,7 @@ impl Mt19937 {
         // tasks are drawn.
         let scale = 1.0 / (1.0 + u32::MAX as f32);
         let draw = |_| {
-            // The float nearest to a draw may be 2^32, where the reference reads past the end.
+            // The float nearest to a draw may be 2^32; the reference then reads past the end.
             let at = (scale * self.draw() as f32 * left.len() as f32) as usize;
             left.swap_remove(at.min(left.len() - 1))
         };

@@ -3,7 +3,7 @@
 //!
 //! The score is the mean log-likelihood of the text after the word if that is more than three
 //! tokens for both, else of the word and the text after it, without the last token. If the word
-//! counts, the reference takes the prediction after the whole first sentence for the first token
+//! counts, the reference takes the prediction after the entire first sentence for the first token
 //! of the second one; so does this code, so that scores are equal.
 //!
 //! Source: `winogrande_score` and `load_winogrande_from_csv`.
@@ -121,7 +121,7 @@ impl Tasks for Winogrande {
             scores.push(f64::from(sum / (end - start) as f32));
         }
         check_finite(&scores, index, model)?;
-        // The second of two equal scores, as in the reference.
+        // The second of two equal scores, like the reference.
         let chosen = usize::from(scores[0] <= scores[1]);
         let n_tokens = sequences.longest();
         Ok(Answer { scores, chosen, n_tokens, is_right: chosen == task.right })

@@ -100,7 +100,7 @@ impl AltUp {
         streams
     }
 
-    /// Layer `i` runs on the active stream alone, and the others follow what it did to that.
+    /// Layer `i` runs only on the active stream, and the others follow its changes.
     pub fn run_layer(&self, i: usize, layer: &Layer, streams: &mut [Rows], pass: &mut Pass<'_, '_>) {
         let own = &self.layers[i];
         own.predict(streams, self.active, pass);

@@ -35,7 +35,7 @@ use crate::{
     weights::Weights,
 };
 
-/// Queries, keys and values, boxed because a layer holds one to three.
+/// Queries, keys and values, boxed because a layer contains one to three.
 enum Projections {
     Apart(Box<[Linear; 3]>),
     Fused(Box<Linear>),
@@ -43,8 +43,59 @@ enum Projections {
     KeysAsValues(Box<[Linear; 2]>),
     /// Queries and keys; values come from experts.
     RoutedValues(Box<([Linear; 2], ValueExperts)>),
-    /// Queries alone: keys and values are those of an earlier layer.
+    /// Only queries: keys and values are those of an earlier layer.
     QueriesAlone(Box<Linear>),
+}
+
+impl Projections {
+    /// The projections of layer `i`. With gates, twice as many rows as queries have elements.
+    fn open(
+        params: &DecoderParams,
+        keys: &Keys<'_>,
+        weights: &mut Weights<'_>,
+        i: usize,
+        heads: &Heads,
+        is_gated: bool,
+    ) -> Result<Projections, Error> {
+        let blk = |name: &str| format!("blk.{i}.{name}");
+        let n_in = params.n_attention_in;
+        let [n_query, n_key, n_value] = heads.widths();
+        let has_values = weights.shape(&blk("attn_v.weight")).is_some();
+        let has_own = heads.source == i;
+        let fused = match has_own {
+            true => Linear::open(weights, &blk("attn_qkv"), n_in, n_query + n_key + n_value)?,
+            false => None,
+        };
+        if let Some(mut fused) = fused {
+            // Each part of the matrix has its own adapters.
+            for (name, n, at) in
+                [("attn_q", n_query, 0), ("attn_k", n_key, n_query), ("attn_v", n_value, n_query + n_key)]
+            {
+                fused.switched.extend(Switched::open(weights, &blk(name), n_in, n, at)?);
+            }
+            return Ok(Projections::Fused(Box::new(fused)));
+        }
+        let mut part = |name: &str, n: usize| Linear::need(weights, &blk(name), n_in, n);
+        let query = part("attn_q", if is_gated { 2 * n_query } else { n_query })?;
+        if !has_own {
+            // Checkpoints of Gemma 3n contain unused matrices.
+            for name in ["attn_k", "attn_v", "attn_k_norm"] {
+                weights.ignore(&blk(&format!("{name}.weight")));
+            }
+            return Ok(Projections::QueriesAlone(Box::new(query)));
+        }
+        let key = part("attn_k", n_key)?;
+        if params.spec.value_norm && !has_values && n_key == n_value {
+            return Ok(Projections::KeysAsValues(Box::new([query, key])));
+        }
+        Ok(match ValueExperts::open(params, keys, weights, i, [n_in, n_value])? {
+            Some(experts) => Projections::RoutedValues(Box::new(([query, key], experts))),
+            None => {
+                let value = Linear::need(weights, &blk("attn_v"), n_in, n_value)?;
+                Projections::Apart(Box::new([query, key, value]))
+            }
+        })
+    }
 }
 
 pub(super) struct Attention {
@@ -102,66 +153,18 @@ impl Attention {
     ) -> Result<Attention, Error> {
         let blk = |name: &str| format!("blk.{i}.{name}");
         let (spec, n_embd, n_in) = (&params.spec, params.n_embd, params.n_attention_in);
-        let Heads { n_head, n_head_kv, key_width, value_width, window, source, is_source } =
-            Heads::read(params, keys, weights, i)?;
-        let (n_query, n_key, n_value) = (n_head * key_width, n_head_kv * key_width, n_head_kv * value_width);
+        let heads = Heads::read(params, keys, weights, i)?;
+        let Heads { n_head, n_head_kv, key_width, value_width, window, source, is_source } = heads;
+        let [n_query, n_key, _] = heads.widths();
         // Twice as many rows as queries have elements: a gate follows each head's query.
         let stored = weights.shape(&blk("attn_q.weight")).map_or(0, |shape| shape.dim(1));
         let is_gated = key_width == value_width && stored == 2 * n_query as u64;
-        let has_values = weights.shape(&blk("attn_v.weight")).is_some();
-        let fused = match source == i {
-            true => Linear::open(weights, &blk("attn_qkv"), n_in, n_query + n_key + n_value)?,
+        let projections = Projections::open(params, keys, weights, i, &heads, is_gated)?;
+        let query_norm = head_norm(params, weights, &blk("attn_q_norm"), n_query, key_width)?;
+        let key_norm = match source == i {
+            true => head_norm(params, weights, &blk("attn_k_norm"), n_key, key_width)?,
             false => None,
         };
-        let projections = if let Some(mut fused) = fused {
-            // Each part of the matrix has its own adapters.
-            for (name, n, at) in
-                [("attn_q", n_query, 0), ("attn_k", n_key, n_query), ("attn_v", n_value, n_query + n_key)]
-            {
-                fused.switched.extend(Switched::open(weights, &blk(name), n_in, n, at)?);
-            }
-            Projections::Fused(Box::new(fused))
-        } else {
-            let mut part = |name: &str, n: usize| Linear::need(weights, &blk(name), n_in, n);
-            let query = part("attn_q", if is_gated { 2 * n_query } else { n_query })?;
-            if source != i {
-                // Checkpoints of Gemma 3n hold matrices that nothing uses.
-                for name in ["attn_k", "attn_v", "attn_k_norm"] {
-                    weights.ignore(&blk(&format!("{name}.weight")));
-                }
-                Projections::QueriesAlone(Box::new(query))
-            } else if spec.value_norm && !has_values && n_key == n_value {
-                Projections::KeysAsValues(Box::new([query, part("attn_k", n_key)?]))
-            } else {
-                let key = part("attn_k", n_key)?;
-                match ValueExperts::open(params, keys, weights, i, [n_in, n_value])? {
-                    Some(experts) => Projections::RoutedValues(Box::new(([query, key], experts))),
-                    None => {
-                        let value = Linear::need(weights, &blk("attn_v"), n_in, n_value)?;
-                        Projections::Apart(Box::new([query, key, value]))
-                    }
-                }
-            }
-        };
-        // Weights are per head or for all heads; the family determines which are normalized together.
-        let mut head_norm = |name: &str, n: usize| {
-            let stored = weights.shape(&blk(&format!("{name}.weight")));
-            if stored.is_some_and(|shape| shape.dim(0) == 1 && key_width > 1) {
-                // One weight for all elements of a head.
-                let gains = weights.need_vector(&blk(&format!("{name}.weight")), n / key_width)?;
-                let each = gains.into_iter().flat_map(|gain| std::iter::repeat_n(gain, key_width));
-                return Ok(Some(Norm { weight: Some(each.collect()), ..params.weightless_norm() }));
-            }
-            let n =
-                if stored.is_some_and(|shape| shape.n_elems() == key_width as u64) { key_width } else { n };
-            let norm = params.optional_norm(weights, &blk(name), n)?;
-            Ok::<_, Error>(norm.map(|norm| match spec.qk_layer_norm {
-                Some(epsilon) => Norm { kind: NormKind::Layer, epsilon, ..norm },
-                None => norm,
-            }))
-        };
-        let query_norm = head_norm("attn_q_norm", n_query)?;
-        let key_norm = if source == i { head_norm("attn_k_norm", n_key)? } else { None };
         let has_weightless = spec.weightless_norms && query_norm.is_some();
         let key_norm = key_norm.or_else(|| has_weightless.then(|| params.weightless_norm()));
         let norm_widths = if spec.qk_norm_over_heads { (n_query, n_key) } else { (key_width, key_width) };
@@ -169,16 +172,13 @@ impl Attention {
             Alibi::None => None,
             Alibi::Always(max) => Some(max),
             Alibi::Key => keys.float("attention.max_alibi_bias")?,
-            Alibi::OfLayers(n, max) => (n == params.n_layer).then_some(max),
         };
         let max_bias = max_bias.filter(|max| *max > 0.0);
         let scale = match spec.score_scale {
             ScoreScale::One => 1.0,
             ScoreScale::InverseKeyWidth => 1.0 / key_width as f32,
-            ScoreScale::EmbeddingWithLayers(n) if n == params.n_layer => {
-                1.0 / ((n_embd / n_head) as f32).sqrt()
-            }
-            _ => 1.0 / (key_width as f32).sqrt(),
+            ScoreScale::EmbeddingPerHead => 1.0 / ((n_embd / n_head) as f32).sqrt(),
+            ScoreScale::KeyWidth => 1.0 / (key_width as f32).sqrt(),
         };
         // As in the reference, 0 means the default.
         let stated = keys.float("attention.scale")?.or(keys.float("attention.output_scale")?);
@@ -186,16 +186,6 @@ impl Attention {
         // RoPE in the layer determines the rest: Llama 4 normalizes after it, and scales by temperature in
         // layers without it.
         let rope = Ropes::open(params, keys, weights, i, key_width, window)?;
-        // The mask of this layer: window, chunk or everything, and for encoders in both directions.
-        let mask = match (params.is_causal, window) {
-            (true, None) => Mask::Causal,
-            (true, Some(n)) if spec.sliding.is_some_and(|sliding| sliding.chunked) => Mask::Chunk(n),
-            (true, Some(n)) => Mask::SlidingWindow(n),
-            (false, None) => Mask::All,
-            (false, Some(n)) if spec.sees_block => Mask::WindowAndLater(n),
-            // An encoder's window counts both directions.
-            (false, Some(n)) => Mask::SymmetricWindow(n / 2),
-        };
         let n_gate = weights.shape(&blk("attn_gate.weight")).map_or(0, |shape| shape.dim(1) as usize);
         let n_gate = if n_gate == n_head { n_head } else { n_head * value_width };
         let gate = Linear::open(weights, &blk("attn_gate"), n_in, n_gate)?;
@@ -217,14 +207,7 @@ impl Attention {
             norms_after_rope: spec.qk_norm_after_rope,
             output_norm: params.optional_norm(weights, &blk("attn_sub_norm"), n_head * value_width)?,
             output: Linear::need(weights, &blk("attn_output"), n_head * value_width, n_embd)?,
-            post_rope_norm: match spec.post_rope_norm {
-                Some(norm)
-                    if rope.is_some() && keys.count("expert_count")? != Some(norm.not_with_experts) =>
-                {
-                    Some(weightless)
-                }
-                _ => None,
-            },
+            post_rope_norm: (spec.post_rope_norm && rope.is_some()).then_some(weightless),
             temperature: Temperature::read(keys)?.or(spec.temperature.filter(|_| rope.is_none())),
             rope,
             n_head,
@@ -233,7 +216,7 @@ impl Attention {
             value_width,
             scale: stated.unwrap_or(scale),
             soft_cap: soft_cap(keys.float("attn_logit_softcapping")?, spec.soft_caps.scores),
-            mask,
+            mask: mask(params, window),
             slopes: max_bias.map(|max| slopes(n_head, max)),
             sinks: weights.vector(&blk("attn_sinks.weight"), n_head)?,
             memory: spec.memory,
@@ -279,7 +262,7 @@ impl Attention {
         }
     }
 
-    /// The norms of queries and keys, where there are any.
+    /// The norms of queries and keys, if there are any.
     fn normalize(&self, query: &mut Rows, own: &mut Option<[Rows; 2]>) {
         if let Some(norm) = &self.query_norm {
             norm.apply_groups(query, self.norm_widths.0);
@@ -381,7 +364,7 @@ impl Mixer for Attention {
         let n_value = self.n_head_kv * self.value_width;
         let projected = n_query + n_key + n_value;
         let graph_floats = match &self.projections {
-            // The rotated parts are separate from the whole.
+            // The rotated parts are separate.
             Projections::Fused(_) if self.rope.is_some() => projected + n_query + n_key,
             Projections::RoutedValues(parts) => projected + parts.1.graph_floats(),
             _ if self.is_gated => projected + 2 * n_query,
@@ -390,7 +373,7 @@ impl Mixer for Attention {
         let window = match self.mask {
             Mask::Causal => None,
             Mask::SlidingWindow(n) | Mask::Chunk(n) => Some(n),
-            // All tokens are run at once, but llama.cpp has a cache of most models for the whole context.
+            // All tokens are run at once, but llama.cpp has a cache of most models for the entire context.
             Mask::All | Mask::SymmetricWindow(_) | Mask::WindowAndLater(_) => None,
         };
         let indexer = self.indexer.as_deref();
@@ -449,6 +432,44 @@ impl Mixer for Attention {
         }
         self.output.run(&attended, pass)
     }
+}
+
+/// The mask of a layer: window, chunk or everything, and for encoders in both directions.
+fn mask(params: &DecoderParams, window: Option<usize>) -> Mask {
+    let spec = &params.spec;
+    match (params.is_causal, window) {
+        (true, None) => Mask::Causal,
+        (true, Some(n)) if spec.sliding.is_some_and(|sliding| sliding.chunked) => Mask::Chunk(n),
+        (true, Some(n)) => Mask::SlidingWindow(n),
+        (false, None) => Mask::All,
+        (false, Some(n)) if spec.sees_block => Mask::WindowAndLater(n),
+        // An encoder's window counts both directions.
+        (false, Some(n)) => Mask::SymmetricWindow(n / 2),
+    }
+}
+
+/// The norm `name` of queries or keys, `n` elements in heads of `width`. Weights are per head or for all heads; the family determines
+/// which are normalized together.
+fn head_norm(
+    params: &DecoderParams,
+    weights: &mut Weights<'_>,
+    name: &str,
+    n: usize,
+    width: usize,
+) -> Result<Option<Norm>, Error> {
+    let stored = weights.shape(&format!("{name}.weight"));
+    if stored.is_some_and(|shape| shape.dim(0) == 1 && width > 1) {
+        // One weight for all elements of a head.
+        let gains = weights.need_vector(&format!("{name}.weight"), n / width)?;
+        let each = gains.into_iter().flat_map(|gain| std::iter::repeat_n(gain, width));
+        return Ok(Some(Norm { weight: Some(each.collect()), ..params.weightless_norm() }));
+    }
+    let n = if stored.is_some_and(|shape| shape.n_elems() == width as u64) { width } else { n };
+    let norm = params.optional_norm(weights, name, n)?;
+    Ok(norm.map(|norm| match params.spec.qk_layer_norm {
+        Some(epsilon) => Norm { kind: NormKind::Layer, epsilon, ..norm },
+        None => norm,
+    }))
 }
 
 /// Rows for RoPE and the norm after it: queries, and the keys that a layer makes.

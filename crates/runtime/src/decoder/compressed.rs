@@ -1,4 +1,4 @@
-//! Attention to the nearest keys and to compressed ones of the whole text (DeepSeek 4).
+//! Attention to the nearest keys and to compressed ones of the entire text (DeepSeek 4).
 //!
 //! ```text
 //! c = norm(W_dq h)        q = rope(rms(W_uq c))  (n_head, width)       k = rope(norm(W_kv h))  (width), key and value
@@ -8,7 +8,7 @@
 //! ```
 //!
 //! `[u, g] = [W_u h, W_g h]` of a position has one row (width), a slot in its own window; or two, of which the first is a
-//! slot in the next window and the second in its own. `a` depends on the place of the slot alone. `K_w` is rotated as
+//! slot in the next window and the second in its own. `a` depends only on the place of the slot. `K_w` is rotated as
 //! the first position of its window, and seen from the last one on. With an indexer (`indexer.rs`), whose keys are made
 //! in the same way, a query sees the `top_k` windows with the largest scores, else all.
 //!
@@ -53,7 +53,7 @@ pub(super) struct Compressed {
     long: Option<Box<Long>>,
 }
 
-/// Compressed keys, and the choice of them.
+/// Compressed keys, and their choice.
 struct Long {
     compressor: Compressor,
     indexer: Option<Indexer>,
@@ -114,7 +114,7 @@ impl Compressor {
         both
     }
 
-    /// `K_w` of all whole windows of `[u, g]` (n_keys, 2 * n_row): (n_keys / ratio, width).
+    /// `K_w` of all complete windows of `[u, g]` (n_keys, 2 * n_row): (n_keys / ratio, width).
     fn compress(&self, rows: ArrayView2<'_, f32>, rope: &Rope, n_rot: usize) -> Rows {
         let (ratio, width, n_row) = (self.ratio, self.width, self.n_row);
         let n = rows.nrows() / ratio;
@@ -184,7 +184,7 @@ impl Compressed {
         let ratios = "attention.compress_ratios";
         let ratio = keys.counts(ratios, params.n_layer)?.map_or(0, |ratios| ratios[i]);
         let ropes = match ratio {
-            // The nearest keys alone: as the model was trained at first.
+            // Only the nearest keys: as the model was trained at first.
             0 => Ropes::open_unscaled(params, keys, n_rot, "rope.freq_base")?,
             _ => Ropes::open_scaled(params, keys, n_rot, "attention.compress_rope_freq_base")?,
         };

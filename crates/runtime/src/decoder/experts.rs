@@ -9,7 +9,7 @@
 //!                                                    in the first layers of DeepSeek 4 the token decides
 //! w_e = scale * p_e / (norm_topk_prob ? sum over S of p : 1)    gpt-oss: the softmax over S of W_r h
 //! y = sum over S of w_e MLP_e(h)                     Llama 4: MLP_e(w_e h), the weight before the function
-//!   + sigmoid(W_s h) MLP_shared(h)                   where there is a shared expert; without W_s the factor is 1
+//!   + sigmoid(W_s h) MLP_shared(h)                   if there is a shared expert; without W_s the factor is 1
 //!
 //! latent experts (Nemotron 3): MLP_e takes and gives rows of a smaller width
 //! y = W_up sum over S of w_e MLP_e(W_down h) + MLP_shared(h)          Kimi K3: the sum is normalized
@@ -42,14 +42,14 @@ use crate::{
 pub(super) struct Experts {
     router: Linear,
     routing: Routing,
-    /// (n_vocab, n_used): experts of each token, where the router only weighs them.
+    /// (n_vocab, n_used): experts of each token, if the router only weighs them.
     by_token: Option<Vec<usize>>,
     /// True if the input of an expert is multiplied with its weight, not the output.
     scale_input: bool,
     activation: Activation,
     gate: Option<Stack>,
     up: Stack,
-    /// True if `up` holds the gates too, first: (2 n_ff, n_embd).
+    /// True if `up` contains the gates too, first: (2 n_ff, n_embd).
     is_fused: bool,
     down: Stack,
     /// To the rows that the experts take, and back from those that they give.
@@ -59,7 +59,7 @@ pub(super) struct Experts {
     shared: Option<Mlp>,
     /// Factor of the sum of all, if there is a shared expert.
     sum_scale: f32,
-    /// To one logit: the sigmoid of it is the factor of the shared expert.
+    /// To one logit: its sigmoid is the factor of the shared expert.
     shared_gate: Option<Linear>,
     /// Smaller experts that groups of experts share.
     adjugates: Option<Box<Adjugates>>,
@@ -129,7 +129,7 @@ impl Experts {
         };
         Ok(Some(Experts {
             router,
-            routing: Routing::read(params, keys, weights, n_used, bias)?.with_groups(n_group, n_group_used),
+            routing: Routing::read(params, keys, n_used, bias)?.with_groups(n_group, n_group_used),
             by_token: by_token(weights, &blk("ffn_gate_tid2eid.weight"), n, n_used)?,
             scale_input: params.spec.scale_expert_input,
             activation: params.activation(keys, i, "swiglu_clamp_exp")?,
@@ -152,7 +152,7 @@ impl Experts {
         2 * n_ff + 2 * self.up.weight.n_in + self.shared.as_ref().map_or(0, Mlp::row_floats)
     }
 
-    /// Floats for each token that llama.cpp's graph of it has allocated at once, about.
+    /// Floats for each token that llama.cpp's graph has allocated at once, about.
     pub fn graph_floats(&self) -> usize {
         let (n_ff, n_out) = (self.down.weight.n_in, self.down.weight.n_out);
         let n_inner = if self.gate.is_some() || self.is_fused { 3 * n_ff } else { n_ff };
@@ -169,7 +169,7 @@ impl Experts {
         self.run_routed_by(h, h, pass)
     }
 
-    /// The same where the router reads other rows: `routed_by, h (n, n_embd) -> (n, n_embd)`.
+    /// Like this, if the router reads other rows: `routed_by, h (n, n_embd) -> (n, n_embd)`.
     pub fn run_routed_by(&self, routed_by: &Rows, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
         // Step 1: route. For each expert, the rows that go to it and their weights.
         let logits = self.router.run(routed_by, pass);

@@ -65,7 +65,7 @@ impl Gate {
         })
     }
 
-    /// The mean of the gated streams (n, n_embd), and the factors of what a part makes of it (n, N).
+    /// The mean of the gated streams (n, n_embd), and the factors of a part's output (n, N).
     fn run(&self, streams: &[Rows], pass: &mut Pass<'_, '_>) -> (Rows, Option<Rows>) {
         let (n, n_rows, n_embd) = (streams.len(), streams[0].nrows(), streams[0].ncols());
         let mut z = pass.scratch(n_rows, n * n_embd);

@@ -20,6 +20,12 @@ pub(super) struct Heads {
 }
 
 impl Heads {
+    /// Elements of all queries, keys and values of a token.
+    pub fn widths(&self) -> [usize; 3] {
+        let Heads { n_head, n_head_kv, key_width, value_width, .. } = *self;
+        [n_head * key_width, n_head_kv * key_width, n_head_kv * value_width]
+    }
+
     /// Heads of layer `i`.
     pub fn read(
         params: &DecoderParams,
@@ -112,10 +118,6 @@ pub(super) fn sliding_window(
     let Some(sliding) = params.spec.sliding else { return Ok(None) };
     let key = "attention.sliding_window_pattern";
     let flags = keys.flags(key, params.n_layer)?;
-    // The reference asks for the number of layers even if the file states a pattern.
-    if sliding.only_with_layers.is_some_and(|n| n != params.n_layer) {
-        return Ok(None);
-    }
     let window = keys.count("attention.sliding_window")?.or(sliding.window).filter(|window| *window > 0);
     let slides = match flags {
         Some(flags) => flags[i],

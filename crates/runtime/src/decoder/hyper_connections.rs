@@ -1,7 +1,7 @@
 //! Hyper-connections: N residual streams instead of one (DeepSeek 4, GLM 5 Next, Hunyuan 4).
 //!
 //! Each part `F` of a layer, attention or feed-forward part with its norm, reads a sum of the streams `x_i`, and what it
-//! gives is added to all of them:
+//! gives is added to all:
 //!
 //! ```text
 //! m = W (x / rms(x))                           x (N n_embd): all streams, concatenated; W (N_m, N n_embd)

@@ -60,7 +60,7 @@ struct PoolWeights {
 }
 
 impl PoolWeights {
-    /// One key for each whole pool of `[k, g]` (n_keys, 2 * width): (n_keys / size, width).
+    /// One key for each complete pool of `[k, g]` (n_keys, 2 * width): (n_keys / size, width).
     fn pool(&self, keys: ArrayView2<'_, f32>, width: usize) -> Rows {
         let mut pooled = Rows::zeros(keys.nrows() / self.size, width);
         for (pool, mut to) in pooled.rows_mut().into_iter().enumerate() {
@@ -111,7 +111,7 @@ impl Indexer {
             Some(size) if size > top_k => {
                 return Err(keys.wrong("attention.indexer.kpool", "at most the chosen keys"));
             }
-            // Tokens before the first whole pool would attend to no key. Depending on its implementation of attention, transformers
+            // Tokens before the first complete pool would attend to no key. Depending on its implementation of attention, transformers
             // 5.23 returns NaN or a mean of all values, including later ones.
             Some(_) if !keys.flag("attention.indexer.kpool_select_tail", true)? => {
                 return Err(keys.wrong("attention.indexer.kpool_select_tail", "true"));

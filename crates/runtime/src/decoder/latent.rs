@@ -19,7 +19,7 @@
 //! o_i = W_uv (sum_j softmax(s_i)_j c_j)
 //! ```
 //!
-//! The KV cache holds `rank + n_rot` floats per position, whatever the number of heads.
+//! The KV cache contains `rank + n_rot` floats per position, whatever the number of heads.
 //!
 //! Some models have a gate for each head's output or for its elements, windows, or a norm of the rotated part of keys.
 //!
@@ -95,6 +95,35 @@ enum Query {
     LowRank(Box<(Linear, Option<Norm>, Linear)>),
 }
 
+impl Query {
+    fn open(
+        params: &DecoderParams,
+        weights: &mut Weights<'_>,
+        i: usize,
+        n_query: usize,
+    ) -> Result<Query, Error> {
+        let blk = |name: &str| format!("blk.{i}.{name}");
+        Ok(match weights.shape(&blk("attn_q_a.weight")) {
+            None => Query::Direct(Box::new(Linear::need(weights, &blk("attn_q"), params.n_embd, n_query)?)),
+            Some(stored) => {
+                let query_rank = stored.dim(1) as usize;
+                let w_dq = Linear::need(weights, &blk("attn_q_a"), params.n_embd, query_rank)?;
+                let norm = params.optional_norm(weights, &blk("attn_q_a_norm"), query_rank)?;
+                let w_uq = Linear::need(weights, &blk("attn_q_b"), query_rank, n_query)?;
+                Query::LowRank(Box::new((w_dq, norm, w_uq)))
+            }
+        })
+    }
+
+    /// Elements between the two matrices, 0 with a single one.
+    fn rank(&self) -> usize {
+        match self {
+            Query::Direct(_) => 0,
+            Query::LowRank(low_rank) => low_rank.0.weight.n_out,
+        }
+    }
+}
+
 impl Latent {
     /// The attention of a layer, if it is of this kind.
     pub fn open(
@@ -129,18 +158,8 @@ impl Latent {
         if n_head == 0 || rank == 0 || value_width == 0 {
             return Err(keys.wrong(heads, "one head at least, of one element at least"));
         }
-        let n_query = n_head * key_width;
-        let query = match weights.shape(&blk("attn_q_a.weight")) {
-            None => Query::Direct(Box::new(Linear::need(weights, &blk("attn_q"), n_embd, n_query)?)),
-            Some(stored) => {
-                let query_rank = stored.dim(1) as usize;
-                let w_dq = Linear::need(weights, &blk("attn_q_a"), n_embd, query_rank)?;
-                let norm = params.optional_norm(weights, &blk("attn_q_a_norm"), query_rank)?;
-                let w_uq = Linear::need(weights, &blk("attn_q_b"), query_rank, n_query)?;
-                Query::LowRank(Box::new((w_dq, norm, w_uq)))
-            }
-        };
-        // Stacks of one matrix for each head; the file holds W_uk transposed already.
+        let query = Query::open(params, weights, i, n_head * key_width)?;
+        // Stacks of one matrix for each head; the file contains W_uk transposed already.
         let mut stack = |name: &str, n_in: usize, n_out: usize| {
             let name = blk(&format!("{name}.weight"));
             let mut weight =
@@ -158,11 +177,7 @@ impl Latent {
                 Up::Fused(Box::new(Linear::need(weights, &blk("attn_kv_b"), rank, n_out)?))
             }
         };
-        let rank_of_queries = match &query {
-            Query::Direct(_) => 0,
-            Query::LowRank(low_rank) => low_rank.0.weight.n_out,
-        };
-        let indexer = Indexer::open(params, keys, weights, i, rank_of_queries)?;
+        let indexer = Indexer::open(params, keys, weights, i, query.rank())?;
         let has_choice = keys.count("attention.indexer.top_k")?.is_some();
         let gates = weights.shape(&blk("attn_gate.weight")).map_or(0, |shape| shape.dim(1) as usize);
         let n_gate = if gates == n_head { n_head } else { n_head * value_width };

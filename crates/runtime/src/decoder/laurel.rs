@@ -48,7 +48,7 @@ impl Laurel {
         }
         x.add_scaled(1.0, h);
         x.add_scaled(1.0, &wide);
-        // Two streams of the same variance, as one of it.
+        // Two streams of the same variance, as one.
         *x *= std::f32::consts::FRAC_1_SQRT_2;
     }
 }

@@ -11,8 +11,8 @@
 //! parallel, two  GPT-NeoX; Falcon 40B               x += A(n1 x) + F(n2 x)
 //! of the stream  BERT and its kind                  x = n1(x + A(x));      x = n2(x + F(x))
 //! twice          Jina's code embeddings             y = n1(x + A(x)); x = n2(y + x); x = n3(x + F(x))
-//! mixer alone    Mamba, Nemotron-H                  x += A(n1 x)
-//! or alone       Nemotron-H                         x += F(n1 x)
+//! only a mixer   Mamba, Nemotron-H                  x += A(n1 x)
+//! or not         Nemotron-H                         x += F(n1 x)
 //! ```
 //!
 //! Gemma 3n adds a second path after the mixers, Gemma 4 the layer's own input after the feed-forward part.
@@ -41,14 +41,14 @@ use crate::{
 
 pub(super) struct Layer {
     attention_norm: Option<Norm>,
-    /// Before the attention alone, where the feed-forward part has [`Layer::attention_norm`] (Falcon 40B).
+    /// Only before the attention, if the feed-forward part has [`Layer::attention_norm`] (Falcon 40B).
     second_norm: Option<Norm>,
     /// Mixers, which let tokens see earlier ones; the outputs of several are summed (Falcon-H1).
     mixers: Vec<Box<dyn Mixer>>,
     attention_post_norm: Option<Norm>,
     /// Norm of the residual stream after attention.
     stream_norm: Option<Norm>,
-    /// The same once more, with the stream from before the attention added again.
+    /// Like this, once more, with the stream from before the attention added again.
     second_stream_norm: Option<Norm>,
     /// A second path around the mixers.
     laurel: Option<Laurel>,
@@ -128,7 +128,7 @@ impl Layer {
             Some(FeedForward::ChannelMix(_)) => (None, None, mlp_norm.or(second_norm)),
             _ => (second_norm, None, mlp_norm),
         };
-        // Where nothing else normalizes for the feed-forward part, it shares the attention's norm.
+        // If there is no other norm for the feed-forward part, it shares the attention's norm.
         let shares_norm = mlp_norm.is_none() && mlp_post_norm.is_none() && stream_norm.is_none();
         // RWKV 6 halves the stream every few layers to stay in the range of f16, and its weights are stored for that.
         let period = keys.count("rescale_every_n_layers")?.unwrap_or(0);
@@ -138,7 +138,7 @@ impl Layer {
             true => (scale, None),
             false => (None, scale),
         };
-        // With several streams it is not added to that of the layer alone.
+        // With several streams it is not added to only that of the layer.
         let per_layer_input = match weights.shape(&blk("altup_router.weight")) {
             None => PerLayerInput::open(params, keys, weights, i)?,
             Some(_) => None,
@@ -243,7 +243,7 @@ impl Layer {
         }
     }
 
-    /// Output of the mixers alone, of a stream `x` (n, n_embd).
+    /// Output of only the mixers, of a stream `x` (n, n_embd).
     pub fn run_mixers(&self, index: usize, x: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
         let h = normalized(self.attention_norm.as_ref(), x, pass);
         let mut mixed = self.mix(index, &h, pass);
@@ -253,7 +253,7 @@ impl Layer {
         mixed
     }
 
-    /// Output of the feed-forward part alone, of a stream `x` (n, n_embd).
+    /// Output of only the feed-forward part, of a stream `x` (n, n_embd).
     pub fn run_feed_forward(&self, index: usize, x: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
         let h = normalized(self.mlp_norm.as_ref(), x, pass);
         let Some(feed_forward) = &self.feed_forward else { return pass.zeros(x.nrows(), x.ncols()) };
@@ -289,7 +289,7 @@ fn normalized(norm: Option<&Norm>, x: &Rows, pass: &Pass<'_, '_>) -> Rows {
 }
 
 impl FeedForward {
-    /// Feed-forward part of layer `i`; Mamba layers have none.
+    /// Feed-forward part of layer `i`; Mamba layers lack one.
     fn open(
         params: &DecoderParams,
         keys: &Keys<'_>,

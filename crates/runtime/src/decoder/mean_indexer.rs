@@ -6,7 +6,7 @@
 //! I_ib = sum over heads of relu(q_i . K_b)
 //! ```
 //!
-//! A query sees the pools with the largest `I_ib`, of those that it sees whole, and the keys after them.
+//! A query sees the pools with the largest `I_ib`, of those that it sees completely, and the keys after them.
 //!
 //! Source: `build_qsa_top_k` in `src/models/qwen4exp.cpp` of llama.cpp (llama-cpp-python 0.3.36).
 
@@ -32,7 +32,7 @@ pub(super) struct MeanIndexer {
     width: usize,
     /// Keys of a pool.
     size: usize,
-    /// Keys that a query sees, in whole pools.
+    /// Keys that a query sees, in complete pools.
     top_k: usize,
     /// The place of the keys in a session: after those of all layers.
     slot: usize,

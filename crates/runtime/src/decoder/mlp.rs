@@ -21,7 +21,7 @@ pub struct Mlp {
     activation: Activation,
     gate: Option<Linear>,
     up: Linear,
-    /// True if `up` holds the gate too: (2 n_ff, n_embd).
+    /// True if `up` contains the gate too: (2 n_ff, n_embd).
     is_fused: bool,
     /// True if the gate is its first half.
     pub gate_first: bool,
@@ -34,7 +34,7 @@ pub struct Mlp {
 }
 
 impl Mlp {
-    /// Matrices of these names, without their ending. How many elements are between them is what the last
+    /// Matrices by name, without their ending. How many elements are between them is what the last
     /// one says: the key is not true of every file (Phi 2).
     pub fn open(
         activation: Activation,
@@ -63,7 +63,7 @@ impl Mlp {
         self.up.weight.n_out + self.gate.as_ref().map_or(0, |gate| gate.weight.n_out)
     }
 
-    /// Floats for each token that llama.cpp's graph of it has allocated at once, about.
+    /// Floats for each token that llama.cpp's graph has allocated at once, about.
     pub fn graph_floats(&self) -> usize {
         let n_ff = self.down.weight.n_in;
         // Gate, up and their product; without a gate the function overwrites what it reads.

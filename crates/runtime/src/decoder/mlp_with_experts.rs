@@ -73,7 +73,7 @@ impl MlpWithExperts {
         self.mlp.row_floats().max(self.experts.row_floats())
     }
 
-    /// Floats for each token that llama.cpp's graph of it has allocated at once, about.
+    /// Floats for each token that llama.cpp's graph has allocated at once, about.
     pub fn graph_floats(&self) -> usize {
         self.mlp.graph_floats().max(self.experts.graph_floats())
     }

@@ -232,7 +232,7 @@ fn head(spec: &Spec, keys: &Keys<'_>, weights: &mut Weights<'_>, embedding: &Wei
     })
 }
 
-/// The embedding of token type 0, where there are types: as in the reference, all tokens are of this type.
+/// The embedding of token type 0, if there are types: like the reference, all tokens are of this type.
 fn token_type(weights: &mut Weights<'_>, n_embd: usize) -> Result<Option<Vec<f32>>, Error> {
     let name = "token_types.weight";
     let n = weights.shape(name).map_or(0, |shape| shape.dim(1) as usize);
@@ -326,7 +326,7 @@ impl Decoder {
             Streams::Bank(bank) => bank.end(&streams, pass),
             Streams::One | Streams::Repeats(_) => streams.swap_remove(0),
         };
-        // From here on only the wanted rows count: for perplexity half of them, in generation one.
+        // From here on only the wanted rows count: for perplexity half, in generation one.
         let mut outputs = x.select_rows(&pass.output_rows());
         if let Some(norm) = &self.output_norm {
             norm.apply(&mut outputs);

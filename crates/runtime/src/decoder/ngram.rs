@@ -169,7 +169,7 @@ impl NGrams {
         for placed in &pass.pictures {
             tokens[placed.rows.clone()].fill(self.picture);
         }
-        // States hold tokens plus one, the newest last; 0 is before the text. They are exact up to 2^24.
+        // States contain tokens plus one, the newest last; 0 is before the text. They are exact up to 2^24.
         let mut states = pass.take_states(index, StateKind::Tokens, n_before);
         let mut rows = Vec::with_capacity(tokens.len() * self.heads.len());
         for (span, state) in pass.sequences().into_iter().zip(&mut states) {

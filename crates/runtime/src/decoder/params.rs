@@ -53,7 +53,7 @@ impl DecoderParams {
                 spec.epsilon.or(keys.float(key)?).or(other).ok_or_else(|| keys.missing(key))?
             }
             NormKind::Layer => {
-                // Some have it under the other name too, or under that alone (ModernBERT, Phi 3.5 MoE).
+                // Some have it under the other name too, or only there (ModernBERT, Phi 3.5 MoE).
                 let epsilon = keys.float("attention.layer_norm_epsilon")?;
                 let epsilon = epsilon.or(keys.float("attention.layer_norm_rms_epsilon")?);
                 epsilon.ok_or_else(|| keys.missing("attention.layer_norm_epsilon"))?
@@ -149,7 +149,7 @@ impl DecoderParams {
         Ok(norm.map(|norm| Norm { kind: self.stream_norm, ..norm }))
     }
 
-    /// The same of a norm after a part of a layer.
+    /// Like this, of a norm after a part of a layer.
     pub fn post_norm(&self, weights: &mut Weights<'_>, name: &str, n: usize) -> Result<Option<Norm>, Error> {
         let norm = self.optional_norm(weights, name, n)?;
         Ok(norm.map(|norm| Norm { epsilon: self.spec.post_norm_epsilon.unwrap_or(norm.epsilon), ..norm }))
@@ -173,7 +173,7 @@ impl DecoderParams {
     }
 }
 
-/// The cap of a key, or the family's default; 0 means none.
+/// The cap of a key, or the family's default; 0 means no limit.
 pub(super) fn soft_cap(key: Option<f32>, default: f32) -> Option<f32> {
     Some(key.unwrap_or(default)).filter(|cap| *cap > 0.0)
 }

@@ -21,7 +21,7 @@ use crate::{
     weights::{Weight, Weights},
 };
 
-/// Elements for each layer; 0 where a file has no such inputs, or embeddings of several tokens under the same names
+/// Elements for each layer; 0 if a file has no such inputs, or embeddings of several tokens under the same names
 /// (`ngram.rs`).
 fn width(keys: &Keys<'_>) -> Result<usize, Error> {
     match keys.count("ple.ngram_size")? {

@@ -21,7 +21,7 @@ use crate::{
     weights::Weights,
 };
 
-/// Most runs of layers, as in the reference.
+/// Most runs of layers, like the reference.
 const MOST_RUNS: usize = 512;
 
 pub(super) enum Repeats {

@@ -78,7 +78,7 @@ pub(super) fn read(spec: &Spec, keys: &Keys<'_>) -> Result<RopeScaling, Error> {
     let mscale_squared = match scales_scores {
         true => {
             let of_rotation = if is_yarn { magnitude } else { attn_factor * mscale(s, 1.0) };
-            // Files of DeepSeek hold a tenth of m.
+            // Files of DeepSeek contain a tenth of m.
             (of_rotation * mscale(s, 10.0 * multiplier.unwrap_or(0.0))).powi(2)
         }
         false => 1.0,

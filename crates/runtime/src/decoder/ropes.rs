@@ -4,7 +4,7 @@ use super::{
     heads::{kind_count, sliding_window},
     params::DecoderParams,
     rope_scaling,
-    spec::{Alibi, RopeLayers, SlidingBase},
+    spec::{RopeLayers, SlidingBase},
 };
 use crate::{
     Error,
@@ -31,10 +31,10 @@ impl Ropes {
         window: Option<usize>,
     ) -> Result<Option<Ropes>, Error> {
         let spec = &params.spec;
-        // Only the first n_rot elements of a head rotate (0.25 of them in GPT-NeoX, half in ChatGLM).
+        // Only the first n_rot elements of a head rotate (0.25 in GPT-NeoX, half in ChatGLM).
         let stated = kind_count(keys, "rope.dimension_count", window)?;
         let n_rot = stated.filter(|n| *n > 0 || !spec.zero_rotates_all).unwrap_or(key_width);
-        // Divisors may be there for all of a head although a part of it rotates; its pairs have the first of them.
+        // Divisors may be there for a complete head although only a part rotates; its pairs have the first ones.
         let n_divisors = n_rot / 2;
         let n_rot = if window.is_none() { n_rot / spec.rope_part_of_full } else { n_rot };
         // Files of models without rotation may have the key, too.
@@ -42,7 +42,7 @@ impl Ropes {
             return Err(keys.wrong("rope.dimension_count", "an even part of a head"));
         }
         // Divisors of the frequencies: Llama 3's, for any length, or LongRoPE's two sets.
-        // Layers with a window may have none.
+        // Layers with a window may lack them.
         let is_divided = window.is_none() || spec.sliding.is_none_or(|sliding| sliding.same_scaling);
         let mut divisors = |name: &str| match is_divided {
             true => weights.vector(name, n_divisors),
@@ -51,7 +51,7 @@ impl Ropes {
         let all = divisors("rope_freqs.weight")?;
         let (long, short) = (divisors("rope_factors_long.weight")?, divisors("rope_factors_short.weight")?);
         let rotates = match spec.rope_layers {
-            RopeLayers::All => !matches!(spec.alibi, Alibi::OfLayers(n, _) if n == params.n_layer),
+            RopeLayers::All => true,
             RopeLayers::Sliding => {
                 // One layer of a period uses full attention, without RoPE; in a model without windows all layers have it.
                 let slides = (0..params.n_layer).map(|i| sliding_window(params, keys, i));
@@ -118,7 +118,7 @@ impl Ropes {
         Self::of_base(params, keys, n_rot, base, &scaling)
     }
 
-    /// The same without scaling.
+    /// Like this, without scaling.
     pub fn open_unscaled(
         params: &DecoderParams,
         keys: &Keys<'_>,
@@ -142,7 +142,7 @@ impl Ropes {
         Ok(Ropes { short: Rope::new(kind, n_rot, keys.need_float(base)?, scaling, None), long: None })
     }
 
-    /// The same with other pairs of elements, if a kind is given.
+    /// Like this, with other pairs of elements, if a kind is given.
     pub fn of_kind(self, kind: Option<RopeKind>) -> Ropes {
         let change = |rope: Rope| Rope { kind: kind.unwrap_or(rope.kind), ..rope };
         Ropes { short: change(self.short), long: self.long.map(|(context, rope)| (context, change(rope))) }

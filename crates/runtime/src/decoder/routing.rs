@@ -10,7 +10,6 @@ use crate::{
     Error,
     keys::Keys,
     ops::{Rows, softmax, softplus},
-    weights::Weights,
 };
 
 /// Experts of a token, and their weights.
@@ -36,7 +35,6 @@ impl Routing {
     pub fn read(
         params: &DecoderParams,
         keys: &Keys<'_>,
-        weights: &Weights<'_>,
         n_used: usize,
         bias: Option<Vec<f32>>,
     ) -> Result<Routing, Error> {
@@ -47,15 +45,6 @@ impl Routing {
             Some(3) => Gating::SoftmaxOfTopK,
             Some(4) => Gating::SqrtSoftplus,
             Some(_) => return Err(keys.wrong("expert_gating_func", "1, 2, 3 or 4")),
-        };
-        // Decided here once, by sizes; routing then sees softmax or sigmoid.
-        let gating = match gating {
-            Gating::OfDeepseek => {
-                let n_vocab = weights.shape("token_embd.weight").map_or(0, |shape| shape.dim(1));
-                let has_sigmoids = matches!(params.n_layer, 47 | 48) && n_vocab == 154_880;
-                if has_sigmoids { Gating::Sigmoid } else { Gating::Softmax }
-            }
-            gating => gating,
         };
         // As in the reference, 0 means 1.
         let scale = keys.float("expert_weights_scale")?.filter(|scale| *scale != 0.0);
@@ -70,7 +59,7 @@ impl Routing {
         })
     }
 
-    /// The same, where only experts of the `n_used` best of `n` groups take part.
+    /// Like this, but only experts of the `n_used` best of `n` groups take part.
     pub fn with_groups(self, n: usize, n_used: usize) -> Routing {
         Routing { n_group: n, n_group_used: n_used, ..self }
     }
@@ -131,10 +120,10 @@ impl Routing {
         order
     }
 
-    /// `p` of logits, but where the softmax comes after the choice: logits choose as well as their softmax would.
+    /// `p` of logits, unless the softmax comes after the choice: logits choose as well as their softmax would.
     fn make_probabilities(&self, logits: &mut [f32]) {
         match self.gating {
-            Gating::Softmax | Gating::OfDeepseek => softmax(logits, None),
+            Gating::Softmax => softmax(logits, None),
             Gating::Sigmoid => logits.iter_mut().for_each(|x| *x = 1.0 / (1.0 + libm::expf(-*x))),
             Gating::SqrtSoftplus => logits.iter_mut().for_each(|x| *x = softplus(*x).sqrt()),
             Gating::SoftmaxOfTopK => {}
@@ -187,7 +176,7 @@ impl Routing {
         }
         gradients.iter_mut().for_each(|gradient| *gradient *= self.scale);
         if self.norm_topk_prob {
-            // w = p / sum; where the sum is too small a constant stands in its place.
+            // w = p / sum; if the sum is too small a constant stands in its place.
             let sum = chosen.iter().map(|expert| p[*expert]).sum::<f32>();
             let met =
                 chosen.iter().map(|expert| gradients[*expert] * p[*expert]).sum::<f32>() / sum.max(LEAST_SUM);

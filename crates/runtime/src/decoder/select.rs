@@ -31,7 +31,7 @@ pub(super) fn mixers(
     } else if has(weights, "time_mix_key") {
         mixers.push(Box::new(TimeMix4::open(params, weights, i)?));
     } else if has(weights, "ssm_conv1d_q") {
-        // Its output matrix has the name of that of attention.
+        // Its output matrix has the name of attention's.
         return Ok(vec![Box::new(Kda::open(params, keys, weights, i)?)]);
     } else if has(weights, "ssm_ba") || has(weights, "ssm_beta") {
         mixers.push(Box::new(DeltaNet::open(params, keys, weights, i)?));
@@ -56,7 +56,7 @@ pub(super) fn mixers(
             return Ok(vec![Box::new(Matrix::open(params, weights, i)?)]);
         }
     }
-    // A layer without any of these has attention; Falcon-H1's have Mamba 2 and attention side by side.
+    // A layer without them has attention; Falcon-H1's have Mamba 2 and attention side by side.
     if mixers.is_empty() || has(weights, "attn_output") {
         mixers.push(match Latent::open(params, keys, weights, i)? {
             Some(latent) => Box::new(latent),

@@ -15,7 +15,7 @@ use crate::{
 pub struct Spec {
     /// The kind of every norm.
     pub norm: NormKind,
-    /// True if an epsilon stated for LayerNorm alone applies to RMS norms.
+    /// True if an epsilon stated only for LayerNorm applies to RMS norms.
     pub takes_other_epsilon: bool,
     /// Epsilon of RMS norms in a graph that reads no key for it.
     pub epsilon: Option<f32>,
@@ -46,9 +46,9 @@ pub struct Spec {
     pub rope_layers: RopeLayers,
     /// True if pairs that rotate by time, height and width (M-RoPE) are interleaved instead of contiguous.
     pub interleaved_sections: bool,
-    /// In layers without a window the first of this many equal parts of a head rotates; in the others all of it.
+    /// In layers without a window the first of this many equal parts of a head rotates; in the others all elements.
     pub rope_part_of_full: usize,
-    /// True if 0 rotated elements mean the whole head: the key belongs to a kind of attention that the model
+    /// True if 0 rotated elements mean the entire head: the key belongs to a kind of attention that the model
     /// does not have.
     pub zero_rotates_all: bool,
     /// True if the graph reads the range over which YaRN blends frequencies. In other graphs, these keys have no effect.
@@ -57,8 +57,8 @@ pub struct Spec {
     pub yarn_mscale: YarnMscale,
     /// True if the norms of queries and keys follow RoPE.
     pub qk_norm_after_rope: bool,
-    /// Weightless norm of queries and keys after RoPE.
-    pub post_rope_norm: Option<PostRopeNorm>,
+    /// True if queries and keys are normalized without weights after RoPE.
+    pub post_rope_norm: bool,
     /// Activation of the attention gate, if a layer has a matrix for one.
     pub attention_gate: Activation,
     /// The indexer of sparse attention, if a layer has one.
@@ -151,8 +151,8 @@ pub enum ScoreScale {
     KeyWidth,
     /// `1 / key_width`.
     InverseKeyWidth,
-    /// `1 / sqrt(n_embd / n_head)` for models with this number of layers; otherwise the usual scale.
-    EmbeddingWithLayers(usize),
+    /// `1 / sqrt(n_embd / n_head)`.
+    EmbeddingPerHead,
     /// 1: the norms of queries and keys have taken the scale in.
     One,
 }
@@ -192,13 +192,6 @@ pub struct IndexerSpec {
     pub usual_epsilon: bool,
 }
 
-/// Norms of queries and keys after the rotation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PostRopeNorm {
-    /// A model of this many experts has none.
-    pub not_with_experts: usize,
-}
-
 /// Biases of scores by distance (ALiBi): `-slope_h * |i - j|`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Alibi {
@@ -206,10 +199,8 @@ pub enum Alibi {
     None,
     /// With the exponent of the largest slope.
     Always(f32),
-    /// With what the key `attention.max_alibi_bias` says.
+    /// With the exponent in `attention.max_alibi_bias`.
     Key,
-    /// Instead of RoPE, in a model of this many layers.
-    OfLayers(usize, f32),
 }
 
 /// Sliding-window layers, and their RoPE.
@@ -221,8 +212,6 @@ pub struct SlidingWindow {
     pub period: usize,
     /// True if the full-attention layer is the first of its group instead of the last.
     pub full_first: bool,
-    /// Only a model of this many layers has windows.
-    pub only_with_layers: Option<usize>,
     /// RoPE base of sliding layers.
     pub base: SlidingBase,
     /// True if RoPE scaling and frequency divisors apply to sliding layers too.
@@ -249,14 +238,13 @@ impl SlidingWindow {
         window: None,
         period: 4,
         full_first: false,
-        only_with_layers: None,
         base: SlidingBase::StatedOrShared,
         same_scaling: true,
         chunked: false,
     };
 }
 
-/// Bounds `c` of `c * tanh(x / c)`; 0 for none.
+/// Bounds `c` of `c * tanh(x / c)`; 0 for no limit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SoftCaps {
     /// Bound of attention scores.
@@ -272,13 +260,10 @@ pub enum Gating {
     Softmax,
     /// A sigmoid for each expert.
     Sigmoid,
-    /// The softmax of the chosen ones alone.
+    /// The softmax of only the chosen ones.
     SoftmaxOfTopK,
     /// `sqrt(ln(1 + exp(x)))` for each expert.
     SqrtSoftplus,
-    /// The softmax, or sigmoids in a model of the size of GLM 4.7 Flash (47 layers, with multi-token prediction 48, and
-    /// 154880 tokens), whose first files state neither.
-    OfDeepseek,
 }
 
 /// Factor of queries at position `p`: `1 + scale * ln(1 + floor((p + offset) / length))`.
@@ -315,7 +300,7 @@ pub enum ResidualScale {
 pub enum LogitScale {
     /// A factor of logits.
     Multiply,
-    /// The same, with a factor if the key is missing.
+    /// Like this, with a factor if the key is missing.
     MultiplyOr(f32),
     /// A divisor of logits.
     Divide,
@@ -347,7 +332,7 @@ impl Spec {
         reads_yarn_range: false,
         yarn_mscale: YarnMscale::Rotation,
         qk_norm_after_rope: false,
-        post_rope_norm: None,
+        post_rope_norm: false,
         attention_gate: Activation::Sigmoid,
         delta_gate: Activation::Silu,
         indexer: IndexerSpec { rope: None, rotates_end: false, usual_epsilon: false },

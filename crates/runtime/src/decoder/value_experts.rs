@@ -4,7 +4,7 @@
 //! v = sum over S of w_e silu(W_e h)          h (n_embd), W_e (n_value, n_embd), v (n_value)
 //! ```
 //!
-//! A separate router chooses the experts S and their weights w, as in `experts.rs`. It shares the gating function,
+//! A separate router chooses the experts S and their weights w, like in `experts.rs`. It shares the gating function,
 //! normalization and scale with that of the feed-forward experts.
 //!
 //! Source: `llama_model_k2_horizon::graph::build_routed_value` of llama.cpp build 11549.
@@ -58,12 +58,12 @@ impl ValueExperts {
         let weight = weights.need_matrix(&format!("{router}.weight"), n_in, n)?;
         Ok(Some(ValueExperts {
             router: Linear { weight, bias: None, switched: Vec::new() },
-            routing: Routing::read(params, keys, weights, n_used, bias)?,
+            routing: Routing::read(params, keys, n_used, bias)?,
             experts,
         }))
     }
 
-    /// Floats for each token that llama.cpp's graph of it has allocated at once, about: the chosen experts' values.
+    /// Floats for each token that llama.cpp's graph has allocated at once, about: the chosen experts' values.
     pub fn graph_floats(&self) -> usize {
         self.routing.n_used() * self.experts.weight.n_out
     }

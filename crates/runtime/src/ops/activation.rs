@@ -31,7 +31,7 @@ pub enum Activation {
     Softplus2,
     /// `min(x * sigmoid(x), bound)`, times what it gates within the bound on both sides (Step 3.5).
     BoundedSilu(f32),
-    /// The same with `min(x, bound)` for `x`, instead of the bound of the result (DeepSeek 4).
+    /// Like this, with `min(x, bound)` for `x`, instead of the bound of the result (DeepSeek 4).
     SiluOfBounded(f32),
     /// `beta tanh(x / beta) sigmoid(x)`, times `linear_beta tanh(up / linear_beta)`, or `up` if that is 0 (Kimi K3).
     Situ {
@@ -114,7 +114,7 @@ impl Activation {
                 (x * s, s * (1.0 + x * (1.0 - s)))
             }
             Activation::GeluTanh => {
-                // f(x) = x sigmoid(2 u), as in `map`.
+                // f(x) = x sigmoid(2 u), like in `map`.
                 let u = 0.797_884_6 * x * (1.0 + 0.044_715 * x * x);
                 let s = 1.0 - 1.0 / (exp(2.0 * u) + 1.0);
                 let slope_u = 0.797_884_6 * (1.0 + 3.0 * 0.044_715 * x * x);
@@ -274,7 +274,7 @@ fn multiply(to: &mut [f32], by: &[f32]) {
 #[inline(always)]
 pub fn exp(x: f32) -> f32 {
     // Below, exp(x) is no normal number any more (2^-126 is exp(-87.34)); above, n would be 128, which the exponent's
-    // eight bits cannot hold.
+    // eight bits cannot represent.
     let x = x.clamp(-87.3, 88.3);
     // 1.5 * 2^23: floats of this size are 1 apart, so that adding it leaves the nearest integer in the low bits.
     const TO_INTEGER: f32 = 12_582_912.0;
@@ -344,7 +344,7 @@ pub fn sum(values: &[f32], term: impl Fn(f32) -> f32) -> f32 {
     lanes.iter().sum::<f32>() + rest.iter().map(|x| term(*x)).sum::<f32>()
 }
 
-/// `x_i <- exp(x_i - max)`, and the sum of these as [`sum`] adds up.
+/// `x_i <- exp(x_i - max)`, and their sum as [`sum`] adds up.
 #[inline(always)]
 pub fn exp_and_sum(values: &mut [f32], max: f32) -> f32 {
     let mut lanes = [0.0f32; 16];
@@ -355,7 +355,7 @@ pub fn exp_and_sum(values: &mut [f32], max: f32) -> f32 {
             lanes[lane] += chunk[lane];
         }
     }
-    // A whole vector of the last few too.
+    // A complete vector of the last few too.
     let mut last = [max; 16];
     last[..rest.len()].copy_from_slice(rest);
     for x in &mut last {

@@ -4,9 +4,9 @@
 //!
 //! ```text
 //! s_ij = scale * q_i . k_j                       q_i, k_j (key_width), s_ij one number
-//! s_ij = soft_cap * tanh(s_ij / soft_cap)        where there is a cap
-//! s_ij = s_ij - slope * |i - j| + bias_ij        where there is ALiBi, or a learned bias (T5)
-//! p_ij = exp(s_ij) / (exp(sink) + sum_j exp(s_ij))    the sink's term only where there is one
+//! s_ij = soft_cap * tanh(s_ij / soft_cap)        if there is a cap
+//! s_ij = s_ij - slope * |i - j| + bias_ij        if there is ALiBi, or a learned bias (T5)
+//! p_ij = exp(s_ij) / (exp(sink) + sum_j exp(s_ij))    the sink's term only if there is one
 //! o_i  = sum_j p_ij v_j                          v_j, o_i (value_width)
 //! ```
 //!
@@ -86,7 +86,7 @@ pub struct Attention<'a> {
     pub sinks: Option<&'a [f32]>,
     /// Addition to a score, by head, position of the key and position of the query.
     pub bias: Option<&'a (dyn Fn(usize, usize, usize) -> f32 + Sync)>,
-    /// Keys that each row sees, of those of its mask.
+    /// Keys that each row sees, among those of its mask.
     pub selected: Option<&'a Selection>,
 }
 
@@ -105,7 +105,7 @@ impl Attention<'_> {
             (rest, at) = (after, end);
             for first in (0..end - start).step_by(BLOCK_ROWS) {
                 let rows = first..(first + BLOCK_ROWS).min(end - start);
-                // Heads that share keys and values share what kernels make of these, where that is worth a task less for each.
+                // Heads that share keys and values share what kernels make of both, if that is worth a task less for each.
                 let at_once = if rows.len() < FEW_ROWS { 1 } else { group };
                 let (mut block, below) = own.split_at(Axis(0), rows.len());
                 own = below;
@@ -197,7 +197,7 @@ impl Attention<'_> {
     }
 }
 
-/// `x_i <- exp(x_i) / sum_j exp(x_j)`, where the sum has a term `exp(sink)` if there is one.
+/// `x_i <- exp(x_i) / sum_j exp(x_j)`; the sum has a term `exp(sink)` if there is one.
 pub fn softmax(row: &mut [f32], sink: Option<f32>) {
     vectorize(
         #[inline(always)]

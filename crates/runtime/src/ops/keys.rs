@@ -1,4 +1,4 @@
-//! Keys and values of a sequence, and which of them a query sees.
+//! Keys and values of a sequence, and the part that a query sees.
 
 use std::ops::Range;
 
@@ -9,11 +9,11 @@ use ndarray::ArrayView2;
 pub enum Mask {
     /// Keys at or before its position.
     Causal,
-    /// The nearest `n` of those, its own among them: a sliding window.
+    /// The nearest `n`, including its own: a sliding window.
     SlidingWindow(usize),
     /// Keys of the query's chunk of `n` positions, at or before its position.
     Chunk(usize),
-    /// All of them.
+    /// Everything.
     All,
     /// Keys at most this many positions away, before or after.
     SymmetricWindow(usize),

@@ -1,7 +1,7 @@
 //! Products with weights that stay as they are stored.
 //!
 //! A tile of weight rows is decoded into f32 and packed for the kernels once, and multiplied with all rows of the input, a block of
-//! them at a time, so that a decoded weight serves every token of a batch and a large one never exists whole.
+//! them at a time, so that a decoded weight serves every token of a batch and a large one never exists completely.
 
 use std::{cell::Cell, ops::Range};
 
@@ -32,7 +32,7 @@ const GROUP_ELEMS: usize = 4 << 20;
 /// Rows of the input that a tile is multiplied with at once.
 const BLOCK_ROWS: usize = 512;
 
-/// A weight (n_out, n_in), from `first` of its stack, and where its product with the input goes.
+/// A weight (n_out, n_in), from `first` of its stack, and the place of its product with the input.
 pub struct Product<'a> {
     pub weight: &'a Weight,
     /// Index of the matrix in the stack.
@@ -52,7 +52,7 @@ const FEW_ROWS: usize = 3;
 /// Backward pass through a product with matrix `index` of a stack, or with the only one, 0: `gradients
 /// (n_rows, n_out) @ weight (n_out, n_in) -> out (n_rows, n_in)`, or added to it.
 ///
-/// Rows of the weight are decoded in stretches of whole blocks of the sum's order ([`gguf_products::BLOCK`]), so
+/// Rows of the weight are decoded in stretches of complete blocks of the sum's order ([`gguf_products::BLOCK`]), so
 /// the division changes no bit.
 pub fn mul_backward(
     gradients: ArrayView2<'_, f32>,
@@ -96,7 +96,7 @@ const FEW_DECODED: usize = 8;
 /// Some rows of a weight, and where their products go.
 struct Tile<'a> {
     weight: &'a Weight,
-    /// Counted over the whole stack.
+    /// Counted over the entire stack.
     rows: Range<usize>,
     /// (n_rows, rows).
     out: ArrayViewMut2<'a, f32>,
@@ -244,7 +244,7 @@ thread_local! {
     /// A decoded tile of a thread's own, kept between products of few rows. It belongs to the thread and not to a pass:
     /// a pool of threads serves many passes, and in generation a pass is one token.
     static TILE: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
-    /// The same for rows of integers.
+    /// Like this, for rows of integers.
     static TAKEN: Cell<Taken> = Cell::default();
 }
 
@@ -276,7 +276,7 @@ fn mul_mat(x: ArrayView2<'_, f32>, products: Vec<Product<'_>>) {
     mul_tiles::<Right>(level, x, x.nrows(), tiles);
 }
 
-/// The same for rows of 8 bits and weights whose blocks have their form.
+/// Like this, for rows of 8 bits and weights whose blocks have their form.
 fn mul_integers(x: &Quants, n_rows: usize, products: Vec<Product<'_>>) {
     let level = Level::detect();
     let tiles = tiles(n_rows, products);
@@ -366,9 +366,9 @@ fn mul_group<P: Packed>(level: Level, x: P::Left<'_>, n_rows: usize, tiles: Vec<
     let both = tiles.par_iter().zip(packed.par_iter_mut()).with_max_len(1);
     both.for_each(|(tile, packed)| packed.pack(level, tile));
     // Step 2: products of (block of input rows, tile). Many small tasks, so that a thread whose core is slower for a while
-    // does fewer of them.
+    // does fewer.
     let n_blocks = n_rows.div_ceil(BLOCK_ROWS).max(1);
-    // Blocks of about equal height, in whole groups of rows that a kernel takes.
+    // Blocks of about equal height, in complete groups of rows that a kernel takes.
     let block_rows = n_rows.div_ceil(n_blocks).next_multiple_of(4).max(1);
     let mut tasks = Vec::new();
     for (tile, packed) in tiles.into_iter().zip(&*packed) {

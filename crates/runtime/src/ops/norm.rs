@@ -16,13 +16,13 @@ use super::{Rows, activation::sum, recurrence::dot, vectorize};
 pub enum NormKind {
     /// The root of the mean of squares.
     Rms,
-    /// Mean and variance, as in LayerNorm.
+    /// Mean and variance, like in LayerNorm.
     Layer,
     /// The root of the mean of squares of each of this many equal groups of a row.
     GroupedRms(usize),
 }
 
-/// A normalization with its weights, each of them optional.
+/// A normalization with its weights, each optional.
 #[derive(Debug, Clone)]
 pub struct Norm {
     /// Its kind.
@@ -90,7 +90,7 @@ impl Norm {
         });
     }
 
-    /// The same of whole rows.
+    /// Mean and variance of complete rows.
     pub fn backward(&self, x: &Rows, gradients: &mut Rows) {
         self.backward_groups(x, gradients, self.group_width(x.ncols()));
     }
@@ -150,7 +150,7 @@ impl Norm {
         let scale = 1.0 / (squares / n + self.epsilon).sqrt();
         match &self.weight {
             Some(weight) => {
-                // Weights of all groups of a row, or one group's for each of them.
+                // Weights of all groups of a row, or one group's for each.
                 let at = if weight.len() > group.len() { at } else { 0 };
                 group.iter_mut().zip(&weight[at..]).for_each(|(x, weight)| *x = *x * scale * weight);
             }

@@ -10,7 +10,7 @@ use super::{Rows, exp};
 /// Goes through the rows of every sequence in order; heads and sequences run side by side.
 ///
 /// `states` hold for each sequence the states of all heads, concatenated. `step` gets the
-/// head, the rows of the sequence, the state of the head, and the head's columns of these rows of
+/// head, the rows of the sequence, the state of the head, and the head's columns in these rows of
 /// `out` (n, n_head * width).
 pub fn recur(
     sequences: &[Range<usize>],

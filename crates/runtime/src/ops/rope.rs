@@ -17,7 +17,7 @@
 //! positions: pairs before it rotate often enough to stay as they are, pairs after `high` are slowed by `s`, and those
 //! between are mixed. `m` ([`Rope::magnitude`]) is 1 but with YaRN and LongRoPE.
 //!
-//! A row may have three positions, of time, height and width, and a pair turns by one of them ([`Rope::axes`]): patches of a
+//! A row may have three positions, of time, height and width, and a pair turns by one ([`Rope::axes`]): patches of a
 //! picture and their embeddings (M-RoPE).
 //!
 //! Source: `ggml_rope_cache_init`, `rope_yarn` and `ggml_rope_yarn_corr_dims` of ggml, llama.cpp of
@@ -81,7 +81,7 @@ pub struct RopeScaling {
 }
 
 impl RopeScaling {
-    /// The same positions without scaling.
+    /// These positions without scaling.
     pub fn unscaled(&self) -> RopeScaling {
         RopeScaling { inverse_factor: 1.0, is_yarn: false, magnitude: 1.0, ..self.clone() }
     }
@@ -102,10 +102,10 @@ impl Rope {
         let context = scaling.original_context as f32;
         let pair_of =
             |rotations: f32| n * libm::logf(context / (rotations * 2.0 * PI)) / (2.0 * libm::logf(base));
-        // Rounded to whole pairs, also for gpt-oss, which was trained with `truncate: false`.
+        // Rounded to complete pairs, also for gpt-oss, which was trained with `truncate: false`.
         let (low, high) = (pair_of(scaling.beta_fast).floor(), pair_of(scaling.beta_slow).ceil());
         let (low, high) = (low.max(0.0), high.min(n - 1.0));
-        // Frequencies are accumulated as in the reference, in double precision, so that only the rounding of
+        // Frequencies are accumulated like the reference, in double precision, so that only the rounding of
         // `step` accumulates.
         let mut frequency = 1.0f64;
         let frequencies = (0..n_rot / 2)

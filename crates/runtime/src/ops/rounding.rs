@@ -18,7 +18,7 @@ use rayon::prelude::*;
 
 use super::{Rows, vectorize};
 
-/// `x` (n_rows, width) with every element rounded to what `dtype` can hold, written to `out`.
+/// `x` (n_rows, width) with every element rounded to what `dtype` can represent, written to `out`.
 pub fn round_into(x: ArrayView2<'_, f32>, dtype: DType, out: &mut Rows) {
     const ROWS: usize = 16;
     let (width, level) = (x.ncols().max(1), Level::detect());
@@ -63,8 +63,8 @@ fn round_to_eight_bits(x: &[f32], out: &mut [f32]) {
 /// The scale that a block stores, `d = f16(max |x| / 127)`, and the factor that it is rounded by, `127 / max |x|`, which is not `1 / d`.
 #[inline(always)]
 fn scale_and_steps(x: &[f32; 32]) -> (f32, f32) {
-    // The largest absolute value of those that are numbers. As integers floats without a sign have the same order, and compilers may
-    // look for the largest of those in any order, so in vectors.
+    // The largest absolute value among numbers. As integers floats without a sign have the same order, and compilers may
+    // look for the largest in any order, so in vectors.
     let largest = x.iter().fold(0, |most: u32, x| {
         let bits = x.abs().to_bits();
         most.max(if bits > f32::INFINITY.to_bits() { 0 } else { bits })
@@ -137,7 +137,7 @@ fn not_finite_if_any_is(x: &[f32], scale: f32) -> f32 {
     if largest < f32::INFINITY.to_bits() { scale } else { f32::NAN }
 }
 
-/// Every element rounded to what `dtype` can hold.
+/// Every element rounded to what `dtype` can represent.
 pub fn round(rows: &mut Rows, dtype: DType) {
     // In and out are the same rows.
     let x = rows.clone();

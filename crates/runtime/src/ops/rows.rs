@@ -67,7 +67,7 @@ impl Rows {
         });
     }
 
-    /// The same rows for longer use than one pass: the memory is not returned to the pool.
+    /// These rows for longer use than one pass: the memory is not returned to the pool.
     pub fn detached(mut self) -> Rows {
         self.buffers = None;
         self
@@ -228,7 +228,7 @@ impl Buffers {
     }
 
     fn give_back(&self, buffer: Vec<f32>) {
-        /// About as many as a layer uses at once; more would hold unused memory.
+        /// About as many as a layer uses at once; more would contain unused memory.
         const KEPT: usize = 8;
         let mut free = self.free();
         if free.len() < KEPT {
@@ -237,7 +237,7 @@ impl Buffers {
     }
 
     fn free(&self) -> MutexGuard<'_, Vec<Vec<f32>>> {
-        // A buffer holds nothing that a panic elsewhere could leave half done.
+        // A buffer contains nothing that a panic elsewhere could leave half done.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -63,9 +63,9 @@ pub struct KeyChoice<'a> {
 pub struct Pools<'a> {
     /// Keys of a pool.
     pub size: usize,
-    /// True if keys after the last whole pool are seen too.
+    /// True if keys after the last complete pool are seen too.
     pub has_tail: bool,
-    /// From the kept rows of a sequence to a key for each whole pool: (n_keys / size, width).
+    /// From the kept rows of a sequence to a key for each complete pool: (n_keys / size, width).
     pub pool: &'a (dyn Fn(ArrayView2<'_, f32>) -> Rows + Sync),
 }
 

@@ -25,7 +25,7 @@ pub(super) struct Axis {
     low: f64,
     high: f64,
     scale: Scale,
-    /// Only whole numbers get a tick.
+    /// Only integers get a tick.
     is_whole: bool,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Tick {
 }
 
 impl Axis {
-    /// An axis that holds all of `values`; those that are not finite, or not positive on a
+    /// An axis that contains all of `values`; those that are not finite, or not positive on a
     /// logarithmic axis, have no place on it.
     pub fn over(values: impl IntoIterator<Item = f64>, scale: Scale) -> Axis {
         let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
@@ -58,17 +58,17 @@ impl Axis {
         }
     }
 
-    /// Puts ticks at whole numbers only, for counts.
+    /// Puts ticks at integers only, for counts.
     pub fn whole(self) -> Axis {
         Axis { is_whole: true, ..self }
     }
 
-    /// The same with 0 on it.
+    /// Like this, with 0 on it.
     pub fn with_zero(self) -> Axis {
         Axis { low: self.low.min(0.0), high: self.high * 1.05, ..self }
     }
 
-    /// The same with a tenth more at both ends, so that points do not lie on the frame.
+    /// Like this, with a tenth more at both ends, so that points do not lie on the frame.
     pub fn widened(self) -> Axis {
         let more = (self.high - self.low) * 0.1;
         Axis { low: self.low - more, high: self.high + more, ..self }
@@ -88,7 +88,7 @@ impl Axis {
     fn ticks(&self) -> Vec<f64> {
         match self.scale {
             Scale::Linear => {
-                // Ticks at whole multiples of a round step, about five of them. A billionth of a step of tolerance keeps the ends,
+                // Ticks at integer multiples of a round step, about five. A billionth of a step of tolerance keeps the ends,
                 // which rounding may push just outside.
                 let step = round_step((self.high - self.low) / 5.0);
                 let step = if self.is_whole { step.max(1.0) } else { step };
@@ -98,7 +98,7 @@ impl Axis {
             }
             Scale::Log => {
                 let decades = self.low.log10().floor() as i32..=self.high.log10().ceil() as i32;
-                // Powers of ten alone over more than two and a half decades, else 1, 2 and 5 of each.
+                // Only powers of ten over more than two and a half decades, else 1, 2 and 5 of each.
                 let wide = (self.high / self.low).log10() > 2.5;
                 let steps: &[f64] = if wide { &[1.0] } else { &[1.0, 2.0, 5.0] };
                 let all = decades.flat_map(|power| steps.iter().map(move |step| step * 10f64.powi(power)));

@@ -23,11 +23,11 @@ pub use plot::{Plotted, size_plot};
 pub struct Report {
     /// The base's path as it was given.
     pub base: String,
-    /// Bytes of the base's files; none for predictions that were saved.
+    /// Bytes of the base's files; `None` for predictions that were saved.
     pub base_bytes: Option<u64>,
     /// The value of `general.architecture`.
     pub architecture: String,
-    /// The text's path as it was given; none where predictions were saved.
+    /// The text's path as it was given; `None` where predictions were saved.
     pub text: Option<String>,
     /// Rounding of the inputs of products: the name of an [`Activations`](crate::Activations).
     pub activations: &'static str,
@@ -48,7 +48,7 @@ pub struct FileReport {
     pub bytes: u64,
     /// Bits of tensor data for each element.
     pub bits_per_weight: f64,
-    /// Predictions compared with the base's; none where only tensors were compared.
+    /// Predictions compared with the base's; `None` where only tensors were compared.
     pub predictions: Option<Comparison>,
     /// Mean divergence at each counted position of a window, in nats.
     pub kl_by_position: Vec<f64>,

@@ -54,7 +54,7 @@ fn hues(n_files: usize) -> Vec<(usize, u32)> {
 /// The values of a file that have to be computed.
 #[derive(Serialize)]
 struct FileView {
-    /// The last part of the path, or the whole path where that has none.
+    /// The last part of the path, or the entire path where that has none.
     name: String,
     /// The part of the name that differs between the files.
     label: String,
@@ -264,7 +264,7 @@ fn worst(error: &FileError) -> Vec<TensorRow> {
     const SHOWN: usize = 12;
     let mut noisy: Vec<_> =
         error.tensors.iter().filter_map(|tensor| Some((tensor.error.snr_db()?, tensor))).collect();
-    // Least decibels first: SNR is signal to noise. Tensors without an error have none and are not listed.
+    // Least decibels first: SNR is signal to noise. Tensors without an error have no ratio and are not listed.
     noisy.sort_by(|a, b| a.0.total_cmp(&b.0));
     let rows = noisy.into_iter().take(SHOWN).map(|(snr, tensor)| TensorRow {
         name: tensor.name.clone(),
@@ -319,7 +319,7 @@ fn heat(error: &FileError) -> Option<Heat> {
     Some(Heat { width: LEFT + WIDTH + 10.0, height, kinds: labels, layers: layers.collect(), cells })
 }
 
-/// Bits for each weight against divergence, where there is more than one file.
+/// Bits for each weight against divergence, if there is more than one file.
 fn size_chart(report: &Report) -> Option<Chart> {
     let measured: Vec<(usize, &FileReport, f64)> = report
         .files

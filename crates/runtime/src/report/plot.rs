@@ -1,4 +1,4 @@
-//! Size against cost as a picture that stands alone.
+//! Size against cost as a self-contained picture.
 
 use std::fmt::Write;
 
@@ -78,7 +78,7 @@ pub fn size_plot(files: &[Plotted], cost_label: &str) -> String {
             escaped(&point.name)
         );
     }
-    // Outside of the frame, where no name of a point is.
+    // Outside of the frame, away from names of points.
     let (across, up) = ((left + right) / 2.0, (top + bottom) / 2.0);
     let _ = writeln!(
         svg,

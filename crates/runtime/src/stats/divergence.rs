@@ -60,7 +60,7 @@ impl Position {
 
 /// Compares two predictions: logits (n_vocab) each, and the token that came.
 ///
-/// The divergence is `sum p (ln p - ln q)` over the whole vocabulary, p of the base, q of the
+/// The divergence is `sum p (ln p - ln q)` over the entire vocabulary, p of the base, q of the
 /// other. The reference leaves out what its 16 bits cannot tell (`ln p <= -16`).
 pub fn compare_logits(base: &[f32], other: &[f32], token: usize, k: usize) -> Position {
     Prediction::of(base, k).compare(other, token)
@@ -305,7 +305,7 @@ impl Comparison {
                 perplexity.value * base_perplexity.value * covariance,
             ),
         };
-        // Pearson's r = Cov(x, y) / (sd(x) sd(y)), where the errors are the standard deviations of the means.
+        // Pearson's r = Cov(x, y) / (sd(x) sd(y)); the errors are the standard deviations of the means.
         let both = base.error * other.error;
         Comparison {
             n_positions: positions.len(),

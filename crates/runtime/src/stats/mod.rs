@@ -1,7 +1,7 @@
 //! Numbers about predictions: perplexity, divergence, agreement, each with its error.
 //!
 //! The definitions are those of `tools/perplexity/perplexity.cpp` of llama.cpp as vendored in
-//! llama-cpp-python 0.3.36, computed in f64 throughout, where the reference keeps single
+//! llama-cpp-python 0.3.36, computed in f64 throughout, while the reference keeps single
 //! positions in f32.
 
 mod divergence;
@@ -66,7 +66,7 @@ impl Estimate {
         if n == 0 {
             return Estimate::default();
         }
-        // A case is 1 or 0, so that its variance is p (1 - p); the mean of n of them has that over n - 1.
+        // A case is 1 or 0, so that its variance is p (1 - p); the mean of n has that over n - 1.
         let value = holding as f64 / n as f64;
         let error = if n > 1 { (value * (1.0 - value) / (n - 1) as f64).sqrt() } else { 0.0 };
         Estimate { value, error }
@@ -112,13 +112,13 @@ fn covariance_of_means(pairs: impl IntoIterator<Item = (f64, f64)>) -> f64 {
     (ab / count - (a / count) * (b / count)) / (count - 1.0)
 }
 
-/// The value below which a fraction of sorted values lies, between two of them by their
+/// The value below which a fraction of sorted values lies, between two by their
 /// distance; NaN for none.
 ///
 /// Source: `percentile` in `kl_divergence`.
 pub fn percentile(sorted: &[f64], fraction: f64) -> f64 {
     let Some(last) = sorted.len().checked_sub(1) else { return f64::NAN };
-    // Values 0 to n - 1 cut 0 to 1 into n - 1 parts; between two of them the value goes linearly, so that p99.9 of
+    // Values 0 to n - 1 cut 0 to 1 into n - 1 parts; between two, the value goes linearly, so that p99.9 of
     // a thousand values is not simply the largest.
     let place = fraction.clamp(0.0, 1.0) * last as f64;
     let (below, share) = (place as usize, place.fract());

@@ -103,7 +103,7 @@ impl Form {
         })
     }
 
-    /// The same tower with heads that are rotated by row and column. The first half of a head's pairs rotates by the first of the
+    /// This tower with heads that are rotated by row and column. The first half of a head's pairs rotates by the first of the
     /// two axes (1 is the row, 2 the column), the second half by the other, with frequencies `base^(-4 i / width)` and `i` from 0 in
     /// both.
     ///
@@ -129,9 +129,6 @@ impl Form {
     }
 
     /// All layers of the tower.
-    ///
-    /// # Errors
-    /// As [`Layer::open`].
     pub fn layers(&self, weights: &mut Weights<'_>) -> Result<Vec<Layer>, Error> {
         (0..self.n_layer).map(|i| Layer::open(self, weights, &format!("v.blk.{i}"))).collect()
     }
@@ -166,7 +163,7 @@ impl Form {
     }
 }
 
-/// A matrix, and the bounds of what goes in and comes out where it is clipped (Gemma 4).
+/// A matrix, and the bounds of what goes in and comes out if it is clipped (Gemma 4).
 pub struct Matrix {
     linear: Linear,
     input: Option<(f32, f32)>,
@@ -221,7 +218,7 @@ impl Matrix {
     }
 }
 
-/// Queries, keys and values; boxed because a layer holds one or three.
+/// Queries, keys and values; boxed because a layer contains one or three.
 enum Projections {
     Apart(Box<[Matrix; 3]>),
     /// (n_embd, (n_head + 2 n_head_kv) head_width).

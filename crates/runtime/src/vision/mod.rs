@@ -75,9 +75,6 @@ impl Projector {
     }
 
     /// Takes a file that is open.
-    ///
-    /// # Errors
-    /// As [`Projector::open`].
     pub fn new(file: gguf_container::Model, options: &Options) -> Result<Projector, Error> {
         let keys = Keys::new(file.metadata())?;
         if keys.architecture != "clip" {
@@ -150,7 +147,7 @@ impl Projector {
         if let Part::Opened(tower) = &self.tower { tower.marks } else { ("", "") }
     }
 
-    /// The same for a sound's embeddings.
+    /// Like this, for a sound's embeddings.
     pub fn sound_marks(&self) -> (&'static str, &'static str) {
         if let Part::Opened(encoder) = &self.encoder { encoder.marks } else { ("", "") }
     }

@@ -147,7 +147,7 @@ impl Colors {
     }
 
     /// Pixels of patches of `size` by `size`: (places.len(), 3 * size * size), each red, green and blue, row by row. The
-    /// picture has whole patches at all places.
+    /// picture has complete patches at all places.
     pub fn rows(&self, picture: &Picture, places: &[[usize; 2]], size: usize) -> Rows {
         let mut pixels = Rows::zeros(places.len(), 3 * size * size);
         for (place, mut row) in places.iter().zip(pixels.rows_mut()) {
@@ -159,7 +159,7 @@ impl Colors {
 
     /// The pixels of a patch as the kernel sees them: (3, size, size).
     fn patch(&self, picture: &Picture, [row, column]: [usize; 2], size: usize, out: &mut [f32]) {
-        /// In double precision, as in transformers.
+        /// In double precision, like transformers.
         const FROM_BYTE: f64 = 1.0 / 255.0;
         for (channel, plane) in out.chunks_exact_mut(size * size).enumerate() {
             for (y, line) in plane.chunks_exact_mut(size).enumerate() {
@@ -180,7 +180,7 @@ impl Colors {
 }
 
 impl Patches {
-    /// Reads the kernel, and the one of a second frame where there is one: a picture is two equal frames.
+    /// Reads the kernel, and the one of a second frame if there is one: a picture is two equal frames.
     ///
     /// # Errors
     /// [`Error::Key`], [`Error::MissingTensor`], [`Error::TensorShape`], [`Error::TensorType`].
@@ -200,7 +200,7 @@ impl Patches {
         (height / self.size, width / self.size)
     }
 
-    /// The rows of a picture's patches: (places.len(), n_embd). The picture has whole patches at all places.
+    /// The rows of a picture's patches: (places.len(), n_embd). The picture has complete patches at all places.
     pub fn run(&self, picture: &Picture, places: &[[usize; 2]]) -> Rows {
         /// Patches that a thread works on at once.
         const BLOCK: usize = 64;

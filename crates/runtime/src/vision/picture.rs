@@ -76,9 +76,6 @@ impl Picture {
     }
 
     /// The part of this size that begins at the pixel (x, y) and lies within the picture.
-    ///
-    /// # Errors
-    /// As [`Picture::new`].
     pub fn part(&self, (x, y): (usize, usize), (width, height): (usize, usize)) -> Result<Picture, Error> {
         let rows = self.pixels.chunks_exact(3 * self.width).skip(y).take(height);
         let pixels = rows.flat_map(|row| &row[3 * x..3 * (x + width)]).copied().collect();
@@ -86,9 +83,6 @@ impl Picture {
     }
 
     /// A picture of this size in one color with this picture at (x, y), within which it fits.
-    ///
-    /// # Errors
-    /// As [`Picture::new`].
     pub fn within(
         &self,
         (width, height): (usize, usize),
@@ -149,7 +143,7 @@ fn png(bytes: &[u8]) -> Result<(Picture, u16), Error> {
     let broken = |problem: String| Error::BrokenPicture { format: "PNG", problem };
     let failed = |error: png::DecodingError| broken(error.to_string());
     let mut decoder = png::Decoder::new_with_limits(Cursor::new(bytes), png::Limits { bytes: PNG_BYTES });
-    // Palettes and greys of fewer bits become whole bytes, of sixteen bits the upper ones stay.
+    // Palettes and greys of fewer bits become complete bytes, of sixteen bits the upper ones stay.
     decoder.set_transformations(png::Transformations::normalize_to_color8());
     decoder.set_ignore_text_chunk(true);
     decoder.set_ignore_iccp_chunk(true);

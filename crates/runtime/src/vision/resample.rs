@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! w_j = k((j + 1/2 - c) / f) / sum_j k((j + 1/2 - c) / f)     k the filter, j the pixels that it reaches
-//! y_i = clamp(round(sum_j w_j x_j), 0, 255)                   w_j in whole 2^-22
+//! y_i = clamp(round(sum_j w_j x_j), 0, 255)                   w_j in multiples of 2^-22
 //! ```
 //!
 //! A picture that becomes smaller is so averaged over all of its pixels. Sums are integers: the result is the same on every
@@ -81,7 +81,7 @@ fn taps(n_in: usize, n_out: usize, filter: Filter) -> Vec<Taps> {
     let support = filter.support() * stretch;
     let taps = |i: usize| {
         let center = (i as f64 + 0.5) * scale;
-        // Truncated towards zero as in C; there are no pixels below zero.
+        // Truncated towards zero like in C; there are no pixels below zero.
         let first = (center - support + 0.5).max(0.0) as usize;
         let end = ((center + support + 0.5) as usize).min(n_in);
         let weights = (first..end).map(|j| filter.weight((j as f64 - center + 0.5) * (1.0 / stretch)));

@@ -24,7 +24,7 @@ pub fn nearest(
     Ok(nearest_of((width, height), factor, 0, min_pixels, max_pixels))
 }
 
-/// As [`nearest`], for pictures of any aspect ratio; no side is below `factor`, as in LFM2-VL (`smart_resize` of transformers).
+/// As [`nearest`], for pictures of any aspect ratio; no side is below `factor`, like in LFM2-VL (`smart_resize` of transformers).
 pub fn nearest_of_any_ratio(
     size: (usize, usize),
     factor: usize,
@@ -62,9 +62,6 @@ fn nearest_of(
 }
 
 /// As [`nearest`], with at most `max_tokens` squares of `factor` if it is given.
-///
-/// # Errors
-/// As [`nearest`].
 pub fn nearest_with(
     size: (usize, usize),
     factor: usize,
@@ -76,7 +73,7 @@ pub fn nearest_with(
 }
 
 /// Both sides rounded up to multiples of `factor`, after enlargement to the minimum number of pixels. If the maximum is exceeded,
-/// the sides for the largest height that stays within it, as in GLM 5.3 (`smart_resize` of transformers).
+/// the sides for the largest height that stays within it, like in GLM 5.3 (`smart_resize` of transformers).
 pub fn rounded_up(
     (width, height): (usize, usize),
     factor: usize,
@@ -110,7 +107,7 @@ pub fn rounded_up(
     best
 }
 
-/// The nearest multiple of `factor`, at least `factor` itself, as in MiniCPM-V (`ensure_divide` of transformers).
+/// The nearest multiple of `factor`, at least `factor` itself, like in MiniCPM-V (`ensure_divide` of transformers).
 pub fn multiple(side: f64, factor: usize) -> usize {
     // Python rounds halves to the even number.
     ((side / factor as f64).round_ties_even() as usize).max(1).saturating_mul(factor)
@@ -128,7 +125,7 @@ pub fn within((width, height): (usize, usize), factor: usize, longest: usize) ->
     (side(width), side(height))
 }
 
-/// Size with `longest` as the longer side; the other side keeps the aspect ratio and is even, as in Idefics 3
+/// Size with `longest` as the longer side; the other side keeps the aspect ratio and is even, like in Idefics 3
 /// (`get_resize_output_image_size` of transformers).
 pub fn with_longest((width, height): (usize, usize), longest: usize) -> (usize, usize) {
     let ratio = width as f64 / height as f64;
@@ -143,7 +140,7 @@ pub fn with_longest((width, height): (usize, usize), longest: usize) -> (usize, 
     }
 }
 
-/// Size in whole tiles: the longer side is rounded up, and the other side keeps the aspect ratio and is rounded up, as in Idefics 3
+/// Size in complete tiles: the longer side is rounded up, and the other side keeps the aspect ratio and is rounded up, like in Idefics 3
 /// (`resize_for_vision_encoder` of transformers).
 pub fn whole_tiles((width, height): (usize, usize), side: usize) -> (usize, usize) {
     let ratio = width as f64 / height as f64;
@@ -157,7 +154,7 @@ pub fn whole_tiles((width, height): (usize, usize), side: usize) -> (usize, usiz
     }
 }
 
-/// The largest sides of about the picture's ratio that are multiples of `factor` and have at most `n_tokens` squares of it, as
+/// The largest sides of about the picture's ratio that are multiples of `factor` and have at most `n_tokens` squares, as
 /// Gemma 4 has it (`get_aspect_ratio_preserving_size` of transformers).
 pub fn filling((width, height): (usize, usize), factor: usize, n_tokens: usize) -> (usize, usize) {
     let (w, h, f) = (width as f64, height as f64, factor as f64);

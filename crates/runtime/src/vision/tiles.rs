@@ -10,7 +10,7 @@ use crate::Error;
 const MAX_TILES: usize = 256;
 
 /// The grid of `least` to `most` square tiles, in (columns, rows), with the aspect ratio nearest to the picture's. Among equal ones,
-/// the one with the most tiles whose area is less than twice the picture's, as in InternVL (`get_optimal_tiled_canvas` of
+/// the one with the most tiles whose area is less than twice the picture's, like in InternVL (`get_optimal_tiled_canvas` of
 /// transformers).
 pub fn nearest_grid(picture: &Picture, side: usize, least: usize, most: usize) -> (usize, usize) {
     let most = most.clamp(1, MAX_TILES);
@@ -33,12 +33,12 @@ pub fn nearest_grid(picture: &Picture, side: usize, least: usize, most: usize) -
 }
 
 /// The grid of at most `most` square tiles, in (columns, rows), into which a picture fits with the least enlargement, or else with
-/// the least reduction. Among equal ones, the smallest, as in Llama 4 (`get_best_fit` of transformers).
+/// the least reduction. Among equal ones, the smallest, like in Llama 4 (`get_best_fit` of transformers).
 pub fn least_scaled_grid(picture: &Picture, side: usize, most: usize) -> (usize, usize) {
     let most = most.clamp(1, MAX_TILES);
     let grids = (1..=most).flat_map(|rows| (1..=most).map(move |columns| (columns, rows)));
     let grids: Vec<(usize, usize)> = grids.filter(|(columns, rows)| columns * rows <= most).collect();
-    // In single precision as in torch, because scales are compared for equality.
+    // In single precision like in torch, because scales are compared for equality.
     let scale = |(columns, rows): (usize, usize)| {
         let across = (columns * side) as f32 / picture.width() as f32;
         let down = (rows * side) as f32 / picture.height() as f32;
@@ -51,7 +51,7 @@ pub fn least_scaled_grid(picture: &Picture, side: usize, most: usize) -> (usize,
     suited.min_by_key(|(columns, rows)| columns * rows).unwrap_or((1, 1))
 }
 
-/// Maximum number of tiles of a picture for at most `max_tokens` embeddings. Each tile, and the whole picture as one more tile, has
+/// Maximum number of tiles of a picture for at most `max_tokens` embeddings. Each tile, and the entire picture as one more tile, has
 /// `per_side` squared embeddings.
 pub fn within_tokens(max_tokens: Option<usize>, per_side: usize) -> usize {
     let per_tile = per_side.saturating_mul(per_side).max(1);
@@ -72,7 +72,7 @@ pub fn cut(
     parts(&resized, side)
 }
 
-/// Cuts a picture of whole tiles row by row.
+/// Cuts a picture of complete tiles row by row.
 ///
 /// # Errors
 /// [`Error::PictureSize`].

@@ -28,7 +28,7 @@ pub trait Tower: Send + Sync {
     /// Size that an image is scaled to, as (width, height), with at most `max_tokens` embeddings if given.
     fn size(&self, picture: &Picture, max_tokens: Option<usize>) -> Result<(usize, usize), Error>;
 
-    /// The tiles of a picture, in the order of a prompt. By default the whole picture is one tile of [`Tower::size`].
+    /// The tiles of a picture, in the order of a prompt. By default the entire picture is one tile of [`Tower::size`].
     fn tiles(
         &self,
         picture: &Picture,

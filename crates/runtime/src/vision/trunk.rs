@@ -174,10 +174,7 @@ impl Trunk {
         joined_squares(x, self.merge, pass)
     }
 
-    /// Size of a picture whose numbers of pixels are bounded: the nearest one of whole embeddings, at most `max_tokens` if given.
-    ///
-    /// # Errors
-    /// As [`sizes::nearest_with`].
+    /// Size of a picture whose numbers of pixels are bounded: the nearest one of complete embeddings, at most `max_tokens` if given.
     pub fn nearest_size(
         &self,
         picture: &Picture,

@@ -180,9 +180,10 @@ impl Expected {
             return Ok(None);
         }
         let found = projections(file.endian(), info.dtype, file.data(info)?, row_elems)?;
+        let map = map.source_rows(n_rows);
         let mut rows = Vec::with_capacity(found.len());
         for (row, found) in (0..n_rows).zip(found) {
-            let source = if is_concat { row } else { map.source_row(row, n_rows) };
+            let source = if is_concat { row } else { map.source_row(row) };
             let source = usize::try_from(source).ok().and_then(|source| expected.get(source));
             let Some([product, length]) = source.copied() else { return Ok(None) };
             let Some((product, length)) = mapped(*element, row, product, length, is_vector) else {

@@ -2,7 +2,7 @@
 //!
 //! Config keys: those of llama; the parameters of the activation function, which the checkpoint has as tensors.
 //!
-//! Transforms: none. Rotary scaling of type `llama3` becomes the computed tensor `rope_freqs`.
+//! Transforms: rotary scaling of type `llama3` becomes the computed tensor `rope_freqs`.
 //!
 //! Source: `ApertusModel` in `conversion/llama.py`.
 

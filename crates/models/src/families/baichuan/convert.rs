@@ -2,7 +2,7 @@
 //!
 //! Config keys: those of every text model, the layout of the tensors, the rotated dimensions.
 //!
-//! Transforms: Q, K and V are one matrix in thirds; they are split, and rows of Q and K are permuted as for
+//! Transforms: Q, K and V are one matrix in thirds; they are split, and rows of Q and K are permuted like in
 //! llama. (The reference recurses endlessly on every other tensor; its base class has the intended behavior.)
 //!
 //! Source: `BaichuanModel` in `conversion/baichuan.py`.
@@ -41,14 +41,10 @@ fn third(shape: &Shape, part: u64, n_head: u64) -> RowMap {
 
 /// Groups that rows of K are permuted in. Files do not state key heads apart; where one does,
 /// the reference divides by them.
-///
-/// # Errors
-///
-/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
 pub fn key_heads(hparams: &Hparams) -> Result<u64, ArchError> {
     let heads = hparams.n_heads()?;
     Ok(match hparams.get_u64("num_key_value_heads")? {
-        // `_reverse_hf_permute` does `n_head //= n_kv_head` where they differ: kept, though it is one
+        // `_reverse_hf_permute` does `n_head //= n_kv_head` if they differ: kept, though it is one
         // division too many for grouped heads.
         Some(kv_heads) if kv_heads != heads => heads.checked_div(kv_heads).unwrap_or(heads),
         _ => heads,
@@ -56,10 +52,6 @@ pub fn key_heads(hparams: &Hparams) -> Result<u64, ArchError> {
 }
 
 /// Keys of every text model, the layout of the tensors and the rotated dimensions.
-///
-/// # Errors
-///
-/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
 pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
     // After the keys of every text model, as `set_gguf_parameters` calls its parent first.

@@ -1,8 +1,10 @@
 //! Graphs of the models of this family.
 
-use gguf_runtime::graphs::{Alibi, Architecture, Spec};
+use gguf_runtime::graphs::{Alibi, Architecture, Size, Spec};
 
-pub const GRAPHS: &[Architecture] = &[Architecture::decoder("baichuan", BAICHUAN)];
+pub const GRAPHS: &[Architecture] = &[Architecture::decoder("baichuan", Spec::DECODER).sized(baichuan)];
 
 /// 40 layers are Baichuan 13B, with ALiBi; the 7B, of 32, has RoPE.
-const BAICHUAN: Spec = Spec { alibi: Alibi::OfLayers(40, 8.0), ..Spec::DECODER };
+fn baichuan(size: Size, spec: Spec) -> Spec {
+    if size.n_layer == 40 { Spec { rope: None, alibi: Alibi::Always(8.0), ..spec } } else { spec }
+}

@@ -3,7 +3,7 @@
 //! Config keys: those of GPT-2, `num_query_groups` for key heads; rotary base and scaling are
 //! written whatever the config says.
 //!
-//! Transforms: none; Q, K and V stay one matrix.
+//! Transforms: Q, K and V stay one matrix.
 //!
 //! Source: `CodeShellModel` in `conversion/codeshell.py`.
 

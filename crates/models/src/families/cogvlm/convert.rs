@@ -2,7 +2,7 @@
 //!
 //! Config keys: those of llama.
 //!
-//! Transforms: none; Q, K and V stay one matrix. The matrices that see images are left out, as in the reference, which takes
+//! Transforms: Q, K and V stay one matrix. The matrices that see images are left out, like the reference, which takes
 //! them by their names for parts of the tower.
 //!
 //! Source: `CogVLMModel` in `conversion/cogvlm.py`.

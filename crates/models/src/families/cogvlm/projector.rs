@@ -2,8 +2,6 @@
 //!
 //! Config keys: those of every tower.
 //!
-//! Transforms: none.
-//!
 //! Source: `CogVLMVisionModel` in `conversion/cogvlm.py`.
 
 use gguf_layout::projector::prelude::*;

@@ -11,7 +11,7 @@ pub const GRAPHS: &[Architecture] = &[
 /// Differences of `command-r` from other decoders.
 const COMMAND_R: Spec = Spec { norm: NormKind::Layer, ..Spec::DECODER };
 
-/// RoPE in the layers with a window alone; those that use full attention have no positions.
+/// RoPE only in layers with a window; those that use full attention have no positions.
 const COHERE2: Spec =
     Spec { rope_layers: RopeLayers::Sliding, sliding: Some(SlidingWindow::EVERY_FOURTH_FULL), ..COMMAND_R };
 

@@ -2,8 +2,6 @@
 //!
 //! Config keys: those of every tower; patches of a side that are merged; the largest number of tiles of an image.
 //!
-//! Transforms: none.
-//!
 //! Source: `Cohere2VisionModel` in `conversion/command_r.py` of llama.cpp build 11549, which is newer than the pinned one.
 
 use crate::families::siglip::projector as siglip;

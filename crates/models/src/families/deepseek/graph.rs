@@ -1,13 +1,12 @@
 //! Graphs of the models of this family.
 
+use crate::parts::gating;
 use gguf_runtime::graphs::{Architecture, Gating, IndexerSpec, RopeKind, SlidingWindow, Spec, YarnMscale};
 
 pub const GRAPHS: &[Architecture] = &[
     Architecture::decoder("deepseek", DEEPSEEK),
-    Architecture::decoder(
-        "deepseek2",
-        Spec { gating: Gating::OfDeepseek, yarn_mscale: YarnMscale::Scores, ..DEEPSEEK },
-    ),
+    Architecture::decoder("deepseek2", Spec { yarn_mscale: YarnMscale::Scores, ..DEEPSEEK })
+        .sized(gating::sigmoid_by_size),
     Architecture::decoder("deepseek2-ocr", DEEPSEEK2_OCR),
     Architecture::decoder(
         "deepseek4",

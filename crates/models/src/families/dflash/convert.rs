@@ -1,10 +1,10 @@
-//! DFlash and DSpark: draft models for whole blocks of tokens, from several vendors.
+//! DFlash and DSpark: draft models for blocks of tokens, from several vendors.
 //!
 //! Config keys: those of Qwen 3; the block length, the target layers whose states the draft sees, sliding
 //! windows, factors of embedding and scores; for DSpark, where sampling begins, and whether it judges itself.
 //!
 //! Transforms: names get the prefix `model.`. `d2t` holds, for each token of the draft, the offset of the
-//! target's token; the file holds the target's ids. `t2d` is left out, and so is an output that is the
+//! target's token; the file contains the target's ids. `t2d` is left out, and so is an output that is the
 //! target's.
 //!
 //! Source: `DFlashModel` and `DSparkModel` in `conversion/qwen.py`, `MuseGlimmerAssistantModel` in
@@ -76,7 +76,7 @@ pub const DSPARK: Arch = Arch {
     rename: |hparams, name| if name == "d2t" { None } else { rename(hparams, name) },
     drops: |hparams, name| match name {
         "t2d" => Some("the tokens that draft and target share follow from `d2t`"),
-        // With the target's whole vocabulary the target's own output serves the draft.
+        // With the target's entire vocabulary the target's own output serves the draft.
         "lm_head.weight" | "model.lm_head.weight" if !has_own_vocabulary(hparams) => {
             Some("the output is the target's")
         }
@@ -147,7 +147,7 @@ pub const GEMMA4_DSPARK: Arch = Arch {
                 "an even part of a head",
             ));
         }
-        // A divisor of 1e30 turns nothing.
+        // A divisor of 1e30 rotates no pair.
         let pairs = (0..head / 2).map(|pair| if (pair as f64) < rotated / 2.0 { 1.0 } else { 1e30 });
         Ok(vec![("rope_freqs.weight", pairs.collect())])
     },
@@ -293,10 +293,6 @@ fn either<'a>(hparams: &'a Hparams, key: &str) -> Option<&'a Json> {
 }
 
 /// Layers of the target whose input the draft sees: the one after that whose output a config counts.
-///
-/// # Errors
-///
-/// [`ArchError::BadKey`].
 pub fn target_layers(ids: Option<&Json>, keys: &mut Keys) -> Result<(), ArchError> {
     let ids = ids.and_then(Json::as_array).map_or(&[][..], Vec::as_slice);
     if ids.is_empty() {
@@ -310,10 +306,6 @@ pub fn target_layers(ids: Option<&Json>, keys: &mut Keys) -> Result<(), ArchErro
 }
 
 /// Keys of Qwen 3 plus those of a draft.
-///
-/// # Errors
-///
-/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
 pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     qwen2::keys(hparams, keys)?;
     if hparams.rope().get("partial_rotary_factor").is_some() {
@@ -336,7 +328,7 @@ pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         }
     }
     number(keys, "logit_scale", either(hparams, "output_multiplier"))?;
-    // A bound of 0 stands for none.
+    // A bound of 0 stands for no limit.
     let bound = either(hparams, "final_logit_softcapping");
     number(
         keys,
@@ -349,7 +341,7 @@ pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     if let Some(causal) = hparams.get("is_causal").or_else(|| inner(hparams, "causal")) {
         keys.set_prefixed("attention.causal", Value::Bool(*causal == true));
     }
-    // The target counts positions in sections; the draft has time alone.
+    // The target counts positions in sections; the draft has only time.
     let rope = ["rope_parameters", "rope_scaling"].into_iter().find_map(|key| hparams.target(key));
     if rope.is_some_and(|rope| rope.get("mrope_section").is_some()) {
         // All head_dim / 2 pairs count time; the other three sections are empty.

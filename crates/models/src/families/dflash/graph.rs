@@ -5,7 +5,7 @@
 //! ```text
 //! g_p = n_g W_fc [s_1, .., s_k]_p        s: inputs of layers of the target at position p, each (n_embd)
 //! in each layer, keys and values of p follow from g_p, those of the block from its own rows, and
-//! every row of the block [last token, mask, mask, ..] sees all of them
+//! every row of the block [last token, mask, mask, ..] sees all
 //! logits of row i of the block: the i-th token after the last one
 //! ```
 //!
@@ -33,7 +33,7 @@ pub const DRAFTS: &[DraftKind] = &[DraftKind { name: "dflash", open }];
 struct DFlash {
     target_layers: Vec<usize>,
     n_embd: usize,
-    /// Number of rows of a block, as in training.
+    /// Number of rows of a block, like in training.
     block: usize,
     mask: u32,
     fc: Linear,

@@ -2,8 +2,6 @@
 //!
 //! Config keys: those of every text model, that tokens see both ways, the mask.
 //!
-//! Transforms: none.
-//!
 //! Source: `DreamModel` in `conversion/dream.py`.
 
 use crate::prelude::*;

@@ -4,7 +4,7 @@
 //! draft's own config or else from the target's.
 //!
 //! Transforms: those of llama. `d2t` holds, for each token of the draft, the offset of the target's token;
-//! the file holds the target's ids. `t2d` is left out.
+//! the file contains the target's ids. `t2d` is left out.
 //!
 //! Source: `LlamaModel` in `conversion/llama.py`, for configs with `draft_vocab_size`.
 

@@ -11,7 +11,7 @@
 //! y  = W_6 rms(W_5 x + b)                 after the last layer
 //! ```
 //!
-//! Queries are multiplied by `softplus(s) / (ln(2) sqrt(width))`, keys by `ln(1 + e) / ln(2)`; the file holds `softplus(s)` for each
+//! Queries are multiplied by `softplus(s) / (ln(2) sqrt(width))`, keys by `ln(1 + e) / ln(2)`; the file contains `softplus(s)` for each
 //! element of a head. `r_d` is a matrix times sines and cosines of the distance `d`.
 //!
 //! Source: `Gemma4AudioModel`, `Gemma4AudioFeatureExtractor` and `Gemma4UnifiedModel` of transformers 5.23. Clamping to 1e10

@@ -3,15 +3,15 @@
 //! `runtime/src/decoder/layer.rs` a layer.
 
 use gguf_runtime::graphs::{
-    Activation, Architecture, EmbeddingScale, MemorySpec, ScoreScale, SlidingBase, SlidingWindow, SoftCaps,
-    Spec,
+    Activation, Architecture, EmbeddingScale, MemorySpec, ScoreScale, Size, SlidingBase, SlidingWindow,
+    SoftCaps, Spec,
 };
 
 pub const GRAPHS: &[Architecture] = &[
     Architecture::decoder("gemma", GEMMA),
-    Architecture::decoder("gemma-embedding", GEMMA_EMBEDDING),
-    Architecture::decoder("gemma2", GEMMA2),
-    Architecture::decoder("gemma3", GEMMA3),
+    Architecture::decoder("gemma-embedding", GEMMA_EMBEDDING).sized(gemma3),
+    Architecture::decoder("gemma2", GEMMA2).sized(gemma2),
+    Architecture::decoder("gemma3", GEMMA3).sized(gemma3),
     Architecture::decoder("gemma3n", GEMMA4),
     Architecture::decoder("gemma4", GEMMA4),
 ];
@@ -20,10 +20,9 @@ pub const GRAPHS: &[Architecture] = &[
 const GEMMA: Spec =
     Spec { activation: Activation::GeluTanh, embedding_scale: EmbeddingScale::SqrtWidth, ..Spec::NEOX };
 
-/// 46 layers are Gemma 2 27B, whose `query_pre_attn_scalar` is `n_embd / n_head`, not the width of a head.
+/// Differences of `gemma2` from `gemma`.
 const GEMMA2: Spec = Spec {
     sliding: Some(SlidingWindow { window: Some(4096), period: 2, ..SlidingWindow::EVERY_FOURTH_FULL }),
-    score_scale: ScoreScale::EmbeddingWithLayers(46),
     soft_caps: SoftCaps { scores: 50.0, logits: 30.0 },
     ..GEMMA
 };
@@ -31,7 +30,6 @@ const GEMMA2: Spec = Spec {
 /// All norms are RMS norms: `x += n2 A(n1 x); x += n4 F(n3 x)`, and one for each head of queries and keys before RoPE;
 /// tensors show this, so no field says it. The last of six layers uses full attention. The others see the nearest
 /// `attention.sliding_window` positions, and their RoPE has base `rope.freq_base_swa` (10000 without it), unscaled.
-/// Scores are divided by the root of a head's width; with 62 layers, Gemma 3 27B, by that of `n_embd / n_head`.
 const GEMMA3: Spec = Spec {
     sliding: Some(SlidingWindow {
         period: 6,
@@ -39,9 +37,18 @@ const GEMMA3: Spec = Spec {
         same_scaling: false,
         ..SlidingWindow::EVERY_FOURTH_FULL
     }),
-    score_scale: ScoreScale::EmbeddingWithLayers(62),
     ..GEMMA
 };
+
+/// 46 layers are Gemma 2 27B, whose `query_pre_attn_scalar` is `n_embd / n_head`, not the width of a head.
+fn gemma2(size: Size, spec: Spec) -> Spec {
+    if size.n_layer == 46 { Spec { score_scale: ScoreScale::EmbeddingPerHead, ..spec } } else { spec }
+}
+
+/// 62 layers are Gemma 3 27B, with the scale of Gemma 2 27B.
+fn gemma3(size: Size, spec: Spec) -> Spec {
+    if size.n_layer == 62 { Spec { score_scale: ScoreScale::EmbeddingPerHead, ..spec } } else { spec }
+}
 
 /// Sliding layers have their own head width, and rotate all elements; in the others the divisors of
 /// `rope_freqs` exclude some.

@@ -60,6 +60,6 @@ fn open(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<List
     });
     let (division, silence) = (Division::Apart, Silence::Cut(factor));
     let whisper = Whisper { encoder, n_frames: N_FRAMES, division, silence, adapter };
-    // The processor accepts 655 seconds, which contain 21 whole windows of 30 seconds.
+    // The processor accepts 655 seconds, which contain 21 complete windows of 30 seconds.
     Ok(whisper.listening(Some(21), ("<|begin_of_audio|>", "<|end_of_audio|>")))
 }

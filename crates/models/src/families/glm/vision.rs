@@ -23,7 +23,7 @@ use gguf_runtime::graphs::{
 pub const TOWERS: &[ProjectorKind] =
     &[ProjectorKind { name: "glm4v", open: open_4 }, ProjectorKind { name: "glm5v", open: open_5 }];
 
-/// Minimum and maximum number of embeddings of a picture if no key states them, as in mtmd.
+/// Minimum and maximum number of embeddings of a picture if no key states them, like in mtmd.
 const N_TOKENS: (usize, usize) = (8, 4096);
 
 /// Base of the rotation, which no key states.

@@ -87,7 +87,7 @@ const FLOAT_EXPERTS: &[TensorRule] = &[
     .need(Need::Optional),
 ];
 
-/// True under this name if the experts of a layer are separate tensors, as in 4-bit checkpoints of Unsloth.
+/// True under this name if the experts of a layer are separate tensors, like in 4-bit checkpoints of Unsloth.
 const APART: &str = "experts_one_by_one";
 
 /// Experts (2 f, in) and (out, f), with their biases.
@@ -109,7 +109,7 @@ const UP: RowMap = RowMap::Groups { group: 2, start: 1, rows: 1, n_head: 0 };
 
 /// The matrices of all experts, each transposed.
 pub fn transposed(shape: &Shape, columns: RowMap) -> Transposed {
-    // (experts, in, out) as transformers holds them: each expert's matrix (in rows, out columns) is
+    // (experts, in, out) as transformers stores them: each expert's matrix (in rows, out columns) is
     // transposed.
     let rows = shape.dim(1);
     Transposed { matrix: Matrix { group: rows, start: 0 }, rows, columns }

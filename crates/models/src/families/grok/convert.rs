@@ -144,7 +144,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         keys.count("attention.temperature_length", hparams, &["attn_temperature_len"])?;
     }
     keys.derived_from("attention.temperature_length", &["attn_temperature_len"]);
-    // 1 / sqrt(head_dim), the usual scale of scores, where the config has no other.
+    // 1 / sqrt(head_dim), the usual scale of scores, if the config has no other.
     let usual = (hparams.head_dim()? as f64).powf(-0.5);
     number(keys, "attention.output_scale", "attn_output_multiplier", usual)?;
     keys.needed_number("embedding_scale", hparams, &["embedding_multiplier_scale"])?;

@@ -49,7 +49,7 @@ fn n_pairs(hparams: &Hparams) -> usize {
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
     keys.count("expert_feed_forward_length", hparams, &["moe_intermediate_size"])?;
-    // The length of a head is that of the smaller experts too: 128 where the config has none.
+    // The length of a head is that of the smaller experts too: 128 if the config has no length.
     let length = hparams.get_u64("head_dim")?.filter(|length| *length > 0).unwrap_or(128);
     keys.set_derived("expert_chunk_feed_forward_length", "head_dim", length)?;
     keys.set_derived("experts_per_group", "", PAIR)?;

@@ -2,7 +2,7 @@
 //!
 //! Config keys: those of every tower; how many patches of a side are merged; the smallest and the largest image.
 //!
-//! Transforms: the position of the token of the whole image, which the tower does not have, is left out.
+//! Transforms: the position of the token of the entire image, which the tower does not have, is left out.
 //!
 //! Source: `HunyuanVLVisionModel` in `conversion/hunyuan.py`.
 
@@ -30,7 +30,7 @@ pub const HUNYUANVL: Projector = Projector {
 const TOWER: &[TensorRule] = &[
     TensorRule::copy(&["vit.embeddings.patch_embedding"], "v.patch_embd"),
     TensorRule::part(&["vit.embeddings.position_embedding"], "v.position_embd", |_, _| {
-        // Row 0 is the position of the token of the whole image.
+        // Row 0 is the position of the token of the entire image.
         Ok(RowMap::Slice { start: 1 })
     }),
 ];

@@ -2,8 +2,6 @@
 //!
 //! Config keys: those of every tower; how many patches of a side become one embedding; the longest side of an image.
 //!
-//! Transforms: none.
-//!
 //! Source: `SmolVLMModel` in `conversion/smolvlm.py`.
 
 use crate::families::siglip::projector as siglip;

@@ -4,7 +4,7 @@
 //! y = W [x]_s        [..]_s: the patches of a square of s x s as one row
 //! ```
 //!
-//! The longer side of a picture is scaled to `preproc_image_size`, and both sides are then rounded up to whole tiles. The whole
+//! The longer side of a picture is scaled to `preproc_image_size`, and both sides are then rounded up to complete tiles. The entire
 //! picture follows as one more tile. Tokens between tiles name their row and column.
 //!
 //! Source: `Idefics3ForConditionalGeneration`, `Idefics3ImageProcessorPil` and `Idefics3Processor` of transformers 5.23.
@@ -25,7 +25,7 @@ const LONGEST: usize = 4096;
 /// Token around the rows of a tile.
 const AROUND: &str = "<fake_token_around_image>";
 
-/// Token before the whole picture.
+/// Token before the entire picture.
 const WHOLE: &str = "<global-img>";
 
 struct Idefics3 {

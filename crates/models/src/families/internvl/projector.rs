@@ -144,7 +144,7 @@ fn keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
     let epsilon = vision.need_f64("layer_norm_eps")?;
     keys.set_prefixed("vision.attention.layer_norm_epsilon", Value::F32(epsilon as f32));
     parts::activation(keys, vision, "hidden_act")?;
-    // transformers' config class knows this ratio where the file does not say it.
+    // transformers' config class knows this ratio if the file does not say it.
     let ratio = match whole.get_f64("downsample_ratio")? {
         None if whole.get("model_type").is_some_and(|model_type| model_type == "internvl") => 0.5,
         ratio => ratio.ok_or_else(|| missing("downsample_ratio"))?,

@@ -4,7 +4,7 @@
 //! y = W_2 gelu(W_1 norm [x]_s)        [..]_s: the patches of a square of s x s as one row
 //! ```
 //!
-//! A picture is divided into the grid of tiles with the nearest aspect ratio. The whole picture follows as one more tile, unless
+//! A picture is divided into the grid of tiles with the nearest aspect ratio. The entire picture follows as one more tile, unless
 //! the grid has only one.
 //!
 //! Source: `InternVLVisionModel`, `InternVLMultiModalProjector` and `GotOcr2ImageProcessorPil` of transformers 5.23.

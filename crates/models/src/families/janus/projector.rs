@@ -2,8 +2,6 @@
 //!
 //! Config keys: those of every tower; the width of the feed-forward part follows from a ratio.
 //!
-//! Transforms: none.
-//!
 //! Source: `JanusProVisionModel` in `conversion/januspro.py`.
 
 use crate::families::siglip::projector as siglip;
@@ -38,7 +36,7 @@ pub const JANUS: Projector = Projector {
         tower_keys(towers, keys)?;
         parts::kind(keys, "janus_pro");
         parts::epsilon(keys, "layer_norm_eps", towers.vision()?, 1e-6)?;
-        // Other activations have no key, as in the reference.
+        // Other activations have no key, like the reference.
         let vision = towers.vision()?;
         match vision.get("hidden_act").and_then(Json::as_str) {
             Some("gelu" | "silu") => parts::activation(keys, vision, "hidden_act"),

@@ -53,7 +53,7 @@ pub const K2_HORIZON: Arch = Arch {
     ..DECODER
 };
 
-/// In layers with value experts, a stack of them with a router replaces the matrix of values.
+/// In layers with value experts, a stack with a router replaces the matrix of values.
 const ATTENTION: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.self_attn.q_proj"], "blk.{bid}.attn_q"),
     TensorRule::copy(&["model.layers.{bid}.self_attn.k_proj"], "blk.{bid}.attn_k"),
@@ -114,7 +114,7 @@ fn has_router_bias(hparams: &Hparams) -> bool {
     hparams.get("moe_gate_bias").and_then(Json::as_bool).unwrap_or(true)
 }
 
-/// The number of dense layers before the first mixture, as in `leading_dense_block_count`.
+/// The number of dense layers before the first mixture, like in `leading_dense_block_count`.
 fn leading_dense(hparams: &Hparams) -> u64 {
     if let Some(stated) = hparams.get("num_dense_layers").and_then(Json::as_u64) {
         return stated;

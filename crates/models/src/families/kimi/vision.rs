@@ -6,7 +6,7 @@
 //! y = W_2 gelu(W_1 [norm x]_4)        [..]_4: the patches of a square of 2 x 2 as one row
 //! ```
 //!
-//! A picture with too many patches is reduced; pictures are never enlarged. Black pixels to the right and below pad it to whole
+//! A picture with too many patches is reduced; pictures are never enlarged. Black pixels to the right and below pad it to complete
 //! squares.
 //!
 //! Source: `Kimi_K25VisionModel`, `Kimi_K25MultimodalProjection` and `navit_resize` of transformers 5.23.
@@ -23,7 +23,7 @@ pub const TOWERS: &[ProjectorKind] = &[ProjectorKind { name: "kimik25", open }];
 /// Base of the rotation, which no key states.
 const BASE: f32 = 10000.0;
 
-/// Maximum number of patches of a side, as in the preprocessor.
+/// Maximum number of patches of a side, like the preprocessor.
 const PER_SIDE: usize = 512;
 
 /// Minimum and maximum number of embeddings of a picture if no key states them.

@@ -54,7 +54,7 @@ const ROUTE: Route = Route::new("laguna", |writer| {
     Ok(())
 });
 
-/// A gate for each head, or for each element of it.
+/// A gate for each head, or for each element.
 const GATE: &[TensorRule] =
     &[TensorRule::copy(&["model.layers.{bid}.self_attn.g_proj"], "blk.{bid}.attn_gate")];
 
@@ -95,7 +95,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let n_layers = hparams.n_layers()?.min(10_000);
     let dense = (0..n_layers).take_while(|bid| !is_mixture(hparams, *bid)).count() as u64;
     keys.set_derived("leading_dense_block_count", "", dense)?;
-    // rotated = factor * head_dim: by default half a head in full layers, all of it in sliding ones.
+    // rotated = factor * head_dim: by default half a head in full layers, a complete head in sliding ones.
     let head_dim = hparams.need_u64(&["head_dim"])?;
     keys.set_derived("rope.dimension_count", "head_dim", hparams.rotated(head_dim, Some(1.0))?)?;
     if let Some(sliding) = hparams.rope_sliding() {
@@ -151,7 +151,7 @@ fn from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {
         config.insert("gating".into(), gating.into());
         config.insert("num_attention_heads_per_layer".into(), heads.into());
     }
-    // No key has the kinds: where there is a window, every fourth layer from the first on uses full attention.
+    // No key has the kinds: if there is a window, every fourth layer from the first on uses full attention.
     let has_window = file.has("attention.sliding_window");
     let slides: Vec<bool> = (0..file.n_layers()).map(|layer| has_window && layer % 4 != 0).collect();
     config.insert("layer_types".into(), kinds(&slides, ["sliding_attention", "full_attention"]));
@@ -169,7 +169,7 @@ fn from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {
 /// `LagunaConfig`.
 const LAGUNA_CONFIG: ConfigClass = ConfigClass::new("laguna").adjusted(|map| {
         adjust::layer_types(map, |_| false)?;
-        // The first layer is dense where the file does not say.
+        // The first layer is dense if the file does not say.
         let n_layers = adjust::count(map, "num_hidden_layers").filter(|n_layers| *n_layers <= 10_000);
         let n_layers = n_layers.ok_or("no number of layers below 10000")?;
         if map.get("mlp_layer_types").is_none_or(Json::is_null) {

@@ -4,7 +4,7 @@ use gguf_runtime::graphs::{Activation, Architecture, Gating, SlidingWindow, Spec
 
 pub const GRAPHS: &[Architecture] = &[Architecture::decoder("laguna", LAGUNA)];
 
-/// The first of four layers uses full attention; YaRN is for those layers alone.
+/// The first of four layers uses full attention; YaRN is only for those layers.
 const LAGUNA: Spec = Spec {
     attention_gate: Activation::Softplus,
     sliding: Some(SlidingWindow {

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A picture with more than twice the pixels of 256 embeddings is divided into the grid of 2 to 10 tiles with the nearest aspect
-//! ratio. The whole picture follows.
+//! ratio. The entire picture follows.
 //!
 //! Source: `Siglip2VisionModel`, `Lfm2VlMultiModalProjector`, `Lfm2VlImageProcessor` and `Lfm2VlProcessor` of transformers
 //! 5.23.
@@ -21,7 +21,7 @@ use gguf_runtime::graphs::{
 
 pub const TOWERS: &[ProjectorKind] = &[ProjectorKind { name: "lfm2", open }];
 
-/// Minimum and maximum number of embeddings of a picture in one tile, as in the preprocessor.
+/// Minimum and maximum number of embeddings of a picture in one tile, like the preprocessor.
 const N_TOKENS: (usize, usize) = (64, 256);
 
 /// Minimum and maximum number of tiles of a large picture, and the side of a tile in pixels.

@@ -57,7 +57,7 @@ const ENDS: &[TensorRule] = &[
 
 const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["model.transformer.blocks.{bid}.attn_norm"], "blk.{bid}.attn_norm"),
-    // Rows of each head from (half, position) to (position, half), as in llama.
+    // Rows of each head from (half, position) to (position, half), like in llama.
     TensorRule::part(&["model.transformer.blocks.{bid}.q_proj"], "blk.{bid}.attn_q", |hparams, _| {
         Ok(RowMap::RopePermute { n_head: heads(hparams)? })
     }),
@@ -86,7 +86,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         Some(rotated) => rotated,
         None => {
             let width = hparams.need_u64(&["hidden_size", "d_model"])?;
-            // The whole head is rotated: d_model / n_heads.
+            // The entire head is rotated: d_model / n_heads.
             let share = width.checked_div(heads(hparams)?);
             share.ok_or_else(|| bad("n_heads", &0.into(), "an integer above 0"))?
         }

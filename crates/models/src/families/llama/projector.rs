@@ -2,11 +2,9 @@
 //!
 //! Config keys: those of every tower; the ratio by which patches are merged.
 //!
-//! Transforms: none.
-//!
 //! Source: `Llama4VisionModel` in `conversion/llama4.py`. The reference's table has the norm before the feed-forward part
 //! twice, and calls it by Gemma 4's name of another one, which llama.cpp then applies to what comes out of attention; here
-//! it has its own name, as in files of earlier versions.
+//! it has its own name, like in files of earlier versions.
 
 use gguf_layout::projector::prelude::*;
 

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The grid of tiles is the one that needs the least scaling. The picture keeps its aspect ratio, and the rest of the grid is black.
-//! It is enlarged to at most one tile. The whole picture follows as one more tile, unless the grid has only one.
+//! It is enlarged to at most one tile. The entire picture follows as one more tile, unless the grid has only one.
 //!
 //! Pixels are normalized in bf16, as by the preprocessor.
 //!
@@ -25,7 +25,7 @@ pub const TOWERS: &[ProjectorKind] = &[ProjectorKind { name: "llama4", open }];
 /// Base of the rotation, which no key states.
 const BASE: f32 = 10000.0;
 
-/// Maximum number of tiles of a picture, as in the preprocessor.
+/// Maximum number of tiles of a picture, like the preprocessor.
 const N_TILES: usize = 16;
 
 struct Llama4 {

@@ -3,7 +3,7 @@
 //! Config keys: those of every tower; how many patches of a side are merged.
 //!
 //! Transforms: rotary halves of queries and keys are interleaved, as llama's. The embedding of the token that ends a row of
-//! patches is taken out of those of the text model.
+//! patches comes from the text model.
 //!
 //! Source: `LlavaVisionModel` in `conversion/llava.py`. It looks for that embedding among names without `language_model.`
 //! alone, which no checkpoint has any more; llama.cpp does not load a file without it.
@@ -32,7 +32,7 @@ pub const TOWER: &[TensorRule] = &[
     TensorRule::copy(&["vision_tower.transformer.layers.{bid}.ffn_norm"], "v.blk.{bid}.ln2"),
     TensorRule::copy(&["vision_tower.transformer.layers.{bid}.attention.q_proj"], "v.blk.{bid}.attn_q")
         .rows(RowRule::PermuteQ),
-    // This tower has as many key heads as heads: keys are permuted as queries are.
+    // This tower has as many key heads as heads: keys are permuted like queries.
     TensorRule::copy(&["vision_tower.transformer.layers.{bid}.attention.k_proj"], "v.blk.{bid}.attn_k")
         .rows(RowRule::PermuteQ),
     TensorRule::copy(&["vision_tower.transformer.layers.{bid}.attention.v_proj"], "v.blk.{bid}.attn_v"),
@@ -62,7 +62,7 @@ const ROW_END: &[TensorRule] = &[TensorRule::copy(&["embed_tokens.weight"], "v.t
     .rows(RowRule::TokenRow(|hparams| hparams.get_u64(BREAK).ok().flatten().unwrap_or(0)))
     .need(Need::If(|hparams, _| hparams.get(BREAK).is_some()))];
 
-/// Key next to the tower's config that holds the token id.
+/// Key next to the tower's config that contains the token id.
 const BREAK: &str = "image_break_token_id";
 
 fn owns(hparams: &Hparams, name: &str) -> bool {
@@ -74,7 +74,7 @@ fn owns(hparams: &Hparams, name: &str) -> bool {
 
 fn rename(_: &Hparams, name: &str) -> Option<String> {
     if name.ends_with("embed_tokens.weight") {
-        // The text model's (vocab, width), whatever stands before its name: one row of it is taken.
+        // The text model's (vocab, width), whatever stands before its name: one row is taken.
         return Some("embed_tokens.weight".to_owned());
     }
     parts::without("model.", name)
@@ -100,10 +100,6 @@ fn keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
 }
 
 /// Keys of a tower of Pixtral.
-///
-/// # Errors
-///
-/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
 pub fn pixtral_keys(towers: &Towers, keys: &mut Keys, kind: &str) -> Result<(), ArchError> {
     tower_keys(towers, keys)?;
     let vision = towers.vision()?;

@@ -1,8 +1,6 @@
 //! Maincoder.
 //!
-//! Config keys: those of every text model, the rotated dimensions where the config has the length of a head.
-//!
-//! Transforms: none.
+//! Config keys: those of every text model, the rotated dimensions if the config has the length of a head.
 //!
 //! Source: `MaincoderModel` in `conversion/maincoder.py`.
 
@@ -15,7 +13,7 @@ pub const MAINCODER: Arch = Arch {
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION, rules::QK_NORMS, rules::GATED_MLP],
     keys: |hparams, keys| {
         text_keys(hparams, keys)?;
-        // The whole of a head rotates.
+        // A complete head rotates.
         keys.count("rope.dimension_count", hparams, &["head_dim"])
     },
     ..DECODER

@@ -36,7 +36,7 @@ const LIMIT: f32 = 7.0;
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
-    // llama.cpp's graph is of these values alone.
+    // llama.cpp's graph is only for these values.
     for (name, only, default) in [
         ("hidden_act", json!("silu"), json!("silu")),
         ("num_shared_experts", json!(0), json!(0)),

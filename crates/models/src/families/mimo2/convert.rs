@@ -101,7 +101,7 @@ fn prepare(hparams: Hparams, tensors: &[SourceTensor]) -> Result<Hparams, ArchEr
     let found = || tensors.iter().filter_map(layer).max().map_or(0, |last| last.saturating_add(1));
     let mut stated = hparams.get_u64(PREDICTED)?;
     let mut hparams = hparams;
-    // An exported file has the names of the table. A tokenizer alone has no tensors.
+    // An exported file has the names of the table. A tokenizer by itself has no tensors.
     let in_table = format!("model.layers.{trunk}.");
     let is_part = |tensor: &SourceTensor| tensor.name.starts_with(MTP) || tensor.name.starts_with(&in_table);
     if let Some(predicted) = stated.filter(|_| !tensors.is_empty() && !tensors.iter().any(is_part)) {
@@ -171,7 +171,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     }
     text_keys(hparams, keys)?;
     let heads = hparams.need_u64(&["num_key_value_heads"])?;
-    // transformers builds twice as many where a window is, and has no key for it.
+    // transformers builds twice as many in layers with a window, and has no key for it.
     let window_heads = hparams.get_u64("swa_num_key_value_heads")?.unwrap_or(heads.saturating_mul(2));
     let slides = sliding(hparams)?;
     let count = |slides: &bool| {

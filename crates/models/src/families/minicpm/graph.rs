@@ -8,7 +8,7 @@ pub const GRAPHS: &[Architecture] = &[
     Architecture::decoder("minicpm", MINICPM),
     Architecture::decoder(
         "minicpm3",
-        // `dim_model_base` is 256 in all of them.
+        // `dim_model_base` is 256 in all models.
         Spec { rope: Some(RopeKind::Neox), logit_scale: LogitScale::OverWidth(256.0), ..MINICPM },
     ),
 ];

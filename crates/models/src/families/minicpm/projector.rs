@@ -3,7 +3,7 @@
 //! Config keys: those of every tower; the layer after which the first merger stands; the merge factors; the
 //! size of image slices.
 //!
-//! Transforms: none. Models that merge less have no first merger.
+//! Transforms: models that merge less have no first merger.
 //!
 //! Source: `MiniCPMV4_6VisionModel` in `conversion/minicpm.py`.
 
@@ -50,7 +50,7 @@ const MERGER: &[TensorRule] = &[
 
 const TWICE: Need = Need::If(|hparams, _| merges_twice(hparams));
 
-/// Key next to the tower's config that holds the merge mode.
+/// Key next to the tower's config that contains the merge mode.
 const MODE: &str = "downsample_mode";
 
 fn merges_twice(hparams: &Hparams) -> bool {

@@ -6,7 +6,7 @@
 //! y = V_2 gelu(V_1 norm [x]_4)
 //! ```
 //!
-//! Models that join only 2 x 2 patches lack the first step. The whole picture comes first. A picture with more than `image_size`
+//! Models that join only 2 x 2 patches lack the first step. The entire picture comes first. A picture with more than `image_size`
 //! squared pixels is also cut into a grid of slices with about the same aspect ratio.
 //!
 //! Source: `MiniCPMV4_6VisionModel`, `MiniCPMV4_6Merger`, `MiniCPMV4_6ImageProcessorPil` and `MiniCPMV4_6Processor` of
@@ -22,7 +22,7 @@ use gguf_runtime::graphs::{
 
 pub const TOWERS: &[ProjectorKind] = &[ProjectorKind { name: "minicpmv4_6", open }];
 
-/// Maximum number of slices of a picture, as in the preprocessor.
+/// Maximum number of slices of a picture, like the preprocessor.
 const N_SLICES: usize = 9;
 
 struct MiniCpm {
@@ -155,7 +155,7 @@ impl Tower for MiniCpm {
         let whole = resize(picture, self.fitted(size, grid.is_none()), filter)?;
         let mut tiles = vec![tile(whole, "image", "")];
         let Some((columns, rows)) = grid else { return Ok(tiles) };
-        // Sides are first rounded to whole slices, as in the preprocessor.
+        // Sides are first rounded to complete slices, like the preprocessor.
         let (wide, high) = (sizes::multiple(size.0, columns), sizes::multiple(size.1, rows));
         let slice = self.fitted(((wide / columns) as f64, (high / rows) as f64), true);
         let resized = resize(picture, (slice.0 * columns, slice.1 * rows), filter)?;

@@ -16,7 +16,7 @@ use gguf_runtime::graphs::{
 
 pub const TOWERS: &[ProjectorKind] = &[ProjectorKind { name: "minimax_m3", open }];
 
-/// Minimum and maximum number of embeddings of a picture if no key states them, as in mtmd.
+/// Minimum and maximum number of embeddings of a picture if no key states them, like in mtmd.
 const N_TOKENS: (usize, usize) = (8, 576);
 
 /// Base of the rotation, which no key states.

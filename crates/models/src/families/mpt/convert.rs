@@ -3,7 +3,7 @@
 //! Config keys: in their own order, without a file type, including those of `attn_config`; the epsilon of
 //! norms is 1e-5, whatever the config says.
 //!
-//! Transforms: none. Scales of an activation-aware quantization are kept next to the weights.
+//! Transforms: scales of an activation-aware quantization are kept next to the weights.
 //!
 //! Source: `MPTModel` in `conversion/mpt.py`, which does not know the class name `MptForCausalLM` that
 //! transformers writes.
@@ -38,7 +38,7 @@ const ROUTE: Route = Route::new("mpt", |writer| {
         return writer.gpt2(&BpeStyle::GPT2);
     }
     writer.spm_of_either_name()?;
-    // Fixed ids instead of those in the configs: SEA-LION's, which Replit shares.
+    // Fixed ids instead of the configs': SEA-LION's, which Replit shares.
     writer.set(token_keys::ADD_BOS, false);
     for (key, id) in [(token_keys::PAD_ID, 3u32), (token_keys::EOS_ID, 1), (token_keys::UNK_ID, 0)] {
         writer.set(key, id);

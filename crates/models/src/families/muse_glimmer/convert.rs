@@ -46,7 +46,7 @@ const NORMS: &[TensorRule] = &[
     TensorRule::norm1p(&["model.layers.{bid}.post_feedforward_layernorm"], "blk.{bid}.post_ffw_norm"),
 ];
 
-/// Made where the projection of the queries is met.
+/// Made when the projection of the queries is met.
 const QK_NORMS: &[TensorRule] = &[
     // factor * norm(q), written as (head) weights that are all the factor.
     TensorRule::copy(&["model.layers.{bid}.self_attn.q_proj"], "blk.{bid}.attn_q_norm").rows(
@@ -62,7 +62,7 @@ const QK_NORMS: &[TensorRule] = &[
 const GATE: &[TensorRule] =
     &[TensorRule::copy(&["model.layers.{bid}.self_attn.gate_proj"], "blk.{bid}.attn_gate")];
 
-/// The same value for each element of a head.
+/// An equal value for each element of a head.
 fn head_values(hparams: &Hparams, value: f32) -> Result<Vec<f32>, ArchError> {
     let head = hparams.head_dim()?;
     if head > 1 << 16 {

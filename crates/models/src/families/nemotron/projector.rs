@@ -112,7 +112,7 @@ const FIRST: Reshape = Reshape {
     inverse: <[u64]>::to_vec,
 };
 
-/// A kernel (out, in, 1) as a matrix, a bias as in [`FIRST`].
+/// A kernel (out, in, 1) as a matrix, a bias like in [`FIRST`].
 const POINT: Reshape = Reshape {
     forward: |hparams, dims| match dims {
         [1, rest @ ..] if rest.len() == 2 => Ok(rest.to_vec()),

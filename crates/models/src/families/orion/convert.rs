@@ -3,8 +3,6 @@
 //! Config keys: those of every text model in their own order, without RoPE keys; the norm's epsilon is called
 //! `rms_norm_eps` but belongs to a layer norm.
 //!
-//! Transforms: none.
-//!
 //! Source: `OrionModel` in `conversion/orion.py`.
 
 use crate::prelude::*;

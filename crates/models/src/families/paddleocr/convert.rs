@@ -2,8 +2,6 @@
 //!
 //! Config keys: those of every text model, among them the sections of the rotated dimensions (time, height, width).
 //!
-//! Transforms: none.
-//!
 //! Source: `PaddleOCRModel` in `conversion/ernie.py`.
 
 use crate::families::ernie::convert::ernie4_5::ERNIE4_5;

@@ -2,8 +2,6 @@
 //!
 //! Config keys: those of every tower; the smallest and the largest image.
 //!
-//! Transforms: none.
-//!
 //! Source: `PaddleOCRVisionModel` in `conversion/ernie.py`.
 
 use crate::families::siglip::projector as siglip;

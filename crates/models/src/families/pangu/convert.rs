@@ -1,8 +1,8 @@
 //! openPangu Embedded.
 //!
-//! Config keys: those of llama; the lengths of heads, which follow from the width where the config does not say them.
+//! Config keys: those of llama; the lengths of heads, which follow from the width if the config does not say them.
 //!
-//! Transforms: none. An output that is tied is left out.
+//! Transforms: an output that is tied is left out.
 //!
 //! Source: `PanguEmbeddedModel` in `conversion/pangu.py`.
 

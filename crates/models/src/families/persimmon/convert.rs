@@ -1,12 +1,12 @@
 //! Persimmon.
 //!
 //! Config keys: length, widths and heads; as many key heads as heads; the rotary base and the share
-//! of a head that is rotated (half of it, if an older file does not state it).
+//! of a head that is rotated (half if an older file does not state it).
 //!
-//! Transforms: none; Q, K and V stay one matrix, interleaved by head.
+//! Transforms: Q, K and V stay one matrix, interleaved by head.
 //!
 //! Source: `PersimmonModel` in `convert_hf_to_gguf.py` and `MODEL_ARCH.PERSIMMON` in gguf-py of
-//! llama.cpp until it was dropped there; the reference has the tensor names alone.
+//! llama.cpp until it was dropped there; the reference has only the tensor names.
 
 use crate::prelude::*;
 

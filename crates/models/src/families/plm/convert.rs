@@ -2,8 +2,6 @@
 //!
 //! Config keys: those of every text model, rank and lengths of the latent attention.
 //!
-//! Transforms: none.
-//!
 //! Source: `PLMModel` in `conversion/plm.py`.
 
 use crate::prelude::*;

@@ -21,7 +21,7 @@ pub const GRAPHS: &[Architecture] = &[
     ),
 ];
 
-/// Sections are those of Qwen 3 VL; text-only models have none.
+/// Sections are those of Qwen 3 VL; text-only models lack them.
 const QWEN3: Spec = Spec {
     classifier: ClassifierSpec { is_softmax: true, ..ClassifierSpec::USUAL },
     interleaved_sections: true,

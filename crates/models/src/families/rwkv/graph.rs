@@ -13,5 +13,5 @@ pub const GRAPHS: &[Architecture] = &[
 /// Differences of `rwkv6` and `rwkv7` from other decoders.
 const RWKV: Spec = Spec { norm: NormKind::Layer, ..Spec::DECODER };
 
-/// Its checkpoints hold `time_mix_k` and such as factors of the token itself; RWKV 6 turned that round.
+/// Its checkpoints contain `time_mix_k` and such as factors of the token itself; RWKV 6 turned that round.
 const RWKV4: Spec = Spec { lerp_is_of_current: true, ..RWKV };

@@ -2,7 +2,7 @@
 //!
 //! Config keys: those of every text model.
 //!
-//! Transforms: none. The norm before the feed-forward part has the name of one after attention.
+//! Transforms: the norm before the feed-forward part has the name of one after attention.
 //!
 //! Source: `SeedOssModel` in `conversion/olmo.py`, and `MODEL_TENSORS[SEED_OSS]` in
 //! `gguf-py/gguf/constants.py`.

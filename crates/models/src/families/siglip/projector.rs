@@ -22,13 +22,13 @@ pub const EMBEDDINGS: &[TensorRule] = &[
     TensorRule::copy(&["vision_model.embeddings.position_embedding"], "v.position_embd"),
 ];
 
-/// The same, where a tower may have rotary positions alone.
+/// Like this, if a tower may have only rotary positions.
 pub const EMBEDDINGS_IF_POSITIONS: &[TensorRule] = &[
     TensorRule::copy(&["vision_model.embeddings.patch_embedding"], "v.patch_embd"),
     TensorRule::copy(&["vision_model.embeddings.position_embedding"], "v.position_embd").need(Need::Optional),
 ];
 
-/// The same where both stay F32 in every file.
+/// Like this, if both stay F32 in every file.
 pub const F32_EMBEDDINGS: &[TensorRule] = &[
     TensorRule::copy(&["vision_model.embeddings.patch_embedding"], "v.patch_embd").float(FloatType::F32),
     TensorRule::copy(&["vision_model.embeddings.position_embedding"], "v.position_embd")

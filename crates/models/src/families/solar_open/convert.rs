@@ -18,7 +18,7 @@ pub const SOLAR_OPEN: Arch = Arch {
     needs: &["hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"],
     keys: |hparams, keys| {
         (GLM4MOE.keys)(hparams, keys)?;
-        // The whole head, unlike in GLM 4.5, if the config does not state a part.
+        // The entire head, unlike in GLM 4.5, if the config does not state a part.
         let rotated = hparams.rotated(hparams.head_dim()?, Some(1.0))?;
         keys.derived_from("rope.dimension_count", &["head_dim"]);
         let theirs = keys.prefixed("rope.dimension_count").cloned();

@@ -3,7 +3,7 @@
 //! Config keys: those of every text model, the window and which layers have it, the rotated dimensions of both kinds of
 //! layers.
 //!
-//! Transforms: none; Q, K and V stay one matrix. Attention has a gate for each head.
+//! Transforms: Q, K and V stay one matrix. Attention has a gate for each head.
 //!
 //! Source: `Spark2_5Model` in `conversion/spark2_5.py`.
 
@@ -37,7 +37,7 @@ const ATTENTION: &[TensorRule] = &[
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
-    // llama.cpp's graph is of these values alone.
+    // llama.cpp's graph is only for these values.
     for (name, only) in [
         ("gate_attn_act_mode", json!("sigmoid")),
         ("headwise_attn_output_gate", json!(true)),

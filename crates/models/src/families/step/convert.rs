@@ -195,7 +195,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
 /// sliding layers do not change.
 fn computed(hparams: &Hparams) -> Result<Vec<Computed>, ArchError> {
     let dim = hparams.head_dim()?;
-    // dim / 2 rotated dimensions are dim / 4 pairs; whole heads of layers with a window have dim / 2 pairs.
+    // dim / 2 rotated dimensions are dim / 4 pairs; complete heads of layers with a window have dim / 2 pairs.
     let Some(mut factors) = rope_llama3(hparams.rope(), || Ok(dim / 2))? else { return Ok(Vec::new()) };
     factors.resize((dim / 2).min(1 << 16) as usize, 1.0);
     Ok(vec![("rope_freqs.weight", factors)])

@@ -2,7 +2,7 @@
 //!
 //! Config keys: those of every tower.
 //!
-//! Transforms: none. Kernels of the convolutions are at most F16.
+//! Transforms: kernels of the convolutions are at most F16.
 //!
 //! Source: `Step3VLVisionModel` in `conversion/step3.py`.
 

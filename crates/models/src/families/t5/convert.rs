@@ -3,13 +3,13 @@
 //! Config keys: widths under their own names, the context (512 by default), buckets of relative positions,
 //! the decoder's start token.
 //!
-//! Transforms: none. The embedding may be in the file up to three times; the first counts.
+//! Transforms: the embedding may be in the file up to three times; the first counts.
 //!
 //! Source: `T5Model` and `T5EncoderModel` in `conversion/t5.py`.
 
 use crate::prelude::*;
 
-/// The row of the whole model.
+/// The row of the entire model.
 pub const T5: Arch = Arch {
     name: "t5",
     classes: &[
@@ -151,7 +151,7 @@ const fn optional(hf: &'static [&'static str], gguf: &'static str) -> TensorRule
 
 /// `T5Config`.
 const T5_CONFIG: ConfigClass = ConfigClass::new("t5").adjusted(|map| {
-    // As many as encoder layers, where the file states one number.
+    // As many as encoder layers, if the file states one number.
     if map.get("num_decoder_layers").is_none_or(Json::is_null) {
         let n_layers = map.get("num_layers").cloned().unwrap_or_default();
         map.insert("num_decoder_layers".into(), n_layers);
@@ -184,7 +184,7 @@ fn keys_of(hparams: &Hparams, keys: &mut Keys, decoder: bool) -> Result<(), Arch
     // One epsilon under both names, as the reference writes it; T5's norm is an RMS norm.
     keys.needed_number("attention.layer_norm_rms_epsilon", hparams, &["layer_norm_epsilon"])?;
     if decoder {
-        // Newer files leave it out; then it is the padding token, as in every published one.
+        // Newer files leave it out; then it is the padding token, like in every published one.
         let start = hparams.get_u64("decoder_start_token_id")?.or(hparams.get_u64("pad_token_id")?);
         let start = start.and_then(|id| u32::try_from(id).ok()).unwrap_or(0);
         keys.set_prefixed("decoder_start_token_id", Value::U32(start));

@@ -37,7 +37,7 @@ struct T5 {
 struct Stack {
     heads: Heads,
     layers: Vec<Layer>,
-    /// The bias by distance of each layer: (n_buckets, n_head); that of the first where a layer has none.
+    /// The bias by distance of each layer: (n_buckets, n_head); that of the first if a layer lacks it.
     biases: Vec<Option<Vec<f32>>>,
     norm: Norm,
     n_buckets: usize,
@@ -51,7 +51,7 @@ pub fn open(keys: &Keys<'_>, weights: &mut Weights<'_>) -> Result<Prepared, Erro
     open_stacks(keys, weights, true)
 }
 
-/// Reads an encoder that stands alone.
+/// Reads an encoder without a decoder.
 pub fn open_encoder(keys: &Keys<'_>, weights: &mut Weights<'_>) -> Result<Prepared, Error> {
     open_stacks(keys, weights, false)
 }
@@ -173,7 +173,7 @@ struct Buckets {
     after: Vec<usize>,
 }
 
-/// Buckets of all distances below `end`. Where both directions are seen, each has half of them.
+/// Buckets of all distances below `end`. Where both directions are seen, each has half.
 fn buckets(n_buckets: usize, both: bool, end: usize) -> Buckets {
     /// From here on all distances are in the last bucket, in every T5.
     const FAR: f32 = 128.0;
@@ -195,7 +195,7 @@ fn buckets(n_buckets: usize, both: bool, end: usize) -> Buckets {
 }
 
 impl Graph for T5 {
-    /// For an encoder alone, its rows. With a decoder, teacher forcing: the decoder repeats the encoder's
+    /// For an encoder without a decoder, its rows. With a decoder, teacher forcing: the decoder repeats the encoder's
     /// input, and row i predicts token i from the tokens before it.
     fn run(&self, pass: &mut Pass<'_, '_>) -> Result<Rows, Error> {
         let cross_kv = pass.cross_kv();
@@ -226,7 +226,7 @@ impl Graph for T5 {
         let stack = self.decoder.as_ref().map_or(&self.encoder, |(decoder, _)| decoder);
         let pair_floats = 3 * stack.heads.n_head + 1;
         let own = StateSize { pair_floats, sees_batch: stack.sees_all, ..StateSize::default() };
-        // The decoder also sees the states of a text as long as in training: masks of about three floats for each pair of tokens, the
+        // The decoder also sees the states of a text of the length in training: masks of about three floats for each pair of tokens, the
         // states, their keys and values.
         let n_encoded = if self.decoder.is_some() { self.n_encoded } else { 0 };
         let rows = self.embedding.n_in + 3 * stack.heads.n_head * stack.heads.key_width;

@@ -2,7 +2,7 @@
 //!
 //! Config keys: those of every text model, sizes of the two towers.
 //!
-//! Transforms: none. Averages of the training of the code book are left out.
+//! Transforms: averages of the training of the code book are left out.
 //!
 //! Source: `WavTokenizerDecModel` in `conversion/wavtokenizer.py`; names as `convert_pt_to_hf.py` of llama.cpp's
 //! `tools/tts` writes them.
@@ -35,7 +35,7 @@ const ENDS: &[TensorRule] = &[
 
 /// Layers of convolutions, one of attention among them, and a norm.
 const POSNET: &[TensorRule] = &[
-    // No layer has all of these: it is convolutions, attention or a norm.
+    // A layer is either convolutions, attention or a norm.
     TensorRule::copy(&["backbone.posnet.{bid}.conv1"], "posnet.{bid}.conv1").need(Need::Optional),
     TensorRule::copy(&["backbone.posnet.{bid}.conv2"], "posnet.{bid}.conv2").need(Need::Optional),
     TensorRule::copy(&["backbone.posnet.{bid}.norm1"], "posnet.{bid}.norm1")

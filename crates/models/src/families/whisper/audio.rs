@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Families differ in the silence after the end of a sound. In Qwen 2 Audio and Audio Flamingo 3 no row attends to it, Voxtral has
-//! embeddings of it, and Ultravox does not pad a sound.
+//! embeddings, and Ultravox does not pad a sound.
 //!
 //! Source: `Qwen2AudioModel`, `AudioFlamingo3Model` and `VoxtralModel` with their processors, of transformers 5.23;
 //! `ultravox_model.py` and `ultravox_processing.py` of fixie-ai/ultravox.
@@ -96,9 +96,6 @@ impl Listener for Hearing {
 }
 
 /// Reads an encoder with learned positions: the encoder, the number of frames of a window, and the final norm.
-///
-/// # Errors
-/// [`Error::Key`], [`Error::MissingTensor`], [`Error::TensorShape`], [`Error::TensorType`].
 pub fn encoder(keys: &Keys<'_>, weights: &mut Weights<'_>) -> Result<(Encoder, usize, Norm), Error> {
     let encoder = Encoder::open(keys, weights, None)?;
     let n_frames = encoder.n_frames().unwrap_or(0);
@@ -107,9 +104,6 @@ pub fn encoder(keys: &Keys<'_>, weights: &mut Weights<'_>) -> Result<(Encoder, u
 }
 
 /// Number of rows that become one, from 1 to 256.
-///
-/// # Errors
-/// [`Error::Key`].
 pub fn stack_factor(keys: &Keys<'_>) -> Result<usize, Error> {
     let key = "audio.projector.stack_factor";
     let factor = keys.need_count(key)?;

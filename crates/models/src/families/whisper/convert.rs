@@ -5,7 +5,7 @@
 //! Config keys: those of the specification, separately for encoder and decoder, which may have different
 //! numbers of layers. Lengths of feed-forward parts follow from the tensors.
 //!
-//! Transforms: none. Convolutions and position embeddings stay in single precision, as in the reference's
+//! Transforms: convolutions and position embeddings stay in single precision, like the reference's
 //! other models. The output is the embedding, and left out if a file repeats it.
 //!
 //! Source: the section on Whisper and the standardized tensor names of the GGUF specification;
@@ -38,7 +38,7 @@ const ENDS: &[TensorRule] = &[
     TensorRule::copy(&["model.decoder.embed_tokens"], "token_embd"),
     TensorRule::copy(&["model.decoder.embed_positions"], "dec.pos_embd"),
     TensorRule::copy(&["model.decoder.layer_norm"], "dec.output_norm"),
-    // Tied in every release; some files hold it again.
+    // Tied in every release; some files contain it again.
     TensorRule::copy(&["proj_out"], "output").need(Need::Optional).unless_equal("token_embd"),
 ];
 

@@ -136,11 +136,7 @@ const ULTRAVOX_MATRICES: &[TensorRule] = &[
     TensorRule::copy(&["audio.multi_modal_projector.linear_2"], "mm.a.mlp.2"),
 ];
 
-/// Takes sizes from under the names of Whisper, where the usual ones are not there.
-///
-/// # Errors
-///
-/// [`ArchError::MissingKey`].
+/// Takes sizes from under the names of Whisper, if the usual ones are not there.
 pub fn prepare(towers: &mut Towers) -> Result<(), ArchError> {
     let audio = towers.audio_mut()?;
     // Voxtral and Audio Flamingo 3 have the usual names, Qwen 2 Audio has Whisper's.
@@ -164,10 +160,6 @@ pub fn renamed(audio: &mut Hparams) {
 }
 
 /// Keys of a tower of Whisper.
-///
-/// # Errors
-///
-/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
 pub fn audio_keys(towers: &Towers, keys: &mut Keys, kind: &str) -> Result<(), ArchError> {
     tower_keys(towers, keys)?;
     let audio = towers.audio()?;

@@ -2,7 +2,7 @@
 //!
 //! Config keys: those of every text model, the layout of the tensors, the rotated dimensions.
 //!
-//! Transforms: rows of Q and K are permuted as for llama.
+//! Transforms: rows of Q and K are permuted like those of llama.
 //!
 //! Source: `XverseModel` in `conversion/xverse.py`.
 
@@ -27,7 +27,7 @@ const ATTENTION: &[TensorRule] = &[
         Ok(RowMap::RopePermute { n_head: hparams.n_heads()? })
     }),
     TensorRule::part(&["model.layers.{bid}.self_attn.k_proj"], "blk.{bid}.attn_k", |hparams, _| {
-        // The same function as Baichuan's, with its division.
+        // Baichuan's function, with its division.
         Ok(RowMap::RopePermute { n_head: baichuan::key_heads(hparams)? })
     }),
     TensorRule::copy(&["model.layers.{bid}.self_attn.v_proj"], "blk.{bid}.attn_v"),

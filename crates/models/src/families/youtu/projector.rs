@@ -3,8 +3,6 @@
 //! Config keys: those of every tower; how many patches of a side are merged; the window of attention, and the layers
 //! without one.
 //!
-//! Transforms: none.
-//!
 //! Source: `YoutuVLVisionModel` in `conversion/youtuvl.py`.
 
 use crate::families::siglip::projector as siglip;

@@ -63,7 +63,7 @@ impl Attention {
         pass.mul_backward(&[(&gate.weight, &grad_gate)])
     }
 
-    /// Normalizes queries and keys where there are norms for them, and notes what went in.
+    /// Normalizes queries and keys if there are norms for them, and notes what went in.
     fn norms(&self, norms: [Option<(&Norm, usize)>; 2], both: [&mut Rows; 2], done: &mut Vec<Done>) {
         let mut both = both.into_iter();
         let noted = norms.map(|norm| {
@@ -73,6 +73,45 @@ impl Attention {
             Some((norm.clone(), width, entered))
         });
         done.push(Done::Norms(noted));
+    }
+
+    /// Gradients of the rows that enter the projections, from those of queries, keys and values.
+    fn backward_projections(
+        &self,
+        h: &Rows,
+        [grad_query, grad_key, grad_value]: [&Rows; 3],
+        pass: &mut Pass<'_, '_>,
+    ) -> Rows {
+        match &self.projections {
+            Projections::RoutedValues(parts) => {
+                let ([query, key], experts) = &**parts;
+                let both = [(&query.weight, grad_query), (&key.weight, grad_key)];
+                let mut grad_h = pass.mul_backward(&both);
+                grad_h += &experts.backward(h, grad_value, pass);
+                grad_h
+            }
+            Projections::Apart(apart) => {
+                let [query, key, value] = apart.each_ref().map(|linear: &Linear| &linear.weight);
+                pass.mul_backward(&[(query, grad_query), (key, grad_key), (value, grad_value)])
+            }
+            Projections::Fused(fused) => {
+                // The columns lie as `project` finds them.
+                let mut all = pass.scratch(h.nrows(), fused.weight.n_out);
+                let n_blocks = if self.qkv_by_head { self.n_head } else { 1 };
+                let (stride, mut at) = (all.ncols() / n_blocks, 0);
+                for part in [grad_query, grad_key, grad_value] {
+                    let width = part.ncols() / n_blocks;
+                    for block in 0..n_blocks {
+                        let (from, to) = (block * width, block * stride + at);
+                        all.slice_mut(s![.., to..to + width]).assign(&part.slice(s![.., from..from + width]));
+                    }
+                    at += width;
+                }
+                pass.mul_backward(&[(&fused.weight, &all)])
+            }
+            // `has_backward` excludes these.
+            Projections::KeysAsValues(_) | Projections::QueriesAlone(_) => pass.zeros(h.nrows(), h.ncols()),
+        }
     }
 }
 
@@ -84,7 +123,7 @@ impl Backward for Attention {
         if let Some(scale) = self.value_scale {
             *grad_attended *= scale;
         }
-        // Queries, keys and values once more, as in `run`.
+        // Queries, keys and values once more, like in `run`.
         let (mut query, own) = pass.unseen(|pass| self.project(h, pass));
         let [mut key, mut value] =
             own.unwrap_or_else(|| [0, 1].map(|_| Rows::zeros(h.nrows(), query.ncols())));
@@ -146,36 +185,7 @@ impl Backward for Attention {
         if let (Some(norm), Some(entered)) = (&self.value_norm, entered_value) {
             norm.backward_groups(&entered, &mut grad_value, self.value_width);
         }
-        let mut grad_h = match &self.projections {
-            Projections::RoutedValues(parts) => {
-                let ([query, key], experts) = &**parts;
-                let both = [(&query.weight, &grad_query), (&key.weight, &grad_key)];
-                let mut grad_h = pass.mul_backward(&both);
-                grad_h += &experts.backward(h, &grad_value, pass);
-                grad_h
-            }
-            Projections::Apart(apart) => {
-                let [query, key, value] = apart.each_ref().map(|linear: &Linear| &linear.weight);
-                pass.mul_backward(&[(query, &grad_query), (key, &grad_key), (value, &grad_value)])
-            }
-            Projections::Fused(fused) => {
-                // The columns lie as `project` finds them.
-                let mut all = pass.scratch(h.nrows(), fused.weight.n_out);
-                let n_blocks = if self.qkv_by_head { self.n_head } else { 1 };
-                let (stride, mut at) = (all.ncols() / n_blocks, 0);
-                for part in [&grad_query, &grad_key, &grad_value] {
-                    let width = part.ncols() / n_blocks;
-                    for block in 0..n_blocks {
-                        let (from, to) = (block * width, block * stride + at);
-                        all.slice_mut(s![.., to..to + width]).assign(&part.slice(s![.., from..from + width]));
-                    }
-                    at += width;
-                }
-                pass.mul_backward(&[(&fused.weight, &all)])
-            }
-            // `has_backward` excludes these.
-            Projections::KeysAsValues(_) | Projections::QueriesAlone(_) => pass.zeros(h.nrows(), h.ncols()),
-        };
+        let mut grad_h = self.backward_projections(h, [&grad_query, &grad_key, &grad_value], pass);
         if let Some(grad_gate) = grad_gate {
             grad_h += &grad_gate;
         }

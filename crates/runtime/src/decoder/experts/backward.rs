@@ -5,7 +5,7 @@
 //! ```text
 //! to MLP_e:    w_e g                                 Llama 4: g, and the result is multiplied with w_e
 //! to w_e:      g . MLP_e(h)                          Llama 4: h . the result
-//! to logits:   as in `routing.rs`
+//! to logits:   like in `routing.rs`
 //! to MLP_shared and W_s:  sigmoid(W_s h) g,  s (1 - s) (g . MLP_shared(h))
 //! ```
 

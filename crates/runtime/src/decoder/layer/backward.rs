@@ -47,7 +47,7 @@ impl Layer {
         let h = normalized(first_norm, x, pass);
         let mixed = pass.unseen(|pass| self.mix(index, &h, pass));
         if self.is_parallel {
-            // As in `run`: with one norm alone both parts read the same rows.
+            // Like in `run`: with a single norm both parts read the same rows.
             let norm = self.mlp_norm.as_ref().or(self.attention_norm.as_ref());
             // Both read the gradients as they came, so neither is added before the other is made.
             let grad_fed = self.backward_feed_forward(index, norm, x, &gradients, pass);

@@ -63,12 +63,12 @@ impl CausalConv {
         CausalConv { kernel, ahead: 0, step: 1, kept: Kept::OfMixer, weight, bias: None }
     }
 
-    /// The same with rows `step` positions apart, in another part of a layer.
+    /// Like this, with rows `step` positions apart, in another part of a layer.
     pub fn dilated(self, step: usize, kept: Kept) -> CausalConv {
         CausalConv { step, kept, ..self }
     }
 
-    /// The same with as many later tokens as earlier ones.
+    /// Like this, with as many later tokens as earlier ones.
     pub fn centred(self, keys: &Keys<'_>, key: &str) -> Result<CausalConv, Error> {
         match self.kernel % 2 {
             1 => Ok(CausalConv { ahead: self.kernel / 2, ..self }),
@@ -101,7 +101,7 @@ impl CausalConv {
                     None => out.fill(0.0),
                 }
                 for (k, weight) in self.weight.chunks_exact(width).enumerate() {
-                    // Row t - past + k of the sequence, counted from the first that the tail holds.
+                    // Row t - past + k of the sequence, counted from the first that the tail contains.
                     let k = k * self.step;
                     let seen = match (t + k).checked_sub(past) {
                         Some(row) if row >= sequence.len() => continue,
@@ -113,7 +113,7 @@ impl CausalConv {
                     }
                 }
             });
-            // The new tail: the last `past` rows, some of them out of the old tail where the sequence is shorter.
+            // The new tail: the last `past` rows, some out of the old tail if the sequence is shorter.
             let n = sequence.len();
             if n >= past {
                 tail.copy_from_slice(&rows[(n - past) * width..]);

@@ -60,7 +60,7 @@ pub(in crate::decoder) struct DeltaNet {
 
 /// The matrices of `b` and `a`; boxed because they are large.
 enum Strengths {
-    /// In one, by key head: b of its value heads, then a of them.
+    /// In one, by key head: b of its value heads, then a.
     ByKeyHead(Box<Linear>),
     /// `W_b` and `W_a`.
     Apart(Box<[Linear; 2]>),
@@ -191,7 +191,7 @@ pub(super) fn delta_rule(
     y: &mut [f32],
 ) {
     let value_width = v.len();
-    // S <- alpha S, and what it holds for this key.
+    // S <- alpha S, and its prediction for this key.
     delta.fill(0.0);
     for ((s, k), alpha) in state.chunks_exact_mut(value_width).zip(k).zip(alpha) {
         for (v_retrieved, s) in delta.iter_mut().zip(s) {

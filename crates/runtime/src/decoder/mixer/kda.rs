@@ -7,7 +7,7 @@
 //! alpha_t = exp(A softplus(f))                                        A (n_head), below zero
 //!         = exp(bound sigmoid(|A| f))                                 with a lower bound of the logarithm
 //!
-//! for each head, with S (key, value), as in `delta_net.rs`:
+//! for each head, with S (key, value), like in `delta_net.rs`:
 //! S' = diag(alpha_t) S_(t-1)
 //! S_t = S' + k_t (b_t (v_t - S'^T k_t))^T
 //! y_t = S_t^T q_t / sqrt(width)

@@ -10,7 +10,7 @@
 //! out = W_out (silu(z) * y)
 //! ```
 //!
-//! `D_t` is the paper's Delta (arXiv 2312.00752, algorithm 2). The file holds A itself, `-exp(A_log)` of the checkpoint.
+//! `D_t` is the paper's Delta (arXiv 2312.00752, algorithm 2). The file contains A itself, `-exp(A_log)` of the checkpoint.
 //!
 //! Source: `llm_build_mamba_base::build_mamba_layer` and `ggml_compute_forward_ssm_scan_f32` of
 //! llama.cpp (llama-cpp-python 0.3.36).
@@ -63,7 +63,7 @@ impl Mamba {
         let dt_rank = need_size(keys, "ssm.time_step_rank")?;
         let widths = [dt_rank, d_state, d_state];
         let is_weightless = keys.flag("ssm.dt_b_c_rms", false)?;
-        // Jamba's norms have weights; Falcon Mamba's have none, and a key says that they are there.
+        // Jamba's norms have weights; Falcon Mamba's lack them, and a key says that they are there.
         let mut norms = Vec::new();
         for (name, n) in ["ssm_dt_norm", "ssm_b_norm", "ssm_c_norm"].iter().zip(widths) {
             let weight = weights.vector(&blk(&format!("{name}.weight")), n)?;

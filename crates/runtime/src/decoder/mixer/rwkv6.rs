@@ -85,7 +85,7 @@ impl TimeMix6 {
             return Err(keys.wrong("attention.head_count_kv", "a divisor of the number of heads"));
         }
         let n_kv = n_head_kv * head_size;
-        // Ranks are what the tensors say: the keys hold the family's usual ones.
+        // Ranks are what the tensors say: the keys contain the family's usual ones.
         let width = |weights: &Weights<'_>, name: &str| {
             weights.shape(&blk(&format!("{name}.weight"))).map_or(0, |shape| shape.dim(1) as usize)
         };

@@ -37,7 +37,7 @@ use crate::{
 const MIN_LOG_DECAY: f32 = -0.606_531;
 
 pub(in crate::decoder) struct TimeMix7 {
-    /// (5 or 6, n_embd): mu of r, w, k, v, a and, where there is a gate, g.
+    /// (5 or 6, n_embd): mu of r, w, k, v, a and, if there is a gate, g.
     lerp: Vec<f32>,
     w_r: Linear,
     w_k: Linear,
@@ -45,7 +45,7 @@ pub(in crate::decoder) struct TimeMix7 {
     decay: LowRank,
     /// Low-rank factors of the in-context learning rate `a`.
     rate: LowRank,
-    /// Share of the first layer's values that replaces those of this one; the first layer has none.
+    /// Share of the first layer's values that replaces those of this one; the first layer lacks it.
     value_residual: Option<LowRank>,
     gate: Option<LowRank>,
     /// (n_embd) each.
@@ -75,7 +75,7 @@ impl LowRank {
     /// `NAME1.weight`, `NAME2.weight` and `NAME0.weight`, if the first is there.
     fn open(weights: &mut Weights<'_>, name: &str, n: usize) -> Result<Option<LowRank>, Error> {
         let down = format!("{name}1");
-        // The rank is what the tensors say: the keys hold the family's usual one.
+        // The rank is what the tensors say: the keys contain the family's usual one.
         let rank = weights.shape(&format!("{down}.weight")).map(|shape| shape.dim(1) as usize);
         let Some(rank) = rank else { return Ok(None) };
         Ok(Some(LowRank {

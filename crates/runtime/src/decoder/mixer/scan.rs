@@ -81,7 +81,7 @@ impl HeadScan {
                 let (x, b_c) = x_b_c[t * width..(t + 1) * width].split_at(d_inner);
                 let b = &b_c[group * d_state..][..d_state];
                 let c = &b_c[(self.n_group + group) * d_state..][..d_state];
-                // One step and one decay for the whole head.
+                // One step and one decay for the entire head.
                 let dt = softplus(dt[[t, head]] + self.dt_bias[head]);
                 let decay = exp(dt * self.a[head]);
                 let x = &x[head * head_width..];

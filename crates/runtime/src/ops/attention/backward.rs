@@ -36,7 +36,7 @@ struct Task<'a, 'k> {
 
 impl Attention<'_> {
     /// Gradients of queries, keys and values, added to zeros of their shapes, by those of what came out. Every sequence saw its own
-    /// rows alone: `gradients (n, n_head * value_width)`.
+    /// only rows: `gradients (n, n_head * value_width)`.
     pub fn backward(
         &self,
         queries: &Rows,
@@ -135,7 +135,7 @@ impl Attention<'_> {
                 d.iter_mut().zip(&*p).for_each(|(d, p)| *d = p * (*d - mean));
                 d.iter_mut().zip(slopes).for_each(|(d, slope)| *d *= slope);
             }
-            // Queries of a block are this block's alone; keys and values are seen by later blocks too, so theirs are added up.
+            // Queries of a block are only this block's; keys and values are seen by later blocks too, so theirs are added up.
             dense(self.scale, d.view(), k, grad_queries.slice_mut(s![rows, ..]));
             let grad_keys = task.grad_keys.slice_mut(s![first..last, ..]);
             matmul(level, true, self.scale, d.t(), q, grad_keys);

@@ -3,7 +3,7 @@
 //! Config keys: those of every text model, rotated dimensions, leading dense layers, experts.
 //!
 //! Transforms: Q, K and V come apart, with the permutation of llama; experts become one tensor. A
-//! head whose rows are normalized when it is used (`norm_head`) is refused: that needs the whole
+//! head whose rows are normalized when it is used (`norm_head`) is refused: that needs the entire
 //! matrix at once.
 //!
 //! Source: `BailingMoeModel` in `conversion/bailingmoe.py`.
@@ -64,7 +64,7 @@ fn part(hparams: &Hparams, part: usize) -> Result<RowMap, ArchError> {
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
-    // Whole heads are rotated.
+    // Complete heads are rotated.
     keys.set_derived("rope.dimension_count", "head_dim", hparams.head_dim()?)?;
     keys.needed("leading_dense_block_count", hparams, &["first_k_dense_replace"])?;
     keys.vocab_size(hparams)?;

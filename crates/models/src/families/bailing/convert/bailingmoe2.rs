@@ -70,10 +70,6 @@ fn is_mixture(hparams: &Hparams, bid: u64) -> bool {
 const SHARED: &[&str] = &["num_shared_experts", "n_shared_experts"];
 
 /// The keys, with this number of rotated dimensions of a head.
-///
-/// # Errors
-///
-/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
 pub fn keys_of(hparams: &Hparams, keys: &mut Keys, rotated: u64) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
     // The text keys come first in the reference, so the sources recorded here do not change their

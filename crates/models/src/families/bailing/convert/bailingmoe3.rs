@@ -63,7 +63,7 @@ const LATENT: &[TensorRule] = &[
         .need(IS_LATENT),
     TensorRule::copy(&["model.layers.{bid}.attention.kv_a_layernorm"], "blk.{bid}.attn_kv_a_norm")
         .need(IS_LATENT),
-    // kv_b_proj holds for each head W_uk above W_uv. attn_k_b is W_uk transposed, attn_v_b is W_uv, by head.
+    // kv_b_proj contains for each head W_uk above W_uv. attn_k_b is W_uk transposed, attn_v_b is W_uv, by head.
     TensorRule::transposed(
         &["model.layers.{bid}.attention.kv_b_proj"],
         "blk.{bid}.attn_k_b",

@@ -1,4 +1,4 @@
-//! Sarvam: a Bailing 2 that rotates whole heads.
+//! Sarvam: a Bailing 2 that rotates entire heads.
 //!
 //! Config keys: those of Bailing 2, with other rotated dimensions.
 //!

@@ -3,7 +3,7 @@
 //! Config keys: those of every text model, that attention looks both ways, pooling as
 //! sentence-transformers says it, names of classes.
 //!
-//! Transforms: none. Older names are changed (`bert.` in front, `gamma` and `beta` of norms); the
+//! Transforms: older names are changed (`bert.` in front, `gamma` and `beta` of norms); the
 //! heads that guess words and neighbours are left out, and so is the pooler unless a classifier reads it: the reference always
 //! leaves it out, but transformers computes `classifier(tanh(pooler(first token)))`.
 //!
@@ -73,13 +73,9 @@ pub const CLASSIFIER: &[TensorRule] = &[
 ];
 
 /// The keys.
-///
-/// # Errors
-///
-/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
 pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
-    // Every token sees every other; `text_keys` writes the key only where a config has `is_causal`.
+    // Every token sees every other; `text_keys` writes the key only if a config has `is_causal`.
     keys.set_prefixed("attention.causal", Value::Bool(false));
     // `_try_set_pooling_type` comes before the names of the classes in the reference.
     pooling::keys(hparams, keys)?;
@@ -171,7 +167,7 @@ fn pooled(hparams: &Hparams, name: &str) -> Option<String> {
     })
 }
 
-/// The names of the classes in their order; none for the two that transformers puts in where a
+/// The names of the classes in their order; empty for the two that transformers puts in where a
 /// config names none.
 fn labels(hparams: &Hparams) -> Option<Vec<String>> {
     if let Some(classes) = hparams.get(CLASSES).and_then(Json::as_array) {

@@ -3,7 +3,7 @@
 //! Config keys: those of every text model under shorter names; the epsilon of norms, which its config lacks,
 //! is 1e-12.
 //!
-//! Transforms: none. The masked-language head is left out.
+//! Transforms: the masked-language head is left out.
 //!
 //! Source: `DistilBertModel` in `conversion/bert.py`.
 

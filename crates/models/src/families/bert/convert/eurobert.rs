@@ -2,7 +2,7 @@
 //!
 //! Config keys: those of every text model, no causal mask, pooling.
 //!
-//! Transforms: none; queries and keys are not permuted.
+//! Transforms: queries and keys are not permuted.
 //!
 //! Source: `EuroBertModel` in `conversion/bert.py`.
 

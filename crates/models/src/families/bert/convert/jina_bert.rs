@@ -2,7 +2,7 @@
 //!
 //! Config keys: those of BERT.
 //!
-//! Transforms: none; gate and up stay one matrix.
+//! Transforms: gate and up stay one matrix.
 //!
 //! Source: `JinaBertV2Model` in `conversion/bert.py`.
 
@@ -21,14 +21,14 @@ pub const JINA_BERT_V2: Arch = Arch {
     ..bert::BERT
 };
 
-/// WordPiece or byte-level BPE or whole words, as `tokenizer_class` says.
+/// WordPiece or byte-level BPE or words, as `tokenizer_class` says.
 const ROUTE: Route = Route {
     class: |kind| (kind == "gpt2").then_some("RobertaTokenizer"),
     ..Route::new("jina_bert", |writer| match writer.tokenizer_class().as_str() {
         "BertTokenizer" => writer.wordpiece(),
         "RobertaTokenizer" => {
             let hf = writer.tokenizer_json()?;
-            // A tokenizer of whole words, which the reference writes as a separate model
+            // A tokenizer of words, which the reference writes as a separate model
             // (`_set_vocab_whitespace`); its hash is that of another one, so the name is not looked up.
             let mut style = BpeStyle::GPT2;
             if hf.pre_tokenizer() == Some("Whitespace") {

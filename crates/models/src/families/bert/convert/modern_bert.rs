@@ -3,7 +3,7 @@
 //! Config keys: those of every text model, the sliding window, the period of layers without one, the
 //! activation; pooling, and that of a classifier.
 //!
-//! Transforms: none; gate and up stay one matrix, and so do Q, K and V.
+//! Transforms: gate and up stay one matrix, and so do Q, K and V.
 //!
 //! Source: `ModernBertModel` in `conversion/bert.py`.
 

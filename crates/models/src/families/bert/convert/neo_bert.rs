@@ -2,7 +2,7 @@
 //!
 //! Config keys: those of BERT; the feed-forward length is two thirds of what the config states; the first token pools.
 //!
-//! Transforms: none; the head that guesses words is left out.
+//! Transforms: the head that guesses words is left out.
 //!
 //! Source: `NeoBert` in `conversion/bert.py`.
 
@@ -31,7 +31,7 @@ pub const NEO_BERT: Arch = Arch {
     drops: |_, name| name.starts_with("decoder.").then_some("part of what the model was trained with"),
     vocab: bert::ROUTE,
     from_file: |file, config| {
-        // 3/2 of the length, rounded up: two thirds of that, rounded down, are the length again.
+        // 3/2 of the length, rounded up: two thirds, rounded down, are the length again.
         let length = file.count("feed_forward_length").map(|length| length.saturating_mul(3).div_ceil(2));
         set(config, "intermediate_size", length);
         let epsilon = file.number("attention.layer_norm_rms_epsilon");

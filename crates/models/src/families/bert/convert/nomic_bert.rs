@@ -4,8 +4,6 @@
 //! they say something, it counts, while the reference takes the defaults of transformers 5's class,
 //! which are those of these two models.
 //!
-//! Transforms: none.
-//!
 //! Source: `NomicBertModel` in `conversion/bert.py`.
 
 use crate::families::bert::convert::bert;
@@ -78,12 +76,8 @@ fn hub_spelling(map: &mut Map<String, Json>) {
 }
 
 /// Checks values that identify the model.
-///
-/// # Errors
-///
-/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
 pub fn keys_of(hparams: &Hparams, keys: &mut Keys, has_experts: bool) -> Result<(), ArchError> {
-    // The second version has biases where the first has gates.
+    // The second version has biases if the first has gates.
     let biases = if has_experts { "true" } else { "false" };
     let expected = [
         ("activation_function", if has_experts { "\"gelu\"" } else { "\"swiglu\"" }),

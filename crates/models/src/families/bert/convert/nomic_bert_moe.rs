@@ -3,7 +3,7 @@
 //! Config keys: those of Nomic embeddings 1; how often a mixture comes, experts that are used.
 //!
 //! Transforms: experts of a layer follow each other in one matrix, which becomes three dimensions; the second of their two
-//! matrices is transposed. The bias that all experts of a layer share is left out, as in the reference.
+//! matrices is transposed. The bias that all experts of a layer share is left out, like the reference.
 //!
 //! Source: `NomicBertModel` in `conversion/bert.py`.
 

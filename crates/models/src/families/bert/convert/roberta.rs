@@ -31,7 +31,7 @@ pub const ROBERTA: Arch = Arch {
     ..bert::BERT
 };
 
-/// Byte-level BPE where there is a tokenizer.json, else WordPiece.
+/// Byte-level BPE if there is a tokenizer.json, else WordPiece.
 const ROUTE: Route = Route {
     fits: |kind, _| kind == "gpt2",
     ..Route::new("roberta", |writer| match writer.read_json()? {

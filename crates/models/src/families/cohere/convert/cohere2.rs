@@ -1,10 +1,10 @@
 //! Command R7B and Command A.
 //!
 //! Config keys: those of every text model, `logit_scale`, `sliding_window`, `vocab_size`,
-//! `rotary_pct` (the reference stops where the file does not say it; then all dimensions are
+//! `rotary_pct` (the reference stops if the file does not say it; then all dimensions are
 //! rotated, as transformers does).
 //!
-//! Transforms: none. Biases, which are zeros, are left out.
+//! Transforms: biases, which are zeros, are left out.
 //!
 //! Source: `Cohere2Model` in `conversion/command_r.py`.
 

@@ -4,7 +4,7 @@
 //! layers, the layers of multi-token prediction.
 //!
 //! Transforms: experts become one tensor. Biases, which are zeros, are left out. Layers of multi-token prediction follow
-//! the others, where the checkpoint has them.
+//! the others, if the checkpoint has them.
 //!
 //! Source: `Cohere2MoeModel` in `conversion/command_r.py`.
 

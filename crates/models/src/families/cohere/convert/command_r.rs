@@ -1,9 +1,9 @@
 //! Command R, Command R+ and Aya 23.
 //!
-//! Config keys: those of every text model; the context length is `model_max_length` where the file
+//! Config keys: those of every text model; the context length is `model_max_length` if the file
 //! has it; `logit_scale`.
 //!
-//! Transforms: none. There is one norm a layer.
+//! Transforms: there is one norm a layer.
 //!
 //! Source: `CommandR2Model` in `conversion/command_r.py`.
 

@@ -30,7 +30,7 @@ pub const DEEPSEEK: Arch = Arch {
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
-    // `head_dim` where the config has it, else width / heads.
+    // `head_dim` if the config has it, else width / heads.
     keys.set_derived("rope.dimension_count", "head_dim", hparams.head_dim()?)?;
     keys.unscaled_by_default();
     keys.needed("leading_dense_block_count", hparams, &["first_k_dense_replace"])?;

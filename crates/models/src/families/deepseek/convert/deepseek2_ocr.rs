@@ -59,7 +59,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     latent::expert_keys(hparams, keys)?;
     let rotated = hparams.get_u64("qk_rope_head_dim")?.unwrap_or(0);
     keys.set_derived("rope.dimension_count", "qk_rope_head_dim", rotated)?;
-    // The window has two names; 0 means none.
+    // The window has two names; 0 means no window.
     let window = |key| hparams.get_u64(key).map(|window| window.filter(|window| *window > 0));
     keys.derived_from("attention.sliding_window", &["sliding_window"]);
     if let Some(window) =

@@ -59,10 +59,6 @@ pub const fn indexer(layers: InLayers) -> [TensorRule; 4] {
 }
 
 /// Heads of the indexer, and how many positions it chooses.
-///
-/// # Errors
-///
-/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
 pub fn indexer_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.needed("attention.indexer.head_count", hparams, &["index_n_heads"])?;
     keys.needed("attention.indexer.key_length", hparams, &["index_head_dim"])?;

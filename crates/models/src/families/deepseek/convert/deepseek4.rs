@@ -3,7 +3,7 @@
 //! Config keys: those of every text model; lengths and ranks of attention, what is compressed how much, the indexer, residual
 //! streams, experts and the bounds of their gates, layers whose experts a table chooses.
 //!
-//! Transforms: none. Experts stay in their blocks of MXFP4, matrices of FP8 become Q8_0, all others keep their type, whatever
+//! Transforms: experts stay in their blocks of MXFP4, matrices of FP8 become Q8_0, all others keep their type, whatever
 //! type is asked of a float file. The tables of experts are integers. Prediction is left out.
 //!
 //! Source: `DeepseekV4Model` in `conversion/deepseek.py`, which reads the names of the original release.
@@ -64,7 +64,7 @@ pub const DEEPSEEK4_DSPARK: Arch = Arch {
     },
     rename: |_, name| {
         let (stage, rest) = name.strip_prefix("mtp.")?.split_once('.')?;
-        // These stand under a stage but are of the whole draft; all else is a layer, `mtp.2.x` as `layers.2.x`.
+        // These stand under a stage but are of the entire draft; all else is a layer, `mtp.2.x` as `layers.2.x`.
         let is_root = ["main_", "markov_head.", "confidence_head.", "norm.", "hc_head_"];
         Some(match is_root.iter().any(|start| rest.starts_with(start)) {
             true => rest.to_owned(),
@@ -74,7 +74,7 @@ pub const DEEPSEEK4_DSPARK: Arch = Arch {
     prepare: |hparams, tensors| {
         let stage =
             |tensor: &SourceTensor| tensor.name.strip_prefix("mtp.")?.split_once('.')?.0.parse::<u64>().ok();
-        // Stages are the layers. None of them compresses keys, and no table chooses their experts.
+        // Stages are the layers. No layer compresses keys, and no table chooses their experts.
         let n_layers = tensors.iter().filter_map(stage).max().map_or(1, |last| last.saturating_add(1));
         let ratios: Json = (0..n_layers.min(10_000)).map(|_| Json::from(0)).collect();
         let hparams = hparams.with("num_hidden_layers", n_layers.into()).with("compress_ratios", ratios);

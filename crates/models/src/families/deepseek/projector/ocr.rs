@@ -123,7 +123,7 @@ const QWEN2: &[TensorRule] = &[
     TensorRule::copy(&["qwen2_model.query_1024"], "v.resample_query_1024"),
 ];
 
-/// `width` holds a config for each tower; those of CLIP win over what stands around them.
+/// `width` contains a config for each tower; those of CLIP win over what stands around them.
 fn prepare(towers: &mut Towers) -> Result<(), ArchError> {
     let vision = towers.vision_mut()?;
     let by_tower = vision.get("width").cloned().unwrap_or_default();

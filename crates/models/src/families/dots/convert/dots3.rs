@@ -1,4 +1,4 @@
-//! dots 3 note, the text part: latent attention of two geometries, one of them in a window, gated by head.
+//! dots 3 note, the text part: latent attention of two geometries, one in a window, gated by head.
 //!
 //! Config keys: those of DeepSeek 2, where heads are counted for each layer; lengths, rank and heads of the layers with a
 //! window (`swa_...`); the indexer of the others.
@@ -47,7 +47,7 @@ pub const DOTS3NOTE: Arch = Arch {
             .or_else(|| latent::drop_tied(hparams, name))
     },
     rename: |hparams, name| {
-        // Layers count from 0, so the number of those of the trunk is the place of the predicting one.
+        // Layers count from 0, so the number of layers of the trunk is the place of the predicting one.
         let layer = hparams.derived.trunk_layers?;
         (name == EMBEDDING).then(|| format!("model.layers.{layer}.embed_tokens.weight"))
     },
@@ -138,7 +138,7 @@ fn windowed(hparams: &Hparams) -> Result<Hparams, ArchError> {
     Ok(hparams.with("qk_nope_head_dim", keys.into()).with("v_head_dim", values.into()))
 }
 
-/// The norm of a compressed vector, times sqrt(width / rank) where the model multiplies its output with that.
+/// The norm of a compressed vector, times sqrt(width / rank) if the model multiplies its output with that.
 fn rescaled(hparams: &Hparams, rank: &'static str) -> Result<ElementMap, ArchError> {
     if !hparams.is_true("apply_mla_qkv_lora_rescale") {
         return Ok(ElementMap::Identity);

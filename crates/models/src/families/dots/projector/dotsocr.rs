@@ -2,8 +2,6 @@
 //!
 //! Config keys: those of every tower; how many patches of a side are merged; the smallest and the largest image.
 //!
-//! Transforms: none.
-//!
 //! Source: `DotsOCRVisionModel` in `conversion/dotsocr.py`.
 
 use gguf_layout::projector::prelude::*;

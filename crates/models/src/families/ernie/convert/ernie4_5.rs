@@ -2,7 +2,7 @@
 //!
 //! Config keys: those of every text model.
 //!
-//! Transforms: none; in Baidu's own spelling (`ernie.`), Q, K and V are one matrix, and up and gate
+//! Transforms: in Baidu's own spelling (`ernie.`), Q, K and V are one matrix, and up and gate
 //! are, which are taken apart.
 //!
 //! Source: `Ernie4_5Model` in `conversion/ernie.py`.

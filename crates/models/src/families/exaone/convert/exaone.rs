@@ -2,7 +2,7 @@
 //!
 //! Config keys: those of every text model, the rotated dimensions.
 //!
-//! Transforms: none. Rotary scaling of type `llama3` becomes the computed tensor `rope_freqs`.
+//! Transforms: rotary scaling of type `llama3` becomes the computed tensor `rope_freqs`.
 //!
 //! Source: `ExaoneModel` in `conversion/exaone.py`.
 

@@ -3,7 +3,7 @@
 //! Config keys: those of every text model, `vocab_size`, `sliding_window` and which layers have it; of 4.5 the layers of
 //! multi-token prediction.
 //!
-//! Transforms: none. Rotary scaling of type `llama3` becomes the computed tensor `rope_freqs`. The prediction's tensors,
+//! Transforms: rotary scaling of type `llama3` becomes the computed tensor `rope_freqs`. The prediction's tensors,
 //! `mtp.`, follow the last layer.
 //!
 //! Source: `Exaone4Model` and `Exaone4_5_TextModel` in `conversion/exaone.py`.
@@ -62,12 +62,7 @@ pub const EXAONE4_5: Arch = Arch {
     ..EXAONE4
 };
 
-/// Counts the layer of the prediction among the others, where the config announces one and the checkpoint has it.
-///
-/// # Errors
-///
-/// [`ArchError::MissingKey`]; [`ArchError::BadKey`] for more than one such layer: all would have the same tensors, and
-/// no released model does.
+/// Counts the layer of the prediction among the others, if the config announces one and the checkpoint has it.
 pub fn count_predicted(hparams: Hparams, tensors: &[SourceTensor]) -> Result<Hparams, ArchError> {
     let trunk = hparams.n_layers()?;
     let first = format!("model.layers.{trunk}.");
@@ -96,10 +91,6 @@ const EXAONE4_5_CONFIG: ConfigClass =
 pub const EXAONE4_CONFIG: ConfigClass = ConfigClass::new("exaone4").adjusted(config);
 
 /// Sliding layers. The class cannot compute a pattern of letters, or no pattern without a list of layers.
-///
-/// # Errors
-///
-/// The reason for the class to reject the file.
 pub fn config(map: &mut Map<String, Json>) -> Result<(), String> {
     // The 1.2B model has no window: then no layer slides, and the class sets the pattern to 0.
     if map.get("sliding_window").is_none_or(Json::is_null) {
@@ -117,10 +108,6 @@ pub fn config(map: &mut Map<String, Json>) -> Result<(), String> {
 }
 
 /// Keys of every text model, the size of the vocabulary, the sliding window and its layers.
-///
-/// # Errors
-///
-/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
 pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
     keys.vocab_size(hparams)?;

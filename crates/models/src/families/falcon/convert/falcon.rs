@@ -47,7 +47,7 @@ const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["transformer.h.{bid}.mlp.dense_4h_to_h"], "blk.{bid}.ffn_down"),
 ];
 
-/// True if attention and the feed-forward part have a norm each, as in the 40B and 180B models.
+/// True if attention and the feed-forward part have a norm each, like in the 40B and 180B models.
 fn has_two_norms(hparams: &Hparams) -> bool {
     // Falcon 11B has the new architecture with one norm, and states it with this key.
     let stated = hparams.get("num_ln_in_parallel_attn").and_then(Json::as_u64);
@@ -57,7 +57,7 @@ fn has_two_norms(hparams: &Hparams) -> bool {
 fn by_key_head(hparams: &Hparams) -> Result<RowMap, ArchError> {
     let (heads, key_heads) = heads(hparams)?;
     let rows = hparams.need_u64(&["hidden_size"])?.checked_div(heads).unwrap_or(0);
-    // query_key_value holds, for each key head, its heads / key_heads queries, one key and one value, of
+    // query_key_value contains, for each key head, its heads / key_heads queries, one key and one value, of
     // `rows = width / heads` rows each: 71 queries to one key in Falcon 7B, 16 in 40B.
     let queries = heads.checked_div(key_heads).unwrap_or(0).saturating_mul(rows);
     Ok(RowMap::Ungroup { queries, keys: rows })

@@ -4,7 +4,7 @@
 //! the file as it stands.
 //!
 //! Transforms: those of Mamba 2. The multipliers of the config are multiplied into the weights in
-//! order: five of them into bands of the input projection's rows.
+//! order: five into bands of the input projection's rows.
 //!
 //! Source: `FalconH1Model` in `conversion/falcon_h1.py`.
 
@@ -175,7 +175,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.file_type_here();
     keys.vocab_size(hparams)?;
     keys.needed("attention.head_count_kv", hparams, &["num_key_value_heads"])?;
-    // transformers states the length of a head where it is not its share of the width.
+    // transformers states the length of a head if it is not its share of the width.
     keys.set_derived("attention.key_length", "head_dim", hparams.head_dim()?)?;
     keys.set_derived("attention.value_length", "head_dim", hparams.head_dim()?)?;
     // Needed because the config is read as it stands, without the default of transformers.

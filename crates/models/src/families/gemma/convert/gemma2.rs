@@ -52,7 +52,7 @@ pub const NORMS: &[TensorRule] = &[
 ];
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
-    // The same lines in the same order as for Gemma 1, then the caps.
+    // The lines of Gemma 1 in their order, then the caps.
     gemma::keys(hparams, keys)?;
     // Scores x become c tanh(x / c).
     for name in ["attn_logit_softcapping", "final_logit_softcapping"] {

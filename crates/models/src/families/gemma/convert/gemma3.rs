@@ -65,10 +65,6 @@ const GEMMA3_CONFIG: ConfigClass =
     ConfigClass::new("gemma3").adjusted(|map| adjust::text_config(map, &GEMMA3_TEXT_CONFIG));
 
 /// Keys of every text model, with the defaults of the 4B model.
-///
-/// # Errors
-///
-/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
 pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
     // Keys that `text_keys` has written from the config keep their place and take the same value;

@@ -5,7 +5,7 @@
 //! layers; layers that share keys and values of others; widths of the feed-forward part, which is doubled in
 //! shared layers.
 //!
-//! Transforms: none; norms are stored as they are. Full attention rotates a quarter of each head: the other
+//! Transforms: norms are stored as they are. Full attention rotates a quarter of each head: the other
 //! dimensions get a divisor of 1e30 in the computed tensor `rope_freqs`.
 //!
 //! Source: `Gemma4Model` in `conversion/gemma.py`.
@@ -53,7 +53,7 @@ pub const NORMS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.post_attention_layernorm"], "blk.{bid}.post_attention_norm"),
     TensorRule::copy(&["model.layers.{bid}.pre_feedforward_layernorm"], "blk.{bid}.ffn_norm"),
     TensorRule::copy(&["model.layers.{bid}.post_feedforward_layernorm"], "blk.{bid}.post_ffw_norm"),
-    // The whole layer's output is multiplied by this number.
+    // The entire layer's output is multiplied by this number.
     TensorRule::copy(&["model.layers.{bid}.layer_scalar"], "blk.{bid}.layer_output_scale").bare(".weight"),
 ];
 
@@ -62,7 +62,7 @@ pub const ATTENTION: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.self_attn.q_proj"], "blk.{bid}.attn_q"),
     TensorRule::copy(&["model.layers.{bid}.self_attn.q_norm"], "blk.{bid}.attn_q_norm"),
     TensorRule::copy(&["model.layers.{bid}.self_attn.o_proj"], "blk.{bid}.attn_output"),
-    // The last layers may reuse keys and values of earlier ones; some files hold unused ones all the same.
+    // The last layers may reuse keys and values of earlier ones; some files contain unused ones all the same.
     TensorRule::copy(&["model.layers.{bid}.self_attn.k_proj"], "blk.{bid}.attn_k").need(HAS_KEYS),
     TensorRule::copy(&["model.layers.{bid}.self_attn.k_norm"], "blk.{bid}.attn_k_norm").need(HAS_KEYS),
     // Full layers of large models use their keys as values.
@@ -142,10 +142,6 @@ fn full_head_dim(hparams: &Hparams) -> Result<u64, ArchError> {
 }
 
 /// Keys of Gemma 3, plus differences between full and sliding layers.
-///
-/// # Errors
-///
-/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
 pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     gemma3::keys(hparams, keys)?;
     let count = |key| hparams.get_u64(key).map(|count| count.unwrap_or(0));

@@ -2,7 +2,7 @@
 //!
 //! Config keys: those of Gemma 4, the width of the large model, and the MTP layers, which are all.
 //!
-//! Transforms: none. The grouped embeddings that speed up the choice of the next token are left out.
+//! Transforms: the grouped embeddings that speed up the choice of the next token are left out.
 //!
 //! Source: `Gemma4AssistantModel` in `conversion/gemma.py`.
 

@@ -2,8 +2,6 @@
 //!
 //! Config keys: those of Gemma 4; of generation_config.json the tokens that are never generated.
 //!
-//! Transforms: none.
-//!
 //! Source: `Gemma4UnifiedModel` in `conversion/gemma.py`.
 
 use crate::families::gemma::convert::gemma4::{self, GEMMA4};

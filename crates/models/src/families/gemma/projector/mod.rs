@@ -1,6 +1,6 @@
 //! Projectors of this family, one file for each.
 
-/// Matrices, each with the bounds of what goes in and comes out where it is clipped.
+/// Matrices, each with the bounds of what goes in and comes out if it is clipped.
 macro_rules! clipped {
     ($(($hf:literal, $gguf:literal)),* $(,)?) => {
         &[$(

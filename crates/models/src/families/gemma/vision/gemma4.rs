@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! x = W (2 p - 1) + C[column] + R[row]
-//! y = W_out rms((sqrt(n_embd) mean of k x k patches - b) * s)      k = 3; b and s where the file has them
+//! y = W_out rms((sqrt(n_embd) mean of k x k patches - b) * s)      k = 3; b and s if the file has them
 //! ```
 //!
 //! The first half of each head is rotated by the column, the second by the row, each half as a separate head.
@@ -52,7 +52,7 @@ pub fn open(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<
     let form = Form { scale: 1.0, ropes, value_norm: true, ..form };
     let patches = Patches::open(keys, weights, n_embd)?.doubled_around_half();
     let merge = keys.count("vision.projector.scale_factor")?.unwrap_or(3);
-    // Far above what is; squares of it must not overflow.
+    // Far above what is; its squares must not overflow.
     if !(1..=64).contains(&merge) || patches.size == 0 {
         return Err(keys.wrong("vision.projector.scale_factor", "a number from 1 to 64"));
     }

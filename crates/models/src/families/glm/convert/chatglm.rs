@@ -2,9 +2,9 @@
 //!
 //! Config keys: two spellings of everything; the rotary base is 10000 times `rope_ratio`, and the
 //! context length is `seq_length`. The newer spelling has `rope_theta`, `max_position_embeddings` and `rms_norm_eps`.
-//! The reference knows none of these and writes constants and the width.
+//! The reference does not know these keys and writes constants and the width.
 //!
-//! Transforms: none; gate and up stay one matrix, as do Q, K and V of the older spelling.
+//! Transforms: gate and up stay one matrix, as do Q, K and V of the older spelling.
 //!
 //! Source: `ChatGLMModel` in `conversion/chatglm.py`.
 
@@ -148,7 +148,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     // `multi_query_group_num` counts groups of queries, each of which shares one key head.
     let kv_heads = first(&["multi_query_group_num", "num_key_value_heads"])?.unwrap_or(heads);
     let forward = first(&["ffn_hidden_size", "intermediate_size"])?.unwrap_or(width.saturating_mul(4));
-    // The reference knows `seq_length` alone and writes the width if it is missing, as in every config of transformers.
+    // The reference knows `seq_length` alone and writes the width if it is missing, like in every config of transformers.
     let length = first(&["seq_length", "max_position_embeddings"])?;
     keys.derived_from("context_length", &["max_position_embeddings"]);
     if length.is_none() {

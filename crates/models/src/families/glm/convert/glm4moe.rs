@@ -62,7 +62,7 @@ const NORMS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.self_attn.k_norm"], "blk.{bid}.attn_k_norm").need(Need::Optional),
 ];
 
-/// Tensors of an MTP layer in addition to those of a whole layer.
+/// Tensors of an MTP layer in addition to those of a complete layer.
 pub const PREDICTION: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.eh_proj"], "blk.{bid}.nextn.eh_proj").need(Need::Optional),
     TensorRule::copy(&["model.layers.{bid}.enorm"], "blk.{bid}.nextn.enorm").need(Need::Optional),
@@ -87,7 +87,7 @@ pub const PREDICTED_LAYERS: Predicted = Predicted {
     },
 };
 
-/// Removes the number of MTP layers if the checkpoint has none of them, with a note. transformers leaves them out when it saves a
+/// Removes the number of MTP layers if the checkpoint lacks all, with a note. transformers leaves them out when it saves a
 /// model.
 pub fn without_predicted(hparams: Hparams, key: &'static str, predicted: u64) -> Hparams {
     let mut hparams = hparams.without(key);
@@ -97,11 +97,7 @@ pub fn without_predicted(hparams: Hparams, key: &'static str, predicted: u64) ->
     hparams
 }
 
-/// Counts the layers of the prediction among the others, where the checkpoint has them.
-///
-/// # Errors
-///
-/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
+/// Counts the layers of the prediction among the others, if the checkpoint has them.
 pub fn count_predicted(hparams: Hparams, tensors: &[SourceTensor]) -> Result<Hparams, ArchError> {
     // GLM 4.5 Air: 46 layers, and layer 46 of the checkpoint is the prediction.
     let trunk = hparams.n_layers()?;

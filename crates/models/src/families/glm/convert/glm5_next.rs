@@ -236,10 +236,6 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
 }
 
 /// Bounds of what enters the gate of an expert, for each layer.
-///
-/// # Errors
-///
-/// [`ArchError::BadKey`] for more layers than any model has.
 pub fn clamps(keys: &mut Keys, key: &str, limit: f32, n_layers: u64) -> Result<(), ArchError> {
     if n_layers > 10_000 {
         return Err(bad("num_hidden_layers", &n_layers.into(), "at most 10000"));
@@ -262,10 +258,6 @@ fn leading_dense(hparams: &Hparams) -> Result<u64, ArchError> {
 }
 
 /// Convolution and heads of the linear attention, as the Hub's files and as transformers spell them.
-///
-/// # Errors
-///
-/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
 pub fn linear_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let linear = hparams.get("linear_attn_config");
     let of = |inner: &str, flat: &'static str| {

@@ -101,7 +101,7 @@ fn keys_of(towers: &Towers, keys: &mut Keys, kind: &str) -> Result<(), ArchError
     tower_keys(towers, keys)?;
     let vision = towers.vision()?;
     parts::kind(keys, kind);
-    // Another activation is written as none, as in the reference.
+    // Another activation is written as none, like the reference.
     match vision.get("hidden_act").and_then(Json::as_str).map(str::to_lowercase).as_deref() {
         Some("gelu") => keys.set_prefixed("use_gelu", Value::Bool(true)),
         Some("silu") => keys.set_prefixed("use_silu", Value::Bool(true)),

@@ -3,7 +3,7 @@
 //!
 //! Config keys: those of the specification, and the feed-forward length, which it has for every model.
 //!
-//! Transforms: none. The rotated pairs of GPT-J are side by side in its checkpoints already.
+//! Transforms: the rotated pairs of GPT-J are side by side in its checkpoints already.
 //!
 //! Source: the section on GPT-J and the standardized tensor names of the GGUF specification;
 //! `MODEL_TENSORS[GPTJ]` in `gguf-py/gguf/constants.py`.

@@ -41,10 +41,6 @@ const LAYERS: &[TensorRule] = &[
 ];
 
 /// Q, K and V of each head.
-///
-/// # Errors
-///
-/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
 pub fn by_head(hparams: &Hparams) -> Result<RowMap, ArchError> {
     let heads = hparams.need_u64(&["n_head", "num_attention_heads"])?;
     // Each head has d queries, d keys, d values: the groups of `Ungroup` with as many queries as keys.
@@ -54,7 +50,7 @@ pub fn by_head(hparams: &Hparams) -> Result<RowMap, ArchError> {
 
 /// `GPTNeoXConfig`.
 const GPTNEOX_CONFIG: ConfigClass = ConfigClass::new("gpt_neox").adjusted(|map| {
-    // The names that this class alone has for rotary parameters.
+    // The names that only this class has for rotary parameters.
     // `GPTNeoXConfig` moves them into `rope_parameters`.
     if let Some(base) = map.remove("rotary_emb_base") {
         map.entry("rope_theta").or_insert(base);
@@ -79,7 +75,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     };
     keys.set_derived("rope.dimension_count", "hidden_size", rotated)?;
     keys.needed("attention.head_count", hparams, &["num_attention_heads"])?;
-    // The reference takes a missing key for true, as in the first GPT-NeoX.
+    // The reference takes a missing key for true, like in the first GPT-NeoX.
     let parallel = hparams.get("use_parallel_residual").is_none() || hparams.is_true("use_parallel_residual");
     keys.set_prefixed("use_parallel_residual", Value::Bool(parallel));
     keys.needed_number("attention.layer_norm_epsilon", hparams, &["layer_norm_eps"])?;

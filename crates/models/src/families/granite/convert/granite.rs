@@ -34,10 +34,6 @@ pub const GRANITE: Arch = Arch {
 };
 
 /// The keys.
-///
-/// # Errors
-///
-/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
 pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     // `GraniteModel.set_gguf_parameters` removes `head_dim` first: llama.cpp computes it, and asks for
     // no key.

@@ -19,7 +19,7 @@ pub const GRANITE_SWA: Arch = Arch {
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION_PERMUTED, SINKS, rules::GATED_MLP],
     keys,
     from_file: |file, config| {
-        // 0 where a layer is not rotated, whatever the name says.
+        // 0 if a layer is not rotated, whatever the name says.
         let rotated = file.flags("attention.rope_pattern");
         let rotated = rotated.map(|flags| flags.iter().map(|flag| u64::from(*flag)).collect::<Json>());
         config.extend(rotated.map(|rotated| ("no_rope_layers".to_owned(), rotated)));

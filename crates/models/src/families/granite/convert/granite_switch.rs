@@ -1,4 +1,4 @@
-//! Granite Switch: a dense Granite with built-in adapters; a token of the text selects one of them.
+//! Granite Switch: a dense Granite with built-in adapters; a token of the text selects one.
 //!
 //! Config keys: those of Granite's mixtures; number and rank of the adapters, the tokens that select them and
 //! those that replace them, and the sharpness of the choice.

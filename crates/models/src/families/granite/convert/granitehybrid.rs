@@ -32,7 +32,7 @@ pub const GRANITEHYBRID: Arch = Arch {
         Ok(())
     },
     rename: |hparams, name| {
-        // Without experts, the shared one is the whole feed-forward part.
+        // Without experts, the shared one is the entire feed-forward part.
         (!has_experts(hparams)).then(|| name.replace(".shared_mlp.", ".mlp.")).filter(|new| new != name)
     },
     export_name: |hparams, _, name| (!has_experts(hparams)).then(|| name.replace(".mlp.", ".shared_mlp.")),
@@ -102,7 +102,7 @@ pub const BY_GROUP: Reshape = Reshape {
 
 /// Tensors of attention layers.
 pub const ATTENTION: &[TensorRule] = &[
-    // Rows are permuted in all of these, also where attention does not rotate.
+    // Rows are permuted in all layers, also without rotation.
     TensorRule::copy(&["model.layers.{bid}.self_attn.q_proj"], "blk.{bid}.attn_q")
         .rows(RowRule::PermuteQ)
         .need(ATTENDS),
@@ -199,20 +199,12 @@ fn rotates(hparams: &Hparams) -> bool {
 }
 
 /// States that attention does not rotate. Without positions the context is not limited.
-///
-/// # Errors
-///
-/// [`ArchError::BadKey`].
 pub fn without_rotation(keys: &mut Keys) -> Result<(), ArchError> {
     keys.set_prefixed(ROTATES.subject, Value::Bool(false));
     keys.set_derived("context_length", "", 1 << 20)
 }
 
 /// Keys of the state spaces, and which layers attend.
-///
-/// # Errors
-///
-/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
 pub fn state_keys(hparams: &Hparams, keys: &mut Keys, inner: u64) -> Result<(), ArchError> {
     keys.needed("ssm.conv_kernel", hparams, &["conv_kernel", "d_conv", "mamba_d_conv"])?;
     keys.needed(

@@ -70,26 +70,18 @@ pub const fn shared(need: Need) -> [TensorRule; 3] {
     ]
 }
 
-/// Layers with an expert that all tokens pass; length 0 stands for none.
+/// Layers with an expert that all tokens pass; length 0 stands for no expert.
 pub const HAS_SHARED: Need = Need::If(|hparams, _| {
     hparams.get("shared_intermediate_size").and_then(Json::as_u64).is_some_and(|length| length > 0)
 });
 
 /// The keys.
-///
-/// # Errors
-///
-/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
 pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     granite::keys(hparams, keys)?;
     shared_keys(hparams, keys)
 }
 
-/// The length of the expert that all tokens pass, where there is one.
-///
-/// # Errors
-///
-/// [`ArchError::BadKey`].
+/// The length of the expert that all tokens pass, if there is one.
 pub fn shared_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     match hparams.get_u64("shared_intermediate_size")? {
         // GraniteMoeShared with length 0 is GraniteMoe.

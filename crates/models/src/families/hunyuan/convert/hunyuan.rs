@@ -200,7 +200,7 @@ fn moe_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.set_derived("expert_shared_count", "num_shared_expert", shared)?;
     match hparams.rope().kind() {
         Some("dynamic") => {
-            // Unlike in the dense models, alpha is 1000 if the config states none. The reference takes the share of the width
+            // Unlike in the dense models, alpha is 1000 if the config does not state it. The reference takes the share of the width
             // for the size of a head and refuses others than 128; transformers takes `head_dim`.
             scaled_base(hparams, keys, hparams.head_dim()?, 1000.0)?;
             if hparams.head_dim()? != hparams.head_share()? {
@@ -277,7 +277,7 @@ const VL_TEXT_CONFIG: ConfigClass = ConfigClass::new("hunyuan_vl_text").adjusted
     for key in ["rope_scaling", "rope_parameters"] {
         let Some(Json::Object(rope)) = map.get_mut(key) else { continue };
         if let Some(sections) = rope.remove("xdrope_section") {
-            // The usual name has the last word where a config has both.
+            // The usual name has the last word if a config has both.
             rope.entry("mrope_section").or_insert(sections);
         }
         let kind = rope.get("rope_type").or_else(|| rope.get("type"));

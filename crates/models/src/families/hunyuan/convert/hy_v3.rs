@@ -2,7 +2,7 @@
 //!
 //! Config keys: those of every text model, experts and their weights, the layers of multi-token prediction.
 //!
-//! Transforms: experts become one tensor. Layers of multi-token prediction follow the others, where the checkpoint has
+//! Transforms: experts become one tensor. Layers of multi-token prediction follow the others, if the checkpoint has
 //! them.
 //!
 //! Source: `HYV3Model` in `conversion/hunyuan.py`.

@@ -157,7 +157,7 @@ fn prepare(hparams: Hparams) -> Result<Hparams, ArchError> {
     }
     if let Some(Json::Array(types)) = hparams.get("indexer_types") {
         let known = types.iter().all(|kind| kind == "full" || kind == "shared");
-        // The first layer has none before it whose choice it could use.
+        // No layer before the first has a choice that it could use.
         if !known || types.first().is_some_and(|first| first != "full") || (types.len() as u64) < n_layers {
             let types = Json::Array(types.clone());
             return Err(bad("indexer_types", &types, "full or shared for each layer, full for the first"));
@@ -167,7 +167,7 @@ fn prepare(hparams: Hparams) -> Result<Hparams, ArchError> {
 }
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
-    // One group holds all experts: without the keys llama.cpp chooses among all.
+    // One group contains all experts: without the keys llama.cpp chooses among all.
     let is_one = |key| hparams.get(key).is_some_and(|count| *count == 1);
     match is_one("n_group") && is_one("topk_group") {
         true => latent::keys(&hparams.without("n_group").without("topk_group"), keys)?,

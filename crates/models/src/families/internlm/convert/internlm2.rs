@@ -3,7 +3,7 @@
 //! Config keys: those of every text model.
 //!
 //! Transforms: Q, K and V are one matrix, for each key head its queries, then key, then value;
-//! they are taken apart, and rows of Q and K are permuted as for llama.
+//! they are taken apart, and rows of Q and K are permuted like those of llama.
 //!
 //! Source: `InternLM2Model` in `conversion/internlm.py`.
 

@@ -28,7 +28,7 @@ pub const INTERNLM3: Arch = Arch {
 const ROUTE: Route = Route::new("internlm3", |writer| {
     writer.spm(SpmStyle::Plain)?;
     let config = writer.tokenizer_config()?;
-    // The reference writes this key after the arrays and before the ids. A tokenizer.json alone may
+    // The reference writes this key after the arrays and before the ids. A tokenizer.json by itself may
     // already have set it.
     let space = config.get("add_prefix_space").filter(|_| !writer.has(token_keys::ADD_SPACE_PREFIX));
     if let Some(value) = space {

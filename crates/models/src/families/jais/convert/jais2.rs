@@ -2,7 +2,7 @@
 //!
 //! Config keys: those of every text model, the rotated dimensions.
 //!
-//! Transforms: none. Every projection and norm has a bias.
+//! Transforms: every projection and norm has a bias.
 //!
 //! Source: `Jais2Model` in `conversion/jais.py`.
 
@@ -16,7 +16,7 @@ pub const JAIS2: Arch = Arch {
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION, rules::UNGATED_MLP],
     keys: |hparams, keys| {
         text_keys(hparams, keys)?;
-        // The whole head is rotated, 3328 / 26 = 128 by the defaults.
+        // The entire head is rotated, 3328 / 26 = 128 by the defaults.
         keys.set_derived("rope.dimension_count", "head_dim", hparams.head_dim()?)
     },
     ..DECODER

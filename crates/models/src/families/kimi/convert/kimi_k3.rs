@@ -31,7 +31,7 @@ pub const KIMI_K3: Arch = Arch {
         EXPERTS,
     ],
     keys,
-    // The row is of the text part alone.
+    // The row is only for the text part.
     drops: |_, name| {
         ["vision_tower.", "mm_projector."]
             .iter()
@@ -43,7 +43,7 @@ pub const KIMI_K3: Arch = Arch {
     ..DECODER
 };
 
-/// DeepSeek 2's tokenizer, whose texts end where the config says, at the end of a turn.
+/// DeepSeek 2's tokenizer, whose texts end as the config says, at the end of a turn.
 const ROUTE: Route = Route::new("kimi_k3", |writer| {
     writer.gpt2(&BpeStyle::GPT2)?;
     let config = writer.input.config;

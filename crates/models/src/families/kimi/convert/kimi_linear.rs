@@ -72,7 +72,7 @@ const DELTA: &[TensorRule] = &[
         .bare("")
         .element(ElementMap::MinusExp)
         .need(IS_DELTA),
-    // The whole tensor is a bias and is named as one: `ssm_dt.bias`.
+    // The entire tensor is a bias and is named as one: `ssm_dt.bias`.
     TensorRule::copy(&["model.layers.{bid}.self_attn.dt_bias"], "blk.{bid}.ssm_dt")
         .bare(".bias")
         .need(IS_DELTA),
@@ -217,7 +217,7 @@ fn from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {
 
 /// `KimiLinearConfig`.
 const KIMI_LINEAR_CONFIG: ConfigClass = ConfigClass::new("kimi_linear").adjusted(|map| {
-    // transformers' `head_dim` is the rotated part alone.
+    // transformers' `head_dim` is only the rotated part.
     let rotated = map.get("qk_rope_head_dim").cloned().unwrap_or_default();
     map.insert("head_dim".into(), rotated);
     hub_spelling(map);

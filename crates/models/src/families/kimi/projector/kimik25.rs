@@ -18,7 +18,7 @@ pub const KIMIK25: Projector = Projector {
     owns: |_, name| name.contains("vision_tower") || name.contains("mm_projector"),
     prepare: |towers| {
         let vision = towers.vision_mut()?;
-        // 64 * 14 = 896 pixels where the config says nothing
+        // 64 * 14 = 896 pixels if the config says nothing
         let (height, patch) = (grid(vision, "init_pos_emb_height", 64)?, patch(vision)?);
         vision.set("image_size", height.saturating_mul(patch).into());
         Ok(())
@@ -43,7 +43,7 @@ const LAYERS: &[TensorRule] = &[
             // Queries and keys are the first two thirds of the rows.
             let n_rows = if shape.n_dims() > 1 { shape.dim(1) } else { shape.dim(0) };
             let n_heads = hparams.get_u64("num_attention_heads")?.unwrap_or(16);
-            // Each of these 2 * heads is put into halves; values, the last third, stay as they are.
+            // Each of 2 * heads is put into halves; values, the last third, stay as they are.
             Ok(RowMap::PairHalves {
                 n_heads: 2 * n_heads,
                 rows: (n_rows / 3).checked_div(n_heads).unwrap_or(0),
@@ -88,7 +88,7 @@ fn keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
         vision.get("merge_kernel_size").and_then(|sizes| sizes.get(0)).cloned().unwrap_or_else(|| 2.into());
     keys.set_prefixed("vision.projector.scale_factor", Value::U32(to_u32("merge_kernel_size", &merged)?));
     let patch = patch(vision)?;
-    // Limits are counted in patches, 8 at least; the keys hold pixels.
+    // Limits are counted in patches, 8 at least; the keys contain pixels.
     let pixels = patch.saturating_mul(patch);
     let most = towers.preprocessor.get_u64("in_patch_limit")?.unwrap_or(16384);
     keys.set_derived("vision.image_min_pixels", "", pixels.saturating_mul(8))?;

@@ -87,10 +87,6 @@ const LFM2_CONFIG: ConfigClass = ConfigClass::new("lfm2").adjusted(|map| {
 });
 
 /// Key heads of every layer. llama.cpp makes a convolution of layers with 0.
-///
-/// # Errors
-///
-/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
 pub fn heads_by_layer(hparams: &Hparams) -> Result<Json, ArchError> {
     let types = hparams.get("layer_types").and_then(Json::as_array).ok_or_else(|| missing("layer_types"))?;
     let heads = hparams.n_kv_heads()?;
@@ -98,10 +94,6 @@ pub fn heads_by_layer(hparams: &Hparams) -> Result<Json, ArchError> {
 }
 
 /// The keys.
-///
-/// # Errors
-///
-/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
 pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(&hparams.with("num_key_value_heads", heads_by_layer(hparams)?), keys)?;
     keys.vocab_size(hparams)?;

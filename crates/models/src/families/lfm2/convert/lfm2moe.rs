@@ -1,6 +1,6 @@
 //! LFM2, mixtures of experts.
 //!
-//! Config keys: those of every text model, with key heads by layer as of LFM2; experts and leading dense layers.
+//! Config keys: those of every text model, with key heads by layer like LFM2; experts and leading dense layers.
 //!
 //! Transforms: the convolution loses a dimension; experts become one tensor.
 //!

@@ -113,25 +113,17 @@ const UNDERSTOOD: &[&str] = &[
 ];
 
 /// The keys of every text model, the size of the vocabulary and the rotated dimensions.
-///
-/// # Errors
-///
-/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
 pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
     keys.vocab_size(hparams)?;
     let dim = hparams.head_dim()?;
-    // Whole heads are rotated. The reference computes `hidden_size // num_attention_heads` where there
+    // Complete heads are rotated. The reference computes `hidden_size // num_attention_heads` where there
     // is no `head_dim`.
     keys.set_prefixed("rope.dimension_count", Value::U32(to_u32("head_dim", &dim.into())?));
     Ok(())
 }
 
 /// Divisors of rotary frequencies, where rotary scaling is of type `llama3`.
-///
-/// # Errors
-///
-/// [`ArchError::BadKey`].
 pub fn computed(hparams: &Hparams) -> Result<Vec<Computed>, ArchError> {
     // `generate_extra_tensors`: before all tensors of the checkpoint. Llama 3.1 and later only.
     let factors = rope_llama3(hparams.rope(), || hparams.head_dim())?;

@@ -120,7 +120,7 @@ fn mistral_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     scaling_keys(hparams, keys)
 }
 
-/// Context length of models whose `params.json` states none: Mistral 7B v0.2 and v0.3, and what is trained from them.
+/// Context length of models whose `params.json` does not state it: Mistral 7B v0.2 and v0.3, and what is trained from them.
 const DEFAULT_LENGTH: u32 = 32_768;
 
 /// Context length.
@@ -131,10 +131,6 @@ pub const LENGTH: Departure = Departure {
 };
 
 /// `MistralModel.set_mistral_config`: how rotation and queries are scaled beyond the length of the training.
-///
-/// # Errors
-///
-/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
 pub fn scaling_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let part = |of: &str| hparams.get(of).and_then(Json::as_object).cloned();
     let need = |of: &str, map: &Map<String, Json>, key: &str| {

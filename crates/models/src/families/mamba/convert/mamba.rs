@@ -81,10 +81,6 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
 }
 
 /// Sizes of convolution, inner state and state, each with the default of the first Mamba.
-///
-/// # Errors
-///
-/// [`ArchError::BadKey`].
 pub fn state_keys(
     hparams: &Hparams,
     keys: &mut Keys,
@@ -100,10 +96,6 @@ pub fn state_keys(
 }
 
 /// The epsilon of the norms, or a default.
-///
-/// # Errors
-///
-/// [`ArchError::BadKey`].
 pub fn epsilon(hparams: &Hparams, keys: &mut Keys, default: f64) -> Result<(), ArchError> {
     let stated = match hparams.find(&["layer_norm_epsilon", "rms_norm_eps"]) {
         // `or 1e-5` in Python: also an epsilon of 0 gives the default.
@@ -115,10 +107,6 @@ pub fn epsilon(hparams: &Hparams, keys: &mut Keys, default: f64) -> Result<(), A
 }
 
 /// A count under the first of `names` that the config has, or a default if it is missing or 0.
-///
-/// # Errors
-///
-/// [`ArchError::BadKey`].
 pub fn count_or(hparams: &Hparams, names: &[&'static str], default: u64) -> Result<u64, ArchError> {
     match hparams.find(names) {
         // `or default` in Python: 0 is as good as absent.

@@ -1,8 +1,8 @@
 //! Mamba 2 and Mamba-Codestral.
 //!
-//! Config keys: as for Mamba, with heads and groups.
+//! Config keys: like those of Mamba, with heads and groups.
 //!
-//! Transforms: as for Mamba; decay and skip connection become columns, the norm is divided into
+//! Transforms: like those of Mamba; decay and skip connection become columns, the norm is divided into
 //! groups.
 //!
 //! Source: `Mamba2Model` in `conversion/mamba.py`.

@@ -2,7 +2,7 @@
 //!
 //! Config keys: those of every text model, and three scales that are computed.
 //!
-//! Transforms: rows of Q and K are permuted as for llama. Factors of long contexts become the
+//! Transforms: rows of Q and K are permuted like those of llama. Factors of long contexts become the
 //! computed tensors `rope_factors_long` and `rope_factors_short`.
 //!
 //! Source: `MiniCPMModel` in `conversion/minicpm.py`.
@@ -39,13 +39,9 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     Ok(())
 }
 
-/// The factors of long contexts for `dims` rotated dimensions, where the config has any.
-///
-/// # Errors
-///
-/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
+/// The factors of long contexts for `dims` rotated dimensions, if the config has any.
 pub fn factors(hparams: &Hparams, dims: u64) -> Result<Vec<Computed>, ArchError> {
-    // `generate_extra_tensors` writes factors where the config has any, whatever type of scaling it
+    // `generate_extra_tensors` writes factors if the config has any, whatever type of scaling it
     // names.
     let has = |key| hparams.rope().get(key).is_some();
     if has("long_factor") || has("short_factor") { phi3::long_factors(hparams, dims) } else { Ok(Vec::new()) }

@@ -2,7 +2,7 @@
 //!
 //! Config keys: those of every text model in their own order, ranks and lengths of the latent attention.
 //!
-//! Transforms: none. Factors of `longrope` scaling become the computed tensors `rope_factors_long` and
+//! Transforms: factors of `longrope` scaling become the computed tensors `rope_factors_long` and
 //! `rope_factors_short`.
 //!
 //! Source: `MiniCPM3Model` in `conversion/minicpm.py`.
@@ -73,7 +73,7 @@ fn from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {
 
 /// `MiniCPM3Config`.
 const MINICPM3_CONFIG: ConfigClass = ConfigClass::new("minicpm3").adjusted(|map| {
-    // The class calls the rotated part alone `head_dim`.
+    // The class calls only the rotated part `head_dim`.
     let rotated = map.get("qk_rope_head_dim").cloned().unwrap_or(Json::Null);
     map.insert("head_dim".into(), rotated);
     Ok(())

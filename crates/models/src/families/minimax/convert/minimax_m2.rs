@@ -37,10 +37,6 @@ pub const CORRECTION: TensorRule = TensorRule::copy(
 .need(Need::Optional);
 
 /// Keys of every text model, the length of the experts, the rotated dimensions.
-///
-/// # Errors
-///
-/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
 pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
     // `intermediate_size` is the length of one expert: no layer is dense.

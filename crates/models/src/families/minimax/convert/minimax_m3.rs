@@ -35,7 +35,7 @@ pub const MINIMAX_M3: Arch = Arch {
 };
 
 const LAYERS: &[TensorRule] = &[
-    // w = w + 1: the checkpoint holds the distance from one, here and in each `norm1p` below.
+    // w = w + 1: the checkpoint contains the distance from one, here and in each `norm1p` below.
     TensorRule::norm1p(&["model.layers.{bid}.input_layernorm"], "blk.{bid}.attn_norm"),
     TensorRule::norm1p(&["model.layers.{bid}.post_attention_layernorm"], "blk.{bid}.ffn_norm"),
     TensorRule::norm1p(&["model.layers.{bid}.self_attn.q_norm"], "blk.{bid}.attn_q_norm"),

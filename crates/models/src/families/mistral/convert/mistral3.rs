@@ -34,7 +34,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     }
     for (key, name) in [
         ("rope.scaling.yarn_log_multiplier", "mscale_all_dim"),
-        // At position p: 1 + beta ln(1 + p / original length), as in Llama 4.
+        // At position p: 1 + beta ln(1 + p / original length), like in Llama 4.
         ("attention.temperature_scale", "llama_4_scaling_beta"),
     ] {
         if rope.get(name).is_none() {

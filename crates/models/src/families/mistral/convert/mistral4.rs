@@ -36,7 +36,7 @@ pub const MISTRAL4: Arch = Arch {
     ..LATENT
 };
 
-/// Experts as the classes of transformers 5 hold them: stacked, gate before up in one tensor.
+/// Experts as the classes of transformers 5 store them: stacked, gate before up in one tensor.
 const EXPERTS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.mlp.gate"], "blk.{bid}.ffn_gate_inp").need(IS_MIXTURE),
     // Parameters without `.weight` in the checkpoint, which the file's names get.

@@ -1,7 +1,7 @@
 //! Mistral Large 3 as its authors publish it: `params.json` and `consolidated.*`. Latent attention and a mixture of
 //! experts, which are those of DeepSeek 2 under other names.
 //!
-//! Config keys: those of DeepSeek 2, from Mistral's names; `yarn` and `llama_4_scaling` as in Mistral's other models.
+//! Config keys: those of DeepSeek 2, from Mistral's names; `yarn` and `llama_4_scaling` like in Mistral's other models.
 //!
 //! Transforms: those of DeepSeek 2.
 //!

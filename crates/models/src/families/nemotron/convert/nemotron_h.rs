@@ -204,7 +204,7 @@ const COMPRESSES: Need = Need::If(|hparams, bid| {
 });
 const IS_PREDICTION: Need = Need::If(|hparams, bid| kind(hparams, bid) == Kind::Prediction);
 
-/// The number of layers that predict more than the next token, where the checkpoint has them.
+/// The number of layers that predict more than the next token, if the checkpoint has them.
 const PREDICTED: &str = "num_nextn_predict_layers";
 
 /// Config keys of experts that every text model has keys for.
@@ -309,7 +309,7 @@ fn count_layers(hparams: Hparams, tensors: &[SourceTensor]) -> Result<Hparams, A
     Ok(hparams.with("num_hidden_layers", (n_layers + 1).into()))
 }
 
-/// The name in the table where a release says `model.` for `backbone.`.
+/// The name in the table if a release says `model.` for `backbone.`.
 fn backbone(name: &str) -> Option<String> {
     name.strip_prefix("model.").map(|rest| format!("backbone.{rest}"))
 }
@@ -390,7 +390,7 @@ fn puzzle_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     hybrid_keys(hparams, keys)?;
     let layer_value = |name: &'static str| {
         move |bid: u64| {
-            // Each block states its own sizes; one that has no experts states none, which is 0.
+            // Each block states its own sizes; one without experts states no size, which is 0.
             let blocks = hparams.get("block_configs").and_then(Json::as_array);
             let block = blocks.zip(usize::try_from(bid).ok()).and_then(|(blocks, bid)| blocks.get(bid));
             Ok(block.and_then(|block| block.get(name)).and_then(Json::as_u64).unwrap_or(0))

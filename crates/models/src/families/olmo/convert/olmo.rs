@@ -2,7 +2,7 @@
 //!
 //! Config keys: those of every text model, a fixed norm epsilon, `clip_qkv`.
 //!
-//! Transforms: rows of Q and K are permuted as for llama. Norms have no weights.
+//! Transforms: rows of Q and K are permuted like those of llama. Norms have no weights.
 //!
 //! Source: `OlmoModel` in `conversion/olmo.py`.
 

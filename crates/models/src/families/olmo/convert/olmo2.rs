@@ -2,8 +2,6 @@
 //!
 //! Config keys: those of every text model; `sliding_window` and which layers have it (OLMo 3).
 //!
-//! Transforms: none.
-//!
 //! Source: `Olmo2Model` in `conversion/olmo.py`.
 
 use crate::prelude::*;
@@ -35,7 +33,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         // The number comes from a file and sizes a list.
         let n_layers = hparams.n_layers()?.min(10_000);
         let pattern = || (1..=n_layers).map(|layer| layer % 4 != 0).collect();
-        // `layer_types` where the config has it, else the period of OLMo 3.
+        // `layer_types` if the config has it, else the period of OLMo 3.
         let pattern = hparams.sliding_layers().unwrap_or_else(pattern);
         keys.set_prefixed("attention.sliding_window_pattern", Value::Array(Array::Bool(pattern)));
     }

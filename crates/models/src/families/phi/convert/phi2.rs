@@ -3,8 +3,6 @@
 //! Config keys: those of every text model in their own order, without the RoPE base; the feed-forward length
 //! is four times the width, whatever the config says.
 //!
-//! Transforms: none.
-//!
 //! Source: `Phi2Model` in `conversion/phi.py`.
 
 use crate::prelude::*;

@@ -3,7 +3,7 @@
 //! Config keys: those of every text model in their own order, the original context length, `sliding_window`
 //! (0 without one: Phi 4).
 //!
-//! Transforms: none; Q, K and V stay one matrix, and so do gate and up. Factors of `longrope` scaling become
+//! Transforms: Q, K and V stay one matrix, and so do gate and up. Factors of `longrope` scaling become
 //! the computed tensors `rope_factors_long` and `rope_factors_short`.
 //!
 //! Source: `Phi3MiniModel` in `conversion/phi.py`.
@@ -70,10 +70,6 @@ fn config(map: &mut Map<String, Json>) -> Result<(), String> {
 const CONTEXT: &[&str] = &["n_positions", "max_position_embeddings"];
 
 /// The keys.
-///
-/// # Errors
-///
-/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
 pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     // `generate_extra_tensors` sets this key, and runs before `set_gguf_parameters`.
     if let Some(factor) = attention_factor(hparams)? {
@@ -118,7 +114,7 @@ fn attention_factor(hparams: &Hparams) -> Result<Option<f64>, ArchError> {
     // With L the trained length, C the context and s = C / L:
     //   longrope  sqrt(1 + ln s / ln L)
     //   yarn      0.1 ln s + 1
-    // Phi 3 mini 128k: L = 4096, C = 131072, factor 1.19. 1 where the context is no longer than L.
+    // Phi 3 mini 128k: L = 4096, C = 131072, factor 1.19. 1 if the context is no longer than L.
     let scale = hparams.need_u64(CONTEXT)? as f64 / length;
     match rope.kind().unwrap_or_default().to_lowercase().as_str() {
         "su" | "longrope" | "yarn" if scale <= 1.0 => Ok(Some(1.0)),
@@ -128,11 +124,7 @@ fn attention_factor(hparams: &Hparams) -> Result<Option<f64>, ArchError> {
     }
 }
 
-/// The factors of `longrope` scaling, where there are any.
-///
-/// # Errors
-///
-/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
+/// The factors of `longrope` scaling, if there are any.
 pub fn computed(hparams: &Hparams) -> Result<Vec<Computed>, ArchError> {
     if hparams.rope().get("long_factor").is_none() {
         return Ok(Vec::new());
@@ -141,10 +133,6 @@ pub fn computed(hparams: &Hparams) -> Result<Vec<Computed>, ArchError> {
 }
 
 /// The factors of `longrope` scaling, `dims / 2` of each kind.
-///
-/// # Errors
-///
-/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
 pub fn long_factors(hparams: &Hparams, dims: u64) -> Result<Vec<Computed>, ArchError> {
     let factors = |key: &'static str| {
         let key_in_file = format!("rope_scaling.{key}");

@@ -2,7 +2,7 @@
 //!
 //! Config keys: those of Phi 3, the experts.
 //!
-//! Transforms: experts become one tensor. Factors of `longrope` scaling as in Phi 3.
+//! Transforms: experts become one tensor. Factors of `longrope` scaling like in Phi 3.
 //!
 //! Source: `PhiMoeModel` in `conversion/phi.py`.
 

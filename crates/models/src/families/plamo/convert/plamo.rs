@@ -47,7 +47,7 @@ const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.layers.{bid}.mlp.down_proj"], "blk.{bid}.ffn_down"),
 ];
 
-/// The reference takes matrices of the only size alone.
+/// The reference takes only matrices of the only size.
 fn square(shape: &Shape) -> Result<(), ArchError> {
     match shape.dims() {
         [WIDTH, WIDTH] => Ok(()),

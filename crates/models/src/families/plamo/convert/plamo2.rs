@@ -3,7 +3,7 @@
 //! Config keys: heads by layer, none in Mamba layers; lengths; the state space; with the defaults of the model's code.
 //!
 //! Transforms: decay from its logarithm; the convolution loses a dimension; norms are stored as their distance from one,
-//! or from a smaller number where they end a part. Q, K and V stay one matrix, as do gate and up.
+//! or from a smaller number if they end a part. Q, K and V stay one matrix, as do gate and up.
 //!
 //! Source: `Plamo2Model` in `conversion/plamo.py`.
 
@@ -115,7 +115,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.set_derived("ssm.state_size", "mamba_d_state", or("mamba_d_state", 64)?)?;
     keys.set_derived("ssm.conv_kernel", "mamba_d_conv", or("mamba_d_conv", 4)?)?;
     keys.set_derived("ssm.time_step_rank", "mamba_num_heads", ssm_heads)?;
-    // inner = heads * head, where a head is as long as those of attention.
+    // inner = heads * head, if a head is as long as those of attention.
     keys.set_derived("ssm.inner_size", "mamba_num_heads", ssm_heads.saturating_mul(head))?;
     keys.set_derived("ssm.group_count", "", 0)?;
     keys.set_derived("feed_forward_length", "intermediate_size", or("intermediate_size", 13312)?)?;

@@ -2,7 +2,7 @@
 //!
 //! Config keys: those of every text model, the window and which layers have it.
 //!
-//! Transforms: norms are stored as their distance from one, or from a smaller number where they end a part. Q, K and V
+//! Transforms: norms are stored as their distance from one, or from a smaller number if they end a part. Q, K and V
 //! stay one matrix, as do gate and up.
 //!
 //! Source: `Plamo3Model` in `conversion/plamo.py`.
@@ -53,7 +53,7 @@ const LAYERS: &[TensorRule] = &[
 /// Rotary parameters of the model's code, where flat keys ask for scaling.
 fn yarn(hparams: Hparams) -> Result<Hparams, ArchError> {
     let factor = hparams.get_f64("rope_scaling_factor")?.unwrap_or(1.0);
-    // A factor of 1 scales nothing, and scaling that is stated goes before the flat keys.
+    // A factor of 1 has no effect, and scaling that is stated goes before the flat keys.
     if factor == 1.0 || hparams.rope().kind().is_some() {
         return Ok(hparams);
     }

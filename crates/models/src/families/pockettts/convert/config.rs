@@ -1,4 +1,4 @@
-//! The config of Pocket TTS, whose checkpoints have none: sizes of tensors, and numbers that all released models share.
+//! The config of Pocket TTS, whose checkpoints lack one: sizes of tensors, and numbers that all released models share.
 //!
 //! Source: `_load_hparams` in `conversion/pockettts.py`.
 

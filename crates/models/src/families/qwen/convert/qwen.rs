@@ -2,7 +2,7 @@
 //!
 //! Config keys: those of every text model. `intermediate_size` counts gate and up together, and is written so.
 //!
-//! Transforms: none; Q, K and V stay one matrix.
+//! Transforms: Q, K and V stay one matrix.
 //!
 //! Source: `QwenModel` in `conversion/qwen.py`.
 

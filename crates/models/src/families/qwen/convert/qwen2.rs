@@ -3,8 +3,6 @@
 //! Config keys: those of every text model; pooling, of models that embed texts. A sliding window is
 //! not written.
 //!
-//! Transforms: none.
-//!
 //! Source: `Qwen2Model` in `conversion/qwen.py`.
 
 use crate::prelude::*;
@@ -36,10 +34,6 @@ pub const QWEN2_CONFIG: ConfigClass = ConfigClass::new("qwen2").adjusted(|map| {
 });
 
 /// Keys of every text model, and pooling.
-///
-/// # Errors
-///
-/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
 pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
     pooling::keys(hparams, keys)

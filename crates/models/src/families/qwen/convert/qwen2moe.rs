@@ -42,10 +42,6 @@ const QWEN2MOE_CONFIG: ConfigClass = ConfigClass::new("qwen2_moe").adjusted(|map
 });
 
 /// The keys.
-///
-/// # Errors
-///
-/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
 pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
     // After the text keys, which count the experts and those that are used.

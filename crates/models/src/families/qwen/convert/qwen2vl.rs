@@ -3,7 +3,7 @@
 //! Config keys: those of every text model, including the sections of the rotated dimensions (time, height,
 //! width).
 //!
-//! Transforms: none. Omni's tensors have the prefix `thinker.`.
+//! Transforms: Omni's tensors have the prefix `thinker.`.
 //!
 //! Source: `Qwen2VLModel` in `conversion/qwenvl.py`.
 

@@ -2,7 +2,7 @@
 //!
 //! Config keys: those of every text model; pooling, for embedding models. A sliding window is not written.
 //!
-//! Transforms: none. Two rows of the output matrix of a reranker, which answers with two tokens, become its
+//! Transforms: two rows of the output matrix of a reranker, which answers with two tokens, become its
 //! classifier.
 //!
 //! Source: `Qwen3Model` in `conversion/qwen.py`.

@@ -1,6 +1,6 @@
 //! Qwen 3.5, 3.6 and 3.8, dense and mixtures, text parts: gated delta nets with full attention in every fourth layer.
 //!
-//! Config keys: those of Qwen 3 Next; sections of the rotated dimensions where the config has none.
+//! Config keys: those of Qwen 3 Next; sections of the rotated dimensions if the config lacks them.
 //!
 //! Transforms: those of Qwen 3 Next, but that the projections of the linear attention are stored apart. Value heads are
 //! stored by key head and tiled in the file, so that llama.cpp can repeat key heads instead of interleaving them: rows
@@ -154,10 +154,6 @@ fn one_a_head(hparams: &Hparams, _: &Shape) -> Result<RowMap, ArchError> {
 }
 
 /// Keys of Qwen 3 Next, and sections.
-///
-/// # Errors
-///
-/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
 pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     qwen3next::keys(hparams, keys)?;
     if hparams.rope().get("mrope_section").is_none() {

@@ -79,7 +79,7 @@ const LINEAR_ATTENTION: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.linear_attn.out_proj"], "blk.{bid}.ssm_out").need(IS_LINEAR),
 ];
 
-/// Tensors of an MTP layer in addition to those of a whole layer.
+/// Tensors of an MTP layer in addition to those of a complete layer.
 pub const PREDICTION: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.eh_proj"], "blk.{bid}.nextn.eh_proj").need(Need::Optional),
     TensorRule::norm1p(&["model.layers.{bid}.enorm"], "blk.{bid}.nextn.enorm").need(Need::Optional),
@@ -136,7 +136,7 @@ pub fn prepare(hparams: Hparams, tensors: &[SourceTensor]) -> Result<Hparams, Ar
     let mut stated = hparams.get_u64(MTP_LAYERS)?.filter(|count| *count > 0);
     let trunk = hparams.n_layers()?;
     let mut hparams = hparams;
-    // An exported file has the names of the table. A tokenizer alone has no tensors.
+    // An exported file has the names of the table. A tokenizer by itself has no tensors.
     let in_table = format!("model.layers.{trunk}.");
     let is_part = |tensor: &SourceTensor| {
         let name = tensor.name.replacen("language_model.", "", 1);
@@ -164,7 +164,7 @@ pub fn rename(hparams: &Hparams, name: &str) -> Option<String> {
         return Some(format!("model.layers.{}.{rest}", trunk.checked_add(layer.parse().ok()?)?));
     }
     let (part, ending) = rest.split_once('.')?;
-    // Tensors that exist once, whatever the number of MTP layers, go to the first of them.
+    // Tensors that exist once, whatever the number of MTP layers, go to the first.
     let part = match part {
         "fc" => "eh_proj",
         "pre_fc_norm_embedding" => "enorm",
@@ -232,7 +232,7 @@ pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.set_derived("ssm.inner_size", "linear_num_value_heads", inner)?;
     if let Some(types) = hparams.get("layer_types") {
         let n_types = types.as_array().map_or(0, Vec::len) as u64;
-        // The list speaks of the trunk alone; the predicting layers have full attention.
+        // The list is only for the trunk; the predicting layers have full attention.
         if n_types != trunk {
             return Err(bad("layer_types", types, "a type for each layer"));
         }

@@ -155,7 +155,7 @@ const EXPERTS: &[TensorRule] = &[
         .bare(".weight"),
 ];
 
-/// Width of the model and of an expert, where the config says both.
+/// Width of the model and of an expert, if the config says both.
 fn sizes(hparams: &Hparams) -> Option<(u64, u64)> {
     let size = |key| hparams.get_u64(key).ok().flatten();
     Some((size("hidden_size")?, size("moe_intermediate_size")?))

@@ -43,7 +43,7 @@ pub const QWEN4EXP: Arch = Arch {
         _ => None,
     },
     rename: |_, name| {
-        // Parts of names between points are whole numbers in tables.
+        // Parts of names between points are integers in tables.
         let shard = name.split_once(".ngram_embedding.shard_")?.1;
         Some(format!("model.ngram_embedding.{shard}"))
     },

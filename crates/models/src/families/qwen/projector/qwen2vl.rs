@@ -53,10 +53,6 @@ pub const MERGER: &[TensorRule] = &[
 ];
 
 /// Takes sizes from under the names that the tower has for them.
-///
-/// # Errors
-///
-/// [`ArchError::MissingKey`].
 pub fn prepare(towers: &mut Towers) -> Result<(), ArchError> {
     let vision = towers.vision_mut()?;
     if vision.get("image_size").is_none() {
@@ -90,10 +86,6 @@ fn keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
 }
 
 /// Every how many layers attention has no window: those layers must lie at that distance.
-///
-/// # Errors
-///
-/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
 pub fn window_pattern(vision: &Hparams) -> Result<u32, ArchError> {
     const KEY: &str = "fullatt_block_indexes";
     let value = vision.get(KEY).ok_or_else(|| missing("vision_config.fullatt_block_indexes"))?;

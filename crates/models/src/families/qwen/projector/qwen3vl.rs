@@ -72,10 +72,6 @@ pub fn rename(hparams: &Hparams, name: &str) -> Option<String> {
 }
 
 /// Checks the layers that are merged, and derives the size of images.
-///
-/// # Errors
-///
-/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
 pub fn prepare(towers: &mut Towers) -> Result<(), ArchError> {
     let vision = towers.vision_mut()?;
     let n_layers = vision.get_u64("depth")?.ok_or_else(|| missing("vision_config.depth"))?;
@@ -92,10 +88,6 @@ fn keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
 }
 
 /// Writes the keys of the vision tower other than its sizes.
-///
-/// # Errors
-///
-/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
 pub fn vision_keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
     let vision = towers.vision()?;
     keys.set_prefixed("use_gelu", Value::Bool(true));

@@ -14,7 +14,7 @@ use gguf_runtime::graphs::{
     vision::{Between, Filter, Form, Opened, Picture, Projection, Shape, Tower, Trunk, by_windows},
 };
 
-/// Minimum and maximum number of embeddings of a picture if no key states them, as in mtmd.
+/// Minimum and maximum number of embeddings of a picture if no key states them, like in mtmd.
 const N_TOKENS: (usize, usize) = (8, 4096);
 
 /// Base of the rotation, which no key states.
@@ -32,7 +32,7 @@ pub struct Qwen2Vl {
     /// Minimum and maximum number of pixels of a picture.
     n_pixels: (usize, usize),
     merger: Projection,
-    /// Side of a window in squares, and period of the layers that attend to the whole picture.
+    /// Side of a window in squares, and period of the layers that attend to the entire picture.
     windows: Option<(usize, usize)>,
     /// True if embeddings have positions by row and column in the text model.
     has_grid: bool,
@@ -109,7 +109,7 @@ impl Tower for Qwen2Vl {
         let (side, pattern) = self.windows.unwrap_or((grid.0.max(grid.1), 0));
         let windows = by_windows(grid, merge, side);
         let limit = |i: usize, pass: &mut Pass<'_, '_>| {
-            // The last layer of every `pattern` sees the whole picture.
+            // The last layer of every `pattern` sees the entire picture.
             windows.limit(pass, pattern == 0 || !(i + 1).is_multiple_of(pattern));
         };
         let x = self.trunk.run_with(picture, &windows.places, pass, limit, |_, _, _| ());

@@ -14,7 +14,7 @@ use gguf_runtime::graphs::{
     vision::{Between, Filter, Form, Opened, Picture, Projection, Shape, Tower, Trunk, by_squares},
 };
 
-/// Minimum and maximum number of embeddings of a picture if no key states them, as in mtmd.
+/// Minimum and maximum number of embeddings of a picture if no key states them, like in mtmd.
 const N_TOKENS: (usize, usize) = (8, 4096);
 
 /// Base of the rotation, which no key states.

@@ -64,7 +64,7 @@ const fn vector(hf: &'static [&'static str], gguf: &'static str) -> TensorRule {
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let width = hparams.need_u64(&["hidden_size"])?;
-    // `RwkvConfig`: four times the width where it is null.
+    // `RwkvConfig`: four times the width if it is null.
     let forward = hparams.get_u64("intermediate_size")?.unwrap_or(width.saturating_mul(4));
     // The specification tells RWKV 4 from later ones by this number.
     keys.set_derived("architecture_version", "", 4)?;

@@ -147,10 +147,6 @@ fn rescaled(hparams: &Hparams, layer: u64, _: &str) -> Result<ElementMap, ArchEr
 }
 
 /// The context that the reference writes for models without a limit.
-///
-/// # Errors
-///
-/// None.
 pub fn endless(keys: &mut Keys) -> Result<(), ArchError> {
     keys.set_derived("context_length", "", 1 << 20)
 }
@@ -162,7 +158,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         // `int((hidden_size * 3.5) // 32 * 32)`
         None => ((width as f64 * 3.5) as u64) / 32 * 32,
     };
-    // The 7B model alone has larger low-rank factors; the config does not state them.
+    // Only the 7B model has larger low-rank factors; the config does not state them.
     let large = width == 4096;
     endless(keys)?;
     keys.set_derived("embedding_length", "hidden_size", width)?;

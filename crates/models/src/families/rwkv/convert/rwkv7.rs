@@ -48,7 +48,7 @@ const TWO_SPELLINGS: &str = "checkpoints have two naming schemes, which the file
 /// `Rwkv7Model.filter_tensors`, and the endings of low-rank factors.
 fn rename(_: &Hparams, name: &str) -> Option<String> {
     // The names of the authors and of flash-linear-attention become one set, by the same replacements
-    // in the same order as in `filter_tensors`.
+    // in the order of `filter_tensors`.
     let name = name
         .replace("blocks", "layers")
         .replace("ffn", "feed_forward")
@@ -60,7 +60,7 @@ fn rename(_: &Hparams, name: &str) -> Option<String> {
     Some(name.replace("attention_norm", "ln1"))
 }
 
-/// The first layer's residual values, which some checkpoints hold and none uses.
+/// The first layer's residual values, which some checkpoints contain and none uses.
 fn drops(hparams: &Hparams, name: &str) -> Option<&'static str> {
     let name = rename(hparams, name)?;
     // v0, v1, v2 and v_lora; the projection of the values (v_proj, value) is used.

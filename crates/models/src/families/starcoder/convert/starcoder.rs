@@ -3,7 +3,7 @@
 //! Config keys: those of GPT-2 (`n_embd`, `n_head`, `n_layer`, `n_positions`). The feed-forward length
 //! is four times the width whatever the config says, and all queries share one key head.
 //!
-//! Transforms: none; Q, K and V stay one matrix.
+//! Transforms: Q, K and V stay one matrix.
 //!
 //! Source: `StarCoderModel` in `conversion/starcoder.py`.
 
@@ -49,10 +49,6 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
 }
 
 /// Keys of the decoders whose config is that of GPT-2, in the order of the reference.
-///
-/// # Errors
-///
-/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
 pub fn gpt_keys(hparams: &Hparams, keys: &mut Keys, kv_heads: u64) -> Result<(), ArchError> {
     // `StarCoderModel.set_gguf_parameters` calls no parent.
     keys.needed("context_length", hparams, &["n_positions"])?;

@@ -2,8 +2,6 @@
 //!
 //! Config keys: those of every text model. A sliding window is not written.
 //!
-//! Transforms: none.
-//!
 //! Source: `StarCoder2Model` in `conversion/starcoder.py`.
 
 use crate::prelude::*;
