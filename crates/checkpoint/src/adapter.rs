@@ -16,13 +16,12 @@ const CONFIG: &str = "adapter_config.json";
 const WEIGHTS: &str = "adapter_model.safetensors";
 const PICKLE: &str = "adapter_model.bin";
 
-/// The name under which diffusers saves adapters.
 const DIFFUSERS_WEIGHTS: &str = "pytorch_lora_weights.safetensors";
 
 /// [`Checkpoint::format`] of an adapter of mlx-lm.
 pub const MLX_ADAPTER: &str = "an MLX LoRA adapter";
 
-/// True if the folder holds an adapter and no whole model. Adapter files next to a model are ignored.
+/// True if the folder contains an adapter and no complete model. Adapter files next to a model are ignored.
 pub fn is_adapter(folder: &Folder) -> bool {
     let listing = folder.listing().unwrap_or_default();
     listing.has(CONFIG) && !is_model(&listing)
@@ -127,7 +126,7 @@ pub fn open_diffusion_adapter(folder: &Folder) -> Result<Checkpoint, Error> {
     })
 }
 
-/// Parts of PEFT's names that the name of an adapter follows in a model's own state dict.
+/// Parts of PEFT's names that precede the adapter's name in a model's own state dict.
 const NAMED: &[&str] = &[
     ".lora_A.",
     ".lora_B.",
@@ -138,10 +137,7 @@ const NAMED: &[&str] = &[
     ".token_adapter.trainable_tokens_delta.",
 ];
 
-/// Takes the name of the adapter out of the names of tensors, as `save_pretrained` does.
-///
-/// # Errors
-/// [`Error::SeveralAdapters`].
+/// Removes the adapter's name from tensor names, like `save_pretrained`.
 fn strip_adapter_names(tensors: &mut [Tensor], notes: &mut Vec<String>) -> Result<(), Error> {
     let mut names = BTreeSet::new();
     for tensor in tensors.iter_mut() {
@@ -153,7 +149,7 @@ fn strip_adapter_names(tensors: &mut [Tensor], notes: &mut Vec<String>) -> Resul
                 None if !matches!(rest, "weight" | "bias") => (rest, part.trim_end_matches('.').to_owned()),
                 None => continue,
             };
-            // Names within a module that is saved whole (`modules_to_save.dense.weight`) are not adapters'.
+            // Names within a fully saved module (`modules_to_save.dense.weight`) are not adapters'.
             if *part == ".modules_to_save." && name != "default" {
                 continue;
             }
@@ -173,7 +169,7 @@ fn strip_adapter_names(tensors: &mut [Tensor], notes: &mut Vec<String>) -> Resul
     Ok(())
 }
 
-/// The tokenizer files and chat templates of an adapter's folder: names and contents, sorted by name.
+/// Tokenizer files and chat templates of an adapter's folder: names and contents, sorted by name.
 ///
 /// # Errors
 /// [`Error::Io`].
@@ -182,8 +178,8 @@ pub fn tokenizer_of(folder: &Folder) -> Result<Vec<(String, Vec<u8>)>, Error> {
     Ok(files.into_iter().filter(|(name, _)| is_tokenizer_file(name)).collect())
 }
 
-/// The tokenizer files and chat templates in an adapter's folder that are not those of the base model, of which `base`
-/// holds the small files: names. JSON files that say the same are the same.
+/// Names of the tokenizer files and chat templates in an adapter's folder that differ from those of the base
+/// model, whose small files are `base`. JSON files are compared by value.
 ///
 /// # Errors
 /// [`Error::Io`].
@@ -199,7 +195,7 @@ pub fn own_tokenizer(folder: &Folder, base: &[(String, Vec<u8>)]) -> Result<Vec<
     Ok(own.map(|(name, _)| name).collect())
 }
 
-/// The tensors in the order in which they lie in the file.
+/// Tensors in file order.
 fn open_safetensors(dir: &Path, listing: &Listing, file: &str) -> Result<Weights, Error> {
     let part = listing.open(dir, file)?;
     let mut tensors = safetensors::parse(&part)?;

@@ -16,10 +16,10 @@ pub(crate) fn read(card: &[u8], notes: &mut Vec<String>) -> Option<Json> {
     })
 }
 
-/// Front matter as a JSON object; `None` if the card has none.
+/// Front matter as a JSON object; `None` if the card has no front matter.
 ///
 /// # Errors
-/// A line with the reason that existing front matter cannot be used.
+/// The reason that existing front matter cannot be used.
 fn front_matter(card: &[u8]) -> Result<Option<Json>, String> {
     let text = std::str::from_utf8(card).map_err(|error| format!("not UTF-8: {error}"))?;
     let mut lines = lines(text);
@@ -41,7 +41,7 @@ fn front_matter(card: &[u8]) -> Result<Option<Json>, String> {
     }
 }
 
-/// Lines as Python's `str.splitlines` divides them.
+/// Lines, divided like Python's `str.splitlines`.
 fn lines(text: &str) -> impl Iterator<Item = &str> {
     const ENDS: [char; 10] =
         ['\n', '\r', '\u{b}', '\u{c}', '\u{1c}', '\u{1d}', '\u{1e}', '\u{85}', '\u{2028}', '\u{2029}'];
@@ -71,7 +71,7 @@ mod tests {
             Title\r\n---\r\nno: yes\r\n";
         let expected = json!({"license": "apache-2.0", "language": ["en", "no"], "tags": ["a"]});
         assert_eq!(front_matter(card.as_bytes()), Ok(Some(expected)));
-        // Without a second line of dashes everything is the head.
+        // Without a second line of dashes everything is front matter.
         assert_eq!(front_matter(b"---\na: 1"), Ok(Some(json!({"a": 1}))));
         for none in
             ["", "# Title\n---\na: 1\n---\n", "---\n---\n", "--- \na: 1\n---\n", "\u{feff}---\na: 1\n---\n"]

@@ -18,7 +18,6 @@ use crate::{
     wrappers,
 };
 
-/// Weights of an adapter.
 const ADAPTER_FILES: &[&str] = &["adapter_model.safetensors", "adapter_model.bin", "adapters.safetensors"];
 
 /// A checkpoint without its weights read.
@@ -33,10 +32,10 @@ pub struct Checkpoint {
     pub config: Json,
     /// `generation_config.json`, if there is one.
     pub generation_config: Option<Json>,
-    /// Small files by name, whole, sorted by name. Those of `additional_chat_templates` have
-    /// the folder in their name, divided by `/`.
+    /// Small files by name, sorted by name. Files of `additional_chat_templates` have the folder in their
+    /// name, separated by `/`.
     pub files: Vec<(String, Vec<u8>)>,
-    /// The head of the model card, an object, if there is one.
+    /// Front matter of the model card, an object, if any.
     pub card: Option<Json>,
     /// Weights that are not read, one file per line.
     pub warnings: Vec<String>,
@@ -44,13 +43,13 @@ pub struct Checkpoint {
     pub notes: Vec<String>,
     /// Weights files, in the order of the reference.
     pub parts: Vec<Part>,
-    /// Tensors, in the order of the reference: by file, in a file by name. Those of quantized weights are here as
-    /// the tensors that they decode to.
+    /// Tensors, in the order of the reference: by file, then by name. Quantized weights are listed as the
+    /// tensors that they decode to.
     pub tensors: Tensors,
-    /// Name of the quantization method in [`METHODS`](crate::METHODS) whose weights are decoded here; none where
-    /// weights are plain, or are left to the architecture.
+    /// Name of the quantization method in [`METHODS`](crate::METHODS) whose weights are decoded here; `None`
+    /// if weights are plain, or left to the architecture.
     pub method: Option<&'static str>,
-    /// True if [`Checkpoint::config`] says nothing about quantization that still matters: weights are decoded
+    /// True if the quantization in [`Checkpoint::config`] needs no further handling: weights are decoded
     /// here, or were plain.
     pub settled: bool,
 }
@@ -81,7 +80,7 @@ pub fn open(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
     Ok(Checkpoint { format: format.name, parts, tensors, method, settled, warnings, notes, ..checkpoint })
 }
 
-/// The folder of the model in a folder of sentence-transformers that has it in a subfolder (releases before 2.0).
+/// Folder of the model in a sentence-transformers folder that has it in a subfolder (releases before 2.0).
 fn of_model(folder: Folder) -> Folder {
     let has_config = folder.path().join("config.json").is_file();
     match first_module(folder.path()).filter(|_| !has_config) {
@@ -90,12 +89,12 @@ fn of_model(folder: Folder) -> Folder {
     }
 }
 
-/// True if a folder holds a whole model: a config and weights.
+/// True if a folder contains a complete model: a config and weights.
 pub(crate) fn is_model(listing: &Listing) -> bool {
     listing.has("config.json") && formats::detect(listing, false).is_ok()
 }
 
-/// A note about the files of an adapter next to those of a model.
+/// Note about files of an adapter next to those of a model.
 fn adapter_left_aside(listing: &Listing) -> Option<String> {
     if !listing.has("adapter_config.json") {
         return None;
@@ -106,14 +105,11 @@ fn adapter_left_aside(listing: &Listing) -> Option<String> {
     ))
 }
 
-/// Opens a folder without looking for weights. The format has no name then.
-///
-/// # Errors
-/// As [`open`].
+/// Opens a folder without looking for weights. The format is then empty.
 pub fn open_without_weights(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
     let folder = of_model(folder.into());
     let listing = folder.listing()?;
-    // The weights present determine which config applies.
+    // The weights determine which config applies.
     let format =
         formats::detect(&listing, folder.wants_mistral()).ok().map(|(format, open, _)| (format, open));
     without_weights(&folder, &listing, format)
@@ -150,8 +146,8 @@ fn without_weights(
     })
 }
 
-/// Reads `config.json`; for a layout without it `params.json`, with the class name that architectures know. Without either,
-/// the config of a family whose checkpoints have none.
+/// Reads `config.json`; for a layout without it `params.json`, with the class name that architectures know.
+/// Without either, the config of a family whose checkpoints do not have one.
 fn config_of(
     folder: &Folder,
     listing: &Listing,
@@ -185,11 +181,11 @@ pub(crate) fn config_from(dir: &Path) -> Result<Option<Json>, Error> {
     }
 }
 
-/// The config that a family derives from the headers of the weights.
+/// Config that a family derives from the headers of the weights.
 fn derived_config(folder: &Folder, listing: &Listing, open: Option<Open>) -> Option<Json> {
     let mut families = folder.known_forms().iter().filter_map(|form| form.config).peekable();
     families.peek()?;
-    // Without a config, damaged weights are the second problem.
+    // Damaged weights are reported after the missing config.
     let weights = open?(folder.path(), listing).ok()?;
     let shapes: Vec<(&str, &[u64])> =
         weights.tensors.iter().map(|tensor| (tensor.name.as_str(), &tensor.shape[..])).collect();
@@ -211,7 +207,7 @@ impl Checkpoint {
         if names.is_empty() { Ok(()) } else { Err(Error::EmptyTensors { names, is_adapter: false }) }
     }
 
-    /// The bytes of a small file.
+    /// Contents of a small file.
     pub fn file(&self, name: &str) -> Option<&[u8]> {
         self.files.iter().find(|(other, _)| other == name).map(|(_, bytes)| bytes.as_slice())
     }
@@ -221,7 +217,7 @@ impl Checkpoint {
         self.tensors.get(name)
     }
 
-    /// The file that holds a tensor, which must be one of [`Checkpoint::tensors`].
+    /// File of a tensor, which must be one of [`Checkpoint::tensors`].
     pub fn part_of(&self, tensor: &Tensor) -> &Part {
         &self.parts[tensor.part]
     }
@@ -231,7 +227,7 @@ impl Checkpoint {
         self.parts.iter().any(Part::is_fetched)
     }
 
-    /// Reads rows `rows` of a tensor that is seen as rows of `row_elems` elements, whatever its own dimensions,
+    /// Reads rows `rows` of a tensor, viewed as rows of `row_elems` elements regardless of its dimensions,
     /// into `out`, which is (rows, row_elems) f32. `tensor` must be one of [`Checkpoint::tensors`].
     ///
     /// # Errors
@@ -245,7 +241,7 @@ impl Checkpoint {
     ) -> Result<(), ReadError> {
         let n_rows = tensor.n_rows() * tensor.row_elems() / row_elems.max(1);
         check_range(tensor, &rows, n_rows, row_elems, out)?;
-        // Pieces of the tensor's own rows, as many at once as are whole.
+        // Pieces of the tensor's own rows, and complete rows together.
         let own = tensor.row_elems();
         let (mut elem, end) = (rows.start * row_elems, rows.end * row_elems);
         let mut left = out;
@@ -279,15 +275,15 @@ impl Checkpoint {
         read_columns(&self.parts, tensor, rows, columns, out)
     }
 
-    /// Tells the system the expected use of rows `rows`, for a tensor viewed as rows of `row_elems` elements.
+    /// Advises the system about the use of rows `rows` of a tensor viewed as rows of `row_elems` elements.
     pub fn advise_rows(&self, tensor: &Tensor, row_elems: u64, rows: Range<u64>, advice: Advice) {
         let Some(stored) = &tensor.stored else {
             let row_bytes = row_elems * tensor.dtype.bits() / 8;
             let bytes = rows.start * row_bytes..rows.end * row_bytes;
             return self.part_of(tensor).advise(tensor, bytes, advice);
         };
-        // Rows of a panel lie in all pages of a matrix: they stay until the last of them is read, unless they are many.
-        // Another thread may bring some of them back: who knows when all have ended gives back the whole.
+        // Rows of a panel share all pages of a matrix, which stay until the last row is read unless they are
+        // many. Other threads may reload some, so the caller releases all at the end.
         let is_last = rows.end * row_elems >= tensor.n_rows() * tensor.row_elems();
         if stored.panel_rows() > 1 && !is_last && tensor.n_bytes() <= PANEL_BYTES {
             return;
@@ -299,12 +295,12 @@ impl Checkpoint {
         }
     }
 
-    /// The same for all rows of a tensor.
+    /// Advises the system about the use of all rows of a tensor.
     pub fn advise_whole(&self, tensor: &Tensor, advice: Advice) {
         self.advise_rows(tensor, tensor.row_elems(), 0..tensor.n_rows(), advice);
     }
 
-    /// Bytes of all files that a tensor is made of.
+    /// Bytes of all files that a tensor is made from.
     pub fn stored_bytes(&self, tensor: &Tensor) -> u64 {
         let Some(stored) = &tensor.stored else { return tensor.n_bytes() };
         stored.spans(0..tensor.n_rows()).iter().map(|span| span.bytes.end - span.bytes.start).sum()
@@ -315,8 +311,8 @@ impl Checkpoint {
         (tensor.panel_rows() * tensor.row_elems()).div_ceil(row_elems.max(1)).max(1)
     }
 
-    /// The ggml types that can hold all values of a tensor without changing one, where it is stored in codes; none
-    /// where its values lie in the file.
+    /// ggml types that can store all values of a tensor exactly, if it is stored in codes; `None` for plain
+    /// values.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -342,10 +338,7 @@ impl Checkpoint {
         }
     }
 
-    /// A tensor's bytes; `tensor` must be one of [`Checkpoint::tensors`], and not one whose values are decoded.
-    ///
-    /// # Errors
-    /// As [`Part::slice`].
+    /// A tensor's bytes; `tensor` must be one of [`Checkpoint::tensors`], with plain values.
     pub fn view<'a>(&'a self, tensor: &'a Tensor) -> Result<View<'a>, ReadError> {
         let Tensor { name, dtype, shape, .. } = tensor;
         let bytes = self.part_of(tensor).bytes_of(tensor, 0..tensor.n_bytes())?;
@@ -353,10 +346,10 @@ impl Checkpoint {
     }
 }
 
-/// Bytes of codes in columns whose pages may stay in memory until the last panel of them is read.
+/// Maximum bytes of codes in columns whose pages stay in memory until their last panel is read.
 const PANEL_BYTES: u64 = 64 << 20;
 
-/// The rows of a tensor's own length that rows of `row_elems` elements lie in.
+/// The tensor's own rows that contain rows of `row_elems` elements.
 fn own_rows(tensor: &Tensor, row_elems: u64, rows: Range<u64>) -> Range<u64> {
     let own = tensor.row_elems().max(1);
     rows.start * row_elems / own..(rows.end * row_elems).div_ceil(own)

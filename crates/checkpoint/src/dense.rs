@@ -1,19 +1,17 @@
-//! Modules of a model whose weights are in subfolders: dense modules that sentence-transformers runs after the model
+//! Modules with weights in subfolders: dense modules that sentence-transformers runs after the model
 //! (`2_Dense/model.safetensors`), and audio tokenizers (`audio_tokenizer/model.safetensors`).
 
 use std::path::Path;
 
 use crate::{Error, Listing, Part, Tensor, safetensors, small_files::SOUND_FOLDERS};
 
-/// Folders of such modules. A model has the first place of `modules.json`, pooling mostly the second.
+/// Folders of such modules. The model is first in `modules.json`, pooling usually second.
 pub(crate) const FOLDERS: [&str; 3] = ["1_Dense", "2_Dense", "3_Dense"];
-/// The file in one.
+/// Weights file in such a folder.
 pub(crate) const FILE: &str = "model.safetensors";
 
-/// Puts the tensors of these modules before the others, with the folder in their names (`2_Dense.linear.weight`).
-///
-/// # Errors
-/// Those of a safetensors file.
+/// Inserts the tensors of these modules before the others, with the folder in their names
+/// (`2_Dense.linear.weight`).
 pub(crate) fn with(dir: &Path, parts: &mut Vec<Part>, tensors: Vec<Tensor>) -> Result<Vec<Tensor>, Error> {
     let mut all = Vec::new();
     for folder in FOLDERS.into_iter().chain(SOUND_FOLDERS) {

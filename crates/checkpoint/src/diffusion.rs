@@ -7,8 +7,8 @@
 //! FOLDER/model_index.json                      a pipeline; its model is in `transformer` or `unet`
 //! ```
 //!
-//! Tensors keep their names and come in the order of the file, in which `safetensors.torch.load_file` returns them; those
-//! of a pickle in the order of its dictionary.
+//! Tensors keep their names and file order, like in `safetensors.torch.load_file`; those of a pickle are in
+//! dictionary order.
 
 use std::{
     fs,
@@ -28,35 +28,32 @@ use crate::{
     torch, wrappers,
 };
 
-/// A model as diffusers saves it.
 const SHARDS: Shards = Shards {
     prefix: "diffusion_pytorch_model",
     suffix: ".safetensors",
     index: "diffusion_pytorch_model.safetensors.index.json",
 };
-/// The same before safetensors.
+/// A model saved by diffusers before safetensors.
 const PICKLES: Shards = Shards {
     prefix: "diffusion_pytorch_model",
     suffix: ".bin",
     index: "diffusion_pytorch_model.bin.index.json",
 };
-/// The table of contents of a pipeline.
 const PIPELINE: &str = "model_index.json";
-/// Folders of a pipeline that may hold its diffusion model; the first one found is converted.
+/// Folders of a pipeline that may contain its diffusion model; the first existing one is converted.
 const MODELS: &[&str] = &["transformer", "unet"];
 /// Folders of a pipeline with another diffusion model, for other noise levels or resolutions.
 const OTHER_MODELS: &[&str] = &["unet", "transformer_2", "unet_2", "prior", "decoder"];
-/// Endings of files that may hold weights.
+/// Suffixes of files that may contain weights.
 const ENDINGS: &[&str] = &[".safetensors", ".sft", ".ckpt", ".pt", ".pth", ".bin"];
-/// The format of a safetensors file, for people.
 const SAFETENSORS: &str = "safetensors";
-/// The format of a pickle, for people.
 const TORCH: &str = "torch pickles";
-/// A key of the configs of text models, which diffusers does not write.
+/// A key in configs of text models, which diffusers does not write.
 const TEXT_CONFIG: &str = "architectures";
 
-/// True for a path that [`open_diffusion`] may read: a file of weights that does not belong to the checkpoint of a text
-/// model, or a folder as diffusers writes it. Reads the beginning of a file or the names in a folder.
+/// True for a path that [`open_diffusion`] may read: a weights file that does not belong to the checkpoint of
+/// a text model, or a folder in the layout of diffusers. Reads the beginning of a file or the names in a
+/// folder.
 pub fn is_diffusion(path: &Path) -> bool {
     if path.is_file() {
         let folder = path.parent().map(|folder| folder.join("config.json"));
@@ -78,7 +75,7 @@ fn has_ending(name: &str) -> bool {
     ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
-/// The weights file of LitGPT's text models.
+/// Weights file of LitGPT's text models.
 const LIT_GPT: &str = "lit_model.pth";
 
 /// True for a config of transformers.
@@ -96,7 +93,7 @@ fn is_weights(path: &Path) -> bool {
     read.is_ok_and(|n| torch::is_pickle(&start[..n]) || n > 8 && safetensors::begins(&start[..n]))
 }
 
-/// The only weights file of a folder whose name is not that of a checkpoint of a text model.
+/// The only weights file of a folder, unless it has the name of a text model's checkpoint.
 fn only_file(listing: &Listing) -> Option<String> {
     let files: Vec<&String> = listing.names().iter().filter(|name| has_ending(name)).collect();
     let starts = ["model", "pytorch_model", "consolidated", "adapter", "gptq_model-"];
@@ -149,7 +146,7 @@ fn open_folder(dir: &Path, listing: &Listing, name: String, notes: Vec<String>) 
         true => read_object(dir, "config.json")?,
         false => Json::Null,
     };
-    // Files with another float type (`.fp16.safetensors`) may be next to the plain one.
+    // Files in another float type (`.fp16.safetensors`) may be next to the plain one.
     let plain = format!("{}{}", SHARDS.prefix, SHARDS.suffix);
     let (weights, format) = if listing.has(&plain) && !listing.has(SHARDS.index) {
         open_file(dir, listing, &plain)?
@@ -173,10 +170,6 @@ fn open_folder(dir: &Path, listing: &Listing, name: String, notes: Vec<String>) 
     finished(weights, format, name, config, notes)
 }
 
-/// Refuses one of several shards.
-///
-/// # Errors
-/// [`Error::OneShard`].
 pub(crate) fn check_whole(file: &str) -> Result<(), Error> {
     let stem = ENDINGS.iter().find_map(|ending| file.strip_suffix(ending)).unwrap_or(file);
     let Some((start, count)) = stem.rsplit_once("-of-") else { return Ok(()) };
@@ -201,7 +194,7 @@ pub(crate) fn open_file(dir: &Path, listing: &Listing, file: &str) -> Result<(We
     Ok((in_file_order(Weights { parts: vec![part], tensors, notes: Vec::new() }), SAFETENSORS))
 }
 
-/// The order in which `safetensors` returns tensors.
+/// Sorts tensors into the order in which `safetensors` returns them.
 fn in_file_order(mut weights: Weights) -> Weights {
     weights.tensors.sort_by_key(|tensor| (tensor.part, tensor.begin, tensor.end));
     weights
@@ -233,8 +226,8 @@ fn finished(
 }
 
 impl Checkpoint {
-    /// Decodes the quantized tensors of a diffusion model, as ComfyUI and its tools write them. 8-bit floats of a file
-    /// without scales are values.
+    /// Decodes the quantized tensors of a diffusion model, written by ComfyUI and its tools. In a file
+    /// without scales, 8-bit floats are values.
     ///
     /// # Errors
     /// [`Error::MethodNotRead`], [`Error::CodesWithoutScales`], and errors of invalid codes and scales.

@@ -7,7 +7,7 @@ use std::fmt;
 
 macro_rules! dtypes {
     ($( $variant:ident = $name:literal, $bits:literal, $readable:literal, $doc:literal; )*) => {
-        /// The type of a checkpoint tensor's elements.
+        /// Element type of a checkpoint's tensor.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         #[expect(non_camel_case_types, reason = "types are spelled as safetensors spells them")]
@@ -24,7 +24,7 @@ macro_rules! dtypes {
                 match self { $( Dtype::$variant => $name, )* }
             }
 
-            /// Bits of one element; not always whole bytes.
+            /// Bits per element; not always a multiple of 8.
             pub const fn bits(self) -> u64 {
                 match self { $( Dtype::$variant => $bits, )* }
             }
@@ -68,17 +68,17 @@ impl Dtype {
         Self::ALL.iter().copied().find(|dtype| dtype.name() == name)
     }
 
-    /// Bytes of `n_elems` elements; none if they do not fit 64 bits or end inside a byte.
+    /// Bytes of `n_elems` elements; `None` if they do not fit 64 bits or end inside a byte.
     pub fn n_bytes(self, n_elems: u64) -> Option<u64> {
         let bits = u128::from(n_elems) * u128::from(self.bits());
         if bits.is_multiple_of(8) { u64::try_from(bits / 8).ok() } else { None }
     }
 
-    /// Elements of a tensor of this shape; `None` if its number of bytes overflows, or its bits next to a
-    /// dimension of 0: that would hide an overflow of the other dimensions, which row sizes would hit.
+    /// Number of elements of this shape. `None` if the number of bytes overflows, also if a dimension of 0
+    /// would hide an overflow of the others, which computing row sizes would hit.
     pub fn n_elems_of(self, shape: &[u64]) -> Option<u64> {
         shape.iter().try_fold(self.bits(), |bits, dim| bits.checked_mul((*dim).max(1)))?;
-        // At most what fitted just now.
+        // At most the checked number.
         let n_elems = if shape.contains(&0) { 0 } else { shape.iter().product() };
         self.n_bytes(n_elems).map(|_| n_elems)
     }
@@ -101,7 +101,7 @@ mod tests {
             assert_eq!(dtype.bits(), reference.bitsize() as u64, "{dtype}");
             assert_eq!(Dtype::from_name(dtype.name()), Some(*dtype));
         }
-        // Their list, so that a type which they add later is seen when the crate is updated.
+        // The crate's list, so that a type added later is noticed on update.
         let error = serde_json::from_value::<safetensors::Dtype>("none".into()).unwrap_err().to_string();
         assert_eq!(error.matches('`').count(), 2 * (Dtype::ALL.len() + 1), "{error}");
         assert_eq!(Dtype::from_name("bf16"), None);

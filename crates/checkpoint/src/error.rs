@@ -1,5 +1,3 @@
-//! Every way in which a checkpoint can be wrong.
-
 use std::io;
 
 use gguf_container::BrokenDownload;
@@ -12,7 +10,6 @@ use crate::{Dtype, PickleError, ReadError, ZipError};
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum Error {
-    /// The system refused.
     #[error("{}cannot open: {error}", if file == "." { String::new() } else { format!("`{file}`: ") })]
     Io {
         /// The file, or `.` for the folder itself.
@@ -25,13 +22,13 @@ pub enum Error {
     /// The source is not a folder.
     #[error("not a folder")]
     NotAFolder,
-    /// A text model of CLIP in one file.
+    /// A single file with a text model of CLIP.
     #[error("a text encoder of CLIP, for which GGUF has no settled layout")]
     Clip,
     /// A pipeline without a diffusion model.
     #[error("no diffusion model found in the pipeline; looked for {}", .expected.join(", "))]
     NoPipelineModel { expected: &'static [&'static str] },
-    /// A folder without weights, or with several files of weights that no index connects.
+    /// No weights, or several weights files without an index.
     #[error("expected one file of weights, found {}", if files.is_empty() { "none".to_owned() } else { list_names(files) })]
     SeveralWeights { files: Vec<String> },
     /// A file that is one of several shards.
@@ -39,89 +36,54 @@ pub enum Error {
     OneShard { file: String, number: u32, count: u32 },
     /// No file of any known format.
     #[error("no weights found; looked for {}", .expected.join(", "))]
-    NoWeights {
-        /// File patterns of every format.
-        expected: Vec<&'static str>,
-    },
-    /// A folder without weights that has them in a folder below.
+    NoWeights { expected: Vec<&'static str> },
+    /// No weights, but a subfolder has some.
     #[error("no weights found in the folder; its subfolder `{folder}` has weights")]
     WeightsBelow {
-        /// The folder below, relative to the folder.
+        /// The subfolder, relative to the folder.
         folder: String,
     },
-    /// Weights of a format that is known and not read yet.
+    /// Known format that cannot be read yet.
     #[error("`{file}`: weights in {format} are not supported yet")]
-    NotReadYet {
-        format: &'static str,
-        /// First file with this format.
-        file: String,
-    },
+    NotReadYet { format: &'static str, file: String },
     /// Weights in a format of another program.
     #[error("`{file}`: weights in {format} are not supported")]
-    Foreign {
-        format: &'static str,
-        /// First file with this format.
-        file: String,
-        advice: &'static str,
-    },
-    /// Bytes of a weights file could not be had.
+    Foreign { format: &'static str, file: String, advice: &'static str },
+    /// A weights file cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// Weights of a quantization method that is known and not read.
+    /// Known quantization method that cannot be read.
     #[error("weights quantized by {method} are not supported; recognized by {recognized_by}")]
     MethodNotRead { method: &'static str, recognized_by: &'static str, advice: &'static str },
     /// Weights with an unknown quantization method.
     #[error("`{file}`: weights quantized by `{method}` are not supported")]
     UnknownMethod { file: String, method: String },
-    /// Codes that no config and no other tensor explains.
+    /// Codes that match neither a config nor other tensors.
     #[error(
         "tensor `{tensor}`: {dtype} values of shape {shape:?} look like quantized codes of an unknown format"
     )]
-    CodesOfNoMethod {
-        tensor: String,
-        dtype: Dtype,
-        /// Its shape, row length last.
-        shape: Vec<u64>,
-    },
-    /// Codes whose scales are missing.
+    CodesOfNoMethod { tensor: String, dtype: Dtype, shape: Vec<u64> },
     #[error("tensor `{tensor}`: {dtype} codes without scales")]
-    CodesWithoutScales {
-        /// The tensor of the codes.
-        tensor: String,
-        dtype: Dtype,
-    },
+    CodesWithoutScales { tensor: String, dtype: Dtype },
     /// Scales, zeros or similar parts without matching codes.
     #[error("tensor `{tensor}`: part of quantized weights whose codes are missing or have the wrong type")]
     ScalesWithoutCodes { tensor: String },
     /// A part of quantized weights does not fit the codes.
     #[error("tensor `{tensor}`: expected {expected} for `{codes}` of shape {shape:?}, found shape {found:?}")]
-    PartShape {
-        tensor: String,
-        /// Its shape, row length last.
-        found: Vec<u64>,
-        expected: String,
-        /// The tensor of the codes.
-        codes: String,
-        /// Its shape, row length last.
-        shape: Vec<u64>,
-    },
+    PartShape { tensor: String, found: Vec<u64>, expected: String, codes: String, shape: Vec<u64> },
     /// A part of quantized weights does not have the type, size or content that its form requires.
     #[error("tensor `{tensor}`: expected {expected}, found {found}")]
     PartForm { tensor: String, expected: String, found: String },
-    /// A part of quantized weights is not there.
+    /// A part of quantized weights is missing.
     #[error("missing tensor `{tensor}`, which belongs to the codes `{codes}`")]
-    PartMissing {
-        tensor: String,
-        /// The tensor of the codes.
-        codes: String,
-    },
-    /// A part of quantized weights is smaller than the codes ask for.
+    PartMissing { tensor: String, codes: String },
+    /// A part of quantized weights is too small for the codes.
     #[error("tensor `{tensor}`: expected {expected} bytes, found {found}")]
     PartBytes { tensor: String, expected: u64, found: u64 },
     /// Invalid number in a part of quantized weights.
     #[error("tensor `{tensor}`: element {index}: expected {expected}, found {found}")]
     PartValue { tensor: String, index: u64, expected: String, found: i64 },
-    /// Tensors that have no elements.
+    /// Tensors without elements.
     #[error("{} without data: {}; the {} was saved under DeepSpeed ZeRO-3 without gathering its weights", counted(names.len(), "tensor"), list_names(names), if *is_adapter { "adapter" } else { "model" })]
     EmptyTensors {
         names: Vec<String>,
@@ -130,21 +92,13 @@ pub enum Error {
     },
     /// A checkpoint of mlx-lm whose weights differ from Hugging Face's form.
     #[error("MLX checkpoint of `{family}` is not supported: {difference}")]
-    MlxLayout {
-        family: String,
-        /// The difference of its weights.
-        difference: &'static str,
-    },
-    /// An adapter of mlx-lm that has no counterpart in PEFT.
+    MlxLayout { family: String, difference: &'static str },
+    /// An mlx-lm adapter without an equivalent in PEFT.
     #[error("MLX adapter: {problem}")]
     MlxAdapter { problem: String },
-    /// Tensors of more than one adapter in a file.
+    /// A file with tensors of several adapters.
     #[error("the file contains {} adapters: {}", names.len(), list_names(names))]
-    SeveralAdapters {
-        /// The names of the adapters.
-        names: Vec<String>,
-    },
-    /// A file that every checkpoint of this format has.
+    SeveralAdapters { names: Vec<String> },
     #[error("missing file `{file}`")]
     MissingFile { file: String },
     /// A small file is too large to be one.
@@ -157,7 +111,6 @@ pub enum Error {
         /// Problem, with line and column.
         error: serde_json::Error,
     },
-    /// JSON of another form than expected.
     #[error("`{file}`: expected {expected}, found {found}")]
     JsonForm {
         file: String,
@@ -165,46 +118,29 @@ pub enum Error {
         expected: String,
         found: String,
     },
-    /// A weights file that ends inside the length of its header, or before the header's end.
+    /// The file ends inside the header.
     #[error("`{file}`: expected a header of {expected} bytes, but the file has {found}")]
-    HeaderCut {
-        file: String,
-        /// Bytes of header length and header.
-        expected: u64,
-        found: u64,
-    },
-    /// A header length beyond the format's limit.
+    HeaderCut { file: String, expected: u64, found: u64 },
+    /// The header is longer than the format's limit.
     #[error("`{file}`: header of {found} bytes exceeds the limit of {limit}")]
-    HeaderTooLarge {
-        file: String,
-        /// The length that the file states.
-        found: u64,
-        limit: u64,
-    },
-    /// A header that does not parse.
+    HeaderTooLarge { file: String, found: u64, limit: u64 },
     #[error("`{file}`: header{}: {error}", .tensor.as_ref().map(|t| format!(" at tensor `{t}`")).unwrap_or_default())]
-    Header {
-        file: String,
-        /// The entry in which parsing stopped.
-        tensor: Option<String>,
-        error: serde_json::Error,
-    },
-    /// The same name twice.
+    Header { file: String, tensor: Option<String>, error: serde_json::Error },
+    /// Two tensors have the same name.
     #[error("tensor `{tensor}` is in both `{first}` and `{second}`")]
     DuplicateTensor {
         tensor: String,
-        /// The file that holds the first.
+        /// File of the first.
         first: String,
-        /// The file that holds the second; may be the same one.
+        /// File of the second; may be the same one.
         second: String,
     },
-    /// A type that the format does not have.
     #[error("`{file}`: tensor `{tensor}`: unknown dtype `{found}`")]
     UnknownDtype { file: String, tensor: String, found: String },
-    /// A shape whose size does not fit 64 bits or ends inside a byte.
+    /// The size does not fit 64 bits or ends inside a byte.
     #[error("`{file}`: tensor `{tensor}`: the size of shape {shape:?} of {dtype} is out of range")]
     BadShape { file: String, tensor: String, shape: Vec<u64>, dtype: Dtype },
-    /// Offsets that do not belong to the shape.
+    /// Offsets do not match the shape.
     #[error(
         "`{file}`: tensor `{tensor}`: shape {shape:?} of {dtype} needs {expected} bytes, but the header \
             states bytes {begin} to {end}"
@@ -214,64 +150,52 @@ pub enum Error {
         tensor: String,
         shape: Vec<u64>,
         dtype: Dtype,
-        /// Bytes by shape and type.
         expected: u64,
         begin: u64,
         end: u64,
     },
-    /// A tensor does not begin where the one before it ends: a hole or an overlap.
+    /// A tensor does not begin at the end of the previous one: a hole or an overlap.
     #[error(
         "`{file}`: tensor `{tensor}`: expected data offset {expected}, where the previous tensor ends, found {found}"
     )]
-    NotContiguous {
-        file: String,
-        tensor: String,
-        /// End of the tensor before.
-        expected: u64,
-        found: u64,
-    },
-    /// Tensors end elsewhere than the file.
+    NotContiguous { file: String, tensor: String, expected: u64, found: u64 },
+    /// The last tensor does not end at the end of the file.
     #[error("`{file}`: expected {expected} bytes (header and tensors), found {found}")]
     FileLength { file: String, expected: u64, found: u64 },
-    /// A weights file that the index or the numbering of its siblings asks for.
+    /// A weights file required by the index or by its siblings' numbering is missing.
     #[error("missing weight file `{file}`: {reason}")]
     MissingShard { file: String, reason: String },
-    /// The index points out of the folder.
+    /// The index points outside the folder.
     #[error("`{index}`: weight file `{file}` is not in the folder itself")]
     ShardOutside { index: String, file: String },
     /// A file of the folder is a link to a file elsewhere.
     #[error("`{file}` links to `{to}`, outside the folder")]
     LinkOutside { file: String, to: String },
-    /// The index and the files do not hold the same tensors.
+    /// The index and the files have different tensors.
     #[error("`{index}` does not match the weight files: {}", mismatch(.absent, .unlisted))]
     IndexMismatch {
         index: String,
-        /// Tensors of the index that no file holds, sorted.
+        /// Tensors that only the index lists, sorted.
         absent: Vec<String>,
-        /// Tensors of files that the index does not list, sorted.
+        /// Tensors that only the files have, sorted.
         unlisted: Vec<String>,
     },
-    /// A pickle that is not one of plain tensors.
+    /// The pickle does not consist of plain tensors.
     #[error("`{file}`: {problem}")]
     Pickle { file: String, problem: PickleError },
-    /// An archive that `torch.save` did not write.
+    /// The archive was not written by `torch.save`.
     #[error("`{file}`: {problem}")]
     Zip { file: String, problem: ZipError },
-    /// Neither of the forms that `torch.save` writes.
+    /// Neither of the formats of `torch.save`.
     #[error("`{file}` was not written by torch.save: found {found}")]
     NotAPickle { file: String, found: &'static str },
-    /// Shards of one matrix that do not belong together.
+    /// Shards of one matrix do not match.
     #[error("`{files}`: tensor `{tensor}`: {problem}")]
-    ShardsDiffer {
-        /// The files, first and last.
-        files: String,
-        tensor: String,
-        problem: String,
-    },
+    ShardsDiffer { files: String, tensor: String, problem: String },
     /// Codes of quantized weights that are not consecutive in their file.
     #[error("tensor `{tensor}`: weights quantized by {method} with non-contiguous strides are not supported")]
     StridedCodes { tensor: String, method: &'static str },
-    /// Files without a single tensor.
+    /// Files without tensors.
     #[error("`{file}` does not contain tensors")]
     NoTensors {
         /// The index or the weights file.

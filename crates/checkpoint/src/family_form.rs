@@ -27,9 +27,9 @@ pub struct FamilyForm {
     pub mlx_norms: &'static [&'static str],
     /// For a family whose checkpoints have no `config.json`: the config.
     pub config: Option<ConfigOfTensors>,
-    /// Names of transformers for those of the model's authors; `None` for an unknown name.
+    /// Converts names of the model's authors to those of transformers; `None` for an unknown name.
     pub name: Option<fn(&str) -> Option<String>>,
-    /// Beginnings of the names of tensors that a file with a derived config leaves out.
+    /// Prefixes of tensors that are omitted from a file with a derived config.
     pub left_out: &'static [&'static str],
 }
 
@@ -41,12 +41,12 @@ pub type ConfigOfTensors = fn(&[(&str, &[u64])]) -> Option<Json>;
 pub struct MlxChange {
     /// Part of the names of changed tensors; `None` if mlx-lm changes every file of the family.
     pub part: Option<&'static str>,
-    /// The change, for the error.
+    /// Description of the change, for the error.
     pub difference: &'static str,
 }
 
 impl FamilyForm {
-    /// A family whose weights are saved as transformers saves them.
+    /// A family with weights in the form of transformers.
     pub const USUAL: FamilyForm = FamilyForm {
         model_types: &[],
         mlx_change: None,
@@ -57,8 +57,8 @@ impl FamilyForm {
         left_out: &[],
     };
 
-    /// A family whose weights mlx-lm changes in a way that is not undone. With `part`, only files with that part in the name
-    /// of a tensor are refused.
+    /// A family whose weights mlx-lm changes in a way that is not undone. With `part`, only files that have
+    /// it in a tensor name are refused.
     pub const fn refused(
         model_types: &'static [&'static str],
         part: Option<&'static str>,

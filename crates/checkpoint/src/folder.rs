@@ -1,4 +1,4 @@
-//! A folder that is to be opened: on the disk, or with files that are somewhere else.
+//! A folder to be opened, on disk or with files located elsewhere.
 
 use std::{
     any::Any,
@@ -10,7 +10,7 @@ use std::{
 
 use crate::{Error, FamilyForm, Listing, part::Fetched};
 
-/// A checkpoint folder. Small files are on the disk; weights files may be fetched when they are read.
+/// A checkpoint folder. Small files are on disk; weights files may be fetched when they are read.
 #[derive(Debug, Clone)]
 pub struct Folder {
     path: PathBuf,
@@ -32,12 +32,12 @@ impl Folder {
         Folder { path, name, mistral: false, unmasked_zeros: false, config, forms, fetched, _holds }
     }
 
-    /// The same under another name: that of the model, where the folder is called by something else.
+    /// Sets the model's name, if it differs from the folder's.
     pub fn named(self, name: impl Into<String>) -> Folder {
         Folder { name: Some(name.into()), ..self }
     }
 
-    /// The same with weights files that are fetched; `holds` lives as long as the folder does.
+    /// Adds weights files that are fetched; `holds` lives as long as the folder.
     #[cfg(feature = "remote")]
     pub(crate) fn with_fetched(
         self,
@@ -47,40 +47,39 @@ impl Folder {
         Folder { fetched, _holds: Some(holds), ..self }
     }
 
-    /// Returns the folder with Mistral's original layout (`consolidated*.safetensors`, `params.json`)
-    /// selected, even if it also contains another copy of the weights.
+    /// Selects Mistral's original layout (`consolidated*.safetensors`, `params.json`), even if the folder
+    /// also contains another copy of the weights.
     pub fn mistral_format(self, mistral: bool) -> Folder {
         Folder { mistral, ..self }
     }
 
-    /// The same, of which GPTQ's zeros with all bits set are one more than the largest code, as in the reference, and not 0,
-    /// as in the kernels.
+    /// Selects the meaning of GPTQ zeros with all bits set: one more than the largest code, like in the
+    /// reference, instead of 0, like in the kernels.
     pub fn unmasked_zeros(self, unmasked_zeros: bool) -> Folder {
         Folder { unmasked_zeros, ..self }
     }
 
-    /// The same with the tokenizer files of another folder, and with its `config.json` if this folder has none.
+    /// Adds the tokenizer files of another folder, and its `config.json` if this folder does not have one.
     pub fn config_from(self, config: Option<PathBuf>) -> Folder {
         Folder { config, ..self }
     }
 
-    /// The folder of [`Folder::config_from`].
+    /// Folder set by [`Folder::config_from`].
     pub(crate) fn config_folder(&self) -> Option<&Path> {
         self.config.as_deref()
     }
 
-    /// The same, read with facts about families. Without them, weights written by MLX are read as they are stored, and the
-    /// checkpoint gets a note.
+    /// Sets facts about families. Without them, weights written by MLX are read as stored, and the checkpoint
+    /// gets a note.
     pub fn forms(self, forms: &'static [FamilyForm]) -> Folder {
         Folder { forms, ..self }
     }
 
-    /// Facts about families.
     pub(crate) fn known_forms(&self) -> &'static [FamilyForm] {
         self.forms
     }
 
-    /// True if GPTQ's zeros are read as in the reference.
+    /// True if GPTQ zeros are read like in the reference.
     pub(crate) fn wants_unmasked_zeros(&self) -> bool {
         self.unmasked_zeros
     }
@@ -100,18 +99,13 @@ impl Folder {
         &self.path
     }
 
-    /// The name that stands for the model where nothing else says how it is called: the last of the path as it was given;
-    /// that of the real folder where it is `.` or `..`.
+    /// Default name of the model: last component of the given path, or of the resolved path for `.` and `..`.
     pub fn name(&self) -> String {
         let last = |dir: &Path| dir.file_name().map(|name| name.to_string_lossy().into_owned());
         let real = || last(&fs::canonicalize(&self.path).ok()?);
         self.name.clone().or_else(|| last(&self.path)).or_else(real).unwrap_or_default()
     }
 
-    /// The names of its files.
-    ///
-    /// # Errors
-    /// As [`Listing::of`].
     pub(crate) fn listing(&self) -> Result<Listing, Error> {
         Ok(Listing::of(&self.path)?.with(&self.fetched))
     }

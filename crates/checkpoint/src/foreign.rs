@@ -3,14 +3,14 @@
 
 use crate::Listing;
 
-/// One such format.
+/// A format of another program.
 #[derive(Debug, Clone, Copy)]
 pub struct Foreign {
-    /// Its name, for people.
+    /// Name for display.
     pub name: &'static str,
-    /// The files it is recognized by, for people.
+    /// File patterns for display.
     pub files: &'static str,
-    /// The first file of it in a folder.
+    /// First matching file in a folder.
     pub(crate) detect: fn(&Listing) -> Option<String>,
     /// Suggested remedy.
     pub advice: &'static str,
@@ -20,7 +20,7 @@ const EXPORTED_FROM: &str = "convert the original checkpoint";
 const ORIGINAL: &str = "convert the checkpoint that these weights were quantized from: `base_model` of the \
     model card often names it";
 
-/// One row: name, files for people, beginnings and endings of file names, what would help.
+/// One row: name, file patterns for display, prefixes and suffixes of file names, advice.
 macro_rules! foreign {
     ($($name:literal, $files:literal, [$(($start:literal, $end:literal)),+], $advice:expr;)*) => {
         &[$(Foreign {
@@ -32,12 +32,12 @@ macro_rules! foreign {
     };
 }
 
-/// The first file whose name begins and ends like this; beginning and ending do not overlap.
+/// The first file name with this prefix and suffix, which do not overlap.
 fn first(listing: &Listing, start: &str, end: &str) -> Option<String> {
     listing.matching(start, end).into_iter().find(|name| name.len() >= start.len() + end.len())
 }
 
-/// Every format that is recognized where no file of [`FORMATS`](crate::FORMATS) is there. The first that is found counts.
+/// Formats recognized if no file of [`FORMATS`](crate::FORMATS) exists. The first match counts.
 pub const FOREIGN: &[Foreign] = foreign! {
     "a diffusers pipeline as a text model", "model_index.json", [("model_index", ".json")],
         "convert the whole folder for its diffusion model, and the folder of each text encoder on its own";

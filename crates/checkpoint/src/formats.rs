@@ -6,52 +6,48 @@ use serde_json::Value as Json;
 
 use crate::{Error, FOREIGN, Foreign, Listing, Weights, safetensors, shards::Shards, torch};
 
-/// Opens the weights of a folder.
 pub(crate) type Open = fn(&Path, &Listing) -> Result<Weights, Error>;
 
 /// One input format.
 #[derive(Debug, Clone, Copy)]
 pub struct Format {
-    /// Its name, for people.
+    /// Name for display.
     pub name: &'static str,
-    /// The files it is looked for by, for people.
+    /// File patterns for display.
     pub files: &'static str,
-    /// The first file of this format in a folder.
+    /// First matching file in a folder.
     pub(crate) detect: fn(&Listing) -> Option<String>,
-    /// The reader; none where the format is known and not read yet.
+    /// The reader; `None` if the format is known but not supported yet.
     pub(crate) open: Option<Open>,
-    /// For a layout with `params.json` in place of `config.json`: the class name that architectures know.
+    /// For a layout with `params.json` instead of `config.json`: the class name that architectures know.
     pub(crate) class: Option<fn(&Json) -> &'static str>,
 }
 
-/// Weights as transformers saves them.
 const MODEL_SHARDS: Shards =
     Shards { prefix: "model", suffix: ".safetensors", index: "model.safetensors.index.json" };
-/// The same before safetensors.
+/// Weights saved by transformers before safetensors.
 const MODEL_PICKLES: Shards =
     Shards { prefix: "pytorch_model", suffix: ".bin", index: "pytorch_model.bin.index.json" };
 
-/// The name of the format that [`Folder::mistral_format`](crate::Folder::mistral_format) asks for.
+/// Name of the format selected by [`Folder::mistral_format`](crate::Folder::mistral_format).
 const MISTRAL: &str = "Mistral's own layout of safetensors";
-/// Its files.
 const MISTRAL_SHARDS: Shards =
     Shards { prefix: "consolidated", suffix: ".safetensors", index: "consolidated.safetensors.index.json" };
 
 /// Weights of AutoGPTQ and GPTQModel, whose names contain bits and group size (`gptq_model-4bit-128g.safetensors`).
 const GPTQ_SHARDS: Shards =
     Shards { prefix: "gptq_model-", suffix: ".safetensors", index: "gptq_model.safetensors.index.json" };
-/// The same as pickles.
 const GPTQ_PICKLES: Shards =
     Shards { prefix: "gptq_model-", suffix: ".bin", index: "gptq_model.bin.index.json" };
 
 impl Format {
-    /// True if this format is read, not only recognized.
+    /// True if this format is supported, not only recognized.
     pub fn is_read(&self) -> bool {
         self.open.is_some()
     }
 }
 
-/// Every format that is recognized. The first that is found in a folder is the one.
+/// All recognized formats. The first that a folder matches is used.
 pub const FORMATS: &[Format] = &[
     Format {
         name: "safetensors",
@@ -111,10 +107,7 @@ pub const FORMATS: &[Format] = &[
     },
 ];
 
-/// The first format that the folder holds, with its reader, and a note where it holds other copies of the weights.
-///
-/// # Errors
-/// [`Error::NoWeights`], [`Error::NotReadYet`], [`Error::Foreign`].
+/// The folder's first matching format with its reader, and a note about other copies of the weights.
 pub(crate) fn detect(
     listing: &Listing,
     mistral: bool,
@@ -122,7 +115,7 @@ pub(crate) fn detect(
     let candidates = FORMATS.iter().filter(|format| !mistral || format.name == MISTRAL);
     let mut found: Vec<(&'static Format, String)> =
         candidates.filter_map(|format| Some((format, (format.detect)(listing)?))).collect();
-    // An index alone is a leftover if there are weights of another format.
+    // An index without its files is a leftover if there are weights of another format.
     let is_index = |file: &str| file.ends_with(".index.json");
     if found.iter().any(|(format, file)| format.is_read() && !is_index(file)) {
         found.retain(|(_, file)| !is_index(file));
@@ -147,13 +140,13 @@ pub(crate) fn detect(
     Ok((format, open, note))
 }
 
-/// The class of a `params.json` of Mistral, by what the reference's classes are chosen by.
+/// Class of a `params.json` of Mistral, by the reference's criteria.
 ///
 /// Source: `main` in `convert_hf_to_gguf.py`, `MistralModel.__init__` in `conversion/mistral.py`.
 fn mistral_class(params: &Json) -> &'static str {
     let has = |key: &str| params.get(key).is_some_and(|value| !value.is_null());
     match () {
-        // Latent attention and experts, as DeepSeek has them.
+        // Latent attention and experts, like DeepSeek.
         () if has("moe") && (has("q_lora_rank") || has("kv_lora_rank")) => "MistralMoeParams",
         () if has("moe") => "MixtralParams",
         () if has("llama_4_scaling") => "Mistral3Params",

@@ -1,4 +1,4 @@
-//! JSON as Python writes it.
+//! JSON as written by Python.
 
 use serde_json::Value as Json;
 
@@ -6,12 +6,9 @@ use crate::Error;
 
 /// Parses a JSON file.
 ///
-/// Python's writer spells numbers that JSON lacks as `NaN`, `Infinity` and `-Infinity`, and
-/// configs contain them (`time_step_limit` of Mamba 2). They are read as `{"__float__": "NaN"}`
-/// and so on, which is how transformers 5 writes them now.
-///
-/// # Errors
-/// [`Error::Json`].
+/// Python's writer spells numbers that JSON lacks as `NaN`, `Infinity` and `-Infinity`, and configs contain
+/// them (`time_step_limit` of Mamba 2). They are read as `{"__float__": "NaN"}` and so on, the form of
+/// transformers 5.
 pub(crate) fn parse(file: &str, bytes: &[u8]) -> Result<Json, Error> {
     serde_json::from_slice(bytes).or_else(|error| {
         let Some(respelled) = respell_special_floats(bytes) else {
@@ -21,10 +18,6 @@ pub(crate) fn parse(file: &str, bytes: &[u8]) -> Result<Json, Error> {
     })
 }
 
-/// Parses a JSON file that must hold an object.
-///
-/// # Errors
-/// [`Error::Json`], [`Error::JsonForm`].
 pub(crate) fn parse_object(file: &str, bytes: &[u8]) -> Result<Json, Error> {
     let value = parse(file, bytes)?;
     if value.is_object() {
@@ -34,7 +27,7 @@ pub(crate) fn parse_object(file: &str, bytes: &[u8]) -> Result<Json, Error> {
     Err(Error::JsonForm { file: file.to_owned(), expected, found })
 }
 
-/// Replaces special floats outside strings with objects; `None` if the text has none.
+/// Replaces special floats outside strings with objects; `None` if there are no special floats.
 fn respell_special_floats(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let (mut at, mut copied) = (0, 0);

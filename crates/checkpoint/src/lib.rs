@@ -2,7 +2,7 @@
 //!
 //! [`open`] reads a checkpoint folder: its config, its small files, the front matter of its model card and
 //! the index of its tensors. Weights stay in memory maps until [`read_rows`] converts rows of one tensor to
-//! `f32`. This crate knows nothing about models.
+//! `f32`. This crate is independent of models.
 //!
 //! Files are not trusted: every length is checked against the file before it is used, and every kind of
 //! defect has its own [`Error`].

@@ -1,12 +1,12 @@
-//! Links in a checkpoint folder: a folder from a stranger must not make files of this machine parts of a model.
+//! Links in a checkpoint folder: a downloaded folder must not make other files of this machine part of a
+//! model.
 
 use std::{fs, path::Path};
 
 use crate::Error;
 
-/// Refuses a file of the folder `dir` whose path contains a link out of it, unless the link leads to a blob
-/// of a Hub cache (`models--OWNER--MODEL/blobs/`), where its snapshots and downloaded folders have all of
-/// theirs.
+/// Refuses a file of the folder `dir` whose path contains a link to the outside, unless it leads to a blob of
+/// a Hub cache (`models--OWNER--MODEL/blobs/`), like in snapshots and downloaded folders.
 pub(crate) fn check(dir: &Path, name: &str) -> Result<(), Error> {
     let path = dir.join(name);
     let (Ok(folder), Ok(to)) = (fs::canonicalize(dir), fs::canonicalize(path)) else { return Ok(()) };

@@ -1,21 +1,18 @@
-//! The names of the files in a folder.
-
 use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
 
 use gguf_container::{BrokenDownload, Mapped};
 
 use crate::{Error, Part, links, part::Fetched};
 
-/// The names of the plain files in a folder, sorted.
+/// Names of the plain files in a folder, sorted.
 #[derive(Debug, Clone, Default)]
 pub struct Listing {
     names: Vec<String>,
-    /// Files that are not in the folder itself.
     fetched: BTreeMap<String, Arc<dyn Fetched>>,
 }
 
 impl Listing {
-    /// Lists a folder; links count as what they point to. Names that are not UTF-8 are left out.
+    /// Lists a folder; links count as their targets. Names that are not UTF-8 are skipped.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::NotAFolder`].
@@ -37,7 +34,7 @@ impl Listing {
         Ok(Listing { names, fetched: BTreeMap::new() })
     }
 
-    /// Returns the listing with fetched files, which replace those of the same name.
+    /// Adds fetched files, which replace those of the same name.
     pub(crate) fn with(mut self, fetched: &BTreeMap<String, Arc<dyn Fetched>>) -> Listing {
         self.names.extend(fetched.keys().cloned());
         self.names.sort();
@@ -45,10 +42,7 @@ impl Listing {
         Listing { fetched: fetched.clone(), ..self }
     }
 
-    /// Opens a weights file of the folder `dir` that was listed.
-    ///
-    /// # Errors
-    /// [`Error::Io`], [`Error::LinkOutside`], [`Error::BrokenDownload`].
+    /// Opens a listed weights file of the folder `dir`.
     pub(crate) fn open(&self, dir: &Path, name: &str) -> Result<Part, Error> {
         if let Some(fetched) = self.fetched.get(name) {
             return Ok(Part::fetched(name.to_owned(), Arc::clone(fetched)));
@@ -72,7 +66,7 @@ impl Listing {
         self.names.binary_search_by(|other| other.as_str().cmp(name)).is_ok()
     }
 
-    /// Names that begin and end like this, sorted.
+    /// Names with this prefix and suffix, sorted.
     pub fn matching(&self, prefix: &str, suffix: &str) -> Vec<String> {
         let matches = |name: &&String| name.starts_with(prefix) && name.ends_with(suffix);
         self.names.iter().filter(matches).cloned().collect()

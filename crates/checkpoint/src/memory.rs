@@ -1,6 +1,6 @@
 //! An in-memory checkpoint: a state dict and its small files, without a folder.
 //!
-//! Tensors keep their owner's bytes; nothing is copied. They are sorted by name as in one weights file, so
+//! Tensors share their owner's bytes without copying. They are sorted by name like in one weights file, so
 //! that the outputs have the same bytes as from a folder with one such file.
 
 use serde_json::Value as Json;
@@ -10,32 +10,32 @@ use crate::{
     methods::{self, Decoded, Outcome, ReadAs},
 };
 
-/// Name for messages in place of a weights file.
+/// Name for messages instead of a weights file.
 const FILE: &str = "memory";
-/// The name of the format in [`Checkpoint::format`].
+/// Name of the format in [`Checkpoint::format`].
 const FORMAT: &str = "tensors in memory";
 
 /// A checkpoint in memory.
 #[derive(Clone, Default)]
 pub struct Memory {
-    /// The name that stands for the model where nothing else says how it is called.
+    /// Default name of the model.
     pub name: String,
-    /// Small files by name, whole: `config.json`, which must be there, `tokenizer.json` and whatever else a folder has.
+    /// Small files by name: `config.json`, which is required, `tokenizer.json` and others.
     pub files: Vec<(String, Vec<u8>)>,
-    /// The tensors, in any order.
+    /// Tensors, in any order.
     pub tensors: Vec<MemoryTensor>,
 }
 
 /// A tensor in memory.
 #[derive(Clone)]
 pub struct MemoryTensor {
-    /// Its name.
+    /// Name of the tensor.
     pub name: String,
-    /// The type of its elements.
+    /// Type of its elements.
     pub dtype: Dtype,
-    /// Its dimensions as torch counts them, row length last; empty for a scalar.
+    /// Dimensions in torch's order, row length last; empty for a scalar.
     pub shape: Vec<u64>,
-    /// Its elements, little endian, row-major.
+    /// Elements, little endian, row-major.
     pub bytes: SharedBytes,
 }
 
@@ -54,7 +54,7 @@ pub fn open_memory(memory: Memory, forms: &'static [FamilyForm]) -> Result<Check
     let mut notes = Vec::new();
     let readme = files.iter().find(|(name, _)| name == "README.md");
     let card = readme.and_then(|(_, bytes)| card::read(bytes, &mut notes));
-    // A file of safetensors lists its tensors by name.
+    // Like in a safetensors file.
     tensors.sort_by(|a, b| a.name.cmp(&b.name));
     let mut parts = Vec::with_capacity(tensors.len());
     let mut listed: Vec<Tensor> = Vec::with_capacity(tensors.len());
@@ -95,7 +95,7 @@ pub fn open_memory(memory: Memory, forms: &'static [FamilyForm]) -> Result<Check
     })
 }
 
-/// Takes a JSON object out of the small files.
+/// Removes a JSON object from the small files.
 fn take_object(files: &mut Vec<(String, Vec<u8>)>, name: &str) -> Result<Option<Json>, Error> {
     let Some(at) = files.iter().position(|(other, _)| other == name) else { return Ok(None) };
     let (file, bytes) = files.swap_remove(at);

@@ -1,23 +1,23 @@
-//! LoRA adapters of mlx-lm, read as those of PEFT.
+//! LoRA adapters of mlx-lm, converted to PEFT's form.
 //!
 //! ```text
 //! mlx-lm: y = W x + scale * lora_b^T lora_a^T x    lora_a (in, r), lora_b (r, out)
 //! PEFT:   y = W x + alpha / r * B A x              A (r, in), B (out, r)
 //! ```
 //!
-//! Source: `LoRALinear`, `LoRAEmbedding` in `mlx_lm/tuner/lora.py` and `load_adapters` in `mlx_lm/tuner/utils.py`.
+//! Source: `LoRALinear`, `LoRAEmbedding` in `mlx_lm/tuner/lora.py` and `load_adapters` in
+//! `mlx_lm/tuner/utils.py`.
 
 use serde_json::{Value as Json, json};
 
 use crate::{Dtype, Error, Tensor, torch::transposed};
 
-/// The weights file.
 pub(crate) const WEIGHTS: &str = "adapters.safetensors";
 
-/// The PEFT config that means the same. `tensors` are those of the file.
+/// Equivalent PEFT config. `tensors` are those of the file.
 ///
 /// # Errors
-/// [`Error::MlxAdapter`] for kinds other than LoRA and for a scale that is missing.
+/// [`Error::MlxAdapter`] for kinds other than LoRA and for a missing scale.
 pub(crate) fn config(config: &Json, tensors: &[Tensor], notes: &mut Vec<String>) -> Result<Json, Error> {
     let refuse = |problem: String| Err(Error::MlxAdapter { problem });
     match config.get("fine_tune_type").and_then(Json::as_str) {
@@ -50,7 +50,7 @@ pub(crate) fn config(config: &Json, tensors: &[Tensor], notes: &mut Vec<String>)
     Ok(json!({"peft_type": "LORA", "r": rank, "lora_alpha": alpha, "base_model_name_or_path": base}))
 }
 
-/// The tensors as PEFT names and stores them.
+/// Tensors in PEFT's names and layout.
 ///
 /// # Errors
 /// [`Error::MlxAdapter`] with the first tensor that is not half of a pair of matrices.
@@ -72,7 +72,7 @@ fn peft_tensor(tensor: Tensor) -> Result<Tensor, Error> {
         true => format!("base_model.model.{module}.lora_embedding_{half}"),
         false => format!("base_model.model.{module}.lora_{half}.weight"),
     };
-    // Values keep their type: it is that of a float, as for plain tensors.
+    // Values keep their float type, like plain tensors.
     let is_float = matches!(tensor.dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16);
     let dtype = if is_float { Dtype::F32 } else { tensor.dtype };
     Ok(Tensor { name, dtype, ..transposed(tensor) })

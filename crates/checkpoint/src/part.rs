@@ -10,9 +10,9 @@ use crate::ReadError;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Part {
-    /// Its name.
+    /// File name.
     pub file: String,
-    /// Entries of its header besides tensors, if the format has them: `__metadata__` of safetensors.
+    /// Header entries besides tensors, if the format has them: `__metadata__` of safetensors.
     pub metadata: BTreeMap<String, String>,
     bytes: Bytes,
 }
@@ -20,7 +20,6 @@ pub struct Part {
 /// Bytes with another owner. They must not change while they are used.
 pub type SharedBytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
 
-/// Location of the bytes.
 #[derive(Debug, Clone)]
 enum Bytes {
     Mapped(Mapped),
@@ -28,7 +27,6 @@ enum Bytes {
     Shared(Shared),
 }
 
-/// Shared bytes in memory.
 #[derive(Clone)]
 struct Shared(SharedBytes);
 
@@ -38,19 +36,15 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// A weights file whose bytes are somewhere else until they are asked for.
+/// A weights file that is fetched on demand.
 pub(crate) trait Fetched: fmt::Debug + Send + Sync {
-    /// Its length in bytes.
     fn n_bytes(&self) -> u64;
 
-    /// A copy of bytes `range`, which is inside the file; waits until they are here.
-    ///
-    /// # Errors
-    /// [`ReadError::NotFetched`], [`ReadError::Interrupted`].
+    /// Copies bytes `range`, which is inside the file; waits until they have arrived.
     fn read(&self, range: Range<u64>) -> Result<Vec<u8>, ReadError>;
 
-    /// Says how bytes `range` will be used: [`Advice::WillNeed`] starts to fetch them, and each of these is followed by one
-    /// [`Advice::DoneWith`] of the same range, after which the bytes may go.
+    /// Announces the use of bytes `range`: [`Advice::WillNeed`] starts to fetch them, and must be followed by
+    /// one [`Advice::DoneWith`] of the same range, after which the bytes may be released.
     fn advise(&self, advice: Advice, range: Range<u64>);
 }
 
@@ -64,22 +58,20 @@ pub struct Span {
 }
 
 impl Part {
-    /// A file that is mapped, by its name.
     pub(crate) fn mapped(file: String, bytes: Mapped) -> Part {
         Part { file, metadata: BTreeMap::new(), bytes: Bytes::Mapped(bytes) }
     }
 
-    /// A file that is fetched, by its name.
     pub(crate) fn fetched(file: String, bytes: Arc<dyn Fetched>) -> Part {
         Part { file, metadata: BTreeMap::new(), bytes: Bytes::Fetched(bytes) }
     }
 
-    /// Bytes in memory, under the name that messages call them by.
+    /// Bytes in memory, with a name for messages.
     pub(crate) fn shared(file: String, bytes: SharedBytes) -> Part {
         Part { file, metadata: BTreeMap::new(), bytes: Bytes::Shared(Shared(bytes)) }
     }
 
-    /// Its length in bytes.
+    /// Length in bytes.
     pub fn n_bytes(&self) -> u64 {
         match &self.bytes {
             Bytes::Mapped(bytes) => bytes.len() as u64,
@@ -88,7 +80,7 @@ impl Part {
         }
     }
 
-    /// Bytes `range` of the file; waits for bytes that are fetched, and copies them.
+    /// Bytes `range` of the file; waits for fetched bytes, and copies them.
     ///
     /// # Errors
     /// [`ReadError::OutOfFile`] if the file is shorter, [`ReadError::NotFetched`],
@@ -103,7 +95,7 @@ impl Part {
             // At most the length of a map, which is a usize.
             Bytes::Mapped(bytes) => Ok(Cow::Borrowed(&bytes[range.start as usize..range.end as usize])),
             Bytes::Fetched(bytes) => bytes.read(range).map(Cow::Owned),
-            // Nothing keeps an owner from giving fewer bytes than it said it had.
+            // An owner may return fewer bytes than before.
             Bytes::Shared(Shared(bytes)) => {
                 let bytes = (**bytes).as_ref();
                 let found = bytes.get(range.start as usize..range.end as usize).map(Cow::Borrowed);
@@ -117,7 +109,7 @@ impl Part {
         }
     }
 
-    /// The whole file where it lies on this machine's disk; none where it is fetched or in memory.
+    /// The complete file if it is on disk; `None` if it is fetched or in memory.
     pub fn local(&self) -> Option<&Mapped> {
         match &self.bytes {
             Bytes::Mapped(bytes) => Some(bytes),
@@ -130,9 +122,8 @@ impl Part {
         matches!(self.bytes, Bytes::Fetched(_))
     }
 
-    /// Tells the system the expected use of bytes `range` of the file. For a file that is fetched, each
-    /// [`Advice::WillNeed`] must be followed by one [`Advice::DoneWith`] of the same range, sent when no
-    /// slice of it is held any more.
+    /// Advises the system about the use of bytes `range`. For a fetched file, each [`Advice::WillNeed`] must
+    /// be followed by one [`Advice::DoneWith`] of the same range, sent after the last use of its slices.
     pub fn advise_bytes(&self, advice: Advice, range: Range<u64>) {
         match &self.bytes {
             Bytes::Mapped(bytes) => bytes.advise(advice, range.start as usize..range.end as usize),
@@ -143,16 +134,16 @@ impl Part {
 }
 
 impl Span {
-    /// The bytes themselves.
+    /// Reads the bytes.
     ///
     /// # Errors
-    /// [`ReadError::PartMissing`] and whatever hinders a file that is fetched piece by piece.
+    /// [`ReadError::PartMissing`], and errors of fetching.
     pub fn of<'a>(&self, parts: &'a [Part]) -> Result<Cow<'a, [u8]>, ReadError> {
         let part = parts.get(self.part).ok_or(ReadError::PartMissing { part: self.part })?;
         part.slice(self.bytes.clone())
     }
 
-    /// Bytes `range` of it, counted from its own start.
+    /// Bytes `range`, counted from the start of the span.
     pub fn part_of(&self, range: Range<u64>) -> Span {
         let place = |byte: u64| (self.bytes.start + byte).min(self.bytes.end);
         Span { part: self.part, bytes: place(range.start)..place(range.end) }

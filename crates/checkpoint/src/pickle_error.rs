@@ -1,33 +1,27 @@
 //! Errors in a pickle or the archive around it.
 
-/// Why a pickle is refused. Places are bytes of the pickle.
+/// Reason for refusing a pickle. Positions are bytes of the pickle.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum PickleError {
-    /// The end comes too early.
     #[error("byte {at} of the pickle: the pickle ends, expected {needed} more bytes")]
-    Cut {
-        at: u64,
-        /// Bytes that the instruction needs.
-        needed: u64,
-    },
-    /// A version whose instructions are not read.
+    Cut { at: u64, needed: u64 },
     #[error("byte {at} of the pickle: expected protocol 2, found {version}")]
     Protocol { at: u64, version: u8 },
-    /// An instruction that no pickle of tensors needs.
+    /// An instruction that pickles of tensors do not need.
     #[error("byte {at} of the pickle: opcode {opcode:#04x} is not supported")]
     Opcode { at: u64, opcode: u8 },
-    /// A name that no pickle of tensors imports.
+    /// An import that pickles of tensors do not need.
     #[error("byte {at} of the pickle imports `{module}.{name}`, which is not allowed")]
     Global { at: u64, module: String, name: String },
-    /// An instruction takes more values than there are.
+    /// An instruction needs more values than the stack has.
     #[error("byte {at} of the pickle: too few values on the stack for opcode {opcode:#04x}")]
     Stack { at: u64, opcode: u8 },
-    /// An instruction that ends a group of values, without a begin.
+    /// The end of a group of values without a mark.
     #[error("byte {at} of the pickle: missing mark on the stack")]
     Mark { at: u64 },
-    /// A remembered value that was never stored.
+    /// A memo entry that was never stored.
     #[error("byte {at} of the pickle: memo entry {number} was never stored")]
     Memo { at: u64, number: u32 },
     /// An integer beyond 64 bits.
@@ -38,21 +32,16 @@ pub enum PickleError {
     Text { at: u64, bytes: u64 },
     /// A value of the wrong kind.
     #[error("byte {at} of the pickle: expected {expected}")]
-    Kind {
-        at: u64,
-        /// Operand that the instruction needs.
-        expected: &'static str,
-    },
+    Kind { at: u64, expected: &'static str },
     /// More than a pickle of tensors needs.
     #[error(
         "the pickle is too large: {values} values in {bytes} bytes exceed the limit of 8388608 values or \
             67108864 bytes"
     )]
     TooLarge { bytes: u64, values: u64 },
-    /// Not the calls and values that make a tensor.
+    /// Calls and values that do not make a tensor.
     #[error("tensor `{tensor}`: {problem}")]
     Tensor { tensor: String, problem: String },
-    /// Not a dictionary of tensors.
     #[error("expected a dictionary of tensors, {found}")]
     NotAStateDict { found: String },
     /// A legacy file whose parts contradict each other.
@@ -60,44 +49,36 @@ pub enum PickleError {
     Legacy { problem: String },
 }
 
-/// Why an archive is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum ZipError {
     /// The directory at the end of the archive, or a header that it points to, cannot be read.
     #[error("invalid archive directory: {problem}")]
-    Broken {
-        /// Message of the zip reader.
-        problem: String,
-    },
-    /// Torch stores entries as they are.
+    Broken { problem: String },
+    /// A compressed entry; torch stores entries uncompressed.
     #[error("entry `{entry}` is compressed or encrypted, expected a stored entry")]
     NotStored { entry: String },
     /// Bytes past the end of the file.
     #[error("entry `{entry}`: bytes {begin} to {end} exceed the file size of {file_bytes} bytes")]
     OutOfFile { entry: String, begin: u64, end: u64, file_bytes: u64 },
-    /// Two entries with bytes in common.
     #[error("entries `{first}` and `{second}` overlap at byte {at}")]
     Overlap {
-        /// The one that begins first.
+        /// The entry that begins first.
         first: String,
         second: String,
-        /// Start of the other one.
         at: u64,
     },
-    /// Two entries of one name.
+    /// Two entries have the same name.
     #[error("duplicate entry `{entry}`")]
     Twice { entry: String },
-    /// No entry of this name.
     #[error("missing entry `{entry}`")]
     Missing { entry: String },
-    /// A program, not a checkpoint.
+    /// A TorchScript program, not a checkpoint.
     #[error(
         "TorchScript archive (entry `{entry}`), which contains a program in addition to weights, is not supported"
     )]
     TorchScript { entry: String },
-    /// Bytes in the other order.
     #[error("entry `{entry}`: expected byte order `little`, found `{found}`")]
     ByteOrder { entry: String, found: String },
 }

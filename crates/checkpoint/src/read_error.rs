@@ -1,31 +1,25 @@
-//! Every way in which rows of a tensor cannot be read.
-
 use crate::Dtype;
 
-/// Why rows cannot be read.
+/// Reason that rows cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum ReadError {
-    /// The type has no meaning as `f32`.
+    /// The type cannot be converted to `f32`.
     #[error("tensor `{tensor}`: {dtype} cannot be read as f32")]
     Unreadable { tensor: String, dtype: Dtype },
-    /// Rows past the end.
     #[error("tensor `{tensor}`: rows {first_row} to {end_row} are out of range for {n_rows} rows")]
     OutOfRange { tensor: String, first_row: u64, end_row: u64, n_rows: u64 },
-    /// The buffer is not of the size of these rows.
+    /// The buffer has the wrong size.
     #[error("tensor `{tensor}`: expected a buffer of {expected} elements, found {found}")]
     Length { tensor: String, expected: u64, found: u64 },
     /// Byte range beyond the end of a weights file.
     #[error("`{file}`: bytes {begin} to {end} are out of range for a file of {len} bytes")]
     OutOfFile { file: String, begin: u64, end: u64, len: u64 },
-    /// A tensor is in a weights file that is not there.
+    /// The tensor is in a missing weights file.
     #[error("weight file number {part} is not open")]
-    PartMissing {
-        /// Index into the weights files.
-        part: usize,
-    },
-    /// Bytes of a weights file that is somewhere else could not be had.
+    PartMissing { part: usize },
+    /// Bytes of a weights file could not be fetched.
     #[error("`{file}`: {cause}")]
     NotFetched {
         file: String,
@@ -36,12 +30,12 @@ pub enum ReadError {
     /// The run was cancelled while waiting for bytes.
     #[error("interrupted")]
     Interrupted,
-    /// Codes or scales that make no number.
+    /// Codes or scales that do not give a number.
     #[error("tensor `{tensor}`: row {row}: expected {expected}, found {found}")]
     NoValue {
-        /// The tensor of the file that holds it.
+        /// Tensor of the file that contains it.
         tensor: String,
-        /// The row of that tensor, over all outer dimensions.
+        /// Row of that tensor, over all outer dimensions.
         row: u64,
         expected: &'static str,
         found: String,
@@ -49,7 +43,6 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    /// A [`ReadError::NoValue`] of the tensor `tensor`.
     pub(crate) fn no_value(
         tensor: &str,
         row: u64,

@@ -1,9 +1,8 @@
 //! Rows of a tensor as `f32`.
 //!
-//! Every conversion gives what torch's `.to(torch.float32)` gives: exact where the value fits,
-//! else the nearest, ties to even. Signalling f16 and fp8 NaNs come out quiet, as from the
-//! processor's own instruction. The loops are plain and free of branches, so that the compiler
-//! makes vectors of them.
+//! Every conversion equals torch's `.to(torch.float32)`: exact if the value fits, else the nearest, ties to
+//! even. Signaling f16 and fp8 NaNs become quiet, like with the processor's own instruction. The loops are
+//! plain and free of branches, so that the compiler vectorizes them.
 
 use std::ops::Range;
 
@@ -17,7 +16,7 @@ use crate::{Dtype, Part, ReadError, Region, Tensor, View};
 /// elements; a vector is one row, a scalar one row of one element.
 ///
 /// # Errors
-/// [`ReadError`]; nothing is written then.
+/// [`ReadError`], without writing to `out`.
 pub fn read_rows(view: &View<'_>, first_row: u64, n_rows: u64, out: &mut [f32]) -> Result<(), ReadError> {
     let tensor = || view.name.to_owned();
     let dtype = view.dtype;
@@ -66,10 +65,7 @@ pub fn read_columns(
 }
 
 /// Reads columns `columns` of rows `rows` through `read`, which receives an element index of the flattened
-/// tensor and the destination for it and its successors: whole rows are one run, partial rows one run each.
-///
-/// # Errors
-/// Those of `read`.
+/// tensor and the destination from there on: complete rows are one run, partial rows one run each.
 pub(crate) fn read_runs(
     row_elems: u64,
     rows: Range<u64>,
@@ -85,11 +81,8 @@ pub(crate) fn read_runs(
     Ok(())
 }
 
-/// Reads as many elements of a plain tensor as `out` has, from its element `first` on. Only their bytes are touched: the
-/// file may be one that is fetched piece by piece.
-///
-/// # Errors
-/// [`ReadError`].
+/// Fills `out` with elements of a plain tensor from its element `first` on. Only their bytes are read,
+/// because the file may be fetched.
 pub(crate) fn read_elems(
     parts: &[Part],
     tensor: &Tensor,
@@ -103,10 +96,7 @@ pub(crate) fn read_elems(
     read_rows(&View { name, dtype: *dtype, shape: &[n_elems], bytes }, 0, 1, out)
 }
 
-/// Checks what a decoder relies on: that rows `rows` of `n_rows` are there and that the buffer has their size.
-///
-/// # Errors
-/// [`ReadError::OutOfRange`], [`ReadError::Length`].
+/// Checks for a decoder that rows `rows` are within `n_rows` and that the buffer has their size.
 pub(crate) fn check_range(
     tensor: &Tensor,
     rows: &Range<u64>,
@@ -126,7 +116,7 @@ pub(crate) fn check_range(
     Ok(())
 }
 
-/// Reads elements of a readable type, as many as `out` has.
+/// Fills `out` with elements of a readable type.
 pub(crate) fn to_f32(dtype: Dtype, bytes: &[u8], out: &mut [f32]) {
     match dtype {
         Dtype::F32 => each(bytes, out, f32::from_le_bytes),
@@ -156,7 +146,7 @@ pub(crate) fn to_f32(dtype: Dtype, bytes: &[u8], out: &mut [f32]) {
     }
 }
 
-/// One element after the other; lengths agree.
+/// Converts each element; lengths agree.
 fn each<const N: usize>(bytes: &[u8], out: &mut [f32], convert: impl Fn([u8; N]) -> f32) {
     let (elems, _) = bytes.as_chunks::<N>();
     for (out, elem) in out.iter_mut().zip(elems) {
@@ -164,7 +154,7 @@ fn each<const N: usize>(bytes: &[u8], out: &mut [f32], convert: impl Fn([u8; N])
     }
 }
 
-/// Bias 7, all ones is not a number, no infinity.
+/// Bias 7, all ones is NaN, no infinity.
 #[inline]
 fn f8_e4m3_to_f32(byte: u8) -> f32 {
     let magnitude = u32::from(byte & 0x7f);
@@ -176,7 +166,7 @@ fn f8_e4m3_to_f32(byte: u8) -> f32 {
     f32::from_bits(bits | u32::from(byte & 0x80) << 24)
 }
 
-/// 2^(byte - 127); all ones is not a number.
+/// 2^(byte - 127); all ones is NaN.
 #[inline]
 fn f8_e8m0_to_f32(byte: u8) -> f32 {
     f32::from_bits(match byte {
@@ -202,7 +192,7 @@ mod tests {
         gguf_testkit::sha256(&bytes)
     }
 
-    /// Every bit pattern of every small float, against torch.
+    /// Compares every bit pattern of every small float with torch.
     ///
     /// The hashes are those of `arange(2^bits).view(dtype).to(torch.float32)` as little-endian
     /// bytes, torch 2.15; see `golden/MANIFEST`.

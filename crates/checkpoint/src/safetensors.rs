@@ -7,7 +7,7 @@
 //!          "__metadata__": {"format": "pt"}}      offsets count from byte 8+n
 //! ```
 //!
-//! Validity follows the safetensors crate 0.8.0 (`Metadata::validate`): no hole, no overlap, nothing after
+//! Validity follows the safetensors crate 0.8.0 (`Metadata::validate`): no hole, no overlap, no data after
 //! the last tensor. The header is parsed here rather than by that crate because its errors contain no numbers
 //! and usually no tensor, and because it accepts duplicate names. A test compares both verdicts.
 //!
@@ -36,8 +36,8 @@ const MAX_HEADER_BYTES: u64 = 100_000_000;
 /// Bytes of the header's length.
 const LENGTH_BYTES: u64 = 8;
 
-/// Length and header of a file with these tensors (name, shape, type) in this order. Data begins at a multiple of 8, so
-/// it can be used where it is mapped.
+/// Length and header of a file with these tensors (name, shape, type) in this order. Data begins at a
+/// multiple of 8, so it can be used in place when mapped.
 ///
 /// # Errors
 /// [`ShapeError`] if a size does not fit 63 bits, or their sum does not fit 64 bits.
@@ -78,7 +78,6 @@ pub(crate) fn open(shards: &Shards, dir: &Path, listing: &Listing) -> Result<Wei
     Ok(Weights { parts, tensors, notes: ignored.into_iter().collect() })
 }
 
-/// The header of one file.
 struct Header {
     /// Sorted by name, `part` is 0.
     tensors: Vec<Tensor>,
@@ -86,24 +85,18 @@ struct Header {
     metadata: BTreeMap<String, String>,
 }
 
-/// Reads and checks the header of one file. Tensors come sorted by name, `part` is 0.
-///
-/// # Errors
-/// Every variant of [`Error`] that speaks of a header, a tensor or the file's length.
+/// Parses and checks the header of one file. Tensors are sorted by name, `part` is 0.
 pub(crate) fn parse(part: &Part) -> Result<Vec<Tensor>, Error> {
     Ok(read_header(part)?.tensors)
 }
 
-/// True if the first bytes of a file, more than eight, are the length of a header and the start of a JSON object.
+/// True if these more than eight bytes begin with the length of a header and a JSON object.
 pub(crate) fn begins(start: &[u8]) -> bool {
     let length = start.first_chunk().map_or(0, |length| u64::from_le_bytes(*length));
     length <= MAX_HEADER_BYTES && start.get(LENGTH_BYTES as usize) == Some(&b'{')
 }
 
-/// As [`parse`], and stores `__metadata__` in the part.
-///
-/// # Errors
-/// As [`parse`].
+/// Like [`parse`], and stores `__metadata__` in the part.
 pub(crate) fn parse_with_metadata(part: &mut Part) -> Result<Vec<Tensor>, Error> {
     let Header { tensors, metadata } = read_header(part)?;
     part.metadata = metadata;
@@ -112,7 +105,7 @@ pub(crate) fn parse_with_metadata(part: &mut Part) -> Result<Vec<Tensor>, Error>
 
 fn read_header(part: &Part) -> Result<Header, Error> {
     let (file, file_bytes) = (part.file.as_str(), part.n_bytes());
-    // Only what is needed: the file may be one that is fetched piece by piece.
+    // Only the necessary bytes, because the file may be fetched.
     let length = part.slice(0..LENGTH_BYTES.min(file_bytes))?;
     let Some(length) = length.first_chunk::<{ LENGTH_BYTES as usize }>() else {
         return Err(Error::HeaderCut { file: file.to_owned(), expected: LENGTH_BYTES, found: file_bytes });
@@ -131,7 +124,7 @@ fn read_header(part: &Part) -> Result<Header, Error> {
     }
     let (mut entries, metadata) = parse_header(file, &part.slice(LENGTH_BYTES..data_start)?)?;
 
-    // By position in the file; each must begin where the one before it ends.
+    // By position in the file; each must begin at the end of the previous one.
     entries.sort_by_key(|(_, entry)| entry.data_offsets);
     let mut tensors = Vec::with_capacity(entries.len());
     let mut end_before = 0;
@@ -181,7 +174,6 @@ fn check_entry(
     })
 }
 
-/// One entry of the header as it is written.
 #[derive(Debug, Deserialize)]
 struct Entry {
     dtype: String,
@@ -189,7 +181,6 @@ struct Entry {
     data_offsets: (u64, u64),
 }
 
-/// Entries in their order, and `__metadata__`.
 type Written = (Vec<(String, Entry)>, BTreeMap<String, String>);
 
 fn parse_header(file: &str, header: &[u8]) -> Result<Written, Error> {
@@ -209,7 +200,7 @@ fn parse_header(file: &str, header: &[u8]) -> Result<Written, Error> {
     Ok((entries, metadata))
 }
 
-/// Reads a header's entries in their order, equal names included, and notes where it is.
+/// Parses the entries of a header in order, including duplicate names, and records the current entry.
 struct Entries<'a> {
     at: &'a RefCell<Option<String>>,
 }

@@ -12,10 +12,10 @@ use serde_json::Value as Json;
 
 use crate::{Error, Listing, Part, Tensor, json, small_files::read_small_file};
 
-/// Files, their tensors, and a note about files that are ignored.
+/// Files, their tensors, and a note about ignored files.
 type Opened = (Vec<Part>, Vec<Tensor>, Option<String>);
 
-/// Reads the tensors of a file: of its place among the files and of itself.
+/// Reads the tensors of a file, given its index among the files and the file.
 pub(crate) trait Parse: FnMut(usize, &Part) -> Result<Vec<Tensor>, Error> {}
 
 impl<F: FnMut(usize, &Part) -> Result<Vec<Tensor>, Error>> Parse for F {}
@@ -23,16 +23,14 @@ impl<F: FnMut(usize, &Part) -> Result<Vec<Tensor>, Error>> Parse for F {}
 /// Names of a format's weights files.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shards {
-    /// Prefix of their names.
     pub prefix: &'static str,
-    /// Suffix of their names.
     pub suffix: &'static str,
-    /// The index of a checkpoint of several files.
+    /// Index of a checkpoint of several files.
     pub index: &'static str,
 }
 
 impl Shards {
-    /// The first of the files in a folder.
+    /// First of the files in a folder.
     pub fn detect(&self, listing: &Listing) -> Option<String> {
         let first = self.names(listing).into_iter().next();
         first.or_else(|| listing.has(self.index).then(|| self.index.to_owned()))
@@ -42,14 +40,15 @@ impl Shards {
         listing.matching(self.prefix, self.suffix)
     }
 
-    /// Opens all files. `parse` gets the number of a file and the file, and returns its tensors. A note names files that are
-    /// ignored.
+    /// Opens all files. `parse` gets the index of a file and the file, and returns its tensors. A note names
+    /// ignored files.
     ///
-    /// A folder may hold shards, or the index of shards, of an earlier save next to one file with all weights. transformers
-    /// then reads the one file. The reference reads what the index lists, which is done here too as long as it works.
+    /// A folder may contain shards, or the index of shards, of an earlier save next to one file with all
+    /// weights. transformers then reads the one file. The reference reads the files of the index, which is
+    /// done here too as long as it works.
     ///
     /// # Errors
-    /// Those of `parse`, and every variant of [`Error`] that speaks of several files.
+    /// Those of `parse`, and the variants of [`Error`] about several files.
     pub fn open(&self, dir: &Path, listing: &Listing, mut parse: impl Parse) -> Result<Opened, Error> {
         let has_index = listing.has(self.index);
         let index = if has_index { Some(self.weight_map(&read_small_file(dir, self.index)?)?) } else { None };
@@ -74,7 +73,7 @@ impl Shards {
                 let n_absent = |index: &BTreeMap<String, String>| {
                     index.keys().filter(|name| !names.contains(name.as_str())).count()
                 };
-                // An output that is tied may be in the shards alone.
+                // A tied output may be in the shards only.
                 if index.as_ref().is_some_and(|index| n_absent(index) > 1) {
                     return Err(error);
                 }
@@ -142,7 +141,7 @@ impl Shards {
         Ok((parts, tensors, None))
     }
 
-    /// Refuses an index that lists other tensors than the files hold.
+    /// Refuses an index whose tensors differ from those of the files.
     fn check_index(
         &self,
         index: &BTreeMap<String, String>,
@@ -181,8 +180,8 @@ impl Shards {
             .collect()
     }
 
-    /// Without an index, names such as `model-00001-of-00003.safetensors` say what should be there.
-    /// The reference converts what it finds.
+    /// Without an index, checks the numbering of names such as `model-00001-of-00003.safetensors`. The
+    /// reference converts the files that exist.
     fn check_numbering(&self, names: &[String]) -> Result<(), Error> {
         let suffix = self.suffix;
         for name in names {
@@ -193,7 +192,7 @@ impl Shards {
             let Some((stem, number)) = stem.rsplit_once('-') else { continue };
             let (width, count_width) = (number.len(), count.len());
             let (Ok(_), Ok(n)) = (number.parse::<u32>(), count.parse::<u32>()) else { continue };
-            // The first gap ends the loop, so a count of four billion costs nothing.
+            // The first gap ends the loop, so a count of four billion is cheap.
             for i in 1..=n {
                 let sibling = format!("{stem}-{i:0width$}-of-{n:0count_width$}{suffix}");
                 if !names.contains(&sibling) {

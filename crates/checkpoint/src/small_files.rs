@@ -1,4 +1,4 @@
-//! The small files of a checkpoint folder: read whole, never past a limit.
+//! The small files of a checkpoint folder, read up to a limit.
 
 use std::{
     collections::BTreeSet,
@@ -12,7 +12,7 @@ use serde_json::Value as Json;
 
 use crate::{Error, Listing, card, json, links};
 
-/// Bytes that are read of a small file at most. The largest tokenizers have 35 MB.
+/// Maximum bytes of a small file. The largest tokenizers have 35 MB.
 pub const MAX_FILE_BYTES: u64 = 256 << 20;
 
 /// Names of small files that describe a model. Weights never match.
@@ -55,12 +55,10 @@ const SMALL_FILES: &[&str] = &[
     "README.md",
     "tokenizer.vocab",
 ];
-/// Endings of further small files.
 const SMALL_FILE_ENDINGS: &[&str] = &[".tiktoken", ".bpe"];
-/// Folder of named chat templates.
 pub(crate) const TEMPLATES: &str = "additional_chat_templates";
 
-/// The head of the model card, if there is one; a note where it cannot be read.
+/// Front matter of the model card, if any; adds a note if it cannot be read.
 pub(crate) fn card_of(dir: &Path, listing: &Listing, notes: &mut Vec<String>) -> Result<Option<Json>, Error> {
     if !listing.has("README.md") {
         return Ok(None);
@@ -103,11 +101,11 @@ pub(crate) fn read_small_files(dir: &Path, listing: &Listing) -> Result<Vec<(Str
     Ok(files)
 }
 
-/// Lists the modules of a sentence-transformers model.
+/// File that lists the modules of a sentence-transformers model.
 const MODULES: &str = "modules.json";
 
-/// Folder with the modules of sentence-transformers: the folder above if its `modules.json` names `dir` as the place of the model,
-/// as in releases before 2.0 (`0_BERT`).
+/// Folder with the modules of sentence-transformers: the parent folder if its `modules.json` names `dir` as
+/// the model, like in releases before 2.0 (`0_BERT`).
 pub(crate) fn modules_root(dir: &Path) -> &Path {
     let parent =
         dir.parent().map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent });
@@ -122,13 +120,13 @@ pub(crate) fn first_module(dir: &Path) -> Option<String> {
     is_plain(path).then(|| path.to_owned())
 }
 
-/// True for the name of a folder that does not leave its own.
+/// True for the name of a subfolder.
 fn is_plain(path: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     !path.is_empty() && path.chars().all(is_plain)
 }
 
-/// Files of tokenizers and chat templates, by what their names begin with.
+/// Prefixes of files of tokenizers and chat templates.
 const TOKENIZERS: &[&str] = &[
     "tokenizer",
     "special_tokens_map.json",
@@ -147,14 +145,14 @@ pub fn is_tokenizer_file(name: &str) -> bool {
     TOKENIZERS.iter().any(|start| name.starts_with(start))
 }
 
-/// The tokenizer files and chat templates of a folder: names and contents, sorted by name.
+/// Tokenizer files and chat templates of a folder: names and contents, sorted by name.
 pub(crate) fn tokenizer_of_folder(dir: &Path) -> Result<Vec<(String, Vec<u8>)>, Error> {
     let files = read_small_files(dir, &Listing::of(dir)?)?;
     Ok(files.into_iter().filter(|(name, _)| is_tokenizer_file(name)).collect())
 }
 
-/// Adds tokenizer files from another folder: those of `config` replace the folder's files. Without it, a text encoder of a diffusers
-/// pipeline that has no tokenizer files gets those of the folder next to it.
+/// Adds tokenizer files from another folder: those of `config` replace the folder's files. Without it, a text
+/// encoder of a diffusers pipeline that has no tokenizer files gets those of the folder next to it.
 pub(crate) fn add_tokenizer(
     dir: &Path,
     config: Option<&Path>,
@@ -193,7 +191,7 @@ pub(crate) fn add_tokenizer(
     Ok(())
 }
 
-/// Files that a folder of a pipeline holds.
+/// Description of files in a folder of a pipeline.
 fn found_in(kind: &str) -> &'static str {
     if kind == "tokenizer" { "the tokenizer files" } else { "the processor files" }
 }
@@ -206,7 +204,8 @@ fn sibling(dir: &Path, kind: &str) -> Option<PathBuf> {
     folder.is_dir().then_some(folder)
 }
 
-/// The configs of the modules that sentence-transformers applies after the model (pooling, Dense), each in its own folder.
+/// Configs of the modules that sentence-transformers applies after the model (pooling, Dense), each in its
+/// own folder.
 fn module_configs(dir: &Path, listing: &Listing) -> Result<Vec<String>, Error> {
     if !listing.has(MODULES) {
         return Ok(Vec::new());
@@ -222,7 +221,7 @@ fn module_configs(dir: &Path, listing: &Listing) -> Result<Vec<String>, Error> {
     Ok(names.into_iter().filter(|name| dir.join(name).is_file()).collect())
 }
 
-/// Reads a whole file that is not expected to be large.
+/// Reads a file that is not expected to be large.
 pub(crate) fn read_small_file(dir: &Path, name: &str) -> Result<Vec<u8>, Error> {
     links::check(dir, name)?;
     let io = |error| Error::Io { file: name.to_owned(), error };
@@ -232,7 +231,7 @@ pub(crate) fn read_small_file(dir: &Path, name: &str) -> Result<Vec<u8>, Error> 
         return Err(Error::FileTooLarge { file: name.to_owned(), found, limit: MAX_FILE_BYTES });
     }
     let mut bytes = Vec::new();
-    // Even a file that grows meanwhile is not read past the limit.
+    // The file may grow meanwhile, so limit the read too.
     file.take(MAX_FILE_BYTES).read_to_end(&mut bytes).map_err(io)?;
     if let Some(kind) = BrokenDownload::of(&bytes) {
         return Err(Error::BrokenDownload { file: name.to_owned(), kind });

@@ -9,16 +9,16 @@ use crate::{Dtype, Part, ReadError, Span};
 /// Some columns of some rows.
 #[derive(Debug, Clone)]
 pub struct Region {
-    /// The rows.
+    /// Row range.
     pub rows: Range<u64>,
-    /// The columns.
+    /// Column range.
     pub columns: Range<u64>,
 }
 
 /// Computes the values of one tensor from the contents of its files.
 ///
 /// The tensor is viewed as rows over all outer dimensions; any rows and columns can be read from any thread.
-/// Nothing is kept between two calls, so the caller's buffer is the only memory.
+/// Calls keep no state, so the caller's buffer is the only memory.
 pub trait Stored: fmt::Debug + Send + Sync {
     /// Reads a region into `out`, which is (rows, columns) f32. The caller has checked that the region is inside the
     /// tensor and that `out` has its size.
@@ -27,15 +27,16 @@ pub trait Stored: fmt::Debug + Send + Sync {
     /// [`ReadError`]: stored bytes without a numeric value, such as a scale that is NaN.
     fn read(&self, parts: &[Part], region: Region, out: &mut [f32]) -> Result<(), ReadError>;
 
-    /// The bytes that rows `rows` are made of, each once, for progress and for advice to the system.
+    /// Byte ranges that rows `rows` depend on, each once, for progress and advice to the system.
     fn spans(&self, rows: Range<u64>) -> Vec<Span>;
 
-    /// The type of the codes, where each value is one of them times a scale.
+    /// Type of the codes, if each value is a code times a scale.
     fn codes(&self) -> Option<Dtype> {
         None
     }
 
-    /// The same values for weights files that come after `n` others, if they lie in weights files by number.
+    /// Copy for a list of weights files that begins with `n` other files; `None` if it does not refer to
+    /// files by index.
     fn after_parts(&self, n: usize) -> Option<Arc<dyn Stored>> {
         let _ = n;
         None
@@ -51,17 +52,16 @@ pub trait Stored: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Blocks for a tensor that stays in blocks whatever type is requested, because the reference's converter
+    /// Blocks of a tensor that stays in blocks for any requested type, because the reference's converter
     /// keeps them.
     fn stored_blocks(&self) -> Option<&StoredBlocks> {
         None
     }
 
-    /// Types of ggml that can hold all these values exactly. It may read every value, so it is only called
-    /// when the answer is needed.
+    /// ggml types that can represent all values exactly. May read every value.
     ///
     /// # Errors
-    /// [`ReadError`], as for [`Stored::read`].
+    /// [`ReadError`].
     fn repacks_to(&self, parts: &[Part]) -> Result<Repacks, ReadError> {
         let _ = parts;
         Ok(Repacks::Not("no ggml type can hold such values".to_owned()))
@@ -70,7 +70,7 @@ pub trait Stored: fmt::Debug + Send + Sync {
     /// Rows `rows` as blocks of `dtype`, one of [`Stored::repacks_to`], appended to `out`.
     ///
     /// # Errors
-    /// [`ReadError`], as for [`Stored::read`].
+    /// [`ReadError`].
     fn repack(
         &self,
         parts: &[Part],
@@ -82,7 +82,8 @@ pub trait Stored: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Code, scale and offset of each element of rows `rows`: for tests of forms whose libraries round more than once.
+    /// Code, scale and offset of each element of rows `rows`, for tests of forms whose libraries round more
+    /// than once.
     #[cfg(test)]
     fn pieces(&self, parts: &[Part], rows: Range<u64>) -> Result<[Vec<f32>; 3], ReadError> {
         let _ = (parts, rows);
@@ -90,11 +91,11 @@ pub trait Stored: fmt::Debug + Send + Sync {
     }
 }
 
-/// Types of ggml that can hold a tensor's values exactly.
+/// ggml types that can represent a tensor's values exactly.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Repacks {
-    /// These can, the smallest first.
+    /// Suitable types, smallest first.
     To(Vec<DType>),
-    /// None can; the reason, for people.
+    /// No type; the reason, for messages.
     Not(String),
 }

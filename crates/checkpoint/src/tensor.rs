@@ -1,4 +1,4 @@
-//! Tensors of a checkpoint: where they are in which file, and their bytes.
+//! Tensors of a checkpoint: their position in the files, and their bytes.
 
 use std::{
     borrow::Cow,
@@ -16,11 +16,11 @@ use crate::{Dtype, Error, Part, ReadError, Span, Stored};
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Tensor {
-    /// Its name.
+    /// Name of the tensor.
     pub name: String,
-    /// The type of its values: F32 where they are decoded.
+    /// Type of its values: F32 for decoded ones.
     pub dtype: Dtype,
-    /// Its dimensions as torch counts them, row length last; empty for a scalar.
+    /// Dimensions in torch's order, row length last; empty for a scalar.
     pub shape: Vec<u64>,
     /// Index into [`Checkpoint::parts`](crate::Checkpoint::parts).
     pub part: usize,
@@ -33,7 +33,7 @@ pub struct Tensor {
     pub stored: Option<Arc<dyn Stored>>,
 }
 
-/// Last name parts of integer tensors with two or more dimensions that are not codes: masks, positions,
+/// Last name components of integer tensors with two or more dimensions that are not codes: masks, positions,
 /// tables of ids.
 const COUNTED: &[&str] = &[
     "bias",
@@ -51,13 +51,13 @@ const COUNTED: &[&str] = &[
 /// A tensor with its bytes.
 #[derive(Debug, Clone)]
 pub struct View<'a> {
-    /// Its name.
+    /// Name of the tensor.
     pub name: &'a str,
-    /// Its type.
+    /// Type of its elements.
     pub dtype: Dtype,
-    /// Its dimensions as torch counts them, row length last.
+    /// Dimensions in torch's order, row length last.
     pub shape: &'a [u64],
-    /// Its elements, little endian, row-major, at any alignment.
+    /// Elements, little endian, row-major, at any alignment.
     pub bytes: Cow<'a, [u8]>,
 }
 
@@ -81,7 +81,7 @@ impl View<'_> {
 }
 
 impl Tensor {
-    /// The same tensor in a list of weights files that begins with `n` others.
+    /// Copy for a list of weights files that begins with `n` other files.
     #[must_use]
     pub fn after_parts(mut self, n: usize) -> Tensor {
         self.part += n;
@@ -91,7 +91,7 @@ impl Tensor {
         self
     }
 
-    /// The shape as ggml counts it, row length first.
+    /// Shape in ggml's order, row length first.
     ///
     /// # Errors
     /// [`ShapeError`]: checkpoints have tensors of more than five dimensions.
@@ -99,13 +99,13 @@ impl Tensor {
         Shape::from_row_major(&self.shape)
     }
 
-    /// Part of the name after its last dot, or the whole name.
+    /// Last component of the name.
     pub fn ending(&self) -> &str {
         self.name.rsplit('.').next().unwrap_or_default()
     }
 
-    /// True if type and shape are those of codes, which need a method to decode them. Integer vectors are
-    /// lists of ids or counters; no known format stores codes as I64 or BOOL.
+    /// True if type and shape are those of codes, which a method has to decode. Integer vectors are lists of
+    /// ids or counters; no known format stores codes as I64 or BOOL.
     pub fn is_code(&self) -> bool {
         use Dtype::{BF16, BOOL, C64, F16, F32, F64, I64, U64};
         let is_number = matches!(self.dtype, F64 | F32 | F16 | BF16 | I64 | U64 | BOOL | C64);
@@ -124,8 +124,8 @@ impl Tensor {
         Error::CodesOfNoMethod { tensor, dtype, shape }
     }
 
-    /// As [`Tensor::shape`], with the outer dimensions of one that has more than ggml counted as one, and the innermost
-    /// of these where there were such: kernels over time, height and width have five, and text models leave them out.
+    /// Like [`Tensor::shape`], but outer dimensions beyond ggml's limit are merged, and the innermost merged
+    /// one is returned too. Kernels over time, height and width have five; text models leave them out.
     ///
     /// # Errors
     /// [`ShapeError`].
@@ -138,7 +138,7 @@ impl Tensor {
         Ok((Shape::from_row_major(&[&[product], inner].concat())?, outer.last().copied()))
     }
 
-    /// Its bytes in the file; those of its codes where values are decoded.
+    /// Bytes in the file; those of its codes if values are decoded.
     pub fn span(&self) -> Span {
         Span { part: self.part, bytes: self.begin..self.end }
     }
@@ -154,7 +154,7 @@ impl Tensor {
         }
     }
 
-    /// Number of neighbouring rows to read together: [`Stored::panel_rows`], or 1 if rows are contiguous in
+    /// Number of neighboring rows to read together: [`Stored::panel_rows`], or 1 if rows are contiguous in
     /// the file.
     pub fn panel_rows(&self) -> u64 {
         self.stored.as_ref().map_or(1, |stored| stored.panel_rows())
@@ -183,7 +183,7 @@ impl Tensor {
 }
 
 impl Tensors {
-    /// The tensor of this name. A mixture of experts has tens of thousands, so this is a look into an index.
+    /// The tensor with this name, found by an index: a mixture of experts has tens of thousands.
     pub fn get(&self, name: &str) -> Option<&Tensor> {
         self.by_name.get(name).map(|&index| &self.all[index])
     }
@@ -214,17 +214,14 @@ impl<'a> IntoIterator for &'a Tensors {
 }
 
 impl Part {
-    /// Bytes `range` of a tensor of this file, counted from its first.
-    ///
-    /// # Errors
-    /// As [`Part::slice`].
+    /// Bytes `range` of a tensor of this file, counted from its start.
     pub fn bytes_of(&self, tensor: &Tensor, range: Range<u64>) -> Result<Cow<'_, [u8]>, ReadError> {
         let place = |byte: u64| (tensor.begin.saturating_add(byte)).min(tensor.end);
         self.slice(place(range.start)..place(range.end))
     }
 
-    /// Tells the system how bytes `range` of a tensor of this file, counted from its first, will be used; with
-    /// [`Advice::DoneWith`] their pages stop counting as this process's memory.
+    /// Advises the system about the use of bytes `range` of a tensor, counted from its start. After
+    /// [`Advice::DoneWith`] their pages no longer count as this process's memory.
     pub fn advise(&self, tensor: &Tensor, range: Range<u64>, advice: Advice) {
         let place = |byte: u64| tensor.begin + byte.min(tensor.n_bytes());
         self.advise_bytes(advice, place(range.start)..place(range.end));

@@ -4,11 +4,11 @@
 //! t5xxl_fp16.safetensors                     names of transformers; sizes follow from the shapes
 //! umt5_xxl_fp8_e4m3fn_scaled.safetensors     with scales, and the tokenizer as bytes of a tensor
 //! models_t5_umt5-xxl-enc-bf16.safetensors    names of Wan's authors
-//! text_encoders.t5xxl.transformer.* only     the encoder of a whole pipeline
+//! text_encoders.t5xxl.transformer.* only     the encoder of a pipeline in one file
 //! qwen_2.5_vl_7b.safetensors                 sizes do not follow from the shapes: config.json is needed
 //! ```
 //!
-//! Config and tokenizer come from the folder that [`Folder::config_from`] names, then from the file.
+//! Config and tokenizer come from the folder of [`Folder::config_from`], or else from the file.
 
 use std::path::Path;
 
@@ -25,22 +25,22 @@ use crate::{
     wrappers,
 };
 
-/// Tensors that hold the bytes of a file.
+/// Tensors that contain the bytes of a file.
 ///
-/// Source: `comfy/sd.py` and `comfy/text_encoders` of ComfyUI, as read by city96/ComfyUI-GGUF@795e451 `loader.py`.
+/// Source: `comfy/sd.py` and `comfy/text_encoders` of ComfyUI, as read by city96/ComfyUI-GGUF@795e451
+/// `loader.py`.
 const EMBEDDED: &[(&str, &str)] = &[("spiece_model", "spiece.model"), ("tekken_model", "tekken.json")];
-/// Names of tensors that only decoders have, whose config does not follow from shapes.
+/// Tensors that only decoders have, whose config does not follow from shapes.
 const DECODER: &[&str] = &["model.embed_tokens.weight", "model.layers.0.self_attn.q_proj.weight"];
 /// A tensor of CLIP's text models.
 const CLIP: &str = "text_model.embeddings.token_embedding.weight";
-/// Prefix of the text encoders in a file of a whole pipeline, and the part after the name of the encoder.
+/// Prefix of the text encoders in a file of a pipeline, and the part after the name of the encoder.
 const PIPELINE_PART: &str = "text_encoders.";
 const TRANSFORMER: &str = ".transformer.";
-/// Endings of files of weights.
 const ENDINGS: &[&str] = &[".safetensors", ".sft"];
 
-/// True for a file of weights of a text model without a config.json next to it. `forms` derive configs from shapes. Reads the
-/// header of a file with one of the usual endings.
+/// True for a weights file of a text model without a config.json next to it. `forms` derive configs from
+/// shapes. Reads the header of a file with one of the usual suffixes.
 pub fn is_text_file(path: &Path, forms: &[FamilyForm]) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     if !ENDINGS.iter().any(|ending| name.ends_with(ending)) || !path.is_file() {
@@ -56,10 +56,11 @@ pub fn is_text_file(path: &Path, forms: &[FamilyForm]) -> bool {
     has(CLIP) || DECODER.iter().all(|name| has(name)) || derived(&weights.tensors, forms).is_some()
 }
 
-/// Opens a text model: a folder as [`open`] does, or a file of weights.
+/// Opens a text model: a folder like in [`open`], or a weights file.
 ///
 /// # Errors
-/// As [`open`]; [`Error::MissingFile`] for a file whose config does not follow from the shapes of its tensors.
+/// Those of [`open`]; [`Error::MissingFile`] for a file whose config does not follow from the shapes of its
+/// tensors.
 pub fn open_text(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
     let folder = folder.into();
     if !is_text_file(folder.path(), folder.known_forms()) {
@@ -124,8 +125,8 @@ pub fn open_text(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
     })
 }
 
-/// Changes names to those of transformers: without the prefix of a part of a pipeline, which all tensors have, and from the names of
-/// the model's authors. Returns true if names changed.
+/// Changes names to those of transformers: removes the prefix of a pipeline's part, which all tensors have,
+/// and converts names of the model's authors. Returns true if names changed.
 fn rename(tensors: &mut [Tensor], forms: &[FamilyForm]) -> bool {
     let of_pipeline = |name: &str| {
         let rest = name.strip_prefix(PIPELINE_PART)?;
@@ -142,14 +143,13 @@ fn rename(tensors: &mut [Tensor], forms: &[FamilyForm]) -> bool {
     false
 }
 
-/// The config that a family derives from shapes.
+/// Config that a family derives from shapes.
 fn derived<'a>(tensors: &[Tensor], forms: &'a [FamilyForm]) -> Option<(&'a FamilyForm, Json)> {
     let shapes: Vec<(&str, &[u64])> =
         tensors.iter().map(|tensor| (tensor.name.as_str(), &tensor.shape[..])).collect();
     forms.iter().find_map(|form| Some((form, form.config?(&shapes)?)))
 }
 
-/// The error of a file without a config.
 fn no_config(tensors: &[Tensor]) -> Error {
     match tensors.iter().any(|tensor| tensor.name == CLIP) {
         true => Error::Clip,

@@ -11,12 +11,12 @@ use std::{fs, path::Path};
 
 use crate::{Error, Listing, formats};
 
-/// Levels of folders that are searched below one without weights.
+/// Maximum depth of the search below a folder without weights.
 const MAX_DEPTH: usize = 2;
-/// Most folders that are searched in one folder.
+/// Maximum number of searched subfolders per folder.
 const MAX_FOLDERS: usize = 1000;
 
-/// The error for a folder without weights: where they are, if a folder below has them.
+/// Error for a folder without weights, which names a subfolder with weights if there is one.
 pub(crate) fn no_weights(dir: &Path, error: Error) -> Error {
     if !matches!(error, Error::NoWeights { .. }) {
         return error;
@@ -24,7 +24,6 @@ pub(crate) fn no_weights(dir: &Path, error: Error) -> Error {
     below(dir, "", MAX_DEPTH).unwrap_or(error)
 }
 
-/// The error that names the folder with the weights.
 fn below(dir: &Path, prefix: &str, depth: usize) -> Option<Error> {
     let folders = folders(dir);
     for name in &folders {
@@ -51,7 +50,7 @@ fn is_training_state(format: &str) -> bool {
     format.starts_with("the training state")
 }
 
-/// The visible folders in a folder, later steps of a training run first.
+/// Visible subfolders, later steps of a training run first.
 fn folders(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries

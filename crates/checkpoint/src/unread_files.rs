@@ -4,10 +4,9 @@ use std::{collections::HashSet, path::Path};
 
 use crate::{Listing, Part, Tensor, safetensors, small_files::is_small_file};
 
-/// Endings of files with weights.
 const ENDINGS: &[&str] = &[".safetensors", ".bin", ".pt", ".pth"];
 
-/// Beginnings of names of files that hold the state of a training run, or the same weights in another format.
+/// Prefixes of files with the state of a training run, or with the same weights in another format.
 const KNOWN: &[&str] = &[
     "consolidated",
     "diffusion_pytorch_model",
@@ -24,7 +23,6 @@ const KNOWN: &[&str] = &[
     "value_head",
 ];
 
-/// Files that are not read.
 #[derive(Debug, Default)]
 pub(crate) struct Unread {
     /// A warning for each file with tensors that the checkpoint does not have.

@@ -2,7 +2,7 @@
 
 use crate::{Part, Tensor};
 
-/// The weights of a folder: headers only.
+/// Weights of a folder: headers only.
 #[derive(Debug, Default)]
 pub(crate) struct Weights {
     /// Weights files, in the order of the reference.

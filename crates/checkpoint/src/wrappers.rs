@@ -1,5 +1,5 @@
-//! Names of wrapped models: `torch.compile`, DDP, FSDP, DeepSpeed, Lightning, TRL and PEFT put parts into the names of a state
-//! dict that is saved without unwrapping the model.
+//! Names of wrapped models: `torch.compile`, DDP, FSDP, DeepSpeed, Lightning, TRL and PEFT add components to
+//! the names of a state dict that is saved without unwrapping the model.
 //!
 //! ```text
 //! _orig_mod.model.layers.0.mlp.up_proj.weight                 torch.compile
@@ -11,27 +11,27 @@ use std::collections::HashMap;
 
 use crate::{Error, Part, Tensor};
 
-/// Parts that wrappers insert anywhere in a name, and the wrapper.
+/// Components that wrappers insert anywhere in a name, and the wrapper.
 const INSERTED: &[(&str, &str)] = &[
     ("_orig_mod", "torch.compile"),
     ("_fsdp_wrapped_module", "FSDP"),
     ("_fpw_module", "FSDP"),
     ("_checkpoint_wrapped_module", "activation checkpointing"),
 ];
-/// Beginnings that a wrapper gives to all names, and the wrapper.
+/// Prefixes that a wrapper adds to all names, and the wrapper.
 const LEADING: &[(&str, &str)] = &[
     ("module.", "DistributedDataParallel or DeepSpeed"),
     ("_forward_module.", "Lightning Fabric"),
     ("pretrained_model.", "TRL"),
     ("base_model.model.", "PEFT"),
 ];
-/// Beginnings of the names of tensors outside the wrapped model.
+/// Prefixes of tensors outside the wrapped model.
 const OUTSIDE: &[&str] = &["v_head.", "score.", "value_head."];
 
-/// Takes the parts of wrappers out of names, with a note.
+/// Removes the components of wrappers from names, with a note.
 ///
 /// # Errors
-/// [`Error::DuplicateTensor`] if two tensors have the same name without them.
+/// [`Error::DuplicateTensor`] if two tensors then have the same name.
 pub(crate) fn unwrap(tensors: &mut [Tensor], parts: &[Part], notes: &mut Vec<String>) -> Result<(), Error> {
     let mut found: Vec<(&str, &str)> = Vec::new();
     for tensor in tensors.iter_mut() {

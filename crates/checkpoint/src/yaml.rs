@@ -9,25 +9,25 @@ use std::collections::HashMap;
 use saphyr_parser::{Event, Parser, ScalarStyle, Tag};
 use serde_json::{Map, Number, Value as Json};
 
-/// Nodes that a document may grow to, copies made by aliases included.
+/// Maximum number of nodes of a document, copies made by aliases included.
 const MAX_NODES: usize = 200_000;
-/// Nesting of lists and maps.
+/// Maximum nesting of lists and maps.
 const MAX_DEPTH: usize = 64;
 
 /// A list or map that is still open.
 struct Open {
     value: Json,
-    /// The key that waits for its value, in a map.
+    /// Key that waits for its value, in a map.
     key: Option<String>,
-    /// Maps that `<<` brings in; keys of the map itself win over them.
+    /// Maps that `<<` merges; keys of the map itself take precedence.
     merged: Vec<Json>,
     anchor: usize,
 }
 
-/// First document of `text`; null if there is none.
+/// First document of `text`; null if there is no document.
 ///
 /// # Errors
-/// A line with the problem and its location.
+/// The problem and its location.
 pub(crate) fn parse(text: &str) -> Result<Json, String> {
     let mut anchors: HashMap<usize, (Json, usize)> = HashMap::new();
     let mut open: Vec<Open> = Vec::new();
@@ -89,7 +89,7 @@ pub(crate) fn parse(text: &str) -> Result<Json, String> {
     Ok(Json::Null)
 }
 
-/// Adds the entries that `<<` brought and the map lacks.
+/// Adds merged entries that the map lacks.
 fn merge(mut value: Json, merged: Vec<Json>) -> Json {
     if let Json::Object(map) = &mut value {
         for other in merged {
@@ -111,7 +111,6 @@ fn size(value: &Json) -> usize {
     }
 }
 
-/// A key as text; JSON has no others.
 fn key(value: Json) -> String {
     match value {
         Json::String(text) => text,
@@ -136,7 +135,6 @@ fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Json {
         .unwrap_or_else(|| Json::String(text.to_owned()))
 }
 
-/// Splits a sign off.
 fn sign(text: &str) -> (bool, &str) {
     match text.as_bytes().first() {
         Some(b'-') => (true, &text[1..]),
@@ -193,7 +191,7 @@ fn float(text: &str) -> Option<f64> {
         Some(at) => (&body[..at], Some(&body[at + 1..])),
         None => (body, None),
     };
-    // The sign of an exponent is not optional in YAML 1.1, and neither is the point.
+    // YAML 1.1 requires the sign of an exponent and the point.
     if let Some(exponent) = exponent {
         let digits = exponent.strip_prefix(['+', '-'])?;
         if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {

@@ -130,9 +130,6 @@ impl CopyPlan {
 
     /// Merges all shards into one file, without the keys that describe shards. Restores a file that was
     /// split.
-    ///
-    /// # Errors
-    /// As [`Plan::new`].
     pub fn merge(model: &Model) -> Result<CopyPlan, Error> {
         let mut metadata = model.metadata().clone();
         metadata.retain(|key, _| ![SPLIT_NO_KEY, SPLIT_COUNT_KEY, SPLIT_TENSORS_KEY].contains(&key));
@@ -140,9 +137,6 @@ impl CopyPlan {
     }
 
     /// The same file in another byte order, tensor data included; for a split model, each of its files.
-    ///
-    /// # Errors
-    /// As [`Plan::new`].
     pub fn in_order(model: &Model, endian: Endian) -> Result<Vec<CopyPlan>, Error> {
         let mut all = tensors(model).into_iter().peekable();
         let files = model.shards().iter().enumerate().map(|(shard, (_, file))| {

@@ -183,9 +183,6 @@ impl Output {
     }
 
     /// Writes a small file at once: under a temporary name first, as any other.
-    ///
-    /// # Errors
-    /// As [`Output::create`] and [`Output::finish`].
     pub fn write_whole(path: &Path, bytes: &[u8], force: bool) -> Result<(), Error> {
         let output = Output::create(path, bytes.len() as u64, force)?;
         output.write_at(0, bytes)?;
@@ -248,9 +245,6 @@ impl Output {
     }
 
     /// Writes the same range of another output, as [`Output::copy_range`] does.
-    ///
-    /// # Errors
-    /// As [`Output::copy_range`].
     pub fn copy_from(&self, other: &Output, offset: u64, len: u64) -> Result<(), Error> {
         self.copy_range(&other.file, offset, len, offset)
     }
@@ -277,9 +271,6 @@ impl Output {
 
     /// The first half of [`Output::finish`]: checks the length, hands everything to the disk and makes sure that the final
     /// name can be had.
-    ///
-    /// # Errors
-    /// As [`Output::finish`].
     pub fn prepare(&self) -> Result<(), Error> {
         if self.is_in_place() {
             return Ok(());
@@ -294,9 +285,6 @@ impl Output {
     }
 
     /// The second half of [`Output::finish`]: gives the file its final name.
-    ///
-    /// # Errors
-    /// As [`Output::finish`].
     pub fn place(&mut self) -> Result<(), Error> {
         if self.is_in_place() {
             return Ok(());

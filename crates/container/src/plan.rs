@@ -262,9 +262,6 @@ impl Plan {
 }
 
 /// Checks that metadata can be written to a file of this alignment.
-///
-/// # Errors
-/// As [`Plan::new`].
 pub(crate) fn check_metadata(
     metadata: &Metadata,
     alignment: u32,

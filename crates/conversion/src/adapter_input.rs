@@ -32,11 +32,12 @@ pub struct AdapterInput {
 }
 
 impl AdapterInput {
-    /// Resolves an adapter, opened from `folder`, by the config of its base model, whose weights need not be
-    /// there.
+    /// Resolves an adapter, opened from `folder`, by the config of its base model. The base model's weights
+    /// are not read.
     ///
     /// # Errors
-    /// [`Error::Adapter`] for kinds of adapters that an adapter file cannot hold; [`Error::Arch`], [`Error::Shape`].
+    /// [`Error::Adapter`] for kinds of adapters that an adapter file cannot store; [`Error::Arch`],
+    /// [`Error::Shape`].
     pub fn new(
         folder: &Path,
         adapter: Checkpoint,
@@ -53,7 +54,7 @@ impl AdapterInput {
         Ok(AdapterInput { folder: folder.to_owned(), layout: layout.map_err(Error::Arch)?, adapter })
     }
 
-    /// The adapter's own tensors and config.
+    /// Tensors and config of the adapter.
     pub fn adapter(&self) -> &Checkpoint {
         &self.adapter
     }
@@ -81,14 +82,15 @@ impl Input for AdapterInput {
         check_output(path, &self.folder, force)
     }
 
-    /// Plans every pair in the type of the recipe (F32, F16, BF16 or Q8_0), or in F16 if its rows are not
-    /// whole blocks. Only the byte order of the request applies.
+    /// Plans every pair in the type of the recipe (F32, F16, BF16 or Q8_0), or in F16 if its rows do not fill
+    /// blocks. Only the byte order of the request applies.
     fn plan(&self, output: &OutputRequest, request: &Request<'_>) -> Result<Vec<PlannedFile>, Error> {
         let (layout, recipe) = (&self.layout, output.recipe);
         let mut tensors = Vec::with_capacity(layout.tensors.len());
         let mut choices = Vec::with_capacity(layout.tensors.len());
         for (index, tensor) in layout.tensors.iter().enumerate() {
-            // Rows of the second matrix of a pair are as long as the rank, mostly less than a block of q8_0.
+            // Rows of the second matrix of a pair have as many elements as the rank, mostly fewer than a
+            // block of q8_0.
             let fits = tensor.shape.row_elems().is_multiple_of(recipe.default.block_elems());
             let dtype = tensor.float.dtype(if fits { recipe.default } else { DType::F16 });
             let (reason, fallback) = (Reason::Default, None);

@@ -1,14 +1,12 @@
-//! From a checkpoint to planned files: every dtype and every offset, before a weight is read.
+//! From a checkpoint to planned files: every dtype and offset is fixed before any weight is read.
 //!
-//! Float files (F32, F16, BF16) are those of the reference's converter. All other files are those
-//! of its two steps, converter at bf16 and then `llama-quantize`: tensors in the order of the
-//! second, its keys at the end. The values themselves go straight from the checkpoint's type to
-//! the target; where that type is bf16 nothing is lost by leaving out the step between, and for
-//! others [`via`](crate::TensorTask::via) brings its rounding back.
+//! Float files (F32, F16, BF16) match the reference's converter. All other files match its two steps,
+//! converter at bf16 and then `llama-quantize`: tensors in the order of the second step, its keys at the end.
+//! Values go straight from the checkpoint's type to the target. For bf16 checkpoints, skipping the
+//! intermediate file loses no bits; for others [`via`](crate::TensorTask::via) reproduces its rounding.
 //!
 //! Source: `ModelBase.prepare_tensors` and `prepare_metadata` in `conversion/base.py`,
-//! `llama_model_quantize_impl` in `src/llama-quant.cpp`, llama.cpp as vendored in
-//! llama-cpp-python 0.3.36.
+//! `llama_model_quantize_impl` in `src/llama-quant.cpp`, llama.cpp as vendored in llama-cpp-python 0.3.36.
 
 use std::{
     collections::BTreeSet,
@@ -40,17 +38,16 @@ use crate::{
     },
 };
 
-/// A checkpoint folder and what becomes of it.
+/// A checkpoint folder and its layout.
 #[derive(Debug)]
 pub struct CheckpointInput {
-    /// The folders that are read: its own, unless it is in memory, and those of adapters.
+    /// Folders that are read: that of the checkpoint, unless it is in memory, and those of adapters.
     folders: Vec<PathBuf>,
     checkpoint: Checkpoint,
     families: Families,
     layout: Layout,
-    /// Layout of the projector, if it is requested too.
     projector: Option<Layout>,
-    /// Treatment of its codes, once known.
+    /// Cached result of [`CheckpointInput::repacked`].
     repacked: OnceLock<Vec<Repacked>>,
 }
 
@@ -63,11 +60,11 @@ impl CheckpointInput {
         CheckpointInput::open_with_adapters(folder, &[], options, None)
     }
 
-    /// Opens a folder, merges adapters into it in their order, and resolves the result: as `custom`, which need not be in
-    /// the table, if it is given.
+    /// Opens a folder, merges adapters in order, and resolves the result, as the architecture `custom` if
+    /// given.
     ///
     /// # Errors
-    /// As [`CheckpointInput::open`], and [`Error::Merge`].
+    /// Those of [`CheckpointInput::open`], and [`Error::Merge`].
     pub fn open_with_adapters(
         folder: impl Into<Folder>,
         adapters: &[LoraAdapter],
@@ -80,8 +77,8 @@ impl CheckpointInput {
         Ok(input.read_from(&folder, adapters))
     }
 
-    /// Resolves an open checkpoint, such as one in memory ([`gguf_checkpoint::open_memory`]) or a modified one: as `custom`
-    /// if it is given. If its files are in a folder, outputs may be written there.
+    /// Resolves an open checkpoint, for example one in memory ([`gguf_checkpoint::open_memory`]), as the
+    /// architecture `custom` if given. Outputs may be written to the folder of its files.
     ///
     /// # Errors
     /// [`Error::Source`], [`Error::Arch`], [`Error::Shape`].
@@ -99,11 +96,11 @@ impl CheckpointInput {
         options: &gguf_layout::Options,
         custom: Option<&'static gguf_layout::Arch>,
     ) -> Result<CheckpointInput, Error> {
-        // A custom architecture names tensors as they are in the files.
+        // A custom architecture refers to tensors by their names in the files.
         let checkpoint = if custom.is_some() { checkpoint } else { normalized(checkpoint, options)? };
         let checkpoint =
             merge(checkpoint, adapters).map_err(|(folder, error)| Error::Merge { folder, error })?;
-        // The name is that of the merged model; the base model keeps its own.
+        // The name applies to the merged model; the base model keeps its own.
         let model_name = options.model_name.clone().filter(|_| adapters.is_empty());
         let name = options.model_name.as_deref();
         let options = &gguf_layout::Options { model_name, ..options.clone() };
@@ -116,23 +113,19 @@ impl CheckpointInput {
         Ok(CheckpointInput::from_layout(options.families, checkpoint, layout))
     }
 
-    /// The same input, with the folders that it was read from.
+    /// Records the folders that the input was read from.
     pub(crate) fn read_from(self, folder: &Folder, adapters: &[LoraAdapter]) -> CheckpointInput {
         let adapters = adapters.iter().map(|adapter| &adapter.folder);
         let folders = [folder].into_iter().chain(adapters).map(|folder| folder.path().to_owned()).collect();
         CheckpointInput { folders, ..self }
     }
 
-    /// A checkpoint with a layout made from it.
     fn from_layout(families: Families, checkpoint: Checkpoint, layout: Layout) -> CheckpointInput {
         let (folders, repacked) = (Vec::new(), OnceLock::new());
         CheckpointInput { folders, families, checkpoint, layout, projector: None, repacked }
     }
 
-    /// Opens a folder and resolves its projector; the text model is left alone.
-    ///
-    /// # Errors
-    /// As [`CheckpointInput::open`].
+    /// Opens a folder and resolves only its projector.
     pub fn open_projector(
         folder: impl Into<Folder>,
         options: &gguf_layout::Options,
@@ -157,18 +150,18 @@ impl CheckpointInput {
         self.projector.as_ref()
     }
 
-    /// The checkpoint.
+    /// Checkpoint that is read.
     pub fn checkpoint(&self) -> &Checkpoint {
         &self.checkpoint
     }
 
-    /// The layout.
+    /// Layout of the checkpoint.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// For each tensor of the layout, whether ggml blocks can hold the values of its codes. Reads all scales
-    /// on the first call.
+    /// For each tensor of the layout, whether ggml blocks can represent its codes exactly. The first call
+    /// reads all scales.
     ///
     /// # Errors
     /// [`Error::Read`].
@@ -180,7 +173,7 @@ impl CheckpointInput {
         Ok(self.repacked.get_or_init(|| repacked))
     }
 
-    /// The types of blocks that hold what the codes of each tensor stand for, if required.
+    /// Block types that can store the codes of each tensor, if codes are to be kept.
     fn stored_dtypes(&self, request: &Request<'_>) -> Result<Vec<Option<DType>>, Error> {
         match request.repack {
             true => Ok(self.repacked()?.iter().map(Repacked::dtype).collect()),
@@ -188,7 +181,7 @@ impl CheckpointInput {
         }
     }
 
-    /// The type that a float file has of a tensor whatever is asked for.
+    /// Type that a tensor has in every float file.
     ///
     /// Source: `DeepseekV4Model.tensor_force_quant` in `conversion/deepseek.py`.
     fn forced(&self, tensor: &OutTensor) -> Option<DType> {
@@ -200,7 +193,7 @@ impl CheckpointInput {
             _ => None,
         };
         match () {
-            // First of all: a norm is F32 even where it is stored as FP8.
+            // Comes first: a norm is F32 even if it is stored as FP8.
             () if tensor.shape.n_dims() <= 1 || tensor.name.ends_with("_norm.weight") => Some(DType::F32),
             () if self.is_fp8(tensor) => Some(DType::Q8_0),
             () => match source()? {
@@ -212,7 +205,7 @@ impl CheckpointInput {
     }
 
     /// True if a tensor of the layout is made from 8-bit floats with scales. The last of several sources
-    /// decides, as in the reference, which identifies a stack by it.
+    /// decides, like in the reference, which identifies a stack by it.
     pub fn is_fp8(&self, tensor: &OutTensor) -> bool {
         let source = match &tensor.data {
             Data::Rows { sources, .. } => sources.last(),
@@ -233,7 +226,7 @@ impl Input for CheckpointInput {
         self.checkpoint.parts.iter().filter_map(|part| part.local().cloned()).collect()
     }
 
-    /// Name of unquantized weights, as the reference's converter chooses it.
+    /// Name of a file of unquantized weights, chosen like the reference's converter.
     fn file_name(&self, file: &PlannedFile) -> String {
         let recipe = file.recipe;
         let layout = self.projector.as_ref().filter(|_| file.of == FileOf::Projector).unwrap_or(&self.layout);
@@ -257,7 +250,7 @@ impl Input for CheckpointInput {
         let (files, folders): (Vec<&PathBuf>, Vec<&PathBuf>) =
             self.folders.iter().partition(|folder| folder.is_file());
         folders.into_iter().try_for_each(|folder| check_output(path, folder, force))?;
-        // Where no folder is read, there is still the one that is written to.
+        // If no folder is read, still check the one that is written to.
         check_output_file(path, &files.into_iter().map(PathBuf::as_path).collect::<Vec<_>>(), force)
     }
 
@@ -307,7 +300,6 @@ impl Input for CheckpointInput {
     }
 }
 
-/// Plans the files of one layout.
 fn plan_layout(
     families: &Families,
     layout: &Layout,
@@ -323,8 +315,8 @@ fn plan_layout(
         // The converter writes tensors as it finds them; llama-quantize sorts them.
         (converted_metadata(layout, file_type), (0..tensors.len()).collect())
     } else {
-        // The file between the two steps of the reference is bf16; its keys pass through llama-quantize, which moves two of
-        // them to the end.
+        // The reference's intermediate file is bf16; its keys pass through llama-quantize, which moves two to
+        // the end.
         let metadata = converted_metadata(layout, FileType::BF16.id());
         let names: Vec<&str> = tensors.iter().map(|tensor| tensor.name).collect();
         let metadata = quantized_metadata(&metadata, recipe.file_type.id(), ZeroBytes::EndText);
@@ -339,12 +331,12 @@ fn float_of(recipe: &Recipe) -> DType {
     if is_converted(recipe) { recipe.default } else { DType::BF16 }
 }
 
-/// True if the reference's converter alone makes the recipe's files.
+/// True if the reference makes files of the recipe with its converter only.
 fn is_converted(recipe: &Recipe) -> bool {
     matches!(recipe.file_type, FileType::F32 | FileType::F16 | FileType::BF16)
 }
 
-/// Facts about a layout's tensors for recipes, as the converter would write them.
+/// Facts about a layout's tensors for recipes, as written by the converter.
 pub(crate) fn layout_tensors(layout: &Layout, float: DType) -> Vec<TensorFacts<'_>> {
     let tensors = layout.tensors.iter();
     tensors
@@ -366,11 +358,11 @@ pub(crate) fn converted_metadata(layout: &Layout, file_type: u32) -> Metadata {
     metadata
 }
 
-/// One task for each tensor of a layout, in its order, which is that of the checkpoint. `stored_dtypes` are the types whose
-/// blocks hold what is stored of each, empty where nothing is kept so.
+/// One task per tensor of a layout, in the order of the checkpoint. `stored_dtypes` are the block types for
+/// codes that are kept; it is empty if no codes are kept.
 ///
 /// # Errors
-/// [`Error::NoSuchTensor`] and [`Error::RowsDiffer`] where layout and checkpoint disagree.
+/// [`Error::NoSuchTensor`] and [`Error::RowsDiffer`] if layout and checkpoint disagree.
 pub(crate) fn layout_tasks<'a>(
     checkpoint: &'a Checkpoint,
     layout: &'a Layout,
@@ -379,8 +371,8 @@ pub(crate) fn layout_tasks<'a>(
 ) -> Result<Vec<TensorTask<'a>>, Error> {
     let task = |(index, tensor): (usize, &'a OutTensor)| {
         let stored_dtype = tensor.stored_dtype.or(stored_dtypes.get(index).copied().flatten());
-        // Tensors that the converter keeps in f32 or as blocks are not rounded on the way; those that it
-        // always stores in f16 are.
+        // Tensors that the converter keeps in f32 or as blocks are not rounded to an intermediate type; those
+        // that it always stores in f16 are.
         let via = match tensor.float {
             FloatType::F16 => Some(DType::F16),
             FloatType::OfFile => via.filter(|_| stored_dtype.is_none()),
@@ -391,7 +383,7 @@ pub(crate) fn layout_tasks<'a>(
     layout.tensors.iter().enumerate().map(task).collect()
 }
 
-/// The one place that knows which source of rows a layout's kind of data needs.
+/// Chooses the row source for a layout's kind of data.
 fn rows_of<'a>(
     checkpoint: &'a Checkpoint,
     tensor: &'a OutTensor,

@@ -1,8 +1,8 @@
-//! Compares the tensors of a GGUF file with what a source makes of them.
+//! Compares the tensors of a GGUF file with those that a source would produce.
 //!
-//! Every row of the source is read as the conversion reads it, encoded to the type that the file has it in, and compared with
-//! the bytes of the file. Equal bytes need no more; rows that were encoded otherwise (with an importance matrix, by another program)
-//! must be as near to the source as an encoding without weights is, within a factor.
+//! Every row of the source is read like in a conversion, encoded to the file's type and compared with the
+//! file's bytes. Rows that differ (encoded with an importance matrix, or by another program) must be as near
+//! to the source as an encoding without weights, within a factor.
 
 use std::{
     collections::HashSet,
@@ -26,9 +26,9 @@ use crate::{
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Agreement {
-    /// Every row is bit for bit what the source makes, or stands for the same values.
+    /// Every row is bit-exact or decodes to equal values.
     Equal,
-    /// Every row is what the source makes, but the type loses far more of this tensor than usual.
+    /// Every row is as expected, but the type loses far more of this tensor than usual.
     Lossy {
         /// The type in the file.
         dtype: DType,
@@ -37,28 +37,28 @@ pub enum Agreement {
         /// Error of the type on normally distributed numbers.
         usual: f64,
     },
-    /// Not bit for bit, and near enough.
+    /// Not bit-exact, but near enough.
     Near(Distance),
-    /// Most rows are bit for bit what the source makes, some are not.
+    /// Most rows are bit-exact, some are not.
     Damaged(Distance),
-    /// Rows are further from the source than any encoding to their type is.
+    /// Rows are further from the source than any encoding to their type would be.
     Differs(Distance),
     /// The file has another shape.
     Shape {
-        /// The shape that the source makes.
+        /// Shape in the source.
         expected: Shape,
-        /// The shape in the file.
+        /// Shape in the file.
         found: Shape,
     },
-    /// The source has it, the file has not.
+    /// Only in the source.
     Missing,
-    /// The file has it, the source has not.
+    /// Only in the file.
     Extra,
     /// The type of the file cannot be encoded or decoded.
     Unknown(DType),
 }
 
-/// By how much rows are not what the source makes.
+/// Distance of a tensor's rows from the expected ones.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Distance {
@@ -68,31 +68,29 @@ pub struct Distance {
     pub n_rows: u64,
     /// Rows that are not equal.
     pub n_different: u64,
-    /// The row that is furthest from the source, from 0.
+    /// Row furthest from the source, from 0.
     pub worst_row: u64,
-    /// `sqrt(sum (file - source)^2 / sum source^2)` of that row.
+    /// `sqrt(sum (file - source)^2 / sum source^2)` for that row.
     pub worst_error: f64,
-    /// The same of the whole tensor.
+    /// This error for the entire tensor.
     pub error: f64,
-    /// The same of the whole tensor for an encoding without weights.
+    /// The error of the entire tensor if encoded without weights.
     pub own_error: f64,
 }
 
-/// Running comparison of a tensor.
 #[derive(Debug, Clone, Copy, Default)]
 struct Tally {
     n_different: u64,
     n_distant: u64,
     worst: Option<(u64, f64)>,
-    /// Sums of squares: file less source, own encoding less source, source.
+    /// Sums of squares: file - source, own encoding - source, source.
     file: f64,
     own: f64,
     source: f64,
-    /// Error of some of the equal rows.
     sampled: SquaredError,
 }
 
-/// Factors by which an encoding may be further from the source than one without weights, in squares.
+/// Maximum factors, in squares, between the error of an encoding and that of one without weights.
 #[derive(Debug, Clone, Copy)]
 struct Bounds {
     tensor: f64,
@@ -100,8 +98,8 @@ struct Bounds {
     is_refined: bool,
 }
 
-/// An encoding may be this much further from the source than one without weights, in squares: half as much again for a tensor, twice
-/// for a row, where chance weighs more. (Importance matrices raise the plain error of Q2_K to IQ3 by less than a third.)
+/// Half as much again for a tensor, twice for a row, where chance weighs more. Importance matrices raise the
+/// plain error of Q2_K to IQ3 by less than a third.
 const ENCODED: Bounds = Bounds { tensor: 2.25, row: 4.0, is_refined: false };
 /// Error feedback moves weights away from the source on purpose: three times the error for a tensor, six times for a row. (Trained
 /// tiny models: up to 1.6 for a tensor, 3.5 for a row.)
@@ -119,7 +117,7 @@ impl Tally {
         self.own += other.own;
         self.source += other.source;
         self.sampled.merge(other.sampled);
-        // Of equally far rows the first, whichever thread was first.
+        // Of equally distant rows take the first, independent of thread order.
         self.worst = [self.worst, other.worst].into_iter().flatten().reduce(|a, b| {
             let b_is_worse = b.1 > a.1 || (b.1 == a.1 && b.0 < a.0);
             if b_is_worse { b } else { a }
@@ -152,7 +150,7 @@ impl Tally {
         let is_near = self.file <= bounds.tensor * self.own + TENSOR_FLOOR * self.source;
         match () {
             () if self.n_distant > 0 || !is_near => Agreement::Differs(distance),
-            // An encoder that gives most rows bit for bit gives all.
+            // If an encoder reproduces most rows bit-exactly, it reproduces all.
             () if self.n_different * 2 < n_rows => Agreement::Damaged(distance),
             () => Agreement::Near(distance),
         }
@@ -166,11 +164,12 @@ fn relative(difference: f64, source: f64) -> f64 {
     }
 }
 
-/// Compares every tensor of `model` with those of a source: `tasks` and `facts` of an [`Input`](crate::Input), in the same
-/// order. Gives each name with what was found, first the tensors of the source in their order, then those that only the file has.
+/// Compares every tensor of `model` with those of a source: `tasks` and `facts` of an
+/// [`Input`](crate::Input), in the same order. Returns each name with its agreement: first the tensors of the
+/// source in their order, then those that only the file has.
 ///
 /// # Errors
-/// What reading the source says, [`Error::Cancelled`], [`Error::Gguf`] for a file that changed meanwhile.
+/// Errors of reading the source, [`Error::Cancelled`], [`Error::Gguf`] if the file changed in the meantime.
 pub fn compare(
     tasks: &[TensorTask<'_>],
     facts: &[TensorFacts<'_>],
@@ -204,7 +203,7 @@ pub fn compare(
         let n_rows = task.rows.view().n_rows;
         (task.name.clone(), known.unwrap_or_else(|| tally.agreement(bounds, dtype, n_rows)))
     });
-    // Looked up, not searched: a file may have as many tensors as its source.
+    // A set, because a file may have as many tensors as its source.
     let source_names: HashSet<&str> = tasks.iter().map(|task| task.name.as_str()).collect();
     let is_extra = |name: &String| !source_names.contains(name.as_str());
     let extra = model.tensors().map(|(_, info)| info.name.clone()).filter(is_extra);
@@ -214,11 +213,11 @@ pub fn compare(
 /// Conclusion from names, shapes and types of a tensor.
 fn header_agreement(task: &TensorTask<'_>, facts: &TensorFacts<'_>, model: &Model) -> Option<Agreement> {
     let Some((_, info)) = model.tensor(&task.name) else { return Some(Agreement::Missing) };
-    // Dimensions of 1 at the end are written by some programs and not by others.
+    // Some programs write trailing dimensions of 1, others do not.
     if !info.shape.matches(facts.shape.dims()) {
         return Some(Agreement::Shape { expected: facts.shape, found: info.shape });
     }
-    // A vector whose elements move has rows of one element, which no block holds.
+    // A vector whose elements move has rows of one element, shorter than any block.
     let fits = task.rows.view().row_elems.is_multiple_of(info.dtype.block_elems());
     let has_codec = gguf_quant::codec(info.dtype).is_some_and(|codec| codec.encode.is_some());
     (!fits || !has_codec).then_some(Agreement::Unknown(info.dtype))
@@ -245,7 +244,7 @@ fn compare_rows(
     let n_rows = (job.rows.end - job.rows.start) as usize;
     let row_bytes = row_elems / dtype.block_elems() as usize * dtype.block_bytes() as usize;
     let codec = |error| Error::Encode { tensor: task.name.clone(), error };
-    // The header was checked: this many rows of this many bytes are there.
+    // The header was checked: this range is inside the file.
     let start = file.range(info)?.start + job.rows.start as usize * row_bytes;
     let range = start..start + n_rows * row_bytes;
     let stored = file.endian().to_little(dtype, &file.bytes()[range.clone()]);
@@ -254,7 +253,7 @@ fn compare_rows(
     let is_copied = task.rows.stored(dtype, job.rows.clone())?.is_some_and(|bytes| bytes == stored);
     if !is_copied {
         let Buffers { source, encoded, decoded, ones } = buffers;
-        // (rows, row_elems) f32, as the conversion has them before it encodes.
+        // (rows, row_elems) f32, like in a conversion before encoding.
         source.resize(n_rows * row_elems, 0.0);
         task.rows.read(job.rows.clone(), options.level, source)?;
         encoded.resize(n_rows * row_bytes, 0);
@@ -277,7 +276,7 @@ fn compare_rows(
                 let (bytes, elems) =
                     (row * row_bytes..(row + 1) * row_bytes, row * row_elems..(row + 1) * row_elems);
                 let source = &source[elems.clone()];
-                // Other bits that stand for the very values are as good (blocks that keep codes of the source).
+                // Bits that decode to the very values are as good (blocks that keep codes of the source).
                 if encoded[bytes.clone()] == stored[bytes] || decoded_file[elems.clone()] == *source {
                     continue;
                 }

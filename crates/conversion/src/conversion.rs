@@ -1,4 +1,4 @@
-//! A whole conversion in four steps, each with its own type: open, plan, check, write.
+//! A conversion in four steps, each with its own type: open, plan, check, write.
 //!
 //! ```no_run
 //! use gguf_conversion::{Conversion, RunOptions};
@@ -47,14 +47,14 @@ pub struct Conversion<'r, I> {
     request: Request<'r>,
 }
 
-/// Files with every dtype and every offset fixed; no weight has been read.
+/// Files with fixed dtypes and offsets, before any weight is read.
 #[derive(Debug)]
 pub struct PlannedConversion<'a, I> {
     conversion: &'a Conversion<'a, I>,
     files: Vec<PlannedFile>,
 }
 
-/// Planned files of which each can be written: there is a codec for every tensor, and weights where it needs them.
+/// Planned files that can all be written: every tensor has a codec, and weights if it needs them.
 #[derive(Debug)]
 pub struct CheckedConversion<'a, I> {
     planned: &'a PlannedConversion<'a, I>,
@@ -82,7 +82,7 @@ impl Conversion<'_, ModelInput> {
 }
 
 impl<'r, I: Input> Conversion<'r, I> {
-    /// Nothing to be made of `input` yet.
+    /// Starts without outputs.
     pub fn new(input: I) -> Conversion<'r, I> {
         Conversion { input, outputs: Vec::new(), request: Request::default() }
     }
@@ -95,7 +95,7 @@ impl<'r, I: Input> Conversion<'r, I> {
         Ok(self.outputs([OutputRequest::by_rules(Recipe::from_name(name)?)]))
     }
 
-    /// More types to make. All are made from one read.
+    /// Adds output types. All are made from one read.
     pub fn outputs(mut self, outputs: impl IntoIterator<Item = OutputRequest>) -> Conversion<'r, I> {
         self.outputs.extend(outputs);
         self
@@ -111,10 +111,10 @@ impl<'r, I: Input> Conversion<'r, I> {
         &self.input
     }
 
-    /// Decides what becomes of every tensor, and where each byte goes.
+    /// Chooses the type of every tensor and the position of every byte.
     ///
     /// # Errors
-    /// [`Error::Recipe`], [`Error::Gguf`], and what is wrong with the request.
+    /// [`Error::Recipe`], [`Error::Gguf`], and problems of the request.
     pub fn plan(&self) -> Result<PlannedConversion<'_, I>, Error> {
         let plans = self.outputs.iter().map(|output| self.input.plan(output, &self.request));
         let files = plans.collect::<Result<Vec<_>, Error>>()?.concat();
@@ -139,23 +139,23 @@ impl<'a, I: Input> PlannedConversion<'a, I> {
     /// # Errors
     /// [`Error::UnknownPlaceholder`]; [`Error::OneNameForMany`] if two files would have the same name.
     pub fn paths(&self, out: Option<&Path>) -> Result<Vec<PathBuf>, Error> {
-        // Checked here and not by the system: outputs get their names only at the end, one over the other.
+        // Checked here because outputs get their names at the end; one would silently replace another.
         let (mut paths, mut seen) = (Vec::with_capacity(self.files.len()), HashSet::new());
         let has_models = self.files.iter().any(|file| file.of == FileOf::Model);
         for file in &self.files {
             let default_name = self.input().file_name(file);
-            // `q4_k` of another format is not the mix that it stands for in GGUF.
+            // `q4_k` of a foreign format differs from the GGUF mix of this name.
             let type_name =
                 if file.plan.is_foreign() { file.recipe.name } else { file.recipe.canonical_name() };
             let mut path = output_path(out, &default_name, type_name)?;
-            // The projector of a named file has the same name with the convention's prefix.
+            // The projector of a named file gets the same name with the conventional prefix.
             let is_named = path.file_name().is_some_and(|name| name != default_name.as_str());
             if file.of == FileOf::Projector && is_named && has_models {
                 let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
                 path.set_file_name(gguf_container::Sidecar::Projector.prefix().to_owned() + &name);
             }
             let path = shard_path(&path, file.shard);
-            // Two links to one file are one name.
+            // Two links to one file count as one name.
             if !seen.insert(real_output(&path)) {
                 return Err(Error::OneNameForMany { n_types: self.conversion.outputs.len(), path });
             }
@@ -165,9 +165,6 @@ impl<'a, I: Input> PlannedConversion<'a, I> {
     }
 
     /// Checks that files can be written to `paths` without touching what is read.
-    ///
-    /// # Errors
-    /// As [`Input::check_output`].
     pub fn check_paths(&self, paths: &[PathBuf], force: bool) -> Result<(), Error> {
         paths.iter().try_for_each(|path| self.input().check_output(path, force))
     }
@@ -190,13 +187,13 @@ impl<'a, I: Input> PlannedConversion<'a, I> {
     /// and checkpoint disagree.
     pub fn check(&self) -> Result<CheckedConversion<'_, I>, Error> {
         let (input, request) = (self.input(), &self.conversion.request);
-        // All files are checked before the tasks of any are made: an error about the last is found before hours of work on the
+        // Check all files before making tasks: an error in the last is found before hours of work on the
         // first.
         for file in &self.files {
             targets::check_importance(file, &input.tensors(file.recipe), request)?;
         }
         self.check_types()?;
-        // One task a tensor with a target in each file, so that every row is read once however many types are made.
+        // One task per tensor with a target in each file, so that every row is read once for all types.
         let mut tasks = input.tasks(request)?;
         tasks.iter_mut().for_each(|task| task.encoder = request.encoder);
         for (output, file) in self.files.iter().enumerate() {
@@ -212,7 +209,7 @@ impl<'a, I: Input> CheckedConversion<'a, I> {
         self.planned
     }
 
-    /// Each tensor with the places where it goes.
+    /// Each tensor with its targets.
     pub fn tasks(&self) -> &[TensorTask<'a>] {
         &self.tasks
     }
@@ -222,10 +219,7 @@ impl<'a, I: Input> CheckedConversion<'a, I> {
         self.tasks.iter().map(|task| task.rows.input_bytes(task.rows.view().n_rows)).sum()
     }
 
-    /// Writes the files to where `out` says, replaces none, and gives their paths.
-    ///
-    /// # Errors
-    /// As [`PlannedConversion::paths`], [`PlannedConversion::check_paths`] and [`write()`].
+    /// Writes the files to `out` without replacing existing ones, and returns their paths.
     pub fn write(&self, out: impl AsRef<Path>, options: &RunOptions) -> Result<Vec<PathBuf>, Error> {
         let paths = self.planned.paths(Some(out.as_ref()))?;
         self.planned.check_paths(&paths, false)?;
@@ -234,11 +228,8 @@ impl<'a, I: Input> CheckedConversion<'a, I> {
         Ok(paths)
     }
 
-    /// Writes each of [`PlannedConversion::files`] to the path of the same index. All files of the input are among
-    /// the sources that are watched.
-    ///
-    /// # Errors
-    /// As [`write()`].
+    /// Writes each of [`PlannedConversion::files`] to the path of the same index. All files of the input are
+    /// watched for changes.
     pub fn write_to(
         &self,
         paths: &[PathBuf],
@@ -250,10 +241,7 @@ impl<'a, I: Input> CheckedConversion<'a, I> {
         write(&self.tasks, &self.at(paths), force, options, Watch { sources: &sources, ..watch })
     }
 
-    /// As [`CheckedConversion::write_to`], with a journal, so that a later run can resume this one.
-    ///
-    /// # Errors
-    /// As [`write_resumable`].
+    /// Like [`CheckedConversion::write_to`], but with a journal, so that a later run can resume this one.
     pub fn write_resumable(
         &self,
         paths: &[PathBuf],
@@ -267,7 +255,7 @@ impl<'a, I: Input> CheckedConversion<'a, I> {
         write_resumable(&self.tasks, &self.at(paths), force, journaling, options, watch)
     }
 
-    /// Fingerprint of everything that decides the bytes of files at `paths`.
+    /// Fingerprint of everything that determines the bytes of files at `paths`.
     pub fn fingerprint(&self, paths: &[PathBuf], origin: &Origin<'_>) -> Fingerprint {
         Fingerprint::new(origin, &self.planned.input().sources(), &self.tasks, &self.at(paths))
     }
@@ -282,10 +270,7 @@ impl<'a, I: Input> CheckedConversion<'a, I> {
         parts::share_bytes(&self.tasks, rates, number)
     }
 
-    /// Does a part.
-    ///
-    /// # Errors
-    /// As [`parts::write_part`].
+    /// Writes a part.
     pub fn write_part(
         &self,
         paths: &[PathBuf],
@@ -299,10 +284,7 @@ impl<'a, I: Input> CheckedConversion<'a, I> {
         parts::write_part(&self.tasks, &self.at(paths), part, force, options, watch)
     }
 
-    /// Puts all parts together.
-    ///
-    /// # Errors
-    /// As [`parts::assemble`].
+    /// Assembles all parts.
     pub fn assemble(
         &self,
         paths: &[PathBuf],
@@ -316,12 +298,11 @@ impl<'a, I: Input> CheckedConversion<'a, I> {
         parts::assemble(&self.tasks, &self.at(paths), fingerprint, force, options, watch)
     }
 
-    /// The sources of the input, and those that are watched.
+    /// Source files, including those that are only watched.
     fn sources(&self, watch: Watch<'_>) -> Vec<Mapped> {
         [self.planned.input().sources(), watch.sources.to_vec()].concat()
     }
 
-    /// The planned files, each at the path of the same index.
     fn at<'p>(&self, paths: &'p [PathBuf]) -> Vec<(&'p Path, &'a Plan)> {
         // Paths come from `PlannedConversion::paths`, in the order of the files.
         let files = self.planned.files().iter().zip(paths);

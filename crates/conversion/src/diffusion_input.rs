@@ -1,8 +1,8 @@
 //! From a checkpoint of a diffusion model to planned files.
 //!
-//! A float file of the type that most tensors of the checkpoint have is that of `tools/convert.py` of
-//! city96/ComfyUI-GGUF@795e451 (for video models, with the tensors that `tools/fix_5d_tensors.py` adds, in their place). A
-//! quantized file keeps the types of that file for all tensors that are not quantized.
+//! A float file in the checkpoint's most frequent type matches `tools/convert.py` of
+//! city96/ComfyUI-GGUF@795e451 (for video models, including the tensors that `tools/fix_5d_tensors.py` adds,
+//! in their place). In a quantized file, tensors that are not quantized have the types of that float file.
 
 use std::{
     collections::BTreeMap,
@@ -31,9 +31,8 @@ use crate::{
 #[derive(Debug)]
 pub struct DiffusionInput {
     families: Families,
-    /// The weights files.
     paths: Vec<PathBuf>,
-    /// Its tensors have the names of the file.
+    /// Its tensors are named like in the file.
     checkpoint: Checkpoint,
     model: DiffusionLayout,
 }
@@ -47,11 +46,11 @@ impl DiffusionInput {
         DiffusionInput::open_with_adapters(families, folder, &[], None)
     }
 
-    /// Opens a file or a folder and merges adapters into it in their order. `arch_as` is the architecture to convert it as, instead
-    /// of that of its tensors.
+    /// Opens a file or a folder and merges adapters in order. `arch_as` replaces the architecture detected
+    /// from the tensors.
     ///
     /// # Errors
-    /// As [`DiffusionInput::open`], and [`Error::Merge`].
+    /// Those of [`DiffusionInput::open`], and [`Error::Merge`].
     pub fn open_with_adapters(
         families: Families,
         folder: &Folder,
@@ -75,7 +74,7 @@ impl DiffusionInput {
         let claims = DiffusionClaims { class, arch_as };
         let part = gguf_layout::find_diffusion(&families, &sources(&checkpoint), claims)?;
         let checkpoint = decoded(checkpoint, part.prefix)?;
-        // Before the merge adds the files of adapters, whose entries are not keys of the model.
+        // Taken before the merge adds files of adapters, whose entries are not keys of the model.
         let entries: BTreeMap<String, String> =
             checkpoint.parts.iter().flat_map(|part| part.metadata.clone()).collect();
         let names = ModuleNames { prefix: part.prefix, stages: part.row.adapter_names };
@@ -107,14 +106,13 @@ impl DiffusionInput {
         self.model.usual
     }
 
-    /// The type of a tensor in a float file, or before it is quantized.
+    /// Type of a tensor in a float file, or before it is quantized.
     fn float(&self, float: DiffusionFloat, recipe: &Recipe) -> DType {
         let usual = self.model.usual;
         float.dtype(if recipe.default.is_float() { recipe.default } else { usual }, usual)
     }
 }
 
-/// The tensors for the layout.
 fn sources(checkpoint: &Checkpoint) -> Vec<DiffusionSource> {
     // The type of a decoded tensor is that of the codes.
     let dtype = |tensor: &Tensor| {
@@ -129,7 +127,7 @@ fn sources(checkpoint: &Checkpoint) -> Vec<DiffusionSource> {
     checkpoint.tensors.iter().map(source).collect()
 }
 
-/// The checkpoint with the codes of the diffusion model decoded; other models in the file stay as they are.
+/// Decodes the codes of the diffusion model; other models in the file are left as they are.
 fn decoded(mut checkpoint: Checkpoint, prefix: &str) -> Result<Checkpoint, Error> {
     let all = std::mem::take(&mut checkpoint.tensors).to_vec();
     let (own, others): (Vec<Tensor>, Vec<Tensor>) =
@@ -157,7 +155,6 @@ impl Input for DiffusionInput {
         self.checkpoint.parts.iter().filter_map(|part| part.local().cloned()).collect()
     }
 
-    /// Name of the input and of the type.
     fn file_name(&self, file: &PlannedFile) -> String {
         let name = gguf_container::NameParts {
             model_name: Some(&self.checkpoint.folder_name),

@@ -1,59 +1,47 @@
-//! Every way in which a conversion can fail.
-
 use std::{path::PathBuf, time::SystemTime};
 
 use gguf_types::{DType, and_more};
 
 use crate::unfinished::Unfinished;
 
-/// Errors of a conversion. The caller that opened the input adds its path once.
+/// Errors of a conversion. The caller that opened the input adds its path.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum Error {
-    /// The checkpoint cannot be read.
     #[error(transparent)]
     Source(#[from] gguf_checkpoint::Error),
-    /// Downloaded weights are not those of the Hub.
+    /// Downloaded weights do not match the Hub's checksum.
     #[error(transparent)]
     Download(#[from] Box<gguf_checkpoint::hub::HubError>),
-    /// An adapter cannot be merged into the checkpoint.
     #[error("adapter `{}`: {error}", folder.display())]
     Merge { folder: PathBuf, error: Box<crate::merge::MergeError> },
-    /// An adapter file cannot be merged into a GGUF file.
     #[error("adapter `{}`: {error}", path.display())]
     AdapterFile { path: PathBuf, error: gguf_container::Error },
-    /// An adapter cannot become an adapter file.
     #[error(transparent)]
     Adapter(Box<crate::merge::MergeError>),
-    /// A file from before GGUF cannot be read.
     #[error(transparent)]
     Legacy(#[from] gguf_checkpoint::LegacyError),
-    /// The checkpoint does not make a model.
     #[error(transparent)]
     Arch(#[from] gguf_layout::ArchError),
-    /// No dtypes could be chosen.
     #[error(transparent)]
     Recipe(#[from] crate::recipes::RecipeError),
-    /// A model that another runtime's format does not hold.
+    /// The model's class is not supported by another runtime's format.
     #[error("{format}: expected a model of class {}, found {}", listed(expected), class_or_none(found))]
     ForeignClass {
         format: &'static str,
-        /// The class that the config names; empty if it names none.
+        /// Class named by the config; empty if missing.
         found: String,
-        /// Classes that the format holds.
         expected: Vec<&'static str>,
     },
-    /// A file type that another runtime's format does not have.
     #[error("{format}: type `{found}` is not supported; expected one of {}", expected.join(", "))]
     ForeignType { format: &'static str, found: String, expected: Vec<&'static str> },
-    /// Rows that are not whole blocks, in a format that allows no other type for them.
+    /// Rows do not fill blocks, in a format that allows no other type for them.
     #[error("{format}: tensor `{tensor}`: rows of {row_elems} elements are not whole blocks of {dtype}")]
     ForeignRows { format: &'static str, tensor: String, row_elems: u64, dtype: DType },
-    /// The recipe that only copies has nothing to copy from a checkpoint.
+    /// The recipe that only copies cannot be applied to a checkpoint.
     #[error("type `COPY` needs a GGUF file as input, not a checkpoint")]
     CopyOfCheckpoint,
-    /// A tensor gets a dtype that is no good without an importance matrix.
     #[error("{recipe}: tensor `{tensor}`: type {dtype} needs an importance matrix")]
     NeedsImatrix {
         tensor: String,
@@ -62,182 +50,116 @@ pub enum Error {
         /// True for a diffusion model, which does not process text.
         is_diffusion: bool,
     },
-    /// An importance matrix that says nothing about a tensor that needs it.
+    /// The importance matrix has no entry for a tensor that needs one.
     #[error(
         "tensor `{tensor}`: type {dtype} needs importance data, but the importance matrix has no entry \
         for the tensor"
     )]
-    NotInImatrix {
-        tensor: String,
-        dtype: DType,
-        /// The MTP layer that it belongs to.
-        mtp_layer: Option<u64>,
-        /// True for a stack of experts.
-        is_expert: bool,
-    },
-    /// An importance matrix is wrong, or of another model.
+    NotInImatrix { tensor: String, dtype: DType, mtp_layer: Option<u64>, is_expert: bool },
+    /// The importance matrix is invalid or belongs to another model.
     #[error("importance matrix: {0}")]
     Imatrix(crate::imatrix::ImatrixError),
-    /// Weights that are quantized already.
     #[error("tensor `{tensor}` is already quantized: {from} would become {to}")]
-    Requantize {
-        tensor: String,
-        from: DType,
-        /// The dtype that it would get.
-        to: DType,
-    },
-    /// A row encoder failed to improve a tensor's blocks.
+    Requantize { tensor: String, from: DType, to: DType },
     #[error("tensor `{tensor}`: {problem}")]
     RowEncoder { tensor: String, problem: Box<dyn std::error::Error + Send + Sync> },
-    /// A layer to be left out that is not there.
+    /// A layer to be removed does not exist.
     #[error("layer {layer} cannot be removed: the model has only {n_layers} layers, counted from 0")]
     NoSuchLayer { layer: u32, n_layers: usize },
-    /// All layers are to be left out.
     #[error("all {n_layers} layers would be removed")]
     NoLayerLeft { n_layers: usize },
-    /// Invalid `KEY=TYPE:VALUE`.
     #[error("`{text}`: expected KEY=TYPE:VALUE: {problem}")]
     KeyOverride { text: String, problem: String },
-    /// A number that the type of its key does not hold.
+    /// The number is out of range for the type of its key.
     #[error("metadata key `{key}`: {value} is not a valid {type_name}")]
-    KeyOverrideRange {
-        key: String,
-        value: String,
-        /// The type that the key has.
-        type_name: &'static str,
-    },
-    /// More shards than their numbers can count.
+    KeyOverrideRange { key: String, value: String, type_name: &'static str },
+    /// More shards than the keys can count.
     #[error("{count} shards exceed the limit of 65535")]
     TooManyShards { count: usize },
-    /// The output would replace what is read.
     #[error("output `{}` is also the input", path.display())]
     OutputIsInput { path: PathBuf },
-    /// A shape that ggml does not have.
     #[error("tensor `{tensor}`: {source}")]
     Shape { tensor: String, source: gguf_types::ShapeError },
-    /// Rows of a source tensor cannot be read.
     #[error(transparent)]
     Read(gguf_checkpoint::ReadError),
-    /// A GGUF file, a plan or an output is wrong.
     #[error(transparent)]
     Gguf(#[from] gguf_container::Error),
-    /// Rows cannot be encoded or decoded.
     #[error("tensor `{tensor}`: {error}")]
     Encode { tensor: String, error: gguf_quant::CodecError },
     /// A layout names a source tensor that the checkpoint does not have.
     #[error("missing tensor `{name}`, which is needed for `{wanted_by}`")]
-    NoSuchTensor {
-        name: String,
-        /// The output tensor that needs it.
-        wanted_by: String,
-    },
-    /// Source and output tensor do not have the same rows.
+    NoSuchTensor { name: String, wanted_by: String },
     #[error("tensor `{tensor}`: `{source_names}`: expected {expected} {unit}, found {found}")]
     RowsDiffer { tensor: String, source_names: String, found: u64, expected: u64, unit: &'static str },
-    /// A weight that is not a number, or infinite.
+    /// A weight is NaN or infinite.
     #[error("tensor `{tensor}`: row {row}, column {column} is {value}")]
     NonFinite {
         tensor: String,
-        /// The row, from 0, in the order of the output.
+        /// Row of the output, from 0.
         row: u64,
         column: u64,
         value: f32,
     },
-    /// A value that the target type turns into infinity.
+    /// The target type turns a finite value into infinity.
     #[error("tensor `{tensor}`: row {row}, column {column}: {value} is out of range for {dtype}")]
     Overflow {
         tensor: String,
-        /// The row, from 0, in the order of the output.
+        /// Row of the output, from 0.
         row: u64,
         column: u64,
         value: f32,
         dtype: DType,
     },
-    /// The run was stopped from outside.
     #[error("interrupted; no output was written under its final name")]
     Cancelled,
-    /// Another process is writing the output.
     #[error("`{}` is being written by process {process} on `{host}`", path.display())]
-    Busy {
-        path: PathBuf,
-        /// The number of the process.
-        process: u32,
-        /// The name of its machine.
-        host: String,
-        began: Option<SystemTime>,
-    },
-    /// An earlier run to the same output was stopped, and what it did would be lost.
+    Busy { path: PathBuf, process: u32, host: String, began: Option<SystemTime> },
+    /// An earlier run to the same output was interrupted, and its work would be lost.
     #[error(
         "`{}`: an earlier run was interrupted after {} of {} bytes",
         path.display(), run.done_bytes, run.total_bytes
     )]
     Unfinished { path: PathBuf, run: Box<Unfinished> },
-    /// An earlier run was made of something else, so that its rows do not fit.
+    /// The rows of an earlier run do not fit, because its inputs or options differ.
     #[error("`{}`: cannot resume the earlier run: {}", path.display(), differences.join("; "))]
     NotResumable {
         path: PathBuf,
         differences: Vec<String>,
-        /// Changes of options that make this run the earlier one.
+        /// Changes of options that would make it resumable.
         advice: Option<String>,
         run: Box<Unfinished>,
     },
-    /// A part was made by another plan.
+    /// A part was made from another plan.
     #[error("`{}` belongs to another plan: {}", path.display(), differences.join("; "))]
-    OtherPlan {
-        /// The journal of the part.
-        path: PathBuf,
-        differences: Vec<String>,
-    },
-    /// Parts of one output were cut into different numbers.
+    OtherPlan { path: PathBuf, differences: Vec<String> },
+    /// Parts of one output were made for different numbers of parts.
     #[error("`{}` belongs to a run with {found} parts, expected {expected}", path.display())]
-    PartsDiffer {
-        /// The existing journal of a part.
-        path: PathBuf,
-        found: u32,
-        /// The number that is wanted.
-        expected: u32,
-    },
-    /// No part of an output is there.
+    PartsDiffer { path: PathBuf, found: u32, expected: u32 },
     #[error("`{}`: no parts found", path.display())]
     NoParts { path: PathBuf },
-    /// Parts are not there, or not whole.
     #[error("`{}`: {}", path.display(), missing_parts(missing, *count))]
     PartsMissing { path: PathBuf, count: u32, missing: Vec<(u32, String)> },
-    /// All parts are whole and leave something out: they were made by programs that share otherwise.
+    /// All parts are complete, but rows are missing: versions of the program divided the work differently.
     #[error("tensor `{tensor}`: no part contains the rows from {row} on")]
-    PartGap {
-        tensor: String,
-        /// The first row that is missing.
-        row: u64,
-    },
-    /// The bytes of a part are not those that its journal speaks of.
+    PartGap { tensor: String, row: u64 },
+    /// The bytes of a part do not match the checksums of its journal.
     #[error(
         "part `{}`: rows {} to {} of tensor `{tensor}` were changed after they were written",
         path.display(), rows.start, rows.end
     )]
     PartDamaged { path: PathBuf, tensor: String, rows: std::ops::Range<u64> },
-    /// The output would lie in the folder that is read.
+    /// The output would be inside the folder that is read.
     #[error("output `{}` is inside the input folder", path.display())]
-    OutputInsideInput {
-        /// The output as it would be written.
-        path: PathBuf,
-    },
-    /// The folder of the output is not there.
+    OutputInsideInput { path: PathBuf },
     #[error("folder `{}` does not exist", folder.display())]
     NoFolder { folder: PathBuf },
-    /// The folder of an output is a file.
     #[error("`{}` is not a folder", folder.display())]
     NotAFolder { folder: PathBuf },
-    /// A name in braces that is not known.
     #[error("unknown placeholder `{{{name}}}` in the output name")]
     UnknownPlaceholder { name: String },
-    /// Several types that would all get the same name.
+    /// Several types would get the same file name.
     #[error("{n_types} types would be written to the same file `{}`", path.display())]
-    OneNameForMany {
-        /// Number of types to make.
-        n_types: usize,
-        path: PathBuf,
-    },
+    OneNameForMany { n_types: usize, path: PathBuf },
 }
 
 impl Error {
@@ -290,12 +212,10 @@ impl Error {
     }
 }
 
-/// Names in backticks.
 fn listed(names: &[&str]) -> String {
     names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ")
 }
 
-/// A class as a config names it.
 fn class_or_none(class: &str) -> String {
     if class.is_empty() { "no class in config.json".to_owned() } else { format!("`{class}`") }
 }
@@ -305,7 +225,7 @@ fn missing_parts(missing: &[(u32, String)], count: u32) -> String {
     if let [(number, reason)] = missing {
         return format!("part {number} of {count} is missing ({reason})");
     }
-    // A few are enough for an array that failed as a whole.
+    // A few suffice if all parts of a job array failed.
     let named: Vec<String> =
         missing.iter().take(4).map(|(number, reason)| format!("{number} ({reason})")).collect();
     let rest = and_more(missing.len() - named.len());

@@ -1,4 +1,4 @@
-//! From tensors and a request to planned files; shared by both programs.
+//! From tensors and a request to planned files, for the converter and the quantizer.
 //!
 //! Source: `llama_model_quantize_impl` in `src/llama-quant.cpp` for the order of steps and of keys,
 //! `split_strategy` in `tools/gguf-split/gguf-split.cpp` and `GGUFWriter` in `gguf-py/gguf/gguf_writer.py`
@@ -22,32 +22,30 @@ use crate::{
     request::{OutputRequest, Request, Shards},
 };
 
-/// Input of file planning.
 pub(crate) struct Base<'a> {
-    /// Facts about families, for the choice of types.
+    /// Family-specific rules for the choice of types.
     pub(crate) families: &'a Families,
-    /// Metadata before anything that the request sets.
+    /// Metadata before the request is applied.
     pub(crate) metadata: Metadata,
     /// All tensors. [`Choice::tensor`] is an index into them.
     pub(crate) tensors: &'a [TensorFacts<'a>],
-    /// The order of the output.
+    /// Order of tensors in the output.
     pub(crate) order: Vec<usize>,
-    /// True if the reference's converter alone writes such a file.
+    /// True if the reference writes such a file with its converter only.
     pub(crate) converted: bool,
-    /// Source of each tensor; empty if nothing is known of any.
+    /// Source of each tensor; empty if unknown.
     pub(crate) sources: Vec<Source>,
 }
 
-/// Facts about the source of a tensor.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Source {
     /// True if it came from 8-bit floats.
     pub(crate) is_fp8: bool,
-    /// Type of blocks that hold the stored values, if they are kept.
+    /// Type of blocks that store the codes unchanged, if they are kept.
     pub(crate) repacked: Option<DType>,
-    /// Type of the tensor in a float file, whatever is requested.
+    /// Type that the tensor has in every float file.
     pub(crate) forced: Option<DType>,
-    /// Number of the input's file that holds it.
+    /// Index of the input file that contains it.
     pub(crate) shard: usize,
 }
 
@@ -57,7 +55,6 @@ impl Base<'_> {
     }
 }
 
-/// One tensor of the output.
 struct PlannedTensor {
     name: String,
     shape: Shape,
@@ -71,13 +68,13 @@ pub(crate) fn plan(
     request: &Request<'_>,
 ) -> Result<Vec<PlannedFile>, Error> {
     let mut metadata = base.metadata.clone();
-    // Keys first: a user who corrects the number of layers or of experts changes what the rules see.
+    // Keys first: a corrected number of layers or experts changes the result of the rules.
     for key in &request.keys {
         key.apply(&mut metadata)?;
     }
     let model = match ModelFacts::of_file(base.families, &metadata, base.tensors) {
         Ok(model) => model,
-        // Copying asks nothing of a model.
+        // Copying does not depend on the model.
         Err(_) if output.recipe.copy => ModelFacts::default(),
         Err(error) => return Err(Error::Recipe(error)),
     };
@@ -86,15 +83,15 @@ pub(crate) fn plan(
         Some(pruning) => pruning.rename(name),
         None => Some(name.to_owned()),
     };
-    // Names with their new layer numbers: the rules and the file know a pruned model by these, the input, its
-    // importance matrix and recipe files by the old ones.
+    // The rules and the output refer to layers of a pruned model by new numbers; input, importance matrix and
+    // recipe files by old ones.
     let names: Vec<(usize, String)> =
         base.order.iter().filter_map(|&index| Some((index, renamed(base.tensors[index].name)?))).collect();
     let facts: Vec<TensorFacts<'_>> =
         names.iter().map(|(index, name)| TensorFacts { name, ..base.tensors[*index] }).collect();
     let choices = choose(base, output, request, &model, &names, &facts)?;
 
-    // After the choices and in this order, as llama-quantize sets them: the order of keys is part of the bytes.
+    // After the choices and in this order, like llama-quantize: the order of keys is part of the bytes.
     if let Some(importance) = request.importance {
         for (key, value) in provenance(importance.imatrix, importance.path, true) {
             metadata.set_last(key, value);
@@ -110,8 +107,8 @@ pub(crate) fn plan(
         .iter()
         .zip(choices)
         .map(|(facts, choice)| {
-            // A weight of one column, (n, 1) in torch, is one that differs.
-            // gguf-py writes dimensions as they are, gguf.cpp leaves trailing ones out.
+            // A matrix with one column, (n, 1) in torch, is written differently: gguf-py writes dimensions as
+            // they are, gguf.cpp drops trailing ones.
             let shape = if base.converted { facts.shape } else { model.ranks().of(facts.shape) };
             PlannedTensor { name: facts.name.to_owned(), shape, choice }
         })
@@ -131,7 +128,8 @@ pub(crate) fn plan(
     Ok(files)
 }
 
-/// A warning about a diffusion model whose sensitive tensors are not known. `kept` are its matrices that are not quantized.
+/// Warning about a diffusion model whose sensitive tensors are unknown. `kept` are its matrices that are not
+/// quantized.
 fn diffusion_warning(file: &DiffusionFile, kept: &[&str]) -> Option<String> {
     match (file.row, file.refused) {
         (None, _) if file.is_generic && kept.is_empty() => None,
@@ -152,7 +150,7 @@ fn diffusion_warning(file: &DiffusionFile, kept: &[&str]) -> Option<String> {
     }
 }
 
-/// A dtype for each tensor that is kept: by rules, or as a recipe file has it.
+/// Chooses a dtype for each kept tensor, by rules or from a recipe file.
 fn choose(
     base: &Base<'_>,
     output: &OutputRequest,
@@ -161,7 +159,8 @@ fn choose(
     names: &[(usize, String)],
     facts: &[TensorFacts<'_>],
 ) -> Result<Vec<Choice>, Error> {
-    // If a recipe file names every tensor, the rules are not applied, so a later version of the rules changes nothing.
+    // If a recipe file names every tensor, the rules are not applied, so that later versions of the rules do
+    // not change the result.
     let named: Vec<Option<Assignment>> = names
         .iter()
         .map(|(index, name)| {
@@ -187,7 +186,7 @@ fn choose(
         let Assignment { dtype, reason, fallback, requires_imatrix } = assignment;
         let tensor = &base.tensors[*index];
         let choice = Choice { tensor: *index, dtype, reason, fallback, raised_from: None, requires_imatrix };
-        // Importance data is found by the name it was collected for. Copied tensors need none.
+        // Importance data is found by the original name. Copied tensors do not need it.
         let is_bare = requires_imatrix && tensor.dtype != dtype && request.weights_of(tensor)?.is_none();
         if !is_bare || request.missing != MissingPolicy::RaiseType {
             return Ok(choice);
@@ -198,8 +197,8 @@ fn choose(
     names.iter().zip(assignments).map(choice).collect()
 }
 
-/// Patterns for the requests of a recipe file: names of tensors, which the counts of the rules then skip, and keys that do not name
-/// a tensor.
+/// Patterns for the requests of a recipe file: tensor names, which are excluded from the counts of the rules,
+/// and keys that match no tensor.
 fn recipe_patterns(
     base: &Base<'_>,
     output: &OutputRequest,
@@ -220,7 +219,7 @@ fn recipe_patterns(
     Ok(patterns)
 }
 
-/// Replaces the type that the rules chose if the source decides it. Each step may replace the type of the one before.
+/// Replaces the type chosen by the rules if the source decides it. Later steps take precedence.
 fn keep_source(
     assignment: &mut Assignment,
     facts: &TensorFacts<'_>,
@@ -228,8 +227,8 @@ fn keep_source(
     source: Source,
     fp8_as: Option<DType>,
 ) {
-    // The converter fixes the types of more tensors than recipes leave alone, and blocks of the checkpoint stay
-    // unchanged.
+    // The converter fixes the types of more tensors than only those of recipes, and blocks of the checkpoint
+    // are kept.
     if base.converted && assignment.reason == Reason::Default {
         assignment.dtype = facts.dtype;
     }
@@ -258,8 +257,8 @@ fn is_requested(reason: Reason) -> bool {
     matches!(reason, Reason::TensorType(_) | Reason::TokenEmbeddingOption | Reason::OutputOption)
 }
 
-/// Applies the reference's `--fp8-as-q8` to a tensor from 8-bit floats: not to vectors and norms, and with f16 if rows
-/// are not whole blocks.
+/// Applies the reference's `--fp8-as-q8` to a tensor from 8-bit floats: not to vectors and norms, and with
+/// f16 if rows do not fill blocks.
 ///
 /// Source: `tensor_force_quant` and `prepare_tensors` in `conversion/base.py`.
 fn choose_for_fp8(assignment: &mut Assignment, facts: &TensorFacts<'_>, dtype: DType) {
@@ -273,7 +272,7 @@ fn choose_for_fp8(assignment: &mut Assignment, facts: &TensorFacts<'_>, dtype: D
     assignment.reason = Reason::Fp8Option;
 }
 
-/// Cuts the tensors into files and fixes every offset.
+/// Divides the tensors into files and fixes every offset.
 fn into_files(
     base: &Base<'_>,
     recipe: &'static Recipe,
@@ -283,22 +282,21 @@ fn into_files(
 ) -> Result<Vec<PlannedFile>, Error> {
     let (n_tensors, shards) = (planned.len(), request.shards);
     let groups = into_shards(base, shards, planned)?;
-    // The converter gives the one file of a model that needs no more its plain name.
+    // If one file is enough, the converter gives it a name without shard number.
     let is_split = shards != Shards::One && (groups.len() > 1 || !base.converted);
     let count = groups.len();
     let file = |(no, tensors): (usize, Vec<PlannedTensor>)| {
-        // Only the first shard says anything of the model.
+        // Only the first shard contains metadata of the model.
         let mut metadata = if no == 0 { metadata.clone() } else { Metadata::new() };
         if is_split {
             describe_shard(&mut metadata, base, shards, [no, count, n_tensors])?;
         }
-        // Shards after the first have no key of alignment, hence the default, whatever the first states.
+        // Later shards have no alignment key, so the default applies to them.
         let alignment = Plan::alignment_of(&metadata);
         let choices = tensors.iter().map(|tensor| tensor.choice).collect();
         let tensors =
             tensors.into_iter().map(|tensor| (tensor.name, tensor.shape, tensor.choice.dtype)).collect();
         let plan = Plan::new(&metadata, tensors, request.endian, alignment)?;
-        // Counted from 1 here; `split.no` counts from 0.
         let shard = is_split.then_some((no as u32 + 1, count as u32));
         let of = FileOf::Model;
         Ok(PlannedFile { recipe, of, plan, choices, shard, warnings: Vec::new(), is_diffusion: false })
@@ -306,7 +304,7 @@ fn into_files(
     groups.into_iter().enumerate().map(file).collect()
 }
 
-/// The tensors of each file; at least one file, even without tensors.
+/// Tensors of each file; at least one file, even without tensors.
 fn into_shards(
     base: &Base<'_>,
     shards: Shards,
@@ -314,20 +312,20 @@ fn into_shards(
 ) -> Result<Vec<Vec<PlannedTensor>>, Error> {
     let shard_of = |tensor: &PlannedTensor| base.source(tensor.choice.tensor).shard;
     let mut groups: Vec<Vec<PlannedTensor>> = vec![Vec::new()];
-    // Bytes in the last group. Limits count stored data with the padding after each tensor.
+    // Bytes in the last group. Limits count stored data including padding after each tensor.
     let mut n_bytes = 0u64;
     for tensor in planned {
         let size = tensor
             .shape
             .n_bytes(tensor.choice.dtype)
             .map_err(|source| Error::Shape { tensor: tensor.name.clone(), source })?;
-        // The sum is only compared with a limit; the plan reports sizes beyond 63 bits.
+        // Only compared with a limit; the plan reports sizes beyond 63 bits.
         let size = size.checked_next_multiple_of(DEFAULT_ALIGNMENT.into()).unwrap_or(size);
         let group = groups.last().map_or(&[][..], Vec::as_slice);
         let begins_another = match (shards, group.last()) {
-            // A file holds one tensor at least, however large.
+            // A file contains at least one tensor, however large.
             (_, None) | (Shards::One, _) => false,
-            // Tensors of one input shard follow each other.
+            // Tensors of one input shard are consecutive.
             (Shards::Kept, Some(before)) => shard_of(before) != shard_of(&tensor),
             (Shards::Limited { max_bytes, max_tensors }, Some(_)) => {
                 max_bytes.is_some_and(|max| n_bytes.saturating_add(size) > max)
@@ -346,7 +344,7 @@ fn into_shards(
     Ok(groups)
 }
 
-/// The keys of a shard in the order in which the program that makes such shards sets them.
+/// Sets the keys of a shard, in the order of the reference program that makes such shards.
 fn describe_shard(
     metadata: &mut Metadata,
     base: &Base<'_>,
@@ -360,9 +358,9 @@ fn describe_shard(
     let of = (SPLIT_COUNT_KEY, Value::U16(u16::try_from(count).map_err(|_| too_many())?));
     let all = (SPLIT_TENSORS_KEY, Value::I32(n_tensors));
     let keys = match shards {
-        // llama-quantize leaves them out where all is in one file.
+        // llama-quantize omits them for a single file.
         Shards::Kept if count == 1 => return Ok(()),
-        // llama-gguf-split knows the count last.
+        // llama-gguf-split sets the count last.
         Shards::Limited { .. } if !base.converted => [no, all, of],
         _ => [no, of, all],
     };

@@ -2,35 +2,33 @@
 
 use gguf_types::DType;
 
-/// Result of a scan.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Scan {
-    /// The largest magnitude; meaningless if there is a value that is not finite.
+    /// Largest magnitude; meaningless if a value is not finite.
     pub(crate) max_abs: f32,
-    /// Index of the first value that is not finite.
     pub(crate) first_bad: Option<usize>,
 }
 
-/// Magnitudes that no block format loses: none of them stores a scale or a minimum larger than
-/// the largest value of its block, and f16 holds up to 65504.
+/// Magnitudes that every block format can represent: no format stores a scale or minimum larger than the
+/// largest value of its block, and f16 represents up to 65504.
 pub(crate) const SAFE_MAGNITUDE: f32 = 65504.0;
 
 const EXPONENT: u32 = 0x7f80_0000;
 
-/// Scans f32 values. Magnitudes are compared as integers, whose order is that of the floats and
-/// in which infinities and NaNs are the largest; the loop has no branch, so it becomes vectors.
+/// Scans f32 values. Magnitudes are compared as integers, which order like the floats, with infinities and
+/// NaNs largest. The loop has no branch, so that it is vectorized.
 pub(crate) fn scan(values: &[f32]) -> Scan {
     let max = values.iter().fold(0u32, |max, value| max.max(value.to_bits() & 0x7fff_ffff));
-    // An exponent of all ones is infinity or NaN, and larger than every other magnitude as an integer. So the search for the
-    // place runs only where there is something to find.
+    // An exponent of all ones is infinity or NaN, and larger than every other magnitude as an integer. So the
+    // search runs only if there is one.
     let first_bad = if max < EXPONENT { None } else { values.iter().position(|value| !value.is_finite()) };
     Scan { max_abs: f32::from_bits(max), first_bad }
 }
 
-/// The same for stored bytes; none where the dtype's blocks have to be decoded to know.
+/// Scans stored bytes; `None` if the dtype's blocks have to be decoded.
 pub(crate) fn scan_raw(dtype: DType, bytes: &[u8]) -> Option<Scan> {
     let scan16 = |exponent: u16, to_f32: fn(u16) -> f32| {
-        // A magnitude is the bits without the sign.
+        // Clearing the sign bit gives the magnitude.
         let (halves, _) = bytes.as_chunks::<2>();
         let max = halves.iter().fold(0u16, |max, half| max.max(u16::from_le_bytes(*half) & 0x7fff));
         let is_bad = |half: &[u8; 2]| u16::from_le_bytes(*half) & exponent == exponent;
@@ -45,7 +43,7 @@ pub(crate) fn scan_raw(dtype: DType, bytes: &[u8]) -> Option<Scan> {
             let first_bad = if max < EXPONENT { None } else { words.iter().position(is_bad) };
             Some(Scan { max_abs: f32::from_bits(max), first_bad })
         }
-        // The magnitude of a half is of no interest: whatever it is, it stays as it is.
+        // The magnitude of a half is unused: a stored half is copied.
         DType::F16 => Some(scan16(0x7c00, |_| 0.0)),
         DType::BF16 => Some(scan16(0x7f80, |half| f32::from_bits(u32::from(half) << 16))),
         _ => None,

@@ -1,4 +1,4 @@
-//! A checkpoint for a format of another runtime ([`ForeignFormat`]).
+//! Converts a checkpoint to the format of another runtime ([`ForeignFormat`]).
 
 use std::path::Path;
 
@@ -23,17 +23,16 @@ use crate::{
 #[derive(Debug)]
 pub struct ForeignInput {
     format: &'static ForeignFormat,
-    /// The checkpoint, with the layout by the row of the format.
     input: CheckpointInput,
     layout: ForeignLayout,
 }
 
 impl ForeignInput {
-    /// Opens a folder, merges adapters into it in their order, and resolves the result for `format`.
+    /// Opens a folder, merges adapters in order, and resolves the result for `format`.
     ///
     /// # Errors
-    /// [`Error::ForeignClass`] for a model that the format does not hold; [`Error::Source`], [`Error::Arch`],
-    /// [`Error::Shape`], [`Error::Merge`].
+    /// [`Error::ForeignClass`] for a model that the format does not support; [`Error::Source`],
+    /// [`Error::Arch`], [`Error::Shape`], [`Error::Merge`].
     pub fn open(
         folder: impl Into<Folder>,
         adapters: &[LoraAdapter],
@@ -59,10 +58,7 @@ impl ForeignInput {
         &self.layout.layout
     }
 
-    /// The file type of a recipe, which has its name.
-    ///
-    /// # Errors
-    /// [`Error::ForeignType`].
+    /// File type with the name of the recipe.
     fn type_of(&self, recipe: &Recipe) -> Result<ForeignType, Error> {
         let found = self.format.types.iter().find(|row| row.name.eq_ignore_ascii_case(recipe.name));
         found.copied().ok_or_else(|| Error::ForeignType {
@@ -107,7 +103,8 @@ impl Input for ForeignInput {
         self.input.check_output(path, force)
     }
 
-    /// Plans one file. The request has no effect, because the format has no metadata keys and one type for all matrices.
+    /// Plans one file. The request has no effect, because the format has no metadata keys and one type for
+    /// all matrices.
     fn plan(&self, output: &OutputRequest, _: &Request<'_>) -> Result<Vec<PlannedFile>, Error> {
         let (recipe, layout) = (output.recipe, self.layout());
         let file_type = self.type_of(recipe)?;
@@ -117,7 +114,7 @@ impl Input for ForeignInput {
             let dtype = (self.format.dtype)(tensor, file_type.dtype);
             let row_elems = tensor.shape.row_elems();
             if !row_elems.is_multiple_of(dtype.block_elems()) {
-                // Files of the format have one type, so there is no other one to fall back to.
+                // Files of the format have one type, so there is no fallback.
                 return Err(Error::ForeignRows {
                     format: self.format.name,
                     tensor: tensor.name.clone(),

@@ -12,25 +12,23 @@ use crate::{
     request::{OutputRequest, Request},
 };
 
-/// An input, opened: headers and small files only.
+/// An opened input; only headers and small files were read.
 ///
-/// A checkpoint, an adapter and a GGUF file differ in these questions; all the rest of a conversion is the same.
+/// It answers the questions in which a checkpoint, an adapter and a GGUF file differ; the rest of a
+/// conversion is shared.
 pub trait Input {
-    /// The tensors that plans are made of, as a file of this recipe would find them.
-    /// [`Choice::tensor`](crate::Choice::tensor) is an index into them; their number and their order are the
-    /// same for all recipes.
+    /// Tensors for planning, as a file of this recipe would have them.
+    /// [`Choice::tensor`](crate::Choice::tensor) is an index into them. Their number and order do not depend
+    /// on the recipe.
     fn tensors(&self, recipe: &Recipe) -> Vec<TensorFacts<'_>>;
 
-    /// The files with its weights.
+    /// Files that contain the weights.
     fn sources(&self) -> Vec<Mapped>;
 
-    /// The name of a file, where none is given.
+    /// Default name of a file.
     fn file_name(&self, file: &PlannedFile) -> String;
 
     /// Checks that `path` can be written without touching what is read.
-    ///
-    /// # Errors
-    /// As [`check_output`](crate::check_output) and [`check_output_file`](crate::check_output_file).
     fn check_output(&self, path: &Path, force: bool) -> Result<(), Error>;
 
     /// True if weights stored in blocks are the originals, for example in a checkpoint of 4-bit floats. They can be quantized again
@@ -42,13 +40,13 @@ pub trait Input {
     /// Plans the file of one output, or its shards.
     ///
     /// # Errors
-    /// [`Error::Recipe`], [`Error::Gguf`], and what is wrong with the request.
+    /// [`Error::Recipe`], [`Error::Gguf`], and problems of the request.
     fn plan(&self, output: &OutputRequest, request: &Request<'_>) -> Result<Vec<PlannedFile>, Error>;
 
     /// One task for each of [`Input::tensors`], without targets.
     ///
     /// # Errors
-    /// [`Error::NoSuchTensor`] and [`Error::RowsDiffer`] where layout and checkpoint disagree.
+    /// [`Error::NoSuchTensor`] and [`Error::RowsDiffer`] if layout and checkpoint disagree.
     fn tasks<'a>(&'a self, request: &Request<'_>) -> Result<Vec<TensorTask<'a>>, Error>;
 }
 

@@ -10,14 +10,14 @@ use gguf_types::DType;
 
 use crate::{row_encoder::RowEncoder, rows::RowSource};
 
-/// One tensor: where its rows come from and where they go. Several targets share one read.
+/// One tensor with its source and its targets, which share one read.
 #[derive(Debug)]
 pub struct TensorTask<'a> {
-    /// Its name in the output, for messages.
+    /// Name in the output, for messages.
     pub name: String,
     /// Source of its values.
     pub rows: Box<dyn RowSource + 'a>,
-    /// A type that every value is rounded to before anything else (`--via`).
+    /// Type that values are rounded to before anything else (`--via`).
     pub via: Option<DType>,
     /// Its destinations.
     pub targets: Vec<Target<'a>>,
@@ -26,12 +26,12 @@ pub struct TensorTask<'a> {
 }
 
 impl<'a> TensorTask<'a> {
-    /// Rows that go nowhere yet, as they are.
+    /// A task without targets.
     pub fn new(name: String, rows: Box<dyn RowSource + 'a>) -> TensorTask<'a> {
         TensorTask::rounded(name, rows, None)
     }
 
-    /// Rows that go nowhere yet, rounded to `via` where there is such a type.
+    /// A task without targets that rounds values to `via`, if given.
     pub fn rounded(name: String, rows: Box<dyn RowSource + 'a>, via: Option<DType>) -> TensorTask<'a> {
         TensorTask { name, rows, via, targets: Vec::new(), encoder: None }
     }
@@ -56,22 +56,22 @@ pub enum Weights<'a> {
     },
 }
 
-/// A place for one tensor in one output.
+/// Position of one tensor in one output.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Target<'a> {
     /// Index into the outputs of the run.
     pub output: usize,
-    /// The type to encode to.
+    /// Type to encode to.
     pub dtype: DType,
-    /// The byte order of that file.
+    /// Byte order of that file.
     pub endian: Endian,
-    /// Bytes from the start of that file to the tensor's data.
+    /// Offset of the tensor's data in that file.
     pub offset: u64,
-    /// Importance weights, where the type takes any and there are some.
+    /// Importance weights, if available and used by the type.
     pub weights: Option<Weights<'a>>,
 }
 
-/// Rows of one tensor, read once and written to all targets: the unit of work of a thread, and of a journal.
+/// Rows of one tensor, read once and written to all targets. Threads and journals work in units of jobs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Job {
     /// Index into the tasks of the run.
@@ -80,18 +80,18 @@ pub struct Job {
     pub rows: Range<u64>,
 }
 
-/// Elements that a job holds at most, one row or a panel of columns excepted. 1 MiB of f32 stays in the second-level
-/// cache between reading, encoding and writing, and takes milliseconds even in the slow formats,
+/// Maximum number of elements per job, except for one row or a panel of columns. 1 MiB of f32 stays in the
+/// second-level cache between reading, encoding and writing, and takes milliseconds even in the slow formats,
 /// so that threads finish together.
 pub const JOB_ELEMS: u64 = 256 * 1024;
 
-/// Rows of one job of `task` that has `job_elems` elements at most, or [`least_rows`](crate::Granularity::least_rows) where that
-/// is more.
+/// Rows of one job of `task` that has `job_elems` elements at most, or
+/// [`least_rows`](crate::Granularity::least_rows) if that is more.
 pub(crate) fn rows_per_job(task: &TensorTask<'_>, job_elems: u64) -> u64 {
     let (view, granularity) = (task.rows.view(), task.rows.granularity());
-    // Where blocks of codes span several rows, fewer rows would read them again for every job.
+    // If blocks of codes span several rows, smaller jobs would read them repeatedly.
     let n_rows = (job_elems / view.row_elems.max(1)).max(granularity.least_rows);
-    // Whole groups, unless one alone is too large for a job.
+    // Complete groups, unless one group is too large for a job.
     if granularity.group_rows < n_rows {
         n_rows / granularity.group_rows * granularity.group_rows
     } else {
@@ -99,25 +99,22 @@ pub(crate) fn rows_per_job(task: &TensorTask<'_>, job_elems: u64) -> u64 {
     }
 }
 
-/// Rows that are not done yet, for each task: those that one pass over a schedule or a journal has to read.
+/// Number of rows of each task that one pass over a schedule or a journal still has to read.
 #[derive(Debug)]
 pub(crate) struct RowsLeft(Vec<AtomicU64>);
 
 impl RowsLeft {
-    /// With this number of rows of each task.
     pub(crate) fn new(n_rows: impl IntoIterator<Item = u64>) -> RowsLeft {
         RowsLeft(n_rows.into_iter().map(AtomicU64::new).collect())
     }
 
-    /// Records that the rows of `job` are done. No other job of this pass reads them, so their pages can be
-    /// released. Pages that jobs share are released with the last job to end, which need not be that of the
-    /// last rows.
+    /// Records that the rows of `job` are done.
     pub(crate) fn done_with(&self, tasks: &[TensorTask<'_>], job: &Job) {
-        // No other job uses the rows of this job: their pages are released at once. The thread whose
-        // subtraction leaves nothing was the last to finish, so shared pages are released too.
+        // No other job of this pass uses these rows, so their pages can be released at once. Pages that jobs
+        // share are released by the last job to finish, which need not be that of the last rows.
         let (rows, n_now) = (&tasks[job.task].rows, job.rows.end - job.rows.start);
         rows.advise(job.rows.clone(), Advice::DoneWith);
-        // The thread that takes the last rows off sees exactly what it takes, so that one of them all says it.
+        // Exactly one thread sees the count drop to zero.
         if self.0[job.task].fetch_sub(n_now, Ordering::Relaxed) == n_now {
             rows.all_done();
         }
@@ -127,24 +124,23 @@ impl RowsLeft {
 /// All jobs, in task order. Jobs are computed, not stored.
 #[derive(Debug, Clone)]
 pub struct Schedule {
-    /// For each task: jobs up to and with it, rows in it, rows of one job.
+    /// For each task: number of jobs up to its end, its rows, rows per job.
     tasks: Vec<(usize, u64, u64)>,
-    /// The jobs that are meant, where these are not all.
+    /// Selected jobs, if not all.
     selection: Option<Selection>,
 }
 
-/// Some of all jobs.
 #[derive(Debug, Clone)]
 struct Selection {
     /// For each run of consecutive jobs: the number of selected jobs up to its end, and its first job.
     runs: Vec<(usize, usize)>,
-    /// For each task the rows of its meant jobs.
+    /// Rows of selected jobs for each task.
     n_rows: Vec<u64>,
 }
 
 impl Schedule {
     /// Cuts tasks into jobs of at most `job_elems` elements, or of
-    /// [`least_rows`](crate::Granularity::least_rows) where that is more.
+    /// [`least_rows`](crate::Granularity::least_rows) if that is more.
     pub fn new(tasks: &[TensorTask<'_>], job_elems: u64) -> Schedule {
         let mut n_jobs = 0usize;
         let cut = |task: &TensorTask<'_>| {
@@ -155,7 +151,7 @@ impl Schedule {
         Schedule { tasks: tasks.iter().map(cut).collect(), selection: None }
     }
 
-    /// The same without the jobs that are not wanted.
+    /// Restricts the schedule to jobs for which `is_wanted` returns true.
     pub fn only(self, is_wanted: impl Fn(&Job) -> bool) -> Schedule {
         let (mut runs, mut n_rows): (Vec<(usize, usize)>, _) = (Vec::new(), vec![0; self.tasks.len()]);
         let mut n_selected = 0;
@@ -177,7 +173,7 @@ impl Schedule {
         Schedule { selection: Some(Selection { runs, n_rows }), ..self }
     }
 
-    /// For each task the rows of all jobs that are meant.
+    /// Rows of all selected jobs for each task.
     pub(crate) fn n_rows(&self) -> Vec<u64> {
         match &self.selection {
             Some(selection) => selection.n_rows.clone(),
@@ -193,17 +189,16 @@ impl Schedule {
         }
     }
 
-    /// True if there is nothing to do.
+    /// True if there are no jobs.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The job at `index`, if there are that many.
+    /// Job at `index`, or `None` if it is out of range.
     pub fn job(&self, index: usize) -> Option<Job> {
         self.cut(self.place(index)?)
     }
 
-    /// All jobs in order.
     pub(crate) fn jobs(&self) -> impl Iterator<Item = Job> {
         (0..self.len()).map_while(|index| self.job(index))
     }
@@ -211,13 +206,13 @@ impl Schedule {
     /// Index among all jobs of the selected job at `index`.
     fn place(&self, index: usize) -> Option<usize> {
         let Some(Selection { runs, .. }) = &self.selection else { return Some(index) };
-        // The first run that reaches beyond the index, and what the runs before it have.
+        // The first run that extends beyond the index, and the number of jobs before it.
         let run = runs.partition_point(|(jobs, _)| *jobs <= index);
         let before = run.checked_sub(1).map_or(0, |before| runs[before].0);
         Some(runs.get(run)?.1 + (index - before))
     }
 
-    /// The job at `index` of all.
+    /// Job at `index` of the unrestricted schedule.
     fn cut(&self, index: usize) -> Option<Job> {
         // The first task whose jobs extend beyond this index; tasks without rows have no jobs.
         let task = self.tasks.partition_point(|(jobs, ..)| *jobs <= index);
@@ -240,7 +235,7 @@ mod tests {
     #[test]
     fn every_row_is_in_exactly_one_job() {
         let values = vec![0.0; 10];
-        // Values are one row each; an empty tensor has one row of nothing.
+        // Values are one row each; an empty tensor has one empty row.
         let tasks = [task(&values), task(&[]), task(&values)];
         let schedule = Schedule::new(&tasks, 4);
         let jobs: Vec<Job> = schedule.jobs().collect();
@@ -253,7 +248,7 @@ mod tests {
         let jobs: Vec<Job> = schedule.jobs().collect();
         let expected = [(0, 0..2), (0, 2..4), (0, 4..5), (2, 0..7)];
         assert_eq!(jobs, expected.map(|(task, rows)| Job { task, rows }));
-        // Without any of them, the others stay in their order.
+        // Remaining jobs stay in order.
         for unwanted in 0..16u32 {
             let is_wanted = |job: &Job| {
                 let index = jobs.iter().position(|other| other == job).unwrap();
@@ -274,7 +269,7 @@ mod tests {
         }
     }
 
-    /// Rows whose matrix is read by all jobs.
+    /// Rows of a matrix that all jobs read.
     #[derive(Debug)]
     struct Shared(&'static AtomicU64);
 
@@ -301,7 +296,7 @@ mod tests {
         static N_GIVEN_BACK: AtomicU64 = AtomicU64::new(0);
         let tasks = [TensorTask::new("t".into(), Box::new(Shared(&N_GIVEN_BACK)))];
         let all = Schedule::new(&tasks, 4);
-        // All of five jobs, and the selection of a part or a resumed run.
+        // All of five jobs, then the selection of a part or a resumed run.
         for (round, selection) in [vec![0, 1, 2, 3, 4], vec![1, 4], vec![2]].into_iter().enumerate() {
             let some = all.clone().only(|job| selection.contains(&(job.rows.start / 2)));
             let left = RowsLeft::new(some.n_rows());

@@ -14,20 +14,17 @@ use crate::{
     run_options::{NonFinite, RunOptions},
 };
 
-/// Buffers that a thread reuses from job to job.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
     /// (rows, row_elems) f32.
     values: Vec<f32>,
-    /// Encoded blocks of one target.
     encoded: Vec<u8>,
     /// True if `values` had a nonzero element before they were rounded to an intermediate type.
     has_value: bool,
-    /// At least a row of ones, for targets that take them for weights.
+    /// At least one row of ones, for targets that take them as weights.
     ones: Vec<f32>,
 }
 
-/// The bytes of one job, target by target.
 pub(crate) struct JobBytes<'a> {
     task: &'a TensorTask<'a>,
     job: &'a Job,
@@ -38,15 +35,13 @@ pub(crate) struct JobBytes<'a> {
 
 /// Data of a job for one target.
 pub(crate) struct Made<'a> {
-    /// Whole rows, in the byte order of the target.
+    /// Complete rows, in the byte order of the target.
     pub(crate) bytes: Cow<'a, [u8]>,
-    /// True if making it again is about as fast as reading it back: nothing is fetched, and no scale is
-    /// searched.
+    /// True if recomputing is about as fast as reading back: no download and no search for scales.
     pub(crate) is_cheap: bool,
 }
 
 impl<'a> JobBytes<'a> {
-    /// Nothing is read yet.
     pub(crate) fn new(
         task: &'a TensorTask<'a>,
         job: &'a Job,
@@ -59,12 +54,12 @@ impl<'a> JobBytes<'a> {
     /// Data for `target`, one of the task's targets.
     ///
     /// # Errors
-    /// Read errors, non-finite values if these are refused, [`Error::Encode`].
+    /// Read errors, non-finite values if refused, [`Error::Encode`].
     pub(crate) fn of(&mut self, target: &Target<'_>) -> Result<Made<'_>, Error> {
         let stored = stored(self.task, self.job, target.dtype)?;
         let is_searched = || {
             let codec = gguf_quant::codec(target.dtype);
-            // Blocks that a row encoder improved took longer than any search.
+            // Improving blocks takes longer than any search for scales.
             let is_refined = self.task.encoder_of(target.dtype).is_some();
             is_refined || codec.is_some_and(|codec| codec.search.is_made(target.weights.is_some()))
         };
@@ -86,7 +81,7 @@ impl<'a> JobBytes<'a> {
         if let Some(losses) = &self.options.losses {
             self.note(losses, target, &bytes, is_stored);
         }
-        // All before this is little endian.
+        // All data is little endian up to here.
         if target.endian == Endian::Big {
             swap_blocks(target.dtype, bytes.to_mut());
         }
@@ -95,7 +90,7 @@ impl<'a> JobBytes<'a> {
 }
 
 impl JobBytes<'_> {
-    /// Records whether the rows, and the blocks made from them, have a nonzero value, and the error of some rows.
+    /// Records whether the rows and their blocks have a nonzero value, and the error of some rows.
     fn note(&self, losses: &Losses, target: &Target<'_>, bytes: &[u8], is_stored: bool) {
         let view = self.task.rows.view();
         let n_dims = if view.n_rows > 1 { 2 } else { 1 };
@@ -126,10 +121,10 @@ impl JobBytes<'_> {
     }
 }
 
-/// Rows of a job whose error is measured.
+/// Number of rows per job whose error is measured.
 const SAMPLED_ROWS: usize = 4;
 
-/// Error of some rows of a job, which are decoded for it. Blocks that cannot be decoded have none.
+/// Error of some rows of a job, which are decoded for it. `None` if the type cannot be decoded.
 fn sampled_error(
     dtype: DType,
     bytes: &[u8],
@@ -148,7 +143,7 @@ fn sampled_error(
     error
 }
 
-/// True if blocks hold a nonzero value. Blocks of types that cannot be decoded count as nonzero.
+/// True if blocks contain a nonzero value. Blocks of types that cannot be decoded count as nonzero.
 fn has_value(
     dtype: DType,
     bytes: &[u8],
@@ -163,15 +158,15 @@ fn has_value(
     })
 }
 
-/// The stored bytes of a job, where they are what a target of this type wants.
+/// Stored bytes of a job, if a target of this type can use them.
 fn stored<'a>(task: &'a TensorTask<'_>, job: &Job, dtype: DType) -> Result<Option<Cow<'a, [u8]>>, Error> {
-    // Values that are rounded first are not the stored ones, unless they are rounded to the target's type.
+    // Rounded values differ from the stored ones, unless they are rounded to the target's type.
     if task.via.is_some_and(|via| via != dtype) {
         return Ok(None);
     }
     let Some(bytes) = task.rows.stored(dtype, job.rows.clone())? else { return Ok(None) };
-    // A float that is not finite goes the long way: there it is named, or written with the bits
-    // that the reference gives to NaNs.
+    // A non-finite float takes the slow path: it is reported there, or written with the bits that the
+    // reference gives to NaNs.
     let is_bad = finite::scan_raw(dtype, &bytes).is_some_and(|scan| scan.first_bad.is_some());
     Ok(Some(bytes).filter(|_| !is_bad))
 }
@@ -185,7 +180,7 @@ fn read(
     values: &mut Vec<f32>,
 ) -> Result<bool, Error> {
     let n_elems = (job.rows.end - job.rows.start) * task.rows.view().row_elems;
-    // Data of a longer job is overwritten: rows are read whole.
+    // The old contents are overwritten.
     values.resize(n_elems as usize, 0.0);
     task.rows.read(job.rows.clone(), options.level, values)?;
     // Before rounding, which can create infinities; those are reported as overflow after encoding.
@@ -199,7 +194,7 @@ fn read(
     if let Some(via) = task.via {
         let codec = |error| Error::Encode { tensor: task.name.clone(), error };
         let row_elems = task.rows.view().row_elems as usize;
-        // Types between are floats, whose blocks are single elements.
+        // Intermediate types are floats, whose blocks are single elements.
         let mut rounded = vec![0; values.len() * via.block_bytes() as usize];
         let rows = Rows { values, row_elems, weights: None };
         gguf_quant::encode(via, options.level, rows, &mut rounded).map_err(codec)?;
@@ -208,7 +203,6 @@ fn read(
     Ok(has_value)
 }
 
-/// Encodes `buffers.values` into `buffers.encoded`.
 fn encode(
     task: &TensorTask<'_>,
     job: &Job,
@@ -221,19 +215,19 @@ fn encode(
     let row_elems = task.rows.view().row_elems as usize;
     let row_bytes = row_bytes(task, target.dtype)?;
     let n_rows = job.rows.end - job.rows.start;
-    // Same length means that nothing is cleared; every byte is written below.
+    // If the length is unchanged, no bytes are cleared; all are overwritten below.
     encoded.resize((n_rows * row_bytes) as usize, 0);
     if target.weights == Some(Weights::Ones) && ones.len() < row_elems {
         ones.resize(row_elems, 1.0);
     }
-    // One call of the codec has one row of weights for all its rows.
+    // A call of the codec takes one row of weights for all rows.
     for rows in ranges_of_equal_weights(job, target.weights) {
         let first = (rows.start - job.rows.start) as usize;
         let end = (rows.end - job.rows.start) as usize;
         let weights = target.weights.map(|weights| match weights {
             Weights::Ones => &ones[..row_elems],
             Weights::Rows { values, rows_per_expert } => {
-                // A stack of stacks has more matrices than rows of weights: they repeat.
+                // A stack of stacks has more matrices than rows of weights, which repeat.
                 let n_experts = (values.len() / row_elems.max(1)).max(1);
                 let expert = (rows.start / rows_per_expert) as usize % n_experts;
                 &values[expert * row_elems..(expert + 1) * row_elems]
@@ -251,7 +245,7 @@ fn encode(
             encoder.encode(&rows, out).map_err(failed)?;
         }
     }
-    // Decoding what was just encoded costs, and only large values can overflow a scale: few tensors have any.
+    // Decoding costs time, and only large values can overflow a scale, which few tensors have.
     if options.nonfinite == NonFinite::Refuse
         && target.dtype != DType::F32
         && finite::scan(values).max_abs > finite::SAFE_MAGNITUDE
@@ -267,8 +261,8 @@ fn encode(
     Ok(())
 }
 
-/// Index of the largest element of the first block that cannot represent it: the decoded block is not finite, or the element is less
-/// than a quarter of its value.
+/// Index of the largest element of the first block that cannot represent it: the decoded block is not finite,
+/// or the decoded element is less than a quarter of its value.
 fn lost(values: &[f32], decoded: &[f32], dtype: DType) -> Option<usize> {
     let block_elems = dtype.block_elems() as usize;
     let largest = |block: &[f32]| {
@@ -285,9 +279,9 @@ fn lost(values: &[f32], decoded: &[f32], dtype: DType) -> Option<usize> {
     })
 }
 
-/// The rows of a job, cut where the weights change: where an expert ends.
+/// Rows of the job, cut between experts because the weights change there.
 fn ranges_of_equal_weights(job: &Job, weights: Option<Weights<'_>>) -> Vec<Range<u64>> {
-    // Weights of ones, or none, are the same for every row.
+    // Weights of ones are the same for every row.
     let Some(Weights::Rows { rows_per_expert, .. }) = weights else { return vec![job.rows.clone()] };
     let mut ranges = Vec::new();
     let mut start = job.rows.start;
@@ -299,7 +293,7 @@ fn ranges_of_equal_weights(job: &Job, weights: Option<Weights<'_>>) -> Vec<Range
     ranges
 }
 
-/// Bytes of one row, as the rows of the task count them.
+/// Bytes of one row, as counted by the task.
 pub(crate) fn row_bytes(task: &TensorTask<'_>, dtype: DType) -> Result<u64, Error> {
     let row_elems = task.rows.view().row_elems;
     let partial = |source| Error::Gguf(gguf_container::Error::Shape { tensor: task.name.clone(), source });
@@ -310,6 +304,6 @@ pub(crate) fn row_bytes(task: &TensorTask<'_>, dtype: DType) -> Result<u64, Erro
 fn place(task: &TensorTask<'_>, job: &Job, index: usize) -> (u64, u64) {
     let view = task.rows.view();
     let at = job.rows.start * view.row_elems + index as u64;
-    // A vector whose elements move has rows of one element; people see one row.
+    // A vector whose elements move has rows of one element; users see one row.
     if view.row_elems == 1 { (0, at) } else { (at / view.row_elems, at % view.row_elems) }
 }

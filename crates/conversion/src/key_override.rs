@@ -4,10 +4,10 @@ use gguf_container::{Metadata, Value};
 
 use crate::Error;
 
-/// One key and what it is to be.
+/// A key and its new value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KeyOverride {
-    /// The key.
+    /// Name of the key.
     pub key: String,
     value: RequestedValue,
 }
@@ -16,16 +16,15 @@ pub struct KeyOverride {
 enum RequestedValue {
     Int(i128),
     Float(f64),
-    /// A value of a stated type.
     Exact(Value),
 }
 
 impl KeyOverride {
-    /// Parses `KEY=TYPE:VALUE`. Types are `int`, `float`, `bool` and `str`, as in the
-    /// reference, and the names of GGUF's own (`u8` to `i64`, `f32`, `f64`).
+    /// Parses `KEY=TYPE:VALUE`. Types are those of the reference (`int`, `float`, `bool` and `str`) and
+    /// GGUF's own (`u8` to `i64`, `f32`, `f64`).
     ///
-    /// Source: `string_parse_kv_override` in `common/common.cpp`, llama-cpp-python 0.3.36. It
-    /// takes what is no number for 0, and texts of at most 127 bytes.
+    /// Source: `string_parse_kv_override` in `common/common.cpp`, llama-cpp-python 0.3.36. It reads invalid
+    /// numbers as 0, and texts of at most 127 bytes.
     ///
     /// # Errors
     /// [`Error::KeyOverride`].
@@ -44,7 +43,7 @@ impl KeyOverride {
             };
         }
         let requested = match kind {
-            // The reference reads 64 bits with a sign.
+            // The reference parses a signed 64-bit integer.
             "int" => RequestedValue::Int(i128::from(value.parse::<i64>().map_err(|_| no_number())?)),
             "float" => RequestedValue::Float(value.parse().map_err(|_| no_number())?),
             "str" => RequestedValue::Exact(value.into()),
@@ -64,15 +63,15 @@ impl KeyOverride {
         Ok(KeyOverride { key: key.to_owned(), value: requested })
     }
 
-    /// Sets the key at the end of `metadata`, where the reference puts it.
+    /// Sets the key at the end of `metadata`, like the reference.
     ///
-    /// An integer keeps the integer type that the key has; a new one is u32 where it fits, as
-    /// all are in the reference, which drops the sign. So do floats: f32 if the key is new.
+    /// An integer keeps the key's existing integer type. A new one is u32 if it fits; the reference always
+    /// uses u32, which drops the sign. Floats behave alike, with f32 for a new key.
     ///
     /// # Errors
-    /// [`Error::KeyOverrideRange`] for a number that the key's type does not hold.
+    /// [`Error::KeyOverrideRange`] for a number out of range for the key's type.
     pub fn apply(&self, metadata: &mut Metadata) -> Result<(), Error> {
-        // The type of the key as it is decides: `int:` and `float:` say what a person means, not how wide it is stored.
+        // The key's existing type decides: `int:` and `float:` state the kind of number, not its width.
         let old = metadata.get(&self.key);
         let value = match &self.value {
             RequestedValue::Exact(value) => value.clone(),
@@ -90,7 +89,7 @@ impl KeyOverride {
     }
 }
 
-/// The integer in the type of the old value, or in the first of u32, i32, u64, i64 that holds it.
+/// The integer in the type of the old value, or in the first of u32, i32, u64, i64 that can represent it.
 fn int(value: i128, old: Option<&Value>) -> Option<Value> {
     Some(match old {
         Some(Value::U8(_)) => Value::U8(value.try_into().ok()?),
@@ -101,7 +100,7 @@ fn int(value: i128, old: Option<&Value>) -> Option<Value> {
         Some(Value::I32(_)) => Value::I32(value.try_into().ok()?),
         Some(Value::U64(_)) => Value::U64(value.try_into().ok()?),
         Some(Value::I64(_)) => Value::I64(value.try_into().ok()?),
-        // A new key, or one that was no integer.
+        // A new key, or one that was not an integer.
         _ => u32::try_from(value)
             .map(Value::U32)
             .or_else(|_| i32::try_from(value).map(Value::I32))

@@ -19,7 +19,7 @@ use crate::{
     rows::LegacyRows,
 };
 
-/// A model from before GGUF and what becomes of it.
+/// A model from before GGUF and its layout.
 #[derive(Debug)]
 pub struct LegacyInput {
     families: Families,
@@ -30,7 +30,7 @@ pub struct LegacyInput {
 }
 
 impl LegacyInput {
-    /// Opens the model whose first file is `path`; `config` is the layout of its config, where there is one.
+    /// Opens the model whose first file is `path`; `config` is the layout of its config, if any.
     ///
     /// # Errors
     /// [`Error::Legacy`], [`Error::Arch`], [`Error::Shape`].
@@ -43,7 +43,7 @@ impl LegacyInput {
         LegacyInput::new(families, gguf_checkpoint::open_legacy(path)?, options, config)
     }
 
-    /// A model that is open.
+    /// Resolves an open model.
     ///
     /// # Errors
     /// [`Error::Arch`], [`Error::Shape`].
@@ -55,7 +55,7 @@ impl LegacyInput {
     ) -> Result<LegacyInput, Error> {
         let mut layout = gguf_layout::resolve_legacy(&header(&model)?, options, config)?;
         layout.notes.extend(decoded_note(&model));
-        // Names are unique, and every tensor of the layout is one of the model.
+        // Names are unique, and the layout only has tensors of the model.
         let indices: BTreeMap<&str, usize> =
             model.tensors.iter().enumerate().map(|(index, tensor)| (tensor.name.as_str(), index)).collect();
         let index = |tensor: &OutTensor| {
@@ -89,7 +89,7 @@ impl LegacyInput {
         self.sources.iter().map(stored).collect()
     }
 
-    /// True if a tensor has a type that no current type can hold.
+    /// True if a tensor has a type that ggml no longer supports.
     fn has_decoded(&self) -> bool {
         self.model.tensors.iter().any(|tensor| tensor.current_dtype.is_none())
     }
@@ -99,7 +99,6 @@ fn no_source(tensor: &OutTensor) -> Error {
     Error::NoSuchTensor { name: String::new(), wanted_by: tensor.name.clone() }
 }
 
-/// Input of the layout.
 fn header(model: &LegacyModel) -> Result<LegacyHeader<'_>, Error> {
     let tensor = |tensor: &gguf_checkpoint::LegacyTensor| {
         let dims = [tensor.row_elems, tensor.n_rows.unwrap_or(1)];
@@ -124,7 +123,7 @@ fn header(model: &LegacyModel) -> Result<LegacyHeader<'_>, Error> {
     })
 }
 
-/// Says which tensors no type of today holds.
+/// Lists tensors whose type ggml no longer supports.
 fn decoded_note(model: &LegacyModel) -> Option<String> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for tensor in model.tensors.iter().filter(|tensor| tensor.current_dtype.is_none()) {
@@ -142,7 +141,7 @@ fn decoded_note(model: &LegacyModel) -> Option<String> {
 }
 
 impl Input for LegacyInput {
-    /// Blocks that a type of today holds are of that type; all others are floats.
+    /// Blocks that ggml still supports keep their type; all others are floats.
     fn tensors(&self, _: &Recipe) -> Vec<TensorFacts<'_>> {
         let tensors = self.layout.tensors.iter().zip(&self.sources);
         tensors
@@ -167,8 +166,7 @@ impl Input for LegacyInput {
         check_output_file(path, &paths, force)
     }
 
-    /// As `llama-quantize` writes files of a file; the recipe that copies keeps what a type of today holds, and has
-    /// the rest in f32.
+    /// Plans like `llama-quantize`. The recipe that copies keeps supported types and stores the rest in f32.
     fn plan(&self, output: &OutputRequest, request: &Request<'_>) -> Result<Vec<PlannedFile>, Error> {
         let recipe = output.recipe;
         let tensors = self.tensors(recipe);

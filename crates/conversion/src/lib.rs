@@ -1,10 +1,10 @@
 //! The pipeline: resolve a checkpoint, choose dtypes, plan the files, check them, write them.
 //!
-//! Each step takes the value of the step before and never calls back: `gguf_checkpoint::open` gives a
-//! checkpoint, `gguf_layout::resolve` a layout, a recipe the dtypes, [`gguf_container::Plan`] every offset; then
-//! [`run()`] reads, encodes and writes rows, and decides nothing. This crate prints nothing.
+//! Each step takes the result of the previous one and never calls back: `gguf_checkpoint::open` returns a
+//! checkpoint, `gguf_layout::resolve` a layout, a recipe the dtypes, [`gguf_container::Plan`] every offset.
+//! Then [`run()`] only reads, encodes and writes rows. This crate does not print.
 //!
-//! [`Conversion`] holds the steps together; most programs need nothing else.
+//! [`Conversion`] connects the steps and is sufficient for most programs.
 #![cfg_attr(
     not(test),
     deny(
@@ -55,36 +55,30 @@ mod unfinished;
 mod verify;
 mod vocab_only;
 
-// The steps.
-pub use compare::{Agreement, Distance, compare};
-pub use conversion::{CheckedConversion, Conversion, PlannedConversion};
-pub use error::Error;
-pub use planned::{Choice, FileOf, PlannedFile};
-// Inputs.
 pub use adapter_input::AdapterInput;
 pub use checkpoint_input::CheckpointInput;
+pub use compare::{Agreement, Distance, compare};
+pub use conversion::{CheckedConversion, Conversion, PlannedConversion};
 pub use diffusion_input::DiffusionInput;
+pub use error::Error;
 pub use foreign_input::ForeignInput;
 pub use input::Input;
-pub use legacy_input::LegacyInput;
-pub use model_input::ModelInput;
-pub use resolve::{arch_input, normalized, resolve, resolve_projector, target};
-// Requests.
-pub use key_override::KeyOverride;
-pub use repack::Repacked;
-pub use request::{Importance, OutputRequest, Request, Shards};
-// Where it goes.
-pub use output::{check_output, check_output_file, output_path, real_output, write};
-pub use vocab_only::{guessed_file_type, plan_vocab, write_vocab};
-// Resuming.
 pub use journal::{
     Done, Fingerprint, Found, InputFile, Journal, Origin, Remaining, Span, file_checksum, unfinished,
 };
+pub use key_override::KeyOverride;
+pub use legacy_input::LegacyInput;
+pub use losses::{Loss, Losses, is_nonzero_by_nature};
+pub use model_input::ModelInput;
+pub use output::{check_output, check_output_file, output_path, real_output, write};
+pub use planned::{Choice, FileOf, PlannedFile};
+pub use repack::Repacked;
+pub use request::{Importance, OutputRequest, Request, Shards};
+pub use resolve::{arch_input, normalized, resolve, resolve_projector, target};
 pub use resume::{Journaling, Resumed, check_unfinished, write_resumable};
 pub use unfinished::Unfinished;
 pub use verify::verify;
-// How rows get there.
-pub use losses::{Loss, Losses, is_nonzero_by_nature};
+pub use vocab_only::{guessed_file_type, plan_vocab, write_vocab};
 
 pub use job::{JOB_ELEMS, Job, Schedule, Target, TensorTask, Weights};
 pub use row_encoder::{EncodedRows, RowEncoder};

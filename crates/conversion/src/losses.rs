@@ -1,4 +1,4 @@
-//! Tensors that are entirely zero, become so, or lose far more than their type usually does.
+//! Tensors that are entirely zero, become zero, or lose far more than their type usually does.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +10,6 @@ use gguf_types::DType;
 /// Zero values and errors of the tensors that jobs have written.
 #[derive(Debug, Default)]
 pub struct Losses {
-    /// By task and output.
     seen: Mutex<BTreeMap<(usize, usize), Seen>>,
 }
 
@@ -27,7 +26,6 @@ struct Seen {
     is_refined: bool,
 }
 
-/// Squared error of some rows.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct SquaredError {
     /// Sum of `(encoded - source)^2`.
@@ -37,14 +35,13 @@ pub(crate) struct SquaredError {
 }
 
 impl SquaredError {
-    /// Adds decoded blocks and the values that they were made from.
+    /// Adds decoded blocks and their source values.
     pub(crate) fn add(&mut self, decoded: &[f32], source: &[f32]) {
         let differences = decoded.iter().zip(source).map(|(a, b)| f64::from(*a) - f64::from(*b));
         self.difference += differences.map(|difference| difference * difference).sum::<f64>();
         self.source += source.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>();
     }
 
-    /// Adds other rows.
     pub(crate) fn merge(&mut self, other: SquaredError) {
         self.difference += other.difference;
         self.source += other.source;
@@ -55,10 +52,12 @@ impl SquaredError {
         if self.difference == 0.0 { 0.0 } else { (self.difference / self.source).sqrt() }
     }
 
-    /// Relative error and that of the type on normally distributed numbers, if it is far above. Error feedback moves weights further.
+    /// Relative error and that of the type on normally distributed numbers, if it is far above. Error
+    /// feedback moves weights further.
     pub(crate) fn far_above(self, dtype: DType, is_refined: bool) -> Option<(f64, f64)> {
         let error = self.relative();
-        // Most types of most tensors: an importance matrix raises the error by a third, outliers of a block double it.
+        // Most types of most tensors: an importance matrix raises the error by a third, outliers of a block
+        // double it.
         if error <= SMALL_ERROR {
             return None;
         }
@@ -67,7 +66,7 @@ impl SquaredError {
             false => (3.0 * usual).min(f64::midpoint(usual, 1.0)),
             true => (6.0 * usual).min(0.25f64.mul_add(usual, 0.75)),
         };
-        // Binary and ternary types lose much of all other weights.
+        // Binary and ternary types lose much of ordinary weights.
         (error > bound.max(SMALL_ERROR)).then_some((error, usual))
     }
 }
@@ -81,21 +80,21 @@ const SMALL_ERROR: f64 = 0.05;
 pub enum Loss {
     /// All values are zero in the source.
     Zero {
-        /// The tensor.
+        /// Name of the tensor.
         tensor: String,
     },
-    /// The source has other values, and all of them become zero in the type.
+    /// The source has nonzero values, but all become zero in the type.
     Underflow {
-        /// The tensor.
+        /// Name of the tensor.
         tensor: String,
-        /// The type.
+        /// Target type.
         dtype: DType,
     },
     /// The error is far above that of the type on ordinary weights.
     Distant {
-        /// The tensor.
+        /// Name of the tensor.
         tensor: String,
-        /// The type.
+        /// Target type.
         dtype: DType,
         /// `|encoded - source| / |source|`, estimated from some of the rows.
         error: f64,
@@ -113,7 +112,6 @@ impl Loss {
     }
 }
 
-/// Rows of a job, for [`Losses::note`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Noted<'a> {
     pub(crate) name: &'a str,
@@ -121,9 +119,7 @@ pub(crate) struct Noted<'a> {
     /// Rows of the tensor, and of the job.
     pub(crate) n_rows: u64,
     pub(crate) n_now: u64,
-    /// Error of some of its rows.
     pub(crate) error: SquaredError,
-    /// True if a row encoder changed the blocks.
     pub(crate) is_refined: bool,
 }
 
@@ -138,8 +134,8 @@ impl Losses {
         found
     }
 
-    /// Records some rows of a tensor. The functions return true if the source and the output have a nonzero value; they are not
-    /// called again once one is found.
+    /// Records some rows of a tensor. `has_source` and `has_encoded` return true if a value is nonzero; they
+    /// are not called again once one is found.
     pub(crate) fn note(
         &self,
         place: (usize, usize),
@@ -191,7 +187,8 @@ impl Seen {
     }
 }
 
-/// True for a tensor that a trained model does not have as zeros: a matrix or a norm. Biases and factors of token shifts may be zero.
+/// True for a tensor that is never zero in a trained model: a matrix or a norm. Biases and factors of token
+/// shifts may be zero.
 pub fn is_nonzero_by_nature(name: &str, n_dims: usize) -> bool {
     name.ends_with(".weight") && (n_dims > 1 || name.contains("norm"))
 }

@@ -1,7 +1,7 @@
 //! From a GGUF file to planned files of other types, as `llama-quantize` does.
 //!
 //! Source: `llama_model_quantize_impl` in `src/llama-quant.cpp`, llama.cpp as vendored in llama-cpp-python
-//! 0.3.36. Weights go from the stored type straight to the target through f32, where adapters are merged.
+//! 0.3.36. Weights go directly from the stored type to the target through f32, in which adapters are merged.
 
 use std::path::{Path, PathBuf};
 
@@ -34,12 +34,12 @@ pub struct ModelInput {
 }
 
 impl ModelInput {
-    /// The files of `model`; `families` hold facts that recipes use.
+    /// Opens the files of `model`; `families` provides facts for recipes.
     pub fn new(families: Families, model: Model) -> ModelInput {
         ModelInput { families, model, adapters: Vec::new() }
     }
 
-    /// The same with adapter files merged into it, in this order, each times its scale; 1 is as trained.
+    /// Merges adapter files in this order, each times its scale; 1 is as trained.
     ///
     /// # Errors
     /// [`Error::AdapterFile`] for a file that is not an adapter of this model.
@@ -129,7 +129,7 @@ impl Input for ModelInput {
             // Some rules count tensors in the order of the file.
             (0..tensors.len()).collect()
         } else if request.shards == Shards::Kept {
-            // As in the files: tensors of one shard stay together.
+            // In file order: tensors of one shard stay together.
             let offsets: Vec<u64> = model.tensors().map(|(_, tensor)| tensor.offset).collect();
             let mut order: Vec<usize> = (0..tensors.len()).collect();
             order.sort_by_key(|&index| (sources[index].shard, offsets[index]));
@@ -138,7 +138,7 @@ impl Input for ModelInput {
             reference_order(&tensors.iter().map(|tensor| tensor.name).collect::<Vec<_>>())
         };
         let file_type =
-            // A copied file keeps its number.
+            // A copied file keeps its file type.
             if recipe.copy { stored_file_type(model.metadata(), &tensors) } else { recipe.file_type.id() };
         let metadata = match is_diffusion {
             true => diffusion_metadata(&self.metadata(), (!recipe.copy).then_some(file_type)),
@@ -158,7 +158,7 @@ impl Input for ModelInput {
     }
 
     fn tasks<'a>(&'a self, _: &Request<'_>) -> Result<Vec<TensorTask<'a>>, Error> {
-        // From the stored type straight to the target: there is no type between.
+        // Directly from the stored type to the target, without an intermediate type.
         let task = |(file, tensor): (&'a File, &'a TensorInfo)| {
             Ok(TensorTask::new(tensor.name.clone(), self.rows(file, tensor)?))
         };

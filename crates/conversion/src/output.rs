@@ -16,14 +16,13 @@ use crate::{
 
 /// The path of an output of the type `type_name` (`Q4_K_M`).
 ///
-/// Without `out` it is `default_name` in the current folder. Where `out` is a folder, or ends
-/// like one, it is `default_name` in there. Else `out` is the path; its last part may hold
-/// `{ftype}`, `{outtype}` (lower case), `{FTYPE}` and `{OUTTYPE}` (upper case), and doubled
-/// braces for braces.
+/// Without `out` it is `default_name` in the current folder. If `out` is a folder or ends with a separator,
+/// it is `default_name` in that folder. Otherwise it is `out`, whose last component may contain `{ftype}`,
+/// `{outtype}` (lower case), `{FTYPE}` and `{OUTTYPE}` (upper case), and doubled braces for braces.
 ///
-/// The reference's converter takes the model's folder for its default; here the input folder is
-/// never written to. Source: `fill_templated_filename` in `gguf-py/gguf/utility.py` and
-/// `prepare_metadata` in `conversion/base.py`, llama-cpp-python 0.3.36.
+/// The reference's converter defaults to the model's folder; here the input folder is never written to.
+/// Source: `fill_templated_filename` in `gguf-py/gguf/utility.py` and `prepare_metadata` in
+/// `conversion/base.py`, llama-cpp-python 0.3.36.
 ///
 /// # Errors
 /// [`Error::UnknownPlaceholder`].
@@ -38,7 +37,7 @@ pub fn output_path(out: Option<&Path>, default_name: &str, type_name: &str) -> R
     if ends_like_a_folder || out.is_dir() {
         return Ok(out.join(default_name));
     }
-    // A name that is not text has no braces that anyone could read.
+    // A name that is not UTF-8 has no placeholders.
     match out.file_name().and_then(|name| name.to_str()) {
         Some(name) => Ok(out.with_file_name(fill(name, type_name)?)),
         None => Ok(out.to_owned()),
@@ -52,7 +51,7 @@ fn fill(name: &str, type_name: &str) -> Result<String, Error> {
         filled += &rest[..at];
         let brace = &rest[at..at + 1];
         rest = &rest[at + 1..];
-        // A doubled brace is one brace, as in Python's format strings, which the names of the reference are.
+        // A doubled brace is one brace, like in Python's format strings, which the reference uses.
         if let Some(after) = rest.strip_prefix(brace) {
             filled += brace;
             rest = after;
@@ -72,7 +71,7 @@ fn fill(name: &str, type_name: &str) -> Result<String, Error> {
     Ok(filled + rest)
 }
 
-/// The path of one file of an output: `path` itself, or that of a shard.
+/// Path of one file of an output: `path` itself, or that of a shard.
 pub(crate) fn shard_path(path: &Path, shard: Option<(u32, u32)>) -> PathBuf {
     let Some((no, count)) = shard else { return path.to_owned() };
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -80,18 +79,17 @@ pub(crate) fn shard_path(path: &Path, shard: Option<(u32, u32)>) -> PathBuf {
     path.with_file_name(gguf_container::shard_file_name(prefix, no, count))
 }
 
-/// Checks that `path` can be written without touching the folder that is read, before hours of
-/// work.
+/// Checks that `path` can be written without touching the folder that is read, before hours of work.
 ///
 /// # Errors
-/// [`Error::NoFolder`], [`Error::NotAFolder`], [`Error::OutputInsideInput`], and [`gguf_container::Error::Exists`] where something
-/// is there and `force` is not given.
+/// [`Error::NoFolder`], [`Error::NotAFolder`], [`Error::OutputInsideInput`], and
+/// [`gguf_container::Error::Exists`] without `force`.
 pub fn check_output(path: &Path, input_folder: &Path, force: bool) -> Result<(), Error> {
-    // Links are followed on both sides: an output may lead into the input folder by another name.
+    // Links are resolved for both paths: an output may point into the input folder by another name.
     let real_folder = real_folder_of(path)?;
     let is_inside = |path: &Path| fs::canonicalize(input_folder).is_ok_and(|input| path.starts_with(input));
-    // The output itself may be a link too: with `force` its file is replaced. It may even lead to a file that
-    // the input folder links to, as the folders of a Hub cache do.
+    // The output may be a link too: with `force` its target is replaced. It may even point to a file that the
+    // input folder links to, like in folders of a Hub cache.
     let points_inside = fs::canonicalize(path).is_ok_and(|real| {
         let entries = fs::read_dir(input_folder).into_iter().flatten().flatten();
         is_inside(&real)
@@ -108,7 +106,7 @@ pub fn check_output(path: &Path, input_folder: &Path, force: bool) -> Result<(),
 /// Checks that `path` can be written and is not one of the input files, which may be in the same folder.
 ///
 /// # Errors
-/// As [`check_output`], and [`Error::OutputIsInput`] even with `force`.
+/// Those of [`check_output`], and [`Error::OutputIsInput`] even with `force`.
 pub fn check_output_file(path: &Path, inputs: &[&Path], force: bool) -> Result<(), Error> {
     real_folder_of(path)?;
     if let Ok(real) = fs::canonicalize(path)
@@ -119,8 +117,8 @@ pub fn check_output_file(path: &Path, inputs: &[&Path], force: bool) -> Result<(
     check_absent(path, force)
 }
 
-/// The file that a path leads to, by links or by another spelling of its folder; the path itself where its folder is not
-/// there. Two outputs of one real path would overwrite each other.
+/// Resolves links and other spellings of the folder; the path itself if its folder does not exist. Two
+/// outputs with one real path would overwrite each other.
 pub fn real_output(path: &Path) -> PathBuf {
     let in_real_folder = || Some(real_folder_of(path).ok()?.join(path.file_name()?));
     fs::canonicalize(path).ok().or_else(in_real_folder).unwrap_or_else(|| path.to_owned())
@@ -145,11 +143,11 @@ fn check_absent(path: &Path, force: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// Runs `tasks` and writes one file for each of `files`. No file has its final name before everything is
-/// written; after an error or a cancellation nothing remains.
+/// Runs `tasks` and writes one file for each of `files`. Files get their final names when everything is
+/// written. After an error or a cancellation, partial files are removed.
 ///
 /// # Errors
-/// As [`run`], and errors of creating and finishing files.
+/// Those of [`run`], and errors of creating and finishing files.
 pub fn write(
     tasks: &[TensorTask<'_>],
     files: &[(&Path, &Plan)],
@@ -159,7 +157,8 @@ pub fn write(
 ) -> Result<(), Error> {
     check_open_files(files.len())?;
     let mut outputs = Vec::with_capacity(files.len());
-    // All files exist with their space reserved before the first row is read, so a full disk shows at once.
+    // All files are created and their space reserved before the first row is read, so that a full disk is
+    // reported at once.
     for (path, plan) in files {
         let output = Output::create(path, plan.file_len(), force)?;
         plan.fixed_bytes().try_for_each(|(offset, bytes)| output.write_at(offset, bytes))?;
@@ -169,21 +168,21 @@ pub fn write(
     finish(outputs, watch)
 }
 
-/// Gives outputs their names, all of them or, where something is wrong, none.
+/// Renames all outputs, or no output if one cannot be renamed.
 pub(crate) fn finish(mut outputs: Vec<Output>, watch: Watch<'_>) -> Result<(), Error> {
     prepare(&outputs, watch)?;
     place(&mut outputs)
 }
 
-/// Puts outputs on the disk and makes sure that each can have its name, before the first gets one.
+/// Syncs outputs and checks that each can get its name, before the first is renamed.
 pub(crate) fn prepare(outputs: &[Output], watch: Watch<'_>) -> Result<(), Error> {
     outputs.iter().try_for_each(Output::prepare)?;
-    // Waiting for the disk takes longer than the last jobs: sources are looked at again only after it.
+    // Syncing takes longer than the last jobs, so sources are checked again afterwards.
     watch.check()
 }
 
-/// Renames outputs, from the last to the first: readers open the first of several shards, and while it is
-/// missing, the others do not pass for a model. If one rename fails, the others are undone.
+/// Renames outputs, from the last to the first: readers open the first of several shards, and without it the
+/// others are not taken for a model. If one rename fails, the others are undone.
 pub(crate) fn place(outputs: &mut [Output]) -> Result<(), Error> {
     for index in (0..outputs.len()).rev() {
         if let Err(error) = outputs[index].place() {

@@ -1,4 +1,4 @@
-//! Files before they are written: every dtype and every offset.
+//! Files before they are written, with fixed dtypes and offsets.
 
 use gguf_container::Plan;
 use gguf_types::DType;
@@ -15,7 +15,7 @@ pub enum FileOf {
     Projector,
 }
 
-/// One file to be written, with every offset fixed.
+/// A file to be written, with fixed offsets.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct PlannedFile {
@@ -27,7 +27,7 @@ pub struct PlannedFile {
     pub plan: Plan,
     /// Choice for each tensor, in file order.
     pub choices: Vec<Choice>,
-    /// Its number, from 1, and the number of all where it is a shard.
+    /// Shard number, from 1, and number of shards.
     pub shard: Option<(u32, u32)>,
     /// Changes that no key can describe. Only the first shard has them.
     pub warnings: Vec<String>,
@@ -39,22 +39,22 @@ pub struct PlannedFile {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Choice {
-    /// Index into the tensors that the plan was made of.
+    /// Index into the tensors that the plan was made from.
     pub tensor: usize,
-    /// The dtype that it gets.
+    /// Chosen dtype.
     pub dtype: DType,
     /// Reason for the choice.
     pub reason: Reason,
-    /// The dtype that its row length did not allow, if that happened.
+    /// Fallback, if the row length did not allow the chosen dtype.
     pub fallback: Option<Fallback>,
-    /// The dtype that it would have with importance weights, which it lacks.
+    /// The dtype that it would get with importance weights, which are missing.
     pub raised_from: Option<DType>,
     /// True if it cannot be encoded without an importance matrix.
     pub requires_imatrix: bool,
 }
 
 impl PlannedFile {
-    /// Bits stored for each weight (scales included, padding and header not).
+    /// Bits stored per weight, including scales but not padding and header.
     pub fn bits_per_weight(&self) -> f64 {
         let n_elems: u64 = self.plan.tensors().iter().map(|tensor| tensor.shape.n_elems()).sum();
         let n_bytes: u64 = self.plan.tensors().iter().map(|tensor| tensor.n_bytes).sum();

@@ -6,13 +6,14 @@ use gguf_container::Advice;
 
 use crate::job::{Schedule, TensorTask};
 
-/// Bytes of input that are announced and not done with. A good line brings that in half a second, so that neither a
-/// request that takes its time nor a matrix that is quickly converted lets threads wait; it is what the disk holds at a time.
+/// Bytes of input that are announced and not processed yet. A fast connection delivers this in half a second,
+/// so that neither a slow request nor a quickly converted matrix makes threads wait. It is also the disk
+/// space used at a time.
 const AHEAD_BYTES: u64 = 64 << 20;
-/// Jobs that are announced at most: some have next to no bytes.
+/// Maximum number of announced jobs: some have next to no bytes.
 const AHEAD_JOBS: usize = 1024;
 
-/// Announces jobs in their order, ahead of those who take them.
+/// Announces jobs in order, ahead of the threads that take them.
 pub(crate) struct Prefetch<'a> {
     tasks: &'a [TensorTask<'a>],
     schedule: &'a Schedule,
@@ -21,21 +22,22 @@ pub(crate) struct Prefetch<'a> {
 
 #[derive(Default)]
 struct State {
-    /// The first job that is not announced.
+    /// First job that is not announced.
     next: usize,
-    /// Bytes of announced jobs that are not done with.
+    /// Bytes of announced jobs that are not done.
     bytes: u64,
 }
 
 impl<'a> Prefetch<'a> {
-    /// For the jobs of a run; none where all inputs are on this machine, whose system reads ahead by itself.
+    /// Prefetching for the jobs of a run; `None` if all inputs are local, since the system reads ahead by
+    /// itself.
     pub(crate) fn new(tasks: &'a [TensorTask<'a>], schedule: &'a Schedule) -> Option<Prefetch<'a>> {
         let is_fetched = tasks.iter().any(|task| task.rows.is_fetched());
         is_fetched.then(|| Prefetch { tasks, schedule, state: Mutex::default() })
     }
 
-    /// Records that the job at `index` was taken. It is announced now if it was not before, and so is the
-    /// next one: if both read the same bytes, these are not released in between.
+    /// Records that the job at `index` was taken. Announces it if necessary, and also the next one: if both
+    /// read the same bytes, these are not released in between.
     pub(crate) fn taken(&self, index: usize) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         while state.next <= index + 1 || (state.bytes < AHEAD_BYTES && state.next < index + AHEAD_JOBS) {

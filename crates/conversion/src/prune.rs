@@ -1,7 +1,7 @@
-//! Leaves layers out and numbers the rest anew.
+//! Prunes layers and renumbers the rest.
 //!
-//! Source: `remap_layer` and its use in `llama_model_quantize_impl`, `src/llama-quant.cpp` of
-//! llama.cpp as vendored in llama-cpp-python 0.3.36.
+//! Source: `remap_layer` and its use in `llama_model_quantize_impl`, `src/llama-quant.cpp` of llama.cpp as
+//! vendored in llama-cpp-python 0.3.36.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,21 +25,21 @@ const LEADING: [&str; 5] = [
 const TRAILING: [&str; 2] = ["nextn_predict_layers", "attention.shared_kv_layers"];
 /// Key with a list of layer numbers.
 const LAYER_NUMBERS: &str = "ple.layers";
-/// Ends and beginnings of keys whose lists are not about layers, even if the lengths match.
+/// Prefixes and suffixes of keys whose lists are not per layer, even if the lengths match.
 const OTHER_LISTS: [&str; 3] = ["sections", "output_labels", "target_layers"];
 const OTHER_GROUPS: [&str; 2] = ["ple.", "adapters."];
-/// Groups of keys without the name of the architecture whose lists are about layers.
+/// Groups of keys, without the architecture's name, whose lists are per layer.
 const LAYER_GROUPS: [&str; 1] = ["xielu."];
-/// A tensor that one layer holds for all layers, unless each layer has its own: relative positions of T5.
+/// A tensor that one layer stores for all layers, unless each layer has its own: relative positions of T5.
 const OF_ALL_LAYERS: &str = ".attn_rel_b.weight";
 /// Maximum number of layers whose positions are compared; llama.cpp allows 512.
 const MAX_LAYERS: u32 = 1024;
 
-/// The layers of a model and what becomes of them: the new number, or none.
+/// New numbers of a model's layers; `None` for pruned layers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pruning {
     layers: BTreeMap<u32, Option<u32>>,
-    /// Tensors that serve all layers and whose own layer is pruned, with the layer that gets them.
+    /// Tensors that serve all layers and whose own layer is pruned, with their new layer.
     moved: BTreeMap<String, u32>,
     first_pruned: u32,
     n_left: u32,
@@ -47,7 +47,8 @@ pub(crate) struct Pruning {
 
 /// Position and number of the first `blk.N.` in a name. Any prefix may precede it.
 fn layer_in(name: &str) -> Option<(std::ops::Range<usize>, u32)> {
-    // The first `blk.` that is followed by digits and a point: `v.blk.10.x` of an image encoder counts, `blk.y.z` does not.
+    // The first `blk.` that is followed by digits and a point: `v.blk.10.x` of an image encoder counts,
+    // `blk.y.z` does not.
     name.match_indices("blk.").find_map(|(at, found)| {
         let start = at + found.len();
         let digits = name[start..].bytes().take_while(u8::is_ascii_digit).count();
@@ -57,10 +58,7 @@ fn layer_in(name: &str) -> Option<(std::ops::Range<usize>, u32)> {
 }
 
 impl Pruning {
-    /// Numbers the layers that `names` name and `prune` does not hold.
-    ///
-    /// # Errors
-    /// [`Error::NoSuchLayer`], [`Error::NoLayerLeft`].
+    /// Renumbers the layers of `names` that are not in `prune`.
     pub(crate) fn new<'a>(
         names: impl Iterator<Item = &'a str>,
         prune: &BTreeSet<u32>,
@@ -68,8 +66,8 @@ impl Pruning {
         if prune.is_empty() {
             return Ok(None);
         }
-        // Layers are those that tensors name. The number in the metadata may be another: some architectures count layers
-        // without tensors. Encoder and decoder of one file have layers of the same numbers.
+        // Layers are taken from tensor names, because some architectures count layers without tensors in the
+        // metadata. Encoder and decoder of one file both number their layers from 0.
         let mut stacks: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
         let mut stack_tensors: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for name in names {
@@ -87,15 +85,15 @@ impl Pruning {
         if let Some(stack) = stacks.values().find(|stack| stack.is_subset(prune)) {
             return Err(Error::NoLayerLeft { n_layers: stack.len() });
         }
-        // Numbers are given in order, so that the k-th layer that stays becomes layer k. The reference starts to count at the
-        // first layer that goes, which matters where the numbers of the input have holes.
+        // The k-th remaining layer becomes layer k. The reference starts to count at the first pruned layer,
+        // which matters if the input's numbers have gaps.
         let mut n_left = 0;
         let first_pruned = prune.first().copied().unwrap_or_default();
         let number = |layer: u32| {
             if prune.contains(&layer) {
                 return (layer, None);
             }
-            // Holes before the first layer that goes stay.
+            // Gaps before the first pruned layer stay.
             let number = if layer < first_pruned { layer } else { n_left };
             n_left = number + 1;
             (layer, Some(number))
@@ -111,19 +109,19 @@ impl Pruning {
         Ok(Some(Pruning { layers, moved, first_pruned, n_left }))
     }
 
-    /// The name with its layer's new number; none for a layer that goes.
+    /// The name with its layer's new number; `None` for a pruned layer.
     pub(crate) fn rename(&self, name: &str) -> Option<String> {
         let Some((range, layer)) = layer_in(name) else { return Some(name.to_owned()) };
         let number = self.moved.get(name).copied().or_else(|| self.layers.get(&layer).copied().flatten())?;
         Some(format!("{}{number}{}", &name[..range.start], &name[range.end..]))
     }
 
-    /// True for a layer that is kept. Layers without tensors are kept if they precede the first pruned layer.
+    /// True if a layer is kept. Layers without tensors are kept if they precede the first pruned layer.
     fn remains(&self, layer: u32) -> bool {
         layer < self.first_pruned || self.layers.get(&layer).is_some_and(Option::is_some)
     }
 
-    /// Number of layers in a range that are kept.
+    /// Number of kept layers in a range.
     fn n_remaining(&self, range: std::ops::Range<u64>) -> u32 {
         let first = u64::from(self.first_pruned);
         let before = range.end.min(first).saturating_sub(range.start);
@@ -134,9 +132,9 @@ impl Pruning {
         u32::try_from(before + after.count() as u64).unwrap_or(u32::MAX)
     }
 
-    /// Changes the keys that count or place layers: numbers of layers, lists with one item per layer, lists of layer numbers, and
-    /// periods that the remaining layers no longer follow. Returns the changes that no key can describe. (The reference changes only
-    /// the number of layers.)
+    /// Updates the keys that count or place layers: numbers of layers, lists with one item per layer, lists
+    /// of layer numbers, and periods that the remaining layers no longer follow. Returns the changes that no
+    /// key can describe. (The reference changes only the number of layers.)
     pub(crate) fn describe(&self, families: &Families, metadata: &mut Metadata) -> Vec<String> {
         let architecture = metadata.get("general.architecture").and_then(Value::as_str);
         let Some(architecture) = architecture.map(str::to_owned) else { return Vec::new() };
@@ -144,7 +142,7 @@ impl Pruning {
         let key = |name: &str| format!("{architecture}.{name}");
         let number = |name: &str| old.get(&key(name)).and_then(Value::as_u64);
         let n_before = number("block_count");
-        // Some lists leave out MTP layers.
+        // Some lists exclude MTP layers.
         let n_trunk = n_before.map(|n| n.saturating_sub(number("nextn_predict_layers").unwrap_or(0)));
         for name in LEADING {
             if let Some(n) = number(name) {
@@ -189,7 +187,7 @@ impl Pruning {
         number: &impl Fn(&str) -> Option<u64>,
     ) {
         let key = format!("{architecture}.block_count");
-        // Whisper has a key for each of its stacks.
+        // Whisper has a key for each stack.
         if number("block_count").is_none() && number("encoder.block_count").is_some() {
             return;
         }
@@ -198,7 +196,7 @@ impl Pruning {
         if let Some(n) = number("block_count").filter(|_| number("decoder_block_count").is_some()) {
             n_left = self.n_remaining(0..n);
         }
-        // Two stacks of the same height that run in cycles; the number of layers is that of all runs.
+        // Two stacks of equal height that run in cycles; the number of layers is that of all runs.
         if let Some((height, n)) =
             number("hrm.layers_per_stack").zip(number("block_count")).filter(|(height, _)| *height > 0)
         {
@@ -212,7 +210,8 @@ impl Pruning {
         metadata.set_last(key, n_left);
     }
 
-    /// Writes lists if periods do not fit the remaining layers, and returns the changes that no list can describe.
+    /// Writes lists if periods do not fit the remaining layers, and returns the changes that no list can
+    /// describe.
     fn place(
         &self,
         families: &Families,
@@ -276,7 +275,6 @@ impl Pruning {
         lost
     }
 
-    /// New numbers in a list of layer numbers.
     fn renumber(&self, array: &mut Array) {
         let new = |layer: u32| match self.layers.get(&layer) {
             Some(to) => *to,
@@ -421,7 +419,7 @@ mod tests {
             Some(&list(&[true, true, false]))
         );
         assert!(lost.is_empty(), "{lost:?}");
-        // A whole period: the existing key still fits.
+        // A complete period: the existing key still fits.
         let (metadata, lost) = described("gemma2", &[], &[0, 1], 4);
         assert_eq!((metadata.get("gemma2.attention.sliding_window_pattern"), lost), (None, vec![]));
         let (metadata, _) = described("qwen3next", &[("full_attention_interval", 4)], &[3], 8);

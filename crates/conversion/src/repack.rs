@@ -1,7 +1,7 @@
 //! Tensors of a checkpoint whose codes can be kept as ggml blocks.
 //!
-//! Rows may move on the way, but elements may not change: then a block holds the checkpoint's values bit for
-//! bit, and nothing is quantized a second time.
+//! Rows may move, but elements may not change. Then blocks store the checkpoint's values bit for bit, without
+//! quantizing a second time.
 
 use gguf_checkpoint::{Checkpoint, Repacks};
 use gguf_layout::{Data, ElementMap, FloatType, Layout, OutTensor};
@@ -12,16 +12,16 @@ use crate::Error;
 /// Treatment of a tensor's values if codes are to be kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Repacked {
-    /// Its values are not codes.
+    /// Values that are not codes.
     Plain,
-    /// Blocks of this type hold them.
+    /// Codes that blocks of this type can store.
     Kept(DType),
-    /// They are decoded, and quantized again where the type wants it; the reason, for people.
+    /// Codes that are decoded, and requantized if the target type requires it; with the reason, for display.
     Decoded(String),
 }
 
 impl Repacked {
-    /// The type of the blocks.
+    /// Type of the blocks.
     pub fn dtype(&self) -> Option<DType> {
         match self {
             Repacked::Kept(dtype) => Some(*dtype),
@@ -32,9 +32,6 @@ impl Repacked {
 
 /// Treatment of each tensor of a layout. Reads scales and zeros, and codes if a type may be too small for
 /// them.
-///
-/// # Errors
-/// [`Error::Read`].
 pub(crate) fn repacked(checkpoint: &Checkpoint, layout: &Layout) -> Result<Vec<Repacked>, Error> {
     layout.tensors.iter().map(|tensor| repack_tensor(checkpoint, tensor)).collect()
 }
@@ -42,7 +39,7 @@ pub(crate) fn repacked(checkpoint: &Checkpoint, layout: &Layout) -> Result<Vec<R
 fn repack_tensor(checkpoint: &Checkpoint, tensor: &OutTensor) -> Result<Repacked, Error> {
     let decoded = |reason: &str| Ok(Repacked::Decoded(reason.to_owned()));
     let is_stored = |name: &String| checkpoint.tensor(name).is_some_and(|tensor| tensor.stored.is_some());
-    // The reference keeps these blocks at float types; here they are kept at all.
+    // The reference keeps these blocks only for float types; here they are always kept.
     if let Some(dtype) = tensor.stored_dtype {
         return Ok(Repacked::Kept(dtype));
     }
@@ -71,7 +68,7 @@ fn repack_tensor(checkpoint: &Checkpoint, tensor: &OutTensor) -> Result<Repacked
             Some(Repacks::Not(reason)) => return Ok(Repacked::Decoded(reason)),
             None => Vec::new(),
         };
-        // The smallest that holds all parts: experts of one stack may need different ones.
+        // The smallest type that can store all parts: experts of one stack may need different ones.
         common = Some(match common {
             None => types,
             Some(common) => common.into_iter().filter(|dtype| types.contains(dtype)).collect(),

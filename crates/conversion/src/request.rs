@@ -17,9 +17,9 @@ use crate::{
 /// An importance matrix and the path that it was read from.
 #[derive(Debug, Clone, Copy)]
 pub struct Importance<'a> {
-    /// The matrix, filters applied.
+    /// The matrix after applying filters.
     pub imatrix: &'a Imatrix,
-    /// Path as the user gave it, for the key that records it. `None` for a matrix that was never a file.
+    /// Path as given by the user, for the key that records it. `None` for a matrix that was never a file.
     pub path: Option<&'a str>,
 }
 
@@ -27,16 +27,16 @@ pub struct Importance<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Shards {
-    /// One.
+    /// One file.
     #[default]
     One,
-    /// As many as the input has, with the same tensors in each.
+    /// Like the input, with the same tensors in each shard.
     Kept,
     /// As many files as the limits require. A tensor larger than the limit gets its own file.
     Limited {
-        /// Bytes of tensor data, padding included.
+        /// Maximum bytes of tensor data per file, padding included.
         max_bytes: Option<u64>,
-        /// Tensors.
+        /// Maximum number of tensors per file.
         max_tensors: Option<u64>,
     },
 }
@@ -51,7 +51,7 @@ pub struct Request<'a> {
     pub importance: Option<Importance<'a>>,
     /// Encoder that improves encoded blocks.
     pub encoder: Option<&'a dyn RowEncoder>,
-    /// Treatment of a tensor that needs importance data and has none.
+    /// Treatment of tensors that need importance data but have no entry.
     pub missing: MissingPolicy,
     /// Layers to leave out.
     pub prune: BTreeSet<u32>,
@@ -59,21 +59,21 @@ pub struct Request<'a> {
     pub keys: Vec<KeyOverride>,
     /// Division of the output into files.
     pub shards: Shards,
-    /// The byte order of all that is written.
+    /// Byte order of the output.
     pub endian: Endian,
     /// True if quantized weights may be quantized again.
     pub allow_requantize: bool,
-    /// Type of matrices that came from 8-bit floats, in files that the reference's converter writes alone.
-    /// Overrides take precedence.
+    /// Type of matrices that came from 8-bit floats, in files that the reference makes with its converter
+    /// only. Overrides take precedence.
     pub fp8_as: Option<DType>,
-    /// True if codes of a checkpoint become blocks with the same values, if a ggml type can hold them.
+    /// True if codes of a checkpoint become blocks with the same values, if a ggml type can store them.
     pub repack: bool,
-    /// A type that the weights of a checkpoint are rounded to first, as the reference's two steps do.
+    /// Type that the weights of a checkpoint are rounded to first, like in the reference's two steps.
     pub via: Option<DType>,
 }
 
 impl<'a> Request<'a> {
-    /// The importance weights of a tensor, (n_experts, row_elems), if there are any. Its name is that in the input.
+    /// Importance weights of a tensor, (n_experts, row_elems), if any. Its name is that in the input.
     ///
     /// # Errors
     /// [`Error::Imatrix`] for an entry of the wrong size.
@@ -85,13 +85,14 @@ impl<'a> Request<'a> {
     }
 }
 
-/// One type to make.
+/// An output type.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct OutputRequest {
     /// Its recipe.
     pub recipe: &'static Recipe,
-    /// Dtypes decided before, by the names in the input or by patterns of names; the rules of the recipe apply to other tensors.
+    /// Dtypes decided in advance, by tensor name in the input or by pattern; the rules of the recipe apply to
+    /// other tensors.
     pub dtypes: Option<BTreeMap<String, DType>>,
     /// File of the input.
     pub of: FileOf,
@@ -103,7 +104,7 @@ impl OutputRequest {
         OutputRequest { recipe, dtypes: None, of: FileOf::Model }
     }
 
-    /// Types that were decided before.
+    /// Types that were decided in advance.
     pub fn decided(recipe: &'static Recipe, dtypes: BTreeMap<String, DType>) -> OutputRequest {
         OutputRequest { recipe, dtypes: Some(dtypes), of: FileOf::Model }
     }

@@ -1,4 +1,4 @@
-//! The layout of a checkpoint: how architectures see its files and tensors, and its usual form.
+//! The layout of a checkpoint: its files and tensors as seen by architectures, and its normalized form.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use gguf_layout::{Data, Layout};
 
 use crate::Error;
 
-/// A checkpoint as architectures see it.
+/// A checkpoint as seen by architectures.
 ///
 /// # Errors
 /// [`Error::Shape`] for a tensor of more dimensions than ggml has.
@@ -47,11 +47,12 @@ pub fn arch_input(checkpoint: &Checkpoint) -> Result<gguf_layout::Input<'_>, Err
     })
 }
 
-/// A checkpoint in the form in which its class is usually saved: with `architectures` in the config, the prefix of the class in
-/// tensor names, and a tied embedding under its own name. Differences are added to the notes of the checkpoint.
+/// Converts a checkpoint to the form in which its class is usually saved: with `architectures` in the config,
+/// the prefix of the class in tensor names, and a tied embedding under its own name. Differences are added to
+/// the notes of the checkpoint.
 ///
 /// # Errors
-/// As [`arch_input`], and [`Error::Source`] for weights without elements.
+/// Those of [`arch_input`], and [`Error::Source`] for weights without elements.
 pub fn normalized(mut checkpoint: Checkpoint, options: &gguf_layout::Options) -> Result<Checkpoint, Error> {
     checkpoint.check_elements()?;
     let gguf_layout::SavedForm { class, renamed, notes, .. } =
@@ -120,7 +121,7 @@ fn zero_rows(checkpoint: &Checkpoint, name: &str, first: u64) -> Option<Vec<u64>
     Some(found)
 }
 
-/// True if the condition holds for every row, in f32. The tensors have the same shape.
+/// True if the condition is true for every row, in f32. The tensors have the same shape.
 fn all_rows<const N: usize>(
     checkpoint: &Checkpoint,
     tensors: [&gguf_checkpoint::Tensor; N],
@@ -139,7 +140,7 @@ fn all_rows<const N: usize>(
     })
 }
 
-/// Reads the data that a draft takes from its target's folder; weights need not be present.
+/// Reads the data that a draft model takes from its target's folder; weights need not be present.
 ///
 /// # Errors
 /// [`Error::Source`].
@@ -149,7 +150,6 @@ pub fn target(folder: impl Into<Folder>) -> Result<gguf_layout::Target, Error> {
     Ok(gguf_layout::Target { config, generation_config, files })
 }
 
-/// The integers of a tensor of integers.
 fn integers(checkpoint: &Checkpoint, name: &str) -> Option<Vec<i64>> {
     let view = checkpoint.view(checkpoint.tensor(name)?).ok()?;
     match view.dtype {
@@ -165,7 +165,7 @@ fn integers(checkpoint: &Checkpoint, name: &str) -> Option<Vec<i64>> {
     }
 }
 
-/// A tensor that stays in blocks, by name.
+/// Name and blocks of a tensor that stays in blocks.
 fn stored_blocks(tensor: &gguf_checkpoint::Tensor) -> Option<(String, gguf_types::StoredBlocks)> {
     Some((tensor.name.clone(), tensor.stored.as_ref()?.stored_blocks()?.clone()))
 }
@@ -173,22 +173,19 @@ fn stored_blocks(tensor: &gguf_checkpoint::Tensor) -> Option<(String, gguf_types
 /// Resolves a checkpoint.
 ///
 /// # Errors
-/// As [`arch_input`], [`Error::Arch`], and [`Error::Source`] for weights whose codes were not decoded.
+/// Those of [`arch_input`], [`Error::Arch`], and [`Error::Source`] for weights whose codes were not decoded.
 pub fn resolve(checkpoint: &Checkpoint, options: &gguf_layout::Options) -> Result<Layout, Error> {
     decoded(checkpoint, gguf_layout::resolve(&arch_input(checkpoint)?, options)?)
 }
 
 /// Resolves the projector of a checkpoint.
-///
-/// # Errors
-/// As [`resolve`].
 pub fn resolve_projector(checkpoint: &Checkpoint, options: &gguf_layout::Options) -> Result<Layout, Error> {
     decoded(checkpoint, gguf_layout::resolve_projector(&arch_input(checkpoint)?, options)?)
 }
 
 /// Returns the layout unless it has weights whose codes were not decoded.
 fn decoded(checkpoint: &Checkpoint, layout: Layout) -> Result<Layout, Error> {
-    // Whatever the names: a tensor of integers would otherwise pass for weights of that size.
+    // Regardless of names: otherwise a tensor of integers would be taken for weights of that size.
     let weights = layout.tensors.iter().filter(|tensor| !matches!(tensor.data, Data::Integers { .. }));
     let sources = weights.flat_map(|tensor| tensor.data.sources());
     match sources.filter_map(|name| checkpoint.tensor(name)).find(|tensor| tensor.is_code()) {

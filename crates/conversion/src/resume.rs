@@ -24,11 +24,11 @@ use crate::{
 /// Treatment of an earlier run, and data for a later one.
 #[derive(Clone, Copy)]
 pub struct Journaling<'a> {
-    /// Everything besides the plan that decides the bytes.
+    /// Everything besides the plan that determines the bytes.
     pub origin: &'a Origin<'a>,
     /// True to resume an earlier run, if there is one.
     pub resume: bool,
-    /// Called before work begins, where there is one.
+    /// Called before work begins, if there is an earlier run.
     pub on_resume: &'a dyn Fn(Resumed),
 }
 
@@ -44,19 +44,20 @@ impl std::fmt::Debug for Journaling<'_> {
 pub struct Resumed {
     /// Valid bytes of the outputs.
     pub done_bytes: u64,
-    /// Bytes that its journal lists but that are invalid: they are written again.
+    /// Bytes listed in its journal that are invalid and will be written again.
     pub wrong_bytes: u64,
     /// Bytes of all outputs.
     pub total_bytes: u64,
 }
 
-/// As [`write()`](crate::write()), with a journal: when the run is stopped, temporary files and journal stay for a later
-/// run, also after an error about values that an option permits. They go where that run could do no better: sources that changed.
+/// Like [`write()`](crate::write()), but with a journal. If the run is interrupted, or fails because of
+/// values that an option permits, temporary files and journal stay for a later run. They are removed if a
+/// later run would fail as well, for example after a change of the sources.
 ///
 /// # Errors
-/// As [`write()`](crate::write()). [`Error::Busy`] where another process writes one of the files; [`Error::Unfinished`] where an
-/// earlier run was stopped and neither `journaling.resume` nor `force` is given; [`Error::NotResumable`] where it was
-/// made of something else.
+/// Those of [`write()`](crate::write()). [`Error::Busy`] if another process writes one of the files;
+/// [`Error::Unfinished`] if an earlier run was interrupted and neither `journaling.resume` nor `force` is
+/// given; [`Error::NotResumable`] if its inputs or options differ.
 pub fn write_resumable(
     tasks: &[TensorTask<'_>],
     files: &[(&Path, &Plan)],
@@ -70,7 +71,7 @@ pub fn write_resumable(
     let fingerprint = || Fingerprint::new(journaling.origin, watch.sources, tasks, files);
     let journal_path = Journal::path_of(first);
     let (journal, found) = Journal::open(&journal_path, &fingerprint).map_err(|error| at(error, first))?;
-    // After taking the lock: a part of this run that has just started holds no lock on the output itself.
+    // After taking the lock: a part of this run that has just started has not locked the output itself.
     Journal::check_others(&paths).inspect_err(|_| journal.remove_empty())?;
     let mut earlier = found.filter(Found::is_resumable);
     if let Some(found) = &earlier {
@@ -82,7 +83,7 @@ pub fn write_resumable(
                 return Err(Error::NotResumable { path: first.clone(), differences, advice, run: run() });
             }
         } else if force {
-            // Outputs of the earlier run that are not among ours would stay for ever.
+            // Outputs of the earlier run that are not among ours would stay forever.
             run().files.iter().skip(1).for_each(|path| drop(fs::remove_file(path)));
             earlier = None;
         } else {
@@ -104,7 +105,7 @@ pub fn write_resumable(
                 let _ = journal.checkpoint(None);
             }
             let has_rows = journal.is_resumable() && is_worth_keeping(&error);
-            // If not all outputs were opened, nothing existing was changed.
+            // If not all outputs were opened, no existing file was changed.
             let all_open = outputs.len() == files.len();
             if !(has_rows || (earlier.is_some() && !all_open)) {
                 outputs.into_iter().for_each(Output::discard);
@@ -115,8 +116,8 @@ pub fn write_resumable(
     }
 }
 
-/// Fails if [`write_resumable`] would fail because of existing outputs. For callers that do hours of work
-/// first, or that write data which an earlier run needs.
+/// Fails if [`write_resumable`] would fail because of existing outputs. For callers that first do hours of
+/// work or write data that an earlier run needs.
 ///
 /// # Errors
 /// [`Error::Busy`], and [`Error::Unfinished`] without `force` or `resume`.
@@ -134,9 +135,9 @@ pub fn check_unfinished(paths: &[PathBuf], force: bool, resume: bool) -> Result<
 /// True if another run could get further than one that ended with this error.
 fn is_worth_keeping(error: &Error) -> bool {
     match error {
-        // Options permit such values.
+        // Permitted by options.
         Error::NonFinite { .. } | Error::Overflow { .. } => true,
-        // A stored scale that is not finite stays one.
+        // A non-finite scale in the input cannot be permitted.
         Error::Read(gguf_checkpoint::ReadError::NoValue { .. }) => false,
         Error::Cancelled | Error::Read(_) | Error::Source(_) => true,
         Error::Gguf(error) => !matches!(error, gguf_container::Error::Changed { .. }),
@@ -144,7 +145,7 @@ fn is_worth_keeping(error: &Error) -> bool {
     }
 }
 
-/// An error about the output instead of one of its hidden files.
+/// Attributes the error to the output instead of one of its hidden files.
 pub(crate) fn at(error: Error, output: &Path) -> Error {
     match error {
         Error::Busy { process, host, began, .. } => {
@@ -157,7 +158,6 @@ pub(crate) fn at(error: Error, output: &Path) -> Error {
     }
 }
 
-/// Files to write.
 struct Run<'a> {
     tasks: &'a [TensorTask<'a>],
     files: &'a [(&'a Path, &'a Plan)],
@@ -168,7 +168,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Opens `outputs`, writes what `earlier` has not done, and gives files their names.
+    /// Opens `outputs`, writes the rows that `earlier` lacks, and renames the files.
     fn write(
         &self,
         journal: &Journal<'_>,
@@ -176,7 +176,7 @@ impl Run<'_> {
         paths: &[PathBuf],
         outputs: &mut Vec<Output>,
     ) -> Result<(), Error> {
-        // First of all, so that other processes see who holds these outputs.
+        // First, so that other processes see the owner of these outputs.
         match earlier {
             Some(found) => journal.resume(found, paths)?,
             None => journal.begin(paths)?,
@@ -197,7 +197,7 @@ impl Run<'_> {
         self.check_placed(&schedule, outputs)?;
         run_with(self.tasks, &schedule, outputs, Some(journal), self.options, self.watch)?;
         prepare(outputs, self.watch)?;
-        // One file has its name or not. Of several, some may have theirs when the machine stops.
+        // A single rename is atomic. If the machine stops, only some of several files may have their names.
         if outputs.len() > 1 {
             journal.whole()?;
         }
@@ -229,7 +229,6 @@ impl Run<'_> {
             match output {
                 Ok(output) => outputs.push(output),
                 Err(error) => {
-                    // None of them has anything yet.
                     if claim == Claim::Anew {
                         outputs.drain(..).for_each(Output::discard);
                     }
@@ -240,14 +239,13 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Refuses to write to a file that has its name: if anything in it is to be done, it is not what the earlier run
-    /// wrote.
+    /// Refuses to write to a file that has its name: if rows are missing, the earlier run did not write it.
     fn check_placed(&self, schedule: &Schedule, outputs: &[Output]) -> Result<(), Error> {
         if outputs.iter().all(|output| !output.is_in_place()) {
             return Ok(());
         }
         for job in schedule.jobs() {
-            // A run that is stopped looks at the same flag.
+            // Cancelling sets the same flag.
             if self.watch.cancel.load(Ordering::Relaxed) {
                 return Err(Error::Cancelled);
             }
@@ -260,11 +258,7 @@ impl Run<'_> {
     }
 }
 
-/// Rows of an earlier run whose bytes are on the disk as they were written. Reports them as progress; all others are to be
-/// written again.
-///
-/// # Errors
-/// As [`verify`].
+/// Rows of an earlier run that are intact on disk. Reports them as progress; all others are written again.
 pub(crate) fn intact(
     found: &Found,
     tasks: &[TensorTask<'_>],
@@ -285,13 +279,13 @@ pub(crate) fn intact(
 
 /// Reports rows that need not be written as progress.
 pub(crate) fn report_done(done: &Done, tasks: &[TensorTask<'_>], watch: Watch<'_>) {
-    // The bar counts input, whatever is done with it.
+    // Progress counts input.
     let rows = done.rows.clone();
     let input_bytes = tasks[done.task].rows.input_bytes(rows.end - rows.start);
     (watch.done)(&Job { task: done.task, rows }, input_bytes);
 }
 
-/// Writes headers, and zeros wherever no tensor is: no journal speaks of these. A file that has its name must have both.
+/// Writes headers and padding, which no journal covers. A file that already has its name must contain both.
 pub(crate) fn write_frame(files: &[(&Path, &Plan)], outputs: &[Output]) -> Result<(), Error> {
     for (output, (path, plan)) in outputs.iter().zip(files) {
         for (offset, bytes) in plan.fixed_bytes() {
@@ -306,7 +300,7 @@ pub(crate) fn write_frame(files: &[(&Path, &Plan)], outputs: &[Output]) -> Resul
             }
         }
         for tensor in plan.tensors() {
-            // At most an alignment less one byte.
+            // Less than the alignment.
             let (offset, padding) = (tensor.offset + tensor.n_bytes, tensor.padded_bytes - tensor.n_bytes);
             let mut zeros = vec![0; padding as usize];
             if !output.is_in_place() {
@@ -322,7 +316,6 @@ pub(crate) fn write_frame(files: &[(&Path, &Plan)], outputs: &[Output]) -> Resul
     Ok(())
 }
 
-/// Error for an existing output.
 pub(crate) fn exists(path: &Path) -> Error {
     Error::Gguf(gguf_container::Error::Exists { path: path.to_owned() })
 }

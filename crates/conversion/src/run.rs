@@ -31,12 +31,12 @@ use crate::{
 /// Progress reports and cancellation of a run.
 #[derive(Clone, Copy)]
 pub struct Watch<'a> {
-    /// Set from anywhere to stop the run; jobs that have begun are finished.
+    /// Set from anywhere to stop the run; started jobs are finished.
     pub cancel: &'a AtomicBool,
-    /// Called by any thread after each job, with the bytes of input that it covered.
+    /// Called by any thread after each job, with the number of input bytes that it covered.
     pub done: &'a (dyn Fn(&Job, u64) + Sync),
-    /// The files that are read. They are looked at again after the last job, so that a file that changed
-    /// meanwhile is an error and not half of an output.
+    /// Source files. They are checked again after the last job, so that a file that changed meanwhile causes
+    /// an error.
     pub sources: &'a [gguf_container::Mapped],
     /// Called before outputs get their names. An error discards them.
     pub verify: &'a (dyn Fn() -> Result<(), Error> + Sync),
@@ -64,19 +64,19 @@ impl std::fmt::Debug for Watch<'_> {
     }
 }
 
-/// Bytes after which what is written goes to the disk: a second or less of most disks, so that little is left to wait
-/// for at the end, and few enough syncs that none is felt.
+/// Bytes between syncs: at most a second for most disks. Little is left to sync at the end, and syncs are too
+/// few to slow down the run.
 const SYNC_EVERY_BYTES: u64 = 128 << 20;
 
-/// With a journal, work is synced and recorded after a tenth of the run's time so far, within these limits: a
-/// crash costs a tenth of a short run, and seconds of a long one.
+/// With a journal, work is synced and recorded after a tenth of the run's time so far, within these limits. A
+/// crash loses a tenth of a short run, and seconds of a long one.
 const NOTE_EVERY: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
 
 /// Growth of outputs, for the sync thread.
 struct Progress<'a> {
-    /// Bytes written since the last sync, for each output.
+    /// Bytes written since the last sync, per output.
     unsynced_bytes: &'a [AtomicU64],
-    /// Wakes the thread; has room for one message, because writers must not wait.
+    /// Wakes the thread. It has room for one message, because writers must not wait.
     grown: mpsc::SyncSender<()>,
 }
 
@@ -105,10 +105,7 @@ pub fn run(
     run_with(tasks, schedule, outputs, None, options, watch)
 }
 
-/// As [`run`], and notes in a journal which rows are in all outputs.
-///
-/// # Errors
-/// As [`run`].
+/// Like [`run`], but records in a journal which rows are in all outputs.
 pub fn run_with(
     tasks: &[TensorTask<'_>],
     schedule: &Schedule,
@@ -125,8 +122,8 @@ pub fn run_with(
     let stop = AtomicBool::new(false);
     let unsynced_bytes: Vec<AtomicU64> = outputs.iter().map(|_| AtomicU64::new(0)).collect();
     let fail = |index: usize, error: Error| {
-        // Jobs are handed out in order, and one that has begun runs to its end: every job before this one has
-        // reported or will. So the earliest error wins, as with one thread.
+        // Jobs are handed out in order, and started jobs finish, so every earlier job reports too. The
+        // earliest error wins, as with one thread.
         let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
         if failed.as_ref().is_none_or(|(earliest, _)| index < *earliest) {
             *failed = Some((index, error));
@@ -173,11 +170,11 @@ pub fn run_with(
                     Some(_) => to_sync.recv_timeout(due.saturating_duration_since(Instant::now())),
                     None => to_sync.recv().map_err(|_| RecvTimeoutError::Disconnected),
                 };
-                // The last thread that writes has dropped its sender.
+                // The last writer has dropped its sender.
                 if word == Err(RecvTimeoutError::Disconnected) {
                     return;
                 }
-                // Much that was written goes to the disk at once; that it is there can be noted later.
+                // Large amounts are synced at once; recording them can wait.
                 let result = match journal.filter(|_| Instant::now() >= due) {
                     Some(journal) => {
                         noted = Instant::now();
@@ -186,7 +183,7 @@ pub fn run_with(
                     None => sync(),
                 };
                 if let Err(error) = result {
-                    // The error of any job comes before one of the disk.
+                    // An error of any job takes precedence over a disk error.
                     fail(usize::MAX, error);
                 }
             }
@@ -202,20 +199,20 @@ pub fn run_with(
         drop(grown);
     });
     let result = match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        // The same interruption, from a thread that waited for bytes.
+        // Interruption of a thread that waited for bytes.
         Some((_, Error::Read(gguf_checkpoint::ReadError::Interrupted))) => return Err(Error::Cancelled),
         // An actual error takes precedence over the interruption.
         Some((_, error)) => Err(error),
         None if watch.cancel.load(Ordering::Relaxed) => return Err(Error::Cancelled),
         None => Ok(()),
     };
-    // Before the result: a write of bytes that are gone fails too, and its error is about the output.
+    // Before the result: writing after a source was truncated fails too, and that error is about the output.
     watch.sources.iter().try_for_each(gguf_container::Mapped::check_unchanged)?;
     result
 }
 
-/// Calls `work` with each index below `n_items` from threads with separate buffers, which take the next index when they
-/// are free.
+/// Calls `work` with each index below `n_items` from threads with separate buffers, which take the next index
+/// when they are free.
 ///
 /// # Errors
 /// The first error of `work`, after which no index is taken; [`Error::Cancelled`].
@@ -247,14 +244,14 @@ pub(crate) fn for_each<B: Default>(
     }
 }
 
-/// Hands to the disk what was written since the last time.
+/// Syncs outputs that have grown since the last time.
 fn sync_grown(outputs: &[Output], unsynced_bytes: &[AtomicU64]) -> Result<(), Error> {
     let grown = outputs.iter().zip(unsynced_bytes).filter(|(_, bytes)| bytes.swap(0, Ordering::Relaxed) > 0);
     grown.into_iter().try_for_each(|(output, _)| Ok(output.sync_so_far()?))
 }
 
-/// Reads the rows once, encodes them for each target and writes them. Gives the bytes of input, and in `spans`, where that is
-/// wanted, what it wrote.
+/// Reads the rows once, encodes them for each target and writes them. Returns the input bytes, and in
+/// `spans`, if given, the written spans.
 fn run_job(
     task: &TensorTask<'_>,
     job: &Job,

@@ -1,5 +1,3 @@
-//! Options of a run.
-
 use std::{num::NonZeroUsize, sync::Arc, thread};
 
 use gguf_quant::Level;
@@ -10,7 +8,7 @@ use crate::{job::Schedule, losses::Losses};
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct RunOptions {
-    /// Number of threads; none means one for each core.
+    /// Number of threads; `None` means one per core.
     pub threads: Option<NonZeroUsize>,
     /// The CPU level of the kernels.
     pub level: Level,
@@ -21,19 +19,19 @@ pub struct RunOptions {
 }
 
 impl RunOptions {
-    /// The same with this many threads, where there is a number.
+    /// Sets the number of threads.
     pub fn threads(self, threads: Option<NonZeroUsize>) -> RunOptions {
         RunOptions { threads, ..self }
     }
 
-    /// The same at a CPU level.
+    /// Sets the CPU level.
     pub fn level(self, level: Level) -> RunOptions {
         RunOptions { level, ..self }
     }
 
     /// Number of threads for a schedule.
     pub(crate) fn n_threads(&self, schedule: &Schedule) -> usize {
-        // Cores that this process may use, which containers and `taskset` make fewer than the machine has.
+        // Cores available to this process, which containers and `taskset` may limit.
         let threads = self.threads.or_else(|| thread::available_parallelism().ok());
         // More threads than jobs would only wait.
         threads.map_or(1, NonZeroUsize::get).min(schedule.len()).max(1)
@@ -44,7 +42,7 @@ impl RunOptions {
         RunOptions { losses: Some(losses), ..self }
     }
 
-    /// The same with another way with values that are not finite.
+    /// Sets the treatment of values that are not finite.
     pub fn nonfinite(self, nonfinite: NonFinite) -> RunOptions {
         RunOptions { nonfinite, ..self }
     }
@@ -59,9 +57,8 @@ impl Default for RunOptions {
 /// Treatment of NaNs and infinities in the weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NonFinite {
-    /// An error that names the first one, as in `llama-quantize` (`ggml_validate_row_data` of input and
-    /// result).
+    /// Fail with the first one, like `llama-quantize` (`ggml_validate_row_data` of input and result).
     Refuse,
-    /// They are converted like any other value, as in the reference's converter.
+    /// Convert them like any other value, like the reference's converter.
     Allow,
 }

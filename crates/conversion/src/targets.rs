@@ -26,7 +26,7 @@ pub(crate) fn check_importance(
 ) -> Result<(), Error> {
     for (choice, tensor) in encoded(file, tensors) {
         let (name, dtype) = (|| tensor.name.to_owned(), choice.dtype);
-        // Even where weights are not needed, an entry of the wrong size means a matrix of another model.
+        // Even if weights are not needed, an entry of the wrong size indicates a matrix of another model.
         let has_weights = request.weights_of(tensor)?.is_some();
         if choice.requires_imatrix && !has_weights {
             match request.missing {
@@ -50,7 +50,7 @@ pub(crate) fn check_importance(
     Ok(())
 }
 
-/// Checks before any work that types can be converted. `may_requantize` allows quantizing weights in blocks again.
+/// Checks before any work that types can be converted. `may_requantize` permits requantizing blocks.
 pub(crate) fn check_types(
     file: &PlannedFile,
     tensors: &[TensorFacts<'_>],
@@ -61,7 +61,7 @@ pub(crate) fn check_types(
         if tensor.dtype.is_quantized() && !may_requantize {
             return Err(Error::Requantize { tensor: name(), from: tensor.dtype, to: dtype });
         }
-        // Both directions have to be known: the input is decoded to f32, and not every type can be encoded.
+        // Both directions are needed: the input is decoded to f32, and not every type can be encoded.
         let no_codec = |dtype, verb| {
             Err(Error::Encode { tensor: name(), error: gguf_quant::CodecError::NoCodec { dtype, verb } })
         };
@@ -75,27 +75,25 @@ pub(crate) fn check_types(
     Ok(())
 }
 
-/// The MTP layer that a tensor belongs to.
 fn mtp_layer_of(file: &PlannedFile, tensor: &str) -> Option<u64> {
     let header = gguf_container::Header::parse(file.plan.header_bytes()).ok()?;
     gguf_layout::mtp_layer_of(&gguf_layout::mtp_layers(header.metadata()), tensor)
 }
 
-/// Substitutes for missing importance weights.
 fn stand_in<'a>(
     tensor: &TensorFacts<'_>,
     choice: &Choice,
     request: &Request<'a>,
 ) -> Result<Option<Weights<'a>>, Error> {
     match request.missing {
-        // Refused without such data.
+        // `check_importance` refuses tensors without such data.
         MissingPolicy::Error => Ok(of_same_input(tensor, request)),
         // The plan has another type.
         MissingPolicy::RaiseType => Ok(None),
         MissingPolicy::Ones => Ok(Some(Weights::Ones)),
         MissingPolicy::Neighbour => {
             let imatrix = request.importance.map(|importance| importance.imatrix);
-            // The type that is wanted, not the one that is stored.
+            // The target type, not the stored one.
             let target = TensorFacts { dtype: choice.dtype, ..*tensor };
             let weights = neighbour(imatrix, &target).map_err(Error::Imatrix)?;
             Ok(Some(by_expert(tensor, weights)))
@@ -103,21 +101,16 @@ fn stand_in<'a>(
     }
 }
 
-/// Weights of a tensor with the same input.
 fn of_same_input<'a>(tensor: &TensorFacts<'_>, request: &Request<'a>) -> Option<Weights<'a>> {
     let (_, weights) = same_input(request.importance?.imatrix, tensor)?;
     Some(by_expert(tensor, weights))
 }
 
-/// Weights of a tensor, (n_experts, row_elems).
 fn by_expert<'a>(tensor: &TensorFacts<'_>, values: &'a [f32]) -> Weights<'a> {
     Weights::Rows { values, rows_per_expert: tensor.shape.dim(1).max(1) }
 }
 
-/// Gives the task of each tensor its places in `file`, which is the output of this number.
-///
-/// # Errors
-/// [`Error::Imatrix`].
+/// Adds targets in `file`, the output with this index, to the tasks of its tensors.
 pub(crate) fn add_targets<'a>(
     tasks: &mut [TensorTask<'a>],
     file: &PlannedFile,
@@ -127,8 +120,8 @@ pub(crate) fn add_targets<'a>(
 ) -> Result<(), Error> {
     for (choice, planned) in file.choices.iter().zip(file.plan.tensors()) {
         let (tensor, dtype) = (&tensors[choice.tensor], choice.dtype);
-        // Floats use no weights. Each target has its own: of two files from one pass, one may need
-        // substitutes while the other needs none.
+        // Floats use no weights. Weights are per target: of two files from one pass, only one may need
+        // substitutes.
         let weights = if dtype.is_quantized() && choice.reason != Reason::Repacked {
             // An entry of the wrong size has been refused, unless its tensor is only copied.
             let found = request.weights_of(tensor).ok().flatten();

@@ -6,14 +6,14 @@ use std::{path::PathBuf, time::Duration};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unfinished {
-    /// Files that it left: the journal first, then temporary files.
+    /// Leftover files: the journal first, then temporary files.
     pub files: Vec<PathBuf>,
-    /// The outputs that it was to write, without their folder.
+    /// Names of its outputs, without their folder.
     pub outputs: Vec<String>,
-    /// Bytes of them that are done.
+    /// Bytes that are done.
     pub done_bytes: u64,
-    /// Bytes of all of them.
+    /// Total bytes.
     pub total_bytes: u64,
-    /// Time since it was last written to, where the system says that.
+    /// Time since the last write, if known.
     pub age: Option<Duration>,
 }

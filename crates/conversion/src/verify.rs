@@ -1,4 +1,4 @@
-//! Compares what a journal speaks of with what is there.
+//! Compares the rows listed in a journal with the data on disk.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,12 +13,12 @@ use crate::{
     run_options::RunOptions,
 };
 
-/// Maximum bytes of a job that are read back at a time. Jobs hold a megabyte or one row; a larger claim is
+/// Maximum bytes of a job that are read back at a time. Jobs have a megabyte or one row; a larger claim is
 /// wrong.
 const MAX_JOB_BYTES: u64 = 1 << 30;
 
-/// Reads back rows that are recorded as done and returns those that are: bytes with a checksum are compared
-/// with it, others with newly made ones. Compares `n_threads` ranges at once.
+/// Reads back rows that are recorded as done and returns the intact ones: bytes with a checksum are compared
+/// with it, others with recomputed ones. Compares `n_threads` ranges at once.
 ///
 /// # Errors
 /// [`Error::Gguf`] if an output cannot be read, read errors of the sources, [`Error::Cancelled`].
@@ -41,7 +41,7 @@ pub fn verify(
         is_right[index].store(comparison.is_intact(&done[index], buffers)?, Ordering::Relaxed);
         Ok(())
     })?;
-    // A mismatch is not an error: the rows are made again.
+    // A mismatch is not an error: the rows are recomputed.
     let found = done.into_iter().zip(is_right);
     Ok(found.filter(|(_, is_right)| is_right.load(Ordering::Relaxed)).map(|(done, _)| done).collect())
 }
@@ -66,7 +66,7 @@ impl Comparison<'_> {
         if places.iter().any(|(output, ..)| *output >= self.outputs.len()) {
             return Ok(false);
         }
-        // Checksums first: they say without the sources that a range is wrong.
+        // Checksums first: they can detect a wrong range without reading the sources.
         for (place, span) in places.iter().zip(&done.spans) {
             if let Some(checksum) = span.checksum
                 && self.checksum(done, *place, found)? != Some(checksum)
@@ -77,7 +77,7 @@ impl Comparison<'_> {
         if !is_made_again(done) {
             return Ok(true);
         }
-        // Not in the jobs that the journal tells of, whose size it could have wrong: a row is the same in any.
+        // The journal's job size may be wrong, so use other jobs: a row is the same in any.
         let task = &self.tasks[done.task];
         let job_rows = rows_per_job(task, JOB_ELEMS).max(1);
         let mut is_right = true;
@@ -122,7 +122,7 @@ impl Comparison<'_> {
             };
             found.resize(n_bytes as usize, 0);
             self.outputs[output].read_at(offset, found)?;
-            // By the jobs that the journal tells of: its checksum is that of theirs.
+            // By the journal's jobs: its checksum is computed from theirs.
             sums.extend(Span::of(found).checksum);
             (offset, left) = (offset + n_bytes, left - rows);
         }

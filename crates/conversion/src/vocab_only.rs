@@ -32,12 +32,12 @@ pub fn plan_vocab(layout: &Layout, file_type: FileType, endian: Endian) -> Resul
     Ok(Plan::new(&metadata, Vec::new(), endian, DEFAULT_ALIGNMENT)?)
 }
 
-/// Writes it: as in the reference, nothing follows the last key.
+/// Writes the plan. Like in the reference, the file ends after the last key.
 ///
 /// # Errors
 /// [`Error::Gguf`].
 pub fn write_vocab(plan: &Plan, path: &Path, force: bool) -> Result<(), Error> {
-    // A header alone is padded for tensors that are not there; gguf-py writes no padding without tensors.
+    // A header is padded for tensor data; gguf-py writes no padding without tensors.
     let bytes = plan.unpadded_header_bytes();
     let output = Output::create(path, bytes.len() as u64, force)?;
     output.write_at(0, bytes)?;

@@ -1,11 +1,10 @@
-//! The alphabet of byte-level vocabularies: a printable character for each byte. Printable characters of Latin-1 stand
-//! for themselves, the other 68 bytes are characters from U+0100 on.
+//! The alphabet of byte-level vocabularies: a printable character for each byte. Printable characters of
+//! Latin-1 represent themselves; the other 68 bytes are characters from U+0100 on.
 //!
 //! Source: `bytes_to_unicode` of GPT-2; `unicode_byte_to_utf8_map` in `src/unicode.cpp` of llama.cpp.
 
 use std::sync::OnceLock;
 
-/// The character that stands for a byte.
 pub(crate) fn char_of(byte: u8) -> char {
     let moved = |offset: u32| char::from_u32(0x100 + offset).unwrap_or(char::REPLACEMENT_CHARACTER);
     match byte {
@@ -17,7 +16,6 @@ pub(crate) fn char_of(byte: u8) -> char {
     }
 }
 
-/// The byte that a character stands for.
 pub(crate) fn byte_of(c: char) -> Option<u8> {
     static TABLE: OnceLock<Vec<Option<u8>>> = OnceLock::new();
     let table = TABLE.get_or_init(|| {
@@ -30,12 +28,11 @@ pub(crate) fn byte_of(c: char) -> Option<u8> {
     table.get(c as usize).copied().flatten()
 }
 
-/// Bytes in this alphabet.
 pub(crate) fn text_of(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| char_of(*byte)).collect()
 }
 
-/// The bytes that a text of this alphabet stands for; `None` for a text with another character.
+/// Bytes represented by a text; `None` if it has a character outside this alphabet.
 pub(crate) fn bytes_of(text: &str) -> Option<Vec<u8>> {
     text.chars().map(byte_of).collect()
 }

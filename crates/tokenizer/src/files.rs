@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-/// Configs and small files of a checkpoint. The caller that opened the files fills this in.
+/// Configs and small files of a checkpoint, provided by the caller.
 #[derive(Debug, Clone, Copy)]
 pub struct TokenizerFiles<'a> {
     /// `config.json`.
@@ -10,7 +10,8 @@ pub struct TokenizerFiles<'a> {
     /// `generation_config.json`, if there is one.
     pub generation_config: Option<&'a Json>,
     /// Small files of the folder by name (`tokenizer.json`, `tokenizer.model`, `tokenizer_config.json`,
-    /// `special_tokens_map.json`, `added_tokens.json`, `chat_template.jinja`, `vocab.json`, `merges.txt`, ...), whole.
+    /// `special_tokens_map.json`, `added_tokens.json`, `chat_template.jinja`, `vocab.json`, `merges.txt`,
+    /// ...).
     pub files: &'a [(String, &'a [u8])],
 }
 

@@ -1,9 +1,9 @@
-//! JSON values as Python code sees them.
+//! JSON values with Python's semantics.
 
 use serde_json::Value as Json;
 
-/// Python's truth value, by which the reference and transformers test for a key: null, false, 0 and everything
-/// empty are false.
+/// Python's truth value, by which the reference and transformers test for a key: null, false, 0 and empty
+/// values are false.
 pub fn is_truthy(value: &Json) -> bool {
     match value {
         Json::Null => false,
@@ -20,7 +20,7 @@ pub fn list<'a>(object: &'a Json, key: &str) -> &'a [Json] {
     object.get(key).and_then(Json::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// JSON as transformers writes it: two spaces, one line feed at the end.
+/// JSON in transformers' format: two spaces, one line feed at the end.
 pub fn pretty(value: &Json) -> Vec<u8> {
     let mut text = format!("{value:#}").into_bytes();
     text.push(b'\n');

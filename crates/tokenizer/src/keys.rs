@@ -26,19 +26,19 @@ pub const PRECOMPILED_CHARSMAP: &str = "tokenizer.ggml.precompiled_charsmap";
 pub const BOS_ID: &str = "tokenizer.ggml.bos_token_id";
 /// Token that ends a text.
 pub const EOS_ID: &str = "tokenizer.ggml.eos_token_id";
-/// Token for text that no other token can spell.
+/// Unknown token, for text that no other token can spell.
 pub const UNK_ID: &str = "tokenizer.ggml.unknown_token_id";
 /// Token between two texts. The format itself misspells the key.
 pub const SEP_ID: &str = "tokenizer.ggml.seperator_token_id";
 /// Token that fills a batch.
 pub const PAD_ID: &str = "tokenizer.ggml.padding_token_id";
-/// Token that stands for one to predict.
+/// Mask token, which represents a token to predict.
 pub const MASK_ID: &str = "tokenizer.ggml.mask_token_id";
 /// Token that ends a turn.
 pub const EOT_ID: &str = "tokenizer.ggml.eot_token_id";
 /// Token that ends a message.
 pub const EOM_ID: &str = "tokenizer.ggml.eom_token_id";
-/// Token for what a whole text means (BERT).
+/// Token that represents the meaning of a text (BERT).
 pub const CLS_ID: &str = "tokenizer.ggml.cls_token_id";
 /// Token before the text that precedes a gap.
 pub const FIM_PRE_ID: &str = "tokenizer.ggml.fim_pre_token_id";
@@ -46,7 +46,7 @@ pub const FIM_PRE_ID: &str = "tokenizer.ggml.fim_pre_token_id";
 pub const FIM_SUF_ID: &str = "tokenizer.ggml.fim_suf_token_id";
 /// Token before the text that fills a gap.
 pub const FIM_MID_ID: &str = "tokenizer.ggml.fim_mid_token_id";
-/// Token for a gap that is left open.
+/// Padding token for fill-in-the-middle.
 pub const FIM_PAD_ID: &str = "tokenizer.ggml.fim_pad_token_id";
 /// Token before the name of a repository.
 pub const FIM_REP_ID: &str = "tokenizer.ggml.fim_rep_token_id";
@@ -58,9 +58,9 @@ pub const SUPPRESS_TOKENS: &str = "tokenizer.ggml.suppress_tokens";
 pub const ADD_EOS: &str = "tokenizer.ggml.add_eos_token";
 /// True if a separator is added between two texts.
 pub const ADD_SEP: &str = "tokenizer.ggml.add_sep_token";
-/// The whole tokenizer.json.
+/// Contents of tokenizer.json.
 pub const HF_JSON: &str = "tokenizer.huggingface.json";
-/// The whole file of RWKV's world vocabulary.
+/// Contents of RWKV's world vocabulary file.
 pub const RWKV_WORLD: &str = "tokenizer.rwkv.world";
 /// The default chat template.
 pub const CHAT_TEMPLATE: &str = "tokenizer.chat_template";

@@ -9,9 +9,9 @@ use crate::{keys, pre};
 /// A tokenizer: its model, tokens with scores and types, merges, pre-tokenizer, normalizer, special tokens and chat
 /// templates.
 ///
-/// It is held as GGUF files hold it, as keys, because their order and types are part of a file.
-/// [`Tokenizer::from_huggingface`] makes the keys of a checkpoint's files, [`Tokenizer::to_huggingface`] makes such files
-/// of the keys, and [`Tokenizer::encoder`] encodes and decodes with the keys alone.
+/// It consists of keys like in GGUF files, because their order and types are part of a file.
+/// [`Tokenizer::from_huggingface`] creates the keys from a checkpoint's files, [`Tokenizer::to_huggingface`]
+/// creates such files from the keys, and [`Tokenizer::encoder`] only needs the keys.
 ///
 /// ```
 /// use gguf_container::{Array, Metadata, Value};
@@ -34,9 +34,9 @@ use crate::{keys, pre};
 /// ```
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Tokenizer {
-    /// The `tokenizer.*` keys in the order of a file.
+    /// `tokenizer.*` keys in file order.
     pub(crate) keys: Metadata,
-    /// `general.architecture` and `general.name`, by which llama.cpp sets flags of tokens that no key holds.
+    /// `general.architecture` and `general.name`, from which llama.cpp derives token flags that have no key.
     pub(crate) names: Metadata,
 }
 
@@ -52,12 +52,11 @@ impl Tokenizer {
         }
     }
 
-    /// The keys for a file, in the order of the reference converter.
+    /// Keys for a file, in the order of the reference converter.
     pub fn to_gguf(&self) -> Metadata {
         self.keys.clone()
     }
 
-    /// Kind of vocabulary.
     pub(crate) fn model(&self) -> Result<&str, KeyError> {
         self.keys.text(keys::MODEL)?.ok_or_else(|| KeyError::missing(keys::MODEL))
     }
@@ -70,7 +69,7 @@ impl Tokenizer {
         }
     }
 
-    /// True for BOS and EOS if llama.cpp puts them around a text without a flag.
+    /// For BOS and EOS: true if llama.cpp adds it without a flag.
     ///
     /// Source: `llama_vocab::impl::load` in `src/llama-vocab.cpp`.
     pub(crate) fn added_by_default(&self) -> [bool; 2] {
@@ -83,12 +82,10 @@ impl Tokenizer {
         }
     }
 
-    /// Texts by id.
     pub(crate) fn tokens(&self) -> Result<Cow<'_, Strings>, KeyError> {
         self.keys.texts(keys::TOKENS)?.ok_or_else(|| KeyError::missing(keys::TOKENS))
     }
 
-    /// Scores by id.
     pub(crate) fn scores(&self) -> Result<Option<Cow<'_, [f32]>>, KeyError> {
         self.keys.read(keys::SCORES, "a list of f32 or i32", |value| match value.as_array()? {
             Array::F32(scores) => Some(scores.into()),
@@ -105,7 +102,7 @@ impl Tokenizer {
         })
     }
 
-    /// SentencePiece's compiled table of replacements; empty if there is none.
+    /// SentencePiece's compiled table of replacements; empty if missing.
     pub(crate) fn charsmap(&self) -> Result<Vec<u8>, KeyError> {
         let bytes = self.keys.read(keys::PRECOMPILED_CHARSMAP, "a list of bytes", |value| {
             match value.as_array()? {
@@ -155,16 +152,15 @@ pub(crate) fn default_ids(model: &str) -> [Option<u32>; 2] {
 /// Special tokens that absorb the whitespace next to them.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) enum Strips {
-    /// None of them.
     #[default]
     None,
-    /// This one, on its left.
+    /// This token, on its left.
     LeftOf(&'static str),
     /// All others, on their right.
     RightExcept([&'static str; 3]),
 }
 
-/// The position of the space between the two parts of a merge, whose first character may be a space itself.
+/// Position of the space between the two parts of a merge. The first part may begin with a space.
 pub(crate) fn space_of_merge(merge: &[u8]) -> Option<usize> {
     merge.iter().skip(1).position(|byte| *byte == b' ').map(|at| at + 1)
 }

@@ -217,9 +217,6 @@ pub const REMOVED: &[Removed] = &[
 
 impl DType {
     /// The type with this ggml id.
-    ///
-    /// # Errors
-    /// [`DTypeError::RemovedId`] or [`DTypeError::UnknownId`].
     pub fn from_id(id: u32) -> Result<DType, DTypeError> {
         if let Some(dtype) = Self::ALL.iter().find(|dtype| dtype.id() == id) {
             return Ok(*dtype);
@@ -233,9 +230,6 @@ impl DType {
     }
 
     /// The type with this name, in any case (`Q4_K`, `q4_k`).
-    ///
-    /// # Errors
-    /// [`DTypeError::UnknownName`].
     pub fn from_name(name: &str) -> Result<DType, DTypeError> {
         Self::ALL
             .iter()

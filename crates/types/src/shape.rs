@@ -67,9 +67,6 @@ impl Shape {
     }
 
     /// A shape from dimensions in the order of numpy and torch (row length last).
-    ///
-    /// # Errors
-    /// As [`Shape::new`].
     pub fn from_row_major(dims: &[u64]) -> Result<Shape, ShapeError> {
         let mut reversed = dims.to_vec();
         reversed.reverse();

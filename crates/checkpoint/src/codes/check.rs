@@ -1,4 +1,4 @@
-//! Checks that all parts of coded weights are as large as reading them requires.
+//! Checks that all parts of coded weights are large enough.
 
 use super::{
     packing::Codes,
@@ -8,8 +8,8 @@ use super::{
 use crate::{Dtype, Error, Span};
 
 impl CodedWeights {
-    /// Checks that codes, scales, zeros and offsets have the bytes that all rows and columns need, so that no read
-    /// leaves them.
+    /// Checks that codes, scales, zeros and offsets have the bytes that all rows and columns need, so that
+    /// reads stay inside them.
     ///
     /// # Errors
     /// [`Error::PartBytes`] with the part that is too small.
@@ -48,7 +48,7 @@ impl CodedWeights {
     }
 }
 
-/// True if scales can have this type: whole bytes that are numbers.
+/// True if scales can have this type: complete bytes that are numbers.
 fn is_number(dtype: Dtype) -> bool {
     dtype.is_readable() && dtype.bits().is_multiple_of(8)
 }

@@ -1,13 +1,14 @@
-//! Weights as codes of up to eight bits with scales and zeros: one core for all methods that store such.
+//! Weights as codes of up to eight bits with scales and zeros: the shared core of many methods.
 //!
-//! A method says where codes lie ([`Codes`]), where scales, zeros and offsets lie ([`Strided`], [`Zeros`]), which group a
-//! column belongs to ([`Groups`]), and gets a [`CodedWeights`], which is a [`Stored`](crate::Stored) with
+//! A method specifies the positions of codes ([`Codes`]) and of scales, zeros and offsets ([`Strided`],
+//! [`Zeros`]), and the group of each column ([`Groups`]). The result is a [`CodedWeights`], which is a
+//! [`Stored`](crate::Stored) with
 //!
 //! ```text
 //! w[n, c] = (q[n, c] - z[n, group(c)]) * s[n, group(c)]  [+ b[n, group(c)]]  [*, / fold[c]]     all in f32
 //! ```
 //!
-//! `q - z` is exact, so that each further step is the one rounding that it shows.
+//! `q - z` is exact, so each further step is one rounding.
 
 mod check;
 mod packing;

@@ -1,43 +1,37 @@
 //! Layout of codes in a file.
 //!
-//! A matrix of codes is a bundle of streams, each along a row or a column; packings differ in the positions
-//! of a stream's bits. [`Codes::code`] defines this for one code in plain arithmetic; [`Codes::unpack`] is
-//! the fast equivalent.
+//! A matrix of codes consists of streams, each along a row or a column; packings differ in the positions of a
+//! stream's bits. [`Codes::code`] defines this for one code in plain arithmetic; [`Codes::unpack`] is the
+//! fast equivalent.
 
 use std::{borrow::Cow, ops::Range};
 
 use crate::{Part, ReadError, Span, Tensor};
 
-/// Codes of matrices of one shape, (rows, columns) each, as they lie in a file.
+/// Codes of matrices of one shape, (rows, columns) each.
 #[derive(Debug, Clone)]
 pub(crate) struct Codes {
-    /// The tensor of the file, for messages.
+    /// Tensor of the file, for messages.
     pub name: String,
-    /// Its bytes.
     pub span: Span,
     /// Bits of a code, 1 to 8.
     pub bits: u32,
-    /// Positions of a stream's bits.
     pub packing: Packing,
     /// Direction of the streams: rows or columns of the matrix.
     pub axis: Axis,
-    /// Streams of a matrix.
+    /// Number of streams per matrix.
     pub n_streams: u64,
     /// Number of codes in a stream; the rest of its last word is padding.
     pub n_elems: u64,
-    /// Bytes of a matrix.
     pub matrix_bytes: u64,
-    /// Bits that are turned round in every code: the sign bit of codes in two's complement, which makes them codes
-    /// with a zero in the middle.
+    /// Bits that are flipped in every code: the sign bit of two's complement codes, which gives codes with a
+    /// zero in the middle.
     pub flip: u8,
 }
 
-/// Direction of a stream of codes in its matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Axis {
-    /// A row.
     Row,
-    /// A column.
     Column,
 }
 
@@ -45,25 +39,18 @@ pub(crate) enum Axis {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Packing {
     /// Contiguous streams of bits: code `e` at bit `e * bits` after byte `stream * stream_bytes`.
-    Dense {
-        /// Bytes of a stream.
-        stream_bytes: u64,
-    },
+    Dense { stream_bytes: u64 },
     /// Like `Dense`, for codes that do not cross bytes; the first code of a byte is in its highest bits.
-    HighFirst {
-        /// Bytes of a stream.
-        stream_bytes: u64,
-    },
+    HighFirst { stream_bytes: u64 },
     /// Streams of 32-bit words, in order. Codes do not cross words.
     Words {
-        /// Bytes of a stream.
         stream_bytes: u64,
-        /// The field of a word in which each of its codes is.
+        /// Assignment of codes to fields of a word.
         fields: Fields,
     },
     /// A matrix of words (words, streams) with a stream in each column.
     Down {
-        /// Bytes of a word: 1 or 4.
+        /// Bytes per word: 1 or 4.
         word_bytes: u64,
         /// True if codes do not cross word boundaries.
         whole: bool,
@@ -71,22 +58,18 @@ pub(crate) enum Packing {
     /// Like `Down`, with 32-bit words in planes: `bits` words for 32 codes, first all low bits.
     Planes,
     /// Like `Planes`, with consecutive words of a stream.
-    PlanesAlong {
-        /// Bytes of a stream.
-        stream_bytes: u64,
-    },
+    PlanesAlong { stream_bytes: u64 },
     /// Codes of the flattened matrix in parts of `part_elems`: word `i` contains code `i` of every part.
     Parts {
-        /// Codes of a part.
         part_elems: u64,
-        /// Bytes of a word: 1 or 4.
+        /// Bytes per word: 1 or 4.
         word_bytes: u64,
-        /// The bit at which the code of each part begins.
+        /// Lowest bit of the code of each part.
         shifts: Vec<u32>,
     },
 }
 
-/// In which field of a word each of its codes is.
+/// Assignment of codes to fields of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fields {
     /// In order.
@@ -98,7 +81,8 @@ pub(crate) enum Fields {
 /// Field of each code of a word: `AWQ_REVERSE_ORDER` in `awq/utils/packing_utils.py` of autoawq 0.2.7.post3.
 const AWQ_FIELDS: [u64; 8] = [0, 4, 1, 5, 2, 6, 3, 7];
 
-/// Codes that fast loops take at a time; rows and columns of [`Codes::unpack`] begin at a multiple of this number.
+/// Number of codes that fast loops take at a time; rows and columns of [`Codes::unpack`] begin at a multiple
+/// of it.
 pub(super) const RUN: u64 = 32;
 
 impl Codes {
@@ -114,14 +98,14 @@ impl Codes {
         Codes { name, span, bits, packing, axis, n_streams, n_elems, matrix_bytes, flip: 0 }
     }
 
-    /// Codes of one or more matrices (rows, columns) in dense streams, one for each row.
+    /// Codes of one or more matrices (rows, columns) in dense streams, one per row.
     pub fn rows(tensor: &Tensor, bits: u32, flip: u8, shape: [u64; 2], stream_bytes: u64) -> Codes {
         let dense = Codes::new(tensor, bits, Packing::Dense { stream_bytes }, Axis::Row, shape);
         // The file was checked, so the product fits.
         Codes { matrix_bytes: shape[0].saturating_mul(stream_bytes), flip, ..dense }
     }
 
-    /// Size of a matrix of these codes in bytes; `None` if it does not fit 64 bits.
+    /// Bytes of a matrix with these codes; `None` if it does not fit 64 bits.
     pub fn needed_bytes(&self) -> Option<u64> {
         let Codes { n_streams, n_elems, .. } = *self;
         let bits = u64::from(self.bits);
@@ -173,10 +157,7 @@ impl Codes {
         self.span.part_of(bytes)
     }
 
-    /// Bytes of rows `rows` of a matrix, and the number of the first row in them.
-    ///
-    /// # Errors
-    /// Errors of reading.
+    /// Bytes of rows `rows` of a matrix, and the number of their first row.
     pub fn bytes_of<'a>(
         &self,
         parts: &'a [Part],
@@ -187,7 +168,8 @@ impl Codes {
         Ok((self.place(matrix, rows.clone()).of(parts)?, first_row))
     }
 
-    /// Code `elem` of stream `stream`; `bytes` are those of the matrix. Slow, and the meaning of all fast ways.
+    /// Code `elem` of stream `stream`; `bytes` are those of the matrix. Slow; it defines the result of all
+    /// fast paths.
     pub fn code(&self, bytes: &[u8], stream: u64, elem: u64) -> u8 {
         let bits = u64::from(self.bits);
         let mask = (1u32 << bits) - 1;
@@ -198,7 +180,7 @@ impl Codes {
         let code = match &self.packing {
             Packing::Dense { stream_bytes } => {
                 let at = (stream * stream_bytes + elem * bits / 8) as usize;
-                // A code crosses into the next byte only where there is one.
+                // Only a code that crosses into the next byte needs it.
                 let high = bytes.get(at + 1).copied().unwrap_or_default();
                 u32::from(u16::from_le_bytes([bytes[at], high])) >> (elem * bits % 8)
             }
@@ -247,12 +229,12 @@ impl Codes {
         (code & mask) as u8 ^ self.flip
     }
 
-    /// The code `elem` of a stream of planes, of which `word` gives the words.
+    /// Code `elem` of a stream of planes; `word` returns the words.
     fn planes(&self, elem: u64, word: impl Fn(u64) -> u32) -> u32 {
         let bits = u64::from(self.bits);
         let (block, elem) = (elem / 32, elem % 32);
         let (mut first_word, mut shift, mut code) = (block * bits, 0, 0);
-        // The widest plane holds the lowest bits: 7 = 4 + 2 + 1.
+        // The widest plane has the lowest bits: 7 = 4 + 2 + 1.
         for width in [8, 4, 2, 1].into_iter().filter(|width| bits & width != 0) {
             let plane = word(first_word + elem * width / 32) >> (elem * width % 32);
             code |= (plane & ((1 << width) - 1)) << shift;
@@ -261,7 +243,7 @@ impl Codes {
         code
     }
 
-    /// The code of a place of the matrix.
+    /// Code at a position of the matrix.
     pub fn code_at(&self, bytes: &[u8], row: u64, column: u64) -> u8 {
         match self.axis {
             Axis::Row => self.code(bytes, row, column),
@@ -269,8 +251,9 @@ impl Codes {
         }
     }
 
-    /// Codes of rows `rows` and columns `columns`, one byte each, a row every `stride` bytes of `out`. Columns begin
-    /// at a multiple of [`RUN`] and end at a multiple or at the end of the matrix; `bytes` are those of the matrix.
+    /// Codes of rows `rows` and columns `columns`, one byte each, a row every `stride` bytes of `out`.
+    /// Columns begin at a multiple of [`RUN`] and end at a multiple or at the end of the matrix; `bytes` are
+    /// those of the matrix.
     pub fn unpack(&self, bytes: &[u8], rows: Range<u64>, columns: Range<u64>, stride: usize, out: &mut [u8]) {
         let width = (columns.end - columns.start) as usize;
         let first = columns.start;
@@ -288,7 +271,7 @@ impl Codes {
                 self.unpack_nibbles(bytes, *stream_bytes, rows, columns, stride, out);
             }
             (Packing::Down { word_bytes: 1, .. }, Axis::Column) if 8 % self.bits == 0 => {
-                // A byte holds codes of neighbouring rows, so that a row of codes is a row of bytes.
+                // A byte contains codes of neighboring rows, so that a row of codes is a row of bytes.
                 let mask = ((1u32 << self.bits) - 1) as u8;
                 for (row, out) in rows.zip(out.chunks_mut(stride)) {
                     let bit = row * u64::from(self.bits);
@@ -310,13 +293,13 @@ impl Codes {
         }
     }
 
-    /// One row of consecutive codes; parts are taken as runs.
+    /// One row of consecutive codes; parts are processed as runs.
     fn unpack_row(&self, bytes: &[u8], row: u64, columns: Range<u64>, out: &mut [u8]) {
         let flat = row * self.n_elems + columns.start;
         if let (Packing::Parts { part_elems, word_bytes: 1, shifts }, Axis::Row) = (&self.packing, self.axis)
         {
             let (part, begin) = (flat / part_elems, flat % part_elems);
-            // A row that lies in one part is a run of bytes.
+            // A row within one part is a run of bytes.
             if begin + (out.len() as u64) <= *part_elems {
                 let (shift, mask) = (shifts[part as usize], ((1u32 << self.bits) - 1) as u8);
                 let begin = begin as usize;
@@ -331,7 +314,6 @@ impl Codes {
         }
     }
 
-    /// A dense stream that begins at a byte, as bytes.
     fn spread(&self, stream: &[u8], out: &mut [u8]) {
         match self.bits {
             1 => spread::<1>(stream, out),
@@ -345,8 +327,8 @@ impl Codes {
         }
     }
 
-    /// Streams down columns of 32-bit words. Word rows are walked from top to bottom, so that what is read of each is
-    /// a run of neighbouring streams.
+    /// Streams down columns of 32-bit words. Word rows are processed from top to bottom, so that each read is
+    /// a run of neighboring streams.
     fn unpack_down(
         &self,
         bytes: &[u8],
@@ -387,7 +369,8 @@ impl Codes {
         }
     }
 
-    /// Words of eight nibbles in the order of AWQ, of eight neighbouring rows each: (columns, rows / 8) words.
+    /// Words of eight nibbles in the order of AWQ, for eight neighboring rows each: (columns, rows / 8)
+    /// words.
     fn unpack_nibbles(
         &self,
         bytes: &[u8],
@@ -400,7 +383,7 @@ impl Codes {
         let width = (columns.end - columns.start) as usize;
         for word in rows.start / 8..rows.end.div_ceil(8) {
             for begin in (0..width).step_by(8) {
-                // tile[column] holds the nibbles of eight rows, a byte each.
+                // tile[column] contains the nibbles of eight rows, a byte each.
                 let mut tile = [0u64; 8];
                 let n = 8.min(width - begin);
                 for (column, tile) in (columns.start + begin as u64..).zip(&mut tile[..n]) {
@@ -443,7 +426,7 @@ fn spread<const B: usize>(stream: &[u8], out: &mut [u8]) {
     }
 }
 
-/// As [`spread`], eight nibbles at a time without a loop over them.
+/// Like [`spread`], for eight nibbles at a time without a loop over them.
 fn spread_nibbles(stream: &[u8], out: &mut [u8]) {
     let (runs, rest) = out.as_chunks_mut::<8>();
     let (words, _) = stream.as_chunks::<4>();
@@ -456,7 +439,7 @@ fn spread_nibbles(stream: &[u8], out: &mut [u8]) {
     }
 }
 
-/// The nibbles of a word as bytes, lowest first: halves are moved apart, then quarters, then eighths.
+/// The nibbles of a word as bytes, lowest first: moves halves apart, then quarters, then eighths.
 fn nibbles(word: u32) -> u64 {
     let word = u64::from(word);
     let word = (word | word << 16) & 0x0000_ffff_0000_ffff;
@@ -481,7 +464,7 @@ fn transposed(mut rows: [u64; 8]) -> [u64; 8] {
 mod tests {
     use super::*;
 
-    /// A matrix of codes in every packing, of every width, over bytes without any order.
+    /// A matrix of codes in every packing and width, over arbitrary bytes.
     fn all() -> Vec<Codes> {
         let mut all = Vec::new();
         for bits in 1..=8u32 {
@@ -554,7 +537,7 @@ mod tests {
             *byte = (state >> 24) as u8;
         }
         for codes in all() {
-            // Not one byte more than is needed, so that reading past the end shows.
+            // Exactly the bytes that are needed, so that reading past the end panics.
             let bytes = &bytes[..codes.matrix_bytes as usize];
             let (n_rows, n_columns) = match codes.axis {
                 Axis::Row => (codes.n_streams, codes.n_elems),

@@ -1,4 +1,4 @@
-//! Codes with scales as blocks of ggml that hold the same values.
+//! Codes with scales as ggml blocks with the same values.
 //!
 //! ```text
 //! Q4_0, Q5_0, Q8_0   d (x - 8), d (x - 16), d x            Q2_0   d (x - 1), x in 0..4
@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{Part, ReadError, Repacks};
 
-/// Known bounds on all values of a tensor.
+/// Bounds on all values of a tensor.
 #[derive(Debug, Clone, Copy)]
 struct Extent {
     least: f32,
@@ -52,7 +52,6 @@ fn block_elems(dtype: DType) -> usize {
 }
 
 impl CodedWeights {
-    /// Columns that share a scale.
     fn run(&self) -> Option<u64> {
         match self.groups {
             Groups::Size(size) => Some(size.min(self.n_columns)),
@@ -60,7 +59,7 @@ impl CodedWeights {
         }
     }
 
-    /// Types that can hold all values, smallest first, or the reason that there is none.
+    /// Types that can store all values, smallest first, or the reason that no type can.
     pub(super) fn repack_types(&self, parts: &[Part]) -> Result<Repacks, ReadError> {
         let not = |reason: &str| Ok(Repacks::Not(reason.to_owned()));
         if self.fold.is_some() {
@@ -73,7 +72,7 @@ impl CodedWeights {
                 self.n_columns
             )));
         }
-        // Scales and zeros of all rows determine which types can hold the values.
+        // Scales and zeros of all rows determine which types fit.
         let n_groups = self.n_groups() as usize;
         let (mut zeros, mut scratch) = (Extent::EMPTY, Scratch::default());
         let n_rows = self.tensor_rows();
@@ -105,7 +104,7 @@ impl CodedWeights {
         let mut values = Extent { least: -zeros.most, most: largest - zeros.least };
         let is_ternary = bits <= 2 && zeros.is_in(1.0, 1.0) && holds_runs(256);
         if is_ternary || bits == 8 || !values.is_in(-128.0, 127.0) {
-            // The largest codes may not occur, and bytes may hold codes of fewer bits.
+            // The largest codes may not occur, and bytes may contain codes of fewer bits.
             values = self.values(parts)?;
         }
         let q2 = bits <= 2 && zeros.is_in(1.0, 2.0) && holds_runs(64);
@@ -128,7 +127,7 @@ impl CodedWeights {
         })
     }
 
-    /// The least and the largest code less its zero.
+    /// The least and the largest code minus its zero.
     fn values(&self, parts: &[Part]) -> Result<Extent, ReadError> {
         let (mut values, mut scratch) = (Extent::EMPTY, Scratch::default());
         let run = self.run().unwrap_or(self.n_columns) as usize;
@@ -175,16 +174,15 @@ impl CodedWeights {
         Ok(())
     }
 
-    /// Rows of all matrices.
     pub(super) fn tensor_rows(&self) -> u64 {
         self.n_rows * self.n_matrices
     }
 }
 
-/// Appends one block. That scales and values fit has been found before.
+/// Appends one block. The caller has checked that scales and values fit.
 fn put_block(dtype: DType, codes: &[u8], [scale, zero]: [f32; 2], offset: Option<f32>, out: &mut Vec<u8>) {
     let half = |value: f32| exact_f16(value).unwrap_or_default().to_le_bytes();
-    // q - z + middle, which is not negative where the type fits.
+    // q - z + middle, which is not negative if the type fits.
     let levels = |middle: i16| {
         let move_by = middle - zero as i16;
         codes.iter().map(move |code| (i16::from(*code) + move_by) as u8)
@@ -219,14 +217,14 @@ fn put_block(dtype: DType, codes: &[u8], [scale, zero]: [f32; 2], offset: Option
             let turned = zero == 2.0;
             out.extend(half(if turned { -scale } else { scale }));
             let level = |code: u8| if turned { 3 - code } else { code };
-            // Four neighbours a byte.
+            // Four neighbors per byte.
             out.extend(codes.as_chunks::<4>().0.iter().map(|four| {
                 let [a, b, c, d] = four.map(level);
                 a | b << 2 | c << 4 | d << 6
             }));
         }
         DType::TQ2_0 => {
-            // Halves of 128: byte l holds elements l, l + 32, l + 64, l + 96 of its half.
+            // Halves of 128: byte l contains elements l, l + 32, l + 64, l + 96 of its half.
             for half in codes.chunks_exact(128) {
                 out.extend(
                     (0..32).map(|l| half[l] | half[l + 32] << 2 | half[l + 64] << 4 | half[l + 96] << 6),
@@ -238,8 +236,8 @@ fn put_block(dtype: DType, codes: &[u8], [scale, zero]: [f32; 2], offset: Option
         DType::Q4_K => {
             out.extend(half(scale));
             out.extend(half(scale));
-            // All eight sub-blocks have the scale 1 and the minimum z: of 6 bits the lower four of the last four
-            // are in bytes 8 to 12, their upper two in the top of the others.
+            // All eight sub-blocks have the scale 1 and the minimum z. The last four 6-bit fields have
+            // their lower four bits in bytes 8 to 12, their upper two in the top of the others.
             let zero = zero as u8;
             out.extend([1; 4]);
             out.extend([zero | (zero >> 4) << 6; 4]);
@@ -252,14 +250,15 @@ fn put_block(dtype: DType, codes: &[u8], [scale, zero]: [f32; 2], offset: Option
     }
 }
 
-/// Levels 0 to 31 of a block in bytes: element i low, i + 16 high; the low four bits of each.
+/// Appends levels 0 to 31 of a block: element i in the low, i + 16 in the high nibble; only the low four bits
+/// of each.
 fn put_nibbles(levels: impl Iterator<Item = u8>, out: &mut Vec<u8>) {
     let mut block = [0; 32];
     block.iter_mut().zip(levels).for_each(|(place, level)| *place = level & 0x0f);
     out.extend((0..16).map(|i| block[i] | block[i + 16] << 4));
 }
 
-/// Bit 4 of each level, as a word.
+/// Appends bit 4 of each level, as a word.
 fn put_fifth_bits(levels: impl Iterator<Item = u8>, out: &mut Vec<u8>) {
     let word =
         levels.take(32).enumerate().fold(0u32, |word, (i, level)| word | u32::from(level >> 4 & 1) << i);
@@ -267,7 +266,7 @@ fn put_fifth_bits(levels: impl Iterator<Item = u8>, out: &mut Vec<u8>) {
 }
 
 /// Five base-3 digits per byte, stored as `ceil(number * 256 / 243)`: element `i` of 32 and those 32, 64, 96,
-/// 128 after it, then the same for 16, then four bytes of four digits.
+/// 128 after it, then likewise for 16, then four bytes of four digits.
 fn put_ternary(codes: &[u8], scale: [u8; 2], out: &mut Vec<u8>) {
     for (first, n_bytes, n_digits) in [(0, 32, 5), (160, 16, 5), (240, 4, 4)] {
         for i in 0..n_bytes {
@@ -279,7 +278,7 @@ fn put_ternary(codes: &[u8], scale: [u8; 2], out: &mut Vec<u8>) {
     out.extend(scale);
 }
 
-/// The half of the same value, if there is one.
+/// The f16 with this value, if there is one.
 pub(super) fn exact_f16(value: f32) -> Option<u16> {
     let half = f32_to_f16(value);
     (value.is_finite() && f16_to_f32(half).to_bits() == value.to_bits()).then_some(half)
@@ -291,7 +290,7 @@ mod tests {
 
     #[test]
     fn f16_values_are_exact_or_none() {
-        // Every half is a float and converts back; its neighbouring floats are not halves.
+        // Every half is a float and converts back; neighboring floats are not halves.
         for half in 0..=u16::MAX {
             let mut value = [0.0];
             crate::rows::to_f32(crate::Dtype::F16, &half.to_le_bytes(), &mut value);

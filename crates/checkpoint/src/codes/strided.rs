@@ -4,16 +4,13 @@ use std::ops::Range;
 
 use crate::{Dtype, Part, ReadError, Span, Tensor, rows::to_f32};
 
-/// Numbers of (rows, groups), for each of several matrices, wherever they lie.
+/// Numbers of shape (rows, groups) for each of several matrices, at any strides.
 ///
 /// `[out, groups]` has strides (groups, 1), `[groups, out]` (1, out), `[out, 1]` (1, 0), one number (0, 0).
 #[derive(Debug, Clone)]
 pub(crate) struct Strided {
-    /// The tensor of the file, for messages.
     pub name: String,
-    /// Its bytes.
     pub span: Span,
-    /// The type of a number.
     pub dtype: Dtype,
     /// Elements from one matrix to the next.
     pub matrix_stride: u64,
@@ -21,18 +18,16 @@ pub(crate) struct Strided {
     pub row_stride: u64,
     /// Elements from one group to the next.
     pub group_stride: u64,
-    /// Operation applied to a number after reading.
     pub change: Change,
 }
 
 /// Operation applied to a number after reading.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Change {
-    /// Nothing.
     None,
     /// Takes the reciprocal.
     Inverse,
-    /// Adds this value: the contribution of a code's flipped sign bit to it, and so to its zero.
+    /// Adds this value: the effect of a code's flipped sign bit on its zero.
     Add(f32),
 }
 
@@ -52,7 +47,6 @@ impl Strided {
         Strided { row_stride: 1, group_stride: n_rows, ..Strided::one(tensor) }
     }
 
-    /// One number for all.
     pub fn one(tensor: &Tensor) -> Strided {
         let Tensor { name, dtype, .. } = tensor;
         let (name, span) = (name.clone(), tensor.span());
@@ -72,7 +66,7 @@ impl Strided {
         self.dtype.bits() / 8
     }
 
-    /// Byte range of rows `rows` of a matrix with all their groups, of which there is at least one.
+    /// Byte range of rows `rows` of a matrix with all their groups (at least one).
     pub fn place(&self, matrix: u64, rows: Range<u64>, n_groups: u64) -> Span {
         let last = |n: u64, stride: u64| n.saturating_sub(1) * stride;
         let first = matrix * self.matrix_stride + rows.start * self.row_stride;
@@ -84,7 +78,7 @@ impl Strided {
     /// Reads the numbers of groups `groups` of rows `rows` into `out`, which is (rows, groups).
     ///
     /// # Errors
-    /// [`ReadError::NoValue`] for one that is not finite, and what hinders reading.
+    /// [`ReadError::NoValue`] for a number that is not finite, and errors of reading.
     pub fn read(
         &self,
         parts: &[Part],

@@ -16,28 +16,20 @@ use crate::{Dtype, Part, ReadError, Region, Repacks, Span, Stored};
 pub(crate) struct CodedWeights {
     /// Number of matrices: the number of experts, otherwise 1.
     pub n_matrices: u64,
-    /// Rows of a matrix.
     pub n_rows: u64,
-    /// Columns.
     pub n_columns: u64,
     /// Codes, (rows, columns).
     pub codes: Codes,
-    /// Scales, (rows, groups).
     pub scales: Strided,
-    /// Zeros, (rows, groups).
     pub zeros: Zeros,
     /// Offsets added to the product, (rows, groups).
     pub offsets: Option<Strided>,
-    /// Group of each column.
     pub groups: Groups,
-    /// A factor of each column.
     pub fold: Option<Fold>,
 }
 
-/// Zero points.
 #[derive(Debug, Clone)]
 pub(crate) enum Zeros {
-    /// One for all.
     Same(f32),
     /// Codes, (rows, groups).
     Codes(Codes, ZeroRule),
@@ -48,28 +40,26 @@ pub(crate) enum Zeros {
 /// Meaning of a stored zero point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ZeroRule {
-    /// Itself.
     AsStored,
-    /// One more, within its bits: the largest is followed by 0.
+    /// One more, modulo the range: the largest is followed by 0.
     PlusOne,
     /// One more, which may need an additional bit.
     PlusOneUnmasked,
-    /// One more, added to all fields of a 32-bit word at once, so that a field that overflows adds one to the next.
+    /// One more, added to all fields of a 32-bit word at once, so that an overflow carries into the next
+    /// field.
     PlusOneByWord,
 }
 
-/// Group of each column.
 #[derive(Debug, Clone)]
 pub(crate) enum Groups {
-    /// This many neighbouring columns are a group; the last may be shorter.
+    /// This many neighboring columns are a group; the last may be shorter.
     Size(u64),
-    /// Each column says it, in any order: I32 (columns), each in 0..`n_groups`.
+    /// Groups in any order: I32 (columns), each in 0..`n_groups`.
     Index {
-        /// The tensor of the file, for messages.
+        /// Tensor of the file, for messages.
         name: String,
-        /// Its bytes.
         span: Span,
-        /// Groups.
+        /// Number of groups.
         n_groups: u64,
     },
 }
@@ -77,23 +67,22 @@ pub(crate) enum Groups {
 /// A factor of each column: floats, (columns).
 #[derive(Debug, Clone)]
 pub(crate) struct Fold {
-    /// The factors; rows and groups do not matter, columns count as groups.
+    /// The factors; columns take the place of groups.
     pub factors: Strided,
     /// True if values are divided by the scales rather than multiplied.
     pub divides: bool,
 }
 
-/// Rows that are decoded at a time.
+/// Number of rows that are decoded at a time.
 const BLOCK_ROWS: u64 = 64;
 /// Minimum number of outputs in columns that are read together: 256 bytes of each row of 32-bit words.
 const LEAST_PANEL: u64 = 64;
-/// Maximum number of these outputs.
+/// Maximum number of such outputs.
 const MOST_PANEL: u64 = 1024;
-/// Maximum number of values of such outputs. Larger panels were no faster, and every thread has one: 16 threads took 247 MB
-/// with 2 Mi values, 115 MB with 512 Ki.
+/// Maximum number of values of such outputs. Larger panels were no faster, and every thread has one: 16
+/// threads took 247 MB with 2 Mi values, 115 MB with 512 Ki.
 const PANEL_ELEMS: u64 = 1 << 19;
 
-/// Buffers of one call.
 #[derive(Default)]
 pub(super) struct Scratch {
     /// (rows, stride) codes.
@@ -104,15 +93,14 @@ pub(super) struct Scratch {
     pub offsets: Vec<f32>,
 }
 
-/// Decoded parameters of some rows: how to look into a [`Scratch`].
+/// Decoded parameters of some rows, as positions in a [`Scratch`].
 pub(super) struct Block {
     /// Bytes from one row of codes to the next.
     pub stride: usize,
-    /// The column of the first code.
+    /// Column of the first code.
     pub first_column: u64,
-    /// The group of the first scale.
+    /// Group of the first scale.
     pub first_group: u64,
-    /// Scales of a row.
     pub n_groups: usize,
 }
 
@@ -138,7 +126,6 @@ impl CodedWeights {
         }
     }
 
-    /// Groups of a row.
     pub fn n_groups(&self) -> u64 {
         match &self.groups {
             Groups::Size(size) => self.n_columns.div_ceil((*size).max(1)),
@@ -146,7 +133,7 @@ impl CodedWeights {
         }
     }
 
-    /// The groups that columns `columns` are in.
+    /// Groups of columns `columns`.
     fn groups_of(&self, columns: &Range<u64>) -> Range<u64> {
         match &self.groups {
             Groups::Size(size) => columns.start / size..columns.end.div_ceil(*size),
@@ -154,7 +141,7 @@ impl CodedWeights {
         }
     }
 
-    /// Rows of the tensor, cut where matrices end and into blocks of at most [`BLOCK_ROWS`]: matrix and rows in it.
+    /// Rows of the tensor, cut at matrices and into blocks of at most [`BLOCK_ROWS`]: matrix and rows in it.
     pub(super) fn blocks(&self, rows: Range<u64>) -> impl Iterator<Item = (u64, Range<u64>)> + use<> {
         let (n_rows, mut row) = (self.n_rows, rows.start);
         std::iter::from_fn(move || {
@@ -177,10 +164,10 @@ impl CodedWeights {
         scratch: &mut Scratch,
     ) -> Result<Block, ReadError> {
         let n_rows = (rows.end - rows.start) as usize;
-        // Fast loops begin at whole runs.
+        // Fast loops begin at a multiple of a run.
         let first_column = columns.start / RUN * RUN;
         let end_column = columns.end.next_multiple_of(RUN).min(self.n_columns);
-        // One run more from row to row, so that rows of a power of two bytes do not fall into one set of a cache.
+        // One more run between rows, so that rows of a power of two bytes do not share one cache set.
         let stride = (end_column - first_column).next_multiple_of(RUN) as usize + RUN as usize;
         scratch.codes.resize(n_rows * stride, 0);
         let (bytes, shift) = self.codes.bytes_of(parts, matrix, &rows)?;
@@ -220,7 +207,7 @@ impl CodedWeights {
         let bytes = span.part_of(4 * columns.start..4 * columns.end).of(parts)?;
         let (index, _) = bytes.as_chunks::<4>();
         let index: Vec<u32> = index.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect();
-        // It was checked when the checkpoint was opened; a file may change after that.
+        // Checked when the checkpoint was opened, but the file may have changed.
         if let Some(place) = index.iter().position(|group| u64::from(*group) >= *n_groups) {
             let (row, found) = (columns.start + place as u64, index[place] as i32);
             return Err(ReadError::no_value(name, row, "a number of a group", found));
@@ -245,7 +232,7 @@ impl CodedWeights {
         let Groups::Size(size) = self.groups else { return };
         let mut left = &mut *out;
         let mut column = columns.start;
-        // One group after the other: w = (q - z) * s over the columns of it that are wanted.
+        // Group by group: w = (q - z) * s over its requested columns.
         for group in 0..block.n_groups {
             let end = ((block.first_group + group as u64 + 1) * size).min(columns.end);
             let n = (end - column) as usize;
@@ -262,7 +249,7 @@ impl CodedWeights {
         }
     }
 
-    /// Values of a row of codes whose columns are in groups in no order.
+    /// Values of a row of codes with groups in any order.
     fn decode_indexed(
         &self,
         block: &Block,
@@ -361,7 +348,7 @@ impl Stored for CodedWeights {
         spans
     }
 
-    /// Number of rows that are read together. Rows in columns share every page, so it is limited only by the buffer.
+    /// Number of rows that are read together. Rows in columns share every page, so only the buffer limits it.
     fn panel_rows(&self) -> u64 {
         if self.is_by_rows() {
             return 1;
@@ -384,7 +371,7 @@ impl Stored for CodedWeights {
                 let place = row * block.n_groups + (column / size) as usize;
                 pieces[0].push(f32::from(scratch.codes[row * block.stride + column as usize]));
                 pieces[1].push(scratch.scales[place]);
-                // An offset where there is one: only forms with one round twice.
+                // The offset if there is one: only forms with an offset round twice.
                 pieces[2].push(scratch.offsets.get(place).copied().unwrap_or(scratch.zeros[place]));
             }
         }
@@ -434,7 +421,7 @@ impl Zeros {
 }
 
 impl ZeroRule {
-    /// The zero of a row and group.
+    /// Zero of a row and group.
     fn zero(self, codes: &Codes, bytes: &[u8], row: u64, group: u64) -> f32 {
         let bits = codes.bits;
         let mask = (1u32 << bits) - 1;
@@ -461,5 +448,5 @@ impl ZeroRule {
     }
 }
 
-/// Numbers of a type that are floats, for scales and offsets.
+/// Float types of scales and offsets.
 pub(crate) const FLOATS: &[Dtype] = &[Dtype::F16, Dtype::BF16, Dtype::F32];

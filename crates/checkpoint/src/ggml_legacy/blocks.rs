@@ -1,4 +1,4 @@
-//! Blocks of 4, 5 and 8 bits as they were before they became today's.
+//! Obsolete versions of blocks of 4, 5 and 8 bits.
 //!
 //! ```text
 //!        version 0: ggml, ggmf, ggjt 1     version 1: ggjt 2               version 2: ggjt 3, today
@@ -11,8 +11,9 @@
 //! q8_0   f32 d, 32 bytes              36   f32 d, 32 bytes            36   f16 d                 34
 //! ```
 //!
-//! Neighbours: byte j holds elements 2j (low nibble) and 2j + 1. Halves: elements j and j + 16. `qh`: bit i is the fifth
-//! bit of element i. Values: `(x - 8) d`, `(x - 16) d` for q5_0, `x d + m` where there is an m, `x d` for q8_0, in f32.
+//! Neighbours: byte j contains elements 2j (low nibble) and 2j + 1. Halves: elements j and j + 16. `qh`: bit
+//! i is the fifth bit of element i. Values: `(x - 8) d`, `(x - 16) d` for q5_0, `x d + m` with a minimum m,
+//! `x d` for q8_0, in f32.
 //!
 //! Source: `dequantize_row_*` of `ggml.c` in llama.cpp of March to May 2023.
 
@@ -21,7 +22,7 @@ use gguf_types::DType;
 /// Layout of a tensor's elements in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Blocks {
-    /// As today.
+    /// A current type.
     Today(DType),
     /// Blocks in an obsolete format.
     Old(&'static LegacyBlock),
@@ -30,19 +31,16 @@ pub enum Blocks {
 /// An obsolete block format.
 #[derive(Debug, PartialEq, Eq)]
 pub struct LegacyBlock {
-    /// The name of its type then.
     name: &'static str,
-    /// Elements of a block.
     n_elems: usize,
     /// Bytes of a scale: 4 for f32, 2 for f16.
     scale_bytes: usize,
     /// True if a minimum follows the scale.
     has_min: bool,
-    /// Bits of an element.
     bits: u32,
-    /// True if a byte holds neighbours rather than elements of both halves.
+    /// True if a byte contains neighbors rather than elements of both halves.
     neighbours: bool,
-    /// Today's type that holds the same where scales and minima fit f16.
+    /// Current type with the same values if scales and minima fit f16.
     current_dtype: Option<DType>,
 }
 
@@ -69,7 +67,7 @@ static Q4_1_B: LegacyBlock = old("q4_1", 32, 4, true, 4, false, Some(DType::Q4_1
 static Q8_0_AB: LegacyBlock = old("q8_0", 32, 4, false, 8, false, Some(DType::Q8_0));
 
 impl Blocks {
-    /// Type with this `id` in a version of the blocks (0, 1 or 2, as in the table above); `None` if the id is
+    /// Type with this `id` in a version of the blocks (0, 1 or 2, see the table above); `None` if the id is
     /// undefined, and for q8_1, which no file contains.
     pub(super) fn of(id: u32, version: u32) -> Option<Blocks> {
         use Blocks::{Old, Today};
@@ -90,13 +88,13 @@ impl Blocks {
             (7, _) => Today(DType::Q5_1),
             (8, 0 | 1) => Old(&Q8_0_AB),
             (8, _) => Today(DType::Q8_0),
-            // The k-quants came while ggjt 3 was written, and have not changed since.
+            // The k-quants were introduced during ggjt 3 and have not changed since.
             (10..=14, 2) => Today(DType::from_id(id).ok()?),
             _ => return None,
         })
     }
 
-    /// The name of the type.
+    /// Name of the type.
     pub fn name(self) -> &'static str {
         match self {
             Blocks::Today(dtype) => dtype.name(),
@@ -132,12 +130,12 @@ impl LegacyBlock {
         self.head_bytes() + self.n_elems * self.bits as usize / 8
     }
 
-    /// Today's type that holds the same values where every scale fits f16.
+    /// Current type with the same values if all scales fit f16.
     pub(super) fn current_dtype(&self) -> Option<DType> {
         self.current_dtype
     }
 
-    /// Scale and minimum of a block; a minimum that is not there is 0.
+    /// Scale and minimum of a block; a missing minimum is 0.
     fn scales(&self, block: &[u8]) -> [f32; 2] {
         let number = |bytes: &[u8]| match *bytes {
             [a, b] => half_to_f32(u16::from_le_bytes([a, b])),
@@ -148,7 +146,7 @@ impl LegacyBlock {
         [number(d), if self.has_min { number(&rest[..self.scale_bytes]) } else { 0.0 }]
     }
 
-    /// The codes of a block, in the order of the elements, without an offset.
+    /// Codes of a block, in element order, without an offset.
     fn codes(&self, block: &[u8]) -> [i32; 32] {
         let mut codes = [0; 32];
         let mut bytes = &block[self.head_bytes()..];
@@ -171,9 +169,9 @@ impl LegacyBlock {
         codes
     }
 
-    /// Decodes whole blocks.
+    /// Decodes complete blocks.
     pub fn decode(&self, blocks: &[u8], out: &mut [f32]) {
-        // Codes with a minimum count from 0, signed bytes from where they are, all others from the middle.
+        // Codes with a minimum are unsigned, bytes are signed, and all others are centered.
         let offset = if self.has_min || self.bits == 8 { 0 } else { 1 << (self.bits - 1) };
         for (block, out) in blocks.chunks_exact(self.n_bytes()).zip(out.chunks_exact_mut(self.n_elems)) {
             let ([d, m], codes) = (self.scales(block), self.codes(block));
@@ -185,13 +183,13 @@ impl LegacyBlock {
         }
     }
 
-    /// True if every scale of whole blocks fits f16.
+    /// True if every scale of these blocks fits f16.
     pub(super) fn fits(&self, blocks: &[u8]) -> bool {
         let fits = |block: &[u8]| self.scales(block).iter().all(|&scale| exact_half(scale).is_some());
         self.scale_bytes == 2 || blocks.chunks_exact(self.n_bytes()).all(fits)
     }
 
-    /// Whole blocks as those of today, appended to `out`; for blocks that fit.
+    /// Appends these blocks in their current form; they must fit.
     pub(super) fn repack(&self, blocks: &[u8], out: &mut Vec<u8>) {
         for block in blocks.chunks_exact(self.n_bytes()) {
             let (scales, codes) = (self.scales(block), self.codes(block));
@@ -201,7 +199,7 @@ impl LegacyBlock {
             match self.bits {
                 8 => out.extend_from_slice(&block[self.head_bytes()..]),
                 bits => {
-                    // The fifth bits keep their places; nibbles go from neighbours to halves.
+                    // The fifth bits keep their positions; nibbles move from neighbors to halves.
                     if bits == 5 {
                         out.extend_from_slice(&block[self.head_bytes()..self.head_bytes() + 4]);
                     }
@@ -213,7 +211,7 @@ impl LegacyBlock {
     }
 }
 
-/// An f16 as f32. A subnormal is a count of 2^-24, which f32 holds as a normal number.
+/// Converts f16 to f32. A subnormal is a multiple of 2^-24, which is a normal f32.
 fn half_to_f32(half: u16) -> f32 {
     let (sign, exponent, mantissa) =
         (u32::from(half >> 15) << 31, u32::from(half >> 10 & 31), u32::from(half & 1023));
@@ -225,7 +223,7 @@ fn half_to_f32(half: u16) -> f32 {
     f32::from_bits(sign | magnitude)
 }
 
-/// The f16 of the same value, if there is one; none for what is not finite.
+/// The f16 with this value; `None` if there is no exact or finite one.
 fn exact_half(value: f32) -> Option<u16> {
     let bits = value.to_bits();
     let (sign, exponent, mantissa) = ((bits >> 31 << 15) as u16, bits >> 23 & 255, bits & 0x007f_ffff);
@@ -234,7 +232,7 @@ fn exact_half(value: f32) -> Option<u16> {
         113..=142 if mantissa.trailing_zeros() >= 13 => {
             Some(((exponent - 112) << 10 | mantissa >> 13) as u16)
         }
-        // Smaller: a whole number of 2^-24, below 1024.
+        // Smaller: a multiple of 2^-24 below 1024.
         0..=112 => {
             let count = value.abs() * 2f32.powi(24);
             (count.fract() == 0.0).then_some(count as u16)
@@ -254,7 +252,7 @@ mod tests {
             let value = half_to_f32(half);
             let expected = value.is_finite().then_some(half);
             assert_eq!(exact_half(value), expected, "{half:04x}");
-            // The next f32 on either side is no f16.
+            // The next f32 in either direction is not an f16.
             if value.is_finite() && value != 0.0 {
                 for bits in [value.to_bits() + 1, value.to_bits() - 1] {
                     assert_eq!(exact_half(f32::from_bits(bits)), None, "{half:04x}");

@@ -1,5 +1,3 @@
-//! Every way in which a file from before GGUF can be wrong.
-
 use std::io;
 
 /// Error in a file from before GGUF. Files are named; the caller that opened the first one adds its path.
@@ -7,25 +5,16 @@ use std::io;
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum LegacyError {
-    /// The system refused.
     #[error("`{file}`: cannot open: {error}")]
     Io { file: String, error: io::Error },
     /// Magic other than ggml, ggmf and ggjt.
     #[error("`{file}`: expected the magic ggml, ggmf or ggjt, found {found:?}")]
     Magic { file: String, found: [u8; 4] },
-    /// A file of another program or for another purpose, by its magic and version.
+    /// A file of another program or purpose, by magic and version.
     #[error("`{file}`: {item} is not supported")]
     Foreign { file: String, item: &'static str, advice: &'static str },
-    /// Undefined version of the container.
     #[error("`{file}`: unknown {container} version {version} (expected at most {max})")]
-    Version {
-        file: String,
-        container: &'static str,
-        version: u32,
-        /// The last that there is.
-        max: u32,
-    },
-    /// The file ends too early.
+    Version { file: String, container: &'static str, version: u32, max: u32 },
     #[error(
         "`{file}`: unexpected end of file in {item}: expected {needed} bytes at offset {offset}, found {left}"
     )]
@@ -37,10 +26,10 @@ pub enum LegacyError {
         /// Bytes up to the end of the file.
         left: u64,
     },
-    /// A number of the header that no LLaMA model has.
+    /// A number in the header is impossible for a LLaMA model.
     #[error("`{file}`: not a LLaMA model: {item}: expected {expected}, found {found}")]
     Header { file: String, item: &'static str, found: u64, expected: String },
-    /// A number of a tensor's header that cannot be.
+    /// A number in a tensor's header is impossible.
     #[error("`{file}`: tensor {index}: {item}: expected {expected}, found {found}")]
     TensorHeader {
         file: String,
@@ -57,20 +46,11 @@ pub enum LegacyError {
         /// Index of the tensor in the file.
         index: u64,
     },
-    /// Two tensors of one name.
     #[error("`{file}`: duplicate tensor `{tensor}`")]
     Duplicate { file: String, tensor: String },
-    /// A type that this version of the container does not have.
+    /// A type that this container version does not have.
     #[error("`{file}`: tensor `{tensor}`: unknown {container} type {id}")]
-    Type {
-        file: String,
-        tensor: String,
-        /// The id of the type.
-        id: u32,
-        /// The container with its version.
-        container: String,
-    },
-    /// A row that is not whole blocks.
+    Type { file: String, tensor: String, id: u32, container: String },
     #[error(
         "`{file}`: tensor `{tensor}`: row length {row_elems} is not a multiple of the {type_name} block size \
             {block_elems}"
@@ -82,11 +62,10 @@ pub enum LegacyError {
     /// A part has another number of tensors, or another header.
     #[error("`{file}`: {item} differ from the first part")]
     PartHeader { file: String, item: &'static str },
-    /// The size of the embedding does not say how many parts there are.
+    /// The embedding's size does not give the number of parts.
     #[error("`{file}`: {n_embd} is not a multiple of the {found} columns of `tok_embeddings.weight`")]
     PartCount {
         file: String,
-        /// Embedding length of the model.
         n_embd: u64,
         /// Columns of the embedding in this file.
         found: u64,

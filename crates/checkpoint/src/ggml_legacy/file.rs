@@ -1,4 +1,4 @@
-//! One file: header, vocabulary, and where its tensors are.
+//! One file: header, vocabulary, and the positions of its tensors.
 //!
 //! ```text
 //! u32 magic, version (ggmf, ggjt)
@@ -17,7 +17,7 @@ use gguf_container::Strings;
 
 use super::{Blocks, LegacyError};
 
-/// The magics, as they lie in a file.
+/// Magics in file byte order.
 const GGML: [u8; 4] = *b"lmgg";
 const GGMF: [u8; 4] = *b"fmgg";
 const GGJT: [u8; 4] = *b"tjgg";
@@ -28,11 +28,11 @@ pub(super) fn is_legacy(start: &[u8]) -> bool {
     [GGML, GGMF, GGJT, GGLA].iter().any(|magic| start.starts_with(magic))
 }
 
-/// Description of a model of whisper.cpp by the first [`MAX_START`] bytes of its file, `None` for any other file. All of these
-/// formats have the magic `ggml` and no version.
+/// Description of a whisper.cpp model by the first [`MAX_START`] bytes of its file, `None` for any other
+/// file. All these formats have the magic `ggml` and no version.
 ///
-/// Source: `whisper_model_load` and `whisper_vad_init_with_params` in `src/whisper.cpp`, `models/convert-parakeet-to-ggml.py` of
-/// ggml-org/whisper.cpp@233fe1f.
+/// Source: `whisper_model_load` and `whisper_vad_init_with_params` in `src/whisper.cpp`,
+/// `models/convert-parakeet-to-ggml.py` of ggml-org/whisper.cpp@233fe1f.
 pub(super) fn whisper_cpp_model(start: &[u8]) -> Option<&'static str> {
     let rest = start.strip_prefix(&GGML)?;
     let number = |index: usize| {
@@ -52,24 +52,23 @@ pub(super) fn whisper_cpp_model(start: &[u8]) -> Option<&'static str> {
     match () {
         () if is_whisper() == Some(true) => Some("a Whisper model of whisper.cpp"),
         () if is_parakeet() == Some(true) => Some("a Parakeet model of whisper.cpp"),
-        // A text with its length, the name of the model.
+        // A string with its length: the name of the model.
         () if rest.get(4..10) == Some(b"silero") => Some("a Silero VAD model of whisper.cpp"),
         () => None,
     }
 }
 
-/// Advice for a model of whisper.cpp.
 const FOR_WHISPER_CPP: &str = "run it with whisper.cpp; for another type, convert the original checkpoint";
 
 /// Number of bytes that [`whisper_cpp_model`] reads.
 pub(super) const MAX_START: usize = 4 + 17 * 4;
 
-/// The container of a file.
+/// Container of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Container {
     /// `ggml`, `ggmf` or `ggjt`.
     pub name: &'static str,
-    /// Its version; 1 for ggml, which has none.
+    /// Container version; 1 for ggml, which does not store one.
     pub version: u32,
 }
 
@@ -80,29 +79,29 @@ impl std::fmt::Display for Container {
 }
 
 impl Container {
-    /// The version of the blocks in such a file: 2 is today's.
+    /// Version of the blocks in such a file: 2 is the current one.
     fn blocks_version(self) -> u32 {
         if self.name == "ggjt" { self.version - 1 } else { 0 }
     }
 }
 
-/// The numbers of the header.
+/// Hyperparameters in the header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Hyperparameters {
-    /// Tokens.
+    /// Number of tokens.
     pub n_vocab: u32,
     /// Embedding length.
     pub n_embd: u32,
     /// The feed-forward length was rounded up to a multiple of this.
     pub n_mult: u32,
-    /// Heads.
+    /// Number of heads.
     pub n_head: u32,
-    /// Layers.
+    /// Number of layers.
     pub n_layer: u32,
-    /// Dimensions of a head that are rotated.
+    /// RoPE dimensions per head.
     pub n_rot: u32,
-    /// The file type, without a version.
+    /// File type, without a version.
     pub file_type: u32,
 }
 
@@ -113,12 +112,10 @@ pub(super) struct FileTensor {
     /// Row length first.
     pub dims: Vec<u64>,
     pub blocks: Blocks,
-    /// First byte in the file.
     pub begin: u64,
     pub n_bytes: u64,
 }
 
-/// Contents of a file's header.
 #[derive(Debug)]
 pub(super) struct Header {
     pub container: Container,
@@ -128,7 +125,7 @@ pub(super) struct Header {
     pub tensors: Vec<FileTensor>,
 }
 
-/// A place in the bytes of a file.
+/// A position in the bytes of a file.
 struct Cursor<'a> {
     file: &'a str,
     bytes: &'a [u8],
@@ -157,7 +154,6 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Reads all but the data of the tensors.
 pub(super) fn parse(file: &str, bytes: &[u8]) -> Result<Header, LegacyError> {
     let mut cursor = Cursor { file, bytes, at: 0 };
     let container = container(&mut cursor)?;
@@ -218,7 +214,7 @@ fn hyperparameters(cursor: &mut Cursor<'_>) -> Result<Hyperparameters, LegacyErr
     let wrong = |item, found: u32, expected: String| {
         Err(LegacyError::Header { file: cursor.file.to_owned(), item, found: found.into(), expected })
     };
-    // Tells files of other models apart, which begin with the same magic and other numbers.
+    // Rules out files of other models with the same magic.
     if n_vocab == 0 || n_embd == 0 || n_layer == 0 {
         return wrong("a size", 0, "a value above 0".to_owned());
     }
@@ -228,7 +224,8 @@ fn hyperparameters(cursor: &mut Cursor<'_>) -> Result<Hyperparameters, LegacyErr
     if n_rot != n_embd / n_head {
         return wrong("the rotated part of a head", n_rot, format!("{}", n_embd / n_head));
     }
-    // Some writers add 1000 times the version of their blocks; it is not the container's and says nothing more.
+    // Some writers add 1000 times the version of their blocks, which is independent of the container's
+    // version and not needed.
     let file_type = file_type % 1000;
     if file_type > 18 {
         return wrong("the file type", file_type, "0 to 18".to_owned());
@@ -251,7 +248,7 @@ fn vocabulary(
     }
     let (mut tokens, mut scores) = (Strings::new(), Vec::new());
     for index in 0..n_vocab {
-        // GPT4All's first model says 32001 tokens and holds 32000: the last one was added for padding.
+        // GPT4All's first model states 32001 tokens but contains 32000: the last was added for padding.
         if !has_scores && (index, n_vocab) == (32000, 32001) && is_tensor(cursor, container) {
             tokens.push(b"");
             scores.push(0.0);
@@ -282,7 +279,7 @@ fn tensor(cursor: &mut Cursor<'_>, container: Container, index: u64) -> Result<F
     if !(1..=2).contains(&n_dims) {
         return wrong("the number of dimensions", n_dims, "1 or 2");
     }
-    // Longer than any name of a LLaMA model: a longer one means that the file is something else.
+    // Longer than any name of a LLaMA model, so the file is something else.
     if name_len == 0 || name_len > 256 {
         return wrong("the length of the name", name_len, "1 to 256");
     }
@@ -311,7 +308,7 @@ fn tensor(cursor: &mut Cursor<'_>, container: Container, index: u64) -> Result<F
         let padding = (cursor.at as u64).next_multiple_of(32) - cursor.at as u64;
         cursor.take(padding, "the padding before a tensor")?;
     }
-    // Two numbers of 32 bits, so that the product of blocks is one of 64; bytes may be more than that.
+    // The product of two 32-bit numbers fits 64 bits; the number of bytes may not.
     let n_blocks = row_elems / blocks.n_elems() * n_rows;
     let n_bytes = n_blocks.saturating_mul(blocks.n_bytes());
     let begin = cursor.at as u64;

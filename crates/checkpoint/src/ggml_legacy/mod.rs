@@ -1,8 +1,8 @@
 //! LLaMA models of llama.cpp from before GGUF: the containers ggml, ggmf and ggjt 1 to 3, in one file or in parts.
 //!
-//! [`open_legacy`] reads headers and the vocabulary; data stays in memory maps until rows are asked for. Models above
-//! 7B came in parts `x.bin`, `x.bin.1`, ..: each holds some columns of the embedding, of `wo` and `w2`, some rows of the
-//! other matrices, and all of every vector.
+//! [`open_legacy`] reads headers and the vocabulary; data stays in memory maps until rows are read. Models
+//! above 7B came in parts `x.bin`, `x.bin.1`, ..: each contains some columns of the embedding, `wo` and `w2`,
+//! some rows of the other matrices, and all vectors.
 
 mod blocks;
 mod error;
@@ -30,7 +30,7 @@ pub use self::{
     file::{Container, Hyperparameters},
 };
 
-/// The tensor whose columns say into how many parts a model was cut.
+/// Tensor whose number of columns gives the number of parts.
 const EMBEDDING: &str = "tok_embeddings.weight";
 
 /// A model, opened.
@@ -39,17 +39,17 @@ const EMBEDDING: &str = "tok_embeddings.weight";
 pub struct LegacyModel {
     /// The container of its files.
     pub container: Container,
-    /// The numbers of the header.
+    /// Hyperparameters in the header.
     pub hyperparameters: Hyperparameters,
-    /// The text of each token.
+    /// Text of each token.
     pub tokens: Strings,
-    /// The score of each token; 0 in ggml files, which have none.
+    /// Score of each token; 0 in ggml files, which do not store scores.
     pub scores: Vec<f32>,
-    /// Its files.
+    /// Files of the model.
     pub parts: Vec<Part>,
-    /// Their paths.
+    /// Paths of the files.
     pub paths: Vec<PathBuf>,
-    /// Its tensors, in the order of the file.
+    /// Tensors in file order.
     pub tensors: Vec<LegacyTensor>,
 }
 
@@ -57,15 +57,15 @@ pub struct LegacyModel {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct LegacyTensor {
-    /// Its name, as Meta has it.
+    /// Name in Meta's convention.
     pub name: String,
     /// Elements in a row.
     pub row_elems: u64,
-    /// Rows; none for a vector.
+    /// Number of rows; `None` for a vector.
     pub n_rows: Option<u64>,
-    /// Layout of its elements in the file.
+    /// Block format of its elements.
     pub blocks: Blocks,
-    /// Today's type that holds the same values bit for bit, if there is one.
+    /// Current type with bit-exact values, if any.
     pub current_dtype: Option<DType>,
     /// Location of its pieces, part by part.
     pieces: Vec<Span>,
@@ -81,7 +81,7 @@ pub fn is_legacy(path: &Path) -> bool {
         && file::is_legacy(&start)
 }
 
-/// Description of the model of whisper.cpp at `path`, `None` for any other file. Pipes are not read.
+/// Description of the whisper.cpp model at `path`, `None` for any other file. Pipes are not read.
 pub fn whisper_cpp_model(path: &Path) -> Option<&'static str> {
     if !path.is_file() {
         return None;
@@ -114,7 +114,7 @@ pub fn open_legacy(path: &Path) -> Result<LegacyModel, LegacyError> {
     joined(first, parts, paths)
 }
 
-/// Reads a model that is in memory, from all of its parts; for tests and programs that have the bytes.
+/// Parses a model in memory, from all of its parts.
 ///
 /// # Errors
 /// [`LegacyError`].
@@ -132,15 +132,14 @@ pub fn parse_legacy(parts: Vec<(String, Vec<u8>)>) -> Result<LegacyModel, Legacy
     joined(first, parts, Vec::new())
 }
 
-/// The header of a file, which is on this machine.
 fn header_of(part: &Part) -> Result<Header, LegacyError> {
     file::parse(&part.file, part.local().map_or(&[], |bytes| bytes))
 }
 
-/// Into how many parts a model was cut.
+/// Number of parts that a model was divided into.
 fn n_parts(file: &str, first: &Header) -> Result<u64, LegacyError> {
     let n_embd = u64::from(first.hyperparameters.n_embd);
-    // The caller checks that there is an embedding at all.
+    // The caller checks that there is an embedding.
     let columns = first
         .tensors
         .iter()
@@ -156,7 +155,7 @@ fn n_parts(file: &str, first: &Header) -> Result<u64, LegacyError> {
     Ok(n_embd / columns)
 }
 
-/// Puts the parts of a model together.
+/// Joins the parts of a model.
 fn joined(first: Header, parts: Vec<Part>, paths: Vec<PathBuf>) -> Result<LegacyModel, LegacyError> {
     let mut tensors: Vec<LegacyTensor> =
         first.tensors.iter().map(|tensor| from_file(tensor, parts.len())).collect();
@@ -179,7 +178,7 @@ fn joined(first: Header, parts: Vec<Part>, paths: Vec<PathBuf>) -> Result<Legacy
             if (&found.dims, found.blocks) != (&expected.dims, expected.blocks) {
                 return differs("its shape or type");
             }
-            // A vector is whole in every part.
+            // Every part contains the full vector.
             if tensor.n_rows.is_none() {
                 let bytes = |part: &Part, tensor: &FileTensor| {
                     part.slice(tensor.begin..tensor.begin + tensor.n_bytes).map(Cow::into_owned)
@@ -232,11 +231,11 @@ impl LegacyTensor {
         self.row_elems / self.blocks.n_elems() * self.blocks.n_bytes()
     }
 
-    /// The ranges of the files that rows `rows` lie in, in the order of the rows where parts hold rows.
+    /// File ranges of rows `rows`, in row order if parts contain rows.
     fn spans(&self, rows: Range<u64>) -> Vec<Span> {
         let n_pieces = self.pieces.len() as u64;
         if self.by_columns {
-            // Every part holds a run of columns of each row.
+            // Every part contains a run of columns of each row.
             let row_bytes = self.row_bytes() / n_pieces;
             let piece_span = |piece: &Span| piece.part_of(rows.start * row_bytes..rows.end * row_bytes);
             return self.pieces.iter().map(piece_span).collect();
@@ -267,7 +266,7 @@ impl LegacyModel {
         if !tensor.by_columns {
             return Ok(Cow::Owned(pieces.concat()));
         }
-        // A row is its columns of the first part, then those of the second, ..
+        // A row consists of its columns in the first part, then those in the second, and so on.
         let row_bytes = tensor.row_bytes() as usize / pieces.len().max(1);
         let mut blocks = Vec::with_capacity(n_rows * row_bytes * pieces.len());
         for row in 0..n_rows {
@@ -276,10 +275,7 @@ impl LegacyModel {
         Ok(Cow::Owned(blocks))
     }
 
-    /// The blocks of rows `rows` as those of [`LegacyTensor::current_dtype`]; none where there is no such type.
-    ///
-    /// # Errors
-    /// As [`LegacyModel::blocks`].
+    /// Blocks of rows `rows` in [`LegacyTensor::current_dtype`]; `None` if there is no such type.
     pub fn current_blocks(
         &self,
         tensor: &LegacyTensor,
@@ -297,7 +293,7 @@ impl LegacyModel {
         })
     }
 
-    /// Tells the system the expected use of rows `rows`.
+    /// Advises the system about the use of rows `rows`.
     pub fn advise(&self, tensor: &LegacyTensor, rows: Range<u64>, advice: Advice) {
         for span in tensor.spans(rows) {
             if let Some(part) = self.parts.get(span.part) {
@@ -306,8 +302,8 @@ impl LegacyModel {
         }
     }
 
-    /// Today's type that holds the values of a tensor bit for bit. Old blocks are looked through for a scale that does
-    /// not fit; in nearly every file that is the first one.
+    /// Current type with bit-exact values. Searches old blocks for a scale that does not fit; in nearly every
+    /// file that is the first one.
     fn current_dtype(&self, tensor: &LegacyTensor) -> Option<DType> {
         let old = match tensor.blocks {
             Blocks::Today(dtype) => return Some(dtype),

@@ -1,4 +1,4 @@
-//! The cache of the Hub's Python library, read as it lies.
+//! The cache of the Hub's Python library.
 //!
 //! ```text
 //! models--OWNER--MODEL/refs/main              the commit of a branch or tag, 40 hexadecimal digits
@@ -20,14 +20,14 @@ use crate::{Error, Folder, formats, json, small_files::read_small_file};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Snapshot {
-    /// The folder with its files.
+    /// Folder with its files.
     pub path: PathBuf,
-    /// The commit.
+    /// Commit hash.
     pub commit: String,
 }
 
-/// Snapshot of a model's revision, if the cache has one. It may lack files: the cache may have been filled
-/// with only some of them.
+/// Snapshot of a model's revision, if the cache has one. It may lack files if the cache was filled
+/// selectively.
 pub fn cached(cache: &Path, repo: &Repo) -> Option<Snapshot> {
     let folder = cache.join(repo.cache_folder());
     let revision = repo.revision();
@@ -44,7 +44,7 @@ pub fn cached(cache: &Path, repo: &Repo) -> Option<Snapshot> {
 }
 
 impl Snapshot {
-    /// File that a conversion would miss in the snapshot, if any. Weights count if `with_weights`.
+    /// First file that a conversion would miss in the snapshot. Weights count if `with_weights`.
     pub fn lacks(&self, with_weights: bool) -> Option<String> {
         let Ok(listing) = Folder::at(&self.path).listing() else { return Some("files".to_owned()) };
         if !listing.has("config.json") && !listing.has("adapter_config.json") {

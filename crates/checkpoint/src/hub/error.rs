@@ -1,34 +1,30 @@
-//! Every way in which a model cannot be had from the Hub.
-
 use std::{io, path::PathBuf};
 
-/// Failure to get a model from the Hub or its cache. Addresses are shown without the part after `?`, which
-/// can be a signature.
+/// Failure to get a model from the Hub or its cache. Addresses are shown without the query, which can contain
+/// a signature.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum HubError {
-    /// A text that names no model.
+    /// The text is not a valid model name.
     #[error("`{text}` is not the name of a Hub model: {reason}")]
     Name { text: String, reason: &'static str },
-    /// The cache does not have the model, and the Hub is not to be asked.
+    /// The cache does not have the model, and the Hub must not be contacted.
     #[error("`{repo}` is not in the local Hugging Face cache `{}`, and {reason}", .cache.display())]
     NotCached {
-        /// The model, with its revision.
         repo: String,
-        /// The folder that was looked into.
         cache: PathBuf,
-        /// Why the Hub is not asked.
+        /// Reason for not contacting the Hub.
         reason: &'static str,
     },
-    /// A file of this machine: the user's settings, the cache, or what has arrived.
+    /// A local file: the user's settings, the cache, or a download.
     #[error("`{}`: {error}", .path.display())]
     Io { path: PathBuf, error: io::Error },
     /// The Hub has no such model, revision or file, or denies access to it.
     #[error("{address}: the server returned status {status}: {reason}")]
     Refused {
         address: String,
-        /// The HTTP status: 401, 403, 404 or 410.
+        /// HTTP status: 401, 403, 404 or 410.
         status: u16,
         /// Message of the Hub, or the meaning of the status.
         reason: String,
@@ -37,7 +33,7 @@ pub enum HubError {
         /// True if terms must be accepted first.
         is_gated: bool,
     },
-    /// An answer that is of no use, after several attempts where another one could have been.
+    /// An unusable answer, after retries if they might help.
     #[error("{address}: {problem}")]
     Answer { address: String, problem: String },
     /// The server's certificate is not trusted.
@@ -48,28 +44,22 @@ pub enum HubError {
     Redirect {
         address: String,
         to: String,
-        /// Why that place is not asked.
+        /// Reason for not following it.
         reason: &'static str,
     },
-    /// A file is another one than it was when the model was listed.
+    /// A file has changed since the model was listed.
     #[error("{address}: changed during the run: expected {property} {expected}, found {found}")]
     Changed {
         address: String,
         /// Changed property: the length or the tag.
         property: &'static str,
-        /// As it was listed or first seen.
+        /// Listed or first seen value.
         expected: String,
         found: String,
     },
-    /// A file that was read whole is not the one that the Hub's checksum is of.
+    /// A complete file does not match the Hub's checksum.
     #[error("`{file}`: expected checksum {expected}, found {found}")]
-    Checksum {
-        file: String,
-        expected: String,
-        /// Checksum of the received bytes.
-        found: String,
-    },
-    /// The run was cancelled.
+    Checksum { file: String, expected: String, found: String },
     #[error("interrupted")]
     Interrupted,
 }

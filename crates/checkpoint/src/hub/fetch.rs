@@ -1,8 +1,8 @@
 //! Weights files that are fetched while they are read.
 //!
-//! The reader announces its reads in order. Several threads fetch blocks in that order, many neighbours per
+//! The reader announces its reads in order. Several threads fetch blocks in that order, many neighbors per
 //! request, into a sparse file; a read waits until its blocks have arrived. Finished blocks are released, so
-//! that neither memory nor disk holds more than the announced reads.
+//! that memory and disk use stay within the announced reads.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -19,16 +19,16 @@ use gguf_container::{Advice, SparseFile};
 use super::{HubError, transfer::RemoteFile};
 use crate::{ReadError, part::Fetched};
 
-/// Requests under way at the same time. One connection seldom fills a line, and while one request waits for its first byte
-/// others bring theirs.
+/// Number of concurrent requests. One connection seldom fills the bandwidth, and while one request waits for
+/// its first byte others transfer data.
 const N_THREADS: usize = 4;
-/// Blocks of one request at most: 8 MiB take a good part of a second where a gigabit comes, so that the first byte is
-/// not waited for often.
+/// Maximum number of blocks per request. 8 MiB take a good part of a second at a gigabit per second, so waits
+/// for the first byte are rare.
 const REQUEST_BLOCKS: usize = 32;
 /// Maximum time between two checks for cancellation.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Fetches blocks of any files, in the order in which they are asked for.
+/// Fetches blocks of any files, in the order of requests.
 pub(super) struct Fetcher {
     shared: Arc<Shared>,
 }
@@ -36,9 +36,7 @@ pub(super) struct Fetcher {
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    /// There is something to fetch, or nothing ever will be.
     work: Condvar,
-    /// Something has arrived, or nothing ever will.
     changed: Condvar,
 }
 
@@ -47,19 +45,19 @@ struct State {
     queue: VecDeque<(Arc<File>, u64)>,
     n_threads: usize,
     is_over: bool,
-    /// Why nothing is fetched any more.
+    /// Reason that fetching has stopped.
     failed: Option<ReadError>,
 }
 
-/// A file and what has arrived of it.
+/// A file and its fetched blocks.
 struct File {
     remote: RemoteFile,
     sparse: SparseFile,
     /// Location of the bytes, for messages.
     path: PathBuf,
-    /// Blocks that are in the queue or on their way. Taken after the lock of the queue.
+    /// Blocks that are queued or being fetched. Taken after the lock of the queue.
     requested: Mutex<HashSet<u64>>,
-    /// Held by the one thread that reads the whole file where ranges are ignored.
+    /// Held by the one thread that reads the complete file if ranges are ignored.
     whole: Mutex<()>,
 }
 
@@ -123,7 +121,6 @@ impl Drop for Fetcher {
 }
 
 impl Shared {
-    /// Main loop of a thread.
     fn work(&self) {
         while let Some((file, blocks)) = self.next() {
             let result = match file.remote.ignores_ranges() {
@@ -141,7 +138,7 @@ impl Shared {
         }
     }
 
-    /// Waits for something to do: neighbouring blocks of one file.
+    /// Waits for work: neighboring blocks of one file.
     fn next(&self) -> Option<(Arc<File>, Range<u64>)> {
         let mut state = lock(&self.state);
         loop {
@@ -164,17 +161,17 @@ impl Shared {
         }
     }
 
-    /// Fetches blocks with one request, or as many as it takes.
+    /// Fetches blocks, with several requests if necessary.
     fn fetch(&self, file: &File, blocks: &Range<u64>) -> Result<(), HubError> {
         let bytes = file.sparse.bytes_of(blocks.start).start..file.sparse.bytes_of(blocks.end - 1).end;
         let mut filler = Filler::new(self, file, blocks.start);
         file.remote.read(bytes, &mut |_, piece| {
-            // The rest comes with the whole file.
+            // The rest comes with the complete file.
             filler.take(piece)
         })
     }
 
-    /// Fetches the whole file, if it is not another thread that does; `blocks` are there in the end.
+    /// Fetches the complete file, unless another thread does; `blocks` are available afterwards.
     fn fetch_whole(&self, file: &File, blocks: &Range<u64>) -> Result<(), HubError> {
         let _guard = lock(&file.whole);
         if blocks.clone().all(|block| file.sparse.has(block)) {
@@ -185,7 +182,7 @@ impl Shared {
     }
 }
 
-/// Makes blocks of the bytes of a file that come in order.
+/// Assembles blocks from the bytes of a file that arrive in order.
 struct Filler<'a> {
     shared: &'a Shared,
     file: &'a File,
@@ -212,7 +209,7 @@ impl<'a> Filler<'a> {
             self.file.sparse.fill(self.block, &self.bytes).map_err(io)?;
             self.bytes.clear();
             self.block += 1;
-            // With the lock, so that it is not missed between a look and a wait.
+            // Taking the lock ensures that no waiter misses the notification.
             drop(lock(&self.shared.state));
             self.shared.changed.notify_all();
         }
@@ -223,9 +220,6 @@ impl<'a> Filler<'a> {
 impl FetchedFile {
     /// Creates a file whose bytes go into `storage`, which is empty and located at `path`; with `discards`,
     /// finished bytes are released.
-    ///
-    /// # Errors
-    /// [`HubError::Io`].
     pub fn new(
         fetcher: &Arc<Fetcher>,
         remote: RemoteFile,
@@ -250,10 +244,7 @@ impl FetchedFile {
         &self.file.remote
     }
 
-    /// Waits until the whole file is here.
-    ///
-    /// # Errors
-    /// As [`Fetched::slice`].
+    /// Waits until the complete file is available.
     pub fn complete(&self) -> Result<(), ReadError> {
         let n_bytes = self.file.sparse.n_bytes();
         self.wait_for(0..n_bytes, || {
@@ -261,9 +252,9 @@ impl FetchedFile {
         })
     }
 
-    /// Waits until `find` finds what needs bytes `range`.
+    /// Waits for bytes `range` until `find` succeeds.
     fn wait_for<T>(&self, range: Range<u64>, find: impl Fn() -> Option<T>) -> Result<T, ReadError> {
-        // The way of nearly every read: no lock of the queue.
+        // The path of nearly every read, without the lock of the queue.
         if let Some(found) = find() {
             return Ok(found);
         }

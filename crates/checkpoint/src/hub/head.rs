@@ -13,7 +13,7 @@ use super::{
     transfer::{parse_range, plain_tag},
 };
 
-/// A file on the web, of which the beginning is here.
+/// The fetched beginning of a file on the web.
 pub struct RemoteHead {
     client: Client,
     address: Uri,
@@ -32,7 +32,7 @@ impl RemoteHead {
     /// [`HubError::Name`], [`HubError::Answer`] for an invalid address.
     pub fn new(settings: &Settings, address: &str, cancel: Arc<AtomicBool>) -> Result<RemoteHead, HubError> {
         let client = Client::new(settings, cancel)?;
-        // The download of a file may be signed by its query.
+        // The query of a download may contain a signature.
         let address = if Repo::is_address(address) && !address.contains('?') {
             let (repo, file) = file_of(address)?;
             let (id, revision) = (escaped(repo.id(), true), escaped(repo.revision(), false));
@@ -48,12 +48,13 @@ impl RemoteHead {
         &self.bytes
     }
 
-    /// The length of the file, once it is known.
+    /// Length of the file, once known.
     pub fn n_bytes(&self) -> Option<u64> {
         self.n_bytes
     }
 
-    /// Fetches bytes until the first `n_bytes` of the file are here, or all of it. Gives whether any came.
+    /// Fetches until the first `n_bytes` of the file, or the complete file, are available. Returns true if
+    /// any bytes were added.
     ///
     /// # Errors
     /// [`HubError`].
@@ -82,7 +83,7 @@ impl RemoteHead {
                 _ if is_range => {
                     return Err(Attempt::later(address, "the server returned a different range".to_owned()));
                 }
-                // The whole file comes, whatever is asked for.
+                // The server sends the complete file.
                 _ => *n_bytes = length.or(*n_bytes),
             }
             let mut body = answer.response.body_mut().as_reader();
@@ -93,7 +94,7 @@ impl RemoteHead {
                 client.check_cancelled().map_err(Attempt::Never)?;
                 let limit = (skip + end - bytes.len() as u64).min(piece.len() as u64) as usize;
                 match body.read(&mut piece[..limit]) {
-                    // A server that states no length ends the file this way.
+                    // The end of a file whose length the server does not state.
                     Ok(0) if n_bytes.is_none() => break,
                     Ok(0) => {
                         let problem = format!("the connection ended at byte {}", bytes.len());
@@ -114,7 +115,7 @@ impl RemoteHead {
     }
 }
 
-/// The model and the file of an address: `hf://OWNER/MODEL[@REVISION]/FILE`, or the page or the download of a file.
+/// Model and file of an address: `hf://OWNER/MODEL[@REVISION]/FILE`, or the page or the download of a file.
 fn file_of(address: &str) -> Result<(Repo, String), HubError> {
     let wrong = || HubError::Name { text: address.to_owned(), reason: "write hf://OWNER/MODEL/FILE" };
     let (repo, file) = match address.strip_prefix("hf://").map(|path| path.splitn(3, '/').collect::<Vec<_>>())

@@ -1,4 +1,4 @@
-//! Requests to the Hub: who receives the token, which redirects are followed, what is retried.
+//! Requests to the Hub: token, redirects, retries.
 
 use std::{
     fs,
@@ -23,19 +23,18 @@ use super::{HubError, Settings, without_secrets};
 
 /// Maximum number of attempts for a request.
 const MAX_ATTEMPTS: u32 = 7;
-/// The time before something is asked for the second time; it doubles with each attempt.
+/// Delay before the first retry; it doubles with each attempt.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
-/// The longest time between two attempts, whatever the Hub asks for.
+/// Maximum delay between two attempts, whatever the Hub requests.
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
-/// Redirects from one request to the next.
+/// Maximum number of redirects per request.
 const MAX_REDIRECTS: usize = 5;
-/// Without a byte for so long, a connection counts as cut.
+/// A connection without data for this long counts as broken.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// Connections that are kept for the next request: one for each thread that fetches, and some to spare.
+/// Number of idle connections that are kept: one for each thread that fetches, and some to spare.
 const MAX_IDLE: usize = 8;
 
-/// Asks the Hub.
 pub(super) struct Client {
     agent: Agent,
     /// The Hub's scheme and authority: only it receives the token.
@@ -46,11 +45,10 @@ pub(super) struct Client {
     cancel: Arc<AtomicBool>,
 }
 
-/// Why an attempt failed.
+/// Reason for a failed attempt.
 pub(super) enum Attempt {
-    /// Asking again may help, after the time that the Hub asks for.
+    /// Retry, after the time that the Hub requests.
     Later(HubError, Option<Duration>),
-    /// Nothing will help.
     Never(HubError),
 }
 
@@ -60,18 +58,16 @@ impl Attempt {
         Attempt::Later(answer_error(uri, problem), None)
     }
 
-    /// A file that has changed on the server.
+    /// The file has changed on the server.
     pub fn changed(uri: &Uri, property: &'static str, expected: &str, found: &str) -> Attempt {
         let (expected, found) = (expected.to_owned(), found.to_owned());
         Attempt::Never(HubError::Changed { address: shown(uri), property, expected, found })
     }
 }
 
-/// An answer with a body.
 pub(super) struct Answer {
     /// Status 200 or 206.
     pub response: Response<Body>,
-    /// Who answered in the end.
     pub uri: Uri,
     /// Headers of the Hub's own answer, if it redirected to another server.
     pub linked: Option<HeaderMap>,
@@ -88,7 +84,7 @@ impl Client {
         let agent: Agent = Agent::config_builder()
             .tls_config(TlsConfig::builder().root_certs(roots).build())
             .http_status_as_error(false)
-            // Redirects are followed here, because an address that was signed is worth keeping.
+            // Redirects are followed here, to keep the signed address.
             .max_redirects(0)
             .user_agent(concat!("gguf-tools/", env!("CARGO_PKG_VERSION")))
             .max_idle_connections_per_host(MAX_IDLE)
@@ -107,13 +103,13 @@ impl Client {
         parse(&format!("{}{path}", self.endpoint), path)
     }
 
-    /// An address of the web, the Hub's or another's.
+    /// An address on the Hub or elsewhere.
     pub fn elsewhere(&self, address: &str) -> Result<Uri, HubError> {
         parse(address, &without_secrets(address))
     }
 
-    /// Calls `attempt` until it succeeds, fails for good, or has failed too often. It says by its flag whether it made
-    /// progress all the same: only attempts without any count.
+    /// Calls `attempt` until it succeeds, fails for good, or has failed too often. Attempts that set the flag
+    /// made progress and do not count.
     pub fn persist<T>(
         &self,
         mut attempt: impl FnMut(&mut bool) -> Result<T, Attempt>,
@@ -153,7 +149,7 @@ impl Client {
         if self.cancel.load(Ordering::Relaxed) { Err(HubError::Interrupted) } else { Ok(()) }
     }
 
-    /// Asks for `range` of what `uri` names, or for all of it, and follows redirects.
+    /// Requests `range` of `uri`, or the complete file, and follows redirects.
     pub fn get(&self, uri: &Uri, range: Option<&Range<u64>>) -> Result<Answer, Attempt> {
         let mut uri = uri.clone();
         let mut linked = None;
@@ -237,7 +233,7 @@ impl Client {
         // A connection can be reused once its body was read; a long body is not worth reading.
         let _ = response.body_mut().as_reader().take(16 << 10).read_to_end(&mut Vec::new());
         match status {
-            // From another server the same status may mean that a signature has expired.
+            // From another server this status may mean that a signature has expired.
             401 | 403 | 404 | 410 if is_hub => {
                 let meaning = match (status, code.as_str()) {
                     (_, "GatedRepo") => "the model is gated",
@@ -264,7 +260,7 @@ impl Client {
         }
     }
 
-    /// Reads a whole answer of at most `limit` bytes.
+    /// Reads a complete answer of at most `limit` bytes.
     pub fn get_whole(&self, uri: &Uri, limit: u64) -> Result<(HeaderMap, Vec<u8>), HubError> {
         self.persist(|_| {
             let mut answer = self.get(uri, None)?;
@@ -280,7 +276,6 @@ impl Client {
     }
 }
 
-/// The certificates of a file of PEM.
 fn certificates_in(file: &Path) -> io::Result<RootCerts> {
     let wrong = |reason: String| io::Error::new(io::ErrorKind::InvalidData, reason);
     let bytes = fs::read(file)?;
@@ -296,17 +291,15 @@ fn certificates_in(file: &Path) -> io::Result<RootCerts> {
     }
 }
 
-/// Error for an unusable answer.
 pub(super) fn answer_error(uri: &Uri, problem: String) -> HubError {
     HubError::Answer { address: shown(uri), problem }
 }
 
-/// An address without what could be a secret.
+/// An address without possible secrets.
 pub(super) fn shown(uri: &Uri) -> String {
     without_secrets(&uri.to_string())
 }
 
-/// A header as text.
 pub(super) fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
@@ -318,7 +311,8 @@ fn parse(address: &str, shown: &str) -> Result<Uri, HubError> {
     if uri.scheme().is_none() || uri.host().is_none() { Err(wrong()) } else { Ok(uri) }
 }
 
-/// Text as a part of a path: everything but letters, digits and `-_.~` escaped, and slashes too unless `keeps_slashes`.
+/// Escapes text for a path: everything but letters, digits and `-_.~`, and slashes too unless
+/// `keeps_slashes`.
 pub(super) fn escaped(text: &str, keeps_slashes: bool) -> String {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.~".contains(&b) || (keeps_slashes && b == b'/');
     text.bytes().map(|b| if is_plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()

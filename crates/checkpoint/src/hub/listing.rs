@@ -11,28 +11,22 @@ use super::{
     repo::is_commit,
 };
 
-/// Bytes of a page of the listing at most.
+/// Maximum bytes of a page of the listing.
 const MAX_PAGE_BYTES: u64 = 64 << 20;
-/// Pages of a listing at most; a page has up to a thousand files.
+/// Maximum number of pages of a listing; a page has up to a thousand files.
 const MAX_PAGES: usize = 100;
 
-/// A model at one commit.
 #[derive(Debug)]
 pub(super) struct Tree {
-    /// The commit, whatever the revision is called.
     pub commit: String,
-    /// Its files.
     pub files: Vec<Entry>,
 }
 
-/// A file of a model.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
-    /// Its path inside the model; no path out of a folder.
+    /// Path inside the model, which does not leave the folder.
     pub path: String,
-    /// Its length in bytes.
     pub n_bytes: u64,
-    /// Expected checksum.
     pub checksum: Checksum,
 }
 
@@ -41,12 +35,11 @@ pub(super) struct Entry {
 pub(super) enum Checksum {
     /// SHA-256 of the bytes: files in large file storage.
     Sha256(String),
-    /// SHA-1 of git, whose head is `blob LENGTH` and a zero byte.
+    /// SHA-1 of git, which hashes `blob LENGTH` and a zero byte first.
     Git(String),
 }
 
 impl Checksum {
-    /// As hexadecimal digits.
     pub fn digits(&self) -> &str {
         match self {
             Checksum::Sha256(digits) | Checksum::Git(digits) => digits,
@@ -54,8 +47,7 @@ impl Checksum {
     }
 }
 
-/// Asks what a model consists of. Its revision is asked for once: whatever happens to a branch meanwhile, all files are
-/// of one commit.
+/// Lists a model. Its revision is resolved once, so that all files are of one commit.
 pub(super) fn tree_of(client: &Client, repo: &Repo) -> Result<Tree, HubError> {
     let (id, revision) = (escaped(repo.id(), true), repo.revision());
     let uri = client.address(&format!("/api/models/{id}/revision/{}", escaped(revision, false)))?;
@@ -79,7 +71,7 @@ pub(super) fn tree_of(client: &Client, repo: &Repo) -> Result<Tree, HubError> {
             files.extend(entry_of(entry).map_err(|problem| invalid_answer(&uri, problem))?);
         }
         next = match text(&headers, "link").and_then(next_page) {
-            // The token goes with it, so that it has to be the Hub's.
+            // The token is sent along, so the address must be the Hub's.
             Some(link) => {
                 let link = link.parse().ok().filter(|link| client.is_hub(link));
                 Some(link.ok_or_else(|| invalid_answer(&uri, "the next page is on another server"))?)
@@ -98,13 +90,13 @@ fn parse(uri: &Uri, bytes: &[u8]) -> Result<Json, HubError> {
     serde_json::from_slice(bytes).map_err(|error| invalid_answer(uri, &error.to_string()))
 }
 
-/// The address in `<address>; rel="next"`.
+/// Address in `<address>; rel="next"`.
 fn next_page(link: &str) -> Option<&str> {
     let (address, rest) = link.trim().strip_prefix('<')?.split_once('>')?;
     rest.contains("rel=\"next\"").then_some(address)
 }
 
-/// A file of the listing; none for a folder.
+/// Parses a file of the listing; `None` for a folder.
 fn entry_of(entry: &Json) -> Result<Option<Entry>, &'static str> {
     let text = |value: &Json, key: &str| value.get(key).and_then(Json::as_str).map(str::to_owned);
     if text(entry, "type").as_deref() != Some("file") {
@@ -113,7 +105,7 @@ fn entry_of(entry: &Json) -> Result<Option<Entry>, &'static str> {
     let path = text(entry, "path").filter(|path| is_inside(path)).ok_or("a file has no path")?;
     let is_hex =
         |digits: &String, n: usize| digits.len() == n && digits.bytes().all(|b| b.is_ascii_hexdigit());
-    // A blob's name in the cache, so that it must be no path.
+    // It becomes a blob's name in the cache, so it must not be a path.
     let checksum = match entry.get("lfs").filter(|lfs| lfs.is_object()) {
         Some(lfs) => text(lfs, "oid").filter(|oid| is_hex(oid, 64)).map(Checksum::Sha256),
         None => text(entry, "oid").filter(|oid| is_hex(oid, 40)).map(Checksum::Git),
@@ -122,7 +114,7 @@ fn entry_of(entry: &Json) -> Result<Option<Entry>, &'static str> {
     Ok(Some(Entry { path, n_bytes, checksum: checksum.ok_or("a file has no checksum")? }))
 }
 
-/// The first path that is listed again.
+/// First path that is listed twice.
 fn repeated(files: &[Entry]) -> Option<&str> {
     let mut seen = HashSet::new();
     files.iter().map(|entry| entry.path.as_str()).find(|path| !seen.insert(*path))

@@ -32,43 +32,44 @@ use crate::{
 const MAX_OTHER_JSON_BYTES: u64 = 16 << 20;
 /// Maximum size of all small files of a model, in bytes.
 const MAX_SMALL_BYTES: u64 = 256 << 20;
-/// Requests for small files at the same time.
+/// Number of concurrent requests for small files.
 const N_REQUESTS: usize = 4;
 
 /// Options for reading a model over the network.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct RemoteOptions {
-    /// A folder for what goes with this process: small files.
+    /// Folder for small files of this process.
     pub temporary: PathBuf,
-    /// A folder for weights that have arrived; those that can only be read whole are there as long as the model is open.
+    /// Folder for fetched weights; those that can only be read as complete files stay while the model is
+    /// open.
     pub storage: PathBuf,
-    /// True if weights are wanted that can only be read whole, such as pickles.
+    /// True to fetch weights that can only be read as complete files, such as pickles.
     pub whole_weights: bool,
-    /// True if everything fetched is stored in the cache at the end, see [`Remote::keep`].
+    /// True to store everything fetched in the cache at the end, see [`Remote::keep`].
     pub keep: bool,
     /// Set from anywhere to stop.
     pub cancel: Arc<AtomicBool>,
 }
 
 impl RemoteOptions {
-    /// Nothing is kept; weights that have arrived are in `storage`, small files in `temporary`.
+    /// Options that keep no files; fetched weights are in `storage`, small files in `temporary`.
     pub fn new(temporary: impl Into<PathBuf>, storage: impl Into<PathBuf>) -> RemoteOptions {
         let (temporary, storage, cancel) = (temporary.into(), storage.into(), Arc::default());
         RemoteOptions { temporary, storage, whole_weights: true, keep: false, cancel }
     }
 
-    /// The same with weights that can only be read whole, or without them.
+    /// Sets whether to fetch weights that can only be read as complete files.
     pub fn whole_weights(self, whole_weights: bool) -> RemoteOptions {
         RemoteOptions { whole_weights, ..self }
     }
 
-    /// The same with all of it kept, or not.
+    /// Sets whether to keep everything fetched.
     pub fn keep(self, keep: bool) -> RemoteOptions {
         RemoteOptions { keep, ..self }
     }
 
-    /// The same with a flag that stops it.
+    /// Sets the flag that stops it.
     pub fn cancel(self, cancel: Arc<AtomicBool>) -> RemoteOptions {
         RemoteOptions { cancel, ..self }
     }
@@ -114,13 +115,12 @@ pub struct Remote {
     downloads: Downloads,
     /// Temporary files of weights to be kept.
     incomplete: Vec<TempPath>,
-    /// Files that are here as a whole, each compared with its checksum or found in the cache.
+    /// Complete files, each with a verified checksum or from the cache.
     whole: Vec<Entry>,
     cache: CacheFolder,
     revision: String,
 }
 
-/// The model's folder in the cache.
 #[derive(Debug, Clone)]
 struct CacheFolder(PathBuf);
 
@@ -133,7 +133,6 @@ impl CacheFolder {
         self.blobs().join(entry.checksum.digits())
     }
 
-    /// True if the cache has a file.
     fn has(&self, entry: &Entry) -> bool {
         fs::metadata(self.blob(entry))
             .is_ok_and(|metadata| metadata.is_file() && metadata.len() == entry.n_bytes)
@@ -146,7 +145,8 @@ fn io_error(path: &Path) -> impl Fn(io::Error) -> HubError + use<> {
 }
 
 impl Remote {
-    /// Lists a model on the Hub and fetches its small files. Weights in safetensors are fetched while they are read.
+    /// Lists a model on the Hub and fetches its small files. Weights in safetensors are fetched while they
+    /// are read.
     ///
     /// # Errors
     /// [`HubError`].
@@ -156,7 +156,7 @@ impl Remote {
         let cache = CacheFolder(settings.cache.join(repo.cache_folder()));
         let by_ranges: Vec<Entry> =
             files.iter().filter(|entry| is_read_by_ranges(&entry.path)).cloned().collect();
-        // Where safetensors are there, other copies of the same weights are left aside.
+        // If there are safetensors, other copies of the weights are ignored.
         let takes_whole = options.whole_weights && by_ranges.is_empty();
         let whole: Vec<Entry> = files
             .into_iter()
@@ -217,27 +217,28 @@ impl Remote {
         Ok(model)
     }
 
-    /// The folder, to be opened.
+    /// Folder to be opened.
     pub fn folder(&self) -> &Folder {
         &self.folder
     }
 
-    /// The commit that is read.
+    /// Commit that is read.
     pub fn commit(&self) -> &str {
         &self.commit
     }
 
-    /// Weights files that are read by ranges, and their bytes. No checksum can be compared for them, unless they are kept.
+    /// Number and bytes of weights files that are read by ranges. Their checksums are not verified unless
+    /// they are kept.
     pub fn by_ranges(&self) -> (usize, u64) {
         (self.downloads.files.len(), self.downloads.files.iter().map(|file| file.n_bytes()).sum())
     }
 
-    /// Files that were fetched whole or found in the cache, and their bytes.
+    /// Number and bytes of files that were fetched completely or found in the cache.
     pub fn whole(&self) -> (usize, u64) {
         (self.whole.len(), self.whole.iter().map(|entry| entry.n_bytes).sum())
     }
 
-    /// The weights files, to be verified before their outputs get their names.
+    /// Weights files, to be verified before the outputs get their names.
     pub fn downloads(&self) -> &Downloads {
         &self.downloads
     }
@@ -260,7 +261,7 @@ impl Remote {
             let path = snapshot.join(&entry.path);
             let parent = path.parent().unwrap_or(&snapshot);
             fs::create_dir_all(parent).map_err(io_error(parent))?;
-            // From snapshots/COMMIT/..., one step up for each folder.
+            // From snapshots/COMMIT/.., one level up for each folder.
             let up = "../".repeat(2 + entry.path.matches('/').count());
             let to = PathBuf::from(up).join("blobs").join(entry.checksum.digits());
             link(&to, &self.cache.blob(entry), &path).map_err(io_error(&path))?;
@@ -275,13 +276,13 @@ impl Remote {
     }
 }
 
-/// A file of the cache that is not whole yet.
+/// A file of the cache that is being written.
 fn incomplete_in(cache: &CacheFolder) -> Result<NamedTempFile, HubError> {
     let blobs = cache.blobs();
     tempfile::Builder::new().suffix(".incomplete").tempfile_in(&blobs).map_err(io_error(&blobs))
 }
 
-/// Gives a file its name in the cache, readable for everybody who may read the folder.
+/// Renames a file in the cache and makes it readable for everybody who may read the folder.
 fn persist(file: TempPath, to: &Path) -> Result<(), HubError> {
     #[cfg(unix)]
     {
@@ -291,7 +292,7 @@ fn persist(file: TempPath, to: &Path) -> Result<(), HubError> {
     file.persist(to).map_err(|error| HubError::Io { path: to.to_owned(), error: error.error })
 }
 
-/// Gives a blob a name: a symbolic link if the system supports it, else a copy. An existing file stays.
+/// Links a name to a blob: symbolic if the system supports it, else a copy. An existing file stays.
 fn link(to: &Path, blob: &Path, path: &Path) -> io::Result<()> {
     if path.exists() {
         return Ok(());
@@ -308,7 +309,6 @@ fn link(to: &Path, blob: &Path, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Destination of small files.
 struct Staging<'a> {
     client: &'a Arc<Client>,
     repo: &'a Repo,
@@ -318,7 +318,7 @@ struct Staging<'a> {
 }
 
 impl Staging<'_> {
-    /// Fetches files whole, several at a time.
+    /// Fetches complete files, several at a time.
     fn fetch_all(&self, entries: &[Entry], keep: bool) -> Result<(), HubError> {
         let next = AtomicUsize::new(0);
         let failed = Mutex::new(None);
@@ -349,7 +349,7 @@ impl Staging<'_> {
         self.fetch_into(entry, &mut file)
     }
 
-    /// Fetches a whole file and compares its checksum.
+    /// Fetches a complete file and compares its checksum.
     fn fetch_into(&self, entry: &Entry, file: &mut fs::File) -> Result<(), HubError> {
         let path = Path::new(&entry.path);
         let remote = RemoteFile::new(Arc::clone(self.client), self.repo, self.commit, entry.clone())?;
@@ -422,7 +422,6 @@ fn check(entry: &Entry, found: String) -> Result<(), HubError> {
     Err(HubError::Checksum { file: entry.path.clone(), expected, found })
 }
 
-/// A checksum that is being computed.
 enum Hash {
     Sha256(sha2::Sha256),
     Git(sha1::Sha1),
@@ -432,7 +431,7 @@ impl Hash {
     fn new(kind: &Checksum, n_bytes: u64) -> Hash {
         match kind {
             Checksum::Sha256(_) => Hash::Sha256(sha2::Sha256::new()),
-            // git hashes the kind and the length in front of the bytes.
+            // git hashes the kind and the length before the bytes.
             Checksum::Git(_) => Hash::Git(sha1::Sha1::new_with_prefix(format!("blob {n_bytes}\0"))),
         }
     }

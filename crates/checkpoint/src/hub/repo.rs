@@ -7,7 +7,7 @@ use std::{fmt, path::Path};
 
 use super::HubError;
 
-/// Prefixes of an address, as this program, other tools and browsers write them.
+/// Prefixes of addresses in this program, other tools and browsers.
 const PREFIXES: [&str; 8] = [
     "hf://",
     "https://huggingface.co/",
@@ -20,9 +20,8 @@ const PREFIXES: [&str; 8] = [
 ];
 /// Names of pages that are followed by a revision.
 const PAGES: [&str; 4] = ["tree", "blob", "resolve", "raw"];
-/// Characters of a name at most.
+/// Maximum length of a name.
 const MAX_NAME: usize = 96;
-/// The branch that is meant where none is named.
 pub(super) const DEFAULT_REVISION: &str = "main";
 
 /// A model on the Hub, at a revision.
@@ -38,8 +37,8 @@ impl Repo {
         PREFIXES.iter().any(|prefix| text.starts_with(prefix))
     }
 
-    /// Reads `hf://OWNER/MODEL[@REVISION]`, the address of the model's page or of a page below it, `OWNER/MODEL`, or the name of
-    /// a model without owner.
+    /// Parses `hf://OWNER/MODEL[@REVISION]`, the address of the model's page or of a page below it,
+    /// `OWNER/MODEL`, or the name of a model without owner.
     ///
     /// # Errors
     /// [`HubError::Name`].
@@ -58,7 +57,7 @@ impl Repo {
         let rest = rest.strip_suffix('/').filter(|rest| rest.contains('/')).unwrap_or(rest);
         let rest = rest.strip_prefix("models/").unwrap_or(rest);
         let parts: Vec<&str> = rest.split('/').collect();
-        // Models without owner have the page as their second part.
+        // The page is the second part for models without owner.
         if let Some(at) = (1..=2).find(|&at| parts.get(at).is_some_and(|part| PAGES.contains(part))) {
             let id = parts[..at].join("/");
             let (revision, file) = match &parts[at + 1..] {
@@ -102,7 +101,7 @@ impl Repo {
         Some(name(of_cache)?.strip_prefix("models--")?.rsplit("--").next()?.to_owned())
     }
 
-    /// The same model at `revision`, unless its name has a revision.
+    /// Sets the revision, unless the name already has one.
     ///
     /// # Errors
     /// [`HubError::Name`].
@@ -118,7 +117,7 @@ impl Repo {
         &self.id
     }
 
-    /// The model's name without its owner: that of the folder into which people download it.
+    /// Model name without its owner, the usual name of a download folder.
     pub fn name(&self) -> &str {
         self.id.rsplit('/').next().unwrap_or(&self.id)
     }
@@ -128,7 +127,7 @@ impl Repo {
         self.revision.as_deref().unwrap_or(DEFAULT_REVISION)
     }
 
-    /// The folder of the cache: `models--OWNER--MODEL`.
+    /// Folder in the cache: `models--OWNER--MODEL`.
     pub(super) fn cache_folder(&self) -> String {
         format!("models--{}", self.id.replace('/', "--"))
     }

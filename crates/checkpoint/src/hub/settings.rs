@@ -9,26 +9,25 @@ use std::{
 
 use super::HubError;
 
-/// The Hub itself.
 const DEFAULT_ENDPOINT: &str = "https://huggingface.co";
 
 /// Addresses of the Hub and its cache, and credentials.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Settings {
-    /// The folder of the cache: that with the folders `models--OWNER--MODEL`.
+    /// Cache folder, which contains the folders `models--OWNER--MODEL`.
     pub cache: PathBuf,
-    /// The Hub's address, without a slash at its end.
+    /// Address of the Hub, without a trailing slash.
     pub endpoint: String,
     /// True if the Hub must not be contacted.
     pub offline: bool,
-    /// Trusted certificates in place of Mozilla's: a PEM file.
+    /// Trusted certificates instead of Mozilla's: a PEM file.
     pub certificates: Option<PathBuf>,
-    /// The token that is sent to the Hub.
+    /// Token that is sent to the Hub.
     pub token: Token,
 }
 
-/// Source of the token of an account on the Hub.
+/// Source of the token of a Hub account.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub enum Token {
     /// Requests are anonymous.
@@ -36,7 +35,7 @@ pub enum Token {
     None,
     /// The token itself; a secret.
     Value(String),
-    /// A file that holds the token. It is read when the Hub is contacted and may be missing.
+    /// File that contains the token. It is read when the Hub is contacted and may be missing.
     File(PathBuf),
 }
 
@@ -44,7 +43,7 @@ impl std::fmt::Debug for Token {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Token::None => f.write_str("None"),
-            // The token itself is in no log.
+            // Never log the token.
             Token::Value(_) => f.write_str("Value(..)"),
             Token::File(path) => f.debug_tuple("File").field(path).finish(),
         }
@@ -52,7 +51,7 @@ impl std::fmt::Debug for Token {
 }
 
 impl Token {
-    /// The token, read from its file if there is one.
+    /// The token, read from its file if necessary.
     ///
     /// # Errors
     /// [`HubError::Io`]: the file exists but cannot be read.
@@ -82,10 +81,10 @@ impl Settings {
         Settings { cache, endpoint, offline: false, certificates: None, token }
     }
 
-    /// Takes the settings from environment variables, which `variable` returns by name. If no variable holds the
-    /// token, it is in a file, which is not read yet.
+    /// Takes the settings from environment variables, which `variable` returns by name. If no variable has
+    /// the token, it is in a file, which is not read yet.
     pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Settings {
-        // A variable that is set to nothing is not set.
+        // An empty variable counts as unset.
         let get = |name: &str| variable(name).filter(|value| !value.is_empty());
         let is_true = |name: &str| {
             get(name).is_some_and(|value| ["1", "ON", "YES", "TRUE"].contains(&value.to_uppercase().as_str()))
@@ -101,8 +100,8 @@ impl Settings {
                 None => Token::File(get("HF_TOKEN_PATH").map_or_else(|| home.join("token"), path)),
             },
         };
-        // An intercepting proxy has its own certificates, which these variables give to OpenSSL, requests and
-        // curl.
+        // An intercepting proxy has its own certificates, which these variables specify for OpenSSL, requests
+        // and curl.
         let certificates =
             ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"].into_iter().find_map(&get);
         let endpoint = get("HF_ENDPOINT").unwrap_or_else(|| DEFAULT_ENDPOINT.to_owned());
@@ -116,7 +115,7 @@ impl Settings {
     }
 }
 
-/// An address of the web without user, password and query, which can be secret. Other texts stay.
+/// A web address without user, password and query, which can be secret. Other texts are unchanged.
 pub fn without_secrets(address: &str) -> String {
     let Some((scheme, rest)) = address.split_once("://").filter(|(scheme, _)| scheme.starts_with("http"))
     else {
@@ -137,7 +136,7 @@ fn token_in(path: &Path) -> Result<Option<String>, HubError> {
     }
 }
 
-/// A token without line ends, if anything is left.
+/// A token without line ends; `None` if empty.
 fn clean(token: &str) -> Option<String> {
     let token = token.replace(['\r', '\n'], "").trim().to_owned();
     (!token.is_empty()).then_some(token)

@@ -1,4 +1,4 @@
-//! Bytes of one file of the Hub, from any place in it, whatever happens on the way.
+//! Random access to the bytes of one file of the Hub, with retries.
 
 use std::{
     io::Read,
@@ -17,31 +17,29 @@ use super::{
     listing::Entry,
 };
 
-/// Bytes that are read of a connection at a time.
+/// Bytes that are read from a connection at a time.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// A file of a model at a commit.
 pub(super) struct RemoteFile {
     client: Arc<Client>,
     entry: Entry,
-    /// Address on the Hub.
     address: Uri,
     /// Last redirect target, which is valid for some time.
     signed: Mutex<Option<Uri>>,
     /// Host and tag of the first answer: bytes of two files must not be mixed.
     tag: Mutex<Option<(String, String)>>,
-    /// True if a range was requested and the whole file came.
+    /// True if the server answered a range request with the complete file.
     ignores_ranges: AtomicBool,
 }
 
 /// Body of an answer, opened for reading.
 struct Opened {
     answer: Answer,
-    /// The place in the file at which it begins.
+    /// Position in the file of its first byte.
     begin: u64,
 }
 
-/// Takes bytes of a file as they come, each once and in order: the place of the first of them, and the bytes.
+/// Receives bytes of a file, each once and in order, with the position of the first.
 pub(super) type Sink<'a> = dyn FnMut(u64, &[u8]) -> Result<(), HubError> + 'a;
 
 impl RemoteFile {
@@ -61,12 +59,12 @@ impl RemoteFile {
         self.client.check_cancelled().is_err()
     }
 
-    /// True if the server sends whole files in answer to ranges.
+    /// True if the server answers range requests with complete files.
     pub fn ignores_ranges(&self) -> bool {
         self.ignores_ranges.load(Ordering::Relaxed)
     }
 
-    /// Gives bytes `range` to `sink`. A connection that breaks is opened again at the next byte that is missing.
+    /// Sends bytes `range` to `sink`. A broken connection is reopened at the next missing byte.
     pub fn read(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<(), HubError> {
         let mut next = range.start;
         if range.is_empty() {
@@ -90,7 +88,7 @@ impl RemoteFile {
         let mut place = begin;
         while *next < end {
             self.client.check_cancelled().map_err(Attempt::Never)?;
-            // Not beyond what is wanted: the connection ends there, or is of no more use.
+            // Reading beyond the range would make the connection useless.
             let limit = piece.len().min((end - place) as usize);
             let n_bytes = match reader.read(&mut piece[..limit]) {
                 Ok(0) => return Err(self.later(format!("the connection ended at byte {place} of {end}"))),
@@ -116,7 +114,7 @@ impl RemoteFile {
         Ok(())
     }
 
-    /// Asks for a range, where the Hub has sent us last or at the Hub.
+    /// Requests a range from the last redirect target or from the Hub.
     fn open(&self, range: Range<u64>) -> Result<Opened, Attempt> {
         let signed = self.signed().clone();
         let uri = signed.as_ref().unwrap_or(&self.address);
@@ -130,7 +128,7 @@ impl RemoteFile {
         Ok(Opened { answer, begin })
     }
 
-    /// Checks that the target of a redirect is the listed file, by the Hub's headers.
+    /// Checks by the Hub's headers that the target of a redirect is the listed file.
     fn check_linked(&self, headers: &HeaderMap) -> Result<(), Attempt> {
         let listed = self.entry.checksum.digits();
         let is_alike = |tag: &&str| tag.len() == listed.len() && tag.bytes().all(|b| b.is_ascii_hexdigit());
@@ -140,7 +138,7 @@ impl RemoteFile {
         }
     }
 
-    /// Checks that the tag of a file stays as long as the same host answers.
+    /// Checks that the tag of a file stays the same while the same host answers.
     fn check_tag(&self, answer: &Answer) -> Result<(), Attempt> {
         let Some(tag) = text(answer.response.headers(), "etag").map(plain_tag) else { return Ok(()) };
         let host = answer.uri.host().unwrap_or_default();
@@ -157,7 +155,8 @@ impl RemoteFile {
         }
     }
 
-    /// Checks that an answer has the range that was asked for, or the whole file, and gives the place of its first byte.
+    /// Checks that an answer has the requested range or the complete file, and returns the position of its
+    /// first byte.
     fn check_range(&self, answer: &Answer, range: &Range<u64>) -> Result<u64, Attempt> {
         let n_bytes = self.entry.n_bytes;
         let headers = answer.response.headers();
@@ -201,12 +200,12 @@ impl RemoteFile {
     }
 }
 
-/// A tag without quotes and without the mark of weak ones.
+/// A tag without quotes and without the prefix of weak ones.
 pub(super) fn plain_tag(tag: &str) -> &str {
     tag.trim().trim_start_matches("W/").trim_matches('"')
 }
 
-/// First and last byte, and the length of the file where it is stated, of `bytes FIRST-LAST/LENGTH`.
+/// First and last byte, and the length of the file if stated, of `bytes FIRST-LAST/LENGTH`.
 pub(super) fn parse_range(text: &str) -> Option<(u64, u64, Option<u64>)> {
     let (range, length) = text.trim().strip_prefix("bytes")?.trim_start().split_once('/')?;
     let (first, last) = range.split_once('-')?;

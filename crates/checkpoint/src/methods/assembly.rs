@@ -1,8 +1,8 @@
-//! A checkpoint's tensors while decoded ones replace codes and scales.
+//! Tensors of a checkpoint while codes and scales are replaced by decoded tensors.
 //!
-//! A method is a list of [`Taker`]s. Each finds the tensors that it knows by suffix and type, checks them,
-//! and replaces them with one tensor. All takers of a method run in order on the same assembly, so that files
-//! with mixed formats need no special handling; tensors that no taker used are an error at the end.
+//! A method is a list of [`Taker`]s. Each finds its tensors by suffix and type, checks them, and replaces
+//! them with one tensor. All takers of a method run in order on the same assembly, so that files with mixed
+//! formats need no special handling; tensors that no taker used are an error at the end.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -18,11 +18,10 @@ use crate::{
     codes::{FLOATS, Fold, Strided},
 };
 
-/// Takes the tensors of one format.
 pub(crate) type Taker = fn(&mut Assembly<'_>) -> Result<(), Error>;
 
-/// Endings of tensors that say something about activations or about a cache. They are left out: no file here quantizes
-/// those.
+/// Suffixes of tensors that describe activations or a cache. They are left out, because outputs do not
+/// quantize those.
 const OF_ACTIVATIONS: &[&str] = &[
     ".input_scale",
     "_input_scale",
@@ -45,7 +44,7 @@ const OF_ACTIVATIONS: &[&str] = &[
     ".output_zero_point",
 ];
 
-/// Endings of what makes no sense without its counterpart.
+/// Suffixes of tensors that are useless without their counterparts.
 const OF_CODES: &[&str] = &[
     "_scale_inv",
     ".weight_scale_2",
@@ -76,19 +75,15 @@ const OF_CODES: &[&str] = &[
     ".embedding_scale",
 ];
 
-/// Outcome for a tensor.
 #[derive(Debug)]
 enum Fate {
-    /// It is part of another one.
     Used,
-    /// Another one stands in its place.
     Becomes(Tensor),
 }
 
-/// A checkpoint's tensors, each with what becomes of it.
+/// Tensors of a checkpoint with their outcomes.
 #[derive(Debug)]
 pub(crate) struct Assembly<'a> {
-    /// The checkpoint being decoded.
     pub quantized: &'a Quantized<'a>,
     by_name: HashMap<&'a str, &'a Tensor>,
     fates: HashMap<&'a str, Fate>,
@@ -98,10 +93,6 @@ pub(crate) struct Assembly<'a> {
     notes: Vec<String>,
 }
 
-/// Runs the takers of a method.
-///
-/// # Errors
-/// Those of the takers, and of [`Assembly::finish`].
 pub(crate) fn assemble(quantized: &Quantized<'_>, takers: &[Taker]) -> Result<Decoded, Error> {
     let mut assembly = Assembly::new(quantized);
     for take in takers {
@@ -111,7 +102,6 @@ pub(crate) fn assemble(quantized: &Quantized<'_>, takers: &[Taker]) -> Result<De
 }
 
 impl<'a> Assembly<'a> {
-    /// Nothing is taken yet.
     pub fn new(quantized: &'a Quantized<'a>) -> Assembly<'a> {
         Assembly {
             quantized,
@@ -129,15 +119,12 @@ impl<'a> Assembly<'a> {
         all.filter(|tensor| !self.fates.contains_key(tensor.name.as_str())).collect()
     }
 
-    /// The tensor of this name, taken or not.
+    /// The tensor with this name, taken or not.
     pub fn get(&self, name: &str) -> Option<&'a Tensor> {
         self.by_name.get(name).copied()
     }
 
     /// The part `name`, if it exists; it must have one of `dtypes`.
-    ///
-    /// # Errors
-    /// [`Error::PartForm`].
     pub fn optional(&self, name: &str, dtypes: &[Dtype]) -> Result<Option<&'a Tensor>, Error> {
         match self.get(name) {
             Some(part) if !dtypes.contains(&part.dtype) => {
@@ -152,35 +139,23 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// As [`Assembly::optional`], for a required part.
-    ///
-    /// # Errors
-    /// [`Error::PartMissing`], [`Error::PartForm`].
+    /// Like [`Assembly::optional`], for a required part.
     pub fn part(&self, codes: &Tensor, name: &str, dtypes: &[Dtype]) -> Result<&'a Tensor, Error> {
         let missing = || Error::PartMissing { tensor: name.to_owned(), codes: codes.name.clone() };
         self.optional(name, dtypes)?.ok_or_else(missing)
     }
 
-    /// As [`Assembly::part`], floats.
-    ///
-    /// # Errors
-    /// As [`Assembly::part`].
+    /// Like [`Assembly::part`], for floats.
     pub fn floats(&self, codes: &Tensor, name: &str) -> Result<&'a Tensor, Error> {
         self.part(codes, name, FLOATS)
     }
 
     /// The part `name`, whose type the caller checks.
-    ///
-    /// # Errors
-    /// [`Error::PartForm`].
     pub fn companion(&self, codes: &Tensor, name: &str) -> Result<&'a Tensor, Error> {
         self.get(name).ok_or_else(|| mismatch(codes, format!("`{name}`"), "no such tensor"))
     }
 
     /// Takes the factors of `n_columns` columns, if the tensor `name` exists.
-    ///
-    /// # Errors
-    /// [`Error::PartForm`], [`Error::PartShape`].
     pub fn fold(&mut self, codes: &Tensor, name: &str, n_columns: u64) -> Result<Option<Fold>, Error> {
         let Some(factors) = self.optional(name, FLOATS)? else { return Ok(None) };
         if factors.shape.iter().product::<u64>() != n_columns {
@@ -196,30 +171,30 @@ impl<'a> Assembly<'a> {
         self.fates.insert(&codes.name, Fate::Becomes(decoded(codes, name, shape, stored)));
     }
 
-    /// Appends the tensor `name` of `shape` after all others: the reference's place for tensors that were
+    /// Appends the tensor `name` of `shape` after all others: the reference's position for tensors that were
     /// stored by columns or packed.
     pub fn put_last(&mut self, codes: &'a Tensor, name: String, shape: Vec<u64>, stored: Arc<dyn Stored>) {
         self.used(codes);
         self.last.push(decoded(codes, name, shape, stored));
     }
 
-    /// A tensor that is part of another: scales, zeros, a shape.
+    /// Marks a tensor as part of another: scales, zeros, a shape.
     pub fn used(&mut self, tensor: &'a Tensor) {
         self.fates.insert(&tensor.name, Fate::Used);
     }
 
-    /// A tensor that is left out; one note counts those of a reason.
+    /// Leaves a tensor out; one note counts those of a reason.
     pub fn leave(&mut self, tensor: &'a Tensor, reason: &'static str) {
         self.used(tensor);
         self.left_out.entry(reason).or_default().push(&tensor.name);
     }
 
-    /// Something odd, one line.
+    /// Adds a note, one line.
     pub fn note(&mut self, line: String) {
         self.notes.push(line);
     }
 
-    /// Returns all tensors; those that no taker used stay unchanged.
+    /// Returns all tensors; unused ones are unchanged.
     ///
     /// # Errors
     /// [`Error::ScalesWithoutCodes`] and [`Error::CodesWithoutScales`] for unused codes and scales.
@@ -255,7 +230,7 @@ impl<'a> Assembly<'a> {
     }
 }
 
-/// The tensor that `codes` decode to.
+/// Tensor that `codes` decode to.
 fn decoded(codes: &Tensor, name: String, shape: Vec<u64>, stored: Arc<dyn Stored>) -> Tensor {
     let Tensor { part, begin, end, .. } = *codes;
     Tensor { name, dtype: Dtype::F32, shape, part, begin, end, stored: Some(stored) }

@@ -7,8 +7,8 @@
 //! auto_round:llm_compressor, :fp8, ...    tensors of compressed-tensors, 8-bit floats
 //! ```
 //!
-//! Codes of 5, 6 and 7 bits are dense streams like all others. A module's tensors determine its layout; the
-//! config determines the meaning of zeros.
+//! Codes of 5, 6 and 7 bits are dense streams like all others. A module's tensors determine its layout, the
+//! config the meaning of zeros.
 //!
 //! Source: auto-round 0.16.1 `export/export_to_autoround/`.
 
@@ -34,7 +34,7 @@ pub(super) const AUTO_ROUND: Method = Method {
     ]),
 };
 
-/// Takes every module whose codes lie in columns.
+/// Takes every module with codes in columns.
 fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     let zeros = match assembly.quantized.text(&["packing_format"]) {
         Some("auto_round:auto_gptq" | "auto_round:gptq") => ZeroRule::PlusOne,

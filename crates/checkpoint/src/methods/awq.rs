@@ -11,7 +11,7 @@
 //!
 //! `w[n, i] = (q - z) * s`; zeros are stored unchanged. If there is no norm between a model's activation and
 //! the next matrix, AWQ divides the activation's output by separate `….scales`: they are folded into the
-//! columns of that matrix, `W[:, j] / scales[j]`.
+//! matrix's columns, `W[:, j] / scales[j]`.
 //!
 //! Source: autoawq 0.2.7.post3 `utils/packing_utils.py`, `modules/linear/gemm.py`, `gemv.py`,
 //! `modules/act.py`.
@@ -38,14 +38,13 @@ pub(super) const AWQ: Method = Method {
     reading: Reading::Decoded(&[take]),
 };
 
-/// Codes of a word.
 const PER_WORD: u64 = 8;
 
-/// Takes every module of nibbles in the layouts gemm and gemv, which their shapes tell apart.
+/// Takes every module of nibbles in the layouts gemm and gemv, which their shapes distinguish.
 ///
 /// # Errors
-/// [`Error::PartMissing`], [`Error::PartForm`], [`Error::PartShape`]; [`Error::ScalesWithoutCodes`] for scales of an
-/// activation whose matrix is not found.
+/// [`Error::PartMissing`], [`Error::PartForm`], [`Error::PartShape`]; [`Error::ScalesWithoutCodes`] for
+/// scales of an activation whose matrix is not found.
 pub(super) fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     let sizes = group_sizes(assembly.quantized);
     let modules: Vec<&Tensor> =
@@ -146,7 +145,7 @@ fn gemv(
 ) -> Result<CodedWeights, Error> {
     let ([n_rows, n_words], [_, scale_columns]) = (dims(codes)?, dims(scales)?);
     let n_columns = n_words.saturating_mul(PER_WORD);
-    // Scales are padded, so that only the config knows how many of them are groups.
+    // Scales are padded, so only the config gives the number of groups.
     let size = sizes.first().copied().unwrap_or(n_columns);
     let n_groups = n_columns.div_ceil(size);
     if n_groups > scale_columns {

@@ -8,8 +8,9 @@
 //! linear_class autobitlinear, offline w = (code - 1) * weight_scale
 //! ```
 //!
-//! The reference always divides, and then quantizes again, which shrinks all values: its file is not what the layer
-//! computes. Source: `unpack_weights`, `BitLinear` and `AutoBitLinear` in `integrations/bitnet.py` of transformers 5.23.0.
+//! The reference always divides, and then quantizes again, which shrinks all values: its file differs from
+//! the layer. Source: `unpack_weights`, `BitLinear` and `AutoBitLinear` in `integrations/bitnet.py` of
+//! transformers 5.23.0.
 
 use std::sync::Arc;
 
@@ -30,19 +31,18 @@ pub(super) const BITNET: Method = Method {
     reading: Reading::Decoded(&[take]),
 };
 
-/// Rows that share a byte.
 const PER_BYTE: u64 = 4;
 
 fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     if assembly.quantized.text(&["quantization_mode"]) == Some("online") {
-        // Plain weights too: the layer rounds them by the mean of the matrix each time it runs.
+        // Plain weights too: the layer rounds them by the mean of the matrix on every run.
         return Err(Error::MethodNotRead {
             method: "BitNet with weights rounded at run time",
             recognized_by: "quant_method `bitnet` with `quantization_mode` `online`",
             advice: "convert the checkpoint with rounded weights (`quantization_mode` `offline`)",
         });
     }
-    // Transformers takes `bitlinear` if no class is named.
+    // `bitlinear` is the default class of transformers.
     let multiplies = assembly.quantized.text(&["linear_class"]) == Some("autobitlinear");
     for codes in assembly.left() {
         let Some(scale) = assembly.get(&format!("{}_scale", codes.name)) else { continue };

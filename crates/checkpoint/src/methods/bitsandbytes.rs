@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{Dtype, Error, Part, ReadError, Region, Span, Stored, Tensor, json, rows::read_runs};
 
-/// The factor of int8: 1/127 as bitsandbytes rounds it, which is not what a division gives.
+/// Factor of int8: 1/127 as rounded by bitsandbytes, which differs from the result of a division.
 const ONE_127TH: f32 = 0.007_874_016;
 /// Bits of the tables that bitsandbytes writes; code 8 of fp4 is -0 in its kernels and 0 in its files.
 const NF4: [u32; 16] = [
@@ -82,11 +82,10 @@ const SPELLINGS: &[Spelling] = &[
     Spelling { before: "_", states: &["quant_state"] },
 ];
 
-/// Tensors that are meaningless without codes.
+/// Tensors that are useless without codes.
 const OF_CODES: &[&str] =
     &["absmax", "quant_map", "quant_state", "bitsandbytes__nf4", "bitsandbytes__fp4", "SCB", "weight_format"];
 
-/// Both forms.
 pub(super) const BITSANDBYTES: Method = Method {
     name: "bitsandbytes",
     recognized_by: "quant_method `bitsandbytes`; tensors `.absmax` and `.quant_map`, or `.SCB`",
@@ -99,9 +98,8 @@ pub(super) const BITSANDBYTES: Method = Method {
     reading: Reading::Decoded(TAKERS),
 };
 
-/// The steps of decoding.
 pub(super) const TAKERS: &[Taker] = &[take_4bit, take_8bit, refuse_rest];
-/// Part of the names of states, in every file with codes of 4 bits that bitsandbytes has written.
+/// Name component of states in every file with 4-bit codes of bitsandbytes.
 pub(super) const STATE: &str = ".quant_state.bitsandbytes__";
 
 /// Refuses codes or scales that no taker used.
@@ -117,12 +115,10 @@ fn refuse_rest(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-// 4 bits
-
 /// Codes of 4 bits over the flattened tensor.
 #[derive(Debug)]
 struct Blocks {
-    /// The tensor of the scales, for messages.
+    /// Tensor of the scales, for messages.
     absmax_name: String,
     codes: Span,
     table: [f32; 16],
@@ -133,7 +129,6 @@ struct Blocks {
     absmax: Absmax,
 }
 
-/// The scales of blocks.
 #[derive(Debug)]
 enum Absmax {
     Plain(Span),
@@ -168,17 +163,16 @@ fn take_4bit(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// JSON of a state.
 struct State {
     block: u64,
     shape: Vec<u64>,
     n_elems: u64,
-    /// Blocks of an outer block, and what is added to each scale.
+    /// Blocks of an outer block, and the offset added to each scale.
     nested: Option<(u64, f32)>,
     is_fp4: bool,
 }
 
-/// Replaces codes with the tensor `name`; returns whether its table is unusual.
+/// Replaces codes with the tensor `name`; returns true if its table is unusual.
 fn take_state<'a>(
     assembly: &mut Assembly<'a>,
     state: &'a Tensor,
@@ -191,7 +185,7 @@ fn take_state<'a>(
     let codes = codes.ok_or_else(|| Error::ScalesWithoutCodes { tensor: state.name.clone() })?;
     let companion =
         |assembly: &Assembly<'a>, ending: &str| assembly.companion(codes, &format!("{name}{before}{ending}"));
-    // The bytes count, whatever the type says; a wider one may leave some of its last element unused.
+    // Only the bytes count, not the type; a wider type may leave part of its last element unused.
     let (bytes, found) = (n_elems.div_ceil(2), codes.n_bytes());
     if found < bytes || found - bytes >= codes.dtype.bits().div_ceil(8) {
         return Err(mismatch(
@@ -263,7 +257,7 @@ fn read_state(parts: &[Part], tensor: &Tensor) -> Result<State, Error> {
     let nested = match state.get("nested_blocksize").is_some_and(|size| !size.is_null()) {
         false => None,
         true => {
-            // JSON of a double that holds an f32.
+            // A JSON double with the value of an f32.
             let offset = state["nested_offset"].as_f64().map(|offset| offset as f32);
             let offset = offset.filter(|offset| offset.is_finite());
             Some((size("nested_blocksize")?, offset.ok_or_else(|| wrong("nested_offset", "a number"))?))
@@ -273,7 +267,7 @@ fn read_state(parts: &[Part], tensor: &Tensor) -> Result<State, Error> {
 }
 
 impl Blocks {
-    /// Decodes elements `begin..` of the flattened tensor, as many as `out` has.
+    /// Decodes elements `begin..` of the flattened tensor into `out`.
     fn read_flat(&self, parts: &[Part], begin: u64, out: &mut [f32]) -> Result<(), ReadError> {
         let end = begin + out.len() as u64;
         let codes = self.codes.part_of(begin / 2..end.div_ceil(2)).of(parts)?;
@@ -284,7 +278,7 @@ impl Blocks {
             if !absmax.is_finite() {
                 return Err(ReadError::no_value(&self.absmax_name, block, "a finite scale", absmax));
             }
-            // w = fl(table * absmax) is the same for each code of a block: (16) products and no others.
+            // w = fl(table * absmax) is the same for each code of a block, so (16) products suffice.
             let table = self.table.map(|value| value * absmax);
             let stop = end.min((block + 1).saturating_mul(self.block));
             let (now, later) = std::mem::take(&mut left).split_at_mut((stop - at) as usize);
@@ -296,7 +290,7 @@ impl Blocks {
     }
 }
 
-/// Values of codes, high half of a byte first; `odd` where the first one is in the low half of its byte.
+/// Values of codes, high half of a byte first; `odd` if the first one is in the low half of its byte.
 fn look_up(table: &[f32; 16], codes: &[u8], odd: bool, out: &mut [f32]) {
     let (codes, out) = match (codes, out) {
         ([byte, codes @ ..], [first, out @ ..]) if odd => {
@@ -327,7 +321,7 @@ impl Absmax {
         }
     }
 
-    /// Gives each block of `blocks` with its scale.
+    /// Calls `each` for each block of `blocks` with its scale.
     fn each(
         &self,
         parts: &[Part],
@@ -373,8 +367,6 @@ impl Stored for Blocks {
         spans
     }
 }
-
-// 8 bits
 
 /// Integers with a scale for each row.
 #[derive(Debug)]

@@ -7,12 +7,12 @@ pub(super) fn mismatch(tensor: &Tensor, expected: impl Into<String>, found: impl
     Error::PartForm { tensor: tensor.name.clone(), expected: expected.into(), found: found.into() }
 }
 
-/// As [`mismatch`], for a tensor whose type is not `expected`.
+/// Like [`mismatch`], for a tensor whose type is not `expected`.
 pub(super) fn wrong_dtype(tensor: &Tensor, expected: impl Into<String>) -> Error {
     mismatch(tensor, expected, tensor.dtype.name())
 }
 
-/// As [`mismatch`], for a tensor whose shape is not `expected`.
+/// Like [`mismatch`], for a tensor whose shape is not `expected`.
 pub(super) fn wrong_shape(tensor: &Tensor, expected: impl Into<String>) -> Error {
     mismatch(tensor, expected, format!("shape {:?}", tensor.shape))
 }
@@ -28,18 +28,12 @@ pub(super) fn shape_error(part: &Tensor, codes: &Tensor, expected: impl Into<Str
     }
 }
 
-/// Rows and columns of a tensor of two dimensions.
-///
-/// # Errors
-/// [`Error::PartForm`].
+/// Rows and columns of a two-dimensional tensor.
 pub(super) fn matrix(tensor: &Tensor) -> Result<[u64; 2], Error> {
     <[u64; 2]>::try_from(&tensor.shape[..]).map_err(|_| wrong_shape(tensor, "a matrix"))
 }
 
-/// Checks that a tensor has one of these types.
-///
-/// # Errors
-/// [`Error::PartForm`].
+/// Checks that a tensor has one of `dtypes`.
 pub(super) fn expect_dtype(tensor: &Tensor, dtypes: &[Dtype]) -> Result<(), Error> {
     if dtypes.contains(&tensor.dtype) {
         return Ok(());
@@ -48,21 +42,15 @@ pub(super) fn expect_dtype(tensor: &Tensor, dtypes: &[Dtype]) -> Result<(), Erro
     Err(wrong_dtype(tensor, expected.join(" or ")))
 }
 
-/// Checks how many elements a tensor has, in whatever shape, and that they are of one of these types.
-///
-/// # Errors
-/// [`Error::PartForm`].
+/// Checks the number of elements of a tensor of any shape, and that it has one of `dtypes`.
 pub(super) fn expect_elems(tensor: &Tensor, dtypes: &[Dtype], n_elems: u64) -> Result<(), Error> {
     expect_dtype(tensor, dtypes)?;
-    // Its size was checked when the file was opened, so the product fits.
+    // The size was checked when the file was opened, so the product fits.
     let found: u64 = tensor.shape.iter().product();
     if found == n_elems { Ok(()) } else { Err(wrong_shape(tensor, format!("{n_elems} elements"))) }
 }
 
 /// Group numbers of an index, one for each of `n_columns`.
-///
-/// # Errors
-/// [`Error::PartShape`], [`Error::Read`].
 pub(super) fn index_values(
     parts: &[Part],
     codes: &Tensor,
@@ -77,9 +65,6 @@ pub(super) fn index_values(
 }
 
 /// Groups of an index with the numbers `values`; [`Groups::Size`] if they are groups of `size` in order.
-///
-/// # Errors
-/// [`Error::PartValue`].
 pub(super) fn groups_of(index: &Tensor, values: &[u32], n_groups: u64, size: u64) -> Result<Groups, Error> {
     if let Some(place) = values.iter().position(|group| u64::from(*group) >= n_groups) {
         return Err(Error::PartValue {
@@ -96,10 +81,10 @@ pub(super) fn groups_of(index: &Tensor, values: &[u32], n_groups: u64, size: u64
     })
 }
 
-/// All elements of a small tensor as f32, each finite: scales of whole tensors, tables.
+/// All elements of a small tensor as f32: scales of tensors, tables.
 ///
 /// # Errors
-/// [`Error::Read`], of a number that is not finite too.
+/// [`Error::Read`], also for a number that is not finite.
 pub(super) fn finite_values(parts: &[Part], tensor: &Tensor) -> Result<Vec<f32>, Error> {
     let mut values = vec![0.0; tensor.shape.iter().product::<u64>() as usize];
     read_elems(parts, tensor, 0, &mut values)?;
@@ -109,10 +94,7 @@ pub(super) fn finite_values(parts: &[Part], tensor: &Tensor) -> Result<Vec<f32>,
     }
 }
 
-/// The one element of a tensor as a whole number; flags and counts are stored so.
-///
-/// # Errors
-/// [`Error::PartForm`], [`Error::Read`].
+/// The single element of a tensor as an unsigned integer, the form of flags and counts.
 pub(super) fn small_number(parts: &[Part], tensor: &Tensor) -> Result<u64, Error> {
     use Dtype::{BOOL, I32, I64, U8};
     expect_elems(tensor, &[U8, BOOL, I32, I64], 1)?;

@@ -1,4 +1,4 @@
-//! Quantized weights of diffusion models, as ComfyUI reads them.
+//! Quantized weights of diffusion models in ComfyUI's forms.
 //!
 //! ```text
 //! form           codes                     scales                                         marks
@@ -10,10 +10,10 @@
 //! NVFP4          X.weight U8 (out, in / 2) X.weight_scale F8_E4M3, tiles, .weight_scale_2 X.comfy_quant
 //! ```
 //!
-//! `X.comfy_quant` holds the bytes of a JSON object whose `format` names the form (`float8_e4m3fn`, `int8_tensorwise`, `mxfp8`,
-//! `nvfp4`); other keys change the meaning of codes (`convrot`). Scales of activations are left out. The value is
-//! `f32(code) * f32(scale)`; for the last two forms see `microscaled.rs`, with the even element of NVFP4 in the high half of a byte
-//! and tiles of `scale_order.rs`.
+//! `X.comfy_quant` contains the bytes of a JSON object whose `format` names the form (`float8_e4m3fn`,
+//! `int8_tensorwise`, `mxfp8`, `nvfp4`); other keys change the meaning of codes (`convrot`). Scales of
+//! activations are left out. The value is `f32(code) * f32(scale)`; for the last two forms see
+//! `microscaled.rs`, with the even element of NVFP4 in the high half of a byte and tiles of `scale_order.rs`.
 //!
 //! Sources: `backends/eager/quantization.py` of comfy-kitchen 0.2.40; `Safetensor.zig` and `DataTransform.zig` of
 //! qskousen/ggufy@07c55c0.
@@ -34,16 +34,14 @@ use super::{
 };
 use crate::{Dtype, Error, Part, ReadError, Region, Span, Stored, Tensor};
 
-/// The name of the method in [`Checkpoint::method`](crate::Checkpoint::method).
+/// Name of the method in [`Checkpoint::method`](crate::Checkpoint::method).
 const NAME: &str = "ComfyUI's quantization";
-/// Endings of the marks of a matrix and of a file.
+/// Suffixes of the marks of a matrix and of a file.
 const MARK: &str = ".comfy_quant";
 const FILE_MARK: &str = "scaled_fp8";
-/// Endings of scales.
 const SCALES: &[&str] = &[".scale_weight", ".weight_scale"];
-/// Endings of scales of activations.
 const OF_ACTIVATIONS: &[&str] = &[".scale_input", ".input_scale"];
-/// Endings of parts of forms that are not read, and the forms.
+/// Suffixes of parts of unsupported forms, and the forms.
 const REFUSED: &[(&str, &str, &str)] = &[
     (".weight_zero_point", "integers with zero points", "tensors `.weight_zero_point`"),
     (".weight_codebook", "codes of a codebook", "tensors `.weight_codebook`"),
@@ -55,10 +53,9 @@ const CHANGES: &[&str] = &["convrot", "rotation", "hadamard", "group_size", "cod
 /// Forms in which groups of elements share a scale.
 const NVFP4: &str = "nvfp4";
 const MXFP8: &str = "mxfp8";
-/// Longest JSON of a mark.
+/// Maximum bytes of a mark.
 const MAX_MARK_BYTES: u64 = 4096;
 
-/// The steps of decoding.
 const TAKERS: &[Taker] = &[take_blocks, take_marks, take_codes];
 
 const ADVICE: &str = "convert the original checkpoint, or one in FP8 with scales";
@@ -121,10 +118,10 @@ fn take_marks(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// The form that a mark names.
+/// Form that a mark names.
 ///
 /// # Errors
-/// [`Error::MethodNotRead`] for a form that is not read.
+/// [`Error::MethodNotRead`] for an unsupported form.
 fn form_of(tensor: &Tensor, parts: &[Part]) -> Result<String, Error> {
     let form = |found: String| Error::JsonForm {
         file: tensor.name.clone(),
@@ -240,7 +237,7 @@ impl Stored for HighFirst {
         if width == 0 {
             return Ok(());
         }
-        // Whole bytes; rows have an even number of elements.
+        // Complete bytes; rows have an even number of elements.
         let whole = columns.start & !1..columns.end.next_multiple_of(2);
         let skip = (columns.start - whole.start) as usize;
         let mut values = vec![0.0; (whole.end - whole.start) as usize];
@@ -266,7 +263,6 @@ impl Stored for HighFirst {
     }
 }
 
-/// Takes codes with their scales.
 fn take_codes(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     fp8::take_where(assembly, |codes| match codes.dtype {
         Dtype::F8_E4M3 | Dtype::F8_E5M2 | Dtype::I8 => Numbers::of(codes.dtype),

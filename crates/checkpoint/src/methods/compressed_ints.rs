@@ -10,8 +10,8 @@
 //! X.weight             I8 ([E,] out, in)         with X.weight_scale and perhaps an X.weight_zero_point I8 of its shape
 //! ```
 //!
-//! `w = (q - z) * s`. From version 0.18 on a row is one dense stream of bits, before each word held as many whole codes
-//! as go into it: for 3, 5, 6 and 7 bits the number of words tells which it is.
+//! `w = (q - z) * s`. Since version 0.18 a row is one dense bit stream; before, codes did not cross words.
+//! For 3, 5, 6 and 7 bits the number of words shows which packing it is.
 //!
 //! Source: compressed-tensors 0.17.1 and 0.20.0 `compressors/` (`pack_quantized`, `naive_quantized`); `dequant_packed`
 //! in `conversion/base.py`, llama.cpp as vendored in llama-cpp-python 0.3.36.
@@ -29,9 +29,6 @@ use crate::{
 };
 
 /// Takes every module of packed integers.
-///
-/// # Errors
-/// [`Error::PartMissing`], [`Error::PartForm`], [`Error::PartShape`], [`Error::PartValue`].
 pub(super) fn take_packed(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     let (config_bits, is_old) = (bits_of(assembly.quantized), is_old(assembly.quantized));
     for codes in assembly.left() {
@@ -51,11 +48,11 @@ pub(super) fn take_packed(assembly: &mut Assembly<'_>) -> Result<(), Error> {
         let scales = assembly.floats(codes, &format!("{name}_scale"))?;
         let (scale_grid, n_groups) = matrix.scales(codes, scales)?;
         let zeros_name = format!("{name}_zero_point");
-        // Codes are moved by half of their range, and zeros with them.
+        // Codes and zeros are offset by half of their range.
         let middle = 1u32 << (bits - 1);
         let zeros = match assembly.get(&zeros_name) {
             None => Zeros::Same(middle as f32),
-            // The zero of a whole tensor is not packed.
+            // The zero of an entire tensor is not packed.
             Some(zero) if zero.dtype == Dtype::I8 && zero.n_bytes() == 1 => {
                 let [byte] = &*zero.span().of(assembly.quantized.parts)? else { continue };
                 assembly.used(zero);
@@ -76,10 +73,7 @@ pub(super) fn take_packed(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Takes every module of integers of 8 bits, a byte each.
-///
-/// # Errors
-/// As [`take_packed`].
+/// Takes every module of 8-bit integers, a byte each.
 pub(super) fn take_bytes(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     for codes in assembly.left() {
         if codes.dtype != Dtype::I8 || !codes.name.ends_with(".weight") {
@@ -100,7 +94,7 @@ pub(super) fn take_bytes(assembly: &mut Assembly<'_>) -> Result<(), Error> {
                 }
                 assembly.used(zeros);
                 match &*zeros.span().of(assembly.quantized.parts)? {
-                    // Two's complement, moved by 128 with its zero.
+                    // Two's complement, offset by 128 with its zero.
                     [byte] => Zeros::Same(f32::from(*byte as i8) + 128.0),
                     _ => Zeros::Codes(bytes(zeros, n_groups), ZeroRule::AsStored),
                 }
@@ -114,7 +108,7 @@ pub(super) fn take_bytes(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Every number of bits that a config names.
+/// All numbers of bits in the config.
 fn bits_of(quantized: &Quantized<'_>) -> Vec<u32> {
     let groups = quantized.entries("config_groups");
     let bits = groups.filter_map(|(_, group)| group.get("weights")?.get("num_bits")?.as_u64());
@@ -145,12 +139,12 @@ fn packing_of(
         words == Some(n_words)
     };
     let error = |expected: String| shape_error(codes, codes, expected);
-    // Without a config any number of bits may be it.
+    // Without a config, any number of bits is possible.
     let candidates = if config.is_empty() { &[8, 7, 6, 5, 4, 3, 2][..] } else { config };
     for is_dense in [!is_old, is_old] {
         let mut fitting = candidates.iter().copied().filter(|bits| fits(*bits, is_dense));
         let Some(bits) = fitting.next() else { continue };
-        // 7 bits in whole words look like 8; a dense stream has one length for each.
+        // 7 bits without crossing words look like 8; dense streams have distinct lengths.
         return match fitting.find(|other| *other != bits).filter(|_| !config.is_empty()) {
             Some(other) => Err(error(format!("either {bits} or {other} bits in the config, not both"))),
             None => Ok((bits, is_dense)),
@@ -159,7 +153,7 @@ fn packing_of(
     Err(error(format!("rows of {n_columns} codes of as many bits as the config says")))
 }
 
-/// The numbers of a `weight_shape`.
+/// Numbers of a `weight_shape`.
 fn shape_of(assembly: &Assembly<'_>, codes: &Tensor, tensor: &Tensor) -> Result<Vec<u64>, Error> {
     let elem_bytes = (tensor.dtype.bits() / 8) as usize;
     if tensor.shape.len() != 1 || tensor.shape[0] != codes.shape.len() as u64 {
@@ -170,7 +164,7 @@ fn shape_of(assembly: &Assembly<'_>, codes: &Tensor, tensor: &Tensor) -> Result<
         let mut word = [0; 8];
         word[..elem_bytes].copy_from_slice(bytes);
         let found = i64::from_le_bytes(word);
-        // Negative ones of four bytes are above this too.
+        // Negative numbers of four bytes also exceed this.
         let is_dim = (1..=i64::from(i32::MAX)).contains(&found);
         is_dim.then_some(found as u64).ok_or_else(|| Error::PartValue {
             tensor: tensor.name.clone(),
@@ -231,7 +225,7 @@ impl Matrix {
         Ok((Strided::by_row(scales, n_rows, n_groups), n_groups))
     }
 
-    /// Zeros that are packed as the codes are, along the outputs.
+    /// Zeros packed like the codes, along the outputs.
     fn packed_zeros(
         &self,
         codes: &Tensor,
@@ -259,7 +253,6 @@ impl Matrix {
         Ok(Zeros::Codes(packed, ZeroRule::AsStored))
     }
 
-    /// Group of each column.
     fn groups(
         &self,
         assembly: &mut Assembly<'_>,

@@ -1,8 +1,9 @@
-//! Stacks of experts as MLX names them, taken apart again.
+//! Splits stacks of experts in MLX's form.
 //!
-//! mlx-lm stacks the experts of a layer, `[experts, out, in]`, and renames them (`sanitize` in `models/*.py`): Mixtral's
-//! `block_sparse_moe.experts.N.w1`, `.w3`, `.w2` and all others' `mlp.experts.N.gate_proj`, `.up_proj`, `.down_proj`
-//! become `switch_mlp.gate_proj`, `.up_proj`, `.down_proj`. Architectures look for the names before that.
+//! mlx-lm stacks the experts of a layer, `[experts, out, in]`, and renames them (`sanitize` in
+//! `models/*.py`): Mixtral's `block_sparse_moe.experts.N.w1`, `.w3`, `.w2` and all others'
+//! `mlp.experts.N.gate_proj`, `.up_proj`, `.down_proj` become `switch_mlp.gate_proj`, `.up_proj`,
+//! `.down_proj`. Architectures expect the original names.
 
 use std::{ops::Range, sync::Arc};
 
@@ -65,15 +66,15 @@ impl Stored for RowsOf {
     }
 }
 
-/// True if the experts of a model have biases, as only those of gpt-oss do: their stacks stay whole, and MXFP4 stays in
-/// blocks.
+/// True if the experts of a model have biases, like only those of gpt-oss: their stacks are not split, and
+/// MXFP4 stays in blocks.
 pub(super) fn have_biases(tensors: &[Tensor]) -> bool {
     let is_bias = |name: &str| name.ends_with("_proj.bias") || name.ends_with("_proj_bias");
     tensors.iter().any(|tensor| tensor.name.contains(".experts.") && is_bias(&tensor.name))
 }
 
-/// Replaces every stack by one tensor for each expert. With `named_experts`, stacks may also be called `mlp.experts`, for example
-/// in AFMoE and dots.llm1.
+/// Replaces every stack by one tensor per expert. With `named_experts`, stacks may also be named
+/// `mlp.experts`, for example in AFMoE and dots.llm1.
 pub(super) fn split_experts(tensors: &mut Vec<Tensor>, named_experts: bool) {
     let stacks = std::mem::take(tensors);
     for stack in stacks {
@@ -92,7 +93,7 @@ fn names_of(stack: &Tensor, named_experts: bool) -> Option<(String, &'static str
     };
     let (block, matrix) = stack.name.split_once(".switch_mlp.").or_else(named_split)?;
     let [n_experts, _, _] = stack.shape[..] else { return None };
-    // Each expert has its own bytes, so there cannot be more of them than the file has room for.
+    // Each expert has at least a byte, which bounds their number.
     if n_experts == 0 || stack.n_bytes() < n_experts {
         return None;
     }
@@ -111,7 +112,7 @@ fn names_of(stack: &Tensor, named_experts: bool) -> Option<(String, &'static str
     Some((format!("{block}.experts."), after))
 }
 
-/// The experts of a stack; those of codes share what decodes them.
+/// Experts of a stack; those of codes share a decoder.
 fn experts_of(stack: &Tensor, before: &str, after: &str) -> Vec<Tensor> {
     let [n_experts, n_rows, n_columns] = stack.shape[..] else { return Vec::new() };
     let n_bytes = stack.n_bytes() / n_experts.max(1);

@@ -1,4 +1,4 @@
-//! Floats of 4 and 6 bits with group scales, in every layout that libraries write.
+//! Floats of 4 and 6 bits with group scales, in the layouts of all libraries.
 //!
 //! ```text
 //! who                       codes                             scales of groups         scale of the tensor
@@ -14,7 +14,7 @@
 //! Codes are (.., out, in / 2) bytes unless noted; the number of code bytes per scale gives the format: 8
 //! NVFP4, 16 MXFP4, 24 MXFP6, 32 MXFP8 (only in words of MLX; other 8-bit codes have their own type and are
 //! read by `fp8.rs`). The reference's converter keeps MXFP4 of gpt-oss and DeepSeek-V4 and all NVFP4 as
-//! blocks, with the tensor's scale as another tensor; so do we for the layouts that it does not read.
+//! blocks, with the tensor's scale as another tensor; we do the same for layouts that it cannot read.
 //!
 //! Source: `_generate_nvfp4_tensors` in `conversion/base.py` and `conversion/gpt_oss.py`, llama.cpp as
 //! vendored in llama-cpp-python 0.3.36; compressed-tensors 0.20; nvidia-modelopt 0.47; mlx 0.32.4
@@ -36,7 +36,6 @@ use super::{
 };
 use crate::{Dtype, Error, Tensor};
 
-/// The experts of gpt-oss.
 pub(super) const GPT_OSS: Method = Method {
     name: "MXFP4 of gpt-oss",
     recognized_by: "quant_method `mxfp4`; tensors `_blocks` and `_scales`",
@@ -47,19 +46,16 @@ pub(super) const GPT_OSS: Method = Method {
     reading: Reading::Decoded(&[take]),
 };
 
-/// Meaning of a whole tensor's scale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Written {
-    /// Values are multiplied by it.
     Factor,
-    /// Values are divided by it.
     Divisor,
     /// The largest magnitude: the factor times the largest code and the largest scale, 6 and 448.
     Largest,
 }
 
 impl Written {
-    /// The factor, in f32 as its library has it.
+    /// Factor in f32, rounded like in its library.
     fn factor(self, scale: f32) -> f32 {
         match self {
             Written::Factor => scale,
@@ -70,15 +66,13 @@ impl Written {
     }
 }
 
-/// Suffixes after a common stem.
 struct Spelling {
     codes: &'static str,
     scales: &'static str,
-    /// The scale of the whole tensor, and what it is.
+    /// Suffix and meaning of the tensor-wide scale.
     tensor_scale: Option<(&'static str, Written)>,
-    /// Suffix of the activation scale, which is written in the same way.
+    /// Suffix of the activation scale, which has the same meaning.
     input_scale: Option<&'static str>,
-    /// Suffix of the decoded tensor.
     values: &'static str,
 }
 
@@ -106,9 +100,8 @@ const SPELLINGS: &[Spelling] = &[
     },
 ];
 
-/// The tensors of one matrix, or of a stack of them, and what they are.
+/// Tensors of one matrix or stack, and their meaning.
 pub(super) struct Parts<'a> {
-    /// Codes.
     pub codes: &'a Tensor,
     /// Scales of groups, in an order.
     pub scales: (&'a Tensor, ScaleOrder),
@@ -116,23 +109,21 @@ pub(super) struct Parts<'a> {
     pub format: Format,
     /// Name and shape of the values.
     pub values: (String, Vec<u64>),
-    /// The scale of the whole tensor, and that of what it is multiplied with: of NVFP4 alone.
+    /// Tensor-wide scale, and that of the activations: for NVFP4 only.
     pub tensor_scales: [Option<&'a Tensor>; 2],
-    /// Meaning of the tensor's scale.
     pub written: Written,
-    /// Factors of columns.
     pub columns: Option<&'a Tensor>,
-    /// True if the values stay in blocks when a block can hold them.
+    /// True if the values stay in blocks when a block can represent them.
     pub keeps_blocks: bool,
     /// True if activations must not be rounded to 4 bits.
     pub wide_activations: bool,
 }
 
 impl<'a> Parts<'a> {
-    /// Replaces the codes with values; returns whether they stay in blocks.
+    /// Replaces the codes with values; returns true if they stay in blocks.
     ///
     /// # Errors
-    /// [`Error::PartForm`], [`Error::PartShape`], [`Error::Read`] of a scale that is not finite.
+    /// [`Error::PartForm`], [`Error::PartShape`], [`Error::Read`] for a scale that is not finite.
     pub fn put(self, assembly: &mut Assembly<'a>) -> Result<bool, Error> {
         let Parts { codes, format, .. } = self;
         let (name, shape) = self.values;
@@ -182,21 +173,18 @@ impl<'a> Parts<'a> {
 /// Takes all tensors of these formats.
 ///
 /// # Errors
-/// [`Error::PartForm`], [`Error::PartShape`], [`Error::Read`] of a scale that is not finite.
+/// [`Error::PartForm`], [`Error::PartShape`], [`Error::Read`] for a scale that is not finite.
 pub(super) fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     take_with(assembly, |_| false)
 }
 
-/// Like [`take`]; `wide_activations` tells for a tensor of codes whether activations keep their precision.
-///
-/// # Errors
-/// As [`take`].
+/// Like [`take`]; `wide_activations` returns true for codes whose activations keep their precision.
 pub(super) fn take_with(
     assembly: &mut Assembly<'_>,
     wide_activations: impl Fn(&Tensor) -> bool,
 ) -> Result<(), Error> {
-    // Tensors that the reference keeps from the publisher's files, even if another tool rewrote them: experts of gpt-oss,
-    // and those that the model's config states as 4-bit floats (DeepSeek-V4).
+    // Tensors that the reference keeps from the publisher's files, even if another tool rewrote them: experts
+    // of gpt-oss, and those that the model's config states as 4-bit floats (DeepSeek-V4).
     let expert_dtype = assembly.quantized.model.get("expert_dtype").and_then(Json::as_str);
     let keeps_experts = expert_dtype == Some("fp4") || have_biases(assembly.quantized.tensors);
     let mut n_decoded = 0;
@@ -220,7 +208,7 @@ pub(super) fn take_with(
             tensor_scales: [tensor_scale, nvfp4_part(spelling.input_scale)],
             written: spelling.tensor_scale.map_or(Written::Factor, |(_, written)| written),
             columns: part(".pre_quant_scale"),
-            // MXFP4 from other sources is decoded like all weights, even if ggml could hold the blocks.
+            // MXFP4 from other sources is decoded like all weights, even if ggml blocks could represent it.
             keeps_blocks: is_nvfp4
                 || spelling.codes == "_blocks"
                 || keeps_experts && codes.name.contains(".experts."),
@@ -233,7 +221,7 @@ pub(super) fn take_with(
     Ok(())
 }
 
-/// One line about matrices of NVFP4 that cannot stay as they are, if there are any.
+/// Adds a note about NVFP4 matrices that cannot stay in blocks, if any.
 pub(super) fn note_decoded(assembly: &mut Assembly<'_>, n_decoded: usize) {
     if n_decoded > 0 {
         assembly.note(format!(
@@ -243,13 +231,13 @@ pub(super) fn note_decoded(assembly: &mut Assembly<'_>, n_decoded: usize) {
     }
 }
 
-/// The format of codes with these scales, and the shape of the values; none where they are of no format here.
+/// Format of codes with these scales, and the shape of the values; `None` for an unknown format.
 pub(super) fn shape_of(codes: &Tensor, scales: &Tensor) -> Option<(Format, Vec<u64>)> {
     if codes.n_bytes() == 0 {
         return None;
     }
     let is_bytes = matches!(codes.dtype, Dtype::U8 | Dtype::I8 | Dtype::U32 | Dtype::F4);
-    // gpt-oss has a dimension more: 16 bytes for each scale.
+    // gpt-oss has an additional dimension: 16 bytes for each scale.
     let outer = if codes.shape.len() == scales.shape.len() + 1 {
         codes.shape.strip_suffix(&[16]).filter(|outer| **outer == scales.shape[..])?
     } else {
@@ -274,7 +262,7 @@ pub(super) fn shape_of(codes: &Tensor, scales: &Tensor) -> Option<(Format, Vec<u
     is_whole.then(|| (format, [lead, &[n_scales * format.group()]].concat()))
 }
 
-/// The factors of whole tensors: one, or one for each matrix.
+/// Tensor-wide factors: one, or one per matrix.
 fn tensor_scales(
     assembly: &Assembly<'_>,
     codes: &Tensor,

@@ -1,4 +1,4 @@
-//! Floats of 8 bits with scales, in all the spellings that libraries write.
+//! Floats of 8 bits with scales, in the spellings of all libraries.
 //!
 //! ```text
 //! who                                 codes             scales                      shape of scales
@@ -18,10 +18,10 @@
 //! Quark                               X.weight          X.weight_scale              (), (out)
 //! ```
 //!
-//! The value is `f32(code) * f32(scale)`, also where the name says that the scale is an inverse. Shapes decide, the config
-//! only says how large blocks are. Source: `ModelBase.dequant_model` in `conversion/base.py`, llama.cpp as vendored in
-//! llama-cpp-python 0.3.36; transformers 5.23 `integrations/finegrained_fp8.py`, `fbgemm_fp8.py`; compressed-tensors
-//! 0.20; torchao 0.18; optimum-quanto 0.2.7.
+//! The value is `f32(code) * f32(scale)`, even if the scale is named an inverse. Shapes decide; the config
+//! only gives the size of blocks. Source: `ModelBase.dequant_model` in `conversion/base.py`, llama.cpp as
+//! vendored in llama-cpp-python 0.3.36; transformers 5.23 `integrations/finegrained_fp8.py`, `fbgemm_fp8.py`;
+//! compressed-tensors 0.20; torchao 0.18; optimum-quanto 0.2.7.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ use super::{
 };
 use crate::{Dtype, Error, Tensor};
 
-/// FP8 as DeepSeek, transformers, FBGEMM, AutoFP8 and Mistral write it.
+/// FP8 of DeepSeek, transformers, FBGEMM, AutoFP8 and Mistral.
 pub(super) const FP8: Method = Method {
     name: "FP8",
     recognized_by: "quant_method `fp8`, `fbgemm_fp8`, `mxfp8`; tensors `.weight_scale_inv`, `.qscale_weight`",
@@ -76,10 +76,7 @@ pub(super) fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     })
 }
 
-/// Takes every tensor that has scales and of which `numbers` says what its bytes mean.
-///
-/// # Errors
-/// As [`take`].
+/// Takes every tensor with scales whose number format `numbers` returns.
 pub(super) fn take_where(
     assembly: &mut Assembly<'_>,
     numbers: impl Fn(&Tensor) -> Option<Numbers>,
@@ -105,7 +102,7 @@ pub(super) fn take_where(
     Ok(())
 }
 
-/// The scales of codes, by their name, and the name of what both make.
+/// Scales of codes, by name, and the name of the decoded tensor.
 fn scales_of<'a>(assembly: &Assembly<'a>, codes: &Tensor) -> Option<(&'a Tensor, String)> {
     SPELLINGS.iter().find_map(|[codes_end, scales_end, values_end]| {
         let stem = codes.name.strip_suffix(codes_end)?;
@@ -114,8 +111,8 @@ fn scales_of<'a>(assembly: &Assembly<'a>, codes: &Tensor) -> Option<(&'a Tensor,
     })
 }
 
-/// The shape that scales of experts of Llama 4 should have, where FBGEMM wrote them: codes are (E, inner, hidden), and the
-/// scales of hidden units, which are columns, stand in rows.
+/// Correct shape of the scales of Llama 4 experts from FBGEMM: codes are (E, inner, hidden), and the scales
+/// of hidden units, which are columns, are stored as rows.
 ///
 /// Source: `FbgemmFp8Quantize` in `integrations/fbgemm_fp8.py`, transformers 5.23.
 fn by_column(quantized: &Quantized<'_>, codes: &Tensor, scales: &Tensor) -> Option<Vec<u64>> {
@@ -129,8 +126,8 @@ fn by_column(quantized: &Quantized<'_>, codes: &Tensor, scales: &Tensor) -> Opti
     }
 }
 
-/// Rows and columns of blocks, wherever the config names them: `weight_block_size` of transformers, `block_structure` and
-/// `group_size` of the groups of compressed-tensors.
+/// Rows and columns of blocks, from any location in the config: `weight_block_size` of transformers,
+/// `block_structure` and `group_size` of the groups of compressed-tensors.
 fn blocks_of(quantized: &Quantized<'_>) -> Result<Vec<[u64; 2]>, Error> {
     let mut blocks = Vec::new();
     if let Some(size) = quantized.value(&["weight_block_size"]).filter(|size| !size.is_null()) {
@@ -148,7 +145,6 @@ fn blocks_of(quantized: &Quantized<'_>) -> Result<Vec<[u64; 2]>, Error> {
     Ok(blocks)
 }
 
-/// Two numbers above zero.
 fn block(key: &'static str, size: &Json) -> Result<[u64; 2], Error> {
     let numbers: Option<Vec<u64>> =
         size.as_array().and_then(|sizes| sizes.iter().map(|size| size.as_u64().filter(|&n| n > 0)).collect());

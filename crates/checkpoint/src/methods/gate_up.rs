@@ -1,8 +1,8 @@
-//! Gate and up of gpt-oss as MLX names them, put together again.
+//! Joins gate and up of gpt-oss that MLX split.
 //!
-//! The rows of `experts.gate_up_proj` of gpt-oss alternate: g0 u0 g1 u1 ... mlx-lm (`sanitize` in `models/gpt_oss.py`) makes
-//! two matrices of it and two biases. Here they are one again, under the names that the checkpoint of OpenAI has, so that
-//! what the architecture does with its experts is done with these.
+//! The rows of `experts.gate_up_proj` of gpt-oss alternate: g0 u0 g1 u1 ... mlx-lm (`sanitize` in
+//! `models/gpt_oss.py`) splits it into two matrices and two biases. Here they are joined again, under the
+//! names of OpenAI's checkpoint, which the architecture expects.
 //!
 //! ```text
 //! experts.gate_proj.weight, up_proj.weight  (E, n, in)   experts.gate_up_proj_blocks  (E, 2 n, in)
@@ -21,15 +21,15 @@ use crate::{Dtype, Error, Part, ReadError, Region, Repacks, Span, Stored, Tensor
 /// Two tensors of one shape that alternate: row by row, or element by element.
 #[derive(Debug)]
 struct Alternating {
-    /// The first has what is even.
+    /// Even rows or elements come from the first.
     both: [Tensor; 2],
     by_rows: bool,
     stored_blocks: Option<StoredBlocks>,
 }
 
 impl Alternating {
-    /// The rows of each of both that rows `rows` are made of. A stack has an even number of rows for each expert, so that
-    /// they count through all of them.
+    /// Rows of each tensor for rows `rows`. A stack has an even number of rows per expert, so they can be
+    /// counted through all experts.
     fn rows(&self, rows: &Range<u64>) -> [Range<u64>; 2] {
         match self.by_rows {
             true => [rows.start.div_ceil(2)..rows.end.div_ceil(2), rows.start / 2..rows.end / 2],
@@ -57,7 +57,7 @@ impl Stored for Alternating {
         for (row, out) in rows.zip(out.chunks_exact_mut(width)) {
             for (parity, source) in self.both.iter().enumerate() {
                 read_columns(parts, source, row..row + 1, halves.clone(), &mut values)?;
-                // Its elements are in every second column, counted from the first that is even.
+                // Its elements are in every second column from the first even one on.
                 let skip = (columns.start % 2) as usize;
                 let places = out.iter_mut().zip(skip..).filter(|(_, column)| column % 2 == parity);
                 places.for_each(|(out, column)| *out = values[column / 2]);
@@ -130,7 +130,7 @@ pub(super) fn join_gate_and_up(tensors: &mut Vec<Tensor>) -> Result<(), Error> {
                 Some(up) => join(tensor, up, format!("{before}.experts.gate_up_proj_{ending}"))?,
                 None => tensor.clone(),
             }),
-            // It is part of its gate.
+            // Handled with its gate.
             "up_proj" if partner(".up_proj.", ".gate_proj.").is_some() => {}
             "down_proj" => {
                 let name = format!("{before}.experts.down_proj_{ending}");
@@ -154,7 +154,7 @@ fn parts_of(name: &str) -> Option<(&str, &str, &'static str)> {
     }
 }
 
-/// The tensor whose even rows, or elements of a bias, are those of `gate`, and whose odd ones are those of `up`.
+/// Tensor with the even rows, or elements of a bias, of `gate`, and the odd ones of `up`.
 fn join(gate: &Tensor, up: &Tensor, name: String) -> Result<Tensor, Error> {
     let by_rows = gate.shape.len() > 2;
     let mut shape = gate.shape.clone();
@@ -163,10 +163,10 @@ fn join(gate: &Tensor, up: &Tensor, name: String) -> Result<Tensor, Error> {
     let (Some(dim), true) = (doubled, gate.shape == up.shape && n_dims > 1 && gate.n_bytes() > 0) else {
         return Err(shape_error(up, gate, "the shape of the gate"));
     };
-    // Of tensors that have bytes, which are fewer than a file can have.
+    // The tensors have bytes, so the dimension is far below the limit.
     *dim = dim.saturating_mul(2);
     let stored_blocks = |tensor: &Tensor| tensor.stored.as_ref()?.stored_blocks().cloned();
-    // Their factors would have to alternate too: MXFP4 has none.
+    // Tensor-wide factors would have to alternate too; MXFP4 does not have any.
     let stored_blocks = stored_blocks(gate).filter(|blocks| {
         stored_blocks(up).as_ref() == Some(blocks) && blocks.scales == [1.0] && blocks.input_scales == [1.0]
     });

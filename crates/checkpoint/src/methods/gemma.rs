@@ -10,9 +10,9 @@
 //! w = code * scale
 //! ```
 //!
-//! How many bits a byte's codes have is the config's to say: `num_bits`, and `module_quant_configs` by expressions that are
-//! searched for in the module's path. The model rounds activations with the scales of those, which no GGUF says: they are
-//! left out. Source: `integrations/gemma_quant.py` of transformers 5.23.0.
+//! The config gives the bits per code: `num_bits`, and `module_quant_configs` by regular expressions searched
+//! in the module's path. Scales of activations, which the model rounds, cannot be stored in GGUF and are left
+//! out. Source: `integrations/gemma_quant.py` of transformers 5.23.0.
 
 use std::sync::Arc;
 
@@ -37,10 +37,9 @@ pub(super) const GEMMA: Method = Method {
     reading: Reading::Decoded(&[take]),
 };
 
-/// Endings of codes and of their scales.
+/// Suffixes of codes and of their scales.
 const SPELLINGS: &[[&str; 2]] = &[[".weight", ".weight_scale"], [".embedding_quantized", ".embedding_scale"]];
 
-/// Bits of codes in bytes.
 struct Bits {
     all: u64,
     by_module: Vec<(Regex, u64)>,
@@ -105,7 +104,6 @@ fn take_module<'a>(
 }
 
 impl Bits {
-    /// Reads the bits from the config.
     fn of(quantized: &Quantized<'_>) -> Result<Bits, Error> {
         let number = |value: &Json| value.get("num_bits").and_then(Json::as_u64);
         let all = quantized.config().and_then(number).unwrap_or(4);
@@ -120,8 +118,8 @@ impl Bits {
         Ok(Bits { all, by_module: by_module.collect::<Result<_, Error>>()? })
     }
 
-    /// Bits of a module: those of the expression whose match begins first in its path. If several begin there, the first
-    /// in the config counts, as in one expression that joins all of them.
+    /// Bits of a module: those of the expression whose match begins first in its path. If several begin
+    /// there, the first in the config counts, like in one expression that joins all.
     fn module_bits(&self, module: &str) -> u64 {
         let found = self
             .by_module

@@ -1,4 +1,4 @@
-//! GPTQ, as AutoGPTQ and GPTQModel write it.
+//! GPTQ in the layout of AutoGPTQ and GPTQModel.
 //!
 //! ```text
 //! X.qweight   I32 (in * bits / 32, out)      down each column a stream of bits, code i of output n at bit i * bits
@@ -7,12 +7,12 @@
 //! X.g_idx     I32 (in), may be absent        the group of each input; i / group_size where groups lie in order
 //! ```
 //!
-//! `w[n, i] = (q - z) * s`, all of group `g_idx[i]`. Bits and group sizes are what the shapes say, so that overrides of
-//! single modules (`dynamic`) need no look at the config. Of zeros the config has to say what is stored:
-//! `checkpoint_format` `gptq` (the default) means one less, `gptq_v2` and the planes of `gptq_p` the zero itself. One
-//! less of 0 is the largest code: GPTQModel has subtracted from whole words and is read so, of others a field that is
-//! full means 0. The reference adds one to every field and gets one more than the largest code, which is done where it is
-//! asked for.
+//! `w[n, i] = (q - z) * s`, all of group `g_idx[i]`. Bits and group sizes follow from the shapes, so
+//! overrides of single modules (`dynamic`) need no config. The config determines the meaning of zeros:
+//! `checkpoint_format` `gptq` (the default) stores the zero minus one, `gptq_v2` and the planes of `gptq_p`
+//! the zero itself. Zero minus one wraps around for 0: GPTQModel subtracts from entire words, so we add to
+//! words; for other writers, a field of all ones means 0. The reference adds one to every field and gets one
+//! more than the largest code, which can be requested.
 //!
 //! Source: auto-gptq 0.7.1 `nn_modules/qlinear/qlinear_cuda.py`; GPTQModel 7.7.0 `nn_modules/qlinear/__init__.py`,
 //! `utils/model.py`; `dequant_gptq` in `conversion/base.py`, llama.cpp as vendored in llama-cpp-python 0.3.36.
@@ -44,31 +44,24 @@ pub(super) const GPTQ: Method = Method {
 /// Config of codes stored by columns.
 #[derive(Debug, Clone)]
 pub(super) struct Columns {
-    /// Meaning of stored zeros.
     pub zeros: ZeroRule,
-    /// Codes stored in planes; those of 5, 6 and 7 bits always are where planes are possible at all.
+    /// Codes stored in planes; if planes are possible, those of 5, 6 and 7 bits always are.
     pub planes: Planes,
-    /// Group sizes that the config names anywhere.
+    /// Group sizes anywhere in the config.
     pub group_sizes: Vec<u64>,
-    /// True if the reference reads these tensors, which it puts after all others.
+    /// True if the reference reads these tensors, which it appends after all others.
     pub is_last: bool,
 }
 
-/// Codes stored in planes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Planes {
-    /// All.
     All,
     /// Codes of 5, 6 and 7 bits.
     Odd,
-    /// None.
     None,
 }
 
-/// Takes every module whose codes lie in columns.
-///
-/// # Errors
-/// As [`take_columns`].
+/// Takes every module with codes in columns.
 fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     let quantized = assembly.quantized;
     let format = quantized.text(&["checkpoint_format"]).or_else(|| quantized.text(&["format"]));
@@ -85,7 +78,7 @@ fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     take_columns(assembly, &columns, is_symmetric)
 }
 
-/// True if `meta.quantizer` names GPTQModel, alone or in a list.
+/// True if `meta.quantizer` names GPTQModel, as a string or in a list.
 fn is_by_gptqmodel(quantized: &Quantized<'_>) -> bool {
     let is_gptqmodel = |value: &Json| value.as_str().is_some_and(|name| name.starts_with("gptqmodel"));
     quantized.value(&["meta", "quantizer"]).is_some_and(|value| {
@@ -93,7 +86,7 @@ fn is_by_gptqmodel(quantized: &Quantized<'_>) -> bool {
     })
 }
 
-/// Every group size of a config: that of all, and those of overrides.
+/// All group sizes of a config: the general one, and those of overrides.
 pub(super) fn group_sizes(quantized: &Quantized<'_>) -> Vec<u64> {
     let size_of = |value: &Json| {
         ["group_size", "q_group_size"]
@@ -105,10 +98,7 @@ pub(super) fn group_sizes(quantized: &Quantized<'_>) -> Vec<u64> {
     quantized.config().into_iter().chain(overrides.map(|(_, own)| own)).filter_map(size_of).collect()
 }
 
-/// Takes every module whose codes lie in columns: its outputs are those of its scales.
-///
-/// # Errors
-/// [`Error::PartForm`], [`Error::PartShape`], [`Error::PartValue`], [`Error::PartMissing`].
+/// Takes every module with codes in columns. Its scales give the number of outputs.
 pub(super) fn take_columns(
     assembly: &mut Assembly<'_>,
     columns: &Columns,
@@ -125,7 +115,7 @@ pub(super) fn take_columns(
         let index = assembly.get(&format!("{stem}.g_idx")).filter(|index| index.n_bytes() > 0);
         let parts = Parts { codes, scales, zeros, index };
         let weights = parts.weights(assembly.quantized.parts, columns)?;
-        // A zero of one less than 0 is stored as all ones, by which of two rules only its writer knows.
+        // Zero minus one is stored as all ones for 0, and only the writer knows which rule applies.
         if columns.zeros != ZeroRule::AsStored && !is_symmetric && has_full_field(&weights, assembly)? {
             full.push(stem);
         }
@@ -153,7 +143,6 @@ pub(super) fn take_columns(
     Ok(())
 }
 
-/// The tensors of a module.
 struct Parts<'a> {
     codes: &'a Tensor,
     scales: &'a Tensor,
@@ -162,12 +151,12 @@ struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    /// Bits, inputs and groups by what the shapes say.
+    /// Bits, inputs and groups derived from shapes.
     fn weights(&self, parts: &[Part], columns: &Columns) -> Result<CodedWeights, Error> {
         let Parts { codes, scales, zeros, .. } = *self;
         expect_dtype(codes, &[Dtype::I32])?;
         let ([n_words, out], [n_groups, _]) = (dims(codes), dims(scales));
-        // (groups, out * bits / 32) zeros: their words say how many bits there are.
+        // (groups, out * bits / 32) zeros: the number of words gives the bits.
         let [zero_rows, zero_words] = dims(zeros);
         let bits = zero_words.saturating_mul(32).checked_div(out).unwrap_or(0);
         let words_for = |bits: u64| (out.checked_mul(bits)).map(|all| all.div_ceil(32));
@@ -187,13 +176,13 @@ impl Parts<'_> {
         };
         let groups = self.groups(parts, [n_columns, n_groups], &columns.group_sizes)?;
         let bits = bits as u32;
-        // Zeros of planes are in planes too: those of 32 outputs in `bits` words of their row.
+        // With planes, zeros are in planes too: those of 32 outputs in `bits` words of their row.
         let zero_packing = match planes {
             true => Packing::PlanesAlong { stream_bytes: 4 * zero_words },
             false => Packing::Dense { stream_bytes: 4 * zero_words },
         };
         let zeros_rule = match columns.zeros {
-            // Only where a word holds whole zeros has anything been added to words.
+            // Adding to words only differs if zeros do not cross words.
             ZeroRule::PlusOneByWord if 32 % bits != 0 => ZeroRule::PlusOne,
             rule => rule,
         };
@@ -225,7 +214,7 @@ impl Parts<'_> {
         };
         expect_dtype(index, &[Dtype::I32])?;
         let values = index_values(parts, self.codes, index, n_columns)?;
-        // The first input of group 1 tells the size of all, if they are in order.
+        // The first input of group 1 gives the size of all, if they are in order.
         let size = values.iter().position(|group| *group != 0).unwrap_or(values.len()).max(1);
         groups_of(index, &values, n_groups, size as u64)
     }
@@ -240,13 +229,14 @@ fn has_full_field(weights: &CodedWeights, assembly: &Assembly<'_>) -> Result<boo
         let full = ((1u32 << zeros.bits) - 1) as u8;
         return Ok(all.into_iter().any(|(stream, elem)| zeros.code(&bytes, stream, elem) == full));
     }
-    // A field is full where the word and all its shifts by less than a field have the lowest bit of it.
+    // A field is all ones if the lowest bit of the field is set in the word and in all its shifts by less
+    // than a field.
     let ones = u32::MAX / ((1u32 << zeros.bits) - 1);
     let is_full = |word: u32| (0..zeros.bits).fold(ones, |all, shift| all & word >> shift) != 0;
     Ok(bytes.as_chunks::<4>().0.iter().any(|bytes| is_full(u32::from_le_bytes(*bytes))))
 }
 
-/// Rows and columns of a matrix; the caller has seen that it has two dimensions, or refuses the zeros.
+/// Rows and columns of a matrix; the caller checks that it has two dimensions, or refuses the zeros.
 fn dims(tensor: &Tensor) -> [u64; 2] {
     match tensor.shape[..] {
         [rows, columns] => [rows, columns],

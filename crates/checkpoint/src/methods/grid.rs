@@ -10,33 +10,31 @@ use crate::{Error, Tensor};
 /// to code `[m, row, column]`.
 #[derive(Debug)]
 pub(super) struct Grid {
-    /// The tensor of the scales.
     pub scales: Scales,
     /// Rows of one matrix of codes.
     pub matrix_rows: u64,
-    /// Elements of the scales from one matrix to the next, from one row of blocks to the next, from one column of blocks
-    /// to the next; 0 where all have the same.
+    /// Elements of the scales from one matrix to the next, from one row of blocks to the next, from one
+    /// column of blocks to the next; 0 if all share them.
     pub steps: [u64; 3],
     /// Rows and columns of a block; at least 1.
     pub block: [u64; 2],
 }
 
-/// Blocks that are in use, for checkpoints whose config names none: those of DeepSeek, of groups, and of microscaling.
+/// Common blocks, for checkpoints whose config has no block size: those of DeepSeek, of groups, and of
+/// microscaling.
 const USUAL_BLOCKS: &[[u64; 2]] = &[[128, 128], [1, 128], [1, 32], [32, 32]];
 
 /// Possible numbers of ranks for which a fused matrix of queries, keys and values was split: MiMo-V2.5.
-/// Blocks of scales start anew with the rows of each rank. Source: `_tp_aware_qkv_dequant` in
+/// Blocks of scales restart with the rows of each rank. Source: `_tp_aware_qkv_dequant` in
 /// `conversion/mimo.py` of the reference.
 const RANKS: [u64; 2] = [8, 4];
 
 impl Grid {
-    /// The grid of `scales` for `codes`, of shape (.., out, in). `blocks` are those that the config names.
+    /// The grid of `scales` for `codes`, of shape (.., out, in). `blocks` are those in the config.
     ///
-    /// Scales may be one for all; (out) or (.., out, 1) for each row; (.., 1, in) for each column; one for each matrix;
-    /// or one for each block, with a short last block, where the grid may be longer than the codes need.
-    ///
-    /// # Errors
-    /// [`Error::PartForm`], [`Error::PartShape`].
+    /// Scales may be one for all; (out) or (.., out, 1) for each row; (.., 1, in) for each column; one for
+    /// each matrix; or one for each block, with a short last block. A grid of blocks may be larger than
+    /// necessary.
     pub fn new(codes: &Tensor, scales: &Tensor, blocks: &[[u64; 2]]) -> Result<Grid, Error> {
         let Some(values) = Scales::of(scales) else {
             return Err(wrong_dtype(scales, "scales of F32, F16, BF16, F8_E8M0 or U8"));
@@ -83,7 +81,8 @@ impl Grid {
         {
             return Ok(by_block(*block, cells));
         }
-        // 2. A scale for each row, column or matrix: trailing dimensions that are not there are 1, as in the reference.
+        // 2. A scale for each row, column or matrix: missing trailing dimensions are 1, like in the
+        //   reference.
         if let Some(steps) = broadcast(&shape, outer, [out, row_elems]) {
             let columns = if steps[2] == 0 { row_elems } else { 1 };
             let rows = if steps[1] == 0 { out } else { 1 };
@@ -92,7 +91,7 @@ impl Grid {
         let Some(cells) = cells else { return Err(wrong()) };
         for &block in blocks {
             let needs = needed(block);
-            // 3. Blocks that begin again with each rank.
+            // 3. Blocks that restart with each rank.
             let ranks = RANKS.into_iter().find(|ranks| {
                 out % ranks == 0 && cells == [ranks * (out / ranks).div_ceil(block[0]), needs[1]]
             });
@@ -100,7 +99,7 @@ impl Grid {
                 let steps = [cells[0] / ranks * cells[1], cells[1], 1];
                 return Ok(grid(out / ranks, steps, block));
             }
-            // 4. A grid that is longer than the codes.
+            // 4. A grid that is larger than necessary.
             if needs[0] <= cells[0] && needs[1] <= cells[1] {
                 return Ok(by_block(block, cells));
             }
@@ -108,7 +107,7 @@ impl Grid {
         Err(wrong())
     }
 
-    /// The place of the scale of block column `column` for row `row`, counted over all matrices.
+    /// Index of the scale for block column `column` of row `row`, counted over all matrices.
     pub fn place(&self, row: u64, column: u64) -> u64 {
         let [matrix, down, right] = self.steps;
         let (index, row) = (row / self.matrix_rows, row % self.matrix_rows);
@@ -116,7 +115,8 @@ impl Grid {
     }
 }
 
-/// ModelOpt keeps the dimensions within blocks, as ones: (.., rows of blocks, 1, columns of blocks, 1).
+/// Removes the dimensions within blocks, which ModelOpt keeps as ones: (.., rows of blocks, 1, columns of
+/// blocks, 1).
 fn without_inner_ones(shape: &[u64], n_dims: usize) -> Vec<u64> {
     match *shape {
         [ref lead @ .., down, 1, right, 1] if shape.len() == n_dims + 2 => [lead, &[down, right]].concat(),
@@ -124,7 +124,7 @@ fn without_inner_ones(shape: &[u64], n_dims: usize) -> Vec<u64> {
     }
 }
 
-/// Steps by matrix, row and column through scales of which each dimension is that of the codes or 1.
+/// Steps by matrix, row and column through scales whose dimensions are 1 or those of the codes.
 fn broadcast(shape: &[u64], outer: &[u64], [out, row_elems]: [u64; 2]) -> Option<[u64; 3]> {
     let n_dims = outer.len() + 2;
     if shape.len() > n_dims {

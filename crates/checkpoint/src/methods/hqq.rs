@@ -10,8 +10,8 @@
 //! ```
 //!
 //! hqq rounds both steps to its compute type; here they are done in f32. Source: `HQQLinear.state_dict`,
-//! `Quantizer.dequantize` and `BitPack` of hqq 0.2.8.post1. Quantized scales and zeros, which it calls deprecated and does
-//! not write any more, are refused.
+//! `Quantizer.dequantize` and `BitPack` of hqq 0.2.8.post1. Quantized scales and zeros, which it has
+//! deprecated and no longer writes, are refused.
 
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ const SETTINGS: &[&str] = &[
     "stores_quant_config",
 ];
 
-/// Modules of HQQ inside a checkpoint of transformers.
+/// HQQ modules inside a transformers checkpoint.
 pub(super) const HQQ: Method = Method {
     name: "HQQ",
     recognized_by: "quant_method `hqq`; tensors `.W_q`, `.scale` and `.zero`",
@@ -78,7 +78,7 @@ fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Settings, scales or zeros that belong to no codes.
+/// Refuses settings, scales or zeros without codes.
 fn refuse_rest(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     for tensor in assembly.left() {
         let ending = tensor.name.rsplit('.').next().unwrap_or_default();
@@ -102,7 +102,7 @@ fn take_module<'a>(assembly: &mut Assembly<'a>, codes: &'a Tensor, module: &str)
     }
     let shape = shape_of(parts, companion(assembly, "shape")?)?;
     let [n_rows, row_elems] = shape;
-    // Its factors were read from 8 bytes each, but the product has to fit.
+    // Its factors have 8 bytes each, so the product may overflow.
     let n_elems = n_rows.checked_mul(row_elems).filter(|n| *n > 0);
     let n_elems = n_elems.ok_or_else(|| mismatch(codes, "a matrix", format!("shape {shape:?}")))?;
     let packing = packing_of(parts, companion(assembly, "packing")?)?;
@@ -112,7 +112,7 @@ fn take_module<'a>(assembly: &mut Assembly<'a>, codes: &'a Tensor, module: &str)
         1 => Groups::Rows,
         other => return Err(mismatch(axis, "0 or 1", other.to_string())),
     };
-    // G is (rows, columns). Without a group size whole rows, or columns, of the matrix are groups.
+    // G is (rows, columns). Without a group size, complete rows or columns of the matrix are groups.
     let group = match assembly.get(&format!("{module}.group_size")) {
         Some(tensor) => {
             let group = small_number(parts, tensor)?;
@@ -128,7 +128,7 @@ fn take_module<'a>(assembly: &mut Assembly<'a>, codes: &'a Tensor, module: &str)
         Groups::Columns => (group, n_elems / group),
         _ => (n_elems / group, group),
     };
-    // Rows of a plane: all planes together have the rows of G, the last may have fewer.
+    // Rows of a plane: all planes together have the rows of G; the last may have fewer.
     let n_planes = packing.shifts.len() as u64;
     if packing.word_bytes == 1 && !rows.is_multiple_of(n_planes) {
         return Err(mismatch(codes, format!("a multiple of {n_planes} rows of groups"), rows.to_string()));
@@ -193,7 +193,7 @@ fn packing_of(parts: &[Part], tensor: &Tensor) -> Result<&'static Packing, Error
 mod tests {
     use crate::methods::two_roundings::compare;
 
-    /// hqq gives `round(round(code - zero) * scale)` in its compute type.
+    /// hqq computes `round(round(code - zero) * scale)` in its compute type.
     #[test]
     fn hqq_parts_match_library_output() {
         for name in ["hqq-forms", "hqq-llama"] {

@@ -1,4 +1,4 @@
-//! Floats of 4, 6 and 8 bits of which a group shares a scale: MXFP4, NVFP4, MXFP6, MXFP8.
+//! Floats of 4, 6 and 8 bits with group scales: MXFP4, NVFP4, MXFP6, MXFP8.
 //!
 //! ```text
 //! format  codes             group  scale of a group       scale of a tensor  value
@@ -22,7 +22,6 @@ use gguf_types::{DType, StoredBlocks};
 use super::{number_tables::Numbers, scale_order::ScaleOrder};
 use crate::{Dtype, Part, ReadError, Region, Repacks, Span, Stored, Tensor, rows::read_elems};
 
-/// Format of codes and scales.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     /// 4 bits, groups of 32.
@@ -35,7 +34,7 @@ pub(super) enum Format {
     Mxfp8(Numbers),
 }
 
-/// The values of e2m1.
+/// Values of e2m1.
 const E2M1: [f32; 16] =
     [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0];
 /// Both elements of a byte of e2m1.
@@ -48,7 +47,7 @@ static PAIRS: [[f32; 2]; 256] = {
     }
     pairs
 };
-/// The values of e2m3: a sign, 2 bits of exponent with bias 1, 3 bits of mantissa.
+/// Values of e2m3: a sign, 2 bits of exponent with bias 1, 3 bits of mantissa.
 static E2M3: [f32; 64] = {
     let mut table = [0.0; 64];
     let mut code = 0u32;
@@ -63,13 +62,11 @@ static E2M3: [f32; 64] = {
     table
 };
 
-/// Elements of the largest group.
 const GROUP: usize = 32;
 /// Groups of NVFP4 in a block of ggml.
 const NVFP4_GROUPS: usize = 4;
 
 impl Format {
-    /// Elements that share a scale.
     pub fn group(self) -> u64 {
         match self {
             Format::Mxfp4 | Format::Mxfp6 | Format::Mxfp8(_) => 32,
@@ -87,7 +84,6 @@ impl Format {
         }
     }
 
-    /// Its name, as people write it.
     pub fn name(self) -> &'static str {
         match self {
             Format::Mxfp4 => "mxfp4",
@@ -97,7 +93,7 @@ impl Format {
         }
     }
 
-    /// The ggml type of the same values, where rows of this length fit it.
+    /// ggml type with the same values, if rows of this length fit it.
     pub fn block(self, row_elems: u64) -> Option<DType> {
         let (dtype, elems) = match self {
             Format::Mxfp4 => (DType::MXFP4, 32),
@@ -144,35 +140,29 @@ impl Format {
     }
 }
 
-/// Codes and scales of one tensor, seen as rows over all its outer dimensions.
+/// Codes and scales of one tensor, viewed as rows over all its outer dimensions.
 #[derive(Debug)]
 pub(super) struct Microscaled {
-    /// Format of codes and scales.
     pub format: Format,
     /// Elements of a row, a multiple of the group.
     pub row_elems: u64,
-    /// Rows that share a scale of the tensor.
+    /// Rows that share a tensor-wide scale.
     pub matrix_rows: u64,
-    /// The tensor of codes.
     pub codes: Span,
-    /// Its name.
     pub codes_name: String,
-    /// The tensor of scales.
     pub scales: Span,
-    /// Its name.
     pub scales_name: String,
     /// Order of the group scales in it.
     pub order: ScaleOrder,
-    /// The scales of the whole tensor: one, or one for each matrix.
+    /// Tensor-wide scales: one, or one for each matrix.
     pub tensor_scales: Vec<f32>,
     /// Factors applied to each column afterwards: row_elems numbers.
     pub columns: Option<Tensor>,
-    /// Blocks of the file, if it holds them unchanged.
+    /// Blocks of the output, if it stores them unchanged.
     pub stored_blocks: Option<StoredBlocks>,
 }
 
 impl Microscaled {
-    /// Groups of a row.
     fn n_groups(&self) -> u64 {
         self.row_elems / self.format.group()
     }
@@ -188,7 +178,6 @@ impl Microscaled {
         self.codes.part_of((first + groups.start) * group_bytes..(first + groups.end) * group_bytes).of(parts)
     }
 
-    /// The scale of the tensor that holds for a row.
     fn tensor_scale(&self, row: u64) -> f32 {
         let matrix = (row / self.matrix_rows.max(1)) as usize;
         self.tensor_scales.get(matrix).or(self.tensor_scales.first()).copied().unwrap_or(1.0)
@@ -212,7 +201,7 @@ impl Microscaled {
         let scales = self.order.read(parts, &self.scales, row, &groups, self.n_groups())?;
         self.check_codes(row, columns, &groups, &codes)?;
         let factor = self.tensor_scale(row);
-        // The first and the last group may be cut by the columns.
+        // The columns may begin or end inside a group.
         let mut skip = (columns.start % group) as usize;
         let mut left = out;
         for (codes, &byte) in codes.chunks_exact(group_bytes as usize).zip(&*scales) {
@@ -232,8 +221,8 @@ impl Microscaled {
         Ok(())
     }
 
-    /// Checks that codes of 8 bits are numbers; of fewer bits all are. `codes` are those of `groups`, of which only
-    /// `columns` are asked for.
+    /// Checks that codes of 8 bits are numbers; shorter ones always are. `codes` are those of `groups`, of
+    /// which only `columns` are requested.
     fn check_codes(
         &self,
         row: u64,
@@ -250,7 +239,7 @@ impl Microscaled {
         }
     }
 
-    /// The scale bytes of a row, each of which a block can hold.
+    /// Scale bytes of a row, if a block can store each of them.
     fn block_scales<'a>(&self, parts: &'a [Part], row: u64) -> Result<Cow<'a, [u8]>, ReadError> {
         let n_groups = self.n_groups();
         let scales = self.order.read(parts, &self.scales, row, &(0..n_groups), n_groups)?;
@@ -268,7 +257,8 @@ fn code(codes: &[u8], i: usize) -> u8 {
     codes[i / 2] >> (4 * (i % 2)) & 0x0f
 }
 
-/// From two neighbours a byte, the first in the low half, to elements `i` and `i + HALF` in byte `i`.
+/// Converts from two neighbors per byte, the first in the low half, to elements `i` and `i + HALF` in byte
+/// `i`.
 fn halves<const HALF: usize>(codes: &[u8]) -> [u8; HALF] {
     std::array::from_fn(|i| code(codes, i) | code(codes, i + HALF) << 4)
 }

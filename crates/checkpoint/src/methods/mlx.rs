@@ -12,11 +12,11 @@
 //! affine: w = fl(fl(code * scale) + bias); the others: `microscaled.rs`
 //! ```
 //!
-//! `config.json: quantization` has `mode`, `bits` and `group_size` for all modules, and again under the path of a module that
-//! differs. mlx rounds both steps of `affine` to the type of the scales; here they are done in f32. Experts are stacked and
-//! called `switch_mlp`, those of gpt-oss `experts`; they get the names that they have in Hugging Face's checkpoints back.
-//! Source: `mlx.core.quantize` of mlx 0.32.4, `utils.py` and `models/*.py` (`sanitize`) of mlx-lm 0.31,
-//! `integrations/metal_quantization.py` of transformers 5.23.0.
+//! `config.json: quantization` has `mode`, `bits` and `group_size` for all modules, and again under the path
+//! of a module that differs. mlx rounds both steps of `affine` to the type of the scales; here they are done
+//! in f32. Experts are stacked and named `switch_mlp`, those of gpt-oss `experts`; they are renamed to
+//! Hugging Face's names. Source: `mlx.core.quantize` of mlx 0.32.4, `utils.py` and `models/*.py` (`sanitize`)
+//! of mlx-lm 0.31, `integrations/metal_quantization.py` of transformers 5.23.0.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ pub(super) const MLX: Method = Method {
     }),
 };
 
-/// Takes every module of codes with scales and biases that are floats.
+/// Takes every module of codes with float scales and biases.
 fn affine(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     for codes in assembly.left() {
         let Some(module) = codes.name.strip_suffix(".weight").filter(|_| codes.dtype == Dtype::U32) else {
@@ -66,8 +66,8 @@ fn affine(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Takes every module of codes with scales of one byte. How many bytes of codes each of them has tells the mode, which has
-/// to be that of the config.
+/// Takes every module of codes with one-byte scales. The number of bytes of codes per scale shows the mode,
+/// which must agree with the config.
 fn floats(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     for codes in assembly.left() {
         let Some(module) = codes.name.strip_suffix(".weight").filter(|_| codes.dtype == Dtype::U32) else {
@@ -87,12 +87,12 @@ fn floats(assembly: &mut Assembly<'_>) -> Result<(), Error> {
             ));
         }
     }
-    // Activations stay as they are, unless the model quantizes them too.
+    // Activations are not quantized, unless the model requires it.
     let wide = assembly.quantized.model.get("quantize_activations").and_then(Json::as_bool) != Some(true);
     fp4::take_with(assembly, |_| wide)
 }
 
-/// Scales and biases whose codes are not there.
+/// Refuses scales and biases without codes.
 fn refuse_rest(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     let is_part =
         |tensor: &&Tensor| ["scales", "biases", "qbiases", "global_scale"].contains(&tensor.ending());
@@ -123,7 +123,7 @@ fn take_module<'a>(assembly: &mut Assembly<'a>, codes: &'a Tensor, module: &str)
     let bits = bits.ok_or_else(|| mismatch(codes, "`bits` of 2, 3, 4, 5, 6 or 8 in the config", "none"))?;
     let size = number(assembly.quantized, module, "group_size").filter(|size| *size > 0);
     let size = size.ok_or_else(|| mismatch(codes, "a `group_size` in the config", "none"))?;
-    // bits · g · groups = bits of a row: the config's numbers have to be those of the tensors.
+    // bits · g · groups = bits of a row: the config's numbers must match the tensors.
     let row_bits = n_words.checked_mul(32).filter(|bits| *bits > 0);
     let by_config = bits.checked_mul(size).and_then(|bits| bits.checked_mul(n_groups));
     if row_bits.is_none() || row_bits != by_config {
@@ -150,14 +150,14 @@ fn take_module<'a>(assembly: &mut Assembly<'a>, codes: &'a Tensor, module: &str)
     Ok(())
 }
 
-/// A number of the config: that of the module's path, else that of all.
+/// A number from the config: that of the module's path, or else the general one.
 fn number(quantized: &Quantized<'_>, module: &str, key: &str) -> Option<u64> {
     let config = quantized.config()?;
     let own = config.get(module).and_then(|own| own.get(key));
     own.or_else(|| config.get(key)).and_then(Json::as_u64)
 }
 
-/// The mode of the config: that of the module's path, where there is an entry for it, else that of all.
+/// Mode from the config: that of the module's path, or else the general one.
 fn mode<'a>(quantized: &'a Quantized<'_>, module: &str) -> Option<&'a str> {
     let config = quantized.config()?;
     let own = config.get(module).filter(|own| own.is_object());
@@ -168,7 +168,7 @@ fn mode<'a>(quantized: &'a Quantized<'_>, module: &str) -> Option<&'a str> {
 mod tests {
     use crate::methods::two_roundings::compare;
 
-    /// mlx gives `round(round(code * scale) + bias)` in the type of the scales.
+    /// mlx computes `round(round(code * scale) + bias)` in the type of the scales.
     #[test]
     fn mlx_parts_match_library_output() {
         for (name, least) in [("mlx-affine", 21), ("mlx-metal", 1), ("mlx-llama", 8)] {

@@ -1,6 +1,6 @@
-//! Floats as mlx-lm saves them, brought back to the layout of Hugging Face's checkpoints.
+//! Converts floats saved by mlx-lm back to the layout of Hugging Face's checkpoints.
 //!
-//! mlx-lm changes weights when it loads a model (`sanitize` in `models/*.py`) and saves what it has changed:
+//! mlx-lm changes weights when it loads a model (`sanitize` in `models/*.py`) and saves the changed weights:
 //!
 //! ```text
 //! stacks of experts         switch_mlp.gate_proj.weight (E, out, in)    split again, see `experts`
@@ -31,7 +31,7 @@ const CHANGED: &[MlxChange] = &[
     MlxChange { part: Some(".unembed_out."), difference: "its latent attention is split and transposed" },
 ];
 
-/// Brings tensors back to the layout of Hugging Face's form, if MLX wrote them.
+/// Converts tensors to Hugging Face's form, if MLX wrote them.
 ///
 /// # Errors
 /// [`Error::MlxLayout`] for families whose weights MLX changes in another way.
@@ -87,8 +87,8 @@ pub(super) fn undo(
     Ok(())
 }
 
-/// True for kernels of convolutions by channel in the layout of MLX. A kernel of one step over all channels, (out, in, 1), has
-/// such a shape too: those of sound models have other names.
+/// True for kernels of depthwise convolutions in MLX's layout. A kernel of one step over all channels, (out,
+/// in, 1), has such a shape too; in audio models it has other names.
 fn is_turned_kernel(tensor: &Tensor) -> bool {
     let is_kernel = ["conv1d.weight", ".conv.conv.weight"].iter().any(|end| tensor.name.ends_with(end));
     is_kernel && matches!(tensor.shape[..], [_, length, 1] if length > 1)

@@ -1,9 +1,9 @@
 //! Quantized weights inside a checkpoint: recognized by method and decoded.
 //!
-//! An architecture sees one tensor `X.weight` (out, in) where the files hold its codes, scales and zeros. A
-//! new method is a file here with a decoder and a row in [`METHODS`]. Methods that are recognized but not
-//! read are refused by name, and a config with an unknown method is refused too, so that codes are never read
-//! as weights.
+//! An architecture sees one tensor `X.weight` (out, in) for codes, scales and zeros in the files. A new
+//! method is a file here with a decoder and a row in [`METHODS`]. Methods that are recognized but not
+//! supported are refused by name, and a config with an unknown method is refused too, so that codes are never
+//! read as weights.
 //!
 //! Documentation of methods: the config key `quant_method` of transformers, and the tensor names that each
 //! library writes; the rows name them.
@@ -61,7 +61,7 @@ pub use self::{
 use self::{method::Reading, quantized::Quantized};
 use crate::{Error, Part, Tensor};
 
-/// Every method that is recognized and read. The first that a checkpoint matches is its method.
+/// All recognized methods. A checkpoint has the first that it matches.
 pub const METHODS: &[Method] = &[
     fp4::GPT_OSS,
     bitnet::BITNET,
@@ -80,25 +80,24 @@ pub const METHODS: &[Method] = &[
     awq::AWQ,
 ];
 
-/// Result for a checkpoint's tensors.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    /// The name of their method, where they were decoded.
+    /// Name of their method, if they were decoded.
     pub method: Option<&'static str>,
-    /// True if nothing in the quantization config remains to be handled.
+    /// True if the quantization config needs no further handling.
     pub settled: bool,
-    /// The tensors.
     pub decoded: Decoded,
 }
 
-/// Decodes what is quantized.
+/// Decodes quantized tensors.
 ///
-/// `config` is `config.json`, `files` the small files by name, `tensors` those of the weights files `parts`, `read_as` what
-/// was asked for. Tensors decide:
-/// where none looks quantized, a config that names a method is left aside with a note.
+/// `config` is `config.json`, `files` the small files by name, `tensors` those of the weights files `parts`,
+/// `read_as` the requested interpretation. Tensors decide: if no tensor looks quantized, a config that names
+/// a method is ignored with a note.
 ///
 /// # Errors
-/// [`Error::MethodNotRead`], [`Error::UnknownMethod`], [`Error::CodesOfNoMethod`], and what is wrong with the codes.
+/// [`Error::MethodNotRead`], [`Error::UnknownMethod`], [`Error::CodesOfNoMethod`], and errors of invalid
+/// codes.
 pub(crate) fn decode(
     config: &Json,
     files: &[(String, Vec<u8>)],

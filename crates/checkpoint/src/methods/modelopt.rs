@@ -33,7 +33,7 @@ pub(super) const MODELOPT: Method = Method {
     reading: Reading::Decoded(&[nvfp4, floats, modelopt_ints::take]),
 };
 
-/// Takes 4-bit floats. Of `W4A16_NVFP4` activations keep more than 4 bits.
+/// Takes 4-bit floats. Activations of `W4A16_NVFP4` keep more than 4 bits.
 fn nvfp4(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     let quantized = assembly.quantized;
     fp4::take_with(assembly, |codes| algorithm(quantized, &codes.name) == "W4A16_NVFP4")
@@ -49,7 +49,7 @@ fn floats(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     })
 }
 
-/// The algorithm of the module that a tensor belongs to: its own where algorithms are mixed, else that of all.
+/// Algorithm of a tensor's module: its own if algorithms are mixed, or else the general one.
 fn algorithm<'a>(quantized: &'a Quantized<'_>, tensor: &str) -> &'a str {
     let module = tensor.rsplit_once('.').map_or("", |(module, _)| module);
     let own = quantized.text(&["quantized_layers", module, "quant_algo"]);

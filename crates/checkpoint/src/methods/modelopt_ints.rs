@@ -4,7 +4,7 @@
 //! W4A16_AWQ   X.weight U8 [out / 2, in]   row 2r in the low nibble, row 2r + 1 in the high one, two's complement
 //!             X.weight_scale [out, in / g]
 //! W8A16, W8A8_SQ_PER_CHANNEL   X.weight I8 [out, in], X.weight_scale [out]
-//! both        X.pre_quant_scale [in]      what inputs are multiplied by, and so each column of the matrix
+//! both        X.pre_quant_scale [in]      factor of the inputs, and so of each column of the matrix
 //!
 //! w = code * scale * pre_quant_scale
 //! ```
@@ -23,10 +23,6 @@ use crate::{
     codes::{Axis, CodedWeights, Codes, FLOATS, Groups, Packing, Strided, Zeros},
 };
 
-/// Takes every module of integers.
-///
-/// # Errors
-/// [`Error::PartForm`], [`Error::PartShape`].
 pub(super) fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     for codes in assembly.left() {
         let Some(module) = codes.name.strip_suffix(".weight") else { continue };
@@ -54,7 +50,6 @@ pub(super) fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Two rows a byte.
 fn nibbles(codes: &Tensor, scales: &Tensor, [n_rows, n_columns]: [u64; 2]) -> Result<CodedWeights, Error> {
     let groups = match scales.shape[..] {
         [rows, groups] if rows == n_rows && groups > 0 && n_columns.is_multiple_of(groups) => groups,
@@ -72,7 +67,7 @@ fn nibbles(codes: &Tensor, scales: &Tensor, [n_rows, n_columns]: [u64; 2]) -> Re
     ))
 }
 
-/// A byte for each code, and a scale for each row or one for all.
+/// A byte per code, and a scale per row or one for all.
 fn bytes(codes: &Tensor, scales: &Tensor, [n_rows, n_columns]: [u64; 2]) -> Result<CodedWeights, Error> {
     let strided = match scales.shape.iter().product::<u64>() {
         1 => Strided::one(scales),

@@ -7,11 +7,10 @@ use crate::{Dtype, Part, ReadError, Span, Tensor, View, read_rows, rows::to_f32}
 /// Number format of a one-byte code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Numbers {
-    /// 4 bits exponent, 3 bits mantissa, NaN where all seven are set, no infinity.
+    /// 4 bits exponent, 3 bits mantissa, NaN if all seven are set, no infinity.
     E4M3,
     /// The upper half of an f16.
     E5M2,
-    /// A signed integer.
     I8,
 }
 
@@ -36,7 +35,6 @@ impl Numbers {
         }
     }
 
-    /// The type that has these numbers.
     pub fn dtype(self) -> Dtype {
         match self {
             Numbers::E4M3 => Dtype::F8_E4M3,
@@ -45,12 +43,11 @@ impl Numbers {
         }
     }
 
-    /// The number of each code.
     pub fn table(self) -> &'static [f32; 256] {
         &TABLES[self as usize]
     }
 
-    /// The first of `codes` that encodes NaN, for people.
+    /// First of `codes` that encodes NaN, for messages.
     pub fn not_a_number(self, codes: &[u8]) -> Option<String> {
         // Seven bits: beyond the largest finite number there are NaNs, and infinity for E5M2.
         let largest = match self {
@@ -68,7 +65,6 @@ impl Numbers {
     }
 }
 
-/// A tensor of scales.
 #[derive(Debug, Clone)]
 pub(super) struct Scales {
     name: String,
@@ -78,7 +74,7 @@ pub(super) struct Scales {
 }
 
 impl Scales {
-    /// Scales of a tensor; `None` if its type cannot hold scales. Untyped bytes are E8M0 exponents.
+    /// Scales of a tensor; `None` if its type is not a number type. Untyped bytes are E8M0 exponents.
     pub fn of(tensor: &Tensor) -> Option<Scales> {
         let dtype = match tensor.dtype {
             Dtype::U8 => Dtype::F8_E8M0,
@@ -89,7 +85,7 @@ impl Scales {
         is_scale.then_some(Scales { name, dtype, span, row_elems })
     }
 
-    /// Offsets that are integers of one byte, with a sign or without one; none of another type.
+    /// One-byte integer offsets, signed or unsigned; `None` for another type.
     pub fn integers(tensor: &Tensor) -> Option<Scales> {
         let Tensor { name, dtype, .. } = tensor;
         let (name, dtype, span, row_elems) = (name.clone(), *dtype, tensor.span(), tensor.row_elems().max(1));

@@ -2,8 +2,8 @@
 
 use crate::{Error, Tensor};
 
-/// Last parts of names that only parts of quantized weights have, whatever their type: scales and the like, without which
-/// codes that are stored under a float's type would pass for floats.
+/// Last name components that only parts of quantized weights have, whatever their type: scales and the like.
+/// Without them, codes stored under a float's type would look like floats.
 const OF_CODES: &[&str] = &[
     "qweight",
     "qzeros",
@@ -29,16 +29,16 @@ const OF_CODES: &[&str] = &[
     "svdquant_lora_a",
 ];
 
-/// True if no tensor looks quantized, whatever the config says.
+/// True if no tensor looks quantized, regardless of the config.
 pub(super) fn are_plain(tensors: &[Tensor]) -> bool {
     !tensors.iter().any(|tensor| tensor.is_code() || OF_CODES.contains(&tensor.ending()))
 }
 
-/// Checks that all weights are numbers, now that what is known has been decoded. Tensors of other names are left to
-/// architectures, which know them all.
+/// Checks that all weights are numbers, after known codes were decoded. Tensors with other names are left to
+/// architectures, which know all their tensors.
 ///
 /// # Errors
-/// [`Error::CodesOfNoMethod`] for the first that is not.
+/// [`Error::CodesOfNoMethod`] for the first code.
 pub(super) fn check(tensors: &[Tensor]) -> Result<(), Error> {
     let is_weight = |tensor: &&Tensor| tensor.ending() == "weight" || tensor.ending().ends_with("_proj");
     match tensors.iter().filter(is_weight).find(|tensor| tensor.is_code()) {

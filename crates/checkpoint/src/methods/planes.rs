@@ -1,50 +1,44 @@
-//! Codes whose bytes hold elements from far apart: the tensor is cut into equal planes, and word `j` holds element `j` of
-//! each plane.
+//! Codes whose words combine distant elements: the tensor is cut into equal planes, and word `j` contains
+//! element `j` of each plane.
 //!
 //! ```text
 //! G      the tensor, flattened, seen as a matrix [groups of rows, columns]; element i = row i / columns, column i % columns
-//! word j  of the file holds elements j, j + plane, j + 2·plane, ... of G, in bits shift[0], shift[1], shift[2], ...
+//! word j  of the file contains elements j, j + plane, j + 2·plane, ... of G, in bits shift[0], shift[1], shift[2], ...
 //! scale   one for each row of G or one for each column of G
 //!
 //! w = fl(fl(code - zero) * scale)      Offset::Zeros
 //! w = fl(fl(code * scale) - shift)     Offset::Shifts
 //! ```
 //!
-//! The forms that lie so: HQQ (`BitPack` of hqq 0.2.8), quanto (`pack_weights` of optimum-quanto 0.2.7).
+//! Users: HQQ (`BitPack` of hqq 0.2.8), quanto (`pack_weights` of optimum-quanto 0.2.7).
 
 use std::ops::Range;
 
 use super::number_tables::Scales;
 use crate::{Part, ReadError, Region, Span, Stored, rows::read_runs};
 
-/// A tensor of such codes.
 #[derive(Debug)]
 pub(super) struct Planes {
     pub codes: Span,
-    /// Bytes of a word: 1 or 4.
+    /// Bytes per word: 1 or 4.
     pub word_bytes: u64,
-    /// Words of the file, which is elements of a plane.
+    /// Number of words in the file, and of elements per plane.
     pub plane: u64,
     /// The lowest bit of each plane in its word.
     pub shifts: Vec<u32>,
-    /// Ones for each bit of a code.
     pub mask: u32,
     /// Elements of a row, and of the tensor, which may end inside the last plane.
     pub row_elems: u64,
     pub n_elems: u64,
-    /// Columns of G.
     pub columns: u64,
     pub groups: Groups,
     pub scales: Scales,
     pub offset: Offset,
 }
 
-/// Elements that share a scale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Groups {
-    /// A row of G.
     Rows,
-    /// A column of G.
     Columns,
 }
 
@@ -61,7 +55,8 @@ impl Planes {
         let end = begin + out.len() as u64;
         let (mut at, mut left) = (begin, out);
         while at < end {
-            // A run in one plane has one shift: word j = at % plane, ..., without a branch for each element.
+            // A run in one plane has one shift, so the loop needs no branch per element: word j = at % plane,
+            // and so on.
             let (plane, word) = (at / self.plane, at % self.plane);
             let n = (self.plane - word).min(end - at);
             let bytes = self.codes.part_of(word * self.word_bytes..(word + n) * self.word_bytes).of(parts)?;
@@ -83,7 +78,7 @@ impl Planes {
         Ok(())
     }
 
-    /// The scales, or offsets, that a run of elements from one row of G needs: one, or one for each element.
+    /// Scales or offsets for a run of elements from one row of G: one, or one per element.
     fn factors(
         &self,
         parts: &[Part],
@@ -98,7 +93,7 @@ impl Planes {
         of.read(parts, places, out)
     }
 
-    /// Elements `begin..` of the flattened tensor, as many as `out` has.
+    /// Reads elements `begin..` of the flattened tensor into `out`.
     fn read_flat(&self, parts: &[Part], begin: u64, out: &mut [f32]) -> Result<(), ReadError> {
         self.codes(parts, begin, out)?;
         let end = begin + out.len() as u64;
@@ -125,7 +120,7 @@ impl Planes {
     }
 }
 
-/// `out = value(out, scale, offset)`, each of the two being one for all or one for each.
+/// `out = value(out, scale, offset)`; both have one element for all, or one for each.
 fn each(out: &mut [f32], scales: &[f32], offsets: &[f32], value: impl Fn(f32, f32, f32) -> f32) {
     match (scales, offsets) {
         ([scale], [offset]) => out.iter_mut().for_each(|out| *out = value(*out, *scale, *offset)),

@@ -1,4 +1,4 @@
-//! A checkpoint's quantization config, from any of its locations, and its tensors.
+//! A checkpoint's tensors and its quantization config from any location.
 
 use std::collections::BTreeSet;
 
@@ -6,33 +6,27 @@ use serde_json::Value as Json;
 
 use crate::{Error, FamilyForm, Part, Tensor, json};
 
-/// Input of a decoder: a checkpoint as its files list it.
+/// Input of a decoder: a checkpoint as listed by its files.
 #[derive(Debug)]
 pub(crate) struct Quantized<'a> {
-    /// The weights files.
     pub parts: &'a [Part],
-    /// Their tensors, in the order of the reference: codes, scales and what is left alone.
+    /// Tensors in the reference's order: codes, scales and plain ones.
     pub tensors: &'a [Tensor],
-    /// `config.json`, for the few forms that leave a shape to the model.
+    /// `config.json`, for the few forms that derive a shape from the model.
     pub model: &'a Json,
-    /// Selected interpretation of ambiguous formats.
     pub read_as: ReadAs,
-    /// The quantization config, if there is one.
     config: Option<Config>,
-    /// Parts after the last dot of all tensor names: `weight`, `weight_scale_inv`, `qweight`.
+    /// Last name components of all tensors: `weight`, `weight_scale_inv`, `qweight`.
     endings: BTreeSet<&'a str>,
 }
 
-/// Interpretation of ambiguous formats.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ReadAs {
-    /// True if GPTQ's zeros with all bits set are one more than the largest code.
+    /// True if GPTQ zeros with all bits set are one more than the largest code.
     pub unmasked_zeros: bool,
-    /// Facts about families.
     pub forms: &'static [FamilyForm],
 }
 
-/// A quantization config.
 #[derive(Debug)]
 struct Config {
     /// Location of the config: a file, with the key inside it.
@@ -40,16 +34,15 @@ struct Config {
     value: Json,
 }
 
-/// Result of a decoder.
 #[derive(Debug, Default)]
 pub(crate) struct Decoded {
-    /// All tensors of the checkpoint, in the order of the reference's output: plain ones, and those that codes decode to.
+    /// All tensors of the checkpoint, in the reference's output order: plain ones and decoded ones.
     pub tensors: Vec<Tensor>,
     /// Peculiarities and ignored parts with the reason, one per line.
     pub notes: Vec<String>,
 }
 
-/// Keys of `config.json` that a quantization config may stand at, as a path.
+/// Paths of keys in `config.json` that may contain a quantization config.
 const KEYS: &[&[&str]] = &[
     &["quantization_config"],
     &["text_config", "quantization_config"],
@@ -82,12 +75,11 @@ impl<'a> Quantized<'a> {
         Ok(Quantized { parts, tensors, model: config, read_as, config: own, endings })
     }
 
-    /// The same, read as was asked for.
+    /// Sets the interpretation of ambiguous formats.
     pub fn read_as(self, read_as: ReadAs) -> Quantized<'a> {
         Quantized { read_as, ..self }
     }
 
-    /// The quantization config.
     pub fn config(&self) -> Option<&Json> {
         self.config.as_ref().map(|config| &config.value)
     }
@@ -102,7 +94,7 @@ impl<'a> Quantized<'a> {
         self.value(path)?.as_str()
     }
 
-    /// The entries of an object of the config; none if there is no such object.
+    /// Entries of an object of the config; empty if there is no such object.
     pub fn entries(&self, key: &str) -> impl Iterator<Item = (&String, &Json)> {
         self.value(&[key]).and_then(Json::as_object).into_iter().flatten()
     }
@@ -128,7 +120,7 @@ impl<'a> Quantized<'a> {
         self.method().is_none() && self.has_all(endings)
     }
 
-    /// Place and method of the config, for people.
+    /// Place and method of the config, for messages.
     pub fn place_and_method(&self) -> Option<(String, String)> {
         let config = self.config.as_ref()?;
         let method = self.method().unwrap_or("an unnamed method").to_owned();
@@ -136,11 +128,8 @@ impl<'a> Quantized<'a> {
     }
 }
 
-/// Sorts the tensors by file and name if those of the checkpoint are sorted this way. Codes have other names than their
-/// weights, so their order is not that of the checkpoint before it was quantized.
-///
-/// # Errors
-/// None; this is the last step of a method.
+/// Sorts the tensors by file and name if those of the checkpoint are sorted this way. Codes have other names
+/// than their weights, so their order differs from that of the unquantized checkpoint.
 #[expect(clippy::unnecessary_wraps, reason = "the type of all last steps")]
 pub(super) fn sort_by_name(quantized: &Quantized<'_>, decoded: &mut Decoded) -> Result<(), Error> {
     let key = |tensor: &Tensor| (tensor.part, tensor.name.clone());

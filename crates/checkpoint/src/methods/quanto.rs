@@ -9,9 +9,9 @@
 //! X.input_scale, X.output_scale                 of activations
 //! ```
 //!
-//! quanto rounds both steps of a float shift to the type of the scale; here they are computed in f32. Packed
-//! forms do not state the row length; a bias does, or the module's name together with the sizes in the
-//! config. Source: `pack_weights`, `group` and `QBitsDequantizer` of optimum-quanto 0.2.7.
+//! quanto rounds both steps of a float shift to the type of the scale; here they are computed in f32. The row
+//! length of packed forms follows from a bias, or from the module's name and the sizes in the config. Source:
+//! `pack_weights`, `group` and `QBitsDequantizer` of optimum-quanto 0.2.7.
 
 use std::sync::Arc;
 
@@ -34,7 +34,6 @@ pub(super) const QUANTO: Method = Method {
     reading: Reading::Decoded(&[fp8::take, integers, packed]),
 };
 
-/// Integers of 8 bits.
 fn integers(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     fp8::take_where(assembly, |codes| (codes.dtype == Dtype::I8).then_some(Numbers::I8))
 }
@@ -54,7 +53,7 @@ fn take_packed<'a>(assembly: &mut Assembly<'a>, codes: &'a Tensor, name: &str) -
     let (scales, shifts) = (companion("_scale")?, companion("_shift")?);
     expect_dtype(codes, &[Dtype::U8])?;
     let [packed_rows, group] = matrix(codes)?;
-    // Rows of G are those of its scales; the last part of a byte may be short of some.
+    // Rows of G are those of its scales; the last part of a byte may have fewer.
     let rows: u64 = scales.shape.iter().product();
     let bits = [4, 2].into_iter().find(|bits| rows > 0 && rows.div_ceil(8 / bits) == packed_rows);
     let (Some(bits), true) = (bits, group > 0) else {
@@ -96,7 +95,7 @@ fn take_packed<'a>(assembly: &mut Assembly<'a>, codes: &'a Tensor, name: &str) -
     Ok(())
 }
 
-/// The shape (out, in) of a matrix of `n_elems` elements: by its bias, else by what its module is in nearly every model.
+/// Shape (out, in) of a matrix of `n_elems` elements: by its bias, or else by the module's usual role.
 fn shape_of(assembly: &Assembly<'_>, name: &str, n_elems: u64) -> Option<[u64; 2]> {
     let module = name.strip_suffix(".weight")?;
     if let Some(bias) = assembly.get(&format!("{module}.bias")) {
@@ -122,7 +121,7 @@ fn shape_of(assembly: &Assembly<'_>, name: &str, n_elems: u64) -> Option<[u64; 2
 mod tests {
     use crate::methods::two_roundings::compare;
 
-    /// quanto gives `round(round(code * scale) - shift)` in the type of the scale.
+    /// quanto computes `round(round(code * scale) - shift)` in the type of the scale.
     #[test]
     fn quanto_parts_match_library_output() {
         let n_tensors =

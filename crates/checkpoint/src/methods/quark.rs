@@ -20,7 +20,7 @@ pub(super) const QUARK: Method = Method {
     reading: Reading::Decoded(&[refuse_6_bits, fp4::take, fp8::take, quark_ints::take]),
 };
 
-/// Codes of 6 bits, which would pass for those of compressed-tensors.
+/// Refuses 6-bit codes, which look like those of compressed-tensors.
 fn refuse_6_bits(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     for codes in assembly.left() {
         let scales = codes.name.strip_suffix(".weight").map(|module| format!("{module}.weight_scale"));

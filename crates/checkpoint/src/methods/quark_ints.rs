@@ -12,9 +12,9 @@
 //! w = (code - zero) * scale; codes of int3, int4 and int8 are in two's complement
 //! ```
 //!
-//! The type of a module is that of `layer_quant_config` where one of its patterns fits the path, else that of
-//! `global_quant_config`. Other types and two stages of scales are refused. Source: `torch/export/` and `torch/utils/pack.py`
-//! of amd-quark 0.13.
+//! A module has the type of `layer_quant_config` if one of its patterns matches the path, else that of
+//! `global_quant_config`. Other types and two stages of scales are refused. Source: `torch/export/` and
+//! `torch/utils/pack.py` of amd-quark 0.13.
 
 use std::sync::Arc;
 
@@ -30,15 +30,12 @@ use crate::{
     codes::{Axis, Change, CodedWeights, Codes, FLOATS, Fields, Groups, Packing, Strided, ZeroRule, Zeros},
 };
 
-/// A type of codes.
 struct Type {
     name: &'static str,
     bits: u32,
-    /// Type in the file.
     stored: Dtype,
-    /// Codes of this many items ..
+    /// Codes in `items` items of the file.
     per: u64,
-    /// Number of items in the file.
     items: u64,
     /// True if codes are in two's complement.
     is_signed: bool,
@@ -55,10 +52,6 @@ const TYPES: &[Type] = &[
     Type { name: "int8", bits: 8, stored: Dtype::I8, per: 1, items: 1, is_signed: true, is_turned: true },
 ];
 
-/// Takes every module of integers.
-///
-/// # Errors
-/// [`Error::PartForm`], [`Error::PartShape`].
 pub(super) fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     for codes in assembly.left() {
         let Some(module) = codes.name.strip_suffix(".weight") else { continue };
@@ -130,7 +123,7 @@ impl Module<'_> {
     fn grid(&self, numbers: &Tensor, [n_rows, n_columns]: [u64; 2]) -> Result<(Strided, u64), Error> {
         let wrong_shape = |expected: &str| shape_error(numbers, self.codes, expected);
         match numbers.shape[..] {
-            // Where both fit, it is the way that exports since 1.0 have.
+            // If both fit, use the layout of exports since 1.0.
             [n_groups, rows] if self.is_grouped && rows == n_rows && fits(n_groups, n_columns) => {
                 Ok((Strided::transposed(numbers, n_rows), n_groups))
             }
@@ -146,7 +139,7 @@ impl Module<'_> {
         }
     }
 
-    /// Codes in the packing of the type, `n_items` of the file for each stream.
+    /// Codes in the packing of the type; each stream has `n_items` items of the file.
     fn packed(&self, tensor: &Tensor, axis: Axis, [n_streams, n_elems, n_items]: [u64; 3]) -> Codes {
         let of = self.of;
         let stream_bytes = n_items * of.stored.bits() / 8;
@@ -173,7 +166,7 @@ impl Module<'_> {
             }
             return Ok(Zeros::Floats(Strided { change: Change::Add(self.middle()), ..grid }));
         }
-        // Symmetric codes come with zeros that are 0, in whatever packing.
+        // Symmetric codes have zeros that are 0 in any packing.
         let bytes = zeros.span().of(parts)?;
         if bytes.iter().all(|byte| *byte == 0) {
             return Ok(Zeros::Same(self.middle()));
@@ -197,7 +190,6 @@ fn fits(n_groups: u64, n_columns: u64) -> bool {
     n_groups > 0 && n_columns.is_multiple_of(n_groups)
 }
 
-/// Config of a module's weight.
 fn weight_config<'a>(quantized: &'a Quantized<'_>, module: &str) -> Option<&'a Json> {
     let mut own = quantized.entries("layer_quant_config");
     let own = own.find(|(pattern, _)| matches(pattern, module)).map(|(_, own)| own);
@@ -205,13 +197,13 @@ fn weight_config<'a>(quantized: &'a Quantized<'_>, module: &str) -> Option<&'a J
     own.or_else(|| quantized.value(&["global_quant_config"]))?.get("weight")
 }
 
-/// True if a pattern, in which `*` matches any text, matches the whole name.
+/// True if the pattern, in which `*` matches any text, matches the entire name.
 fn matches(pattern: &str, name: &str) -> bool {
     let mut pieces = pattern.split('*');
     let Some(mut rest) = pieces.next().and_then(|first| name.strip_prefix(first)) else { return false };
     let Some(last) = pieces.next_back() else { return rest.is_empty() };
     for piece in pieces {
-        // The first place of each piece leaves the most for the others.
+        // The first match of each piece leaves the most for the others.
         let Some(at) = rest.find(piece) else { return false };
         rest = &rest[at + piece.len()..];
     }

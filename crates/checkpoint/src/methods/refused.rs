@@ -1,4 +1,4 @@
-//! Methods that are recognized and not read, each with advice.
+//! Methods that are recognized but not supported, each with advice.
 
 use serde_json::Value as Json;
 
@@ -7,14 +7,14 @@ use super::{
     quantized::Quantized,
 };
 
-/// Advice for codes that need a kernel or a codebook that no ggml type has.
+/// Advice for codes that need a kernel or a codebook without a ggml type.
 const ORIGINAL: &str = "convert the checkpoint that these weights were quantized from: `base_model` of the \
                         model card often names it";
 /// Advice for codes in the order of a kernel, which also exist in the order of files.
 const BEFORE_KERNEL: &str =
     "convert the checkpoint from before it was repacked for this kernel, or the original one";
 
-/// One row: name, names in `quant_method`, endings of tensor names if no config names a method, advice.
+/// One row: name, names in `quant_method`, suffixes of tensor names if no config names a method, advice.
 macro_rules! refused {
     ($($name:literal, [$($method:literal),*], [$($ending:literal),*], $advice:expr;)*) => {
         &[$(Method {
@@ -29,7 +29,7 @@ macro_rules! refused {
     };
 }
 
-/// Known and not read. A row goes when its method is read.
+/// Unsupported methods. A row is removed when its method becomes supported.
 pub const REFUSED: &[Method] = refused! {
     "EETQ", ["eetq"], ["weight_scales"], BEFORE_KERNEL;
     "AQLM", ["aqlm"], ["codes", "codebooks", "scales"], ORIGINAL;
@@ -50,7 +50,7 @@ pub const REFUSED: &[Method] = refused! {
     "GGUF", ["gguf"], [], "use the .gguf file itself";
 };
 
-/// Variants of methods that are read, which are not: looked for before those.
+/// Unsupported variants of supported methods, which are checked first.
 pub const VARIANTS: &[Method] = &[
     Method {
         name: "GPTQ repacked for a kernel",
@@ -88,7 +88,7 @@ pub const VARIANTS: &[Method] = &[
         reading: Reading::Refused(ORIGINAL),
     },
     Method {
-        // Their tensors are those of NVFP4 and MXFP4, to the last shape.
+        // Their tensors have the same names and shapes as those of NVFP4 and MXFP4.
         name: "AutoRound with scales of E5M3, or with integers that share exponents",
         recognized_by: "`data_type` `nvfp4_v2`, `mx_int`, also in `extra_config`; `format` \
             `nvfp4-e5m3-pack-quantized`",
@@ -124,14 +124,14 @@ pub const VARIANTS: &[Method] = &[
         reading: Reading::Refused(ORIGINAL),
     },
     Method {
-        // A norm before every matrix is no part of the architecture.
+        // A norm before every matrix is not part of the architecture.
         name: "BitNet with a norm in every matrix",
         recognized_by: "quant_method `bitnet` with `use_rms_norm`",
         detect: |quantized| quantized.method_is(&["bitnet"]) && flag(quantized, "use_rms_norm"),
         reading: Reading::Refused(ORIGINAL),
     },
     Method {
-        // A rotation may be part of the model's own arithmetic, which weights alone do not undo.
+        // A rotation may be part of the model's own arithmetic, so it cannot be undone in the weights.
         name: "compressed-tensors with transforms",
         recognized_by: "`transform_config` that is not empty",
         detect: |quantized| {

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! rows    (rows, groups) bytes
-//! tiles   (rows / 128, groups / 4) tiles of 512 bytes, both rounded up, filled up with zeros; in a tile the scale of row r
+//! tiles   (rows / 128, groups / 4) tiles of 512 bytes, both rounded up, padded with zeros; in a tile the scale of row r
 //!         and group g, counted from its first, is byte  16 (r % 32) + 4 (r / 32) + g
 //! ```
 //!
-//! Rows run over all outer dimensions: tiles do not restart with each matrix. Source: `to_blocked` in
+//! Rows are counted over all outer dimensions: tiles do not restart with each matrix. Source: `to_blocked` in
 //! `prototype/mx_formats/utils.py` of torchao 0.18.0; cuBLAS, 1D block scaling factors layout.
 
 use std::{borrow::Cow, ops::Range};
@@ -21,17 +21,14 @@ const TILE_BYTES: u64 = TILE_ROWS * TILE_GROUPS;
 const STRIPE_ROWS: u64 = 32;
 const STRIPE_BYTES: u64 = 16;
 
-/// The order of scales of one byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ScaleOrder {
-    /// Row after row.
     Rows,
-    /// Tile after tile.
     Tiles,
 }
 
 impl ScaleOrder {
-    /// Bytes of the scales of `n_rows` rows of `n_groups` groups; none for more than can be counted.
+    /// Bytes of the scales of `n_rows` rows of `n_groups` groups; `None` on overflow.
     pub fn n_bytes(self, n_rows: u64, n_groups: u64) -> Option<u64> {
         match self {
             ScaleOrder::Rows => n_rows.checked_mul(n_groups),
@@ -42,7 +39,7 @@ impl ScaleOrder {
         }
     }
 
-    /// The bytes that scales of rows `rows` lie in.
+    /// Bytes that contain the scales of rows `rows`.
     pub fn place(self, rows: Range<u64>, n_groups: u64) -> Range<u64> {
         match self {
             ScaleOrder::Rows => rows.start * n_groups..rows.end * n_groups,
@@ -53,10 +50,7 @@ impl ScaleOrder {
         }
     }
 
-    /// The scales of groups `groups` of a row of `n_groups`.
-    ///
-    /// # Errors
-    /// What hinders reading.
+    /// Scales of groups `groups` of a row of `n_groups`.
     pub fn read<'a>(
         self,
         parts: &'a [Part],
@@ -73,7 +67,7 @@ impl ScaleOrder {
         let tiles = scales.part_of(place).of(parts)?;
         let in_tile = row % TILE_ROWS;
         let begin = in_tile % STRIPE_ROWS * STRIPE_BYTES + in_tile / STRIPE_ROWS * TILE_GROUPS;
-        // Four groups of a row are neighbours; the next four are a tile further on.
+        // Four groups of a row are neighbors; the next four are in the next tile.
         let byte =
             |group: u64| tiles[(group / TILE_GROUPS * TILE_BYTES + begin + group % TILE_GROUPS) as usize];
         Ok(groups.clone().map(byte).collect())

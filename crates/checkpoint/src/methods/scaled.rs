@@ -5,32 +5,26 @@
 //! scales  a grid whose element [m, row / block_rows, column / block_columns] belongs to code [m, row, column]
 //! ```
 //!
-//! A scale for a whole tensor, for each row (channel), for each column, for each block and for each group are the same
-//! grid with other steps. Source of the formula: `dequant_simple` in `conversion/base.py`, llama.cpp as vendored in
-//! llama-cpp-python 0.3.36, and the libraries that `fp8.rs` names.
+//! A scale per tensor, row (channel), column, block or group is the same grid with other steps. Source of the
+//! formula: `dequant_simple` in `conversion/base.py`, llama.cpp as vendored in llama-cpp-python 0.3.36, and
+//! the libraries listed in `fp8.rs`.
 
 use std::ops::Range;
 
 use super::{grid::Grid, number_tables::Numbers};
 use crate::{Dtype, Part, ReadError, Region, Span, Stored};
 
-/// Codes and where their scales are.
 #[derive(Debug)]
 pub(super) struct Scaled {
-    /// The tensor of the codes.
     pub name: String,
-    /// Its bytes.
     pub codes: Span,
-    /// Number format of its bytes.
     pub numbers: Numbers,
-    /// Codes of a row.
     pub row_elems: u64,
-    /// Its scales.
     pub grid: Grid,
 }
 
 impl Scaled {
-    /// The bytes of columns `columns` of rows `rows`, where rows are whole or there is one.
+    /// Bytes of columns `columns` of rows `rows`, which are complete rows or one row.
     fn bytes(&self, rows: &Range<u64>, columns: &Range<u64>) -> Span {
         let begin = rows.start * self.row_elems + columns.start;
         let end = rows.end.saturating_sub(1) * self.row_elems + columns.end;
@@ -51,7 +45,7 @@ impl Scaled {
             }
             return;
         }
-        // The first block may be cut by the first column, the last one by the last.
+        // The first and last block may be cut by the columns.
         let mut at = 0;
         let mut end = (width - first_column % width) as usize;
         for scale in scales {
@@ -62,7 +56,7 @@ impl Scaled {
     }
 }
 
-/// `out = codes * scale`; a table and not arithmetic, because subnormal codes would need a branch.
+/// `out = codes * scale`. A table, because subnormal codes would need a branch in arithmetic.
 fn multiply(table: &[f32; 256], codes: &[u8], scale: f32, out: &mut [f32]) {
     for (out, code) in out.iter_mut().zip(codes) {
         *out = table[usize::from(*code)] * scale;
@@ -79,7 +73,7 @@ impl Stored for Scaled {
         let is_whole = columns.end - columns.start == self.row_elems;
         let whole = if is_whole { Some(self.bytes(&rows, &columns).of(parts)?) } else { None };
         let block_columns = columns.start / self.grid.block[1]..columns.end.div_ceil(self.grid.block[1]);
-        // Scales of the row of blocks at hand: (block columns), one for all where they do not differ.
+        // Scales of the current row of blocks: (block columns), or one if they are equal.
         let (mut scales, mut current) = (Vec::new(), None);
         for (index, (row, out)) in rows.zip(out.chunks_exact_mut(width)).enumerate() {
             let of_row;

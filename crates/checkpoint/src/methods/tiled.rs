@@ -4,7 +4,7 @@
 //! qdata           I32 [rows / 8, columns / 128, 32, 4], of a matrix padded to multiples of 8 and 1024
 //! scale_and_zero  BF16 [columns / g, rows, 2]
 //!
-//! lane t of a tile holds row t / 4; its word i the columns k0 + c, where k0 = 128 · outer + 32 · i and, with
+//! lane t of a tile has row t / 4; its word i the columns k0 + c, where k0 = 128 · outer + 32 · i and, with
 //! p = 2 (t % 4), c is in nibbles 0 to 7:  p, p+8, p+16, p+24, p+1, p+9, p+17, p+25
 //!
 //! w = fl(fl((code - 8) * scale) + zero)
@@ -25,27 +25,21 @@ const TILE_WORDS: u64 = 32 * 4;
 /// Column of each nibble of a word, relative to that of the lane.
 const COLUMNS: [usize; 8] = [0, 8, 16, 24, 1, 9, 17, 25];
 
-/// A matrix of such tiles.
 #[derive(Debug)]
 pub(super) struct Tiled {
     codes: Span,
-    /// Tiles of a row of tiles.
     n_tiles: u64,
     #[cfg(test)]
     row_elems: u64,
-    /// Columns that share a scale.
     group: u64,
-    /// Groups that a row without its padding is in.
+    /// Groups of a row without padding.
     n_groups: u64,
     scales: Strided,
     zeros: Strided,
 }
 
 impl Tiled {
-    /// The matrix of `shape` whose codes and scales are these, with groups of `group` columns.
-    ///
-    /// # Errors
-    /// [`Error::PartForm`], [`Error::PartShape`].
+    /// Matrix of `shape` with these codes and scales and groups of `group` columns.
     pub fn new(codes: &Tensor, both: &Tensor, shape: [u64; 2], group: u64) -> Result<Tiled, Error> {
         let [n_rows, row_elems] = shape;
         let [tile_rows, n_tiles, 32, 4] = codes.shape[..] else {
@@ -55,7 +49,7 @@ impl Tiled {
                 format!("{:?}", codes.shape),
             ));
         };
-        // The tensor has as many words as this product, so the products fit.
+        // The tensor has this number of words, so the products fit.
         let (padded_rows, padded_columns) = (tile_rows * TILE_ROWS, n_tiles * TILE_COLUMNS);
         if codes.dtype.bits() != 32 || n_rows > padded_rows || row_elems > padded_columns || row_elems == 0 {
             return Err(wrong_shape(codes, format!("tiles for shape {shape:?}")));
@@ -81,7 +75,7 @@ impl Tiled {
         })
     }
 
-    /// Bytes of the tiles that rows `rows` are in.
+    /// Bytes of the tiles that contain rows `rows`.
     fn place(&self, rows: Range<u64>) -> Span {
         let tiles = rows.start / TILE_ROWS..rows.end.div_ceil(TILE_ROWS);
         let bytes = self.n_tiles * TILE_WORDS * 4;
@@ -145,7 +139,8 @@ impl Stored for Tiled {
     }
 
     fn spans(&self, rows: Range<u64>) -> Vec<Span> {
-        // Scales and zeros of a row are in every group's range; they are small and read as one.
+        // Scales and zeros of a row are spread over the ranges of all groups; they are small and read
+        // together.
         vec![self.place(rows.clone()), self.scales.place(0, rows, self.n_groups)]
     }
 

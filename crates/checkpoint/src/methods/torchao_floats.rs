@@ -1,4 +1,4 @@
-//! Floats of 4 and 8 bits with scales of groups, as torchao writes them into safetensors.
+//! Floats of 4 and 8 bits with group scales in torchao's safetensors.
 //!
 //! ```text
 //! type          qdata                              scale                        beside them
@@ -11,8 +11,8 @@
 //! [.., 32 ceil(out / 128), 16 ceil(groups / 4)]
 //! ```
 //!
-//! The values are those of `microscaled.rs`. Source: `prototype/mx_formats/` of torchao 0.18.0. Floats of 6 bits, a byte
-//! each, and groups of other lengths are refused.
+//! Values are computed like in `microscaled.rs`. Source: `prototype/mx_formats/` of torchao 0.18.0. Floats of
+//! 6 bits, a byte each, and groups of other lengths are refused.
 
 use serde_json::Value as Json;
 
@@ -26,7 +26,6 @@ use super::{
 };
 use crate::{Dtype, Error, Tensor};
 
-/// A class of torchao.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// `MXTensor`.
@@ -36,7 +35,6 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// The class of this name.
     pub fn of(name: &str) -> Option<Kind> {
         match name {
             "MXTensor" => Some(Kind::Mx),
@@ -45,11 +43,8 @@ impl Kind {
         }
     }
 
-    /// Replaces `codes` with the tensor `name`; returns whether it stays in blocks. `stem` is the prefix of
+    /// Replaces `codes` with the tensor `name`; returns true if it stays in blocks. `stem` is the prefix of
     /// its parts, `entry` its description in the file.
-    ///
-    /// # Errors
-    /// [`Error::PartForm`], [`Error::PartMissing`], [`Error::PartShape`].
     pub fn put<'a>(
         self,
         assembly: &mut Assembly<'a>,
@@ -87,7 +82,7 @@ impl Kind {
             written: Written::Factor,
             columns: None,
             keeps_blocks: self == Kind::Nvfp4,
-            // Weights alone were quantized.
+            // Only weights were quantized.
             wide_activations: attribute("act_quant_kwargs").is_some_and(Json::is_null),
         };
         parts.put(assembly)
@@ -102,7 +97,7 @@ impl Kind {
             (Kind::Mx, Dtype::F8_E5M2) => (Format::Mxfp8(Numbers::E5M2), "float8_e5m2"),
             _ => return Err(wrong_dtype(codes, "codes of U8, F8_E4M3 or F8_E5M2")),
         };
-        // A type of torch is an object, the types of 6 bits, which torch has not, are texts.
+        // A type of torch is an object; the 6-bit types, which torch lacks, are texts.
         let stated = elem_dtype.and_then(|stated| stated.get("_data").unwrap_or(stated).as_str());
         match stated.filter(|stated| *stated != name) {
             None => Ok(format),
@@ -111,10 +106,10 @@ impl Kind {
     }
 }
 
-/// The shape of the values, and the order of the scales.
+/// Shape of the values, and order of the scales.
 fn layout(codes: &Tensor, scales: &Tensor, format: Format) -> Result<(Vec<u64>, ScaleOrder), Error> {
     let (row_bytes, group_bytes) = (codes.row_elems(), format.group_bytes());
-    // Without bytes a product of its dimensions may be too large.
+    // Without bytes a product of its dimensions may overflow.
     let is_whole = codes.n_bytes() > 0 && row_bytes.is_multiple_of(group_bytes);
     let ([outer @ .., n_rows, _], true) = (&codes.shape[..], is_whole) else {
         return Err(wrong_shape(codes, "rows of whole groups"));
@@ -125,7 +120,7 @@ fn layout(codes: &Tensor, scales: &Tensor, format: Format) -> Result<(Vec<u64>, 
     if scales.shape == in_rows {
         return Ok((shape, ScaleOrder::Rows));
     }
-    // Tiles begin once: of several matrices each has to fill its last one.
+    // Tiles do not restart: each of several matrices has to fill its last tile.
     let in_tiles = [outer, &[n_rows.div_ceil(128) * 32, n_groups.div_ceil(4) * 16]].concat();
     if scales.shape == in_tiles
         && ScaleOrder::Tiles.n_bytes(codes.n_rows(), n_groups) == Some(scales.n_bytes())

@@ -1,4 +1,4 @@
-//! Integers of torchao, as it writes them into safetensors.
+//! Integers in torchao's safetensors.
 //!
 //! ```text
 //! Int8Tensor, IntxUnpackedToInt8Tensor   qdata I8 [out, in], scale and zero_point [out, G], [1, 1]   w = (q - z) * s
@@ -7,7 +7,7 @@
 //! Int4PlainInt32Tensor   qdata I32 [out, in / 8], low first; scale, zero_point I8 [G, out]   w = (q - z) * s
 //! Int4TilePackedTo4dTensor   `tiled.rs`
 //!
-//! any of them            act_pre_scale [in]: a factor of each input, and so of each column of the matrix
+//! any type               act_pre_scale [in]: a factor of each input, and so of each column of the matrix
 //! ```
 //!
 //! `__metadata__` of the file has an entry for each weight: `{"_type", "_data": {"block_size", ...}, "_tensor_data_names"}`.
@@ -33,22 +33,19 @@ use crate::{
 
 /// Suffix of codes after the weight's name.
 const CODES: &str = "_qdata";
-/// A type that others take.
+/// A type handled by another taker.
 const OF_OTHERS: &str = "Float8Tensor";
 
-/// One quantized tensor: its parts by name, and what is written about it.
+/// One quantized tensor: its parts by name, and its description.
 struct Module<'a> {
     /// `X._weight`: the part before `_qdata`.
     stem: &'a str,
     codes: &'a Tensor,
-    /// The entry of `__metadata__`.
+    /// Entry of `__metadata__`.
     entry: Option<Json>,
 }
 
 /// Takes every tensor of integers, and those of `torchao_floats.rs`.
-///
-/// # Errors
-/// [`Error::PartForm`], [`Error::PartMissing`], [`Error::PartShape`].
 pub(super) fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     let mut n_decoded = 0;
     for codes in assembly.left() {
@@ -82,7 +79,7 @@ pub(super) fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// The entry of the file's metadata about a tensor.
+/// Entry of a tensor in the file's metadata.
 fn entry_of(assembly: &Assembly<'_>, codes: &Tensor, name: &str) -> Result<Option<Json>, Error> {
     let part = assembly.quantized.parts.get(codes.part);
     let Some((part, text)) = part.and_then(|part| Some((part, part.metadata.get(name)?))) else {
@@ -93,7 +90,7 @@ fn entry_of(assembly: &Assembly<'_>, codes: &Tensor, name: &str) -> Result<Optio
 }
 
 impl<'a> Module<'a> {
-    /// The class of the tensor: as it is written, else as its parts show.
+    /// Class of the tensor: as stated, or else derived from its parts.
     fn kind(&self, assembly: &Assembly<'_>) -> Result<&str, Error> {
         if let Some(kind) = self.entry.as_ref().and_then(|entry| entry.get("_type")?.as_str()) {
             return Ok(kind);
@@ -114,7 +111,7 @@ impl<'a> Module<'a> {
         }
     }
 
-    /// A list of sizes of the entry.
+    /// A list of sizes in the entry.
     fn sizes(&self, key: &str) -> Option<Vec<u64>> {
         self.entry.as_ref()?.get("_data")?.get(key)?.as_array()?.iter().map(Json::as_u64).collect()
     }
@@ -123,7 +120,7 @@ impl<'a> Module<'a> {
         assembly.part(self.codes, &format!("{}_{name}", self.stem), dtypes)
     }
 
-    /// The factor of each column, if there is one.
+    /// Factor of each column, if any.
     fn fold(&self, assembly: &mut Assembly<'a>, n_columns: u64) -> Result<Option<Fold>, Error> {
         assembly.fold(self.codes, &format!("{}_act_pre_scale", self.stem), n_columns)
     }
@@ -136,7 +133,6 @@ impl<'a> Module<'a> {
         }
     }
 
-    /// A byte for each code.
     fn bytes(&self, assembly: &mut Assembly<'a>) -> Result<(Vec<u64>, Arc<dyn Stored>), Error> {
         let (outer, n_rows, n_columns) = self.dims()?;
         let scales = self.part(assembly, "scale", FLOATS)?;
@@ -155,7 +151,7 @@ impl<'a> Module<'a> {
             true => Strided { matrix_stride: 1, ..Strided::one(tensor) },
             false => Strided::by_row(tensor, n_rows, *n_groups),
         };
-        // The flipped sign bit adds 128 to code and zero alike.
+        // The flipped sign bit adds 128 to both code and zero.
         let zeros_of = zeros.map(|zeros| Strided { change: Change::Add(128.0), ..strided(zeros) });
         let weights = CodedWeights {
             n_matrices: outer.iter().product(),
@@ -173,7 +169,7 @@ impl<'a> Module<'a> {
         Ok((self.codes.shape.clone(), Arc::new(weights.checked()?)))
     }
 
-    /// Nibbles, in rows of bytes or words with `per_item` of them, whose scales and zeros are transposed, [.., G, out].
+    /// Nibbles, `per_item` to a byte or word, in rows; scales and zeros are transposed, [.., G, out].
     fn nibbles(
         &self,
         assembly: &mut Assembly<'a>,
@@ -196,8 +192,8 @@ impl<'a> Module<'a> {
             matrix_stride: n_groups * n_rows,
             ..Strided::transposed(tensor, n_rows)
         };
-        // The zeros of bytes are offsets of the products, and codes are in two's complement: the flipped sign bit
-        // makes their zero 8.
+        // For bytes, zeros are offsets of the products, and codes are in two's complement: the flipped sign
+        // bit makes their zero 8.
         let (flip, zeros, offsets) = match per_item {
             2 => (0x08, Zeros::Same(8.0), Some(strided(zeros))),
             _ => (0, Zeros::Floats(strided(zeros)), None),
@@ -217,7 +213,6 @@ impl<'a> Module<'a> {
         Ok(([outer, &[n_rows, n_columns]].concat(), Arc::new(weights.checked()?)))
     }
 
-    /// Tiles of tensor cores.
     fn tiles(&self, assembly: &mut Assembly<'a>) -> Result<(Vec<u64>, Arc<dyn Stored>), Error> {
         let both = self.part(assembly, "scale_and_zero", FLOATS)?;
         let expected = "its shape and `block_size` in `__metadata__`";

@@ -1,5 +1,5 @@
-//! For tests of forms whose libraries round twice: pieces against those of the library, and an emulation of its roundings
-//! against its output.
+//! Tests of forms whose libraries round twice: compares code, scale and offset with the library's, and an
+//! emulation of its roundings with its output.
 
 use std::{fs, path::PathBuf};
 
@@ -22,12 +22,12 @@ fn f16(value: f32) -> f32 {
     out[0]
 }
 
-/// Digest of numbers, of `bytes` each.
+/// Digest of numbers, encoded by `bytes`.
 fn digest<const N: usize>(values: &[f32], bytes: impl Fn(f32) -> [u8; N]) -> String {
     gguf_testkit::sha256(&values.iter().flat_map(|value| bytes(*value)).collect::<Vec<_>>())
 }
 
-/// Compares all pieces and all outputs of a golden; how many tensors there were.
+/// Compares all pieces and outputs of a golden; returns the number of tensors.
 pub(super) fn compare(name: &str, library: Library) -> usize {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../golden/dialects").join(name);
     let checkpoint: Checkpoint = open(&folder).unwrap();
@@ -68,8 +68,8 @@ pub(super) fn compare(name: &str, library: Library) -> usize {
     n_tensors
 }
 
-/// Compares the pieces of the tensors `names` of a golden, of which `code` makes what the golden counts of what is stored;
-/// how many there were.
+/// Compares the pieces of the tensors `names` of a golden, with `code` converting stored codes to those of
+/// the golden; returns their number.
 pub(super) fn pieces(name: &str, names: &[&str], code: impl Fn(f32) -> f32) -> usize {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../golden/dialects").join(name);
     let checkpoint: Checkpoint = open(&folder).unwrap();

@@ -2,7 +2,7 @@
 
 use crate::Dtype;
 
-/// Meaning of a global name. None of these is ever imported or called.
+/// Meaning of a global name. No global is ever imported or called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Global {
     /// `collections.OrderedDict`.
@@ -19,11 +19,10 @@ pub(super) enum Global {
     FromType,
     /// `torch.Size(dimensions)`.
     Size,
-    /// The class of a storage, with the type of its elements; none where it is of bytes.
+    /// Class of a storage, with the type of its elements; `None` for untyped bytes.
     Storage(Option<Dtype>),
-    /// A type.
     Dtype(Dtype),
-    /// Names that affect no tensor: devices, layouts, bytes.
+    /// Names that do not affect tensors: devices, layouts, bytes.
     Other,
 }
 

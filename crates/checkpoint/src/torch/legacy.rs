@@ -1,15 +1,15 @@
-//! The form that `torch.save` wrote before torch 1.6, and still writes if it is asked to.
+//! The form that `torch.save` wrote before torch 1.6, and still writes on request.
 //!
 //! ```text
 //! pickle   the integer 0x1950a86a20f9469cfc6c
 //! pickle   the protocol version, 1001
 //! pickle   {protocol_version, little_endian, type_sizes}
-//! pickle   the state dict; a storage has a sixth item, the view of it that is meant (torch 0.3)
+//! pickle   the state dict; a storage may have a sixth item, a view (torch 0.3)
 //! pickle   [key, ...]
 //! for each key: elements of the storage (i64), then its bytes
 //! ```
 //!
-//! Nothing is aligned.
+//! There is no alignment.
 //!
 //! Source: `_legacy_save` and `_legacy_load` in `serialization.py` of torch 2.15.
 
@@ -21,12 +21,12 @@ use super::{
 };
 use crate::{Dtype, pickle_error::PickleError};
 
-/// The first two pickles. The integer has 80 bits, so it is compared and not read.
+/// The first two pickles. The integer has 80 bits, so it is compared without parsing.
 pub(super) const MAGIC: &[u8] =
     &[0x80, 2, 0x8a, 10, 0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19, b'.'];
 const PROTOCOL: &[u8] = &[0x80, 2, b'M', 0xe9, 0x03, b'.'];
 
-/// A legacy file: the pickle of its state dict, and where its storages lie.
+/// A legacy file: the pickle of its state dict, and the positions of its storages.
 #[derive(Debug)]
 pub(super) struct Legacy<'a> {
     pub pickle: Pickle<'a>,
@@ -67,7 +67,7 @@ fn storages<'a>(
     listed: &[&'a str],
 ) -> Result<HashMap<&'a str, Range<u64>>, PickleError> {
     let wrong = |problem: String| PickleError::Legacy { problem };
-    // How large a storage's elements are, only those who name it say.
+    // The size of elements is only stated where storages are named.
     let mut item_bytes: HashMap<&str, u64> = HashMap::new();
     for name in state_dict.storages().filter_map(|tuple| state_dict::storage_name(state_dict, tuple)) {
         let item = name.dtype.map_or(1, |dtype: Dtype| dtype.bits() / 8);

@@ -1,22 +1,24 @@
-//! Meta's layout: `consolidated.NN.pth`, each with a part of every matrix, and `params.json`; Mistral's mixtures in it.
+//! Meta's layout: `consolidated.NN.pth`, each with a part of every matrix, and `params.json`. Also Mistral's
+//! mixtures in this layout.
 //!
 //! ```text
 //! shard 0: wq (out / n, in)   wo (out, in / n)   norm (dim)   <- the parts that the first of n processors held
 //! shard 1: wq (out / n, in)   wo (out, in / n)   norm (dim)
 //! ```
 //!
-//! A matrix whose outputs were split is its parts one below the other, one whose inputs were split is its parts side by
-//! side, vectors are in all shards alike. The embedding was split by columns up to Llama 2 and by rows, which are
-//! tokens, from Llama 3 on; its shape tells.
+//! The parts of a matrix are joined by rows if its outputs were split, and by columns if its inputs were.
+//! Vectors are equal in all shards. The embedding was split by columns up to Llama 2 and by rows, which are
+//! tokens, since Llama 3; its shape shows which.
 //!
-//! The first Mixtral came as `consolidated.NN.pt`, of which each has other tensors, with the experts of a layer in one:
+//! The first Mixtral came as `consolidated.NN.pt`, each with different tensors and the experts of a layer in
+//! one:
 //!
 //! ```text
 //! layers.N.block_sparse_moe.w1, w3   (experts f, dim)   f rows of each expert
 //! layers.N.block_sparse_moe.w2       (experts f, dim)   the same, turned
 //! ```
 //!
-//! Tensors come in the order of Hugging Face's copy of the same weights, so that files are the same.
+//! Tensors are in the order of Hugging Face's copy of the weights, so that outputs are equal.
 //!
 //! Source: `ParallelEmbedding`, `ColumnParallelLinear`, `RowParallelLinear` of fairscale as `model.py` of Llama 1 to 3
 //! uses them; `convert_mixtral_weights_to_hf.py` of transformers 4.
@@ -33,21 +35,18 @@ use super::{parse, strided::transposed};
 use crate::{Error, Listing, Part, ReadError, Region, Span, Stored, Tensor, Weights, read_columns};
 
 const PREFIX: &str = "consolidated.";
-/// Meta's, and that of the first Mixtral.
+/// Meta's suffix, and that of the first Mixtral.
 const SUFFIXES: [&str; 2] = [".pth", ".pt"];
 
 /// Distribution of a tensor over shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Split {
-    /// One below the other.
     Rows,
-    /// Side by side.
     Columns,
-    /// The same in all.
     Alike,
 }
 
-/// Ends of names, how the matrices are split, and what Hugging Face calls them.
+/// Suffixes of matrices, how they are split, and their names in Hugging Face's copy.
 const MATRICES: &[(&str, Split, &str)] = &[
     ("attention.wq.weight", Split::Rows, "self_attn.q_proj.weight"),
     ("attention.wk.weight", Split::Rows, "self_attn.k_proj.weight"),
@@ -59,7 +58,7 @@ const MATRICES: &[(&str, Split, &str)] = &[
     ("output.weight", Split::Rows, "lm_head.weight"),
 ];
 
-/// Other names that differ: parts of them, and what Hugging Face calls these.
+/// Other parts of names that differ in Hugging Face's copy.
 const RENAMED: &[(&str, &str)] = &[
     ("tok_embeddings", "model.embed_tokens"),
     ("attention_norm", "input_layernorm"),
@@ -67,12 +66,11 @@ const RENAMED: &[(&str, &str)] = &[
     ("feed_forward.", "block_sparse_moe."),
 ];
 
-/// The first file of a folder that is for this reader.
+/// First file of a folder in this layout.
 pub(crate) fn detect(listing: &Listing) -> Option<String> {
     SUFFIXES.iter().flat_map(|suffix| listing.matching(PREFIX, suffix)).next()
 }
 
-/// Reads all shards of a folder.
 pub(crate) fn open(dir: &Path, listing: &Listing) -> Result<Weights, Error> {
     let with_suffix = |suffix: &&str| (listing.matching(PREFIX, suffix), (*suffix).to_owned());
     let mut found = SUFFIXES.iter().map(with_suffix).filter(|(names, _)| !names.is_empty());
@@ -111,7 +109,7 @@ fn have_other_tensors(shards: &[Vec<Tensor>]) -> bool {
     shards.len() > 1 && names.len() == shards.iter().map(Vec::len).sum::<usize>()
 }
 
-/// Takes stacks of experts apart, under the names of the releases after the first.
+/// Splits stacks of experts, under the names of later releases.
 fn experts_apart(parts: &[Part], tensors: Vec<Tensor>) -> Result<Vec<Tensor>, Error> {
     const STACK: &str = ".block_sparse_moe.";
     let routers: HashMap<String, u64> = tensors
@@ -150,7 +148,6 @@ fn experts_apart(parts: &[Part], tensors: Vec<Tensor>) -> Result<Vec<Tensor>, Er
     Ok(apart)
 }
 
-/// Hugging Face's name of a tensor.
 fn renamed(name: &str) -> String {
     if let Some((end, _, other)) = MATRICES.iter().find(|(end, ..)| name.ends_with(end)) {
         let start = name.strip_suffix(end).unwrap_or_default();
@@ -161,7 +158,7 @@ fn renamed(name: &str) -> String {
     if renamed.starts_with("model.") { renamed } else { format!("model.{renamed}") }
 }
 
-/// The tensors that shards make; those of the first shard give the names.
+/// Merges the tensors of shards; those of the first shard give the names.
 fn merged(parts: &[Part], mut shards: Vec<Vec<Tensor>>) -> Result<Vec<Tensor>, Error> {
     let first = shards.remove(0);
     let mut rest_shards: Vec<HashMap<String, Tensor>> = Vec::with_capacity(shards.len());
@@ -176,7 +173,7 @@ fn merged(parts: &[Part], mut shards: Vec<Vec<Tensor>>) -> Result<Vec<Tensor>, E
         }
         rest_shards.push(shard);
     }
-    // The width of the model, by which the embedding shows how it is split.
+    // Width of the model, which shows how the embedding is split.
     let dim = first.iter().find(|tensor| tensor.name == "norm.weight").map(Tensor::row_elems);
     first
         .into_iter()
@@ -197,7 +194,7 @@ fn differ(parts: &[Part], tensor: &str, problem: String) -> Error {
     Error::ShardsDiffer { files, tensor: tensor.to_owned(), problem }
 }
 
-/// One tensor of its pieces, of which there are two at least.
+/// Merges at least two pieces of a tensor.
 fn merge(parts: &[Part], pieces: Vec<Tensor>, dim: Option<u64>) -> Result<Tensor, Error> {
     let first = &pieces[0];
     let wrong = |problem: String| differ(parts, &first.name, problem);
@@ -256,7 +253,7 @@ fn inside(range: &Range<u64>, at: usize, size: u64) -> Range<u64> {
 }
 
 impl Merged {
-    /// The piece's own rows and columns of a range of the whole.
+    /// A piece's own rows and columns of a range of the matrix.
     fn part_of(&self, at: usize, rows: &Range<u64>, columns: &Range<u64>) -> (Range<u64>, Range<u64>) {
         let piece = &self.pieces[at];
         match self.split {
@@ -276,7 +273,7 @@ impl Stored for Merged {
             if own_rows.is_empty() || n_columns == 0 {
                 continue;
             }
-            // out (rows, width): where this piece's first row and column stand in it.
+            // out (rows, width): position of this piece's first row and column.
             let (row, column) = match self.split {
                 Split::Columns => (0, (at as u64 * piece.row_elems()).saturating_sub(columns.start)),
                 _ => ((at as u64 * piece.n_rows()).saturating_sub(rows.start), 0),

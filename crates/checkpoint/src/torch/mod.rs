@@ -1,8 +1,8 @@
 //! Torch pickles: `pytorch_model*.bin`, `adapter_model.bin`, `consolidated.NN.pth`.
 //!
-//! A pickle describes calls of Python; nothing is called here ([`pickle`]). Its tensors become the same index
-//! that a safetensors file has: name, type, shape, bytes of the file. Tensors whose rows are not in order in
-//! their storage are read by their strides ([`strided`]).
+//! A pickle describes calls of Python, which are never executed here ([`pickle`]). The result is an index
+//! like that of a safetensors file: name, type, shape, bytes of the file. Tensors whose rows are not in order
+//! in their storage are read by their strides ([`strided`]).
 //!
 //! Source for the selection and order of files: `ModelBase.index_tensors` in `conversion/base.py`, llama.cpp
 //! as vendored in llama-cpp-python 0.3.36: files by name, tensors of a file in the order of the pickled
@@ -35,7 +35,6 @@ const TAR: (Range<usize>, &[u8]) = (257..262, b"ustar");
 /// Location of a key's storage in its file.
 type Place<'a> = Box<dyn Fn(&str) -> Result<Range<u64>, Error> + 'a>;
 
-/// Reads the pickles of all weights files of a folder.
 pub(crate) fn open(shards: &Shards, dir: &Path, listing: &Listing) -> Result<Weights, Error> {
     let mut notes = Vec::new();
     let (parts, tensors, ignored) = shards.open(dir, listing, |place, part| {
@@ -47,7 +46,6 @@ pub(crate) fn open(shards: &Shards, dir: &Path, listing: &Listing) -> Result<Wei
     Ok(Weights { parts, tensors, notes })
 }
 
-/// Opens one file by its name.
 pub(crate) fn open_file(dir: &Path, listing: &Listing, file: &str) -> Result<Weights, Error> {
     let part = listing.open(dir, file)?;
     let (tensors, notes) = parse(0, &part)?;
@@ -62,10 +60,7 @@ pub(crate) fn is_pickle(start: &[u8]) -> bool {
     start.starts_with(zip::MAGIC) || start.starts_with(legacy::MAGIC)
 }
 
-/// Reads the pickle of one file, the one at `part` of a checkpoint's. Tensors come in its order.
-///
-/// # Errors
-/// [`Error::Pickle`], [`Error::Zip`], [`Error::NotAPickle`], [`Error::DuplicateTensor`].
+/// Reads the pickle of one file, the weights file with index `part`. Tensors are in its order.
 pub(crate) fn parse(part: usize, opened: &Part) -> Result<(Vec<Tensor>, Vec<String>), Error> {
     let file = opened.file.as_str();
     let format = "a torch pickle that is not on disk";
@@ -89,7 +84,7 @@ pub(crate) fn parse(part: usize, opened: &Part) -> Result<(Vec<Tensor>, Vec<Stri
     } else {
         let found = match bytes {
             _ if bytes.get(TAR.0) == Some(TAR.1) => "a tar archive, the form of torch before 0.1.10",
-            // A bare pickle, as Python's own module writes it.
+            // A bare pickle of Python's own module.
             [0x80, ..] => "a pickle without torch's magic number",
             _ => "something else",
         };
@@ -110,7 +105,7 @@ pub(crate) fn parse(part: usize, opened: &Part) -> Result<(Vec<Tensor>, Vec<Stri
             Lie::Plain(Range { start: begin, end }) => {
                 Tensor { name, dtype, shape, part, begin, end, stored: None }
             }
-            // There are no contiguous bytes to return: they are not in the order of the shape.
+            // The bytes are not in the order of the shape.
             Lie::Strided(bytes) => {
                 let storage = Span { part, bytes };
                 let strided =

@@ -1,4 +1,4 @@
-//! A pickle as data: a reader that imports nothing and calls nothing.
+//! A pickle as data: a reader without imports and calls.
 //!
 //! A pickle is a program for a stack machine whose instructions import names and call them. This reader knows
 //! the instructions and the names that `torch.save` writes for tensors, keeps calls as values, and refuses
@@ -6,15 +6,15 @@
 //!
 //! ```text
 //! 80 02            protocol 2
-//! c torch._utils\n_rebuild_tensor_v2\n     a name, which must stand in [`GLOBALS`]
-//! ( ... t          what lies above the mark becomes a tuple
+//! c torch._utils\n_rebuild_tensor_v2\n     a name, which must be in [`GLOBALS`]
+//! ( ... t          the items above the mark become a tuple
 //! Q                a tuple ('storage', class, key, location, elements) becomes a storage
-//! R                a name and a tuple become a call, which nobody carries out
+//! R                a name and a tuple become a call, which is not executed
 //! .                the end: the value on top
 //! ```
 //!
-//! Values lie in an arena and refer to each other by number, the memo holds numbers, and nothing here recurses:
-//! a few bytes that copy a value into itself again and again cost a few numbers.
+//! Values are in an arena and refer to each other by number, like the memo, and there is no recursion:
+//! copying a value into itself repeatedly costs a few numbers.
 //!
 //! Source: `_weights_only_unpickler.py` of torch 2.15 (which instructions and names), `pickletools.py` of
 //! Python 3.11 (what they mean).
@@ -24,39 +24,34 @@ use std::{collections::HashMap, ops::Range};
 use super::globals::{self, Global};
 use crate::pickle_error::PickleError;
 
-/// Bytes of a pickle at most; that of a model of 200 layers has 1 MB.
+/// Maximum bytes of a pickle; that of a model of 200 layers has 1 MB.
 pub(super) const MAX_PICKLE_BYTES: usize = 64 << 20;
-/// Bytes of a text at most.
+/// Maximum bytes of a text.
 const MAX_TEXT_BYTES: usize = 64 << 10;
-/// Values, places on the stack and places of the memo at most. A tensor takes some 25.
+/// Maximum number of values, stack entries and memo entries. A tensor takes some 25.
 const MAX_VALUES: usize = 8 << 20;
-/// Bytes of an integer of any length at most: those of 64 bits and a sign.
+/// Maximum bytes of an integer of any length: those of 64 bits and a sign.
 const MAX_LONG_BYTES: usize = 9;
 
 /// A value of the arena, by number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Id(u32);
 
-/// A value.
 #[derive(Debug)]
 pub(super) enum Value {
     /// `None`.
     None,
-    /// A truth value.
     Bool(bool),
     /// An integer of 64 bits.
     Int(i64),
     /// A float, whose value is never used.
     Float,
-    /// A text: where it stands in the pickle. It is UTF-8.
+    /// A text, as its range of the pickle. It is valid UTF-8.
     Text(Range<u32>),
-    /// A tuple, `torch.Size` included.
     Tuple(Box<[Id]>),
-    /// A list.
     List(Vec<Id>),
-    /// A dictionary of either kind, in the order in which it was filled.
+    /// A dictionary of either kind, in insertion order.
     Dict(Vec<(Id, Id)>),
-    /// An imported name.
     Global(Global),
     /// A storage: the tuple that names it.
     Storage(Id),
@@ -64,14 +59,12 @@ pub(super) enum Value {
     Call(Global, Id),
 }
 
-/// A pickle, read.
 #[derive(Debug)]
 pub(super) struct Pickle<'a> {
     bytes: &'a [u8],
     arena: Vec<Value>,
-    /// The value that it stands for.
     pub top: Id,
-    /// Its end in the bytes that were given.
+    /// End of the pickle in the given bytes.
     pub end: usize,
 }
 
@@ -101,18 +94,16 @@ pub(super) fn read(bytes: &[u8]) -> Result<Pickle<'_>, PickleError> {
 }
 
 impl<'a> Pickle<'a> {
-    /// The value of a number.
     pub fn value(&self, id: Id) -> &Value {
-        // Numbers come from this arena alone, and it never shrinks.
+        // Numbers only come from this arena, which never shrinks.
         &self.arena[id.0 as usize]
     }
 
-    /// The number of values.
     pub fn n_values(&self) -> usize {
         self.arena.len()
     }
 
-    /// The place of a value among all, for sets of them.
+    /// Index of a value, for sets of values.
     pub fn place(&self, id: Id) -> usize {
         id.0 as usize
     }
@@ -133,7 +124,6 @@ impl<'a> Pickle<'a> {
         }
     }
 
-    /// The pairs of a dictionary.
     pub fn pairs(&self, id: Id) -> Option<&[(Id, Id)]> {
         match self.value(id) {
             Value::Dict(pairs) => Some(pairs),
@@ -141,7 +131,6 @@ impl<'a> Pickle<'a> {
         }
     }
 
-    /// The tuples of all storages that are named anywhere.
     pub fn storages(&self) -> impl Iterator<Item = Id> {
         self.arena.iter().filter_map(|value| match value {
             Value::Storage(tuple) => Some(*tuple),
@@ -149,7 +138,7 @@ impl<'a> Pickle<'a> {
         })
     }
 
-    /// An integer.
+    /// The integer of a value, if it is one.
     pub fn int(&self, id: Id) -> Option<i64> {
         match self.value(id) {
             Value::Int(int) => Some(*int),
@@ -168,18 +157,16 @@ impl<'a> Pickle<'a> {
     }
 }
 
-/// The stack machine.
 struct Machine<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// The instruction that is carried out, and where it begins.
+    /// Current instruction, and its position.
     opcode: u8,
     begin: usize,
     arena: Vec<Value>,
     /// Items of all tuples, lists and dictionaries ever made, counted because copies are possible.
     n_items: usize,
     stack: Vec<Id>,
-    /// Heights of the stack.
     marks: Vec<usize>,
     memo: HashMap<u32, Id>,
 }
@@ -274,7 +261,7 @@ impl<'a> Machine<'a> {
                 let (arguments, called) = (self.pop()?, self.pop()?);
                 self.call(called, arguments)?;
             }
-            // BUILD gives a value attributes. Only dictionaries have any: `_metadata`, versions of modules.
+            // BUILD sets attributes. Only dictionaries have any: `_metadata`, versions of modules.
             b'b' => {
                 self.pop()?;
                 let top = self.top()?;
@@ -303,7 +290,7 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// Keeps a call, but for those that only make plain values.
+    /// Keeps a call, except those that only make plain values.
     fn call(&mut self, called: Id, arguments: Id) -> Result<(), PickleError> {
         let Value::Global(global) = *self.value(called) else {
             return Err(self.kind("a name to call"));
@@ -313,7 +300,7 @@ impl<'a> Machine<'a> {
         };
         let value = match (global, &items[..]) {
             (Global::OrderedDict, []) => Value::Dict(Vec::new()),
-            // As Python 2 wrote it: a list of pairs.
+            // The form of Python 2: a list of pairs.
             (Global::OrderedDict, [pairs]) => {
                 Value::Dict(self.pairs(*pairs).ok_or_else(|| self.kind("a list of pairs"))?)
             }
@@ -337,7 +324,7 @@ impl<'a> Machine<'a> {
         items.iter().map(|item| pair(item).map(|[key, value]| (key, value))).collect()
     }
 
-    /// Puts keys and values into the dictionary on top.
+    /// Adds keys and values to the dictionary on top of the stack.
     fn fill(&mut self, items: &[Id]) -> Result<(), PickleError> {
         let top = self.top()?;
         let (pairs, rest) = items.as_chunks::<2>();
@@ -350,7 +337,6 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Puts items into the list on top.
     fn append(&mut self, items: &[Id]) -> Result<(), PickleError> {
         let top = self.top()?;
         match &mut self.arena[top.0 as usize] {
@@ -393,7 +379,7 @@ impl<'a> Machine<'a> {
     /// Removes and returns the items above the last mark, and the mark.
     fn above_mark(&mut self) -> Result<Vec<Id>, PickleError> {
         let mark = self.marks.pop().ok_or(PickleError::Mark { at: self.begin as u64 })?;
-        // Nothing below a mark is popped before the mark is.
+        // Items below a mark cannot be popped before the mark.
         Ok(self.stack.split_off(mark))
     }
 

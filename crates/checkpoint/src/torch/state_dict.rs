@@ -21,26 +21,24 @@ use super::{
 };
 use crate::{Dtype, pickle_error::PickleError};
 
-/// Keys that a state dict may lie under: Meta and others, Lightning, DeepSpeed, and what hand-written loops use.
+/// Keys that may contain the state dict: Meta and others, Lightning, DeepSpeed, and hand-written loops.
 const WRAPPERS: &[&str] = &["model", "state_dict", "module", "model_state_dict"];
-/// Calls around a tensor at most: a parameter around a subclass around a tensor.
+/// Maximum number of calls around a tensor: a parameter around a subclass around a tensor.
 const MAX_DEPTH: usize = 8;
 
-/// The name of a storage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct StorageName<'a> {
-    /// Its key.
     pub key: &'a str,
-    /// The type of its elements; none where it is of bytes.
+    /// Type of its elements; `None` for untyped bytes.
     pub dtype: Option<Dtype>,
-    /// Its elements, or bytes where it is of bytes.
+    /// Number of elements, or of bytes if untyped.
     pub numel: u64,
-    /// First element and elements of the part that is meant, in files of torch 0.3.
+    /// First element and number of elements of a view, in files of torch 0.3.
     pub view: Option<(u64, u64)>,
 }
 
 impl StorageName<'_> {
-    /// Bytes of the whole storage.
+    /// Bytes of the entire storage.
     pub fn n_bytes(&self) -> Option<u64> {
         match self.dtype {
             Some(dtype) => dtype.n_bytes(self.numel),
@@ -49,20 +47,18 @@ impl StorageName<'_> {
     }
 }
 
-/// A tensor as the pickle says it.
+/// A tensor as described by the pickle.
 #[derive(Debug)]
 pub(super) struct Pickled<'a> {
-    /// Its name.
     pub name: &'a str,
     pub dtype: Dtype,
     pub storage: StorageName<'a>,
-    /// In elements.
     pub offset: u64,
     pub shape: Vec<u64>,
     pub strides: Vec<u64>,
 }
 
-/// The tensors of a pickle, in its order, and what is odd about the rest.
+/// Tensors of a pickle in order, and notes about the rest.
 #[derive(Debug)]
 pub(super) struct StateDict<'a> {
     pub tensors: Vec<Pickled<'a>>,
@@ -74,7 +70,7 @@ pub(super) fn find<'a>(pickle: &Pickle<'a>) -> Result<StateDict<'a>, PickleError
     let none = |found: &str| PickleError::NotAStateDict { found: found.to_owned() };
     let top = pickle.pairs(pickle.top).ok_or_else(|| none("found another value"))?;
     let mut notes = Vec::new();
-    // Tensors of the top level are the model's; only without any is it a wrapper around it.
+    // Top-level tensors are the model's; a wrapper does not have any.
     let mut pairs = top;
     if !top.iter().any(|(_, value)| is_tensor(pickle, *value)) {
         let under =
@@ -114,9 +110,9 @@ fn listed(names: &[&str]) -> String {
     format!("{}{}", shown.join(", "), and_more(names.len().saturating_sub(SHOWN)))
 }
 
-/// True if a value can be left out of a model: it contains no tensor.
+/// True if a value can be omitted from a model: it contains no tensor.
 fn is_harmless(pickle: &Pickle<'_>, value: Id) -> bool {
-    // Values may hold each other in any number of ways, so each is looked at once.
+    // Values may contain each other repeatedly, so each is visited once.
     let mut seen = vec![false; pickle.n_values()];
     let mut left = vec![value];
     while let Some(id) = left.pop() {
@@ -135,7 +131,7 @@ fn is_harmless(pickle: &Pickle<'_>, value: Id) -> bool {
     true
 }
 
-/// The call that makes a tensor and its arguments, inside wrapping calls.
+/// Call that makes a tensor and its arguments, inside wrapping calls.
 fn call<'p>(pickle: &'p Pickle<'_>, value: Id) -> Option<(Global, &'p [Id])> {
     let mut id = value;
     for _ in 0..MAX_DEPTH {
@@ -161,7 +157,7 @@ fn is_tensor(pickle: &Pickle<'_>, value: Id) -> bool {
     call(pickle, value).is_some()
 }
 
-/// The tensor that a value is, if it is one.
+/// Tensor described by a value, if it is one.
 fn tensor<'a>(pickle: &Pickle<'a>, name: &'a str, value: Id) -> Result<Option<Pickled<'a>>, PickleError> {
     let wrong = |problem: &str| PickleError::Tensor { tensor: name.to_owned(), problem: problem.to_owned() };
     let Some((global, arguments)) = call(pickle, value) else { return Ok(None) };
@@ -182,7 +178,7 @@ fn tensor<'a>(pickle: &Pickle<'a>, name: &'a str, value: Id) -> Result<Option<Pi
         Global::RebuildTensor | Global::RebuildTensorV2 => (storage.dtype, rest.get(2)),
         _ => return Err(wrong("created by an unknown function")),
     };
-    // Flags say that the values that are meant are not those that are stored: negated, conjugated.
+    // Flags mean that the actual values differ from the stored ones: negated, conjugated.
     if metadata.is_some_and(|id| !matches!(pickle.value(*id), Value::None) && pickle.pairs(*id) != Some(&[]))
     {
         return Err(wrong("it has flags that change its values"));
@@ -197,7 +193,6 @@ fn tensor<'a>(pickle: &Pickle<'a>, name: &'a str, value: Id) -> Result<Option<Pi
     Ok(Some(Pickled { name, dtype, storage, offset, shape, strides }))
 }
 
-/// Contents of a storage's tuple.
 pub(super) fn storage_name<'a>(pickle: &Pickle<'a>, tuple: Id) -> Option<StorageName<'a>> {
     let [kind, class, key, _, numel, view @ ..] = pickle.items(tuple)? else { return None };
     let Value::Global(Global::Storage(dtype)) = pickle.value(*class) else { return None };
@@ -219,14 +214,14 @@ pub(super) fn storage_name<'a>(pickle: &Pickle<'a>, tuple: Id) -> Option<Storage
 /// Layout of a tensor in its storage.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Lie {
-    /// One element after the other: these bytes of the file.
+    /// Contiguous: these bytes of the file.
     Plain(Range<u64>),
-    /// By strides, from the storage's bytes on.
+    /// By strides, in these bytes of the storage.
     Strided(Range<u64>),
 }
 
 impl Pickled<'_> {
-    /// Location of the tensor in a storage that is bytes `storage` of the file.
+    /// Location of the tensor in a storage at bytes `storage` of the file.
     ///
     /// # Errors
     /// The reason that the tensor is not inside it.
@@ -276,8 +271,7 @@ impl Pickled<'_> {
         Ok(Lie::Plain(begin..begin + n_elems * item))
     }
 
-    /// True if elements are contiguous, last dimension first; strides of dimensions of size one do not
-    /// matter.
+    /// True if elements are contiguous in row-major order; strides of dimensions of size one do not matter.
     fn is_contiguous(&self) -> bool {
         let mut expected = 1;
         for (size, stride) in self.shape.iter().zip(&self.strides).rev().filter(|(size, _)| **size != 1) {

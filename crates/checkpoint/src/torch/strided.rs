@@ -4,12 +4,11 @@ use std::{ops::Range, sync::Arc};
 
 use crate::{Dtype, Part, ReadError, Region, Span, Stored, Tensor, View, read_rows};
 
-/// Elements that are gathered before they are converted.
+/// Number of elements that are gathered before they are converted.
 const CHUNK: usize = 1024;
 /// Bytes of a page: for a matrix stored by columns, each page should be read once.
 const PAGE_BYTES: u64 = 4096;
 
-/// Transpose of a plain matrix.
 pub(crate) fn transposed(matrix: Tensor) -> Tensor {
     let shape: Vec<u64> = matrix.shape.iter().rev().copied().collect();
     let strided = Strided {
@@ -23,16 +22,14 @@ pub(crate) fn transposed(matrix: Tensor) -> Tensor {
     Tensor { shape, begin: 0, end: 0, stored: Some(Arc::new(strided)), ..matrix }
 }
 
-/// A tensor described by its strides. Element (i, j, ..) is element offset + i strides[0] + j strides[1] + .. of the
-/// storage. The caller checks that all elements are inside the storage before it makes this value.
+/// A tensor described by its strides. Element (i, j, ..) is element offset + i strides[0] + j strides[1] + ..
+/// of the storage. The caller checks that all elements are inside the storage.
 #[derive(Debug, Clone)]
 pub(super) struct Strided {
-    /// Its name, for errors.
+    /// Name, for errors.
     pub name: String,
     pub dtype: Dtype,
-    /// The storage.
     pub storage: Span,
-    /// In elements.
     pub offset: u64,
     /// Not empty: a scalar is never strided.
     pub shape: Vec<u64>,
@@ -40,7 +37,7 @@ pub(super) struct Strided {
 }
 
 impl Strided {
-    /// The element of the storage that a row begins with.
+    /// Element of the storage at the beginning of a row.
     fn begin(&self, row: u64) -> u64 {
         let mut left = row;
         let mut at = self.offset;
@@ -51,7 +48,6 @@ impl Strided {
         at
     }
 
-    /// The step from one element of a row to the next.
     fn step(&self) -> u64 {
         match (self.shape.last(), self.strides.last()) {
             // Strides of dimensions of size one do not matter and were not checked.
@@ -65,7 +61,7 @@ impl Strided {
         matches!(self.strides[..], [1, step] if step > 1)
     }
 
-    /// Elements of the storage, `n` from `at` on.
+    /// Reads elements of the storage from `at` on.
     fn read_run(&self, bytes: &[u8], at: u64, out: &mut [f32]) -> Result<(), ReadError> {
         let item = (self.dtype.bits() / 8) as usize;
         let begin = at as usize * item;
@@ -128,7 +124,8 @@ impl Stored for Strided {
             return Vec::new();
         }
         let item = self.dtype.bits() / 8;
-        // From the first row's begin to the last element of the last one; rows of more dimensions may lie in any order.
+        // From the first row's begin to the last element of the last one; rows of more dimensions may be in
+        // any order.
         let elems_of = |rows: Range<u64>| {
             let row_end = self.shape.last().map_or(0, |n| (n - 1) * self.step());
             self.begin(rows.start)..self.begin(rows.end - 1) + row_end + 1

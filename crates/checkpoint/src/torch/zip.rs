@@ -4,12 +4,12 @@
 //! ROOT/data.pkl      the state dict, a pickle that names storages by key
 //! ROOT/byteorder     `little`; older files lack it
 //! ROOT/data/KEY      the bytes of one storage, as they are in memory
-//! ROOT/version ...   of no account here
+//! ROOT/version ...   ignored
 //! ```
 //!
-//! Entries are stored without compression, so a storage is a range of the file. Sizes come from the directory at
-//! the end: torch writes local headers without them. A compressed entry is refused, as are entries that share
-//! bytes: that is how a small file pretends to be a large one.
+//! Entries are stored without compression, so a storage is a range of the file. Sizes come from the directory
+//! at the end: torch writes local headers without them. A compressed entry is refused, as are entries that
+//! share bytes, by which a small file could claim to be a large one.
 //!
 //! Source: `_save` and `_load` in `serialization.py`, `serialize.cc` of torch 2.15.
 
@@ -19,20 +19,18 @@ use rawzip::{CompressionMethod, ZipArchive};
 
 use crate::pickle_error::ZipError;
 
-/// The begin of every such file.
+/// First bytes of every such file.
 pub(super) const MAGIC: &[u8] = b"PK\x03\x04";
 const PICKLE: &str = "/data.pkl";
 
-/// An archive's entries.
 #[derive(Debug)]
 pub(super) struct Archive {
-    /// The folder that all entries lie in.
     root: String,
-    /// Location of entries' bytes in the file, by name without the root.
+    /// Byte ranges in the file, by name without the root.
     entries: HashMap<String, Range<u64>>,
 }
 
-/// Reads the directory of an archive and checks every entry of it.
+/// Parses the directory of an archive and checks every entry.
 pub(super) fn read(bytes: &[u8]) -> Result<Archive, ZipError> {
     let broken = |error: rawzip::Error| ZipError::Broken { problem: error.to_string() };
     let archive = ZipArchive::from_slice(bytes).map_err(broken)?;
@@ -81,7 +79,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Archive, ZipError> {
     Ok(archive)
 }
 
-/// Refuses entries, from their local header to their end, that have bytes in common.
+/// Refuses entries that share bytes, including local headers.
 fn check_overlaps(all: &mut [(String, Range<u64>, u64)]) -> Result<(), ZipError> {
     all.sort_by_key(|(_, range, local)| (*local, range.end));
     for pair in all.windows(2) {
@@ -102,7 +100,7 @@ impl Archive {
 
     fn check_byte_order(&self, bytes: &[u8]) -> Result<(), ZipError> {
         let Some(range) = self.entries.get("byteorder") else { return Ok(()) };
-        // Inside the file: `read` has checked that.
+        // Inside the file, as checked by `read`.
         let text = String::from_utf8_lossy(&bytes[range.start as usize..range.end as usize]);
         if text.trim() == "little" {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Codes with scales and zeros that are wrong: refused when the folder is opened, or when their rows are read.
+//! Invalid codes, scales and zeros: refused when the folder is opened, or when their rows are read.
 
 use std::fs;
 
@@ -34,7 +34,7 @@ fn words(numbers: &[i32]) -> Vec<u8> {
     numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
 }
 
-/// A module (64, 96) of three groups that is right; tests spoil single parts.
+/// A valid module (64, 96) of three groups; tests spoil single parts.
 fn module() -> Vec<Part> {
     let index: Vec<i32> = (0..96).map(|i| (i * 5 % 96) / 32).collect();
     vec![
@@ -122,8 +122,7 @@ fn mismatched_shapes_and_types_are_refused() {
             "{name} {dtype}: {error}"
         );
     }
-    // Without an index the group size must be a whole number: three groups of 96 columns are equal, of 80
-    // they are not.
+    // Without an index the group size must be an integer: 96 columns form three equal groups, 80 do not.
     let shorter =
         |part: &mut Part| part.2 = if part.0 == "a.qweight" { vec![10, 64] } else { part.2.clone() };
     let mut parts = without("a.g_idx");
@@ -224,7 +223,7 @@ fn mismatched_packed_parts_are_refused() {
     }
     let parts: Vec<Part> = packed().into_iter().filter(|part| part.0 != "a.weight_packed").collect();
     assert!(matches!(open(&compressed(), &parts).unwrap_err(), Error::ScalesWithoutCodes { .. }));
-    // 7 bits in whole words look like 8.
+    // 7 bits without crossing words look like 8.
     let both = json!({"quant_method": "compressed-tensors", "version": "0.9.0", "config_groups": {
         "a": {"weights": {"num_bits": 7}}, "b": {"weights": {"num_bits": 8}}}});
     let mut parts = packed();
@@ -258,7 +257,7 @@ fn mismatched_awq_parts_are_refused() {
         let error = open(&awq, &parts).unwrap_err();
         assert!(matches!(error, Error::PartShape { .. }), "{index} {shape:?}: {error}");
     }
-    // Scales of an activation belong to the only neighbouring matrix with that number of inputs.
+    // Scales of an activation belong to the only neighboring matrix with that number of inputs.
     let act = |name: &'static str, n: u64| {
         let mut parts = module();
         parts.push(part(name, "F16", &[n], &[0x00, 0x40]));

@@ -1,4 +1,4 @@
-//! Quantized checkpoints with something wrong in them: refused by what is wrong, and never read as something else.
+//! Invalid quantized checkpoints: refused with the reason, and never read as something else.
 
 mod edited;
 mod floats;
@@ -104,7 +104,7 @@ fn invalid_bitsandbytes_floats_are_refused() {
         },
         "tensor `nf4.zeros.weight.quant_map`: row 0: expected a finite number, found inf",
     );
-    // A larger outer block than there are blocks is one that is short.
+    // A larger outer block than there are blocks is a short one.
     let mut edited = Edited::of("bnb-4bit");
     edited.respell(STATE, "\"nested_blocksize\": 256", "\"nested_blocksize\": 18446744073709551615");
     read_all(&edited.open().unwrap()).unwrap();
@@ -203,7 +203,8 @@ fn invalid_hqq_is_refused() {
     );
 }
 
-/// Bytes changed anywhere, in headers, sizes, scales or codes: an error or numbers, never a panic.
+/// Changes bytes anywhere, in headers, sizes, scales or codes: the result is an error or numbers, never a
+/// panic.
 #[test]
 fn mutants_never_panic() {
     let names = [
@@ -234,7 +235,7 @@ fn mutants_never_panic() {
         match draw.below(4) {
             0 => drop(edited.tensors.remove(&name)),
             1 => {
-                // As many bytes under another shape, or a shape that does not fit the others.
+                // Another shape of equal size, or a shape that does not fit the others.
                 let n = tensor.shape.iter_mut().next();
                 n.into_iter().for_each(|n| *n += 1);
                 let elem = (n_bytes as u64 / tensor.shape.iter().product::<u64>().max(1)).max(1);

@@ -1,4 +1,4 @@
-//! Every way in which a checkpoint can be wrong, and a file with bytes changed at random.
+//! Every invalid checkpoint, and a file with bytes changed at random.
 
 use std::{fs, path::Path};
 
@@ -99,7 +99,7 @@ fn contradictory_headers_are_refused() {
         error_of_header(r#"{"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}}"#, 0),
         "`model.safetensors`: tensor `a`: the size of shape [4294967296, 4294967296] of F32 is out of range",
     );
-    // Found by mutation: nothing in it, and rows that no number counts.
+    // Found by mutation: no data, and an overflowing number of rows.
     refused(
         error_of_header(r#"{"a":{"dtype":"BOOL","shape":[0,9223372036854775807],"data_offsets":[0,0]}}"#, 0),
         "`model.safetensors`: tensor `a`: the size of shape [0, 9223372036854775807] of BOOL is out of range",
@@ -186,7 +186,7 @@ fn inconsistent_shards_and_index_are_refused() {
         ]),
         "tensor `a` is in both `model-1.safetensors` and `model-2.safetensors`",
     );
-    // Files that the index does not name do not count.
+    // Files that the index does not name are ignored.
     let checkpoint = gguf_checkpoint::open(
         folder(&[
             (INDEX, index),
@@ -214,7 +214,7 @@ fn inconsistent_shards_and_index_are_refused() {
     );
 }
 
-/// Links of a folder from a stranger, by which files of this machine would become parts of a model.
+/// Links of a downloaded folder, which would make other files of this machine part of a model.
 #[cfg(unix)]
 #[test]
 fn links_out_of_folder_are_refused() {
@@ -310,7 +310,7 @@ fn other_folders_are_refused() {
 #[test]
 fn oversized_small_file_is_refused() {
     let dir = folder(&[("model.safetensors", &vectors(&[("a", 1)]))]);
-    // A hole takes no room on the disk.
+    // A sparse file takes no disk space.
     let sparse = fs::File::create(dir.path().join("tokenizer.json")).unwrap();
     sparse.set_len(gguf_checkpoint::MAX_FILE_BYTES + 1).unwrap();
     let error = gguf_checkpoint::open(dir.path()).unwrap_err();
@@ -325,7 +325,7 @@ fn invalid_model_card_is_noted() {
     assert!(checkpoint.notes[0].starts_with("`README.md`: "), "{:?}", checkpoint.notes);
 }
 
-/// The verdict of the safetensors crate on the same bytes.
+/// Verdict of the safetensors crate on the bytes.
 fn crate_accepts(bytes: &[u8]) -> bool {
     safetensors::SafeTensors::deserialize(bytes).is_ok()
 }

@@ -1,4 +1,5 @@
-//! Weights as their libraries quantize them (`golden/dialects`), against what these libraries, or their formulas, decode.
+//! Weights quantized by their libraries (`golden/dialects`), compared with the values that these libraries,
+//! or their formulas, decode.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,7 +13,6 @@ fn golden(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../golden/dialects").join(name)
 }
 
-/// Folder names.
 fn names() -> Vec<String> {
     let folders = fs::read_dir(golden("")).unwrap().map(|entry| entry.unwrap().file_name());
     let names: BTreeSet<String> = folders.map(|name| name.into_string().unwrap()).collect();
@@ -20,21 +20,20 @@ fn names() -> Vec<String> {
     names.into_iter().collect()
 }
 
-/// Libraries that round more than once where they decode: their output is compared with an emulation where the pieces
-/// are at hand, inside of the crate.
+/// False for libraries that round more than once when decoding: their output is compared with an emulation
+/// inside the crate, which has access to the pieces.
 fn rounds_once(name: &str) -> bool {
     let twice = ["hqq", "mlx-affine", "mlx-llama", "mlx-metal", "quanto-packed", "torchao-int4"];
     !twice.iter().any(|twice| name.starts_with(twice))
 }
 
-/// All values of a tensor.
 fn values(checkpoint: &Checkpoint, tensor: &Tensor) -> Vec<f32> {
     let mut values = vec![f32::NAN; (tensor.n_rows() * tensor.row_elems()) as usize];
     checkpoint.read_rows(tensor, tensor.row_elems(), 0..tensor.n_rows(), &mut values).unwrap();
     values
 }
 
-/// Digest of values in the type that a library gives.
+/// Digest of values in a library's type.
 fn digest(values: &[f32], dtype: &str) -> String {
     let bytes: Vec<u8> = match dtype {
         "bfloat16" => values.iter().flat_map(|value| gguf_testkit::bf16(*value)).collect(),
@@ -78,7 +77,7 @@ fn values_match_libraries() {
                 _ => panic!("{name}: {line}"),
             }
         }
-        // Nothing decoded that no library was asked about.
+        // Every decoded tensor has an expected value.
         let decoded = checkpoint.tensors.iter().filter(|tensor| tensor.stored.is_some());
         let decoded: BTreeSet<&str> = decoded.map(|tensor| tensor.name.as_str()).collect();
         assert!(decoded.is_subset(&compared), "{name}: {decoded:?} {compared:?}");
@@ -114,7 +113,7 @@ fn partial_reads_match_the_whole() {
     }
 }
 
-/// The byte ranges of all rows together cover every byte of the codes, and no range leaves its file.
+/// The byte ranges of all rows together cover all codes, and no range leaves its file.
 #[test]
 fn spans_cover_the_codes() {
     for name in names() {

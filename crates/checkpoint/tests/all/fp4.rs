@@ -1,4 +1,4 @@
-//! Floats of 4 and 6 bits whose parts do not fit, or hold no values.
+//! Floats of 4 and 6 bits whose parts do not fit or have no values.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use gguf_checkpoint::{Checkpoint, Dtype, Error, ReadError};
 use gguf_types::DType;
 use serde_json::{Value as Json, json};
 
-/// Name, type, shape, and the byte that all its bytes are.
+/// Name, type, shape, and the value of all its bytes.
 type Part<'a> = (&'a str, Dtype, &'a [u64], u8);
 
 fn open(config: &Json, parts: &[Part<'_>]) -> Result<Checkpoint, Error> {
@@ -24,7 +24,7 @@ fn modelopt() -> Json {
     json!({"quant_method": "modelopt", "quant_algo": "NVFP4"})
 }
 
-/// A matrix (8, `columns`) of NVFP4 with this byte for every scale, and with this scale of the tensor.
+/// An NVFP4 matrix (8, `columns`) with this byte for every scale and tensor-wide scale.
 fn nvfp4(columns: u64, scale: u8, shape: &[u64], tensor: u8) -> Result<Checkpoint, Error> {
     open(
         &modelopt(),
@@ -61,7 +61,7 @@ fn invalid_nvfp4_scales_are_refused() {
             format!("tensor `a.weight_scale`: row 0: expected a finite scale, found byte {nan:#04x}");
         assert_eq!(error.to_string(), message);
     }
-    // A decoder accepts a sign; a block cannot hold it.
+    // A decoder accepts a sign; a block cannot store it.
     let negative = nvfp4(64, 0xb8, &[], 0x3c).unwrap();
     assert!(read(&negative).unwrap()[0] < 0.0);
     let error = repack(&negative, DType::NVFP4).unwrap_err();
@@ -76,7 +76,7 @@ fn tensor_scales_are_one_per_matrix() {
                 shape [8, 32], found shape [2]";
     assert_eq!(error.to_string(), message);
     assert!(matches!(nvfp4(64, 0x38, &[1], 0xff), Err(Error::Read(ReadError::NoValue { .. }))));
-    // Zero divides nothing.
+    // A divisor of zero.
     let compressed = json!({"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized"});
     let zero = [
         ("a.weight_packed", Dtype::U8, &[8, 32][..], 0x21),
@@ -108,7 +108,7 @@ fn nan_mxfp4_exponents_are_refused() {
         open(&quark, &parts).unwrap()
     };
     assert_eq!(read(&of(127)).unwrap()[..2], [1.0, 0.5]);
-    // The smallest scale is no normal number.
+    // The smallest scale is subnormal.
     assert_eq!(read(&of(0)).unwrap()[0], 2f32.powi(-127));
     let error = read(&of(255)).unwrap_err();
     assert_eq!(error.to_string(), "tensor `a.weight_scale`: row 0: expected a finite scale, found byte 0xff");
@@ -136,7 +136,7 @@ fn mismatched_parts_are_refused() {
         let parts = [("a.weight", Dtype::U8, shape, 0), ("a.weight_scale", Dtype::U8, &[8, 2], 0)];
         assert!(open(&quark, &parts).is_err(), "{shape:?}");
     }
-    // Factors of columns that are not as many as columns.
+    // The number of column factors differs from that of columns.
     let parts = [
         ("a.weight", Dtype::U8, &[8, 32][..], 0),
         ("a.weight_scale", Dtype::F8_E4M3, &[8, 4], 0x38),

@@ -1,4 +1,4 @@
-//! FP8: how it is recognized, scales in another file, and what is wrong, refused before a number is made.
+//! FP8: recognition, scales in another file, and invalid parts, refused before any number is computed.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 /// Name, type and shape of a tensor of zeros.
 type Zeros<'a> = (&'a str, Dtype, &'a [u64]);
 
-/// Opens a checkpoint of zeros whose config.json has this quantization config.
+/// Opens a checkpoint of zeros with this quantization config in config.json.
 fn open(quantization: Json, tensors: &[Zeros<'_>]) -> Result<Checkpoint, Error> {
     open_with(&[("config.json", json!({"quantization_config": quantization}))], tensors)
 }
@@ -48,7 +48,7 @@ fn fp8_is_recognized_without_config() {
         assert_eq!(checkpoint.method, Some(method), "{codes} {scales}");
         assert_eq!(checkpoint.tensor(value).map(|tensor| tensor.shape.clone()), Some(vec![200, 300]));
     }
-    // The same with a config that names no method: ModelOpt's separate file.
+    // With a config that names no method: ModelOpt's separate file.
     let tensors = [CODES, ("a.weight_scale", Dtype::F32, &[][..])];
     let checkpoint =
         open_with(&[("hf_quant_config.json", json!({"quantization": {"quant_algo": "FP8"}}))], &tensors);
@@ -82,7 +82,7 @@ fn bits_of(checkpoint: &Checkpoint, name: &str) -> Vec<u32> {
     values.iter().map(|value| value.to_bits()).collect()
 }
 
-/// Shards are cut by size: a matrix and its scales may be in two of them.
+/// Shards are cut by size: a matrix and its scales may be in different shards.
 #[test]
 fn scales_in_another_file_are_found() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/dialects/fp8-blocks");
@@ -167,11 +167,11 @@ fn mismatched_scale_grids_are_refused() {
             )
         );
     }
-    // Blocks as large as a half would be an even division of 200 rows; the config says otherwise.
+    // Blocks of half the size would also divide 200 rows evenly; the config decides.
     let halves = json!({"quant_method": "fp8", "weight_block_size": [64, 128]});
     let tensors = [CODES, ("a.weight_scale_inv", Dtype::F32, &[2, 3][..])];
     assert!(matches!(open(halves, &tensors), Err(Error::PartShape { .. })));
-    // Without a config only blocks in use are known.
+    // Without a config only common blocks are recognized.
     let tensors = [CODES, ("a.weight_scale", Dtype::F32, &[4, 4][..])];
     assert!(matches!(open(json!({"quant_method": "fp8"}), &tensors), Err(Error::PartShape { .. })));
 }
@@ -192,7 +192,7 @@ fn unpaired_parts_are_refused() {
     let scale = ("a.weight_scale_inv", Dtype::F32, &[2, 3][..]);
     let error = open(fine_grained(), &[CODES]).expect_err("no scales");
     assert_eq!(error.to_string(), "tensor `a.weight`: F8_E4M3 codes without scales");
-    // Codes of one matrix have scales, those of the other have none.
+    // Only the codes of one matrix have scales.
     let error =
         open(fine_grained(), &[CODES, scale, ("b.weight", Dtype::F8_E5M2, &[4, 4])]).expect_err("no scales");
     assert_eq!(error.to_string(), "tensor `b.weight`: F8_E5M2 codes without scales");
@@ -225,7 +225,7 @@ fn invalid_config_blocks_are_refused() {
             )
         );
     }
-    // The largest numbers that JSON holds: one block for all.
+    // The largest JSON integers: one block for all.
     let huge = json!({"quant_method": "fp8", "weight_block_size": [u64::MAX, u64::MAX]});
     let checkpoint = open(huge, &[CODES, ("a.weight_scale_inv", Dtype::F32, &[1, 1])]).unwrap();
     let mut row = [f32::NAN; 300];
@@ -235,7 +235,7 @@ fn invalid_config_blocks_are_refused() {
 
 #[test]
 fn codes_of_any_shape_are_read() {
-    // No dimension, one, and none of a length.
+    // Scalars, vectors and empty tensors.
     for shape in [&[][..], &[7], &[0, 300], &[200, 0], &[0, 0, 0]] {
         let codes = ("a.weight", Dtype::F8_E4M3, shape);
         let checkpoint = open(fine_grained(), &[codes, ("a.weight_scale_inv", Dtype::F32, &[])]).unwrap();

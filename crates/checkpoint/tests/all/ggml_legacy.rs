@@ -34,13 +34,13 @@ fn truncated_file_is_refused_or_shorter() {
                 n_read += 1;
             }
             Err(error) => {
-                // A header without a vocabulary is reported before any of it is read.
+                // A header without a vocabulary is reported before reading one.
                 let is_cut = matches!(error, LegacyError::Truncated { .. });
                 assert!(is_cut || matches!(error, LegacyError::Header { .. }), "{len} bytes: {error}");
             }
         }
     }
-    // With no tensor, with one, .., with all but the last.
+    // Truncated after each tensor but the last.
     assert_eq!(n_read, n_tensors);
 }
 
@@ -94,11 +94,11 @@ fn impossible_numbers_are_refused() {
         let error = parse(bytes).unwrap_err().to_string();
         assert!(error.starts_with(message), "{at} {number}: {error}");
     }
-    // A number of both dimensions that no file holds.
+    // Dimensions larger than any file.
     let mut bytes = whole.clone();
     (12..20).step_by(4).for_each(|at| set(&mut bytes, tensor + at, u32::MAX - 31));
     assert!(matches!(parse(bytes), Err(LegacyError::Truncated { .. })));
-    // The second tensor under the name of the first, which is as long.
+    // The second tensor renamed to the first, which has an equally long name.
     let twice = [&whole[..], &whole[tensor..]].concat();
     assert!(parse(twice).is_err());
 }

@@ -1,4 +1,4 @@
-//! Checkpoints of `golden/source/` against the listings that gguf-py made of them.
+//! Checkpoints of `golden/source/` compared with gguf-py's listings.
 
 use std::{fs, path::PathBuf};
 
@@ -6,7 +6,7 @@ fn golden(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../golden/source").join(name)
 }
 
-/// `name dtype [shape] file offset bytes sha256-of-f32`, a line for each tensor.
+/// `name dtype [shape] file offset bytes sha256-of-f32`, one line per tensor.
 fn listing(checkpoint: &gguf_checkpoint::Checkpoint) -> String {
     let mut lines = String::new();
     for tensor in &checkpoint.tensors {

@@ -1,8 +1,7 @@
-//! The order of this crate's modules: types stand below everyone who names them.
+//! Order of this crate's modules: a module only uses those below it.
 
 use std::path::Path;
 
-/// From bottom to top.
 const FLOORS: &[&[&str]] = &[
     &["dtype", "family_form", "pickle_error"],
     &["read_error"],
@@ -16,7 +15,7 @@ const FLOORS: &[&[&str]] = &[
     &["shards"],
     &["safetensors", "torch"],
     &["codes", "dense", "mlx_adapter"],
-    // The table of formats, that of quantization methods, and what opens folders by them.
+    // The tables of formats and quantization methods, and the code that opens folders by them.
     &["formats", "methods"],
     &["training", "unread_files"],
     &["checkpoint"],

@@ -34,7 +34,6 @@ fn open(config: &Json, tensors: &str) -> Result<Checkpoint, Error> {
 /// One checkpoint: the row that it must be recognized as, its `quantization_config`, its tensors.
 struct Case(&'static str, Json, &'static str);
 
-/// Tensor in every checkpoint.
 const NORM: &str = "model.norm.weight BF16 8";
 
 fn cases() -> Vec<Case> {
@@ -154,7 +153,7 @@ fn cases() -> Vec<Case> {
             json!({"quant_method": "bitnet", "use_rms_norm": true}),
             "a.weight U8 2x8, a.weight_scale BF16 1, a.rms_norm.weight BF16 8",
         ),
-        // Below: refused only until their readers land; see REFUSED.
+        // Refused only until a reader exists; see REFUSED.
         Case(
             "bitsandbytes",
             method("bitsandbytes"),
@@ -176,7 +175,7 @@ fn unsupported_methods_are_refused_by_name() {
     let mut without: BTreeSet<&str> = VARIANTS.iter().chain(REFUSED).map(|method| method.name).collect();
     for Case(row, config, tensors) in cases() {
         if !VARIANTS.iter().chain(REFUSED).any(|method| method.name == row) {
-            // Rows of methods that are read have separate goldens.
+            // Supported methods have separate goldens.
             continue;
         }
         let error = open(&json!({"quantization_config": config}), &format!("{NORM}, {tensors}")).unwrap_err();
@@ -193,7 +192,7 @@ fn unsupported_methods_are_refused_by_name() {
     assert!(without.is_empty(), "rows without a checkpoint here: {without:?}");
 }
 
-/// The names in `quant_method` that transformers 5.23 knows (`AUTO_QUANTIZATION_CONFIG_MAPPING`), and other libraries' own.
+/// Names of `quant_method` in transformers 5.23 (`AUTO_QUANTIZATION_CONFIG_MAPPING`) and of other libraries.
 #[test]
 fn every_known_method_is_recognized() {
     for name in [
@@ -234,7 +233,7 @@ fn every_known_method_is_recognized() {
         "qtip",
     ] {
         let config = json!({"quantization_config": {"quant_method": name}});
-        // No decoder knows what to do with this tensor, whatever its method.
+        // No decoder supports this tensor, whatever its method.
         let error = open(&config, "a.weight U16 8x8").err();
         let is_unknown = matches!(error, Some(Error::UnknownMethod { .. }));
         assert!(!is_unknown, "`{name}` has no row");
@@ -297,7 +296,7 @@ fn unused_quantization_config_is_noted() {
     assert_eq!((empty.notes.len(), empty.settled), (0, true));
 }
 
-/// The file by which each format of another program is recognized.
+/// A file by which each format of another program is recognized.
 const FOREIGN_FILES: &[(&str, &str)] = &[
     ("EXL2", "output-00001-of-00002.safetensors"),
     ("TensorRT-LLM", "rank0.safetensors"),
@@ -345,7 +344,7 @@ fn foreign_formats_are_named() {
         without.remove(format);
     }
     assert!(without.is_empty(), "rows without a file here: {without:?}");
-    // Weights that are read win over all others.
+    // Supported weights take precedence over all others.
     let both = [("model.safetensors", &safetensors(NORM)[..]), ("model.onnx", b""), ("tf_model.h5", b"")];
     assert!(gguf_checkpoint::open(folder(&json!({}), &both).path()).is_ok());
 }

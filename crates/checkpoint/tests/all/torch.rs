@@ -1,4 +1,5 @@
-//! Files of `torch.save` in `golden/torch/`: every tensor against what torch itself reads, and files that are refused.
+//! Files of `torch.save` in `golden/torch/`: every tensor compared with torch's values, and files that are
+//! refused.
 
 mod bad;
 
@@ -78,8 +79,8 @@ fn every_form_matches_torch() {
     assert!(n_tensors > 100, "{n_tensors}");
 }
 
-/// Any rows and columns are those of the whole, whatever way they are read; so are rows of another length. Gives how many
-/// tensors are not plain bytes of a file, and how many of these are best read in panels.
+/// Checks that partial reads, also with other row lengths, agree with the complete tensor. Returns the number
+/// of tensors that are not plain bytes of a file, and how many are best read in panels.
 fn check_parts(name: &str, checkpoint: &Checkpoint) -> (usize, usize) {
     let (mut n_stored, mut n_panels) = (0, 0);
     for tensor in &checkpoint.tensors {
@@ -108,7 +109,7 @@ fn check_parts(name: &str, checkpoint: &Checkpoint) -> (usize, usize) {
         let mut flat = vec![f32::NAN; whole.len() - 1];
         checkpoint.read_rows(tensor, 1, 1..whole.len() as u64, &mut flat).unwrap();
         assert_eq!(bits(&flat), bits(&whole[1..]), "{name} {}", tensor.name);
-        // Advice changes nothing, and what a tensor is made of lies in its files.
+        // Advice does not change values, and spans are inside the files.
         checkpoint.advise_rows(tensor, width, 0..n_rows, gguf_container::Advice::DoneWith);
         assert_eq!(bits(&values(checkpoint, tensor)), bits(&whole));
         assert!(checkpoint.stored_bytes(tensor) > 0);
@@ -131,7 +132,7 @@ fn merged_shard_parts_match_the_whole() {
         assert_eq!(checkpoint.format, "torch pickles in Meta's layout");
         // All matrices of a layer, the embedding and the output.
         assert_eq!(check_parts(name, &checkpoint).0, 9, "{name}");
-        // A matrix in n files is as large as its elements, of which each has two bytes.
+        // A matrix in n files has two bytes per element.
         let output = checkpoint.tensor("output.weight").unwrap();
         assert_eq!(checkpoint.stored_bytes(output), 2 * output.n_rows() * output.row_elems());
     }
@@ -141,7 +142,7 @@ fn merged_shard_parts_match_the_whole() {
     assert!(order.contains(&"rope.freqs".to_owned()), "who drops it says so");
 }
 
-/// A folder with the shards of a golden, and what `change` makes of them.
+/// Opens a folder with the shards of a golden, modified by `change`.
 fn shards(name: &str, change: impl Fn(&Path)) -> Result<Checkpoint, Error> {
     let dir = tempfile::tempdir().unwrap();
     for entry in fs::read_dir(golden(name)).unwrap() {
@@ -172,18 +173,18 @@ fn unrelated_shards_are_refused() {
     refused("meta-2", &format!("tensor `{frequencies}`: `consolidated.01.pth` lacks it"), &|dir| {
         drop(fs::copy(golden("meta-4").join(shard(0)), dir.join(shard(1))));
     });
-    // Vectors that all shards have are the same in all of them.
+    // Vectors must be equal in all shards.
     refused("meta-2", "its values are not the same in all of them", &|dir| {
         let mut bytes = fs::read(dir.join(shard(1))).unwrap();
         let checkpoint = gguf_checkpoint::open(&golden("meta-2")).unwrap();
         let norm = checkpoint.tensor("norm.weight").unwrap();
-        // The same place in both shards: they differ in values alone.
+        // At one position in both shards: only values differ.
         bytes[norm.begin as usize] ^= 1;
         fs::write(dir.join(shard(1)), bytes).unwrap();
     });
 }
 
-/// A shard of a norm and of one matrix.
+/// A shard with a norm and one matrix.
 fn shard_of(name: &str, shape: &[i64]) -> Vec<u8> {
     let (norm, matrix) = (("FloatStorage", "0", 4), ("FloatStorage", "1", 12));
     let pickle = Pickler::new().raw(b"}(").text("norm.weight").tensor(norm, 0, &[4], &[1]);
@@ -224,7 +225,7 @@ fn unmergeable_shards_are_refused() {
     }
 }
 
-/// Experts of a layer in one matrix, whose number the router says.
+/// Experts of a layer in one matrix; the router gives their number.
 #[test]
 fn unsplittable_expert_stacks_are_refused() {
     let open = |name: &str, shape: &[i64]| {
@@ -240,7 +241,7 @@ fn unsplittable_expert_stacks_are_refused() {
     );
     let plain = open("layers.0.block_sparse_moe.gate.weight", &[3, 4]).unwrap();
     assert!(plain.tensor("layers.0.feed_forward.gate.weight").is_some());
-    // Two shards of which one has nothing that the other has, and lacks nothing.
+    // Two shards, one without unique tensors.
     let both = golden("mixtral-stacked");
     let names =
         |checkpoint: Checkpoint| checkpoint.tensors.iter().map(|t| t.name.clone()).collect::<Vec<_>>();

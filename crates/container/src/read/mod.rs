@@ -108,9 +108,6 @@ impl File {
 
     /// Reads the header of a mapped or in-memory file, and checks that every tensor lies inside it. Padding
     /// after the last tensor may be missing, because the reference's loader does not read it.
-    ///
-    /// # Errors
-    /// As [`Header::parse`], and [`Error::OutOfFile`].
     pub fn parse(bytes: impl Into<Mapped>) -> Result<File, Error> {
         let bytes = bytes.into();
         let header = Header::parse(&bytes)?;
@@ -167,9 +164,6 @@ impl File {
 
     /// The data of `tensor`, without padding, in the byte order of the file
     /// ([`Header::endian`]; [`crate::swap_blocks`] turns it).
-    ///
-    /// # Errors
-    /// As [`File::range`].
     pub fn data(&self, tensor: &TensorInfo) -> Result<&[u8], Error> {
         Ok(&self.bytes[self.range(tensor)?])
     }

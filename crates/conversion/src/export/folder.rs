@@ -1,4 +1,4 @@
-//! A folder that appears under its name when it is complete.
+//! A folder that gets its name when it is complete.
 
 use std::{
     fs, io,
@@ -14,7 +14,7 @@ use crate::Error;
 #[derive(Debug)]
 pub struct Folder {
     final_path: PathBuf,
-    /// Removed with all it holds, unless finished.
+    /// Removed with its contents unless finished.
     temporary: TempDir,
     force: bool,
 }
@@ -43,7 +43,8 @@ impl Folder {
             return Err(Error::NoFolder { folder: parent.to_owned() }.into());
         }
         check(final_path, input, force)?;
-        // Named as the temporary files of `gguf_container::Output` are, so that the next run can name what a killed one left.
+        // Named like the temporary files of `gguf_container::Output`, so that the next run can report
+        // leftovers of a killed one.
         let mut builder = tempfile::Builder::new();
         let prefix = format!(".{}-", std::process::id());
         let suffix = format!(".{}.partial", gguf_container::kept_name(&name));
@@ -51,22 +52,18 @@ impl Folder {
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
-            // As for any new folder; the system takes its mask away.
+            // The usual mode of a new folder, before the umask.
             builder.permissions(fs::Permissions::from_mode(0o777));
         }
         let temporary = builder.tempdir_in(parent).map_err(io_error(parent))?;
         Ok(Folder { final_path: final_path.to_owned(), temporary, force })
     }
 
-    /// Temporary path of a file.
     pub fn path(&self, file: &str) -> PathBuf {
         self.temporary.path().join(file)
     }
 
     /// Writes a small file, in a subfolder if its name has one.
-    ///
-    /// # Errors
-    /// [`ExportError::Io`].
     pub fn write(&self, file: &str, bytes: &[u8]) -> Result<(), ExportError> {
         let path = self.path(file);
         let write = || {
@@ -90,7 +87,7 @@ impl Folder {
         let io = io_error(&final_path);
         if fs::symlink_metadata(&final_path).is_err() {
             fs::rename(temporary.path(), &final_path).map_err(io)?;
-            // It is not there any more, and must not be looked for.
+            // The temporary folder no longer exists, so its destructor must not run.
             drop(temporary.keep());
             return Ok(());
         }
@@ -99,7 +96,7 @@ impl Folder {
         let aside = before.path().join("before");
         fs::rename(&final_path, &aside).map_err(&io)?;
         if let Err(error) = fs::rename(temporary.path(), &final_path) {
-            // Put back what was there; if that fails too, it stays where it was put aside.
+            // Put the previous folder back. If that fails too, it keeps its temporary name.
             if fs::rename(&aside, &final_path).is_err() {
                 drop(before.keep());
             }
@@ -130,6 +127,6 @@ fn check(path: &Path, input: &Path, force: bool) -> Result<(), ExportError> {
     if !force {
         return Err(Error::Gguf(gguf_container::Error::Exists { path: path.to_owned() }).into());
     }
-    // Protects a folder that was named by mistake.
+    // Protects a folder that was specified by mistake.
     if path.join("config.json").is_file() { Ok(()) } else { not_replaceable("it has no config.json") }
 }

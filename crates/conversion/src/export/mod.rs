@@ -1,8 +1,7 @@
 //! Export: a GGUF file becomes a Hugging Face folder.
 //!
-//! [`plan`] decides everything and reads no weight; [`write()`] runs the same jobs as a conversion
-//! does, over files whose headers are fixed before. The folder has its name only when all of
-//! it is written.
+//! [`plan`] decides everything without reading weights; [`write()`] runs the same jobs as a conversion, with
+//! headers that are fixed in advance. The folder gets its name when it is complete.
 
 mod error;
 mod folder;
@@ -31,12 +30,12 @@ pub use safetensors::Shard;
 pub struct ExportOptions {
     /// Type of the weights: F32, F16 or BF16.
     pub dtype: DType,
-    /// Bytes of weights that a file holds at most.
+    /// Maximum bytes of weights per file.
     pub shard_bytes: u64,
 }
 
 impl Default for ExportOptions {
-    /// bf16, in files of 5 GB, as transformers has it.
+    /// bf16, in files of 5 GB, the default of transformers.
     fn default() -> ExportOptions {
         ExportOptions { dtype: DType::BF16, shard_bytes: 5_000_000_000 }
     }
@@ -45,7 +44,7 @@ impl Default for ExportOptions {
 /// A folder before it is written.
 #[derive(Debug, Clone)]
 pub struct ExportPlan {
-    /// Small files and tensors, and what a person should know.
+    /// Small files, tensors and notes for the user.
     pub layout: ExportLayout,
     /// Weights files.
     pub shards: Vec<Shard>,
@@ -92,10 +91,10 @@ pub fn plan(families: &Families, file: &File, options: &ExportOptions) -> Result
     Ok(ExportPlan { layout, shards, dtype })
 }
 
-/// The values of a tensor that a config is made of.
+/// Values of a small tensor that the config is made from.
 fn small(file: &File, name: &str) -> Result<Option<Vec<f32>>, ExportError> {
     let Some(tensor) = file.tensor(name) else { return Ok(None) };
-    // As many values as are in the file, which the header was checked against.
+    // The header was checked, so this size is that of the data.
     let mut values = vec![0.0; tensor.shape.n_elems() as usize];
     GgufRows::new(file, tensor).read(0..tensor.shape.n_rows(), gguf_quant::Level::Scalar, &mut values)?;
     Ok(Some(values))
@@ -110,7 +109,7 @@ pub fn input_bytes(file: &File) -> u64 {
 /// replaced once the new one is complete.
 ///
 /// # Errors
-/// [`ExportError`]; nothing remains under the folder's name or next to it then.
+/// [`ExportError`]; partial output is removed.
 pub fn write(
     file: &File,
     input: &Path,

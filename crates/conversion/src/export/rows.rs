@@ -1,4 +1,4 @@
-//! Rows of a checkpoint tensor, read from the GGUF tensors that hold them.
+//! Rows of a checkpoint tensor, read from the GGUF tensors that store them.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -12,15 +12,15 @@ use gguf_types::DType;
 
 use crate::{Error, GgufRows, Granularity, RowSource};
 
-/// Rows of a transposed checkpoint tensor that a job takes at least: a block of the longest kind.
+/// Minimum number of rows per job of a transposed checkpoint tensor: the longest block.
 const PANEL_ROWS: u64 = 256;
 
-/// Rows of a checkpoint tensor, each read where the [`RowMap`] of its part has put it.
+/// Rows of a checkpoint tensor, read from the positions that the [`RowMap`] of each part gave them.
 #[derive(Debug, Clone)]
 pub struct ExportRows<'a> {
     parts: Vec<Part<'a>>,
     view: RowView,
-    /// All values, where no tensor of the file has them.
+    /// All values, if they are not in the file.
     values: Vec<f32>,
 }
 
@@ -29,14 +29,13 @@ pub struct ExportRows<'a> {
 struct Part<'a> {
     file: &'a gguf_container::File,
     tensor: &'a TensorInfo,
-    /// The tensor as it is stored.
     rows: GgufRows<'a>,
     part: ExportPart,
     source_rows: SourceRows,
 }
 
 impl<'a> ExportRows<'a> {
-    /// The rows of `exported`, which are in tensors of `file`.
+    /// Rows of `exported`, from tensors of `file`.
     ///
     /// # Errors
     /// [`Error::NoSuchTensor`].
@@ -53,7 +52,7 @@ impl<'a> ExportRows<'a> {
         Ok(ExportRows { parts, view, values: exported.values.clone() })
     }
 
-    /// The only part, where rows are in the order of the checkpoint.
+    /// The only part, if its rows are in checkpoint order.
     fn plain(&self) -> Option<&Part<'a>> {
         match &self.parts[..] {
             [part] if part.is_plain() && part.part.row_elems == self.view.row_elems => Some(part),
@@ -61,7 +60,7 @@ impl<'a> ExportRows<'a> {
         }
     }
 
-    /// The only part, where a range of rows lies together in the file, if in another order.
+    /// The only part, if ranges of rows are contiguous in the file, possibly in another order.
     fn in_order(&self) -> Option<&Part<'a>> {
         match &self.parts[..] {
             [part] if part.part.matrix.is_none() && part.part.row_elems == self.view.row_elems => Some(part),
@@ -71,18 +70,18 @@ impl<'a> ExportRows<'a> {
 }
 
 impl RowSource for ExportRows<'_> {
-    /// A vector is one row, even where its elements move.
+    /// A vector is one row, even if its elements move.
     fn view(&self) -> RowView {
         self.view
     }
 
     fn granularity(&self) -> Granularity {
-        // Rows of a head move among themselves.
+        // Rows move within their head.
         let group_rows = match self.parts.first().map(|part| part.part.rows) {
             Some(RowMap::RopePermute { n_head }) => (self.view.n_rows / n_head.max(1)).max(1),
             _ => 1,
         };
-        // Of what is transposed, a job takes a block of every row of the file.
+        // For a transposed tensor, a job covers one block of every row of the file.
         let is_transposed = self.parts.iter().any(|part| part.part.matrix.is_some());
         Granularity { group_rows, least_rows: if is_transposed { PANEL_ROWS } else { 1 } }
     }
@@ -138,14 +137,14 @@ impl RowSource for ExportRows<'_> {
         Ok(())
     }
 
-    /// Rows of whole heads are together in the file, if not in this order.
+    /// Rows of complete heads are contiguous in the file, in a different order.
     fn advise(&self, rows: Range<u64>, advice: Advice) {
         if let Some(part) = self.in_order() {
             part.rows.advise(part.at(rows), advice);
         }
     }
 
-    /// Parts that are read in another order are done with when all rows are.
+    /// Parts that are read out of order are finished together with the tensor.
     fn all_done(&self) {
         if self.in_order().is_none() {
             for part in &self.parts {
@@ -156,7 +155,6 @@ impl RowSource for ExportRows<'_> {
 }
 
 impl Part<'_> {
-    /// True if the rows are contiguous and in order.
     fn is_plain(&self) -> bool {
         self.part.rows == RowMap::Concat && self.part.matrix.is_none()
     }
@@ -173,7 +171,7 @@ impl Part<'_> {
         Ok(())
     }
 
-    /// Takes back what happened to elements of an output row.
+    /// Reverts the changes to elements of an output row.
     fn invert(&self, row: u64, values: &mut [f32]) {
         let element = self.part.element;
         if element != ElementMap::Identity {
@@ -181,8 +179,8 @@ impl Part<'_> {
         }
     }
 
-    /// Elements that move one by one, or that have other rows in the file than in the checkpoint. `range`
-    /// counts elements of the checkpoint; `out` begins with the first of them.
+    /// Reads elements that move one by one, or whose rows in the file differ from those in the checkpoint.
+    /// `range` counts elements of the checkpoint; `out` begins with the first.
     fn read_elements(&self, range: Range<u64>, level: Level, out: &mut [f32]) -> Result<(), Error> {
         let row_elems = self.tensor.shape.row_elems().max(1);
         let by_element = self.part.row_elems == 1;
@@ -200,12 +198,12 @@ impl Part<'_> {
             Some((row, (self.part.first_row + row) * self.part.row_elems + within))
         };
         let mut values = vec![0.0; row_elems as usize];
-        // Neighbours are mostly in one row of the file, which is decoded once.
+        // Neighbors are mostly in one row of the file, which is decoded once.
         let mut current = None;
         for (element, out) in range.zip(out) {
             let Some((row, at)) = place(element) else { continue };
             let stored_row = at / row_elems;
-            // Neighbours are mostly in one row of the file, which is decoded once.
+            // Neighbors are mostly in one row of the file, which is decoded once.
             if current != Some(stored_row) {
                 self.rows.read(stored_row..stored_row + 1, level, &mut values)?;
                 current = Some(stored_row);
@@ -216,7 +214,7 @@ impl Part<'_> {
         Ok(())
     }
 
-    /// Whole rows of the file, whose pieces go back to their places.
+    /// Reads rows of the file and moves their pieces back to their places.
     fn read_pieces(
         &self,
         rows: Range<u64>,
@@ -240,8 +238,8 @@ impl Part<'_> {
         Ok(())
     }
 
-    /// Rows of a checkpoint tensor whose columns are the rows of the file: of each of these a few
-    /// neighbouring elements, decoded with the rest of their blocks.
+    /// Reads rows of a checkpoint tensor whose columns are the rows of the file: a few neighboring elements
+    /// of each row, decoded together with the rest of their blocks.
     fn read_columns(
         &self,
         rows: Range<u64>,
@@ -249,13 +247,13 @@ impl Part<'_> {
         level: Level,
         out: &mut [f32],
     ) -> Result<(), Error> {
-        // The conversion made rows of columns. With `e` counted from the first row that was taken of a matrix:
+        // The conversion transposed the matrix. With `e` counted from the first row taken from a matrix:
         //
         //   checkpoint: row index * group + start + e, column c   <->   file: row index * n_columns + c, element e
         //
         // So a run of rows of the checkpoint is, in each row of the file, the run of elements `elements`.
         let Some(matrix) = self.part.matrix else { return Ok(()) };
-        // A matrix of the checkpoint, of which `matrix.group` rows belong together, and what the file has of it, for
+        // A matrix of the checkpoint with groups of `matrix.group` rows, and its rows in the file, for
         // n_columns = 3, matrix.start = 1, row_elems = 3:
         //
         //     checkpoint, matrix `index`         file, row `index * n_columns + column`
@@ -264,21 +262,21 @@ impl Part<'_> {
         //     row 2   d  e  f          <-        column 2   c f i
         //     row 3   g  h  i
         //
-        // Row r of the matrix is element `r - matrix.start` of each of these rows of the file. So a job for rows 2
-        // and 3 reads elements 1 and 2 of all n_columns rows: the run `d g`, then `e h`, then `f i`.
+        // Row r of the matrix is element `r - matrix.start` of each row of the file. So a job for rows 2 and
+        // 3 reads elements 1 and 2 of all n_columns rows: the run `d g`, then `e h`, then `f i`.
         let mut row = rows.start;
         while row < rows.end {
             let (index, within) = (row / matrix.group, row % matrix.group);
-            // Up to the end of this matrix at most; the next round does the next one.
+            // Stop at the end of this matrix; the next iteration continues.
             let end = rows.end.min((index + 1) * matrix.group);
-            // Rows of this matrix that are wanted and were taken, counted within the matrix.
+            // Requested rows of this matrix that the file has, counted within the matrix.
             let taken =
                 matrix.start.max(within)..(matrix.start + self.part.row_elems).min(within + end - row);
             if taken.start < taken.end {
                 let elements = taken.start - matrix.start..taken.end - matrix.start;
                 let mut run = vec![0.0; (elements.end - elements.start) as usize];
                 for column in 0..n_columns {
-                    // Its row before the row map moved it; other parts have the columns that this one lacks.
+                    // Its row before the row map moved it; other parts have the remaining columns.
                     let line = index * n_columns + column;
                     let Some(line) = self.source_rows.output_row(line) else { continue };
                     self.read_run(line, elements.clone(), level, &mut run)?;
@@ -299,14 +297,15 @@ impl Part<'_> {
     fn read_run(&self, row: u64, elements: Range<u64>, level: Level, out: &mut [f32]) -> Result<(), Error> {
         let (row_elems, dtype) = (self.tensor.shape.row_elems(), self.tensor.dtype);
         let block = dtype.block_elems().max(1);
-        // The blocks that hold these elements, whole:
+        // The blocks that contain these elements:
         //
         //     blocks of the row   |   first   |           |   last - 1 |
         //     elements                   [start ............ end)
         //     skip                 <--->
         let (first, last) = (elements.start / block, elements.end.div_ceil(block));
         let row = self.part.first_row + row;
-        // Big-endian blocks are swapped when whole rows are read, and rows of broken blocks have no own ones.
+        // Big-endian blocks are swapped in complete rows, and rows that end within a block have no separate
+        // blocks.
         if self.file.endian() != Endian::Little || !row_elems.is_multiple_of(block) {
             let mut values = vec![0.0; row_elems as usize];
             self.rows.read(row..row + 1, level, &mut values)?;
@@ -320,7 +319,7 @@ impl Part<'_> {
         let mut values = vec![0.0; ((last - first) * block) as usize];
         gguf_quant::decode(dtype, level, bytes, &mut values)
             .map_err(|error| Error::Encode { tensor: self.tensor.name.clone(), error })?;
-        // Blocks are decoded whole: elements before the first requested one are dropped.
+        // Elements before the first requested one are decoded and dropped.
         let skip = (elements.start - first * block) as usize;
         out.copy_from_slice(&values[skip..skip + out.len()]);
         Ok(())

@@ -1,35 +1,30 @@
 //! The layout of safetensors files, before a weight is read.
 //!
-//! Source: README of the safetensors repository, version 0.8.0, and what `save_pretrained` of
-//! transformers 5.23 names its files. Names are in order of their bytes, so that equal tensors
-//! give equal files.
+//! Source: README of the safetensors repository, version 0.8.0, and the file names of `save_pretrained` in
+//! transformers 5.23. Names are in byte order, so that equal tensors give equal files.
 
 use gguf_checkpoint::safetensors_header;
 use gguf_layout::export::ExportTensor;
 use gguf_types::{DType, ShapeError};
 use serde_json::{Map, json};
 
-/// The index of several files.
 pub const INDEX: &str = "model.safetensors.index.json";
 
-/// One weights file.
+/// A weights file.
 #[derive(Debug, Clone)]
 pub struct Shard {
-    /// Its name.
+    /// File name.
     pub file: String,
-    /// Length of the header and the header.
+    /// The length of the header, then the header.
     pub header: Vec<u8>,
-    /// Bytes of the whole file.
+    /// Bytes of the file.
     pub n_bytes: u64,
-    /// Tensors: index into the given ones, and first byte in the file.
+    /// Index of each tensor and its first byte in the file.
     pub tensors: Vec<(usize, u64)>,
 }
 
 /// Divides tensors into files of at most `shard_bytes` of weights each, in order; a larger tensor gets its
 /// own file.
-///
-/// # Errors
-/// [`ShapeError`] if a size does not fit in 63 bits.
 pub fn shards(tensors: &[ExportTensor], dtype: DType, shard_bytes: u64) -> Result<Vec<Shard>, ShapeError> {
     let mut groups: Vec<Vec<(usize, u64)>> = vec![Vec::new()];
     let mut filled = 0u64;
@@ -73,7 +68,7 @@ fn shard(
     Ok(Shard { file, header, n_bytes, tensors })
 }
 
-/// The index that several files need; none for one file.
+/// The index of several files; `None` for one file.
 pub fn index(tensors: &[ExportTensor], shards: &[Shard]) -> Option<Vec<u8>> {
     if shards.len() < 2 {
         return None;

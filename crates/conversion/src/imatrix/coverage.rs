@@ -10,9 +10,9 @@ use super::{Entry, Imatrix, names_of, values_of};
 pub enum Status {
     /// An entry of the right size.
     Covered {
-        /// Least and most that any of its matrices saw: tokens in GGUF, calls in the older format.
+        /// Minimum and maximum over its matrices: tokens in GGUF, calls in the older format.
         seen: (i64, i64),
-        /// The experts without data, which get weights of one. The older format hides them.
+        /// Experts without data, which get weights of one. The older format does not record them.
         experts_without_data: Vec<usize>,
         /// Number of experts with their own weights in the entry.
         n_experts: usize,
@@ -28,7 +28,7 @@ pub enum Status {
     },
     /// No entry.
     Missing,
-    /// An entry that filters have dropped.
+    /// Entry removed by filters.
     Filtered,
 }
 
@@ -36,7 +36,7 @@ pub enum Status {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TensorCoverage {
-    /// The tensor.
+    /// Name of the tensor.
     pub name: String,
     /// Its importance data.
     pub status: Status,
@@ -46,14 +46,14 @@ pub struct TensorCoverage {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Coverage {
-    /// The tensors that are reported on, in their order.
+    /// Reported tensors, in order.
     pub tensors: Vec<TensorCoverage>,
-    /// Entries that belong to none of them.
+    /// Entries that match no reported tensor.
     pub unused: Vec<String>,
 }
 
-/// Reports on `tensors`: those that are about to be encoded, under the names that they have in
-/// the model that the matrix was made for.
+/// Reports on `tensors`: those that will be encoded, under their names in the model that the matrix was made
+/// for.
 pub fn coverage(imatrix: &Imatrix, tensors: &[TensorFacts<'_>]) -> Coverage {
     let status = |tensor: &TensorFacts<'_>| match imatrix.entry(tensor.name) {
         None if imatrix.filtered.contains(tensor.name) => Status::Filtered,
@@ -63,7 +63,7 @@ pub fn coverage(imatrix: &Imatrix, tensors: &[TensorFacts<'_>]) -> Coverage {
     let rows =
         tensors.iter().map(|tensor| TensorCoverage { name: tensor.name.to_owned(), status: status(tensor) });
     let names: std::collections::HashSet<&str> = tensors.iter().map(|tensor| tensor.name).collect();
-    // Entries of tensors that are only copied are among them: they are of no use to this run.
+    // Entries of copied tensors count as unused, because this run does not need them.
     let is_used = |name: &&String| names_of(name).any(|name| names.contains(name.as_ref()));
     let unused = imatrix.entries.keys().filter(|name| !is_used(name)).cloned();
     Coverage { tensors: rows.collect(), unused: unused.collect() }
@@ -87,7 +87,7 @@ fn status_of(entry: &Entry, expected: u64) -> Status {
 }
 
 impl Coverage {
-    /// True if the matrix most likely belongs to another model: it has entries, and none matches.
+    /// True if the matrix most likely belongs to another model: it has entries, but no match.
     pub fn is_for_another_model(&self) -> bool {
         let fits = |row: &TensorCoverage| matches!(row.status, Status::Covered { .. });
         // An empty matrix, or one that filters left empty, fits any model.

@@ -1,4 +1,4 @@
-//! Treatment of a tensor that needs importance data and has none.
+//! Treatment of tensors that need importance data but have no entry.
 
 use gguf_types::DType;
 
@@ -6,25 +6,25 @@ use crate::recipes::{FileType, TensorFacts, layer_of, requires_imatrix};
 
 use super::{Imatrix, ImatrixError, values_of};
 
-/// Treatment of missing importance data. The reference has only the first, and applies it only after encoding
-/// everything before.
+/// Treatment of missing importance data. The reference has only the first policy, and reports the error only
+/// after encoding all preceding tensors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum MissingPolicy {
-    /// Refuse, before anything is written.
+    /// Fail before anything is written.
     #[default]
     Error,
-    /// Weigh all columns alike.
+    /// Weigh all columns equally.
     Ones,
-    /// Take the weights of a tensor with the same input, else those of the same tensor in the nearest layer, the one before where
-    /// two are equally near.
+    /// Use the weights of a tensor with the same input, or else those of the same tensor in the nearest layer
+    /// (the earlier of two).
     Neighbour,
-    /// Take the next larger dtype that needs no weights.
+    /// Use the next larger dtype that needs no weights.
     RaiseType,
 }
 
 impl MissingPolicy {
-    /// Every policy with its name.
+    /// All policies with their names.
     pub const ALL: &[(&'static str, MissingPolicy)] = &[
         ("error", MissingPolicy::Error),
         ("ones", MissingPolicy::Ones),
@@ -39,7 +39,6 @@ impl MissingPolicy {
 
     /// Its name.
     pub fn name(self) -> &'static str {
-        // Every policy is in the list, which a test sees to.
         Self::ALL.iter().find(|(_, known)| *known == self).map_or("", |(name, _)| name)
     }
 }
@@ -47,7 +46,7 @@ impl MissingPolicy {
 /// The next dtype that needs no weights for this tensor in this file type.
 pub fn raised(name: &str, dtype: DType, file_type: FileType) -> DType {
     let mut dtype = dtype;
-    // Each step is to a larger type, so that this ends.
+    // Each step goes to a larger type, so the loop ends.
     while requires_imatrix(name, dtype, file_type) {
         match dtype.raised() {
             Some(next) => dtype = next,
@@ -57,7 +56,7 @@ pub fn raised(name: &str, dtype: DType, file_type: FileType) -> DType {
     dtype
 }
 
-/// Parts of a layer with the same input, also in fused forms.
+/// Parts of a layer that share an input, including fused tensors.
 const SAME_INPUT: &[&[&str]] = &[
     &["attn_q", "attn_k", "attn_v", "attn_qkv"],
     &["attn_q_a", "attn_kv_a_mqa"],
@@ -66,8 +65,8 @@ const SAME_INPUT: &[&[&str]] = &[
     &["ffn_gate_exps", "ffn_up_exps", "ffn_gate_up_exps"],
 ];
 
-/// Entry of a tensor that has the same input as this one, which has no entry: its name and weights, (n_experts, row_elems). They are
-/// the weights of both, because programs that compute several products in one step record their input once.
+/// Name and weights, (n_experts, row_elems), of an entry with the same input as `tensor`. The weights are
+/// valid for both: programs that compute several products in one step record the input once.
 pub fn same_input<'a>(imatrix: &'a Imatrix, tensor: &TensorFacts<'_>) -> Option<(&'a str, &'a [f32])> {
     let (layer, part) = gguf_types::layer_and_part(tensor.name)?;
     let part = part.strip_suffix(".weight")?;
@@ -82,9 +81,8 @@ pub fn same_input<'a>(imatrix: &'a Imatrix, tensor: &TensorFacts<'_>) -> Option<
     entries.into_iter().find(|(_, weights)| weights.len() as u64 == values_of(tensor))
 }
 
-/// The weights, (n_experts, row_elems), of a tensor with the same input, or of the same tensor in the nearest layer that has some. The
-/// dtype of `tensor` is
-/// its target type.
+/// Weights, (n_experts, row_elems), of a tensor with the same input, or of the same tensor in the nearest
+/// layer. The dtype of `tensor` is its target type.
 ///
 /// # Errors
 /// [`ImatrixError::NoNeighbour`].
@@ -101,14 +99,14 @@ pub fn neighbour<'a>(
 
 fn nearest<'a>(imatrix: &'a Imatrix, tensor: &TensorFacts<'_>) -> Option<&'a [f32]> {
     let (layer, part) = (layer_of(tensor.name)?, part_of(tensor.name)?);
-    // Layers of a model may differ in size: weights of another length are of no use.
+    // Layers may differ in size: only weights of the right length qualify.
     let similar = imatrix.entries.iter().filter(|(name, entry)| {
         part_of(name) == Some(part) && entry.weights.len() as u64 == values_of(tensor)
     });
     let nearest = similar
         .filter_map(|(name, entry)| {
             let other = layer_of(name)?;
-            // Ordered by distance, then by layer: of two equally near the one before.
+            // By distance, then by layer: the earlier of two.
             Some(((other.abs_diff(layer), other), entry))
         })
         .min_by_key(|(distance, _)| *distance)?;
@@ -129,7 +127,7 @@ mod tests {
     use super::*;
     use crate::imatrix::{Entry, Format};
 
-    /// Entries with these numbers of weights, each equal to the number of its layer.
+    /// Entries with these numbers of weights, whose values are their layer number.
     fn imatrix(names: &[(&str, usize)]) -> Imatrix {
         let entry = |(name, n): &(&str, usize)| {
             let layer = layer_of(name).unwrap() as f32;

@@ -1,6 +1,6 @@
 //! Importance matrices: the weight of each column of a matrix.
 //!
-//! The crate `imatrix` reads the files; here they become weights, value for value as in the reference: the
+//! The crate `imatrix` reads the files. This module computes the weights, bit-exact with the reference: the
 //! mean square of each input column of a matrix, with one row per expert for a stack.
 //!
 //! Source: `common_imatrix_load` in `common/imatrix-loader.cpp` and `load_imatrix` in
@@ -37,19 +37,19 @@ pub use self::{
 pub struct Imatrix {
     /// Entries by the name of their tensor.
     pub entries: BTreeMap<String, Entry>,
-    /// Tensors whose entries filters have dropped.
+    /// Tensors whose entries were removed by filters.
     pub filtered: BTreeSet<String>,
-    /// Texts that it was made from: paths, as its maker knew them.
+    /// Text files that it was made from: paths, as recorded by its maker.
     pub datasets: Vec<String>,
-    /// Pieces of text that it was made of; 0 where the file does not say.
+    /// Number of text chunks; 0 if unknown.
     pub n_chunks: i64,
-    /// Tokens in each; 0 where the file does not say.
+    /// Tokens per chunk; 0 if unknown.
     pub chunk_tokens: u32,
-    /// The format that it came in.
+    /// File format of the matrix.
     pub format: Format,
 }
 
-/// The weights of one tensor.
+/// Weights of one tensor.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Entry {
@@ -61,7 +61,7 @@ pub struct Entry {
 }
 
 impl Imatrix {
-    /// Maps and reads the file at `path`, whichever format it has.
+    /// Maps and reads the file at `path` in either format.
     ///
     /// # Errors
     /// [`ImatrixError::File`].
@@ -91,7 +91,7 @@ impl Imatrix {
         self.keep(|name| parts.is_empty() || parts.iter().any(|part| name.contains(part.as_str())));
     }
 
-    /// Drops the entries whose name holds one of `parts` (`--exclude-weights`).
+    /// Drops the entries whose name contains one of `parts` (`--exclude-weights`).
     pub fn exclude(&mut self, parts: &[String]) {
         self.keep(|name| !parts.iter().any(|part| name.contains(part.as_str())));
     }
@@ -102,12 +102,12 @@ impl Imatrix {
         self.entries.retain(|name, _| is_kept(name));
     }
 
-    /// Checks every weight. The reference refuses a file with one weight that is not finite, used or not.
+    /// Checks every weight. Like the reference, it rejects a file for one invalid weight, used or not.
     ///
     /// # Errors
-    /// [`ImatrixError::Invalid`] with the first that is not finite or negative.
+    /// [`ImatrixError::Invalid`] with the first weight that is not finite or negative.
     pub fn check(&self) -> Result<(), ImatrixError> {
-        // Names are in order, so that the error names the same entry on every run.
+        // In name order, so that the error is reproducible.
         for (name, entry) in &self.entries {
             if let Some(index) =
                 entry.weights.iter().position(|weight| !(weight.is_finite() && *weight >= 0.0))
@@ -125,8 +125,8 @@ impl Imatrix {
         names.find_map(|name| self.entries.get(name.as_ref()))
     }
 
-    /// Weights for a tensor, (n_experts, row_elems), or `None` if it has no entry. An entry of the wrong
-    /// size counts as missing for a token embedding, as in the reference.
+    /// Weights for a tensor, (n_experts, row_elems), or `None` if it has no entry. Like in the reference, a
+    /// token embedding ignores an entry of the wrong size.
     ///
     /// `name` is the tensor's name in the model that the matrix was made for, which differs after pruning
     /// layers.
@@ -144,7 +144,7 @@ impl Imatrix {
     }
 }
 
-/// Prefix of the tensors of a diffusion model in matrices that stable-diffusion.cpp computes (`docs/imatrix.md`).
+/// Tensor name prefix in matrices computed by stable-diffusion.cpp (`docs/imatrix.md`).
 const DIFFUSION_PREFIX: &str = "model.diffusion_model.";
 
 /// Names that a matrix or a file may have for a tensor.
@@ -157,15 +157,15 @@ pub(super) fn names_of(name: &str) -> impl Iterator<Item = Cow<'_, str>> {
 }
 
 impl Entry {
-    /// Sums by counts. A matrix that saw nothing has ones in GGUF; the older format, which has
-    /// means, has already put ones there.
+    /// Divides sums by counts. A matrix without data gets ones here for GGUF; the older format stores means,
+    /// with ones already.
     fn new(entry: gguf_imatrix::Entry, format: Format) -> Entry {
         let gguf_imatrix::Entry { mut sums, counts } = entry;
         // sums: (n_matrices, row_elems), counts: (n_matrices,). The mean square of column j of matrix m is sums[m][j] / counts[m].
         let row_elems = (sums.len() / counts.len().max(1)).max(1);
         for (row, &count) in sums.chunks_exact_mut(row_elems).zip(&counts) {
             match format {
-                // In f32, as the reference divides: the sums are f32 too.
+                // In f32, like the reference.
                 _ if count > 0 => row.iter_mut().for_each(|sum| *sum /= count as f32),
                 Format::Gguf => row.fill(1.0),
                 Format::Legacy => {}

@@ -4,20 +4,20 @@ use gguf_container::{Metadata, Value};
 
 use super::Imatrix;
 
-/// The most bytes of a text that the reference keeps.
+/// Longest text that the reference keeps.
 const REFERENCE_TEXT_BYTES: usize = 127;
 
-/// The keys in the order in which they are set, after all others and after overrides of single
-/// keys: the path as the user gave it, the first dataset if there is one, the number of entries
-/// after filters, the number of chunks if it is known. `None` if the matrix has no entries.
+/// Keys in the order in which they are set, after all others and after overrides of single keys: the path as
+/// given by the user, the first dataset if any, the number of entries after filters, and the number of chunks
+/// if known. `None` if the matrix has no entries.
 ///
-/// `path` is `None` for a matrix that was never a file; the key is then left out.
+/// `path` is `None` for a matrix that was never a file; the key is then omitted.
 ///
-/// `whole_texts` keeps texts of more than 127 bytes, which the reference cuts, whole; a cut
-/// inside a character is left as the reference leaves it.
+/// With `whole_texts`, texts longer than 127 bytes are kept. The reference truncates them; if it cuts a
+/// character, we reproduce that.
 ///
-/// Source: `llama_quantize` in `tools/quantize/quantize.cpp`, which hands counts over as
-/// integers that are then stored as u32.
+/// Source: `llama_quantize` in `tools/quantize/quantize.cpp`, which passes counts as integers that are then
+/// stored as u32.
 pub fn provenance(imatrix: &Imatrix, path: Option<&str>, whole_texts: bool) -> Metadata {
     let mut keys = Metadata::new();
     if imatrix.entries.is_empty() {

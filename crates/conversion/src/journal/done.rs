@@ -1,4 +1,4 @@
-//! Rows that are on the disk, and how to know them again.
+//! Rows that are on disk, with checksums.
 
 use std::ops::Range;
 
@@ -12,8 +12,8 @@ use crate::job::{Job, TensorTask};
 /// The bytes of some rows in one output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// 64-bit XXH3 of the bytes in the file for a single job, or of the jobs' checksums for several. `None` if
-    /// the bytes are cheap to make again; they are then made again and compared.
+    /// 64-bit XXH3 of the bytes in the file for a single job, or of the jobs' checksums for several. `None`
+    /// if the bytes are cheap to recompute; they are then recomputed and compared.
     pub checksum: Option<u64>,
     /// Number of bytes.
     pub n_bytes: u64,
@@ -31,12 +31,12 @@ impl Span {
     }
 }
 
-/// Rows of one tensor that are in all outputs: those of one job, or of jobs that are neighbours.
+/// Rows of one tensor that are in all outputs: those of one job, or of consecutive jobs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Done {
     /// Index into the tasks of the run.
     pub task: usize,
-    /// Rows, as the task's rows count them.
+    /// Rows, as counted by the task.
     pub rows: Range<u64>,
     /// Rows of one job; the last may have fewer.
     pub job_rows: u64,
@@ -45,13 +45,13 @@ pub struct Done {
 }
 
 impl Done {
-    /// The rows of one job.
+    /// Rows of one job.
     pub fn from_job(task: usize, rows: Range<u64>, spans: Vec<Span>) -> Done {
         Done { task, job_rows: rows.end - rows.start, rows, spans }
     }
 
-    /// Position of the bytes of these rows in each target: output, offset and bytes of one row. `None` if the
-    /// rows or their bytes are not those of a task.
+    /// Position of the rows in each target: output, offset and bytes of one row. `None` if they do not match
+    /// a task.
     pub fn places(&self, tasks: &[TensorTask<'_>]) -> Option<Vec<(usize, u64, u64)>> {
         let task = tasks.get(self.task)?;
         let view = task.rows.view();
@@ -61,7 +61,7 @@ impl Done {
         }
         let place = |(target, span): (&crate::job::Target<'_>, &Span)| {
             let row_bytes = Shape::new(&[view.row_elems]).ok()?.row_bytes(target.dtype).ok()?;
-            // Rows and span both give the length; if they disagree, neither is trusted.
+            // Rows and span both give the length; if they disagree, reject both.
             let is_right = row_bytes.checked_mul(n_rows) == Some(span.n_bytes);
             is_right.then_some((target.output, target.offset + self.rows.start * row_bytes, row_bytes))
         };
@@ -81,18 +81,17 @@ impl Done {
     }
 }
 
-/// Bytes of outputs in these ranges; a journal may say anything.
+/// Total bytes of these ranges, saturating because a journal may contain any number.
 pub(crate) fn n_bytes(done: &[Done]) -> u64 {
     done.iter().flat_map(|done| &done.spans).fold(0, |sum, span| sum.saturating_add(span.n_bytes))
 }
 
-/// Jobs made ranges.
 pub(super) fn merged(mut jobs: Vec<Done>) -> Vec<Done> {
     jobs.sort_by_key(|job| (job.task, job.rows.start));
     let mut ranges = Vec::new();
     let mut rest = &jobs[..];
     while let Some(first) = rest.first() {
-        // All but the last of a range have as many rows as the first: these say where each job begins.
+        // All but the last job of a range have the same number of rows, which gives the start of each.
         let follows = |at: &usize| {
             let (before, next) = (&rest[*at - 1], &rest[*at]);
             before.task == next.task
@@ -108,14 +107,13 @@ pub(super) fn merged(mut jobs: Vec<Done>) -> Vec<Done> {
     ranges
 }
 
-/// One range of jobs that follow each other.
 fn merge(jobs: &[Done]) -> Done {
     let (first, last) = (&jobs[0], &jobs[jobs.len() - 1]);
     if jobs.len() == 1 {
         return first.clone();
     }
     let span = |target: usize| {
-        // All jobs of a range have a checksum, or none has.
+        // Either all jobs of a range have a checksum, or no job has.
         let sums: Option<Vec<u64>> = jobs.iter().map(|job| job.spans[target].checksum).collect();
         let n_bytes = jobs.iter().map(|job| job.spans[target].n_bytes).sum();
         Span { checksum: sums.map(|sums| checksum_of(&sums)), n_bytes }
@@ -124,7 +122,7 @@ fn merge(jobs: &[Done]) -> Done {
     Done { rows: first.rows.start..last.rows.end, spans, ..*first }
 }
 
-/// Checksum of a range from those of its jobs: its own for one job, else the XXH3 of all, little endian.
+/// Checksum of a range: its own for one job, else the XXH3 of all, little endian.
 pub(crate) fn checksum_of(sums: &[u64]) -> u64 {
     match sums {
         [checksum] => *checksum,
@@ -132,15 +130,15 @@ pub(crate) fn checksum_of(sums: &[u64]) -> u64 {
     }
 }
 
-/// The rows of a run that are not done.
+/// Rows of a run that are not done.
 #[derive(Debug, Clone, Default)]
 pub struct Remaining {
-    /// For each task the rows that are done, in order, neighbours made one.
+    /// Done rows of each task, sorted and merged.
     done: Vec<Vec<Range<u64>>>,
 }
 
 impl Remaining {
-    /// All but `done`, of this many tasks.
+    /// All rows of `n_tasks` tasks except `done`.
     pub fn without(done: &[Done], n_tasks: usize) -> Remaining {
         let mut by_task: Vec<Vec<Range<u64>>> = vec![Vec::new(); n_tasks];
         for range in done {
@@ -149,7 +147,7 @@ impl Remaining {
             }
         }
         for ranges in &mut by_task {
-            // Resumed runs record rows in any order, some of them twice.
+            // Resumed runs record rows in any order, some twice.
             ranges.sort_by_key(|rows| rows.start);
             let mut merged: Vec<Range<u64>> = Vec::with_capacity(ranges.len());
             for rows in ranges.drain(..) {
@@ -163,7 +161,7 @@ impl Remaining {
         Remaining { done: by_task }
     }
 
-    /// True if a job has any of them.
+    /// True if any row of `job` is not done.
     pub fn has(&self, job: &Job) -> bool {
         let Some(ranges) = self.done.get(job.task) else { return true };
         let before = ranges.partition_point(|rows| rows.start <= job.rows.start);
@@ -188,7 +186,7 @@ mod tests {
             done(1, 0..2, b"aaaa"),
             done(1, 2..4, b"bbbb"),
             done(1, 6..7, b"dd"),
-            // Nothing follows a short one in the same range.
+            // A short job ends its range.
             done(1, 7..9, b"eeee"),
             done(1, 11..13, b"ffff"),
             done(1, 13..16, b"gggggg"),

@@ -1,4 +1,4 @@
-//! The file of a journal: who has it, what it says, and writing it.
+//! The file of a journal: owner, contents, writing.
 
 use std::{
     ffi::OsStr,
@@ -20,27 +20,27 @@ use super::{
 };
 use crate::{Error, unfinished::Unfinished};
 
-/// The number in the first line. Another one is another format, which is not read.
+/// Format version in the first line. Other versions are not read.
 const VERSION: u64 = 1;
 
 /// Contents of a journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// The process that wrote it last, and the name of its machine.
+    /// Process id and host name of the last writer.
     pub owner: (u32, String),
-    /// When that process began.
+    /// Start time of that process.
     pub began: Option<SystemTime>,
     /// Names of the files that it writes, without their folder.
     pub outputs: Vec<String>,
-    /// When it was last written to.
+    /// Time of the last write.
     pub written: Option<SystemTime>,
-    /// Fingerprint of the run; `None` if it ended earlier.
+    /// Fingerprint of the run; `None` if it ended before writing one.
     pub fingerprint: Option<Fingerprint>,
-    /// Rows that are on the disk.
+    /// Rows that are on disk.
     pub done: Vec<Done>,
     /// True if everything is on disk, so that files may already have their names.
     pub is_whole: bool,
-    /// Bytes of the lines that could be read.
+    /// Bytes of the readable lines.
     n_bytes: u64,
 }
 
@@ -50,13 +50,13 @@ impl Found {
         self.fingerprint.is_some() && (self.is_whole || !self.done.is_empty())
     }
 
-    /// Differences between this run and `now`; empty if both write the same bytes, or if this one ended before it wrote a
-    /// fingerprint.
+    /// Differences between this run and `now`; empty if both write the same bytes, or if this run ended
+    /// before it wrote a fingerprint.
     pub(crate) fn differences(&self, now: &Fingerprint) -> Vec<String> {
         self.fingerprint.iter().flat_map(|earlier| now.differences(earlier)).collect()
     }
 
-    /// Changes of options that make `now` the earlier run.
+    /// Changes of options that would make `now` equal to the earlier run.
     pub(crate) fn advice(&self, now: &Fingerprint) -> Option<String> {
         self.fingerprint.as_ref().and_then(|earlier| now.advice(earlier))
     }
@@ -66,12 +66,12 @@ impl Found {
         n_bytes(&self.done)
     }
 
-    /// Reads the journal of another process at `path`, if it is readable. On Windows it is not while that process runs.
+    /// Reads the journal of another process at `path`, if it is readable. On Windows it is not while that
+    /// process runs.
     fn read(path: &Path) -> Option<Found> {
         Found::parse(&fs::read(path).ok()?, fs::metadata(path).ok()?.modified().ok())
     }
 
-    /// Reads the journal that this process has locked.
     fn read_locked(locked: &LockedFile) -> Result<Option<Found>, Error> {
         let written = locked.file().metadata().ok().and_then(|metadata| metadata.modified().ok());
         Ok(Found::parse(&locked.read()?, written))
@@ -96,7 +96,7 @@ impl Found {
                 let began = line["began"].as_u64().map(Duration::from_secs);
                 (found.owner, found.began) = (owner, began.and_then(|since| UNIX_EPOCH.checked_add(since)));
                 let names = line["outputs"].as_array().map(Vec::as_slice).unwrap_or_default();
-                // Names lead to what is removed: none leaves the folder.
+                // Named files are removed, so names must not leave the folder.
                 let is_plain = |name: &&str| Path::new(name).file_name() == Some(OsStr::new(name));
                 found.outputs = names
                     .iter()
@@ -143,10 +143,10 @@ pub fn unfinished(paths: &[PathBuf]) -> Option<Unfinished> {
     Some(found.unfinished(&path))
 }
 
-/// The journal of a run that is at work.
+/// The journal of an active run.
 pub struct Journal<'a> {
     locked: LockedFile,
-    /// Computes the fingerprint. Called once, when there is something to record.
+    /// Computes the fingerprint. Called once, before the first record.
     fingerprint: &'a (dyn Fn() -> Fingerprint + Sync),
     state: Mutex<State>,
     /// Held while a line is written.
@@ -157,9 +157,8 @@ pub struct Journal<'a> {
 
 #[derive(Default)]
 struct State {
-    /// Rows in all outputs that are not noted yet.
+    /// Rows in all outputs that are not recorded yet.
     pending: Vec<Done>,
-    /// True if the fingerprint was written.
     is_described: bool,
 }
 
@@ -175,10 +174,10 @@ impl<'a> Journal<'a> {
         hidden_path(first, "journal")
     }
 
-    /// Opens and locks the journal at `path`; gives what is in it. Nothing is written yet.
+    /// Opens and locks the journal at `path` and returns its contents. Writes nothing yet.
     ///
     /// # Errors
-    /// [`Error::Busy`] where a process has it, [`Error::Gguf`].
+    /// [`Error::Busy`] if another process has it open, [`Error::Gguf`].
     pub fn open(
         path: &Path,
         fingerprint: &'a (dyn Fn() -> Fingerprint + Sync),
@@ -188,10 +187,7 @@ impl<'a> Journal<'a> {
         Ok((Journal { locked, fingerprint, state, lines, is_for_others: false }, found))
     }
 
-    /// Contents of the journal at `path`, if there is one and no process has it.
-    ///
-    /// # Errors
-    /// As [`Journal::open`].
+    /// Contents of the journal at `path`, if it exists and no process has it open.
     pub fn inspect(path: &Path) -> Result<Option<Found>, Error> {
         if path.exists() { Journal::lock(path).map(|(_, found)| found) } else { Ok(None) }
     }
@@ -207,7 +203,7 @@ impl<'a> Journal<'a> {
             locked => locked?,
         };
         let found = Found::read_locked(&locked)?;
-        // Without locks only the owner's number can be asked about, and only on its own machine.
+        // Without locks, only the owner's process id can be checked, and only on its own machine.
         if !locked.is_sure()
             && let Some(found) = &found
         {
@@ -220,12 +216,12 @@ impl<'a> Journal<'a> {
         Ok((locked, found))
     }
 
-    /// The same for readers that should not have to make anything again: every range gets a checksum.
+    /// Gives every range a checksum, so that readers do not have to recompute any.
     pub fn for_others(self) -> Journal<'a> {
         Journal { is_for_others: true, ..self }
     }
 
-    /// Span of a job's bytes, which may be cheap to make again.
+    /// Span of a job's bytes, which may be cheap to recompute.
     pub(crate) fn span(&self, bytes: &[u8], is_cheap: bool) -> Span {
         match is_cheap && !self.is_for_others {
             true => Span { checksum: None, n_bytes: bytes.len() as u64 },
@@ -233,11 +229,11 @@ impl<'a> Journal<'a> {
         }
     }
 
-    /// Says who has outputs that another journal is about, and refuses runs that were stopped: `paths` are the outputs of a
-    /// run whose own journal is not among those looked at.
+    /// Fails if another journal is about one of `paths`, the outputs of a run whose own journal is not
+    /// considered.
     ///
     /// # Errors
-    /// [`Error::Busy`], [`Error::Unfinished`].
+    /// [`Error::Busy`] if its run is active, [`Error::Unfinished`] if it was interrupted.
     pub fn check_others(paths: &[PathBuf]) -> Result<(), Error> {
         let Some(first) = paths.first() else { return Ok(()) };
         let own = Journal::path_of(first);
@@ -251,7 +247,7 @@ impl<'a> Journal<'a> {
                 continue;
             }
             let Some(found) = Found::read(&path) else {
-                // A journal that another process holds cannot be read on Windows, so its name decides.
+                // A journal that another process has locked cannot be read on Windows, so its name decides.
                 if paths.iter().any(|path| is_named_after(&name, path)) && is_busy(&path) {
                     return Err(Error::Gguf(gguf_container::Error::Busy { path }));
                 }
@@ -286,13 +282,13 @@ impl<'a> Journal<'a> {
     /// # Errors
     /// [`Error::Gguf`].
     pub fn resume(&self, found: &Found, outputs: &[PathBuf]) -> Result<(), Error> {
-        // The remains of an incomplete line would hide everything after it.
+        // An incomplete line would hide all later lines.
         self.locked.file().set_len(found.n_bytes).map_err(|source| self.error("cut", source))?;
         self.state().is_described = found.fingerprint.is_some();
         self.append(&owner_line(outputs))
     }
 
-    /// Rows are in all outputs, though maybe not on the disk.
+    /// Adds rows that are in all outputs, though maybe not on disk.
     pub(crate) fn wrote(&self, task: usize, rows: Range<u64>, spans: Vec<Span>) {
         self.state().pending.push(Done::from_job(task, rows, spans));
     }
@@ -317,7 +313,7 @@ impl<'a> Journal<'a> {
         if sync.is_some() { self.sync() } else { Ok(()) }
     }
 
-    /// Writes the fingerprint, if it was not written yet.
+    /// Writes the fingerprint, unless it was written already.
     fn describe(&self) -> Result<(), Error> {
         if !std::mem::replace(&mut self.state().is_described, true) {
             self.append(&json!({"fingerprint": (self.fingerprint)().to_json()}))?;
@@ -325,24 +321,24 @@ impl<'a> Journal<'a> {
         Ok(())
     }
 
-    /// True if there is anything that a later run could use.
+    /// True if a later run could use the journal.
     pub(crate) fn is_resumable(&self) -> bool {
         self.state().is_described
     }
 
-    /// Notes that everything is on the disk, which it is. From now on files may get their names.
+    /// Records that everything is on disk. From now on files may get their names.
     ///
     /// # Errors
     /// [`Error::Gguf`].
     pub fn whole(&self) -> Result<(), Error> {
         self.checkpoint(None)?;
-        // A part without any rows is whole too.
+        // A part without rows is complete too.
         self.describe()?;
         self.append(&json!({"whole": true}))?;
         self.sync()
     }
 
-    /// Removes the file if nothing is in it.
+    /// Removes the file if it is empty.
     pub(crate) fn remove_empty(&self) {
         if self.locked.file().metadata().is_ok_and(|metadata| metadata.len() == 0) {
             let _ = fs::remove_file(self.locked.path());
@@ -351,8 +347,8 @@ impl<'a> Journal<'a> {
 
     /// Removes the file.
     pub fn remove(self) {
-        // While the lock is held, so that no process opens a file that is being removed. If removing fails,
-        // the file stays.
+        // While locked, so that no process opens a file that is being removed. If removing fails, the file
+        // stays.
         let _ = fs::remove_file(self.locked.path());
     }
 
@@ -368,7 +364,7 @@ impl<'a> Journal<'a> {
         let line = lines::line(value);
         let _guard = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         let mut file = self.locked.file();
-        // In one write, so that a line is there or cut.
+        // In one write, so that a line is complete or truncated.
         let written = file.seek(SeekFrom::End(0)).and_then(|_| file.write_all(line.as_bytes()));
         written.map_err(|source| self.error("write", source))
     }
@@ -379,7 +375,6 @@ impl<'a> Journal<'a> {
     }
 }
 
-/// Who writes, since when, and what.
 fn owner_line(outputs: &[PathBuf]) -> Value {
     let (process, host) = this_process();
     let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
@@ -387,7 +382,7 @@ fn owner_line(outputs: &[PathBuf]) -> Value {
     json!({"journal": VERSION, "pid": process, "host": host, "began": began, "outputs": outputs})
 }
 
-/// True if the journal belongs to a run, or to a part of a run, that writes the output at `path`, judging by its name.
+/// True if the journal's name is that of a run, or of a part of a run, that writes the output at `path`.
 fn is_named_after(journal: &str, path: &Path) -> bool {
     let whole = Journal::path_of(path);
     let whole = whole.file_name().unwrap_or_default().to_string_lossy();
@@ -395,7 +390,7 @@ fn is_named_after(journal: &str, path: &Path) -> bool {
     journal.strip_prefix(beginning).is_some_and(|rest| rest == "journal" || rest.starts_with("part-"))
 }
 
-/// True if a process holds the lock of the file at `path`.
+/// True if a process has locked the file at `path`.
 fn is_busy(path: &Path) -> bool {
     matches!(LockedFile::open(path, Share::Many), Err(gguf_container::Error::Busy { .. }))
 }

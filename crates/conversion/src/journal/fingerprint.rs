@@ -1,4 +1,4 @@
-//! Named inputs that decide the bytes of a run, so that a later run can report what changed.
+//! Named inputs that determine the bytes of a run, so that a later run can report changes.
 
 use std::{
     fs,
@@ -18,33 +18,27 @@ use crate::job::{TensorTask, Weights};
 /// A file that is read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputFile {
-    /// Its name, for people and to find it again.
+    /// Name, for messages and lookup.
     pub name: String,
-    /// Its length.
+    /// Length in bytes.
     #[serde(rename = "bytes")]
     pub n_bytes: u64,
-    /// When it was last written to, in nanoseconds since 1970, where the system says that.
+    /// Modification time in nanoseconds since 1970, if known.
     pub modified: Option<u64>,
     /// Identity of content that is not on this machine: a commit.
     pub tag: Option<String>,
 }
 
 impl InputFile {
-    /// The file at `path`.
-    ///
-    /// # Errors
-    /// What the system says.
+    /// Describes the file at `path`.
     pub fn of(path: &Path) -> io::Result<InputFile> {
         let metadata = fs::metadata(path)?;
         let modified = metadata.modified().ok().and_then(nanoseconds);
         Ok(InputFile { name: full_name(path), n_bytes: metadata.len(), modified, tag: None })
     }
 
-    /// The files of the folder at `path`, and those of folders in it that can be read; the file itself, where it is one. Hidden
-    /// files are not among them.
-    ///
-    /// # Errors
-    /// What the system says.
+    /// Describes the files of the folder at `path` and its readable subfolders, or the file itself. Hidden
+    /// files are skipped.
     pub fn all_of(path: &Path) -> io::Result<Vec<InputFile>> {
         let mut files = Vec::new();
         if !fs::metadata(path)?.is_dir() {
@@ -70,7 +64,7 @@ impl InputFile {
         Ok(files)
     }
 
-    /// Description of the change to `now`; `None` if nothing changed.
+    /// Description of the change to `now`; `None` if there is no change.
     fn change(&self, now: &InputFile) -> Option<String> {
         let name = &self.name;
         match () {
@@ -87,10 +81,7 @@ impl InputFile {
     }
 }
 
-/// XXH3 of a file, which is read in pieces.
-///
-/// # Errors
-/// What the system says.
+/// XXH3 of a file, read in chunks.
 pub fn file_checksum(path: &Path) -> io::Result<u64> {
     let (mut file, mut buffer, mut hasher) = (fs::File::open(path)?, vec![0; 1 << 18], XxHash3_64::new());
     loop {
@@ -101,12 +92,10 @@ pub fn file_checksum(path: &Path) -> io::Result<u64> {
     }
 }
 
-/// The whole path of a file, the same from every working folder.
 fn full_name(path: &Path) -> String {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string()
 }
 
-/// Nanoseconds since 1970.
 fn nanoseconds(time: SystemTime) -> Option<u64> {
     let since = time.duration_since(UNIX_EPOCH).ok()?;
     u64::try_from(since.as_nanos()).ok()
@@ -114,11 +103,13 @@ fn nanoseconds(time: SystemTime) -> Option<u64> {
 
 /// Inputs of the fingerprint that only the caller knows.
 pub struct Origin<'a> {
-    /// The program and its build. Asked for when a run has something to note, since it may cost reading the program.
+    /// The program and its build. Called when a run has something to record, because it may read the
+    /// executable.
     pub program: &'a (dyn Fn() -> String + Sync),
-    /// Options that change bytes, each with its value, in any order.
+    /// Options that change bytes, with their values, in any order.
     pub options: Vec<(String, String)>,
-    /// Options that are set and only turn an error into a success. Rows that were finished without them are valid with them.
+    /// Enabled options that only turn an error into a success. Rows that were finished without them remain
+    /// valid.
     pub permissions: Vec<String>,
     /// Files that are read. Weights files that are missing here are added.
     pub inputs: Vec<InputFile>,
@@ -131,7 +122,7 @@ impl std::fmt::Debug for Origin<'_> {
     }
 }
 
-/// A file that is written: its name, its length, and the checksum of its header.
+/// A file that is written: name, length and checksum of the header.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct OutputFile {
     name: String,
@@ -140,7 +131,7 @@ struct OutputFile {
     header: u64,
 }
 
-/// Everything that decides the bytes of a run.
+/// Everything that determines the bytes of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fingerprint {
     program: String,
@@ -150,7 +141,7 @@ pub struct Fingerprint {
     inputs: Vec<InputFile>,
     outputs: Vec<OutputFile>,
     /// Checksum of every task with its targets and importance weights: everything that the other fields do
-    /// not name.
+    /// not contain.
     plan: u64,
 }
 
@@ -200,12 +191,12 @@ impl Fingerprint {
         self.outputs.iter().fold(0, |sum, output| sum.saturating_add(output.n_bytes))
     }
 
-    /// Permissions of `earlier` that are missing now.
+    /// Permissions of `earlier` that this run lacks.
     fn withdrawn<'a>(&self, earlier: &'a Fingerprint) -> impl Iterator<Item = &'a String> {
         earlier.permissions.iter().filter(|name| !self.permissions.contains(name))
     }
 
-    /// Changes of options that make this run that of `earlier`, if its options differ.
+    /// Changes of options that would make this run equal to `earlier`, if its options differ.
     pub fn advice(&self, earlier: &Fingerprint) -> Option<String> {
         let of = |name: &str, value: &str| match value {
             "given" => format!("`{name}`"),
@@ -271,7 +262,7 @@ impl Fingerprint {
         differences
     }
 
-    /// As it stands in journals and plans.
+    /// JSON for journals and plans.
     pub fn to_json(&self) -> Value {
         serde_json::to_value(self).unwrap_or_default()
     }
@@ -282,12 +273,11 @@ impl Fingerprint {
     }
 }
 
-/// The name of a file without its folder.
 pub(super) fn file_name(path: &Path) -> String {
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// Checksum of what is done with every tensor.
+/// Checksum of the treatment of every tensor.
 fn plan_checksum(tasks: &[TensorTask<'_>]) -> u64 {
     let mut hasher = XxHash3_64::new();
     for task in tasks {
@@ -367,7 +357,7 @@ mod tests {
             assert_eq!(now.differences(&earlier), [expected]);
         }
         assert!(earlier.differences(&earlier).is_empty());
-        // Neither does a new permission, or a new file.
+        // A new permission or a new file makes no difference.
         let mut now = earlier.clone();
         now.permissions.push("other".to_owned());
         now.inputs.push(InputFile { name: "new".to_owned(), n_bytes: 1, modified: None, tag: None });

@@ -1,15 +1,14 @@
-//! Lines with checksums, of which the last may be cut.
+//! Lines with checksums; the last may be truncated.
 
 use serde_json::Value;
 use twox_hash::XxHash3_64;
 
-/// A line of a journal.
 pub(super) fn line(value: &Value) -> String {
     let text = value.to_string();
     format!("{:016x} {text}\n", XxHash3_64::oneshot(text.as_bytes()))
 }
 
-/// The lines of a journal up to the first that is cut or wrong, and the number of bytes that they have.
+/// The lines of a journal up to the first invalid one, and their number of bytes.
 pub(super) fn parse(bytes: &[u8]) -> (Vec<Value>, u64) {
     let (mut values, mut n_bytes) = (Vec::new(), 0);
     for line in bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -37,13 +36,13 @@ mod tests {
         assert!(text.lines().next().is_some_and(|first| first.len() == 18 && first.ends_with(" 1")));
         let all = parse(text.as_bytes());
         assert_eq!(all, (vec![1.into(), "two".into(), 3.into()], text.len() as u64));
-        // Cut anywhere: whole lines stay.
+        // Complete lines survive truncation anywhere.
         for end in 0..text.len() {
             let (values, n_bytes) = parse(&text.as_bytes()[..end]);
             assert_eq!(values.len(), text[..end].matches('\n').count(), "{end}");
             assert!(text[..n_bytes as usize].ends_with('\n') || n_bytes == 0);
         }
-        // A byte that turned over ends it.
+        // A flipped byte ends the journal.
         for at in 0..text.len() {
             let mut bytes = text.clone().into_bytes();
             bytes[at] ^= 1;

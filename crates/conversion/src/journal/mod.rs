@@ -17,12 +17,12 @@
 //!
 //! **Order.** Rows are recorded only when they are on disk: outputs are synced, then the line is written,
 //! then the journal is synced. Still, every range is read back and compared before it is used
-//! ([`verify`](crate::verify())), and mismatches are made again.
+//! ([`verify`](crate::verify())), and mismatches are recomputed.
 //!
-//! **Checksums** cover data that is slow to make: types whose scales are searched, and data that is fetched.
-//! Everything else (copied rows, floats, Q8_0) is made at memory speed, so a checksum would be comparatively
-//! expensive; it is compared with newly made data instead. Parts of a run have checksums of all their rows,
-//! so that assembling them needs no sources ([`Journal::for_others`]).
+//! **Checksums** cover data that is slow to compute: types with searched scales, and downloads. Everything
+//! else (copied rows, floats, Q8_0) is computed at memory speed, so it is recomputed and compared instead.
+//! Parts of a run have checksums of all their rows, so that assembling them needs no sources
+//! ([`Journal::for_others`]).
 //!
 //! Checksums are 64-bit XXH3, computed while the bytes of a job are in the cache. The checksum of neighboring
 //! jobs is the XXH3 of theirs (little endian, in order), so a journal grows by a few ranges every few

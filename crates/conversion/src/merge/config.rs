@@ -1,5 +1,5 @@
-//! Mathematics of a LoRA adapter from its `adapter_config.json`: options that can be merged, and options that
-//! an adapter file can hold.
+//! Parameters of a LoRA adapter from its `adapter_config.json`: options that can be merged, and options that
+//! an adapter file can express.
 //!
 //! Source: `LoraConfig` in `tuners/lora/config.py`, `LoraModel._create_and_replace` in `tuners/lora/model.py`
 //! and `get_pattern_key` in `utils/other.py` of peft 0.21.2.
@@ -10,26 +10,25 @@ use serde_json::{Map, Value as Json};
 
 use super::{MergeError, modules::PREFIX};
 
-/// Use of an adapter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// It is merged into its base model.
+    /// Merge it into its base model.
     Merged,
-    /// It is written to an adapter file.
+    /// Write it to an adapter file.
     File,
 }
 
-/// Keys whose values a merge understands and an adapter file cannot hold.
+/// Keys with values that a merge supports but an adapter file cannot express.
 const NOT_IN_FILES: &[(&str, &str)] = &[
     ("use_dora", "an adapter file cannot hold magnitudes"),
     ("target_parameters", "an adapter file cannot hold pairs of single parameters"),
     ("trainable_token_indices", "an adapter file cannot hold trained tokens"),
     ("lora_bias", "an adapter file cannot hold the biases of pairs"),
 ];
-/// Keys that make an adapter depend on the text, which an adapter file can express.
+/// Key that makes an adapter depend on the text, which an adapter file can express.
 const ACTIVATED: &str = "alora_invocation_tokens";
 
-/// Keys whose values make another kind of adapter of it, and why that is not merged.
+/// Keys with values that make another kind of adapter, and why it is not merged.
 const UNSUPPORTED: &[(&str, &str)] = &[
     ("alora_invocation_tokens", "activated LoRA depends on the text and cannot be merged"),
     ("arrow_config", "it routes each token to one of several adapters"),
@@ -41,8 +40,8 @@ const UNSUPPORTED: &[(&str, &str)] = &[
     ("velora_config", "VeLoRA is not supported"),
 ];
 
-/// Ways to begin that leave the base model's weights as they were. Others (PiSSA, CorDA, OLoRA, LoftQ, LoRA-GA) take
-/// something out of them first, which is done again when PEFT opens such an adapter.
+/// Initializations that leave the base model's weights unchanged. Others (PiSSA, CorDA, OLoRA, LoftQ,
+/// LoRA-GA) first subtract a component, which PEFT does again when it opens such an adapter.
 const PLAIN_STARTS: &[&str] = &["gaussian", "eva", "orthogonal", "mica"];
 
 /// Parameters for merging a LoRA adapter.
@@ -55,16 +54,16 @@ pub(crate) struct Config {
     use_rslora: bool,
     /// True if matrices have magnitudes (DoRA).
     pub use_dora: bool,
-    /// True if its matrices have inputs as rows, unless stated otherwise.
+    /// True if matrices have inputs as rows by default.
     pub fan_in_fan_out: bool,
-    /// Ends of the names of single parameters that have pairs.
+    /// Suffixes of single parameters that have pairs.
     parameters: Vec<String>,
-    /// Trained tokens, by the end of the embedding's name; an empty one is that of any.
+    /// Trained tokens, by the suffix of the embedding's name; an empty one matches any.
     tokens: Vec<(String, Vec<u64>)>,
 }
 
 impl Config {
-    /// Reads the config.
+    /// Parses the config.
     ///
     /// # Errors
     /// [`MergeError::Unsupported`] for kinds of adapters that cannot become `target`; [`MergeError::Config`],
@@ -108,7 +107,7 @@ impl Config {
         })
     }
 
-    /// The last parts of the names of a module's parameters that have pairs: each pair is of one of them.
+    /// Last name components of a module's parameters that have pairs, one per pair.
     ///
     /// Source: `BaseTuner._inject_parameters` in `tuners/tuners_utils.py`.
     pub(crate) fn parameters_of(&self, module: &str) -> Vec<&str> {
@@ -124,22 +123,18 @@ impl Config {
         targets
     }
 
-    /// The trained tokens of an embedding, in the order of their rows.
+    /// Trained tokens of an embedding, in the order of their rows.
     ///
     /// Source: `set_additional_trainable_modules` in `utils/other.py`.
     pub(crate) fn tokens_of(&self, module: &str) -> Option<&[u64]> {
         self.tokens.iter().find(|(end, _)| module.ends_with(end)).map(|(_, tokens)| &tokens[..])
     }
 
-    /// The rank of a module's pair.
     pub(crate) fn rank_of(&self, module: &str) -> u64 {
         self.ranks.iter().find(|(pattern, _)| pattern.is_match(module)).map_or(self.rank, |(_, rank)| *rank)
     }
 
     /// Checks that pairs have the ranks of the config.
-    ///
-    /// # Errors
-    /// [`MergeError::Rank`] with the first pair that has a different rank.
     pub(crate) fn check_ranks(&self, tensors: &[Tensor]) -> Result<(), MergeError> {
         for tensor in tensors {
             let name = tensor.name.strip_prefix(PREFIX).unwrap_or(&tensor.name);
@@ -154,12 +149,11 @@ impl Config {
         Ok(())
     }
 
-    /// The general alpha.
     pub(crate) fn alpha(&self) -> f64 {
         self.alpha
     }
 
-    /// The alpha of a module's pair that divided by its rank gives PEFT's factor.
+    /// Alpha that, divided by the rank of a module's pair, gives PEFT's factor.
     pub(crate) fn effective_alpha(&self, module: &str, rank: u64) -> f64 {
         let alpha = self.alpha_of(module);
         if self.use_rslora { alpha * (rank as f64).sqrt() } else { alpha }
@@ -172,7 +166,7 @@ impl Config {
             .map_or(self.alpha, |(_, alpha)| *alpha)
     }
 
-    /// Factor of `B @ A` of a module, for an adapter merged `scale` times: alpha / r, or alpha / sqrt(r).
+    /// Factor of `B @ A` of a module for an adapter merged with `scale`: alpha / r, or alpha / sqrt(r).
     /// Computed in f64 and rounded once, as torch converts a Python float to an f32 tensor.
     ///
     /// Source: `LoraLayer.set_scale`.
@@ -212,7 +206,6 @@ fn tokens(keys: &Map<String, Json>) -> Result<Vec<(String, Vec<u64>)>, MergeErro
     }
 }
 
-/// Python's truth value of a value.
 fn is_set(value: &Json) -> bool {
     match value {
         Json::Null => false,
@@ -246,7 +239,7 @@ fn alpha(key: &'static str, value: &Json) -> Result<f64, MergeError> {
     alpha.ok_or_else(|| MergeError::Config { key, found: value.to_string(), expected: "a number" })
 }
 
-/// The patterns of a key in their order: the first that matches counts.
+/// Patterns of a key in order: the first match counts.
 fn patterns<T>(
     keys: &Map<String, Json>,
     key: &'static str,
@@ -261,7 +254,7 @@ fn patterns<T>(
     };
     let pattern =
         |(pattern, value): (&String, &Json)| {
-            // The end of a module's name, from a dot on.
+            // A suffix of the module's name that starts at a dot.
             let regex = Regex::new(&format!(r"^(.*\.)?({pattern})$")).map_err(|error| {
                 MergeError::Pattern { key, pattern: pattern.clone(), error: Box::new(error) }
             })?;

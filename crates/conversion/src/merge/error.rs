@@ -1,127 +1,76 @@
-//! Every way in which an adapter cannot be merged.
-
 use gguf_checkpoint::Tensor;
 use gguf_types::{counted, list_names};
 
-/// Why an adapter cannot be merged into a base model.
+/// Reason why an adapter cannot be merged into a base model.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum MergeError {
-    /// The adapter's folder cannot be read.
     #[error(transparent)]
     Source(gguf_checkpoint::Error),
-    /// The adapter's tensors cannot be read.
     #[error(transparent)]
     Read(gguf_checkpoint::ReadError),
-    /// A config key with a value that means nothing.
+    /// A config key has an invalid value.
     #[error("`adapter_config.json`: key `{key}`: expected {expected}, found {found}")]
     Config { key: &'static str, found: String, expected: &'static str },
-    /// A config key that is not there.
     #[error("`adapter_config.json`: missing key `{key}`")]
     MissingKey { key: &'static str },
-    /// A kind of adapter that is not merged.
+    /// This kind of adapter is not supported.
     #[error("`adapter_config.json`: key `{key}` is {found}: {reason}")]
-    Unsupported {
-        key: &'static str,
-        found: String,
-        /// Why it cannot be merged.
-        reason: &'static str,
-    },
-    /// A pattern of ranks or alphas that is no regular expression.
+    Unsupported { key: &'static str, found: String, reason: &'static str },
+    /// A pattern of ranks or alphas is not a valid regular expression.
     #[error("`adapter_config.json`: key `{key}`: pattern `{pattern}`: {error}")]
     Pattern { key: &'static str, pattern: String, error: Box<regex::Error> },
-    /// An invalid factor.
     #[error("scale {scale} is not finite")]
     Scale { scale: f64 },
-    /// Tensors of the adapter that belong to no tensor of the base model.
+    /// Tensors of the adapter without a counterpart in the base model.
     #[error("{} without a match in the base model: {}", counted(names.len(), "tensor"), list_names(names))]
     NoPlace { names: Vec<String> },
-    /// Tensors that an adapter of this kind does not have.
+    /// Unexpected tensors for this kind of adapter.
     #[error("{} not recognized as LoRA halves or whole weights: {}", counted(names.len(), "tensor"), list_names(names))]
     Unknown { names: Vec<String> },
-    /// Halves of pairs, magnitudes and biases whose other tensors are not there.
+    /// Halves of pairs, magnitudes or biases without their other tensors.
     #[error("{}: {}", counted(names.len(), "missing tensor"), list_names(names))]
     Missing { names: Vec<String> },
-    /// A tensor of another shape than the base model needs.
+    /// The tensor has a different shape from what the base model needs.
     #[error(
         "tensor `{tensor}`: expected {expected}, found shape {found:?} (`{target}` has {target_shape:?})"
     )]
-    Shape {
-        tensor: String,
-        found: Vec<u64>,
-        expected: String,
-        /// The tensor of the base model.
-        target: String,
-        target_shape: Vec<u64>,
-    },
-    /// An embedding or output matrix of another number of tokens than the base model's.
+    Shape { tensor: String, found: Vec<u64>, expected: String, target: String, target_shape: Vec<u64> },
+    /// An embedding or output matrix has a different number of tokens from the base model's.
     #[error("tensor `{tensor}`: expected {expected} tokens as in `{target}`, found {found}")]
-    Vocabulary {
-        tensor: String,
-        found: u64,
-        /// The tensor of the base model.
-        target: String,
-        expected: u64,
-    },
-    /// An adapter whose tokenizer is wanted and missing.
+    Vocabulary { tensor: String, found: u64, target: String, expected: u64 },
+    /// The adapter's tokenizer is requested but missing.
     #[error("the adapter folder does not contain a tokenizer")]
     NoTokenizer,
-    /// A tensor that belongs to another rank than its config has.
+    /// The rank of a pair differs from the config's.
     #[error("tensor `{tensor}`: expected rank {expected} from adapter_config.json, found {found}")]
-    Rank {
-        tensor: String,
-        /// The rank that it has.
-        found: u64,
-        /// The rank of the config.
-        expected: u64,
-    },
+    Rank { tensor: String, found: u64, expected: u64 },
     /// Two pairs for one tensor of the base model.
     #[error("tensors `{first}` and `{second}` both change `{target}`")]
-    SameTarget {
-        /// Half of the first pair.
-        first: String,
-        /// Half of the second pair.
-        second: String,
-        /// The tensor of the base model.
-        target: String,
-    },
-    /// A tensor that is not a float.
+    SameTarget { first: String, second: String, target: String },
     #[error("tensor `{tensor}`: expected type f32, f16 or bf16, found {}", found.name())]
     Type { tensor: String, found: gguf_checkpoint::Dtype },
-    /// A whole weight for a tensor that an adapter before has changed.
+    /// A full weight for a tensor that an earlier adapter has changed.
     #[error("tensor `{tensor}` replaces `{target}`, which an earlier adapter changes")]
-    Replaced {
-        tensor: String,
-        /// The tensor of the base model.
-        target: String,
-    },
-    /// A pair that fits more than one parameter of its module.
+    Replaced { tensor: String, target: String },
+    /// The pair fits more than one parameter of its module.
     #[error("tensor `{tensor}` matches several parameters: {}", list_names(parameters))]
     Ambiguous { tensor: String, parameters: Vec<String> },
     /// A trained token that is missing from the base model, or a duplicate.
     #[error("tensor `{tensor}`: token {token} {problem}")]
     Token { tensor: String, token: u64, problem: &'static str },
-    /// An unsupported kind of adapter.
     #[error("tensor `{tensor}`: {kind} is not supported")]
     Kind { tensor: String, kind: &'static str },
-    /// A factor that is not one finite number.
+    /// A factor is not a single finite number.
     #[error("tensor `{tensor}`: expected one finite number, found {found}")]
-    Alpha {
-        tensor: String,
-        /// Its value, or its shape.
-        found: String,
-    },
-    /// An adapter that changes text encoders only.
+    Alpha { tensor: String, found: String },
+    /// The adapter changes text encoders only.
     #[error("the adapter changes text encoders only")]
     NothingToMerge,
-    /// A pair for the output of a base model that takes the embedding for it: PEFT would change both.
+    /// A pair for the output of a base model with tied embeddings: PEFT would change both.
     #[error("tensor `{tensor}`: the base model has tied embeddings and does not contain `{target}`")]
-    Tied {
-        tensor: String,
-        /// The tensor that is not there.
-        target: String,
-    },
+    Tied { tensor: String, target: String },
 }
 
 impl MergeError {
@@ -151,7 +100,7 @@ impl MergeError {
                 reason,
                 ..
             } if reason.starts_with("an adapter file") => "merge the adapter into its base model instead",
-            // Tokens in front of the prompt, or states of attention: there are no weights to add to.
+            // Prompt tokens or attention states, which cannot be added to weights.
             MergeError::Unsupported { key: "peft_type", found, .. }
                 if [
                     "PROMPT_TUNING",
@@ -182,7 +131,7 @@ impl MergeError {
     }
 }
 
-/// The error of a tensor that has no shape as `target` needs it.
+/// Error for a tensor whose shape does not fit `target`.
 pub(super) fn shape_error(tensor: &Tensor, expected: &str, target: &Tensor) -> MergeError {
     MergeError::Shape {
         tensor: tensor.name.clone(),

@@ -9,12 +9,12 @@ use gguf_container::{Array, Metadata, Value};
 const OF_BASE: [&str; 8] =
     ["name", "author", "version", "organization", "description", "url", "doi", "repo_url"];
 
-/// Key with the names of the adapters in a model, with their scales.
+/// Key that lists merged adapters with their scales.
 const ADAPTERS: &str = "gguf_tools.merged_adapters";
 
-/// Records that adapters, with their scales, were merged into the model that `metadata` describes. The model becomes the base
-/// model, and its name and fine-tuning get the names of the adapters, unless `name` is given. Adapters of an earlier merge
-/// stay in the list.
+/// Records that adapters with these scales were merged into the model that `metadata` describes. The model
+/// becomes the base model, and the adapters' names are added to its name and fine-tuning unless `name` is
+/// given. Adapters of an earlier merge stay in the list.
 pub(crate) fn add_merged_keys<'a>(
     metadata: &mut Metadata,
     adapters: impl Iterator<Item = (&'a Path, f64)>,
@@ -38,7 +38,7 @@ pub(crate) fn add_merged_keys<'a>(
         metadata.set("general.name", name);
     } else {
         for (key, between) in [("name", " + "), ("finetune", "-")] {
-            // Without a base name, files are named by `general.name` alone.
+            // Without a base name, files are named by `general.name` only.
             let old = text(metadata, key);
             if key == "name" || text(metadata, "basename").is_some() {
                 let parts = old.into_iter().chain(names.iter().cloned()).collect::<Vec<_>>();
@@ -48,7 +48,7 @@ pub(crate) fn add_merged_keys<'a>(
     }
 }
 
-/// Adds adapters, with their scales, to the list of those in the model; returns their names.
+/// Adds adapters, with their scales, to the model's list; returns their names.
 pub(crate) fn add_adapter_list<'a>(
     metadata: &mut Metadata,
     adapters: impl Iterator<Item = (&'a Path, f64)>,

@@ -23,28 +23,27 @@ use std::{ops::Range, sync::OnceLock};
 use gguf_checkpoint::{Part, ReadError, Region, Span, Stored, Tensor, read_columns};
 use gguf_quant::Level;
 
-/// Columns of R that are read at once: 16 kB of rank 16.
+/// Number of columns of R that are read at once: 16 kB for rank 16.
 const TILE: usize = 256;
 
-/// Columns whose sums stay in registers.
+/// Number of columns whose sums stay in registers.
 const LANES: usize = 32;
 
-/// Elements that are read at once for a norm.
+/// Number of elements that are read at once for a norm.
 const NORM_ELEMS: u64 = 256 * 1024;
 
-/// Change added to the base tensor.
 #[derive(Debug)]
 pub(super) enum Change {
     /// `s (L @ R)`, with separate factors for each matrix of a stack.
     LowRank { left: Factor, right: Factor, rank: usize, scale: f32, matrix_rows: u64 },
-    /// `s v`, of a bias v.
+    /// `s v` for a bias v.
     Vector { values: Tensor, scale: f32 },
-    /// No addition: rows of `values` replace some rows. (row, row of `values`), ascending.
+    /// Replacement of some rows by rows of `values`: (row, row of `values`), ascending.
     Rows { values: Tensor, places: Vec<[u64; 2]> },
 }
 
-/// A tensor of a pair, or of the pairs of several matrices. The rank is the one of its two dimensions that the other
-/// tensor of the pair has too: number k of matrix e is at `first + e * matrix_step + k * step` of it.
+/// A tensor of a pair, or of the pairs of several matrices. One of its two dimensions is the rank, which it
+/// shares with the other tensor of the pair. Rank k of matrix e is at `first + e * matrix_step + k * step`.
 #[derive(Debug)]
 pub(super) struct Factor {
     pub tensor: Tensor,
@@ -57,7 +56,7 @@ pub(super) struct Factor {
     pub offset: u64,
 }
 
-/// Magnitudes, one for each output.
+/// Magnitudes, one per output.
 #[derive(Debug)]
 pub(super) struct Dora {
     /// (n_outputs).
@@ -68,11 +67,10 @@ pub(super) struct Dora {
     pub unmerged: Tensor,
     /// True if the change is added to `unmerged`.
     pub is_first: bool,
-    /// `m / |W0 + s (L @ R)|` of all outputs, computed when it is first needed.
+    /// `m / |W0 + s (L @ R)|` of all outputs, computed on first use.
     pub factors: OnceLock<Result<Vec<f32>, ReadError>>,
 }
 
-/// A base tensor and its change.
 #[derive(Debug)]
 pub(super) struct Merged {
     pub base: Tensor,
@@ -110,7 +108,7 @@ impl Stored for Merged {
 }
 
 impl Merged {
-    /// Multiplies outputs with their magnitude over their norm.
+    /// Multiplies outputs by their magnitude over their norm.
     fn scale_outputs(
         &self,
         dora: &Dora,
@@ -121,7 +119,7 @@ impl Merged {
     ) -> Result<(), ReadError> {
         let n_columns = (columns.end - columns.start) as usize;
         let is_whole_row = n_columns as u64 == self.base.row_elems();
-        // Whole rows of outputs say their norm themselves.
+        // Complete rows of outputs give their norm themselves.
         if dora.outputs_are_rows && is_whole_row && dora.is_first {
             let mut magnitude = vec![0.0; (rows.end - rows.start) as usize];
             read_columns(parts, &dora.magnitude, 0..1, rows, &mut magnitude)?;
@@ -145,7 +143,7 @@ impl Merged {
         Ok(())
     }
 
-    /// `m / |W0 + s (L @ R)|` of all outputs: one pass over the whole tensor.
+    /// `m / |W0 + s (L @ R)|` of all outputs: one pass over the tensor.
     fn factors(&self, dora: &Dora, parts: &[Part]) -> Result<Vec<f32>, ReadError> {
         let (n_rows, n_columns) = (self.base.n_rows(), self.base.row_elems());
         let n_outputs = if dora.outputs_are_rows { n_rows } else { n_columns };
@@ -205,7 +203,7 @@ impl Change {
             }
             Change::LowRank { left, right, rank, scale, matrix_rows } => {
                 let (mut row, mut out) = (rows.start, out);
-                // Rows of one matrix of a stack after those of the other.
+                // One matrix of the stack at a time.
                 while row < rows.end {
                     let (matrix, first) = (row / matrix_rows, row % matrix_rows);
                     let n_rows = (rows.end - row).min(matrix_rows - first);
@@ -236,7 +234,6 @@ impl Change {
     }
 }
 
-/// Some columns of R.
 pub(crate) struct Tile<'a> {
     /// (rank, width).
     pub right: &'a [f32],
@@ -246,7 +243,7 @@ pub(crate) struct Tile<'a> {
 }
 
 impl Tile<'_> {
-    /// `out[c] += s * sum_k left[k] * right[k][c]`, the sum as a chain of fused operations.
+    /// `out[c] += s * sum_k left[k] * right[k][c]`; the sum is a chain of fused operations.
     #[inline(always)]
     pub(crate) fn add(&self, left: &[f32], out: &mut [f32]) {
         let (lanes, rest) = out.as_chunks_mut::<LANES>();
@@ -275,12 +272,12 @@ impl Tile<'_> {
 }
 
 impl Factor {
-    /// A tensor of the pair of one matrix.
+    /// Factor for a tensor that belongs to one matrix.
     pub(super) fn whole(tensor: &Tensor, rank_first: bool) -> Factor {
         Factor { tensor: tensor.clone(), rank_first, first: 0, step: 1, matrix_step: 0, offset: 0 }
     }
 
-    /// The part `range` of the dimension that is not the rank, of a matrix: (rank, range) where `rank_first`, else
+    /// Part `range` of a matrix along the dimension that is not the rank: (rank, range) if `rank_first`, else
     /// (range, rank).
     fn read(
         &self,
@@ -296,7 +293,7 @@ impl Factor {
         let mut values = vec![0.0; n * rank];
         let mut is_rank_first = self.rank_first;
         if self.step != 1 {
-            // Ranks of other matrices lie between.
+            // Ranks of other matrices lie in between.
             for (k, values) in (0..).zip(values.chunks_exact_mut(n.max(1))) {
                 let at = first + k * self.step;
                 let (rows, columns) = match self.rank_first {

@@ -1,10 +1,10 @@
 //! Adapters of PEFT merged into their base model while it is read.
 //!
-//! A checkpoint with adapters is a checkpoint whose changed tensors make their values when they are asked for
-//! ([`gguf_checkpoint::Stored`]): no merged copy exists, memory is that of a tile, and whatever reads rows (maps, transposes,
-//! stacks of experts, any form that the base comes in) does not know of it. Values are those of PEFT's
-//! `merge_and_unload` for a model that was loaded in f32, however the base model is stored; the target type is the first
-//! that they are rounded to. `low_rank.rs` states the arithmetic.
+//! Changed tensors of a checkpoint with adapters compute their values when read
+//! ([`gguf_checkpoint::Stored`]): there is no merged copy, memory is that of a tile, and readers of rows
+//! (maps, transposes, stacks of experts, any form of the base) are unaffected. Values equal those of PEFT's
+//! `merge_and_unload` for a model loaded in f32, however the base model is stored; they are first rounded to
+//! the target type. `low_rank.rs` states the arithmetic.
 //!
 //! Source: `LoraModel` in `tuners/lora/`, `get_peft_model_state_dict` in `utils/save_and_load.py` of peft 0.21.2.
 
@@ -40,27 +40,27 @@ pub use diffusion::{ModuleNames, merge_diffusion};
 pub use error::MergeError;
 use error::shape_error;
 
-/// An adapter that is to be merged.
+/// An adapter to be merged.
 #[derive(Debug, Clone)]
 pub struct LoraAdapter {
-    /// Its folder.
+    /// Folder of the adapter.
     pub folder: Folder,
     /// Name for messages: a path or an address.
     pub name: PathBuf,
-    /// Weight of the adapter: 1 as trained. Whole tensors and token rows are not scaled.
+    /// Weight of the adapter: 1 as trained. Full tensors and token rows are not scaled.
     pub scale: f64,
-    /// True if the result takes its tokenizer and chat template, and embeddings of another vocabulary size if
-    /// it contains them whole, as after `resize_token_embeddings` of transformers.
+    /// True if the result takes the adapter's tokenizer and chat template. Full embeddings may then have
+    /// another vocabulary size, like after `resize_token_embeddings` of transformers.
     pub takes_tokenizer: bool,
 }
 
-/// Merges adapters into a checkpoint, in their order. No weight is read; every shape is checked.
+/// Merges adapters into a checkpoint, in order. No weight is read; every shape is checked.
 ///
-/// Of magnitudes (DoRA) the norm is that of the base model's weights with the one adapter, as PEFT has it when
-/// several are merged.
+/// For magnitudes (DoRA), the norm is that of the base model's weights with only this adapter, like in PEFT
+/// when several are merged.
 ///
 /// # Errors
-/// The name of the adapter that does not fit, and why.
+/// The name of an adapter that does not fit, and the reason.
 pub fn merge(
     checkpoint: Checkpoint,
     adapters: &[LoraAdapter],
@@ -84,12 +84,11 @@ pub fn merge(
     Ok(checkpoint)
 }
 
-/// A checkpoint on its way.
 struct Merging {
     checkpoint: Checkpoint,
-    /// Its tensors with the changes so far, in their order.
+    /// Tensors with the changes so far, in order.
     tensors: Vec<Tensor>,
-    /// Tensors as they were before any pair changed them.
+    /// Tensors before any pair changed them.
     unmerged: HashMap<String, Tensor>,
     /// Names of tensors that an adapter has changed or replaced.
     changed: HashSet<String>,
@@ -99,7 +98,7 @@ struct Merging {
     vocabulary: Vocabulary,
 }
 
-/// Last parts of the names of layers that may be transformers' `Conv1D`, whose rows are inputs.
+/// Names of layers that may be transformers' `Conv1D`, whose rows are inputs.
 const CONV1D_LAYERS: &[&str] = &["c_attn", "q_attn", "c_proj", "c_fc"];
 
 impl Merging {
@@ -111,7 +110,7 @@ impl Merging {
         let opened = gguf_checkpoint::open_adapter(folder.clone()).map_err(MergeError::Source)?;
         let config = Config::new(&opened.config, Target::Merged)?;
         let first_part = self.checkpoint.parts.len();
-        // The adapter's weights files are files of the checkpoint now.
+        // The adapter's weights files become files of the checkpoint.
         let own: Vec<Tensor> =
             opened.tensors.iter().map(|tensor| tensor.clone().after_parts(first_part)).collect();
         let Sorted { modules, whole, tokens } = modules::classify(&own)?;
@@ -123,7 +122,7 @@ impl Merging {
         if self.is_tied() && modules.iter().any(has_output) {
             self.untie_copy(adapter);
         }
-        // Every place is known before anything is changed: names that have none are one error.
+        // Find all places before changing anything, so that missing ones are one error.
         let tensors = Tensors::from(self.tensors.clone());
         let index: HashMap<&str, usize> =
             tensors.iter().enumerate().map(|(at, tensor)| (tensor.name.as_str(), at)).collect();
@@ -137,8 +136,8 @@ impl Merging {
             let targets = config.parameters_of(parameters::unwrapped(&module.name));
             let places = parameters::places(&mut names, &module, &targets, &config, *scale)?;
             if places.is_empty() {
-                // A target such as `down_proj` is a parameter of the experts only: other modules have no such parameter
-                // and a plain pair.
+                // A target such as `down_proj` is a parameter of the experts only: other modules have no such
+                // parameter and a plain pair.
                 modules.push(module);
                 continue;
             }
@@ -235,7 +234,7 @@ impl Merging {
         Ok(())
     }
 
-    /// Checks that each tensor of the base model has one pair at most.
+    /// Checks that each tensor of the base model has at most one pair.
     fn check_targets<'a>(
         &self,
         places: impl Iterator<Item = (&'a Module<'a>, Option<usize>)>,
@@ -254,7 +253,7 @@ impl Merging {
         Ok(())
     }
 
-    /// The error of tensors that the base model has no place for.
+    /// Error for tensors without a counterpart in the base model.
     fn no_place(&self, without_place: Vec<(String, String)>) -> MergeError {
         let output = without_place.iter().find(|(target, _)| target == OUTPUT);
         if let (Some((target, tensor)), true) = (output, self.is_tied()) {
@@ -263,7 +262,7 @@ impl Merging {
         MergeError::NoPlace { names: without_place.into_iter().map(|(_, name)| name).collect() }
     }
 
-    /// The embedding and the output where a base model that takes one for the other has both in its files.
+    /// Embedding and output, if a base model with tied embeddings has both in its files.
     fn output_twin(&self, index: &HashMap<&str, usize>) -> Option<(usize, usize)> {
         let output = *index.get(OUTPUT).filter(|_| self.is_tied())?;
         Some((self.embedding()?, output))
@@ -274,12 +273,11 @@ impl Merging {
         self.checkpoint.config.get("tie_word_embeddings").and_then(Json::as_bool) == Some(true)
     }
 
-    /// The place of the embedding.
     fn embedding(&self) -> Option<usize> {
         self.tensors.iter().position(|tensor| vocabulary::is_embedding(&tensor.name))
     }
 
-    /// Adds an output matrix trained separately from the embedding, and sets the config accordingly.
+    /// Adds an output matrix trained separately from the embedding and updates the config.
     fn untie(&mut self, tensor: &Tensor) -> Result<(), MergeError> {
         let Some(embedding) = self.embedding().map(|at| &self.tensors[at]) else {
             return Err(MergeError::NoPlace { names: vec![tensor.name.clone()] });
@@ -292,7 +290,7 @@ impl Merging {
         Ok(())
     }
 
-    /// Adds the embedding a second time as the output, which an adapter changes by itself.
+    /// Adds a copy of the embedding as the output, for an adapter that changes it separately.
     fn untie_copy(&mut self, adapter: &LoraAdapter) {
         if !self.tensors.iter().any(|tensor| tensor.name == OUTPUT) {
             let Some(embedding) = self.embedding().map(|at| self.tensors[at].clone()) else { return };
@@ -306,7 +304,7 @@ impl Merging {
         ));
     }
 
-    /// Adds an output matrix in the order of names, which is that of a file.
+    /// Adds an output matrix in name order, the order of files.
     fn insert_output(&mut self, mut output: Tensor) {
         output.name = OUTPUT.to_owned();
         let at =
@@ -314,7 +312,7 @@ impl Merging {
         self.tensors.insert(at, output);
     }
 
-    /// Tied parameters stay tied: a change of the embedding changes the output.
+    /// Keeps parameters tied: a change of the embedding also changes the output.
     fn keep_tied(&mut self, embedding: usize, output: usize) {
         let [is_new_embedding, is_new_output] =
             [embedding, output].map(|at| self.changed.contains(&self.tensors[at].name));
@@ -325,7 +323,7 @@ impl Merging {
         }
     }
 
-    /// Replaces a tensor of the base model with a whole tensor of the adapter.
+    /// Replaces a tensor of the base model with a full tensor of the adapter.
     fn replace(&mut self, at: usize, tensor: &Tensor, may_resize: bool) -> Result<(), MergeError> {
         let target = &self.tensors[at];
         if tensor.shape != target.shape {
@@ -382,7 +380,7 @@ impl Merging {
         }
         let (a, b) = (Factor::whole(a, true), Factor::whole(b, false));
         let (left, right) = if outputs_are_rows { (b, a) } else { (a, b) };
-        // Not held in memory: a rank is at most as long as a tensor of the file.
+        // Fits in usize: a rank is at most as long as a tensor of the file.
         let (rank, scale) = (rank as usize, config.scaling_of(&module.name, scale));
         let change = Change::LowRank { left, right, rank, scale, matrix_rows: target.n_rows() };
         let dora = self.dora(module, config, &target, outputs_are_rows)?;
@@ -390,8 +388,8 @@ impl Merging {
         Ok(())
     }
 
-    /// True if the rows of a matrix are outputs. PEFT goes by the class of the layer. The shape shows it, except for a
-    /// square matrix, for which other matrices of the model do.
+    /// True if the rows of a matrix are outputs. PEFT uses the class of the layer. Here the shape decides,
+    /// or, for a square matrix, other matrices of the model.
     fn outputs_are_rows(
         &self,
         module: &Module<'_>,
@@ -429,7 +427,7 @@ impl Merging {
         })
     }
 
-    /// The magnitudes of a module, where its adapter has some.
+    /// Magnitudes of a module, if its adapter has some.
     fn dora(
         &self,
         module: &Module<'_>,
@@ -472,8 +470,8 @@ impl Merging {
         Ok(())
     }
 
-    /// Replaces rows of the embedding with trained token rows; returns their number. They are values, not
-    /// changes, and are not scaled.
+    /// Replaces rows of the embedding with trained token rows; returns their number. The rows are values, not
+    /// changes, so they are not scaled.
     ///
     /// Source: `TrainableTokensLayer.merge` in `tuners/trainable_tokens/layer.py`.
     fn take_tokens(
@@ -500,7 +498,7 @@ impl Merging {
         if let Some([token, _]) = places.last().filter(|[row, _]| *row >= target.n_rows()) {
             return wrong(*token, "is out of range for the base model's vocabulary");
         }
-        // One adapter must not undo a token of another.
+        // An adapter must not overwrite a token of another.
         let taken = self.tokens.entry(target.name.clone()).or_default();
         if let Some(token) = tokens.iter().find(|token| !taken.insert(**token)) {
             return wrong(*token, "was also trained by an earlier adapter");
@@ -509,7 +507,6 @@ impl Merging {
         Ok(tokens.len())
     }
 
-    /// Replaces a source tensor with its changed form.
     fn put(&mut self, at: usize, change: Change, dora: Option<Dora>) {
         let base = self.tensors[at].clone();
         self.unmerged.entry(base.name.clone()).or_insert_with(|| base.clone());
@@ -532,7 +529,6 @@ fn pair_shape(tensor: &Tensor, target: &Tensor) -> Result<[u64; 2], MergeError> 
     two.map_err(|_| shape_error(tensor, "two dimensions", target))
 }
 
-/// Counts of an adapter's tensors by use.
 #[derive(Default)]
 struct Counts {
     merged: usize,

@@ -1,7 +1,7 @@
 //! Tensors of an adapter by the module that they change.
 //!
 //! Names are those of PEFT's `get_peft_model_state_dict` (`utils/save_and_load.py` of peft 0.21.2):
-//! `base_model.model.MODULE.lora_A.weight` and so on for pairs, `base_model.model.MODULE.weight` for whole
+//! `base_model.model.MODULE.lora_A.weight` and so on for pairs, `base_model.model.MODULE.weight` for full
 //! weights of `modules_to_save`, `MODULE.base_layer.weight` for an embedding that is saved with its pair.
 
 use std::collections::{HashMap, HashSet};
@@ -11,13 +11,11 @@ use gguf_layout::TensorNames;
 
 use super::MergeError;
 
-/// Prefix before the base model's names.
+/// Prefix of the base model's names.
 pub(super) const PREFIX: &str = "base_model.model.";
 
-/// Tensors of an adapter for one module.
 #[derive(Debug, Default)]
 pub(super) struct Module<'a> {
-    /// Its name in the base model.
     pub name: String,
     /// A (rank, in), or (rank, vocabulary) of an embedding.
     pub a: Option<&'a Tensor>,
@@ -25,37 +23,32 @@ pub(super) struct Module<'a> {
     pub b: Option<&'a Tensor>,
     /// True if the pair belongs to an embedding, whose rows are the inputs.
     pub is_embedding: bool,
-    /// The bias of B (out): it is added to the module's bias.
+    /// Bias of B (out), added to the module's bias.
     pub bias: Option<&'a Tensor>,
     /// Magnitudes of the rows or columns (out), DoRA.
     pub magnitude: Option<&'a Tensor>,
 }
 
-/// A whole tensor: module, the last part of the name, and the tensor.
+/// A full tensor: module, last component of the name, and the tensor.
 pub(super) type Whole<'a> = (String, String, &'a Tensor);
 
 /// Rows of trained tokens: the embedding's module, and the tensor.
 pub(super) type Tokens<'a> = (String, &'a Tensor);
 
-/// Name part that PEFT adds for modules that are saved whole.
+/// Name component that PEFT adds for fully saved modules.
 const SAVED: &str = ".modules_to_save.";
 
-/// The end of their names.
 const TOKENS: &str = ".token_adapter.trainable_tokens_delta";
 
-/// Tensors of an adapter by purpose.
 #[derive(Debug, Default)]
 pub(super) struct Sorted<'a> {
-    /// Modules in the order in which they are met.
+    /// Modules in order of first occurrence.
     pub modules: Vec<Module<'a>>,
     pub whole: Vec<Whole<'a>>,
     pub tokens: Vec<Tokens<'a>>,
 }
 
-/// Tells the tensors of an adapter apart by their names.
-///
-/// # Errors
-/// [`MergeError::Type`], [`MergeError::Unknown`], [`MergeError::Missing`].
+/// Sorts the tensors of an adapter by their names.
 pub(super) fn classify(tensors: &[Tensor]) -> Result<Sorted<'_>, MergeError> {
     let Sorted { mut modules, mut whole, mut tokens } = Sorted::default();
     let saved: HashSet<String> = tensors
@@ -75,7 +68,7 @@ pub(super) fn classify(tensors: &[Tensor]) -> Result<Sorted<'_>, MergeError> {
             continue;
         }
         let Some(at) = name.find(".lora_") else {
-            // The untrained copy of a module that is saved whole.
+            // The untrained copy of a fully saved module.
             if name.contains(".original_module.") {
                 continue;
             }
@@ -83,7 +76,7 @@ pub(super) fn classify(tensors: &[Tensor]) -> Result<Sorted<'_>, MergeError> {
             if saved.contains(&tensor.name) {
                 continue;
             }
-            // PEFT's own layers are no part of the base model's names.
+            // PEFT's own layers are not part of the base model's names.
             let plain = name.replace(".token_adapter.", ".").replace(".base_layer.", ".").replace(SAVED, ".");
             match plain.rsplit_once('.') {
                 Some((module, last)) => whole.push((module.to_owned(), last.to_owned(), tensor)),
@@ -111,7 +104,7 @@ pub(super) fn classify(tensors: &[Tensor]) -> Result<Sorted<'_>, MergeError> {
                 continue;
             }
         };
-        // Two spellings of one part.
+        // Two spellings of one name.
         if place.replace(tensor).is_some() {
             unknown.push(tensor.name.clone());
         }
@@ -127,7 +120,7 @@ pub(super) fn classify(tensors: &[Tensor]) -> Result<Sorted<'_>, MergeError> {
     Ok(Sorted { modules, whole, tokens })
 }
 
-/// The halves of a module's pair that are not there.
+/// Missing halves of a module's pair.
 fn missing_halves(module: &Module<'_>) -> Vec<String> {
     let half_name = |half: &str| match module.is_embedding {
         true => format!("{PREFIX}{}.lora_embedding_{half}", module.name),
@@ -137,7 +130,7 @@ fn missing_halves(module: &Module<'_>) -> Vec<String> {
     halves.iter().filter(|(_, half)| half.is_none()).map(|(name, _)| half_name(name)).collect()
 }
 
-/// Names of the base model's tensors, looked up by the adapter's modules.
+/// Names of the base model's tensors, for lookup by the adapter's modules.
 #[derive(Debug)]
 pub(super) struct Names<'a> {
     tensors: &'a gguf_checkpoint::Tensors,
@@ -149,7 +142,7 @@ impl<'a> Names<'a> {
         Names { tensors, names: TensorNames::new(tensors.iter().map(|tensor| tensor.name.as_str())) }
     }
 
-    /// The base model's tensor `last` of a module, in any spelling of its name.
+    /// Finds the base model's tensor `last` of a module, in any spelling of its name.
     pub(super) fn find(&mut self, module: &str, last: &str) -> Option<&'a Tensor> {
         self.names.find(&format!("{module}.{last}")).and_then(|name| self.tensors.get(name))
     }

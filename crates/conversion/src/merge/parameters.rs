@@ -6,8 +6,8 @@
 //!
 //! transformers 5 keeps the experts of a layer as `gate_up_proj` (E, 2 f, in), gate above up, and `down_proj`
 //! (E, out, f); files may store them this way, transposed (gpt-oss, Llama 4), or one tensor per expert.
-//! Several parameters of one module are called `MODULE`, `MODULE.base_layer` and so on; their shapes tell
-//! them apart.
+//! Several parameters of one module are named `MODULE`, `MODULE.base_layer` and so on; their shapes tell them
+//! apart.
 //!
 //! Products are the chain of `low_rank.rs`, as torch computes them except for matrices with fewer than 400
 //! products in total.
@@ -24,11 +24,11 @@ use super::{
     modules::{Module, Names},
 };
 
-/// Name part that PEFT adds for modules that are already wrapped.
+/// Name component that PEFT adds for modules that are already wrapped.
 const WRAPPED: &str = ".base_layer";
 /// Parameters of stacks of experts that belong together: gate and up, and down.
 const STACKS: &[[&str; 2]] = &[["gate_up_proj", "down_proj"], ["fc1.weight", "fc2.weight"]];
-/// Names of an expert's matrices that a stack holds one below the other.
+/// Names of an expert's matrices that a stack contains below each other.
 const EXPERTS: &[(&str, &[&[&str]])] = &[
     ("gate_up_proj", &[&["gate_proj", "up_proj"], &["w1", "w3"]]),
     ("down_proj", &[&["down_proj"], &["w2"]]),
@@ -36,12 +36,11 @@ const EXPERTS: &[(&str, &[&[&str]])] = &[
 
 /// A tensor of the base model and its part of a pair.
 pub(super) struct Place {
-    /// Its name.
     pub target: String,
     pub change: Change,
 }
 
-/// A module's own name.
+/// Name of a module without PEFT's wrappers.
 pub(super) fn unwrapped(module: &str) -> &str {
     let mut name = module;
     while let Some(inner) = name.strip_suffix(WRAPPED) {
@@ -50,11 +49,8 @@ pub(super) fn unwrapped(module: &str) -> &str {
     name
 }
 
-/// The tensors that the pair of a module changes, which is that of one of its `parameters`; empty if the base model has
-/// no such tensor.
-///
-/// # Errors
-/// [`MergeError::Shape`], [`MergeError::Ambiguous`], [`MergeError::Unsupported`].
+/// Tensors changed by the pair of a module, which belongs to one of its `parameters`; empty if the base model
+/// has no such tensor.
 pub(super) fn places(
     names: &mut Names<'_>,
     module: &Module<'_>,
@@ -96,8 +92,9 @@ pub(super) fn places(
     }
 }
 
-/// True if a module keeps stacks of experts as (E, in, out). A square matrix does not show this, but both stacks of the
-/// module together do: gate and up (E, in, 2 f) have twice as many columns as down (E, f, out) has rows.
+/// True if a module stores stacks of experts as (E, in, out). A square matrix does not show this, but both
+/// stacks of the module together do: gate and up (E, in, 2 f) have twice as many columns as down (E, f, out)
+/// has rows.
 fn is_turned(names: &mut Names<'_>, module: &str) -> bool {
     let module = module
         .rsplit_once(".experts.")
@@ -115,14 +112,12 @@ fn is_turned(names: &mut Names<'_>, module: &str) -> bool {
 
 /// Form of a parameter in the base model.
 enum Found {
-    /// Tensors that the pair fits.
     Places(Vec<Place>),
-    /// One that it does not fit.
     Unfit(Tensor),
     Nothing,
 }
 
-/// The pair of a parameter, if it is this one's.
+/// The pair of a module, possibly for a certain parameter.
 struct Pair<'a> {
     a: &'a Tensor,
     b: &'a Tensor,
@@ -131,7 +126,7 @@ struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    /// Inputs and outputs of each matrix, where the ranks are those of `n_experts` matrices.
+    /// Inputs and outputs of each matrix, if the rank covers `n_experts` matrices.
     fn dims(&self, n_experts: u64) -> Option<[u64; 2]> {
         let ([a_ranks, n_inputs], [n_outputs, b_ranks]) = (&self.a.shape[..], &self.b.shape[..]) else {
             return None;
@@ -141,7 +136,7 @@ impl Pair<'_> {
     }
 
     fn places(&self, names: &mut Names<'_>, module: &str, parameter: &str) -> Found {
-        // Codes of gpt-oss are stored with outputs as rows, whatever the model makes of them.
+        // Codes of gpt-oss are stored with outputs as rows, regardless of the model's layout.
         let whole = names.find(module, parameter).map(|tensor| (tensor, true));
         let whole = whole
             .or_else(|| names.find(module, &format!("{parameter}_blocks")).map(|tensor| (tensor, false)));
@@ -162,7 +157,7 @@ impl Pair<'_> {
         Found::Places(vec![Place { target: target.name.clone(), change }])
     }
 
-    /// Experts' matrices stored as separate tensors.
+    /// Finds experts' matrices stored as separate tensors.
     fn experts(&self, names: &mut Names<'_>, module: &str, parameter: &str) -> Found {
         let Some((_, spellings)) = EXPERTS.iter().find(|(name, _)| *name == parameter) else {
             return Found::Nothing;
@@ -193,14 +188,14 @@ impl Pair<'_> {
                 places.push(Place { target: target.name.clone(), change });
             }
         }
-        // One expert more than the pair is for.
+        // The base model must not have more experts than the pair.
         match names.find(&format!("{module}.{n_experts}.{}", parts[0]), "weight") {
             Some(target) => Found::Unfit(target.clone()),
             None => Found::Places(places),
         }
     }
 
-    /// The change of a tensor that begins at matrix `first` and output `offset` of the pair.
+    /// Change of a tensor that begins at matrix `first` and output `offset` of the pair.
     fn change(
         &self,
         [n_experts, first]: [u64; 2],
@@ -211,7 +206,7 @@ impl Pair<'_> {
         let a = Factor { first: first * self.rank, matrix_step: self.rank, ..Factor::whole(self.a, true) };
         let b = Factor { first, step: n_experts, matrix_step: 1, offset, ..Factor::whole(self.b, false) };
         let (left, right) = if outputs_are_rows { (b, a) } else { (a, b) };
-        // Not held in memory: a rank is at most as long as a tensor of the file.
+        // Fits in usize: a rank is at most as long as a tensor of the file.
         Change::LowRank { left, right, rank: self.rank as usize, scale: self.scale, matrix_rows }
     }
 }

@@ -1,7 +1,7 @@
-//! Adapters of another vocabulary than the base model's: whole embeddings and tokenizer files.
+//! Adapters with another vocabulary than the base model's: full embeddings and tokenizer files.
 //!
-//! Source: `resize_token_embeddings` of transformers 5.24; `get_peft_model_state_dict` in `utils/save_and_load.py` of peft
-//! 0.21.2, which saves both embeddings whole if the vocabulary has another size.
+//! Source: `resize_token_embeddings` of transformers 5.24; `get_peft_model_state_dict` in
+//! `utils/save_and_load.py` of peft 0.21.2, which saves both full embeddings if the vocabulary size differs.
 
 use std::collections::BTreeSet;
 
@@ -10,10 +10,9 @@ use serde_json::Value as Json;
 
 use super::{MergeError, modules::Whole};
 
-/// The output matrix, as transformers names it.
 pub(super) const OUTPUT: &str = "lm_head.weight";
 
-/// Objects of a config that state a vocabulary size.
+/// Objects of a config that contain a vocabulary size.
 const CONFIGS: &[&str] =
     &["", "/text_config", "/llm_config", "/language_config", "/thinker_config/text_config"];
 
@@ -28,12 +27,12 @@ const VOCABULARIES: &[&str] = &[
     "tiktoken.model",
 ];
 
-/// True for the name of an embedding of tokens.
 pub(super) fn is_embedding(name: &str) -> bool {
     name.ends_with("embed_tokens.weight") || name.ends_with("wte.weight")
 }
 
-/// True if a whole tensor is an embedding or output matrix that only differs from the base model's in its vocabulary size.
+/// True if a full tensor is an embedding or output matrix that only differs from the base model's in its
+/// vocabulary size.
 pub(super) fn is_resized(tensor: &Tensor, target: &Tensor) -> bool {
     let holds_tokens = is_embedding(&target.name) || target.name.ends_with(OUTPUT);
     holds_tokens
@@ -43,15 +42,14 @@ pub(super) fn is_resized(tensor: &Tensor, target: &Tensor) -> bool {
         && tensor.n_rows() != target.n_rows()
 }
 
-/// Vocabulary sizes that were replaced.
 #[derive(Debug, Default)]
 pub(super) struct Vocabulary {
-    /// Former numbers of tokens.
     pub resized: BTreeSet<u64>,
 }
 
 impl Vocabulary {
-    /// Checks that all matrices of `tensors` that hold tokens have the same number of them, and writes it into the config.
+    /// Checks that all embeddings and output matrices of `tensors` have the same number of tokens, and writes
+    /// it to the config.
     ///
     /// # Errors
     /// [`MergeError::Vocabulary`] for an output matrix of another size than the embedding.
@@ -81,8 +79,8 @@ impl Vocabulary {
     }
 }
 
-/// Replaces the base model's tokenizer files with those of an adapter, as `tokenizer.save_pretrained` would;
-/// a chat template alone leaves the base model's tokenizer.
+/// Replaces the base model's tokenizer files with those of an adapter, like `tokenizer.save_pretrained`. If
+/// the adapter only has a chat template, the base model's tokenizer stays.
 pub(super) fn take_files(files: &mut Vec<(String, Vec<u8>)>, own: Vec<(String, Vec<u8>)>) {
     let has_vocabulary = own.iter().any(|(name, _)| VOCABULARIES.contains(&name.as_str()));
     let is_new = |name: &str| own.iter().any(|(own, _)| own == name);
@@ -92,8 +90,8 @@ pub(super) fn take_files(files: &mut Vec<(String, Vec<u8>)>, own: Vec<(String, V
     files.sort();
 }
 
-/// Whole tensors without an output matrix that is only a second copy of the embedding: a base model with one matrix for
-/// both keeps one.
+/// Full tensors without an output matrix that only repeats the embedding: a base model with tied embeddings
+/// stays tied.
 pub(super) fn without_tied_copy<'a>(
     whole: Vec<Whole<'a>>,
     adapter: &Checkpoint,

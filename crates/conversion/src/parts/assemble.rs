@@ -1,4 +1,4 @@
-//! Puts the parts of a run together.
+//! Assembles the parts of a run.
 
 use std::{
     fs,
@@ -22,7 +22,7 @@ use crate::{
     verify::verify,
 };
 
-/// A part that is whole, as its journal says.
+/// A part that is complete according to its journal.
 struct Whole<'a> {
     number: PartNumber,
     place: Place,
@@ -34,9 +34,10 @@ struct Whole<'a> {
 /// Checks all parts of a run and gives the outputs their names. Files of parts and their journals are removed at the end.
 ///
 /// # Errors
-/// [`Error::NoParts`], [`Error::PartsDiffer`], [`Error::PartsMissing`], [`Error::Busy`] if a part is running, [`Error::OtherPlan`],
-/// [`Error::PartGap`] if parts leave rows out, [`Error::PartDamaged`] if bytes differ from those written; existing outputs
-/// without `force`, changed sources, and system errors. No output has its final name then.
+/// [`Error::NoParts`], [`Error::PartsDiffer`], [`Error::PartsMissing`], [`Error::Busy`] if a part is running,
+/// [`Error::OtherPlan`], [`Error::PartGap`] if rows are missing, [`Error::PartDamaged`] if bytes differ from
+/// those written; existing outputs without `force`, changed sources, and system errors. After an error no
+/// output has its final name.
 pub fn assemble(
     tasks: &[TensorTask<'_>],
     files: &[(&Path, &Plan)],
@@ -55,19 +56,19 @@ pub fn assemble(
     for (path, plan) in files {
         outputs.push(claim(path, plan.file_len(), force)?);
     }
-    // Copies come before the comparison, so that it covers them too.
+    // Copy before comparing, so that the copies are checked too.
     for part in parts.iter().filter(|part| part.place == Place::OwnFile) {
         copy(part, tasks, files, &outputs, watch)?;
     }
     write_frame(files, &outputs)?;
     compare(&parts, tasks, files, &outputs, options, watch)?;
-    // From here on nothing can be wrong but names and disks.
+    // From here on, only renaming and the disk can fail.
     prepare(&outputs, watch)?;
     place(&mut outputs)?;
-    // Only now: a call that was stopped before finds everything as it was.
+    // Last, so that an interrupted call leaves everything as it was.
     for part in parts {
         if part.place == Place::OwnFile {
-            // Nothing better can be done about a file that stays.
+            // If removing fails, the file stays.
             files.iter().for_each(|(path, _)| drop(fs::remove_file(part_path(path, part.number))));
         }
         part.journal.remove();
@@ -85,14 +86,14 @@ fn open<'a>(
     let Some(((some, _), _)) = journals.first_key_value() else {
         return Err(Error::NoParts { path: first.to_owned() });
     };
-    // The number of parts is not given; the parts present determine it and must agree.
+    // The existing parts determine the number of parts and must agree.
     let count = some.count();
     if let Some((other, path)) = journals.keys().find(|(number, _)| number.count() != count) {
         return Err(Error::PartsDiffer { path: path.clone(), found: other.count(), expected: count });
     }
     let (mut parts, mut missing) = (Vec::new(), Vec::new());
     for number in (1..=count).filter_map(|number| PartNumber::new(number, count)) {
-        // All parts are looked at before the first is complained about, so that one call tells what is left to do.
+        // Check all parts before reporting an error, so that it lists everything that is missing.
         let (mut whole, mut state) = (None, "not started".to_owned());
         for ((_, path), place) in journals.iter().filter(|((found, _), _)| *found == number) {
             let (journal, found) =
@@ -100,7 +101,7 @@ fn open<'a>(
             let Some(found) = found.filter(Found::is_resumable) else { continue };
             same_plan(&found, fingerprint, path)?;
             match found.is_whole {
-                // A part that was done in both ways is there all the same; one of the two is enough.
+                // A part may have been written in both places; one complete copy is enough.
                 true if whole.is_none() => {
                     whole = Some(Whole { number, place: *place, done: found.done, journal });
                 }
@@ -119,9 +120,9 @@ fn open<'a>(
     }
 }
 
-/// Every row of every tensor is in a part.
+/// Checks that the parts contain every row of every tensor.
 fn check_coverage(tasks: &[TensorTask<'_>], parts: &[Whole<'_>]) -> Result<(), Error> {
-    // Shares follow from the plan, so that this finds only what another version of the program cut otherwise.
+    // Shares follow from the plan, so this only fails for parts of another program version.
     let all: Vec<Done> = parts.iter().flat_map(|part| &part.done).cloned().collect();
     let remaining = Remaining::without(&all, tasks.len());
     let schedule = Schedule::new(tasks, JOB_ELEMS);
@@ -135,8 +136,8 @@ fn check_coverage(tasks: &[TensorTask<'_>], parts: &[Whole<'_>]) -> Result<(), E
 fn claim(path: &Path, len: u64, force: bool) -> Result<Output, Error> {
     match Output::claim(path, len, force, Claim::GoOn) {
         Ok(output) => Ok(output),
-        // An earlier call may have stopped between two renames, and some outputs have their final names.
-        // Header and checksums of all parts decide whether the file is ours.
+        // An earlier call may have been interrupted between two renames, so some outputs have their final
+        // names. Header and checksums of all parts decide whether the file is ours.
         Err(gguf_container::Error::Exists { .. }) if !Output::temporary_path_of(path).exists() => {
             Output::in_place(path, len).map_err(|_| exists(path))
         }
@@ -144,7 +145,7 @@ fn claim(path: &Path, len: u64, force: bool) -> Result<Output, Error> {
     }
 }
 
-/// Copies what a part wrote into its own files to the outputs; where the file system can, nothing is read.
+/// Copies a part's own files to the outputs, without reading if the file system can share blocks.
 fn copy(
     part: &Whole<'_>,
     tasks: &[TensorTask<'_>],
@@ -167,7 +168,7 @@ fn copy(
         for ((output, offset, _), span) in
             done.places(tasks).ok_or_else(damaged)?.into_iter().zip(&done.spans)
         {
-            // Rows of a journal are checked against the tasks, but not yet against the files of this run.
+            // The journal's rows are checked against the tasks, but not yet against the files of this run.
             let to = outputs.get(output).ok_or_else(damaged)?;
             if !to.is_in_place() {
                 to.copy_from(&own[output], offset, span.n_bytes)?;
@@ -177,7 +178,6 @@ fn copy(
     Ok(())
 }
 
-/// Reads back everything that parts wrote.
 fn compare(
     parts: &[Whole<'_>],
     tasks: &[TensorTask<'_>],
@@ -188,14 +188,14 @@ fn compare(
 ) -> Result<(), Error> {
     let schedule = Schedule::new(tasks, JOB_ELEMS);
     let n_threads = options.n_threads(&schedule);
-    // Part by part and not all at once, so that progress follows the work; inside a part ranges are read side by side.
+    // Part by part, so that progress follows the work; ranges within a part are read in parallel.
     let mut right = Vec::new();
     for part in parts {
         let found = verify(part.done.clone(), tasks, outputs, options, n_threads, watch.cancel)?;
         found.iter().for_each(|done| report_done(done, tasks, watch));
         right.extend(found);
     }
-    // A part that was stopped may have computed some rows again: earlier journal entries for them are void.
+    // An interrupted part may have recomputed some rows: earlier journal entries for them are void.
     let wrong = Remaining::without(&right, tasks.len());
     let Some(job) = schedule.jobs().find(|job| wrong.has(job)) else { return Ok(()) };
     // A file that had its name before this call is not ours.

@@ -23,7 +23,7 @@ pub use write::{Part, Written, share_bytes, write_part};
 
 /// Checks that a journal belongs to this plan.
 fn same_plan(found: &Found, fingerprint: &Fingerprint, journal: &Path) -> Result<(), Error> {
-    // All differences, since one change often brings another.
+    // All differences, since one change often causes another.
     let differences = found.differences(fingerprint);
     match differences.is_empty() {
         true => Ok(()),

@@ -13,9 +13,9 @@ use crate::Error;
 /// Destination of a part's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// Into the temporary file of the output, as all parts do. The file has its whole length from the first part on.
+    /// Into the temporary file of the output, shared by all parts. The first part gives it its full length.
     Shared,
-    /// Into a file `OUTPUT.part-K-of-N`, as long as the output, of which only its own ranges take space.
+    /// Into a file `OUTPUT.part-K-of-N`, as long as the output; only the part's ranges take space.
     OwnFile,
 }
 
@@ -52,7 +52,7 @@ pub(super) fn journals(first: &Path) -> BTreeMap<(PartNumber, PathBuf), Place> {
     };
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
-        // Names that are not UTF-8 are not ours: the number is read from their lossy form.
+        // Names that are not UTF-8 are not ours.
         let Some(number) = number_in(&name) else { continue };
         // The name is compared with the expected one, so that files of another output are not used. A part
         // may exist in both places if the option changed between two calls.
@@ -74,7 +74,7 @@ fn number_in(name: &str) -> Option<PartNumber> {
     format!("{number}/{count}").parse().ok()
 }
 
-/// Fails where parts of another number of the same output are there: their shares are cut elsewhere.
+/// Fails if the output has parts for another number of parts, whose shares differ.
 pub(super) fn check_count(first: &Path, number: PartNumber) -> Result<(), Error> {
     match journals(first).into_keys().find(|(found, _)| found.count() != number.count()) {
         None => Ok(()),

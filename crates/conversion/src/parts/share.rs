@@ -11,30 +11,30 @@ use crate::job::{Job, Schedule, Target, TensorTask};
 /// Time that one core needs to encode an element, in picoseconds, by type; types with importance weights
 /// separately.
 ///
-/// Measured once by the machine that makes the plan, and part of it: every machine must compute the same
-/// shares.
+/// Measured once by the machine that makes the plan and stored in it, because every machine must compute the
+/// same shares.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rates(BTreeMap<String, u64>);
 
-/// Rows and elements of a row that are encoded to measure: a multiple of every block, done in a millisecond.
+/// Sample that is encoded to measure: its rows are a multiple of every block, and it takes a millisecond.
 const SAMPLE_ROWS: usize = 8;
 const SAMPLE_ELEMS: usize = 1024;
 
 impl Rates {
-    /// As they stand in a plan.
+    /// Rates stored in a plan.
     pub fn new(by_type: BTreeMap<String, u64>) -> Rates {
         Rates(by_type)
     }
 
-    /// By type.
+    /// Picoseconds per element by type.
     pub fn by_type(&self) -> &BTreeMap<String, u64> {
         &self.0
     }
 
-    /// Measures every type that the tasks have a target of.
+    /// Measures the types of all targets.
     pub fn measure(tasks: &[TensorTask<'_>], level: Level) -> Rates {
         let mut rates = Rates::default();
-        // A model has few types; each is measured when its first target comes.
+        // A model has few types; each is measured at its first target.
         for target in tasks.iter().flat_map(|task| &task.targets) {
             rates
                 .0
@@ -48,13 +48,13 @@ impl Rates {
     /// closer to a real cluster than counting only bytes or only elements.
     fn cost(&self, task: &TensorTask<'_>, job: &Job) -> u128 {
         const PS_OF_A_BYTE: u64 = 8 * 1000;
-        // cost = 8000 (bytes read + bytes written) + sum over targets of elements * rate, in picoseconds of one core. Numbers of
-        // a terabyte times rates need more than 64 bits when they are multiplied by the number of parts.
+        // cost = 8000 (bytes read + bytes written) + sum over targets of elements * rate, in picoseconds of
+        // one core. For a terabyte, the cost times the number of parts exceeds 64 bits.
         let n_rows = job.rows.end - job.rows.start;
         let n_elems = n_rows.saturating_mul(task.rows.view().row_elems);
         let target_cost = |target: &Target<'_>| {
             let n_bytes = n_elems / target.dtype.block_elems() * target.dtype.block_bytes();
-            // A type that the plan does not know costs its bytes: all machines agree on that too.
+            // A type missing from the plan costs only its bytes, on all machines.
             let rate = self.0.get(&name(target)).copied().unwrap_or(0);
             u128::from(n_bytes) * u128::from(PS_OF_A_BYTE) + u128::from(n_elems) * u128::from(rate)
         };
@@ -70,14 +70,14 @@ fn name(target: &Target<'_>) -> String {
 
 fn measure(dtype: DType, is_weighted: bool, level: Level) -> u64 {
     const N: usize = SAMPLE_ROWS * SAMPLE_ELEMS;
-    // Any values that are not all alike do.
+    // Any values that are not all equal.
     let value = |index: usize| ((index * 7919) % 2003) as f32 / 1000.0 - 1.0;
     let values: Vec<f32> = (0..N).map(value).collect();
     let weights = vec![1.0; SAMPLE_ELEMS];
     let weights = is_weighted.then_some(&weights[..]);
-    // Room for whole blocks: the sample is a multiple of every block.
+    // The sample is a multiple of every block.
     let mut out = vec![0; N / dtype.block_elems() as usize * dtype.block_bytes() as usize];
-    // The first time pays for tables and for memory.
+    // The first round initializes tables and memory.
     let times = (0..3).filter_map(|_| {
         let began = Instant::now();
         let rows = Rows { values: &values, row_elems: SAMPLE_ELEMS, weights };
@@ -87,7 +87,7 @@ fn measure(dtype: DType, is_weighted: bool, level: Level) -> u64 {
     times.min().map_or(0, |nanoseconds| nanoseconds * 1000 / N as u64)
 }
 
-/// The jobs of one part: those from one place on and before another, in the order of the run.
+/// Consecutive jobs of one part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
     /// Task and first row of the first job.
@@ -97,15 +97,14 @@ pub struct Share {
 }
 
 impl Share {
-    /// The share of a part. Shares cost about the same, follow each other and cover everything; neighbours are at most half a
-    /// job from where they should be.
+    /// The share of a part. Shares have about equal costs, are consecutive and cover everything; their
+    /// boundaries are at most half a job from the ideal.
     pub fn new(tasks: &[TensorTask<'_>], schedule: &Schedule, rates: &Rates, part: PartNumber) -> Share {
         let cost = |job: &Job| rates.cost(&tasks[job.task], job);
         let total: u128 = schedule.jobs().map(|job| cost(&job)).sum();
         let count = u128::from(part.count());
         // Part k of N begins with the first job whose middle lies beyond (k - 1) / N of the total cost:
-        //   before + cost / 2 >= total (k - 1) / N.
-        // Integers only, so that all machines round alike.
+        // before + cost / 2 >= total (k - 1) / N. Integers only, so that all machines round alike.
         let mut first = vec![None; part.count() as usize];
         let (mut before, mut n_begun) = (0u128, 0u128);
         for job in schedule.jobs() {

@@ -1,4 +1,4 @@
-//! Does one part of a run.
+//! Writes one part of a run.
 
 use std::{
     fs,
@@ -31,10 +31,10 @@ pub struct Part<'a> {
     pub place: Place,
     /// Costs that determine the shares, from the plan.
     pub rates: &'a Rates,
-    /// Fingerprint of everything the bytes depend on, from the plan; the caller has compared it with that of
-    /// this run.
+    /// Fingerprint of everything that determines the bytes, from the plan. The caller has compared it with
+    /// this run's.
     pub fingerprint: &'a Fingerprint,
-    /// Called before work begins, where the part was stopped before.
+    /// Called before work begins, if the part was interrupted before.
     pub on_resume: &'a dyn Fn(Resumed),
 }
 
@@ -50,9 +50,9 @@ impl std::fmt::Debug for Part<'_> {
 /// Outcome of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Written {
-    /// It was done.
+    /// Written by this call.
     Now,
-    /// It was done before: the journal says that it is whole.
+    /// Complete already, according to the journal.
     Before,
 }
 
@@ -60,16 +60,17 @@ pub enum Written {
 pub fn share_bytes(tasks: &[TensorTask<'_>], rates: &Rates, number: PartNumber) -> u64 {
     let schedule = Schedule::new(tasks, JOB_ELEMS);
     let share = Share::new(tasks, &schedule, rates, number);
-    // Two million jobs for a terabyte, computed one by one: a second at most.
+    // Two million jobs for a terabyte, computed one by one: at most a second.
     let jobs = schedule.jobs().filter(|job| share.has(job));
     jobs.map(|job| tasks[job.task].rows.input_bytes(job.rows.end - job.rows.start)).sum()
 }
 
-/// Does a part of a run. With `force` it is begun anew, and outputs may be there.
+/// Writes a part of a run. With `force` it starts over, and outputs may exist.
 ///
 /// # Errors
-/// As [`run`](crate::run()); [`Error::Busy`] where another process does the same part, [`Error::PartsDiffer`] where there are parts of
-/// another number, [`Error::OtherPlan`] where this part was begun by another plan, and what making files says.
+/// Those of [`run`](crate::run()); [`Error::Busy`] if another process writes the same part,
+/// [`Error::PartsDiffer`] if parts for another number exist, [`Error::OtherPlan`] if this part was started
+/// from another plan, and errors of creating files.
 pub fn write_part(
     tasks: &[TensorTask<'_>],
     files: &[(&Path, &Plan)],
@@ -79,21 +80,21 @@ pub fn write_part(
     watch: Watch<'_>,
 ) -> Result<Written, Error> {
     let Some((first, _)) = files.first() else { return Ok(Written::Before) };
-    // Before the lock: of parts that were cut otherwise not even a journal is to be begun.
+    // Before the lock: if other parts are cut differently, do not even create a journal.
     names::check_count(first, part.number)?;
     let journal_path = names::journal_path(first, part.number, part.place);
     let fingerprint = || part.fingerprint.clone();
     let (journal, found) = Journal::open(&journal_path, &fingerprint)
         .map_err(|error| at(error, &part_path(first, part.number)))?;
-    // Parts hold no lock on the file that they share. After taking the journal's lock, so that of a part and a whole run that start
-    // at the same time at least one sees the other.
+    // Parts do not lock the file that they share. This check comes after taking the journal's lock, so that
+    // if a part and an undivided run start together, at least one sees the other.
     if part.place == Place::Shared {
         Journal::inspect(&Journal::path_of(first)).map_err(|error| at(error, first))?;
     }
     let journal = journal.for_others();
-    // A journal without any rows is not binding.
+    // A journal without rows is not binding.
     let earlier = found.filter(|found| found.is_resumable() && !force);
-    // Rows of another plan may lie elsewhere in the file: resuming would mix both.
+    // Rows of another plan may have other offsets: resuming would mix both.
     if let Some(found) = &earlier {
         same_plan(found, part.fingerprint, &journal_path)?;
     }
@@ -105,7 +106,7 @@ pub fn write_part(
         })
         .collect();
     // A scheduler may restart a finished part because it missed the end, or a node may have lost the file in
-    // a power cut: the journal alone does not decide.
+    // a power cut: the journal is not sufficient evidence.
     if earlier.as_ref().is_some_and(|found| found.is_whole) && exists(&paths, part.place) {
         return Ok(Written::Before);
     }
@@ -119,23 +120,25 @@ pub fn write_part(
         Place::Shared => Claim::Parts,
         Place::OwnFile => Claim::Sparse,
     };
-    // A file that many write has all of its space from the first of them on; own files of all parts together would take it N times.
+    // Space of a shared file is reserved by the first part; reserving for own files of all parts would take N
+    // times the space.
     let mut outputs = Vec::with_capacity(files.len());
     for (path, (final_path, plan)) in paths.iter().zip(files) {
-        // A shared file is refused by its own claim; the name of an own file says nothing of the output.
+        // Claiming a shared file detects an existing output; the name of an own file does not.
         if part.place == Place::OwnFile && !force && fs::symlink_metadata(final_path).is_ok() {
             return Err(Error::Gguf(gguf_container::Error::Exists { path: final_path.to_path_buf() }));
         }
         outputs.push(Output::claim(path, plan.file_len(), force, claim)?);
     }
-    // The same schedule on every machine: whole rows in jobs of equal size, whatever the number of cores.
+    // Every machine needs the same schedule: complete rows in jobs of equal size, regardless of the number of
+    // cores.
     let schedule = Schedule::new(tasks, JOB_ELEMS);
     let total_bytes = part.fingerprint.output_bytes();
     let done = match &earlier {
         Some(found) => intact(found, tasks, &outputs, options, watch, total_bytes, part.on_resume)?,
         None => Vec::new(),
     };
-    // Jobs of the share are those of one run, so that neither their rows nor their bytes depend on the number of parts.
+    // Jobs are those of an undivided run, so that neither rows nor bytes depend on the number of parts.
     let remaining = Remaining::without(&done, tasks.len());
     let share = Share::new(tasks, &schedule, part.rates, part.number);
     let schedule = schedule.only(|job| share.has(job) && remaining.has(job));
@@ -152,7 +155,8 @@ pub fn write_part(
             watch.check()?;
             journal.whole()?;
         }
-        // The journal is whole before the file has its name: a named file without one would be worth nothing.
+        // The journal is complete before the file is renamed: a named file without a complete journal would
+        // be useless.
         Place::OwnFile => {
             prepare(&outputs, watch)?;
             journal.whole()?;
@@ -166,7 +170,7 @@ pub fn write_part(
 fn exists(paths: &[PathBuf], place: Place) -> bool {
     paths.iter().all(|path| match place {
         Place::Shared => Output::temporary_path_of(path).exists(),
-        // It has this name only when it is whole.
+        // It gets this name when it is complete.
         Place::OwnFile => path.exists(),
     })
 }

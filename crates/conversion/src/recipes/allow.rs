@@ -5,7 +5,7 @@ use gguf_types::Shape;
 
 use super::{KeepReason, Overrides};
 
-/// Parts of the names of tensors that no recipe touches, and what they are.
+/// Parts of names of tensors that no recipe changes, with a description.
 ///
 /// Source: `tensor_allows_quantization` in `src/llama-quant.cpp`, llama-cpp-python 0.3.36.
 const SENSITIVE_PARTS: &[(&str, &str)] = &[
@@ -46,13 +46,12 @@ const SENSITIVE_PARTS: &[(&str, &str)] = &[
     ("mm.a.code_embd", "an audio codebook"),
 ];
 
-/// Whole names of such tensors.
 const SENSITIVE_NAMES: &[(&str, &str)] = &[
     ("position_embd.weight", "a position embedding"),
     ("token_types.weight", "an embedding of token types"),
 ];
 
-/// Why the tensor keeps its dtype, or `None` when a recipe may choose.
+/// Reason to keep the tensor's dtype, or `None` if a recipe may choose.
 pub fn keep_reason(
     facts: &Quantization,
     name: &str,
@@ -77,8 +76,8 @@ pub fn keep_reason(
     whole.or_else(part).or_else(own).map(KeepReason::Sensitive)
 }
 
-/// The reference compares the place of the last `weight` with the length less six, unsigned:
-/// in a name of five bytes both wrap round to the same number, so that it counts too.
+/// The reference compares the position of the last `weight` with the length minus six, unsigned. In a name of
+/// five bytes both wrap around to the same number, so it counts as well.
 fn ends_with_weight(name: &str) -> bool {
     name.ends_with("weight") || name.len() == 5
 }

@@ -1,4 +1,4 @@
-//! A dtype for every tensor: options first, then rules, then what the row length allows.
+//! Chooses a dtype for every tensor: by options first, then rules, then row length.
 
 use gguf_types::DType;
 
@@ -7,11 +7,11 @@ use super::{
     diffusion, fallback, keep_reason, requires_imatrix,
 };
 
-/// Chooses a dtype for every tensor. `tensors` must come in the order in which they are
-/// processed ([`reference_order`](super::reference_order) unless shards are kept), since the mixes count.
+/// Chooses a dtype for every tensor. `tensors` must be in processing order
+/// ([`reference_order`](super::reference_order) unless shards are kept), since the mixes count.
 ///
-/// Dtypes that options ask for are not held against row lengths where the reference does not
-/// (see [`Differences`](super::Differences)), so a caller still has to check sizes.
+/// Dtypes requested by options are not checked against row lengths if the reference does not (see
+/// [`Differences`](super::Differences)), so the caller has to check sizes.
 ///
 /// Source: `llama_tensor_get_type` and the first loop of `llama_model_quantize_impl`.
 ///
@@ -40,13 +40,13 @@ fn assign_one(
     // COPY implies `only_copy`, even if the caller does not set it.
     let only_copy = Overrides { only_copy: true, ..Overrides::default() };
     let allowed_by = if recipe.copy { &only_copy } else { overrides };
-    // Tensors that no recipe touches are decided before every option, so that no pattern can quantize a norm.
+    // Tensors that no recipe changes are decided before every option, so that no pattern can quantize a norm.
     if let Some(reason) = keep_reason(model.quantization, tensor.name, &tensor.shape, allowed_by) {
         let reason = Reason::Kept(reason);
         return Ok(Assignment { dtype: tensor.dtype, reason, fallback: None, requires_imatrix: false });
     }
     let (preferred, reason, checked) = preferred(recipe, tensor, overrides, chooser)?;
-    // The rules ignore row lengths; their choice must still fit whole blocks.
+    // The rules ignore row lengths; rows must still fill the blocks of the chosen type.
     let (dtype, fallback) = if checked {
         fallback::fit(tensor.name, tensor.shape.row_elems(), preferred)?
     } else {
@@ -56,7 +56,7 @@ fn assign_one(
     Ok(Assignment { dtype, reason, fallback, requires_imatrix })
 }
 
-/// The dtype before the row length is looked at, and whether it is to be.
+/// The dtype before checking the row length, and whether to check it.
 fn preferred(
     recipe: &Recipe,
     tensor: &TensorFacts<'_>,
@@ -75,8 +75,8 @@ fn preferred(
     if let (Category::Output, Some(dtype)) = (category, overrides.output_type) {
         return Ok((dtype, Reason::OutputOption, options_checked));
     }
-    // Order matters from here on: options by role precede patterns, patterns precede rules. The rules'
-    // counters advance only for tensors that reach `choose`, as in the reference.
+    // Order matters from here on: options by role precede patterns, patterns precede rules. Like in the
+    // reference, the rules' counters advance only for tensors that reach `choose`.
     let quantized = recipe.default.is_quantized();
     match pattern {
         Some(index) if quantized || overrides.differences.tensor_types_on_floats => {

@@ -1,6 +1,6 @@
-//! Role of a tensor, as recipes distinguish them.
+//! Role of a tensor in recipes.
 
-/// The role that recipes know a tensor by, read off its name.
+/// Role of a tensor in recipes, derived from its name.
 ///
 /// Source: `tensor_get_category` in `src/llama-quant.cpp`, llama-cpp-python 0.3.36.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -14,25 +14,25 @@ pub enum Category {
     AttnV,
     /// Keys.
     AttnK,
-    /// Queries, keys and values in one.
+    /// Fused queries, keys and values.
     AttnQkv,
-    /// Keys and values out of a latent.
+    /// Keys and values from a latent.
     AttnKvB,
     /// The output projection of attention.
     AttnOutput,
-    /// Feed-forward, up; experts and shared experts too.
+    /// Feed-forward up, including experts and shared experts.
     FfnUp,
-    /// Feed-forward, gate; experts and shared experts too.
+    /// Feed-forward gate, including experts and shared experts.
     FfnGate,
-    /// Feed-forward, down; experts and shared experts too.
+    /// Feed-forward down, including experts and shared experts.
     FfnDown,
     /// The output matrix.
     Output,
-    /// Anything else.
+    /// Any other tensor.
     Other,
 }
 
-/// Parts of names, tried in this order.
+/// Parts of names, in order of precedence.
 const PARTS: &[(&str, Category)] = &[
     ("attn_qkv.weight", Category::AttnQkv),
     ("attn_kv_b.weight", Category::AttnKvB),
@@ -51,7 +51,7 @@ impl Category {
         match name {
             "output.weight" => Category::Output,
             "token_embd.weight" | "per_layer_token_embd.weight" => Category::TokenEmbd,
-            // `ffn_up` stands in the names of biases and of shared experts too: the reference searches for parts.
+            // Names of biases and shared experts contain `ffn_up` too: the reference searches for parts.
             _ => PARTS.iter().find(|(part, _)| name.contains(part)).map_or(Category::Other, |row| row.1),
         }
     }

@@ -1,4 +1,4 @@
-//! Walks the rules for one tensor after the other, with the counts that they depend on.
+//! Applies the rules to tensors in order, with the counts that they depend on.
 
 use gguf_types::DType;
 
@@ -21,11 +21,11 @@ pub(super) struct Chooser<'a> {
     i_up: u32,
 }
 
-/// Place `i` among `n`.
+/// Position `i` of `n`.
 type Place = (i64, i64);
 
 impl<'a> Chooser<'a> {
-    /// Counts what must be known before the first choice (`init_quantize_state_counters`).
+    /// Counts needed before the first choice (`init_quantize_state_counters`).
     pub(super) fn new(
         recipe: &'a Recipe,
         model: &'a ModelFacts,
@@ -46,18 +46,19 @@ impl<'a> Chooser<'a> {
         }
     }
 
-    /// The dtype of the next tensor that no option names, before its row length is looked at.
+    /// Dtype of the next tensor that no option names, before its row length is checked.
     pub(super) fn choose(&mut self, tensor: &TensorFacts<'_>) -> Result<(DType, Reason), RecipeError> {
         use Category as C;
         let (category, recipe) = (Category::of(tensor.name), self.recipe);
         if self.model.quantization.eight_bits_at_least.iter().any(|part| tensor.name.contains(part)) {
-            // The caller asks for quantized defaults only.
+            // The caller asks only for quantized defaults.
             return Ok((DType::Q8_0, Reason::Q8_0AtLeast));
         }
         let file_type = recipe.file_type;
         let low = rules::LOW.contains(&file_type);
         let n_layer = i64::from(self.model.n_layer);
-        // A model whose embedding doubles as output matrix has no tensor `output.weight`; the embedding is treated as one.
+        // If the embedding doubles as output matrix, there is no `output.weight`, and the embedding is
+        // treated as one.
         let as_output = category == C::Output || (category == C::TokenEmbd && self.tied);
         // The option for the output matrix also decides for an embedding that doubles as one.
         if let (true, Some(dtype)) = (as_output, self.overrides.output_type) {
@@ -74,15 +75,15 @@ impl<'a> Chooser<'a> {
             C::AttnK => (if low { rules::LOW_KEYS } else { rules::KEYS }, (0, 0)),
             C::AttnQ if !low => (rules::QUERIES, (0, 0)),
             C::AttnOutput => (if low { rules::LOW_ATTN_OUTPUT } else { rules::ATTN_OUTPUT }, (0, 0)),
-            // Below three bits the reference counts the tensors that it has seen; above, it reads the layer off the name where
-            // there are experts. In a model whose tensors come in order both are the same.
+            // Below three bits the reference counts tensors; above, it parses the layer from the name if
+            // there are experts. Both agree for models whose tensors are in order.
             C::FfnDown if low => (rules::LOW_DOWN, (next(&mut self.i_down), n_layer)),
             C::FfnDown => (rules::DOWN, self.layer(tensor.name, |state| &mut state.i_down)?),
             C::FfnGate if !low => (rules::GATE_UP, self.layer(tensor.name, |state| &mut state.i_gate)?),
             C::FfnUp if !low => (rules::GATE_UP, self.layer(tensor.name, |state| &mut state.i_up)?),
             C::AttnQ | C::FfnGate | C::FfnUp | C::Output | C::Other => (&[], (0, 0)),
         };
-        // The first rule that holds; the reference has them as one chain of else-if.
+        // The first matching rule; the reference has a chain of else-if.
         let found = list.iter().find(|rule| {
             (rule.of.is_empty() || rule.of.contains(&file_type))
                 && rule.when.iter().all(|when| self.holds(*when, tensor, category, place))
@@ -91,8 +92,8 @@ impl<'a> Chooser<'a> {
             Some(rule) => (rule.then, Reason::Rule { category, tied: self.tied, when: rule.when }),
             None => (recipe.default, Reason::Default),
         };
-        // Not in the chain: these come after it and change what it has chosen. A 70B model shares each value head among
-        // eight query heads, so that its values are few and cost little at more bits; eight experts share one attention.
+        // Applied after the chain, to its result. A 70B model shares each value head among eight query heads,
+        // so its values are few and more bits cost little; eight experts share one attention.
         if category.holds_values() && !low && file_type != FileType::MXFP4_MOE {
             let rule = |when| Reason::Rule { category, tied: false, when };
             if self.model.is_70b && matches!(dtype, DType::Q3_K | DType::Q4_K) {
@@ -105,10 +106,10 @@ impl<'a> Chooser<'a> {
         Ok((dtype, reason))
     }
 
-    /// The layer of a feed-forward tensor: counted, or read off the name in models with
-    /// experts, whose tensors may come in any order (`layer_info`).
+    /// Layer of a feed-forward tensor: counted, or parsed from the name in models with experts, whose tensors
+    /// may be in any order (`layer_info`).
     fn layer(&mut self, name: &str, counter: fn(&mut Self) -> &mut u32) -> Result<Place, RecipeError> {
-        // Counts even where the name decides, as the reference does: the counter is of no consequence then.
+        // Counts even if the name decides, like the reference; the counter is unused then.
         let counted = next(counter(self));
         let n_layer = self.model.n_layer;
         let layer = if self.model.n_expert > 1 {
@@ -124,7 +125,7 @@ impl<'a> Chooser<'a> {
 
     fn holds(&self, when: When, tensor: &TensorFacts<'_>, category: Category, (i, n): Place) -> bool {
         let (model, own_rules) = (self.model, self.model.quantization.has_own_rules);
-        // `use_more_bits`: all of the first and the last eighth, of the layers between every third one.
+        // `use_more_bits`: the first and last eighth, and every third layer in between.
         let in_outer_eighths = i < n / 8 || i >= 7 * n / 8;
         match when {
             When::Grouped => model.n_gqa() >= 4,

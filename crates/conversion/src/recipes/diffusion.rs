@@ -1,18 +1,19 @@
 //! Types of the tensors of diffusion models.
 //!
-//! Only matrices whose names end in `weight` are quantized, except those that the family keeps. Value projections, fused projections
-//! of queries, keys and values, and down projections get more bits. Rows that are not whole blocks become F16.
+//! Only matrices whose names end in `weight` are quantized, except those that the family keeps. Value
+//! projections, fused projections of queries, keys and values, and down projections get more bits. Rows that
+//! do not fill blocks become F16.
 //!
-//! Sources: `img_tensor_get_type` and the rules for image models in `tools/lcpp.patch` of city96/ComfyUI-GGUF@795e451; policy
-//! `comfy` of `csrc/quantize_gguf.cpp` in hlky/libgguf@08a4336. Both refuse the types with codebooks (IQ*): the rows for these
-//! are this project's and give the same roles the next larger types.
+//! Sources: `img_tensor_get_type` and the rules for image models in `tools/lcpp.patch` of
+//! city96/ComfyUI-GGUF@795e451; policy `comfy` of `csrc/quantize_gguf.cpp` in hlky/libgguf@08a4336. Both
+//! refuse codebook types (IQ*); our rows for these give the same roles the next larger types.
 
 use gguf_layout::DiffusionFile;
 use gguf_types::{DType, DType::*};
 
 use super::{Assignment, Fallback, FileType as F, KeepReason, Overrides, Reason, Recipe, Role, TensorFacts};
 
-/// Parts of the names of a role's tensors. A name has all parts of one entry.
+/// Parts of tensor names by role. A name matches an entry if it contains all its parts.
 const ROLES: &[(Role, &[&[&str]])] = &[
     (
         Role::Values,
@@ -45,11 +46,11 @@ const ROLES: &[(Role, &[&[&str]])] = &[
     ),
 ];
 
-/// One row: for these file types, the type of a role's tensors.
+/// Type of a role's tensors for these file types.
 struct Rule {
     role: Role,
     of: &'static [F],
-    /// Limits the row to this many tensors of the role, the first in the file.
+    /// Limits the rule to the first tensors of the role in the file.
     first: Option<u32>,
     then: DType,
 }
@@ -62,7 +63,7 @@ const fn first(n: u32, role: Role, of: &'static [F], then: DType) -> Rule {
     Rule { role, of, first: Some(n), then }
 }
 
-/// The first row that applies decides; without one, the recipe's default is used.
+/// The first rule that applies decides; without one, the recipe's default is used.
 const RULES: &[Rule] = &[
     all(Role::Values, &[F::Q2_K], Q3_K),
     first(2, Role::Values, &[F::Q3_K_M], Q5_K),
@@ -93,13 +94,11 @@ const RULES: &[Rule] = &[
     all(Role::Down, &[F::IQ4_XS, F::IQ4_NL], Q5_K),
 ];
 
-/// The role of a tensor by its name.
 fn role_of(name: &str) -> Option<Role> {
     let has = |parts: &[&str]| parts.iter().all(|part| name.contains(part));
     ROLES.iter().find(|(_, entries)| entries.iter().any(|parts| has(parts))).map(|(role, _)| *role)
 }
 
-/// Reason to keep the type of a tensor.
 fn keep_reason(file: &DiffusionFile, tensor: &TensorFacts<'_>, overrides: &Overrides) -> Option<KeepReason> {
     let name = tensor.name;
     match tensor.shape.n_dims() {
@@ -115,7 +114,7 @@ fn keep_reason(file: &DiffusionFile, tensor: &TensorFacts<'_>, overrides: &Overr
     }
 }
 
-/// Chooses a type for every tensor, in the order of the file, since some rules count.
+/// Chooses a type for every tensor, in file order, since some rules count.
 pub(super) fn assign(
     recipe: &Recipe,
     file: &DiffusionFile,
@@ -140,7 +139,7 @@ pub(super) fn assign(
     tensors.iter().map(&mut assign_one).collect()
 }
 
-/// The type before the row length is checked.
+/// Type before checking the row length.
 fn preferred(
     recipe: &Recipe,
     tensor: &TensorFacts<'_>,
@@ -164,7 +163,7 @@ fn preferred(
         _ => {}
     }
     if recipe.file_type == F::MXFP4_MOE {
-        // This mix names the type of experts only.
+        // This mix names only the type of experts.
         return match tensor.name.contains("experts.") {
             true => (MXFP4, Reason::Role { role: Role::Expert, first: None }),
             false => (Q8_0, Reason::Default),

@@ -7,11 +7,11 @@ use super::{Fallback, Reason};
 /// Properties of a tensor that recipes depend on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TensorFacts<'a> {
-    /// The name in GGUF.
+    /// Name in GGUF.
     pub name: &'a str,
-    /// The shape, row length first.
+    /// Shape, row length first.
     pub shape: Shape,
-    /// The dtype that it has now.
+    /// Current dtype.
     pub dtype: DType,
 }
 
@@ -19,14 +19,14 @@ pub struct TensorFacts<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Assignment {
-    /// The dtype that it gets.
+    /// Chosen dtype.
     pub dtype: DType,
     /// Reason for the type.
     pub reason: Reason,
-    /// The dtype that its row length did not allow, if that happened.
+    /// Fallback, if the row length did not allow the chosen dtype.
     pub fallback: Option<Fallback>,
-    /// True if the tensor cannot be encoded without an importance matrix. Without any importance matrix, the
-    /// reference refuses such a tensor at once, even one that already has this dtype; with one, it refuses a
-    /// tensor that the matrix lacks, unless the tensor already has this dtype.
+    /// True if the tensor cannot be encoded without an importance matrix. Without any matrix, the reference
+    /// refuses such a tensor even if it already has this dtype; with one, it refuses a tensor without an
+    /// entry, unless it already has this dtype.
     pub requires_imatrix: bool,
 }

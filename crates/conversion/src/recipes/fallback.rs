@@ -1,20 +1,20 @@
-//! Fallback types for rows that are not whole blocks of the chosen dtype.
+//! Fallback types for rows that do not fill blocks of the chosen dtype.
 
 use gguf_types::DType;
 
 use super::RecipeError;
 
-/// A replacement that took place.
+/// A replacement of a dtype.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Fallback {
-    /// The dtype that would have been taken.
+    /// Dtype that was replaced.
     pub preferred: DType,
-    /// Elements in a row of the tensor, no multiple of a block of `preferred`.
+    /// Row length, not a multiple of a block of `preferred`.
     pub row_elems: u64,
 }
 
-/// The dtype that fits a row of `row_elems`: `preferred`, its replacement, or f16 where neither does.
+/// The dtype that fits a row of `row_elems`: `preferred`, its replacement, or f16 if neither fits.
 ///
 /// Source: `tensor_type_fallback` in `src/llama-quant.cpp`, llama-cpp-python 0.3.36.
 pub(super) fn fit(
@@ -25,14 +25,14 @@ pub(super) fn fit(
     if row_elems.is_multiple_of(preferred.block_elems()) {
         return Ok((preferred, None));
     }
-    // Blocks of 256 give way to blocks of 32 of about the same size. A type whose blocks are small already has nothing to
-    // give way to: it stays for now, and the next line sees that it does not fit either.
+    // Types with blocks of 256 are replaced by types of about the same size with blocks of 32. Other types
+    // have no replacement, and the next line checks whether they fit.
     let dtype = match preferred.smaller_block() {
         Some(dtype) => dtype,
         None if preferred.block_elems() <= 32 => preferred,
         None => return Err(RecipeError::NoFallback { name: name.to_owned(), row_elems, dtype: preferred }),
     };
-    // f16 has blocks of one element: it fits every row, as the last resort.
+    // f16 has blocks of one element, so it fits every row.
     let dtype = if row_elems.is_multiple_of(dtype.block_elems()) { dtype } else { DType::F16 };
     Ok((dtype, Some(Fallback { preferred, row_elems })))
 }

@@ -5,31 +5,31 @@ use gguf_types::DType;
 
 use super::{TensorFacts, compare_names};
 
-/// The version of the block formats (`GGML_QNT_VERSION`, `ggml/include/ggml.h`).
+/// Version of the block formats (`GGML_QNT_VERSION`, `ggml/include/ggml.h`).
 pub const QUANTIZATION_VERSION: u32 = 2;
 
-/// The bit that marks a file type as guessed (`LLAMA_FTYPE_GUESSED`, `include/llama.h`).
+/// Bit that marks a file type as guessed (`LLAMA_FTYPE_GUESSED`, `include/llama.h`).
 pub const GUESSED: u32 = 1024;
 
-/// Key that names the method by which the types of a file were chosen without a calibration.
+/// Key that names the method by which the types of a file were chosen without calibration.
 pub const CHOSEN_TYPES_KEY: &str = "gguf_tools.chosen_types";
 
 /// Treatment of text with a zero byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ZeroBytes {
-    /// The text ends there, as in the reference, which copies C strings.
+    /// Ends the text, like in the reference, which copies C strings.
     #[default]
     EndText,
-    /// The text stays whole.
+    /// Is kept.
     Keep,
 }
 
-/// The metadata of the reference's output: the input's keys in their order, the quantization
-/// version and the file type set anew at the end, what describes shards taken out.
-/// Overrides of single keys come after, each by [`Metadata::set_last`].
+/// Metadata of the reference's output: the input's keys in order without shard keys, with the quantization
+/// version and the file type moved to the end. Overrides of single keys follow, each by
+/// [`Metadata::set_last`].
 ///
-/// Source: `llama_model_quantize_impl` in `src/llama-quant.cpp` and `gguf_set_kv` in
-/// `ggml/src/gguf.cpp`, llama-cpp-python 0.3.36.
+/// Source: `llama_model_quantize_impl` in `src/llama-quant.cpp` and `gguf_set_kv` in `ggml/src/gguf.cpp`,
+/// llama-cpp-python 0.3.36.
 pub fn quantized_metadata(input: &Metadata, file_type: u32, zero_bytes: ZeroBytes) -> Metadata {
     let mut metadata: Metadata = input.clone();
     if zero_bytes == ZeroBytes::EndText {
@@ -43,23 +43,22 @@ pub fn quantized_metadata(input: &Metadata, file_type: u32, zero_bytes: ZeroByte
             }
         }
     }
-    // In this order, each appended at the end, as gguf_set_kv does.
+    // In this order, each appended at the end, like gguf_set_kv.
     metadata.set_last("general.quantization_version", QUANTIZATION_VERSION);
     metadata.set_last("general.file_type", file_type);
     metadata.retain(|key, _| !matches!(key, "split.no" | "split.count" | "split.tensors.count"));
     metadata
 }
 
-/// Metadata of a file of another type of a diffusion model: the input's keys in their order, with the quantization version and the
-/// file type in their places, or after the architecture. A copy (no `file_type`) keeps both as they are. A file without keys, which
-/// stable-diffusion.cpp writes, stays one.
+/// Metadata of a requantized diffusion model: the input's keys in order, with the quantization version and
+/// the file type in their places, or after the architecture. A copy (no `file_type`) keeps both. A file
+/// without keys, from stable-diffusion.cpp, gets no keys.
 ///
 /// Source: `gguf_set_val_u32` in llama.cpp b3962, which `tools/lcpp.patch` of city96/ComfyUI-GGUF@795e451 changes.
 pub fn diffusion_metadata(input: &Metadata, file_type: Option<u32>) -> Metadata {
     let mut metadata = input.clone();
     metadata.retain(|key, _| !matches!(key, "split.no" | "split.count" | "split.tensors.count"));
     let Some(file_type) = file_type.filter(|_| !metadata.is_empty()) else { return metadata };
-    // The types are chosen anew.
     metadata.remove(CHOSEN_TYPES_KEY);
     let mut place = metadata.iter().position(|(key, _)| key == "general.architecture").map_or(0, |at| at + 1);
     for (key, value) in
@@ -79,13 +78,12 @@ pub fn diffusion_metadata(input: &Metadata, file_type: Option<u32>) -> Metadata 
     metadata
 }
 
-/// End of a C string.
 fn text_end(text: &[u8]) -> usize {
     text.iter().position(|&byte| byte == 0).unwrap_or(text.len())
 }
 
-/// File type of an input, which copying keeps: the value in its metadata, or else the type of the dtype that
-/// most tensors have, with [`GUESSED`] set.
+/// File type that copying keeps: from the metadata, or else that of the most frequent dtype, with [`GUESSED`]
+/// set.
 ///
 /// Source: the constructor of `llama_model_loader`, `src/llama-model-loader.cpp`.
 pub fn stored_file_type(metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> u32 {
@@ -93,8 +91,8 @@ pub fn stored_file_type(metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> u32
     if let Some(stored) = stored.and_then(|stored| u32::try_from(stored).ok()) {
         return stored;
     }
-    // A file without the key: the loader of the reference takes the type that most tensors have.
-    // Of two dtypes with equally many tensors, the one that gets there first counts.
+    // Without the key, the reference's loader uses the most frequent type. Of two equally frequent dtypes,
+    // the one that reaches the count first wins.
     let mut order: Vec<&TensorFacts<'_>> = tensors.iter().collect();
     order.sort_by(|a, b| compare_names(a.name, b.name));
     let (mut counts, mut most, mut dtype) = (std::collections::HashMap::new(), 0u32, DType::F32);

@@ -1,10 +1,10 @@
 //! Choice of a dtype for each tensor of a model.
 //!
 //! A recipe (Q4_K_M, IQ3_XS, ...) is a default dtype and a mix of rules that depend on a tensor's role, its
-//! layer, its row length and a few facts about the model. All of it follows the reference: [`RECIPES`] is its
-//! list of file types, `rules.rs` its mixes as data, `allow.rs` the tensors that it never changes,
-//! `fallback.rs` its types for rows that are not whole blocks. `diffusion.rs` has the rules for diffusion models. Nothing here
-//! reads a weight or opens a file.
+//! layer, its row length and a few facts about the model. Everything follows the reference: [`RECIPES`] is
+//! its list of file types, `rules.rs` its mixes as data, `allow.rs` the tensors that it never changes,
+//! `fallback.rs` its types for rows that do not fill blocks. `diffusion.rs` has the rules for diffusion
+//! models. This module does not read weights or open files.
 //!
 //! Source: `src/llama-quant.cpp` of llama.cpp as vendored in llama-cpp-python 0.3.36, tested with the
 //! reference's own snapshots in `golden/recipes/`. Improvements over harmful behavior of the reference are

@@ -1,4 +1,4 @@
-//! The facts of a model that recipes depend on, read from its metadata.
+//! Facts about a model for recipes, from its metadata.
 
 use gguf_container::{Array, KeyError, Metadata, Ranks, Value};
 use gguf_types::DType;
@@ -12,9 +12,9 @@ use super::{FileType, RecipeError, TensorFacts, requires_imatrix};
 pub struct ModelFacts {
     /// `general.architecture`.
     pub architecture: String,
-    /// Layers, those for predicting further tokens included.
+    /// Number of layers, including MTP layers.
     pub n_layer: u32,
-    /// Experts; 0 or 1 in models without any.
+    /// Number of experts; 0 or 1 in dense models.
     pub n_expert: u32,
     /// Query heads of the first layer.
     pub n_head: u32,
@@ -22,7 +22,7 @@ pub struct ModelFacts {
     pub n_head_kv: u32,
     /// True if the reference treats the model as a 70B, see [`is_70b`].
     pub is_70b: bool,
-    /// Facts of its architecture.
+    /// Facts about its architecture.
     pub quantization: &'static Quantization,
     /// Set for a diffusion model, whose layers and heads are not counted.
     pub diffusion: Option<DiffusionFile>,
@@ -35,12 +35,12 @@ pub fn is_70b(facts: &Quantization, n_layer_trunk: u32, n_expert: u32, n_head: u
 }
 
 impl ModelFacts {
-    /// Query heads that share a key-value head, 0 where there are no key-value heads.
+    /// Query heads per key-value head; 0 without key-value heads.
     pub fn n_gqa(&self) -> u32 {
         self.n_head.checked_div(self.n_head_kv).unwrap_or(0)
     }
 
-    /// Ranks of the tensors of files that are made of this model.
+    /// Ranks of tensors in files made from this model.
     pub fn ranks(&self) -> Ranks {
         if self.diffusion.is_some() { Ranks::Stored } else { Ranks::Ggml }
     }
@@ -54,9 +54,6 @@ impl ModelFacts {
     }
 
     /// Reads the facts of a GGUF file, or of a planned one, from its metadata and the names and shapes of its tensors.
-    ///
-    /// # Errors
-    /// As [`ModelFacts::from_metadata`].
     pub fn of_file(
         families: &Families,
         metadata: &Metadata,
@@ -70,7 +67,7 @@ impl ModelFacts {
         Ok(ModelFacts { architecture, diffusion: Some(file), ..ModelFacts::default() })
     }
 
-    /// Reads the facts of a text model from its metadata.
+    /// Parses the facts of a text model from its metadata.
     ///
     /// Source: `llama_model_base::load_hparams` in `src/llama-model.cpp`, and the `load_arch_hparams` of
     /// `granite-switch.cpp` and `nanbeige.cpp`, which count layers that have no tensors.
@@ -80,12 +77,12 @@ impl ModelFacts {
     pub fn from_metadata(families: &Families, metadata: &Metadata) -> Result<ModelFacts, RecipeError> {
         let key = "general.architecture";
         let architecture = metadata.text(key)?.ok_or_else(|| KeyError::missing(key))?.to_owned();
-        // A multimodal projector has no such keys; the reference reads none and counts no layers.
+        // A multimodal projector has no such keys; the reference counts no layers for it.
         if architecture == "clip" {
             return Ok(ModelFacts { architecture, ..ModelFacts::default() });
         }
         let count = |suffix: &str| count(metadata, &format!("{architecture}.{suffix}"));
-        // A model of encoder and decoder may count its layers there.
+        // An encoder-decoder model may count its layers there.
         let n_block = match count("block_count")? {
             None => count("encoder.block_count")?
                 .map(|n| n.max(count("decoder.block_count").ok().flatten().unwrap_or(0))),
@@ -120,7 +117,7 @@ impl ModelFacts {
     }
 }
 
-/// A count, or the first of an array of counts with one for each layer.
+/// A count, or the first of a per-layer array of counts.
 fn count(metadata: &Metadata, key: &str) -> Result<Option<u32>, KeyError> {
     let count = |value: &Value| {
         let first = match value {
@@ -128,7 +125,7 @@ fn count(metadata: &Metadata, key: &str) -> Result<Option<u32>, KeyError> {
             Value::Array(Array::I32(items)) => items.first().and_then(|&item| item.try_into().ok()),
             Value::Array(Array::U64(items)) => items.first().copied(),
             Value::Array(Array::I64(items)) => items.first().and_then(|&item| item.try_into().ok()),
-            // An empty list has no first layer, and lists of other types hold no counts.
+            // An empty list has no first layer, and lists of other types are not counts.
             Value::Array(_) => None,
             value => value.as_u64(),
         };

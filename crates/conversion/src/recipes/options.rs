@@ -5,7 +5,7 @@ use regex::Regex;
 
 use super::{RecipeError, TensorFacts};
 
-/// A dtype for all tensors whose name a pattern is found in.
+/// A dtype for all tensors whose name matches a pattern.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct TensorType {
@@ -16,37 +16,36 @@ pub struct TensorType {
 }
 
 impl PartialEq for TensorType {
-    /// Patterns are equal where they are spelled alike.
+    /// Patterns are equal if they are spelled alike.
     fn eq(&self, other: &TensorType) -> bool {
         self.pattern.as_str() == other.pattern.as_str() && self.dtype == other.dtype
     }
 }
 
-/// Improvements over the reference. All are off by default.
+/// Improvements over the reference, all off by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Differences {
-    /// Patterns count also where the recipe's default is F32, F16 or BF16. The reference
-    /// ignores them there.
+    /// Applies patterns also if the recipe's default is F32, F16 or BF16; the reference ignores them then.
     pub tensor_types_on_floats: bool,
-    /// The dtypes of [`Overrides::output_type`] and [`Overrides::token_embedding_type`] fall
-    /// back where the row length does not allow them. The reference aborts there.
+    /// The dtypes of [`Overrides::output_type`] and [`Overrides::token_embedding_type`] fall back if the row
+    /// length does not allow them; the reference aborts.
     pub checked_options: bool,
 }
 
-/// Everything besides the recipe that decides dtypes.
+/// Everything besides the recipe that determines dtypes.
 #[derive(Debug, Clone, Default)]
 pub struct Overrides {
-    /// The recipe's default for every tensor, no mix.
+    /// Use the recipe's default for every tensor, without a mix.
     pub pure: bool,
-    /// Nothing is converted.
+    /// Copy all tensors.
     pub only_copy: bool,
-    /// The output matrix stays as it is.
+    /// Keep the type of the output matrix.
     pub leave_output: bool,
-    /// The dtype of the output matrix, and in a mix of an embedding that doubles as one.
+    /// Dtype of the output matrix; in a mix, also of an embedding that doubles as one.
     pub output_type: Option<DType>,
     /// The dtype of token embeddings.
     pub token_embedding_type: Option<DType>,
-    /// Patterns, the first that is found counts.
+    /// Patterns; the first match counts.
     pub tensor_types: Vec<TensorType>,
     /// True if there is an importance matrix, which some mixes take into account.
     pub has_imatrix: bool,
@@ -55,12 +54,12 @@ pub struct Overrides {
 }
 
 impl TensorType {
-    /// A pattern and its dtype.
+    /// A rule for names that match `pattern`.
     pub fn new(pattern: Regex, dtype: DType) -> TensorType {
         TensorType { pattern, dtype }
     }
 
-    /// The dtype of the one tensor with this name.
+    /// A rule for the tensor with exactly this name.
     ///
     /// # Errors
     /// [`RecipeError::TensorTypePattern`] for a name that is too long.
@@ -73,18 +72,18 @@ impl TensorType {
         Ok(TensorType { pattern, dtype })
     }
 
-    /// Parses `PATTERN=DTYPE`. The pattern ends at the first `=` and is put in lower case, as
-    /// names of tensors are.
+    /// Parses `PATTERN=DTYPE`. The pattern ends at the first `=` and is converted to lower case, like tensor
+    /// names.
     ///
-    /// Source: `parse_tensor_type` in `tools/quantize/quantize.cpp`. The reference's patterns
-    /// are of ECMAScript; look-around and back references are not known here.
+    /// Source: `parse_tensor_type` in `tools/quantize/quantize.cpp`. The reference uses ECMAScript patterns;
+    /// look-around and back references are not supported here.
     ///
     /// # Errors
     /// [`RecipeError::TensorTypeSyntax`], [`RecipeError::TensorTypeDType`],
     /// [`RecipeError::TensorTypePattern`].
     pub fn parse(text: &str) -> Result<TensorType, RecipeError> {
         let syntax = |missing| RecipeError::TensorTypeSyntax { text: text.to_owned(), missing };
-        // The first `=` ends the pattern, so that a pattern cannot hold one; names of tensors have none.
+        // The first `=` ends the pattern. Tensor names do not contain one.
         let (pattern, dtype) = text.split_once('=').ok_or_else(|| syntax("`=`"))?;
         if pattern.is_empty() {
             return Err(syntax("the pattern"));
@@ -97,26 +96,24 @@ impl TensorType {
             .map_err(|_| RecipeError::TensorTypeDType { text: text.to_owned(), name: name.to_owned() })?;
         let pattern = Regex::new(&lower_case(pattern)).map_err(|problem| RecipeError::TensorTypePattern {
             text: text.to_owned(),
-            // The compiler draws the place of the error on several lines.
+            // The compiler shows the position of the error on several lines.
             problem: problem.to_string().split_whitespace().collect::<Vec<_>>().join(" "),
         })?;
         Ok(TensorType { pattern, dtype })
     }
 
-    /// Parses a list of `PATTERN=DTYPE` separated by white space, as in a file.
-    ///
-    /// # Errors
-    /// As [`TensorType::parse`].
+    /// Parses a list of `PATTERN=DTYPE` separated by white space, for example from a file.
     pub fn parse_list(text: &str) -> Result<Vec<TensorType>, RecipeError> {
         text.split_ascii_whitespace().map(TensorType::parse).collect()
     }
 }
 
-/// Lower case, except letters after a backslash: `\D` is not `\d`, although the reference treats them alike.
+/// Lower case, except letters after a backslash: `\D` differs from `\d`, although the reference treats them
+/// alike.
 fn lower_case(pattern: &str) -> String {
     let mut escaped = false;
     let lower = |letter: char| {
-        // A backslash that is itself escaped escapes nothing.
+        // An escaped backslash does not escape the next character.
         let keep = escaped;
         escaped = letter == '\\' && !keep;
         if keep { letter } else { letter.to_ascii_lowercase() }
@@ -125,7 +122,7 @@ fn lower_case(pattern: &str) -> String {
 }
 
 impl Overrides {
-    /// The patterns that no tensor's name holds, by index: most likely misspelled.
+    /// Indices of patterns that match no tensor: most likely misspelled.
     pub fn unmatched(&self, tensors: &[TensorFacts<'_>]) -> Vec<usize> {
         let found = |entry: &TensorType| tensors.iter().any(|tensor| entry.pattern.is_match(tensor.name));
         (0..self.tensor_types.len()).filter(|&i| !found(&self.tensor_types[i])).collect()

@@ -1,9 +1,9 @@
-//! The order in which the reference goes through tensors, and writes them.
+//! The reference's order of processing and writing tensors.
 
 use std::cmp::Ordering;
 
-/// The layer in a tensor's name, read as `sscanf(name, "blk.%d.")` reads it: white space
-/// and a sign may stand before the digits, and what follows the digits does not matter.
+/// Layer number in a tensor's name, parsed like `sscanf(name, "blk.%d.")`: white space and a sign may precede
+/// the digits, and anything may follow them.
 pub fn layer_of(name: &str) -> Option<i64> {
     let number = name.strip_prefix("blk.")?.trim_start_matches([' ', '\t', '\n', '\r', '\x0b', '\x0c']);
     let (sign, digits) = match number.as_bytes().first()? {
@@ -11,17 +11,16 @@ pub fn layer_of(name: &str) -> Option<i64> {
         b'+' => (1, &number[1..]),
         _ => (1, number),
     };
-    // sscanf leaves the variable unchanged if it reads nothing; a name without a number has no layer.
+    // sscanf leaves the variable unchanged if there are no digits; such a name has no layer.
     let mut digits = digits.bytes().take_while(u8::is_ascii_digit).peekable();
     digits.peek()?;
     let value =
-        // A number that overflows is undefined in C; here it is the largest.
+        // A number that overflows is undefined in C; here it saturates.
         digits.fold(0i64, |value, digit| value.saturating_mul(10).saturating_add(i64::from(digit - b'0')));
     Some(sign * value)
 }
 
-/// Compares names as the reference sorts tensors: those of no layer first, then by layer,
-/// then by the bytes of the name.
+/// Compares names in the reference's order: names without layer first, then by layer, then by bytes.
 ///
 /// Source: `llama_model_loader::weight_name_comparer`, `src/llama-model-loader.h`.
 pub fn compare_names(a: &str, b: &str) -> Ordering {

@@ -8,9 +8,9 @@ use super::{Category, Role, rules::When};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeepReason {
-    /// Everything is only copied.
+    /// All tensors are copied.
     Copy,
-    /// One dimension: a vector is too small to gain anything.
+    /// One dimension: quantizing a vector gains too little.
     Vector,
     /// Its name does not end with `weight`.
     NotAWeight,
@@ -18,7 +18,7 @@ pub enum KeepReason {
     NotAMatrix,
     /// The output matrix, kept on request.
     OutputOnRequest,
-    /// A kind of tensor that is small, or that quantization would spoil.
+    /// A kind of tensor that is small or sensitive to quantization.
     Sensitive(&'static str),
 }
 
@@ -26,17 +26,17 @@ pub enum KeepReason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// It stays as it is.
+    /// Keeps its type.
     Kept(KeepReason),
     /// The option for token embeddings.
     TokenEmbeddingOption,
     /// The option for the output matrix.
     OutputOption,
-    /// The pattern of this index among [`super::Overrides::tensor_types`].
+    /// Index of the matching pattern in [`super::Overrides::tensor_types`].
     TensorType(usize),
-    /// The recipe's default, since nothing else is wanted.
+    /// The recipe's default, because mixes are turned off.
     Pure,
-    /// The recipe's default, since no rule fits.
+    /// The recipe's default, because no rule matches.
     Default,
     /// A rule of the mix.
     Rule {
@@ -51,16 +51,16 @@ pub enum Reason {
     Role {
         /// The tensor's role.
         role: Role,
-        /// Number of tensors of the role that the rule is limited to, the first in the file.
+        /// Limit of the rule to the first tensors of the role.
         first: Option<u32>,
     },
-    /// A tensor that this architecture does not take below eight bits.
+    /// A tensor that this architecture keeps at eight bits or more.
     Q8_0AtLeast,
-    /// The option for what came from floats of 8 bits.
+    /// The option for tensors from 8-bit floats.
     Fp8Option,
-    /// Blocks of this type hold what the checkpoint stores.
+    /// Blocks of this type store the checkpoint's codes.
     Repacked,
-    /// A recipe file, in which all was decided before.
+    /// A recipe file.
     RecipeFile,
 }
 
@@ -113,7 +113,7 @@ impl fmt::Display for Reason {
             Reason::Role { role, first: None } => write!(f, "rule: {role}"),
             Reason::Role { role, first: Some(n) } => write!(f, "rule: {role}, first {n} such tensors"),
             Reason::Rule { category, tied, when } => {
-                // Tied says something of the embedding alone; for all others it is a fact about the model.
+                // Tied concerns only the embedding.
                 let tied = *tied && *category == Category::TokenEmbd;
                 write!(f, "rule: {category}{}", if tied { " that is also the output matrix" } else { "" })?;
                 for (i, when) in when.iter().enumerate() {

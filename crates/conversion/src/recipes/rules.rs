@@ -1,8 +1,8 @@
-//! The mixes as data: for each role, which recipe takes which dtype under which conditions.
+//! The mixes as data: dtypes by role, recipe and conditions.
 //!
-//! In every list the first row that fits decides; where none fits, the recipe's default
-//! stays. Source: `llama_tensor_get_type_impl` in `src/llama-quant.cpp`, llama-cpp-python
-//! 0.3.36, whose branch for fused QKV comes after one that already takes it and so is dead.
+//! In every list the first matching rule decides; otherwise the recipe's default stays. Source:
+//! `llama_tensor_get_type_impl` in `src/llama-quant.cpp`, llama-cpp-python 0.3.36. Its branch for fused QKV
+//! is dead, because an earlier branch takes it.
 
 use std::fmt;
 
@@ -10,15 +10,15 @@ use gguf_types::DType::{self, *};
 
 use super::FileType::{self as F};
 
-/// A condition on the model, the tensor or its place among its like.
+/// A condition on the model, the tensor or its position among tensors of its role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum When {
     /// At least four query heads share one key-value head.
     Grouped,
-    /// As [`When::Grouped`], or at least four experts.
+    /// Like [`When::Grouped`], or at least four experts.
     GroupedOrExperts,
-    /// Eight experts, as in Mixtral.
+    /// Eight experts, like Mixtral.
     EightExperts,
     /// Any other number of experts.
     NotEightExperts,
@@ -28,21 +28,21 @@ pub enum When {
     FirstSixteenth,
     /// In neither the first nor the last eighth of the layers.
     Middle,
-    /// In the first or the last eighth of the layers, or every third between.
+    /// In the first or the last eighth of the layers, or every third in between.
     MoreBits,
-    /// Among the first this many of its kind.
+    /// Among the first this many of its role.
     Before(u32),
-    /// An importance matrix is there.
+    /// With an importance matrix.
     Weighted,
-    /// No importance matrix is there.
+    /// Without an importance matrix.
     Unweighted,
-    /// The recipes have rules for this architecture alone.
+    /// The architecture has its own rules.
     OwnRules,
-    /// The recipes have no rules for this architecture alone.
+    /// The architecture uses the general rules.
     UsualRules,
     /// A stack of expert matrices.
     ExpertStack,
-    /// The row holds no whole blocks of the default dtype.
+    /// The row does not fill blocks of the default dtype.
     PartialBlock,
     /// A 70B model, whose values are an eighth of its queries in size.
     Model70b,
@@ -71,7 +71,7 @@ impl fmt::Display for When {
     }
 }
 
-/// One row: for these file types (all, if none is named) and under all these conditions.
+/// A rule: for these file types (all, if the list is empty) and under all these conditions.
 pub(super) struct Rule {
     pub(super) of: &'static [F],
     pub(super) when: &'static [When],
@@ -82,7 +82,6 @@ const fn rule(of: &'static [F], when: &'static [When], then: DType) -> Rule {
     Rule { of, when, then }
 }
 
-/// Any file type.
 const ANY: &[F] = &[];
 
 /// File types below three bits, which have their own rules.
@@ -98,7 +97,7 @@ pub(super) const OUTPUT: &[Rule] = &[
     rule(ANY, &[], Q6_K),
 ];
 
-/// Everything else of the recipe for experts in mxfp4.
+/// All other tensors of the recipe for experts in mxfp4.
 pub(super) const MXFP4_MOE: &[Rule] = &[rule(ANY, &[When::ExpertStack], MXFP4), rule(ANY, &[], Q8_0)];
 
 /// A token embedding of a model with an output matrix.
@@ -118,7 +117,7 @@ pub(super) const LOW_VALUES: &[Rule] = &[
 /// Keys, below three bits.
 pub(super) const LOW_KEYS: &[Rule] = &[rule(ANY, &[When::EightExperts], Q4_K)];
 
-/// Feed-forward down, below three bits. Here the place is counted, not read off the name.
+/// Feed-forward down, below three bits. The position is counted, not parsed from the name.
 pub(super) const LOW_DOWN: &[Rule] =
     &[rule(&[F::IQ2_S, F::IQ2_M], &[When::FirstEighth], IQ3_S), rule(ANY, &[When::FirstEighth], Q2_K)];
 
@@ -129,7 +128,6 @@ pub(super) const LOW_ATTN_OUTPUT: &[Rule] = &[
     rule(&[F::IQ2_S, F::IQ2_M], &[], IQ3_S),
 ];
 
-/// Values.
 pub(super) const VALUES: &[Rule] = &[
     rule(&[F::Q2_K, F::Q2_K_S, F::IQ3_XXS, F::IQ3_XS, F::IQ3_S], &[When::Grouped], Q4_K),
     rule(&[F::Q2_K], &[], Q3_K),
@@ -144,17 +142,14 @@ pub(super) const VALUES: &[Rule] = &[
     rule(&[F::Q4_K_S], &[When::Before(4)], Q5_K),
 ];
 
-/// Keys.
 pub(super) const KEYS: &[Rule] = &[
     rule(ANY, &[When::EightExperts], Q8_0),
     rule(&[F::IQ3_XS], &[], IQ3_XXS),
     rule(&[F::IQ3_XXS], &[], IQ2_S),
 ];
 
-/// Queries.
 pub(super) const QUERIES: &[Rule] = &[rule(&[F::IQ3_XS], &[], IQ3_XXS), rule(&[F::IQ3_XXS], &[], IQ2_S)];
 
-/// Feed-forward down.
 pub(super) const DOWN: &[Rule] = &[
     rule(&[F::Q2_K], &[], Q3_K),
     rule(&[F::Q2_K_S], &[When::FirstEighth], Q4_K),
@@ -174,13 +169,12 @@ pub(super) const DOWN: &[Rule] = &[
     rule(&[F::Q4_K_M, F::Q5_K_M], &[When::MoreBits], Q6_K),
     rule(&[F::IQ4_NL, F::IQ4_XS], &[When::Unweighted, When::FirstEighth], Q5_K),
     rule(&[F::Q4_K_S], &[When::UsualRules, When::FirstEighth], Q5_K),
-    // With an importance matrix the first layers go wrong now and then; without one the
-    // types with a minimum do, so they are taken only here.
+    // With an importance matrix, Q4_0 and Q5_0 sometimes fail in the first layers; without one the types with
+    // a minimum do, so they are used only here.
     rule(&[F::Q4_0], &[When::Weighted, When::FirstEighth], Q4_1),
     rule(&[F::Q5_0], &[When::Weighted, When::FirstEighth], Q5_1),
 ];
 
-/// The output projection of attention.
 pub(super) const ATTN_OUTPUT: &[Rule] = &[
     rule(&[F::Q3_K_L], &[When::OwnRules], Q4_K),
     rule(
@@ -206,5 +200,4 @@ pub(super) const ATTN_OUTPUT: &[Rule] = &[
     rule(&[F::Q3_K_L], &[When::UsualRules, When::NotEightExperts], Q5_K),
 ];
 
-/// Feed-forward gate and up.
 pub(super) const GATE_UP: &[Rule] = &[rule(&[F::IQ3_XS], &[When::Middle], IQ3_XXS)];

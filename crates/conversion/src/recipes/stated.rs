@@ -9,7 +9,8 @@ use super::{
     assign, reference_order,
 };
 
-/// Calibration methods with their versions, as files name them. The version changes with every change of the resulting bytes.
+/// Calibration methods with their versions, as named in files. The version changes with every change of the
+/// resulting bytes.
 pub const CALIBRATION_METHODS: [&str; 4] = ["cal3", "cbs5", "cat1", "cbt2"];
 
 /// Key that names the calibration of a file.
@@ -19,51 +20,51 @@ pub const CALIBRATION_KEY: &str = "gguf_tools.calibration";
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum StatedType {
-    /// The tensors match the mix, insofar as that can be determined: options may change the type of any
-    /// tensor.
+    /// The tensors match the mix, apart from options: options may change the type of any tensor.
     Agrees {
-        /// The name of the mix.
+        /// Name of the mix.
         name: &'static str,
     },
     /// The key is missing.
     Absent,
     /// The file has no matrices, and only matrices determine a file type.
     NoMatrices,
-    /// An unknown number.
+    /// Unknown number.
     Unknown {
         /// The number.
         id: u64,
     },
-    /// No matrix has a type of the mix, and most have one that it never gives them.
+    /// No matrix has a type of the mix, and most have one that it never assigns.
     Differs {
-        /// The name of the mix that is stated.
+        /// Name of the stated mix.
         name: &'static str,
-        /// The type that most weights would have.
+        /// Expected type of most weights.
         expected: DType,
-        /// The type that most weights have.
+        /// Type of most weights.
         found: DType,
     },
     /// No matrix has a type of the mix, because the types were chosen for a size.
     Chosen {
         /// Name of the stated mix, which set the target size.
         name: &'static str,
-        /// The type that most weights have.
+        /// Type of most weights.
         found: DType,
     },
-    /// No matrix has the type that the mix is named after, although the tensors follow its rules: MXFP4_MOE only gives it to experts.
+    /// No matrix has the type that the mix is named after, although the tensors follow its rules: MXFP4_MOE
+    /// only assigns it to experts.
     WithoutOwn {
-        /// The name of the mix that is stated.
+        /// Name of the stated mix.
         name: &'static str,
-        /// The type of its name.
+        /// Type of its name.
         expected: DType,
-        /// The type that most weights have.
+        /// Type of most weights.
         found: DType,
     },
-    /// The types are those that another mix gives to every tensor, and not those of the stated one.
+    /// The types are exactly those of another mix, not those of the stated one.
     OfOther {
-        /// The name of the mix that is stated.
+        /// Name of the stated mix.
         name: &'static str,
-        /// The name of the other.
+        /// Name of the other mix.
         other: &'static str,
     },
 }
@@ -83,13 +84,13 @@ pub fn stated_type(families: &Families, metadata: &Metadata, tensors: &[TensorFa
     };
     let most = DType::ALL.iter().copied().max_by_key(|dtype| elems(&|found| found == *dtype));
     let Some(found) = most.filter(|_| !matrices.is_empty()) else { return StatedType::NoMatrices };
-    // The rules of mixes count tensors in the order in which the reference goes through them.
+    // The rules of mixes count tensors in the reference's order.
     let names: Vec<&str> = tensors.iter().map(|tensor| tensor.name).collect();
     let in_order: Vec<TensorFacts<'_>> = reference_order(&names).into_iter().map(|at| tensors[at]).collect();
     let chain: Vec<DType> = stand_ins(default).collect();
     let as_ruled = |recipe: &'static Recipe| shares(families, recipe, metadata, &in_order);
     let stated = own_names().find(|recipe| recipe.name == name).map_or(0.0, as_ruled);
-    // Rows that are not whole blocks of the type cannot have it.
+    // Rows that do not fill blocks of the type cannot have it.
     let fits = |tensor: &&TensorFacts<'_>| tensor.shape.row_elems().is_multiple_of(default.block_elems());
     let is_possible = stated < 0.5 || matrices.iter().any(fits);
     if is_possible && elems(&|dtype| chain.contains(&dtype)) == 0 {
@@ -108,7 +109,8 @@ pub fn stated_type(families: &Families, metadata: &Metadata, tensors: &[TensorFa
     }
 }
 
-/// True if the importance matrix named in the file is calibration: one of [`CALIBRATION_METHODS`] in any version, and hex digits.
+/// True if the importance matrix named in the file is calibration: one of [`CALIBRATION_METHODS`] in any
+/// version, and hex digits.
 fn is_calibrated(metadata: &Metadata) -> bool {
     let is_all = |text: &str, of: fn(&u8) -> bool| !text.is_empty() && text.as_bytes().iter().all(of);
     let names_method = |key: &str| {
@@ -123,7 +125,7 @@ fn is_calibrated(metadata: &Metadata) -> bool {
     names_method("quantize.imatrix.file") || names_method(CALIBRATION_KEY)
 }
 
-/// Returns a warning if no matrix of a planned file has the type that its file type names.
+/// Warning for a planned file in which no matrix has the type of the file type's name.
 pub(crate) fn label_warning(
     families: &Families,
     metadata: &Metadata,
@@ -152,7 +154,7 @@ pub(crate) fn label_warning(
 fn named_mix(metadata: &Metadata) -> Option<Result<(&'static str, DType), u64>> {
     let id = metadata.get("general.file_type").and_then(Value::as_u64)?;
     let number = id & !u64::from(GUESSED);
-    // NVFP4 has a number and no recipe: nothing is quantized to it.
+    // NVFP4 has a file type but no recipe.
     if number == u64::from(DType::NVFP4.file_type()) {
         return Some(Ok(("NVFP4", DType::NVFP4)));
     }
@@ -160,17 +162,17 @@ fn named_mix(metadata: &Metadata) -> Option<Result<(&'static str, DType), u64>> 
     Some(recipe.map(|recipe| (recipe.name, recipe.default)).ok_or(id))
 }
 
-/// A type, and those that replace it in rows that are not whole blocks of it.
+/// A type and its replacements for rows that do not fill its blocks.
 fn stand_ins(dtype: DType) -> impl Iterator<Item = DType> {
     std::iter::successors(Some(dtype), |dtype| dtype.smaller_block())
 }
 
-/// Recipes under their own names.
+/// Recipes without aliases.
 fn own_names() -> impl Iterator<Item = &'static Recipe> {
     RECIPES.iter().filter(|recipe| recipe.alias_of.is_none() && !recipe.copy)
 }
 
-/// The share of tensors that have the type that the rules of a recipe give them, with an importance matrix or without.
+/// Shares of tensors that have the recipe's type, with and without an importance matrix.
 fn shares(
     families: &Families,
     recipe: &'static Recipe,
@@ -181,7 +183,7 @@ fn shares(
     let share = |has_imatrix| {
         let overrides = Overrides { has_imatrix, ..Overrides::default() };
         let made = assign(recipe, &model, tensors, &overrides).unwrap_or_default();
-        // A diffusion model has many tensors that keep their type whatever the mix.
+        // A diffusion model has many tensors that keep their type in any mix.
         let is_kept = |made: &Assignment| model.diffusion.is_some() && matches!(made.reason, Reason::Kept(_));
         let chosen = || made.iter().zip(tensors).filter(|(made, _)| !is_kept(made));
         let same = chosen().filter(|(made, tensor)| made.dtype == tensor.dtype).count();

@@ -1,13 +1,13 @@
-//! The file types of the reference and the names that people call them by.
+//! File types of the reference and their names.
 
 use gguf_types::DType::{self, *};
 
 use super::RecipeError;
 
-/// A mix of dtypes as `general.file_type` numbers it (`enum llama_ftype`, llama.h).
+/// A mix of dtypes as numbered in `general.file_type` (`enum llama_ftype`, llama.h).
 ///
-/// Numbers that are not here were removed from the format (4 to 6, 33 to 35) or have no
-/// recipe in the reference (39, NVFP4).
+/// Missing numbers were removed from the format (4 to 6, 33 to 35) or have no recipe in the reference (39,
+/// NVFP4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 #[repr(u32)]
@@ -55,28 +55,28 @@ pub enum FileType {
 }
 
 impl FileType {
-    /// The number as `general.file_type` stores it.
+    /// Number in `general.file_type`.
     pub const fn id(self) -> u32 {
         self as u32
     }
 }
 
-/// A named choice of dtypes for a whole model.
+/// A named choice of dtypes for a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recipe {
-    /// The name as the reference's tool spells it.
+    /// Name as spelled by the reference's tool.
     pub name: &'static str,
-    /// The mix that it stands for.
+    /// Its mix.
     pub file_type: FileType,
-    /// The dtype of every tensor that no rule names.
+    /// Dtype of every tensor that no rule names.
     pub default: DType,
     /// Short description.
     pub about: &'static str,
     /// True if some tensor of an ordinary transformer cannot be encoded without an importance matrix.
-    /// [`super::Assignment::requires_imatrix`] states it per tensor.
+    /// [`super::Assignment::requires_imatrix`] applies to one tensor.
     pub needs_imatrix: bool,
-    /// The recipe that this is another name of.
+    /// Name of the recipe that this is an alias of.
     pub alias_of: Option<&'static str>,
     /// True if tensors are copied and the input's file type stays.
     pub copy: bool,
@@ -142,14 +142,14 @@ pub const RECIPES: &[Recipe] = &[
 ];
 
 impl Recipe {
-    /// Its name, or that of the recipe that it is another name of.
+    /// Its name, or that of the recipe that it is an alias of.
     pub fn canonical_name(&self) -> &'static str {
         self.alias_of.unwrap_or(self.name)
     }
 
-    /// The recipe of this name, in any case, or of this file type number.
+    /// The recipe with this name, in any case, or this file type number.
     ///
-    /// The reference also accepts a number with trailing text (`2nd` is Q4_0); this does not.
+    /// The reference also accepts a number with trailing text (`2nd` is Q4_0).
     ///
     /// # Errors
     /// [`RecipeError::UnknownRecipe`].
@@ -157,7 +157,7 @@ impl Recipe {
         if let Some(recipe) = RECIPES.iter().find(|recipe| recipe.name.eq_ignore_ascii_case(name)) {
             return Ok(recipe);
         }
-        // A number stands for the mix under its own name, not for one of its other names.
+        // A number never selects an alias.
         let number = name.parse::<u32>().ok();
         RECIPES
             .iter()
@@ -193,7 +193,7 @@ mod tests {
         // 39 is NVFP4, which has a number and no recipe.
         for dtype in DType::ALL.iter().filter(|dtype| !matches!(dtype.file_type(), 0 | 39)) {
             let recipe = Recipe::from_name(&dtype.file_type().to_string()).unwrap();
-            // The mix that is called IQ2_S is iq2_xs but for a few tensors.
+            // The mix called IQ2_S is iq2_xs except for a few tensors.
             let expected = if *dtype == IQ2_S { IQ2_XS } else { *dtype };
             assert_eq!(recipe.default, expected, "{dtype}");
         }

@@ -13,11 +13,11 @@ use crate::{
     merge::{Tile, transposed},
 };
 
-/// `W' = W + s (B @ A)` for each pair in turn, with the arithmetic of merged checkpoints. Copies no stored blocks.
+/// `W' = W + s (B @ A)` for each pair in turn, with the arithmetic of merged checkpoints. Never returns
+/// stored blocks.
 #[derive(Debug, Clone)]
 pub struct AdaptedRows<'a> {
     base: GgufRows<'a>,
-    /// Rows of a matrix of the stack.
     matrix_rows: u64,
     pairs: Vec<Pair<'a>>,
 }
@@ -34,7 +34,8 @@ struct Pair<'a> {
 }
 
 impl<'a> AdaptedRows<'a> {
-    /// The rows of `base`, a stack of matrices with `matrix_rows` rows each, and the pairs that change it, with their scales.
+    /// Rows of `base`, a stack of matrices with `matrix_rows` rows each, and the pairs that change it, with
+    /// their scales.
     pub fn new(
         base: GgufRows<'a>,
         matrix_rows: u64,
@@ -51,7 +52,7 @@ impl<'a> AdaptedRows<'a> {
 }
 
 impl Pair<'_> {
-    /// R of a matrix of the stack.
+    /// R for one matrix of the stack.
     fn right(&self, matrix: u64, row_elems: usize, level: Level) -> Result<Vec<f32>, Error> {
         let rank = self.rank as usize;
         let mut values = vec![0.0; rank * row_elems];
@@ -63,7 +64,6 @@ impl Pair<'_> {
         Ok(transposed(&values, rank))
     }
 
-    /// Adds the change of rows of one matrix to `out`.
     fn add(&self, matrix: u64, rows: Range<u64>, level: Level, out: &mut [f32]) -> Result<(), Error> {
         let (rank, row_elems) = (self.rank as usize, out.len() / (rows.end - rows.start).max(1) as usize);
         let mut left = vec![0.0; (rows.end - rows.start) as usize * rank];
@@ -91,7 +91,7 @@ impl RowSource for AdaptedRows<'_> {
         let row_elems = self.view().row_elems as usize;
         for pair in &self.pairs {
             let (mut row, mut out) = (rows.start, &mut *out);
-            // Rows of one matrix of a stack after those of the other.
+            // One matrix of the stack at a time.
             while row < rows.end {
                 let matrix = row / self.matrix_rows;
                 let end = rows.end.min((matrix + 1) * self.matrix_rows);

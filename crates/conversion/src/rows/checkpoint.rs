@@ -1,4 +1,4 @@
-//! Rows of a checkpoint's tensors, whole: moved, stacked, never divided.
+//! Rows of a checkpoint's tensors: moved or stacked, never divided.
 
 use std::{borrow::Cow, ops::Range, sync::OnceLock};
 
@@ -18,49 +18,48 @@ pub struct CheckpointRows<'a> {
     parts: Vec<Part<'a>>,
     /// Bytes of all parts in their files.
     n_bytes: u64,
-    /// The element map with the mean of the tensor, for maps that need it.
+    /// The element map with the tensor's mean, for maps that need it.
     with_mean: OnceLock<ElementMap>,
 }
 
-/// Elements that are read at once for the mean of a tensor.
+/// Number of elements that are read at once for the mean of a tensor.
 const MEAN_ELEMS: u64 = 1 << 20;
 
-/// One source tensor, seen as rows of the output's length.
+/// A source tensor, viewed as rows of the output's length.
 #[derive(Debug, Clone)]
 struct Part<'a> {
     checkpoint: &'a gguf_checkpoint::Checkpoint,
     tensor: &'a gguf_checkpoint::Tensor,
-    /// Its dimensions, seen as rows: (n_rows, row_elems).
+    /// Dimensions as rows: (n_rows, row_elems).
     shape: [u64; 2],
-    /// The source row, counted through all parts, at which it begins.
+    /// Its first source row, counted over all parts.
     first_row: u64,
 }
 
-/// Consecutive rows of one part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Run {
-    /// The part; one beyond the last for rows of zeros.
+    /// Index of the part; the number of parts for rows of zeros.
     part: usize,
     first_row: u64,
     n_rows: u64,
 }
 
 impl<'a> CheckpointRows<'a> {
-    /// Rows of the tensors `names`, concatenated, as many and as long as is required.
+    /// Rows of the tensors `names`, concatenated.
     ///
     /// # Errors
-    /// [`Error::NoSuchTensor`]; [`Error::RowsDiffer`] where the sources do not hold rows of
-    /// that length, or fewer than the map asks for.
+    /// [`Error::NoSuchTensor`]; [`Error::RowsDiffer`] if the sources do not have rows of the required length,
+    /// or fewer than the map needs.
     pub fn new(request: RowsFor<'a>, names: &[String]) -> Result<CheckpointRows<'a>, Error> {
-        // A map that moves pieces of rows counts these: they are the rows here.
+        // A map that moves pieces of rows counts pieces as rows.
         let row_elems = request.view.row_elems / request.map.pieces();
         let mut parts = Vec::with_capacity(names.len());
         let mut first_row = 0;
         for name in names {
             let tensor = request.source(name)?;
             let n_elems: u64 = tensor.shape.iter().product();
-            // The dimensions of the source do not matter, only that rows of the output do not
-            // cross from one source into the next: a stack of experts is many rows of each.
+            // The dimensions of the source do not matter, but output rows must not cross from one source into
+            // the next: a stack of experts is many rows of each.
             if row_elems == 0 || !n_elems.is_multiple_of(row_elems) {
                 return Err(request.differs(name, n_elems, row_elems, "elements in whole rows"));
             }
@@ -75,7 +74,7 @@ impl<'a> CheckpointRows<'a> {
         }
         let source_rows = request.source_rows();
         let needed = source_rows.n_source_rows();
-        // A slice may leave rows over; every other map accounts for all of its source.
+        // A slice may leave rows over; every other map uses all of its source.
         let exact = !matches!(request.map, RowMap::Slice { .. });
         if needed > first_row || (exact && needed != first_row) {
             return Err(request.differs(&names.join("`, `"), first_row, needed, "rows"));
@@ -84,7 +83,7 @@ impl<'a> CheckpointRows<'a> {
         Ok(CheckpointRows { request, source_rows, parts, n_bytes, with_mean: OnceLock::new() })
     }
 
-    /// The element map. One that needs the mean of the tensor reads all of it at the first call.
+    /// The element map. One that needs the mean reads the tensor at the first call.
     fn element(&self) -> Result<ElementMap, Error> {
         let element = self.request.element;
         if !element.needs_mean() {
@@ -122,9 +121,9 @@ impl<'a> CheckpointRows<'a> {
         for row in rows.start * pieces..rows.end * pieces {
             let row = self.source_rows.source_row(row);
             let holds = |part: &Part<'_>| row >= part.first_row && row - part.first_row < part.shape[0];
-            // Neighbours are mostly in the same part, so that the search is rare.
+            // Neighbors are mostly in the same part, so the search is rare.
             if !self.parts.get(part).is_some_and(holds) {
-                // `new` has checked that every row is in some part, but those of zeros.
+                // `new` has checked that every row is in some part, except rows of zeros.
                 part = self.parts.iter().position(holds).unwrap_or(self.parts.len());
             }
             let first_row = row - self.parts.get(part).map_or(0, |part| part.first_row);
@@ -139,18 +138,19 @@ impl<'a> CheckpointRows<'a> {
         runs
     }
 
-    /// Codes of the checkpoint as blocks of `dtype`, which hold the same values.
+    /// Codes of the checkpoint as blocks of `dtype` with the same values.
     fn repacked(&self, dtype: DType, rows: Range<u64>) -> Result<Cow<'_, [u8]>, Error> {
         let (mut blocks, mut whole, mut current) = (Vec::new(), Vec::new(), None);
         let (block_elems, block_bytes) = (dtype.block_elems(), dtype.block_bytes());
         let n_bytes = |n_elems: u64| (n_elems / block_elems * block_bytes) as usize;
         for run in self.runs(rows) {
             let part = &self.parts[run.part];
-            // Rows here may be pieces of the tensor's own, or several of them; all are whole blocks.
+            // Rows here may be pieces of the tensor's own rows, or several rows; all consist of complete
+            // blocks.
             let own = part.tensor.row_elems().max(1);
             let elems = run.first_row * part.shape[1]..(run.first_row + run.n_rows) * part.shape[1];
             let rows = elems.start / own..elems.end.div_ceil(own);
-            // Pieces of one row follow each other, in another order.
+            // Pieces of one row are consecutive, in another order.
             if current.as_ref() != Some(&(run.part, rows.clone())) {
                 whole.clear();
                 part.checkpoint.repack(part.tensor, dtype, rows.clone(), &mut whole).map_err(Error::Read)?;
@@ -162,7 +162,7 @@ impl<'a> CheckpointRows<'a> {
         Ok(Cow::Owned(blocks))
     }
 
-    /// The dtype whose blocks the stored bytes of every part are, if there is one.
+    /// Dtype of the stored blocks, if all parts share one.
     fn stored_dtype(&self) -> Option<DType> {
         if self.request.element != ElementMap::Identity {
             return None;
@@ -188,7 +188,7 @@ impl RowSource for CheckpointRows<'_> {
     fn read(&self, rows: Range<u64>, level: Level, out: &mut [f32]) -> Result<(), Error> {
         let row_elems = self.request.view.row_elems;
         if let Some(dtype) = self.request.stored_dtype {
-            // The value of the blocks alone: the checkpoint's tensor may have an additional scale, which is a
+            // Only the value of the blocks: the checkpoint's tensor may have an additional scale, which is a
             // separate output tensor.
             let blocks = self.repacked(dtype, rows)?;
             return gguf_quant::decode(dtype, level, &blocks, out)
@@ -218,7 +218,7 @@ impl RowSource for CheckpointRows<'_> {
         }
         let runs = self.runs(rows);
         Ok(Some(match &runs[..] {
-            // Rows that stay together are written straight from the map.
+            // Contiguous rows are written directly from the map.
             [run] if run.part < self.parts.len() => self.parts[run.part].raw(run)?,
             runs => {
                 let row_bytes = self.request.view.row_elems / self.request.map.pieces() * dtype.block_bytes();
@@ -226,7 +226,7 @@ impl RowSource for CheckpointRows<'_> {
                 for run in runs {
                     match self.parts.get(run.part) {
                         Some(part) => bytes.extend_from_slice(&part.raw(run)?),
-                        // Zero is zero in every type that is stored so.
+                        // Zero bytes are zero in every type that is stored this way.
                         None => bytes.resize(bytes.len() + (run.n_rows * row_bytes) as usize, 0),
                     }
                 }
@@ -236,8 +236,8 @@ impl RowSource for CheckpointRows<'_> {
     }
 
     fn advise(&self, rows: Range<u64>, advice: Advice) {
-        // In the order of the file, and neighbours as one: only whole pages can be given back, and a run of a
-        // permuted head is much smaller than one.
+        // In file order and merged: only complete pages can be released, and a run of a permuted head is much
+        // smaller than a page.
         let mut runs = self.runs(rows);
         runs.sort();
         let mut merged: Vec<Run> = Vec::new();
@@ -268,7 +268,7 @@ impl RowSource for CheckpointRows<'_> {
     }
 
     fn input_bytes(&self, n_rows: u64) -> u64 {
-        // Of rows on the average: codes and scales of a quantized tensor have no fixed size a row.
+        // Average per row: codes and scales of a quantized tensor have no fixed size per row.
         let pieces: u64 = self.parts.iter().map(|part| part.shape[0]).sum();
         let all_rows = pieces / self.request.map.pieces();
         (u128::from(self.n_bytes) * u128::from(n_rows) / u128::from(all_rows.max(1))) as u64
@@ -276,7 +276,7 @@ impl RowSource for CheckpointRows<'_> {
 
     fn granularity(&self) -> Granularity {
         let group_rows = match self.request.map {
-            // Rows move within a head, so the rows of whole heads are a run of the source.
+            // Rows move within a head, so the rows of complete heads are contiguous in the source.
             RowMap::RopePermute { n_head } => (self.request.view.n_rows / n_head.max(1)).max(1),
             RowMap::RopeHalves { head, .. } => head.max(1),
             _ => 1,
@@ -287,7 +287,7 @@ impl RowSource for CheckpointRows<'_> {
 }
 
 impl<'a> Part<'a> {
-    /// The bytes of rows, counted from the first of the tensor.
+    /// Byte range of rows, counted from the start of the tensor.
     fn range(&self, run: &Run) -> Range<u64> {
         let row_bytes = self.tensor.n_bytes() / self.shape[0].max(1);
         run.first_row * row_bytes..(run.first_row + run.n_rows) * row_bytes

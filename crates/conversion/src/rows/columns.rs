@@ -14,11 +14,11 @@ use gguf_quant::Level;
 use super::{Granularity, RowSource, RowsFor, elements::map_elements};
 use crate::error::Error;
 
-/// Columns that a job takes at least: 64 bytes of bf16 in each row.
+/// Minimum number of columns per job: 64 bytes of bf16 in each row.
 const PANEL_COLUMNS: u64 = 32;
 
-/// Rows of a matrix that are read before their elements go to their places: 16 elements of f32,
-/// a cache line of the output.
+/// Number of rows of a matrix that are read before they are transposed: 16 elements of f32, a cache line of
+/// the output.
 const TILE_ROWS: usize = 16;
 
 /// Columns of a tensor, moved by a [`RowMap`](gguf_layout::RowMap) and changed by an
@@ -28,7 +28,7 @@ pub struct ColumnRows<'a> {
     request: RowsFor<'a>,
     source_rows: SourceRows,
     tensor: &'a gguf_checkpoint::Tensor,
-    /// Columns of a matrix; its rows are as many as an output row has elements.
+    /// Columns of a matrix. The number of its rows is the length of an output row.
     n_columns: u64,
     /// Rows of the source that form a matrix.
     matrix: Matrix,
@@ -37,11 +37,11 @@ pub struct ColumnRows<'a> {
 }
 
 impl<'a> ColumnRows<'a> {
-    /// The columns of the tensor `name`, as many and as long as is required.
+    /// Columns of the tensor `name`.
     ///
     /// # Errors
-    /// [`Error::NoSuchTensor`]; [`Error::RowsDiffer`] where the source does not hold matrices of
-    /// such columns.
+    /// [`Error::NoSuchTensor`]; [`Error::RowsDiffer`] if the source does not have matrices of the required
+    /// size.
     pub fn new(request: RowsFor<'a>, name: &str, matrix: Matrix) -> Result<ColumnRows<'a>, Error> {
         let tensor = request.source(name)?;
         let differs = |found, expected, unit| request.differs(name, found, expected, unit);
@@ -73,7 +73,7 @@ impl<'a> ColumnRows<'a> {
         for row in rows {
             let column = self.source_rows.source_row(row);
             match panels.last_mut() {
-                // The first column of a matrix is no neighbour of the last one of the matrix before.
+                // The first column of a matrix is not adjacent to the last one of the previous matrix.
                 Some(last) if last.end == column && !column.is_multiple_of(self.n_columns) => last.end += 1,
                 _ => panels.push(column..column + 1),
             }
@@ -87,8 +87,8 @@ impl<'a> ColumnRows<'a> {
         let width = (columns.end - columns.start) as usize;
         let (matrix, first) = (columns.start / self.n_columns, columns.start % self.n_columns);
         let checkpoint = self.request.checkpoint;
-        // (TILE_ROWS, width): read by rows of the source, written by rows of the output, so that both sides
-        // move whole cache lines and only the tile is walked across.
+        // (TILE_ROWS, width): read by source rows, written by output rows, so that both move complete cache
+        // lines and only the tile is accessed across.
         let mut tile = vec![0.0; TILE_ROWS.min(row_elems) * width];
         for first_row in (0..row_elems).step_by(TILE_ROWS) {
             let n_rows = TILE_ROWS.min(row_elems - first_row);
@@ -126,8 +126,8 @@ impl RowSource for ColumnRows<'_> {
         Ok(())
     }
 
-    /// Every panel touches all pages of its matrix. A matrix that is fetched is announced for every panel and goes when no
-    /// panel needs it.
+    /// Every panel touches all pages of its matrix. A fetched matrix is announced for every panel and
+    /// released after the last.
     fn advise(&self, _: Range<u64>, advice: Advice) {
         if self.is_fetched() {
             self.request.checkpoint.advise_whole(self.tensor, advice);
@@ -160,12 +160,12 @@ mod tests {
 
     use super::*;
 
-    /// Rows of the tensor `out`, whose elements stay as they are.
+    /// Request for rows of the tensor `out` with unchanged elements.
     fn request(checkpoint: &Checkpoint, map: RowMap, view: RowView) -> RowsFor<'_> {
         RowsFor { checkpoint, tensor: "out", view, map, element: ElementMap::Identity, stored_dtype: None }
     }
 
-    /// A folder with one tensor `t` of f32, whose elements are their own places.
+    /// A folder with one tensor `t` of f32, whose elements are their own indices.
     fn checkpoint(shape: &[u64]) -> (tempfile::TempDir, Checkpoint) {
         let folder = tempfile::tempdir().expect("a folder");
         let n_elems: u64 = shape.iter().product();
@@ -219,8 +219,7 @@ mod tests {
 
     #[test]
     fn part_of_every_group_is_transposed() {
-        // Three groups of 5 rows of 4 columns; of each group rows 1 to 3, of those every other
-        // column.
+        // Three groups of 5 rows of 4 columns; rows 1 to 3 of each group, every other column.
         let (_folder, checkpoint) = checkpoint(&[15, 4]);
         for (matrix, map, n_columns) in [
             (Matrix { group: 5, start: 1 }, RowMap::Concat, 4),

@@ -15,7 +15,7 @@ use crate::error::Error;
 pub struct CombinedRows<'a> {
     operands: Vec<CheckpointRows<'a>>,
     by: Combination,
-    /// True if torch computes in f16: all sources are stored in it.
+    /// True if all sources are F16, so that torch computes in f16.
     in_f16: bool,
     view: RowView,
 }
@@ -23,9 +23,6 @@ pub struct CombinedRows<'a> {
 impl<'a> CombinedRows<'a> {
     /// Operands with the row maps `rows`, of the tensors `names`: one tensor for each map, or one tensor for all maps. `request`
     /// returns the request for a map.
-    ///
-    /// # Errors
-    /// As [`CheckpointRows::new`].
     pub fn new(
         request: impl Fn(RowMap) -> RowsFor<'a>,
         names: &[String],
@@ -65,7 +62,7 @@ impl RowSource for CombinedRows<'_> {
     fn read(&self, rows: Range<u64>, level: Level, out: &mut [f32]) -> Result<(), Error> {
         let mut operands = Vec::with_capacity(self.operands.len());
         for of in &self.operands {
-            // A column of counts has one element for each row.
+            // A column of counts has one element per row.
             let n_elems = (rows.end - rows.start) * of.view().row_elems;
             let mut values = vec![0.0; n_elems as usize];
             of.read(rows.clone(), level, &mut values)?;

@@ -12,7 +12,7 @@ pub(super) fn map_elements(
     row_elems: u64,
     values: &mut [f32],
 ) {
-    // Nearly all tensors: not even a look at the values.
+    // Most tensors: skip the values.
     if element == ElementMap::Identity {
         return;
     }

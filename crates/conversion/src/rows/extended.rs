@@ -1,4 +1,4 @@
-//! Rows of a checkpoint's tensors, and one more that is the product of two.
+//! Rows of a checkpoint's tensors, and one more that is the product of two tensors.
 
 use std::ops::Range;
 
@@ -10,24 +10,20 @@ use gguf_quant::round::{f16_to_f32, f32_to_f16};
 use super::{CheckpointRows, RowSource, RowsFor};
 use crate::error::Error;
 
-/// The rows of tensors, concatenated, then `matrix vector`.
+/// Rows of tensors, concatenated, followed by `matrix vector`.
 #[derive(Debug, Clone)]
 pub struct ExtendedRows<'a> {
     taken: CheckpointRows<'a>,
     request: RowsFor<'a>,
-    /// (row_elems, n_in).
     matrix: &'a Tensor,
-    /// (n_in).
     vector: &'a Tensor,
-    /// True if everything is rounded to F16, the type of the first tensor. The reference widens BF16 before it computes.
+    /// True if everything is rounded to F16, the type of the first tensor. The reference widens BF16 before
+    /// it computes.
     in_f16: bool,
 }
 
 impl<'a> ExtendedRows<'a> {
     /// Opens the rows of the tensors `names`; the last two names are the matrix and the vector.
-    ///
-    /// # Errors
-    /// As [`CheckpointRows::new`].
     pub fn new(request: RowsFor<'a>, names: &[String]) -> Result<ExtendedRows<'a>, Error> {
         let RowView { n_rows, row_elems } = request.view;
         let (taken, factors) = names.split_at(names.len().saturating_sub(2));

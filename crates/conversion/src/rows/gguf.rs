@@ -10,7 +10,7 @@ use gguf_types::DType;
 use super::RowSource;
 use crate::error::Error;
 
-/// A tensor of a GGUF file, as it is stored.
+/// A tensor of a GGUF file.
 #[derive(Debug, Clone, Copy)]
 pub struct GgufRows<'a> {
     file: &'a File,
@@ -18,12 +18,12 @@ pub struct GgufRows<'a> {
 }
 
 impl<'a> GgufRows<'a> {
-    /// The rows of `tensor`, which must be one of `file`.
+    /// Rows of `tensor`, which must belong to `file`.
     pub fn new(file: &'a File, tensor: &'a TensorInfo) -> GgufRows<'a> {
         GgufRows { file, tensor }
     }
 
-    /// Bytes of a row. The header was checked: rows are whole blocks.
+    /// Bytes of a row. The header was checked: rows consist of complete blocks.
     fn row_bytes(&self) -> u64 {
         self.tensor.n_bytes / self.tensor.shape.n_rows().max(1)
     }
@@ -43,7 +43,7 @@ impl RowSource for GgufRows<'_> {
 
     fn read(&self, rows: Range<u64>, level: Level, out: &mut [f32]) -> Result<(), Error> {
         let (blocks, dtype) = (self.blocks(rows)?, self.tensor.dtype);
-        // Kernels know one byte order; blocks of the other are turned into it first.
+        // Kernels support only little endian.
         let blocks = self.file.endian().to_little(dtype, blocks);
         gguf_quant::decode(dtype, level, &blocks, out)
             .map_err(|error| Error::Encode { tensor: self.tensor.name.clone(), error })
@@ -57,7 +57,7 @@ impl RowSource for GgufRows<'_> {
     }
 
     fn advise(&self, rows: Range<u64>, advice: Advice) {
-        // A tensor of this file has a range; there is nothing to advise for another.
+        // A tensor of another file has no range to advise.
         if let Ok(range) = self.file.range(self.tensor) {
             let place = |row: u64| range.start + (row * self.row_bytes()) as usize;
             self.file.bytes().advise(advice, place(rows.start)..place(rows.end));

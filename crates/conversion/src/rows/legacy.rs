@@ -11,7 +11,7 @@ use gguf_types::DType;
 use super::RowSource;
 use crate::error::Error;
 
-/// A tensor of a ggml, ggmf or ggjt file, whole or in parts.
+/// A tensor of a ggml, ggmf or ggjt file, complete or in parts.
 #[derive(Debug, Clone, Copy)]
 pub struct LegacyRows<'a> {
     model: &'a LegacyModel,
@@ -19,7 +19,7 @@ pub struct LegacyRows<'a> {
 }
 
 impl<'a> LegacyRows<'a> {
-    /// The rows of `tensor`, which must be one of `model`.
+    /// Rows of `tensor`, which must belong to `model`.
     pub fn new(model: &'a LegacyModel, tensor: &'a LegacyTensor) -> LegacyRows<'a> {
         LegacyRows { model, tensor }
     }

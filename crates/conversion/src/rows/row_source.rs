@@ -10,18 +10,17 @@ use gguf_types::DType;
 
 use crate::error::Error;
 
-/// The rows of one output tensor: (n_rows, row_elems), row-major, wherever they come from.
+/// The rows of one output tensor: (n_rows, row_elems), row-major, from any source.
 ///
-/// Any range of rows can be read, in any order, from any thread; reading a range touches the
-/// pages of that range only.
+/// Any range of rows can be read, in any order, from any thread. Reading a range only touches its pages.
 pub trait RowSource: fmt::Debug + Send + Sync {
-    /// Division of the elements into the rows that ranges count.
+    /// Division of the elements into rows.
     fn view(&self) -> RowView;
 
     /// Reads rows `rows` into `out`, which is (rows, row_elems) f32.
     ///
     /// # Errors
-    /// [`Error::Read`] and [`Error::Encode`] where the stored type has no meaning as f32.
+    /// [`Error::Read`] and [`Error::Encode`] if the stored type cannot be decoded.
     fn read(&self, rows: Range<u64>, level: Level, out: &mut [f32]) -> Result<(), Error>;
 
     /// Stored bytes of rows `rows`, in output order and little endian, if they are already blocks of `dtype`;
@@ -35,17 +34,17 @@ pub trait RowSource: fmt::Debug + Send + Sync {
     }
 
     /// Advises the system about the use of the pages of rows `rows`. For fetched sources, each
-    /// [`Advice::WillNeed`] is followed by one [`Advice::DoneWith`] of the same rows, when their bytes are no
-    /// longer held.
+    /// [`Advice::WillNeed`] must be followed by one [`Advice::DoneWith`] of the same rows when their bytes
+    /// are no longer used.
     fn advise(&self, rows: Range<u64>, advice: Advice) {
         let _ = (rows, advice);
     }
 
-    /// Gives back the pages that many rows share, now that all rows have been read. Nothing where they were announced
-    /// by [`RowSource::advise`], which has counted who needs them.
+    /// Releases pages that many rows share, now that all rows have been read. Does not apply to sources
+    /// announced by [`RowSource::advise`], which count their users.
     fn all_done(&self) {}
 
-    /// True if the rows are fetched while they are read, so that announcing reads helps.
+    /// True if the rows are fetched on reading, so that announcing reads helps.
     fn is_fetched(&self) -> bool {
         false
     }
@@ -53,7 +52,7 @@ pub trait RowSource: fmt::Debug + Send + Sync {
     /// Input bytes of `n_rows` rows, for progress.
     fn input_bytes(&self, n_rows: u64) -> u64;
 
-    /// Into which pieces the rows are best cut.
+    /// Preferred division of rows into jobs.
     fn granularity(&self) -> Granularity {
         Granularity::ROW
     }
@@ -62,16 +61,15 @@ pub trait RowSource: fmt::Debug + Send + Sync {
 /// Rows that belong into one job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Granularity {
-    /// Rows that are best read together: a job that covers whole groups reads its source without
-    /// holes. At least 1.
+    /// Number of rows that are best read together: a job of complete groups reads its source without gaps. At
+    /// least 1.
     pub group_rows: u64,
-    /// Rows that a job takes at least, however long they are: fewer would leave the greater part
-    /// of what is fetched from memory unused.
+    /// Minimum number of rows per job: fewer would leave most of the fetched memory unused.
     pub least_rows: u64,
 }
 
 impl Granularity {
-    /// Any rows will do.
+    /// No preference.
     pub const ROW: Granularity = Granularity { group_rows: 1, least_rows: 1 };
 }
 
@@ -80,7 +78,7 @@ impl Granularity {
 pub struct RowsFor<'a> {
     /// The checkpoint.
     pub checkpoint: &'a Checkpoint,
-    /// The output tensor, for messages.
+    /// Name of the output tensor, for messages.
     pub tensor: &'a str,
     /// Its rows.
     pub view: RowView,
@@ -88,21 +86,17 @@ pub struct RowsFor<'a> {
     pub map: RowMap,
     /// Function of their elements.
     pub element: ElementMap,
-    /// The type whose blocks hold what the checkpoint stores, where they are taken as they are.
+    /// Type of blocks that store the checkpoint's codes unchanged, if they are kept.
     pub stored_dtype: Option<DType>,
 }
 
 impl<'a> RowsFor<'a> {
-    /// A source tensor.
-    ///
-    /// # Errors
-    /// [`Error::NoSuchTensor`].
     pub(super) fn source(&self, name: &str) -> Result<&'a gguf_checkpoint::Tensor, Error> {
         let missing = || Error::NoSuchTensor { name: name.to_owned(), wanted_by: self.tensor.to_owned() };
         self.checkpoint.tensor(name).ok_or_else(missing)
     }
 
-    /// The error of sources that do not hold what the view asks for.
+    /// Error for sources that do not have the required rows.
     pub(super) fn differs(&self, sources: &str, found: u64, expected: u64, unit: &'static str) -> Error {
         let (tensor, source_names) = (self.tensor.to_owned(), sources.to_owned());
         Error::RowsDiffer { tensor, source_names, found, expected, unit }

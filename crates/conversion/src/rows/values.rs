@@ -1,4 +1,4 @@
-//! Values that were computed, not read.
+//! Computed values.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -20,7 +20,7 @@ impl RowSource for ValueRows<'_> {
     }
 
     fn read(&self, rows: Range<u64>, _: Level, out: &mut [f32]) -> Result<(), Error> {
-        // There is one row: a range is that one or none.
+        // There is one row: a range contains it or is empty.
         let row_elems = self.0.len();
         out.copy_from_slice(&self.0[rows.start as usize * row_elems..rows.end as usize * row_elems]);
         Ok(())
@@ -36,14 +36,10 @@ impl RowSource for ValueRows<'_> {
     }
 }
 
-/// Integers in memory, which stay what they are.
 #[derive(Debug, Clone, Copy)]
 pub struct IntegerRows<'a> {
-    /// The integers.
     pub values: &'a [i64],
-    /// Their rows.
     pub view: RowView,
-    /// Their type in the file.
     pub dtype: Option<DType>,
 }
 
@@ -60,7 +56,7 @@ impl RowSource for IntegerRows<'_> {
     }
 
     fn read(&self, rows: Range<u64>, _: Level, out: &mut [f32]) -> Result<(), Error> {
-        // Only for what looks at values without writing them.
+        // Only for consumers that inspect values without writing them.
         for (out, value) in out.iter_mut().zip(self.of(rows)) {
             *out = *value as f32;
         }
@@ -72,7 +68,7 @@ impl RowSource for IntegerRows<'_> {
         Ok(match dtype {
             _ if self.dtype != Some(dtype) => None,
             DType::I64 => Some(values.flat_map(|value| value.to_le_bytes()).collect()),
-            // `resolve` has seen that all of them fit.
+            // `resolve` has checked that all fit.
             DType::I32 => Some(values.flat_map(|value| (*value as i32).to_le_bytes()).collect()),
             _ => None,
         })

@@ -1,5 +1,5 @@
-//! Integer codes of other programs: their values are those that their owners' libraries give, and where a ggml type holds
-//! them its blocks decode to the same bits.
+//! Integer codes of other programs: values equal those of the original libraries, and blocks of ggml types
+//! that can store them decode to the same bits.
 
 mod module;
 mod table;
@@ -21,7 +21,7 @@ fn digest(values: &[f32]) -> String {
     gguf_testkit::sha256(&values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>())
 }
 
-/// The values as another type of floats, which rounds to nearest, ties to even.
+/// Rounds values to another float type: to nearest, ties to even.
 fn rounded(values: &[f32], dtype: DType) -> Vec<u8> {
     let mut bytes = vec![0; values.len() * dtype.block_bytes() as usize];
     let rows = Rows { values, row_elems: values.len(), weights: None };
@@ -106,8 +106,8 @@ fn pieces_match_the_whole() {
     }
 }
 
-/// Compares the decoded blocks of every type that can hold the values. Returns the types, or the reason for
-/// having none.
+/// Compares the decoded blocks of every type that can store the values. Returns the types, or the reason why
+/// no type can.
 fn check_repack(checkpoint: &Checkpoint, tensor: &Tensor) -> Result<Vec<DType>, String> {
     let whole = values(checkpoint, tensor);
     let types = match checkpoint.repacks_to(tensor).unwrap().unwrap() {
@@ -117,15 +117,15 @@ fn check_repack(checkpoint: &Checkpoint, tensor: &Tensor) -> Result<Vec<DType>, 
     assert!(!types.is_empty());
     for dtype in &types {
         let mut blocks = Vec::new();
-        // In two pieces, as jobs do it.
+        // In two pieces, like in jobs.
         let cut = tensor.n_rows() / 3;
         checkpoint.repack(tensor, *dtype, 0..cut, &mut blocks).unwrap();
         checkpoint.repack(tensor, *dtype, cut..tensor.n_rows(), &mut blocks).unwrap();
         let mut decoded = vec![f32::NAN; whole.len()];
         gguf_quant::decode(*dtype, Level::Scalar, &blocks, &mut decoded).unwrap();
         for (place, (decoded, value)) in decoded.iter().zip(&whole).enumerate() {
-            // Q2_0 turns the sign of scales where the zero is 2, Q4_K subtracts, and ggml's table of e2m1 has one zero: it
-            // may lose or get a sign.
+            // Q2_0 flips the sign of scales if the zero is 2, Q4_K subtracts, and ggml's table of e2m1 has
+            // one zero: it may lose or get a sign.
             let turns_zeros = matches!(*dtype, DType::Q2_0 | DType::Q4_K | DType::MXFP4);
             let is_zero = turns_zeros && *decoded == 0.0 && *value == 0.0;
             let is_same = decoded.to_bits() == value.to_bits() || is_zero;
@@ -149,7 +149,8 @@ fn repacked_blocks_hold_golden_values() {
         }
     }
     assert!(["q4_0", "q5_0", "q8_0"].iter().all(|dtype| kept.contains_key(*dtype)), "{kept:?}");
-    // Groups in no order or of no whole blocks, scales that fit no f16, columns with factors, codes beyond Q8_0.
+    // Groups out of order or smaller than a block, scales that do not fit f16, columns with factors, codes
+    // beyond Q8_0.
     assert!(
         ["groups", "the", "scale", "it", "codes"].iter().all(|why| decoded.contains_key(*why)),
         "{decoded:?} {kept:?}"

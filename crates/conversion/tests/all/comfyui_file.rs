@@ -8,8 +8,9 @@ use gguf_types::{DType, Shape};
 
 use super::diffusion::{Row, with_values};
 
-/// The file of ComfyUI-GGUF's converter from ours: parameters of bf16 checkpoints that its loader does not decode have BF16 there,
-/// and tensors of three dimensions of UNets rows of 256 (docs/reference/differences.md).
+/// Converts our file to that of ComfyUI-GGUF's converter: parameters of bf16 checkpoints that its loader does
+/// not decode have BF16 there, and three-dimensional tensors of UNets have rows of 256
+/// (docs/reference/differences.md).
 pub fn as_the_converter_writes(path: &Path, rows: &[Row]) -> Vec<u8> {
     let file = File::open(path).unwrap();
     let architecture = file.metadata().text("general.architecture").unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! Checkpoints of diffusion models: whole files equal those of ComfyUI-GGUF's converter, and bad input is refused.
+//! Checkpoints of diffusion models: files equal those of ComfyUI-GGUF's converter, and bad input is refused.
 
 use std::{
     fmt::Write as _,
@@ -15,7 +15,6 @@ use serde_json::{Map, Value as Json, json};
 
 use super::comfyui_file::as_the_converter_writes;
 
-/// A tensor of a checkpoint: name, type and shape.
 pub type Row = (String, String, Vec<u64>);
 
 fn folder() -> PathBuf {
@@ -36,7 +35,7 @@ fn rows(golden: &Json) -> Vec<Row> {
     serde_json::from_value(golden["tensors"].clone()).unwrap()
 }
 
-/// Twin of `values` in scripts/golden/diffusion.py.
+/// Counterpart of `values` in scripts/golden/diffusion.py.
 fn values(seed: u64, dtype: &str, n: u64) -> Vec<u8> {
     let normal = (0..n).map(|i| gguf_testkit::normal(seed, i));
     let raw = || gguf_testkit::bytes(seed, n as usize);
@@ -56,7 +55,7 @@ fn values(seed: u64, dtype: &str, n: u64) -> Vec<u8> {
     }
 }
 
-/// Bytes of a safetensors file with these tensors, and `__metadata__`.
+/// Bytes of a safetensors file with these tensors and `__metadata__`.
 fn safetensors(tensors: &[(Row, Vec<u8>)], metadata: Option<&Json>) -> Vec<u8> {
     let entries = tensors.iter().map(|((name, dtype, shape), data)| (&name[..], &dtype[..], shape, data));
     gguf_testkit::safetensors_with(metadata, entries)
@@ -86,7 +85,6 @@ fn convert(from: &Path, recipe: &str, to: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Digest of the file that a checkpoint becomes.
 fn digest(from: &Path, recipe: &str, to: &Path) -> Result<String, Error> {
     convert(from, recipe, to)?;
     let bytes = fs::read(to).unwrap();
@@ -136,7 +134,6 @@ fn pickle_has_the_tensors_of_its_key() {
     );
 }
 
-/// Shards and folders give the file of the single file, if they have its order.
 #[test]
 fn folders_and_shards_give_the_same_file() {
     let place = tempfile::tempdir().unwrap();
@@ -153,7 +150,7 @@ fn folders_and_shards_give_the_same_file() {
     fs::create_dir(&model).unwrap();
     fs::write(pipeline.join("model_index.json"), "{}").unwrap();
     fs::write(model.join("diffusion_pytorch_model.safetensors"), safetensors(&tensors, None)).unwrap();
-    // A copy in another type is left alone.
+    // A copy in another type is ignored.
     fs::write(model.join("diffusion_pytorch_model.fp16.safetensors"), "").unwrap();
     let mut index = Map::new();
     for (number, tensors) in tensors.chunks(tensors.len().div_ceil(2)).enumerate() {
@@ -178,7 +175,7 @@ fn folders_and_shards_give_the_same_file() {
     assert!(notes.contains("`transformer` is read, and `transformer_2` can be converted"), "{notes}");
 }
 
-/// A type other than that of the checkpoint: large tensors have it, small ones are F32.
+/// Large tensors get the requested type, small ones are F32.
 #[test]
 fn other_float_types_apply_to_large_tensors() {
     let place = tempfile::tempdir().unwrap();
@@ -203,7 +200,6 @@ fn other_float_types_apply_to_large_tensors() {
     }
 }
 
-/// Tensors that a quantized file keeps have the types of the float file, and ranks stay.
 #[test]
 fn quantized_files_keep_sensitive_tensors_and_ranks() {
     let place = tempfile::tempdir().unwrap();
@@ -236,7 +232,6 @@ fn quantized_files_keep_sensitive_tensors_and_ranks() {
     assert_eq!(keys, ["general.architecture", "general.quantization_version", "general.file_type"]);
 }
 
-/// Codes with scales give the file of their values in f16.
 #[test]
 fn codes_with_scales_are_decoded() {
     let place = tempfile::tempdir().unwrap();
@@ -253,7 +248,7 @@ fn codes_with_scales_are_decoded() {
     assert_eq!(lines.lines().count(), 7);
 }
 
-/// Errors of a checkpoint: of opening it or of writing an f16 file.
+/// Error of opening a checkpoint or of writing an f16 file.
 fn error_of(tensors: &[(Row, Vec<u8>)]) -> Error {
     let place = tempfile::tempdir().unwrap();
     let (from, to) = (place.path().join("model.safetensors"), place.path().join("out.gguf"));
@@ -409,7 +404,7 @@ fn codes_without_known_scales_are_refused() {
     convert(&from, "f16", &to).unwrap();
 }
 
-/// A prefix is only a prefix: names that contain it elsewhere belong to other models, and it is taken off once.
+/// Only a leading prefix is removed, once: names that contain it elsewhere belong to other models.
 #[test]
 fn prefixes_are_taken_off_once() {
     let place = tempfile::tempdir().unwrap();
@@ -511,7 +506,6 @@ fn ambiguous_folders_are_errors() {
     assert!(!gguf_checkpoint::is_diffusion(&named("diffusion_pytorch_model.safetensors")));
 }
 
-/// A checkpoint in the layout of diffusers becomes the file of the original layout, up to the order of tensors.
 #[test]
 fn layout_of_diffusers_becomes_the_original_one() {
     let place = tempfile::tempdir().unwrap();
@@ -567,7 +561,6 @@ fn layout_of_diffusers_becomes_the_original_one() {
     assert!(n_tensors > 400, "{n_tensors}");
 }
 
-/// Without all pieces of a tensor, or with tensors of unknown names, a checkpoint of diffusers is refused.
 #[test]
 fn incomplete_layouts_of_diffusers_are_refused() {
     let path = folder().with_file_name("diffusion-layouts").join("flux.safetensors");

@@ -57,7 +57,7 @@ fn merged_values_are_those_of_diffusers() {
             let largest = wanted.iter().fold(0.0f32, |largest, value| largest.max(value.abs()));
             let own = values(&before, name, n_elems);
             assert_ne!(own, wanted, "{}: {name} does not change", folder.display());
-            // Whole, in the tensor's own rows, and in rows that cross those of the matrix.
+            // As one row, as the tensor's own rows, and as rows that cross those of the matrix.
             for row_elems in [n_elems, tensor.row_elems(), n_elems / 4].into_iter().filter(|n| *n > 0) {
                 if !n_elems.is_multiple_of(row_elems) {
                     continue;
@@ -91,7 +91,7 @@ fn file(folder: &Path, name: &str, tensors: &[(&str, &[u64])]) -> PathBuf {
     path
 }
 
-/// Merges an adapter of these tensors into a tiny Flux checkpoint.
+/// Merges an adapter with these tensors into a tiny Flux checkpoint.
 fn merged(tensors: &[(&str, &[u64])]) -> Result<Checkpoint, Box<MergeError>> {
     let folder = tempfile::tempdir().unwrap();
     let base: &[(&str, &[u64])] = &[

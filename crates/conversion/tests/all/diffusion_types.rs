@@ -1,7 +1,8 @@
-//! Types and bytes of the tensors of diffusion models, compared with libgguf's for every file type that it has.
+//! Types and bytes of the tensors of diffusion models, compared with libgguf's for every file type that it
+//! has.
 //!
-//! The input is the file that ComfyUI-GGUF's converter writes of the same checkpoint: three keys, original shapes of reshaped
-//! tensors, and float types by its rules.
+//! The input is the file that ComfyUI-GGUF's converter writes for the checkpoint: three keys, original shapes
+//! of reshaped tensors, and float types by its rules.
 
 use std::{collections::HashSet, fmt::Write as _, fs, path::Path};
 
@@ -14,7 +15,6 @@ use gguf_models::FAMILIES;
 use gguf_types::{DType, Shape};
 use serde_json::Value as Json;
 
-/// A family of golden/diffusion-types.
 struct Golden {
     name: String,
     json: Json,
@@ -51,7 +51,6 @@ impl Golden {
         metadata
     }
 
-    /// The file before quantization.
     fn write(&self, path: &Path) {
         let shape = |tensor: &Json| Shape::new(&numbers(&tensor["dims"])).unwrap();
         let stored = |tensor: &Json| DType::from_name(tensor["stored"].as_str().unwrap()).unwrap();
@@ -199,7 +198,7 @@ fn copies_are_byte_identical() {
     }
 }
 
-/// libgguf has no codebooks. All types leave the same tensors alone, and each mix uses its main type.
+/// libgguf has no codebooks. All types keep the same tensors, and each mix uses its main type.
 #[test]
 fn every_recipe_keeps_sensitive_tensors() {
     let place = tempfile::tempdir().unwrap();

@@ -17,21 +17,19 @@ fn watch() -> Watch<'static> {
     Watch { cancel: &NEVER, ..Watch::default() }
 }
 
-/// Tiny byte-level tokenizers are in no list.
 fn options(checkpoint: &gguf_checkpoint::Checkpoint) -> gguf_layout::Options {
     let pre = checkpoint.file("tokenizer.model").is_none().then(|| "llama-bpe".to_owned());
     // Scores from merges keep their order in an export, but not their values.
     gguf_layout::Options { pre, equal_scores: true, ..gguf_layout::Options::new(gguf_models::FAMILIES) }
 }
 
-/// Options of the reference for a golden: its target, or the requested part.
+/// Option of the reference for a golden: its target, or the requested part.
 fn stated(dir: &Path, key: &str) -> Option<String> {
     let text = fs::read(dir.join("expected.json")).ok()?;
     let expected: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
     expected[key].as_str().map(str::to_owned)
 }
 
-/// Converts a folder to one file of the type `recipe`.
 fn to_gguf(dir: &Path, recipe: &str, path: &Path) -> Layout {
     let checkpoint = gguf_checkpoint::open(crate::folder(dir)).expect("a golden opens");
     let input = CheckpointInput::open(crate::folder(dir), &options(&checkpoint)).expect("a golden resolves");
@@ -56,7 +54,6 @@ fn to_hf(
     Ok(plan.layout.notes)
 }
 
-/// Every file of a folder.
 fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut all = BTreeMap::new();
     for entry in fs::read_dir(dir).expect("a folder") {
@@ -82,7 +79,7 @@ fn weights(checkpoint: &gguf_checkpoint::Checkpoint) -> BTreeMap<String, (Vec<u6
     checkpoint.tensors.iter().map(read).collect()
 }
 
-/// Goldens whose tensors have other names or layouts than transformers writes now, or whose factors and
+/// Goldens whose tensors have other names or layouts than those of current transformers, or whose factors and
 /// missing rows became part of the weights: the export uses the current spelling.
 const OTHER_SPELLING: &[&str] = &[
     "bert-mlm-old",
@@ -163,7 +160,7 @@ fn alike(a: &(Vec<u64>, Vec<u32>), b: &(Vec<u64>, Vec<u32>)) -> bool {
     a.0 == b.0 && a.1.iter().zip(&b.1).all(|(a, b)| a == b || tiny(*a) && tiny(*b))
 }
 
-/// The bits of a tensor of a file, in f32.
+/// Bits of a tensor of a file, in f32.
 fn values(file: &gguf_container::File, name: &str) -> Option<Vec<u32>> {
     let tensor = file.tensor(name)?;
     let mut values = vec![0.0; tensor.shape.n_elems() as usize];
@@ -205,7 +202,7 @@ fn round_trip(dir: &Path, name: &str, temporary: &Path) -> Result<(), String> {
             return Err(format!("weights differ, first {first:?}"));
         }
     }
-    // Whatever the names, the resulting file is the same.
+    // The resulting file does not depend on names.
     let same = temporary.join(format!("{name}-again.gguf"));
     if let Err(error) = gguf_conversion::resolve(&returned, &options(&returned)) {
         return Err(format!("what was written does not resolve: {error}"));
@@ -232,15 +229,15 @@ fn round_trip(dir: &Path, name: &str, temporary: &Path) -> Result<(), String> {
     compare(name, &layout.metadata, &again.metadata)
 }
 
-/// The row of [`gguf_models::ARCHES`] that a checkpoint belongs to.
+/// Row of [`gguf_models::ARCHES`] of a checkpoint.
 fn row_of(dir: &Path) -> &'static str {
     let checkpoint = gguf_checkpoint::open(crate::folder(dir)).expect("a golden opens");
     let input = gguf_conversion::arch_input(&checkpoint).expect("shapes of at most four dimensions");
     gguf_layout::row_of(&gguf_models::FAMILIES, &input).expect("a known class").name
 }
 
-/// Every golden of every architecture is converted, exported and converted again, or says why it cannot be:
-/// architectures of which all goldens can, and only these, are exportable.
+/// Converts, exports and converts every golden again. An architecture is exportable if and only if all its
+/// goldens can be exported.
 #[test]
 fn export_inverts_conversion() {
     let temporary = tempfile::tempdir().unwrap();
@@ -250,7 +247,7 @@ fn export_inverts_conversion() {
         let dir = gguf_testkit::checkpoint(&name);
         let architecture = row_of(&dir);
         let lost = lost.entry(architecture).or_default();
-        // A part of a model is not a model.
+        // A part of a model cannot be exported.
         if stated(&dir, "prediction").is_some() {
             continue;
         }
@@ -271,15 +268,14 @@ fn export_inverts_conversion() {
     assert!(n >= 20, "{n} goldens");
 }
 
-/// Keys that an exported folder says, though the first one left them to a default that is
-/// the same.
+/// Keys that an exported folder states explicitly, although their values equal the defaults.
 const NEWLY_SAID: &[&str] =
     &["tokenizer.ggml.add_bos_token", "llama.attention.key_length", "llama.attention.value_length"];
 
 fn compare(name: &str, before: &Metadata, after: &Metadata) -> Result<(), String> {
     let find = |metadata: &Metadata, key: &str| metadata.get(key).cloned();
     for (key, value) in before {
-        // The second id of a list, which an export keeps in generation_config.json.
+        // Second id of a list, which an export keeps in generation_config.json.
         if name == "gemma3-images" && key == "tokenizer.ggml.eot_token_id" {
             continue;
         }
@@ -287,7 +283,7 @@ fn compare(name: &str, before: &Metadata, after: &Metadata) -> Result<(), String
             return Err(format!("{key} differs: {:?} instead of {value:?}", find(after, key)));
         }
     }
-    // Its config says nothing of these tokens where transformers looks for them.
+    // Its config does not state these tokens in the places that transformers reads.
     let newly_said = |key: &str| {
         NEWLY_SAID.contains(&key) || name == "gemma3-images" && key == "tokenizer.ggml.bos_token_id"
     };
@@ -349,7 +345,7 @@ fn export_folder_appears_whole() {
     fs::write(temporary.path().join("hf/stale"), "x").unwrap();
     export("hf", true).unwrap();
     assert_eq!(files(&temporary.path().join("hf")), first);
-    // An empty folder is as good as none.
+    // An empty folder is treated like a missing one.
     fs::create_dir(temporary.path().join("empty")).unwrap();
     export("empty", false).unwrap();
     assert_eq!(files(&temporary.path().join("empty")), first);

@@ -10,7 +10,7 @@ fn checkpoints() -> Vec<PathBuf> {
     gguf_testkit::checkpoint_names().iter().map(|name| gguf_testkit::checkpoint(name)).collect()
 }
 
-/// Options that the reference was run with.
+/// Options of the reference for a golden.
 pub fn options(expected: &Json) -> gguf_layout::Options {
     let target = expected["target"]
         .as_str()
@@ -29,7 +29,7 @@ pub fn options(expected: &Json) -> gguf_layout::Options {
     }
 }
 
-/// Tensors that the reference leaves out, as documented in `crates/models/tests/all/documented.rs`.
+/// Tensors that the reference omits, as documented in `crates/models/tests/all/documented.rs`.
 const ADDED: &[(&str, &str)] = &[
     ("bert-classifier", "cls.weight"),
     ("bert-classifier", "cls.bias"),

@@ -1,18 +1,16 @@
-//! Formats of other runtimes: whole files are those of their converters.
+//! Formats of other runtimes: files equal those of their converters.
 
 use std::{fs, path::Path};
 
 use gguf_conversion::{Conversion, Error, ForeignInput, RunOptions};
 use serde_json::{Value as Json, json};
 
-/// Opens a checkpoint for whisper.cpp.
 fn open(folder: &Path) -> Result<ForeignInput, Error> {
     let options = gguf_layout::Options::new(gguf_models::FAMILIES);
     let format = gguf_models::FAMILIES.foreign("whisper.cpp").unwrap();
     ForeignInput::open(crate::folder(folder), &[], &options, format)
 }
 
-/// Writes a file of a type.
 fn write(folder: &Path, recipe: &str, path: &Path, threads: usize) -> Result<(), Error> {
     let options = RunOptions::default().threads(std::num::NonZeroUsize::new(threads));
     Conversion::new(open(folder)?).recipe(recipe)?.plan()?.check()?.write(path, &options)?;
@@ -39,7 +37,7 @@ fn whole_files_match_reference() {
     assert!(n_files > 40, "{n_files}");
 }
 
-/// A copy of a golden that a test may change, with its config and tensors.
+/// A modifiable copy of a golden, with its config and tensors.
 struct Copy {
     folder: tempfile::TempDir,
     config: Json,
@@ -59,7 +57,6 @@ impl Copy {
         fs::remove_file(self.folder.path().join(file)).unwrap();
     }
 
-    /// Renames a tensor in the header to a name of the same length.
     fn rename(&self, from: &str, to: &str) {
         let path = self.folder.path().join("model.safetensors");
         let mut bytes = fs::read(&path).unwrap();
@@ -68,7 +65,7 @@ impl Copy {
         fs::write(&path, bytes).unwrap();
     }
 
-    /// The error of opening it with a changed config.
+    /// Error of opening it with a changed config.
     fn error(&self, key: &str, value: Json) -> String {
         let mut config = self.config.clone();
         config[key] = value;

@@ -1,6 +1,6 @@
-//! Every quantized checkpoint of `golden/forms/` at f32 and bf16: whole files equal those of the reference's
-//! converter. Some at quantized types too: weights that otherwise stay in blocks are quantized again, as by
-//! llama-quantize.
+//! Every quantized checkpoint of `golden/forms/` at f32 and bf16: files equal those of the reference's
+//! converter. Some also at quantized types, for which weights that otherwise stay in blocks are requantized
+//! like in llama-quantize.
 
 use std::{fmt::Write as _, fs, path::Path};
 
@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 
 use crate::families::options;
 
-/// Types that two steps of the reference make.
+/// Types for which the reference needs two steps.
 const QUANTIZED: &[&str] = &["q8_0", "q4_k_m"];
 
 fn convert_to(
@@ -19,7 +19,7 @@ fn convert_to(
     recipe: &str,
     path: &Path,
 ) -> Result<(), gguf_conversion::Error> {
-    // Zeros of all ones are another number there than in the kernels.
+    // The reference and the kernels read zeros of all ones differently.
     let folder = Folder::at(folder).unmasked_zeros(folder.to_string_lossy().ends_with("-unmasked"));
     crate::write(CheckpointInput::open(folder.forms(gguf_models::FORMS), &options(expected))?, recipe, path)
 }

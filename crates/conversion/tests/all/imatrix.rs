@@ -1,5 +1,5 @@
-//! Importance matrices against what the reference makes of them, for `golden/recipes/imatrix/`
-//! (see `scripts/golden/recipes_imatrix.py`), and against damage.
+//! Importance matrices compared with the reference's weights, for `golden/recipes/imatrix/` (see
+//! `scripts/golden/recipes_imatrix.py`), and damaged ones.
 
 use std::{fs, path::PathBuf};
 
@@ -20,7 +20,7 @@ fn open(name: &str) -> Imatrix {
     Imatrix::open(&path(name)).unwrap()
 }
 
-/// The lines that the maker would write.
+/// Lines that the golden's script would write.
 fn listing(imatrix: &Imatrix, given_path: &str) -> Vec<String> {
     let mut lines = Vec::new();
     for (name, entry) in &imatrix.entries {
@@ -83,7 +83,7 @@ fn matrix_size_must_match_tensor() {
     let wrong = imatrix.weights(name, &tensor(name, &[64, 96, 8]));
     assert!(matches!(wrong, Err(ImatrixError::WrongSize { expected: 512, found: 256, .. })), "{wrong:?}");
     assert_eq!(imatrix.weights("output.weight", &tensor("output.weight", &[64, 9])).unwrap(), None);
-    // A token embedding never matches and never stops anything.
+    // A token embedding never matches and never causes an error.
     let entry = imatrix.entries[name].clone();
     imatrix.entries.insert("token_embd.weight".to_owned(), entry);
     assert_eq!(imatrix.weights("token_embd.weight", &tensor("token_embd.weight", &[64, 9])).unwrap(), None);
@@ -112,14 +112,14 @@ fn non_finite_weight_is_named() {
     }
 }
 
-/// No cut and no single wrong byte may panic or ask for more memory than the file has.
+/// Truncation or a single wrong byte may neither panic nor allocate more than the file's size.
 #[test]
 fn damaged_matrix_is_error_or_value() {
     for name in FILES {
         let bytes = fs::read(path(name)).unwrap();
         for end in (0..bytes.len()).step_by(7) {
-            // Weights that are cut off are noticed; the padding at the end of GGUF and the trailer
-            // of the older format may be absent.
+            // Truncated weights are detected; the padding at the end of GGUF and the trailer of the older
+            // format may be absent.
             let tail = if name.ends_with(".dat") { 16 } else { 32 };
             if let Ok(imatrix) = Imatrix::parse(bytes[..end].to_vec()) {
                 assert!(end + tail > bytes.len() && imatrix.entries.len() == 16, "{name} {end}");

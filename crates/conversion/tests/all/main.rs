@@ -31,7 +31,6 @@ fn folder(path: &Path) -> Folder {
     Folder::at(path).forms(gguf_models::FORMS)
 }
 
-/// Writes the file that a checkpoint becomes by a recipe.
 fn write(input: CheckpointInput, recipe: &str, path: &Path) -> Result<(), Error> {
     Conversion::new(input).recipe(recipe)?.plan()?.check()?.write(path, &RunOptions::default())?;
     Ok(())

@@ -1,13 +1,12 @@
-//! The order of this crate's modules: types stand below everyone who names them.
+//! Order of this crate's modules: a module only uses those below it.
 
 use std::path::Path;
 
-/// From bottom to top.
 const FLOORS: &[&[&str]] = &[
     &["recipes"],
     &["imatrix", "merge", "unfinished"],
     &["error"],
-    // Parts that know nothing of each other.
+    // Independent modules.
     &["finite", "key_override", "losses", "planned", "prune", "repack", "resolve", "row_encoder", "rows"],
     // Requests and jobs.
     &["job", "request"],
@@ -17,11 +16,10 @@ const FLOORS: &[&[&str]] = &[
     &["compare", "output", "verify"],
     &["resume"],
     &["parts"],
-    // Inputs.
     &["input"],
     &["checkpoint_input", "legacy_input", "model_input"],
     &["adapter_input", "diffusion_input", "foreign_input", "vocab_only"],
-    // All of it together.
+    // The complete conversion.
     &["conversion", "export"],
 ];
 

@@ -18,7 +18,6 @@ fn options(threads: usize) -> RunOptions {
     RunOptions::default().threads(NonZeroUsize::new(threads))
 }
 
-/// A checkpoint in several types.
 fn conversion(
     folder: &Path,
     recipes: &[&str],
@@ -31,7 +30,7 @@ fn conversion(
     Conversion::new(input).outputs(outputs).request(request)
 }
 
-/// Runs `tasks` cut into jobs of `job_elems`; gives the bytes of each output.
+/// Runs `tasks` cut into jobs of `job_elems`; returns the bytes of each output.
 fn run_cut(tasks: &[TensorTask<'_>], files: &[PlannedFile], job_elems: u64, threads: usize) -> Vec<Vec<u8>> {
     let folder = tempfile::tempdir().unwrap();
     let path = |i: usize| folder.path().join(i.to_string());
@@ -84,12 +83,12 @@ fn job_division_changes_no_byte() {
     }
 }
 
-/// The precision that the reference's two steps lose is lost with `via` and kept without.
+/// With `via`, values lose precision like in the reference's two steps; without it, they keep it.
 #[test]
 fn via_equals_conversion_in_two_steps() {
     let folder = tempfile::tempdir().unwrap();
     let bf16 = gguf_testkit::checkpoint("llama");
-    // The same checkpoint in f32, moved off the grid of bf16 by less than half a step.
+    // An f32 copy of the checkpoint, moved off the grid of bf16 by less than half a step.
     let fine = folder.path().join("llama");
     fs::create_dir(&fine).unwrap();
     for entry in fs::read_dir(&bf16).unwrap() {
@@ -112,7 +111,7 @@ fn via_equals_conversion_in_two_steps() {
         let conversion = conversion(folder, &["q4_0"], request);
         let planned = conversion.plan().unwrap();
         let (checked, files) = (planned.check().unwrap(), planned.files());
-        // Norms stay f32 in the converter too, so only what it rounds can be equal.
+        // Norms stay f32 in the converter too, so only rounded tensors can be equal.
         let norms: Vec<_> =
             files[0].plan.tensors().iter().filter(|t| t.dtype == gguf_types::DType::F32).collect();
         let mut bytes = run_cut(checked.tasks(), files, JOB_ELEMS, 2).remove(0);

@@ -1,5 +1,5 @@
-//! The projector of every checkpoint of `golden/projectors/` in all float types and q8_0: the whole file is that of the
-//! reference's converter (and llama-quantize).
+//! The projector of every checkpoint of `golden/projectors/` in all float types and q8_0: the file equals
+//! that of the reference's converter (and llama-quantize).
 
 use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path};
 
@@ -18,8 +18,8 @@ fn convert_to(folder: &Path, recipe: &str, path: &Path) -> Result<(), gguf_conve
     )
 }
 
-/// Compares tensors whose last bits depend on the processor with the sample in `near` of the golden, and replaces them by zeros,
-/// as in the golden's digests. Returns the differences.
+/// Compares tensors whose last bits depend on the processor with the sample in `near` of the golden, and
+/// zeros them like the golden's digests. Returns the differences.
 fn zero_computed(path: &Path, expected: &Json) -> String {
     let mut wrong = String::new();
     let Some(near) = expected.get("near").and_then(Json::as_object) else { return wrong };
@@ -36,7 +36,8 @@ fn zero_computed(path: &Path, expected: &Json) -> String {
             assert_eq!(values.iter().step_by(step).count(), theirs.len(), "{name}");
             for (at, (ours, theirs)) in values.iter().step_by(step).zip(theirs).enumerate() {
                 let theirs = theirs.as_f64().unwrap() as f32;
-                // Two units in the last place, but for values below 1/16 those of 1/16: sines near 0 have a larger relative error.
+                // Two units in the last place, but for values below 1/16 those of 1/16: sines near 0 have a
+                // larger relative error.
                 if (ours - theirs).abs() > 2.0 * f32::EPSILON * theirs.abs().max(0.0625) {
                     let _ = writeln!(wrong, "  {name}: {ours} instead of {theirs} at {}", at * step);
                 }
@@ -49,7 +50,6 @@ fn zero_computed(path: &Path, expected: &Json) -> String {
     wrong
 }
 
-/// Differences of a file from the expected one: names, types and bytes of tensors, keys.
 fn differences(path: &Path, recipe: &str, expected: &Json) -> String {
     let mut wrong = String::new();
     if gguf_testkit::sha256(&fs::read(path).unwrap()) == expected["whole"][recipe] {

@@ -1,8 +1,8 @@
-//! Our choice of dtypes against the reference's, for `golden/recipes/`.
+//! Our choice of dtypes compared with the reference's, for `golden/recipes/`.
 //!
-//! `snapshots/` holds the reference's own expectations for twelve real models and 33 file
-//! types; `dry-run/` what its tool said of small models made for the rules that those miss.
-//! Both are folded alike, see `scripts/golden/recipes.py`.
+//! `snapshots/` contains the reference's own expectations for twelve real models and 33 file types;
+//! `dry-run/` the output of its tool for small models that cover other rules. Both are folded alike, see
+//! `scripts/golden/recipes.py`.
 
 use std::{
     collections::BTreeMap,
@@ -120,7 +120,7 @@ fn overrides(options: &[String]) -> Overrides {
     overrides
 }
 
-/// The golden's tensors in the reference's order with what we assign them.
+/// Tensors of the golden in the reference's order with our assignments.
 fn assigned<'a>(golden: &'a Golden, section: &Section) -> Result<Vec<(&'a str, Assignment)>, RecipeError> {
     let names: Vec<&str> = golden.tensors.iter().map(|tensor| tensor.0.as_str()).collect();
     let facts: Vec<TensorFacts<'_>> = reference_order(&names)
@@ -169,7 +169,7 @@ fn differences(golden: &Golden, section: &Section, all: bool) -> Vec<String> {
     wrong
 }
 
-/// Compares every section of every file; gives the number of sections.
+/// Compares every section of every file; returns the number of sections.
 fn compare(folder: &str, all: bool) -> usize {
     let (mut sections, mut wrong) = (0, Vec::new());
     for path in files(folder) {
@@ -199,7 +199,7 @@ fn recipes_match_reference_dry_runs() {
     assert_eq!(compare("dry-run", true), 1524);
 }
 
-/// The table says what is needed without knowing a model: it must agree with the tool for a llama.
+/// The table states the need without knowing a model; it must agree with the tool for a llama.
 #[test]
 fn recipes_state_need_for_importance_matrix() {
     let path = files("dry-run").into_iter().find(|path| path.ends_with("llama-grouped.txt")).unwrap();

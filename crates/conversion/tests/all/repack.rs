@@ -1,5 +1,5 @@
-//! Whole conversions that keep the values of codes: decoded blocks of the file equal the same checkpoint
-//! converted to floats.
+//! Conversions that keep the values of codes: decoded blocks of the file equal the same checkpoint converted
+//! to floats.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -45,7 +45,8 @@ fn kept_tensors_match_float_file() {
         ("int8-channel", all(Q8_0)),
         ("gptq-4bit", all(Q5_0)),
         ("gptq-4bit-v2", all(Q5_0)),
-        // Groups in no order, groups of half a block, scales that fit no f16, codes beyond a signed byte.
+        // Groups out of order, groups of half a block, scales that do not fit f16, codes beyond a signed
+        // byte.
         ("gptq-4bit-order", vec![]),
         ("packed-4bit-zeros", vec![]),
         ("gptq-4bit-channel", vec![]),
@@ -65,7 +66,7 @@ fn kept_tensors_match_float_file() {
             *types.entry(dtype).or_default() += 1;
         }
         assert_eq!(types.into_iter().collect::<Vec<_>>(), expected, "{name}");
-        // The same file without it: the recipe's types, and other bytes even where the type would be the same.
+        // Without repacking the file has the recipe's types, and other bytes even if the type is the same.
         for recipe in ["q4_k_m", "q4_0", "q8_0"] {
             let plain = temporary.path().join("plain.gguf");
             let reasons = convert(&folder, recipe, false, &plain);
@@ -103,7 +104,6 @@ fn explicit_types_override_repack() {
     assert!(repacked.contains(&Repacked::Plain));
 }
 
-/// Checkpoints without quantized weights.
 #[test]
 fn plain_checkpoint_has_nothing_to_keep() {
     let input = CheckpointInput::open(

@@ -1,4 +1,4 @@
-//! Machines that stop while files are renamed, and runs that resume from there.
+//! Crashes while files are renamed, and runs that resume from there.
 
 use std::{
     fs,
@@ -21,18 +21,16 @@ fn origin() -> Origin<'static> {
     }
 }
 
-/// Progress of a machine when it stopped.
 #[derive(Clone, Copy, PartialEq)]
 enum Stopped {
-    /// All rows are noted.
     AfterRows,
-    /// As parts of a run note them, with checksums of all.
+    /// All rows are recorded with checksums, like in a part.
     AfterRowsOfPart,
-    /// All is whole, and the last file has its name.
+    /// Everything is on disk, and only the last file has its name.
     BetweenNames,
 }
 
-/// Writes all files and notes what is done; then the machine stops.
+/// Writes all files and records progress, then simulates a crash.
 fn stop(checked: &CheckedConversion<'_, CheckpointInput>, paths: &[PathBuf], stopped: Stopped) {
     let plans: Vec<_> = checked.planned().files().iter().map(|file| &file.plan).collect();
     let files: Vec<_> = paths.iter().map(PathBuf::as_path).zip(plans).collect();
@@ -81,12 +79,12 @@ fn checksums(first: &Path) -> Vec<(bool, u64)> {
     spans.map(|span| (span.checksum.is_some(), span.n_bytes)).collect()
 }
 
-/// A byte that turned over in any tensor is found, in what is held to a checksum and in what is made again.
+/// A flipped byte in any tensor is found, both in rows with checksums and in recomputed ones.
 #[test]
 fn changed_bytes_are_found_in_all_rows() {
     let folder = tempfile::tempdir().unwrap();
     let golden = gguf_testkit::checkpoint("llama");
-    // Copied as stored, rounded to the nearest, scales that follow from the values, searches, and both in one file.
+    // Copied, rounded to nearest, scales computed from values, searches, and both in one file.
     for (recipe, has_checksums, lacks_checksums) in [
         ("bf16", false, true),
         ("f16", false, true),
@@ -124,7 +122,7 @@ fn changed_bytes_are_found_in_all_rows() {
         let tensors = planned.files()[0].plan.tensors();
         for (index, tensor) in tensors.iter().enumerate() {
             stop(&checked, paths, Stopped::AfterRows);
-            // First, last, or one between.
+            // First, last or middle byte.
             let at = tensor.offset + [0, tensor.n_bytes - 1, tensor.n_bytes / 2][index % 3];
             let mut bytes = fs::read(&partial).unwrap();
             bytes[at as usize] ^= 1 << (index % 8);
@@ -174,7 +172,7 @@ fn run_stopped_between_renames_is_finished() {
     assert_eq!((names(), files() == expected), (vec!["a".to_owned(), "b".to_owned()], true));
     clear();
 
-    // A foreign file that appeared meanwhile is not ours, whatever its name and length.
+    // A foreign file that appeared in the meantime is not ours, whatever its name and length.
     for wrong in [0, expected[1].len() / 2] {
         stop(&checked, &paths, Stopped::BetweenNames);
         let mut other = expected[1].clone();

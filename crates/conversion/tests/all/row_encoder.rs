@@ -6,7 +6,7 @@ use gguf_conversion::{Conversion, EncodedRows, Error, Origin, Request, RowEncode
 use gguf_quant::Level;
 use gguf_types::DType;
 
-/// Writes the number of each row into its last byte, for matrices with this in their names.
+/// Writes the number of each row into its last byte, for matrices whose names contain this.
 #[derive(Debug)]
 struct Marks {
     part: &'static str,
@@ -50,7 +50,7 @@ fn marks(part: &'static str) -> Marks {
     Marks { part, fingerprint: 7, fails_at: None }
 }
 
-/// The file of these types that an encoder has a hand in.
+/// A file of these types, written with an encoder.
 fn made(
     encoder: Option<&Marks>,
     types: &[&str],
@@ -91,7 +91,7 @@ fn encoder_changes_only_selected_rows() {
         }
         assert!(expected != plain[0] && marked[0] == expected, "{threads} threads");
     }
-    // It names all that decides about bytes: so does the run.
+    // The encoder's fingerprint is part of the run's.
     let fingerprint = |encoder: Option<&Marks>| {
         let mut request = Request::default();
         request.encoder = encoder.map(|encoder| encoder as &dyn RowEncoder);

@@ -1,4 +1,4 @@
-//! Folders of torch pickles, and of the layouts that come without a config: whole files are those of the reference.
+//! Folders of torch pickles, and of layouts without a config: files equal those of the reference.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ fn golden(name: &str) -> PathBuf {
     gguf_testkit::golden_path("torch").join(name)
 }
 
-/// The folder of a golden under its own name, which becomes the model's, with the tokenizer that all of them share.
+/// The folder of a golden under its own name, which becomes the model's, with the shared tokenizer.
 fn folder(name: &str) -> (TempDir, PathBuf) {
     let temporary = tempfile::tempdir().expect("a folder");
     let folder = temporary.path().join(name);
@@ -52,7 +52,7 @@ fn convert_folder(folder: Folder, recipe: &str) -> Result<Vec<u8>, gguf_conversi
         recipe,
         &out,
     )?;
-    // The reference writes no context length if params.json states none, and llama.cpp does not load its file.
+    // The reference writes no context length if params.json has none, and llama.cpp does not load its file.
     let name = folder.name();
     if ["mistral-fp8", "mistral-scaled", "mistral-spm"].contains(&name.as_str()) {
         let file = gguf_container::File::open(&out).expect("a file");
@@ -66,7 +66,7 @@ fn convert_folder(folder: Folder, recipe: &str) -> Result<Vec<u8>, gguf_conversi
     Ok(fs::read(out).expect("the file was just written"))
 }
 
-/// Length and digest, as the goldens have them.
+/// Length and digest in the golden's form.
 fn summary(file: &[u8]) -> Json {
     serde_json::json!([file.len(), gguf_testkit::sha256(file)])
 }
@@ -92,7 +92,7 @@ fn files_match_reference() {
     assert_eq!(wrong, "");
 }
 
-/// Hugging Face's copy wins where both are there, and a note says what was ignored; `mistral_format` takes the other.
+/// If both copies exist, Hugging Face's is read, with a note about the other; `mistral_format` reverses this.
 #[test]
 fn only_one_of_two_copies_is_read() {
     let (_temporary, both) = folder("bin");
@@ -111,12 +111,11 @@ fn only_one_of_two_copies_is_read() {
     assert!(error.to_string().contains("no weights"), "{error}");
 }
 
-/// The tokenizer of Llama 3: ranks in base64 under the name of a SentencePiece model.
 #[test]
 fn rank_tokenizer_in_meta_layout_is_read() {
     let (_temporary, folder) = folder("meta-4");
     let line = |byte: u8| {
-        // Two digits of base64 hold a byte.
+        // Two base64 digits encode a byte.
         const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
         let digits = [DIGITS[usize::from(byte >> 2)], DIGITS[usize::from(byte & 3) << 4]];
         format!("{}== {byte}\n", String::from_utf8_lossy(&digits))
@@ -130,7 +129,6 @@ fn rank_tokenizer_in_meta_layout_is_read() {
     assert_eq!(file.get("llama.context_length"), Some(&gguf_container::Value::U32(131_072)));
 }
 
-/// `params.json` and shapes that contradict each other.
 #[test]
 fn mismatched_parameters_are_refused() {
     for (name, from, to, expected) in [

@@ -1,7 +1,7 @@
-//! Families with rows of 256 at `q8_0` and `q4_k_m`: the whole file is that of the reference's
-//! converter followed by its llama-quantize.
+//! Families with rows of 256 at `q8_0` and `q4_k_m`: the file equals that of the reference's converter
+//! followed by its llama-quantize.
 //!
-//! `golden/wide` holds no weights: they are the numbers that its maker filled in, made again.
+//! `golden/wide` contains no weights; the numbers of its script are regenerated.
 
 use std::{fmt::Write as _, fs, path::Path};
 
@@ -10,8 +10,8 @@ use serde_json::{Value as Json, json};
 
 use crate::families::options;
 
-/// Writes the checkpoint that a golden speaks of: its config, the tokenizer of the small one of
-/// the same name, and weights by place among the sorted names.
+/// Writes the checkpoint of a golden: its config, the tokenizer of the small one of the same name, and
+/// weights by position among the sorted names.
 fn write_checkpoint(folder: &Path, small: &Path, golden: &Json) {
     fs::create_dir(folder).expect("a folder");
     for entry in fs::read_dir(small).expect("the small checkpoint") {
@@ -67,7 +67,7 @@ fn undo_keys(path: &Path, name: &str) {
     keys.extend((name == "deepseek3").then_some("deepseek2.expert_gating_func"));
     keys.extend(["mistral4.attention.temperature_scale", "mistral4.attention.temperature_length"]);
     let removed = keys.into_iter().filter_map(|key| metadata.remove(key)).count();
-    // The reference takes all Granite 4 models without state spaces for ones that rotate.
+    // The reference assumes RoPE for all Granite 4 models without state spaces.
     let switches = ["granite.rope.scaling.finetuned", "granitemoe.rope.scaling.finetuned"];
     let switch = switches.into_iter().find(|key| name.starts_with("granite4") && metadata.contains(key));
     if let Some(key) = switch {
@@ -85,7 +85,7 @@ fn undo_keys(path: &Path, name: &str) {
     }
 }
 
-/// Bytes and digest of the file that a recipe gives.
+/// Bytes and digest of a recipe's file.
 fn convert_to(
     folder: &Path,
     name: &str,

@@ -70,9 +70,6 @@ impl Plan {
 
 /// Collects gradient statistics for a plan from [`Plan::plan_outputs`], last step first, over the same training
 /// and held-out tokens as [`super::gather`].
-///
-/// # Errors
-/// As [`super::gather`], and [`Error::NotFiniteGradient`].
 pub fn gather_outputs(
     model: &Model,
     texts: &Texts,

@@ -42,9 +42,6 @@ pub struct BatchedRounding {
 impl BatchedRounding {
     /// Prepares the rounding of a matrix with these output gradient statistics. Only the output shrinkage, the
     /// damping and the level of the options count.
-    ///
-    /// # Errors
-    /// As [`Rounding::new`].
     pub fn new(outputs: &Gram, options: &RoundingOptions) -> Result<BatchedRounding, Error> {
         let options = RoundingOptions {
             shrinkage: options.output_shrinkage.unwrap_or(RoundingOptions::OUTPUT_SHRINKAGE),

@@ -16,9 +16,6 @@ pub struct Metric {
 
 impl Metric {
     /// `H` for a Hessian and options.
-    ///
-    /// # Errors
-    /// As [`Rounding::new`](super::Rounding::new).
     pub fn new(gram: &Gram, options: &RoundingOptions) -> Result<Metric, Error> {
         let (shrinkage, damping) = (options.shrinkage, options.damping);
         if !((0.0..=1.0).contains(&shrinkage) && damping >= 0.0 && damping.is_finite()) {

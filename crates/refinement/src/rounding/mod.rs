@@ -144,9 +144,6 @@ impl Rounding {
     }
 
     /// The same for one type: for types that code eight columns together, the factor keeps them together.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
     pub fn for_type(gram: &Gram, options: &RoundingOptions, dtype: DType) -> Result<Rounding, Error> {
         Rounding::in_units(gram, options, Rounding::unit_of(gram.n_columns(), dtype))
     }

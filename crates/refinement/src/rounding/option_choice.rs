@@ -30,9 +30,6 @@ pub(crate) const SIDE_BY_SIDE: usize = 2048;
 /// measures them. `None` if the encoder's levels are best. `weights` (n_rows, n_columns) and `stock` are rows
 /// of a matrix and their encoding. Among candidates about as good as the best, the one with the most
 /// shrinkage wins, and the first of equals.
-///
-/// # Errors
-/// As [`Rounding::new`], [`Rounding::refine`] and [`output_error`].
 pub fn choose(
     fit: &Gram,
     held: &Gram,

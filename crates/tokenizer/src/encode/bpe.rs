@@ -14,11 +14,10 @@ use crate::byte_alphabet::{char_of, text_of};
 use crate::pre::PreTokenizer;
 use unicode_normalization_alignments::UnicodeNormalization;
 
-/// A text that tokens are merged from, by number. Numbers below the size of the vocabulary are
-/// its ids.
+/// A text that tokens are merged from, by number. Numbers below the size of the vocabulary are token ids.
 type Symbol = u32;
 
-/// Marks the end of the list: no symbol, no neighbour.
+/// Marks the end of the list.
 const NONE: u32 = u32::MAX;
 
 pub(super) struct Bpe {
@@ -54,9 +53,9 @@ impl Bpe {
             n_tokens: vocab.tokens.len() as u32,
             extra_texts: Vec::new(),
         };
-        // A merge's place in the list is its rank: training joined the most frequent pair first, so that the lowest rank
-        // is the most urgent. Parts that are no tokens of the vocabulary get symbols too; llama.cpp compares texts and
-        // would merge them as well.
+        // Training joined the most frequent pairs first, so a merge's position in the list is its rank. Parts
+        // that are not tokens of the vocabulary get symbols too; llama.cpp compares texts and would merge
+        // them as well.
         for (rank, (left, right)) in vocab.merges.iter().enumerate() {
             let (left_symbol, right_symbol) = (bpe.intern(vocab, left), bpe.intern(vocab, right));
             let merged = bpe.intern(vocab, &[&left[..], right].concat());
@@ -91,7 +90,7 @@ impl Bpe {
         if vocab.escape_whitespaces {
             text = text.replace(' ', "\u{2581}").into();
         }
-        // A word's tokens depend on the word alone, and texts repeat their words: most are merged once.
+        // A word's tokens depend only on the word, and texts repeat words: most are merged once.
         let mut cache = Cache::new();
         let mut work = Work::default();
         self.splitter.words(&text, &mut |word| {
@@ -121,7 +120,7 @@ impl Bpe {
                 return;
             }
         }
-        // One symbol for each character of raw text, else one for each byte.
+        // One symbol per character of raw text, else one per byte.
         work.symbols.clear();
         if self.pre.raw {
             let mut text = [0; 4];
@@ -132,14 +131,14 @@ impl Bpe {
         } else {
             work.symbols.extend(word.bytes().map(|byte| self.bytes[usize::from(byte)]));
         }
-        // The symbols that remain in the list. It starts at the first symbol, which is never merged into one before it.
+        // The remaining symbols. The first symbol is never merged into one before it.
         self.merge(work);
         let mut at = 0;
         while at != NONE as usize && at < work.symbols.len() {
             let next = work.next[at] as usize;
             match work.symbols[at] {
                 NONE => {
-                    // Only in raw text, where every symbol was a character and keeps its place.
+                    // Only in raw text, in which every symbol was a character and keeps its index.
                     if let Some(c) = word.chars().nth(at) {
                         self.spell(vocab, c.encode_utf8(&mut [0; 4]).as_bytes(), output);
                     }
@@ -151,7 +150,7 @@ impl Bpe {
         }
     }
 
-    /// Encodes a symbol outside the vocabulary as the tokens of its bytes that exist.
+    /// Encodes a symbol outside the vocabulary as the tokens of its bytes, if they exist.
     fn spell(&self, vocab: &Vocab, text: &[u8], output: &mut Vec<u32>) {
         for byte in text {
             let id = if self.pre.raw {
@@ -165,8 +164,8 @@ impl Bpe {
 
     /// Merges in place: the remaining symbols are linked by `next`, from the first one.
     fn merge(&self, work: &mut Work) {
-        // A doubly linked list over fixed places, and a queue of the pairs that have a rank. A merge changes two
-        // neighbourhoods only, so a word of n symbols takes O(n log n) and not n scans.
+        // A doubly linked list over fixed places, and a queue of the pairs that have a rank. A merge changes
+        // only two neighborhoods, so a word of n symbols takes O(n log n) instead of n scans.
         let n = work.symbols.len() as u32;
         work.next.clear();
         work.next.extend((0..n).map(|at| if at + 1 < n { at + 1 } else { NONE }));
@@ -178,8 +177,9 @@ impl Bpe {
         }
         while let Some(Reverse(pair)) = work.queue.pop() {
             let (left, right) = (pair.left as usize, pair.right as usize);
-            // A pair in the queue is stale when one of its symbols was merged since: then the symbols differ, or the right
-            // one is not the neighbour any more. Stale pairs are passed over here and not searched for in the queue.
+            // A pair in the queue is stale if one of its symbols has been merged: then the symbols differ, or
+            // the right one is no longer adjacent. Stale pairs are skipped here instead of being removed from
+            // the queue.
             if (work.symbols[left], work.symbols[right]) != pair.symbols || work.next[left] != pair.right {
                 continue;
             }
@@ -188,7 +188,7 @@ impl Bpe {
             work.symbols[right] = NONE;
             let after = work.next[right];
             work.next[left] = after;
-            // The result may have a rank with its new neighbour on either side.
+            // The result may have a rank with either new neighbor.
             if after != NONE {
                 work.before[after as usize] = pair.left;
                 self.push(work, pair.left, after);

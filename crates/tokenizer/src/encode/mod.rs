@@ -1,9 +1,7 @@
-//! Text to token ids and back, from the `tokenizer.ggml.*` keys of a GGUF alone.
+//! Text to token ids and back, using only the `tokenizer.ggml.*` keys of a GGUF file.
 //!
-//! One file for each kind of vocabulary (`bpe`, `spm`, `unigram`, `wordpiece`, `rwkv`,
-//! `plamo`),
-//! one for what the keys say (`vocab`), one for the special tokens (`partition`), and the
-//! table of the pre-tokenizers (`pre`).
+//! Each kind of vocabulary has a file (`bpe`, `spm`, `unigram`, `wordpiece`, `rwkv`, `plamo`). `vocab` reads
+//! the keys, `partition` finds special tokens, and `pre` is the table of pre-tokenizers.
 //!
 //! Source: `llama_vocab` in `src/llama-vocab.cpp` of llama.cpp, as vendored in llama-cpp-python
 //! 0.3.36.
@@ -33,7 +31,7 @@ pub use reading::Reading;
 use vocab::{Model, Vocab, attr};
 pub use whole::{Problem, check, doubts, missing_byte};
 
-/// Makes token ids of text, and text of token ids.
+/// Converts text to token ids and back.
 pub struct Encoder {
     vocab: Vocab,
     reading: Reading,
@@ -53,12 +51,11 @@ enum Kind {
 }
 
 impl Tokenizer {
-    /// The encoder of these keys under a [`Reading`].
+    /// Creates the encoder for these keys under a [`Reading`].
     ///
     /// # Errors
     ///
-    /// When keys that the model needs are absent or contradict themselves, or when the model or
-    /// the pre-tokenizer is unknown.
+    /// If required keys are missing or inconsistent, or the model or the pre-tokenizer is unknown.
     pub fn encoder(&self, reading: Reading) -> Result<Encoder, Error> {
         let mut vocab = Vocab::new(self, reading)?;
         let kind = match (vocab.model, vocab.pre) {
@@ -73,7 +70,7 @@ impl Tokenizer {
             (Model::Plamo, _) => Kind::Plamo(Box::new(plamo::Plamo::new(&vocab)?)),
             (Model::None | Model::Bpe | Model::Whitespace, _) => Kind::None,
         };
-        // The merges are in the encoder now, by symbol; as texts they are the largest part of a vocabulary.
+        // The encoder has the merges by symbol; as texts they are the largest part of a vocabulary.
         vocab.merges = Vec::new();
         let specials = Specials::new(&vocab, reading);
         Ok(Encoder { vocab, reading, specials, kind })
@@ -92,28 +89,28 @@ impl Encoder {
         self.vocab.tokens.len()
     }
 
-    /// The text of a token as the file has it: spaces and bytes may be escaped.
+    /// Text of a token as stored in the file: spaces and bytes may be escaped.
     pub fn token_text(&self, id: u32) -> Option<&[u8]> {
         self.vocab.tokens.get(id as usize).map(|token| &token.text[..])
     }
 
-    /// The token that begins a text, if the keys or the kind of vocabulary name one.
+    /// The token that begins a text, if the keys or the kind of vocabulary specify one.
     pub fn bos(&self) -> Option<u32> {
         self.vocab.bos
     }
 
-    /// The token that ends a text, if the keys or the kind of vocabulary name one.
+    /// The token that ends a text, if the keys or the kind of vocabulary specify one.
     pub fn eos(&self) -> Option<u32> {
         self.vocab.eos
     }
 
-    /// The token whose text in the file is this.
+    /// The token with this text in the file.
     pub fn id(&self, text: &str) -> Option<u32> {
         self.vocab.ids.get(text.as_bytes()).copied()
     }
 
-    /// The tokens that end a text or a turn: those of the keys for EOS, EOT and EOM, and those with texts in use for it, as in
-    /// `llama_vocab::impl::load`.
+    /// Tokens that end a text or a turn: those of the keys for EOS, EOT and EOM, and those with common texts
+    /// for them, like in `llama_vocab::impl::load`.
     pub fn ends(&self) -> Vec<u32> {
         self.vocab.ends.clone()
     }
@@ -128,15 +125,14 @@ impl Encoder {
         self.bos().filter(|_| self.adds_bos())
     }
 
-    /// The ids of a text. `add_special` puts the tokens around it that the keys want there;
-    /// `parse_special` finds control tokens in the text (user-defined ones are found anyway).
-    /// Text that is not UTF-8 is encoded byte by byte where the kind of vocabulary allows, else
-    /// with replacement characters.
+    /// Encodes a text. `add_special` adds the tokens around it that the keys require; `parse_special` finds
+    /// control tokens in the text (user-defined ones are always found). Invalid UTF-8 is encoded byte by byte
+    /// if the kind of vocabulary allows it, else with replacement characters.
     ///
     /// # Errors
     ///
-    /// When the vocabulary has no token for a part of the text and no unknown token, or names no
-    /// token for what is to be added.
+    /// If the vocabulary has neither a token for a part of the text nor an unknown token, or does not specify
+    /// a token to be added.
     pub fn encode(
         &self,
         text: impl AsRef<[u8]>,
@@ -149,7 +145,7 @@ impl Encoder {
             return Ok(output);
         }
         let is_word_piece = matches!(self.kind, Kind::WordPiece);
-        // The reference adds nothing for RWKV and PLaMo, whatever their keys say.
+        // The reference never adds tokens for RWKV and PLaMo.
         let fixed = matches!(self.kind, Kind::Rwkv(_) | Kind::Plamo(_));
         if add_special && !fixed && (vocab.add_bos || is_word_piece) {
             output.push(vocab.bos.ok_or(Error::NoSpecialToken { key: keys::BOS_ID })?);
@@ -157,7 +153,7 @@ impl Encoder {
         // SentencePiece prepends a space to a text. If the text was split at special tokens, each piece after
         // one is a beginning as well.
         let mut after_special = true;
-        // Special tokens are found in the whole text before anything splits or normalizes it.
+        // Special tokens are found before the text is split or normalized.
         for fragment in self.specials.partition(vocab, text.as_ref(), parse_special) {
             match fragment {
                 Fragment::Token(id) => {
@@ -179,12 +175,8 @@ impl Encoder {
         Ok(output)
     }
 
-    /// The ids of a pair of texts, as rerankers take them: the separators that
-    /// the keys ask for are between them, and the second text has no beginning token.
-    ///
-    /// # Errors
-    ///
-    /// As [`Encoder::encode`].
+    /// Encodes a pair of texts for rerankers: separated as the keys require, and without a beginning token
+    /// for the second text.
     pub fn encode_pair(
         &self,
         first: impl AsRef<[u8]>,
@@ -211,7 +203,8 @@ impl Encoder {
             Kind::None => Ok(()),
             Kind::Bpe(bpe) => bpe.encode(vocab, text, output),
             Kind::Whitespace(bpe) => {
-                // Whitespace separates words and is dropped; byte pair encoding then runs on each word.
+                // Words are separated by whitespace, which is dropped; byte pair encoding then runs on each
+                // word.
                 let text = text::replaced(text);
                 for word in text.split(char::is_whitespace).filter(|word| !word.is_empty()) {
                     let word: String = match vocab.lowercase {
@@ -226,7 +219,7 @@ impl Encoder {
                 // SentencePiece replaces invalid bytes; llama.cpp encodes them as byte tokens.
                 let replaced = match self.reading {
                     Reading::Model => text::replaced(text),
-                    // Not used: llama.cpp takes the bytes as they are.
+                    // Unused: llama.cpp encodes the bytes.
                     Reading::LlamaCpp => Cow::Borrowed(""),
                 };
                 let text = if self.reading == Reading::Model { replaced.as_bytes() } else { text };
@@ -255,11 +248,11 @@ impl Encoder {
     ///
     /// # Errors
     ///
-    /// When an id is beyond the vocabulary.
+    /// If an id is out of range.
     pub fn decode(&self, ids: &[u32]) -> Result<Vec<u8>, Error> {
         let mut output = Vec::new();
         self.decode_further(ids, &mut output)?;
-        // The space that `encode` put in front belongs to the vocabulary and not to the text.
+        // The space that `encode` prepends is not part of the text.
         if self.vocab.add_space_prefix && output.first() == Some(&b' ') {
             output.remove(0);
         }
@@ -270,7 +263,7 @@ impl Encoder {
     ///
     /// # Errors
     ///
-    /// As [`Encoder::decode`]. The bytes of the ids before the wrong one are appended.
+    /// Like [`Encoder::decode`]. The bytes of the ids before the invalid one are appended.
     pub fn decode_further(&self, ids: &[u32], output: &mut Vec<u8>) -> Result<(), Error> {
         for id in ids {
             let token = self
@@ -299,7 +292,7 @@ impl Encoder {
             if spelled && !self.vocab.escape_whitespaces {
                 for c in text.chars() {
                     match byte_alphabet::byte_of(c) {
-                        // A token may hold characters that encode no byte, such as those of added tokens.
+                        // A token may contain characters that encode no byte, such as those of added tokens.
                         Some(byte) => output.push(byte),
                         None => output.extend(c.encode_utf8(&mut [0; 4]).bytes()),
                     }

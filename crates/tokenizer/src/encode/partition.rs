@@ -1,8 +1,7 @@
-//! Special tokens in a text, found before anything else is done to it.
+//! Special tokens in a text, found before any other processing.
 //!
-//! Source: `tokenizer_st_partition` in `src/llama-vocab.cpp` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36: the longest special token is looked for in the whole text first,
-//! then the next in what is left.
+//! Source: `tokenizer_st_partition` in `src/llama-vocab.cpp` of llama.cpp, as vendored in llama-cpp-python
+//! 0.3.36: the longest special token is searched first, then the next in the remaining text.
 
 use aho_corasick::{AhoCorasick, MatchKind};
 
@@ -11,20 +10,17 @@ use super::{
     vocab::{Vocab, attr},
 };
 
-/// A piece of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fragment<'t> {
-    /// To be encoded.
     Text(&'t [u8]),
-    /// A special token.
     Token(u32),
 }
 
 /// The special tokens of a vocabulary.
 pub(super) struct Specials {
-    /// The longest first.
+    /// Longest first.
     tokens: Vec<u32>,
-    /// Finds all of them in one pass, so that tokens that do not occur are skipped.
+    /// Finds all tokens in one pass, so that absent ones are skipped.
     search: Option<AhoCorasick>,
 }
 
@@ -34,21 +30,21 @@ impl Specials {
         let mut tokens: Vec<u32> = (0..vocab.tokens.len() as u32)
             .filter(|id| vocab.tokens[*id as usize].attr & special != 0)
             .collect();
-        // The longest first, so that no token is found inside of a longer one. The sort is stable: of equal lengths the
-        // lower id comes first, as in the reference.
+        // Longest first, so that no token is found inside a longer one. The sort is stable: of equal lengths
+        // the lower id comes first, like in the reference.
         tokens.sort_by_key(|id| std::cmp::Reverse(vocab.tokens[*id as usize].text.len()));
         let texts = tokens.iter().map(|id| &vocab.tokens[*id as usize].text);
         let kind = match reading {
             Reading::LlamaCpp => MatchKind::Standard,
             Reading::Model => MatchKind::LeftmostLongest,
         };
-        // Building the automaton fails only for a gigantic vocabulary; then all
-        // tokens are searched one by one.
+        // Building the automaton fails only for a gigantic vocabulary; then all tokens are searched one by
+        // one.
         let search = AhoCorasick::builder().match_kind(kind).build(texts).ok();
         Specials { tokens, search }
     }
 
-    /// The fragments of a text. Control tokens are searched only when this is asked for.
+    /// Splits a text into fragments. Control tokens are only searched if `parse_special` is set.
     pub(super) fn partition<'t>(
         &self,
         vocab: &Vocab,
@@ -61,8 +57,8 @@ impl Specials {
         }
         let is_split =
             |id: u32| parse_special || vocab.tokens[id as usize].attr & (attr::CONTROL | attr::UNKNOWN) == 0;
-        // A vocabulary may have a thousand special tokens, of which a text holds two or three: one pass of the automaton
-        // says which, and only those are searched for.
+        // A vocabulary may have a thousand special tokens, of which a text contains two or three: one pass of
+        // the automaton finds which, and only those are searched.
         let mut present = vec![true; self.tokens.len()];
         if let Some(search) = &self.search {
             if search.match_kind() == MatchKind::LeftmostLongest && self.tokens.iter().all(|id| is_split(*id))
@@ -71,13 +67,14 @@ impl Specials {
             }
             if search.match_kind() == MatchKind::Standard {
                 present.fill(false);
-                // Overlapping matches: a token inside a longer one counts as present, since it may also occur alone elsewhere.
+                // Overlapping matches: a token inside a longer one may also occur separately elsewhere.
                 for found in search.find_overlapping_iter(text) {
                     present[found.pattern().as_usize()] = true;
                 }
             }
         }
-        // Each token splits the texts that remain after the longer ones. Fragments that are tokens stay as they are.
+        // Each token splits the texts that remain after the longer ones. Fragments that are tokens are not
+        // changed.
         for (&id, _) in self.tokens.iter().zip(present).filter(|(id, present)| *present && is_split(**id)) {
             let token = &vocab.tokens[id as usize];
             fragments = fragments
@@ -91,8 +88,7 @@ impl Specials {
         fragments
     }
 
-    /// As the Hugging Face library looks for added tokens: from left to right, the longest of
-    /// those that start at one place.
+    /// Finds added tokens like the Hugging Face library: from left to right, the longest at each position.
     fn leftmost<'t>(&self, text: &'t [u8], search: &AhoCorasick) -> Vec<Fragment<'t>> {
         let mut fragments = Vec::new();
         let mut done = 0;
@@ -116,7 +112,7 @@ fn around<'t>(mut text: &'t [u8], id: u32, token: &[u8], attr: u8) -> Vec<Fragme
     let mut fragments = Vec::new();
     while let Some(at) = find(text, token) {
         let mut left = &text[..at];
-        // Whitespace before such a token belongs to it and is encoded as nothing.
+        // Whitespace before such a token belongs to it and is dropped.
         if attr & attr::LSTRIP != 0 {
             left = &left[..left.iter().rposition(|byte| !is_space(byte)).map_or(0, |last| last + 1)];
         }
@@ -143,7 +139,7 @@ fn find(text: &[u8], token: &[u8]) -> Option<usize> {
     let last_start = text.len() - token.len();
     let mut at = 0;
     while at <= last_start {
-        // The first byte is searched for alone, which the compiler turns into vector instructions.
+        // A separate search for the first byte is vectorized by the compiler.
         at += text[at..=last_start].iter().position(|byte| *byte == first)?;
         if text[at..].starts_with(token) {
             return Some(at);

@@ -1,12 +1,11 @@
-//! PLaMo 2 and 3: of all segmentations of a text into tokens the one with the highest sum of scores,
-//! searched from the end of the text; characters without a token become their bytes.
+//! PLaMo 2 and 3: the segmentation of a text into tokens with the highest sum of scores, searched from the
+//! end of the text. Characters without a token become bytes.
 //!
-//! Scores are whole numbers, in ten thousandths; of segmentations with equal sums the
-//! one with the longest first token is taken.
+//! Scores are integers, in ten thousandths. Of segmentations with equal sums, the one with the longest first
+//! token wins.
 //!
-//! Source: `llm_tokenizer_plamo2` in `src/llama-vocab.cpp` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36. It walks a table of the suffixes of all tokens; here a trie gives the
-//! same tokens at each place.
+//! Source: `llm_tokenizer_plamo2` in `src/llama-vocab.cpp` of llama.cpp, as vendored in llama-cpp-python
+//! 0.3.36. It walks a table of the suffixes of all tokens; here a trie finds these tokens.
 
 use super::{
     error::Error,
@@ -17,7 +16,7 @@ use super::{
 
 /// The cost of a character without a token.
 const UNKNOWN_COST: i64 = 10_000_000;
-/// Tokens that cost this much or more are never taken.
+/// Tokens that cost this much or more are never used.
 const NO_TOKEN_COST: i64 = 20_000_000;
 
 pub(super) struct Plamo {
@@ -43,11 +42,11 @@ impl Plamo {
         Ok(Plamo { tokens, bytes })
     }
 
-    /// Appends the ids of a text. A byte order mark in front is left out.
+    /// Appends the ids of a text. A leading byte order mark is dropped.
     pub(super) fn encode(&self, vocab: &Vocab, text: &[u8], output: &mut Vec<u32>) {
         let text = replaced(text);
         let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
-        // At each place: the cost from there to the end, and the token that begins it.
+        // At each position: the cost from there to the end, and the first token.
         let mut best = vec![(i64::MAX, 0, None); text.len() + 1];
         best[text.len()].0 = 0;
         let mut prefixes = Vec::new();
@@ -57,20 +56,21 @@ impl Plamo {
         for (at, c) in text.char_indices().rev() {
             prefixes.clear();
             prefixes.extend(self.tokens.prefixes(&text.as_bytes()[at..]));
-            // Single bytes inside a character are no place where a token ends.
+            // Tokens do not end inside a character.
             prefixes.retain(|(len, _)| text.is_char_boundary(at + len));
             let unknown = best[at + c.len_utf8()].0.saturating_add(UNKNOWN_COST);
             let mut here = (i64::MAX, c.len_utf8(), None);
-            // From the longest to the shortest and replaced by what is cheaper only: of equal sums the longest stays.
+            // From the longest to the shortest, replaced only by cheaper ones: of equal sums the longest
+            // wins.
             for &(len, id) in prefixes.iter().rev() {
-                // Rounded to whole numbers, so that equal sums are found equal.
+                // Rounded, so that equal sums compare equal.
                 let cost = -(f64::from(vocab.tokens[id as usize].score) * 1e4).round() as i64;
                 let all = best[at + len].0.saturating_add(cost);
                 if cost < NO_TOKEN_COST && all < here.0 {
                     here = (all, len, Some(id));
                 }
             }
-            // The bytes of a character are taken only where they are cheaper than every token that begins here.
+            // Bytes are used only if they are cheaper than every token that begins here.
             best[at] = if unknown < here.0 { (unknown, c.len_utf8(), None) } else { here };
         }
         // Forward along the choices: the search ran backwards, so they need no reversal.

@@ -20,7 +20,7 @@ pub(super) fn unescaped(text: &[u8]) -> Vec<u8> {
             Some(b'n') => output.push(b'\n'),
             Some(b'r') => output.push(b'\r'),
             Some(b'x') => {
-                // Always two digits; a missing or invalid one counts as 0, as in the reference.
+                // Always two digits; a missing or invalid one counts as 0, like in the reference.
                 let high = digit(bytes.next());
                 output.push(high << 4 | digit(bytes.next()));
             }
@@ -31,19 +31,17 @@ pub(super) fn unescaped(text: &[u8]) -> Vec<u8> {
     output
 }
 
-/// The tokens by their bytes.
 pub(super) fn trie(vocab: &Vocab) -> Trie {
     let mut trie = Trie::new();
-    // Tokens need not be UTF-8: the file spells their bytes with escapes.
+    // Tokens need not be UTF-8: the file escapes their bytes.
     for (id, token) in vocab.tokens.iter().enumerate() {
         trie.insert(&unescaped(&token.text), id as u32);
     }
     trie
 }
 
-/// Appends the ids of a text. A byte with which no token starts is an unknown token; where
-/// tokens start with it but the text ends before any of them does, the reference emits token 0 without end;
-/// here it is an unknown token as well.
+/// Appends the ids of a text. A byte with which no token starts is an unknown token; If tokens start with it
+/// but the text ends too early, the reference emits token 0 endlessly; here it is an unknown token as well.
 pub(super) fn encode(vocab: &Vocab, trie: &Trie, text: &[u8], output: &mut Vec<u32>) -> Result<(), Error> {
     let mut at = 0;
     while at < text.len() {

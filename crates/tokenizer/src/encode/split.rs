@@ -29,8 +29,7 @@ impl Splitter {
         Ok(Splitter(steps.iter().map(compile).collect::<Result<_, _>>()?))
     }
 
-    /// Calls the function for each word, in order. Every step splits the pieces of the step before, each
-    /// piece for itself.
+    /// Calls `each` for each word, in order. Every step splits the pieces of the previous step.
     pub(super) fn words<'t>(
         &self,
         text: &'t str,
@@ -45,7 +44,7 @@ fn split<'t>(
     text: &'t str,
     each: &mut dyn FnMut(&'t str) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    // Recursion over the steps: the pieces of the last step are the words, in the order of the text.
+    // Recursion over the steps: the pieces of the last step are the words, in text order.
     let Some((step, rest)) = steps.split_first() else { return each(text) };
     let mut next = |from: usize, to: usize| {
         if from < to { split(rest, &text[from..to], each) } else { Ok(()) }
@@ -58,7 +57,7 @@ fn split<'t>(
                     expression: regex.as_str().into(),
                     problem: error.to_string(),
                 })?;
-                // The text between two matches is a piece as well: an expression splits and drops nothing.
+                // The text between two matches is a piece as well: an expression only splits.
                 next(done, found.start())?;
                 next(found.start(), found.end())?;
                 done = found.end();

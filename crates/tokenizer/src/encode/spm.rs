@@ -1,5 +1,5 @@
-//! SentencePiece's byte pair encoding: the adjacent pair whose result is the token with the highest score
-//! is merged, until no pair gives a token.
+//! SentencePiece's byte pair encoding: merges the adjacent pair whose result is the token with the highest
+//! score, until no pair gives a token.
 //!
 //! Source: `llm_tokenizer_spm_session` in `src/llama-vocab.cpp` of llama.cpp, as vendored in
 //! llama-cpp-python 0.3.36. Its table that leads from merged texts to their parts is never used, because only pairs
@@ -17,16 +17,15 @@ use super::{
 /// Marks the end of the list: no neighbour.
 const NONE: u32 = u32::MAX;
 
-/// A piece of the text.
 struct Piece {
     start: u32,
-    /// 0 when it was merged into the piece before.
+    /// 0 if it was merged into the previous piece.
     len: u32,
     before: u32,
     next: u32,
 }
 
-/// An adjacent pair whose texts together are a token.
+/// An adjacent pair that together is a token.
 struct Pair {
     score: f32,
     left: u32,
@@ -56,8 +55,8 @@ impl PartialEq for Pair {
 
 impl Eq for Pair {}
 
-/// Appends the ids of a text whose spaces are escaped. A model never makes control tokens by
-/// merging (ChatGLM 3 has `eop`, a part of `people`); llama.cpp looks at the text alone.
+/// Appends the ids of a text whose spaces are escaped. A model never makes control tokens by merging (ChatGLM
+/// 3 has `eop`, a part of `people`); llama.cpp only compares texts.
 pub(super) fn encode(
     vocab: &Vocab,
     reading: Reading,
@@ -69,7 +68,7 @@ pub(super) fn encode(
             |id: &u32| reading == Reading::LlamaCpp || vocab.tokens[*id as usize].attr & attr::CONTROL == 0;
         vocab.id(text).filter(is_text)
     };
-    // Every character is a piece at first. A lead byte of a character that is cut off takes the rest of the text.
+    // Initially every character is a piece. A lead byte of a truncated character takes the rest of the text.
     let mut pieces = Vec::with_capacity(text.len());
     let mut start = 0;
     while start < text.len() {
@@ -97,8 +96,8 @@ pub(super) fn encode(
     while let Some(pair) = queue.pop() {
         let (left, right) = (pair.left as usize, pair.right as usize);
         let (left_len, right_len) = (pieces[left].len, pieces[right].len);
-        // Stale: one side was merged into another piece (length 0), or one has grown, so that the lengths do not add up
-        // to those that the pair was scored for. A piece never shrinks, so equal sums mean equal texts.
+        // Stale: one part was merged into another piece (length 0) or has grown, so the lengths differ from
+        // those of the scored pair. Pieces never shrink, so equal sums mean equal texts.
         if left_len == 0 || right_len == 0 || left_len + right_len != pair.len {
             continue;
         }

@@ -1,13 +1,12 @@
-//! Bytes, characters and the classes that they are in.
+//! Bytes, characters and their categories.
 
 use std::{borrow::Cow, sync::OnceLock};
 
 use regex_syntax::hir::{Class, HirKind};
 
-/// Length of the character that a lead byte announces; 1 for bytes that announce none.
+/// Length of the character that a lead byte announces; 1 for other bytes.
 ///
-/// Source: `unicode_len_utf8` in `src/unicode.cpp` of llama.cpp, as vendored in
-/// llama-cpp-python 0.3.36.
+/// Source: `unicode_len_utf8` in `src/unicode.cpp` of llama.cpp, as vendored in llama-cpp-python 0.3.36.
 pub(super) fn announced_len(lead: u8) -> usize {
     match lead >> 4 {
         0..=11 => 1,
@@ -17,7 +16,7 @@ pub(super) fn announced_len(lead: u8) -> usize {
     }
 }
 
-/// The text with a replacement character for every byte that is not part of a character.
+/// Replaces every byte that is not part of a character.
 ///
 /// Source: `unicode_cpts_from_utf8`. It accepts surrogates and overlong forms; here they count as invalid
 /// bytes.
@@ -37,8 +36,7 @@ pub(super) fn replaced(bytes: &[u8]) -> Cow<'_, str> {
 pub(super) struct Category(Vec<(char, char)>);
 
 impl Category {
-    /// A class as expressions write it, such as `\p{P}`. An expression that is no class gives
-    /// an empty one.
+    /// Parses a class such as `\p{P}`; an invalid class is empty.
     fn new(class: &str) -> Self {
         let ranges = match regex_syntax::parse(class).map(|hir| hir.into_kind()) {
             Ok(HirKind::Class(Class::Unicode(class))) => {
@@ -49,7 +47,7 @@ impl Category {
         Category(ranges)
     }
 
-    /// True if it contains a character.
+    /// True if the category contains a character.
     pub(super) fn has(&self, c: char) -> bool {
         // Ranges are sorted and disjoint: only the last one that starts at or before `c` can contain it.
         let after = self.0.partition_point(|(start, _)| *start <= c);
@@ -70,23 +68,20 @@ macro_rules! categories {
 categories! {
     /// Numbers of every kind: digits, letters that are numbers, fractions.
     numbers = r"\p{N}";
-    /// Punctuation.
     punctuation = r"\p{P}";
-    /// Combining marks.
     marks = r"\p{M}";
-    /// Nonspacing marks, which Hugging Face's BERT strips: its tables are of Unicode 8.
+    /// Nonspacing marks of Unicode 8, which Hugging Face's BERT strips.
     old_nonspacing_marks = r"[\p{Mn}&&\p{Age:8.0}]";
-    /// Punctuation in the same tables.
+    /// Punctuation of Unicode 8.
     old_punctuation = r"[\p{P}&&\p{Age:8.0}]";
-    /// Control, format and private characters in the same tables.
+    /// Control, format and private characters of Unicode 8.
     old_others = r"[[\p{Cc}\p{Cf}\p{Co}]&&\p{Age:8.0}]";
-    /// Control, format, surrogate and private characters, and those that are not assigned.
+    /// Control, format, surrogate, private and unassigned characters.
     other_category = r"\p{C}";
-    /// Characters that are not assigned.
     unassigned = r"\p{Cn}";
 }
 
-/// Lower case where it is one character, as a table of single characters has it.
+/// Lower case if it is one character, like in a table of single characters.
 pub(super) fn simple_lower(c: char) -> char {
     let mut lower = c.to_lowercase();
     match (lower.next(), lower.next()) {

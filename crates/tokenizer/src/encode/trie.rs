@@ -11,10 +11,9 @@ struct Node {
     next_sibling: u32,
 }
 
-/// A trie: children of a node are a list, which is short below the first byte.
+/// A trie. The children of a node are a list, which is short below the first byte.
 pub(super) struct Trie {
     nodes: Vec<Node>,
-    /// First byte to node.
     roots: [u32; 256],
 }
 
@@ -23,10 +22,10 @@ impl Trie {
         Trie { nodes: Vec::new(), roots: [NONE; 256] }
     }
 
-    /// Inserts a string; the last of equal strings stays. An empty string is ignored.
+    /// Inserts a string; the last of equal strings wins. An empty string is ignored.
     pub(super) fn insert(&mut self, text: &[u8], id: u32) {
-        // The first byte branches 256 ways in real vocabularies and has a table; deeper nodes have a few children each and
-        // a list of siblings, which takes 16 bytes a node.
+        // The first byte branches 256 ways in real vocabularies and has a table; deeper nodes have few
+        // children and a list of siblings, which takes 16 bytes per node.
         let Some((&first, rest)) = text.split_first() else { return };
         let mut at = self.roots[usize::from(first)];
         if at == NONE {
@@ -35,7 +34,7 @@ impl Trie {
         }
         for &byte in rest {
             at = self.child(at, byte).unwrap_or_else(|| {
-                // A new child goes to the front of the list, so that it needs no search for its end.
+                // Prepended, so that the end of the list is not searched.
                 let sibling = self.nodes[at as usize].first_child;
                 let new = self.push(byte, sibling);
                 self.nodes[at as usize].first_child = new;
@@ -62,7 +61,7 @@ impl Trie {
         None
     }
 
-    /// Every string of the trie that the text starts with, the shortest first: length and id.
+    /// Every string of the trie that is a prefix of the text, shortest first: length and id.
     pub(super) fn prefixes<'a>(&'a self, text: &'a [u8]) -> impl Iterator<Item = (usize, u32)> + 'a {
         let mut at = text.first().map_or(NONE, |byte| self.roots[usize::from(*byte)]);
         let mut len = 0;
@@ -79,7 +78,7 @@ impl Trie {
         })
     }
 
-    /// Length of the text that can be followed into the trie, whether or not a string ends there.
+    /// Length of the text's longest prefix in the trie, whether or not a string ends there.
     pub(super) fn reach(&self, text: &[u8]) -> usize {
         let Some(first) = text.first() else { return 0 };
         let mut at = self.roots[usize::from(*first)];

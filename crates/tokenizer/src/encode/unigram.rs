@@ -1,5 +1,4 @@
-//! SentencePiece's unigram model: of all segmentations of a text into tokens, the one with the
-//! highest sum of scores.
+//! SentencePiece's unigram model: the segmentation of a text into tokens with the highest sum of scores.
 //!
 //! Source: `llm_tokenizer_ugm` and its session in `src/llama-vocab.cpp` of llama.cpp, as vendored
 //! in llama-cpp-python 0.3.36.
@@ -25,7 +24,7 @@ impl Unigram {
     pub(super) fn new(vocab: &Vocab) -> Result<Self, Error> {
         let (mut tokens, mut user_defined) = (Trie::new(), Trie::new());
         let mut min_score = f32::MAX;
-        // Control and byte tokens are not matched in text; unused ones are, as the reference does it.
+        // Control and byte tokens are not matched in text; unused ones are, like in the reference.
         for (id, token) in vocab.tokens.iter().enumerate() {
             if token.attr & attr::NORMAL != 0 {
                 min_score = min_score.min(token.score);
@@ -48,29 +47,30 @@ impl Unigram {
             return Ok(());
         }
         let unknown = vocab.unknown.ok_or(Error::NoByteToken { byte: text[0] })?;
-        // For each end: the last token of the best segmentation up to it, where that token starts, and the sum of scores.
+        // For each end: the last token of the best segmentation up to it, the token's start, and the sum of
+        // scores.
         let mut best = vec![(unknown, 0, f64::MIN); text.len() + 1];
-        // Viterbi's algorithm over the bytes, from left to right:
-        //   best(end) = max over tokens t that end there of best(end - len t) + score(t)
-        // A score is the logarithm of a token's probability, so that the sum is that of the whole segmentation.
+        // Viterbi's algorithm over the bytes, from left to right: best(end) = max over tokens t that end
+        // there of best(end - len t) + score(t) A score is the logarithm of a token's probability, so the sum
+        // is that of the segmentation.
         best[0].2 = 0.0;
         let mut start = 0;
         while start < text.len() {
             let char_len = announced_len(text[start]).min(text.len() - start);
             let here = best[start].2;
             let mut is_known = false;
-            // Scores are added in f64 as in the reference: in f32, sums over a long text could tie.
+            // Scores are added in f64 like in the reference: in f32, sums over a long text could tie.
             for (len, id) in self.tokens.prefixes(&text[start..]) {
                 is_known |= len == char_len;
                 let token = &vocab.tokens[id as usize];
                 let user_defined = token.attr & attr::USER_DEFINED != 0;
-                // User-defined tokens cost nothing, so that a segmentation with one beats any other.
+                // User-defined tokens are free, so a segmentation with one beats any other.
                 let score = here + if user_defined { 0.0 } else { f64::from(token.score) };
                 if score > best[start + len].2 {
                     best[start + len] = (id, start, score);
                 }
             }
-            // Only where no token is exactly this character: with one, the unknown token is never needed.
+            // Only if no token is exactly this character: otherwise the unknown token is never needed.
             if !is_known {
                 let score = here + f64::from(self.unknown_score);
                 if score > best[start + char_len].2 {
@@ -85,7 +85,7 @@ impl Unigram {
         let mut was_unknown = false;
         loop {
             let (id, start, _) = best[end];
-            // Unknown characters in a row are one token.
+            // Consecutive unknown characters are one token.
             if !(was_unknown && id == unknown) {
                 output.push(id);
             }
@@ -99,7 +99,7 @@ impl Unigram {
         Ok(())
     }
 
-    /// The text with characters replaced by the map, and spaces treated as the keys say.
+    /// Replaces characters by the map, and treats spaces as the keys require.
     fn normalized(&self, vocab: &Vocab, text: &[u8]) -> Result<Vec<u8>, Error> {
         let space: &[u8] = if vocab.escape_whitespaces { "\u{2581}".as_bytes() } else { b" " };
         let mut output = Vec::with_capacity(text.len() * 3);
@@ -108,8 +108,8 @@ impl Unigram {
         while at < text.len() {
             let (replacement, len) = self.replace(&text[at..])?;
             for &byte in replacement {
-                // A word starts at the first byte after a space. It gets one space in front: always if runs
-                // of spaces are collapsed, otherwise only at the very beginning, if the keys require one.
+                // A word starts at the first byte after a space. It gets one leading space: always if runs of
+                // spaces are collapsed, otherwise only at the very beginning, if the keys require one.
                 if byte != b' ' {
                     if !in_word {
                         in_word = true;
@@ -131,10 +131,10 @@ impl Unigram {
         Ok(output)
     }
 
-    /// The replacement of the start of a text, and the length of the replaced part.
+    /// Replacement of a prefix of the text, and the length of the prefix.
     fn replace<'t>(&'t self, text: &'t [u8]) -> Result<(&'t [u8], usize), Error> {
-        // User-defined tokens are not normalized. The reference tests how far the trie can be followed and not for a
-        // whole token; this is the same.
+        // User-defined tokens are not normalized. Like the reference, this tests the depth reached in the
+        // trie instead of complete tokens.
         let own = self.user_defined.reach(text);
         if own > 0 {
             return Ok((&text[..own], own));
@@ -145,16 +145,16 @@ impl Unigram {
         let len = announced_len(text[0]);
         match text.get(..len) {
             Some(c) if std::str::from_utf8(c).is_ok() => Ok((c, len)),
-            // Not UTF-8: a replacement character for one byte, then on with the next.
+            // Not UTF-8: a replacement character for one byte.
             _ => Ok(("\u{fffd}".as_bytes(), 1)),
         }
     }
 }
 
-/// SentencePiece's compiled character map: a double array over the replaced texts, and the
-/// replacements, each ended by a zero.
+/// SentencePiece's compiled character map: a double array over the replaced texts, and the replacements, each
+/// terminated by a zero.
 struct Charsmap {
-    /// Bits 10-30 base, bit 9 its scale, bit 8 whether the node has a value, bits 0-7 the label.
+    /// Bits 10-30 base, bit 9 its scale, bit 8 set if the node has a value, bits 0-7 the label.
     nodes: Vec<u32>,
     replacements: Vec<u8>,
 }
@@ -177,7 +177,7 @@ impl Charsmap {
         Ok(Charsmap { nodes, replacements: replacements.to_vec() })
     }
 
-    /// The replacement for the longest start of the text that has one, and its length.
+    /// Replacement for the longest matching prefix of the text, and its length.
     fn longest(&self, text: &[u8]) -> Result<Option<(&[u8], usize)>, Error> {
         if self.nodes.is_empty() {
             return Ok(None);
@@ -192,15 +192,16 @@ impl Charsmap {
             if byte == 0 {
                 break;
             }
-            // In a double array, the child of node n for byte b is at `base(n) xor b`, and holds b as its
-            // label if it exists. Bit 31 marks a value, which is not a child.
+            // In a double array, the child of node n for byte b is at `base(n) xor b` and has b as its label
+            // if it exists. Bit 31 marks a value, which is not a child.
             index ^= u32::from(byte);
             let here = node(index)?;
             if here & (1 << 31 | 0xff) != u32::from(byte) {
                 break;
             }
             index ^= base(here);
-            // The node has a replacement: its value node is the child for byte 0. The longest match is the last one found.
+            // The node has a replacement: its value node is the child for byte 0. The last match found is the
+            // longest.
             if here >> 8 & 1 == 1 {
                 found = Some((node(index)? & !(1 << 31), at + 1));
             }

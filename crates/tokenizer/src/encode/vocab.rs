@@ -25,7 +25,6 @@ pub(super) mod attr {
     pub const USER_DEFINED: u8 = of(TokenType::UserDefined);
     pub const BYTE: u8 = of(TokenType::Byte);
 
-    /// The bit of a type.
     pub const fn of(kind: TokenType) -> u8 {
         1 << (kind as u8 - 1)
     }
@@ -36,7 +35,7 @@ pub(super) mod attr {
     pub const RSTRIP: u8 = 128;
 }
 
-/// The values of `tokenizer.ggml.model`, as llama.cpp puts them together.
+/// Values of `tokenizer.ggml.model`, grouped like in llama.cpp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Model {
     /// `none`, `no_vocab`: no tokens.
@@ -44,9 +43,9 @@ pub(super) enum Model {
     None,
     /// `llama`: pairs merged by the score of their result.
     Spm,
-    /// `gpt2`, `gemma4`: pairs merged by their rank.
+    /// `gpt2`, `gemma4`: pairs merged by rank.
     Bpe,
-    /// `whitespace`: the same after whitespace is dropped.
+    /// `whitespace`: like `gpt2` after dropping whitespace.
     Whitespace,
     /// `bert`: the longest pieces of each word.
     WordPiece,
@@ -58,26 +57,22 @@ pub(super) enum Model {
     Plamo,
 }
 
-/// A token.
 pub(super) struct Token {
     pub text: Vec<u8>,
     pub score: f32,
     pub attr: u8,
 }
 
-/// Everything that the keys say.
 #[derive(Default)]
 pub(super) struct Vocab {
     pub model: Model,
     pub tokens: Vec<Token>,
     pub ids: HashMap<Vec<u8>, u32>,
-    /// Length of the longest token.
     pub max_len: usize,
     /// Left and right part of each merge, lowest rank first.
     pub merges: Vec<(Vec<u8>, Vec<u8>)>,
     /// Splitting of text, for [`Model::Bpe`].
     pub pre: Option<&'static PreTokenizer>,
-    /// The name of a pre-tokenizer that is not known, where none is needed.
     pub unknown_pre: Option<String>,
     pub bos: Option<u32>,
     pub eos: Option<u32>,
@@ -97,7 +92,7 @@ pub(super) struct Vocab {
     pub charsmap: Vec<u8>,
 }
 
-/// An item for each token; further items are passed over. Without a list, `default` for each.
+/// An item for each token; further items are ignored. Without a list, `default` for each.
 fn of_tokens<T: Copy>(
     key: &str,
     items: Option<&[T]>,
@@ -113,9 +108,9 @@ fn of_tokens<T: Copy>(
 impl Vocab {
     pub(super) fn new(tokenizer: &Tokenizer, reading: Reading) -> Result<Self, Error> {
         let metadata = &tokenizer.keys;
-        // The defaults of each model for keys that are absent.
-        // The ids of the models that llama.cpp first had each kind for: 11 is Falcon's `<|endoftext|>`, 0, 1 and 2 are
-        // SentencePiece's, 100 to 102 BERT's [UNK], [CLS] and [SEP].
+        // Defaults of each model for missing keys. They are the ids of llama.cpp's first model of each kind:
+        // 11 is Falcon's `<|endoftext|>`, 0, 1 and 2 are SentencePiece's, 100 to 102 BERT's [UNK], [CLS] and
+        // [SEP].
         let name = tokenizer.model()?;
         let (model, unknown, separator) = match name {
             "none" | "no_vocab" => (Model::None, None, None),
@@ -197,14 +192,14 @@ impl Vocab {
         let types = of_tokens(keys::TOKEN_TYPE, tokenizer.types()?, n, TokenType::Normal.id())?;
         self.ids.reserve(n);
         for (id, (text, (score, kind))) in texts.iter().zip(scores.zip(types)).enumerate() {
-            // An empty text would match everywhere; the reference gives it a name that no text holds.
+            // An empty text would match everywhere; the reference replaces it by an impossible text.
             let text = if text.is_empty() { format!("[EMPTY_{id}]").into_bytes() } else { text.to_vec() };
             let id = id as u32;
             if score.is_nan() {
                 let token = String::from_utf8_lossy(&text).into_owned();
                 return Err(Error::BadScore { id, token, score });
             }
-            // llama.cpp asserts that there are as many texts as ids.
+            // llama.cpp asserts that texts are unique.
             if let Some(first) = self.ids.insert(text.clone(), id) {
                 let token = String::from_utf8_lossy(&text).into_owned();
                 return Err(Error::RepeatedToken { token, first, second: id });
@@ -216,11 +211,11 @@ impl Vocab {
         Ok(())
     }
 
-    /// For a vocabulary from a tokenizer.json, the reference's converter has no scores and gives every token
-    /// the same one. SentencePiece numbers its pieces in training merge order, so the scores follow from the
+    /// For a vocabulary from a tokenizer.json, the reference's converter has no scores and gives all tokens
+    /// an equal one. SentencePiece numbers its pieces in training merge order, so the scores follow from the
     /// ids: -1, -2, ...
     fn rank_by_id(&mut self) {
-        // This applies only where all scores are equal; real scores are kept.
+        // Only if all scores are equal.
         let mut scores = self.tokens.iter().filter(|token| token.attr & attr::NORMAL != 0).map(|t| t.score);
         let first = scores.next();
         if scores.all(|score| Some(score) == first) {
@@ -230,8 +225,8 @@ impl Vocab {
         }
     }
 
-    /// A merge that names an absent token: llama.cpp works on texts and accepts it, but
-    /// no tokenizer that the keys could be made of has one.
+    /// Rejects merges that name a missing token: llama.cpp works on texts and accepts them, but no tokenizer
+    /// in Hugging Face's formats has any.
     fn check_merges(&self) -> Result<(), Error> {
         for (index, (left, right)) in self.merges.iter().enumerate() {
             let joined = [&left[..], right].concat();
@@ -244,7 +239,7 @@ impl Vocab {
         Ok(())
     }
 
-    /// Special ids and which of them are added. llama.cpp passes over ids beyond the vocabulary.
+    /// Reads special ids and which are added. llama.cpp ignores ids that are out of range.
     fn read_special(&mut self, metadata: &Metadata, pre_name: &str, reading: Reading) -> Result<(), Error> {
         let tokens = self.tokens.len();
         let is_known = |id: &u64| *id < tokens as u64;
@@ -260,7 +255,7 @@ impl Vocab {
         self.eos = read(keys::EOS_ID, self.eos)?;
         self.unknown = read(keys::UNK_ID, self.unknown)?;
         self.separator = read(keys::SEP_ID, self.separator)?;
-        // Nothing is added around a text of RWKV's (see `Tokenizer::encode`).
+        // No tokens are added for RWKV (see `Encoder::encode`).
         if self.model == Model::Rwkv {
             return Ok(());
         }
@@ -285,7 +280,7 @@ impl Vocab {
         }
     }
 
-    /// Tokens that the reference takes for control tokens by their text, whatever their type.
+    /// Marks tokens that the reference treats as control tokens by their text, whatever their type.
     fn mark_by_text(&mut self, metadata: &Metadata) {
         let n_tokens = self.tokens.len() as u64;
         let by_key = |key: &str| {
@@ -314,8 +309,8 @@ impl Vocab {
         }
         let has = |text: &str| self.ids.contains_key(text.as_bytes());
         let call = has("<|call|>") || has("<|calls|>");
-        // gpt-oss ends a turn with <|return|> or <|call|>, so that <|end|> only divides its parts. In Gemma's and PLaMo's
-        // vocabularies with these tokens, `</s>` ends nothing.
+        // gpt-oss ends a turn with <|return|> or <|call|>, so <|end|> only separates its parts. In Gemma's
+        // and PLaMo's vocabularies with these tokens, `</s>` does not end a text.
         let (end_is_no_end, s_is_normal) = (
             call && (has("<|return|>") || has("<|flush|>")),
             has("<|tool_response>") || has("<|plamo:eos|>"),
@@ -335,7 +330,7 @@ impl Vocab {
         self.ends = ends;
     }
 
-    /// Special tokens that absorb whitespace.
+    /// Sets flags of special tokens that absorb whitespace.
     fn mark_strips(&mut self, strips: Strips) {
         match strips {
             Strips::None => {}
@@ -354,18 +349,16 @@ impl Vocab {
         }
     }
 
-    /// The token with this text.
     pub(super) fn id(&self, text: &[u8]) -> Option<u32> {
         self.ids.get(text).copied()
     }
 
-    /// The token of a byte in vocabularies that spell bytes out (`<0x0A>`), else the byte itself.
+    /// Token of a byte in vocabularies that spell bytes out (`<0x0A>`), else that of the byte itself.
     pub(super) fn byte_id(&self, byte: u8) -> Option<u32> {
         self.id(format!("<0x{byte:02X}>").as_bytes()).or_else(|| self.id(&[byte]))
     }
 }
 
-/// The two texts of a merge.
 fn parts(index: usize, merge: &[u8]) -> Result<(Vec<u8>, Vec<u8>), Error> {
     match space_of_merge(merge) {
         Some(at) => Ok((merge[..at].to_vec(), merge[at + 1..].to_vec())),
@@ -373,7 +366,7 @@ fn parts(index: usize, merge: &[u8]) -> Result<(Vec<u8>, Vec<u8>), Error> {
     }
 }
 
-/// Fill-in-the-middle tokens: their key, its old name, their texts.
+/// Fill-in-the-middle tokens: key, old key, texts.
 const FILL_IN: [(&str, &str, &[&str]); 6] = [
     (
         keys::FIM_PRE_ID,
@@ -425,7 +418,6 @@ const FILL_IN: [(&str, &str, &[&str]); 6] = [
 /// Fill-in-the-middle tokens that end a generation.
 const ENDING_FILL_IN: [&str; 3] = [keys::FIM_PAD_ID, keys::FIM_REP_ID, keys::FIM_SEP_ID];
 
-/// Texts that end a generation.
 const END_OF_GENERATION: [&str; 22] = [
     "<|eot_id|>",
     "<|im_end|>",

@@ -9,42 +9,40 @@ use crate::keys;
 use crate::token_type::TokenType;
 use crate::tokenizer::{Tokenizer, default_ids};
 
-/// Problem of tokenizer keys.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum Problem {
-    /// No tokenizer can be made of them.
+    /// The keys do not define a tokenizer.
     #[error("{0}")]
     Unusable(Error),
     /// The length of a list differs from the number of tokens.
     #[error("`{key}`: expected {expected} entries, one per token, found {found}")]
     Length { key: String, found: usize, expected: usize },
-    /// A number that is no kind of token.
+    /// The number of a token type is invalid.
     #[error("`tokenizer.ggml.token_type` of token {id}: expected 1 to 6, found {found}")]
     Kind { id: usize, found: i64 },
-    /// A special token that the vocabulary does not have.
+    /// The id of a special token is out of range.
     #[error("`{key}`: {found} is out of range for {tokens} tokens")]
     SpecialId { key: String, found: String, tokens: usize },
-    /// A token that begins or ends texts, and is of another kind.
+    /// A token that begins or ends texts has another type.
     #[error("`{key}`: token {id} (`{token}`) is {kind}, which does not mark the start or the end of a text")]
     SpecialKind { key: String, id: usize, token: String, kind: &'static str },
-    /// A special token that is ordinary text.
+    /// A special token has the type of ordinary text.
     #[error("`{key}`: token {id} (`{token}`) is ordinary text{}", consequence(.key, .token))]
     Ordinary { key: String, id: usize, token: String },
-    /// A key whose default is ordinary text.
+    /// A missing key's default token is ordinary text.
     #[error(
         "missing metadata key `{key}`: llama.cpp uses token {id} (`{token}`), which is ordinary text{}",
         consequence(.key, .token)
     )]
     OrdinaryDefault { key: String, id: usize, token: String },
-    /// A byte that the vocabulary cannot spell.
+    /// The vocabulary cannot encode a byte.
     #[error("missing token `<0x{byte:02X}>`: llama.cpp stops at the first text that needs it")]
     MissingByte { byte: u8 },
-    /// A pre-tokenizer that llama.cpp does not know, where it means nothing.
+    /// The pre-tokenizer is unknown to llama.cpp, but does not matter.
     #[error("`tokenizer.ggml.pre`: `{pre}` is unknown to llama.cpp")]
     Pre { pre: String },
-    /// Nothing says how text is split before pairs are merged.
     #[error(
         "missing metadata key `tokenizer.ggml.pre`: text is split by the default pre-tokenizer, so its tokens may differ from \
             those of the model"
@@ -66,7 +64,7 @@ impl Problem {
         )
     }
 
-    /// A name for programs.
+    /// Machine-readable name.
     pub fn code(&self) -> &'static str {
         match self {
             Problem::Unusable(_) => "tokenizer",
@@ -81,15 +79,15 @@ impl Problem {
     }
 }
 
-/// Problems of the tokenizer keys of a file; `None` if it has no tokenizer, which not all files need.
+/// Problems of the tokenizer keys of a file; `None` if it has no tokenizer, which is optional.
 pub fn check(metadata: &Metadata) -> Option<Vec<Problem>> {
     if !metadata.iter().any(|(key, _)| key.starts_with("tokenizer.ggml.")) {
         return None;
     }
     let mut problems = Vec::new();
-    // The stricter reading: llama.cpp passes over ids and merges that no tokenizer could have.
+    // The stricter reading: llama.cpp ignores invalid ids and merges.
     match Tokenizer::from_gguf(metadata).encoder(Reading::Model) {
-        // All special ids are looked at below.
+        // All special ids are checked below.
         Err(Error::SpecialIdOutOfRange { .. }) => {}
         Err(error) => problems.push(Problem::Unusable(error)),
         Ok(encoder) => {
@@ -99,7 +97,7 @@ pub fn check(metadata: &Metadata) -> Option<Vec<Problem>> {
     problems.extend(doubts(metadata));
     let list = |key: &str| metadata.get(key).and_then(Value::as_array);
     let Some(tokens) = list(keys::TOKENS).map(Array::len) else { return Some(problems) };
-    // Lists that are too short are among the above.
+    // Lists that are too short are reported above.
     for key in [keys::SCORES, keys::TOKEN_TYPE] {
         if let Some(found) = list(key).map(Array::len).filter(|found| *found > tokens) {
             problems.push(Problem::Length { key: key.to_owned(), found, expected: tokens });
@@ -123,14 +121,15 @@ pub fn check(metadata: &Metadata) -> Option<Vec<Problem>> {
     Some(problems)
 }
 
-/// Problems because of which a text may have other tokens than those of the model, or end at ordinary text.
+/// Problems that may change the tokens of a text, or end it at ordinary text.
 pub fn doubts(metadata: &Metadata) -> Vec<Problem> {
     let is_bpe = metadata.get(keys::MODEL).and_then(Value::as_str) == Some("gpt2");
     let no_pre = (is_bpe && !metadata.contains(keys::PRE)).then_some(Problem::NoPre);
     no_pre.into_iter().chain(ordinary_specials(metadata)).collect()
 }
 
-/// Special tokens that a vocabulary with control tokens has as ordinary text, by their keys or by llama.cpp's defaults.
+/// Special tokens, from keys or llama.cpp's defaults, that are ordinary text although the vocabulary has
+/// control tokens.
 fn ordinary_specials(metadata: &Metadata) -> Vec<Problem> {
     let list = |key: &str| metadata.get(key).and_then(Value::as_array);
     let (Some(Array::String(tokens)), Some(Array::I32(kinds))) = (list(keys::TOKENS), list(keys::TOKEN_TYPE))
@@ -179,7 +178,7 @@ fn is_mark(token: &str) -> bool {
     between('<', '>') || between('[', ']')
 }
 
-/// The effect of a special token that is ordinary text, for a message.
+/// Effect of a special token that is ordinary text, for a message.
 fn consequence(key: &str, token: &str) -> String {
     match key {
         keys::EOS_ID | keys::EOT_ID | keys::EOM_ID => {
@@ -190,7 +189,7 @@ fn consequence(key: &str, token: &str) -> String {
     }
 }
 
-/// The first byte of texts for which a vocabulary of SentencePiece has no token, neither as `<0x0A>` nor as itself.
+/// First byte that a SentencePiece vocabulary cannot encode, neither as `<0x0A>` nor as itself.
 ///
 /// Source: `llama_vocab::impl::byte_to_token` in `src/llama-vocab.cpp`.
 pub fn missing_byte(metadata: &Metadata) -> Option<Problem> {
@@ -200,7 +199,7 @@ pub fn missing_byte(metadata: &Metadata) -> Option<Problem> {
     let tokens = metadata.texts(keys::TOKENS).ok().flatten()?;
     let short: HashSet<&[u8]> = tokens.iter().filter(|token| [1, 6].contains(&token.len())).collect();
     let has = |byte: u8| short.contains(format!("<0x{byte:02X}>").as_bytes()) || short.contains(&[byte][..]);
-    // The other bytes do not occur in UTF-8.
+    // Other bytes do not occur in UTF-8.
     let mut bytes = (0x01..=0xf4).filter(|byte| ![0xc0, 0xc1].contains(byte));
     bytes.find(|byte| !has(*byte)).map(|byte| Problem::MissingByte { byte })
 }
@@ -208,7 +207,7 @@ pub fn missing_byte(metadata: &Metadata) -> Option<Problem> {
 /// Tokens that begin or end a text or a turn.
 const MARKS: [&str; 4] = ["bos", "eos", "eot", "eom"];
 
-/// The problem of a key that names the unknown token or a byte.
+/// Problem of a key that names the unknown token or a byte token.
 fn special_kind(metadata: &Metadata, key: String) -> Option<Problem> {
     let id = usize::try_from(metadata.get(&key)?.as_u64()?).ok()?;
     let tokens = metadata.texts(keys::TOKENS).ok().flatten()?;

@@ -1,8 +1,8 @@
-//! WordPiece: text into words, and each word into the longest tokens that it starts with.
+//! WordPiece: splits text into words, and each word greedily into the longest tokens.
 //!
-//! Source: `llm_tokenizer_wpm_session` in `src/llama-vocab.cpp` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36; for [`Reading::Model`], `BertNormalizer` and `WordPiece` of the
-//! Hugging Face library, as its documentation describes them.
+//! Source: `llm_tokenizer_wpm_session` in `src/llama-vocab.cpp` of llama.cpp, as vendored in llama-cpp-python
+//! 0.3.36; for [`Reading::Model`], `BertNormalizer` and `WordPiece` of the Hugging Face library, as
+//! documented there.
 
 use unicode_normalization_alignments::UnicodeNormalization;
 
@@ -16,7 +16,7 @@ use super::{
     vocab::Vocab,
 };
 
-/// Hugging Face's WordPiece gives longer words the unknown token.
+/// Longer words are unknown in Hugging Face's WordPiece.
 const MAX_WORD_CHARS: usize = 100;
 
 /// Appends the ids of a text.
@@ -34,13 +34,13 @@ pub(super) fn encode(
     for word in words {
         let from = output.len();
         let too_long = reading == Reading::Model && word.chars().count() > MAX_WORD_CHARS;
-        // In these vocabularies the first piece of a word begins with U+2581; later pieces do not.
+        // In these vocabularies the first piece of a word begins with U+2581.
         let word = ["\u{2581}", &word].concat();
-        // Greedy: the longest token that the rest of the word starts with, from left to right. Nothing is taken back, so
-        // a word whose end has no token is unknown as a whole.
+        // Greedy, from left to right: the longest token that the rest of the word starts with. There is no
+        // backtracking, so a word whose end has no token is unknown.
         let mut rest = if too_long { b"" } else { word.as_bytes() };
         while !rest.is_empty() {
-            // One more than the longest token, as in the reference; no token has that length.
+            // One more than the longest token, like in the reference; no token has that length.
             let longest = rest.len().min(vocab.max_len + 1);
             let found = (1..=longest).rev().find_map(|len| Some((len, vocab.id(&rest[..len])?)));
             let Some((len, id)) = found else {
@@ -58,7 +58,7 @@ pub(super) fn encode(
     Ok(())
 }
 
-/// Collects words: single characters that are words by themselves, and runs of the others.
+/// Collects words: single characters that form words, and runs of others.
 #[derive(Default)]
 struct Words {
     done: Vec<String>,
@@ -83,8 +83,7 @@ impl Words {
     }
 }
 
-/// The reference takes the first character of a decomposition and drops the others, and has no
-/// lower case of several characters.
+/// The reference only uses the first character of a decomposition, and single-character lower case.
 fn llama_cpp_words(vocab: &Vocab, text: &str) -> Vec<String> {
     let mut words = Words::default();
     for c in text.chars() {
@@ -110,8 +109,8 @@ fn llama_cpp_words(vocab: &Vocab, text: &str) -> Vec<String> {
     words.finish()
 }
 
-/// Clean, Chinese characters apart, decomposed without marks, lower case; then cut at whitespace
-/// and around punctuation.
+/// Clean, Chinese characters separated, decomposed without marks, lower case; then split at whitespace and
+/// around punctuation.
 fn model_words(vocab: &Vocab, text: &str) -> Vec<String> {
     let mut clean = String::with_capacity(text.len());
     for c in text.chars() {
@@ -124,8 +123,8 @@ fn model_words(vocab: &Vocab, text: &str) -> Vec<String> {
             c => clean.push(c),
         }
     }
-    // The order is that of BertNormalizer: clean, Chinese, accents, lower case. Lower case first would change what
-    // decomposes.
+    // The order of BertNormalizer: clean, Chinese, accents, lower case. Lower case first would change
+    // decompositions.
     if vocab.strip_accents {
         clean = clean.nfd().map(|(c, _)| c).filter(|c| !old_nonspacing_marks().has(*c)).collect();
     }
@@ -149,8 +148,8 @@ fn first_decomposed(c: char) -> char {
     std::iter::once(c).nfd().next().map_or(c, |(c, _)| c)
 }
 
-/// Ideographs, each of which is a word. The range that starts at 2B920 is as the Hugging Face library
-/// has it.
+/// True for ideographs, each of which is a word. The range that starts at 2B920 is that of the Hugging Face
+/// library.
 fn is_chinese(c: char) -> bool {
     matches!(u32::from(c),
         0x4e00..=0x9fff | 0x3400..=0x4dbf | 0x20000..=0x2a6df | 0x2a700..=0x2b73f | 0x2b740..=0x2b81f

@@ -16,17 +16,15 @@ use crate::pre::expressions::{DIGIT, GPT2};
 use crate::pre::{self, PreTokenizer};
 use crate::tokenizer::space_of_merge;
 
-/// A pre-tokenizer to export.
 pub(super) struct Pre {
-    /// Its row in the table.
     pub row: &'static PreTokenizer,
     /// Expressions, in order.
     splits: Vec<&'static str>,
-    /// True if the expressions are those that its models ship.
+    /// True if the expressions are the original ones of its models.
     is_shipped: bool,
 }
 
-/// The pre-tokenizer of a name: with the steps that its models ship, else with llama.cpp's expressions.
+/// Finds a pre-tokenizer: with the original steps of its models if known, else with llama.cpp's expressions.
 ///
 /// # Errors
 /// [`ExportError::Unsupported`] for a name that llama.cpp does not know, or has no expressions for.
@@ -60,7 +58,6 @@ pub(super) fn merges(merges: &[String]) -> Result<Vec<Json>, ExportError> {
     Ok(merges.iter().enumerate().map(pair).collect::<Result<Vec<Json>, KeyError>>()?)
 }
 
-/// tokenizer.json.
 pub(super) fn tokenizer_json(pre: &Pre, tokens: &Tokens, merges: &[String]) -> Result<Json, ExportError> {
     let mut vocab = Map::new();
     for (id, text) in tokens.texts.iter().enumerate() {
@@ -70,11 +67,11 @@ pub(super) fn tokenizer_json(pre: &Pre, tokens: &Tokens, merges: &[String]) -> R
         }
     }
     let merges = self::merges(merges)?;
-    // The last step spells words in the byte alphabet, unless GPT-2's own step did so already.
-    // Without offsets into special tokens there is nothing to trim.
+    // The last step spells words in the byte alphabet, unless GPT-2's own step did so already. `trim_offsets`
+    // has no effect on ids.
     let byte_level = |prefix, regex| json!({"type": "ByteLevel", "add_prefix_space": prefix, "trim_offsets": true, "use_regex": regex});
     let step = |split: &&str| match *split {
-        // The tokenizers library has these two built in.
+        // Built into the tokenizers library.
         GPT2 if pre.is_shipped => byte_level(false, true),
         DIGIT if pre.is_shipped => json!({"type": "Digits", "individual_digits": true}),
         regex => {
@@ -120,7 +117,7 @@ mod tests {
     #[test]
     fn byte_level_pre_tokenizers_have_steps() {
         let without: Vec<&str> = pre::names().filter(|name| find(name).is_err()).collect();
-        // One that is code in llama.cpp, not an expression; the others are of no bytes.
+        // The first is code in llama.cpp instead of an expression; the others are not byte-level.
         assert_eq!(without, ["kimi-k2", "gemma4", "granite-embed-multi-311m", "sarvam-moe", "whitespace"]);
         let error = find("zebra").map(|_| ()).unwrap_err().to_string();
         assert!(error.contains("`zebra`") && error.contains("qwen35"), "{error}");

@@ -1,4 +1,4 @@
-//! Vocabularies in text files of one token on each line: tokenizer.jsonl and tiktoken files.
+//! Vocabularies in text files with one token per line: tokenizer.jsonl and tiktoken files.
 
 use gguf_container::KeyError;
 use serde_json::json;
@@ -9,10 +9,9 @@ use crate::huggingface::{base64, plamo};
 use crate::token_type::TokenType;
 use crate::{byte_alphabet, keys};
 
-/// A file's name and its bytes.
 pub(super) type TokenFile = (String, Vec<u8>);
 
-/// tokenizer.jsonl: a list of token, score and type on each line. A conversion adds fillers at the end again.
+/// tokenizer.jsonl: a list of token, score and type on each line. A conversion appends fillers again.
 pub(super) fn json_lines(tokens: &Tokens, scores: &[f32]) -> TokenFile {
     let last = tokens.kinds.iter().rposition(|kind| *kind != TokenType::Unused);
     let mut lines = String::new();
@@ -29,8 +28,8 @@ pub(super) fn json_lines(tokens: &Tokens, scores: &[f32]) -> TokenFile {
     (plamo::FILE.to_owned(), lines.into_bytes())
 }
 
-/// A tiktoken file: tokens of bytes in base64, and their ranks, which are their ids. Special tokens are in the model's
-/// code.
+/// A tiktoken file: tokens of bytes in base64, and their ranks, which are their ids. Special tokens are
+/// defined in the model's code.
 ///
 /// # Errors
 /// [`ExportError::Key`] for a token that is not spelled in the byte alphabet.

@@ -1,8 +1,8 @@
 //! Export: from the `tokenizer.*` keys of a GGUF file to the tokenizer files of a Hugging Face folder.
 //!
-//! tokenizer.json says everything; tokenizer_config.json names the special tokens, so that the
-//! converter and transformers find them again. The class is the generic one, because classes
-//! with a name rebuild parts of tokenizer.json to their own taste.
+//! tokenizer.json is complete; tokenizer_config.json names the special tokens, so that the converter and
+//! transformers find them. The class is the generic one, because specific classes rebuild parts of
+//! tokenizer.json.
 
 mod bpe;
 mod error;
@@ -32,7 +32,7 @@ use tokens::Tokens;
 pub struct ExportContext<'a> {
     /// Rows of the token embedding.
     pub embedding_rows: u64,
-    /// Route by which a conversion reads the files again.
+    /// Route by which a conversion reads the files.
     pub route: Route,
     /// `model_max_length` of tokenizer_config.json: the context length in the config, or null.
     pub max_length: &'a Json,
@@ -41,7 +41,7 @@ pub struct ExportContext<'a> {
 /// Tokenizer files of a Hugging Face folder.
 #[derive(Debug, Clone, Default)]
 pub struct ExportedTokenizer {
-    /// Files by name, in the order in which they are best written.
+    /// Files by name, in preferred writing order.
     pub files: Vec<(String, Vec<u8>)>,
     /// Remarks for the user, one per line.
     pub notes: Vec<String>,
@@ -86,7 +86,7 @@ impl Tokenizer {
             ("gemma4", ..) => {
                 let merges = bpe::merges(&file_merges(metadata)?)?;
                 files.push(("tokenizer.json".to_owned(), pretty(&spm::with_merges(&tokens, merges))));
-                // Only names tell which tokens of the vocabulary steer the model.
+                // Control tokens of the vocabulary can only be identified by name.
                 config.insert("additional_special_tokens".to_owned(), tokens.control().into());
             }
             (_, Some(_), Some(file)) => files.push(lines::ranks(&tokens, file)?),
@@ -169,8 +169,8 @@ fn tokens(
             notes.push(format!("tokens {first} and {id} have the same text; only {id} is kept"));
         }
     }
-    // A SentencePiece vocabulary has special tokens where the file names none: llama 2's, as
-    // `llama_vocab` has them by default.
+    // Defaults for SentencePiece vocabularies whose file names no special tokens: llama 2's, like in
+    // `llama_vocab`.
     let id = |key: &str, default: u64| -> Result<Option<usize>, ExportError> {
         let id = metadata.count(key)?.or(is_spm.then_some(default));
         Ok(id.and_then(|id| usize::try_from(id).ok()).filter(|id| *id < texts.len()))
@@ -193,7 +193,6 @@ fn file_merges(metadata: &Metadata) -> Result<Vec<String>, ExportError> {
     texts(metadata, keys::MERGES)?.ok_or_else(|| KeyError::missing(keys::MERGES).into())
 }
 
-/// A list of texts, if the key is there.
 fn texts(metadata: &Metadata, key: &str) -> Result<Option<Vec<String>>, KeyError> {
     metadata.read(key, "a list of texts", |value| match value.as_array()? {
         Array::String(items) => items.iter().map(|item| String::from_utf8(item.to_vec()).ok()).collect(),
@@ -223,7 +222,7 @@ fn tokenizer_config(
     tokens: &Tokens,
 ) -> Result<Map<String, Json>, ExportError> {
     let mut config = Map::new();
-    // Only the file's own keys, so that a conversion writes the same keys again.
+    // Only the file's own keys, so that a conversion writes them again.
     for (name, key) in [
         ("add_bos_token", keys::ADD_BOS),
         ("add_eos_token", keys::ADD_EOS),
@@ -239,7 +238,7 @@ fn tokenizer_config(
     Ok(config)
 }
 
-/// The generic class, unless the architecture's own is looked for by name.
+/// The generic class, unless the architecture's own is required by name.
 fn class(kind: &str, route: Route) -> &'static str {
     let usual = match kind {
         "bert" => "BertTokenizer",
@@ -255,7 +254,7 @@ fn special_tokens(metadata: &Metadata, tokens: &Tokens) -> Result<Map<String, Js
     let is_bytes = metadata.text(keys::MODEL)? == Some("gpt2");
     for (name, key) in SPECIAL_TOKENS {
         let id = metadata.count(key)?.and_then(|id| usize::try_from(id).ok());
-        // A token of bytes that is not special did not get its id by this name, which would make it so.
+        // A byte token that is not special did not get its id by this name, which would make it special.
         let is_named = |id: &usize| !is_bytes || tokens.kinds.get(*id) != Some(&TokenType::Normal);
         if let Some(text) = id.filter(is_named).and_then(|id| tokens.texts.get(id)) {
             map.insert(name.to_owned(), text.clone().into());

@@ -1,12 +1,12 @@
 //! A SentencePiece vocabulary as tokenizer.json and as tokenizer.model.
 //!
-//! tokenizer.json has no scores. Merges in the order of their results' scores replace them, as in
+//! tokenizer.json has no scores. Merges in the order of their results' scores replace them, like in
 //! transformers' own conversion (`generate_merges` in `convert_slow_tokenizer.py`, transformers 5.23).
 //! tokenizer.model is a message of `sentencepiece_model.proto` (sentencepiece 0.2), from which the converter
 //! reads scores and kinds.
 //!
-//! A normalizer, not a pre-tokenizer, prepends the space, so that it also appears after special tokens, as in
-//! llama.cpp.
+//! A normalizer, not a pre-tokenizer, prepends the space, so that it also appears after special tokens, like
+//! in llama.cpp.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -14,15 +14,14 @@ use super::tokens::Tokens;
 use crate::huggingface::Normalization;
 use crate::token_type::TokenType;
 
-/// SentencePiece's spelling of a space.
 const SPACE: &str = "\u{2581}";
 
-/// tokenizer.json, with merges by the scores of what they make.
+/// tokenizer.json, with merges by the scores of their results.
 pub(super) fn tokenizer_json(tokens: &Tokens, scores: &[f32]) -> Json {
     with_merges(tokens, merges(tokens, scores))
 }
 
-/// tokenizer.json, with the merges of the file.
+/// tokenizer.json, with the file's merges.
 pub(super) fn with_merges(tokens: &Tokens, merges: Vec<Json>) -> Json {
     let vocab: Map<String, Json> =
         tokens.texts.iter().enumerate().map(|(id, text)| (text.clone(), id.into())).collect();
@@ -59,14 +58,14 @@ pub(super) fn with_merges(tokens: &Tokens, merges: Vec<Json>) -> Json {
     })
 }
 
-/// The token for what no other stands for: the one of that kind, else the one that is named so.
+/// The unknown token: by type, or else by name.
 fn unknown(tokens: &Tokens) -> Option<usize> {
     tokens.kinds.iter().position(|kind| *kind == TokenType::Unknown).or(tokens.unknown)
 }
 
-/// Every way to make a token of two others, the one to be tried first first.
+/// Every way to make a token from two others, by precedence.
 fn merges(tokens: &Tokens, scores: &[f32]) -> Vec<Json> {
-    // Every cut of a token's text into two tokens is a merge that makes it.
+    // Every split of a token's text into two tokens is a merge.
     let mut merges = Vec::new();
     for (id, text) in tokens.texts.iter().enumerate() {
         if tokens.ids.get(text) != Some(&id) {
@@ -85,7 +84,7 @@ fn merges(tokens: &Tokens, scores: &[f32]) -> Vec<Json> {
         (0..scores.len()).filter(|id| tokens.kinds[*id] == TokenType::Normal).map(|id| scores[id]);
     let first = normal.next();
     if normal.all(|score| Some(score) == first) {
-        // Without tokenizer.model the reference's converter gives every token the same score. Then the order
+        // Without tokenizer.model the reference's converter gives all tokens an equal score. Then the order
         // follows the ids, because training numbers tokens in that order; but runs of spaces, which llama and
         // mistral have among the first ids, have the worst scores.
         let is_space: Vec<bool> =
@@ -104,7 +103,7 @@ fn merges(tokens: &Tokens, scores: &[f32]) -> Vec<Json> {
 /// tokenizer.model.
 ///
 /// # Errors
-/// A line that says why SentencePiece would not load such a model.
+/// The reason that SentencePiece would not load such a model.
 pub(super) fn model(
     tokens: &Tokens,
     scores: &[f32],
@@ -128,7 +127,7 @@ pub(super) fn model(
     }
     // `ModelProto`: 1 a piece (repeated) of 1 text, 2 score, 3 type; 2 the trainer's settings, 3 the normalizer's.
     let mut message = Message::default();
-    // A unigram model has no fillers: they are inserted again after its pieces.
+    // A unigram model has no fillers: a conversion inserts them again after its pieces.
     let is_left_out = |id: usize| unigram.is_some() && tokens.is_filler(id);
     for (id, text) in tokens.texts.iter().enumerate().filter(|(id, _)| !is_left_out(*id)) {
         let kind = if id == unknown { TokenType::Unknown } else { tokens.kinds[id] };
@@ -153,7 +152,7 @@ pub(super) fn model(
     Ok(message.0)
 }
 
-/// `TrainerSpec`: that it is BPE, and which ids are special; -1 for those that are not there.
+/// `TrainerSpec`: the algorithm, and special ids; -1 for missing ones.
 fn trainer(tokens: &Tokens, unknown: usize, has_bytes: bool, unigram: bool) -> Message {
     const UNIGRAM: i64 = 1;
     const BPE: i64 = 2;
@@ -179,8 +178,8 @@ fn trainer(tokens: &Tokens, unknown: usize, has_bytes: bool, unigram: bool) -> M
     trainer
 }
 
-/// A SentencePiece model must have a piece of kind unknown. If the file calls that token a control token, the
-/// list of added tokens repeats this, as it did originally.
+/// A SentencePiece model must have an unknown piece. If the file's token has the type control, the list of
+/// added tokens restores it.
 pub(super) fn keep_unknown_type(tokens: &Tokens, config: &mut Map<String, Json>) {
     let Some(id) = unknown(tokens).filter(|id| tokens.kinds[*id] == TokenType::Control) else { return };
     let token = json!({
@@ -194,13 +193,13 @@ pub(super) fn keep_unknown_type(tokens: &Tokens, config: &mut Map<String, Json>)
     config.insert("added_tokens_decoder".to_owned(), json!({ id.to_string(): token }));
 }
 
-/// A protobuf message being written. A field is a varint of `number << 3 | wire type`, then its value: wire type 0
-/// a varint, 5 four bytes, 2 a length and as many bytes (text, or a message inside).
+/// A protobuf message being written. A field is a varint of `number << 3 | wire type`, then its value: wire
+/// type 0 a varint, 5 four bytes, 2 a length and that number of bytes (text, or a nested message).
 #[derive(Default)]
 struct Message(Vec<u8>);
 
 impl Message {
-    /// Seven bits a byte, the lowest first; the highest bit says that more follow.
+    /// Seven bits per byte, lowest first; the highest bit is set if more follow.
     fn varint(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.0.push(value as u8 | 0x80);

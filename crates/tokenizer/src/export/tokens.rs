@@ -1,4 +1,4 @@
-//! The vocabulary of a file and its special tokens, the common input of all kinds of tokenizers.
+//! Vocabulary and special tokens of a file, the common input of all kinds of tokenizers.
 
 use std::collections::HashMap;
 
@@ -6,23 +6,16 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::token_type::TokenType;
 
-/// The vocabulary, and which tokens are special.
 pub(super) struct Tokens {
-    /// Text by id.
     pub texts: Vec<String>,
-    /// Kind by id.
     pub kinds: Vec<TokenType>,
-    /// Id by text; of equal texts the last, as llama.cpp has it.
+    /// Id by text; the last of equal texts, like in llama.cpp.
     pub ids: HashMap<String, usize>,
-    /// Put before every text.
     pub bos: Option<usize>,
-    /// Appended to every text.
     pub eos: Option<usize>,
     /// True if the second of two texts gets a start token too.
     pub bos_of_second: bool,
-    /// Put once more between two texts.
     pub separator: Option<usize>,
-    /// The token for what no other stands for.
     pub unknown: Option<usize>,
     /// True if a space is prepended to a text; `None` if the file does not specify it.
     pub space_prefix: Option<bool>,
@@ -34,7 +27,6 @@ impl Tokens {
         self.kinds[id] == TokenType::Unused && self.texts[id] == format!("[PAD{id}]")
     }
 
-    /// The texts of tokens that steer the model.
     pub fn control(&self) -> Vec<String> {
         let texts = self.texts.iter().zip(&self.kinds);
         texts.filter(|(_, kind)| **kind == TokenType::Control).map(|(text, _)| text.clone()).collect()
@@ -42,7 +34,7 @@ impl Tokens {
 
     /// `added_tokens`: tokens that are matched before anything else.
     pub fn added(&self) -> Vec<Json> {
-        // Ordinary tokens, bytes and free places are found by the model, not in the text.
+        // Ordinary tokens, bytes and fillers are not matched as text.
         let added = |kind| matches!(kind, TokenType::Control | TokenType::UserDefined | TokenType::Unknown);
         (0..self.texts.len())
             .filter(|id| added(self.kinds[*id]) && self.ids.get(&self.texts[*id]) == Some(id))
@@ -60,7 +52,7 @@ impl Tokens {
             .collect()
     }
 
-    /// The step that adds start and end tokens around a text; `None` if none are added.
+    /// Step that adds start and end tokens; `None` if no tokens are added.
     pub fn template(&self) -> Option<Json> {
         let special = |id: usize, kind: u32| json!({"SpecialToken": {"id": self.texts[id], "type_id": kind}});
         let sequence = |name: &str, kind: u32| json!({"Sequence": {"id": name, "type_id": kind}});

@@ -6,14 +6,13 @@ use super::tokens::Tokens;
 use crate::huggingface::{Normalization, base64};
 use crate::token_type::TokenType;
 
-/// tokenizer.json.
 pub(super) fn tokenizer_json(tokens: &Tokens, scores: &[f32], normalization: &Normalization) -> Json {
-    // Trailing fillers are left out: a conversion inserts as many as the embedding has rows.
+    // Trailing fillers are left out: a conversion inserts them again to match the rows of the embedding.
     let n_tokens = (0..tokens.texts.len()).rev().find(|id| !tokens.is_filler(*id)).map_or(0, |last| last + 1);
     let vocab: Vec<Json> = (0..n_tokens)
         .map(|id| json!([tokens.texts[id], scores[id].to_string().parse::<f64>().unwrap_or(0.0)]))
         .collect();
-    // In the order of SentencePiece: characters, then the end of the text, then runs of spaces.
+    // In SentencePiece's order: characters, then the end of the text, then runs of spaces.
     let mut normalizers = Vec::new();
     if !normalization.charsmap.is_empty() {
         normalizers.push(

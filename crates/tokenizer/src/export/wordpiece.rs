@@ -1,15 +1,15 @@
-//! WordPiece as tokenizer.json: the inverse of what a conversion does to the marks of words.
+//! WordPiece as tokenizer.json: reverts the conversion of word marks.
 
 use serde_json::{Map, Value as Json, json};
 
 use super::tokens::Tokens;
 use crate::token_type::TokenType;
 
-/// The mark of a part that begins a word in a file, and of one that continues a word in tokenizer.json.
+/// Mark of a part that begins a word in a file, and of one that continues a word in tokenizer.json.
 const MARKS: [&str; 2] = ["\u{2581}", "##"];
 
-/// The text of a token as tokenizer.json has it: control tokens as they are, others with the mark of
-/// parts that continue a word instead of that of parts that begin one.
+/// Text of a token in tokenizer.json: control tokens are unchanged; others mark parts that continue a word
+/// instead of those that begin one.
 pub(super) fn text(text: &str, kind: TokenType) -> String {
     match text.strip_prefix(MARKS[0]) {
         _ if kind == TokenType::Control => text.to_owned(),
@@ -18,8 +18,7 @@ pub(super) fn text(text: &str, kind: TokenType) -> String {
     }
 }
 
-/// tokenizer.json. Where a file does not say whether letters become small, they do if no token has a
-/// capital one.
+/// tokenizer.json. If the file does not specify lowercasing, it is on if no token has a capital letter.
 pub(super) fn tokenizer_json(tokens: &Tokens, lowercase: Option<bool>, strip_accents: Option<bool>) -> Json {
     let words = || (0..tokens.texts.len()).filter(|id| !tokens.is_filler(*id));
     let vocab: Map<String, Json> = words().map(|id| (tokens.texts[id].clone(), id.into())).collect();

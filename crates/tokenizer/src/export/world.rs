@@ -8,10 +8,10 @@ use crate::huggingface::rwkv;
 use crate::keys;
 use crate::token_type::TokenType;
 
-/// The file's name and its bytes.
+/// File name and contents.
 ///
 /// # Errors
-/// [`ExportError::Key`] for a token that is no Python literal.
+/// [`ExportError::Key`] for a token that is not a Python literal.
 pub(super) fn file(tokens: &Tokens) -> Result<(String, Vec<u8>), ExportError> {
     let mut text = String::new();
     // The first token has no text and is not in the file; tokens after the last one are fillers.
@@ -19,7 +19,7 @@ pub(super) fn file(tokens: &Tokens) -> Result<(String, Vec<u8>), ExportError> {
         if tokens.kinds[id] != TokenType::Normal {
             break;
         }
-        // A single quote is escaped only where there are double quotes too.
+        // A single quote is escaped only if there are double quotes too.
         let quote = if token.contains('\'') && !token.contains('"') { '"' } else { '\'' };
         let literal = format!("b{quote}{token}{quote}");
         let bytes = rwkv::literal_of(&literal).ok_or_else(|| KeyError::Value {

@@ -1,8 +1,7 @@
 //! Added tokens: their ids, and which are special.
 //!
 //! tokenizer.json lists tokens that are matched before the model sees the text. tokenizer_config.json may
-//! list more, change their flags, and name special ones. The reference sees the result of that through
-//! transformers.
+//! list more, change their flags, and name special ones. The reference uses transformers' result.
 //!
 //! Source: `AddedVocabulary::add_tokens` of tokenizers 0.23; `TokenizersBackend.__init__` and
 //! `PreTrainedTokenizerBase._from_pretrained` of transformers 5.23.
@@ -16,18 +15,15 @@ use super::hf::{AddedToken, HfTokenizer, class_of, json_object, malformed, token
 use crate::TokenizerFiles;
 use crate::keys::SPECIAL_TOKENS;
 
-/// All added tokens of a tokenizer.
 #[derive(Debug, Default)]
 pub(super) struct AddedVocab {
-    /// Added tokens by id.
     pub by_id: BTreeMap<u32, AddedToken>,
-    /// Texts of the special tokens that tokenizer_config.json names, in its order.
+    /// Texts of the special tokens in tokenizer_config.json, in its order.
     pub specials: Vec<String>,
-    /// Text of the unknown token that tokenizer_config.json names.
+    /// Text of the unknown token in tokenizer_config.json.
     pub unknown: Option<String>,
-    /// Ids of tokens that no vocabulary file lists: special tokens known by name only.
+    /// Ids of special tokens known by name only, which no vocabulary file lists.
     pub only_named: HashSet<u32>,
-    /// Things a person should know.
     pub notes: Vec<String>,
 }
 
@@ -35,7 +31,6 @@ pub(super) struct AddedVocab {
 pub(super) type Ids<'a> = HashMap<&'a str, u32, ahash::RandomState>;
 
 impl AddedVocab {
-    /// Brings together what the files say.
     pub(super) fn read(
         input: &TokenizerFiles<'_>,
         hf: &HfTokenizer,
@@ -43,7 +38,8 @@ impl AddedVocab {
     ) -> Result<Self, VocabError> {
         let config = tokenizer_config(input)?.unwrap_or_default();
         let defaults = defaults_of(&class_as_loaded(input, Some(hf)));
-        // 1. tokenizer.json's own list, unless the class takes the one of tokenizer_config.json instead. The library gives
+        // 1. tokenizer.json's own list, unless the class uses that of tokenizer_config.json instead. The
+        //   library gives
         // ids itself: those of the vocabulary, or the next free ones, whatever the file states.
         let is_replaced = defaults.is_some() && config.contains_key("added_tokens_decoder");
         let own = if is_replaced { &[] } else { hf.added_tokens.as_slice() };
@@ -51,7 +47,7 @@ impl AddedVocab {
         let mut texts = HashMap::new();
         let last_model_id = ids.values().copied().max().unwrap_or(0);
         for token in own {
-            // A new token may be given the id of another one, where the vocabulary has holes.
+            // A new token may get the id of another one, if the vocabulary has gaps.
             let known = texts.contains_key(&token.content) || ids.contains_key(token.content.as_str());
             let id = all.add(token.clone(), &mut texts, ids);
             let taken = if !known && id <= last_model_id {
@@ -77,13 +73,13 @@ impl AddedVocab {
         all.unknown = config.get("unk_token").and_then(token_text);
         let specials = Specials::read(input, &config, defaults)?;
 
-        // 2. tokenizer_config.json's list, in the order of ids; it may change the flags of those above.
+        // 2. tokenizer_config.json's list, in id order; it may change the flags of tokens above.
         let listed = listed_tokens(input, hf, &config, &specials)?;
         for mut token in listed.into_values() {
             token.special |= specials.named.contains(&token.content);
             all.add(token, &mut texts, ids);
         }
-        // 3. Special tokens that only have a name: transformers adds them to whatever there is.
+        // 3. Special tokens that only have a name, which transformers always adds.
         for text in specials.named.iter().chain(&specials.extra) {
             if !text.is_empty() && !texts.contains_key(text) {
                 let id = all.add(AddedToken::special(text), &mut texts, ids);
@@ -98,8 +94,7 @@ impl AddedVocab {
         Ok(all)
     }
 
-    /// Adds a token or replaces its flags; the id comes from where its text is known already,
-    /// else it is the next free one.
+    /// Adds a token or replaces its flags. A new text gets the next free id.
     fn add(&mut self, token: AddedToken, texts: &mut HashMap<String, u32>, ids: &Ids<'_>) -> u32 {
         // `add_tokens`: after the vocabulary, and after the last added token.
         let known = texts.get(&token.content).or_else(|| ids.get(token.content.as_str())).copied();
@@ -117,11 +112,11 @@ impl AddedVocab {
 }
 
 /// Tokenizer class that transformers loads. For some models transformers knows that the Hub's files name the
-/// wrong class: they are loaded with the class without special tokens, and Qwen 2 always with the Qwen 2 class. A Llama
-/// class with a byte-level tokenizer is loaded as the class without special tokens, too.
+/// wrong class: they are loaded with the class without special tokens, and Qwen 2 always with the Qwen 2
+/// class. A Llama class with a byte-level tokenizer is also loaded as the class without special tokens.
 ///
-/// Source: `MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS`, `TOKENIZER_MAPPING_NAMES` and `AutoTokenizer.from_pretrained` of
-/// transformers 5.24, for the models that a converter meets.
+/// Source: `MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS`, `TOKENIZER_MAPPING_NAMES` and
+/// `AutoTokenizer.from_pretrained` of transformers 5.24, for convertible models.
 pub(super) fn class_as_loaded(input: &TokenizerFiles<'_>, hf: Option<&HfTokenizer>) -> String {
     const PLAIN: &str = include_str!("plain_models.txt");
     let byte_level = || hf.is_some_and(|hf| hf.pre_tokenizer.to_string().contains("\"ByteLevel\""));
@@ -136,8 +131,9 @@ pub(super) fn class_as_loaded(input: &TokenizerFiles<'_>, hf: Option<&HfTokenize
 /// Special tokens by their names, in the order in which they are added.
 type Defaults = &'static [(&'static str, &'static str)];
 
-/// The special tokens that `__init__` of a class names even if no file does. These classes also build their tokenizer from
-/// the vocabulary and the merges of tokenizer.json, without its added tokens; `None` for a class that loads the file.
+/// Special tokens that `__init__` of a class names by default. These classes also build their tokenizer from
+/// the vocabulary and the merges of tokenizer.json, without its added tokens; `None` for a class that loads
+/// the file.
 fn defaults_of(class: &str) -> Option<Defaults> {
     Some(match class {
         "GPT2Tokenizer" => {
@@ -184,7 +180,7 @@ fn defaults_of(class: &str) -> Option<Defaults> {
     })
 }
 
-/// Texts of the special tokens that tokenizer_config.json names.
+/// Texts of the special tokens in tokenizer_config.json.
 struct Specials {
     /// Named special tokens (`bos_token`).
     named: Vec<String>,
@@ -198,15 +194,15 @@ impl Specials {
         config: &Map<String, Json>,
         defaults: Option<Defaults>,
     ) -> Result<Self, VocabError> {
-        // Since the list of ids is in tokenizer_config.json, that file has all; before, part was in
-        // special_tokens_map.json, which then wins.
+        // A tokenizer_config.json with a list of ids is complete; older folders have some in
+        // special_tokens_map.json, which then takes precedence.
         let mut merged = config.clone();
         if !config.contains_key("added_tokens_decoder")
             && let Some(map) = json_object(input, "special_tokens_map.json")?
         {
             merged.extend(map);
         }
-        // The defaults are those of `__init__` of each class: a token that no file names is added all the same.
+        // Defaults of each class's `__init__` are added even if no file names them.
         for (name, text) in defaults.unwrap_or_default() {
             merged.entry(*name).or_insert_with(|| Json::from(*text));
         }
@@ -221,7 +217,7 @@ impl Specials {
             Some(Json::Object(items)) => items.values().filter_map(token_text).collect(),
             _ => Vec::new(),
         };
-        // transformers 5 calls the list `extra_special_tokens`, 4 `additional_special_tokens`.
+        // The list is `extra_special_tokens` in transformers 5, `additional_special_tokens` in 4.
         let mut extra = list("extra_special_tokens");
         // An object has names, like `image_token`; then the older list counts as well.
         let is_named = merged.get("extra_special_tokens").is_some_and(Json::is_object);
@@ -237,8 +233,8 @@ fn token_text(value: &Json) -> Option<String> {
     value.as_str().or_else(|| value.get("content")?.as_str()).map(str::to_owned)
 }
 
-/// The added tokens that tokenizer_config.json lists by id; in folders from before that list,
-/// those of added_tokens.json and tokenizer.json.
+/// Added tokens that tokenizer_config.json lists by id; in older folders without that list, those of
+/// added_tokens.json and tokenizer.json.
 fn listed_tokens(
     input: &TokenizerFiles<'_>,
     hf: &HfTokenizer,
@@ -259,7 +255,7 @@ fn listed_tokens(
         }
         return Ok(tokens);
     }
-    // Older folders: added_tokens.json gives ids, and whether one is special hangs on who names it.
+    // In older folders, added_tokens.json gives ids, and special tokens are those named elsewhere.
     for (text, id) in json_object(input, "added_tokens.json")?.unwrap_or_default() {
         let number = id
             .as_u64()

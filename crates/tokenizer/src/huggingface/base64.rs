@@ -1,5 +1,5 @@
-//! Base64 as RFC 4648 has it, with or without padding: tiktoken files, tekken.json and compiled
-//! normalizer tables hold bytes that way.
+//! Base64 of RFC 4648, with or without padding, used in tiktoken files, tekken.json and compiled normalizer
+//! tables.
 
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use base64::{Engine as _, alphabet};
@@ -9,12 +9,11 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// The bytes; `None` if a character is not of the alphabet or bits are left over.
+/// Decodes; `None` if a character is not in the alphabet or bits are left over.
 pub(super) fn decode(text: &[u8]) -> Option<Vec<u8>> {
     BASE64.decode(text).ok()
 }
 
-/// The text, with padding.
 pub(crate) fn encode(bytes: &[u8]) -> String {
     BASE64.encode(bytes)
 }

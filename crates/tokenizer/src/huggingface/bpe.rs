@@ -20,17 +20,17 @@ use crate::token_type::TokenType;
 pub struct BpeStyle {
     /// `tokenizer.ggml.model`.
     pub model: &'static str,
-    /// `tokenizer.ggml.pre`, where it does not depend on the tokenizer.
+    /// `tokenizer.ggml.pre`, if it does not depend on the tokenizer.
     pub pre: Option<&'static str>,
-    /// Special ids that are set where no file gives one: name, and the text of an added token.
+    /// Default special ids: name, and the text of an added token.
     pub by_text: &'static [(&'static str, &'static str)],
-    /// As above, by id.
+    /// Default special ids by id.
     pub by_id: &'static [(&'static str, u32)],
-    /// Added tokens that steer the model though their file says otherwise.
+    /// Added tokens that are control tokens although their file does not mark them.
     pub control: &'static [&'static str],
-    /// Writes added tokens verbatim; they are special only if the file marks them so.
+    /// Writes added tokens verbatim; they are special only if marked in the file.
     pub plain_added: bool,
-    /// Names of special tokens to look for; empty for the usual ones.
+    /// Names of special tokens to search; empty for the usual ones.
     pub types: &'static [&'static str],
 }
 
@@ -49,15 +49,12 @@ impl BpeStyle {
 
 /// Result of `get_vocab_base`: tokens and the name of the pre-tokenizer.
 pub(super) struct Base {
-    /// Tokens by id.
     pub table: TokenTable,
-    /// For `tokenizer.ggml.pre`.
     pub pre: String,
-    /// Added tokens.
     pub added: AddedVocab,
 }
 
-/// Tokens and the name of the pre-tokenizer of a tokenizer that lists its ids.
+/// Tokens and pre-tokenizer name of a tokenizer that lists its ids.
 pub(super) fn base(
     writer: &mut TokenizerWriter<'_>,
     hf: &HfTokenizer,
@@ -69,7 +66,7 @@ pub(super) fn base(
     let mut added = AddedVocab::read(writer.input, hf, &ids)?;
     writer.vocab.notes.append(&mut added.notes);
     let table = tokens(writer, hf, &mut added, style)?;
-    // A person's word counts most, then the architecture's, then what the tokenizer shows of itself.
+    // By precedence: the user's choice, the architecture's, and recognition by contents.
     let pre = match (writer.ctx.pre.clone(), style.pre) {
         (Some(name), _) => {
             pre::note_chosen(writer, &name, hf);
@@ -105,7 +102,7 @@ pub(super) fn write_keys(
         writer.note(format!("`{}` has no merges: all text is split into bytes", hf.file));
     }
     writer.set(keys::MERGES, Array::String(merges.into()));
-    // vocab.json and merges.txt know of no special tokens; the reference then looks at the configs alone.
+    // vocab.json and merges.txt do not list special tokens; the reference then only reads the configs.
     let tokenizer_json = Some(&hf).filter(|hf| hf.file == "tokenizer.json");
     let mut options = special::SpecialOptions {
         types: style.types.to_vec(),
@@ -124,7 +121,7 @@ pub(super) fn write_keys(
     special::write_keys(writer, tokenizer_json, &options, n_tokens)
 }
 
-/// The tokens by id, free ids below the config's `vocab_size` as `[PAD{id}]`.
+/// Tokens by id; free ids below the config's `vocab_size` become `[PAD{id}]`.
 fn tokens(
     writer: &mut TokenizerWriter<'_>,
     hf: &HfTokenizer,
@@ -133,7 +130,7 @@ fn tokens(
 ) -> Result<TokenTable, VocabError> {
     let n_known = hf.model.vocab.0.len()
         + added.by_id.keys().filter(|id| **id as usize >= hf.model.vocab.0.len()).count();
-    // The default of the reference: as many as there are tokens, whatever their ids.
+    // The reference's default is the number of tokens, regardless of their ids.
     let vocab_size = writer.ctx.vocab_size.unwrap_or_else(|| {
         let last_named = added.only_named.len() as u64;
         (n_known as u64).max(last_named)
@@ -150,8 +147,8 @@ fn tokens(
     let listed = hf.model.vocab.0.iter().map(|(text, id)| (*id, text.as_str()));
     let listed = listed.chain(added.by_id.iter().map(|(id, token)| (*id, token.content.as_str())));
     let slots = slots(vocab_size, hf.file, listed)?;
-    // The decoder turns the byte alphabet into text. The reference encodes and decodes a token with the
-    // whole tokenizer; for a token that is found before the model sees the text only the decoder acts.
+    // The decoder converts the byte alphabet to text. The reference encodes and decodes a token with the
+    // entire tokenizer; for a token that is matched before the model, only the decoder has an effect.
     let decoder: Option<DecoderWrapper> = match &hf.decoder {
         serde_json::Value::Null => None,
         json => Some(
@@ -159,7 +156,7 @@ fn tokens(
                 .map_err(|error| malformed(hf.file, &format!("`decoder`: {error}")))?,
         ),
     };
-    // The library cuts off the end of a token without looking at its length.
+    // The library cuts off the end of a token without checking its length.
     if steps(&hf.decoder).into_iter().any(|step| step.get("stop").is_some_and(|stop| *stop != 0)) {
         let subject = format!("`{}`: a decoder that cuts off the end of tokens", hf.file);
         return Err(VocabError::NotSupported { subject });
@@ -182,8 +179,7 @@ fn tokens(
             table.push(text, TokenType::Normal);
             continue;
         };
-        // llama.cpp looks for added tokens in plain text, so those that are kept in the model's
-        // alphabet are decoded to what they stand for.
+        // llama.cpp searches added tokens in plain text, so those stored in the model's alphabet are decoded.
         let mut plain = token.content.clone();
         if style.plain_added {
             table.push(plain, TokenType::for_added(token.special));
@@ -195,14 +191,14 @@ fn tokens(
         if token.special || looks_special(&plain) || style.control.contains(&plain.as_str()) {
             table.push(plain, TokenType::Control);
         } else {
-            // Gemma's user-defined tokens hold SentencePiece's sign for a space, which texts do not.
+            // Gemma's user-defined tokens contain SentencePiece's space mark, which texts do not.
             table.push(plain.replace('\u{2581}', " "), TokenType::UserDefined);
         }
     }
     Ok(table)
 }
 
-/// The texts of tokens by id. Two tokens with one id are an error only if their texts differ: added tokens are often
+/// Token texts by id. Two tokens with one id are an error only if their texts differ: added tokens are often
 /// in the model's own list as well.
 pub(super) fn slots<'a>(
     vocab_size: u64,
@@ -228,8 +224,8 @@ pub(super) fn slots<'a>(
     Ok(slots)
 }
 
-/// A vocabulary's size as a length, refused where no file could hold it: the number comes from a
-/// config, and memory is taken by it.
+/// Converts a vocabulary's size to a length. Memory is allocated by this number from a config, so an
+/// implausible size is refused.
 pub(super) fn slots_len(vocab_size: u64, file: &str) -> Result<usize, VocabError> {
     // Four times the vocabulary of Gemma 3 (2^18), the largest of the architectures here; some 50 MB.
     const MOST: u64 = 1 << 20;
@@ -239,8 +235,8 @@ pub(super) fn slots_len(vocab_size: u64, file: &str) -> Result<usize, VocabError
     }
 }
 
-/// Merges as the reference writes them: two tokens with a space between; a space inside a token
-/// (possible in the newer spelling only) as the character that stands for it in byte-level text.
+/// Merges in the reference's form: two tokens separated by a space. A space inside a token (possible in the
+/// newer spelling only) becomes its character in the byte alphabet.
 pub(super) fn merges(writer: &mut TokenizerWriter<'_>, pairs: Vec<(String, String)>) -> Vec<Vec<u8>> {
     const SPACE: &str = "\u{120}";
     let mut with_spaces = 0;

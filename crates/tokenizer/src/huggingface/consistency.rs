@@ -1,4 +1,4 @@
-//! Compares the files of a tokenizer with each other, and with the vocabulary that was written.
+//! Compares the files of a tokenizer with each other, and with the written vocabulary.
 
 use std::collections::BTreeSet;
 
@@ -15,15 +15,13 @@ use super::writer::TokenizerWriter;
 use crate::token_type::TokenType;
 use crate::{TokenizerFiles, byte_alphabet, keys};
 
-/// An added token, as a file lists it.
 pub(super) struct Listed {
-    /// The file.
     file: &'static str,
-    /// The entry.
     pub token: AddedToken,
 }
 
-/// The entries of all files that list added tokens. Files that cannot be read are reported by the code that needs them.
+/// Entries of all files that list added tokens. Files that cannot be read are reported by the code that needs
+/// them.
 pub(super) fn listed(input: &TokenizerFiles<'_>, hf: Option<&HfTokenizer>) -> Vec<Listed> {
     let object = |file| json_object(input, file).ok().flatten().unwrap_or_default();
     let mut all = Vec::new();
@@ -55,10 +53,9 @@ pub(super) fn listed(input: &TokenizerFiles<'_>, hf: Option<&HfTokenizer>) -> Ve
     all
 }
 
-/// Entries that a message names.
+/// Maximum number of entries in a message.
 const NAMED: usize = 4;
 
-/// The vocabulary that was written.
 struct Written<'a> {
     tokens: &'a gguf_container::Strings,
     types: &'a [i32],
@@ -80,7 +77,7 @@ impl Written<'_> {
         self.types.get(id).is_some_and(|found| *found == kind.id())
     }
 
-    /// True if the token of an id has this text, in any of the spellings of the kinds of vocabularies.
+    /// True if the token with this id has this text, in the spelling of any kind of vocabulary.
     fn has(&self, id: u32, text: &str) -> bool {
         let Some(written) = self.text(id) else { return false };
         written == text.as_bytes()
@@ -91,7 +88,7 @@ impl Written<'_> {
     }
 }
 
-/// Warns of entries for added tokens that contradict the vocabulary that was written, of special tokens that llama.cpp does not
+/// Warns of added tokens that contradict the written vocabulary, of special tokens that llama.cpp does not
 /// find in a text, and of a tokenizer of another model.
 pub(super) fn check_written(writer: &mut TokenizerWriter<'_>, listed: &[Listed]) {
     let mut warnings = Vec::new();
@@ -113,7 +110,7 @@ pub(super) fn check_written(writer: &mut TokenizerWriter<'_>, listed: &[Listed])
     writer.vocab.warnings.append(&mut warnings);
 }
 
-/// The entries whose id has another text in the vocabulary.
+/// Entries whose id has another text in the vocabulary.
 fn other_ids(written: &Written<'_>, listed: &[Listed]) -> Option<String> {
     let mut found = Vec::new();
     for Listed { file, token } in listed {
@@ -132,7 +129,8 @@ fn other_ids(written: &Written<'_>, listed: &[Listed]) -> Option<String> {
         .then(|| format!("the tokenizer files contradict each other: {}{more}", found.join("; ")))
 }
 
-/// Share of the rows without a token that no padding explains, and the least number of them.
+/// Number of rows without a token that padding does not explain: at least one in this many, and at least this
+/// number.
 const MOST_PADDING: (usize, usize) = (10, 64);
 
 fn without_token(written: &Written<'_>) -> Option<String> {
@@ -149,8 +147,8 @@ fn without_token(written: &Written<'_>) -> Option<String> {
     })
 }
 
-/// Warns of texts that llama.cpp tokenizes differently although all ids agree: spaces after special tokens, and tokens that are
-/// looked for in normalized text.
+/// Warns of texts that llama.cpp tokenizes differently although all ids agree: spaces after special tokens,
+/// and tokens matched in normalized text.
 pub(super) fn check_texts(writer: &mut TokenizerWriter<'_>, hf: Option<&HfTokenizer>, listed: &[Listed]) {
     let keys = &writer.vocab.tokenizer.keys;
     let model = keys.get(keys::MODEL).and_then(Value::as_str).unwrap_or_default();
@@ -187,14 +185,14 @@ pub(super) fn check_texts(writer: &mut TokenizerWriter<'_>, hf: Option<&HfTokeni
     }
 }
 
-/// The texts of entries for a message, if there are any.
+/// Texts of entries for a message, if any.
 fn names<'a>(listed: impl Iterator<Item = &'a Listed>) -> Option<String> {
     let texts: BTreeSet<&str> = listed.map(|listed| listed.token.content.as_str()).collect();
     let names: Vec<String> = texts.into_iter().map(|text| format!("`{text}`")).collect();
     (!names.is_empty()).then(|| listed_names(&names))
 }
 
-/// True if a space is put before a text, but not before text after special tokens.
+/// True if a space is prepended to a text, but not to text after special tokens.
 ///
 /// Source: `_get_prepend_scheme` and `LlamaTokenizer.__init__` of transformers 5.24.
 fn prepends_once(
@@ -209,8 +207,8 @@ fn prepends_once(
     schemes.into_iter().any(|step| step.get("prepend_scheme").is_some_and(|scheme| scheme == "first"))
 }
 
-/// Notes where tokenizer.json has other tokens than the model. The model is taken, as the
-/// reference does: it has the scores, which tokenizer.json has lost.
+/// Notes if the tokens of tokenizer.json differ from the model's. Like in the reference, the model is used:
+/// it has scores, which tokenizer.json lacks.
 pub(super) fn model_and_json(writer: &mut TokenizerWriter<'_>, model: &SpmModel<'_>) {
     #[derive(Deserialize)]
     struct File {

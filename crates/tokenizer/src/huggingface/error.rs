@@ -3,7 +3,7 @@
 use gguf_types::and_more;
 use gguf_types::list_names;
 
-/// Tokens that a message names.
+/// Maximum number of tokens in a message.
 const NAMED: usize = 8;
 
 /// The first names of a list, with the number of others.
@@ -11,35 +11,25 @@ pub(super) fn listed_names(names: &[String]) -> String {
     names[..names.len().min(NAMED)].join(", ") + &and_more(names.len().saturating_sub(NAMED))
 }
 
-/// Why no tokenizer metadata could be made.
+/// Reason that no tokenizer metadata could be created.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum VocabError {
-    /// A kind of tokenizer that this program does not convert.
     #[error("{subject}: not supported")]
     NotSupported {
-        /// The kind, with the file that it was found in.
+        /// Kind, and the file that shows it.
         subject: String,
     },
-    /// None of the files that a vocabulary could come from is there.
+    /// No file with a vocabulary exists.
     #[error("no tokenizer found; looked for {expected}")]
-    NoTokenizer {
-        /// The files that were looked for.
-        expected: &'static str,
-    },
-    /// A file that is not what its name says.
+    NoTokenizer { expected: &'static str },
     #[error("`{file}`: {problem}")]
     Malformed { file: String, problem: String },
-    /// A token whose id does not fit below the config's `vocab_size`.
+    /// A token's id is not below the config's `vocab_size`.
     #[error("token `{token}` has id {id}, but the config's `vocab_size` is {vocab_size}")]
-    VocabTooLarge {
-        /// The token with the largest id.
-        token: String,
-        id: u64,
-        vocab_size: u64,
-    },
-    /// More tokens than the embedding has rows.
+    VocabTooLarge { token: String, id: u64, vocab_size: u64 },
+    /// More tokens than rows of the embedding.
     #[error("the vocabulary has {tokens} tokens, but the token embedding has {rows} rows{}", listed(.without_row))]
     EmbeddingTooSmall {
         /// Known tokens without a row.
@@ -47,15 +37,10 @@ pub enum VocabError {
         tokens: u64,
         rows: u64,
     },
-    /// Two tokens with one id.
+    /// Two tokens have the same id.
     #[error("duplicate token id {id}: `{first}` and `{second}`")]
-    RepeatedId {
-        id: u64,
-        /// The token that has it first.
-        first: String,
-        second: String,
-    },
-    /// An id without a token where the format has no place for one.
+    RepeatedId { id: u64, first: String, second: String },
+    /// An id has no token, which the format does not allow.
     #[error("`{file}`: missing token with id {id} ({tokens} tokens are listed)")]
     MissingId { file: &'static str, id: u64, tokens: u64 },
     /// A merge of tokens that are not in the vocabulary.
@@ -70,14 +55,12 @@ pub enum VocabError {
         right: String,
         token: String,
     },
-    /// Nothing is known about how this tokenizer splits text into words.
     #[error("unknown pre-tokenizer: it splits by {found} (token hash {hash}){nearest}")]
     UnknownPre {
-        /// The steps of its normal form.
         found: String,
-        /// The reference's hash of the test text's tokens, or the reason for its absence.
+        /// Reference's hash of the test text's tokens, or the reason for its absence.
         hash: String,
-        /// The name that is most like it, and in what it differs; nothing if no name is near.
+        /// Most similar name and its differences; empty if no name is near.
         nearest: String,
     },
 }
@@ -108,7 +91,7 @@ impl VocabError {
     }
 }
 
-/// The tokens without a row, at the end of a message.
+/// Tokens without a row, at the end of a message.
 fn listed(tokens: &[String]) -> String {
     if tokens.is_empty() { String::new() } else { format!("; tokens without a row: {}", list_names(tokens)) }
 }

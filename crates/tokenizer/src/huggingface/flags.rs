@@ -37,11 +37,12 @@ const FLAGS: [Flag; 3] = [
     },
 ];
 
-/// Notes added tokens with flags that llama.cpp does not apply. Of several entries for a text, the last counts.
+/// Notes added tokens with flags that llama.cpp does not apply. Of several entries for a text, the last
+/// counts.
 pub(super) fn note(writer: &mut TokenizerWriter<'_>, listed: &[Listed]) {
     let tokens: BTreeMap<&str, &AddedToken> =
         listed.iter().map(|listed| (listed.token.content.as_str(), &listed.token)).collect();
-    // Keys that were just written have the right types.
+    // These keys were just written, so they have the right types.
     let strips = writer.vocab.tokenizer.strips().unwrap_or_default();
     for flag in FLAGS {
         let flagged = tokens

@@ -1,8 +1,8 @@
 //! `tokenizer.json`, the older pair of `vocab.json` and `merges.txt`, and `vocab.txt`, as one
 //! structure.
 //!
-//! The file is read in one pass into vectors: half of the time of a conversion's metadata goes
-//! into the quarter of a million strings of a large vocabulary.
+//! The file is parsed in one pass into vectors: half of the time for a conversion's metadata is spent on the
+//! quarter of a million strings of a large vocabulary.
 
 use std::fmt;
 
@@ -17,11 +17,9 @@ use crate::json::list;
 /// A Hugging Face tokenizer.
 #[derive(Debug, Default)]
 pub struct HfTokenizer {
-    /// The file that the vocabulary comes from.
     pub(super) file: &'static str,
-    /// The model: vocabulary and merges.
     pub(super) model: HfModel,
-    /// Tokens next to (or marked in) the vocabulary, as the file lists them.
+    /// Tokens next to (or marked in) the vocabulary, in file order.
     pub(super) added_tokens: Vec<AddedToken>,
     /// As in the file; null if absent.
     pub(super) normalizer: Json,
@@ -31,7 +29,7 @@ pub struct HfTokenizer {
     pub(super) post_processor: Json,
     /// As in the file; null if absent.
     pub(super) decoder: Json,
-    /// Differences between this file and what transformers makes of it.
+    /// Differences between this file and transformers' result.
     pub(super) warnings: Vec<String>,
 }
 
@@ -42,25 +40,24 @@ pub(super) struct HfModel {
     /// `BPE`, `Unigram`, `WordPiece`, `WordLevel`.
     #[serde(rename = "type")]
     pub kind: Option<String>,
-    /// Token and id in file order; empty for kinds that list tokens otherwise.
+    /// Token and id in file order; empty for kinds with other lists.
     pub vocab: Tokens,
     /// Merges in order.
     pub merges: Merges,
     /// True if unknown characters become byte tokens; `None` if the file does not specify it.
     pub byte_fallback: Option<bool>,
-    /// True if a word that is a token is taken without applying merges.
+    /// True if a word that is a token is used without applying merges.
     pub ignore_merges: Option<bool>,
-    /// The text of the token for what the vocabulary cannot spell.
     pub unk_token: Option<String>,
     /// True if neighboring unknown characters become one unknown token.
     pub fuse_unk: Option<bool>,
-    /// Marker of a token that continues a word (`##`).
+    /// Mark of a token that continues a word (`##`).
     pub continuing_subword_prefix: Option<String>,
-    /// Marker of a token that ends a word (`</w>`).
+    /// Mark of a token that ends a word (`</w>`).
     pub end_of_word_suffix: Option<String>,
-    /// The id of a unigram's unknown token.
+    /// Id of a unigram's unknown token.
     pub unk_id: Option<u32>,
-    /// The longest word that a WordPiece looks at, in characters.
+    /// Maximum word length of a WordPiece, in characters.
     pub max_input_chars_per_word: Option<u32>,
 }
 
@@ -78,18 +75,15 @@ pub(super) struct Tokens(pub Vec<(String, u32)>, pub Vec<f64>);
 #[derive(Debug, Default)]
 pub(super) struct Merges(pub Vec<(String, String)>);
 
-/// An added token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct AddedToken {
-    /// Its id as the file states it.
     #[serde(default)]
     pub id: Option<u32>,
-    /// Its text.
     pub content: String,
     /// True if text is normalized before matching the token.
     #[serde(default)]
     pub normalized: Option<bool>,
-    /// True if decoding may leave it out.
+    /// True if decoding may omit it.
     #[serde(default)]
     pub special: bool,
     /// True if it absorbs whitespace on its left.
@@ -134,8 +128,8 @@ impl<'de> Deserialize<'de> for Tokens {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Tokens, A::Error> {
-                // Entry by entry into a vector: a map of a quarter of a million strings would be built only to be
-                // taken apart again, and would lose tokens that are listed twice.
+                // A vector, because a map of a quarter of a million strings would be taken apart again, and
+                // would lose duplicate tokens.
                 let mut tokens = Vec::new();
                 while let Some(entry) = map.next_entry::<String, u32>()? {
                     tokens.push(entry);
@@ -184,8 +178,8 @@ impl<'de> Deserialize<'de> for Merges {
     }
 }
 
-/// One merge, in either spelling: `"a b"`, or since tokenizers 0.20 `["a", "b"]`, whose parts may
-/// hold spaces.
+/// One merge, in either spelling: `"a b"`, or since tokenizers 0.20 `["a", "b"]`, whose parts may contain
+/// spaces.
 struct Merge(String, String);
 
 impl<'de> Deserialize<'de> for Merge {
@@ -223,7 +217,7 @@ impl<'de> Deserialize<'de> for Merge {
 }
 
 impl HfTokenizer {
-    /// The file that it was read from: tokenizer.json, vocab.json or vocab.txt.
+    /// Source file: tokenizer.json, vocab.json or vocab.txt.
     pub fn file(&self) -> &'static str {
         self.file
     }
@@ -233,7 +227,7 @@ impl HfTokenizer {
         self.model.kind.as_deref()
     }
 
-    /// Type of the pre-tokenizer, if there is one.
+    /// Type of the pre-tokenizer, if any.
     pub fn pre_tokenizer(&self) -> Option<&str> {
         self.pre_tokenizer.get("type").and_then(Json::as_str)
     }
@@ -260,7 +254,7 @@ impl HfTokenizer {
         input.file("vocab.txt").map(|bytes| Self::from_word_list(input, bytes)).transpose()
     }
 
-    /// Takes options of tokenizer_config.json over those of the normalizer, like the class that the config names.
+    /// Applies options of tokenizer_config.json over those of the normalizer, like the class in the config.
     ///
     /// Source: `BertTokenizer.__init__` of transformers 5.24.
     fn take_bert_options(&mut self, config: &serde_json::Map<String, Json>, class: &str) {
@@ -286,8 +280,8 @@ impl HfTokenizer {
         }
     }
 
-    /// vocab.txt: a WordPiece, one token a line; how text is cleaned hangs on
-    /// tokenizer_config.json, by the defaults of `BertTokenizer`.
+    /// vocab.txt: a WordPiece with one token per line. Text cleaning depends on tokenizer_config.json, with
+    /// the defaults of `BertTokenizer`.
     fn from_word_list(input: &TokenizerFiles<'_>, bytes: &[u8]) -> Result<Self, VocabError> {
         let text = std::str::from_utf8(bytes).map_err(|error| malformed("vocab.txt", &error))?;
         let mut vocab = Vec::new();
@@ -295,7 +289,7 @@ impl HfTokenizer {
             let id = u32::try_from(id).map_err(|error| malformed("vocab.txt", &error))?;
             vocab.push((line.to_owned(), id));
         }
-        // `BertTokenizer.__init__`: small letters and Chinese characters apart unless the config says otherwise.
+        // `BertTokenizer.__init__`: lower case and separate Chinese characters by default.
         let config = tokenizer_config(input)?.unwrap_or_default();
         let flag = |name: &str, default| config.get(name).and_then(Json::as_bool).unwrap_or(default);
         Ok(HfTokenizer {
@@ -318,7 +312,7 @@ impl HfTokenizer {
         })
     }
 
-    /// An error if the model is of another kind; a file that states none is taken for a BPE.
+    /// Fails if the model has another kind; an unstated kind is assumed to be BPE.
     pub(super) fn needs_kind(&self, expected: &str) -> Result<(), VocabError> {
         match self.model.kind.as_deref().unwrap_or("BPE") {
             kind if kind == expected => Ok(()),
@@ -354,7 +348,7 @@ impl HfTokenizer {
             #[serde(default)]
             decoder: Json,
         }
-        // `M` is the model, or `IgnoredAny`, which reads over it without keeping a string.
+        // `M` is the model, or `IgnoredAny`, which skips it without allocating strings.
         let file: File<M> =
             serde_json::from_slice(bytes).map_err(|error| malformed("tokenizer.json", &error))?;
         Ok(HfTokenizer {
@@ -369,8 +363,7 @@ impl HfTokenizer {
         })
     }
 
-    /// The pair of files says nothing about how text is split: that hangs on the class that
-    /// `tokenizer_config.json` names.
+    /// The pair of files does not describe splitting, which depends on the class in `tokenizer_config.json`.
     fn from_pair(vocab: &[u8], merges: &[u8], class: &str) -> Result<Self, VocabError> {
         let vocab: Tokens = serde_json::from_slice(vocab).map_err(|error| malformed("vocab.json", &error))?;
         let byte_level = |use_regex: bool| serde_json::json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": use_regex});
@@ -401,11 +394,11 @@ impl HfTokenizer {
     }
 }
 
-/// The lines of `merges.txt`: two tokens with whitespace between; a first line that starts with
-/// `#` is a comment, empty lines are nothing.
+/// Lines of `merges.txt`: two tokens separated by whitespace. A first line that starts with `#` is a comment;
+/// empty lines are ignored.
 pub(super) fn read_merges_txt(bytes: &[u8]) -> Result<Vec<(String, String)>, VocabError> {
     let text = std::str::from_utf8(bytes).map_err(|error| malformed("merges.txt", &error))?;
-    // `#version: 0.2` stands on the first line; a later `#` is a token.
+    // `#version: 0.2` is the first line; a later `#` is a token.
     let mut merges = Vec::new();
     for (index, line) in text.lines().enumerate() {
         if (index == 0 && line.trim_start().starts_with('#')) || line.trim().is_empty() {
@@ -425,21 +418,21 @@ pub(super) fn read_merges_txt(bytes: &[u8]) -> Result<Vec<(String, String)>, Voc
     Ok(merges)
 }
 
-/// `tokenizer_class` of `tokenizer_config.json` without its `Fast`, or nothing.
+/// `tokenizer_class` of `tokenizer_config.json` without its `Fast`, or an empty string.
 pub(super) fn class_of(input: &TokenizerFiles<'_>) -> String {
     let config = tokenizer_config(input).ok().flatten();
     let class = config.as_ref().and_then(|config| config.get("tokenizer_class")).and_then(Json::as_str);
     class.map(|class| class.strip_suffix("Fast").unwrap_or(class).to_owned()).unwrap_or_default()
 }
 
-/// `tokenizer_config.json`, if there is one.
+/// `tokenizer_config.json`, if it exists.
 pub(super) fn tokenizer_config(
     input: &TokenizerFiles<'_>,
 ) -> Result<Option<serde_json::Map<String, Json>>, VocabError> {
     json_object(input, "tokenizer_config.json")
 }
 
-/// A JSON file that must be an object, if it is there.
+/// A JSON file that must contain an object, if it exists.
 pub(super) fn json_object(
     input: &TokenizerFiles<'_>,
     file: &str,
@@ -448,12 +441,11 @@ pub(super) fn json_object(
     serde_json::from_slice(bytes).map(Some).map_err(|error| malformed(file, &error))
 }
 
-/// An error of a reader as ours.
 pub(super) fn malformed(file: &str, error: &dyn fmt::Display) -> VocabError {
     VocabError::Malformed { file: file.to_owned(), problem: error.to_string() }
 }
 
-/// A part of a pipeline, and if it is a sequence, all steps inside.
+/// A part of a pipeline; if it is a sequence, all its steps.
 pub(super) fn steps(part: &Json) -> Vec<&Json> {
     let mut steps = vec![part];
     for key in ["normalizers", "pretokenizers", "processors", "decoders"] {
@@ -462,7 +454,7 @@ pub(super) fn steps(part: &Json) -> Vec<&Json> {
     steps
 }
 
-/// The type of a step; empty without a step.
+/// Type of a step; empty without a step.
 pub(super) fn step_type(step: &Json) -> &str {
     step.get("type").and_then(Json::as_str).unwrap_or_default()
 }

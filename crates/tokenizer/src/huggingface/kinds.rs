@@ -1,4 +1,4 @@
-//! The kinds of tokenizers that routes are made of: the files to read and additional keys.
+//! Kinds of tokenizers that routes combine: files to read and additional keys.
 
 use gguf_container::{Array, Value};
 use serde_json::{Map, Value as Json};
@@ -19,23 +19,23 @@ const NO_TOKENIZER: VocabError = VocabError::NoTokenizer {
     expected: "`tokenizer.model`; `tokenizer.json`; `vocab.json` with `merges.txt`",
 };
 
-/// Kinds of tokenizers, and steps that several routes share. All of them write keys in the reference's order.
+/// Kinds of tokenizers, and steps that several routes share. All write keys in the reference's order.
 ///
 /// # Errors
 ///
-/// [`VocabError`]: files that are missing, or contradict themselves or the config.
+/// [`VocabError`]: files that are missing, or inconsistent with each other or the config.
 impl TokenizerWriter<'_> {
     /// True if there is a tokenizer.model that is not a renamed tiktoken file.
     pub fn has_spm(&self) -> bool {
         self.file("tokenizer.model").is_some_and(|bytes| !Ranks::is_one(bytes))
     }
 
-    /// The vocabulary that a checkpoint lists: tokenizer.json, else vocab.json with merges.txt, else vocab.txt.
+    /// Vocabulary listed by a checkpoint: tokenizer.json, else vocab.json with merges.txt, else vocab.txt.
     pub fn read_json(&self) -> Result<Option<HfTokenizer>, VocabError> {
         HfTokenizer::read(self.input)
     }
 
-    /// As [`TokenizerWriter::read_json`], of a checkpoint that must have one.
+    /// Like [`TokenizerWriter::read_json`], if the file is required.
     pub fn tokenizer_json(&self) -> Result<HfTokenizer, VocabError> {
         self.read_json()?.ok_or(NO_TOKENIZER)
     }
@@ -55,7 +55,7 @@ impl TokenizerWriter<'_> {
         self.gpt2_of(self.read_json()?, style)
     }
 
-    /// As [`TokenizerWriter::gpt2`], of a vocabulary that was read already.
+    /// Like [`TokenizerWriter::gpt2`], for a vocabulary that was read already.
     pub fn gpt2_of(&mut self, hf: Option<HfTokenizer>, style: &BpeStyle) -> Result<(), VocabError> {
         match hf {
             Some(hf) => bpe::write_keys(self, hf, style),
@@ -98,7 +98,7 @@ impl TokenizerWriter<'_> {
         }
     }
 
-    /// As [`TokenizerWriter::spm`], of a vocabulary that was read already.
+    /// Like [`TokenizerWriter::spm`], for a vocabulary that was read already.
     pub fn spm_or_json(&mut self, hf: Option<HfTokenizer>, style: SpmStyle) -> Result<(), VocabError> {
         match hf {
             Some(hf) if hf.is_llama() => llama_hf::write_ranked(self, &hf, style),
@@ -109,7 +109,7 @@ impl TokenizerWriter<'_> {
         }
     }
 
-    /// The id of a token of the vocabulary that has been written.
+    /// Id of a token in the written vocabulary.
     pub fn token_id(&self, token: &str) -> Option<u32> {
         let Value::Array(Array::String(tokens)) = self.vocab.tokenizer.keys.get(keys::TOKENS)? else {
             return None;
@@ -125,7 +125,7 @@ impl TokenizerWriter<'_> {
 
     /// Special tokens, flags and the chat template. Ids from `n_tokens` on are written with a note.
     pub fn special_tokens(&mut self, options: &SpecialOptions, n_tokens: usize) -> Result<(), VocabError> {
-        // A quarter of a million tokens of tokenizer.json are skipped: only its special tokens count here.
+        // Skips a quarter of a million tokens of tokenizer.json: only its special tokens matter here.
         let hf = HfTokenizer::read_without_model(self.input)?;
         special::write_keys(self, hf.as_ref(), options, n_tokens)
     }
@@ -147,7 +147,7 @@ impl TokenizerWriter<'_> {
         };
         let model = SpmModel::read(bytes).map_err(|problem| hf::malformed("tokenizer.model", &problem))?;
         for (key, id) in [(keys::BOS_ID, model.bos_id), (keys::EOS_ID, model.eos_id)] {
-            // -1 stands for none.
+            // -1 means no token.
             if id != u32::MAX && !self.has(key) {
                 self.set(key, id);
             }
@@ -155,9 +155,9 @@ impl TokenizerWriter<'_> {
         Ok(())
     }
 
-    /// tokenizer.json or tokenizer.model (this one first if `model_first`), and the vocabulary rounded up to a
-    /// multiple: `multiple`, else the one that the config states, else `default`; but not beyond the rows
-    /// of the embedding: with more tokens than rows, llama.cpp does not load the file that the reference writes.
+    /// tokenizer.json or tokenizer.model (the latter first if `model_first`), with the vocabulary rounded up
+    /// to a multiple: `multiple`, else that of the config, else `default`. It is limited to the rows of the
+    /// embedding: with more tokens than rows, llama.cpp does not load the reference's file.
     pub fn rounded(
         &mut self,
         multiple: Option<u64>,
@@ -169,7 +169,7 @@ impl TokenizerWriter<'_> {
             let key = "pad_vocab_size_multiple";
             config.get(key).or_else(|| config.get("text_config")?.get(key)).and_then(Json::as_u64)
         };
-        // Rows of matrices that are multiples of 8 or 16 are what kernels like; the extra ones have no token.
+        // Kernels prefer numbers of rows that are multiples of 8 or 16; the extra rows have no token.
         let multiple = multiple.or_else(stated).filter(|n| *n > 0).unwrap_or(default);
         if let Some(size) = self.ctx.vocab_size {
             let rounded = size.div_ceil(multiple).saturating_mul(multiple);
@@ -194,7 +194,7 @@ impl TokenizerWriter<'_> {
         }
     }
 
-    /// chat_template.jinja over what tokenizer_config.json says.
+    /// chat_template.jinja, which overrides tokenizer_config.json.
     pub fn own_template(&mut self) -> Result<(), VocabError> {
         if let Some(text) = template::jinja_file(self.input)? {
             self.set(keys::CHAT_TEMPLATE, text);

@@ -1,5 +1,5 @@
-//! Checks of a tokenizer.json before the library `tokenizers` gets it, which panics on some contents and lets texts grow without
-//! bounds.
+//! Checks a tokenizer.json before the library `tokenizers` reads it, which panics on some contents and lets
+//! texts grow without bounds.
 
 use std::collections::HashSet;
 use std::sync::mpsc::channel;
@@ -17,12 +17,11 @@ use crate::json::list;
 
 /// Largest factor by which the steps of a file may lengthen a text. Published files have up to some hundreds.
 const MAX_GROWTH: f64 = 4096.0;
-/// Largest number of steps.
 const MAX_STEPS: usize = 256;
-/// Time of the library for one task.
+/// Time limit of the library for one task.
 const MAX_TIME: Duration = Duration::from_secs(8);
 
-/// The tokenizer of a tokenizer.json, as the library reads it, without padding and truncation.
+/// Opens a tokenizer.json with the library, without padding and truncation.
 ///
 /// # Errors
 ///
@@ -46,8 +45,8 @@ pub fn library(bytes: &[u8]) -> Result<Tokenizer, String> {
     Tokenizer::from_bytes(Json::Object(whole).to_string()).map_err(|error| error.to_string())
 }
 
-/// Runs the library on another thread, because expressions of a file may take any time. After that time, the thread is
-/// left alone.
+/// Runs the library on another thread, because expressions of a file may take any time. After the time limit,
+/// the thread is abandoned.
 pub(super) fn timed<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, String> + Send + 'static,
 ) -> Result<T, String> {
@@ -59,7 +58,7 @@ pub(super) fn timed<T: Send + 'static>(
         .unwrap_or_else(|_| Err(format!("the tokenizer takes longer than {} s", MAX_TIME.as_secs())))
 }
 
-/// Checks the steps of a tokenizer for contents on which the library panics, because it does not check them, and for growth.
+/// Checks the steps of a tokenizer for contents on which the library panics, and for growth.
 pub(super) fn check_steps(parts: &[&Json]) -> Result<(), String> {
     let (mut templates, mut growth) = (0, 1.0);
     let all: Vec<&Json> = parts.iter().flat_map(|part| steps(part)).collect();
@@ -69,7 +68,7 @@ pub(super) fn check_steps(parts: &[&Json]) -> Result<(), String> {
     for step in all {
         let expression = step.get("pattern").and_then(|pattern| pattern.get("Regex")?.as_str());
         if expression.is_some_and(|expression| expression.contains(r"\K")) {
-            // With it, a match can end before it starts.
+            // It allows a match to end before it starts.
             return Err(r"`pattern`: `\K` is not supported".into());
         }
         if step.get("length").and_then(Json::as_u64) == Some(0) {
@@ -101,7 +100,7 @@ pub(super) fn check_steps(parts: &[&Json]) -> Result<(), String> {
     Ok(())
 }
 
-/// The factor by which a step may lengthen a text.
+/// Factor by which a step may lengthen a text.
 fn growth_of(step: &Json) -> Result<f64, String> {
     let content = step.get("content").and_then(Json::as_str).unwrap_or_default().len() as f64;
     Ok(match step_type(step) {
@@ -172,7 +171,8 @@ pub(super) fn check_added(hf: &HfTokenizer, added: &AddedVocab) -> Result<(), St
     }
 }
 
-/// Checks that the second token of every merge can lose the prefix of continuing tokens. The library cuts it off by its length.
+/// Checks that the second token of every merge has the prefix of continuing tokens, which the library cuts
+/// off by its length.
 pub(super) fn check_prefix<'a>(
     prefix: &str,
     mut seconds: impl Iterator<Item = &'a str>,
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(refused, "`post_processor`: token `<s>` is not in `special_tokens`");
     }
 
-    /// Each of these panics in version 0.23 of the library, or takes all memory.
+    /// Each of these panics in version 0.23 of the library, or exhausts memory.
     #[test]
     fn hostile_steps_are_refused() {
         let template =
@@ -244,7 +244,7 @@ mod tests {
         table.extend(b"a\0");
         assert_eq!(check_charsmap(&table), Some(1.0));
         let mut units = table.clone();
-        // The unit of byte 1 is its own label, and its children are outside of the table.
+        // The unit of byte 1 is its own label, and its children are outside the table.
         units[4 + 4..4 + 8].copy_from_slice(&(1u32 | 0x3000 << 10).to_le_bytes());
         for damaged in [&[][..], b"\x01", &table[..500], &units] {
             assert_eq!(check_charsmap(damaged), None);
@@ -266,7 +266,7 @@ mod tests {
         let check = |prefix: &str| check_prefix(prefix, ["##b", "\u{e9}"].into_iter());
         assert_eq!(check(""), Ok(()));
         assert_eq!(check("##"), Ok(()));
-        // Longer than the token, and inside of a character.
+        // Longer than the token, and inside a character.
         for prefix in ["####", "#"] {
             assert!(check(prefix).unwrap_err().contains("`continuing_subword_prefix`"), "{prefix}");
         }

@@ -1,7 +1,7 @@
 //! A llama tokenizer as tokenizer.json, without tokenizer.model: `tokenizer.ggml.model` = `llama`.
 //!
-//! The scores of the model are lost in that file, but its merges have the same order. The reference gives every token the
-//! same score, and llama.cpp then prefers merges by position instead.
+//! That file lacks the model's scores, but its merges are in their order. The reference gives all tokens an
+//! equal score, and llama.cpp then prefers merges by position instead.
 //!
 //! Source: `_set_vocab_llama_hf` in `conversion/base.py`, `LlamaHfVocab` in
 //! `gguf-py/gguf/vocab.py`.
@@ -21,11 +21,10 @@ use super::{bpe, special, spm};
 use crate::keys;
 use crate::token_type::TokenType;
 
-/// The score of every token.
 const SCORE: f32 = -1000.0;
 
 impl TokenizerWriter<'_> {
-    /// As [`TokenizerWriter::llama_hf`], of a llama tokenizer that was read already.
+    /// Like [`TokenizerWriter::llama_hf`], for a llama tokenizer that was read already.
     pub fn llama_hf_of(&mut self, hf: &HfTokenizer) -> Result<(), VocabError> {
         let ids = vocab_ids::ids_of(hf)?;
         let mut table = table(self, hf, &ids)?;
@@ -44,11 +43,11 @@ impl TokenizerWriter<'_> {
     }
 }
 
-/// Scores from merges: the negative position of the first merge that produces a token. llama.cpp joins the
+/// Sets scores from merges: the negative index of the first merge that produces a token. llama.cpp joins the
 /// pair whose token has the highest score, so the earliest merge is applied first.
 fn rank(table: &mut TokenTable, hf: &HfTokenizer, ids: &Ids<'_>) {
     let mut joined = String::new();
-    // From the last to the first, so that of several merges into one token the first one stays.
+    // Backwards, so that the first of several merges into one token wins.
     for (rank, (left, right)) in hf.model.merges.0.iter().enumerate().rev() {
         joined.clear();
         joined.push_str(left);
@@ -82,8 +81,8 @@ fn note_scores(writer: &mut TokenizerWriter<'_>, hf: &HfTokenizer) {
     ));
 }
 
-/// As [`write_keys`], for families whose tokenizer.model alone the reference reads. Scores are derived from
-/// merges, so llama.cpp joins in their order. Added tokens get the ids that the files state.
+/// Like [`write_keys`], for families of which the reference only reads tokenizer.model. Scores are derived
+/// from merges, so that llama.cpp joins in their order. Added tokens have the ids of the files.
 pub(super) fn write_ranked(
     writer: &mut TokenizerWriter<'_>,
     hf: &HfTokenizer,
@@ -101,7 +100,7 @@ pub(super) fn write_ranked(
     special::write_keys(writer, Some(hf), &options, n_tokens)
 }
 
-/// The model's tokens with scores by merges, then the added ones.
+/// The model's tokens with scores from merges, then added ones.
 fn ranked_tokens(
     writer: &mut TokenizerWriter<'_>,
     hf: &HfTokenizer,
@@ -111,8 +110,8 @@ fn ranked_tokens(
     vocab_ids::check_merges(hf, &ids)?;
     let mut table = tokens(hf, &AddedVocab::default())?;
     rank(&mut table, hf, &ids);
-    // SentencePiece calls those that are not special user-defined: found in a text before anything
-    // is joined. Those of tokenizer.json keep their scores.
+    // SentencePiece treats those that are not special as user-defined: matched before joining. Those of
+    // tokenizer.json keep their scores.
     for token in &hf.added_tokens {
         let id = ids.get(token.content.as_str()).map(|id| *id as usize);
         if let Some(kind) = id.and_then(|id| table.types.get_mut(id)) {
@@ -122,7 +121,7 @@ fn ranked_tokens(
     if let spm::SpmStyle::SpecialsAfterPieces(after) = style {
         return spm::with_specials(writer, table, after);
     }
-    // After the model's own tokens: those of tokenizer_config.json, then those of tokenizer.json alone.
+    // After the model's own tokens: those of tokenizer_config.json, then those only in tokenizer.json.
     let mut added = spm::listed_tokens(writer.input)?;
     for token in hf.added_tokens.iter().filter(|token| !ids.contains_key(token.content.as_str())) {
         added.extend(token.id.map(|id| (hf.file, u64::from(id), token.content.clone(), token.special)));
@@ -140,7 +139,7 @@ fn ranked_tokens(
     writer.check_rows(n_tokens)?;
     table.fill(n_tokens, Some(spm::SCORE_OF_NONE));
     for (file, id, text, special) in added {
-        // A token that the model has too keeps the score of its merge and changes its type alone.
+        // A token of the model keeps the score of its merge; only its type changes.
         if let Some(own) = ids.get(text.as_str()).filter(|own| u64::from(**own) == id) {
             table.types[*own as usize] = TokenType::for_added(special);
             continue;
@@ -167,8 +166,9 @@ fn puts_space_in_front(hf: &HfTokenizer) -> bool {
 }
 
 impl TokenizerWriter<'_> {
-    /// A llama tokenizer as tokenizer.json, with its merges, under another name in `tokenizer.ggml.model`. Tokens with
-    /// texts in `visible` are text even if the file marks them as control tokens, because programs want to see them.
+    /// A llama tokenizer as tokenizer.json, with its merges, under another name in `tokenizer.ggml.model`.
+    /// Tokens with texts in `visible` are text even if the file marks them as control tokens, because
+    /// programs need to see them.
     pub fn llama_with_merges(&mut self, model: &str, visible: &[&str]) -> Result<(), VocabError> {
         let mut hf = self.tokenizer_json()?;
         hf.needs_kind("BPE")?;
@@ -184,7 +184,8 @@ impl TokenizerWriter<'_> {
         special::write_keys(self, Some(&hf), &special::SpecialOptions::default(), n_tokens)
     }
 
-    /// A BPE as tokenizer.json, written as a llama tokenizer without scores, with a name for the token that is a zero byte.
+    /// A BPE as tokenizer.json, written as a llama tokenizer without scores, with a name for the token that
+    /// is a zero byte.
     ///
     /// Source: `XverseModel.set_vocab` in `conversion/xverse.py`.
     pub fn llama_without_scores(&mut self) -> Result<(), VocabError> {
@@ -196,7 +197,7 @@ impl TokenizerWriter<'_> {
         table.scores.clear();
         for (id, (text, kind)) in table.texts.iter_mut().zip(&mut table.types).enumerate() {
             let token = u32::try_from(id).ok().and_then(|id| added.by_id.get(&id));
-            // C would take a zero byte for the end of the text; the reference spells it as Python does.
+            // A zero byte would end the text in C; the reference spells it like Python.
             if text.as_slice() == b"\0" {
                 *text = b"<b'\\x00'>".to_vec();
                 *kind = TokenType::Byte;
@@ -214,7 +215,7 @@ impl TokenizerWriter<'_> {
     }
 }
 
-/// The checked tokens, as many as the embedding has rows.
+/// Checked tokens, padded to the rows of the embedding.
 fn table(
     writer: &mut TokenizerWriter<'_>,
     hf: &HfTokenizer,
@@ -243,7 +244,7 @@ fn tokens(hf: &HfTokenizer, added: &AddedVocab) -> Result<TokenTable, VocabError
     let mut by_id: Vec<Option<&str>> = vec![None; n_model];
     for (text, id) in &hf.model.vocab.0 {
         let slot = by_id.get_mut(*id as usize);
-        // An id beyond the end means that one before it is free.
+        // An id beyond the end means that an earlier one is free.
         *slot.ok_or_else(|| {
             let taken: HashSet<u32> = hf.model.vocab.0.iter().map(|(_, id)| *id).collect();
             missing((0..).find(|id| !taken.contains(id)).unwrap_or_default() as usize)
@@ -262,7 +263,7 @@ fn tokens(hf: &HfTokenizer, added: &AddedVocab) -> Result<TokenTable, VocabError
         };
         table.push_scored(text, kind, SCORE);
     }
-    // Added tokens must follow without a gap: the format of a llama tokenizer has no free places.
+    // Added tokens must follow without a gap: the format of a llama tokenizer has no free ids.
     for (id, token) in added.by_id.range(u32::try_from(n_model).unwrap_or(u32::MAX)..) {
         if *id as usize != table.len() {
             return Err(missing(table.len()));

@@ -1,8 +1,7 @@
-//! Tokenizers: from the files that a checkpoint carries to the `tokenizer.*` keys.
+//! From a checkpoint's tokenizer files to the `tokenizer.*` keys.
 //!
-//! One file for each kind of vocabulary ([`Route`] says which kinds an architecture tries and in
-//! what order), one for the special tokens that all kinds share, and a table of the
-//! pre-tokenizers that llama.cpp knows.
+//! Each kind of vocabulary has a file ([`Route`] defines which kinds an architecture tries, in order).
+//! Special tokens, which all kinds share, and the table of llama.cpp's pre-tokenizers have their own files.
 //!
 //! Source: `ModelBase._set_vocab_*` in `conversion/base.py` and `SpecialVocab` in
 //! `gguf-py/gguf/vocab.py` of llama.cpp, as vendored in llama-cpp-python 0.3.36.
@@ -56,11 +55,11 @@ use writer::OwnFile;
 pub use writer::{TokenizerWriter, Vocab};
 
 impl Tokenizer {
-    /// The tokenizer of a checkpoint, read by a route.
+    /// Reads the tokenizer of a checkpoint by a route.
     ///
     /// # Errors
     ///
-    /// When the files that the route needs are absent or contradict themselves or the config.
+    /// If files that the route needs are missing or inconsistent with each other or the config.
     pub fn from_huggingface(
         input: &TokenizerFiles<'_>,
         route: Route,
@@ -80,7 +79,7 @@ impl Tokenizer {
         if ctx.embed_json {
             embed(&mut writer)?;
         }
-        // Routes that read one file twice find the same twice.
+        // Routes that read a file twice produce notes twice.
         let mut vocab = writer.vocab;
         let mut seen = std::collections::HashSet::new();
         for lines in [&mut vocab.warnings, &mut vocab.notes, &mut vocab.details] {
@@ -119,7 +118,7 @@ pub fn n_own_tokens(input: &TokenizerFiles<'_>) -> Option<u64> {
     n_tokens.map(|n_tokens| n_tokens as u64)
 }
 
-/// The ids of tokens by their texts, of a tokenizer.json or a vocab.json; `None` if one of them is missing.
+/// Ids of tokens by text, from a tokenizer.json or a vocab.json; `None` if a token is missing.
 pub fn token_ids<const N: usize>(input: &TokenizerFiles<'_>, texts: [&str; N]) -> Option<[u64; N]> {
     let parse = |file: &str| serde_json::from_slice::<Json>(input.file(file)?).ok();
     let (whole, plain) = (parse("tokenizer.json"), parse("vocab.json"));

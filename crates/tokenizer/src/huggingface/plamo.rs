@@ -1,6 +1,6 @@
 //! PLaMo 2 and 3 (`tokenizer.jsonl`): `tokenizer.ggml.model` = `plamo2`.
 //!
-//! Each line is a list that starts with a token, its score, and what it is.
+//! Each line is a list that starts with a token, its score, and its type.
 //!
 //! Source: `_set_vocab_plamo` in `conversion/base.py`, `Plamo3Model.set_vocab` in `conversion/plamo.py`.
 
@@ -15,7 +15,6 @@ use crate::json::is_truthy;
 use crate::keys;
 use crate::token_type::TokenType;
 
-/// The file.
 pub(crate) const FILE: &str = "tokenizer.jsonl";
 /// `<|plamo:op|>`, which ends a turn.
 const EOT: u32 = 4;

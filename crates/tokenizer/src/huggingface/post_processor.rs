@@ -1,5 +1,5 @@
-//! Special tokens in a post-processor of tokenizer.json: those added around a text, and names that
-//! tokenizer_config.json does not give.
+//! Special tokens in a post-processor of tokenizer.json: those added around a text, and names missing from
+//! tokenizer_config.json.
 //!
 //! Source: `SpecialVocab._try_load_from_tokenizer_json` in `gguf-py/gguf/vocab.py`.
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json};
 use super::hf::{step_type, steps};
 use crate::json::{is_truthy, list};
 
-/// Values by name, in the order in which the names came first: it is the order of the keys in the file.
+/// Values by name, in order of first occurrence, which is the order of keys in the file.
 pub(super) type ByName<T> = Vec<(&'static str, T)>;
 
 /// Sets a value; an existing name keeps its position.
@@ -19,25 +19,24 @@ pub(super) fn set<T>(list: &mut ByName<T>, name: &'static str, value: T) {
     }
 }
 
-/// Sets a value for a name that has none.
+/// Sets a value for a name that has no value.
 pub(super) fn set_default<T>(list: &mut ByName<T>, name: &'static str, value: T) {
     if !list.iter().any(|(other, _)| *other == name) {
         list.push((name, value));
     }
 }
 
-/// The special tokens of tokenizer_config.json as a post-processor completes them.
+/// The special tokens of tokenizer_config.json, completed by a post-processor.
 pub(super) struct PostProcessor {
-    /// tokenizer_config.json, which gains the special tokens that only the processor names; `None`
-    /// if the file is missing or empty.
+    /// tokenizer_config.json, with added special tokens that only the processor names; `None` if the file is
+    /// missing or empty.
     pub config: Option<Map<String, Json>>,
-    /// Names of special tokens to look for; gains `eot` or `eom`.
+    /// Names of special tokens to search; gains `eot` or `eom`.
     pub types: Vec<&'static str>,
     /// Special tokens that are added around a text.
     pub add: ByName<bool>,
-    /// Things a person should know.
     pub notes: Vec<String>,
-    /// Special tokens as tokenizer_config.json spells them: a text, or an object that holds it.
+    /// Special tokens in the form of tokenizer_config.json: a text, or an object that contains it.
     bos: Option<Json>,
     cls: Option<Json>,
     eos: Option<Json>,
@@ -45,8 +44,7 @@ pub(super) struct PostProcessor {
 }
 
 impl PostProcessor {
-    /// Starts from tokenizer_config.json. BERT's names (`cls`, `sep`) stand in for `bos` and `eos` where
-    /// those have none.
+    /// Starts from tokenizer_config.json. BERT's names (`cls`, `sep`) replace missing `bos` and `eos`.
     pub(super) fn new(config: Option<Map<String, Json>>, types: Vec<&'static str>) -> Self {
         let named = |name: &str| {
             config.as_ref().and_then(|config| config.get(name)).filter(|value| is_truthy(value)).cloned()
@@ -66,7 +64,7 @@ impl PostProcessor {
         special
     }
 
-    /// Gives a special token a name in tokenizer_config.json, where there is one.
+    /// Names a special token in tokenizer_config.json, if it exists.
     fn name(&mut self, key: &str, token: Option<Json>) {
         if let Some(config) = &mut self.config {
             config.insert(key.to_owned(), token.unwrap_or(Json::Null));
@@ -82,7 +80,7 @@ impl PostProcessor {
         let steps = processor.get("processors").and_then(Json::as_array).map_or(one, Vec::as_slice);
         for step in steps {
             match step.get("type").and_then(Json::as_str) {
-                // Byte-level processors add nothing around a text unless another step does.
+                // Byte-level processors add tokens only if another step does.
                 Some("ByteLevel") => {
                     set_default(&mut self.add, "bos", false);
                     set_default(&mut self.add, "eos", false);
@@ -94,8 +92,8 @@ impl PostProcessor {
         }
     }
 
-    /// `<s> A </s>` and `<s> A </s> </s> B </s>`, whatever the tokens are called: `cls` and `sep` are pairs
-    /// of text and id.
+    /// `<s> A </s>` and `<s> A </s> </s> B </s>`, for any token names: `cls` and `sep` are pairs of text and
+    /// id.
     fn read_roberta(&mut self, step: &Json) {
         for name in ["bos", "eos", "sep"] {
             set(&mut self.add, name, true);
@@ -114,10 +112,10 @@ impl PostProcessor {
         }
     }
 
-    /// Templates for one text and for a pair: whether bos, eos and sep are added around them.
+    /// Templates for one text and for a pair: determines whether bos, eos and sep are added around them.
     fn read_template(&mut self, step: &Json) {
         let single = list(step, "single");
-        // A template of one part is the text alone.
+        // A template of one part is only the text.
         let (mut first, mut last) = (None, None);
         if single.len() > 1 {
             first = special_of(single.first());
@@ -132,7 +130,6 @@ impl PostProcessor {
         self.read_pair(list(step, "pair"), first.as_ref(), last.as_ref());
     }
 
-    /// The token before a text.
     fn read_first(&mut self, token: &Json) {
         let is_named = |special: &PostProcessor| {
             [&special.bos, &special.cls].into_iter().any(|name| name.as_ref() == Some(token))
@@ -149,7 +146,7 @@ impl PostProcessor {
                 self.name("cls_token", self.cls.clone());
             }
         }
-        // A token that is neither stays unknown to llama.cpp, which can put only these in front.
+        // Otherwise llama.cpp cannot prepend the token.
         let known = is_named(self);
         set(&mut self.add, "bos", known);
         if !known {
@@ -158,13 +155,12 @@ impl PostProcessor {
         }
     }
 
-    /// The token after a text.
     fn read_last(&mut self, token: &Json) {
         if self.config.is_none() {
             self.eos = Some(token.clone());
         } else if self.eos.as_ref() != Some(token) {
-            // The token that ends a text is not the one that tokenizer_config.json calls eos: that one
-            // then ends a turn, or a message.
+            // The token that ends a text differs from eos of tokenizer_config.json, which then ends a turn or
+            // a message.
             if let Some(name) = ["eot", "eom"].into_iter().find(|name| !self.types.contains(name)) {
                 self.types.push(name);
                 self.name(&format!("{name}_token"), self.eos.clone());
@@ -202,8 +198,7 @@ impl PostProcessor {
             special_of(Some(part))
                 .is_some_and(|token| Some(&token) == self.sep.as_ref() || Some(&token) == self.eos.as_ref())
         };
-        // Where each text has its own end, the first of two tokens is that end, and only a second one
-        // separates.
+        // If each text has its own end, the first of two tokens is that end, and only a second one separates.
         let mut add_sep = separates(&between[0]) && last.is_none();
         if between.len() == 2 && separates(&between[1]) {
             add_sep = true;
@@ -220,7 +215,7 @@ fn special_of(part: Option<&Json>) -> Option<Json> {
     part?.get("SpecialToken")?.get("id").filter(|id| is_truthy(id)).cloned()
 }
 
-/// True for a special token before a text and for one after it.
+/// True for a special token before a text, and for one after it.
 pub(super) fn added_around(processor: &Json) -> (bool, bool) {
     let mut around = (false, false);
     for step in steps(processor) {

@@ -1,5 +1,5 @@
-//! Vocabularies of bytes with ranks, as tiktoken has them: a token's rank says when it may be
-//! joined. The merges, which GGUF wants as pairs, are found from the ranks.
+//! Vocabularies of bytes with ranks in tiktoken's format: a token's rank determines the order of joins. GGUF
+//! needs merges as pairs, which are derived from the ranks.
 
 use std::collections::HashMap;
 
@@ -8,13 +8,11 @@ use super::error::VocabError;
 use super::hf::malformed;
 use crate::byte_alphabet::text_of;
 
-/// Tokens by rank.
 pub(super) struct Ranks {
     /// Token and rank, in file order.
     pub tokens: Vec<(Vec<u8>, u32)>,
 }
 
-/// Rank by bytes.
 pub(super) type ByBytes<'a> = HashMap<&'a [u8], u32, ahash::RandomState>;
 
 impl Ranks {
@@ -37,14 +35,14 @@ impl Ranks {
         Ranks { tokens }.checked(file)
     }
 
-    /// True if a file looks like one.
+    /// True if a file looks like a tiktoken file.
     pub(super) fn is_one(bytes: &[u8]) -> bool {
-        // A SentencePiece model begins with a tag and a length, which no base64 text does.
+        // A SentencePiece model begins with a tag and a length, unlike base64 text.
         let first = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
         first.len() < 256 && entry(first.trim_ascii()).is_some()
     }
 
-    /// No token twice, no rank twice.
+    /// Checks that tokens and ranks are unique.
     pub(super) fn checked(self, file: &str) -> Result<Self, VocabError> {
         let mut by_rank: HashMap<u32, &[u8], ahash::RandomState> = HashMap::default();
         let mut seen = std::collections::HashSet::<&[u8], ahash::RandomState>::default();
@@ -67,7 +65,6 @@ impl Ranks {
         Ok(self)
     }
 
-    /// Ranks by bytes.
     pub(super) fn by_bytes(&self) -> ByBytes<'_> {
         self.tokens.iter().map(|(bytes, rank)| (bytes.as_slice(), *rank)).collect()
     }
@@ -83,7 +80,7 @@ impl Ranks {
             if bytes.len() == 1 {
                 continue;
             }
-            // With all joins of lower rank made, two parts are left, and the join of these is the token's own.
+            // After all joins of lower rank, two parts remain; joining these gives the token.
             match parts(&by_bytes, bytes, *rank).as_slice() {
                 [left, right] => merges.push((text_of(left), text_of(right))),
                 _ => unreached += 1,
@@ -93,7 +90,6 @@ impl Ranks {
     }
 }
 
-/// A line's token and rank.
 fn entry(line: &[u8]) -> Option<(Vec<u8>, u32)> {
     let at = line.iter().position(|byte| *byte == b' ')?;
     // `IQ== 0`: the byte `!`, joined before all others.
@@ -102,18 +98,18 @@ fn entry(line: &[u8]) -> Option<(Vec<u8>, u32)> {
     (!bytes.is_empty()).then_some((bytes, rank))
 }
 
-/// The parts of a token after all joins of a rank below `limit`, lowest and leftmost first.
+/// Parts of a token after all joins of a rank below `limit`, lowest and leftmost first.
 fn parts<'a>(by_bytes: &ByBytes<'_>, token: &'a [u8], limit: u32) -> Vec<&'a [u8]> {
-    // Start of each part, and the rank of it joined with the next.
+    // Start of each part, and the rank of the part joined with the next.
     let rank_of = |from: usize, to: usize| by_bytes.get(&token[from..to]).copied().unwrap_or(u32::MAX);
-    // A token has few bytes, so vectors that shrink are faster than any heap.
+    // A token has few bytes, so shrinking vectors are faster than a heap.
     let mut starts: Vec<usize> = (0..=token.len()).collect();
     let mut joined: Vec<u32> = starts.windows(3).map(|w| rank_of(w[0], w[2])).collect();
     while let Some((at, rank)) = joined.iter().copied().enumerate().min_by_key(|(_, rank)| *rank) {
         if rank >= limit {
             break;
         }
-        // Join parts `at` and `at + 1`; only the pairs with a neighbour on either side change their rank.
+        // Join parts `at` and `at + 1`; only the adjacent pairs change their rank.
         starts.remove(at + 1);
         joined.remove(at);
         if at < joined.len() {

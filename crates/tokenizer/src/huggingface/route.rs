@@ -1,4 +1,4 @@
-//! The tokenizer of an architecture's checkpoints: the kinds that its class of the reference tries, in its order.
+//! Tokenizer of an architecture's checkpoints: the kinds that its class of the reference tries, in order.
 
 use std::fmt;
 
@@ -13,7 +13,8 @@ use crate::keys;
 /// The architecture's `set_vocab` in the reference converter, and how its tokenizers are exported.
 ///
 /// If the reference cannot read the files but another kind fits unambiguously (a llama tokenizer as
-/// tokenizer.json only, a tiktoken file named like a SentencePiece model), that kind is read, with a note.
+/// tokenizer.json only, a tiktoken file named like a SentencePiece model), it is read as that kind, with a
+/// note.
 ///
 /// ```
 /// use gguf_tokenizer::huggingface::{BpeStyle, Route};
@@ -23,20 +24,21 @@ use crate::keys;
 /// ```
 #[derive(Clone, Copy)]
 pub struct Route {
-    /// Its name, by which routes are compared and goldens find them.
+    /// Name, by which routes are compared and goldens find them.
     pub name: &'static str,
     /// Writes the keys.
     pub write: fn(&mut TokenizerWriter<'_>) -> Result<(), VocabError>,
-    /// True if a file with this value of `tokenizer.ggml.model` and this metadata can be of the architecture.
+    /// True if a file with this value of `tokenizer.ggml.model` and this metadata can belong to the
+    /// architecture.
     pub fits: fn(&str, &Metadata) -> bool,
-    /// The class for tokenizer_config.json by the value of `tokenizer.ggml.model`, if the architecture's own class
-    /// is looked for by name.
+    /// Class for tokenizer_config.json by the value of `tokenizer.ggml.model`, if the architecture's own
+    /// class is required by name.
     pub class: fn(&str) -> Option<&'static str>,
-    /// The tiktoken file as which byte-level BPE is exported.
+    /// Tiktoken file name for exports of byte-level BPE.
     pub rank_file: Option<&'static str>,
-    /// True if an export puts the end of a turn before other ends in generation_config.json.
+    /// True if an export lists the end of a turn before other ends in generation_config.json.
     pub turn_end_first: bool,
-    /// True if the number of tokens is the `vocab_size` of a config without one.
+    /// True if the number of tokens replaces a missing `vocab_size` of the config.
     pub counts_tokens: bool,
 }
 

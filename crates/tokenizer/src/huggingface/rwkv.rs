@@ -1,12 +1,11 @@
 //! RWKV's world vocabulary: `tokenizer.ggml.model` = `rwkv`.
 //!
-//! The file has on each line an id, a token as a Python literal (text or bytes), and the number
-//! of its bytes. llama.cpp wants the tokens as Python prints bytes, without the quotes.
+//! The file has on each line an id, a token as a Python literal (text or bytes), and the number of its bytes.
+//! llama.cpp expects the tokens in Python's notation of bytes, without the quotes.
 //!
-//! Source: `_set_vocab_rwkv_world` in `conversion/base.py`. Where a checkpoint has no chat
-//! template, the reference writes one from its own folder of templates. Ours makes the same text of
-//! dialogs in words of our own, so that this key differs; `rwkv-world` in its comment is what
-//! llama.cpp knows it by where it does not run templates.
+//! Source: `_set_vocab_rwkv_world` in `conversion/base.py`. If a checkpoint has no chat template, the
+//! reference writes one from its own folder of templates. Ours is an equivalent template with different text,
+//! so this key differs; llama.cpp recognizes it by `rwkv-world` in its comment if it does not run templates.
 
 use super::error::VocabError;
 use super::hf::malformed;
@@ -31,7 +30,7 @@ impl TokenizerWriter<'_> {
         let n_tokens = bpe::slots_len(vocab_size, FILE)?;
         let mut table = TokenTable::default();
         table.push("<s>", TokenType::Control);
-        // The file numbers its tokens from 1, line by line; 0 is the token before, which stands for no text.
+        // The file numbers its tokens from 1, line by line; token 0 has no text.
         let lines = text.split('\n').filter(|line| !line.is_empty());
         for (index, line) in lines.enumerate() {
             let token = token_of(line.trim_end_matches('\r'))
@@ -56,9 +55,9 @@ impl TokenizerWriter<'_> {
     }
 }
 
-/// The bytes of a line's token.
+/// Bytes of a line's token.
 fn token_of(line: &str) -> Result<Vec<u8>, &'static str> {
-    // `id literal length`; the literal may hold spaces, the other two do not.
+    // `id literal length`; only the literal may contain spaces.
     let (_, rest) = line.split_once(' ').ok_or("no token")?;
     let (literal, len) = rest.rsplit_once(' ').ok_or("no length")?;
     let token = literal_of(literal).ok_or("not a Python literal")?;
@@ -69,7 +68,7 @@ fn token_of(line: &str) -> Result<Vec<u8>, &'static str> {
     }
 }
 
-/// The bytes of a Python literal, of text (as UTF-8) or of bytes.
+/// Bytes of a Python literal, of text (as UTF-8) or of bytes.
 pub(crate) fn literal_of(literal: &str) -> Option<Vec<u8>> {
     let (is_bytes, body) = match literal.strip_prefix('b') {
         Some(body) => (true, body),
@@ -80,7 +79,7 @@ pub(crate) fn literal_of(literal: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(body.len());
     let mut chars = body.chars();
     while let Some(c) = chars.next() {
-        // In a bytes literal an escape is a byte, in a text literal a character, written as UTF-8.
+        // In a bytes literal an escape is a byte, in a text literal a character, encoded as UTF-8.
         let value = if c == '\\' { escape(&mut chars, is_bytes)? } else { u32::from(c) };
         if c == quote || (is_bytes && value > 0xff) {
             return None;
@@ -113,8 +112,8 @@ fn escape(chars: &mut std::str::Chars<'_>, is_bytes: bool) -> Option<u32> {
     Some(value)
 }
 
-/// Bytes as Python prints them, without `b` and quotes: the single quote is escaped only where
-/// the double quote is there too.
+/// Bytes in Python's notation, without `b` and quotes: the single quote is escaped only if there are double
+/// quotes too.
 fn printed(bytes: &[u8]) -> String {
     // `repr` of Python's bytes prefers single quotes, unless only double ones need no escape.
     let both = bytes.contains(&b'\'') && bytes.contains(&b'"');

@@ -20,26 +20,26 @@ use crate::{TokenizerFiles, keys};
 /// Options for special tokens.
 #[derive(Debug, Default)]
 pub struct SpecialOptions {
-    /// Names to look for; empty for the usual ones.
+    /// Names to search; empty for the usual ones.
     pub types: Vec<&'static str>,
     /// Ids from here on are left out with a note.
     pub n_vocab: Option<usize>,
-    /// Ids that are set where no file gives one.
+    /// Ids that are set if no file gives one.
     pub defaults: Vec<(&'static str, u32)>,
-    /// Ids that are set where no file gives any id at all, before [`SpecialOptions::defaults`].
+    /// Ids that are set if no file gives any id, before [`SpecialOptions::defaults`].
     pub if_none: Vec<(&'static str, u32)>,
-    /// Ids that are set whatever the files say.
+    /// Ids that are always set.
     pub overrides: Vec<(&'static str, u32)>,
-    /// Ids that take the place of ones that the files give.
+    /// Ids that replace those of the files.
     pub replacements: Vec<(&'static str, u32)>,
     /// True if the template was already written.
     pub without_template: bool,
-    /// The template where the checkpoint has none.
+    /// Template for a checkpoint without one.
     pub template_if_none: Option<&'static str>,
 }
 
-/// Special token and the key of its id. Names without a key (`cls`, and Code Llama's `prefix`,
-/// `suffix`, `middle`) are looked for, but not written.
+/// Special token and the key of its id. Names without a key (`cls`, and Code Llama's `prefix`, `suffix`,
+/// `middle`) are read, but not written.
 const ID_KEYS: [(&str, &str); 8] = [
     ("bos", keys::BOS_ID),
     ("eos", keys::EOS_ID),
@@ -51,10 +51,9 @@ const ID_KEYS: [(&str, &str); 8] = [
     ("eom", keys::EOM_ID),
 ];
 
-/// Special token and the key that says whether texts get it.
+/// Special token and the key that determines whether it is added to texts.
 const ADD_KEYS: [(&str, &str); 3] = [("bos", keys::ADD_BOS), ("eos", keys::ADD_EOS), ("sep", keys::ADD_SEP)];
 
-/// Values found so far.
 struct Special<'s, 'w> {
     writer: &'s mut TokenizerWriter<'w>,
     types: Vec<&'static str>,
@@ -67,8 +66,8 @@ struct Special<'s, 'w> {
 
 /// Writes special ids, flags, templates and normalizer flags, in this order.
 ///
-/// `hf` is tokenizer.json, if there is one; its vocabulary does not count here. Ids from `n_tokens` on are
-/// written with a note.
+/// `hf` is tokenizer.json, if it exists; its vocabulary is not used here. Ids from `n_tokens` on are written
+/// with a note.
 pub(super) fn write_keys(
     writer: &mut TokenizerWriter<'_>,
     hf: Option<&HfTokenizer>,
@@ -89,7 +88,8 @@ pub(super) fn write_keys(
         lowercase: None,
         strip_accents: None,
     };
-    // 1. The post-processor: flags, and names that the config lacks. Python takes an empty config for none.
+    // 1. The post-processor: flags, and names that the config lacks. Python treats an empty config like a
+    //   missing one.
     let mut config = tokenizer_config(input)?.filter(|config| !config.is_empty());
     if let Some(hf) = hf {
         special.read_normalizer(&hf.normalizer);
@@ -105,7 +105,7 @@ pub(super) fn write_keys(
         templates = template::read(special.writer, config)?;
         special.read_names(config, hf.map_or(&[], |hf| hf.added_tokens.as_slice()));
     }
-    // 3. config.json: ids of what has none yet. Then what the architecture knows by itself.
+    // 3. config.json: missing ids. Then the architecture's defaults.
     special.read_ids(input.config);
     if special.ids.is_empty() {
         special.ids.extend(&options.if_none);
@@ -142,7 +142,7 @@ pub(super) fn write_keys(
 }
 
 impl Special<'_, '_> {
-    /// `SpecialVocab.add_to_gguf`: ids, then flags; names without a key are passed over.
+    /// `SpecialVocab.add_to_gguf`: ids, then flags; names without a key are ignored.
     fn write_ids_and_flags(&mut self, n_tokens: usize) {
         for (name, id) in std::mem::take(&mut self.ids) {
             if let Some((_, key)) = ID_KEYS.iter().find(|(other, _)| *other == name) {
@@ -159,7 +159,7 @@ impl Special<'_, '_> {
         }
     }
 
-    /// Lowercasing and stripping of accents, wherever in a sequence they stand.
+    /// Lowercasing and stripping of accents, anywhere in a sequence.
     fn read_normalizer(&mut self, normalizer: &Json) {
         for step in steps(normalizer) {
             match step_type(step) {
@@ -196,7 +196,7 @@ impl Special<'_, '_> {
                 Some(Json::Object(token)) => token.get("content").and_then(Json::as_str),
                 _ => None,
             };
-            // The first entry counts; a token that only the model's list has gets no id here.
+            // The first entry counts; a token that is only in the model's list gets no id here.
             let Some(text) = text else { continue };
             let id = added_tokens.iter().find(|token| token.content == text).and_then(|token| token.id);
             self.set_id(name, "tokenizer.json", id.map(Json::from).as_ref());
@@ -207,15 +207,15 @@ impl Special<'_, '_> {
     fn read_ids(&mut self, config: &Json) {
         for name in self.types.clone() {
             let key = format!("{name}_token_id");
-            // A null at the top lets the one of `text_config` count.
+            // If the top level has null, that of `text_config` counts.
             let is_set = |value: &&Json| !value.is_null();
             let id = config.get(&key).filter(is_set).or_else(|| config.get("text_config")?.get(&key));
             self.set_id(name, "config.json", id);
         }
     }
 
-    /// EOS, if only a list states it, or generation_config.json. The second entry becomes EOT. The reference ignores both, and
-    /// llama.cpp then ends generations with its default token.
+    /// Adds EOS from a list or from generation_config.json. The second entry becomes EOT. The reference
+    /// ignores both, and llama.cpp then ends generations with its default token.
     fn read_ends(&mut self, input: &TokenizerFiles<'_>) {
         let has_eos = self.ids.iter().any(|(name, _)| *name == "eos");
         if has_eos || !self.types.contains(&"eos") {
@@ -245,12 +245,13 @@ impl Special<'_, '_> {
         ));
     }
 
-    /// Flags that the reference leaves out although llama.cpp adds a token by default that the tokenizer does not add.
+    /// Adds flags that the reference omits although llama.cpp adds a token by default that the tokenizer does
+    /// not.
     ///
-    /// Source: `TokenizersBackend` of transformers 5.24, which takes the post-processor of tokenizer.json and ignores
-    /// `add_bos_token` next to it.
+    /// Source: `TokenizersBackend` of transformers 5.24, which uses the post-processor of tokenizer.json and
+    /// ignores `add_bos_token` next to it.
     fn write_unwanted(&mut self, input: &TokenizerFiles<'_>, hf: &HfTokenizer) {
-        // WordPiece has both in any case.
+        // WordPiece always adds both.
         let is_word_piece = hf.model.kind.as_deref() == Some("WordPiece");
         if is_word_piece || makes_own_processor(&class_of(input)) {
             return;
@@ -263,7 +264,8 @@ impl Special<'_, '_> {
             if !is_unwanted || self.writer.has(key) {
                 continue;
             }
-            // The default may come from the name that a person chose. Files of XVERSE, without scores, keep the reference's keys.
+            // The default may depend on the name that the user chose. Files of XVERSE, without scores, keep
+            // the reference's keys.
             let model = self.writer.vocab.tokenizer.model().unwrap_or_default();
             let lacks_scores = model == "llama" && !self.writer.has(keys::SCORES);
             if self.writer.ctx.pre.is_some() || lacks_scores {
@@ -279,7 +281,8 @@ impl Special<'_, '_> {
         }
     }
 
-    /// The first id wins; a value that is not a number (a list of several eos) is ignored, and a negative one means none.
+    /// The first id wins; a value that is not a number (a list of several eos) is ignored, and a negative one
+    /// means no token.
     fn set_id(&mut self, name: &'static str, file: &str, id: Option<&Json>) {
         let Some(id) = id.filter(|id| id.is_i64() || id.is_u64()) else { return };
         if id.as_i64().is_some_and(|id| id < 0) {

@@ -19,9 +19,9 @@ use crate::keys;
 use crate::token_type::TokenType;
 
 const FILE: &str = "tokenizer.model";
-/// The score of an id that no piece has.
+/// Score of an id without a piece.
 pub(super) const SCORE_OF_NONE: f32 = -10000.0;
-/// The score of tokens that were added after the training of the model.
+/// Score of tokens that were added after the training of the model.
 pub(super) const SCORE_OF_ADDED: f32 = -1000.0;
 
 /// Readings of the tokens that are added to tokenizer.model.
@@ -31,7 +31,7 @@ pub enum SpmStyle {
     Plain,
     /// tokenizer.json takes precedence; tokens are special only if their file marks them so.
     Merged,
-    /// As [`SpmStyle::Merged`], and a chat model's turn ends with `<|im_end|>`.
+    /// Like [`SpmStyle::Merged`], and a chat model's turn ends with `<|im_end|>`.
     MergedWithTurnEnd,
     /// tokenizer_config.json renames pieces.
     Renamed,
@@ -44,14 +44,13 @@ pub enum SpmStyle {
 pub struct SpecialsAfterPieces {
     /// `tokenizer.ggml.pre`.
     pub pre: &'static str,
-    /// Texts of the first pieces, which the model calls otherwise.
+    /// Texts of the first pieces, which are named differently in the model.
     pub first: &'static [&'static str],
     /// Texts of the special tokens.
     pub specials: &'static [&'static str],
 }
 
 impl SpmStyle {
-    /// The value of `tokenizer.ggml.pre`.
     pub(super) fn pre(self) -> &'static str {
         match self {
             SpmStyle::SpecialsAfterPieces(after) => after.pre,
@@ -60,13 +59,12 @@ impl SpmStyle {
     }
 }
 
-/// Writes the keys of tokenizer.model.
 pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>, style: SpmStyle) -> Result<(), VocabError> {
     let bytes = writer.file(FILE).ok_or(VocabError::NoTokenizer { expected: "`tokenizer.model`" })?;
     write_model(writer, bytes, style)
 }
 
-/// As [`write_keys`], of a model that may have come under another name.
+/// Like [`write_keys`], for a model that may have another file name.
 pub(super) fn write_model(
     writer: &mut TokenizerWriter<'_>,
     bytes: &[u8],
@@ -74,7 +72,7 @@ pub(super) fn write_model(
 ) -> Result<(), VocabError> {
     let model = SpmModel::read(bytes).map_err(|problem| malformed(FILE, &problem))?;
     consistency::model_and_json(writer, &model);
-    // This style gets the key of the space right after the arrays; others only from tokenizer_config.json.
+    // This style writes the key of the space right after the arrays; others only from tokenizer_config.json.
     let sets_space = matches!(style, SpmStyle::MergedWithTurnEnd);
     let mut turn_end = None;
     let mut table = match style {
@@ -102,8 +100,9 @@ pub(super) fn write_model(
     writer.special_tokens(&options, n_tokens)
 }
 
-/// Gives added tokens of tokenizer.json their types, and their texts if the model has no piece for their ids. transformers 5
-/// lists them only there, and the reference then writes them as ordinary pieces, which llama.cpp does not find in a text.
+/// Sets the types of added tokens of tokenizer.json, and their texts if the model has no piece for their ids.
+/// transformers 5 lists them only there; the reference then writes them as ordinary pieces, which llama.cpp
+/// does not find in a text.
 fn mark_added(writer: &mut TokenizerWriter<'_>, table: &mut TokenTable) -> Result<(), VocabError> {
     let hf = HfTokenizer::read_without_model(writer.input)?;
     let mut marked = Vec::new();
@@ -117,7 +116,7 @@ fn mark_added(writer: &mut TokenizerWriter<'_>, table: &mut TokenTable) -> Resul
         if is_piece || is_free {
             table.types[at] = TokenType::for_added(token.special);
             table.scores[at] = SCORE_OF_ADDED;
-            // llama.cpp looks for user-defined tokens in the text, which has plain spaces.
+            // llama.cpp searches user-defined tokens in the text, which has plain spaces.
             let plain =
                 if token.special { token.content.clone() } else { token.content.replace('\u{2581}', " ") };
             table.texts[at] = plain.into_bytes();
@@ -133,7 +132,7 @@ fn mark_added(writer: &mut TokenizerWriter<'_>, table: &mut TokenTable) -> Resul
     Ok(())
 }
 
-/// Notes where llama.cpp's tokenizer does not do what the model says.
+/// Notes differences between llama.cpp's tokenizer and the model.
 fn note_differences(writer: &mut TokenizerWriter<'_>, model: &SpmModel<'_>) {
     if model.kind != SpmModelType::Bpe {
         writer.note(format!(
@@ -156,7 +155,7 @@ fn note_differences(writer: &mut TokenizerWriter<'_>, model: &SpmModel<'_>) {
     }
 }
 
-/// The model's pieces by id, and free ids up to `n_tokens` as `[PAD{id}]`.
+/// Pieces of the model by id; free ids up to `n_tokens` become `[PAD{id}]`.
 pub(super) fn pieces(model: &SpmModel<'_>, n_tokens: usize) -> TokenTable {
     let mut table = TokenTable::default();
     for piece in model.pieces.iter().take(n_tokens) {
@@ -171,7 +170,7 @@ pub(super) fn pieces(model: &SpmModel<'_>, n_tokens: usize) -> TokenTable {
     table
 }
 
-/// `vocab_size`, or the number of pieces, as a length that has rows in the embedding.
+/// `vocab_size`, or the number of pieces, as a length within the embedding's rows.
 fn n_tokens_of(writer: &mut TokenizerWriter<'_>, model: &SpmModel<'_>) -> Result<usize, VocabError> {
     // Python's `or`: a size of 0 counts as missing.
     let vocab_size = writer.ctx.vocab_size.filter(|n| *n != 0).unwrap_or(model.pieces.len() as u64);
@@ -186,7 +185,7 @@ fn n_tokens_of(writer: &mut TokenizerWriter<'_>, model: &SpmModel<'_>) -> Result
     Ok(n_tokens)
 }
 
-/// Puts an added token in its place, if there is one.
+/// Sets an added token, if its id is in range.
 pub(super) fn set(
     writer: &mut TokenizerWriter<'_>,
     table: &mut TokenTable,
@@ -208,7 +207,7 @@ pub(super) fn set(
     }
 }
 
-/// Tokens of added_tokens.json over what was there before.
+/// Tokens of added_tokens.json, which override earlier ones.
 pub(super) fn added_tokens_json(
     writer: &mut TokenizerWriter<'_>,
     table: &mut TokenTable,
@@ -222,7 +221,7 @@ pub(super) fn added_tokens_json(
     Ok(())
 }
 
-/// Entries of `added_tokens_decoder` in tokenizer_config.json: id, text, and the whole entry.
+/// Entries of `added_tokens_decoder` in tokenizer_config.json: id, text, and the entry itself.
 fn listed(input: &TokenizerFiles<'_>) -> Result<Vec<(u64, String, Json)>, VocabError> {
     let file = "tokenizer_config.json";
     let mut config = tokenizer_config(input)?.unwrap_or_default();
@@ -250,7 +249,7 @@ fn is_special(token: &Json) -> bool {
     token.get("special").is_some_and(is_truthy)
 }
 
-/// Pieces, then added_tokens.json, then tokenizer_config.json, each over what was there before.
+/// Pieces, added_tokens.json and tokenizer_config.json, each overriding the previous.
 pub(super) fn tokens(
     writer: &mut TokenizerWriter<'_>,
     model: &SpmModel<'_>,
@@ -262,7 +261,7 @@ pub(super) fn tokens(
         if is_special(&token) || looks_special(&text) {
             set(writer, &mut table, file, id, &text, (TokenType::Control, SCORE_OF_ADDED));
         } else {
-            // llama.cpp looks for user-defined tokens in the text as it is, which has plain spaces.
+            // llama.cpp searches user-defined tokens in the text, which has plain spaces.
             let text = text.replace('\u{2581}', " ");
             set(writer, &mut table, file, id, &text, (TokenType::UserDefined, SCORE_OF_ADDED));
         }
@@ -283,11 +282,11 @@ fn merged_tokens(
             if text.starts_with(b"[UNUSED") {
                 *kind = TokenType::Unused;
             } else if text.as_slice() == b"\0" {
-                // C takes this text for an empty one; the reference writes a dragon in its place.
+                // C would read this as an empty text; the reference replaces it by a dragon.
                 *text = "\u{1f409}".into();
             }
         }
-        // After all others, whatever their ids.
+        // After all others, regardless of their ids.
         for (text, _) in json_object(writer.input, "added_tokens.json")?.unwrap_or_default() {
             table.push_scored(text, TokenType::UserDefined, SCORE_OF_ADDED);
         }
@@ -295,7 +294,7 @@ fn merged_tokens(
         added_tokens_json(writer, &mut table)?;
     }
     let mut all = listed_tokens(writer.input)?;
-    // The last word on a token is tokenizer.json's.
+    // tokenizer.json has the highest precedence.
     let hf = HfTokenizer::read_without_model(writer.input)?;
     for token in hf.into_iter().flat_map(|hf| hf.added_tokens) {
         if let Some(id) = token.id {
@@ -312,7 +311,7 @@ fn merged_tokens(
     Ok(table)
 }
 
-/// Pieces, some of which tokenizer_config.json renames.
+/// Pieces, with names changed by tokenizer_config.json.
 fn renamed(writer: &mut TokenizerWriter<'_>, model: &SpmModel<'_>) -> Result<TokenTable, VocabError> {
     let mut table = pieces(model, n_tokens_of(writer, model)?);
     let config = tokenizer_config(writer.input)?.unwrap_or_default();

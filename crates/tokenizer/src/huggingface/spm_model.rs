@@ -1,49 +1,40 @@
 //! Reads the part of a SentencePiece model that a conversion needs.
 //!
-//! The file is one protocol buffer message. Five wire types and a dozen fields do not need a
-//! generated reader; unknown fields are skipped, every length is checked against what is there,
-//! and nothing is allocated by a length alone.
+//! The file is one protocol buffer message. Five wire types and a dozen fields do not need a generated
+//! reader. Unknown fields are skipped, and every length is checked against the remaining bytes before
+//! allocating.
 //!
 //! Source: `sentencepiece_model.proto` of SentencePiece 0.2: `ModelProto`, `TrainerSpec`,
 //! `NormalizerSpec`.
 
 use crate::token_type::TokenType;
 
-/// A SentencePiece model.
 #[derive(Debug, PartialEq)]
 pub(super) struct SpmModel<'a> {
-    /// Pieces by id.
     pub pieces: Vec<Piece<'a>>,
-    /// Segmentation algorithm.
     pub kind: SpmModelType,
     /// True if a space is prepended to a text.
     pub add_dummy_prefix: bool,
     /// True if runs of spaces are collapsed.
     pub remove_extra_whitespaces: bool,
-    /// The id of what cannot be spelled.
     pub unk_id: u32,
-    /// The id that begins a text.
+    /// Id of the token that begins a text.
     pub bos_id: u32,
-    /// The id that ends a text.
+    /// Id of the token that ends a text.
     pub eos_id: u32,
-    /// The id that fills up; `u32::MAX` for none.
+    /// Id of the padding token; `u32::MAX` if absent.
     pub pad_id: u32,
-    /// The table by which characters are replaced, compiled; empty for none.
+    /// Compiled table of character replacements; may be empty.
     pub charsmap: &'a [u8],
 }
 
-/// A token of the model.
 #[derive(Debug, PartialEq)]
 pub(super) struct Piece<'a> {
-    /// Its text.
     pub text: &'a str,
-    /// Its score.
     pub score: f32,
-    /// Type of the piece.
     pub kind: TokenType,
 }
 
-/// Segmentation algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SpmModelType {
     /// 1, the default.
@@ -57,7 +48,6 @@ pub(super) enum SpmModelType {
 }
 
 impl SpmModelType {
-    /// As SentencePiece spells it.
     pub(super) fn name(self) -> &'static str {
         match self {
             SpmModelType::Unigram => "unigram",
@@ -83,8 +73,8 @@ impl<'a> SpmModel<'a> {
             charsmap: &[],
         };
         let not_one = |problem: String| format!("not a SentencePiece model: {problem}");
-        // `ModelProto`: 1 a piece (repeated), 2 the trainer's settings, 3 the normalizer's. Values that a
-        // message does not state have the defaults of the schema, as above.
+        // `ModelProto`: 1 a piece (repeated), 2 the trainer's settings, 3 the normalizer's. Missing values
+        // have the defaults of the schema, as above.
         for field in Fields::of(bytes) {
             match field.map_err(not_one)? {
                 (1, Field::Bytes(piece)) => {
@@ -107,7 +97,7 @@ impl<'a> SpmModel<'a> {
 
     fn read_trainer(&mut self, spec: &[u8]) -> Result<(), String> {
         for field in Fields::of(spec) {
-            // Ids are signed; a negative one (none) has the bits of a large one.
+            // Ids are signed; a negative one (no token) becomes a large number.
             let id = |value: u64| value as u32;
             // `TrainerSpec`: 3 model_type, 40 to 43 unk_id, bos_id, eos_id, pad_id.
             match field? {
@@ -181,7 +171,7 @@ enum Field<'a> {
     Fixed32(u32),
 }
 
-/// The fields of a message in file order; ends after the first error.
+/// Fields of a message in file order; ends after the first error.
 struct Fields<'a> {
     rest: &'a [u8],
     failed: bool,
@@ -192,7 +182,7 @@ impl<'a> Fields<'a> {
         Fields { rest: bytes, failed: false }
     }
 
-    /// A base-128 number: seven bits a byte, the lowest first; the highest bit says that more follow.
+    /// A base-128 number: seven bits per byte, lowest first; the highest bit is set if more follow.
     fn varint(&mut self) -> Result<u64, String> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
@@ -222,8 +212,8 @@ impl<'a> Fields<'a> {
     }
 
     /// A field: a varint of its number and its wire type, `number << 3 | type`, then the value, whose length
-    /// follows from the wire type: 0 varint, 1 eight bytes, 2 a length and as many bytes, 5 four bytes. 3 and 4
-    /// began and ended groups, which no model has.
+    /// follows from the wire type: 0 varint, 1 eight bytes, 2 a length and that number of bytes, 5 four
+    /// bytes. 3 and 4 began and ended groups, which no model has.
     fn field(&mut self) -> Result<(u64, Field<'a>), String> {
         let tag = self.varint()?;
         let value = match tag & 7 {
@@ -263,7 +253,6 @@ impl<'a> Iterator for Fields<'a> {
 mod tests {
     use super::*;
 
-    /// A message of one piece: text, score, type.
     fn piece(text: &str, score: f32, kind: u8) -> Vec<u8> {
         let mut inner = vec![0x0a, text.len() as u8];
         inner.extend(text.as_bytes());

@@ -24,7 +24,7 @@ use crate::{TokenizerFiles, keys};
 
 const TEKKEN: &str = "tekken.json";
 
-/// Special tokens of files that do not list them, as all up to version 7.
+/// Special tokens of files that do not list them, up to version 7.
 const SPECIALS: [&str; 20] = [
     "<unk>",
     "<s>",
@@ -48,7 +48,6 @@ const SPECIALS: [&str; 20] = [
     "[TOOL_CONTENT]",
 ];
 
-/// Contents of tekken.json.
 #[derive(Deserialize)]
 struct Tekken {
     config: Config,
@@ -75,7 +74,7 @@ struct Special {
     token_str: String,
 }
 
-/// The SentencePiece model with the highest version in its name, and that version.
+/// SentencePiece model with the highest version in its name, and that version.
 fn versioned<'a>(input: &TokenizerFiles<'a>) -> Option<(String, String, &'a [u8])> {
     let version_of = |name: &str| {
         let version =
@@ -96,8 +95,8 @@ impl TokenizerWriter<'_> {
         self.file(TEKKEN).is_some() || versioned(self.input).is_some()
     }
 
-    /// tekken.json, or a SentencePiece model whose name ends with a version. In a checkpoint that is `native` to
-    /// these files, chat_template.jinja counts as well.
+    /// tekken.json, or a SentencePiece model whose name ends with a version. In a checkpoint that is `native`
+    /// to these files, chat_template.jinja is used as well.
     pub fn tekken(&mut self, native: bool) -> Result<(), VocabError> {
         let (version, kind) = if let Some(bytes) = self.file(TEKKEN) {
             (write_tekken(self, bytes)?, "-tekken")
@@ -119,8 +118,8 @@ impl TokenizerWriter<'_> {
             self.set(keys::CHAT_TEMPLATE, text);
             return Ok(());
         }
-        // llama.cpp has the templates of these versions built in, by name.
-        // `7m1` is version 7 with images, whose template is that of 7.
+        // llama.cpp has the templates of these versions built in, by name. `7m1` is version 7 with images,
+        // which uses the template of 7.
         let number = version.split('m').next().unwrap_or_default();
         match (number, kind) {
             ("1", _) => self.set(keys::CHAT_TEMPLATE, "mistral-v1"),
@@ -133,7 +132,7 @@ impl TokenizerWriter<'_> {
     }
 }
 
-/// tekken.json; gives its version without `v`.
+/// Writes tekken.json; returns its version without `v`.
 fn write_tekken(writer: &mut TokenizerWriter<'_>, bytes: &[u8]) -> Result<String, VocabError> {
     let file: Tekken = serde_json::from_slice(bytes).map_err(|error| malformed(TEKKEN, &error))?;
     let n_tokens = bpe::slots_len(file.config.default_vocab_size, TEKKEN)?;
@@ -151,7 +150,7 @@ fn write_tekken(writer: &mut TokenizerWriter<'_>, bytes: &[u8]) -> Result<String
             format!("{} special tokens, but `default_num_special_tokens` is {n_special}", named.len());
         return Err(malformed(TEKKEN, &problem));
     }
-    // The file lists more ranks than the model has; those from `n_ranks` on are cut off.
+    // The file lists more ranks than the model has; those from `n_ranks` on are dropped.
     let mut tokens = Vec::with_capacity(file.vocab.len().min(n_ranks));
     for entry in file.vocab.into_iter().filter(|entry| (entry.rank as usize) < n_ranks) {
         let bytes = base64::decode(entry.token_bytes.as_bytes()).ok_or_else(|| {
@@ -167,7 +166,7 @@ fn write_tekken(writer: &mut TokenizerWriter<'_>, bytes: &[u8]) -> Result<String
         return Err(VocabError::MissingId { file: TEKKEN, id: id as u64, tokens: ranks.tokens.len() as u64 });
     }
     let mut table = TokenTable::default();
-    // Reserved places among the special tokens have names in mistral-common.
+    // Reserved special tokens have names in mistral-common.
     let filler = (named.len()..n_special).map(|id| format!("<SPECIAL_{id}>"));
     let specials: Vec<String> = named.into_iter().chain(filler).collect();
     specials.iter().for_each(|text| table.push(text.as_str(), TokenType::Control));
@@ -202,8 +201,9 @@ fn all_merges(ranks: &Ranks) -> Result<Vec<Vec<u8>>, VocabError> {
     let by_bytes: ByBytes<'_> = ranks.by_bytes();
     let mut merges = Vec::with_capacity(ranks.tokens.len() * 2);
     let mut ways: Vec<(u32, u32, usize)> = Vec::new();
-    // The first 256 ranks are the bytes themselves. Unlike in a tiktoken file, where the ranks alone decide
-    // (`Ranks::merges`), every way to cut a token in two is a merge; llama.cpp takes the first that fits.
+    // The first 256 ranks are the bytes themselves. Unlike in a tiktoken file, whose merges follow from the
+    // ranks (`Ranks::merges`), every way to split a token in two is a merge; llama.cpp uses the first that
+    // fits.
     for (bytes, rank) in ranks.tokens.iter().skip(256) {
         ways.clear();
         for cut in 1..bytes.len() {

@@ -1,10 +1,10 @@
-//! Chat templates, from the places where they live: `chat_template` in tokenizer_config.json,
-//! else chat_template.jinja with additional_chat_templates/*.jinja, else chat_template.json.
+//! Chat templates: `chat_template` in tokenizer_config.json, else chat_template.jinja with
+//! additional_chat_templates/*.jinja, else chat_template.json.
 //!
 //! Source: `SpecialVocab._try_load_from_tokenizer_json` in `gguf-py/gguf/vocab.py`,
-//! `GGUFWriter.add_chat_template`. The reference lists named templates in the order of a Python
-//! set, which changes from run to run, and reads their folder in the order of the file system;
-//! here both are in a stated order: as listed, files by name.
+//! `GGUFWriter.add_chat_template`. The reference lists named templates in the order of a Python set, which
+//! changes from run to run, and their folder in file system order; here both are sorted: as listed, and files
+//! by name.
 
 use gguf_container::Array;
 use serde_json::{Map, Value as Json};
@@ -16,14 +16,13 @@ use crate::{TokenizerFiles, keys};
 
 /// One template, or several with names.
 pub(super) enum Templates {
-    /// Without a name.
     One(String),
     /// Name and template; `default` is the one without a name.
     Named(Vec<(String, String)>),
 }
 
-/// The templates of a checkpoint. The files are read only where tokenizer_config.json has no
-/// `chat_template`; one that is null there means none.
+/// The templates of a checkpoint. The files are read only if tokenizer_config.json has no `chat_template`;
+/// null there means no template.
 pub(super) fn read(
     writer: &mut TokenizerWriter<'_>,
     config: &Map<String, Json>,
@@ -44,7 +43,7 @@ pub(super) fn read(
     }
 }
 
-/// The templates that a `chat_template` holds: a text, or a list of names and texts.
+/// Templates of a `chat_template`: a text, or a list of names and texts.
 pub(super) fn from_json(value: &Json) -> Result<Option<Templates>, &'static str> {
     match value {
         Json::String(text) => Ok(Some(Templates::One(text.clone()))),
@@ -79,13 +78,13 @@ fn from_files(input: &TokenizerFiles<'_>, default: &[u8]) -> Result<Templates, V
     if named.is_empty() {
         return Ok(Templates::One(default));
     }
-    // By name, with the one without a name first.
+    // By name, with the unnamed one first.
     named.sort();
     named.insert(0, ("default".to_owned(), default));
     Ok(Templates::Named(named))
 }
 
-/// A text file as Python reads it: every kind of line end becomes a line feed.
+/// A text file with line ends converted like in Python.
 fn text(file: &str, bytes: &[u8]) -> Result<String, VocabError> {
     let text = std::str::from_utf8(bytes).map_err(|error| malformed(file, &error))?;
     Ok(text.replace("\r\n", "\n").replace('\r', "\n"))
@@ -125,7 +124,7 @@ pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>, templates: &Templates
     }
 }
 
-/// The text of chat_template.jinja, if there is one: for families in which it has the last word.
+/// The text of chat_template.jinja, if it exists: for families in which it takes precedence.
 pub(super) fn jinja_file(input: &TokenizerFiles<'_>) -> Result<Option<String>, VocabError> {
     input.file("chat_template.jinja").map(|bytes| text("chat_template.jinja", bytes)).transpose()
 }
@@ -133,7 +132,7 @@ pub(super) fn jinja_file(input: &TokenizerFiles<'_>) -> Result<Option<String>, V
 /// Notes a template that cannot be parsed. It is kept: llama.cpp recognizes many templates by parts of their
 /// text, has some built in by name, and accepts another one as an option.
 ///
-/// minijinja parses the same language except for `{% generation %}`, with which transformers marks training
+/// minijinja parses this language except for `{% generation %}`, with which transformers marks training
 /// targets; those tags are removed first.
 pub(super) fn note_if_bad(writer: &mut TokenizerWriter<'_>, place: &str, text: &str) {
     // Mistral's own format states the name of a template that llama.cpp has built in.

@@ -1,7 +1,8 @@
 //! tiktoken files: byte-level BPE of which only the ranks are stored.
 //!
-//! A file says neither how a text is split nor which special tokens follow the ranks. This is in the code of the models,
-//! and here in [`FILES`]. The rest is byte-level BPE: `tokenizer.ggml.model` = `gpt2`.
+//! A file contains neither the splitting expression nor the special tokens that follow the ranks. They are in
+//! the code of the models, and here in [`FILES`]. The rest is byte-level BPE: `tokenizer.ggml.model` =
+//! `gpt2`.
 //!
 //! Source: `_set_vocab_qwen` in `conversion/base.py`, `HunYuanMoEModel.set_vocab` in
 //! `conversion/hunyuan.py`, `KimiLinearModel.set_vocab` in `conversion/kimi_linear.py`. Llama's
@@ -23,17 +24,15 @@ use crate::pre::expressions;
 use crate::token_type::TokenType;
 use crate::{TokenizerFiles, keys};
 
-/// A kind of tiktoken files.
 struct RankFile {
-    /// The file.
     file: &'static str,
     /// Number of ranks, if several kinds have this name.
     n_ranks: Option<usize>,
-    /// The expression by which text is split; nothing where llama.cpp has code for it.
+    /// Splitting expression; `None` if llama.cpp has code for it.
     split: Option<&'static str>,
-    /// Its name, where it does not follow from the expression.
+    /// Name, if it does not follow from the expression.
     pre: Option<&'static str>,
-    /// The id of the first special token; the number of ranks if it is not stated.
+    /// Id of the first special token; by default the number of ranks.
     first_special: Option<u32>,
     /// Special tokens in order.
     specials: fn() -> Vec<String>,
@@ -41,9 +40,9 @@ struct RankFile {
     limited: bool,
     /// Special ids that no file gives: name and text.
     ids: &'static [(&'static str, &'static str)],
-    /// Special ids that are set where no file gives any id at all.
+    /// Special ids that are set if no file gives any id.
     ids_if_none: &'static [(&'static str, &'static str)],
-    /// Special ids that are set whatever the files say.
+    /// Special ids that are always set.
     overrides: &'static [(&'static str, &'static str)],
     /// True if texts start with bos; `None` if the family does not specify it.
     add_bos: Option<bool>,
@@ -63,7 +62,7 @@ const NONE: RankFile = RankFile {
     add_bos: None,
 };
 
-/// Kinds by file, the more telling rows first.
+/// Kinds by file, more specific rows first.
 const FILES: &[RankFile] = &[
     RankFile {
         file: "qwen.tiktoken",
@@ -155,7 +154,7 @@ fn llama3_specials() -> Vec<String> {
     named.into_iter().map(str::to_owned).chain(reserved).collect()
 }
 
-/// Llama 4: 2048 of them, most of them reserved.
+/// Llama 4: 2048 tokens, most of them reserved.
 fn llama4_specials() -> Vec<String> {
     const ALL: usize = 2048;
     let text = "<|text_post_train_reserved_special_token_";
@@ -184,7 +183,7 @@ fn llama4_specials() -> Vec<String> {
 
 fn find<'a>(input: &TokenizerFiles<'a>) -> Option<(&'static str, &'a [u8])> {
     FILES.iter().find_map(|kind| {
-        // The name alone says nothing: `tokenizer.model` is as often a SentencePiece model.
+        // The name is not sufficient: `tokenizer.model` is often a SentencePiece model.
         let (_, bytes) = input.files.iter().find(|(name, _)| name == kind.file)?;
         Ranks::is_one(bytes).then_some((kind.file, *bytes))
     })
@@ -213,8 +212,8 @@ impl TokenizerWriter<'_> {
         if unreached > 0 {
             self.note(format!("`{file}`: {unreached} of {n_ranks} tokens cannot be reached by merges"));
         }
-        // The rest is done as for a tokenizer.json, so one is made of the ranks: a rank is an id, and a word that
-        // is a token is taken whole, as tiktoken does (`ignore_merges`).
+        // Converted to a tokenizer.json, whose code does the rest: a rank is an id, and a word that is a
+        // token is not split, like in tiktoken (`ignore_merges`).
         let vocab: Vec<(String, u32)> =
             ranks.tokens.iter().map(|(bytes, rank)| (text_of(bytes), *rank)).collect();
         let hf = HfTokenizer {
@@ -270,7 +269,7 @@ impl TokenizerWriter<'_> {
     }
 }
 
-/// Special tokens by id, with the names that tokenizer_config.json gives.
+/// Special tokens by id, with names from tokenizer_config.json.
 fn specials(
     writer: &TokenizerWriter<'_>,
     kind: &RankFile,
@@ -289,7 +288,7 @@ fn specials(
             u32::try_from(offset).ok().and_then(|offset| first.checked_add(offset)).ok_or_else(too_many)?;
         specials.insert(id, text);
     }
-    // The checkpoint's own names win over the family's: releases name some of the reserved tokens.
+    // The checkpoint's names take precedence: releases name some of the reserved tokens.
     let config = tokenizer_config(writer.input)?.unwrap_or_default();
     for (id, token) in
         config.get("added_tokens_decoder").and_then(|map| map.as_object()).into_iter().flatten()
@@ -318,7 +317,7 @@ fn tokens(
         let ranks = hf.model.vocab.0.iter().map(|(text, id)| (*id, text.as_str()));
         ranks.chain(specials.iter().map(|(id, text)| (*id, text.as_str())))
     };
-    // Without a size in the config: as many as it takes to hold the largest id.
+    // Without a size in the config: enough for the largest id.
     let needed = listed().map(|(id, _)| u64::from(id) + 1).max().unwrap_or(0);
     let vocab_size = writer.ctx.vocab_size.unwrap_or(needed);
     let mut table = TokenTable::default();

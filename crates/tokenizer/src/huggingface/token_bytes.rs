@@ -1,4 +1,4 @@
-//! Tokens of byte-level BPE as bytes, for formats that store them so.
+//! Tokens of byte-level BPE as bytes, for formats that store bytes.
 
 use serde_json::Value as Json;
 
@@ -7,12 +7,12 @@ use super::hf::malformed;
 use crate::TokenizerFiles;
 use crate::byte_alphabet::bytes_of;
 
-/// Tokens of the base vocabulary of byte-level BPE as bytes, in the order of their ids, from vocab.json or else
-/// tokenizer.json. Added tokens that are not part of that vocabulary are left out.
+/// Tokens of the base vocabulary of byte-level BPE as bytes, in id order, from vocab.json or else
+/// tokenizer.json. Added tokens outside that vocabulary are left out.
 ///
 /// # Errors
-/// [`VocabError::NoTokenizer`]; [`VocabError::Malformed`] for a vocabulary of another kind; [`VocabError::RepeatedId`];
-/// [`VocabError::MissingId`] if the ids have gaps.
+/// [`VocabError::NoTokenizer`]; [`VocabError::Malformed`] for a vocabulary of another kind;
+/// [`VocabError::RepeatedId`]; [`VocabError::MissingId`] if the ids have gaps.
 pub fn own_tokens(input: &TokenizerFiles<'_>) -> Result<Vec<Vec<u8>>, VocabError> {
     let (file, vocab) = own_vocab(input)?;
     let wrong = |problem: String| VocabError::Malformed { file: file.to_owned(), problem };
@@ -40,7 +40,7 @@ pub fn own_tokens(input: &TokenizerFiles<'_>) -> Result<Vec<Vec<u8>>, VocabError
     tokens.iter().enumerate().map(bytes).collect()
 }
 
-/// The vocabulary as JSON, with the file that it is in.
+/// The vocabulary as JSON, with its file name.
 fn own_vocab(input: &TokenizerFiles<'_>) -> Result<(&'static str, Json), VocabError> {
     let parse = |file: &'static str| {
         let bytes = input.file(file)?;

@@ -1,4 +1,4 @@
-//! The tokens of a tokenizer by id, whichever of its files lists them, for messages.
+//! Tokens of a tokenizer by id, from any of its files, for messages.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use super::spm_model::SpmModel;
 use crate::TokenizerFiles;
 
-/// The tokens with ids from `first` on, in the order of their ids.
+/// Tokens with ids from `first` on, in id order.
 pub(super) fn from_id(input: &TokenizerFiles<'_>, first: u64) -> Vec<String> {
     let mut found: BTreeMap<u64, String> = BTreeMap::new();
     let json = |file: &str| serde_json::from_slice::<Json>(input.file(file)?).ok();

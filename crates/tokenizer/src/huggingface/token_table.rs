@@ -1,13 +1,10 @@
-//! The tokens of a vocabulary on their way into the metadata.
+//! Tokens of a vocabulary to be written to the metadata.
 
 use crate::token_type::TokenType;
 
-/// The tokens of a vocabulary with their types, and scores for kinds that have them.
 #[derive(Debug, Default)]
 pub(super) struct TokenTable {
-    /// Texts by id.
     pub texts: Vec<Vec<u8>>,
-    /// Types by id.
     pub types: Vec<TokenType>,
     /// Scores by id; empty for kinds without.
     pub scores: Vec<f32>,
@@ -31,12 +28,12 @@ impl TokenTable {
         self.texts.len()
     }
 
-    /// The numbers of the types, as files hold them.
+    /// Numbers of the types, as stored in files.
     pub(super) fn type_ids(&self) -> Vec<i32> {
         self.types.iter().map(|kind| kind.id()).collect()
     }
 
-    /// Fills up with `[PAD{id}]` to `n_tokens`; `score` for kinds that have scores.
+    /// Appends `[PAD{id}]` up to `n_tokens`; `score` for kinds that have scores.
     pub(super) fn fill(&mut self, n_tokens: usize, score: Option<f32>) {
         for id in self.len()..n_tokens {
             self.push(format!("[PAD{id}]"), TokenType::Unused);

@@ -23,18 +23,17 @@ use super::{bpe, special};
 use crate::keys;
 use crate::token_type::TokenType;
 
-/// Names under which a unigram model of SentencePiece comes, in the reference's order.
+/// File names of SentencePiece unigram models, in the reference's order.
 pub(super) const T5_FILES: [&str; 2] = ["tokenizer.model", "spiece.model"];
-/// The name that XLM-RoBERTa has for it, although it is a unigram.
+/// File name of XLM-RoBERTa's model, although it is a unigram.
 const FAIRSEQ_FILE: &str = "sentencepiece.bpe.model";
 
-/// Normalization of a text.
 pub(crate) struct Normalization {
     /// True if a space is added before a text.
     pub add_space_prefix: bool,
     /// True if runs of spaces are collapsed.
     pub remove_extra_whitespaces: bool,
-    /// Compiled replacements, empty for none.
+    /// Compiled replacements; may be empty.
     pub charsmap: Vec<u8>,
 }
 
@@ -86,7 +85,7 @@ impl TokenizerWriter<'_> {
         write_keys(self, table, &Normalization::of(&model), false)
     }
 
-    /// Unigram of `tokenizer.model`, whose last ids are special tokens that the code of the family adds.
+    /// Unigram of `tokenizer.model`, whose last ids are special tokens that the family's code adds.
     pub fn unigram_with_specials(&mut self, specials: &[&str]) -> Result<(), VocabError> {
         let file = T5_FILES[0];
         let bytes = self.file(file).ok_or(VocabError::NoTokenizer { expected: "`tokenizer.model`" })?;
@@ -114,12 +113,12 @@ impl TokenizerWriter<'_> {
         Ok(())
     }
 
-    /// Unigram with the ids of fairseq, which counts special tokens first: the SentencePiece model, whose ids are not the
-    /// ones of the network, else tokenizer.json, which has them right. `mask` is the id of a mask token that the model
-    /// lacks.
+    /// Unigram with the ids of fairseq, which counts special tokens first: from the SentencePiece model,
+    /// whose ids differ from the network's, else from tokenizer.json, whose ids are right. `mask` is the id
+    /// of a mask token that the model lacks.
     pub fn fairseq_unigram(&mut self, mask: Option<usize>) -> Result<(), VocabError> {
         let (mut table, normalization) = fairseq(self)?;
-        // tokenizer.json has the mask token; in a model a filler stands in for it, if there is room.
+        // tokenizer.json has the mask token; in a model it replaces a filler, if there is room.
         if let Some(mask) = mask
             && self.file(FAIRSEQ_FILE).is_some()
         {
@@ -184,7 +183,7 @@ fn from_json(
     let n_pieces = hf.model.vocab.0.len() as u64;
     let vocab_size = writer.ctx.vocab_size.unwrap_or(0).max(n_pieces);
     let n_tokens = bpe::slots_len(vocab_size, hf.file)?;
-    // `added_vocab.get(unk_token)`, else the model's own word, else XLM-RoBERTa's place for it.
+    // `added_vocab.get(unk_token)`, else the model's own id, else XLM-RoBERTa's default.
     let unknown = added
         .by_id
         .iter()
@@ -205,7 +204,7 @@ fn from_json(
         };
         table.push_scored(text.as_str(), kind, *score as f32);
     }
-    // The reference fills places of added tokens only from the unigram's own list, which fillers follow.
+    // The reference fills ids of added tokens only from the unigram's own list, which fillers follow.
     let room = table.len();
     table.fill(n_tokens, Some(SCORE_OF_NONE));
     for (id, token) in &added.by_id {
@@ -243,7 +242,7 @@ fn from_json(
     Ok((table, normalization))
 }
 
-/// The table of replacements of a normalizer, wherever in a sequence it stands.
+/// Table of replacements of a normalizer, anywhere in a sequence.
 fn charsmap_of(normalizer: &Json) -> Result<Vec<u8>, VocabError> {
     let bad =
         |problem: &str| malformed("tokenizer.json", &format!("`normalizer.precompiled_charsmap`: {problem}"));
@@ -260,7 +259,7 @@ fn charsmap_of(normalizer: &Json) -> Result<Vec<u8>, VocabError> {
     Ok(Vec::new())
 }
 
-/// Writes the keys; `bert` for the ones that have a number of token types.
+/// Writes the keys; `bert` for models with a number of token types.
 fn write_keys(
     writer: &mut TokenizerWriter<'_>,
     mut table: TokenTable,

@@ -4,7 +4,7 @@ use super::added::Ids;
 use super::error::VocabError;
 use super::hf::{HfTokenizer, malformed};
 
-/// Token to id, checked: no id twice.
+/// Token to id; fails for duplicate ids.
 pub(super) fn ids_of(hf: &HfTokenizer) -> Result<Ids<'_>, VocabError> {
     let vocab = &hf.model.vocab.0;
     let mut ids = Ids::with_capacity_and_hasher(vocab.len(), ahash::RandomState::new());
@@ -15,7 +15,7 @@ pub(super) fn ids_of(hf: &HfTokenizer) -> Result<Ids<'_>, VocabError> {
         }
         by_id.push((*id, text));
     }
-    // Most files list tokens by id already, and sorting a quarter of a million strings would show.
+    // Most files list tokens by id already, and sorting a quarter of a million strings takes noticeable time.
     if !by_id.is_sorted() {
         by_id.sort_unstable();
     }
@@ -31,10 +31,10 @@ pub(super) fn ids_of(hf: &HfTokenizer) -> Result<Ids<'_>, VocabError> {
     Ok(ids)
 }
 
-/// Every merge joins two tokens into a third.
+/// Checks that every merge joins two tokens into a third.
 pub(super) fn check_merges(hf: &HfTokenizer, ids: &Ids<'_>) -> Result<(), VocabError> {
     let prefix = hf.model.continuing_subword_prefix.as_deref().unwrap_or("");
-    // WordPiece-like BPEs mark what continues a word (`##`), and the mark is not in the joined token.
+    // WordPiece-like BPEs mark continuing parts (`##`); the joined token lacks the mark.
     let mut joined = String::new();
     for (index, (left, right)) in hf.model.merges.0.iter().enumerate() {
         joined.clear();

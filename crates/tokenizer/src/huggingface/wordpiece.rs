@@ -1,8 +1,8 @@
 //! WordPiece (BERT and its family): `tokenizer.ggml.model` = `bert`.
 //!
-//! BERT marks the parts of a word that continue it (`##ing`); llama.cpp marks those that begin
-//! one, with the sign that SentencePiece has for a space. So `##` goes, and every token but the
-//! control tokens that had none gets a `\u{2581}` in front.
+//! BERT marks the parts that continue a word (`##ing`); llama.cpp marks those that begin one, with
+//! SentencePiece's space mark. So `##` is removed, and all other tokens except control tokens get a leading
+//! `\u{2581}`.
 //!
 //! Source: `BertModel.set_vocab` in `conversion/bert.py`.
 
@@ -14,17 +14,17 @@ use super::writer::TokenizerWriter;
 use crate::keys;
 use crate::token_type::TokenType;
 
-/// The mark of a part that continues a word.
+/// Mark of a part that continues a word.
 const CONTINUES: &[u8] = b"##";
-/// llama.cpp's mark of a part that begins one.
+/// llama.cpp's mark of a part that begins a word.
 const BEGINS: &str = "\u{2581}";
 
 impl TokenizerWriter<'_> {
-    /// As [`TokenizerWriter::wordpiece`], of a vocabulary that was read already. Keys follow the number of token types
-    /// (sentence A and B), against which llama.cpp checks an embedding.
+    /// Like [`TokenizerWriter::wordpiece`], for a vocabulary that was read already. Keys follow the number of
+    /// token types (sentence A and B), which llama.cpp compares with an embedding.
     ///
-    /// The kind is not checked in the reference, which writes any tokenizer this way; here a BPE or a
-    /// unigram is refused, because llama.cpp would cut every text at the wrong places.
+    /// The reference does not check the kind and writes any tokenizer this way; here a BPE or a unigram is
+    /// refused, because llama.cpp would split every text incorrectly.
     pub fn wordpiece_of(&mut self, hf: &HfTokenizer) -> Result<(), VocabError> {
         hf.needs_kind("WordPiece")?;
         let Base { mut table, pre, .. } = bpe::base(self, hf, &BpeStyle::GPT2)?;

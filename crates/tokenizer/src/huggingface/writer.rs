@@ -14,8 +14,8 @@ use crate::{TokenizerFiles, keys};
 pub struct Vocab {
     /// The tokenizer.
     pub tokenizer: Tokenizer,
-    /// The name of the pre-tokenizer by the tokenizer's own expressions, if the reference's hash selects another one that splits
-    /// text differently.
+    /// Name of the pre-tokenizer by the tokenizer's own expressions, if the reference's hash selects another
+    /// one that splits text differently.
     pub other_pre: Option<String>,
     /// Reasons for llama.cpp to refuse the file or to tokenize differently from transformers, one per line.
     pub warnings: Vec<String>,
@@ -27,7 +27,7 @@ pub struct Vocab {
 
 /// The tokenizer section under construction.
 ///
-/// Keys are collected as by the reference's writer: an existing key keeps its position and takes the new
+/// Keys are collected like by the reference's writer: an existing key keeps its position and gets the new
 /// value; empty texts and arrays are left out.
 ///
 /// Source: `GGUFWriter.add_key_value` and its callers in `gguf-py/gguf/gguf_writer.py`.
@@ -36,25 +36,20 @@ pub struct TokenizerWriter<'w> {
     pub input: &'w TokenizerFiles<'w>,
     /// Requirements; routes that count the vocabulary differently change `vocab_size`.
     pub ctx: VocabContext,
-    /// The file that is embedded if the caller asks for it.
     pub(super) own_file: OwnFile,
-    /// True if tokenizer.model does not put a space before a text.
+    /// True if tokenizer.model does not prepend a space.
     pub(super) without_space: bool,
-    /// The tokenizer so far.
     pub(super) vocab: Vocab,
 }
 
 /// A file of the tokenizer, and the key under which it is embedded.
 #[derive(Clone, Copy)]
 pub(super) struct OwnFile {
-    /// Its name.
     pub name: &'static str,
-    /// The key.
     pub key: &'static str,
 }
 
 impl<'w> TokenizerWriter<'w> {
-    /// A section without keys.
     pub(super) fn new(input: &'w TokenizerFiles<'w>, ctx: &VocabContext) -> Self {
         let mut vocab = Vocab::default();
         vocab.tokenizer.names.set("general.architecture", ctx.architecture.as_str());

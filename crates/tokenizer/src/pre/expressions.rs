@@ -1,8 +1,8 @@
-//! Expressions by which tokenizers split text: as the models' tokenizer.json spells them, and as llama.cpp approximates
-//! them.
+//! Expressions by which tokenizers split text: those of the models' tokenizer.json, and llama.cpp's
+//! approximations.
 //!
-//! llama.cpp's categories are whole letters: `\p{Lu}` there is `\p{L}` here. A letter that is not lower-case ASCII, which it
-//! writes as a look-ahead, is a class here.
+//! llama.cpp does not distinguish subcategories: `\p{Lu}` there is `\p{L}` here. A letter that is not
+//! lower-case ASCII, which it writes as a look-ahead, is a class here.
 //!
 //! Source: `llm_tokenizer_bpe` in `src/llama-vocab.cpp`, whose comments keep the models' own expressions.
 
@@ -14,7 +14,7 @@ macro_rules! contractions {
         "(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"
     };
 }
-/// The same under Unicode case folding, as models state it: `ſ` matches s.
+/// Contractions under Unicode case folding, as stated by models: `ſ` matches s.
 macro_rules! folded_contractions {
     () => {
         "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -32,7 +32,8 @@ macro_rules! word {
         r"[^\r\n\p{L}\p{N}]?\p{L}+"
     };
 }
-/// Runs of characters that are neither letters nor values, with a space before them and line ends after them.
+/// Runs of characters that are neither letters nor numbers, with an optional space before and line ends after
+/// them.
 macro_rules! signs {
     () => {
         r" ?[^\s\p{L}\p{N}]+[\r\n]*"
@@ -70,8 +71,7 @@ macro_rules! jais2 {
         )
     };
 }
-/// Words that change at a capital: upper and lower are the classes of letters that may stand in
-/// either half.
+/// Words that end at a capital: upper and lower are the classes of letters in either half.
 macro_rules! cased {
     ($upper:literal, $lower:literal, $end:expr, $numbers:literal) => {
         concat!(
@@ -94,13 +94,13 @@ macro_rules! cased {
         )
     };
 }
-/// Upper and lower case letters, as models state them.
+/// Upper and lower case letters, as stated by models.
 macro_rules! stated_cased {
     ($end:expr, $numbers:literal) => {
         cased!(r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]", $end, $numbers)
     };
 }
-/// Upper and lower case letters, as llama.cpp approximates them: ASCII only.
+/// Upper and lower case letters, approximated by llama.cpp: ASCII only.
 macro_rules! near_cased {
     ($end:expr, $numbers:literal) => {
         cased!(r"[\p{L}&&[^a-z]]", r"[\p{L}&&[^A-Z]]", $end, $numbers)
@@ -117,7 +117,7 @@ macro_rules! deepseek3 {
     };
 }
 
-/// Byte-level BPE's own expression, which the tokenizers library uses where none is stated.
+/// Default expression of byte-level BPE in the tokenizers library.
 pub const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 pub(super) const NEAR_LLAMA3: Step = Expression(llama3!(contractions!()));
 /// Llama 3.
@@ -125,9 +125,8 @@ pub const LLAMA3: &str = llama3!(folded_contractions!());
 pub(super) const NEAR_QWEN2: Step = Expression(qwen2!(contractions!()));
 /// Qwen 2: digits one by one.
 pub const QWEN2: &str = qwen2!(folded_contractions!());
-/// GPT-4o: words change at a capital.
+/// GPT-4o: words end at a capital.
 pub const GPT4O: &str = stated_cased!(concat!(folded_contractions!(), "?"), r"\p{N}{1,3}");
-/// One digit.
 pub const DIGIT: &str = r"\p{N}";
 pub(super) const DIGITS: Step = Expression(r"\p{N}+");
 pub(super) const DIGITS3: Step = Expression(r"\p{N}{1,3}");
@@ -135,7 +134,7 @@ pub(super) const ASCII_DIGITS3: Step = Expression("[0-9][0-9][0-9]");
 pub(super) const CJK: Step = Expression("[一-龥\u{3040}-ゟ゠-ヿ]+");
 pub(super) const CJK_AND_HANGUL: Step = Expression("[一-龥ࠀ-一가-\u{d7ff}]+");
 pub(super) const DEEPSEEK3: Step = Expression(deepseek3!(r"| ?[\p{P}\p{S}]+[\r\n]*", r"|\s*[\r\n]+"));
-/// Letters that have a case, as DeepSeek lists them.
+/// Letters that have a case, as listed by DeepSeek.
 pub(super) const CASED_LETTERS: Step = Expression(concat!(
     r"\s?",
     r"[A-Za-z\x{b5}\x{c0}-\x{d6}\x{d8}-\x{f6}\x{f8}-\x{1ba}\x{1bc}-\x{1bf}\x{1c4}-\x{293}",
@@ -157,7 +156,7 @@ pub(super) const CASED_LETTERS: Step = Expression(concat!(
 ));
 pub(super) const BLOOM: Step = Expression(r" ?[^(\s|.,!?…。，、।۔،)]+");
 
-/// llama.cpp's function for Kimi K2, which has no marks in words and no cases; Han as it lists it.
+/// llama.cpp's function for Kimi K2, without marks in words and without cases; Han as in its list.
 pub(super) const KIMI_K2: Step = Expression(concat!(
     r"[\u4e00-\u9fff\u3400-\u4dbf\U00020000-\U0002a6df\U0002a700-\U0002ebef\uf900-\ufaff\U0002f800-\U0002fa1f]+",
     r"|[^\r\n\p{L}\p{N}]?[\p{L}&&[^\u4e00-\u9fff\u3400-\u4dbf\U00020000-\U0002a6df\U0002a700-\U0002ebef",

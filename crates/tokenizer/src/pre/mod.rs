@@ -1,9 +1,9 @@
 //! Pre-tokenizers: how byte-level BPE splits text, by the names in `tokenizer.ggml.pre`.
 //!
-//! One table serves conversion, export and encoding. Every row has the steps that llama.cpp takes. If those only
-//! approximate what the models' own tokenizer.json does, because its engine has no sub-categories and no Unicode case
-//! folding, the row has the models' own steps as well: they are what the model was trained with, and what a conversion is
-//! checked against. `expressions.txt` has llama.cpp's own spelling of its expressions.
+//! One table serves conversion, export and encoding. Every row has llama.cpp's steps. If those only
+//! approximate the models' own tokenizer.json, because llama.cpp's engine has no subcategories and no Unicode
+//! case folding, the row has the models' own steps as well: the model was trained with them, and conversions
+//! are checked against them. `expressions.txt` has llama.cpp's own spelling of its expressions.
 //!
 //! Source: `llm_tokenizer_bpe` and `llama_vocab::impl::load` in `src/llama-vocab.cpp` and the splits in `src/unicode.cpp`
 //! of llama.cpp, as vendored in llama-cpp-python 0.3.36.
@@ -23,12 +23,12 @@ pub(crate) use names::nearest;
 pub(crate) use row::{PreTokenizer, Step};
 use table::ROWS;
 
-/// The row of a name.
 pub(crate) fn by_name(name: &str) -> Option<&'static PreTokenizer> {
     ROWS.iter().find(|row| row.names.contains(&name))
 }
 
-/// Names that converters write for WordPiece, where llama.cpp reads none (`get_vocab_base_pre` in `conversion/base.py`).
+/// Names that converters write for WordPiece, for which llama.cpp does not read the key (`get_vocab_base_pre`
+/// in `conversion/base.py`).
 const OF_WORD_PIECE: [&str; 3] = ["bert-bge", "bert-bge-large", "jina-v2-en"];
 
 /// True if converters write this name.
@@ -36,28 +36,26 @@ pub(crate) fn is_known(name: &str) -> bool {
     by_name(name).is_some() || OF_WORD_PIECE.contains(&name)
 }
 
-/// llama.cpp's spelling of its expressions.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Spelling {
-    /// Names that mean the same; not empty.
+    /// Equivalent names; not empty.
     pub names: Vec<String>,
-    /// The expressions by which llama.cpp splits, in order.
+    /// llama.cpp's expressions, in order.
     pub splits: Vec<String>,
 }
 
 impl Spelling {
-    /// The row of its names.
     pub(crate) fn row(&self) -> Option<&'static PreTokenizer> {
         by_name(self.names.first()?)
     }
 }
 
-/// llama.cpp's table: all of its names, with the expressions that each stands for.
+/// llama.cpp's table: all names, with their expressions.
 pub(crate) fn spellings() -> &'static [Spelling] {
     static TABLE: OnceLock<Vec<Spelling>> = OnceLock::new();
     TABLE.get_or_init(|| {
         let lines = include_str!("expressions.txt").lines().filter(|line| !line.starts_with('#'));
-        // A test reads every line.
+        // A test parses every line.
         lines.filter_map(|line| serde_json::from_str(line).ok()).collect()
     })
 }
@@ -76,7 +74,7 @@ mod tests {
 
     use super::*;
 
-    /// The list of names is read from the reference's source, and so is the list of expressions.
+    /// Names and expressions are parsed from the reference's source.
     #[test]
     fn every_pre_tokenizer_name_has_one_row() {
         let listed: HashSet<&str> = names().collect();

@@ -1,14 +1,14 @@
-//! The names of pre-tokenizers that llama.cpp loads.
+//! Names of pre-tokenizers that llama.cpp loads.
 
 /// Number of suggestions for an unknown name.
 const OFFERED: usize = 3;
 
-/// Every name that `tokenizer.ggml.pre` may have for llama.cpp to load the file, in its order.
+/// Names of `tokenizer.ggml.pre` that llama.cpp accepts, in its order.
 pub fn names() -> impl Iterator<Item = &'static str> {
     include_str!("names.txt").lines().filter(|line| !line.starts_with('#'))
 }
 
-/// The names that are most like one that is not known, the nearest first.
+/// Known names most similar to an unknown one, nearest first.
 pub(crate) fn nearest(name: &str) -> Vec<&'static str> {
     let name: String = name.to_lowercase().chars().take(100).collect();
     let mut nearest: Vec<&'static str> = names().collect();

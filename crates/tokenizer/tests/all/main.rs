@@ -1,4 +1,4 @@
-//! Tokenizers of files against the reference's ids, and errors for contradictory keys.
+//! Tokenizers of files compared with the reference's ids, and errors for contradictory keys.
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod module_order;

@@ -1,9 +1,9 @@
-//! The reference's own tokenizer tests: texts and the ids that each of its vocabularies gives.
+//! The reference's own tokenizer tests: texts and their ids in each of its vocabularies.
 //!
-//! `golden/tokenizer-pairs` holds the vocabularies cut down to what the texts need (see
-//! `scripts/golden/tokenizer_pairs.py`); `GGUF_REFERENCE_VOCABS` names a folder with the whole
-//! ones (`models/` of llama.cpp), which are then tested instead. Kinds that have no pairs there have
-//! such as `scripts/golden/tokenizer_own_pairs.py` makes with the reference's library.
+//! `golden/tokenizer-pairs` contains vocabularies reduced to the tokens that the texts need (see
+//! `scripts/golden/tokenizer_pairs.py`). With `GGUF_REFERENCE_VOCABS`, a folder with the full ones (`models/`
+//! of llama.cpp), those are tested instead. `scripts/golden/tokenizer_own_pairs.py` makes pairs for other
+//! kinds with the reference's library.
 
 use std::{
     env, fs,
@@ -12,12 +12,12 @@ use std::{
 
 use gguf_tokenizer::{Reading, Tokenizer};
 
-/// The pairs that the reference has, at its pinned version.
+/// Number of pairs in the pinned version of the reference.
 const N_PAIRS: usize = 15;
 /// Models made from `golden/tokenizer`.
 const N_OWN_PAIRS: usize = 4;
 
-/// Between texts, as `tests/test-tokenizer-0.cpp` cuts them.
+/// Separator of texts, like in `tests/test-tokenizer-0.cpp`.
 const BETWEEN: &str = "\n__ggml_vocab_test__\n";
 
 fn pairs() -> Vec<PathBuf> {
@@ -35,7 +35,7 @@ fn pairs() -> Vec<PathBuf> {
     files
 }
 
-/// Texts with their ids. The last text may be empty, which a cut at separators leaves out.
+/// Texts with their ids. The last text may be empty, which splitting at separators leaves out.
 fn tests(file: &Path) -> Vec<(String, Vec<u32>)> {
     let texts = fs::read_to_string(file.with_extension("gguf.inp")).unwrap();
     let ids = fs::read_to_string(file.with_extension("gguf.out")).unwrap();

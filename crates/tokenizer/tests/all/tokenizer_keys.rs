@@ -7,7 +7,6 @@ fn texts(items: &[&str]) -> Value {
     Value::Array(Array::String(items.iter().collect()))
 }
 
-/// Six tokens of byte-level BPE, one of them merged.
 fn bpe() -> Metadata {
     Metadata::from([
         ("tokenizer.ggml.model".into(), Value::from("gpt2")),
@@ -19,7 +18,6 @@ fn bpe() -> Metadata {
     ])
 }
 
-/// Four pieces of a SentencePiece model.
 fn spm() -> Metadata {
     Metadata::from([
         ("tokenizer.ggml.model".into(), Value::from("llama")),
@@ -29,7 +27,7 @@ fn spm() -> Metadata {
     ])
 }
 
-/// The error of both readings, after one key was changed or taken away.
+/// Error of both readings after one key was changed or removed.
 fn error(mut keys: Metadata, key: &str, value: Option<Value>) -> String {
     let both = [Reading::Model, Reading::LlamaCpp].map(|reading| {
         keys.remove(key);
@@ -113,7 +111,7 @@ fn invalid_merges_are_refused() {
         refused(&keys, Reading::Model).unwrap().to_string(),
         "`tokenizer.ggml.merges`: merge 1 (`b a`) needs token `ba`, which is not in the vocabulary"
     );
-    // llama.cpp joins texts, and cuts what is no token into characters again.
+    // llama.cpp joins texts, and splits unknown results into characters again.
     let tokenizer = Tokenizer::from_gguf(&keys).encoder(Reading::LlamaCpp).unwrap();
     assert_eq!(tokenizer.encode("ba", false, false).unwrap(), [1, 0]);
 }

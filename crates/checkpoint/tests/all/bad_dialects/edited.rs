@@ -10,7 +10,6 @@ pub fn golden(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../golden/dialects").join(name)
 }
 
-/// One tensor of a file.
 #[derive(Debug, Clone)]
 pub struct Stored {
     pub dtype: String,
@@ -18,7 +17,7 @@ pub struct Stored {
     pub bytes: Vec<u8>,
 }
 
-/// A golden of `golden/dialects`, to be changed.
+/// A modifiable golden of `golden/dialects`.
 #[derive(Debug, Clone)]
 pub struct Edited {
     pub config: Json,
@@ -44,7 +43,7 @@ impl Edited {
         self.tensors.remove(name).unwrap_or_else(|| panic!("no tensor {name}"));
     }
 
-    /// Replaces the bytes of a tensor of one dimension, or none, by as many as there are.
+    /// Replaces the bytes of a vector or scalar by bytes of equal length.
     pub fn set(&mut self, name: &str, bytes: &[u8]) {
         let tensor = self.tensor(name);
         if !tensor.shape.is_empty() {
@@ -53,7 +52,7 @@ impl Edited {
         tensor.bytes = bytes.to_vec();
     }
 
-    /// Replaces a text in a tensor that holds text.
+    /// Replaces a text in a tensor that contains text.
     pub fn respell(&mut self, name: &str, from: &str, to: &str) {
         let text = String::from_utf8(self.tensor(name).bytes.clone()).unwrap();
         assert!(text.contains(from), "{text}");
@@ -79,7 +78,7 @@ impl Edited {
     }
 }
 
-/// Reads every value; the first error.
+/// Reads all values; returns the first error.
 pub fn read_all(checkpoint: &Checkpoint) -> Result<(), String> {
     for tensor in &checkpoint.tensors {
         let mut values = vec![0.0; (tensor.n_rows() * tensor.row_elems()) as usize];

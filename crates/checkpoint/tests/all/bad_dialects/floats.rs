@@ -1,4 +1,4 @@
-//! Microscaled floats of MLX, torchao, Quark and AutoRound that are not what they say.
+//! Invalid microscaled floats of MLX, torchao, Quark and AutoRound.
 
 use gguf_checkpoint::{Checkpoint, ReadError};
 use gguf_types::DType;
@@ -6,12 +6,11 @@ use serde_json::{Value as Json, json};
 
 use super::edited::{Edited, no_value, read_all, refused};
 
-/// Sets a byte of a tensor.
 fn set_byte(edited: &mut Edited, name: &str, at: usize, byte: u8) {
     edited.tensor(name).bytes[at] = byte;
 }
 
-/// Changes what the config says, at both places where MLX writes it.
+/// Changes both copies of the config that MLX writes.
 fn mlx_config(edited: &mut Edited, module: &str, entry: &Json) {
     for place in ["quantization", "quantization_config"] {
         edited.config[place][module] = entry.clone();
@@ -37,7 +36,7 @@ fn mlx_mode_must_match_config() {
             ),
         );
     }
-    // An entry of a module that names no mode says nothing of it.
+    // A module's entry without a mode has no effect.
     let mut edited = Edited::of("mlx-modes");
     mlx_config(&mut edited, "nvfp4.own", &json!({"group_size": 16, "bits": 4}));
     read_all(&edited.open().unwrap()).unwrap();
@@ -80,7 +79,7 @@ fn mismatched_mlx_parts_are_refused() {
 #[test]
 fn nan_scales_and_codes_of_mlx_are_refused() {
     for name in ["mxfp4.own", "mxfp8.own"] {
-        // 255 is no number in E8M0; mlx itself reads infinity.
+        // 255 is NaN in E8M0; mlx itself reads infinity.
         no_value(
             "mlx-modes",
             |edited| set_byte(edited, &format!("{name}.scales"), 7, 255),
@@ -101,7 +100,7 @@ fn nan_scales_and_codes_of_mlx_are_refused() {
             ),
         );
     }
-    // The smallest scale is no normal number of f32.
+    // The smallest scale is subnormal in f32.
     let mut edited = Edited::of("mlx-modes");
     edited.tensor("mxfp8.own.scales").bytes.fill(0);
     edited.tensor("mxfp8.own.weight").bytes.fill(0x38);
@@ -163,13 +162,13 @@ fn mismatched_gate_and_up_are_refused() {
             "tensor `{UP}bias`: expected the shape of the gate for `{GATE}bias` of shape [3, 64], found shape [64, 3]"
         ),
     );
-    // One without the other stays what it is, and no architecture knows it.
+    // One without the other stays unchanged, and no architecture knows it.
     let mut edited = Edited::of("mlx-gpt-oss");
     edited.remove(&format!("{GATE}bias"));
     let checkpoint = edited.open().unwrap();
     assert!(checkpoint.tensor(&format!("{UP}bias")).is_some());
     assert!(checkpoint.tensor("model.layers.0.mlp.experts.gate_up_proj_bias").is_none());
-    // Of other types than its own too.
+    // Other types than its own are also possible.
     let blocks = checkpoint.tensor("model.layers.0.mlp.experts.gate_up_proj_blocks").unwrap();
     assert_eq!(blocks.shape, [3, 128, 32]);
     assert_eq!(blocks.stored.as_ref().unwrap().stored_blocks().unwrap().dtype, DType::MXFP4);
@@ -216,7 +215,7 @@ fn torchao_floats_follow_file_metadata() {
         );
         assert!(error.starts_with(&message) && error.ends_with(&format!("found shape {shape}")), "{error}");
     }
-    // Shapes tell the order where the file says nothing of it.
+    // Without a statement in the file, the shape shows the order.
     let mut edited = Edited::of("torchao-mx");
     let opened = edited.open().unwrap();
     edited.metadata = Some(json!({"format": "pt"}));

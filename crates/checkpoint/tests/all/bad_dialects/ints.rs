@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 
 const LOST: &str = "part of quantized weights whose codes are missing or have the wrong type";
 
-/// Sets a number or text of the config at a path.
+/// Sets a value of the config at a path.
 fn set(config: &mut Json, path: &[&str], value: Json) {
     *path.iter().fold(config, |config, key| &mut config[*key]) = value;
 }
@@ -21,7 +21,7 @@ fn invalid_mlx_integers_are_refused() {
         |edited| edited.remove("equal.biases"),
         "missing tensor `equal.biases`, which belongs to the codes `equal.weight`",
     );
-    // bits · g · groups has to be the bits of a row.
+    // bits · g · groups must be the bits of a row.
     for (key, value, expected) in [
         (
             "bits",
@@ -60,7 +60,6 @@ fn invalid_mlx_integers_are_refused() {
     );
 }
 
-/// All values of a tensor.
 fn values(checkpoint: &Checkpoint, name: &str) -> Vec<f32> {
     let tensor = checkpoint.tensor(name).unwrap_or_else(|| panic!("no {name}"));
     let mut values = vec![f32::NAN; (tensor.n_rows() * tensor.row_elems()) as usize];
@@ -139,7 +138,7 @@ fn invalid_torchao_integers_are_refused() {
     edited.metadata.as_mut().unwrap()["int8.weight"] = json!("{");
     let error = edited.open().unwrap_err().to_string();
     assert!(error.starts_with("`model.safetensors: __metadata__: int8.weight`: EOF"), "{error}");
-    // Without metadata the tensors tell all but the shape of tiles.
+    // Without metadata the tensors show everything except the shape of tiles.
     let mut edited = Edited::of("torchao-int8");
     edited.metadata = None;
     read_all(&edited.open().unwrap()).unwrap();
@@ -255,7 +254,6 @@ fn invalid_integers_of_other_libraries_are_refused() {
     );
 }
 
-/// Notes besides the values.
 #[test]
 fn input_factors_and_scales_are_noted() {
     let notes = |name: &str| gguf_checkpoint::open(&edited::golden(name)).unwrap().notes;
@@ -278,7 +276,7 @@ fn input_factors_and_scales_are_noted() {
     assert_eq!(notes("bnb-4bit"), [""; 0]);
 }
 
-/// Types that can hold the values of each format; `repack.rs` compares the blocks bit for bit.
+/// Types that can represent the values of each format; `repack.rs` compares the blocks bit for bit.
 #[test]
 fn repackable_forms_are_recognized() {
     let types = |name: &str, tensor: &str| {

@@ -1,4 +1,4 @@
-//! Every way in which a pickle and the archive around it can be wrong.
+//! Every invalid pickle and archive.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ fn archive(pickle: &[u8]) -> Vec<u8> {
     zip(&[("archive/data.pkl", pickle), ("archive/data/0", &[0; 48]), ("archive/version", b"3\n")])
 }
 
-/// A state dict of one tensor `w` of the storage `0`.
+/// A state dict with one tensor `w` from the storage `0`.
 fn of_one(storage: (&str, &str, i64), offset: i64, shape: &[i64], strides: &[i64]) -> Vec<u8> {
     archive(&Pickler::new().raw(b"}").text("w").tensor(storage, offset, shape, strides).raw(b"s").stop())
 }
@@ -55,7 +55,7 @@ fn shapes_and_strides_beyond_storage_are_refused() {
     refused(&of_one(FLOATS, 0, &[2, 2], &[-2, 1]), "tensor `w`: invalid strides");
     refused(&of_one(FLOATS, -1, &[2, 2], &[2, 1]), "tensor `w`: invalid offset");
     refused(&of_one(FLOATS, 0, &[2, 2], &[1]), "tensor `w`: 2 dimensions and 1 strides");
-    // Any size may be claimed of a dimension that repeats one element: it costs nothing before it is read.
+    // Any size may be claimed for a dimension that repeats one element: it is free until it is read.
     let wide = open(&of_one(FLOATS, 0, &[1 << 40, 4], &[0, 1])).unwrap();
     let mut last = [1.0; 4];
     let n_rows = 1 << 40;
@@ -102,7 +102,7 @@ fn invalid_tensors_are_refused() {
         .fold(Pickler::new().raw(b"}("), |pickler, name| pickler.text(name).tensor(FLOATS, 0, &[2], &[1]));
     let error = open(&archive(&twice.raw(b"u").stop())).unwrap_err();
     assert!(matches!(error, Error::DuplicateTensor { .. }), "{error}");
-    // A parameter around a parameter around ...: deeper than any real file.
+    // A parameter around a parameter, and so on: deeper than any real file.
     let deep = b"ctorch._utils\n_rebuild_parameter\n".repeat(9);
     let deep =
         Pickler::new().raw(b"}").text("w").raw(&deep).tensor(FLOATS, 0, &[2], &[1]).raw(&b"\x85R".repeat(9));
@@ -150,25 +150,25 @@ fn unneeded_pickle_instructions_are_refused() {
     refused(&archive(b"\x80\x02N"), &byte(3, ": the pickle ends, expected 1 more bytes"));
 }
 
-/// Little that would become much: copies of copies, lists in lists, values without end.
+/// Short pickles that would expand: copies of copies, lists in lists, values without end.
 #[test]
 fn expanding_pickles_are_refused() {
     let pickle = |pickler: Pickler| archive(&pickler.stop());
-    // Each line makes a tuple of the one before, twice.
+    // Each line makes a tuple of the previous one, twice.
     let mut doubling = Pickler::new().raw(b")q\0");
     for _ in 0..1000 {
         doubling = doubling.raw(b"h\0h\0\x86q\0");
     }
     assert!(matches!(open(&pickle(doubling.clone())), Err(Error::Pickle { .. })));
-    // The same next to a tensor: searched for tensors once, not 2^1000 times.
+    // Next to a tensor: searched for tensors once, not 2^1000 times.
     let extra = Pickler::new().raw(b"}(").text("w").tensor(FLOATS, 0, &[2], &[1]).text("more");
     let extra = extra.raw(b"(").raw(&doubling.bytes[2..]).raw(b"t");
     let opened = open(&pickle(extra.raw(b"u"))).unwrap();
     assert_eq!(opened.notes, ["`pytorch_model.bin`: values that are not tensors are ignored: `more`"]);
-    // A list that holds itself.
+    // A list that contains itself.
     let own = Pickler::new().raw(b"}(").text("w").tensor(FLOATS, 0, &[2], &[1]).text("own").raw(b"]q\0h\0a");
     assert_eq!(open(&pickle(own.raw(b"u"))).unwrap().tensors.len(), 1);
-    // As deep as it goes.
+    // Maximum depth.
     let deep = Pickler::new().raw(&b"(".repeat(1 << 20)).raw(&b"t".repeat(1 << 20));
     assert!(matches!(open(&pickle(deep)), Err(Error::Pickle { .. })));
     // A list of a million pairs, copied by every call; and values without end.
@@ -202,11 +202,11 @@ fn contradictory_archives_are_refused() {
         bytes[at..at + value.len()].copy_from_slice(value);
         bytes
     };
-    // It begins where the pickle does.
+    // It begins at the start of the pickle.
     let overlap = open(&changed(second + 42, &0u32.to_le_bytes())).unwrap_err().to_string();
     assert!(overlap.starts_with("`pytorch_model.bin`: entries `archive/data"), "{overlap}");
     assert!(overlap.ends_with("overlap at byte 0"), "{overlap}");
-    // As large as it can be said.
+    // The largest possible number.
     let sizes = [0xff, 0xff, 0xff, 0x7f, 0xff, 0xff, 0xff, 0x7f];
     let begin = 30 + "archive/data.pkl".len() + pickle.len();
     let end = begin as u64 + 0x7fff_ffff;
@@ -261,7 +261,7 @@ fn contradictory_legacy_files_are_refused() {
     };
     assert!(open(&good).is_ok());
     refused(&changed(18, &[0xea]), "protocol version 1001 was expected after the magic number");
-    // NEWTRUE after the key and its place in the memo.
+    // NEWTRUE after the key and its index in the memo.
     let little = at(b"little_endian") + "little_endian".len() + 2;
     assert_eq!(good[little], 0x88);
     refused(&changed(little, &[0x89]), "big-endian files are not supported");

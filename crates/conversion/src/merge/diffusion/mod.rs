@@ -1,12 +1,14 @@
 //! Adapters of diffusion models merged into their checkpoint while it is read.
 //!
-//! Trainers write adapters in several layouts: names of kohya's scripts (`lora_unet_`, with `_` instead of `.`), of diffusers and
-//! PEFT (`transformer.`, `unet.`), of ComfyUI (`diffusion_model.`) and of XLabs. All of them are pairs of matrices, or whole
-//! differences, for modules of the model in its original or in diffusers' layout. `parts.rs` sorts the tensors by module,
-//! `places.rs` finds the rows of the checkpoint's tensors that a module has, and `patched.rs` states the arithmetic.
+//! Trainers write adapters in several layouts: names of kohya's scripts (`lora_unet_`, with `_` instead of
+//! `.`), of diffusers and PEFT (`transformer.`, `unet.`), of ComfyUI (`diffusion_model.`) and of XLabs. All
+//! contain pairs of matrices, or differences of full weights, for modules of the model in its original or
+//! diffusers' layout. `parts.rs` sorts the tensors by module, `places.rs` finds a module's rows in the
+//! checkpoint's tensors, and `patched.rs` states the arithmetic.
 //!
-//! The factor of a pair is its `alpha` divided by its rank, or that of the adapter's config, which PEFT's folders have and which
-//! diffusers stores in `__metadata__`; otherwise 1. Values are those of `fuse_lora` of diffusers 0.39 for a model in f32.
+//! The factor of a pair is its `alpha` divided by its rank, or that of the adapter's config, which PEFT's
+//! folders have and which diffusers stores in `__metadata__`; otherwise 1. Values equal those of `fuse_lora`
+//! of diffusers 0.39 for a model in f32.
 
 mod parts;
 mod patched;
@@ -35,11 +37,11 @@ use super::{
     low_rank::{Change, Dora, Factor, Merged},
 };
 
-/// Merges adapters into the checkpoint of a diffusion model, in their order. Changed tensors keep their data type, which
-/// determines their type in float files. Only factors are read; every shape is checked.
+/// Merges adapters into the checkpoint of a diffusion model, in order. Changed tensors keep their data type,
+/// which determines their type in float files. Only factors are read; every shape is checked.
 ///
 /// # Errors
-/// The name of the adapter that does not fit, and why.
+/// The name of an adapter that does not fit, and the reason.
 pub fn merge_diffusion(
     mut checkpoint: Checkpoint,
     adapters: &[LoraAdapter],
@@ -52,13 +54,13 @@ pub fn merge_diffusion(
     Ok(checkpoint)
 }
 
-/// The changes of one adapter, by the name of the tensor.
+/// Changes of one adapter, by tensor name.
 #[derive(Debug, Default)]
 struct Changes<'a> {
     patches: HashMap<String, Vec<Patch>>,
-    /// Pairs with magnitudes, by the name of the tensor.
+    /// Pairs with magnitudes, by tensor name.
     magnitudes: HashMap<String, (Dora, Change)>,
-    /// Rows that have a pair, with one half of it, by the name of the tensor.
+    /// Rows that have a pair, with one half of the pair, by tensor name.
     taken: HashMap<String, Vec<(RowRange, &'a Tensor)>>,
 }
 
@@ -77,7 +79,7 @@ fn take(
     let config = config_of(&opened)?;
     let first_part = checkpoint.parts.len();
     checkpoint.parts.extend(opened.parts);
-    // The adapter's weights files are files of the checkpoint now.
+    // The adapter's weights files become files of the checkpoint.
     let own: Vec<Tensor> =
         opened.tensors.iter().map(|tensor| tensor.clone().after_parts(first_part)).collect();
     if let Some(tensor) = own.iter().find(|tensor| tensor.stored.is_some()) {
@@ -120,10 +122,10 @@ fn take(
     Ok(())
 }
 
-/// Name of the entry of `__metadata__` in which diffusers stores PEFT's config.
+/// Entry of `__metadata__` in which diffusers stores PEFT's config.
 const CONFIG_ENTRY: &str = "lora_adapter_metadata";
 
-/// The config of an adapter: its file, or the entry of diffusers without the name of the component.
+/// Config of an adapter: from its file, or from the entry of diffusers, without the component's name.
 fn config_of(adapter: &Checkpoint) -> Result<Option<Config>, MergeError> {
     if adapter.config.is_object() {
         return Config::new(&adapter.config, Target::Merged).map(Some);
@@ -147,7 +149,6 @@ fn config_of(adapter: &Checkpoint) -> Result<Option<Config>, MergeError> {
     Config::new(&Json::Object(config), Target::Merged).map(Some)
 }
 
-/// Factors of an adapter.
 #[derive(Clone, Copy)]
 struct Scale<'a> {
     config: Option<&'a Config>,
@@ -155,7 +156,7 @@ struct Scale<'a> {
 }
 
 impl Scale<'_> {
-    /// The factor of a module's pair of rank `rank`.
+    /// Factor of a module's pair of rank `rank`.
     fn of(self, module: &Module<'_>, rank: u64, parts: &[gguf_checkpoint::Part]) -> Result<f32, MergeError> {
         let Some(alpha) = module.alpha else {
             let Some(config) = self.config else { return Ok(self.of_adapter as f32) };
@@ -181,13 +182,13 @@ impl Scale<'_> {
     }
 }
 
-/// The name of a module in the config, which leaves out the name of the component.
+/// Name of a module in the config, which omits the component's name.
 fn module_in_config(name: &str) -> &str {
     ["base_model.model.", "transformer.", "unet."].iter().find_map(|s| name.strip_prefix(s)).unwrap_or(name)
 }
 
 impl<'a> Changes<'a> {
-    /// Adds the changes of a module, which several tensors may hold.
+    /// Adds the changes of a module, whose rows may be spread over several tensors.
     fn add(
         &mut self,
         module: &Module<'a>,
@@ -210,7 +211,7 @@ impl<'a> Changes<'a> {
         };
         let of_weight = [module.down, module.up, module.diff].into_iter().flatten();
         let of_bias = [(module.bias, pair_scale), (module.bias_diff, whole_scale)];
-        // An error names each tensor once.
+        // Each tensor once per error.
         let mut missing: Vec<&Tensor> = Vec::new();
         let mut targets = Vec::new();
         for place in found {
@@ -251,7 +252,6 @@ impl<'a> Changes<'a> {
         Ok(())
     }
 
-    /// Adds a pair.
     fn add_pair(
         &mut self,
         module: &Module<'a>,
@@ -265,7 +265,7 @@ impl<'a> Changes<'a> {
             return Err(shape_error(up, "a matrix that can be divided into its modules", target));
         };
         let (rank, up_rank) = (down.shape.first().copied().unwrap_or(0), matrix_columns(up));
-        // The kernel of `up` has size 1, or it has none.
+        // `up` is a matrix, or a convolution with kernel size 1.
         let is_pair = down.shape.len() >= 2
             && up.shape.len() >= 2
             && up.shape[1] == up_rank
@@ -336,7 +336,7 @@ impl<'a> Changes<'a> {
         Ok(())
     }
 
-    /// Adds a whole change of a tensor, or of its rows that belong to a module.
+    /// Adds a difference of a complete tensor, or of its rows that belong to a module.
     fn add_whole(
         &mut self,
         values: &Tensor,
@@ -385,14 +385,14 @@ impl<'a> Changes<'a> {
     }
 }
 
-/// Rows of a tensor that belong to a module, if it can be divided, and the number of outputs of the whole module.
+/// Rows of a tensor that belong to a module, if it can be divided, and the module's number of outputs.
 #[derive(Clone, Copy)]
 struct Rows<'a> {
     ranges: Option<&'a [RowRange]>,
     n_outputs: u64,
 }
 
-/// True if all places are among the outputs of a module.
+/// True if all ranges are among the outputs of a module.
 fn are_inside(ranges: &[RowRange], n_outputs: u64) -> bool {
     let end = |range: &RowRange| range.first.checked_add(range.rows.end - range.rows.start);
     ranges.iter().all(|range| end(range).is_some_and(|end| end <= n_outputs))
@@ -403,12 +403,12 @@ fn matrix_rows(tensor: &Tensor) -> u64 {
     tensor.shape.first().copied().unwrap_or(1)
 }
 
-/// Elements for each index of the first dimension.
+/// Product of all dimensions but the first.
 fn matrix_columns(tensor: &Tensor) -> u64 {
     tensor.shape.iter().skip(1).product()
 }
 
-/// True if both have the same inputs and sizes of the kernel; sizes of 1 may be left out.
+/// True if both have the same inputs and kernel size; sizes of 1 may be omitted.
 fn is_kernel(of_pair: &[u64], of_target: &[u64]) -> bool {
     let trimmed = |sizes: &[u64]| {
         let n_kept = sizes.iter().rposition(|size| *size != 1).map_or(0, |last| last + 1);

@@ -9,7 +9,6 @@ use gguf_checkpoint::{Dtype, Tensor};
 
 use super::super::MergeError;
 
-/// Purpose of a tensor of an adapter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     Down,
@@ -21,7 +20,7 @@ enum Part {
     BiasDiff,
 }
 
-/// Ends of names, by purpose. The first that matches counts.
+/// Suffixes of names, by purpose. The first match counts.
 const ENDS: &[(&str, Part)] = &[
     (".lora_A.weight", Part::Down),
     (".lora_B.weight", Part::Up),
@@ -48,7 +47,7 @@ const ENDS: &[(&str, Part)] = &[
     (".b_norm", Part::BiasDiff),
 ];
 
-/// Parts of names of adapters that are not pairs, and their kind.
+/// Parts of names that identify other kinds of adapters, with their kind.
 const OTHER_KINDS: &[(&str, &str)] = &[
     (".hada_", "LoHa (products of two pairs)"),
     (".lokr_", "LoKr (Kronecker products)"),
@@ -61,44 +60,33 @@ const OTHER_KINDS: &[(&str, &str)] = &[
     (".set_weight", "a LoRA that replaces tensors of the base model"),
 ];
 
-/// Starts of the names of text encoders' tensors.
 const TEXT_ENCODERS: &[&str] =
     &["lora_te", "text_encoder", "text_encoders.", "cond_stage_model.", "conditioner.", "te1.", "te2."];
 
-/// Tensors of an adapter for one module.
 #[derive(Debug, Default)]
 pub(super) struct Module<'a> {
-    /// Its name in the adapter.
     pub name: String,
-    /// (rank, inputs), with the sizes of the kernel after it for convolutions.
+    /// (rank, inputs), followed by the kernel size for convolutions.
     pub down: Option<&'a Tensor>,
-    /// (outputs, rank), with sizes of 1 after it for convolutions.
+    /// (outputs, rank), followed by sizes of 1 for convolutions.
     pub up: Option<&'a Tensor>,
     /// Bias of `up` (outputs).
     pub bias: Option<&'a Tensor>,
-    /// Factor times the rank.
     pub alpha: Option<&'a Tensor>,
     /// Magnitudes of outputs (DoRA).
     pub magnitude: Option<&'a Tensor>,
-    /// Change of the whole weight.
     pub diff: Option<&'a Tensor>,
-    /// Change of the bias.
     pub bias_diff: Option<&'a Tensor>,
 }
 
-/// Tensors of an adapter by purpose.
 #[derive(Debug, Default)]
 pub(super) struct Sorted<'a> {
-    /// Modules in the order of their first tensors.
+    /// Modules in order of first occurrence.
     pub modules: Vec<Module<'a>>,
     /// Number of tensors for text encoders.
     pub n_text: usize,
 }
 
-/// Sorts the tensors of an adapter by their names.
-///
-/// # Errors
-/// [`MergeError::Kind`], [`MergeError::Type`], [`MergeError::Unknown`], [`MergeError::Missing`].
 pub(super) fn classify(tensors: &[Tensor]) -> Result<Sorted<'_>, MergeError> {
     let mut sorted = Sorted::default();
     let mut index: HashMap<String, usize> = HashMap::new();
@@ -153,8 +141,8 @@ pub(super) fn classify(tensors: &[Tensor]) -> Result<Sorted<'_>, MergeError> {
     Ok(sorted)
 }
 
-/// The name of a module without what diffusers added: `_lora`, and `processor` of attention (`attn1.processor.to_q_lora`), up to
-/// 0.19.
+/// Removes from a module's name what diffusers added: `_lora`, and `processor` of attention
+/// (`attn1.processor.to_q_lora`), up to 0.19.
 fn module_name(module: &str) -> String {
     match module.strip_suffix("_lora") {
         Some(plain) if !plain.contains(".processor.") => plain.to_owned(),
@@ -166,7 +154,7 @@ fn module_name(module: &str) -> String {
     }
 }
 
-/// The name of the half of a pair that is missing, or of a pair to which a factor, a bias or magnitudes belong.
+/// Name of a missing half of a pair, or of the pair that a factor, bias or magnitudes require.
 fn missing_half(module: &Module<'_>) -> Option<String> {
     const HALVES: &[[&str; 2]] = &[["lora_A", "lora_B"], ["lora_down", "lora_up"], ["down.", "up."]];
     let is_change = module.diff.is_some() || module.bias_diff.is_some();

@@ -1,11 +1,11 @@
 //! A tensor with the changes of all adapters, computed on reading.
 //!
-//! The tensor is seen as a matrix (n_rows, n_columns) of its first dimension and of the product of all others, so that a kernel
-//! (out, in, height, width) is the matrix (out, in * height * width). A pair changes some of its rows:
+//! The tensor is treated as a matrix (n_rows, n_columns): its first dimension and the product of all others.
+//! A kernel (out, in, height, width) is the matrix (out, in * height * width). A pair changes some rows:
 //!
 //! ```text
 //! W[rows] += s (L @ R)       L = up[first..] (rows, r), R = down (r, n_columns)
-//! W       += s D             for whole changes (`diff`)
+//! W       += s D             for differences (`diff`)
 //! ```
 //!
 //! Source: `Conv2d.get_delta_weight` and `Linear.get_delta_weight` in `tuners/lora/layer.py` of peft 0.21.2: a convolution with
@@ -17,22 +17,28 @@ use gguf_checkpoint::{Dtype, Part, ReadError, Region, Span, Stored, Tensor, read
 
 use super::super::low_rank::Change;
 
-/// A base tensor and its changes in their order.
+/// A base tensor and its changes in order.
 #[derive(Debug, Clone)]
 pub(super) struct Patched {
     pub base: Tensor,
-    /// Elements for each index of the first dimension.
+    /// Product of all dimensions but the first.
     pub n_columns: u64,
     pub patches: Vec<Patch>,
 }
 
-/// A change of some rows.
 #[derive(Debug, Clone)]
 pub(super) enum Patch {
-    /// Low-rank change of these rows.
-    Pair { rows: Range<u64>, change: std::sync::Arc<Change> },
-    /// `s` times the elements of `values` from `first` on, added to these rows.
-    Whole { rows: Range<u64>, values: Tensor, first: u64, scale: f32 },
+    Pair {
+        rows: Range<u64>,
+        change: std::sync::Arc<Change>,
+    },
+    /// Adds `scale` times the elements of `values` from `first` on to these rows.
+    Whole {
+        rows: Range<u64>,
+        values: Tensor,
+        first: u64,
+        scale: f32,
+    },
 }
 
 impl Stored for Patched {
@@ -68,14 +74,14 @@ impl Stored for Patched {
 }
 
 impl Patched {
-    /// Adds all changes to the elements from `first` on.
+    /// Adds all changes to `out`, which begins at element `first`.
     fn patch(&self, parts: &[Part], first: u64, out: &mut [f32]) -> Result<(), ReadError> {
         let end = first + out.len() as u64;
         for patch in &self.patches {
             let rows = match patch {
                 Patch::Pair { rows, .. } | Patch::Whole { rows, .. } => rows,
             };
-            // The elements of the changed rows that are read here.
+            // Requested elements of the changed rows.
             let begin = first.max(rows.start * self.n_columns);
             let stop = end.min(rows.end * self.n_columns);
             if begin >= stop {
@@ -99,7 +105,8 @@ impl Patched {
         Ok(())
     }
 
-    /// Adds a pair to the elements from `elem` on of its rows: the rest of a row, whole rows, the start of a row.
+    /// Adds a pair to the elements from `elem` on of its rows: the rest of a row, complete rows, the start of
+    /// a row.
     fn add_pair(
         &self,
         change: &Change,
@@ -123,12 +130,12 @@ impl Patched {
     }
 }
 
-/// A plain tensor as one row.
+/// Views a plain tensor as one row.
 pub(super) fn as_row(tensor: &Tensor) -> Tensor {
     reshaped(tensor, vec![tensor.shape.iter().product()])
 }
 
-/// A plain tensor with other dimensions and as many elements.
+/// Views a plain tensor with other dimensions of the same product.
 pub(super) fn reshaped(tensor: &Tensor, shape: Vec<u64>) -> Tensor {
     let mut tensor = tensor.clone();
     tensor.shape = shape;

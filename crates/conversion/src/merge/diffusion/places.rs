@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use gguf_checkpoint::{Tensor, Tensors};
 use gguf_layout::{AdapterName, AdapterRows, RowRange, adapter_names, original_names};
 
-/// Starts of the names of modules, before their names in the model.
+/// Prefixes of module names in adapters.
 const STARTS: &[&str] = &[
     "base_model.model.",
     "model.diffusion_model.",
@@ -21,7 +21,7 @@ const STARTS: &[&str] = &[
 /// Names of the modules of a model.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ModuleNames<'a> {
-    /// Start of the names of the checkpoint's tensors that adapters leave out, such as `model.diffusion_model.`.
+    /// Prefix of the checkpoint's tensor names that adapters omit, such as `model.diffusion_model.`.
     pub prefix: &'a str,
     /// Names of other layouts, see [`gguf_layout::adapter_names`].
     pub stages: &'static [&'static [AdapterName]],
@@ -35,12 +35,12 @@ pub(super) struct Place {
     pub relation: Relation,
 }
 
-/// Relation of the rows of a tensor to those of a module of an adapter.
+/// Relation of a tensor's rows to those of an adapter's module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Relation {
-    /// The module is these rows of the tensor.
+    /// The module covers these rows of the tensor.
     Part(AdapterRows),
-    /// The tensor is these rows of the module.
+    /// The tensor covers these rows of the module.
     Whole(AdapterRows),
 }
 
@@ -54,7 +54,7 @@ impl Relation {
     }
 }
 
-/// Modules of the checkpoint by all names that adapters have for them.
+/// Modules of the checkpoint by all names that adapters use for them.
 #[derive(Debug)]
 pub(super) struct Places<'a> {
     tensors: &'a Tensors,
@@ -94,7 +94,7 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// The modules that an adapter calls `name`: one, or the parts of a joint module.
+    /// Modules that an adapter calls `name`: one, or the parts of a joint module.
     pub(super) fn find(&self, name: &str) -> Option<&[Place]> {
         let mut plain = name;
         loop {
@@ -108,13 +108,12 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// The weight of a module: `MODULE.weight`, or a parameter with the name of the module.
+    /// Weight of a module: `MODULE.weight`, or a parameter with the name of the module.
     pub(super) fn weight(&self, place: &Place) -> Option<&'a Tensor> {
         let named = self.tensors.get(&format!("{}.weight", place.module));
         named.or_else(|| self.tensors.get(&place.module))
     }
 
-    /// The bias of a module.
     pub(super) fn bias(&self, place: &Place) -> Option<&'a Tensor> {
         self.tensors.get(&format!("{}.bias", place.module))
     }

@@ -1,11 +1,11 @@
-//! Modules of integers for tests: codes, zeros and scales without any order, in the layouts of two owners.
+//! Modules of integers for tests: unordered codes, zeros and scales, in the layouts of two libraries.
 
 use std::{fs, path::Path};
 
 use gguf_checkpoint::Checkpoint;
 use serde_json::{Value as Json, json};
 
-/// A module of packed integers (32, 1024): codes, zeros and scales without any order, unless they are given.
+/// A module of packed integers (32, 1024): unordered codes, zeros and scales, unless given.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Module {
     pub(crate) bits: u32,
@@ -16,7 +16,7 @@ pub(crate) struct Module {
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Zeros {
-    /// None are stored: half of all codes.
+    /// Not stored: half of all codes.
     None,
     Any,
     One,
@@ -27,7 +27,7 @@ pub(crate) enum Zeros {
 pub(crate) const ROWS: u64 = 32;
 pub(crate) const COLUMNS: u64 = 1024;
 
-/// Each row of codes as one dense stream of bits, in words.
+/// Packs each row of codes as one dense bit stream, in words.
 fn stream(rows: impl Iterator<Item = Vec<u8>>, bits: u32) -> Vec<u8> {
     let mut bytes = Vec::new();
     for row in rows {
@@ -44,7 +44,7 @@ fn stream(rows: impl Iterator<Item = Vec<u8>>, bits: u32) -> Vec<u8> {
 /// Tensors of a file: name, type, shape, bytes.
 type Tensors = Vec<(&'static str, &'static str, Vec<u64>, Vec<u8>)>;
 
-/// Words (rows, columns) as (columns, rows).
+/// Transposes words (rows, columns).
 fn turned(words: &[u8], n_columns: usize) -> Vec<u8> {
     let words: Vec<&[u8]> = words.chunks(4).collect();
     let columns = (0..n_columns).flat_map(|column| words.iter().skip(column).step_by(n_columns));
@@ -61,7 +61,7 @@ impl Module {
         rows.map(move |row| row.iter().map(|code| (code & mask).min(largest)).collect())
     }
 
-    /// The zero of each row, which all its groups have.
+    /// Zero of each row, shared by its groups.
     fn zeros(self) -> Vec<u8> {
         let mask = ((1u32 << self.bits) - 1) as u8;
         match self.zeros {
@@ -77,7 +77,6 @@ impl Module {
         scales.chunks(2).flat_map(|two| [two[0], two[1] & 0xbf]).collect()
     }
 
-    /// As compressed-tensors packs it.
     pub(crate) fn packed(self, folder: &Path) -> Checkpoint {
         let Module { bits, group, zeros, .. } = self;
         let n_groups = COLUMNS / group;
@@ -98,7 +97,7 @@ impl Module {
         write(folder, tensors, &config)
     }
 
-    /// As AutoGPTQ packs it: streams down columns, zeros less one.
+    /// Packs like AutoGPTQ: streams down columns, zeros minus one.
     pub(crate) fn gptq(self, folder: &Path) -> Checkpoint {
         let Module { bits, group, .. } = self;
         let (n_groups, n_words) = (COLUMNS / group, COLUMNS * u64::from(bits) / 32);

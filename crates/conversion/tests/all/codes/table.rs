@@ -1,4 +1,4 @@
-//! Types of ggml that can hold the values of each form: every row of the table of lossless repacks.
+//! ggml types that can represent the values of each form: every row of the table of lossless repacks.
 
 use gguf_types::DType;
 
@@ -8,7 +8,7 @@ use super::{
     values,
 };
 
-/// Codes with integer zeros: the types that can hold them, smallest first.
+/// Codes with integer zeros: the types that can represent them, smallest first.
 #[test]
 fn repack_types_of_integer_zeros() {
     use DType::{Q2_0, Q4_0, Q4_K, Q5_0, Q8_0, TQ1_0, TQ2_0};
@@ -42,7 +42,7 @@ fn repack_types_of_integer_zeros() {
     for (module, expected) in cases {
         let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
         let mut checkpoints = vec![module.packed(folders[0].path())];
-        // Of other widths GPTQ has planes.
+        // GPTQ stores other widths as planes.
         if [2, 3, 4, 8].contains(&module.bits) {
             checkpoints.push(module.gptq(folders[1].path()));
         }
@@ -53,7 +53,7 @@ fn repack_types_of_integer_zeros() {
     }
 }
 
-/// A zero of GPTQ that is one more than the largest code, where it is asked for.
+/// A GPTQ zero that is one more than the largest code.
 #[test]
 fn gptq_zero_of_16_is_repacked() {
     use DType::{Q4_K, Q5_0, Q8_0};
@@ -73,10 +73,11 @@ fn gptq_zero_of_16_is_repacked() {
     }
 }
 
-/// Goldens of other owners' programs, by the rows of the table: the types that hold a tensor, or the beginning of the reason
-/// why none does.
+/// Goldens of other programs, by the rows of the table: the types that can represent a tensor, or the
+/// beginning of the reason why no type can.
 const GOLDENS: &[(&str, &str, &str)] = &[
-    // MLX 4 bit affine: Q4_1; 5 bit: Q5_1; 2 and 3 bit: Q4_1; 6 and 8 bit: none. Groups of 128 there have scales of f32.
+    // MLX 4 bit affine: Q4_1; 5 bit: Q5_1; 2 and 3 bit: Q4_1; 6 and 8 bit: no type. Groups of 128 there have
+    // scales of f32.
     ("dialects/mlx-affine", "b2.g32.weight", "q4_1 q5_1"),
     ("dialects/mlx-affine", "b2.g64.weight", "q4_1 q5_1"),
     ("dialects/mlx-affine", "b3.g32.weight", "q4_1 q5_1"),
@@ -131,7 +132,7 @@ const GOLDENS: &[(&str, &str, &str)] = &[
     ("dialects/gemma-ints", "layers.0.self_attn.k_proj.weight", "q2_0 q4_0 q5_0 q8_0"),
     ("dialects/torchao-int8", "intx.2.weight", "q4_0 q5_0 q8_0"),
     ("dialects/torchao-int8", "intx.3.weight", "q4_0 q5_0 q8_0"),
-    // 5 bit, zero 16: Q5_0; 5 bit, 6 and 7 bit, any zero: Q8_0; 8 bit: Q8_0 where the values are signed bytes.
+    // 5 bit, zero 16: Q5_0; 5 bit, 6 and 7 bit, any zero: Q8_0; 8 bit: Q8_0 if the values are signed bytes.
     ("dialects/torchao-int8", "intx.5.weight", "q5_0 q8_0"),
     ("codes/auto-round", "m.b5.weight", "q8_0"),
     ("codes/gptq-planes", "m.b5.weight", "q8_0"),
@@ -142,13 +143,13 @@ const GOLDENS: &[(&str, &str, &str)] = &[
     ("dialects/torchao-int8", "intx.8.weight", "q8_0"),
     ("dialects/torchao-int8", "intx.asymmetric8.weight", "no: codes minus zero points range from"),
     ("codes/gptq", "m.b8-g32.weight", "no: codes minus zero points range from"),
-    // BitNet: ternary types where the scale fits f16, which one that was divided by rarely does.
+    // BitNet: ternary types if the scale fits f16, which is rare for one that was a divisor.
     ("dialects/bitnet-offline", "a.weight", "tq1_0 tq2_0 q2_0 q4_0 q4_K q5_0 q8_0"),
     ("dialects/bitnet-offline", "b.weight", "q4_0 q5_0 q8_0"),
     ("dialects/bitnet-offline", "c.weight", "no: scale "),
     ("dialects/bitnet-bitlinear", "a.weight", "no: scale "),
     ("dialects/bitnet-bitlinear", "b.weight", "q4_0 q5_0 q8_0"),
-    // MXFP4 in every spelling: MXFP4. NVFP4 has a separate scale, and is always kept.
+    // MXFP4 in every spelling: MXFP4. NVFP4 has a separate scale and is always kept.
     ("dialects/fp4-compressed-mxfp4", "layers.0.q_proj.weight", "mxfp4"),
     ("dialects/fp4-compressed-mxfp4", "layers.1.q_proj.weight", "mxfp4"),
     ("dialects/fp4-gpt-oss", "model.layers.0.mlp.experts.down_proj_blocks", "mxfp4"),
@@ -162,7 +163,7 @@ const GOLDENS: &[(&str, &str, &str)] = &[
         "no: the tensor has a scale in addition to its block scales",
     ),
     ("dialects/fp4-compressed-mxfp6", "layers.0.q_proj.weight", "no: no ggml type has such codes"),
-    // None: offsets that are floats (HQQ, quanto, tinygemm), tables of floats, 8-bit floats, scales of f32.
+    // No type: float offsets (HQQ, quanto, tinygemm), float tables, 8-bit floats, scales of f32.
     ("dialects/hqq-forms", "b8.axis1.weight", "no: no ggml type can hold such values"),
     ("dialects/hqq-forms", "b4.axis0.weight", "no: no ggml type can hold such values"),
     ("dialects/hqq-forms", "b4.axis1.weight", "no: no ggml type can hold such values"),
@@ -178,7 +179,7 @@ const GOLDENS: &[(&str, &str, &str)] = &[
     ("dialects/quark-int8", "a.weight", "no: scale "),
     ("dialects/modelopt-int8", "b.weight", "no: scale "),
     ("codes/int-quantized", "m.channel-zeros.weight", "no: scale "),
-    // None: groups in no order, and factors of columns.
+    // No type: groups out of order, and factors of columns.
     ("codes/gptq", "m.b4-g32-order.weight", "no: the columns are not in group order (act-order)"),
     ("codes/gptq-planes", "m.b6.weight", "no: the columns are not in group order (act-order)"),
     ("codes/awq-act", "h.0.mlp.fc_out.weight", "no: it has per-column factors"),

@@ -1,28 +1,28 @@
-//! Canonical form of regular expressions: spellings with the same effect become equal.
+//! Canonical form of regular expressions: equivalent spellings become equal.
 //!
 //! Equal spellings:
 //!
-//! - capturing and non-capturing groups; a group around a whole alternative; `{1}`, `{1,}`,
-//!   `{0,1}`, `{0,}`; the order in a character class, a class of one; `\pL` and `\p{L}`; control
-//!   characters and their escapes;
+//! - capturing and non-capturing groups; a group around an entire alternative; `{1}`, `{1,}`, `{0,1}`,
+//!   `{0,}`; the order in a character class, a class of one; `\pL` and `\p{L}`; control characters and their
+//!   escapes;
 //! - a letter without regard to case: `(?i:s)` and `[sS]`. (Under `(?i)` a long s is an s as well;
 //!   llama.cpp does without, like the reference);
-//! - English contractions in any order and grouping, because none is a prefix of another:
+//! - English contractions in any order and grouping, because they are not prefixes of each other:
 //!   `'(?i:[sdmt]|ll|ve|re)` and `(?i:'s|'t|'re|'ve|'m|'ll|'d)`;
-//! - possessive quantifiers and greedy ones. That holds for the expressions of the table, in which
-//!   the following part never matches characters that a quantifier would give back;
+//! - possessive quantifiers and greedy ones. This is valid for the expressions of the table, in which the
+//!   following part never matches characters that a quantifier would give back;
 //! - `\s*[\r\n]` and `\s*[\r\n]+`: both end with the last line end of the run;
-//! - `\s+(?!\S)` with and without `|\s+` or `|\s` after it: the remaining single space
-//!   stands alone either way if the split keeps unmatched text.
+//! - `\s+(?!\S)` with and without `|\s+` or `|\s` after it: the remaining single space is a separate piece
+//!   either way if the split keeps unmatched text.
 
-/// An expression's alternatives in canonical spelling.
+/// Alternatives of an expression in canonical spelling.
 pub(super) fn canonical(expression: &str) -> Vec<String> {
-    // Parse into alternatives of (atom, quantifier), each atom in canonical spelling as it is read; then flatten
-    // groups, print, and sort what has no order.
+    // Parse into alternatives of (atom, quantifier), with each atom in canonical spelling; then flatten
+    // groups, print, and sort unordered parts.
     let chars: Vec<char> = expression.chars().collect();
     let mut parser = Parser { chars: &chars, at: 0, depth: 0 };
     let mut sequences = parser.alternatives(false);
-    // A stray `)` ends the parse, and so do too many nested groups: then the spelling stands for itself.
+    // A stray `)` or too deeply nested groups end the parse: then the spelling is unchanged.
     if parser.at < chars.len() {
         return vec![expression.to_owned()];
     }
@@ -30,13 +30,13 @@ pub(super) fn canonical(expression: &str) -> Vec<String> {
     let mut texts: Vec<String> = sequences.iter().map(|sequence| render(sequence)).collect();
     sort_contractions(&mut texts);
     for text in &mut texts {
-        // `\s*` takes the whole run of whitespace and gives back what follows its last line end, so that one line
-        // end more or less at the end of the expression matches the same text.
+        // `\s*` matches the run of whitespace and backtracks to its last line end, so one line end more or
+        // less at the end of the expression matches the same text.
         if text == r"\s*[\n\r]" {
             text.push('+');
         }
     }
-    // Text that `|\s+` alone would match is left over by the split and stands alone.
+    // Text that only `|\s+` would match is left over by the split as a separate piece.
     let n = texts.len();
     if n > 1 && texts[n - 2] == r"\s+(?!\S)" && [r"\s+", r"\s"].contains(&texts[n - 1].as_str()) {
         texts.pop();
@@ -44,21 +44,19 @@ pub(super) fn canonical(expression: &str) -> Vec<String> {
     texts
 }
 
-/// An atom and its quantifier.
 type Item = (Atom, String);
 type Sequence = Vec<Item>;
 
 #[derive(Debug, Clone)]
 enum Atom {
-    /// A character, an escape, a class: canonical text. Letters without regard to case as `~s`.
+    /// A character, an escape, or a class: canonical text. Case-insensitive letters are written `~s`.
     Text(String),
     /// A class of plain letters, each canonical.
     Letters(Vec<String>),
-    /// A group: how it opens, its alternatives.
+    /// A group: its opening and its alternatives.
     Group(&'static str, Vec<Sequence>),
 }
 
-/// Deepest nesting of groups.
 const MAX_DEPTH: usize = 200;
 
 struct Parser<'a> {
@@ -120,19 +118,18 @@ impl Parser<'_> {
             ("(?<=", "(?<="),
             ("(?<!", "(?<!"),
         ];
-        // A capturing group is one that does not capture: splits use no captures.
+        // Capturing makes no difference for splits.
         let known = OPENINGS.into_iter().find(|(opening, _)| self.starts(opening));
         let (opening, kind) = known.unwrap_or(("(", "(?:"));
         self.at += opening.chars().count();
         self.depth += 1;
         let inner = self.alternatives(any_case || opening == "(?i:");
-        // Too deep expressions are not read on.
+        // Too deep expressions are not parsed further.
         self.depth -= usize::from(self.depth <= MAX_DEPTH);
         self.at += usize::from(self.peek() == Some(')'));
         Atom::Group(kind, inner)
     }
 
-    /// An escape in one spelling.
     fn escape(&mut self) -> String {
         // An expression that ends with a backslash is invalid, but still needs a spelling.
         self.at += 1;
@@ -191,7 +188,7 @@ impl Parser<'_> {
             if c == ']' {
                 break;
             }
-            // Classes in classes and intersections stand for themselves.
+            // Nested classes and intersections are unchanged.
             if c == '[' || self.starts("&&") {
                 let mut depth = 0;
                 self.at = start;
@@ -224,7 +221,7 @@ impl Parser<'_> {
         members.sort_unstable();
         members.dedup();
         if !negated {
-            // `[sS]` is `s` without regard to case, as `(?i:s)` spells it.
+            // `[sS]` is case-insensitive `s`, which `(?i:s)` spells differently.
             if let [lower, upper] = members.as_slice()
                 && let (Some(l), Some(u)) = (only_char(lower), only_char(upper))
                 && l.is_alphabetic()
@@ -287,7 +284,7 @@ impl Parser<'_> {
     }
 }
 
-/// A character that stands for itself, escaped if it is a control character or means something.
+/// A literal character, escaped if it is a control character or has a meaning.
 fn plain(c: char) -> String {
     match c {
         '\n' => r"\n".into(),
@@ -300,7 +297,7 @@ fn plain(c: char) -> String {
     }
 }
 
-/// As [`plain`] for characters outside of escapes, where `.`, `^` and `$` have their meaning.
+/// Like [`plain`], for characters outside escapes, which leaves `.`, `^` and `$` unescaped.
 fn letter(c: char, any_case: bool) -> String {
     match c {
         '.' | '^' | '$' => c.into(),
@@ -316,12 +313,12 @@ fn only_char(text: &str) -> Option<char> {
     chars.next().filter(|_| chars.next().is_none())
 }
 
-/// Brings groups that are whole alternatives, or follow an apostrophe, to the outer level.
+/// Moves groups that are entire alternatives, or follow an apostrophe, to the outer level.
 fn flatten(sequences: &mut Vec<Sequence>) {
     let mut flat = Vec::with_capacity(sequences.len());
     for sequence in sequences.drain(..) {
-        // `(a|b)` as a whole alternative is `a|b`, and `'(a|b)` is `'a|'b`: only so are contractions, written
-        // either way, the same list.
+        // `(a|b)` as an entire alternative is `a|b`, and `'(a|b)` is `'a|'b`: this makes both forms of
+        // contractions equal.
         let after_apostrophe =
             sequence.len() == 2 && matches!(&sequence[0].0, Atom::Text(text) if text == "'");
         let prefix = &sequence[..sequence.len().saturating_sub(1)];
@@ -367,7 +364,7 @@ fn render(sequence: &[Item]) -> String {
     text
 }
 
-/// Sorts neighbouring alternatives that are contractions (`'s`, `'ll`).
+/// Sorts neighboring alternatives that are contractions (`'s`, `'ll`).
 fn sort_contractions(texts: &mut [String]) {
     let is_one = |text: &String| {
         text.strip_prefix('\'').is_some_and(|rest| {
@@ -375,7 +372,7 @@ fn sort_contractions(texts: &mut [String]) {
             rest.chars().all(|c| c == '~' || c.is_alphabetic()) && (1..=2).contains(&letters.count())
         })
     };
-    // Only neighbours: an alternative between two contractions may match the start of one of them.
+    // Only neighbors: an alternative between two contractions may match the start of one.
     let mut start = 0;
     while start < texts.len() {
         let len = texts[start..].iter().take_while(|text| is_one(text)).count();

@@ -1,7 +1,7 @@
 //! Identifies a pre-tokenizer like llama.cpp: by a hash of the tokens of a test text.
 //!
-//! The tokenizer library encodes the text, with a vocabulary cut down to the tokens that can
-//! come out: a quarter of a million tokens and merges would take half a second to load.
+//! The tokenizer library encodes the text, with a vocabulary reduced to the tokens that can occur: a quarter
+//! of a million tokens and merges would take half a second to load.
 //!
 //! Source: `get_vocab_base_pre` in `conversion/base.py`; `test_text.txt` and `hashes.txt` are
 //! its data.
@@ -23,14 +23,14 @@ use crate::TokenizerFiles;
 
 const TEST_TEXT: &str = include_str!("test_text.txt");
 
-/// The name that the reference gives to a hash; of several, it takes the last.
+/// The reference's name for a hash; the last of several.
 pub(super) fn name_of(hash: &str) -> Option<&'static str> {
     let lines = include_str!("hashes.txt").lines().filter(|line| !line.starts_with('#'));
     lines.filter_map(|line| line.split_once(' ')).rfind(|(other, _)| *other == hash).map(|(_, name)| name)
 }
 
-/// Hashes of the test text's ids: as the tokenizer says; with bos and eos as the flags of
-/// tokenizer_config.json say, as transformers 4 did for some classes; without either.
+/// Hashes of the test text's ids: of the tokenizer itself; with bos and eos by the flags of
+/// tokenizer_config.json, like in transformers 4 for some classes; without either.
 pub(super) fn hashes(
     input: &TokenizerFiles<'_>,
     hf: &HfTokenizer,
@@ -58,7 +58,7 @@ pub(super) fn hashes(
     };
     let flagged: Vec<u32> =
         added_id("bos").into_iter().chain(bare.iter().copied()).chain(added_id("eos")).collect();
-    // In look-up order: tokens of transformers 5, of transformers 4, none.
+    // In look-up order: tokens of transformers 5, of transformers 4, without special tokens.
     let mut all = vec![hash_of(&full)];
     for other in [flagged, bare] {
         let hash = hash_of(&other);
@@ -69,14 +69,14 @@ pub(super) fn hashes(
     Ok(all)
 }
 
-/// The hash of a list of ids, spelled as Python prints it.
+/// Hash of a list of ids, formatted like in Python.
 fn hash_of(ids: &[u32]) -> String {
     let ids: Vec<String> = ids.iter().map(u32::to_string).collect();
     hex(&Sha256::digest(format!("[{}]", ids.join(", "))))
 }
 
-/// The tokenizer with what can be reached from the test text: tokens that are a part of it after
-/// normalization and in the alphabet of the model, and merges of such tokens.
+/// The tokenizer reduced to tokens that are part of the test text after normalization and in the model's
+/// alphabet, and merges of such tokens.
 fn small_tokenizer(hf: &HfTokenizer, added: &AddedVocab, ids: &Ids<'_>) -> Result<Json, String> {
     let model = &hf.model;
     let text = model_text(hf)?;
@@ -86,8 +86,8 @@ fn small_tokenizer(hf: &HfTokenizer, added: &AddedVocab, ids: &Ids<'_>) -> Resul
         .any(|affix| affix.as_deref().is_some_and(|affix| !affix.is_empty()));
     let unknown = model.unk_token.as_deref();
     let word_piece = model.kind.as_deref() == Some("WordPiece");
-    // Affixes make other texts of the same bytes, so nothing can be left out then. WordPiece has one, which
-    // `parts` strips. Byte tokens and the unknown token stand in for missing text.
+    // Affixes change texts, so the vocabulary cannot be reduced then. WordPiece has one, which `parts`
+    // strips. Byte tokens and the unknown token represent missing text.
     let can_appear = |token: &str| {
         (affixed && !word_piece)
             || parts.contain(token.strip_prefix("##").unwrap_or(token))
@@ -111,8 +111,8 @@ fn small_tokenizer(hf: &HfTokenizer, added: &AddedVocab, ids: &Ids<'_>) -> Resul
         .collect();
     let seconds = merges.iter().filter_map(|merge| merge.get(1)?.as_str());
     check_prefix(model.continuing_subword_prefix.as_deref().unwrap_or_default(), seconds)?;
-    // Added tokens get their ids from the vocabulary, or else from its size, which is another one
-    // here: so all of them are put there.
+    // Added tokens get their ids from the vocabulary, or else from its size, which differs here: so all are
+    // inserted.
     for (id, token) in &added.by_id {
         vocab
             .entry(token.content.as_str())
@@ -143,7 +143,7 @@ fn small_tokenizer(hf: &HfTokenizer, added: &AddedVocab, ids: &Ids<'_>) -> Resul
     }))
 }
 
-/// The test text as the model sees it, all its words in one.
+/// The test text after normalization, with all words joined.
 fn model_text(hf: &HfTokenizer) -> Result<String, String> {
     let (normalizer, pre_tokenizer) = (hf.normalizer.clone(), hf.pre_tokenizer.clone());
     timed(move || {
@@ -160,7 +160,7 @@ fn model_text(hf: &HfTokenizer) -> Result<String, String> {
                 serde_json::from_value(pre_tokenizer).map_err(|error| problem("pre_tokenizer", &error))?;
             pre.pre_tokenize(&mut words).map_err(|error| problem("pre_tokenizer", &error))?;
         }
-        // Joined again, because a token is a part of a word and so a part of all words together.
+        // Joined again, because a token is part of a word and so of all words together.
         let words = words.get_splits(OffsetReferential::Normalized, OffsetType::None);
         Ok(words.into_iter().map(|(word, _, _)| word).collect())
     })
@@ -172,7 +172,7 @@ struct Parts<'a> {
     short: HashSet<&'a str>,
 }
 
-/// Longer parts are looked for in the text itself: few tokens are as long.
+/// Longer parts are searched in the text itself: few tokens are as long.
 const SHORT_CHARS: usize = 24;
 
 impl<'a> Parts<'a> {

@@ -1,10 +1,10 @@
 //! Recognizes a pre-tokenizer by its expressions.
 //!
-//! Several names share expressions and differ in something else; each row of [`KNOWN`] says in what. The first row that
-//! fits is taken. Then the names that llama.cpp loads follow, with its own spelling of the expressions.
+//! Names that share expressions differ in another property, which each row of [`KNOWN`] states. The first
+//! match counts. Then the names that llama.cpp loads follow, with its own spelling of the expressions.
 //!
-//! Source: `llm_tokenizer_bpe` and `llama_vocab::impl::load` in `src/llama-vocab.cpp`, whose comments keep the
-//! expressions as the models' tokenizer.json has them.
+//! Source: `llm_tokenizer_bpe` and `llama_vocab::impl::load` in `src/llama-vocab.cpp`, whose comments contain
+//! the expressions of the models' tokenizer.json.
 
 use super::canon::canonical;
 use super::steps::Steps;
@@ -14,14 +14,14 @@ use crate::pre::{Spelling, by_name, spelling, spellings};
 struct Known {
     /// Name in `tokenizer.ggml.pre`.
     name: &'static str,
-    /// True if words that are tokens are taken whole; `None` if the name does not determine it.
+    /// True if words that are tokens are not split; `None` if the name does not determine it.
     ignore_merges: Option<bool>,
     /// The normalizer that distinguishes it from the next row with the same expressions.
     normalizer: Option<&'static str>,
 }
 
 impl Known {
-    /// Its expressions, in order.
+    /// Expressions, in order.
     fn splits(&self) -> Vec<&'static str> {
         by_name(self.name).map(|row| row.expressions().collect()).unwrap_or_default()
     }
@@ -50,13 +50,12 @@ const KNOWN: &[Known] = &[
     known("ufakzeka"),
 ];
 
-/// Splits in canonical spelling.
 pub(super) fn canonical_splits(splits: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<Vec<String>> {
     splits.into_iter().map(|split| canonical(split.as_ref())).collect()
 }
 
-/// The name for a normal form: a row of [`KNOWN`] to the letter, then one that means the same,
-/// then a row of llama.cpp's table that means the same.
+/// The name for a normal form: an identical row of [`KNOWN`], else an equivalent one, else an equivalent row
+/// of llama.cpp's table.
 pub(super) fn by_steps(steps: &Steps, ignore_merges: bool) -> Option<&'static str> {
     if !steps.byte_level || !steps.other.is_empty() {
         return None;
@@ -90,13 +89,13 @@ fn byte_level() -> impl Iterator<Item = &'static Spelling> {
     spellings().iter().filter(|spelled| spelled.row().is_some_and(|row| !row.raw))
 }
 
-/// True if two names stand for the same expressions.
+/// True if two names have the same expressions.
 pub(super) fn same_steps(one: &str, other: &str) -> bool {
     let splits_of = |name: &str| spelling(name).map(canonical_splits);
     one == other || splits_of(one).is_some_and(|splits| splits_of(other) == Some(splits))
 }
 
-/// The known name whose steps are most like these, and in what they differ.
+/// Known name with the most similar steps, and the differences.
 pub(super) fn nearest(steps: &Steps) -> Option<(&'static str, String)> {
     let splits = canonical_splits(&steps.splits);
     let normalizes = |expected: &str| steps.normalizers.iter().any(|other| other == expected);
@@ -104,12 +103,12 @@ pub(super) fn nearest(steps: &Steps) -> Option<(&'static str, String)> {
     let own = own.map(|known| (known.name, canonical_splits(known.splits())));
     let reference =
         byte_level().filter_map(|row| Some((row.names.first()?.as_str(), canonical_splits(&row.splits))));
-    // The distance counts alternatives that only one side has, step by step; the fewest are nearest.
+    // The distance is the number of alternatives that only one of them has, step by step.
     own.chain(reference)
         .map(|(name, known)| {
             let (mut lacks, mut has) = (Vec::new(), Vec::new());
             for at in 0..splits.len().max(known.len()) {
-                // A step that one side lacks altogether has all its alternatives missing there.
+                // For a missing step, all alternatives are missing.
                 let (own, reference) = (splits.get(at), known.get(at));
                 let missing = |from: Option<&Vec<String>>, of: Option<&Vec<String>>| -> Vec<String> {
                     let absent = |part: &&String| !of.is_some_and(|of| of.contains(part));

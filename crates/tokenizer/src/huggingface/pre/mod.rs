@@ -2,7 +2,7 @@
 //!
 //! There are two kinds of evidence: the hash of a test text's tokens, which the reference uses ([`hash`]),
 //! and the tokenizer's expressions ([`steps`], looked up in [`known`]). A known hash decides, because the
-//! reference's file is the target. If it is unknown, the reference gives up; here the expressions decide,
+//! reference's file is the target. If it is unknown, the reference fails; here the expressions decide,
 //! together with `ignore_merges`.
 
 mod canon;
@@ -16,17 +16,17 @@ use super::hf::HfTokenizer;
 use super::writer::TokenizerWriter;
 use crate::keys;
 
-/// Characters of unknown expressions in an error; known ones have up to 500.
+/// Maximum characters of unknown expressions in an error; known ones have up to 500.
 const MAX_SHOWN: usize = 2000;
 
-/// The name for `tokenizer.ggml.pre`.
+/// Name for `tokenizer.ggml.pre`.
 pub(super) fn recognize(
     writer: &mut TokenizerWriter<'_>,
     hf: &HfTokenizer,
     added: &AddedVocab,
     ids: &Ids<'_>,
 ) -> Result<String, VocabError> {
-    // Both kinds of evidence are gathered, though one may decide: a person reads where they differ.
+    // Both are computed even if one decides, to report differences.
     let hashes = hash::hashes(writer.input, hf, added, ids);
     let steps = steps::Steps::of(&hf.normalizer, &hf.pre_tokenizer);
     let ignore_merges = hf.model.ignore_merges.unwrap_or(false);
@@ -49,8 +49,8 @@ pub(super) fn recognize(
             false => writer.note(line),
         }
     }
-    // The first hash that the reference knows decides. Later hashes were made with other special tokens than the tokenizer adds, so
-    // they only count if they agree with its expressions and `ignore_merges`.
+    // The first hash that the reference knows decides. Later hashes were made with other special tokens than
+    // the tokenizer adds, so they only count if they agree with its expressions and `ignore_merges`.
     let fits = |name: &str| {
         by_steps.is_none_or(|other| {
             known::same_steps(other, name) && known::ignores_merges(name) == Some(ignore_merges)
@@ -87,9 +87,9 @@ pub(super) fn recognize(
         Ok(hashes) => hashes.first().cloned().unwrap_or_default(),
         Err(problem) => format!("none: {problem}"),
     };
-    // llama.cpp has one way to cut text for WordPiece, whatever the name.
+    // llama.cpp splits text for WordPiece in only one way, whatever the name.
     let by_kind = (hf.model.kind.as_deref() == Some("WordPiece")).then_some("bert-bge");
-    // The reference stops where it knows no hash; expressions that llama.cpp has are evidence enough.
+    // The reference fails on an unknown hash; expressions that llama.cpp supports are sufficient.
     match by_steps.or(by_kind) {
         Some(name) => {
             writer.detail(format!("pre-tokenizer `{name}`: by its expressions; unknown token hash {hash}"));
@@ -138,8 +138,8 @@ pub(super) fn note_chosen(writer: &mut TokenizerWriter<'_>, name: &str, hf: &HfT
     note_merges(writer, name, hf);
 }
 
-/// Warns of a name that a person chose where llama.cpp knows no such name; notes where the kind of tokenizer that was found
-/// has none to choose.
+/// Warns if llama.cpp does not know the name that the user chose; notes if the kind of tokenizer does not use
+/// one.
 pub(super) fn note_choice(writer: &mut TokenizerWriter<'_>) {
     let Some(name) = writer.ctx.pre.clone() else { return };
     match writer.vocab.tokenizer.keys.get(keys::PRE).and_then(|value| value.as_str()) {

@@ -8,10 +8,10 @@ use serde_json::Value as Json;
 use super::super::hf::{step_type, steps};
 use crate::pre::expressions::GPT2;
 
-/// The normal form.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Steps {
-    /// Expressions, each splitting what the one before left; control characters are escaped.
+    /// Expressions, each of which splits the remaining text of the previous one; control characters are
+    /// escaped.
     pub splits: Vec<String>,
     /// True if words are spelled in the byte alphabet.
     pub byte_level: bool,
@@ -19,7 +19,7 @@ pub(super) struct Steps {
     pub space_first: bool,
     /// Types of normalizers, in order.
     pub normalizers: Vec<String>,
-    /// Steps that have no normal form yet, as they are in the file.
+    /// Steps without a normal form, as in the file.
     pub other: Vec<String>,
 }
 
@@ -27,7 +27,7 @@ impl Steps {
     /// The normal form of a normalizer and a pre-tokenizer.
     pub(super) fn of(normalizer: &Json, pre_tokenizer: &Json) -> Self {
         let mut found = Steps::default();
-        // Only that there are normalizers counts: no key of GGUF says what they do.
+        // Only their types matter: no key of GGUF describes normalizers.
         let kinds = steps(normalizer).into_iter().map(step_type);
         found.normalizers =
             kinds.filter(|kind| !["", "Sequence"].contains(kind)).map(str::to_owned).collect();
@@ -39,7 +39,7 @@ impl Steps {
         let flag = |name: &str, default| step.get(name).and_then(Json::as_bool).unwrap_or(default);
         match step_type(step) {
             "" | "Sequence" => {}
-            // Splits by GPT-2's expression unless the file says not to, and spells what is left in the byte alphabet.
+            // Splits by GPT-2's expression unless turned off, and spells the result in the byte alphabet.
             "ByteLevel" => {
                 self.byte_level = true;
                 self.space_first |= flag("add_prefix_space", true);
@@ -47,14 +47,14 @@ impl Steps {
                     self.splits.push(GPT2.to_owned());
                 }
             }
-            // Digits have no expression in the file; these are what the library does.
+            // Digits have no expression in the file; these are equivalent to the library's code.
             "Digits" if flag("individual_digits", false) => self.splits.push(r"\p{N}".to_owned()),
             "Digits" => self.splits.push(r"\p{N}+".to_owned()),
             "Split" => match expression_of(step).filter(|expression| splits_only(step, expression)) {
                 Some(expression) => self.splits.push(expression),
                 None => self.other.push(step.to_string()),
             },
-            // `is_punctuation` of the library: Unicode's punctuation and what else ASCII has.
+            // `is_punctuation` of the library: Unicode's punctuation and ASCII symbols.
             "Punctuation" if step.get("behavior").and_then(Json::as_str) == Some("Isolated") => {
                 self.splits.push(r"[\p{P}\$\+<=>\^~\|`]".to_owned());
             }
@@ -66,7 +66,7 @@ impl Steps {
     }
 }
 
-/// The expression of a split: as it is, or a text made one.
+/// Expression of a split: unchanged, or an escaped text.
 fn expression_of(step: &Json) -> Option<String> {
     let pattern = step.get("pattern")?;
     if let Some(expression) = pattern.get("Regex") {
@@ -79,7 +79,7 @@ fn expression_of(step: &Json) -> Option<String> {
     Some(escape_controls(&escaped))
 }
 
-/// True if a split keeps all of the text: matches stand alone, or (inverted, for expressions that match
+/// True if a split keeps all text: matches become separate pieces, or (inverted, for expressions that match
 /// everything, so end with any whitespace) the non-matches are removed.
 fn splits_only(step: &Json, expression: &str) -> bool {
     let inverted = step.get("invert").and_then(Json::as_bool).unwrap_or(false);
@@ -90,7 +90,7 @@ fn splits_only(step: &Json, expression: &str) -> bool {
     }
 }
 
-/// Files spell line ends in expressions as the characters themselves or as escapes.
+/// Escapes line ends, which files spell as characters or as escapes.
 fn escape_controls(expression: &str) -> String {
     expression.replace('\r', r"\r").replace('\n', r"\n").replace('\t', r"\t")
 }
