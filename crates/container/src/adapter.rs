@@ -1,7 +1,7 @@
 //! Files of LoRA adapters: pairs of small matrices by the tensor that they change.
 //!
-//! For a matrix W (n_out, n_in), or a stack of them, the tensors `NAME.lora_a` and `NAME.lora_b` are A (r, n_in) and B
-//! (n_out, r), and with the caller's scale c
+//! For a matrix W (n_out, n_in), or a stack, the tensors `NAME.lora_a` and `NAME.lora_b` are A (r, n_in) and
+//! B (n_out, r), and with the caller's scale c
 //!
 //! ```text
 //! W' = W + s (B @ A),   s = c alpha / r, or c if alpha is 0
@@ -103,12 +103,12 @@ impl Adapter {
         Ok(Adapter { path: path.to_owned(), alpha, targets, norms, model })
     }
 
-    /// The path.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The file.
+    /// The file as a model.
     pub fn model(&self) -> &Model {
         &self.model
     }
@@ -128,10 +128,11 @@ impl Adapter {
         self.targets.contains_key(tensor)
     }
 
-    /// Checks that the adapter belongs to a model: same architecture, and a tensor of the model for every pair.
+    /// Checks that the adapter belongs to a model: same architecture, and a tensor of the model for every
+    /// pair.
     ///
     /// # Errors
-    /// [`Error::AdapterArchitecture`], [`Error::AdapterTargets`], and as [`Adapter::pair`].
+    /// [`Error::AdapterArchitecture`], [`Error::AdapterTargets`], and those of [`Adapter::pair`].
     pub fn check(&self, model: &Model) -> Result<(), Error> {
         let [expected, found] = [model, &self.model].map(|model| {
             model.get(ARCHITECTURE).and_then(|value| value.as_str()).unwrap_or_default().to_owned()

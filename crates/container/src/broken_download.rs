@@ -8,7 +8,7 @@ pub enum BrokenDownload {
     LfsPointer,
     /// A web page, such as that of a login or of an error.
     WebPage,
-    /// Reserved space that was never written.
+    /// Preallocated space that was never written.
     Zeros,
 }
 
@@ -16,11 +16,11 @@ pub enum BrokenDownload {
 const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
 /// Maximum length of a Git LFS pointer, in bytes.
 const LFS_POINTER_BYTES: usize = 1024;
-/// Zeros at the start of a file that has not been written.
+/// Number of zeros that identify an unwritten file.
 const N_ZEROS: usize = 64;
 
 impl BrokenDownload {
-    /// The kind of a file with these bytes, or `None` for other content. The first 2048 bytes are enough.
+    /// Kind of a file that begins with these bytes, or `None` for other content. 2048 bytes are enough.
     ///
     /// ```
     /// let page = b"<!DOCTYPE html><html>";

@@ -1,6 +1,6 @@
 //! Checks of a file whose header can be read.
 //!
-//! The reader accepts what has a single meaning; the reference and the specification require more. Each
+//! The reader accepts everything that is unambiguous; the reference and the specification require more. Each
 //! difference is a finding here.
 //!
 //! Sources: `gguf_init_from_reader` in `ggml/src/gguf.cpp` (llama-cpp-python 0.3.36) for refusals, "GGUF v3
@@ -16,32 +16,31 @@ use crate::{
 /// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Worth knowing.
+    /// Informative.
     Note,
-    /// Allowed by some reader or page, and not as it should be.
+    /// Accepted by some programs or documents, but not recommended.
     Warning,
-    /// The file is damaged, or programs that run such files refuse it.
+    /// The file is damaged, or inference programs refuse it.
     Error,
 }
 
-/// One thing that is wrong or odd about a container.
+/// A problem or peculiarity of a container.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum Finding {
-    /// A version that the reference does not load any more.
+    /// A version that the reference no longer loads.
     #[error("version {version}: llama.cpp loads only versions 2 and 3")]
     OldVersion { version: u32 },
-    /// The byte order of few machines.
+    /// Big endian, used by few machines.
     #[error("big-endian file: only big-endian machines load it")]
     BigEndian,
     /// An alignment that the specification does not allow.
     #[error("alignment {alignment} is not a multiple of 8")]
     Alignment { alignment: u32 },
-    /// A key that the specification does not allow.
     #[error("{0}")]
     Key(KeyProblem),
-    /// Arrays in arrays, which the reference does not read.
+    /// Nested arrays, which the reference does not read.
     #[error("key `{key}`: llama.cpp does not read arrays of arrays")]
     NestedArray { key: String },
     /// A text that is not UTF-8.
@@ -56,20 +55,20 @@ pub enum Finding {
     /// A tensor without a name.
     #[error("tensor {index}: missing name")]
     NoName { index: usize },
-    /// A tensor of nothing.
+    /// A tensor without elements.
     #[error("tensor `{tensor}` has no elements")]
     NoElements { tensor: String },
-    /// A type that nothing stores weights in.
+    /// A type that is not used for weights.
     #[error("tensor `{tensor}`: type {dtype} is for activations and not valid in a file")]
     ActivationType { tensor: String, dtype: DType },
-    /// A tensor that does not begin where the one before ends.
+    /// A tensor does not begin at the end of the previous one.
     #[error(
         "tensor `{tensor}`: expected offset {expected}, right after the previous tensor, found {found}; \
             llama.cpp rejects the file"
     )]
     Gap {
         tensor: String,
-        /// End of the previous tensor, padding included; in the data section.
+        /// End of the previous tensor, including padding, in the data section.
         expected: u64,
         found: u64,
     },
@@ -77,17 +76,12 @@ pub enum Finding {
     #[error("padding at byte {offset}: expected zero, found 0x{byte:02x}")]
     Padding {
         offset: u64,
-        /// The first byte that is not zero.
+        /// First byte that is not zero.
         byte: u8,
     },
     /// The file ends inside the padding of its last tensor.
     #[error("{missing} of the {padding} bytes of padding after the last tensor are missing")]
-    CutPadding {
-        /// Bytes that are not there.
-        missing: u64,
-        padding: u64,
-    },
-    /// Bytes after the end.
+    CutPadding { missing: u64, padding: u64 },
     #[error("{n_bytes} bytes after the last tensor are unused")]
     Trailing { n_bytes: u64 },
 }
@@ -106,7 +100,7 @@ impl Finding {
         }
     }
 
-    /// A name for programs.
+    /// Machine-readable name.
     pub fn code(&self) -> &'static str {
         match self {
             Finding::OldVersion { .. } => "old_version",
@@ -128,7 +122,7 @@ impl Finding {
     }
 }
 
-/// Checks a file and returns findings in the order of its bytes. Reads only padding of the data.
+/// Checks a file and returns findings in byte order. Only reads padding of the data.
 pub fn check(file: &File) -> Vec<Finding> {
     let mut findings = Vec::new();
     if file.version() < 2 {
@@ -142,7 +136,7 @@ pub fn check(file: &File) -> Vec<Finding> {
     }
     for (key, value) in file.metadata() {
         match check_key(key) {
-            // Parts that are not lower_snake_case are in files of the reference itself.
+            // The reference's own files contain names that are not lower_snake_case.
             Err(problem) if problem.is_fatal() => findings.push(Finding::Key(problem)),
             _ => {}
         }
@@ -182,7 +176,7 @@ fn check_tensors(file: &File, findings: &mut Vec<Finding>) {
         if info.offset != end {
             findings.push(Finding::Gap { tensor: tensor(), expected: end, found: info.offset });
         }
-        // The header was checked: offsets and sizes end below 2^63, so that rounding up stays in range.
+        // The header was checked: offsets and sizes end below 2^63, so rounding up stays in range.
         end = (info.offset + info.n_bytes).next_multiple_of(alignment);
     }
     check_padding(file, findings);
@@ -194,7 +188,7 @@ fn check_padding(file: &File, findings: &mut Vec<Finding>) {
     let mut in_order: Vec<(u64, u64)> =
         file.tensors().iter().map(|info| (start + info.offset, start + info.offset + info.n_bytes)).collect();
     in_order.sort_unstable();
-    // After the header and after each tensor: less than an alignment, or else a gap that is reported anyway.
+    // After the header and after each tensor: less than the alignment, or else a gap that is reported anyway.
     let ends = std::iter::once(file.header_end()).chain(in_order.iter().map(|(_, end)| *end));
     let starts = in_order.iter().map(|(start, _)| *start);
     let last = in_order.iter().map(|(_, end)| *end).max().unwrap_or(start);
@@ -216,7 +210,7 @@ fn check_padding(file: &File, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Explains a tensor type that only a fork has or that was removed, for a file that cannot be read.
+/// Explains a tensor type that is specific to a fork or was removed, for a file that cannot be read.
 pub fn foreign_type(error: &Error) -> Option<String> {
     use gguf_types::DTypeError;
     let (id, instead) = match error {
@@ -247,7 +241,7 @@ mod tests {
     use crate::{Metadata, Plan};
     use gguf_types::Shape;
 
-    /// A good file of two tensors of 3 and 5 floats.
+    /// A valid file with two tensors of 3 and 5 floats.
     fn file() -> Vec<u8> {
         let metadata = Metadata::from([("general.architecture".to_owned(), "x".into())]);
         let tensors =
@@ -274,7 +268,7 @@ mod tests {
             bytes[at] = 7;
             let found = check(&File::parse(bytes).unwrap());
             let padding = matches!(found[..], [Finding::Padding { byte: 7, offset }] if offset == at as u64);
-            // The byte before the data is padding only where the header does not end there.
+            // The byte before the data is only padding if the header does not end there.
             assert!(padding || (at == data - 1 && found.is_empty()), "{at}: {found:?}");
         }
         assert_eq!(codes(good[..good.len() - 1].to_vec()), ["cut_padding"]);
@@ -292,7 +286,7 @@ mod tests {
     #[test]
     fn types_of_forks_are_named() {
         let mut bytes = file();
-        // The type of the last tensor stands before its offset, which ends the header.
+        // The type of the last tensor precedes its offset, which ends the header.
         let at = File::parse(bytes.clone()).unwrap().header_end() as usize - 12;
         bytes[at..at + 4].copy_from_slice(&139u32.to_le_bytes());
         let error = File::parse(bytes).unwrap_err();

@@ -1,4 +1,4 @@
-//! Files whose tensors are copies of those of other files: split, merged, in the other byte order.
+//! Files with tensors copied from other files: split, merged, or in the other byte order.
 //!
 //! Source: `split_strategy` and `gguf_merge` in `tools/gguf-split/gguf-split.cpp`, `gguf-py/gguf/scripts/gguf_convert_endian.py`
 //! (llama-cpp-python 0.3.36).
@@ -21,7 +21,7 @@ use crate::{
 pub struct SplitLimits {
     /// Maximum bytes of tensor data, padding included. A larger tensor gets its own shard.
     pub max_bytes: Option<u64>,
-    /// Tensors at most.
+    /// Maximum number of tensors.
     pub max_tensors: Option<u64>,
     /// True if the first shard has only metadata.
     pub no_tensor_first: bool,
@@ -30,14 +30,14 @@ pub struct SplitLimits {
 /// Number of dimensions of a copied tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ranks {
-    /// As stored: ComfyUI and diffusers distinguish (1, 6, n) from (6, n), the order of torch.
+    /// Number of stored dimensions: ComfyUI and diffusers distinguish (1, 6, n) from (6, n), the order of torch.
     Stored,
-    /// Without trailing ones, as `gguf.cpp` writes them.
+    /// Without trailing ones, like in `gguf.cpp`.
     Ggml,
 }
 
 impl Ranks {
-    /// The shape as written.
+    /// Shape as written.
     pub fn of(self, shape: Shape) -> Shape {
         match self {
             Ranks::Stored => shape,
@@ -53,14 +53,13 @@ pub struct CopyPlan {
     pub plan: Plan,
     /// For each tensor, its file in the model and its offset there, in bytes.
     from: Vec<(usize, u64)>,
-    /// True if numbers change their byte order.
+    /// True if the byte order of numbers changes.
     swaps: bool,
 }
 
-/// A tensor and where it lies.
 type Tensor = ((String, Shape, DType), (usize, u64));
 
-/// All tensors of a model in the order of its files.
+/// All tensors of a model, in file order.
 fn tensors(model: &Model) -> Vec<Tensor> {
     let shards = model.shards().iter().enumerate();
     let tensors = shards.flat_map(|(shard, (_, file))| {
@@ -83,11 +82,11 @@ fn endian_of(model: &Model) -> Endian {
 }
 
 impl CopyPlan {
-    /// The shards of a model, as `llama-gguf-split --split` makes them: keys in its order. It cuts
-    /// texts at a zero byte; here they stay whole.
+    /// The shards of a model, like in `llama-gguf-split --split`, with keys in its order. It truncates texts
+    /// at a zero byte; here they are kept.
     ///
     /// # Errors
-    /// [`Error::TooManyShards`], and as [`Plan::new`].
+    /// [`Error::TooManyShards`], and those of [`Plan::new`].
     pub fn split(model: &Model, limits: SplitLimits, ranks: Ranks) -> Result<Vec<CopyPlan>, Error> {
         let all = tensors(model);
         let n_tensors = all.len();
@@ -116,27 +115,26 @@ impl CopyPlan {
         let count = groups.len();
         let too_many = || Error::TooManyShards { count };
         let shard = |(no, group): (usize, Vec<Tensor>)| {
-            // Only the first shard says anything of the model.
+            // Only the first shard contains metadata of the model.
             let mut metadata = if no == 0 { model.metadata().clone() } else { Metadata::new() };
             metadata.set_last(SPLIT_NO_KEY, Value::U16(u16::try_from(no).map_err(|_| too_many())?));
             metadata
                 .set_last(SPLIT_TENSORS_KEY, Value::I32(i32::try_from(n_tensors).map_err(|_| too_many())?));
-            // The count is known last, and a key that is set again moves to the end.
+            // Last: setting a key again moves it to the end.
             metadata.set_last(SPLIT_COUNT_KEY, Value::U16(u16::try_from(count).map_err(|_| too_many())?));
             plan(&metadata, group, endian_of(model), false)
         };
         groups.into_iter().enumerate().map(shard).collect()
     }
 
-    /// Merges all shards into one file, without the keys that describe shards. Restores a file that was
-    /// split.
+    /// Merges all shards into one file, without the keys of shards. Restores a file that was split.
     pub fn merge(model: &Model) -> Result<CopyPlan, Error> {
         let mut metadata = model.metadata().clone();
         metadata.retain(|key, _| ![SPLIT_NO_KEY, SPLIT_COUNT_KEY, SPLIT_TENSORS_KEY].contains(&key));
         plan(&metadata, tensors(model), endian_of(model), false)
     }
 
-    /// The same file in another byte order, tensor data included; for a split model, each of its files.
+    /// Copies in another byte order, including tensor data; for a split model, one for each file.
     pub fn in_order(model: &Model, endian: Endian) -> Result<Vec<CopyPlan>, Error> {
         let mut all = tensors(model).into_iter().peekable();
         let files = model.shards().iter().enumerate().map(|(shard, (_, file))| {
@@ -146,7 +144,7 @@ impl CopyPlan {
         files.collect()
     }
 
-    /// Bytes of data that are copied.
+    /// Bytes of data to copy.
     pub fn data_bytes(&self) -> u64 {
         self.plan.tensors().iter().map(|tensor| tensor.n_bytes).sum()
     }
@@ -162,7 +160,7 @@ impl CopyPlan {
         output.write_at(0, self.plan.header_bytes())?;
         for (tensor, (shard, from)) in self.plan.tensors().iter().zip(&self.from) {
             let (path, source) = &sources[*shard];
-            // Whole blocks at a time, short enough that a signal is heard soon.
+            // Complete blocks at a time, small enough to react to signals quickly.
             let step = tensor.dtype.whole_blocks(64 << 20);
             for start in (0..tensor.n_bytes).step_by(step as usize) {
                 if cancel.load(Ordering::Relaxed) {
@@ -181,7 +179,7 @@ impl CopyPlan {
     }
 }
 
-/// Bytes of blocks that are turned at a time.
+/// Bytes of blocks that are swapped at a time.
 const SWAP_BYTES: u64 = 1 << 20;
 
 fn swap_range(
@@ -208,11 +206,11 @@ fn swap_range(
     Ok(())
 }
 
-/// Writes planned files, each to the path of the same index; none has its name before all are whole, and the first gets it last, since
-/// it is what people open.
+/// Writes planned files, each to the path of the same index. Files are renamed when all are complete, the
+/// first one last, because readers open it.
 ///
 /// # Errors
-/// [`Error::Interrupted`], and as [`Output`]; [`Error::Changed`] for a model that changed meanwhile.
+/// [`Error::Interrupted`], and those of [`Output`]; [`Error::Changed`] if the model changed in the meantime.
 pub fn write_copies(
     plans: &[CopyPlan],
     paths: &[PathBuf],
@@ -225,7 +223,7 @@ pub fn write_copies(
     let sources = model.shards().iter().map(|(path, _)| Ok((path.as_path(), open(path)?)));
     let sources: Vec<(&Path, fs::File)> = sources.collect::<Result<_, Error>>()?;
     check_open_files(plans.len())?;
-    // All files have their space before the first byte is copied.
+    // Space for all files is reserved before the first byte is copied.
     let outputs =
         plans.iter().zip(paths).map(|(plan, path)| Output::create(path, plan.plan.file_len(), force));
     let outputs: Vec<Output> = outputs.collect::<Result<_, _>>()?;

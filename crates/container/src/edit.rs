@@ -1,5 +1,5 @@
 //! Changes the metadata of a file: in place if the new header has the length of the old one, otherwise by a
-//! new file with the same data.
+//! new file with a copy of the data.
 //!
 //! Data starts after the header, at the next multiple of the alignment. So a header can only be changed in
 //! place if its length, rounded up, stays the same. A file with *slack* has a key ([`SLACK_KEY`]) whose text
@@ -17,25 +17,25 @@ use crate::{
     write::Bytes,
 };
 
-/// The key whose text keeps room in a header.
+/// Key whose text reserves room in a header.
 pub const SLACK_KEY: &str = "gguf_tools.slack";
 
-/// Treatment of the room in a header.
+/// Treatment of reserved room in a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Slack {
-    /// Uses the reserved room if it suffices; otherwise the room stays unchanged.
+    /// Uses the room if it suffices; otherwise the room stays unchanged.
     Use,
-    /// The header has this many bytes of it; 0 takes the key out.
+    /// Reserves this many bytes; 0 removes the key.
     Set(u64),
 }
 
-/// A header that is to take the place of that of a file.
+/// A header that replaces that of a file.
 #[derive(Debug, Clone)]
 pub struct Edit {
     metadata: Metadata,
-    /// The new header, padding included.
+    /// The new header, including padding.
     header: Vec<u8>,
-    /// Everything before the data, as it is now.
+    /// Everything before the data, as stored now.
     old: Vec<u8>,
     old_len: u64,
 }
@@ -44,18 +44,18 @@ pub struct Edit {
 fn header_of(metadata: &Metadata, tensors: &[TensorInfo], endian: Endian) -> Bytes {
     let mut header = Bytes::header(endian, tensors.len(), metadata);
     for tensor in tensors {
-        // Tensors stay where they are in the data, whatever lies between them.
+        // Tensors keep their offsets, including gaps.
         header.tensor_info(&tensor.name, tensor.shape, tensor.dtype, tensor.offset);
     }
     header
 }
 
 impl Edit {
-    /// Plans a file with the tensors of `file`, where they are, and other metadata. It is of version 3, in the byte order of the
-    /// file.
+    /// Plans a file with the tensors of `file` at their offsets and other metadata. It has version 3 and the
+    /// byte order of the file.
     ///
     /// # Errors
-    /// As [`Plan::new`](crate::Plan::new) for metadata; the alignment cannot be changed.
+    /// Those of [`Plan::new`](crate::Plan::new) for metadata; the alignment cannot be changed.
     pub fn new(file: &File, mut metadata: Metadata, slack: Slack) -> Result<Edit, Error> {
         check_metadata(&metadata, file.alignment(), &mut Vec::new())?;
         let (tensors, data_offset) = (file.tensors(), file.data_offset());
@@ -70,7 +70,7 @@ impl Edit {
                 metadata.set(SLACK_KEY, "");
                 let least = header_of(&metadata, tensors, file.endian()).len() as u64;
                 let text = match data_offset.checked_sub(least) {
-                    // The header then ends where the data begin.
+                    // The header then ends at the start of the data.
                     Some(room) => spaces(room),
                     None => as_it_is.unwrap_or_else(|| spaces(0)),
                 };
@@ -84,7 +84,7 @@ impl Edit {
         Ok(Edit { metadata, header: header.into_vec(), old, old_len: file.bytes().len() as u64 })
     }
 
-    /// The metadata that the file will have.
+    /// Metadata of the new file.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }
@@ -94,18 +94,18 @@ impl Edit {
         self.header.len() == self.old.len()
     }
 
-    /// True if nothing changes.
+    /// True if the file stays the same.
     pub fn changes_nothing(&self) -> bool {
         self.header == self.old
     }
 
-    /// The length of the new file in bytes.
+    /// Length of the new file in bytes.
     pub fn file_len(&self) -> u64 {
         self.header.len() as u64 + self.old_len.saturating_sub(self.old.len() as u64)
     }
 
-    /// Changes the file at `path`, which this was planned for and which must not be mapped any more: in place if possible, otherwise
-    /// by a new file. Two edits of one file at the same time exclude each other.
+    /// Changes the file at `path`, for which this was planned and which must no longer be mapped: in place if
+    /// possible, otherwise by a new file. Simultaneous edits of one file exclude each other.
     ///
     /// # Errors
     /// [`Error::Busy`] during another edit; those of [`Edit::write_in_place`] and [`Edit::write_new`].
@@ -117,19 +117,19 @@ impl Edit {
             })?;
         let written =
             if self.is_in_place() { self.write_in_place(path) } else { self.write_new(path, path, true) };
-        // Removed while it is locked: the next owner checks that its lock file still has its name.
+        // Removed while locked: the next owner checks that its lock file still has its name.
         let removed = fs::remove_file(lock.path()).map_err(|source| Error::io("remove", lock.path(), source));
         written.and(removed)
     }
 
-    /// Writes the bytes of the header that change over those of the file at `path`, which must be the one that this was planned
-    /// for, and must not be mapped any more.
+    /// Overwrites the changed bytes of the header of the file at `path`, for which this was planned and which
+    /// must no longer be mapped.
     ///
-    /// The old header is in [`backup_path`] until the new one has reached the disk, so that a power cut in between loses nothing.
+    /// The old header is in [`backup_path`] until the new one is on disk, so that it survives a power cut.
     ///
     /// # Errors
-    /// [`Error::UnfinishedEdit`]; [`Error::Io`]; [`Error::Length`] if the new header does not fit; [`Error::Changed`] if the file
-    /// is no longer the planned one.
+    /// [`Error::UnfinishedEdit`]; [`Error::Io`]; [`Error::Length`] if the new header does not fit;
+    /// [`Error::Changed`] if the file is no longer the planned one.
     pub fn write_in_place(&self, path: &Path) -> Result<(), Error> {
         let io = |action| move |source| Error::io(action, path, source);
         let file = fs::File::options().read(true).write(true).open(path).map_err(io("open"))?;
@@ -160,12 +160,12 @@ impl Edit {
         fs::remove_file(&backup).map_err(|source| Error::io("remove", &backup, source))
     }
 
-    /// Writes a whole new file to `to`, with the data of the file at `from`, which is the one that this was planned for. `to` may be
-    /// `from`: the old file is there until the new one is whole.
+    /// Writes a new file to `to`, with the data of the file at `from`, for which this was planned. `to` may
+    /// be `from`: the old file stays until the new one is complete.
     ///
     /// # Errors
-    /// As [`Output::create`], [`Output::copy_range`] and [`Output::finish`]; [`Error::Changed`] if the file at `from` is no longer
-    /// the planned one.
+    /// Those of [`Output::create`], [`Output::copy_range`] and [`Output::finish`]; [`Error::Changed`] if the
+    /// file at `from` is no longer the planned one.
     pub fn write_new(&self, from: &Path, to: &Path, force: bool) -> Result<(), Error> {
         let source = fs::File::open(from).map_err(|source| Error::io("open", from, source))?;
         let output = Output::create(to, self.file_len(), force)?;
@@ -179,7 +179,8 @@ impl Edit {
         output.finish()
     }
 
-    /// Checks that an open file is the one at `path` and still has the length and the header that this edit was planned for.
+    /// Checks that an open file is the one at `path` and has the length and header that this edit was planned
+    /// for.
     fn check_unchanged(&self, file: &fs::File, path: &Path) -> Result<(), Error> {
         let changed = |change: &str| Error::Changed { path: path.to_owned(), change: change.to_owned() };
         let mut header = vec![0; self.old.len()];
@@ -221,7 +222,7 @@ mod tests {
             metadata.set("general.name", name);
             Edit::new(&file, metadata, Slack::Use).unwrap()
         };
-        // In place, and by a new file: both were planned for the same header.
+        // In place and by a new file: both planned for one header.
         for name in ["xyz", &"long".repeat(40)] {
             let (first, second) = (edit(name), edit("def"));
             let busy = LockedFile::open(&hidden_path(&path, "edit"), Share::Alone).unwrap();

@@ -1,16 +1,16 @@
-//! Byte order of a file, and the way from one to the other.
+//! Byte order of a file, and conversion.
 
 use std::{borrow::Cow, fmt};
 
 use gguf_types::DType;
 
-/// The byte order of every number of a file, tensor data included.
+/// Byte order of every number of a file, including tensor data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Endian {
     /// Least significant byte first: nearly every file.
     #[default]
     Little,
-    /// Most significant byte first: files for s390x and the like.
+    /// Most significant byte first: files for s390x, for example.
     Big,
 }
 
@@ -24,7 +24,7 @@ impl fmt::Display for Endian {
 }
 
 impl Endian {
-    /// Whole blocks of `dtype` that are in this order, in little-endian order, which is the one that kernels read.
+    /// Converts complete blocks of `dtype` from this order to little endian, which kernels read.
     pub fn to_little(self, dtype: DType, blocks: &[u8]) -> Cow<'_, [u8]> {
         let mut blocks = Cow::Borrowed(blocks);
         // Single bytes are the same in both orders.
@@ -35,12 +35,12 @@ impl Endian {
     }
 }
 
-/// Converts whole blocks of `dtype` to the other byte order, in place; its own inverse. Bytes after the last
-/// whole block stay unchanged.
+/// Converts complete blocks of `dtype` to the other byte order, in place; its own inverse. Bytes after the
+/// last complete block stay unchanged.
 pub fn swap_blocks(dtype: DType, data: &mut [u8]) {
     let (fields, block_bytes) = (dtype.swap_fields(), dtype.block_bytes() as usize);
     match (fields, block_bytes) {
-        // Plain numbers of one width: most of a float file, and loops that the compiler makes vectors of.
+        // Plain numbers of one width: most of a float file, with loops that the compiler vectorizes.
         ([(0, 2)], 2) => reverse_each::<2>(data),
         ([(0, 4)], 4) => reverse_each::<4>(data),
         ([(0, 8)], 8) => reverse_each::<8>(data),
@@ -68,7 +68,7 @@ mod tests {
             let data: Vec<u8> = (0..3 * dtype.block_bytes()).map(|i| (i % 251) as u8).collect();
             let mut swapped = data.clone();
             swap_blocks(dtype, &mut swapped);
-            // Neighbours differ, so that each byte of a number moves, but for values of an odd width.
+            // Neighbors differ, so that each byte of a number moves, except the middle one of an odd width.
             let n_wide: usize = dtype.swap_fields().iter().map(|field| field.1).sum();
             let n_changed = data.iter().zip(&swapped).filter(|(a, b)| a != b).count();
             assert_eq!(n_changed, 3 * n_wide, "{dtype}");

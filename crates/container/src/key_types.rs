@@ -1,10 +1,11 @@
-//! Types of the keys that the specification names.
+//! Types of the keys in the specification.
 
 use crate::{Array, Value};
 
 /// Keys of any model, with the names of their types. `{id}` is a number.
 ///
-/// Source: "GGUF v3 specification", "Standardized key-value pairs"; `general.sampling` and later ones are not in it.
+/// Source: "GGUF v3 specification", "Standardized key-value pairs"; which lacks `general.sampling` and later
+/// rows.
 const TYPES: &[(&str, &str)] = &[
     ("general.architecture", "str"),
     ("general.quantization_version", "u32"),
@@ -58,8 +59,8 @@ const TYPES: &[(&str, &str)] = &[
     ("tokenizer.chat_template", "str"),
 ];
 
-/// The name of the type of a key in the specification (`u32`, `arr[str]`). `None` for keys that are not specified and for
-/// keys of an architecture.
+/// Name of a key's type in the specification (`u32`, `arr[str]`). `None` for keys that are not specified and
+/// for keys of an architecture.
 ///
 /// ```
 /// assert_eq!(gguf_container::specified_type("general.tags"), Some("arr[str]"));
@@ -82,7 +83,8 @@ pub fn specified_type(key: &str) -> Option<&'static str> {
     TYPES.iter().find(|(pattern, _)| fits(pattern)).map(|(_, kind)| *kind)
 }
 
-/// True if a value can be read as the named type: readers accept integers of every width. A list without elements fits every list.
+/// True if a value can be read as the named type: readers accept integers of every width, and an empty list
+/// for every list.
 pub fn is_of_type(value: &Value, kind: &str) -> bool {
     let is_integer = |id: u32| matches!(id, 0..=5 | 10 | 11);
     let fits = |id: u32, name: &str| match name {

@@ -2,27 +2,27 @@
 
 use std::fmt;
 
-/// The longest key in bytes (specification, `gguf_metadata_kv_t`).
+/// Maximum length of a key in bytes (specification, `gguf_metadata_kv_t`).
 pub const MAX_KEY_BYTES: usize = 65535;
 
-/// The key that states the alignment of a file's data.
+/// Key that states the alignment of a file's data.
 pub const ALIGNMENT_KEY: &str = "general.alignment";
 
-/// The alignment of a file that states none.
+/// Default alignment.
 pub const DEFAULT_ALIGNMENT: u32 = 32;
 
-/// Why a key is not as the specification wants it.
+/// Reason that a key does not conform to the specification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyProblem {
-    /// No bytes at all. Refused by every reader.
+    /// Empty. Refused by every reader.
     Empty,
     /// More than [`MAX_KEY_BYTES`]. Refused in plans and by our reader.
     TooLong {
         /// Its length in bytes.
         len: u64,
     },
-    /// Characters beyond ASCII. Refused in plans, read.
+    /// Characters beyond ASCII. Refused in plans, accepted by the reader.
     NotAscii {
         /// The key.
         key: String,
@@ -63,7 +63,7 @@ impl fmt::Display for KeyProblem {
 /// at most [`MAX_KEY_BYTES`]. The gravest problem is reported.
 ///
 /// # Errors
-/// [`KeyProblem`]; see [`KeyProblem::is_fatal`] for which of them a plan refuses.
+/// [`KeyProblem`]; see [`KeyProblem::is_fatal`] for those that a plan refuses.
 pub fn check_key(key: &str) -> Result<(), KeyProblem> {
     if key.is_empty() {
         return Err(KeyProblem::Empty);

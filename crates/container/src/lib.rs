@@ -1,6 +1,6 @@
 //! The GGUF container: values, reading, planning, writing, file names, splits.
 //!
-//! This crate knows no model: a tensor is a name, a shape, a dtype and bytes.
+//! This crate is independent of models: a tensor is a name, a shape, a dtype and bytes.
 #![cfg_attr(
     not(test),
     deny(

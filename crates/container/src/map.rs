@@ -1,5 +1,5 @@
-//! Read-only memory maps of input files: with the handler in `map/fault.rs` and the files of `map/sparse.rs`, which are
-//! filled while they are mapped, the only unsafe code of this crate.
+//! Read-only memory maps of input files. With the handler in `map/fault.rs` and the files of `map/sparse.rs`,
+//! which are filled while mapped, this is the only unsafe code of this crate.
 #![expect(unsafe_code, reason = "mapping a file and giving its pages back are unsafe in memmap2")]
 
 mod fault;
@@ -21,9 +21,7 @@ pub use sparse::SparseFile;
 
 use crate::Error;
 
-/// The bytes of an input file, mapped or held, read-only and cheap to clone.
-///
-/// Clones share one map; it is taken down when the last one goes.
+/// The bytes of an input file, mapped or in memory, read-only and cheap to clone. Clones share one map.
 #[derive(Clone)]
 pub struct Mapped {
     bytes: Arc<Bytes>,
@@ -35,19 +33,18 @@ enum Bytes {
 }
 
 struct Map {
-    /// Lets a bus error name this file. Dropped before the map is.
+    /// Lets a bus error name this file. Dropped before the map.
     _known: Option<Held>,
     map: memmap2::Mmap,
     path: PathBuf,
     identity: Identity,
 }
 
-/// Identity of a file's content, insofar as the system reveals it.
+/// Identity of a file's content that the system provides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Identity {
     n_bytes: u64,
     modified: Option<SystemTime>,
-    /// Device and inode.
     #[cfg(unix)]
     place: (u64, u64),
 }
@@ -65,7 +62,7 @@ impl Identity {
         }
     }
 
-    /// Description of the change from `self` to `now`; `None` if there is none.
+    /// Description of the change from `self` to `now`; `None` if there is no change.
     fn change(&self, now: &Identity) -> Option<String> {
         #[cfg(unix)]
         if self.place != now.place {
@@ -84,10 +81,10 @@ impl Identity {
 pub enum Advice {
     /// Read once from front to back: read far ahead, drop used pages early.
     Sequential,
-    /// Wanted soon: start reading it now.
+    /// Needed soon: start reading now.
     WillNeed,
-    /// Done with: the pages no longer count as this process's memory. Reading them again
-    /// works and costs a page fault.
+    /// No longer needed: the pages no longer count as this process's memory. Reading them again works and
+    /// costs a page fault.
     DoneWith,
 }
 
@@ -95,14 +92,14 @@ impl Mapped {
     /// Maps the file at `path`.
     ///
     /// # Errors
-    /// What opening or mapping says; [`io::ErrorKind::InvalidInput`] where `path` is not a
-    /// plain file (a pipe would block, a folder cannot be mapped).
+    /// Errors of opening or mapping; [`io::ErrorKind::InvalidInput`] if `path` is not a plain file (a pipe
+    /// would block, a folder cannot be mapped).
     pub fn open(path: &Path) -> io::Result<Mapped> {
         if !fs::metadata(path)?.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
         let file = fs::File::open(path)?;
-        // Before the map, so that no change after it goes unseen.
+        // Before mapping, so that every later change is detected.
         let identity = Identity::new(&file.metadata()?);
         // An empty map is an error on some systems.
         if identity.n_bytes == 0 {
@@ -135,8 +132,7 @@ impl Mapped {
         change.map_or(Ok(()), |change| Err(Error::Changed { path: path.clone(), change }))
     }
 
-    /// The file that is mapped: its path, its length and when it was last written to as it was opened. None for bytes that
-    /// are held.
+    /// Path, length and modification time of the mapped file when it was opened. `None` for bytes in memory.
     pub fn origin(&self) -> Option<(&Path, u64, Option<SystemTime>)> {
         match &*self.bytes {
             Bytes::Map(Map { path, identity, .. }) => Some((path, identity.n_bytes, identity.modified)),
@@ -144,10 +140,10 @@ impl Mapped {
         }
     }
 
-    /// Tells the system how the bytes in `range` will be used.
+    /// Advises the system about the use of the bytes in `range`.
     ///
-    /// Advice is a hint: a range that ends past the file is cut, a failure and a system
-    /// without the call do nothing, held bytes ignore it.
+    /// Advice is a hint: a range is truncated at the end of the file; errors, unsupported systems and bytes
+    /// in memory are ignored.
     pub fn advise(&self, advice: Advice, range: Range<usize>) {
         let Bytes::Map(Map { map, .. }) = &*self.bytes else { return };
         advise(map, advice, range);
@@ -161,13 +157,13 @@ fn advise(map: &memmap2::Mmap, advice: Advice, range: Range<usize>) {
         return;
     }
     let len = end - range.start;
-    // A failed hint changes no result, hence the ignored errors below.
+    // A failed hint changes no result, so errors are ignored.
     let _ = match advice {
         Advice::Sequential => map.advise_range(memmap2::Advice::Sequential, range.start, len),
         Advice::WillNeed => map.advise_range(memmap2::Advice::WillNeed, range.start, len),
         Advice::DoneWith => {
-            // Ranges come in ascending order, so the page that holds both the end of this
-            // one and the start of the next is left to the next, which rounds its start down.
+            // Ranges come in ascending order, so a page with the end of this range and the start of the next
+            // is left to the next, which rounds its start down.
             let page = rustix::param::page_size();
             let start = range.start / page * page;
             let end = if end == map.len() { end } else { end / page * page };
@@ -210,7 +206,7 @@ impl AsRef<[u8]> for Mapped {
 }
 
 impl fmt::Debug for Mapped {
-    /// The length and the kind: the bytes may be many gigabytes.
+    /// Length and kind: the bytes may be many gigabytes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match &*self.bytes {
             Bytes::Map(_) => "map",

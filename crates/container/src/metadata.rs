@@ -4,7 +4,7 @@ use std::{borrow::Cow, collections::HashMap};
 
 use crate::{Array, Strings, Value};
 
-/// An ordered map from key to value. The order is that of the file; keys are unique.
+/// An ordered map from key to value, in file order; keys are unique.
 #[derive(Debug, Clone, Default)]
 pub struct Metadata {
     entries: Vec<(String, Value)>,
@@ -12,30 +12,29 @@ pub struct Metadata {
     index: HashMap<Box<str>, usize>,
 }
 
-/// A key that is not what its reader needs.
+/// A key does not meet its reader's requirements.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum KeyError {
-    /// The key is not there.
     #[error("missing metadata key `{key}`")]
     Missing { key: String },
-    /// The key holds a value of another type or out of range.
+    /// The value has another type or is out of range.
     #[error("metadata key `{key}`: expected {expected}, found {found}")]
     Value { key: String, expected: String, found: String },
 }
 
-/// Characters of a value that an error shows.
+/// Maximum characters of a value in an error.
 const SHOWN_CHARS: usize = 60;
 
 impl KeyError {
-    /// The error of a missing key.
+    /// Error for a missing key.
     pub fn missing(key: impl Into<String>) -> Self {
         KeyError::Missing { key: key.into() }
     }
 
-    /// The error of a key whose value is not `expected`. Long values are shortened: an array is
-    /// shown by its length, anything else by its first characters.
+    /// Error for a key whose value is not `expected`. Long values are shortened: an array is shown by its
+    /// length, anything else by its first characters.
     pub fn value(key: impl Into<String>, expected: impl Into<String>, found: &Value) -> Self {
         let found = match found {
             Value::Array(array) => format!("an array of {} items", array.len()),
@@ -46,12 +45,12 @@ impl KeyError {
 }
 
 impl Metadata {
-    /// No keys.
+    /// Metadata without keys.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The number of keys.
+    /// Number of keys.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
@@ -66,7 +65,7 @@ impl Metadata {
         self.entries.iter()
     }
 
-    /// Keys and values in order, the values to change.
+    /// Keys and values in order, with mutable values.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&str, &mut Value)> {
         self.entries.iter_mut().map(|(key, value)| (key.as_str(), value))
     }
@@ -107,7 +106,7 @@ impl Metadata {
         self.index_from(at);
     }
 
-    /// Takes a key out; the others keep their order.
+    /// Removes a key; the others keep their order.
     pub fn remove(&mut self, key: &str) -> Option<Value> {
         let at = self.index.remove(key)?;
         let (_, value) = self.entries.remove(at);
@@ -115,7 +114,7 @@ impl Metadata {
         Some(value)
     }
 
-    /// Keeps the keys for which `keep` is true, in their order.
+    /// Keeps the keys for which `keep` returns true, in order.
     pub fn retain(&mut self, mut keep: impl FnMut(&str, &Value) -> bool) {
         self.entries.retain(|(key, value)| keep(key, value));
         self.index.clear();
@@ -127,14 +126,14 @@ impl Metadata {
         self.entries.push((key, value));
     }
 
-    /// Notes anew where the entries from `at` on stand.
+    /// Updates the index of the entries from `at` on.
     fn index_from(&mut self, at: usize) {
         for (place, (key, _)) in self.entries.iter().enumerate().skip(at) {
             self.index.insert(key.as_str().into(), place);
         }
     }
 
-    /// The value of a key that must be there.
+    /// Value of a required key.
     ///
     /// # Errors
     /// [`KeyError::Missing`].
@@ -142,10 +141,10 @@ impl Metadata {
         self.get(key).ok_or_else(|| KeyError::missing(key))
     }
 
-    /// The value of a key as `take` reads it, if the key is there.
+    /// Value of a key as converted by `take`, if the key exists.
     ///
     /// # Errors
-    /// [`KeyError::Value`] with `expected`, where `take` gives nothing.
+    /// [`KeyError::Value`] with `expected`, if `take` returns `None`.
     pub fn read<'a, T>(
         &'a self,
         key: &str,
@@ -156,7 +155,7 @@ impl Metadata {
         take(value).map(Some).ok_or_else(|| KeyError::value(key, expected, value))
     }
 
-    /// The text of a key, if it is there.
+    /// Text of a key, if it exists.
     ///
     /// # Errors
     /// [`KeyError::Value`] for another type and for bytes that are not UTF-8.
@@ -164,15 +163,15 @@ impl Metadata {
         self.read(key, "text", Value::as_str)
     }
 
-    /// The integer of a key, of any width, if it is there and not negative.
+    /// Non-negative integer of any width of a key, if it exists.
     ///
     /// # Errors
-    /// [`KeyError::Value`] for another type and for numbers below 0.
+    /// [`KeyError::Value`] for another type and for negative numbers.
     pub fn count(&self, key: &str) -> Result<Option<u64>, KeyError> {
         self.read(key, "an integer of 0 or more", Value::as_u64)
     }
 
-    /// The number of a key, if it is there; integers count as numbers.
+    /// Number of a key, if it exists; integers count as numbers.
     ///
     /// # Errors
     /// [`KeyError::Value`] for another type.
@@ -180,7 +179,7 @@ impl Metadata {
         self.read(key, "a number", |value| value.as_f64().or_else(|| value.as_u64().map(|n| n as f64)))
     }
 
-    /// The boolean of a key, if it is there.
+    /// Boolean of a key, if it exists.
     ///
     /// # Errors
     /// [`KeyError::Value`] for another type.
@@ -191,7 +190,7 @@ impl Metadata {
         })
     }
 
-    /// The strings of a key, as bytes, if it is there. An empty array of any type has no strings.
+    /// Strings of a key, as bytes, if it exists. An empty array of any type has no strings.
     ///
     /// # Errors
     /// [`KeyError::Value`] for another type.
@@ -211,7 +210,7 @@ impl PartialEq for Metadata {
     }
 }
 
-/// Duplicate keys keep the first position and the last value, as with [`Metadata::set`].
+/// Duplicate keys keep the first position and the last value, like in [`Metadata::set`].
 impl FromIterator<(String, Value)> for Metadata {
     fn from_iter<I: IntoIterator<Item = (String, Value)>>(entries: I) -> Self {
         let mut metadata = Metadata::new();
@@ -274,7 +273,7 @@ mod tests {
         metadata.iter().map(|(key, _)| key.as_str()).collect()
     }
 
-    /// Every key is found where it stands.
+    /// True if the index finds every key.
     fn consistent(metadata: &Metadata) -> bool {
         metadata.iter().all(|(key, value)| metadata.get(key) == Some(value))
     }

@@ -1,25 +1,25 @@
 //! The naming convention of GGUF files, parsed and printed.
 //!
-//! `<BaseName><SizeLabel><FineTune><Version><Encoding><Type><Shard>.gguf`, parts joined by
-//! dashes. Sources: "GGUF Naming Convention" of the specification with its pattern;
-//! `gguf-py/gguf/utility.py` (llama-cpp-python 0.3.36) for names that are made.
+//! `<BaseName><SizeLabel><FineTune><Version><Encoding><Type><Shard>.gguf`, parts joined by dashes. Sources:
+//! "GGUF Naming Convention" of the specification with its pattern; `gguf-py/gguf/utility.py`
+//! (llama-cpp-python 0.3.36) for generated names.
 
 use std::{fmt, sync::LazyLock};
 
 use regex::Regex;
 
-/// Kind of a file that is not a whole model.
+/// Kind of a file that is not a complete model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
     /// An adapter, `LoRA` in file names.
     Lora,
-    /// A vocabulary alone, `vocab` in file names.
+    /// Only a vocabulary, `vocab` in file names.
     Vocab,
 }
 
 impl Kind {
-    /// The part of a file name.
+    /// Component of the file name.
     pub const fn name(self) -> &'static str {
         match self {
             Kind::Lora => "LoRA",
@@ -34,12 +34,12 @@ impl Kind {
 pub enum Sidecar {
     /// A projector, `mmproj-` in file names.
     Projector,
-    /// Layers that predict further tokens, `mtp-` in file names.
+    /// MTP layers, `mtp-` in file names.
     Prediction,
 }
 
 impl Sidecar {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Sidecar; 2] = [Sidecar::Projector, Sidecar::Prediction];
 
     /// Prefix of the file name.
@@ -51,7 +51,7 @@ impl Sidecar {
     }
 }
 
-/// The parts of a file name that keeps the convention.
+/// Components of a file name that follows the convention.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileName {
     /// Set if the file accompanies a model.
@@ -66,18 +66,18 @@ pub struct FileName {
     pub version: String,
     /// `Q4_0`, `KQ2`.
     pub encoding: Option<String>,
-    /// Set when the file is not a whole model.
+    /// Set if the file is not a complete model.
     pub kind: Option<Kind>,
     /// Shard number, from 1, and number of shards.
     pub shard: Option<(u32, u32)>,
 }
 
-/// The specification's pattern. It asks with a look-ahead that the encoding does not start
-/// with `LoRA` or `vocab`; this engine has none, so the words that do not are spelled out.
-/// `\d` and `\w` of the specification's language are ASCII.
+/// The specification's pattern. It excludes encodings that start with `LoRA` or `vocab` by a look-ahead; this
+/// engine has no look-ahead, so the permitted words are spelled out. `\d` and `\w` of the specification's
+/// language are ASCII.
 static PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let word = "[0-9A-Za-z_]*";
-    // A word that leaves `prefix` at one of its letters, or ends before its end.
+    // A word that differs from `prefix` at one of its letters, or ends before its end.
     let not = |prefix: &str| {
         prefix.bytes().rev().fold(String::new(), |rest, letter| {
             let other_chars: String = (b'0'..=b'z')
@@ -97,13 +97,13 @@ static PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let pattern = format!(
         r"^(?<base>[A-Za-z0-9\s]*(?:-(?:[A-Za-z\s][A-Za-z0-9\s]*|[0-9\s]*))*)-(?:(?<size>(?:[0-9]+x)?(?:[0-9]+\.)?[0-9]+[A-Za-z](?:-[A-Za-z]+(?:[0-9]+\.)?[0-9]+[A-Za-z]+)?)(?:-(?<tune>[A-Za-z0-9\s-]+))?)?-(?<version>v[0-9]+(?:\.[0-9]+)*)(?:-(?<encoding>{encoding}))?(?:-(?<kind>LoRA|vocab))?(?:-(?<no>[0-9]{{5}})-of-(?<count>[0-9]{{5}}))?\.gguf$"
     );
-    // The pattern is a constant that the tests below match, so there is always one.
+    // The pattern is a constant that the tests below match, so it is always valid.
     Regex::new(&pattern).ok()
 });
 
 impl FileName {
-    /// The parts of a file name (no folder before it), or `None` if it does not keep the
-    /// convention: at least a base name, a size label and a version, and `.gguf`.
+    /// Parses a file name (without folder). `None` if it does not follow the convention: at least a base
+    /// name, a size label and a version, and `.gguf`.
     pub fn parse(file_name: &str) -> Option<FileName> {
         let sidecar = Sidecar::ALL.into_iter().find(|sidecar| file_name.starts_with(sidecar.prefix()));
         let rest = sidecar.and_then(|sidecar| file_name.strip_prefix(sidecar.prefix())).unwrap_or(file_name);
@@ -127,10 +127,10 @@ impl FileName {
 }
 
 impl fmt::Display for FileName {
-    /// The file name, `.gguf` included.
+    /// The file name, including `.gguf`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.sidecar.map_or("", Sidecar::prefix), self.base_name)?;
-        // The pattern has the dash in front of a missing size label too.
+        // The pattern requires the dash even before a missing size label.
         match (&self.size_label, &self.fine_tune) {
             (None, _) => write!(f, "-")?,
             (Some(size), None) => write!(f, "-{size}")?,
@@ -153,7 +153,7 @@ impl fmt::Display for FileName {
 /// Input of [`naming_convention`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NameParts<'a> {
-    /// Name of the model; only used where there is no base name.
+    /// Name of the model; only used without a base name.
     pub model_name: Option<&'a str>,
     /// `general.basename`.
     pub base_name: Option<&'a str>,
@@ -165,14 +165,14 @@ pub struct NameParts<'a> {
     pub size_label: Option<&'a str>,
     /// The file type, in any case.
     pub output_type: Option<&'a str>,
-    /// Set when the file is not a whole model.
+    /// Set if the file is not a complete model.
     pub kind: Option<Kind>,
     /// Set if the file accompanies a model.
     pub sidecar: Option<Sidecar>,
 }
 
-/// File name, without `.gguf`, that the reference's converter makes from these parts. The result is not
-/// checked and need not parse as a [`FileName`].
+/// File name, without `.gguf`, that the reference's converter generates from these parts. It is not checked
+/// and need not parse as a [`FileName`].
 ///
 /// Source: `naming_convention`.
 pub fn naming_convention(parts: &NameParts<'_>) -> String {
@@ -197,7 +197,7 @@ pub fn naming_convention(parts: &NameParts<'_>) -> String {
 /// suffix of a temporary file need the rest.
 const MAX_STEM_BYTES: usize = 200;
 
-/// File name, `.gguf` included, for a model that these parts describe. It is [`naming_convention`]'s name made safe:
+/// File name, including `.gguf`, for a model with these parts. It is [`naming_convention`]'s name made safe:
 /// metadata is untrusted, and the name must stay in its folder and be valid on Linux, macOS and Windows.
 ///
 /// Separators, characters that Windows forbids, control characters and invisible format characters become `-`. Leading
@@ -257,7 +257,7 @@ fn is_edge(c: char) -> bool {
     c.is_whitespace() || matches!(c, '.' | '-')
 }
 
-/// Puts `_` before a name that Windows treats as a device, with any extension.
+/// Adds `_` before a name that Windows treats as a device, with any extension.
 fn without_device_name(name: &str) -> String {
     let stem = name.split('.').next().unwrap_or_default().trim_end().to_ascii_uppercase();
     let is_numbered = ["COM", "LPT"].iter().any(|device| {
@@ -269,15 +269,15 @@ fn without_device_name(name: &str) -> String {
     if is_device { format!("_{name}") } else { name.to_owned() }
 }
 
-/// The size label of a model: `8x7B` with experts, else `135M`.
+/// Size label of a model: `8x7B` with experts, else `135M`.
 ///
-/// Counts are of parameters: of all tensors (negative when a LoRA makes that a guess), of
-/// those that all tokens use, and of one expert.
+/// Counts are of parameters: of all tensors (negative if a LoRA makes that a guess), of those that all tokens
+/// use, and of one expert.
 ///
 /// Source: `size_label`.
 pub fn size_label(total: i64, shared: i64, expert: i64, expert_count: u64) -> String {
     if expert_count > 0 {
-        // Counts that do not fit make no sense; they are cut, not wrapped.
+        // Implausible counts saturate instead of wrapping.
         let size = shared.unsigned_abs().saturating_add(expert.unsigned_abs());
         format!("{expert_count}x{}", rounded_count(size, 2))
     } else {
@@ -298,7 +298,7 @@ pub fn rounded_count(count: u64, min_digits: usize) -> String {
         _ => (1e-3, 'K'),
     };
     let scaled = count as f64 * scale;
-    // A zero before the point is no digit that counts.
+    // A zero before the point does not count as a digit.
     let whole = format!("{}", scaled.round_ties_even());
     let n_digits = whole.trim_start_matches('0').len();
     let decimals = min_digits.saturating_sub(n_digits);
@@ -356,7 +356,7 @@ mod tests {
             assert_eq!(parts(name), Some(expected), "{name}");
         }
         assert_eq!(parts("not-a-known-arrangement.gguf"), None);
-        // Named in the text without a version, which its pattern asks for.
+        // Mentioned in the text without a version, which its pattern requires.
         assert_eq!(parts("Hermes-2-Pro-Llama-3-8B-F16.gguf"), None);
     }
 

@@ -26,16 +26,16 @@ use crate::{
     map::{Held, know_temporary_file},
 };
 
-/// A file being written: under a temporary name in the folder of the final file until [`Output::finish`].
+/// A file being written: it has a temporary name in the folder of the final file until [`Output::finish`].
 /// Without that call, a [created](Output::create) file is removed and a [claimed](Output::claim) one stays
 /// for a later process.
 ///
-/// All space is reserved at the start, so a full disk shows before hours of work. Ranges that are never
+/// All space is reserved at the start, so a full disk is reported before hours of work. Ranges that are never
 /// written read as zeros.
 #[derive(Debug)]
 pub struct Output {
     final_path: PathBuf,
-    /// The final path, or the file that it is a link to.
+    /// Final path, or the target if it is a link.
     target: PathBuf,
     temporary_path: PathBuf,
     /// Lets a signal handler remove the temporary file.
@@ -63,26 +63,26 @@ enum Fate {
 pub enum Claim {
     /// Truncate the existing file.
     Anew,
-    /// It stays as it is.
+    /// Keep the existing file.
     GoOn,
-    /// Keeps it; others may use it at the same time, each for its own ranges. No lock is kept, since a shared
-    /// lock would prevent writing on Windows. Each writer records itself in its own journal.
+    /// Keep it. Other processes may use it at the same time, each for its own ranges. It is not locked, since
+    /// a shared lock would prevent writing on Windows. Each writer records itself in its own journal.
     Parts,
-    /// It stays as it is, and takes space only where something is written.
+    /// Keep it. It only takes space for written ranges.
     Sparse,
 }
 
 impl Output {
     /// Creates the temporary file for `final_path` and reserves `len` bytes.
     ///
-    /// Without `force` an existing final file is refused, now and again in
-    /// [`Output::finish`]; with it, it is replaced in the last step and is whole until then. Where
-    /// the path is a symbolic link to a file, that file is replaced and the link stays.
+    /// Without `force` an existing final file is refused, now and again in [`Output::finish`]; with it, it is
+    /// replaced in the last step. If the path is a symbolic link to a file, that file is replaced and the
+    /// link stays.
     ///
     /// # Errors
-    /// [`Error::Exists`]; [`Error::NotAFile`] for a folder, a device or a path without a
-    /// file name and [`Error::DeadLink`], with or without `force`; [`Error::Io`] when the file
-    /// cannot be made or the space is not there.
+    /// [`Error::Exists`]; [`Error::NotAFile`] for a folder, a device or a path without a file name and
+    /// [`Error::DeadLink`], with or without `force`; [`Error::Io`] if the file cannot be created or there is
+    /// not enough space.
     pub fn create(final_path: &Path, len: u64, force: bool) -> Result<Output, Error> {
         let target = check_replaceable(final_path, force)?;
         let Some(file_name) = target.file_name() else {
@@ -109,7 +109,7 @@ impl Output {
     /// dropped.
     ///
     /// # Errors
-    /// As [`Output::create`]; [`Error::Busy`] if another process has it.
+    /// Those of [`Output::create`]; [`Error::Busy`] if another process has it.
     pub fn claim(final_path: &Path, len: u64, force: bool, claim: Claim) -> Result<Output, Error> {
         let target = check_replaceable(final_path, force)?;
         if target.file_name().is_none() {
@@ -136,7 +136,8 @@ impl Output {
         Ok(output)
     }
 
-    /// A file that has its final name since an earlier process gave it that. It can be read; finishing it does nothing.
+    /// A file that an earlier process already gave its final name. It can be read; finishing it has no
+    /// effect.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Length`] for a file of another length.
@@ -161,7 +162,7 @@ impl Output {
         matches!(self.fate, Fate::InPlace { .. })
     }
 
-    /// The temporary path of [`Output::claim`].
+    /// Temporary path used by [`Output::claim`].
     pub fn temporary_path_of(final_path: &Path) -> PathBuf {
         hidden_path(final_path, "partial")
     }
@@ -182,24 +183,24 @@ impl Output {
         Error::Io { action: "reserve space", path, offset, source }
     }
 
-    /// Writes a small file at once: under a temporary name first, as any other.
+    /// Writes a small file atomically.
     pub fn write_whole(path: &Path, bytes: &[u8], force: bool) -> Result<(), Error> {
         let output = Output::create(path, bytes.len() as u64, force)?;
         output.write_at(0, bytes)?;
         output.finish()
     }
 
-    /// The path that the file will have.
+    /// Final path of the file.
     pub fn final_path(&self) -> &Path {
         &self.final_path
     }
 
-    /// The path that the file has until it is finished.
+    /// Path of the file until it is finished.
     pub fn temporary_path(&self) -> &Path {
         &self.temporary_path
     }
 
-    /// Writes `bytes` at `offset`. Threads may call this at once for ranges that are apart.
+    /// Writes `bytes` at `offset`. Threads may call this simultaneously for disjoint ranges.
     ///
     /// # Errors
     /// [`Error::WriteOutOfRange`], or [`Error::Io`] with the offset.
@@ -214,7 +215,7 @@ impl Output {
         })
     }
 
-    /// Reads as many bytes as `buffer` has, from `offset` on.
+    /// Fills `buffer` with bytes from `offset` on.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -227,11 +228,11 @@ impl Output {
         })
     }
 
-    /// Writes `len` bytes of `source`, from its byte `from` on, at `offset`; by the file system alone, without reading them,
-    /// where it can.
+    /// Copies `len` bytes of `source`, from its byte `from` on, to `offset`; without reading them if the file
+    /// system can.
     ///
     /// # Errors
-    /// As [`Output::write_at`]; [`Error::Io`] also for a source that ends before.
+    /// Those of [`Output::write_at`]; [`Error::Io`] also for a source that ends too early.
     pub fn copy_range(&self, source: &fs::File, from: u64, len: u64, offset: u64) -> Result<(), Error> {
         if offset.checked_add(len).is_none_or(|end| end > self.len) {
             return Err(Error::WriteOutOfRange { offset, len, file_len: self.len });
@@ -244,13 +245,13 @@ impl Output {
         })
     }
 
-    /// Writes the same range of another output, as [`Output::copy_range`] does.
+    /// Copies a range of another output to the same offset, like [`Output::copy_range`].
     pub fn copy_from(&self, other: &Output, offset: u64, len: u64) -> Result<(), Error> {
         self.copy_range(&other.file, offset, len, offset)
     }
 
-    /// Flushes everything written so far to the disk. Called from time to time by a separate thread, it
-    /// leaves little work for [`Output::finish`].
+    /// Flushes everything written so far to the disk. Regular calls from a separate thread leave little work
+    /// for [`Output::finish`].
     ///
     /// # Errors
     /// [`Error::Io`]. The system reports a failure only once, so the caller must not drop it.
@@ -258,19 +259,19 @@ impl Output {
         self.file.sync_data().map_err(|source| Error::io("sync", &self.temporary_path, source))
     }
 
-    /// Checks the length, hands everything to the disk and gives the file its final name.
-    /// Only then is there anything under that name.
+    /// Checks the length, flushes everything to disk and renames the file. The final name does not exist
+    /// before.
     ///
     /// # Errors
-    /// [`Error::Length`], [`Error::Exists`] where a file has come up meanwhile and `force` is
-    /// not given, [`Error::Io`]. The temporary file of [`Output::create`] is removed on each of them.
+    /// [`Error::Length`], [`Error::Exists`] if a file has appeared meanwhile without `force`, [`Error::Io`].
+    /// In each case the temporary file of [`Output::create`] is removed.
     pub fn finish(mut self) -> Result<(), Error> {
         self.prepare()?;
         self.place()
     }
 
-    /// The first half of [`Output::finish`]: checks the length, hands everything to the disk and makes sure that the final
-    /// name can be had.
+    /// First half of [`Output::finish`]: checks the length, flushes everything to disk and checks that the
+    /// final name is available.
     pub fn prepare(&self) -> Result<(), Error> {
         if self.is_in_place() {
             return Ok(());
@@ -278,13 +279,13 @@ impl Output {
         self.check_len()?;
         self.file.sync_all().map_err(|source| Error::io("sync", &self.temporary_path, source))?;
         if check_replaceable(&self.final_path, self.force)? != self.target {
-            // The link leads elsewhere than it did when this began.
+            // The link's target has changed since the start.
             return Err(Error::NotAFile { path: self.final_path.clone() });
         }
         Ok(())
     }
 
-    /// The second half of [`Output::finish`]: gives the file its final name.
+    /// Second half of [`Output::finish`]: renames the file.
     pub fn place(&mut self) -> Result<(), Error> {
         if self.is_in_place() {
             return Ok(());
@@ -304,8 +305,8 @@ impl Output {
         sync_folder(folder_of(&self.target))
     }
 
-    /// Takes the final name back, where [`Output::place`] gave it and replaced nothing: for outputs that appear together or
-    /// not at all, when another of them cannot be placed. The temporary file stays.
+    /// Reverts [`Output::place`] unless it replaced a file. For outputs that appear together, if another one
+    /// cannot be placed. The temporary file stays.
     pub fn withdraw(&mut self) {
         if self.fate == (Fate::InPlace { replaced: false })
             && rename_without_replacing(&self.target, &self.temporary_path).is_ok()
@@ -324,8 +325,8 @@ impl Output {
     }
 
     /// Temporary files next to `final_path` from earlier processes that ended without cleaning up (a power
-    /// cut, `kill -9`). Files of living processes are not included; if the system does not show which
-    /// processes live, the list is empty.
+    /// cut, `kill -9`). Files of running processes are excluded; if the system does not list processes, the
+    /// result is empty.
     pub fn leftovers(final_path: &Path) -> Vec<Leftover> {
         let target = fs::canonicalize(final_path).unwrap_or_else(|_| final_path.to_owned());
         let Some(file_name) = target.file_name() else { return Vec::new() };
@@ -355,11 +356,11 @@ impl Output {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Leftover {
-    /// The file or folder.
+    /// File or folder.
     pub path: PathBuf,
-    /// Its length, of a folder that of the files in it.
+    /// Length of the file, or of all files in the folder.
     pub n_bytes: u64,
-    /// Time since it was last written to, where the system says that.
+    /// Time since the last write, if known.
     pub age: Option<Duration>,
 }
 
@@ -372,7 +373,7 @@ fn bytes_in(folder: &Path) -> u64 {
 impl Drop for Output {
     fn drop(&mut self) {
         if self.fate == Fate::Removed {
-            // Nothing better can be done about a temporary file that cannot be removed.
+            // If removing fails, the temporary file stays.
             let _ = fs::remove_file(&self.temporary_path);
         }
     }
@@ -382,8 +383,8 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Destination of the output: `final_path`, or the target of that link. A file may be replaced with force; a
-/// folder, a device, a pipe or something that a process has open (`/dev/stdout`) never.
+/// Destination of the output: `final_path`, or the target of that link. With force a file may be replaced; a
+/// folder, a device, a pipe or an open file (`/dev/stdout`) never.
 fn check_replaceable(final_path: &Path, force: bool) -> Result<PathBuf, Error> {
     let not_a_file = || Error::NotAFile { path: final_path.to_owned() };
     let folder = fs::canonicalize(folder_of(final_path)).unwrap_or_default();
@@ -408,8 +409,8 @@ fn check_replaceable(final_path: &Path, force: bool) -> Result<PathBuf, Error> {
     }
 }
 
-/// As much of a file's name as its temporary name holds: file systems allow 255 bytes, and the final name may use
-/// them all.
+/// Part of a file's name that is kept in its temporary name: file systems allow 255 bytes, and the final name
+/// may use them all.
 pub fn kept_name(file_name: &str) -> &str {
     let mut stem = file_name.len().min(180);
     while !file_name.is_char_boundary(stem) {
@@ -433,17 +434,16 @@ fn create_temporary(final_path: &Path, file_name: &str) -> Result<(PathBuf, fs::
     }
 }
 
-/// Reserves `len` bytes on the disk where the system and the file system can do that, and
-/// makes the file that long in any case.
+/// Reserves `len` bytes on disk if the system and the file system can, and sets the file's length in any
+/// case.
 ///
-/// `fallocate` through rustix and not `posix_fallocate`: the latter writes the whole file
-/// full of zeros where the file system cannot reserve.
+/// Uses `fallocate` through rustix because `posix_fallocate` writes zeros if the file system cannot reserve.
 fn reserve(file: &fs::File, len: u64) -> io::Result<()> {
     #[cfg(any(target_os = "linux", target_os = "android", target_os = "macos", target_os = "freebsd"))]
     if len > 0 {
         use rustix::io::Errno;
         match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, len) {
-            // Not every file system can.
+            // Unsupported by some file systems.
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::NODEV | Errno::PERM) => {}
             Err(errno) => return Err(errno.into()),
         }
@@ -451,7 +451,7 @@ fn reserve(file: &fs::File, len: u64) -> io::Result<()> {
     file.set_len(len)
 }
 
-/// If the system could not read the bytes to write, they are in a map whose file is gone or whose disk
+/// If the system could not read the bytes to write, they are in a map whose file was truncated or whose disk
 /// failed. Reading them here raises the signal whose handler ([`crate::exit_on_bus_error`]) names that file;
 /// the write error would name the output.
 fn touch_unreadable(bytes: &[u8], error: &io::Error) {
@@ -463,8 +463,7 @@ fn touch_unreadable(bytes: &[u8], error: &io::Error) {
     let _ = (bytes, error);
 }
 
-/// Renames, and fails with `AlreadyExists` where the new name is taken, in one step where
-/// the system has such a step.
+/// Renames, and fails with `AlreadyExists` if the new name is taken, atomically if the system supports it.
 fn rename_without_replacing(from: &Path, to: &Path) -> io::Result<()> {
     #[cfg(any(target_os = "linux", target_os = "android", target_os = "macos"))]
     {
@@ -479,11 +478,11 @@ fn rename_without_replacing(from: &Path, to: &Path) -> io::Result<()> {
             Err(errno) => return Err(errno.into()),
         }
     }
-    // A second name for the same file never replaces anything.
+    // A second name for the file never replaces anything.
     match fs::hard_link(from, to) {
         Ok(()) => fs::remove_file(from),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
-        // No hard links here (FAT): the check just before has to do.
+        // No hard links (FAT): the preceding check must suffice.
         Err(_) => fs::rename(from, to),
     }
 }

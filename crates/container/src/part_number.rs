@@ -1,8 +1,8 @@
-//! One of several parts of a work that machines do apart.
+//! Parts of a work that is divided among machines.
 
 use std::{fmt, ops::Range, str::FromStr};
 
-/// Parts of one work at most: more machines than anybody has, and few enough to be counted one by one.
+/// Maximum number of parts: more than machines in practice, and few enough to iterate over.
 const MAX_PARTS: u32 = 1 << 16;
 
 /// Part `number` of `count`, from 1.
@@ -13,12 +13,12 @@ pub struct PartNumber {
 }
 
 impl PartNumber {
-    /// Part `number` of `count`; none unless `1 <= number <= count <= 65536`.
+    /// Part `number` of `count`; `None` unless `1 <= number <= count <= 65536`.
     pub fn new(number: u32, count: u32) -> Option<PartNumber> {
         ((1..=count).contains(&number) && count <= MAX_PARTS).then_some(PartNumber { number, count })
     }
 
-    /// Part, from 1.
+    /// Number of the part, from 1.
     pub fn number(self) -> u32 {
         self.number
     }
@@ -43,7 +43,7 @@ impl fmt::Display for PartNumber {
     }
 }
 
-/// A text that names no part.
+/// The text is not a valid part number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("expected K/N with K from 1 to N and N at most 65536, for example 2/8")]
 pub struct NotAPartNumber;

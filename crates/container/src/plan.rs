@@ -1,4 +1,4 @@
-//! Fixes every offset of a file before a byte of it is written.
+//! Fixes every offset of a file before writing.
 
 use std::collections::HashMap;
 
@@ -9,38 +9,39 @@ use crate::{
     MAX_REFERENCE_TENSOR_NAME_BYTES, MAX_TENSOR_NAME_BYTES, Metadata, Value, check_key, write::Bytes,
 };
 
-/// The largest alignment that is written, in bytes. The reader takes any; a plan taken from a
-/// file that states 2 GiB would pad its header and every tensor to that.
+/// Maximum alignment that is written, in bytes. The reader accepts any; a plan from a file that states 2 GiB
+/// would pad its header and every tensor to that.
 pub const MAX_PLAN_ALIGNMENT: u32 = 1 << 24;
 
 /// Position of a tensor in a planned file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PlannedTensor {
-    /// The name.
+    /// Name of the tensor.
     pub name: String,
-    /// The dimensions as they are written, row length first.
+    /// Dimensions as written, row length first.
     pub shape: Shape,
-    /// The type of the elements.
+    /// Type of the elements.
     pub dtype: DType,
     /// Bytes from the start of the file to the data.
     pub offset: u64,
     /// Bytes of data.
     pub n_bytes: u64,
-    /// Bytes of data including the zeros up to the alignment. The last tensor is padded too.
+    /// Bytes of data including padding. The last tensor is padded too.
     pub padded_bytes: u64,
 }
 
 /// A version 3 file with all offsets fixed: the header's bytes, and the position of each tensor.
 ///
-/// The writer puts [`Plan::fixed_bytes`] and each tensor at its offset, in any order; everything else is zero.
+/// The writer writes [`Plan::fixed_bytes`] and each tensor at its offset, in any order; everything else is
+/// zero.
 #[derive(Debug, Clone)]
 pub struct Plan {
     endian: Endian,
     alignment: u32,
     header: Vec<u8>,
     unpadded_header_len: usize,
-    /// Offset and bytes of the header of each tensor; empty for GGUF, whose header describes all tensors.
+    /// Offset and header of each tensor; empty for GGUF, whose header describes all tensors.
     tensor_headers: Vec<(u64, Vec<u8>)>,
     tensors: Vec<PlannedTensor>,
     by_name: HashMap<String, usize>,
@@ -48,7 +49,7 @@ pub struct Plan {
     warnings: Vec<PlanWarning>,
 }
 
-/// Something about a plan that is allowed and worth telling.
+/// Permitted but unusual contents of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PlanWarning {
@@ -57,13 +58,13 @@ pub enum PlanWarning {
     /// A tensor name that the reference refuses to load
     /// (longer than [`MAX_REFERENCE_TENSOR_NAME_BYTES`]).
     TensorName {
-        /// The name.
+        /// Name of the tensor.
         name: String,
     },
 }
 
 impl Plan {
-    /// The alignment that readers find in these metadata, which a plan of them must have.
+    /// Alignment that readers find in the metadata. A plan must use it.
     pub fn alignment_of(metadata: &Metadata) -> u32 {
         match metadata.get(ALIGNMENT_KEY) {
             Some(Value::U32(stated)) => *stated,
@@ -71,18 +72,17 @@ impl Plan {
         }
     }
 
-    /// Plans a file of these metadata and tensors, in this order.
+    /// Plans a file with this metadata and these tensors, in this order.
     ///
-    /// Dimensions are written as given. `gguf-py` does that too, while `gguf.cpp` (and so
-    /// `llama-quantize`) leaves trailing dimensions of 1 out: pass a shape of the first
-    /// [`Shape::n_dims_effective`] dimensions to have its bytes.
+    /// Dimensions are written as given, like in `gguf-py`, while `gguf.cpp` (and so `llama-quantize`) omits
+    /// trailing dimensions of 1. For its bytes, pass a shape of the first [`Shape::n_dims_effective`]
+    /// dimensions.
     ///
     /// # Errors
-    /// [`Error::Alignment`] where `alignment` is not a power of two from 8 to
-    /// [`MAX_PLAN_ALIGNMENT`],
-    /// [`Error::AlignmentMismatch`] and [`Error::AlignmentType`] where the metadata tell
-    /// readers another one; bad or repeated keys and names; shapes that do not go with their
-    /// dtype; arrays deeper than [`MAX_ARRAY_DEPTH`]; [`Error::FileTooLong`].
+    /// [`Error::Alignment`] if `alignment` is not a power of two from 8 to [`MAX_PLAN_ALIGNMENT`],
+    /// [`Error::AlignmentMismatch`] and [`Error::AlignmentType`] if the metadata states another one; invalid
+    /// or repeated keys and names; shapes that do not fit their dtype; arrays deeper than
+    /// [`MAX_ARRAY_DEPTH`]; [`Error::FileTooLong`].
     pub fn new(
         metadata: &Metadata,
         tensors: Vec<(String, Shape, DType)>,
@@ -194,28 +194,28 @@ impl Plan {
         [(0, &self.header[..])].into_iter().chain(of_tensors)
     }
 
-    /// Everything before the first tensor's data, padding included.
+    /// Everything before the first tensor's data, including padding.
     pub fn header_bytes(&self) -> &[u8] {
         &self.header
     }
 
-    /// The header without its padding: all that `gguf-py` writes for a file of metadata
-    /// alone (`convert_hf_to_gguf.py --vocab-only`).
+    /// The header without padding: everything that `gguf-py` writes for a file with only metadata
+    /// (`convert_hf_to_gguf.py --vocab-only`).
     pub fn unpadded_header_bytes(&self) -> &[u8] {
         &self.header[..self.unpadded_header_len]
     }
 
-    /// The tensors in the order of the file.
+    /// Tensors in file order.
     pub fn tensors(&self) -> &[PlannedTensor] {
         &self.tensors
     }
 
-    /// The tensor of this name.
+    /// The tensor with this name.
     pub fn tensor(&self, name: &str) -> Option<&PlannedTensor> {
         self.by_name.get(name).map(|&i| &self.tensors[i])
     }
 
-    /// The length of the whole file in bytes.
+    /// Length of the file in bytes.
     pub fn file_len(&self) -> u64 {
         self.file_len
     }
@@ -225,7 +225,7 @@ impl Plan {
         self.endian
     }
 
-    /// The alignment of the header's end and of every tensor.
+    /// Alignment of the header's end and of every tensor.
     pub fn alignment(&self) -> u32 {
         self.alignment
     }
@@ -235,12 +235,12 @@ impl Plan {
         &self.warnings
     }
 
-    /// The whole file in memory, with `data` for each tensor in the order of the plan.
-    /// For small files; large ones are written in pieces through [`crate::Output`].
+    /// The file in memory, with `data` for each tensor in plan order. For small files; large ones are written
+    /// in pieces through [`crate::Output`].
     ///
     /// # Errors
-    /// [`Error::WriteOutOfRange`] where the data of a tensor has another length than planned,
-    /// or where data of a tensor is missing or left over.
+    /// [`Error::WriteOutOfRange`] if the data of a tensor does not have the planned length, or the number of
+    /// tensors differs.
     pub fn to_bytes<D: AsRef<[u8]>>(&self, data: &[D]) -> Result<Vec<u8>, Error> {
         let out_of_range =
             |offset, len| Error::WriteOutOfRange { offset, len: len as u64, file_len: self.file_len };

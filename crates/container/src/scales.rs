@@ -1,9 +1,10 @@
 //! Scales next to the blocks of a matrix.
 
-/// True if llama.cpp reads `MATRIX.scale` and `MATRIX.input_scale` next to `MATRIX.weight`, whatever the architecture; `matrix` is
-/// the tensor name without `.weight`.
+/// True if llama.cpp reads `MATRIX.scale` and `MATRIX.input_scale` next to `MATRIX.weight`, for any
+/// architecture; `matrix` is the tensor name without `.weight`.
 ///
-/// Source: the pass after `load_arch_tensors` in `load_tensors`, `src/llama-model.cpp` (llama-cpp-python 0.3.36).
+/// Source: the pass after `load_arch_tensors` in `load_tensors`, `src/llama-model.cpp` (llama-cpp-python
+/// 0.3.36).
 ///
 /// # Examples
 /// ```

@@ -14,7 +14,8 @@
 pub fn is_signal_ignored(signal: i32) -> bool {
     // SAFETY: a `sigaction` of zeros is a valid value: the default action, no flags, an empty mask.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: without a new action nothing changes; the pointer is to a value that lives until the call returns.
+    // SAFETY: without a new action the call only reads; the pointer is to a value that lives until the call
+    // returns.
     let result = unsafe { libc::sigaction(signal, std::ptr::null(), &mut action) };
     result == 0 && action.sa_sigaction == libc::SIG_IGN
 }

@@ -11,11 +11,11 @@ use std::{
 
 use crate::{Error, File, Metadata, TensorInfo, Value};
 
-/// The key of a shard's own number, from 0 (u16).
+/// Key of a shard's own number, from 0 (u16).
 pub const SPLIT_NO_KEY: &str = "split.no";
-/// The key of the number of shards (u16).
+/// Key of the number of shards (u16).
 pub const SPLIT_COUNT_KEY: &str = "split.count";
-/// The key of the number of tensors of all shards together (i32).
+/// Key of the total number of tensors in all shards (i32).
 pub const SPLIT_TENSORS_KEY: &str = "split.tensors.count";
 
 /// `PREFIX-00001-of-00003.gguf`: the file name of shard `no` (from 1) of `count`.
@@ -23,8 +23,8 @@ pub fn shard_file_name(prefix: &str, no: u32, count: u32) -> String {
     format!("{prefix}-{no:05}-of-{count:05}.gguf")
 }
 
-/// The prefix, the number (from 1) and the count of a shard's file name, `None` where it is
-/// not named as a shard. Numbers beyond 99999 have more than 5 digits, none has fewer.
+/// Prefix, number (from 1) and count of a shard's file name; `None` for other names. Numbers have at least 5
+/// digits.
 pub fn parse_shard_file_name(file_name: &str) -> Option<(&str, u32, u32)> {
     let rest = file_name.strip_suffix(".gguf")?;
     let (rest, count) = rest.rsplit_once("-of-")?;
@@ -42,13 +42,13 @@ pub struct Model {
 }
 
 impl Model {
-    /// Opens the model that the file at `path` is or belongs to. Any of the shards of a
-    /// split model leads to all of them (the reference wants the first).
+    /// Opens the model of the file at `path`. Any shard of a split model is accepted (the reference requires
+    /// the first).
     ///
     /// # Errors
-    /// [`Error::Shard`] around what is wrong in one of several files; [`Error::ShardMissing`],
-    /// [`Error::ShardName`], [`Error::ShardKey`], [`Error::ShardTensors`] and
-    /// [`Error::DuplicateTensor`] for what is wrong between them; as [`File::open`] for one.
+    /// [`Error::Shard`] for an error in one of several files; [`Error::ShardMissing`], [`Error::ShardName`],
+    /// [`Error::ShardKey`], [`Error::ShardTensors`] and [`Error::DuplicateTensor`] for inconsistent shards;
+    /// those of [`File::open`] for a single file.
     pub fn open(path: &Path) -> Result<Model, Error> {
         let file = File::open(path)?;
         let count = match file.get(SPLIT_COUNT_KEY) {
@@ -96,17 +96,17 @@ impl Model {
         Ok(Model { shards, by_name })
     }
 
-    /// The files with their paths, in order; one for a model that is not split.
+    /// Files with their paths, in order; one for a model that is not split.
     pub fn shards(&self) -> &[(PathBuf, File)] {
         &self.shards
     }
 
-    /// The first file: the one that holds the metadata.
+    /// The first file, which contains the metadata.
     pub fn first(&self) -> &File {
         &self.shards[0].1
     }
 
-    /// The metadata of the first file. A split model has its `split.*` keys among them.
+    /// Metadata of the first file, including the `split.*` keys of a split model.
     pub fn metadata(&self) -> &Metadata {
         self.first().metadata()
     }
@@ -116,12 +116,12 @@ impl Model {
         self.first().get(key)
     }
 
-    /// Every tensor with the file that holds it, in order.
+    /// Every tensor with its file, in order.
     pub fn tensors(&self) -> impl Iterator<Item = (&File, &TensorInfo)> {
         self.shards.iter().flat_map(|(_, file)| file.tensors().iter().map(move |tensor| (file, tensor)))
     }
 
-    /// The tensor of this name and the file that holds it.
+    /// The tensor with this name, and its file.
     pub fn tensor(&self, name: &str) -> Option<(&File, &TensorInfo)> {
         let &(s, t) = self.by_name.get(name)?;
         let file = &self.shards[s].1;

@@ -1,4 +1,4 @@
-//! A list of byte strings in two allocations, whatever its length.
+//! A list of byte strings in two allocations, regardless of its length.
 
 use std::{fmt, ops::Index, sync::Arc};
 
@@ -20,9 +20,9 @@ struct Inner {
 /// End of each string in the buffer; it starts at the previous end.
 #[derive(Clone, PartialEq, Eq)]
 enum Ends {
-    /// All are below 4 GiB.
+    /// All below 4 GiB.
     Near(Vec<u32>),
-    /// Some are not.
+    /// Some are 4 GiB or more.
     Far(Vec<usize>),
 }
 
@@ -66,18 +66,18 @@ impl Ends {
 }
 
 impl Strings {
-    /// No strings.
+    /// An empty list.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// No strings, with room for `n` of them.
+    /// An empty list with room for `n` strings.
     pub fn with_capacity(n: usize) -> Self {
         let inner = Inner { bytes: Vec::new(), ends: Ends::Near(Vec::with_capacity(n)) };
         Strings { inner: Arc::new(inner) }
     }
 
-    /// The number of strings.
+    /// Number of strings.
     pub fn len(&self) -> usize {
         self.inner.ends.len()
     }
@@ -94,7 +94,7 @@ impl Strings {
         inner.ends.push(inner.bytes.len());
     }
 
-    /// The string at a place, counted from 0.
+    /// String at an index.
     pub fn get(&self, at: usize) -> Option<&[u8]> {
         let Inner { bytes, ends } = &*self.inner;
         let end = ends.get(at)?;
@@ -117,7 +117,7 @@ impl Strings {
         self.iter().map(<[u8]>::to_vec).collect()
     }
 
-    /// Keeps the strings for which `keep` is true, asked in order.
+    /// Keeps the strings for which `keep` returns true, called in order.
     pub fn retain(&mut self, mut keep: impl FnMut(&[u8]) -> bool) {
         *self = self.iter().filter(|text| keep(text)).collect();
     }
@@ -127,13 +127,13 @@ impl Strings {
         self.inner.bytes.len()
     }
 
-    /// Bytes of memory that the list holds; copies of it hold the same.
+    /// Memory of the list in bytes; copies share it.
     pub fn held_bytes(&self) -> usize {
         self.inner.bytes.capacity() + self.inner.ends.held_bytes()
     }
 }
 
-/// The strings of a [`Strings`] in order.
+/// Iterator over the strings of a [`Strings`].
 #[derive(Debug, Clone)]
 pub struct Iter<'a> {
     strings: &'a Strings,
@@ -157,7 +157,6 @@ impl<'a> Iterator for Iter<'a> {
 
 impl ExactSizeIterator for Iter<'_> {}
 
-/// The string at a place that there is.
 impl Index<usize> for Strings {
     type Output = [u8];
 
@@ -213,7 +212,7 @@ mod tests {
         }
         assert_eq!((strings.get(5), strings.last(), &strings[3]), (None, Some(&b""[..]), &b"bc"[..]));
         assert_eq!(strings.to_vecs(), texts.map(|text| text.as_bytes().to_vec()));
-        // Where one string ends counts, not only the bytes of all.
+        // The ends of strings matter, not only their bytes.
         assert_ne!(strings, ["", "ab", "", "c", ""].iter().collect());
     }
 
@@ -224,7 +223,7 @@ mod tests {
         assert!(Arc::ptr_eq(&first.inner, &second.inner));
         second.push(b"c");
         assert_eq!((first.len(), second.len(), &second[1]), (2, 3, &b"b"[..]));
-        // Four bytes a string that is empty, and no more.
+        // An empty string takes exactly four bytes.
         let empty: Strings = std::iter::repeat_n("", 1000).collect();
         assert_eq!(empty.held_bytes(), 4000);
     }

@@ -2,8 +2,9 @@
 
 use std::thread::{Builder, Scope, scope};
 
-/// Runs `work` in `n_threads` threads, including this one, and waits for all of them. Each call of `work` takes pieces until none is
-/// left, so fewer threads do all the work if the system refuses to start more (container limits, little memory).
+/// Runs `work` in `n_threads` threads, including this one, and waits for all. Each call of `work` should take
+/// pieces until all are taken, so that fewer threads can do all the work if the system refuses to start more
+/// (container limits, little memory).
 ///
 /// # Examples
 /// ```

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::Strings;
 
-/// A metadata value. Integers keep the width that the file gave them.
+/// A metadata value. Integers keep the width stored in the file.
 ///
 /// Source: "GGUF v3 specification", `gguf_metadata_value_t`.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,7 +26,7 @@ pub enum Value {
     F32(f32),
     /// Type id 7, one byte, 0 or 1.
     Bool(bool),
-    /// Type id 8. Bytes, since files may hold text that is not UTF-8.
+    /// Type id 8. Bytes, since files may contain text that is not UTF-8.
     String(Vec<u8>),
     /// Type id 9.
     Array(Array),
@@ -38,8 +38,7 @@ pub enum Value {
     F64(f64),
 }
 
-/// An array: all items have the type that the array states; inner arrays may differ
-/// from each other in length and type.
+/// An array: all items have the array's type; inner arrays may differ from each other in length and type.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Array {
@@ -72,7 +71,7 @@ pub enum Array {
 }
 
 impl Value {
-    /// The type id as files store it.
+    /// Type id as stored in files.
     pub const fn type_id(&self) -> u32 {
         match self {
             Value::U8(_) => 0,
@@ -99,7 +98,7 @@ impl Value {
         }
     }
 
-    /// The value as a count, if it is an integer of any width that is not negative.
+    /// The value as a count, if it is a non-negative integer of any width.
     pub fn as_u64(&self) -> Option<u64> {
         match *self {
             Value::U8(v) => Some(v.into()),
@@ -123,7 +122,7 @@ impl Value {
         }
     }
 
-    /// True for values of the same type with the same content. Unlike with `==`, NaN is the same as NaN.
+    /// True for values of the same type with the same content. Unlike with `==`, NaN equals NaN.
     ///
     /// ```
     /// use gguf_container::Value;
@@ -168,7 +167,7 @@ impl Array {
         }
     }
 
-    /// True for arrays of the same type with the same items, as [`Value::is_same`] compares them.
+    /// True for arrays of the same type whose items are equal by [`Value::is_same`].
     pub fn is_same(&self, other: &Array) -> bool {
         fn all<T>(a: &[T], b: &[T], is_same: impl Fn(&T, &T) -> bool) -> bool {
             a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same(a, b))
@@ -218,8 +217,7 @@ impl From<String> for Value {
     }
 }
 
-/// Values of these types as the variants that hold them.
-/// Values of these types, and vectors of them as arrays.
+/// Conversions from these types to values, and from vectors to arrays.
 macro_rules! values {
     ($($ty:ty => $variant:ident),*) => {
         $(impl From<$ty> for Value {
@@ -252,7 +250,7 @@ impl From<Vec<String>> for Value {
     }
 }
 
-/// The name of a value type id (`u32`, `str`, `arr`), as gguf-dump style listings show it.
+/// Name of a value type id (`u32`, `str`, `arr`), like in gguf-dump style listings.
 pub const fn type_name(type_id: u32) -> Option<&'static str> {
     const NAMES: [&str; 13] =
         ["u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool", "str", "arr", "u64", "i64", "f64"];

@@ -1,13 +1,12 @@
-//! Turns values and tensor infos into the bytes of version 3.
+//! Serializes values and tensor infos in version 3.
 //!
-//! Source: "GGUF v3 specification"; same bytes as `gguf_write_out` in `ggml/src/gguf.cpp` and
-//! `GGUFWriter` in `gguf-py/gguf/gguf_writer.py` (llama-cpp-python 0.3.36).
+//! Source: "GGUF v3 specification"; same bytes as `gguf_write_out` in `ggml/src/gguf.cpp` and `GGUFWriter` in
+//! `gguf-py/gguf/gguf_writer.py` (llama-cpp-python 0.3.36).
 
 use gguf_types::{DType, Shape};
 
 use crate::{Array, Endian, MAGIC, Metadata, Value};
 
-/// A growing header.
 pub(crate) struct Bytes {
     bytes: Vec<u8>,
     endian: Endian,

@@ -1,4 +1,4 @@
-//! The mutation loop: mutants of good inputs by number, what each cost, and what went wrong.
+//! The mutation loop: numbered mutants of valid inputs, their cost, and failures.
 
 use std::{
     collections::BTreeMap,
@@ -10,26 +10,26 @@ use gguf_testkit::{Draw, mix};
 
 use crate::Mutation;
 
-/// An execution that takes longer is a hang.
+/// A longer execution is a hang.
 pub const MAX_SECONDS: f64 = 1.0;
 /// Memory limit of an execution beyond its input, in bytes.
 pub const MAX_BYTES: usize = 64 << 20;
 /// Maximum size of a seed, in bytes, if smaller ones exist: small inputs run more often.
 const SEED_BYTES: usize = 64 << 10;
 
-/// Mutants that a report names of one failure at most.
+/// Maximum number of mutants of one failure in a report.
 const NAMED: usize = 20;
 
-/// A reader of foreign bytes.
+/// A reader of untrusted bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Target {
-    /// Its name, which is that of its file in `fuzz/fuzz_targets`.
+    /// Name, equal to that of its file in `fuzz/fuzz_targets`.
     pub name: &'static str,
-    /// Description of the input, for people.
+    /// Description of the input, for display.
     pub reads: &'static str,
     /// Runs the target on bytes; true if it accepted them.
     pub run: fn(&[u8]) -> bool,
-    /// Good inputs, and some that nearly are.
+    /// Valid and nearly valid inputs.
     pub seeds: fn() -> Vec<Vec<u8>>,
     /// Kind of mutation.
     pub mutation: Mutation,
@@ -40,29 +40,29 @@ pub struct Target {
 
 /// Counter of the memory in use.
 pub trait Memory {
-    /// From here on the peak counts.
+    /// Resets the peak.
     fn begin(&self);
 
-    /// Bytes by which the peak is above what was held at the begin.
+    /// Bytes of the peak above the use at [`begin`](Memory::begin).
     fn grown(&self) -> usize;
 }
 
 /// Summary of a target's executions.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
-    /// Executions.
+    /// Number of executions.
     pub n_runs: u64,
-    /// Inputs that were taken.
+    /// Number of accepted inputs.
     pub n_accepted: u64,
-    /// The slowest: its time, the number of its mutant.
+    /// Slowest execution: time and number of its mutant.
     pub slowest: (Duration, u64),
     /// The execution with the most memory beyond its input: bytes, number of its mutant.
     pub largest: (usize, u64),
-    /// Mutants that panicked, took too long or held too much, by what happened.
+    /// Mutants that panicked, took too long or used too much memory, by failure.
     pub failures: BTreeMap<String, Vec<u64>>,
 }
 
-/// Mutants of a target's seeds, each made of its number.
+/// Mutants of a target's seeds, each derived from its number.
 #[derive(Debug)]
 pub struct Loop {
     target: &'static Target,
@@ -83,7 +83,7 @@ impl Loop {
         Loop { target, seeds, seed }
     }
 
-    /// The mutant of a number; the first ones are the seeds as they are.
+    /// The mutant with this number; the first ones are the unchanged seeds.
     pub fn mutant(&self, number: u64) -> Vec<u8> {
         if let Some(seed) = self.seeds.get(number as usize) {
             return seed.clone();

@@ -1,7 +1,7 @@
-//! Readers of foreign files as functions of bytes, in one table.
+//! Readers of untrusted files as functions of bytes, in one table.
 //!
 //! Any source of bytes can drive them: the mutation loop here ([`Loop`], briefly in `cargo test`, for hours
-//! by `scripts/fuzz-long`) and libFuzzer (`fuzz/`, a separate workspace). All share the same failures: a
+//! by `scripts/fuzz-long`) and libFuzzer (`fuzz/`, a separate workspace). Failures are defined alike: a
 //! panic, more than [`MAX_SECONDS`] of time, more than [`MAX_BYTES`] of memory beyond the input.
 
 mod executions;

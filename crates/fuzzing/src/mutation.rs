@@ -10,35 +10,35 @@ use crate::{
     seeds::{PART_MAGIC, sealed_part},
 };
 
-/// Bytes of an input at most.
+/// Maximum bytes of an input.
 const MAX_INPUT_BYTES: usize = 1 << 20;
 
 /// Kind of mutation for a target's inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mutation {
-    /// Bytes, most of them near the begin.
+    /// Bytes, mostly near the beginning.
     Bytes,
-    /// Bytes, half of them near the end, where archives have their directory.
+    /// Bytes, half of the changes near the end, where archives have their directory.
     Ends,
-    /// Pieces of texts, taken from one place to another.
+    /// Pieces of text, moved to other places.
     Text,
     /// A value of JSON.
     Json,
-    /// A value of the header of safetensors, whose stated length stays right.
+    /// A value of the header of safetensors, with the correct length.
     Safetensors,
-    /// A key or its value in GGUF, whose tensors stay.
+    /// A key or its value in GGUF, with unchanged tensors.
     Gguf,
-    /// The header of a part of a measurement, or what was measured, under its right digest.
+    /// The header or the results of a measurement's part, with the correct digest.
     Part,
     /// One of several files, by its kind.
     Pieces,
 }
 
 impl Mutation {
-    /// Changes an input; `donors` are good inputs to take pieces of.
+    /// Changes an input; `donors` are valid inputs that provide pieces.
     pub fn apply(self, bytes: &mut Vec<u8>, donors: &[Vec<u8>], draw: &mut Draw) {
-        // Some of all inputs are changed without regard to their form.
+        // Some inputs are changed without regard to their structure.
         let is_blind = draw.below(5) == 0;
         match self {
             Mutation::Json if !is_blind => json(bytes, draw),
@@ -67,7 +67,7 @@ fn json(bytes: &mut Vec<u8>, draw: &mut Draw) {
     *bytes = json.to_string().into_bytes();
 }
 
-/// One of the numbers, texts or lists of a JSON value, changed.
+/// Changes one of the numbers, texts or lists of a JSON value.
 fn mutate_json(json: &mut Json, draw: &mut Draw) {
     match json {
         Json::Object(items) if !items.is_empty() && draw.below(8) > 0 => {
@@ -106,7 +106,7 @@ fn mutate_json(json: &mut Json, draw: &mut Draw) {
                 5 => Json::from(["", "linear", "\u{0}", "gelu", "<s>", "../x", "yarn"][draw.below(7)]),
                 6 => Json::Array(vec![Json::from(nasty), Json::from(1)]),
                 7 => Json::Object(serde_json::Map::new()),
-                // Deeper than any file is.
+                // Deeper than any file.
                 8 => (0..draw.below(130)).fold(Json::Null, |inner, _| Json::Array(vec![inner])),
                 _ => Json::from(draw.below(70)),
             };
@@ -114,7 +114,7 @@ fn mutate_json(json: &mut Json, draw: &mut Draw) {
     }
 }
 
-/// The header of a safetensors file changed as JSON, under its right length.
+/// Changes the header of a safetensors file as JSON, with the correct length.
 fn safetensors(bytes: &mut Vec<u8>, draw: &mut Draw) {
     let length = bytes.first_chunk().map_or(0, |length| u64::from_le_bytes(*length)) as usize;
     let Some(header) = bytes.get(8..8usize.saturating_add(length)) else { return mutate(bytes, draw) };
@@ -145,7 +145,7 @@ fn part(bytes: &mut Vec<u8>, draw: &mut Draw) {
     *bytes = sealed_part(&header, &payload);
 }
 
-/// A line of a journal with another value, whose checksum is right again.
+/// Changes a value in a line of a journal and corrects its checksum.
 fn journal(bytes: &mut Vec<u8>, draw: &mut Draw) {
     let mut lines: Vec<Vec<u8>> = bytes.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
     if lines.is_empty() || draw.below(8) == 0 {
@@ -156,7 +156,7 @@ fn journal(bytes: &mut Vec<u8>, draw: &mut Draw) {
         0 => drop(lines.remove(at)),
         1 => lines.push(lines[at].clone()),
         _ => {
-            // 16 digits and a space stand before the JSON.
+            // 16 digits and a space precede the JSON.
             let mut text = lines[at].get(17..).unwrap_or_default().to_vec();
             json(&mut text, draw);
             let text = String::from_utf8_lossy(&text).trim_end().to_owned();
@@ -166,7 +166,7 @@ fn journal(bytes: &mut Vec<u8>, draw: &mut Draw) {
     *bytes = lines.concat();
 }
 
-/// Signs that mean something in templates and YAML.
+/// Characters with a meaning in templates and YAML.
 const SIGNS: [&str; 24] = [
     "{{",
     "}}",
@@ -214,7 +214,7 @@ fn text(bytes: &mut Vec<u8>, donors: &[Vec<u8>], draw: &mut Draw) {
     }
 }
 
-/// A file among others, by what it looks like.
+/// Changes one of several files, by its apparent kind.
 fn one_piece(bytes: &mut Vec<u8>, draw: &mut Draw) {
     let split = pieces::split(bytes);
     if split.is_empty() || draw.below(40) == 0 {
@@ -234,7 +234,7 @@ fn one_piece(bytes: &mut Vec<u8>, draw: &mut Draw) {
     *bytes = pieces::join(files.iter().map(|(name, bytes)| (name.as_str(), bytes.as_slice())));
 }
 
-/// Keys and values changed in a file that is whole again afterwards.
+/// Changes keys and values of a file and restores its consistency.
 fn gguf(bytes: &mut Vec<u8>, draw: &mut Draw) {
     let Ok(file) = File::parse(bytes.clone()) else { return mutate(bytes, draw) };
     if let Some(mutant) = mutated_gguf(&file, draw) {

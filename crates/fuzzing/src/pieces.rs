@@ -1,6 +1,5 @@
 //! Several files in one input: `\n=== NAME\n` begins each.
 
-/// Marker before a file's name.
 const MARK: &[u8] = b"\n=== ";
 
 /// Files of an input by name. Bytes before the first marker are ignored.
@@ -24,18 +23,16 @@ fn after_mark(bytes: &[u8]) -> Option<&[u8]> {
     Some(&bytes[at + MARK.len()..])
 }
 
-/// One input of several files.
 pub(crate) fn join<'a>(pieces: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec<u8> {
     let piece = |(name, bytes): (&str, &[u8])| [MARK, name.as_bytes(), b"\n", bytes].concat();
     pieces.into_iter().flat_map(piece).collect()
 }
 
-/// The file of a name.
 pub(crate) fn of<'a>(pieces: &[(&str, &'a [u8])], name: &str) -> Option<&'a [u8]> {
     pieces.iter().find(|(other, _)| *other == name).map(|(_, bytes)| *bytes)
 }
 
-/// A copy of the file of a name in an input of several files.
+/// Copy of a file in an input of several files.
 pub fn piece(input: &[u8], name: &str) -> Option<Vec<u8>> {
     of(&split(input), name).map(<[u8]>::to_vec)
 }

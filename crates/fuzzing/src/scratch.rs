@@ -1,4 +1,4 @@
-//! Folders for readers of folders, in memory where the system has a place for that.
+//! Folders for readers of folders, in memory if the system supports it.
 
 use std::{
     cell::RefCell,
@@ -13,7 +13,7 @@ thread_local! {
     static FOLDERS: RefCell<HashMap<&'static str, TempDir>> = RefCell::default();
 }
 
-/// Gives `read` a folder with these files in it and nothing else; `target` names whose it is.
+/// Passes a folder with exactly these files to `read`; `target` is part of its name.
 pub(crate) fn with_files<T>(
     target: &'static str,
     files: &[(&str, &[u8])],
@@ -25,7 +25,7 @@ pub(crate) fn with_files<T>(
     }
     let made = read(&folder);
     for (name, _) in files {
-        // A name may be there twice.
+        // A name may occur twice.
         let _ = fs::remove_file(folder.join(name));
     }
     made

@@ -1,4 +1,4 @@
-//! Good inputs, from the goldens.
+//! Valid inputs, from the goldens.
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +21,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{pieces, target};
 
-/// Bytes of all files of a tokenizer or a checkpoint at most, so that thousands are read in a second.
+/// Maximum bytes of all files of a tokenizer or a checkpoint, so that thousands are read per second.
 const MAX_FOLDER_BYTES: usize = 160 << 10;
 
 fn entries(folder: &Path) -> Vec<PathBuf> {
@@ -35,7 +35,7 @@ fn read(path: &Path) -> Vec<u8> {
     fs::read(path).expect("a golden can be read")
 }
 
-/// The files of a folder whose names end like this.
+/// Files of a folder with this suffix.
 fn files(folder: &str, ending: &str) -> Vec<Vec<u8>> {
     let is_one = |path: &PathBuf| path.is_file() && path.to_string_lossy().ends_with(ending);
     entries(&golden_path(folder)).iter().filter(|path| is_one(path)).map(|path| read(path)).collect()
@@ -59,7 +59,6 @@ fn tiny_gguf(metadata: &Metadata, endian: Endian) -> Vec<u8> {
     gguf_of(metadata, &tensors, endian)
 }
 
-/// The model that adapter files belong to.
 pub(crate) fn adapter_base() -> Vec<u8> {
     let metadata = Metadata::from([("general.architecture".to_owned(), "llama".into())]);
     let tensors: [(&str, &[u64], DType); 2] =
@@ -190,7 +189,7 @@ pub(crate) fn sound() -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// A safetensors file of these tensors, concatenated.
+/// A safetensors file with these tensors, concatenated.
 fn safetensors_of(tensors: &[(&str, &str, &[u64], usize)]) -> Vec<u8> {
     let mut bytes = (0..=u8::MAX).cycle();
     let tensors = tensors.iter().map(|(name, dtype, shape, n_bytes)| {
@@ -212,7 +211,7 @@ pub(crate) fn safetensors() -> Vec<Vec<u8>> {
     ]
 }
 
-/// The files that an index speaks of.
+/// Files of an index.
 pub fn two_shards() -> &'static [Vec<u8>; 2] {
     static SHARDS: OnceLock<[Vec<u8>; 2]> = OnceLock::new();
     SHARDS.get_or_init(|| {
@@ -294,7 +293,6 @@ pub(crate) fn legacy() -> Vec<Vec<u8>> {
     files("ggml", ".bin")
 }
 
-/// The model that adapters belong to.
 pub(crate) fn lora_base() -> Checkpoint {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     gguf_checkpoint::open(FOLDER.get_or_init(|| gguf_testkit::checkpoint("llama"))).expect("a golden")
@@ -312,7 +310,7 @@ pub(crate) fn lora() -> Vec<Vec<u8>> {
     folders.filter_map(of).filter(|bytes| bytes.len() <= MAX_FOLDER_BYTES).collect()
 }
 
-/// A checkpoint as names and shapes, with the small files that `keep` wants.
+/// A checkpoint as names and shapes, with the small files in `keep`.
 fn described(folder: &Path, keep: &[&str]) -> Option<Vec<u8>> {
     let checkpoint = gguf_checkpoint::open(folder).ok()?;
     let shape = |tensor: &gguf_checkpoint::Tensor| Some(json!(tensor.folded_shape().ok()?.0.dims()));
@@ -341,10 +339,10 @@ pub(crate) fn projector() -> Vec<Vec<u8>> {
 
 type Files = BTreeMap<String, Vec<u8>>;
 
-/// Ways in which a tokenizer is read at most; others come up with other tokenizers.
+/// Maximum number of routes per tokenizer; others are tried with other tokenizers.
 const MAX_ROUTES: usize = 3;
 
-/// Tokenizers of the goldens, with some of the ways in which each can be read.
+/// Tokenizers of the goldens, with some of the routes that can read each.
 fn tokenizer_folders() -> Vec<(Files, Route)> {
     let folders = entries(&golden_path("tokenizer")).into_iter().filter(|path| path.is_dir());
     let routes = gguf_models::routes();
@@ -356,7 +354,7 @@ fn tokenizer_folders() -> Vec<(Files, Route)> {
         if files.values().map(Vec::len).sum::<usize>() > MAX_FOLDER_BYTES {
             continue;
         }
-        // Each begins with another route, so that all have their turn.
+        // Each begins with another route, so that all are used.
         let routes = routes.iter().copied().cycle().skip(7 * index).take(routes.len());
         let reads = |route: &Route| {
             target("tokenizer").is_some_and(|target| (target.run)(&tokenizer_input(&files, route.name)))
@@ -432,7 +430,7 @@ pub(crate) fn recipe() -> Vec<Vec<u8>> {
     [recipe, plain].map(|json| json.to_string().into_bytes()).to_vec()
 }
 
-/// A plan as `gguf-convert plan` writes it.
+/// A plan written by `gguf-convert plan`.
 pub(crate) fn plan() -> Vec<Vec<u8>> {
     let input = json!({"name": "/m/model.safetensors", "bytes": 7, "modified": 5, "tag": null});
     let plan = json!({
@@ -456,7 +454,7 @@ pub(crate) fn plan() -> Vec<Vec<u8>> {
     vec![plan.to_string().into_bytes()]
 }
 
-/// A part of what a verb measured, as its file.
+/// File of a part of a command's measurement.
 fn measured(verb: &str, run: Json, described: Json, payload: &[u8]) -> Vec<u8> {
     let header = json!({
         "verb": verb, "program": env!("CARGO_PKG_VERSION"), "part": 1, "parts": 2, "cpu": "avx2",
@@ -465,7 +463,7 @@ fn measured(verb: &str, run: Json, described: Json, payload: &[u8]) -> Vec<u8> {
     sealed_part(header.to_string().as_bytes(), payload)
 }
 
-/// A file of a part of this header: its length before it, the digest of all at the end.
+/// File of a part with this header: its length first, the digest of everything last.
 pub(crate) fn sealed_part(header: &[u8], payload: &[u8]) -> Vec<u8> {
     let mut bytes = [PART_MAGIC, &(header.len() as u64).to_le_bytes(), header, payload].concat();
     let digest = Sha256::digest(&bytes);

@@ -1,8 +1,8 @@
-//! Mutants of good files given to every reader: each is taken or refused; nothing panics, hangs or takes more memory than its
-//! input can justify. Both kinds come up, or the mutants test nothing.
+//! Mutants of valid files passed to every reader: each is accepted or refused, without panics, hangs or
+//! disproportionate memory. Both results must occur, or the mutants are useless.
 //!
-//! `FUZZ_ITERATIONS` sets the number of mutants of each target, `FUZZ_SEED` where they start. Alone in its program, so that
-//! nothing else's memory is counted.
+//! `FUZZ_ITERATIONS` sets the number of mutants of each target, `FUZZ_SEED` the first one. The only test of
+//! its program, so that no other memory is counted.
 
 use std::{
     collections::BTreeSet,
@@ -29,7 +29,7 @@ impl Memory for Counted {
     }
 }
 
-/// Targets of which an execution takes milliseconds, and how many fewer they get.
+/// Targets whose executions take milliseconds, and the divisor of their number of mutants.
 const SLOW: &[(&str, u64)] =
     &[("tokenizer", 20), ("tokenizer_keys", 10), ("lora", 10), ("config", 2), ("quantized", 2)];
 
@@ -43,7 +43,7 @@ fn mutated_inputs_are_read_or_refused() {
         let fewer = SLOW.iter().find(|(name, _)| *name == target.name).map_or(1, |(_, fewer)| *fewer);
         let n_mutants = n_mutants / fewer;
         let seeds = (target.seeds)();
-        // As many as it has seeds are no mutants yet.
+        // The first ones are unchanged seeds.
         let n = n_mutants + seeds.len() as u64;
         let mutants = Loop::new(target, seeds, seed);
         let mut report = Report::default();
@@ -61,7 +61,7 @@ fn mutated_inputs_are_read_or_refused() {
     assert!(wrong.is_empty(), "from seed {seed}: {}", wrong.join("\n"));
 }
 
-/// libFuzzer wants a program for each target.
+/// libFuzzer needs a program for each target.
 #[test]
 fn every_target_has_a_libfuzzer_program() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz");

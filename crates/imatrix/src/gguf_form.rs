@@ -1,5 +1,5 @@
-//! The GGUF format: tensors `NAME.in_sum2`, (n_matrices, row_elems) f32, and `NAME.counts`,
-//! (n_matrices, 1) f32, with how the matrix was made in the metadata.
+//! The GGUF format: tensors `NAME.in_sum2`, (n_matrices, row_elems) f32, and `NAME.counts`, (n_matrices, 1)
+//! f32, with provenance in the metadata.
 //!
 //! Source: `common_imatrix_load` in `common/imatrix-loader.cpp` and
 //! `IMatrixCollector::save_imatrix` in `tools/imatrix/imatrix.cpp`.
@@ -24,7 +24,7 @@ pub(super) fn parse(bytes: Mapped) -> Result<Sums, Error> {
     if file.tensors().is_empty() {
         return Err(Error::Empty);
     }
-    // The reference asks that the key be there, and takes no dataset from anything but texts.
+    // Like the reference, requires the key but ignores values that are not texts.
     let datasets = match file.get(DATASETS) {
         None => return Err(Error::MissingKey { key: DATASETS, expected: "an array of texts" }),
         Some(Value::Array(Array::String(texts))) => {
@@ -36,7 +36,7 @@ pub(super) fn parse(bytes: Mapped) -> Result<Sums, Error> {
         Some(Value::U32(number)) => Ok(*number),
         _ => Err(Error::MissingKey { key, expected: "a u32" }),
     };
-    // The reference keeps the number of chunks as a signed one.
+    // The reference stores the number of chunks as a signed integer.
     let n_chunks = i64::from(number(N_CHUNKS)?.cast_signed());
     let chunk_tokens = number(CHUNK_TOKENS)?;
 
@@ -62,7 +62,7 @@ pub(super) fn parse(bytes: Mapped) -> Result<Sums, Error> {
     Ok(Sums { entries, datasets, n_chunks, chunk_tokens, format: Format::Gguf })
 }
 
-/// Counts are rounded to whole numbers, halves away from zero.
+/// Counts are rounded to integers, halves away from zero.
 fn entry(name: &str, sums: Vec<f32>, counts: &[f32]) -> Result<Entry, Error> {
     check_even(name, sums.len(), counts.len())?;
     if let Some(index) = counts.iter().position(|count| !count.is_finite()) {
@@ -85,7 +85,7 @@ fn floats(file: &File, entry: &str, tensor: &TensorInfo) -> Result<Vec<f32>, Err
     Ok(data.as_chunks::<4>().0.iter().map(|value| from_bytes(*value)).collect())
 }
 
-/// Writes a file of the GGUF format: entries in the order of their names, sums before counts.
+/// Writes a file of the GGUF format: entries in name order, sums before counts.
 pub(super) fn to_bytes(sums: &Sums) -> Result<Vec<u8>, Error> {
     let datasets = sums.datasets.iter().collect();
     let number = |item, found: i64| {

@@ -4,7 +4,7 @@
 //! i32 n_entries                              >= 1
 //! n_entries times:
 //!   i32 name_bytes, name                     ends early at a zero byte
-//!   i32 n_calls                              what the weights were scaled by
+//!   i32 n_calls                              factor of the weights
 //!   i32 n_values                             >= 1
 //!   f32 values[n_values]                     mean square times n_calls
 //! optionally: i32 n_chunks
@@ -31,7 +31,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Sums, Error> {
         let n_values = cursor.count("the number of values", 1)?;
         let values = cursor.take(n_values as u64 * 4, "values")?;
         let sums = values.as_chunks::<4>().0.iter().map(|value| f32::from_le_bytes(*value)).collect();
-        // A second entry of the same name takes the place of the first.
+        // A later entry replaces an earlier one of the same name.
         entries.insert(name, Entry { sums, counts: vec![n_calls.into()] });
     }
     let (mut n_chunks, mut datasets) = (0, vec![]);
@@ -47,8 +47,8 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Sums, Error> {
     Ok(Sums { entries, datasets, n_chunks, chunk_tokens: 0, format: Format::Legacy })
 }
 
-/// Writes a file of the older format. Entries without any data are left out, matrices without
-/// data in a stack get ones; the last dataset is named.
+/// Writes a file of the older format. Entries without any data are left out, matrices without data in a stack
+/// get ones; only the last dataset is written.
 pub(super) fn to_bytes(matrix: &Sums) -> Result<Vec<u8>, Error> {
     let number = |item, found: u64| {
         i32::try_from(found).map(i32::to_le_bytes).map_err(|_| Error::TooMany { item, found })
@@ -62,7 +62,7 @@ pub(super) fn to_bytes(matrix: &Sums) -> Result<Vec<u8>, Error> {
     let mut bytes = number("the number of entries", stored.len() as u64)?.to_vec();
     for (name, entry) in stored {
         let most = entry.counts.iter().max().copied().unwrap_or(0);
-        // Rounded up, so that little data is not none.
+        // Rounded up, so that little data is not zero.
         let n_calls = (most as u64).div_ceil(chunk_tokens as u64);
         bytes.extend(number("the length of a name", name.len() as u64)?);
         bytes.extend(name.as_bytes());
@@ -118,7 +118,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A length and this many bytes, of which those up to the first zero byte count.
+    /// A length and this number of bytes, up to the first zero byte.
     fn text(&mut self, item: &'static str) -> Result<Vec<u8>, Error> {
         let length = self.count("the length of a text", 0)?;
         let text = self.take(length as u64, item)?;

@@ -1,9 +1,9 @@
 //! Importance matrix files: statistics of the inputs of a model's matrices.
 //!
-//! For every matrix, an importance matrix holds the sum of squares of each input column over some text, and
+//! For every matrix, an importance matrix stores the sum of squares of each input column over some text, and
 //! the number of rows; for a stack of experts, one row of sums and one count per expert. Both file formats of
 //! the reference are read and written: GGUF (`gguf_form.rs`) and the older binary format (`legacy.rs`). This
-//! crate knows nothing about models: sums are identified by name.
+//! crate is independent of models: sums are identified by name.
 //!
 //! Source: `common_imatrix_load` in `common/imatrix-loader.cpp` and `IMatrixCollector` in
 //! `tools/imatrix/imatrix.cpp`, llama.cpp as vendored in llama-cpp-python 0.3.36. It accepts files that this
@@ -46,18 +46,18 @@ impl Format {
     pub const ALL: &[(&'static str, Format)] = &[("gguf", Format::Gguf), ("dat", Format::Legacy)];
 }
 
-/// An importance matrix as a file states it.
+/// An importance matrix as stored in a file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sums {
     /// Entries by the name of their tensor.
     pub entries: BTreeMap<String, Entry>,
-    /// Texts that it was made from: paths, as its maker knew them.
+    /// Text files that it was made from: paths, as recorded by its maker.
     pub datasets: Vec<String>,
-    /// Pieces of text that it was made of; 0 where the file does not say.
+    /// Number of text chunks; 0 if unknown.
     pub n_chunks: i64,
-    /// Tokens in each; 0 where the file does not say.
+    /// Tokens per chunk; 0 if unknown.
     pub chunk_tokens: u32,
-    /// The format that it came in, which says what `Entry` counts.
+    /// File format, which determines the meaning of counts.
     pub format: Format,
 }
 
@@ -73,16 +73,16 @@ pub struct Entry {
 }
 
 impl Sums {
-    /// Nothing yet, to be made of pieces of this many tokens.
+    /// An empty matrix for chunks of this many tokens.
     pub fn new(chunk_tokens: u32) -> Sums {
         let (entries, datasets) = (BTreeMap::new(), Vec::new());
         Sums { entries, datasets, n_chunks: 0, chunk_tokens, format: Format::Gguf }
     }
 
-    /// Maps and reads the file at `path`, whichever format it has.
+    /// Maps and reads the file at `path` in either format.
     ///
     /// # Errors
-    /// As [`Sums::parse`], and [`Error::Open`] when it cannot be mapped.
+    /// Those of [`Sums::parse`], and [`Error::Open`] if it cannot be mapped.
     pub fn open(path: &Path) -> Result<Sums, Error> {
         let bytes = Mapped::open(path).map_err(Error::Open)?;
         Sums::parse(bytes)
@@ -91,16 +91,15 @@ impl Sums {
     /// Reads a file that is mapped or in memory.
     ///
     /// # Errors
-    /// One variant of [`Error`] for each way to be wrong. Lengths are checked against the length
-    /// of the file before anything is allocated for them. Sums may be anything that a float can
-    /// be; counts are finite.
+    /// [`Error`], one variant per problem. Lengths are checked against the length of the file before
+    /// allocating. Sums may be any float; counts are finite.
     pub fn parse(bytes: impl Into<Mapped>) -> Result<Sums, Error> {
         let bytes = bytes.into();
         if bytes.starts_with(&MAGIC) { gguf_form::parse(bytes) } else { legacy::parse(&bytes) }
     }
 
-    /// The same, counted in tokens: a call of the older format is a piece of `chunk_tokens`
-    /// tokens, which only its maker knows. Source: `IMatrixCollector::load_imatrix`.
+    /// Converts counts to tokens: a call of the older format is a chunk of `chunk_tokens` tokens, which the
+    /// file does not store. Source: `IMatrixCollector::load_imatrix`.
     pub fn in_tokens(mut self, chunk_tokens: u32) -> Sums {
         if self.format == Format::Legacy {
             for entry in self.entries.values_mut() {
@@ -121,8 +120,8 @@ impl Sums {
     /// Source: `IMatrixCollector::load_imatrix`.
     ///
     /// # Errors
-    /// [`Error::InvalidSum`] before anything is added; [`Error::SizesDiffer`], [`Error::TooMany`]; earlier
-    /// additions stay.
+    /// [`Error::InvalidSum`] before adding; [`Error::SizesDiffer`], [`Error::TooMany`]; earlier additions
+    /// stay.
     pub fn add(&mut self, other: &Sums) -> Result<(), Error> {
         other.check()?;
         for (name, other_count) in &other.entries {
@@ -151,7 +150,7 @@ impl Sums {
         Ok(())
     }
 
-    /// Sets the number of pieces to what the most used matrix saw.
+    /// Sets the number of chunks to that of the most used matrix.
     pub fn count_chunks(&mut self) {
         let most = self.entries.values().flat_map(|entry| &entry.counts).max().copied().unwrap_or(0);
         self.n_chunks = most / i64::from(self.chunk_tokens.max(1));
@@ -160,8 +159,8 @@ impl Sums {
     /// The file that the reference writes for this matrix, which counts tokens.
     ///
     /// # Errors
-    /// [`Error::Gguf`] where a name is too long for the container; [`Error::Uneven`];
-    /// [`Error::TooMany`] and [`Error::Empty`] for the older format.
+    /// [`Error::Gguf`] if a name is too long for the container; [`Error::Uneven`]; [`Error::TooMany`] and
+    /// [`Error::Empty`] for the older format.
     pub fn to_bytes(&self, format: Format) -> Result<Vec<u8>, Error> {
         for (name, entry) in &self.entries {
             check_even(name, entry.sums.len(), entry.counts.len())?;
@@ -199,7 +198,7 @@ impl Entry {
     }
 }
 
-/// Refuses sums that do not divide among the counts, and none of either.
+/// Refuses missing sums or counts, and sums whose number is not a multiple of the counts.
 fn check_even(entry: &str, n_values: usize, n_counts: usize) -> Result<(), Error> {
     if n_values == 0 || n_counts == 0 || !n_values.is_multiple_of(n_counts) {
         let (n_values, n_counts) = (n_values as u64, n_counts as u64);

@@ -1,4 +1,4 @@
-//! Statistics of entries: how much each matrix sees, and how evenly.
+//! Statistics of entries: how much data each matrix has, and how evenly it is distributed.
 
 use gguf_types::layer_and_part;
 
@@ -15,7 +15,7 @@ const INACTIVE: f64 = 1e-5;
 pub struct EntryStatistics {
     /// Name of the tensor.
     pub name: String,
-    /// Matrices in it: 1, or the number of experts.
+    /// Number of matrices: 1, or the number of experts.
     pub n_matrices: usize,
     /// Matrices with data.
     pub n_used: usize,
@@ -41,12 +41,12 @@ pub struct EntryStatistics {
     pub entropy: f64,
     /// Share of columns that are more than a standard deviation above the mean.
     pub outliers: f64,
-    /// Cosine of the angle to the sums of the same tensor in the layer before, if there is one of the same size.
+    /// Cosine similarity with the sums of the same tensor in the previous layer, if it has the same size.
     pub similarity: Option<f64>,
 }
 
 impl EntryStatistics {
-    /// Entropy by its largest possible value, that of equal columns; 1 for a single column.
+    /// Entropy divided by its maximum, that of equal columns; 1 for a single column.
     pub fn evenness(&self) -> f64 {
         match self.n_values {
             0 | 1 => 1.0,
@@ -56,8 +56,8 @@ impl EntryStatistics {
 }
 
 impl Sums {
-    /// Statistics of each entry, in the order of names. Entries without data, or with another number of sums than their counts
-    /// allow, are left out.
+    /// Statistics of each entry, in name order. Entries without data, or with another number of sums than
+    /// their counts allow, are left out.
     ///
     /// # Examples
     /// ```
@@ -77,7 +77,7 @@ impl Sums {
         statistics.collect()
     }
 
-    /// The entry of the same tensor in the layer before.
+    /// Entry of the same tensor in the previous layer.
     fn layer_before(&self, name: &str) -> Option<&Entry> {
         let (layer, part) = layer_and_part(name)?;
         self.entries.get(&format!("blk.{}.{part}", layer.checked_sub(1)?))
@@ -124,7 +124,7 @@ impl Entry {
     }
 }
 
-/// `a . b / (|a| |b|)`; none for lists of different lengths and for zeros.
+/// `a . b / (|a| |b|)`; `None` for lists of different lengths and for zeros.
 fn cosine(a: &[f32], b: &[f32]) -> Option<f64> {
     let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
     let cosine = dot(a, b) / (dot(a, a).sqrt() * dot(b, b).sqrt());

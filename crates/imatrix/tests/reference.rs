@@ -1,4 +1,4 @@
-//! Files that the reference's `llama-imatrix` wrote (`golden/MANIFEST`), read and written again.
+//! Files written by the reference's `llama-imatrix` (`golden/MANIFEST`), read and written again.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
@@ -49,7 +49,7 @@ fn legacy_calls_convert_to_tokens() {
     for (new, old) in sums.entries[name].sums.iter().zip(&old.entries[name].sums) {
         assert!((new - old).abs() <= 1e-6 * new.abs(), "{new} {old}");
     }
-    // One count of the older file stands for each expert of the newer.
+    // The older file has one count for all experts.
     let mut both = sums.clone();
     both.add(&old).unwrap();
     let experts = "blk.0.ffn_up_exps.weight";

@@ -1,5 +1,5 @@
-//! Products on one thread, in multiplications with an addition a second: `cargo bench -p gguf-products [-- FILTER]`.
-//! `GGUF_CPU_LEVEL` forces the level. Divan for the reasons of crates/quant/benches/kernels.rs.
+//! Products on one thread, in multiply-adds per second: `cargo bench -p gguf-products [-- FILTER]`.
+//! `GGUF_CPU_LEVEL` forces the level. For the reasons to use Divan see crates/quant/benches/kernels.rs.
 
 use divan::{Bencher, counter::ItemsCount};
 use gguf_products::{
@@ -10,7 +10,8 @@ use gguf_products::{
 use gguf_quant::Level;
 use ndarray::Array2;
 
-/// Rows, columns and terms: matrices of SmolLM2-135M with the rows of a window, scores and values of attention, a wide matrix.
+/// Rows, columns and terms: matrices of SmolLM2-135M with the rows of a window, scores and values of
+/// attention, a wide matrix.
 const SHAPES: &[(usize, usize, usize)] =
     &[(512, 576, 576), (512, 192, 1536), (128, 512, 64), (128, 64, 512), (512, 192, 4096), (1, 576, 576)];
 
@@ -29,7 +30,7 @@ fn matrix(seed: u64, n_rows: usize, n_columns: usize) -> Array2<f32> {
     })
 }
 
-/// `x @ w^T` with both as they are stored.
+/// `x @ w^T` with both in their stored layout.
 #[divan::bench(args = SHAPES)]
 fn with_transpose(bencher: Bencher<'_, '_>, (m, n, k): (usize, usize, usize)) {
     let (x, w, mut out) = (matrix(1, m, k), matrix(2, n, k), Array2::zeros((m, n)));
@@ -48,7 +49,7 @@ fn packed(bencher: Bencher<'_, '_>, (m, n, k): (usize, usize, usize)) {
     });
 }
 
-/// The whole square is counted, of which a half is computed.
+/// Counts the full square, of which half is computed.
 #[divan::bench(args = [(512, 576), (512, 1536)])]
 fn second_moments(bencher: Bencher<'_, '_>, (n_rows, n): (usize, usize)) {
     let (x, mut out) = (matrix(1, n_rows, n), Array2::zeros((n, n)));
@@ -66,7 +67,7 @@ const INTEGERS: &[(BlockForm, (usize, usize, usize))] = &[
     (BlockForm { elems: 32, n_minima: 0, n_scales: 0, offset: 8, max_level: 15 }, (512, 576, 576)),
 ];
 
-/// Rows of 8 bits with quantized weights that are packed.
+/// Rows of 8 bits with packed quantized weights.
 #[divan::bench(args = 0..INTEGERS.len())]
 fn integers(bencher: Bencher<'_, '_>, case: usize) {
     let (form, (m, n, k)) = INTEGERS[case];

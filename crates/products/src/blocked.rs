@@ -12,17 +12,18 @@ use crate::{
     tile::tile,
 };
 
-/// Rows of the left side that go over all panels of a block before the next do: with 256 columns 120 KB, in the second cache.
+/// Number of rows of the left side that are multiplied with all panels of a block before the next rows: with
+/// 256 columns 120 KB, in the second-level cache.
 const LEFT_ROWS: usize = 120;
 
-/// Rows of `out` that see all blocks of a packed right side before the next do: with 192 columns 18 KB, which are still in the first caches
-/// when the next block is added to them.
+/// Number of rows of `out` that are multiplied with all blocks of a packed right side before the next rows:
+/// with 192 columns 18 KB, which are still in the first-level cache when the next block is added.
 const ALL_BLOCKS_ROWS: usize = 24;
 
-/// Columns of the right side that are packed at once: with 256 rows 512 KB.
+/// Number of columns of the right side that are packed at once: with 256 rows 512 KB.
 const RIGHT_COLUMNS: usize = 512;
 
-/// Memory of a thread's own, kept between calls.
+/// Memory of a thread, kept between calls.
 #[derive(Default)]
 struct Scratch {
     right: Vec<Line>,
@@ -45,7 +46,7 @@ pub(crate) fn matmul<S: Simd>(simd: S, product: Product<'_, '_>) {
     }
     let is_row_major = out.ncols() == 1 || out.strides()[1] == 1;
     match b {
-        // out^T = b^T a^T: the factors of every product change places, which changes no bit of it.
+        // out^T = b^T a^T: the factors of every product are exchanged, which changes no bit.
         Matrix::View(b) if !is_row_major && out.strides()[0] == 1 && !lower => {
             let (a, b, out) = (b.reversed_axes(), Matrix::View(a.reversed_axes()), out.reversed_axes());
             row_major(simd, Product { update, lower, a, b, out });
@@ -59,7 +60,7 @@ pub(crate) fn matmul<S: Simd>(simd: S, product: Product<'_, '_>) {
     }
 }
 
-/// The product where rows of `out` are contiguous.
+/// The product if rows of `out` are contiguous.
 #[inline(always)]
 fn row_major<S: Simd>(simd: S, Product { update, lower, a, b, mut out }: Product<'_, '_>) {
     let mut scratch = SCRATCH.take();
@@ -82,7 +83,7 @@ fn row_major<S: Simd>(simd: S, Product { update, lower, a, b, mut out }: Product
                 let part = first..(first + ALL_BLOCKS_ROWS).min(rows.len());
                 for (ks, update) in blocks.clone() {
                     let a = a.slice(s![part.clone(), ks.clone()]);
-                    // Only moments, whose right side is a view, want less than all of `out`.
+                    // Only `gram`, whose right side is a view, needs less than all of `out`.
                     let block = Block { update, lower: false, lines: right.block(ks), columns: 0..n };
                     by_left_rows(simd, block, a, &mut scratch.left, &mut rows[part.clone()]);
                 }
@@ -110,13 +111,12 @@ fn row_major<S: Simd>(simd: S, Product { update, lower, a, b, mut out }: Product
 struct Block<'a> {
     update: Update,
     lower: bool,
-    /// Panels.
     lines: &'a [Line],
     /// Columns of `out`.
     columns: Range<usize>,
 }
 
-/// The products of all rows of `a` (m, n_k), `n_k` at most [`BLOCK`], with a block.
+/// Products of all rows of `a` (m, n_k), `n_k` at most [`BLOCK`], with a block.
 #[inline(always)]
 fn by_left_rows<S: Simd>(
     simd: S,
@@ -151,7 +151,8 @@ fn by_left_rows<S: Simd>(
     }
 }
 
-/// The products of some rows with all panels: a panel stays in the first cache while the rows go over it, `M` at a time.
+/// Products of some rows with all panels: a panel stays in the first-level cache while the rows are
+/// processed, `M` at a time.
 #[inline(always)]
 fn by_panels<S: Simd, const M: usize, const V: usize, const L: usize>(
     simd: S,
@@ -166,7 +167,7 @@ fn by_panels<S: Simd, const M: usize, const V: usize, const L: usize>(
         let columns = column..(column + width).min(block.columns.end);
         let mut at = 0;
         while at < left.len() {
-            // Whole tiles, then ever smaller ones.
+            // Full tiles, then ever smaller ones.
             let n = match left.len() - at {
                 n if n >= M => M,
                 n if n >= 8 => 8,

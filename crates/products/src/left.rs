@@ -1,4 +1,4 @@
-//! The left side: rows that kernels read as they lie, or copied where they are not contiguous.
+//! The left side: rows that kernels read in place, or copied if they are not contiguous.
 
 use fearless_simd::{Simd, SimdBase};
 use fearless_simd_macros::simd;
@@ -6,7 +6,8 @@ use ndarray::ArrayView2;
 
 use crate::{BLOCK, panels::transposed};
 
-/// Floats from one copied row to the next: not a power of two, so that rows do not share few sets of the first cache.
+/// Floats between copied rows: not a power of two, so that rows do not share few sets of the first-level
+/// cache.
 pub(crate) const STRIDE: usize = BLOCK + 16;
 
 /// Copies `a` (rows, n_k), `n_k` at most [`BLOCK`], to rows [`STRIDE`] apart.

@@ -8,15 +8,15 @@
 //! out_ij    = ((out_ij + scale s_0) + scale s_1) + ..      `out_ij +` only with `add`; blocks ascending
 //! ```
 //!
-//! `fma` rounds once; nothing else is contracted. [`matmul`] at [`Level::Scalar`](gguf_quant::Level) computes this
-//! in plain loops, and every level equals it bit for bit, except for the sign and payload of NaN. An element
-//! depends only on its row, its column and `k`: other rows and columns of a call and strides do not change
-//! it, so callers may split products freely.
+//! `fma` rounds once; other operations are not contracted. [`matmul`] at [`Level::Scalar`](gguf_quant::Level)
+//! computes this in plain loops, and every level equals it bit for bit, except for the sign and payload of
+//! NaN. An element depends only on its row, its column and `k`: other rows and columns of a call and strides
+//! do not change it, so callers may split products freely.
 //!
 //! Why not a library: such products (error feedback, second moments) determine the contents of quantized
 //! files, and Rust's matrix libraries choose blocks and kernels by the caches and instructions they find, so
 //! that another machine would write another file. Here a vector lane is a column of `out`, so vector width
-//! changes no sum. The right side is packed once for all threads ([`Right`]), where a library packs it in
+//! changes no sum. The right side is packed once for all threads ([`Right`]), while a library packs it in
 //! every call, and the left side is not packed if its rows are contiguous. The speed was not compared with
 //! that of the library used before; this crate compiles in seconds, the library took two minutes of CPU time
 //! (docs/notes/building.md).
@@ -53,7 +53,7 @@ pub use right::Right;
 pub use row::multiply_row;
 pub use scalar::fused;
 
-/// Rows of the right side whose products are added up by themselves before they are added to `out`.
+/// Number of rows of the right side whose products are added up separately before they are added to `out`.
 pub const BLOCK: usize = 256;
 
 /// `a (m, k) @ b (k, n) * scale -> out (m, n)`, or added to it; any strides.
@@ -73,8 +73,8 @@ pub fn matmul(
     level.run(Product { update: Update { add, scale }, lower: false, a, b: Matrix::View(b), out });
 }
 
-/// `a (m, k) @ right (k, n) * scale -> out (m, n)`, or added to it, at the level that the right side was packed for: the same bits
-/// as [`matmul`].
+/// `a (m, k) @ right (k, n) * scale -> out (m, n)`, or added to it, at the level that the right side was
+/// packed for; bit-exact with [`matmul`].
 ///
 /// # Panics
 /// If the shapes do not fit.
@@ -94,8 +94,9 @@ pub fn matmul_packed(
     });
 }
 
-/// `x^T (n, n_rows) @ x (n_rows, n) -> out (n, n)`, or added to it: on and below the diagonal the same bits
-/// as [`matmul`], for about half the work. Values above the diagonal are unspecified; [`mirror`] fills them.
+/// `x^T (n, n_rows) @ x (n_rows, n) -> out (n, n)`, or added to it. Values on and below the diagonal are
+/// bit-exact with [`matmul`], for about half the work. Values above the diagonal are unspecified; [`mirror`]
+/// fills them.
 ///
 /// # Panics
 /// If the shapes do not fit.
@@ -109,7 +110,7 @@ pub fn gram(level: Level, add: bool, x: ArrayView2<'_, f32>, out: ArrayViewMut2<
 /// # Panics
 /// If `out` is not square.
 pub fn mirror(mut out: ArrayViewMut2<'_, f32>) {
-    // Squares that fit the first cache, so that neither side is read or written a line at a time for one element.
+    // Squares that fit the first-level cache, so that no cache line is loaded for a single element.
     const SIDE: usize = 32;
     let n = out.nrows();
     assert_eq!(out.ncols(), n, "a matrix that is mirrored is square");
@@ -132,18 +133,17 @@ pub fn mirror(mut out: ArrayViewMut2<'_, f32>) {
 /// Operation applied to a block's sum.
 #[derive(Debug, Clone, Copy)]
 struct Update {
-    /// True if the first sum is added to the contents of `out`, as all others are.
+    /// True if the first sum is added to the contents of `out`, like all others.
     add: bool,
     scale: f32,
 }
 
-/// The right side of a product.
 enum Matrix<'a> {
     View(ArrayView2<'a, f32>),
     Packed(&'a Right),
 }
 
-/// A product to be done with a level's vectors.
+/// A product to be computed with a level's vectors.
 struct Product<'a, 'o> {
     update: Update,
     /// True if only elements of `out` on and below the diagonal are needed.

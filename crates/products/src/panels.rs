@@ -1,16 +1,14 @@
-//! The right side in the layout that kernels read.
+//! The right side in the layout of the kernels.
 //!
-//! A panel is `W` neighbouring columns of a block of rows, stored row by row, so that one step of a sum reads
-//! whole, consecutive cache lines. Columns beyond the last are zeros.
+//! A panel is `W` neighboring columns of a block of rows, stored row by row, so that one step of a sum reads
+//! complete, consecutive cache lines. Columns beyond the last are zeros.
 
 use fearless_simd::{Simd, SimdBase, f32x4};
 use fearless_simd_macros::simd;
 use ndarray::ArrayView2;
 
-/// Floats of a cache line.
 pub(crate) const LINE: usize = 16;
 
-/// A cache line.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(64))]
 pub(crate) struct Line(pub [f32; LINE]);
@@ -19,7 +17,8 @@ impl Line {
     pub const ZEROS: Line = Line([0.0; LINE]);
 }
 
-/// Lines of one row of a panel at vectors of this many floats: a kernel has two vectors of 16 or of 8, or four of 4.
+/// Lines per row of a panel for vectors of this many floats: a kernel has two vectors of 16 or of 8, or four
+/// of 4.
 pub(crate) const fn lines_of_row(vector_elems: usize) -> usize {
     if vector_elems == 16 { 2 } else { 1 }
 }
@@ -40,7 +39,7 @@ pub(crate) fn pack_plain(b: ArrayView2<'_, f32>, row_lines: usize, lines: &mut [
     }
 }
 
-/// The same with vectors.
+/// Packs `b` (n_k, n) with vectors.
 #[simd]
 pub(crate) fn pack<S: Simd>(simd: S, b: ArrayView2<'_, f32>, row_lines: usize, lines: &mut [Line]) {
     let (n_k, n) = b.dim();
@@ -49,7 +48,7 @@ pub(crate) fn pack<S: Simd>(simd: S, b: ArrayView2<'_, f32>, row_lines: usize, l
         return;
     }
     if b.strides()[1] == 1 || n == 1 {
-        // Rows are contiguous: each is cut into pieces of a panel's width.
+        // Rows are contiguous: each is divided into pieces of a panel's width.
         for (k, row) in b.rows().into_iter().enumerate() {
             let row = row.to_slice().expect("the stride between columns is 1");
             for (panel, row) in row.chunks(width).enumerate() {
@@ -72,7 +71,7 @@ pub(crate) fn pack<S: Simd>(simd: S, b: ArrayView2<'_, f32>, row_lines: usize, l
     for panel in 0..n.div_ceil(width) {
         let lines = &mut lines[panel * n_k * row_lines..(panel + 1) * n_k * row_lines];
         for quad in (0..width).step_by(4) {
-            // Four columns at a time: places of their elements in a row of the panel.
+            // Four columns at a time, with their position in a row of the panel.
             let (line, at, first) = (quad / LINE, quad % LINE, panel * width + quad);
             let columns = b.strides()[0] == 1 || n_k == 1;
             if columns && first + 4 <= n {
@@ -90,7 +89,8 @@ pub(crate) fn pack<S: Simd>(simd: S, b: ArrayView2<'_, f32>, row_lines: usize, l
     }
 }
 
-/// Puts four columns (n_k) into a panel: element `k` of each to floats `at..at + 4` of line `line` of row `k`.
+/// Writes four columns (n_k) into a panel: element `k` of each to floats `at..at + 4` of line `line` of row
+/// `k`.
 #[inline(always)]
 fn pack_columns<S: Simd>(
     simd: S,
@@ -115,7 +115,7 @@ fn pack_columns<S: Simd>(
     }
 }
 
-/// Elements `at..at + 4` of four slices, transposed: vector `t` holds element `at + t` of each.
+/// Elements `at..at + 4` of four slices, transposed: vector `t` contains element `at + t` of each.
 #[inline(always)]
 pub(crate) fn transposed<S: Simd>(simd: S, from: [&[f32]; 4], at: usize) -> [f32x4<S>; 4] {
     let row = [

@@ -10,7 +10,7 @@ use crate::{
     panels::{self, LINE, Line, lines_of_row, n_lines},
 };
 
-/// A matrix (k, n) as the kernels of one level read it. Its memory is used again when it is packed anew.
+/// A matrix (k, n) in the layout for the kernels of one level. Packing again reuses its memory.
 #[derive(Debug, Clone)]
 pub struct Right {
     level: Level,
@@ -40,11 +40,11 @@ impl Right {
         self.pack_columns(b, 0..n);
     }
 
-    /// Packs the transpose of a matrix (n, k) whose rows `fill` writes, row-major, a few at a time and ascending: weights that are
-    /// decoded on the way exist only here.
+    /// Packs the transpose of a matrix (n, k) whose rows `fill` writes, row-major, a few at a time and in
+    /// order, so that decoded weights exist only here.
     ///
     /// # Errors
-    /// That of `fill`.
+    /// Those of `fill`.
     pub fn pack_rows<E>(
         &mut self,
         level: Level,
@@ -67,12 +67,12 @@ impl Right {
         Ok(())
     }
 
-    /// Its shape: (k, n).
+    /// Shape (k, n).
     pub fn dim(&self) -> (usize, usize) {
         (self.n_k, self.n)
     }
 
-    /// The level that it was packed for.
+    /// Level that it was packed for.
     pub fn level(&self) -> Level {
         self.level
     }
@@ -97,7 +97,7 @@ impl Right {
         self.lines.resize(self.lines.len().max(n_lines), Line::ZEROS);
     }
 
-    /// Packs columns of the matrix, which begin with a panel: b (k, columns.len()).
+    /// Packs columns of the matrix, starting at a panel: b (k, columns.len()).
     fn pack_columns(&mut self, b: ArrayView2<'_, f32>, columns: Range<usize>) {
         for first in (0..self.n_k).step_by(BLOCK) {
             let block = first..(first + BLOCK).min(self.n_k);
@@ -110,7 +110,7 @@ impl Right {
     }
 }
 
-/// Lines of a row of a panel at a level.
+/// Lines per row of a panel at a level.
 pub(crate) fn row_lines_of(level: Level) -> usize {
     struct RowLines;
     impl Vectors for RowLines {

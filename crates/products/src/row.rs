@@ -1,7 +1,7 @@
-//! Products of one row with rows as they lie, which are not worth packing.
+//! Products of one row with stored rows, which are not worth packing.
 //!
 //! ```text
-//! l_i    = ((x_i w_i + x_16+i w_16+i) + x_32+i w_32+i) + ..     i < 16, over all whole sixteens
+//! l_i    = ((x_i w_i + x_16+i w_16+i) + x_32+i w_32+i) + ..     i < 16, over all complete sixteens
 //! out_r  = (((l_0 + l_1) + ..) + l_15) + (sum over the rest, ascending)
 //! ```
 //!
@@ -11,7 +11,7 @@ use fearless_simd::{Simd, SimdBase, f32x16};
 use fearless_simd_macros::simd;
 use gguf_quant::{Level, Vectors};
 
-/// Elements whose sums go side by side.
+/// Number of elements whose sums are computed in parallel.
 const LANES: usize = 16;
 
 /// `x (k) @ rows (n, k)^T -> out (n)`, with the sums of this function's module, which differ from those of
@@ -59,7 +59,7 @@ impl Vectors for Product<'_, '_> {
 /// The sum of the lanes and of the products after the last sixteen.
 #[inline(always)]
 fn total(lanes: &[f32; LANES], x: &[f32], row: &[f32]) -> f32 {
-    // Sums of iterators begin with the negative zero, so that no term changes its sign.
+    // Sums of iterators start at negative zero, so that no term changes its sign.
     let (mut all, mut rest) = (-0.0, -0.0);
     for lane in lanes {
         all += lane;
@@ -74,7 +74,7 @@ fn total(lanes: &[f32; LANES], x: &[f32], row: &[f32]) -> f32 {
 #[simd]
 fn by_rows<S: Simd>(simd: S, x: &[f32], rows: &[f32], out: &mut [f32]) {
     let n = x.len();
-    // Four rows at a time, because an addition waits for the one before it.
+    // Four rows at a time, because each addition depends on the previous one.
     let (fours, rest) = out.as_chunks_mut::<4>();
     let (first, last) = rows.split_at(4 * n * fours.len());
     for (rows, out) in first.chunks_exact(4 * n).zip(fours) {
@@ -85,13 +85,13 @@ fn by_rows<S: Simd>(simd: S, x: &[f32], rows: &[f32], out: &mut [f32]) {
     }
 }
 
-/// The products with `R` rows.
+/// Products with `R` rows.
 #[inline(always)]
 fn dots<S: Simd, const R: usize>(simd: S, x: &[f32], rows: &[f32]) -> [f32; R] {
     let (n, xs) = (x.len(), x.as_chunks::<LANES>().0);
     let mut ws = [&[][..]; R];
     for r in 0..R {
-        // All as long as `xs`, which the compiler so knows inside the loop.
+        // All have the length of `xs`, which tells the compiler the bounds inside the loop.
         ws[r] = &rows[r * n..(r + 1) * n].as_chunks::<LANES>().0[..xs.len()];
     }
     let mut lanes = [f32x16::splat(simd, 0.0); R];

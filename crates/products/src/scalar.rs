@@ -1,4 +1,4 @@
-//! The meaning of a product, in plain loops.
+//! Definition of a product, in plain loops.
 
 use crate::{BLOCK, Matrix, Product};
 
@@ -30,7 +30,7 @@ pub(crate) fn matmul(Product { update, lower, a, b, mut out }: Product<'_, '_>) 
 /// `a * b + c`, rounded once: the instruction that every level except scalar has.
 ///
 /// [`f32::mul_add`] has the same definition but calls the platform's library if there is no instruction, and
-/// some of those libraries round incorrectly near zero.
+/// some libraries round incorrectly near zero.
 #[inline(always)]
 pub fn fused(a: f32, b: f32, c: f32) -> f32 {
     // Exact: 24 bits by 24 are at most 48 of 53, and no product of f32 leaves the range of f64.
@@ -55,7 +55,8 @@ mod tests {
 
     #[test]
     fn fused_multiply_add_matches_platform() {
-        // Numbers near each other in size and far, exact ties, subnormals, zeros of both signs, what is not finite.
+        // Numbers of similar and very different size, exact ties, subnormals, zeros of both signs, non-finite
+        // numbers.
         let special = [
             0.0,
             -0.0,
@@ -93,13 +94,14 @@ mod tests {
 
     #[test]
     fn fused_rounds_once_near_zero() {
-        // Sums of k 2^-149 and of 2^-150 a little more or less, so little that f64 rounds it to half way between two subnormals.
+        // Sums of k 2^-149 and slightly more or less than 2^-150, so close that f64 rounds them to half way
+        // between two subnormals.
         let tiny = 2f32.powi(-98);
-        // 8392705 * 8384513 = 2^46 + 1: more than half, so up from the even neighbour.
+        // 8392705 * 8384513 = 2^46 + 1: more than half, so up from the even neighbor.
         let (a, b) = (8_392_705.0 * tiny, 8_384_513.0 * tiny);
         assert_eq!(fused(a, b, f32::from_bits(0x0040_0000)).to_bits(), 0x0040_0001);
         assert_eq!(fused(-a, b, -f32::from_bits(0x0040_0000)).to_bits(), 0x8040_0001);
-        // (2^23 + 1)(2^23 - 1) = 2^46 - 1: less than half, so not up to the even neighbour.
+        // (2^23 + 1)(2^23 - 1) = 2^46 - 1: less than half, so not up to the even neighbor.
         let (a, b) = (8_388_609.0 * tiny, 8_388_607.0 * tiny);
         assert_eq!(fused(a, b, f32::from_bits(0x0040_0001)).to_bits(), 0x0040_0001);
         assert_eq!(fused(-a, b, f32::from_bits(0x0040_0001)).to_bits(), 0x0040_0001);

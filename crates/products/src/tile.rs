@@ -30,7 +30,7 @@ pub(crate) fn tile<S: Simd, const M: usize, const V: usize, const L: usize>(
     let panel = panel.as_chunks::<L>().0;
     let mut rows = [&[][..]; M];
     for i in 0..M {
-        // All as long as the sum, which the compiler so knows inside the loop.
+        // All have the length of the sum, which tells the compiler the bounds inside the loop.
         rows[i] = &left[i][..panel.len()];
     }
     let mut sums = [[S::f32s::splat(simd, 0.0); V]; M];
@@ -50,7 +50,7 @@ pub(crate) fn tile<S: Simd, const M: usize, const V: usize, const L: usize>(
     }
     let out = &mut out[..M];
     if columns.len() == L * LINE {
-        // `out` in pieces of a fixed length and the loop short: only so are the sums still in registers.
+        // `out` in pieces of a fixed length and a short loop: otherwise the sums leave the registers.
         let mut lines: [&mut [[f32; LINE]]; M] = std::array::from_fn(|_| &mut [][..]);
         for (lines, out) in lines.iter_mut().zip(out) {
             *lines = out[columns.clone()].as_chunks_mut().0;

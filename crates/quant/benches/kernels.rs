@@ -1,6 +1,6 @@
-//! Benchmarks every kernel at one level on one thread, in elements per second: `cargo bench -p gguf-quant
-//! [-- FILTER]`, where the filter is part of a name such as `encode_weighted::q4_K`. `GGUF_CPU_LEVEL` forces
-//! the level.
+//! Benchmarks every kernel at one level on one thread, in elements per second:
+//! `cargo bench -p gguf-quant [-- FILTER]`. The filter is part of a name such as `encode_weighted::q4_K`.
+//! `GGUF_CPU_LEVEL` forces the level.
 //!
 //! Divan instead of criterion: types are a table of arguments of one function, throughput is counted in
 //! elements, and it has few dependencies. Criterion's statistics over time are not needed, because results
@@ -31,7 +31,7 @@ fn values() -> Vec<f32> {
     (0..(N_ROWS * ROW_ELEMS) as u64).map(|i| gguf_testkit::normal(1, i)).collect()
 }
 
-/// Squares, as sums of squared activations are.
+/// Squares, like sums of squared activations.
 fn weights() -> Vec<f32> {
     (0..ROW_ELEMS as u64)
         .map(|i| {

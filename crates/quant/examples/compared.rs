@@ -1,4 +1,4 @@
-//! Compares every codec with the goldens and prints how many elements were really compared.
+//! Compares every codec with the goldens and prints how many elements were actually compared.
 
 #[path = "../tests/all/golden/compare.rs"]
 mod compare;

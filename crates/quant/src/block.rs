@@ -11,8 +11,8 @@ use crate::{
     round::{f16_to_f32, f32_to_f16},
 };
 
-/// Stops the build when a format's constants differ from the dtype table.
-/// For use as `const _: () = assert_sizes(DType::Q4_K, ELEMS, BYTES);`.
+/// Fails the build if a format's constants differ from the dtype table. For use as
+/// `const _: () = assert_sizes(DType::Q4_K, ELEMS, BYTES);`.
 pub const fn assert_sizes(dtype: DType, elems: usize, bytes: usize) {
     assert!(dtype.block_elems() == elems as u64, "elements in a block");
     assert!(dtype.block_bytes() == bytes as u64, "bytes of a block");
@@ -24,19 +24,16 @@ pub fn array_at<const N: usize, T>(items: &[T], at: usize) -> &[T; N] {
     items[at..].first_chunk().expect("a format's offsets lie within its block")
 }
 
-/// The `N` items at `at`, writable.
 #[inline(always)]
 pub fn array_at_mut<const N: usize, T>(items: &mut [T], at: usize) -> &mut [T; N] {
     items[at..].first_chunk_mut().expect("a format's offsets lie within its block")
 }
 
-/// The `u16` at byte `at`.
 #[inline(always)]
 pub fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes(*array_at(bytes, at))
 }
 
-/// The `u32` at byte `at`.
 #[inline(always)]
 pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(*array_at(bytes, at))
@@ -48,19 +45,17 @@ pub fn f16_at(bytes: &[u8], at: usize) -> f32 {
     f16_to_f32(u16_at(bytes, at))
 }
 
-/// Writes a `u16` at byte `at`.
 #[inline(always)]
 pub fn put_u16(bytes: &mut [u8], at: usize, value: u16) {
     *array_at_mut(bytes, at) = value.to_le_bytes();
 }
 
-/// Writes a `u32` at byte `at`.
 #[inline(always)]
 pub fn put_u32(bytes: &mut [u8], at: usize, value: u32) {
     *array_at_mut(bytes, at) = value.to_le_bytes();
 }
 
-/// Rounds `value` to half precision, writes it at byte `at`, and gives back what a reader will see.
+/// Rounds `value` to half precision, writes it at byte `at`, and returns the value that a reader will see.
 #[inline(always)]
 pub fn put_f16(bytes: &mut [u8], at: usize, value: f32) -> f32 {
     let half = f32_to_f16(value);
@@ -80,7 +75,7 @@ pub fn encode_blocks<const E: usize, const B: usize>(
     }
 }
 
-/// Encodes block after block with the importance weights of its columns, if there are any:
+/// Encodes block after block with the importance weights of its columns, if any:
 /// `encode_block(values, importance, block)`.
 #[inline(always)]
 pub fn encode_rows<const E: usize, const B: usize>(
@@ -95,8 +90,8 @@ pub fn encode_rows<const E: usize, const B: usize>(
     }
 }
 
-/// The row `CODEC` of a type, made of its modules, and the check of its sizes: elements and bytes of a block.
-/// [`encoder`] and [`decoder`] list the kinds of both.
+/// The row `CODEC` of a type, built from its modules, and the check of its sizes: elements and bytes of a
+/// block. [`encoder`] and [`decoder`] list the kinds of both.
 macro_rules! codec {
     (
         $dtype:ident [$elems:expr, $bytes:expr],
@@ -107,7 +102,6 @@ macro_rules! codec {
     ) => {
         const _: () = $crate::block::assert_sizes(gguf_types::DType::$dtype, $elems, $bytes);
 
-        /// The row of this type.
         pub const CODEC: $crate::Codec = $crate::Codec {
             dtype: gguf_types::DType::$dtype,
             needs_weights: $needs_weights,
@@ -119,9 +113,9 @@ macro_rules! codec {
 }
 pub(crate) use codec;
 
-/// The encoder of a type, made of its modules: `lanes` at the vector levels and `scalar` elsewhere.
+/// The encoder of a type, built from its modules: `lanes` at the vector levels, otherwise `scalar`.
 macro_rules! encoder {
-    // The scale follows from the values alone, so importance weights change nothing.
+    // The scale follows from the values only, so importance weights have no effect.
     (lanes) => {
         |level, rows, out| {
             $crate::level::at_level!(
@@ -131,7 +125,7 @@ macro_rules! encoder {
             )
         }
     };
-    // The same, with one source for all levels: the compiler makes vectors of the plain loops.
+    // One source for all levels: the compiler vectorizes the plain loops.
     (loops) => {
         |level, rows, out| {
             $crate::level::at_level!(
@@ -146,7 +140,7 @@ macro_rules! encoder {
             )
         }
     };
-    // The search examines a block, with its importance weights if there are any.
+    // The search examines a block, with its importance weights if any.
     (blocks) => {
         |level, rows, out| {
             $crate::level::at_level!(
@@ -156,7 +150,7 @@ macro_rules! encoder {
             )
         }
     };
-    // An element a lane: the choice among the values is slow, and it depends on one element only.
+    // One element per lane: the search for the nearest value is slow and depends on only one element.
     (e2m1) => {
         |level, rows, out| {
             $crate::level::at_level!(
@@ -193,10 +187,10 @@ macro_rules! encoder {
 }
 pub(crate) use encoder;
 
-/// The decoder of a type, made of its modules. Decodes block after block with the instructions of a level.
+/// The decoder of a type, built from its modules. Decodes block after block with the instructions of a level.
 macro_rules! decoder {
-    // One source for all levels: each element is decoded by itself, so the compiler makes vectors of the plain
-    // loops, and they are as fast as the memory. `scalar::decode` must be `#[inline(always)]`.
+    // One source for all levels: elements are decoded independently, so the compiler vectorizes the plain
+    // loops, which are limited by memory bandwidth. `scalar::decode` must be `#[inline(always)]`.
     (loops) => {
         |level, blocks, out| {
             $crate::level::at_level!(
@@ -206,7 +200,7 @@ macro_rules! decoder {
             )
         }
     };
-    // IQ2 and IQ3, as `Block` of the type describes them.
+    // IQ2 and IQ3, described by `Block` of the type.
     (codebook) => {
         |level, blocks, out| {
             $crate::level::at_level!(
@@ -242,7 +236,7 @@ pub(crate) use decoder;
 /// Signed bytes, each times the scale.
 #[inline(always)]
 pub fn decode_signed<const N: usize>(levels: &[u8; N], scale: f32, values: &mut [f32; N]) {
-    // A loop, because compilers make no vectors of `map` over this many bytes.
+    // A loop, because compilers do not vectorize `map` over this many bytes.
     for (value, level) in values.iter_mut().zip(levels) {
         *value = f32::from(*level as i8) * scale;
     }

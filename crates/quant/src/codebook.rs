@@ -1,8 +1,9 @@
-//! Blocks whose columns are chosen from a codebook eight at a time, with their scales frozen.
+//! Blocks whose columns are coded eight at a time with a codebook, with fixed scales.
 //!
-//! Eight neighbouring columns have the values `scale * magnitude * sign`: magnitudes are a point of eight, or two points of four, of the
-//! type's codebook, and signs are free or, where a block keeps seven of them, have an even number of minuses. Who searches reads points
-//! and signs, chooses others and packs them; scales stay. [`CODEBOOK_CODECS`] is the table; each type's row is in `codebook_block.rs` of its folder.
+//! Eight neighboring columns have the values `scale * magnitude * sign`: magnitudes are one point of eight,
+//! or two points of four, of the type's codebook. Signs are free, or have an even number of minuses if a
+//! block stores only seven. A search reads points and signs, chooses others and packs them; scales stay.
+//! [`CODEBOOK_CODECS`] is the table; each type's row is in `codebook_block.rs` of its folder.
 
 use fearless_simd::Simd;
 use fearless_simd_macros::simd;
@@ -15,7 +16,7 @@ use crate::{
 
 /// Columns that are chosen together.
 pub const COLUMNS: usize = 8;
-/// Elements in a block of all of these types.
+/// Elements per block of all these types.
 const ELEMS: usize = 256;
 
 /// The points of a codebook.
@@ -30,17 +31,17 @@ pub enum Codebook {
 /// Codes of eight columns in a block.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Choice {
-    /// Indices of the codebook; the second is 0 where a point has eight columns.
+    /// Indices in the codebook; the second is 0 if a point has eight columns.
     pub points: [u16; 2],
-    /// Bit `i` is set where column `i` is negative.
+    /// Bit `i` is set if column `i` is negative.
     pub signs: u8,
 }
 
 impl Codebook {
-    /// The magnitudes of eight columns.
+    /// Magnitudes of eight columns.
     ///
     /// # Panics
-    /// When the codebook has no such point.
+    /// If the codebook has no such point.
     #[inline(always)]
     pub fn magnitudes(self, points: [u16; 2]) -> [u8; COLUMNS] {
         match self {
@@ -58,24 +59,23 @@ impl Codebook {
 pub trait Eights<const B: usize> {
     /// The type.
     const DTYPE: DType;
-    /// Neighbouring columns that share a scale.
+    /// Neighboring columns that share a scale.
     const GROUP: usize;
     /// Its points.
     const CODEBOOK: Codebook;
     /// True if the number of minus signs is even.
     const EVEN: bool;
 
-    /// The scale of a group, as the decoder computes it.
+    /// Scale of a group, in the decoder's arithmetic.
     fn scale(block: &[u8; B], group: usize) -> f32;
 
     /// Eight columns.
     fn choice(block: &[u8; B], eight: usize) -> Choice;
 
-    /// Writes eight columns and leaves all other bits as they are.
+    /// Writes eight columns; other bits stay unchanged.
     fn put_choice(choice: Choice, block: &mut [u8; B], eight: usize);
 }
 
-/// Decodes a block.
 #[inline(always)]
 pub(crate) fn decode<T: Eights<B>, const B: usize>(block: &[u8; B], values: &mut [f32; ELEMS]) {
     for (eight, values) in values.as_chunks_mut::<COLUMNS>().0.iter_mut().enumerate() {
@@ -96,7 +96,7 @@ pub(crate) fn decode_lanes<S: Simd, T: Eights<B>, const B: usize>(
     block: &[u8; B],
     values: &mut [f32; ELEMS],
 ) {
-    // Pairs in pairs, because types pack four eights together: shifts are constant then.
+    // Pairs of pairs, because types pack four eights together: shifts are constant then.
     for (part, values) in values.as_chunks_mut::<{ 2 * GROUP }>().0.iter_mut().enumerate() {
         for (side, values) in values.as_chunks_mut::<GROUP>().0.iter_mut().enumerate() {
             let pair = 2 * part + side;
@@ -109,12 +109,12 @@ pub(crate) fn decode_lanes<S: Simd, T: Eights<B>, const B: usize>(
     }
 }
 
-/// A row of [`CODEBOOK_CODECS`]. All functions take whole blocks.
+/// A row of [`CODEBOOK_CODECS`]. All functions take complete blocks.
 #[derive(Debug, Clone, Copy)]
 pub struct CodebookCodec {
     /// The type.
     pub dtype: DType,
-    /// Neighbouring columns that share a scale.
+    /// Neighboring columns that share a scale.
     pub group: usize,
     /// Its points.
     pub codebook: Codebook,
@@ -124,7 +124,7 @@ pub struct CodebookCodec {
     pub scales: fn(&[u8], &mut [f32]),
     /// `(blocks, choices)`: one for eight columns.
     pub choices: fn(&[u8], &mut [Choice]),
-    /// `(choices, blocks)`: packs them into blocks whose other bits stay.
+    /// `(choices, blocks)`: packs them into blocks; other bits stay unchanged.
     pub put_choices: fn(&[Choice], &mut [u8]),
 }
 
@@ -136,7 +136,7 @@ const fn row<T: Eights<B>, const B: usize>() -> CodebookCodec {
         codebook: T::CODEBOOK,
         even: T::EVEN,
         scales: |blocks, scales| {
-            // Block by block; partial blocks at the end of either side are left alone.
+            // Block by block; partial blocks at the end of either side are ignored.
             let scales = scales.chunks_exact_mut(ELEMS / T::GROUP);
             for (block, scales) in blocks.chunks_exact(B).zip(scales) {
                 for (group, scale) in scales.iter_mut().enumerate() {

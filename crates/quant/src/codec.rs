@@ -11,15 +11,15 @@ pub struct Rows<'a> {
     pub values: &'a [f32],
     /// Elements in a row, a multiple of the type's block.
     pub row_elems: usize,
-    /// (row_elems) importance weights that all these rows share; none means that the format's
-    /// search without weights is used.
+    /// (row_elems) importance weights that all these rows share; `None` for the format's search without
+    /// weights.
     pub weights: Option<&'a [f32]>,
 }
 
-/// Encodes whole rows: `(level, rows, out)`; `out` has room for exactly these rows.
+/// Encodes complete rows: `(level, rows, out)`; `out` has room for exactly these rows.
 pub type EncodeFn = fn(Level, Rows<'_>, &mut [u8]);
 
-/// Decodes whole blocks: `(level, blocks, out)`; lengths agree.
+/// Decodes complete blocks: `(level, blocks, out)`; lengths agree.
 pub type DecodeFn = fn(Level, &[u8], &mut [f32]);
 
 /// Encoder and decoder of a dtype.
@@ -34,26 +34,26 @@ pub struct Codec {
     /// When encoding searches for the best scale.
     pub search: Search,
     /// Encodes rows to blocks. `None` for types that can only be read. Q8_1 and Q8_K have one too, although
-    /// no file may hold them: file writers check [`DType::is_encodable`] first.
+    /// files never contain them: file writers check [`DType::is_encodable`] first.
     pub encode: Option<EncodeFn>,
     /// Blocks to rows.
     pub decode: DecodeFn,
 }
 
-/// When a kernel tries several scales for a block and keeps the best, instead of deriving one from the
-/// largest values, which is little more work than reading the values.
+/// Cases in which a kernel tries several scales for a block and keeps the best. Deriving one from the largest
+/// values instead takes little more time than reading the values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Search {
-    /// It never tries any.
+    /// In no case.
     Never,
-    /// It does where there are importance weights.
+    /// If there are importance weights.
     Weighted,
-    /// It always does.
+    /// In all cases.
     Always,
 }
 
 impl Search {
-    /// True if a search is made, with or without importance weights.
+    /// True if scales are searched, with or without importance weights.
     pub fn is_made(self, has_weights: bool) -> bool {
         match self {
             Search::Never => false,
@@ -63,7 +63,7 @@ impl Search {
     }
 }
 
-/// Every dtype that has a codec.
+/// All codecs.
 pub const CODECS: &[Codec] = &[
     crate::f32::CODEC,
     crate::f16::CODEC,
@@ -97,7 +97,7 @@ pub const CODECS: &[Codec] = &[
     crate::q2_0::CODEC,
 ];
 
-/// Why rows cannot be encoded or decoded.
+/// Reason that rows cannot be encoded or decoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain the fields")]
@@ -105,7 +105,7 @@ pub enum CodecError {
     /// There is no codec for this dtype and direction.
     #[error("cannot {verb} {dtype}")]
     NoCodec { dtype: DType, verb: &'static str },
-    /// The type needs importance weights and none were given.
+    /// The type needs importance weights, which are missing.
     #[error("{dtype} cannot be encoded without importance weights")]
     NeedsWeights { dtype: DType },
     /// Lengths of input, weights or output do not agree.
@@ -113,9 +113,7 @@ pub enum CodecError {
     Length {
         /// Item with the wrong length, with its unit.
         quantity: &'static str,
-        /// The length that was given.
         found: usize,
-        /// The length that would be right.
         expected: usize,
         dtype: DType,
     },
@@ -129,7 +127,7 @@ pub fn codec(dtype: DType) -> Option<&'static Codec> {
 /// Encodes rows into `out`.
 ///
 /// # Errors
-/// [`CodecError`] if there is no codec, weights are missing, or lengths disagree. Nothing is written then.
+/// [`CodecError`] if there is no codec, weights are missing, or lengths disagree. `out` is then unchanged.
 pub fn encode(dtype: DType, level: Level, rows: Rows<'_>, out: &mut [u8]) -> Result<(), CodecError> {
     let no_codec = || CodecError::NoCodec { dtype, verb: "encode" };
     let codec = codec(dtype).ok_or_else(no_codec)?;
@@ -137,7 +135,7 @@ pub fn encode(dtype: DType, level: Level, rows: Rows<'_>, out: &mut [u8]) -> Res
     if codec.needs_weights && rows.weights.is_none() {
         return Err(CodecError::NeedsWeights { dtype });
     }
-    // Kernels trust lengths, so all are checked here, once for each call.
+    // Kernels rely on lengths, so all are checked here, once per call.
     let block_elems = dtype.block_elems() as usize;
     let length = |quantity, found, expected| Err(CodecError::Length { quantity, found, expected, dtype });
     if rows.row_elems == 0 || !rows.row_elems.is_multiple_of(block_elems) {
@@ -167,10 +165,10 @@ pub fn encode(dtype: DType, level: Level, rows: Rows<'_>, out: &mut [u8]) -> Res
     Ok(())
 }
 
-/// Decodes whole blocks into `out`.
+/// Decodes complete blocks into `out`.
 ///
 /// # Errors
-/// [`CodecError`] when there is no codec or lengths disagree. Nothing is written then.
+/// [`CodecError`] if there is no codec or lengths disagree. `out` is then unchanged.
 pub fn decode(dtype: DType, level: Level, blocks: &[u8], out: &mut [f32]) -> Result<(), CodecError> {
     let codec = codec(dtype).ok_or(CodecError::NoCodec { dtype, verb: "decode" })?;
     let (block_elems, block_bytes) = (dtype.block_elems() as usize, dtype.block_bytes() as usize);
@@ -189,7 +187,7 @@ pub fn decode(dtype: DType, level: Level, blocks: &[u8], out: &mut [f32]) -> Res
 mod tests {
     use super::*;
 
-    /// A scale that follows from the values alone is the same with any weights; one that is searched for is not.
+    /// A scale that follows from the values does not depend on weights; a searched one does.
     #[test]
     fn importance_changes_only_searched_scales() {
         let values: Vec<f32> = (0..4 * 1024).map(|index| gguf_testkit::normal(7, index)).collect();

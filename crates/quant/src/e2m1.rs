@@ -19,13 +19,13 @@ pub const BIASED: [u8; 16] = {
     biased
 };
 
-/// The index of the value nearest to each number, the first of equals; so minus zero is never chosen.
+/// Index of the value nearest to each number, the first of equals, so that minus zero is never chosen.
 ///
 /// Source: `best_index_mxfp4` in `ggml/src/ggml-quants.c`.
 #[inline(always)]
 pub fn nearest<const N: usize>(numbers: &[f32; N], scale: f32) -> [u8; N] {
     let mut indices = [0; N];
-    // Eight at a time, so that all that the scan keeps fits in registers.
+    // Eight at a time, so that the state of the scan fits in registers.
     for (numbers, indices) in numbers.as_chunks::<8>().0.iter().zip(indices.as_chunks_mut::<8>().0) {
         let mut best = [0u32; 8];
         let mut best_error = numbers.map(|x| (0.0 * scale - x).abs());
@@ -44,8 +44,8 @@ pub fn nearest<const N: usize>(numbers: &[f32; N], scale: f32) -> [u8; N] {
     indices
 }
 
-/// [`nearest`], a number a lane: only the values of the number's sign can be nearer than zero, so eight magnitudes
-/// are compared.
+/// [`nearest`], one number per lane: only values with the number's sign can be nearer than zero, so eight
+/// magnitudes are compared.
 #[simd]
 pub fn nearest_lanes<S: Simd, const N: usize>(simd: S, numbers: &[f32; N], scale: f32) -> [u8; N] {
     let lanes = S::f32s::LEN;
@@ -61,7 +61,7 @@ pub fn nearest_lanes<S: Simd, const N: usize>(simd: S, numbers: &[f32; N], scale
             best = better.select(S::u32s::splat(simd, index as u32), best);
             best_error = better.select(error, best_error);
         }
-        // The sign bit moves to bit 3, where codes have it; zero has none.
+        // The sign bit moves to bit 3, its position in codes; zero has no sign.
         let sign = (number.bitcast::<S::u32s>() >> 28) & 8;
         let zero = S::u32s::splat(simd, 0);
         let index = best.simd_eq(zero).select(zero, best | sign);

@@ -1,16 +1,16 @@
-//! The scale searches that formats share: given the values of one (sub-)block and a weight for each, find
-//! the scale (and minimum) whose rounded levels lose least.
+//! Shared scale searches: given the values and weights of one (sub-)block, find the scale (and minimum) whose
+//! rounded levels have the least error.
 //!
 //! Each function repeats the order of the reference's floating-point operations exactly; sums run from the
-//! first element to the last. Where a loop is split in two (levels first, then sums), that moves no
-//! operation of a chain past another and lets the first half be vectorized.
+//! first element to the last. Splitting a loop in two (levels first, then sums) does not reorder the
+//! operations of a chain and lets the first half be vectorized.
 //!
 //! Source: `make_qx_quants`, `make_q3_quants`, `make_qkx2_quants`, `make_qkx3_quants` and `make_qp_quants`
 //! in `ggml/src/ggml-quants.c`.
 
 use crate::round::{nearest_int, round_away, round_away_to_byte};
 
-/// Below this largest magnitude a (sub-)block counts as zero (`GROUP_MAX_EPS`).
+/// A (sub-)block with a smaller largest magnitude counts as zero (`GROUP_MAX_EPS`).
 pub const SMALLEST_GROUP: f32 = 1e-15;
 
 /// The candidate scales of [`scale_and_min`]: candidate `i` of `0..=n_steps` lets the range of the values
@@ -19,9 +19,9 @@ pub const SMALLEST_GROUP: f32 = 1e-15;
 pub struct Candidates {
     /// Offset of the first candidate, in levels.
     pub first: f32,
-    /// Distance of two candidates, in levels.
+    /// Difference between two candidates, in levels.
     pub step: f32,
-    /// Number of candidates, less one.
+    /// Number of candidates minus one.
     pub n_steps: u8,
 }
 
@@ -78,14 +78,14 @@ pub fn largest<const N: usize>(values: &[f32; N]) -> (f32, f32) {
     (values.iter().copied().find(|x| x.abs() == magnitude).unwrap_or(0.0), magnitude)
 }
 
-/// The scale that makes the largest magnitude `top`, and the low bytes of the values in steps of it, halves
-/// rounded away from zero.
+/// The scale that maps the largest magnitude to `top`, and the low bytes of the values in steps of the scale,
+/// halves rounded away from zero.
 ///
-/// The reference finds the largest magnitude with `MAX(largest, magnitude)`, which forgets what came before
-/// a NaN; so only then can a value be out of reach of the quick rounding.
+/// The reference finds the largest magnitude with `MAX(largest, magnitude)`, which forgets earlier values at
+/// a NaN; only then can a value be out of reach of the quick rounding.
 #[inline(always)]
 pub fn steps_of_largest<const N: usize>(values: &[f32; N], top: f32) -> (f32, [u8; N]) {
-    // Magnitudes are ordered as their bits are, and NaN lies above all numbers.
+    // Magnitudes are ordered like their bits, with NaN above all numbers.
     let bits = values.iter().fold(0, |largest, x| largest.max(x.to_bits() & 0x7fff_ffff));
     let has_nan = bits > f32::INFINITY.to_bits();
     let magnitude = if has_nan {
@@ -114,10 +114,10 @@ pub fn range<const N: usize>(values: &[f32; N]) -> (f32, f32) {
     (first_zero(min), first_zero(max))
 }
 
-/// Fits `x = scale * level + min` with levels in `0..=max_level` and `min <= 0`; gives `(scale, -min)`.
+/// Fits `x = scale * level + min` with levels in `0..=max_level` and `min <= 0`; returns `(scale, -min)`.
 ///
-/// The error is the weighted sum of squares, of magnitudes where `MAGNITUDES`. A candidate that is taken
-/// moves `min`, and the next candidates are computed from the moved one: the search is a chain.
+/// The error is the weighted sum of squares, or of magnitudes with `MAGNITUDES`. An accepted candidate
+/// changes `min`, from which the next candidates are computed: the search is a chain.
 ///
 /// Source: `make_qkx2_quants` and `make_qkx3_quants`, which with weights are the same search.
 #[inline(always)]
@@ -128,7 +128,7 @@ pub fn scale_and_min<const N: usize, const MAGNITUDES: bool>(
     candidates: Candidates,
     levels: &mut [u8; N],
 ) -> (f32, f32) {
-    // The range to begin with, and two sums that no candidate changes: `W = sum w` and `X = sum w x`.
+    // The initial range, and two sums that do not depend on the candidate: `W = sum w` and `X = sum w x`.
     let (mut min, mut max) = (values[0], values[0]);
     let mut sum_w = weights[0];
     let mut sum_x = sum_w * values[0];
@@ -142,11 +142,11 @@ pub fn scale_and_min<const N: usize, const MAGNITUDES: bool>(
         sum_w += weights[i];
         sum_x += weights[i] * values[i];
     }
-    // Files hold `-min` as a positive number, so the levels begin at zero or below.
+    // Files store `-min` as a positive number, so the levels begin at zero or below.
     if min > 0.0 {
         min = 0.0;
     }
-    // Only values that all equal the minimum get here, and level 0 means the minimum.
+    // Only if all values equal the minimum; level 0 means the minimum.
     if max <= min {
         *levels = [0; N];
         return (0.0, -min);
@@ -165,13 +165,13 @@ pub fn scale_and_min<const N: usize, const MAGNITUDES: bool>(
         sum(&errors)
     };
 
-    // The error to beat: the range laid on the levels exactly, with nothing fitted.
+    // Initial error: the range mapped exactly to the levels, without a fit.
     let inv_scale = top / (max - min);
     let mut scale = 1.0 / inv_scale;
     let mut best: [f32; N] = std::array::from_fn(|i| level_of(inv_scale, min, i));
     let mut best_error = error_of(&best, scale, min);
-    // A candidate rounds with the range stretched over a few levels more or fewer, then solves for the `d`
-    // and `m` that suit these levels best.
+    // A candidate rounds with the range stretched over a few more or fewer levels, then solves for the best
+    // `d` and `m` for these levels.
     for step in 0..=candidates.n_steps {
         let inv_scale = (candidates.first + candidates.step * f32::from(step) + top) / (max - min);
         let trial: [f32; N] = std::array::from_fn(|i| level_of(inv_scale, min, i));
@@ -189,7 +189,7 @@ pub fn scale_and_min<const N: usize, const MAGNITUDES: bool>(
         if determinant > 0.0 {
             let mut this_scale = (sum_w * sum_xl - sum_x * sum_l) / determinant;
             let mut this_min = (sum_l2 * sum_x - sum_l * sum_xl) / determinant;
-            // The best `m` within bounds is 0 then, and the best `d` for it is `C / Q`.
+            // The best `m` within bounds is then 0, and the best `d` for it is `C / Q`.
             if this_min > 0.0 {
                 this_min = 0.0;
                 this_scale = sum_xl / sum_l2;
@@ -211,13 +211,13 @@ pub fn scale_and_min<const N: usize, const MAGNITUDES: bool>(
 
 /// Fits `x = scale * level` with levels in `-half..half`, stored as `level + half`.
 ///
-/// The 19 candidate scales do not depend on each other: four at a time are summed up side by side, each in
-/// its own order, and then judged in the reference's order, the middle one first.
+/// The 19 candidate scales are independent: four at a time are summed in parallel, each in its own order, and
+/// then compared in the reference's order, the middle one first.
 ///
-/// Source: `make_qx_quants` with `rmse_type` 1; its weights where none are given are the squares.
+/// Source: `make_qx_quants` with `rmse_type` 1; whose default weights are the squares.
 #[inline(always)]
 pub fn signed<const N: usize>(values: &[f32; N], weights: &[f32; N], half: u8, levels: &mut [u8; N]) -> f32 {
-    /// Steps of the candidates; the last repeats the one before, so that there are five times four.
+    /// Steps of the candidates; the last is repeated to make five times four.
     const STEPS: [f32; 20] = [
         0.0, -9.0, -8.0, -7.0, -6.0, -5.0, -4.0, -3.0, -2.0, -1.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0,
         9.0, 9.0,
@@ -229,14 +229,14 @@ pub fn signed<const N: usize>(values: &[f32; N], weights: &[f32; N], half: u8, l
     }
     let half_level = i32::from(half);
     let level_of = |inv_scale: f32, x: f32| nearest_int(inv_scale * x).clamp(-half_level, half_level - 1);
-    // Step `c` lays the value of largest magnitude on `-(half + c / 10)`: the negative side has one
-    // level more.
+    // Step `c` maps the value of largest magnitude to `-(half + c / 10)`: the negative side has one level
+    // more.
     let inv_scales = STEPS.map(|step| -(f32::from(half) + 0.1 * step) / max);
     let weighted: [f32; N] = std::array::from_fn(|i| weights[i] * values[i]);
 
     // For given levels `q` the error `sum w (x - d q)^2` is least at `d = lx / l2`, with `lx = sum w x q` and
-    // `l2 = sum w q^2`, and what is left of it is `sum w x^2 - lx^2 / l2`. So the best candidate is that of
-    // the largest `lx^2 / l2`.
+    // `l2 = sum w q^2`, and the remaining error is `sum w x^2 - lx^2 / l2`. So the best candidate has the
+    // largest `lx^2 / l2`.
     let (mut sums_lx, mut sums_l2) = ([0.0; 20], [0.0; 20]);
     let groups = sums_lx.as_chunks_mut::<4>().0.iter_mut().zip(sums_l2.as_chunks_mut::<4>().0);
     for (inv_scales, (sums_lx, sums_l2)) in inv_scales.as_chunks::<4>().0.iter().zip(groups) {
@@ -252,7 +252,7 @@ pub fn signed<const N: usize>(values: &[f32; N], weights: &[f32; N], half: u8, l
     let mut chosen = inv_scales[0];
     let mut scale = if sums_l2[0] != 0.0 { sums_lx[0] / sums_l2[0] } else { 0.0 };
     let mut best = scale * sums_lx[0];
-    // `best` is `lx^2 / l2` of the chosen one; the comparison is multiplied by `l2`, as in the reference.
+    // `best` is `lx^2 / l2` of the chosen one; the comparison is multiplied by `l2`, like in the reference.
     for c in 1..19 {
         let (sum_lx, sum_l2) = (sums_lx[c], sums_l2[c]);
         if sum_l2 > 0.0 && sum_lx * sum_lx > best * sum_l2 {
@@ -265,8 +265,8 @@ pub fn signed<const N: usize>(values: &[f32; N], weights: &[f32; N], half: u8, l
     scale
 }
 
-/// Fits `x = scale * level` with levels in `-half..half`, stored as `level + half`, weighing by squares:
-/// rounds once, then moves single levels as long as that helps, at most five times over.
+/// Fits `x = scale * level` with levels in `-half..half`, stored as `level + half`, weighted by squares:
+/// rounds once, then moves single levels while that helps, in at most five sweeps.
 ///
 /// Source: `make_q3_quants` with `do_rmse`.
 #[inline(always)]
@@ -278,8 +278,8 @@ pub fn signed_by_descent<const N: usize>(values: &[f32; N], half: u8, levels: &m
     }
     let half_level = i32::from(half);
     let clamp = |level: i32| level.clamp(-half_level, half_level - 1);
-    // As in [`signed`], `lx^2 / l2` is to become large, with the squares as weights. The start rounds with
-    // the largest magnitude at `-half`.
+    // Like in [`signed`], maximizes `lx^2 / l2`, with the squares as weights. The start rounds with the
+    // largest magnitude at `-half`.
     let inv_scale = -f32::from(half) / max;
     let weights: [f32; N] = std::array::from_fn(|i| values[i] * values[i]);
     let weighted: [f32; N] = std::array::from_fn(|i| weights[i] * values[i]);
@@ -289,8 +289,8 @@ pub fn signed_by_descent<const N: usize>(values: &[f32; N], half: u8, levels: &m
         sum_lx += weighted[i] * level[i];
         sum_l2 += weights[i] * level[i] * level[i];
     }
-    // A sweep looks at one element after the other. The sums without it are `lx` and `l2`, the scale that
-    // suits the others is `lx / l2`, and the level that this scale gives to the element is `x l2 / lx`.
+    // A sweep visits the elements in order. Without the element, the sums are `lx` and `l2`, the best scale
+    // for the others is `lx / l2`, and the element's level at this scale is `x l2 / lx`.
     for _ in 0..5 {
         let mut changed = false;
         for i in 0..N {
@@ -302,7 +302,7 @@ pub fn signed_by_descent<const N: usize>(values: &[f32; N], half: u8, levels: &m
                 if new_level != level[i] {
                     lx += weighted[i] * new_level;
                     l2 += weights[i] * new_level * new_level;
-                    // `lx^2 / l2` grew, both sides multiplied out.
+                    // `lx^2 / l2` grew, multiplied out.
                     if l2 > 0.0 && lx * lx * sum_l2 > sum_lx * sum_lx * l2 {
                         (level[i], sum_lx, sum_l2) = (new_level, lx, l2);
                         changed = true;
@@ -321,9 +321,9 @@ pub fn signed_by_descent<const N: usize>(values: &[f32; N], half: u8, levels: &m
 }
 
 /// Fits `x = scale * level` with levels in `0..=max_level` for values that are not negative: nine candidate
-/// scales, then single levels are moved as long as that helps, at most five times over.
+/// scales, then single levels are moved while that helps, in at most five sweeps.
 ///
-/// Levels are kept in a byte between the steps, as in the reference: a negative one wraps around.
+/// Like in the reference, levels are stored in a byte between the steps: a negative one wraps around.
 ///
 /// Source: `make_qp_quants`.
 #[inline(always)]
@@ -351,7 +351,7 @@ pub fn unsigned<const N: usize>(
         });
         sum(&errors)
     };
-    // Kept in bytes, where a negative level wraps around. No upper bound is needed: the largest value makes
+    // Stored in bytes, so a negative level wraps around. No upper bound is needed: the largest value gets
     // `max_level`.
     let first: [f32; N] = std::array::from_fn(|i| f32::from(nearest_int(inv_scale * values[i]) as u8));
     let mut best_error = error_of(1.0 / inv_scale, &first);
@@ -365,7 +365,7 @@ pub fn unsigned<const N: usize>(
         }
     }
 
-    // From the best of the nine on, `lx^2 / l2` is made larger by single levels, as in [`signed_by_descent`].
+    // From the best of the nine on, single levels increase `lx^2 / l2`, like in [`signed_by_descent`].
     let (mut sum_lx, mut sum_l2) = (0.0, 0.0);
     for i in 0..N {
         let level = nearest_int(inv_scale * values[i]).min(top);

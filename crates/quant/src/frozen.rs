@@ -1,4 +1,4 @@
-//! Blocks with fixed scales, for searches over levels alone.
+//! Blocks with fixed scales, for searches over levels.
 //!
 //! A column of a block then has a small set of values, `scale * point(level) + offset` in single precision,
 //! where scale and offset belong to a group of neighboring columns and the points are the same in all blocks
@@ -21,16 +21,16 @@ pub const NO_OFFSET: f32 = -0.0;
 /// Values of levels before scale and offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Points {
-    /// Level `l` stands for the integer `l - zero`; a search may give any of `lowest..=highest`.
+    /// Level `l` represents the integer `l - zero`; a search may choose any of `lowest..=highest`.
     Steps {
-        /// The level of the integer 0.
+        /// Level of the integer 0.
         zero: u8,
-        /// The lowest level that an encoder gives.
+        /// Lowest level that an encoder produces.
         lowest: u8,
-        /// The highest level.
+        /// Highest level.
         highest: u8,
     },
-    /// Level `l` stands for entry `l`; entries increase.
+    /// Level `l` represents entry `l`; entries increase.
     Table(&'static [i8; 16]),
 }
 
@@ -42,18 +42,19 @@ impl Points {
     #[inline(always)]
     pub fn point(self, level: u8) -> f32 {
         match self {
-            // Levels of one byte less at most 128: 16 bits hold the difference, and f32 every such integer.
+            // Levels of one byte minus at most 128: the difference fits 16 bits, and f32 represents it
+            // exactly.
             Points::Steps { zero, .. } => f32::from(i16::from(level) - i16::from(zero)),
             Points::Table(table) => f32::from(table[usize::from(level)]),
         }
     }
 
-    /// The level of a point that [`point`](Self::point) gave.
+    /// Level of a point returned by [`point`](Self::point).
     #[inline(always)]
     pub fn level(self, point: f32) -> u8 {
         match self {
             Points::Steps { zero, .. } => (point as i16 + i16::from(zero)) as u8,
-            // Entries increase, so as many lie below it as its index says.
+            // Entries increase, so the index is the number of smaller entries.
             Points::Table(table) => table.iter().filter(|entry| f32::from(**entry) < point).count() as u8,
         }
     }
@@ -64,46 +65,46 @@ impl Points {
 pub enum Codes {
     /// No codes.
     None,
-    /// Integers of `lowest..=highest`, of which `zero` stands for 0.
+    /// Integers of `lowest..=highest`, of which `zero` represents 0.
     Integers {
-        /// The lowest.
+        /// Lowest code.
         lowest: u16,
-        /// The highest.
+        /// Highest code.
         highest: u16,
-        /// The one that stands for 0.
+        /// Code of 0.
         zero: u16,
     },
-    /// Bits of numbers of half precision.
+    /// Bits of half-precision numbers.
     Halves,
 }
 
-/// A block of `E` elements and `B` bytes with its scales frozen.
+/// A block of `E` elements and `B` bytes with fixed scales.
 pub trait Frozen<const E: usize, const B: usize> {
     /// The type.
     const DTYPE: DType;
-    /// Neighbouring columns that share a scale; a divisor of `E`.
+    /// Neighboring columns that share a scale; a divisor of `E`.
     const GROUP: usize;
     /// Values of levels.
     const POINTS: Points;
 
-    /// Codes of a group's scale and of its offset. By default a block begins with its one scale in half precision,
-    /// which the offset follows if there is one.
+    /// Codes of a group's scale and of its offset. By default a block begins with a single scale in half
+    /// precision, followed by the offset, if any.
     const CODES: [Codes; 2] = [Codes::Halves, Codes::None];
 
-    /// Codes of a group's scale and of its offset; 0 if there is none.
+    /// Codes of a group's scale and of its offset; 0 if there is no offset.
     #[inline(always)]
     fn codes(block: &[u8; B], _group: usize) -> [u16; 2] {
         [u16_at(block, 0), if Self::CODES[1] == Codes::None { 0 } else { u16_at(block, 2) }]
     }
 
-    /// Scale and offset that such codes stand for in this block, as the decoder computes them.
+    /// Scale and offset of codes in this block, in the decoder's arithmetic.
     #[inline(always)]
     fn scale(_block: &[u8; B], [scale, offset]: [u16; 2]) -> [f32; 2] {
         let offset = if Self::CODES[1] == Codes::None { NO_OFFSET } else { f16_to_f32(offset) };
         [f16_to_f32(scale), offset]
     }
 
-    /// Writes the codes of a group and leaves all other bits as they are.
+    /// Writes the codes of a group; other bits stay unchanged.
     #[inline(always)]
     fn put_codes([scale, offset]: [u16; 2], block: &mut [u8; B], _group: usize) {
         put_u16(block, 0, scale);
@@ -115,16 +116,16 @@ pub trait Frozen<const E: usize, const B: usize> {
     /// The levels of a block.
     fn levels(block: &[u8; B]) -> [u8; E];
 
-    /// Packs levels and leaves all other bits as they are.
+    /// Packs levels; other bits stay unchanged.
     fn put_levels(levels: &[u8; E], block: &mut [u8; B]);
 }
 
-/// A row of [`FROZEN`]. All functions take whole blocks; data beyond the shorter slice is left alone.
+/// A row of [`FROZEN`]. All functions take complete blocks; data beyond the shorter slice is ignored.
 #[derive(Debug, Clone, Copy)]
 pub struct FrozenCodec {
     /// The type.
     pub dtype: DType,
-    /// Neighbouring columns that share a scale.
+    /// Neighboring columns that share a scale.
     pub group: usize,
     /// Values of levels.
     pub points: Points,
@@ -137,7 +138,7 @@ pub struct FrozenCodec {
     pub codes_of: fn(&[u8], usize) -> [u16; 2],
     /// `(block, codes)`: the codes of all groups of this block.
     pub block_codes: fn(&[u8], &mut [[u16; 2]]),
-    /// `(block, codes)`: scale and offset that these codes stand for in this block.
+    /// `(block, codes)`: scale and offset of codes in this block.
     pub scale_of: fn(&[u8], [u16; 2]) -> [f32; 2],
     /// `(codes, block, group)`: writes the codes of a group of this block.
     pub put_codes: fn([u16; 2], &mut [u8], usize),
@@ -145,11 +146,10 @@ pub struct FrozenCodec {
     pub scales: fn(&[u8], &mut [f32], &mut [f32]),
     /// `(blocks, levels)`: one level for each element.
     pub levels: fn(&[u8], &mut [u8]),
-    /// `(levels, blocks)`: packs levels into blocks whose other bits stay.
+    /// `(levels, blocks)`: packs levels into blocks; other bits stay unchanged.
     pub put_levels: fn(&[u8], &mut [u8]),
 }
 
-/// The row of a type.
 const fn row<T: Frozen<E, B>, const E: usize, const B: usize>() -> FrozenCodec {
     // Both are known at compile time, so a wrong row does not compile.
     assert!(E.is_multiple_of(T::GROUP), "groups fill a block");
@@ -177,7 +177,7 @@ const fn row<T: Frozen<E, B>, const E: usize, const B: usize>() -> FrozenCodec {
             }
         },
         levels: |blocks, levels| {
-            // Bits only, which no level changes: the vectors are for speed.
+            // Only integer operations, so levels do not change the result: the vectors are for speed.
             Level::detect().vectorize(
                 #[inline(always)]
                 || {
@@ -195,7 +195,7 @@ const fn row<T: Frozen<E, B>, const E: usize, const B: usize>() -> FrozenCodec {
     }
 }
 
-/// Every type whose columns can be rounded one by one.
+/// All types whose columns can be rounded individually.
 pub const FROZEN: &[FrozenCodec] = &[
     row::<crate::q4_0::Block, _, _>(),
     row::<crate::q4_1::Block, _, _>(),
@@ -211,7 +211,7 @@ pub const FROZEN: &[FrozenCodec] = &[
     row::<crate::iq4_xs::Block, _, _>(),
 ];
 
-/// The row of this type, if its columns can be rounded one by one.
+/// The row of this type, if its columns can be rounded individually.
 pub fn frozen(dtype: DType) -> Option<&'static FrozenCodec> {
     FROZEN.iter().find(|row| row.dtype == dtype)
 }

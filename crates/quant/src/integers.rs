@@ -1,5 +1,6 @@
-//! Blocks as integers and float scales: `x = d * scale * (level - offset) + m * minimum`, with bytes `level` for each element, integers
-//! `scale` and `minimum` for each group of some, and floats `d` and `m` for the whole block.
+//! Blocks as integers and float scales: `x = d * scale * (level - offset) + m * minimum`, with bytes `level`
+//! for each element, integers `scale` and `minimum` for each group of some, and floats `d` and `m` for the
+//! block.
 
 use gguf_types::{DType, half::f16_to_f32};
 
@@ -14,9 +15,10 @@ use crate::{
 pub struct IntegerForm {
     /// Elements of a block, which share `d` and `m`.
     pub block_elems: usize,
-    /// Elements that share a minimum; none where the type has no minima.
+    /// Elements that share a minimum; `None` if the type has no minima.
     pub min_elems: Option<usize>,
-    /// Elements that share an integer scale; none where the type has no such scales, or where levels times scales are bytes.
+    /// Elements that share an integer scale; `None` if the type has no such scales, or if levels times scales
+    /// are bytes.
     pub scale_elems: Option<usize>,
     /// Offset of levels above the integers that they represent.
     pub offset: u8,
@@ -24,23 +26,23 @@ pub struct IntegerForm {
     pub max_level: u8,
 }
 
-/// Room for what blocks are made of, row-major.
+/// Buffers for the components of blocks, row-major.
 #[derive(Debug)]
 pub struct IntegerBlocks<'a> {
     /// One for each element.
     pub levels: &'a mut [u8],
     /// `d` of each block.
     pub scales: &'a mut [f32],
-    /// One for each group that shares a scale, at most 128 in absolute value; empty without.
+    /// One per group that shares a scale, at most 128 in absolute value; empty without scales.
     pub int_scales: &'a mut [i16],
-    /// One for each group that shares a minimum, at most 63 in absolute value; empty without.
+    /// One per group that shares a minimum, at most 63 in absolute value; empty without minima.
     pub minima: &'a mut [i16],
     /// `m` of each block; empty without minima.
     pub min_scales: &'a mut [f32],
 }
 
 impl IntegerBlocks<'_> {
-    /// The same buffers, for temporary use.
+    /// Reborrows the buffers.
     pub fn lent(&mut self) -> IntegerBlocks<'_> {
         IntegerBlocks {
             levels: self.levels,
@@ -52,17 +54,17 @@ impl IntegerBlocks<'_> {
     }
 }
 
-/// The form of a type; none for types that are something else.
+/// The form of a type; `None` for other types.
 pub const fn integer_form(dtype: DType) -> Option<IntegerForm> {
-    // Offsets lift the lowest level to a byte without a sign: nibbles are stored so, signed bytes begin at -128.
+    // Offsets raise the lowest level to 0: nibbles are stored this way, signed bytes begin at -128.
     let (block_elems, min_elems, scale_elems, offset, max_level) = match dtype {
         DType::Q4_0 => (32, None, None, 8, 15),
         DType::Q5_0 => (32, None, None, 16, 31),
         DType::Q8_0 | DType::IQ4_NL => (32, None, None, 128, 255),
         DType::Q4_1 => (32, Some(32), None, 0, 15),
         DType::Q5_1 => (32, Some(32), None, 0, 31),
-        // Scales of 4 bits by levels of 2, and of 6 with a sign by levels of 3 with one, -124 to 128: their products are bytes, so that
-        // kernels need not multiply by scales.
+        // Products of 4-bit scales and 2-bit levels, and of signed 6-bit scales and signed 3-bit levels (-124
+        // to 128), are bytes, so that kernels need not multiply by scales.
         DType::Q2_K => (256, Some(16), None, 0, 45),
         DType::Q3_K => (256, None, None, 127, 255),
         DType::Q4_K => (256, Some(32), Some(32), 0, 15),
@@ -74,7 +76,7 @@ pub const fn integer_form(dtype: DType) -> Option<IntegerForm> {
     Some(IntegerForm { block_elems, min_elems, scale_elems, offset, max_level })
 }
 
-/// Takes little-endian blocks apart.
+/// Decodes little-endian blocks to integers and scales.
 ///
 /// # Errors
 /// [`CodecError::NoCodec`] for a type without an [`integer_form`].
@@ -99,7 +101,7 @@ pub fn decode_integers(
     };
     let each =
         blocks.chunks_exact(dtype.block_bytes() as usize).zip(out.levels.chunks_exact_mut(form.block_elems));
-    // At most one for each 16 elements.
+    // At most one per 16 elements.
     let mut codes = [[0; 2]; 16];
     for (index, (block, levels)) in each.enumerate() {
         out.scales[index] = half(block, places[0]);
@@ -111,7 +113,7 @@ pub fn decode_integers(
         }
         if let Some(minima) = out.minima.get_mut(index * groups..(index + 1) * groups) {
             for (minimum, [_, code]) in minima.iter_mut().zip(codes) {
-                // Integer minima are taken off, float ones are added: `m` keeps the sign that it is stored with.
+                // Integer minima are subtracted, float ones are added: `m` keeps its stored sign.
                 *minimum = match min_codes {
                     Codes::Integers { zero, .. } => zero as i16 - code as i16,
                     _ => 1,
@@ -123,13 +125,13 @@ pub fn decode_integers(
                 let scales = &mut out.int_scales[index * groups..(index + 1) * groups];
                 scales.iter_mut().zip(codes).for_each(|(scale, [code, _])| *scale = code as i16 - zero);
             }
-            // Products of both are bytes.
+            // Products of levels and scales are bytes.
             (Some(zero), None) => level.vectorize(
                 #[inline(always)]
                 || {
                     let Points::Steps { zero: zero_of_levels, .. } = row.points else { return };
                     for (levels, [code, _]) in levels.chunks_exact_mut(row.group).zip(codes) {
-                        // Modulo 256, as the result is a byte.
+                        // Modulo 256, because the result is a byte.
                         let scale = (code as i16 - zero) as u8;
                         for level in levels {
                             *level = level
@@ -143,7 +145,7 @@ pub fn decode_integers(
             (None, _) => {}
         }
     }
-    // Levels of a codebook are its indices so far.
+    // So far the levels are indices of the codebook.
     if let Points::Table(table) = row.points {
         let bytes = table.map(|point| (i16::from(point) + i16::from(form.offset)) as u8);
         level.vectorize(
@@ -159,7 +161,7 @@ mod tests {
     use super::*;
     use crate::{CODECS, decode};
 
-    /// Any bits but for scales, which are numbers of all sizes: every code that a block can have.
+    /// Any bits except in scales, which are numbers of all sizes: all possible codes.
     fn blocks(dtype: DType, n_blocks: usize) -> Vec<u8> {
         let n_bytes = dtype.block_bytes() as usize;
         let mut blocks: Vec<u8> =

@@ -14,12 +14,10 @@ use crate::{
     round::nearest_int,
 };
 
-/// Elements in a block.
 pub const ELEMS: usize = 256;
 const SUBS: usize = 8;
 const SUB_ELEMS: usize = ELEMS / SUBS;
 
-/// Packs scales and minima.
 #[inline(always)]
 pub fn pack(scales: &[u8; SUBS], mins: &[u8; SUBS]) -> [u8; 12] {
     std::array::from_fn(|i| match i {
@@ -29,7 +27,6 @@ pub fn pack(scales: &[u8; SUBS], mins: &[u8; SUBS]) -> [u8; 12] {
     })
 }
 
-/// Unpacks scales and minima.
 #[inline(always)]
 pub fn unpack(bytes: &[u8; 12]) -> ([u8; SUBS], [u8; SUBS]) {
     let scales = std::array::from_fn(|i| match i {
@@ -65,7 +62,7 @@ pub fn fit(
     let (mut max_scale, mut max_min) = (0.0, 0.0);
     for sub in 0..SUBS {
         let x: &[f32; SUB_ELEMS] = array_at(values, sub * SUB_ELEMS);
-        // `w = rms + |x|`: large values count more, small ones not nothing.
+        // `w = rms + |x|`: large values count more, but small ones also count.
         let rms = (fit::sum_of_squares(x) / 32.0).sqrt();
         let weights = x.map(|x| rms + x.abs());
         let levels = array_at_mut(levels, sub * SUB_ELEMS);
@@ -77,7 +74,7 @@ pub fn fit(
             max_min = mins[sub];
         }
     }
-    // The eight scales become integers of 6 bits, in steps of the largest over 63; the minima likewise.
+    // The eight scales become 6-bit integers, in steps of the largest over 63; likewise the minima.
     let inv_scale = if max_scale > 0.0 { 63.0 / max_scale } else { 0.0 };
     let inv_min = if max_min > 0.0 { 63.0 / max_min } else { 0.0 };
     let scales = scales.map(|scale| (nearest_int(inv_scale * scale) as u8).min(63));
@@ -88,8 +85,8 @@ pub fn fit(
     round_again(values, max_level, head, levels);
 }
 
-/// Finds scales and levels with importance weights. `max_scale` bounds the packed scales: where rounding
-/// errors make a scale negative, the reference's Q5_K cuts the wrapped level to 6 bits and Q4_K does not.
+/// Finds scales and levels with importance weights. `max_scale` bounds the packed scales: if rounding errors
+/// make a scale negative, the reference's Q5_K cuts the wrapped level to 6 bits and Q4_K does not.
 #[inline(always)]
 pub fn fit_weighted(
     values: &[f32; ELEMS],
@@ -99,7 +96,7 @@ pub fn fit_weighted(
     head: &mut [u8; 16],
     levels: &mut [u8; ELEMS],
 ) {
-    // `w = importance * sqrt(2 mean(x^2) + x^2)`, the mean over the whole block.
+    // `w = importance * sqrt(2 mean(x^2) + x^2)`, the mean over the block.
     let sigma2 = 2.0 * fit::sum_of_squares(values) / 256.0;
     let (mut scales, mut mins, mut sum_w) = ([0.0; SUBS], [0.0; SUBS], [0.0; SUBS]);
     for sub in 0..SUBS {
@@ -121,8 +118,8 @@ pub fn fit_weighted(
     round_again(values, max_level, head, levels);
 }
 
-/// Rounds the values once more, now with the scales that a reader will see. A sub-block whose scale is zero
-/// keeps the levels of its search.
+/// Rounds the values again with the scales that a reader will see. A sub-block whose scale is zero keeps the
+/// levels of its search.
 #[inline(always)]
 fn round_again(values: &[f32; ELEMS], max_level: u8, head: &[u8; 16], levels: &mut [u8; ELEMS]) {
     let (scales, mins) = read(head);

@@ -1,24 +1,23 @@
 //! The CPU level as a value: listed, detected once, or chosen by the program.
 //!
-//! Vector code is written once, generic over [`fearless_simd::Simd`], and compiled for each
-//! level into the same binary. That crate was chosen over `std::arch` because its tokens make
-//! the kernels safe Rust, over `pulp` and `wide` because it has native 512-bit vectors with
-//! mask registers on stable Rust, and over `multiversion` because a lane-per-block kernel needs
-//! explicit vectors. It never contracts a multiplication and an addition on its own, which the
-//! equality of bits depends on.
+//! Vector code is written once, generic over [`fearless_simd::Simd`], and compiled for each level into the
+//! same binary. That crate was chosen over `std::arch` because its tokens make the kernels safe Rust, over
+//! `pulp` and `wide` because it has native 512-bit vectors with mask registers on stable Rust, and over
+//! `multiversion` because a lane-per-block kernel needs explicit vectors. It never contracts a multiplication
+//! and an addition by itself, which bit-exactness requires.
 
 use std::{fmt, sync::OnceLock};
 
-/// The environment variable from which programs take a level for [`Level::choose`]: `scalar`, `avx2`, `avx512`, `neon`. The
-/// library does not read it.
+/// Environment variable from which programs take a level for [`Level::choose`]: `scalar`, `avx2`, `avx512`,
+/// `neon`. The library does not read it.
 pub const LEVEL_VARIABLE: &str = "GGUF_CPU_LEVEL";
 
 /// The result of [`Level::detect`].
 static USED: OnceLock<Level> = OnceLock::new();
 
-/// A set of vector instructions. Owning any value but [`Level::Scalar`] proves that the CPU
-/// and the operating system permit its instructions: values come from [`Level::available`],
-/// which reads the operating system's view of the CPU, not the CPU alone.
+/// A set of vector instructions. Owning any value but [`Level::Scalar`] proves that the CPU and the operating
+/// system permit its instructions: values come from [`Level::available`], which also asks the operating
+/// system.
 #[derive(Clone, Copy)]
 pub struct Level(Kind);
 
@@ -34,7 +33,7 @@ pub(crate) enum Kind {
     Neon(fearless_simd::aarch64::Neon),
 }
 
-/// The names of all levels that any machine can have, slowest first for each architecture.
+/// Names of all levels of any machine, slowest first for each architecture.
 pub const LEVEL_NAMES: &[&str] = &["scalar", "avx2", "avx512", "neon"];
 
 impl Level {
@@ -42,7 +41,7 @@ impl Level {
     #[expect(non_upper_case_globals, reason = "reads as the variant of an enum")]
     pub const Scalar: Level = Level(Kind::Scalar);
 
-    /// The levels that this machine can run, slowest first.
+    /// Levels that this machine can run, slowest first.
     pub fn available() -> Vec<Level> {
         // Asks the operating system too: a CPU may have registers that are not saved for a process.
         let best = fearless_simd::Level::new();
@@ -59,7 +58,7 @@ impl Level {
         levels
     }
 
-    /// Returns the level to use when a caller names none: the best available one, or the one passed to [`Level::choose`].
+    /// Default level: the best available one, or the one passed to [`Level::choose`].
     pub fn detect() -> Level {
         *USED.get_or_init(|| Level::available().last().copied().unwrap_or(Level::Scalar))
     }
@@ -81,12 +80,12 @@ impl Level {
         if used == level { Ok(()) } else { Err(used) }
     }
 
-    /// The level of this name in any case, if this machine can run it.
+    /// The level with this name in any case, if this machine can run it.
     pub fn from_name(name: &str) -> Option<Level> {
         Level::available().into_iter().find(|level| level.name().eq_ignore_ascii_case(name))
     }
 
-    /// The name as [`LEVEL_VARIABLE`] takes it.
+    /// Name, as in [`LEVEL_VARIABLE`].
     pub fn name(self) -> &'static str {
         match self.0 {
             Kind::Scalar => "scalar",
@@ -99,16 +98,16 @@ impl Level {
         }
     }
 
-    /// Does work with this level's instructions: plain loops over slices become vectors of its width, and give
-    /// the same bits at every level, because sums are never taken in another order.
+    /// Runs work with this level's instructions: plain loops over slices are vectorized with its width and
+    /// give equal bits at every level, because sums are never reordered.
     ///
-    /// Only what is inlined gains: the closure, and what it calls, should be `#[inline(always)]`.
+    /// Only inlined code benefits: the closure and its callees should be `#[inline(always)]`.
     #[inline(always)]
     pub fn vectorize<R>(self, work: impl FnOnce() -> R) -> R {
         at_level!(self, simd => work(), work())
     }
 
-    /// Does work that is written with vectors, with this level's vectors.
+    /// Runs work that is written with vectors, with this level's vectors.
     #[inline(always)]
     pub fn run<W: Vectors>(self, work: W) -> W::Output {
         at_level!(self, simd => work.run(simd), work.scalar())
@@ -125,8 +124,8 @@ pub trait Vectors {
     /// Result type.
     type Output;
 
-    /// With a level's vectors, which all have a fused multiply-add. Should be `#[inline(always)]`, as what it calls, or that
-    /// carries `#[simd]`.
+    /// Runs with a level's vectors, which all have a fused multiply-add. It and its callees should be
+    /// `#[inline(always)]` or carry `#[simd]`.
     fn run<S: fearless_simd::Simd>(self, simd: S) -> Self::Output;
 
     /// Plain Rust version, which defines the meaning of [`Vectors::run`].
@@ -135,9 +134,9 @@ pub trait Vectors {
 
 /// Runs one of two expressions by level: `at_level!(level, simd => vector, scalar)`.
 ///
-/// The vector expression is compiled once for each level with that level's instructions
-/// enabled; `simd` is bound to the token. Everything that it calls must be `#[inline(always)]`
-/// or carry `#[simd]`, or it would be compiled without those instructions.
+/// The vector expression is compiled once for each level with that level's instructions enabled; `simd` is
+/// bound to the token. Its callees must be `#[inline(always)]` or carry `#[simd]`, or they would be compiled
+/// without those instructions.
 macro_rules! at_level {
     ($level:expr, $simd:ident => $vector:expr, $scalar:expr) => {
         match $crate::Level::kind($level) {

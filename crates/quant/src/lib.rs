@@ -1,10 +1,10 @@
 //! Block formats of ggml and their kernels.
 //!
-//! This crate knows no file: rows of `f32` go in, blocks come out, and the other way round.
-//! `CODECS` is the feature list; one folder for each type, `scalar.rs` states the meaning.
+//! This crate converts rows of `f32` to blocks and back, without file access. `CODECS` is the feature list.
+//! Each type has a folder or file; `scalar.rs` is the definition.
 //!
-//! The promise: bytes equal to `ggml_quantize_chunk` of llama.cpp (as vendored in
-//! llama-cpp-python 0.3.36) built without floating-point contraction.
+//! Guarantee: bytes equal to `ggml_quantize_chunk` of llama.cpp (as vendored in llama-cpp-python 0.3.36)
+//! built without floating-point contraction.
 #![cfg_attr(
     not(test),
     deny(

@@ -11,11 +11,12 @@ use crate::{
     valid::{half_scales, iq1_m_scale},
 };
 
-/// Largest factor between the scale of a block and a value of it: 128 x 32 in Q6_K, 127 x 32 in IQ4_XS.
+/// Largest factor between the scale of a block and its values: 128 x 32 in Q6_K, 127 x 32 in IQ4_XS.
 const MAX_FACTOR: f32 = 4096.0;
 
-/// The first value of these whole little-endian blocks whose magnitude exceeds `limit`: index of its block (for plain numbers, of
-/// the element), and the value. `None` for types without a decoder, and for NVFP4, whose values are below 3000.
+/// The first value of complete little-endian blocks whose magnitude exceeds `limit`: index of its block (for
+/// plain numbers, of the element), and the value. `None` for types without a decoder, and for NVFP4, whose
+/// values are below 3000.
 ///
 /// # Examples
 /// ```
@@ -33,7 +34,7 @@ pub fn first_large_value(dtype: DType, level: Level, blocks: &[u8], limit: f32) 
         decode(dtype, level, bytes, &mut values).ok()?;
         values.into_iter().find(|value| value.abs() > limit).map(|value| (block, value))
     };
-    // Without its sign, the bits of a float have the order of its magnitude.
+    // Without the sign, the bits of a float are ordered like its magnitude.
     match dtype {
         DType::F32 => {
             let limit = limit.to_bits();
@@ -60,7 +61,7 @@ pub fn first_large_value(dtype: DType, level: Level, blocks: &[u8], limit: f32) 
 /// Position of the first number with a property.
 fn position<const N: usize>(bytes: &[u8], is_one: impl Fn([u8; N]) -> bool) -> Option<usize> {
     let (numbers, _) = bytes.as_chunks::<N>();
-    // Whole chunks first: a loop without an exit becomes vectors.
+    // Chunks first: a loop without an exit is vectorized.
     for (index, chunk) in numbers.chunks(4096).enumerate() {
         if chunk.iter().fold(false, |any, bytes| any | is_one(*bytes)) {
             return Some(index * 4096 + chunk.iter().position(|bytes| is_one(*bytes))?);
@@ -75,7 +76,7 @@ fn has_larger_scale(dtype: DType, block: &[u8], limit: f32) -> bool {
     match dtype {
         DType::IQ1_M => iq1_m_scale(block) & 0x7fff > limit_half,
         DType::Q8_K => f32::from_le_bytes([block[0], block[1], block[2], block[3]]).abs() > limit,
-        // An exponent alone.
+        // Only an exponent.
         DType::MXFP4 => f32::from_bits(u32::from(block[0]) << 23) > limit,
         dtype => half_scales(dtype)
             .iter()
@@ -88,7 +89,7 @@ mod tests {
     use super::*;
     use crate::{CODECS, Rows, encode};
 
-    /// Values above the limit are found in every type, and those below are not.
+    /// Finds values above the limit in every type, and no smaller ones.
     #[test]
     fn large_values_are_found_in_every_type() {
         let level = Level::detect();

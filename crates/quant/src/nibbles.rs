@@ -1,5 +1,5 @@
-//! Packing of levels that the 32-element formats share: element `i` and element `i + 16` in one byte, a
-//! fifth bit, where there is one, in a `u32` with bit `i` for element `i`.
+//! Packing of levels shared by 32-element formats: element `i` and element `i + 16` in one byte, and fifth
+//! bits, if any, in a `u32` with bit `i` for element `i`.
 
 /// The low 4 bits of 32 levels.
 #[inline(always)]
@@ -7,7 +7,7 @@ pub fn pack(levels: &[u8; 32]) -> [u8; 16] {
     std::array::from_fn(|i| (levels[i] & 0x0f) | (levels[i + 16] << 4))
 }
 
-/// The low 4 bits of 32 levels.
+/// The 32 levels of [`pack`].
 #[inline(always)]
 pub fn unpack(bytes: &[u8; 16]) -> [u8; 32] {
     std::array::from_fn(|i| if i < 16 { bytes[i] & 0x0f } else { bytes[i - 16] >> 4 })

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! byte  0      2      4                     20
-//!       d f16  m f16  qs: byte i holds q[i] in the low and q[i + 16] in the high half
+//!       d f16  m f16  qs: byte i has q[i] in the low and q[i + 16] in the high half
 //! ```
 //!
 //! Source: `block_q4_1` in `ggml/src/ggml-common.h`; `quantize_row_q4_1_ref`, `quantize_row_q4_1_impl` and
@@ -15,7 +15,6 @@ use crate::{
     q4_q5::{Layout, codec},
 };
 
-/// A block, for the tables of such types.
 pub struct Block;
 
 impl Layout<20> for Block {
@@ -24,5 +23,4 @@ impl Layout<20> for Block {
     const HAS_MIN: bool = true;
 }
 
-/// The row of this type.
 pub const CODEC: Codec = codec::<Block, 20, 5>();

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! byte  0      2         4                      16                                 144
-//!       d f16  dmin f16  scales and mins of 6   qs: byte 32 * p + i holds element i of sub-block
+//!       d f16  dmin f16  scales and mins of 6   qs: byte 32 * p + i has element i of sub-block
 //!                        bits, [`k_scales`]     2 * p in the low, of 2 * p + 1 in the high half
 //! ```
 //!
@@ -19,7 +19,6 @@ use crate::{
     q4_q5_k::{Layout, codec},
 };
 
-/// A block, for the tables of such types.
 pub struct Block;
 
 impl Layout<144> for Block {
@@ -29,5 +28,4 @@ impl Layout<144> for Block {
     const MAX_SCALE: u8 = u8::MAX;
 }
 
-/// The row of this type.
 pub const CODEC: Codec = codec::<Block, 144, 36>();

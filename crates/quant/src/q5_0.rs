@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! byte  0      2                            6                     22
-//!       d f16  qh u32: bit i is bit 4       qs: byte i holds the low bits of q[i]
+//!       d f16  qh u32: bit i is bit 4       qs: byte i has the low bits of q[i]
 //!              of q[i]                      and, in the high half, of q[i + 16]
 //! ```
 //!
@@ -16,7 +16,6 @@ use crate::{
     q4_q5::{Layout, codec},
 };
 
-/// A block, for the tables of such types.
 pub struct Block;
 
 impl Layout<22> for Block {
@@ -25,5 +24,4 @@ impl Layout<22> for Block {
     const HAS_MIN: bool = false;
 }
 
-/// The row of this type.
 pub const CODEC: Codec = codec::<Block, 22, 6>();

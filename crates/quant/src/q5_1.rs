@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! byte  0      2      4                     8                     24
-//!       d f16  m f16  qh u32: bit i is      qs: byte i holds the low bits of q[i]
+//!       d f16  m f16  qh u32: bit i is      qs: byte i has the low bits of q[i]
 //!                     bit 4 of q[i]         and, in the high half, of q[i + 16]
 //! ```
 //!
@@ -16,16 +16,14 @@ use crate::{
     q4_q5::{Layout, codec},
 };
 
-/// A block, for the tables of such types.
 pub struct Block;
 
 impl Layout<24> for Block {
     const DTYPE: DType = DType::Q5_1;
     const HALF: u8 = 16;
     const HAS_MIN: bool = true;
-    // The reference sets no bound here.
+    // The reference does not clamp here.
     const BOUNDED: bool = false;
 }
 
-/// The row of this type.
 pub const CODEC: Codec = codec::<Block, 24, 6>();

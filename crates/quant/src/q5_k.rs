@@ -3,7 +3,7 @@
 //! ```text
 //! byte  0      2         4                     16                     48                    176
 //!       d f16  dmin f16  scales and mins of 6  qh: bit s of byte i    qs: the low 4 bits,
-//!                        bits, [`k_scales`]    is bit 4 of element i  placed as in Q4_K
+//!                        bits, [`k_scales`]    is bit 4 of element i  in Q4_K's layout
 //!                                              of sub-block s
 //! ```
 //!
@@ -20,7 +20,6 @@ use crate::{
     q4_q5_k::{Layout, codec},
 };
 
-/// A block, for the tables of such types.
 pub struct Block;
 
 impl Layout<176> for Block {
@@ -30,5 +29,4 @@ impl Layout<176> for Block {
     const MAX_SCALE: u8 = 63;
 }
 
-/// The row of this type.
 pub const CODEC: Codec = codec::<Block, 176, 44>();

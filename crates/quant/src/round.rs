@@ -1,30 +1,30 @@
 //! The rounding rules and number conversions of the reference, named.
 //!
-//! Where C leaves a conversion undefined (a float outside the integer's range, infinity, NaN), these
-//! functions do what the reference does on x86-64, because blocks of subnormal numbers reach those places:
-//! the reciprocal of their scale is infinite.
+//! If a conversion is undefined in C (a float outside the integer's range, infinity, NaN), these functions
+//! behave like the reference on x86-64, because blocks of subnormal numbers cause such conversions: the
+//! reciprocal of their scale is infinite.
 
 pub use gguf_types::half::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
 
 /// `3 * 2^22`: the sum of this and a float below 2^22 in magnitude lies between 2^23 and 2^24, where floats are 1
 /// apart, so the addition rounds the float to its nearest integer, halves to even, and leaves it in the low bits.
 pub(crate) const MAGIC: f32 = 12_582_912.0;
-/// The bits of a float's mantissa, where the integer stands, plus [`MAGIC_MANTISSA`].
+/// The bits of a float's mantissa, which contain the integer plus [`MAGIC_MANTISSA`].
 pub(crate) const MANTISSA: u32 = 0x007f_ffff;
 /// Mantissa of [`MAGIC`], which represents the integer 0.
 pub(crate) const MAGIC_MANTISSA: u32 = 0x0040_0000;
 
-/// Nearest integer, halves to even, as ggml's magic-number trick does it.
+/// Nearest integer, halves to even, by ggml's magic-number trick.
 ///
-/// Source: `nearest_int` in `ggml/src/ggml-quants.c`. Meaningful for `|value| <= 4194303`;
-/// beyond that the result is whatever the bits give, exactly as in the reference.
+/// Source: `nearest_int` in `ggml/src/ggml-quants.c`. Meaningful for `|value| <= 4194303`; beyond that the
+/// bits are meaningless, but equal to the reference's.
 #[inline(always)]
 pub fn nearest_int(value: f32) -> i32 {
     let bits = (value + MAGIC).to_bits();
     (bits & MANTISSA) as i32 - MAGIC_MANTISSA as i32
 }
 
-/// Nearest integer, halves away from zero: C's `roundf` and the conversion to an integer after it.
+/// Nearest integer, halves away from zero: C's `roundf` followed by a conversion to an integer.
 ///
 /// The number that is added is the largest below one half: with 0.5 itself, 0.49999997 would round up. From
 /// 2^23 on, where every float is an integer, the sum rounds back to the value.
@@ -40,11 +40,10 @@ pub fn round_away_to_byte(value: f32) -> u8 {
 }
 
 /// The low byte of [`truncate_to_int`] for magnitudes below 2^22, and 0 for all others. Values times the
-/// reciprocal of a scale that was made for them are small numbers, or infinite or NaN, for which 0 is right
-/// too.
+/// reciprocal of their own scale are small numbers, or infinite or NaN, for which 0 is right too.
 ///
-/// Adding 2^23 rounds the magnitude to an integer in the low bits; where that went up, one is taken off.
-/// The language's own conversion saturates, which costs a block of 32 about half of its time.
+/// Adding 2^23 rounds the magnitude to an integer in the low bits; if that went up, one is subtracted. The
+/// language's own conversion saturates, which costs a block of 32 about half of its time.
 #[inline(always)]
 pub fn truncate_to_byte(value: f32) -> u8 {
     let magnitude = value.abs();
@@ -54,32 +53,32 @@ pub fn truncate_to_byte(value: f32) -> u8 {
     if magnitude < 4_194_304.0 { signed as u8 } else { 0 }
 }
 
-/// A float cut to an integer, as x86-64's conversion instruction does it: `i32::MIN` for NaN and for
-/// everything that does not fit. Its low byte, which is all that block formats keep, is 0.
+/// A float truncated to an integer, like by x86-64's conversion instruction: `i32::MIN` for NaN and
+/// out-of-range values. Its low byte, which is all that block formats keep, is 0.
 #[inline(always)]
 pub fn truncate_to_int(value: f32) -> i32 {
     if value.abs() < 2_147_483_648.0 { value as i32 } else { i32::MIN }
 }
 
-/// The floor of the binary logarithm, of a positive finite number, after that was rounded to single
+/// The floor of the binary logarithm of a positive finite number, with the logarithm rounded to single
 /// precision: C's `floorf(log2f(value))`.
 ///
-/// So close below a power of two the logarithm rounds up to the whole number. By how many steps of 2^-24 a
-/// number may be below follows from the spacing of floats there: `ln 2` times half of it. The reference's
-/// C library rounds correctly at all of these places (glibc, checked with each of them).
+/// Close below a power of two the logarithm rounds up to the integer. The range of such numbers, in steps of
+/// 2^-24, follows from the spacing of floats there: `ln 2` times half of the spacing. The reference's C
+/// library rounds correctly for all such numbers (glibc, all checked).
 #[inline(always)]
 pub fn floor_log2(value: f32) -> i32 {
-    // `floor(ln 2 * 2^(b - 1))`, where the whole part of the logarithm has `b` bits: this many steps of 2^-24 below
-    // a power of two move the logarithm by half of its spacing `2^(b - 24)` at most.
+    // `floor(ln 2 * 2^(b - 1))`, with `b` bits in the integer part of the logarithm: this many steps of 2^-24
+    // below a power of two move the logarithm by at most half of its spacing `2^(b - 24)`.
     const STEPS: [u32; 9] = [0, 0, 1, 2, 5, 11, 22, 44, 88];
     let bits = value.to_bits();
-    // Subnormal numbers are shifted until their leading bit is where that of normal ones is.
+    // Subnormal numbers are shifted until their leading bit is in the position of normal ones.
     let shift = (bits.leading_zeros().saturating_sub(8)).min(23) * u32::from(bits < 0x0080_0000);
     let exponent = (bits >> 23).max(1) as i32 - 127 - shift as i32;
     let steps_below = (1 << 23) - (bits << shift & MANTISSA);
     let next = exponent + 1;
-    // The logarithm lies between `next - 1` and `next`; the one that is nearer to zero has the exponent of
-    // what lies between.
+    // The logarithm lies between `next - 1` and `next`; the one nearer to zero has the exponent of the values
+    // in between.
     let magnitude = if next > 0 { next - 1 } else { -next } as u32;
     let may_be_below = STEPS[(32 - magnitude.leading_zeros()) as usize];
     if steps_below <= may_be_below { next } else { exponent }
@@ -95,7 +94,7 @@ mod tests {
         assert_eq!([0.5, 1.5, 2.5, -0.5, -1.5].map(round_away), [1, 2, 3, -1, -2]);
         assert_eq!(round_away(0.499_999_97), 0);
         assert_eq!(round_away(8_388_607.5), 8_388_608);
-        // From 2^-3 to 2^30, against the standard library's rule; the step is odd, so halves are met too.
+        // From 2^-3 to 2^30, compared with the standard library; the step is odd, so halves are included.
         for bits in
             (0x3e00_0000u32..0x4e80_0000).step_by(61).chain((0x3f00_0000..0x4b00_0000).step_by(1 << 16))
         {

@@ -1,4 +1,4 @@
-//! Packing of 2-bit levels that Q2_K and Q3_K share: byte `32 * h + i` holds, lowest bits first, elements
+//! Packing of 2-bit levels shared by Q2_K and Q3_K: byte `32 * h + i` contains, lowest bits first, elements
 //! `i`, `i + 32`, `i + 64` and `i + 96` of half `h`.
 
 /// 256 levels of 2 bits.

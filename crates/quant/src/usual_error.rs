@@ -4,7 +4,7 @@ use gguf_types::DType;
 
 use crate::{Level, Rows, codec, decode, encode};
 
-/// Normally distributed numbers that are encoded: rows, and elements of each.
+/// Normally distributed numbers that are encoded: number of rows, and elements per row.
 const ROWS: usize = 8;
 const ROW_ELEMS: usize = 1024;
 

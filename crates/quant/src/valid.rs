@@ -11,7 +11,7 @@ use gguf_types::{
     half::{bf16_to_f32, f16_to_f32},
 };
 
-/// A block that no encoder writes.
+/// A block that no encoder produces.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BadBlock {
     /// Index of the block, from 0; for plain numbers, of the element.
@@ -20,27 +20,22 @@ pub struct BadBlock {
     pub problem: BlockProblem,
 }
 
-/// Problem of a block.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum BlockProblem {
-    /// An element of a plain float type that is no finite number.
+    /// An element of a plain float type is not finite.
     #[error("the value is {0}")]
     Value(f64),
-    /// A scale or a minimum that is no finite number.
+    /// A scale or a minimum is not finite.
     #[error("the scale at byte {at} of the block is {value}")]
-    Scale {
-        /// Byte position in the block.
-        at: usize,
-        value: f32,
-    },
-    /// A byte that stands for nothing in this type.
+    Scale { at: usize, value: f32 },
+    /// A byte that is undefined in this type.
     #[error("byte {at} of the block is 0x{byte:02x}, which no encoder writes")]
     Code { at: usize, byte: u8 },
 }
 
-/// Byte positions of the half-precision numbers in a block of a type that multiply its scales and, second, its offsets.
+/// Byte positions of the half-precision numbers in a block that multiply its scales and, second, its offsets.
 pub const fn half_scales(dtype: DType) -> &'static [usize] {
     match dtype {
         DType::Q4_0 | DType::Q5_0 | DType::Q8_0 | DType::Q1_0 | DType::Q2_0 => &[0],
@@ -59,8 +54,7 @@ pub const fn half_scales(dtype: DType) -> &'static [usize] {
 /// Infinity or NaN: an exponent of all ones.
 const HALF_EXPONENT: u16 = 0x7c00;
 
-/// The first of these whole little-endian blocks that no encoder writes. Bytes after the last whole block are
-/// ignored.
+/// The first of complete little-endian blocks that no encoder produces. Trailing bytes are ignored.
 pub fn first_bad_block(dtype: DType, blocks: &[u8]) -> Option<BadBlock> {
     let value = |(block, value): (usize, f64)| BadBlock { block, problem: BlockProblem::Value(value) };
     match dtype {
@@ -82,7 +76,7 @@ pub fn first_bad_block(dtype: DType, blocks: &[u8]) -> Option<BadBlock> {
 /// The first number that is not finite.
 fn first_value<const N: usize>(bytes: &[u8], number: impl Fn([u8; N]) -> f64) -> Option<(usize, f64)> {
     let (numbers, _) = bytes.as_chunks::<N>();
-    // Whole chunks first: a loop without an exit becomes vectors, and nearly all chunks are good.
+    // Chunks first: a loop without an exit is vectorized, and nearly all chunks are valid.
     for (index, chunk) in numbers.chunks(4096).enumerate() {
         if chunk.iter().fold(true, |good, bytes| good & number(*bytes).is_finite()) {
             continue;
@@ -112,20 +106,19 @@ fn bad_scale(dtype: DType, block: &[u8]) -> Option<BlockProblem> {
     }
 }
 
-/// The half-precision scale of a block of IQ1_M: a nibble of it lies on top of each of four words, the lowest first.
+/// Half-precision scale of a block of IQ1_M: one nibble at the top of each of four words, the lowest first.
 pub(crate) fn iq1_m_scale(block: &[u8]) -> u16 {
     let word = |i: usize| u16::from_le_bytes([block[48 + 2 * i], block[49 + 2 * i]]);
     (0..4).map(|i| (word(i) >> 12) << (4 * i)).fold(0, |half, nibble| half | nibble)
 }
 
-/// Bytes that stand for nothing.
 fn bad_code(dtype: DType, block: &[u8]) -> Option<BlockProblem> {
     let find = |range: std::ops::Range<usize>, is_bad: fn(u8) -> bool| {
         let at = range.clone().find(|&at| is_bad(block[at]))?;
         Some(BlockProblem::Code { at, byte: block[at] })
     };
     match dtype {
-        // Five digits of base 3 a byte, then four.
+        // Five base-3 digits per byte, then four.
         DType::TQ1_0 => {
             find(0..48, |byte| !is_ternary(byte, 1)).or_else(|| find(48..52, |byte| !is_ternary(byte, 3)))
         }
@@ -137,10 +130,9 @@ fn bad_code(dtype: DType, block: &[u8]) -> Option<BlockProblem> {
     }
 }
 
-/// True if TQ1_0 writes this byte for a number `n` of five base-3 digits that is a multiple of `step`:
-/// `ceil(256 n / 243)`.
+/// True if TQ1_0 encodes a multiple `n` of `step` with five base-3 digits as this byte: `ceil(256 n / 243)`.
 fn is_ternary(byte: u8, step: u32) -> bool {
-    // The only number that could have become this byte.
+    // The only number that could be encoded as this byte.
     let n = u32::from(byte) * 243 / 256;
     n.is_multiple_of(step) && (n * 256).div_ceil(243) == u32::from(byte)
 }
@@ -169,7 +161,7 @@ mod tests {
         }
     }
 
-    /// Every byte that decodes to a scale is looked at: all ones in it are found, wherever the type has it.
+    /// Checks every byte that decodes to a scale: all ones are found at any position.
     #[test]
     fn nan_scale_is_found_in_every_type() {
         for codec in CODECS {
@@ -178,7 +170,7 @@ mod tests {
             let mut found = 0;
             for at in 0..n_bytes {
                 let mut blocks = vec![0; 3 * n_bytes];
-                // The exponent of every float type is in its highest byte, but for those of one byte.
+                // The exponent of every float type is in its highest byte, except for one-byte types.
                 blocks[n_bytes + at] = 0xff;
                 if at > 0 {
                     blocks[n_bytes + at - 1] = 0xff;
@@ -190,7 +182,7 @@ mod tests {
                     assert_eq!(first_bad_block(dtype, &blocks).map(|bad| bad.block), Some(1), "{dtype} {at}");
                 }
             }
-            // A scale of one byte of these two reads as a number whatever it is, and that of IQ1_M is in four places.
+            // The one-byte scales of these two are always numbers, and that of IQ1_M is in four places.
             let has_none = matches!(dtype, DType::NVFP4 | DType::MXFP4 | DType::IQ1_M);
             assert!(found > 0 || has_none, "{dtype}");
         }

@@ -18,7 +18,7 @@ use gguf_runtime::{
     compare::{Base, run},
 };
 
-/// Windows that are compared at most.
+/// Maximum number of windows that are compared.
 const WINDOWS: usize = 20;
 
 struct Silent;
@@ -138,7 +138,6 @@ fn main() {
     }
 }
 
-/// All rows of a tensor.
 fn decoded(file: &gguf_container::Model, tensor: &str) -> Vec<f32> {
     let (file, info) = file.tensor(tensor).unwrap();
     let mut values = vec![0.0; info.shape.n_elems() as usize];

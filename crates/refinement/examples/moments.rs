@@ -9,7 +9,6 @@ use gguf_refinement::{
 };
 use gguf_runtime::{Model, chunks::Settings};
 
-/// Counts results and keeps nothing.
 struct Count(usize);
 
 impl Watch for Count {

@@ -17,7 +17,6 @@ use gguf_refinement::{
 use gguf_runtime::Model;
 use gguf_types::DType;
 
-/// Rows per matrix.
 const N_ROWS: usize = 128;
 
 /// Options that are applied in order, each to the previous result.

@@ -13,7 +13,7 @@ pub enum Error {
     /// Rows could not be decoded.
     #[error(transparent)]
     Codec(#[from] gguf_quant::CodecError),
-    /// A Hessian of no tokens.
+    /// A Hessian without tokens.
     #[error("the Hessian has no tokens")]
     NoTokens,
     /// All inputs of a matrix were zero.
@@ -25,13 +25,12 @@ pub enum Error {
     /// A sum of squares is negative.
     #[error("the sum of squares of column {column} is negative")]
     NegativeSquare { column: usize },
-    /// Options outside their range.
     #[error("shrinkage {shrinkage} must be from 0 to 1, and damping {damping} must not be negative")]
     RoundingOptions { shrinkage: f32, damping: f32 },
-    /// A type whose levels cannot be chosen one by one.
+    /// The type's levels cannot be chosen individually.
     #[error("rounding {dtype} is not supported")]
     NotRefinable { dtype: gguf_types::DType },
-    /// Lengths of weights, blocks and Hessian do not agree.
+    /// Lengths of weights, blocks and Hessian do not match.
     #[error("{quantity}: expected {expected}, found {found}")]
     Length {
         /// Name of the quantity with the wrong length, with its unit.
@@ -46,7 +45,6 @@ pub enum Error {
     #[error("tensor `{tensor}`: input {value} in column {column}, at token {token} of chunk {chunk}")]
     NotFiniteInput {
         tensor: String,
-        /// The value: NaN or an infinity.
         value: f32,
         column: usize,
         /// Chunk of the text, from 1.
@@ -58,7 +56,6 @@ pub enum Error {
     #[error("tensor `{tensor}`: output gradient {value} in row {row}, at token {token} of chunk {chunk}")]
     NotFiniteGradient {
         tensor: String,
-        /// The value: NaN or an infinity.
         value: f32,
         row: usize,
         /// Chunk of the text, from 1.
@@ -66,7 +63,7 @@ pub enum Error {
         /// Token in the chunk, from 1.
         token: usize,
     },
-    /// A text that is too short for the width of a model.
+    /// The text is too short for the width of a model.
     #[error(
         "the calibration text is too short: inputs of {columns} columns need {needed} tokens, found {found}"
     )]
@@ -75,40 +72,29 @@ pub enum Error {
         found: usize,
         /// Columns of the widest input that sees every token.
         columns: usize,
-        /// Smallest accepted number of tokens.
         needed: usize,
     },
     /// An invalid line in a file of chats.
     #[error("line {line}: {problem}")]
     Chat { line: usize, problem: String },
-    /// Statistics of another model, text or setting.
+    /// The statistics are of another model, text or setting.
     #[error("statistics in `{path}` belong to another {quantity}: expected {expected}, found {found}")]
-    OtherMoments {
-        path: PathBuf,
-        quantity: &'static str,
-        /// Its value in the file.
-        found: String,
-        expected: String,
-    },
-    /// A damaged file of statistics.
+    OtherMoments { path: PathBuf, quantity: &'static str, found: String, expected: String },
     #[error("statistics in `{path}` are invalid: {problem}")]
     BrokenMoments { path: PathBuf, problem: String },
-    /// Statistics that cannot be added.
+    /// Statistics that cannot be combined.
     #[error("cannot add statistics: {problem}")]
     NotAddable { problem: String },
-    /// A file operation that failed.
     #[error("cannot {action} {path}: {source}")]
     Io { action: &'static str, path: String, source: io::Error },
-    /// The observer ended the run.
     #[error("interrupted")]
     Interrupted,
-    /// An error of one tensor.
     #[error("tensor `{tensor}`: {error}")]
     At { tensor: String, error: Box<Error> },
     /// An error that another thread found first.
     #[error(transparent)]
     Shared(std::sync::Arc<Error>),
-    /// A Hessian of another width than its matrix.
+    /// The Hessian's width differs from the matrix's.
     #[error("tensor `{tensor}`: the Hessian has {found} columns, expected {expected}")]
     MomentsDiffer { tensor: String, expected: usize, found: usize },
 }

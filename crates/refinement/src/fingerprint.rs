@@ -1,5 +1,3 @@
-//! Fingerprints of models.
-
 use gguf_container::{Advice, Mapped};
 use gguf_runtime::Model;
 use twox_hash::XxHash3_128;

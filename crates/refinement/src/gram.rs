@@ -7,7 +7,6 @@
 pub struct Gram {
     n_columns: usize,
     n_tokens: u64,
-    /// Row-major, both triangles.
     sums: Vec<f32>,
 }
 
@@ -28,7 +27,6 @@ impl Gram {
         if n_columns.checked_mul(n_columns) != Some(sums.len()) {
             return None;
         }
-        // Block by block, for locality in both triangles.
         const BLOCK: usize = 64;
         for top in (0..n_columns).step_by(BLOCK) {
             for left in (top..n_columns).step_by(BLOCK) {
@@ -63,7 +61,7 @@ impl Gram {
         &self.sums
     }
 
-    /// Adds sums over other tokens. Returns false and adds nothing if the number of columns differs.
+    /// Adds sums over other tokens. Returns false without adding if the number of columns differs.
     pub fn add(&mut self, other: &Gram) -> bool {
         if self.n_columns != other.n_columns {
             return false;

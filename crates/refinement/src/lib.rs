@@ -1,9 +1,10 @@
 //! Calibration: better GGUF files of the same size.
 //!
-//! An importance matrix is the diagonal of the Hessian `E[x x^T]` of a matrix's inputs. The full Hessian says
-//! how an error in one weight can be compensated by others. This crate collects Hessians ([`Gram`]) while
-//! `gguf_runtime` runs a model over a text, rounds blocks with error feedback, and chooses types under a byte budget.
-//! It uses `gguf_runtime` and `gguf_quant`, opens no checkpoint, and is known to `gguf_conversion` only as an encoder of rows.
+//! An importance matrix is the diagonal of the Hessian `E[x x^T]` of a matrix's inputs. The full Hessian
+//! determines how an error in one weight can be compensated by others. This crate collects Hessians
+//! ([`Gram`]) while `gguf_runtime` runs a model over a text, rounds blocks with error feedback, and chooses
+//! types under a byte budget. It uses `gguf_runtime` and `gguf_quant`, opens no checkpoint, and is known to
+//! `gguf_conversion` only as an encoder of rows.
 #![cfg_attr(
     not(test),
     deny(

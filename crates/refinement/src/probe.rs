@@ -2,7 +2,7 @@
 //! quantized.
 //!
 //! The text runs one step at a time. A probe starts at the step of its matrix from the state that the base
-//! left there, which halves the work on average. The base's logits are kept for as many positions as fit into
+//! left there, which halves the work on average. The base's logits are kept for the positions that fit into
 //! [`LOGIT_BYTES`].
 
 use std::ops::Range;
@@ -21,7 +21,7 @@ const LOGIT_BYTES: usize = 256 << 20;
 pub struct Replacement {
     /// The type of the blocks.
     pub dtype: DType,
-    /// The whole tensor, little-endian.
+    /// Blocks of the tensor, little-endian.
     pub blocks: Vec<u8>,
 }
 
@@ -43,10 +43,8 @@ pub trait Prober {
     fn progress(&mut self, done: usize, of: usize) -> bool;
 }
 
-/// A batch of chunks.
 struct Batch<'a> {
     chunks: Vec<&'a [u32]>,
-    /// Rows to compare.
     rows: Vec<usize>,
     /// State of the base before the current step.
     between: Between,
@@ -56,7 +54,7 @@ struct Batch<'a> {
 /// has little context, is left out. `prober` receives each result.
 ///
 /// # Errors
-/// As [`Model::run`] and [`Model::replace`]; [`Error::Interrupted`], [`Error::NoTokens`], and errors of
+/// Those of [`Model::run`] and [`Model::replace`]; [`Error::Interrupted`], [`Error::NoTokens`], and errors of
 /// `prober`.
 pub fn probe(
     model: &Model,
@@ -125,7 +123,7 @@ fn batches<'a>(model: &Model, steps: &Steps<'_>, chunks: &'a [Vec<u32>]) -> Resu
     if chunks.is_empty() || chunks.iter().any(Vec::is_empty) {
         return Err(Error::NoTokens);
     }
-    // Evenly spaced positions, as many as fit into memory.
+    // Evenly spaced positions that fit into memory.
     let n_kept = (LOGIT_BYTES / (model.n_vocab().max(1) * size_of::<f32>())).max(1);
     let n_positions: usize = chunks.iter().map(|chunk| compared(chunk).len()).sum();
     let stride = n_positions.div_ceil(n_kept);
@@ -170,7 +168,7 @@ fn divergence(
     for (batch, base_logits) in batches.iter().zip(base_logits) {
         let other = logits(steps, model, batch, from)?;
         let rows = || base_logits.par_iter().zip(other.par_chunks(model.n_vocab()));
-        // Summed in the order of the rows, whatever thread computes them.
+        // Summed in row order, for any number of threads.
         let row_kl: Vec<f64> =
             model.install(|| rows().map(|(base, other)| base.compare(other, 0).kl).collect());
         sum += row_kl.iter().sum::<f64>();

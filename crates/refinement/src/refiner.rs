@@ -1,4 +1,4 @@
-//! Rounds the rows of a whole model and records the gain of each matrix.
+//! Rounds the rows of a model and records the gain of each matrix.
 //!
 //! Rows come in pieces, from several threads, in any order. Data that all rows of a matrix share (Hessian,
 //! factor, choices on held-out tokens) is computed when its first row comes and kept while more may come: for
@@ -42,14 +42,14 @@ const KEPT: usize = 2;
 const SAMPLE_ROWS: u64 = 64;
 
 /// The token embedding. If it is also the output matrix, its rows are multiplied with the final hidden state,
-/// and also looked up as input, where each column counts the same.
+/// and also looked up as input, for which all columns count equally.
 const EMBEDDING: &str = "token_embd.weight";
 
 /// Weight of a column's error in the look-up, as a share of the mean weight in the product. 0.1 and 0.5 gave
 /// equally good files (`docs/notes/quality.md`).
 const EMBEDDING_SHARE: f32 = 0.2;
 
-/// Rows that a thread encodes at once.
+/// Number of rows that a thread encodes at once.
 const PIECE_ROWS: usize = 64;
 
 /// Result for a matrix.
@@ -76,7 +76,7 @@ pub struct Outcome {
 pub enum Unrounded {
     /// No token reached the matrix.
     NotReached,
-    /// Nothing was better on held-out tokens.
+    /// No candidate was better on held-out tokens.
     NoBetter,
 }
 
@@ -109,14 +109,12 @@ pub struct StockRows<'a> {
 /// Tensor, index in the stack, and target type.
 type Key = (String, usize, DType);
 
-/// Shared data of a matrix, computed by the first thread that needs it; none if the blocks stay unchanged.
+/// Shared data of a matrix, computed by the first thread that needs it; `None` if the blocks stay unchanged.
 type Prepared = OnceLock<Result<Option<Made>, Arc<Error>>>;
 
-/// Shared data for rounding.
 enum Made {
-    /// Rows are rounded independently.
     ByRows(Arc<Rounding>),
-    /// All rows are rounded together; these are the blocks of the whole matrix.
+    /// Blocks of a matrix whose rows were rounded together.
     Whole(Vec<u8>),
 }
 
@@ -130,13 +128,11 @@ struct Ready {
 pub struct Refiner {
     base: gguf_container::Model,
     moments: MomentsCache,
-    /// Output gradient statistics.
     outputs: Option<MomentsCache>,
     candidates: Vec<RoundingOptions>,
     /// All threads compute a factor together while others wait for it.
     pool: ThreadPool,
     ready: Mutex<Vec<Ready>>,
-    /// Factors that several matrices share.
     shared: Shared,
     outcomes: Mutex<BTreeMap<Key, Outcome>>,
     choosing_ns: AtomicU64,
@@ -236,7 +232,7 @@ impl Refiner {
         Ok(())
     }
 
-    /// Encodes a whole tensor as the codec does, with importance weights (n_matrices, n_columns) if given.
+    /// Encodes a tensor like the codec, with importance weights (n_matrices, n_columns) if given.
     ///
     /// # Errors
     /// [`Error::At`] for a type that cannot be encoded or that needs weights.
@@ -290,7 +286,7 @@ impl Refiner {
     /// the rows.
     ///
     /// # Errors
-    /// As [`Refiner::stock`]; Hessians that cannot be read.
+    /// Those of [`Refiner::stock`]; Hessians that cannot be read.
     pub fn stock_errors(
         &self,
         tensor: &str,
@@ -318,7 +314,6 @@ impl Refiner {
         self.pool.install(|| dtypes.iter().map(error).collect())
     }
 
-    /// A tensor of the base.
     fn tensor(&self, name: &str) -> Result<(&gguf_container::File, &gguf_container::TensorInfo), Error> {
         let missing = || gguf_runtime::Error::MissingTensor { name: name.to_owned() };
         Ok(self.base.tensor(name).ok_or_else(missing)?)

@@ -2,8 +2,8 @@
 //! `bench_report FOLDER` prints the tables as Markdown; `bench_report FOLDER MARKDOWN SVG` writes them and the
 //! chart.
 //!
-//! FOLDER holds `rows/NAME.jsonl`, a line for each run of a program, and perhaps `kernels.json`. Rows may be of
-//! different times: each says its own machine, commit and date.
+//! FOLDER contains `rows/NAME.jsonl`, with one line per run of a program, and optionally `kernels.json`. Each
+//! row states its machine, commit and date.
 
 #[path = "kernels/table.rs"]
 mod table;
@@ -12,7 +12,6 @@ use std::{env, error::Error, fmt::Write as _, fs, path::Path};
 
 use serde::Deserialize;
 
-/// One run of one program.
 #[derive(Deserialize)]
 struct Run {
     row: String,
@@ -25,7 +24,6 @@ struct Run {
     command: String,
 }
 
-/// All runs of one row by one program.
 struct Series<'a> {
     row: &'a str,
     who: &'a str,
@@ -42,7 +40,7 @@ impl Series<'_> {
     }
 }
 
-/// Names of the files with results, in the order in which they are shown.
+/// Names of the files with results, in display order.
 const ROWS: [&str; 9] = ["q4_k_m", "bf16", "iq2_xxs", "threads", "memory", "iq4_xs", "q2_k", "q6_k", "q8_0"];
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -73,7 +71,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The runs of a row; none where it has not been measured.
+/// Runs of a row; `None` if it has not been measured.
 fn read(path: &Path) -> Result<Vec<Run>, Box<dyn Error>> {
     let Ok(text) = fs::read_to_string(path) else { return Ok(Vec::new()) };
     text.lines()
@@ -171,7 +169,7 @@ fn markdown(all: &[(usize, Vec<Series<'_>>)], kernels: Option<&table::Report>) -
     text
 }
 
-/// Bars of seconds on a logarithmic axis, ours above what it is compared with.
+/// Bars of seconds on a logarithmic axis, ours above the compared program.
 fn chart(all: &[(usize, Vec<Series<'_>>)]) -> String {
     let rows: Vec<(&Series<'_>, &Series<'_>)> = all
         .iter()

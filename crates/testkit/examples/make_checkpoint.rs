@@ -3,7 +3,7 @@
 //!
 //! With the default of 24 layers it has 1.17 G parameters in three safetensors files with an index. The
 //! tokenizer is a small SentencePiece model; converters pad its vocabulary to the embedding's rows. The file
-//! `imatrix.dat` holds seeded importance weights in the reference's older format.
+//! `imatrix.dat` contains seeded importance weights in the reference's older format.
 
 use std::{
     env,
@@ -102,7 +102,7 @@ fn write_shard(path: &Path, tensors: &[Tensor], first: u64) -> io::Result<()> {
     file.flush()
 }
 
-/// `n` bf16 numbers, made on all cores; the bytes do not depend on how many there are.
+/// `n` bf16 numbers, generated on all cores; the bytes do not depend on the number of cores.
 fn values(seed: u64, n: usize) -> Vec<u8> {
     let mut bytes = vec![0; 2 * n];
     let threads = thread::available_parallelism().map_or(1, usize::from);
@@ -120,8 +120,8 @@ fn values(seed: u64, n: usize) -> Vec<u8> {
     bytes
 }
 
-/// Importance weights for every matrix of every layer, as `llama-imatrix` wrote them before GGUF: the number
-/// of entries; for each its name, calls, length and sums; the last chunk and the name of the text.
+/// Importance weights for every matrix of every layer, in the format of `llama-imatrix` before GGUF: the
+/// number of entries; for each its name, calls, length and sums; the last chunk and the name of the text.
 fn imatrix(layers: usize) -> Vec<u8> {
     let parts = [
         ("attn_q", HIDDEN),

@@ -1,7 +1,7 @@
-//! Checkpoints of `golden/arch`, whose weights are made and not stored.
+//! Checkpoints of `golden/arch`, whose weights are generated instead of stored.
 //!
-//! Twin of `scripts/golden/checkpoint.py`, which describes `checkpoint.json`. The reference read the same bytes when it
-//! made `expected.json`: the digest of each file is checked here.
+//! Twin of `scripts/golden/checkpoint.py`, which describes `checkpoint.json`. The digest of each file is
+//! checked, so that it has the bytes from which the reference made `expected.json`.
 
 use std::{
     collections::HashMap,
@@ -38,7 +38,7 @@ const LOGARITHMS: [f32; 16] = [
 /// Names of the checkpoints of `golden/arch`, sorted.
 ///
 /// # Panics
-/// When the folder cannot be read.
+/// If the folder cannot be read.
 pub fn checkpoint_names() -> Vec<String> {
     names_in("arch")
 }
@@ -46,7 +46,7 @@ pub fn checkpoint_names() -> Vec<String> {
 /// Names of the quantized checkpoints of `golden/forms`, sorted.
 ///
 /// # Panics
-/// When the folder cannot be read.
+/// If the folder cannot be read.
 pub fn form_names() -> Vec<String> {
     names_in("forms")
 }
@@ -54,7 +54,7 @@ pub fn form_names() -> Vec<String> {
 /// Names of the checkpoints of `golden/projectors`, sorted.
 ///
 /// # Panics
-/// When the folder cannot be read.
+/// If the folder cannot be read.
 pub fn projector_names() -> Vec<String> {
     names_in("projectors")
 }
@@ -71,35 +71,35 @@ fn names_in(parent: &str) -> Vec<String> {
     names
 }
 
-/// A folder called `name` with the whole checkpoint of `golden/arch/NAME` and its `expected.json`. It is shared by all
-/// tests and not to be written to: made once in `target/checkpoints`, below a digest of everything that it is made of.
+/// A folder named `name` with the checkpoint of `golden/arch/NAME` and its `expected.json`. All tests share
+/// it and must not write to it: it is made once in `target/checkpoints`, below a digest of its contents.
 ///
 /// # Panics
-/// When the golden is not there, is not what its description says, or cannot be written.
+/// If the golden is missing, does not match its description, or cannot be written.
 pub fn checkpoint(name: &str) -> PathBuf {
     whole("arch", name)
 }
 
-/// As [`checkpoint`], of `golden/forms/NAME`.
+/// Like [`checkpoint`], for `golden/forms/NAME`.
 ///
 /// # Panics
-/// As [`checkpoint`].
+/// Like [`checkpoint`].
 pub fn form(name: &str) -> PathBuf {
     whole("forms", name)
 }
 
-/// As [`checkpoint`], of `golden/projectors/NAME`.
+/// Like [`checkpoint`], for `golden/projectors/NAME`.
 ///
 /// # Panics
-/// As [`checkpoint`].
+/// Like [`checkpoint`].
 pub fn projector(name: &str) -> PathBuf {
     whole("projectors", name)
 }
 
-/// As [`checkpoint`], of `golden/vision/NAME`.
+/// Like [`checkpoint`], for `golden/vision/NAME`.
 ///
 /// # Panics
-/// As [`checkpoint`].
+/// Like [`checkpoint`].
 pub fn vision(name: &str) -> PathBuf {
     whole("vision", name)
 }
@@ -107,15 +107,15 @@ pub fn vision(name: &str) -> PathBuf {
 /// Names of the checkpoints of `golden/vision`, sorted.
 ///
 /// # Panics
-/// When the folder cannot be read.
+/// If the folder cannot be read.
 pub fn vision_names() -> Vec<String> {
     names_in("vision")
 }
 
-/// As [`checkpoint`], for `golden/audio/NAME`.
+/// Like [`checkpoint`], for `golden/audio/NAME`.
 ///
 /// # Panics
-/// As [`checkpoint`].
+/// Like [`checkpoint`].
 pub fn audio(name: &str) -> PathBuf {
     whole("audio", name)
 }
@@ -123,15 +123,15 @@ pub fn audio(name: &str) -> PathBuf {
 /// Names of the checkpoints of `golden/audio`, sorted.
 ///
 /// # Panics
-/// When the folder cannot be read.
+/// If the folder cannot be read.
 pub fn audio_names() -> Vec<String> {
     names_in("audio")
 }
 
-/// As [`checkpoint`], for `golden/foreign/NAME`.
+/// Like [`checkpoint`], for `golden/foreign/NAME`.
 ///
 /// # Panics
-/// As [`checkpoint`].
+/// Like [`checkpoint`].
 pub fn foreign(name: &str) -> PathBuf {
     whole("foreign", name)
 }
@@ -139,7 +139,7 @@ pub fn foreign(name: &str) -> PathBuf {
 /// Names of the checkpoints of `golden/foreign`, sorted.
 ///
 /// # Panics
-/// When the folder cannot be read.
+/// If the folder cannot be read.
 pub fn foreign_names() -> Vec<String> {
     names_in("foreign")
 }
@@ -155,12 +155,12 @@ fn whole(parent: &str, name: &str) -> PathBuf {
     made_once(&digest, name, |folder| write_whole(name, &files, folder))
 }
 
-/// The path `NAME` in the folder of a digest below `target/checkpoints`, which `write` is given where it is not there yet.
+/// The path `NAME` in the folder of a digest below `target/checkpoints`; `write` creates it if it is missing.
 fn made_once(digest: &str, name: &str, write: impl FnOnce(&Path) -> io::Result<()>) -> PathBuf {
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/checkpoints");
     let path = target.join(&digest[..16]).join(name);
     if !path.exists() {
-        // Another test may write the same files: the first to rename wins, and both have the same contents.
+        // Another test may write these files: the first rename wins, and both have equal contents.
         fs::create_dir_all(&target).expect("the target folder can be written");
         let temporary = tempfile::tempdir_in(&target).expect("a temporary folder");
         write(&temporary.path().join(name)).expect("space for a golden");
@@ -170,10 +170,10 @@ fn made_once(digest: &str, name: &str, write: impl FnOnce(&Path) -> io::Result<(
     path.canonicalize().expect("the path was just made")
 }
 
-/// Names of the files that `golden/logits/files.json` describes: families that the converter does not write.
+/// Names of the files in `golden/logits/files.json`: families that the converter does not write.
 ///
 /// # Panics
-/// When it cannot be read.
+/// If it cannot be read.
 pub fn logits_file_names() -> Vec<String> {
     let files = logits_files();
     files.as_object().into_iter().flat_map(|files| files.keys().cloned()).collect()
@@ -184,10 +184,10 @@ fn logits_files() -> Json {
     serde_json::from_slice(&bytes).expect("files.json is JSON")
 }
 
-/// One of these files, whole: shared by all tests, as [`checkpoint`] is.
+/// One of these files, shared by all tests like [`checkpoint`].
 ///
 /// # Panics
-/// When the golden is not there, is not what its description says, or cannot be written.
+/// If the golden is missing, does not match its description, or cannot be written.
 pub fn logits_file(name: &str) -> PathBuf {
     let files = logits_files();
     let digest = files[name]["sha256"].as_str().expect("a digest");
@@ -212,7 +212,7 @@ fn logits_file_bytes(name: &str, file: &Json) -> Vec<u8> {
     bytes
 }
 
-/// All small files by their names in the checkpoint: those of its tokenizer, then its own.
+/// All small files by name in the checkpoint: those of its tokenizer, then its own.
 fn small_files(parent: &str, name: &str) -> Vec<(String, Vec<u8>)> {
     let own = golden_path(parent).join(name);
     let mut files = Vec::new();
@@ -247,10 +247,10 @@ fn write_whole(name: &str, files: &[(String, Vec<u8>)], folder: &Path) -> io::Re
     Ok(())
 }
 
-/// The safetensors files that a `checkpoint.json` describes.
+/// The safetensors files of a `checkpoint.json`.
 ///
 /// # Panics
-/// When one has not the digest that the description gives.
+/// If the digest of a file differs from the description.
 fn weight_files(name: &str, description: &Json) -> Vec<(String, Vec<u8>)> {
     let seed = description["seed"].as_u64().expect("a seed");
     let files = description["files"].as_object().expect("files");
@@ -282,7 +282,7 @@ impl Tensor<'_> {
     }
 }
 
-/// Length of the header, header, padded with spaces to a multiple of 8, tensors in their order.
+/// Length of the header, header padded with spaces to a multiple of 8, tensors in order.
 fn safetensors(seed: u64, tensors: &Json) -> Vec<u8> {
     let mut header = serde_json::Map::new();
     header.insert("__metadata__".to_owned(), json!({"format": "pt"}));
@@ -313,7 +313,7 @@ fn n_elems(shape: &Json) -> u64 {
 
 /// Appends the elements of a tensor of seed `seed`.
 fn extend_with_tensor(body: &mut Vec<u8>, seed: u64, dtype: &str, values: &str, n_elems: u64) {
-    // Standard deviation 0.05: `bell` has 53509. `wide` has 0.2.
+    // Standard deviation 0.05 (`bell` has 53509); 0.2 for `wide`.
     let number = |i: u64| match values {
         "normal" => bell(seed, i) * 9.25e-7,
         "wide" => bell(seed, i) * 3.7e-6,
@@ -322,7 +322,7 @@ fn extend_with_tensor(body: &mut Vec<u8>, seed: u64, dtype: &str, values: &str, 
         "index" => i as f32,
         // Multiples of 1/64, whose sums are exact in every order.
         "grid" => ((mix(seed, i) % 65) as f32 - 32.0) / 64.0,
-        // Scales of whole tensors, that multiply and that divide.
+        // Tensor-wide scales, as factors and as divisors.
         "positive" => (1 + mix(seed, i) % 1000) as f32 * 1e-5,
         "divisor" => (100 + mix(seed, i) % 9000) as f32,
         "one" => 1.0,
@@ -334,7 +334,7 @@ fn extend_with_tensor(body: &mut Vec<u8>, seed: u64, dtype: &str, values: &str, 
     };
     match (dtype, values) {
         ("U8", "bytes") => body.extend(bytes_of(seed, n_elems)),
-        // Exponents of MXFP4, of scales around one.
+        // Exponents of MXFP4, for scales around one.
         ("U8" | "F8_E8M0", "exponents") => body.extend((0..n_elems).map(|i| (120 + mix(seed, i) % 10) as u8)),
         // Bytes of e4m3 without and with sign; never the two NaN encodings.
         ("F8_E4M3", "ue4m3") => body.extend((0..n_elems).map(|i| (mix(seed, i) % 127) as u8)),
@@ -392,22 +392,23 @@ fn extend_with_numbers(body: &mut Vec<u8>, seed: u64, values: &str, n_elems: u64
     body.extend((0..n_elems).flat_map(|i| (word(i) as u32).to_le_bytes()));
 }
 
-/// The number as bf16, halves to even.
+/// The number as bf16, ties to even.
 pub fn bf16(value: f32) -> [u8; 2] {
     let bits = value.to_bits();
     (((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16).to_le_bytes()
 }
 
-/// The number as f16, halves to even.
+/// The number as f16, ties to even.
 pub fn f16(value: f32) -> [u8; 2] {
     let (sign, magnitude) = ((value.to_bits() >> 16) as u16 & 0x8000, value.abs());
     if magnitude >= 65520.0 {
         return (sign | 0x7c00).to_le_bytes();
     }
-    // Steps of numbers with this exponent: 2^(exponent - 10). Subnormal ones have the steps of the smallest normal ones.
+    // Step between numbers with this exponent: 2^(exponent - 10). Subnormal ones have the step of the
+    // smallest normal ones.
     let exponent = ((magnitude.to_bits() >> 23) as i32 - 127).max(-14);
     let steps = (magnitude * 2f32.powi(10 - exponent)).round_ties_even() as i32;
-    // 1024 steps are the leading one, which adds one to the exponent that is written, as a carry does.
+    // 1024 steps are the leading one, which increments the written exponent like a carry.
     (sign | (((exponent + 14) << 10) + steps) as u16).to_le_bytes()
 }
 
@@ -421,7 +422,8 @@ fn fnv1a(text: &str) -> u64 {
 mod tests {
     use super::*;
 
-    /// The digests in the descriptions were made by the Python twin, for every kind of values and every dtype.
+    /// The digests in the descriptions were made by the Python counterpart, for every kind of values and
+    /// every dtype.
     #[test]
     fn weights_match_python_twin() {
         let folders =

@@ -1,4 +1,4 @@
-//! Seeded numbers. Every function here has a twin of the same name in `scripts/golden/data.py`.
+//! Seeded numbers. Every function has a counterpart of that name in `scripts/golden/data.py`.
 
 /// A random 64-bit number for each `(seed, index)`: the finalizer of splitmix64 over a counter.
 pub fn mix(seed: u64, index: u64) -> u64 {
@@ -15,19 +15,19 @@ pub fn bytes(seed: u64, n: usize) -> Vec<u8> {
     bytes_of(seed, n as u64).collect()
 }
 
-/// The same one by one.
+/// Iterator over [`bytes`].
 pub(crate) fn bytes_of(seed: u64, n: u64) -> impl Iterator<Item = u8> {
     (0..n).map(move |i| (mix(seed, i) >> 56) as u8)
 }
 
-/// The sum of eight 16-bit numbers less its mean: bell-shaped, standard deviation 53509.
+/// The sum of eight 16-bit numbers minus its mean: bell-shaped, standard deviation 53509.
 pub(crate) fn bell(seed: u64, index: u64) -> f32 {
     let lanes = |z: u64| (z & 0xffff) + (z >> 16 & 0xffff) + (z >> 32 & 0xffff) + (z >> 48);
     let sum = lanes(mix(seed, 2 * index)) + lanes(mix(seed, 2 * index + 1));
     (sum as i32 - 262_140) as f32
 }
 
-/// A bell-shaped number of standard deviation 0.02, as weights of a model are.
+/// A bell-shaped number with standard deviation 0.02, like weights of a model.
 pub fn normal(seed: u64, index: u64) -> f32 {
     bell(seed, index) * 3.7e-7
 }
@@ -37,13 +37,13 @@ pub fn normal(seed: u64, index: u64) -> f32 {
 pub enum Data {
     /// Bell-shaped.
     Normal,
-    /// Cubes of bell-shaped numbers: few large ones decide the scales.
+    /// Cubes of bell-shaped numbers: a few large ones determine the scales.
     Heavy,
-    /// Stretches of 256 elements, each of one of 28 kinds that codecs stumble over.
+    /// Stretches of 256 elements, each of one of 28 kinds that are difficult for codecs.
     Nasty,
     /// Stretches of 256 elements whose squares overflow or vanish, up to the largest numbers.
     Extreme,
-    /// Any 32 bits: infinities and NaN of all kinds too.
+    /// Any 32 bits, including infinities and NaN.
     Bits,
 }
 
@@ -51,7 +51,7 @@ impl Data {
     /// Every kind of data; the position in the list is part of the seed.
     pub const ALL: [Data; 5] = [Data::Normal, Data::Heavy, Data::Nasty, Data::Extreme, Data::Bits];
 
-    /// The name as golden files spell it.
+    /// Name in golden files.
     pub fn name(self) -> &'static str {
         match self {
             Data::Normal => "normal",
@@ -81,8 +81,8 @@ impl Data {
     }
 }
 
-/// Half-integers times a power of two, with both ends met in every 32 elements, so that scales become
-/// exact and values fall on rounding ties: `(lowest, count)` in halves.
+/// Half-integers times a power of two, with both ends in every 32 elements, so that scales are exact and
+/// values are rounding ties: `(lowest, count)` in halves.
 const TIES: [(i32, u32); 8] =
     [(-16, 32), (0, 31), (-32, 64), (0, 63), (-254, 509), (-8, 16), (-64, 128), (-2, 5)];
 
@@ -94,7 +94,7 @@ fn signed(negative: bool, magnitude: f32) -> f32 {
     if negative { -magnitude } else { magnitude }
 }
 
-/// Random bits of an element, of its stretch, and what both need: `(r, s, stretch, j)`.
+/// Random bits of an element, of its stretch, and the stretch with the position: `(r, s, stretch, j)`.
 fn stretch_of(seed: u64, i: u64) -> (u64, u64, u64, u64) {
     let stretch = i / 256;
     (mix(seed + (1 << 32), i), mix(seed + (2 << 32), stretch), stretch, i % 256)
@@ -185,7 +185,7 @@ fn extreme(seed: u64, i: u64) -> f32 {
 pub enum Importance {
     /// One in 16 is zero, one in 16 is huge.
     Mixed,
-    /// A quarter of all stretches of 32 is zero throughout.
+    /// A quarter of all stretches of 32 consists of zeros.
     Gaps,
 }
 
@@ -193,7 +193,7 @@ impl Importance {
     /// Every kind of importance; the position in the list is part of the seed.
     pub const ALL: [Importance; 2] = [Importance::Mixed, Importance::Gaps];
 
-    /// The name as golden files spell it.
+    /// Name in golden files.
     pub fn name(self) -> &'static str {
         match self {
             Importance::Mixed => "mixed",
@@ -201,7 +201,7 @@ impl Importance {
         }
     }
 
-    /// `n` weights, one for each column.
+    /// `n` weights, one per column.
     pub fn weights(self, seed: u64, n: usize) -> Vec<f32> {
         (0..n as u64).map(|i| self.weight(seed, i)).collect()
     }

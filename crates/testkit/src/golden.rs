@@ -23,8 +23,8 @@ pub enum Task {
 }
 
 /// A line of `golden/quant/TYPE.txt`:
-/// `encode DATA WEIGHTS ROW_ELEMS N_ROWS SHA256_OF_BYTES SHA256_OF_DECODED SAMPLE`, or `decode - - ...` where
-/// the bytes are random and their hash shows that both sides made the same.
+/// `encode DATA WEIGHTS ROW_ELEMS N_ROWS SHA256_OF_BYTES SHA256_OF_DECODED SAMPLE`, or `decode - - ...` for
+/// random bytes, whose hash is compared too.
 ///
 /// The sample is the hex of the first bytes, or `-`.
 #[derive(Debug, Clone)]
@@ -39,12 +39,12 @@ pub struct QuantCase {
     pub bytes_sha256: String,
     /// Hash of the decoded values, see [`decoded_sha256`].
     pub decoded_sha256: String,
-    /// The first of the encoded bytes.
+    /// First encoded bytes.
     pub sample: Vec<u8>,
 }
 
 impl QuantCase {
-    /// Reads a line. `None` when it is not one.
+    /// Parses a line; `None` if it is invalid.
     pub fn parse(line: &str) -> Option<QuantCase> {
         let fields: Vec<&str> = line.split_ascii_whitespace().collect();
         let [task, data, weights, row_elems, n_rows, bytes, decoded, sample] = fields[..] else {
@@ -71,7 +71,7 @@ impl QuantCase {
         })
     }
 
-    /// Elements in all.
+    /// Total number of elements.
     pub fn n_elems(&self) -> usize {
         self.row_elems * self.n_rows
     }
@@ -85,7 +85,7 @@ impl QuantCase {
         self.row_elems as u64 * 16 + position as u64
     }
 
-    /// The values to encode, `(n_rows, row_elems)` row-major; none for [`Task::Decode`].
+    /// Values to encode, `(n_rows, row_elems)` row-major; `None` for [`Task::Decode`].
     pub fn values(&self) -> Option<Vec<f32>> {
         match self.task {
             Task::Encode(data, _) => Some(data.values(self.seed(), self.n_elems())),
@@ -127,10 +127,11 @@ pub fn golden_path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden").join(name)
 }
 
-/// All files of `golden/tokenizer/NAME` by their names in that folder, those too that `copies.json` takes from another.
+/// All files of `golden/tokenizer/NAME` by name, including those that `copies.json` takes from another
+/// folder.
 ///
 /// # Panics
-/// When the folder cannot be read.
+/// If the folder cannot be read.
 pub fn tokenizer_files(name: &str) -> BTreeMap<String, Vec<u8>> {
     let root = golden_path("tokenizer");
     let mut files = Vec::new();
@@ -145,7 +146,7 @@ pub fn tokenizer_files(name: &str) -> BTreeMap<String, Vec<u8>> {
     files.into_iter().collect()
 }
 
-/// Appends the files of a folder, and of those inside it, with `prefix` before their names.
+/// Appends the files of a folder and its subfolders, with `prefix` before their names.
 pub(crate) fn read_folder(folder: &Path, prefix: &str, files: &mut Vec<(String, Vec<u8>)>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -164,7 +165,7 @@ pub fn sha256(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
-/// Type and value of a metadata entry as listed in goldens. An array of more than 16 items is given by its
+/// Type and value of a metadata entry as listed in goldens. An array of more than 16 items is listed as its
 /// length and the hash of its bytes in a file: little endian, strings after their length in 64 bits.
 ///
 /// # Panics
@@ -186,7 +187,7 @@ pub fn golden_value(value: &Value) -> (String, Json) {
         }
         Array::F32(items) => {
             let bytes = items.iter().flat_map(|item| item.to_le_bytes());
-            // JSON has no number for these.
+            // JSON cannot represent these numbers.
             let number = |item: &f32| if item.is_finite() { json!(item) } else { json!(item.to_string()) };
             ("f32", items.iter().map(number).collect(), bytes.collect())
         }
@@ -237,8 +238,8 @@ pub fn from_hex(text: &str) -> Option<Vec<u8>> {
     (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok()).collect()
 }
 
-/// Compares blocks over the common length. `None` when they are equal; else a report: how many blocks
-/// differ, which one differs most, and both dumps of it.
+/// Compares blocks over the common length. `None` if they are equal; else a report with the number of
+/// differing blocks and both dumps of the one that differs most.
 pub fn compare_blocks(expected: &[u8], found: &[u8], block_bytes: usize) -> Option<String> {
     let differences = |(a, b): (&[u8], &[u8])| a.iter().zip(b).filter(|(a, b)| a != b).count();
     let blocks = || expected.chunks(block_bytes).zip(found.chunks(block_bytes));
@@ -248,7 +249,7 @@ pub fn compare_blocks(expected: &[u8], found: &[u8], block_bytes: usize) -> Opti
         return None;
     }
     let first = blocks().position(|pair| differences(pair) > 0).unwrap_or(0);
-    // The last of equals would be what `max_by_key` gives; the first is easier to work on.
+    // `max_by_key` returns the last of equals; the first is more useful.
     let worst = (0..n_blocks).rev().max_by_key(|i| blocks().nth(*i).map(differences)).unwrap_or(0);
     let (a, b) = blocks().nth(worst).unwrap_or((&[], &[]));
     Some(format!(

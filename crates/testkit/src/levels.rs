@@ -1,13 +1,14 @@
-//! CPU levels that a test must not leave out.
+//! CPU levels that a test must not skip.
 
-/// The environment variable that names CPU levels, with commas between (`avx2,avx512`), which this machine must have.
+/// Environment variable with a comma-separated list of CPU levels (`avx2,avx512`) that this machine must
+/// have.
 pub const REQUIRE_LEVELS: &str = "REQUIRE_LEVELS";
 
-/// Checks that every level that [`REQUIRE_LEVELS`] names is among `available`. Tests that run once for each level
-/// call it first, because without it a machine (or a detection) that lacks a level passes them in silence.
+/// Checks that every level in [`REQUIRE_LEVELS`] is `available`. Tests that run once per level call it first,
+/// because otherwise a machine (or a detection) without a level passes them silently.
 ///
 /// # Panics
-/// When a named level is missing.
+/// If a required level is missing.
 pub fn require_levels(available: &[&str]) {
     if let Ok(required) = std::env::var(REQUIRE_LEVELS) {
         let missing = missing(&required, available);
@@ -15,7 +16,7 @@ pub fn require_levels(available: &[&str]) {
     }
 }
 
-/// The names of a list with commas between that are not `available`.
+/// Names of a comma-separated list that are not `available`.
 fn missing<'a>(required: &'a str, available: &[&str]) -> Vec<&'a str> {
     let names = required.split(',').map(str::trim).filter(|name| !name.is_empty());
     names.filter(|name| !available.contains(name)).collect()

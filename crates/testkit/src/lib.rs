@@ -1,7 +1,7 @@
 //! Seeded data, nasty blocks and golden comparison, for tests only.
 //!
-//! Data is made of integer arithmetic and single, exactly rounded f32 operations, so that
-//! `scripts/golden/data.py` makes the same bits with numpy.
+//! Data is computed by integer arithmetic and single, exactly rounded f32 operations, so that
+//! `scripts/golden/data.py` computes equal bits with numpy.
 
 mod checkpoint;
 mod data;

@@ -1,10 +1,10 @@
-//! Mutated GGUF files: keys and values changed, tensors as they were.
+//! Mutated GGUF files: changed keys and values, unchanged tensors.
 
 use gguf_container::{Array, Endian, File, Metadata, Plan, Value};
 
 use crate::{Draw, NASTY, mutate};
 
-/// A file with up to three keys changed; none where it cannot be written or its data are not there.
+/// A file with up to three changed keys; `None` if it cannot be written or its data is missing.
 pub fn mutated_gguf(file: &File, draw: &mut Draw) -> Option<Vec<u8>> {
     let mut metadata = file.metadata().clone();
     for _ in 0..=draw.below(2) {
@@ -16,7 +16,7 @@ pub fn mutated_gguf(file: &File, draw: &mut Draw) -> Option<Vec<u8>> {
     plan.to_bytes(&data.ok()?).ok()
 }
 
-/// A key changed, taken away or of another type.
+/// Changes a key, removes it or changes its type.
 pub fn mutate_metadata(metadata: &mut Metadata, draw: &mut Draw) {
     let at = draw.below(metadata.len());
     let Some((key, value)) = metadata.iter_mut().nth(at) else { return };

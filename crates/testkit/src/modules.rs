@@ -13,24 +13,24 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Faults of a crate's module order, one sentence each; empty if it has none.
+/// Violations of a crate's module order, one sentence each; empty if there are none.
 ///
-/// `crate_folder` holds `src`. `floors` are groups of modules (`"vocab"`, `"vocab::pre"`; the most exact name counts, and
-/// stands for all below it), from bottom to top; modules of one floor do not use each other. The crate's root is on top
-/// unless it is listed as `"lib"`.
+/// `crate_folder` contains `src`. `floors` are groups of modules (`"vocab"`, `"vocab::pre"`; the most
+/// specific name counts, and represents all modules below it), from bottom to top; modules of one floor do
+/// not use each other. The crate's root is on top unless it is listed as `"lib"`.
 ///
 /// # Panics
-/// When a source file cannot be read.
+/// If a source file cannot be read.
 pub fn module_order(crate_folder: &Path, floors: &[&[&str]]) -> Vec<String> {
     let mut sources = BTreeMap::new();
     collect(&crate_folder.join("src"), &mut Vec::new(), &mut sources);
     faults(&sources, floors)
 }
 
-/// The files of a folder and of those inside it, sorted by path.
+/// Files of a folder and its subfolders, sorted by path.
 ///
 /// # Panics
-/// When a folder cannot be listed.
+/// If a folder cannot be listed.
 pub fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).expect("a folder can be listed");
     let paths = entries.map(|entry| entry.expect("a folder can be listed").path());
@@ -40,10 +40,10 @@ pub fn files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// As [`files`], those of Rust only.
+/// Like [`files`], for Rust files only.
 ///
 /// # Panics
-/// When a folder cannot be listed.
+/// If a folder cannot be listed.
 pub fn rust_files(folder: &Path) -> Vec<PathBuf> {
     let is_rust = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "rs");
     files(folder).into_iter().filter(is_rust).collect()
@@ -71,14 +71,11 @@ fn collect(folder: &Path, prefix: &mut Vec<String>, sources: &mut Sources) {
     }
 }
 
-/// Contents of one file before names are resolved.
 #[derive(Default)]
 struct Module {
-    /// Absolute paths that it names.
     paths: BTreeSet<Vec<String>>,
-    /// Names that it re-exports, and what they stand for.
     exports: BTreeMap<String, Vec<String>>,
-    /// Paths of which it re-exports everything.
+    /// Paths whose contents are all re-exported.
     globs: Vec<Vec<String>>,
 }
 
@@ -107,7 +104,7 @@ fn faults(sources: &Sources, floors: &[&[&str]]) -> Vec<String> {
     for listed in floor_of.keys().filter(|listed| !uses.contains_key(**listed)) {
         faults.push(format!("`{listed}` is listed and is no module"));
     }
-    // The most exact entry that covers a module, and its floor.
+    // The most specific entry that covers a module, and its floor.
     let place = |module: &str| {
         let covers = floor_of.iter().filter(|(listed, _)| is_within(module, listed));
         match covers.max_by_key(|(listed, _)| listed.len()) {
@@ -137,7 +134,7 @@ fn faults(sources: &Sources, floors: &[&[&str]]) -> Vec<String> {
     faults
 }
 
-/// Groups of modules each of which uses the others, directly or not.
+/// Groups of modules that use each other, directly or indirectly.
 fn circles(uses: &BTreeMap<String, BTreeSet<String>>) -> Vec<Vec<String>> {
     let reachable = |from: &String| {
         let mut seen = BTreeSet::new();
@@ -173,12 +170,12 @@ fn is_within(module: &str, outer: &str) -> bool {
     module.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
 }
 
-/// The module that a path leads to, through re-exports; `None` if it leads out of the crate.
+/// Module that a path leads to, through re-exports; `None` if it leads out of the crate.
 fn follow(path: &[String], modules: &BTreeMap<Vec<String>, Module>, depth: usize) -> Option<Vec<String>> {
     let n = (0..=path.len()).rev().find(|n| modules.contains_key(&path[..*n]))?;
     let module = &modules[&path[..n]];
     let Some(next) = path.get(n) else { return Some(path.to_vec()) };
-    // Deeper than any chain of re-exports: they lead in a circle.
+    // Deeper than any chain of re-exports: they form a cycle.
     if depth > 8 {
         return Some(path[..n].to_vec());
     }
@@ -211,7 +208,7 @@ fn tokens(text: &str) -> Vec<String> {
         } else if c == '"' {
             string(rest)
         } else if c == '\'' {
-            // A character, or the sign of a lifetime, whose name does no harm.
+            // A character, or the sign of a lifetime, whose name is harmless.
             let mut chars = rest.char_indices().skip(1);
             let (first, second) = (chars.next(), chars.next());
             match (first, second) {
@@ -237,7 +234,7 @@ fn tokens(text: &str) -> Vec<String> {
     tokens
 }
 
-/// The length of a raw string that a text begins with.
+/// Length of a raw string at the start of a text.
 fn raw_string(text: &str) -> Option<usize> {
     let body = text.strip_prefix("br").or_else(|| text.strip_prefix('r'))?;
     let n_signs = body.find(|c| c != '#')?;
@@ -247,7 +244,7 @@ fn raw_string(text: &str) -> Option<usize> {
     Some(text[start..].find(&end).map_or(text.len(), |at| start + at + end.len()))
 }
 
-/// The length of a string that a text begins with.
+/// Length of a string at the start of a text.
 fn string(text: &str) -> usize {
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {
@@ -261,7 +258,7 @@ fn string(text: &str) -> usize {
     text.len()
 }
 
-/// Takes `#[cfg(test)] mod NAME { .. }` out, and notes which files are tests by `#[cfg(test)] mod NAME;`.
+/// Removes `#[cfg(test)] mod NAME { .. }`, and records the test files of `#[cfg(test)] mod NAME;`.
 fn without_tests(tokens: Vec<String>, module: &[String], tests: &mut BTreeSet<Vec<String>>) -> Vec<String> {
     const MARK: [&str; 8] = ["#", "[", "cfg", "(", "test", ")", "]", "mod"];
     let mut remaining = Vec::new();
@@ -293,7 +290,6 @@ fn without_tests(tokens: Vec<String>, module: &[String], tests: &mut BTreeSet<Ve
     remaining
 }
 
-/// The paths of a file's tokens.
 fn read(module: &[String], tokens: &[String], sources: &Sources) -> Module {
     let mut read = Module::default();
     let mut at = 0;
@@ -328,7 +324,7 @@ fn read(module: &[String], tokens: &[String], sources: &Sources) -> Module {
                 path.push(tokens[at + 2].clone());
                 at += 2;
             }
-            // `pub(in crate::decoder)` says who may see something and uses nothing.
+            // `pub(in crate::decoder)` is a visibility, not a use.
             let is_visibility = at >= 2 * path.len() - 1 && tokens[at + 1 - (2 * path.len() - 1) - 1] == "in";
             if let Some(path) = absolute(module, &path, sources).filter(|_| !is_visibility) {
                 read.paths.insert(path);
@@ -339,7 +335,7 @@ fn read(module: &[String], tokens: &[String], sources: &Sources) -> Module {
     read
 }
 
-/// The leaves of a `use` tree, each with the name that it gives, `*` for everything; returns where it ends.
+/// Leaves of a `use` tree, each with its name, or `*` for everything; returns the end of the tree.
 fn tree(
     tokens: &[String],
     mut at: usize,
@@ -383,7 +379,7 @@ fn tree(
     at
 }
 
-/// A path from the crate's root; none for one of another crate or of a type.
+/// A path from the crate's root; `None` for another crate or a type.
 fn absolute(module: &[String], path: &[String], sources: &Sources) -> Option<Vec<String>> {
     let mut at = module.to_vec();
     let mut rest = path;

@@ -1,6 +1,6 @@
-//! Mutated inputs: bytes changed by a seeded draw, and the count of what a test met.
+//! Mutated inputs: bytes changed by a seeded generator, and counts of results.
 //!
-//! `FUZZ_ITERATIONS` sets the number of mutants, `FUZZ_SEED` where they start.
+//! `FUZZ_ITERATIONS` sets the number of mutants, `FUZZ_SEED` the first one.
 
 use std::{
     collections::BTreeMap,
@@ -9,7 +9,7 @@ use std::{
 
 use crate::mix;
 
-/// Numbers that are likely to be wrong where a count, a type or an offset was.
+/// Numbers that are likely to be wrong as a count, a type or an offset.
 pub const NASTY: [u64; 16] = [
     0,
     1,
@@ -29,12 +29,12 @@ pub const NASTY: [u64; 16] = [
     u64::MAX,
 ];
 
-/// The value of an environment variable, if it is a number.
+/// Value of an environment variable, if it is a number.
 pub fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
 }
 
-/// A row of random numbers.
+/// A sequence of random numbers.
 #[derive(Debug, Clone, Copy)]
 pub struct Draw {
     seed: u64,
@@ -42,7 +42,7 @@ pub struct Draw {
 }
 
 impl Draw {
-    /// The row of this seed, from its beginning.
+    /// The sequence of this seed.
     pub fn new(seed: u64) -> Draw {
         Draw { seed, index: 0 }
     }
@@ -73,7 +73,7 @@ pub fn mutate(bytes: &mut Vec<u8>, draw: &mut Draw) {
         if bytes.is_empty() {
             return;
         }
-        // Most of what can go wrong is near the start, where counts are.
+        // Errors are most likely near the start, which contains counts.
         let reach = if draw.below(2) == 0 { bytes.len().min(64) } else { bytes.len() };
         let at = draw.below(reach);
         match draw.below(7) {
@@ -102,12 +102,11 @@ pub fn mutate(bytes: &mut Vec<u8>, draw: &mut Draw) {
     }
 }
 
-/// Gives mutants to `read`, which says whether it accepted the one it made of the draw: never a panic, and both kinds come
-/// up, or the mutants test nothing.
+/// Passes mutants to `read`, which draws one and returns true if it was accepted. Accepted and refused
+/// mutants must both occur, or the test is useless.
 ///
 /// # Panics
-/// When one of those panicked, with the number of each such mutant; when fewer than one in a hundred was accepted, or
-/// refused.
+/// If a mutant panicked, with its number; if fewer than one in a hundred was accepted, or refused.
 pub fn mutants(default: u64, mut read: impl FnMut(&mut Draw) -> bool) {
     let (first, n_mutants) = (number("FUZZ_SEED", 1), number("FUZZ_ITERATIONS", default));
     let mut n_accepted = 0;

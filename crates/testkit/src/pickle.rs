@@ -1,6 +1,7 @@
-//! Archives and pickles as `torch.save` writes them, one instruction at a time, for files that torch would not write.
+//! Archives and pickles in the format of `torch.save`, one instruction at a time, for files that torch would
+//! not write.
 
-/// A zip archive of entries that are stored as they are. Checksums are 0: no reader of checkpoints asks for them.
+/// A zip archive of uncompressed entries. Checksums are 0, because readers of checkpoints do not check them.
 pub fn zip(entries: &[(&str, &[u8])]) -> Vec<u8> {
     let (mut bytes, mut directory) = (Vec::new(), Vec::new());
     for (name, data) in entries {
@@ -34,7 +35,7 @@ pub fn zip(entries: &[(&str, &[u8])]) -> Vec<u8> {
 /// A pickle in the making.
 #[derive(Debug, Clone, Default)]
 pub struct Pickler {
-    /// Its instructions.
+    /// Instructions so far.
     pub bytes: Vec<u8>,
 }
 
@@ -44,7 +45,7 @@ impl Pickler {
         Pickler { bytes: vec![0x80, 2] }
     }
 
-    /// Instructions as they are.
+    /// Adds raw instructions.
     pub fn raw(mut self, bytes: &[u8]) -> Pickler {
         self.bytes.extend(bytes);
         self

@@ -1,4 +1,4 @@
-//! Files in the format of safetensors, taken apart and made.
+//! Parses and writes safetensors files.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -7,17 +7,17 @@ use serde_json::{Map, Value as Json, json};
 /// Tensors of a file: type, shape and bytes by name.
 pub type Tensors = BTreeMap<String, (String, Vec<u64>, Vec<u8>)>;
 
-/// Header of a file, and where its data begin.
+/// Header of a file, and the offset of its data.
 ///
 /// # Panics
-/// If it is not such a file, as all functions here.
+/// If the file is invalid, like all functions here.
 pub fn safetensors_header(file: &[u8]) -> (Map<String, Json>, usize) {
     let (length, rest) = file.split_first_chunk().expect("the length of the header");
     let length = u64::from_le_bytes(*length) as usize;
     (serde_json::from_slice(&rest[..length]).expect("a header"), 8 + length)
 }
 
-/// Place of a tensor's bytes in a file.
+/// Byte range of a tensor in a file.
 pub fn place_in_safetensors(file: &[u8], tensor: &str) -> Range<usize> {
     let (header, start) = safetensors_header(file);
     place(&header[tensor], start)
@@ -40,14 +40,14 @@ pub fn read_safetensors(file: &[u8]) -> Tensors {
     tensors.map(tensor).collect()
 }
 
-/// A file of these tensors (name, type, shape, bytes), concatenated.
+/// A file with these tensors (name, type, shape, bytes), concatenated.
 pub fn safetensors<'a, S: AsRef<[u64]>, B: AsRef<[u8]>>(
     tensors: impl IntoIterator<Item = (&'a str, &'a str, S, B)>,
 ) -> Vec<u8> {
     safetensors_with(None, tensors)
 }
 
-/// The same with this in `__metadata__`.
+/// Like [`safetensors`], with this `__metadata__`.
 pub fn safetensors_with<'a, S: AsRef<[u64]>, B: AsRef<[u8]>>(
     metadata: Option<&Json>,
     tensors: impl IntoIterator<Item = (&'a str, &'a str, S, B)>,

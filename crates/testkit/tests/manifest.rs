@@ -1,12 +1,12 @@
-//! `golden/MANIFEST` against the folder and against the makers.
+//! Compares `golden/MANIFEST` with the folder and with the scripts.
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 use std::{collections::BTreeSet, fs, path::Path};
 
 use serde_json::{Map, Value as Json};
 
-/// The `[[golden]]` tables. This much of TOML is read: keys with basic strings, strings between three quotation marks, and
-/// arrays of basic strings over any number of lines.
+/// Parses `[[golden]]` tables, using a subset of TOML: keys with basic strings, strings between three
+/// quotation marks, and arrays of basic strings on any number of lines.
 fn entries(text: &str) -> Vec<Map<String, Json>> {
     let mut entries: Vec<Map<String, Json>> = Vec::new();
     let mut is_entry = false;
@@ -34,7 +34,7 @@ fn entries(text: &str) -> Vec<Map<String, Json>> {
             while value.starts_with('[') && !value.ends_with(']') {
                 value += lines.next().expect("the end of an array").trim();
             }
-            // JSON takes no comma before the end.
+            // JSON does not allow a trailing comma.
             serde_json::from_str(&value.replace(",]", "]")).unwrap_or_else(|error| panic!("{value}: {error}"))
         };
         if is_entry {

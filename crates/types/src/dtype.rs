@@ -6,27 +6,16 @@
 
 use std::fmt;
 
-/// Why an id or a name is not a usable dtype.
+/// Reason that an id or a name is not a usable dtype.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum DTypeError {
-    /// The id was never given out.
     #[error("unknown ggml type id {id} (expected 0 to {max})")]
-    UnknownId {
-        id: u32,
-        /// The largest id of the table.
-        max: u32,
-    },
-    /// The id was in use once and is refused by today's readers.
+    UnknownId { id: u32, max: u32 },
+    /// The id was removed and is refused by current readers.
     #[error("ggml type id {id} (`{name}`) was removed from the format in favor of `{instead}`")]
-    RemovedId {
-        id: u32,
-        /// The name that the id had.
-        name: &'static str,
-        /// The type that took its place.
-        instead: &'static str,
-    },
+    RemovedId { id: u32, name: &'static str, instead: &'static str },
     /// The name is not in the table.
     #[error("unknown tensor type `{name}`")]
     UnknownName { name: String },
@@ -73,8 +62,8 @@ macro_rules! dtypes {
     };
 }
 
-/// Everything that other crates decide by the type alone, so that the compiler wants all of it from a new type; the
-/// methods of the same names say what each column means.
+/// Properties of a type on which other crates depend, so that the compiler requires all of them for a new
+/// type; the methods of the same names document the columns.
 struct Row {
     name: &'static str,
     block_elems: u32,
@@ -88,7 +77,7 @@ struct Row {
     swap_fields: &'static [(usize, usize)],
 }
 
-/// A number at the start of a block and then equal ones that lie `step` bytes apart: (offset, width) of each.
+/// The number at the start of a block, followed by equal ones `step` bytes apart: (offset, width) of each.
 const fn numbers<const N: usize>(
     head: (usize, usize),
     first: usize,
@@ -97,7 +86,7 @@ const fn numbers<const N: usize>(
 ) -> [(usize, usize); N] {
     let mut fields = [head; N];
     let mut i = 1;
-    // A `for` is no constant expression.
+    // `for` is not allowed in constant expressions.
     while i < N {
         fields[i] = (first + (i - 1) * step, width);
         i += 1;
@@ -177,9 +166,9 @@ dtypes! {
     IQ1_M   = 29, "iq1_m",   256 per 56,  true,  31, Some(Q8_K), Some(IQ4_NL), true,  Some(Q2_K),  &[(48, 2), (50, 2), (52, 2), (54, 2)];
     /// The upper half of an f32.
     BF16    = 30, "bf16",      1 per 2,   true,  32, Some(BF16), None,         false, None,        &[(0, 2)];
-    /// Ternary, five values a byte.
+    /// Ternary, five values per byte.
     TQ1_0   = 34, "tq1_0",   256 per 54,  true,  36, Some(Q8_K), Some(Q4_0),   false, None,        &[(52, 2)];
-    /// Ternary, four values a byte.
+    /// Ternary, four values per byte.
     TQ2_0   = 35, "tq2_0",   256 per 66,  true,  37, Some(Q8_K), Some(Q4_0),   false, None,        &[(64, 2)];
     /// OCP microscaling: e2m1 values, one e8m0 scale.
     MXFP4   = 39, "mxfp4",    32 per 17,  true,  0,  Some(Q8_0), None,         false, None,        &[];
@@ -191,19 +180,19 @@ dtypes! {
     Q2_0    = 42, "q2_0",     64 per 18,  true,  41, Some(Q8_0), Some(Q4_0),   false, None,        &[(0, 2)];
 }
 
-/// An id that was given out once and must not be used again.
+/// An id that was assigned once and must not be reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Removed {
-    /// The ggml type id.
+    /// ggml type id.
     pub id: u32,
-    /// The name it had.
+    /// Former name.
     pub name: &'static str,
     /// Replacement type.
     pub instead: &'static str,
 }
 
-/// The removed ids, in the order of ids.
+/// Removed ids, in id order.
 pub const REMOVED: &[Removed] = &[
     Removed { id: 4, name: "q4_2", instead: "q4_0" },
     Removed { id: 5, name: "q4_3", instead: "q4_1" },
@@ -238,12 +227,12 @@ impl DType {
             .ok_or_else(|| DTypeError::UnknownName { name: name.to_owned() })
     }
 
-    /// The id as files store it.
+    /// Id as stored in files.
     pub const fn id(self) -> u32 {
         self as u32
     }
 
-    /// The name as ggml spells it (`q4_K`).
+    /// Name in ggml's spelling (`q4_K`).
     pub const fn name(self) -> &'static str {
         self.row().name
     }
@@ -258,7 +247,7 @@ impl DType {
         self.row().block_bytes as u64
     }
 
-    /// The bytes of as many whole blocks as fit in `n_bytes`.
+    /// Largest number of bytes up to `n_bytes` that consists of complete blocks.
     pub const fn whole_blocks(self, n_bytes: u64) -> u64 {
         n_bytes / self.block_bytes() * self.block_bytes()
     }
@@ -268,51 +257,51 @@ impl DType {
         self.row().encodable
     }
 
-    /// The `general.file_type` of a file whose tensors are mostly of this type and which does not say it itself;
-    /// 0 (all f32) where the reference knows none.
+    /// Default `general.file_type` of a file whose tensors are mostly of this type; 0 (all f32) if the
+    /// reference has no file type for it.
     ///
     /// Source: the constructor of `llama_model_loader`, `src/llama-model-loader.cpp`.
     pub const fn file_type(self) -> u32 {
         self.row().file_type
     }
 
-    /// The type that the reference's CPU kernels round an input to before they multiply it with weights of this
-    /// type; none where they take it as it is, and for types that no weights are of.
+    /// Type to which the reference's CPU kernels round an input before they multiply it with weights of this
+    /// type; `None` if they do not round, and for types that weights cannot have.
     ///
     /// Source: `vec_dot_type` of `type_traits_cpu` in `ggml/src/ggml-cpu/ggml-cpu.c`.
     pub const fn activation_dtype(self) -> Option<DType> {
         self.row().activation
     }
 
-    /// The type of smaller blocks that is nearest in size, for rows that hold no whole blocks of this type; none
-    /// where the reference has no replacement.
+    /// Type with smaller blocks that is nearest in size, for rows that do not fill blocks of this type;
+    /// `None` if the reference has no replacement.
     ///
     /// Source: `tensor_type_fallback` in `src/llama-quant.cpp`.
     pub const fn smaller_block(self) -> Option<DType> {
         self.row().smaller_block
     }
 
-    /// True if the reference refuses to quantize a tensor to this type without an importance matrix, whatever
-    /// the file type (except token embedding and output).
+    /// True if the reference refuses to quantize a tensor to this type without an importance matrix, for any
+    /// file type (except token embedding and output).
     ///
     /// Source: `tensor_requires_imatrix` in `src/llama-quant.cpp`.
     pub const fn needs_imatrix(self) -> bool {
         self.row().needs_imatrix
     }
 
-    /// The next larger type with blocks of the same length, for tensors that would need an importance matrix in
-    /// this type and have none. Types that need none in any file type have no such row.
+    /// Next larger type with blocks of the same length, for tensors that would need an importance matrix in
+    /// this type but have no data. `None` for types that never need one.
     pub const fn raised(self) -> Option<DType> {
         self.row().raised
     }
 
-    /// The numbers of more than one byte in a block, as (offset, width) in bytes: what changes places between
-    /// byte orders.
+    /// Numbers of more than one byte in a block, as (offset, width) in bytes, which are swapped between byte
+    /// orders.
     ///
     /// Source: `byteswap_tensors` of `gguf-py/gguf/scripts/gguf_convert_endian.py` for the quantized types it
-    /// lists. For the others what `dequantize_row_*` in `ggml/src/ggml-quants.c` reads as a number of the machine's
-    /// order (a `ggml_half`, a `uint16_t`, 32 bits by `memcpy`); what it reads byte by byte stays, such as the
-    /// grid indices of IQ2_XXS.
+    /// lists. For the others, the numbers that `dequantize_row_*` in `ggml/src/ggml-quants.c` reads in the
+    /// machine's order (a `ggml_half`, a `uint16_t`, 32 bits by `memcpy`), but not those that it reads byte
+    /// by byte, such as the grid indices of IQ2_XXS.
     pub const fn swap_fields(self) -> &'static [(usize, usize)] {
         self.row().swap_fields
     }
@@ -327,7 +316,7 @@ impl DType {
         matches!(self, DType::F32 | DType::F16 | DType::BF16 | DType::F64)
     }
 
-    /// Bits stored for each element, scales included.
+    /// Bits per element, including scales.
     pub fn bits_per_elem(self) -> f64 {
         self.block_bytes() as f64 * 8.0 / self.block_elems() as f64
     }
@@ -372,7 +361,7 @@ mod tests {
             if let Some(activation) = dtype.activation_dtype() {
                 assert!(dtype.block_elems().is_multiple_of(activation.block_elems()), "{dtype} {activation}");
             }
-            // A type that a file's weights can have is rounded somehow, but for f32, which is taken as it is.
+            // All types of weights except f32 have an activation type.
             let is_multiplied = dtype.is_encodable() && dtype != DType::F32;
             assert_eq!(dtype.activation_dtype().is_some(), is_multiplied, "{dtype}");
             for &(at, width) in dtype.swap_fields() {

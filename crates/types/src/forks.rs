@@ -1,7 +1,7 @@
-//! Type numbers that forks of llama.cpp gave out by themselves, so that a file that ours cannot read is named.
+//! Type numbers assigned by forks of llama.cpp, for error messages about files that cannot be read.
 //!
-//! Sources: `enum ggml_type` in `ggml/include/ggml.h` of ikawrakow/ik_llama.cpp (commit b50efcc9; 142, 143, 152 to 158 and 352 are of
-//! other commits) and of microsoft/BitNet's llama.cpp.
+//! Sources: `enum ggml_type` in `ggml/include/ggml.h` of ikawrakow/ik_llama.cpp (commit b50efcc9; 142, 143,
+//! 152 to 158 and 352 are from other commits) and of microsoft/BitNet's llama.cpp.
 
 /// A number that a fork uses for an additional type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,9 +9,9 @@
 pub struct ForkType {
     /// The ggml type id in files of the fork.
     pub id: u32,
-    /// The fork's name of the type.
+    /// Name of the type in the fork.
     pub name: &'static str,
-    /// The fork.
+    /// Name of the fork.
     pub fork: &'static str,
 }
 
@@ -23,9 +23,9 @@ const fn bitnet(id: u32, name: &'static str) -> ForkType {
     ForkType { id, name, fork: "bitnet.cpp" }
 }
 
-/// Every such number that is known and that the reference does not use, in the order of ids; 36 to 38 are also among
-/// [`REMOVED`](crate::REMOVED). (`bitnet.cpp` takes 39, MXFP4 of the reference, for a type TL2; nothing in a file tells them apart
-/// but its size.)
+/// Known numbers that the reference does not use, in id order; 36 to 38 are also among
+/// [`REMOVED`](crate::REMOVED). (`bitnet.cpp` uses 39, MXFP4 of the reference, for a type TL2; only the
+/// file's size distinguishes them.)
 pub const FORK_TYPES: &[ForkType] = &[
     bitnet(36, "i2_s"),
     bitnet(37, "i8_s"),
@@ -88,7 +88,7 @@ pub const FORK_TYPES: &[ForkType] = &[
     ik(399, "q8_k_r8"),
 ];
 
-/// A fork's name of the type with this number.
+/// Fork type with this number.
 pub fn fork_type(id: u32) -> Option<&'static ForkType> {
     FORK_TYPES.iter().find(|fork| fork.id == id)
 }

@@ -1,8 +1,8 @@
 //! Numbers of 16 bits and single precision.
 //!
-//! Bits and single operations alone, so that loops over them become vectors at every CPU level.
+//! Only bit operations and single operations, so that loops over them are vectorized at every CPU level.
 
-/// Single to half precision, halves to even, any NaN to 0x7e00 with its sign.
+/// Single to half precision, ties to even, any NaN to 0x7e00 with its sign.
 ///
 /// Source: `ggml_compute_fp32_to_fp16` in `ggml/src/ggml-impl.h`. The two products overflow to infinity
 /// exactly where half precision does; adding the power of two `base` then leaves the rounded mantissa in
@@ -18,13 +18,14 @@ pub fn f32_to_f16(value: f32) -> u16 {
     let bits = value.to_bits();
     let sign = (bits >> 16) & 0x8000;
     let magnitude = bits << 1;
-    // With `E` the exponent of the value, adding `2^(E + 15)` to its fourfold pushes all but ten bits of the
-    // mantissa out of the float, which rounds them. Below 2^-14 `E` stays at -14: these halves are subnormal.
+    // With `E` the exponent of the value, adding `2^(E + 15)` to four times the value shifts all but ten bits
+    // of the mantissa out of the float, which rounds them. Below 2^-14 `E` stays at -14: these halves are
+    // subnormal.
     let exponent = (magnitude & 0xff00_0000).max(0x7100_0000);
     let base = f32::from_bits((exponent >> 1) + 0x0780_0000);
     let rounded = (base + scaled).to_bits();
-    // The exponent field of the sum is `E + 142`, so its low five bits are `E + 14`. The leading one of the
-    // mantissa, which now stands at bit 10, makes `E + 15` of it: the exponent of the half.
+    // The exponent field of the sum is `E + 142`, so its low five bits are `E + 14`. Adding the leading one
+    // of the mantissa, which is now bit 10, gives `E + 15`: the exponent of the half.
     let number = ((rounded >> 13) & 0x7c00) + (rounded & 0x0fff);
     (sign | if magnitude > 0xff00_0000 { 0x7e00 } else { number }) as u16
 }
@@ -38,8 +39,8 @@ pub fn f16_to_f32(half: u16) -> f32 {
     let sign = bits & 0x8000_0000;
     let magnitude = bits << 1;
     let scale = f32::from_bits(0x0780_0000); // 2^-112
-    // Adding 224 to the exponent, of which 112 are the difference of the biases, lifts that of infinity and
-    // NaN from 31 to 255; the product takes the other 112 off the numbers.
+    // Adding 224 to the exponent, of which 112 are the difference of the biases, raises that of infinity and
+    // NaN from 31 to 255; the product subtracts the other 112 for numbers.
     let normal = f32::from_bits((magnitude >> 4) + (0xe0 << 23)) * scale;
     // The mantissa in units of 2^-24 after a leading 2^-1, which the subtraction removes.
     let subnormal = f32::from_bits((magnitude >> 17) | (126 << 23)) - 0.5;
@@ -47,7 +48,7 @@ pub fn f16_to_f32(half: u16) -> f32 {
     f32::from_bits(sign | number.to_bits())
 }
 
-/// Single precision to bfloat16, halves to even; NaN keeps its upper bits and becomes quiet.
+/// Single precision to bfloat16, ties to even; NaN keeps its upper bits and becomes quiet.
 ///
 /// Source: `ggml_compute_fp32_to_bf16` in `ggml/src/ggml-impl.h`.
 #[inline(always)]
@@ -56,7 +57,7 @@ pub fn f32_to_bf16(value: f32) -> u16 {
     if bits & 0x7fff_ffff > 0x7f80_0000 {
         return (bits >> 16) as u16 | 64;
     }
-    // Half a unit of what is kept, less the least, which an odd number gets back: ties go to even.
+    // Half a unit of the result minus the lowest bit, which is added back for an odd number: ties go to even.
     (bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16) as u16
 }
 

@@ -1,6 +1,6 @@
 //! Names of tensors in GGUF files.
 
-/// Splits the name of a layer's tensor into the number of the layer and the rest. None for tensors outside layers.
+/// Splits the name of a layer's tensor into the layer number and the rest. `None` for tensors outside layers.
 ///
 /// ```
 /// assert_eq!(gguf_types::layer_and_part("blk.12.attn_q.weight"), Some((12, "attn_q.weight")));

@@ -1,7 +1,7 @@
 //! The dtype table of ggml and checked tensor shapes.
 //!
-//! This crate does no I/O and knows neither containers nor models. Everything else names
-//! types and computes sizes through it, so that no size is ever computed twice or unchecked.
+//! This crate does no I/O and is independent of containers and models. All other crates compute sizes through
+//! it, so that every size is checked.
 #![cfg_attr(
     not(test),
     deny(

@@ -1,9 +1,9 @@
 //! Counts, lists of names and digits in messages.
 
-/// Names that a message spells out before it only counts.
+/// Maximum number of names in a message.
 const SHOWN: usize = 8;
 
-/// The first eight names in backticks, and how many more there are: one spelling for the errors of all crates.
+/// The first eight names in backticks, and the number of others: one format for the errors of all crates.
 ///
 /// ```
 /// let names: Vec<String> = (0..10).map(|i| format!("w{i}")).collect();
@@ -15,7 +15,7 @@ pub fn list_names(names: &[impl AsRef<str>]) -> String {
     format!("{}{}", shown.join(", "), and_more(names.len().saturating_sub(SHOWN)))
 }
 
-/// The end of a list that leaves out `n` items; empty if it leaves out none.
+/// The end of a list that omits `n` items; empty for 0.
 ///
 /// ```
 /// assert_eq!(gguf_types::and_more(2), " and 2 more");

@@ -4,37 +4,30 @@ use std::fmt;
 
 use crate::DType;
 
-/// The largest number of dimensions of a tensor in a container file. Kernels of video models, (out, in, time, height, width), have five.
+/// Maximum number of dimensions of a tensor in a container file. Kernels of video models, (out, in, time,
+/// height, width), have five.
 pub const MAX_DIMS: usize = 5;
 
-/// The largest number of dimensions of a tensor that llama.cpp loads (`GGML_MAX_DIMS`).
+/// Maximum number of dimensions of a tensor that llama.cpp loads (`GGML_MAX_DIMS`).
 pub const GGML_MAX_DIMS: usize = 4;
 
-/// Why a shape or a size is refused.
+/// Reason for refusing a shape or a size.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum ShapeError {
     /// More than [`MAX_DIMS`] dimensions.
     #[error("expected at most {MAX_DIMS} dimensions, found {found}")]
-    TooManyDims {
-        /// Number of dimensions as read.
-        found: usize,
-    },
+    TooManyDims { found: usize },
     /// The product of the dimensions, in elements or bytes, does not fit 63 bits.
     #[error("size of shape {dims:?} does not fit in 63 bits")]
     Overflow {
-        /// The dimensions as read, row length first.
+        /// Dimensions, row length first.
         dims: Vec<u64>,
     },
-    /// A row does not hold whole blocks.
+    /// The row does not fill blocks.
     #[error("row length {row_elems} is not a multiple of the {dtype} block size {block_elems}")]
-    PartialBlock {
-        row_elems: u64,
-        /// Elements in a block of the type.
-        block_elems: u64,
-        dtype: DType,
-    },
+    PartialBlock { row_elems: u64, block_elems: u64, dtype: DType },
 }
 
 /// Up to [`MAX_DIMS`] dimensions in ggml's order: `dims()[0]` is the row length.
@@ -50,15 +43,15 @@ impl Shape {
     /// A shape from dimensions in ggml's order (row length first).
     ///
     /// # Errors
-    /// [`ShapeError::TooManyDims`], or [`ShapeError::Overflow`] when the number of elements
-    /// does not fit in 63 bits.
+    /// [`ShapeError::TooManyDims`], or [`ShapeError::Overflow`] if the number of elements does not fit in 63
+    /// bits.
     pub fn new(dims: &[u64]) -> Result<Shape, ShapeError> {
         if dims.len() > MAX_DIMS {
             return Err(ShapeError::TooManyDims { found: dims.len() });
         }
         let mut shape = Shape { dims: [1; MAX_DIMS], n_dims: dims.len() };
         shape.dims[..dims.len()].copy_from_slice(dims);
-        // Zeros count as ones, so that no product of some of the dimensions overflows either.
+        // Zeros count as ones, so that no product of some dimensions overflows either.
         let product = dims.iter().try_fold(1u64, |product, dim| product.checked_mul(*dim.max(&1)));
         match product {
             Some(n) if i64::try_from(n).is_ok() => Ok(shape),
@@ -78,7 +71,7 @@ impl Shape {
         &self.dims[..self.n_dims]
     }
 
-    /// The dimension `i`, 1 where the shape has fewer dimensions.
+    /// Dimension `i`; 1 beyond the last.
     pub fn dim(&self, i: usize) -> u64 {
         self.dims[i]
     }
@@ -88,12 +81,13 @@ impl Shape {
         self.n_dims
     }
 
-    /// Number of dimensions when trailing ones are not counted, at least 1 (`ggml_n_dims`).
+    /// Number of dimensions without trailing ones, at least 1 (`ggml_n_dims`).
     pub fn n_dims_effective(&self) -> usize {
         (1..MAX_DIMS).rev().find(|&i| self.dims[i] > 1).map_or(1, |i| i + 1)
     }
 
-    /// The same without dimensions of 1 at the end, of which the first stays: the dimensions that `gguf.cpp` writes.
+    /// Drops trailing dimensions of 1 except the first dimension, which gives the dimensions that `gguf.cpp`
+    /// writes.
     pub fn without_trailing_ones(&self) -> Shape {
         let mut shape = *self;
         // Omitted dimensions are 1 in the array as well.
@@ -119,7 +113,7 @@ impl Shape {
         self.dims[1..].iter().product()
     }
 
-    /// Elements in all.
+    /// Total number of elements.
     pub fn n_elems(&self) -> u64 {
         self.dims.iter().product()
     }
@@ -136,7 +130,7 @@ impl Shape {
         (row_elems / block_elems).checked_mul(dtype.block_bytes()).ok_or_else(|| self.overflow())
     }
 
-    /// Bytes of the whole tensor in `dtype`, without padding.
+    /// Bytes of the tensor in `dtype`, without padding.
     ///
     /// # Errors
     /// [`ShapeError::PartialBlock`] or [`ShapeError::Overflow`].
@@ -165,7 +159,7 @@ impl fmt::Display for Shape {
     }
 }
 
-/// Bits stored for each of `n_elems` weights in `n_bytes`, scales included; 0 without weights.
+/// Bits per weight for `n_elems` weights in `n_bytes`, including scales; 0 without weights.
 pub fn bits_per_weight(n_elems: u64, n_bytes: u64) -> f64 {
     if n_elems == 0 { 0.0 } else { n_bytes as f64 * 8.0 / n_elems as f64 }
 }

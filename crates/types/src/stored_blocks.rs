@@ -2,14 +2,14 @@
 
 use crate::DType;
 
-/// Blocks that a file holds unchanged, and their factors.
+/// Blocks that a file stores unchanged, and their factors.
 ///
 /// The blocks encode `value / scales`; the factors are separate tensors in the output.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredBlocks {
     /// The type of the blocks.
     pub dtype: DType,
-    /// Factor of the whole tensor, or one for each matrix of a stack.
+    /// Factor of the tensor, or one for each matrix of a stack.
     pub scales: Vec<f32>,
     /// Factor of the activations, or one for each matrix of a stack.
     pub input_scales: Vec<f32>,
@@ -20,7 +20,7 @@ pub struct StoredBlocks {
 impl StoredBlocks {
     /// Blocks of one matrix of a stack, with its factors.
     pub fn matrix(&self, index: u64) -> StoredBlocks {
-        // A single factor is that of all matrices.
+        // A single factor applies to all matrices.
         let own = |factors: &[f32]| match factors {
             [_] | [] => factors.to_vec(),
             factors => factors.get(index as usize).copied().into_iter().collect(),

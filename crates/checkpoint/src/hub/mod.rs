@@ -1,7 +1,7 @@
 //! Models of the Hugging Face Hub: their names, the local cache, and reading them over the network.
 //!
 //! [`Repo`] is a model's name, [`Settings`] are read from the environment, [`cached`] finds a model in the
-//! cache of the Hub's own library. [`Remote`] (feature `remote`) reads it over the network: the revision is
+//! cache of the Hub's own library. `Remote` (feature `remote`) reads it over the network: the revision is
 //! resolved to a commit once, small files are copied, and weights are fetched by ranges ahead of the rows
 //! being read.
 

@@ -17,7 +17,7 @@ static TEMPORARY_FILES: Slots = Slots::new();
 /// Files that a later process could continue, in the same form.
 static RESUMABLE_FILES: Slots = Slots::new();
 
-/// Lets the handler know a mapped file until the result is dropped.
+/// Registers a mapped file with the handler until the result is dropped.
 pub(super) fn know_map(bytes: &[u8], path: &std::path::Path) -> Option<Held> {
     let start = bytes.as_ptr() as usize;
     MAPS.hold(start..start + bytes.len(), &with_zero(path))
@@ -27,19 +27,19 @@ fn with_zero(path: &std::path::Path) -> Vec<u8> {
     [path.as_os_str().as_encoded_bytes(), b"\0"].concat()
 }
 
-/// Lets the handler remove a temporary file until the result is dropped.
+/// Registers a temporary file for removal by the handler until the result is dropped.
 pub(crate) fn know_temporary_file(path: &std::path::Path) -> Option<Held> {
-    // The addresses say nothing here; an end of 0 would mark the slot as free.
+    // The addresses are unused; an end of 0 would mark the slot as free.
     TEMPORARY_FILES.hold(0..1, &with_zero(path))
 }
 
-/// Lets the handler remove a resumable file if its source became invalid.
+/// Registers a resumable file, which the handler removes if its source became invalid.
 pub(crate) fn know_resumable_file(path: &std::path::Path) -> Option<Held> {
     RESUMABLE_FILES.hold(0..1, &with_zero(path))
 }
 
-/// Removes the temporary file of every [`crate::Output`] that is neither finished nor could be gone on with. For a program that
-/// is about to end without dropping them.
+/// Removes the temporary file of every [`crate::Output`] that is neither finished nor resumable. For a
+/// program that ends without dropping them.
 pub fn remove_temporary_files() {
     TEMPORARY_FILES.for_each(|_, path| {
         let path = path.strip_suffix(b"\0").unwrap_or(path);
@@ -51,9 +51,9 @@ pub fn remove_temporary_files() {
     });
 }
 
-/// From now on, a mapped file that becomes shorter or cannot be read ends the process with exit code 1, a message on stderr
-/// that names the file, and without the temporary files of [`crate::Output`]. For programs, not for libraries:
-/// a process has one handler of SIGBUS. Does nothing where there is no such signal.
+/// From now on, a mapped file that becomes shorter or cannot be read ends the process with exit code 1, a
+/// message on stderr that names the file, and without the temporary files of [`crate::Output`]. For programs,
+/// not for libraries: a process has one handler of SIGBUS. Has no effect on systems without this signal.
 pub fn exit_on_bus_error() {
     #[cfg(unix)]
     unix::install();
@@ -71,7 +71,6 @@ mod unix {
 
     use super::{MAPS, RESUMABLE_FILES, Slots, TEMPORARY_FILES};
 
-    /// The previous SIGBUS action.
     static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
     /// True if the message was written.
@@ -81,13 +80,13 @@ mod unix {
         // SAFETY: a `sigaction` of zeros is a valid value: the default action, no flags, an empty mask.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         action.sa_sigaction = on_bus_error as *const () as usize;
-        // Not on the alternate stack: that one is for stacks that have overflown, which send another signal on Linux, and
-        // is too small for the buffers of `Slots::for_each`.
+        // Not on the alternate stack: that one is for stack overflows, which send another signal on Linux,
+        // and is too small for the buffers of `Slots::for_each`.
         action.sa_flags = libc::SA_SIGINFO;
         let mut before = action;
-        // SAFETY: both pointers are to values that live until the call returns. The handler has the signature that
-        // SA_SIGINFO asks for. It calls only what POSIX lists as async-signal-safe (write, stat, unlink, sigaction, _exit) and reads
-        // atomics: no lock, no allocation, no panic.
+        // SAFETY: both pointers are to values that live until the call returns. The handler has the signature
+        // that SA_SIGINFO requires. It calls only what POSIX lists as async-signal-safe (write, stat, unlink,
+        // sigaction, _exit) and reads atomics: no lock, no allocation, no panic.
         let result = unsafe { libc::sigaction(libc::SIGBUS, &action, &mut before) };
         if result == 0 {
             let _ = BEFORE.set(before);
@@ -103,7 +102,7 @@ mod unix {
             if addresses.contains(&address) && !is_ours {
                 is_ours = true;
                 is_shorter = ends_before(path, address - addresses.start);
-                // Several threads may meet the end of the same file at once; one of them speaks.
+                // Several threads may reach the end of the file at once; only one prints the message.
                 if !SAID.swap(true, Ordering::Relaxed) {
                     print_error(path.strip_suffix(b"\0").unwrap_or(path), is_shorter);
                 }
@@ -114,19 +113,20 @@ mod unix {
             if is_shorter {
                 remove(&RESUMABLE_FILES);
             }
-            // SAFETY: ends the process at once, without destructors and without `atexit`; nothing is left that could see it.
+            // SAFETY: ends the process at once, without destructors and without `atexit`, so no code runs
+            // afterwards.
             unsafe { libc::_exit(1) }
         }
-        // An address that is no map of ours: as if this handler had never been there. The instruction that failed is run
-        // again after the return, and fails into what was there before.
+        // The address is not in a map of ours: restore the previous action. The instruction that failed runs
+        // again after the return, and fails with that action.
         if let Some(before) = BEFORE.get() {
-            // SAFETY: as in `install`; the action is the one that the system gave there.
+            // SAFETY: see `install`; the action is the one that the system returned there.
             unsafe { libc::sigaction(libc::SIGBUS, before, std::ptr::null_mut()) };
         }
     }
 
-    /// True if the file at a path has no byte at `offset`. A file that no longer exists by that name counts
-    /// as unchanged.
+    /// True if the file at a path has no byte at `offset`. A file that no longer exists under that name
+    /// counts as unchanged.
     fn ends_before(path: &[u8], offset: usize) -> bool {
         let stat = CStr::from_bytes_until_nul(path).ok().and_then(|path| rustix::fs::stat(path).ok());
         stat.is_some_and(|stat| usize::try_from(stat.st_size).is_ok_and(|len| len <= offset))
@@ -159,7 +159,7 @@ mod unix {
         let name = &name[name.len().saturating_sub(700)..];
         for (part, is_text) in [(b"error: ".as_slice(), true), (name, false), (verb, true), (hint, true)] {
             for byte in part {
-                // A name could move the terminal's cursor.
+                // Control characters could move the terminal's cursor.
                 let byte = if !is_text && byte.is_ascii_control() { b'?' } else { *byte };
                 if let Some(to) = line.get_mut(n_bytes) {
                     *to = byte;

@@ -1,7 +1,7 @@
 //! Short byte strings that a signal handler may read.
 //!
-//! A handler must not wait for a lock or allocate, so slots never move, are never freed, and hold only
-//! atomics. A released slot is reused, so there are never more slots than were held at the same time.
+//! A handler must not wait for a lock or allocate, so slots never move, are never freed, and only contain
+//! atomics. A released slot is reused, so the number of slots is the maximum in use at the same time.
 
 use std::{
     ops::Range,
@@ -11,19 +11,19 @@ use std::{
     },
 };
 
-/// Bytes of a string at most: Linux takes no longer path, its closing zero included.
+/// Maximum bytes of a string: Linux accepts no longer path, including its terminating zero.
 pub(crate) const MAX_BYTES: usize = 4096;
 
 /// A list of slots that only grows.
 pub(crate) struct Slots {
     first: OnceLock<Box<Slot>>,
-    /// Taken to change a slot, never by a handler.
+    /// Locked to change a slot, never by a handler.
     changes: Mutex<()>,
 }
 
 #[derive(Debug)]
 struct Slot {
-    /// The addresses that the string is about. An `end` of 0 marks a slot that is free.
+    /// Addresses that the string describes. An `end` of 0 marks a free slot.
     start: AtomicUsize,
     end: AtomicUsize,
     /// Number of changes, odd during one: a handler may interrupt a thread while another one reuses the slot.
@@ -46,7 +46,7 @@ impl Slot {
     }
 }
 
-/// A slot that is held; dropping this makes it free.
+/// A slot in use, which is freed on drop.
 #[derive(Debug)]
 pub(crate) struct Held(&'static Slot);
 
@@ -61,7 +61,7 @@ impl Slots {
         Slots { first: OnceLock::new(), changes: Mutex::new(()) }
     }
 
-    /// Keeps `bytes` about `addresses`, which must not end at 0. None where there are too many bytes.
+    /// Stores `bytes` with `addresses`, which must not end at 0. `None` if there are too many bytes.
     pub(crate) fn hold(&'static self, addresses: Range<usize>, bytes: &[u8]) -> Option<Held> {
         if bytes.len() > MAX_BYTES {
             return None;
@@ -80,12 +80,13 @@ impl Slots {
         slot.n_bytes.store(bytes.len(), Ordering::Relaxed);
         slot.start.store(addresses.start, Ordering::Relaxed);
         slot.end.store(addresses.end, Ordering::Relaxed);
-        // Last, and with release ordering, so that a reader that sees the slot as held sees all of it.
+        // Last, and with release ordering, so that a reader that sees the slot in use sees all its contents.
         slot.version.store(version.wrapping_add(2), Ordering::Release);
         Some(Held(slot))
     }
 
-    /// Calls `f` with the addresses and the bytes of every slot that is held and not being changed. Neither locks nor allocates.
+    /// Calls `f` with the addresses and the bytes of every slot that is in use and not being changed. Neither
+    /// locks nor allocates.
     pub(crate) fn for_each(&self, mut f: impl FnMut(Range<usize>, &[u8])) {
         let mut copy = [0; MAX_BYTES];
         let mut next = &self.first;
@@ -98,7 +99,7 @@ impl Slots {
                 *to = from.load(Ordering::Relaxed);
             }
             fence(Ordering::Acquire);
-            // A mixture of two paths would name, and let the handler remove, a third file.
+            // A mixture of two paths could name a third file, which the handler would remove.
             let is_torn = version % 2 == 1 || slot.version.load(Ordering::Relaxed) != version;
             if end != 0 && !is_torn {
                 f(start..end, &copy[..n_bytes]);

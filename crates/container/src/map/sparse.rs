@@ -2,11 +2,12 @@
 //! space.
 //!
 //! ```text
-//! absent --fill--> present --(all of it is released, no announcement covers it)--> absent
+//! absent --fill--> present --(entirely released, no announcement covers it)--> absent
 //! ```
 //!
-//! Bytes are written into a private file, with holes where nothing has arrived, and read by copying: a block that is released
-//! cannot change bytes that a reader has. If the system can punch holes, released bytes take neither memory nor disk.
+//! Bytes are written to a private file, with holes for missing blocks, and read by copying, so releasing a
+//! block cannot change bytes that a reader has. If the system can punch holes, released bytes take neither
+//! memory nor disk.
 
 use std::{
     collections::BTreeMap,
@@ -21,13 +22,13 @@ use std::{
 use super::Advice;
 use crate::output::{read_exact_at, write_all_at};
 
-/// A sparse file that is filled by blocks of [`SparseFile::BLOCK_BYTES`], the last one being shorter.
+/// A sparse file that is filled by blocks of [`SparseFile::BLOCK_BYTES`]; the last one may be shorter.
 pub struct SparseFile {
     file: fs::File,
     n_bytes: u64,
     /// Blocks that were announced or filled.
     blocks: Mutex<BTreeMap<u64, Block>>,
-    /// True if holes are made.
+    /// True if unused blocks are discarded.
     discards: AtomicBool,
 }
 
@@ -36,7 +37,7 @@ struct Block {
     state: State,
     /// Announced uses that have not ended.
     pins: u32,
-    /// Bytes whose announced use has ended, those that were used twice counted twice.
+    /// Bytes whose announced use has ended; counted twice if used twice.
     done_bytes: u64,
 }
 
@@ -56,11 +57,11 @@ enum State {
 }
 
 impl SparseFile {
-    /// Bytes of a block: many pages, but little compared with the bytes in flight.
+    /// Bytes per block: many pages, but little compared with the bytes in flight.
     pub const BLOCK_BYTES: u64 = 256 << 10;
 
-    /// Makes `file`, which is empty and written by nothing else, a file of `n_bytes` that have not arrived.
-    /// Finished blocks are discarded if `discards`.
+    /// Turns the empty private `file` into a file of `n_bytes` absent bytes. Finished blocks are discarded if
+    /// `discards`.
     ///
     /// # Errors
     /// The system's error; it may not have room for a file of this length.
@@ -69,12 +70,12 @@ impl SparseFile {
         Ok(SparseFile { file, n_bytes, blocks: Mutex::default(), discards: AtomicBool::new(discards) })
     }
 
-    /// Its length in bytes.
+    /// Length in bytes.
     pub fn n_bytes(&self) -> u64 {
         self.n_bytes
     }
 
-    /// The blocks that `range` of bytes touches.
+    /// Blocks that contain bytes of `range`.
     pub fn blocks_of(&self, range: &Range<u64>) -> Range<u64> {
         let end = range.end.min(self.n_bytes);
         match range.start < end {
@@ -94,10 +95,10 @@ impl SparseFile {
         self.lock().get(&block).is_some_and(|block| block.state == State::Present)
     }
 
-    /// Writes a whole block that has arrived; one that is here already stays as it is.
+    /// Writes a complete block. A block that is present stays unchanged.
     ///
     /// # Errors
-    /// What the system says; [`io::ErrorKind::InvalidInput`] where `bytes` is not as long as the block.
+    /// System errors; [`io::ErrorKind::InvalidInput`] if `bytes` does not have the length of the block.
     pub fn fill(&self, block: u64, bytes: &[u8]) -> io::Result<()> {
         let place = self.bytes_of(block);
         if place.end - place.start != bytes.len() as u64 {
@@ -118,7 +119,7 @@ impl SparseFile {
         written
     }
 
-    /// A copy of bytes `range`, if all of them are here and inside the file.
+    /// Copies bytes `range`; `None` if some are absent or outside the file.
     ///
     /// # Errors
     /// The system's error.
@@ -136,7 +137,8 @@ impl SparseFile {
     }
 
     /// [`Advice::WillNeed`] announces a use of the bytes `range`, [`Advice::DoneWith`] ends it: each
-    /// announcement is followed by one end of the same range. Unused blocks whose bytes are all done with become absent again.
+    /// announcement must be followed by one end of the same range. Unused blocks whose bytes are all done
+    /// become absent again.
     pub fn advise(&self, advice: Advice, range: Range<u64>) {
         match advice {
             Advice::WillNeed => {
@@ -171,7 +173,7 @@ impl SparseFile {
             let (first, last) = (run[0], run[run.len() - 1]);
             let place = self.bytes_of(first).start..self.bytes_of(last).end;
             if punch(&self.file, place).is_err() {
-                // No holes on this file system: everything stays.
+                // This file system does not support holes: everything stays.
                 self.discards.store(false, Ordering::Relaxed);
                 return;
             }
@@ -186,7 +188,7 @@ impl SparseFile {
     }
 }
 
-/// Takes bytes out of a file, whose length stays.
+/// Punches a hole into a file, whose length stays.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn punch(file: &fs::File, range: Range<u64>) -> io::Result<()> {
     use rustix::fs::{FallocateFlags, fallocate};
@@ -200,7 +202,7 @@ fn punch(_file: &fs::File, _range: Range<u64>) -> io::Result<()> {
 }
 
 impl fmt::Debug for SparseFile {
-    /// The length: blocks may be many.
+    /// Only the length: there may be many blocks.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SparseFile({} bytes)", self.n_bytes)
     }
@@ -243,7 +245,7 @@ mod tests {
         fill(&file, 2);
         assert_eq!(read(&file, 2 * BLOCK..file.n_bytes()).unwrap(), content(2, BLOCK / 2));
         assert_eq!(read(&file, 0..file.n_bytes() + 1), None);
-        // Who comes second changes nothing.
+        // The second writer has no effect.
         file.fill(1, &vec![9; BLOCK as usize]).unwrap();
         assert_eq!(read(&file, BLOCK..2 * BLOCK).unwrap(), content(1, BLOCK));
         let short = file.fill(0, &[1]).unwrap_err();
@@ -273,7 +275,7 @@ mod tests {
             use std::os::unix::fs::MetadataExt;
             assert!(file.file.metadata().unwrap().blocks() * 512 < BLOCK);
         }
-        // It may come again.
+        // It may be filled again.
         fill(&file, 0);
         assert_eq!(read(&file, 0..BLOCK).unwrap(), content(0, BLOCK));
     }
@@ -282,7 +284,7 @@ mod tests {
     fn blocks_in_use_are_kept() {
         let file = file(true);
         let whole = 0..BLOCK;
-        // Wanted by two.
+        // Announced twice.
         let second = BLOCK..2 * BLOCK;
         file.advise(Advice::WillNeed, second.clone());
         file.advise(Advice::WillNeed, second.clone());
@@ -291,7 +293,7 @@ mod tests {
         assert!(file.has(1));
         file.advise(Advice::DoneWith, second.clone());
         assert_eq!(file.has(1), cfg!(not(any(target_os = "linux", target_os = "android"))));
-        // Not to be given up at all.
+        // Nothing is discarded.
         let keeps = super::tests::file(false);
         fill(&keeps, 0);
         keeps.advise(Advice::WillNeed, whole.clone());

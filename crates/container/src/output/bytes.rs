@@ -2,13 +2,13 @@
 
 use std::{fs, io};
 
-/// Writes all of `bytes` at `offset`, wherever others write.
+/// Writes `bytes` at `offset`, independently of other writers.
 #[cfg(unix)]
 pub(crate) fn write_all_at(file: &fs::File, bytes: &[u8], offset: u64) -> io::Result<()> {
     std::os::unix::fs::FileExt::write_all_at(file, bytes, offset)
 }
 
-/// Writes all of `bytes` at `offset`, wherever others write.
+/// Writes `bytes` at `offset`, independently of other writers.
 #[cfg(windows)]
 pub(crate) fn write_all_at(file: &fs::File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
     while !bytes.is_empty() {
@@ -25,10 +25,10 @@ pub(crate) fn write_all_at(file: &fs::File, mut bytes: &[u8], mut offset: u64) -
     Ok(())
 }
 
-/// Bytes that are copied at a time where they have to be read.
+/// Number of bytes copied at a time if they have to be read.
 const COPY_BYTES: u64 = 1 << 20;
 
-/// Copies a range of one file to a place in another.
+/// Copies a range of one file to an offset in another.
 pub(super) fn copy_range(
     source: &fs::File,
     mut from: u64,
@@ -40,7 +40,7 @@ pub(super) fn copy_range(
     while len > 0 {
         use rustix::io::Errno;
         let wanted = usize::try_from(len).unwrap_or(usize::MAX);
-        // Both offsets are moved by the bytes that were copied.
+        // Both offsets are advanced by the copied bytes.
         match rustix::fs::copy_file_range(source, Some(&mut from), to, Some(&mut at), wanted) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(copied) => len -= copied as u64,
@@ -62,13 +62,13 @@ pub(super) fn copy_range(
     Ok(())
 }
 
-/// Reads as many bytes as `buffer` has, from `offset` on.
+/// Fills `buffer` with bytes from `offset` on.
 #[cfg(unix)]
 pub(crate) fn read_exact_at(file: &fs::File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
     std::os::unix::fs::FileExt::read_exact_at(file, buffer, offset)
 }
 
-/// Reads as many bytes as `buffer` has, from `offset` on.
+/// Fills `buffer` with bytes from `offset` on.
 #[cfg(windows)]
 pub(crate) fn read_exact_at(file: &fs::File, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
     while !buffer.is_empty() {

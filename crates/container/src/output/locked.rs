@@ -1,4 +1,4 @@
-//! Files that outlive the process that writes them, each with a lock that goes with the process.
+//! Files that outlive the process that writes them, with locks that do not.
 
 use std::{
     fs,
@@ -12,19 +12,19 @@ use crate::{
     map::{Held, know_resumable_file},
 };
 
-/// Who may have a file at the same time.
+/// Processes that may have a file open at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Share {
     /// One process, which may read and write.
     Alone,
-    /// Many, while no process holds it alone. None of them may write, which Windows enforces.
+    /// Many processes, if no process has it exclusively. They may not write, which Windows enforces.
     Many,
 }
 
-/// An open file whose lock, where it has one, ends when this goes.
+/// An open file that is unlocked on drop.
 ///
-/// `flock` alone ends with the last descriptor, and a child process that another thread is about to start has all
-/// descriptors of this process until it runs its own program.
+/// A `flock` only ends with the last descriptor, and a child process that another thread is about to start
+/// has all descriptors of this process until it runs its own program.
 #[derive(Debug)]
 pub(super) struct Unlocking(pub(super) fs::File);
 
@@ -38,7 +38,7 @@ impl std::ops::Deref for Unlocking {
 
 impl Drop for Unlocking {
     fn drop(&mut self) {
-        // A file without a lock, or on a file system without locks, has nothing to end.
+        // Fails for a file without a lock, or on a file system without locks, which is harmless.
         let _ = self.0.unlock();
     }
 }
@@ -69,7 +69,7 @@ impl LockedFile {
             options.read(true).write(true).create(true).truncate(false);
             #[cfg(unix)]
             {
-                // The name can be guessed: in a folder that many write to, a link must not lead us elsewhere.
+                // The name can be guessed: in a shared folder, a link must not redirect us.
                 std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NOFOLLOW);
             }
             let file = options.open(path).map_err(|source| match fs::symlink_metadata(path) {
@@ -102,7 +102,7 @@ impl LockedFile {
         }
     }
 
-    /// Reads the whole file through the handle that holds the lock; on Windows no other handle can.
+    /// Reads the file through the handle that has the lock; on Windows no other handle can.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -114,24 +114,23 @@ impl LockedFile {
         Ok(bytes)
     }
 
-    /// The file.
+    /// The open file.
     pub fn file(&self) -> &fs::File {
         &self.file
     }
 
-    /// Its path.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// True if no other process has it. Some network file systems have no locks; then it is unknown.
+    /// True if no other process has it open. Some network file systems have no locks; then it is unknown.
     pub fn is_sure(&self) -> bool {
         self.is_sure
     }
 
-    /// The same file without its lock.
     pub(super) fn unlocked(self) -> LockedFile {
-        // Fails on file systems without locks, where there is nothing to release.
+        // Fails on file systems without locks, which is harmless.
         let _ = self.file.unlock();
         self
     }
@@ -142,7 +141,7 @@ impl LockedFile {
 }
 
 fn has_no_locks(error: &io::Error) -> bool {
-    // `Unsupported` is ENOSYS and EOPNOTSUPP; ENOLCK is a server of locks that does not answer.
+    // `Unsupported` is ENOSYS and EOPNOTSUPP; ENOLCK is a lock server that does not answer.
     #[cfg(unix)]
     if error.raw_os_error() == Some(libc::ENOLCK) {
         return true;
@@ -162,18 +161,18 @@ pub(crate) fn is_at(file: &fs::File, path: &Path) -> bool {
 #[cfg(not(unix))]
 pub(crate) fn is_at(file: &fs::File, path: &Path) -> bool {
     use same_file::Handle;
-    // Files are opened with `FILE_SHARE_DELETE`, so that they can be renamed and removed while they are open.
+    // Files are opened with `FILE_SHARE_DELETE`, so that they can be renamed and removed while open.
     let open = file.try_clone().and_then(Handle::from_file);
     open.ok().zip(Handle::from_path(path).ok()).is_some_and(|(open, current)| open == current)
 }
 
 /// Hidden path of a file that belongs to the output at `final_path`: `.NAME.EXTENSION` next to it, after
-/// following a link. A function of the final name alone, so that a later process finds it.
+/// resolving a link. It depends only on the final name, so that a later process finds it.
 pub fn hidden_path(final_path: &Path, extension: &str) -> PathBuf {
     let target = fs::canonicalize(final_path).unwrap_or_else(|_| final_path.to_owned());
     let name = target.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let stem = kept_name(&name);
-    // Two long names with the same beginning stay two.
+    // Distinguishes two long names with the same beginning.
     let rest = match &name[stem.len()..] {
         "" => String::new(),
         rest => {
@@ -183,7 +182,7 @@ pub fn hidden_path(final_path: &Path, extension: &str) -> PathBuf {
     target.with_file_name(format!(".{stem}{rest}.{extension}"))
 }
 
-/// Number of this process and name of its machine, for processes that find its locks.
+/// Process id and host name, for processes that find its locks.
 pub fn this_process() -> (u32, String) {
     #[cfg(unix)]
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();

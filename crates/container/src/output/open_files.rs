@@ -6,7 +6,8 @@ use crate::Error;
 #[cfg(unix)]
 const SPARE: u64 = 32;
 
-/// Raises the soft limit of open files to the hard limit. Programs call it at startup. Does nothing on systems without such a limit.
+/// Raises the soft limit of open files to the hard limit. Programs call it at startup. Has no effect on
+/// systems without such a limit.
 pub fn raise_open_files() {
     #[cfg(unix)]
     {
@@ -29,7 +30,7 @@ pub fn raise_open_files() {
 pub fn check_open_files(n_files: usize) -> Result<(), Error> {
     #[cfg(unix)]
     if let Some(limit) = rustix::process::getrlimit(rustix::process::Resource::Nofile).current {
-        // Without this folder, assume that only a few are open.
+        // Without this folder, assume that few files are open.
         let n_open = std::fs::read_dir("/dev/fd").map_or(0, Iterator::count) as u64;
         let needed = (n_files as u64).saturating_add(n_open).saturating_add(SPARE);
         if needed > limit {

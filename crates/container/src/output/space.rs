@@ -5,14 +5,14 @@ use std::path::Path;
 use super::folder_of;
 use crate::Error;
 
-/// Checks that the disks of `files` (temporary paths and lengths) have room for all of them together. Space
-/// of existing files counts as free, because they are overwritten. A system that does not report free space
-/// passes.
+/// Checks that the disks of `files` (temporary paths and lengths) have room for all files together. Space of
+/// existing files counts as free, because they are overwritten. Passes if the system does not report free
+/// space.
 ///
 /// # Errors
 /// [`Error::NoSpace`].
 pub fn check_space(files: &[(&Path, u64)]) -> Result<(), Error> {
-    // Files of one disk need their room together.
+    // Files on one disk share its space.
     let mut disks: Vec<(Disk, &Path, u64)> = Vec::new();
     for (path, len) in files {
         let folder = folder_of(path);
@@ -31,7 +31,7 @@ pub fn check_space(files: &[(&Path, u64)]) -> Result<(), Error> {
     }
 }
 
-/// The same for one file that is not there yet.
+/// Checks the room for one new file.
 pub(super) fn check_room(folder: &Path, needed: u64) -> Result<(), Error> {
     match disk_of(folder) {
         Some(disk) if needed > disk.free => {
@@ -51,16 +51,16 @@ struct Disk {
 fn disk_of(folder: &Path) -> Option<Disk> {
     use std::os::unix::fs::MetadataExt;
     let stat = rustix::fs::statvfs(folder).ok()?;
-    // A file system of no blocks is one that does not count them.
+    // A file system that reports no blocks does not count them.
     let counts = stat.f_blocks > 0;
     let id = std::fs::metadata(folder).ok()?.dev();
     counts.then(|| Disk { id, free: stat.f_bavail.saturating_mul(stat.f_frsize) })
 }
 
-/// Bytes that a file takes on its disk.
+/// Bytes that a file occupies on disk.
 #[cfg(unix)]
 fn allocated(path: &Path) -> u64 {
-    // `st_blocks` counts 512 bytes, whatever the file system's own blocks are.
+    // `st_blocks` always counts units of 512 bytes.
     std::fs::symlink_metadata(path)
         .map_or(0, |metadata| std::os::unix::fs::MetadataExt::blocks(&metadata) * 512)
 }

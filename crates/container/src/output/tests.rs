@@ -174,7 +174,7 @@ fn claimed_output_stays_until_finished_or_discarded() {
     let claim = |claim| Output::claim(&path, 3, false, claim);
     let output = claim(Claim::Anew).unwrap();
     output.write_at(0, b"one").unwrap();
-    // Two at once: the second gets an error.
+    // Two at once: the second fails.
     for second in [Claim::Anew, Claim::GoOn, Claim::Parts] {
         assert!(matches!(claim(second), Err(Error::Busy { .. })));
     }
@@ -211,7 +211,7 @@ fn lock_ends_with_output_despite_child() {
     let folder = tempfile::tempdir().unwrap();
     let claim = || Output::claim(&folder.path().join("x.gguf"), 3, false, Claim::GoOn);
     let output = claim().unwrap();
-    // The same open file under a second descriptor, as a child has it between `fork` and `exec`.
+    // A second descriptor of the open file, like in a child between `fork` and `exec`.
     let child_file = output.file.try_clone().unwrap();
     drop(output);
     claim().unwrap();
@@ -265,7 +265,7 @@ fn files_on_one_disk_share_its_space() {
     let (one, two) = (folder.path().join("one"), folder.path().join("two"));
     let Err(Error::NoSpace { needed, free, .. }) = check_space(&[(&one, 1 << 62)]) else { panic!("4 EiB") };
     assert_eq!(needed, 1 << 62);
-    // Another process may write meanwhile, but not by halves.
+    // Another process may write meanwhile, but not that much.
     let most = free / 10 * 7;
     check_space(&[(&one, most)]).unwrap();
     assert!(matches!(check_space(&[(&one, most), (&two, most)]), Err(Error::NoSpace { .. })));

@@ -1,4 +1,4 @@
-//! Walks over the bytes of a header; every step is checked against the bytes that are left.
+//! Parses the bytes of a header; every step is checked against the remaining bytes.
 
 use crate::{Endian, Error};
 
@@ -12,9 +12,8 @@ pub(super) struct Cursor<'a> {
 
 /// A number of fixed width in either byte order.
 pub(super) trait Number: Copy {
-    /// Width in bytes.
     const WIDTH: usize;
-    /// The number from exactly [`Number::WIDTH`] bytes.
+    /// Converts exactly [`Number::WIDTH`] bytes.
     fn from_bytes(bytes: &[u8], endian: Endian) -> Self;
 }
 
@@ -38,12 +37,12 @@ macro_rules! numbers {
 numbers!(u8, i8, u16, i16, u32, i32, f32, u64, i64, f64);
 
 impl<'a> Cursor<'a> {
-    /// Starts at `at`. `wide_counts`: counts and lengths have 64 bits, 32 otherwise.
+    /// Starts at `at`. With `wide_counts`, counts and lengths have 64 bits, otherwise 32.
     pub(super) fn new(bytes: &'a [u8], at: usize, endian: Endian, wide_counts: bool) -> Self {
         Cursor { bytes, at, endian, wide_counts }
     }
 
-    /// Bytes from the start of the file to here.
+    /// Offset from the start of the file.
     pub(super) fn at(&self) -> u64 {
         self.at as u64
     }
@@ -57,7 +56,6 @@ impl<'a> Cursor<'a> {
         if self.wide_counts { 8 } else { 4 }
     }
 
-    /// The next `len` bytes.
     pub(super) fn take(&mut self, len: u64, item: &'static str) -> Result<&'a [u8], Error> {
         let left = self.left() as u64;
         if len > left {
@@ -68,12 +66,11 @@ impl<'a> Cursor<'a> {
         Ok(taken)
     }
 
-    /// The next number.
     pub(super) fn number<T: Number>(&mut self, item: &'static str) -> Result<T, Error> {
         Ok(T::from_bytes(self.take(T::WIDTH as u64, item)?, self.endian))
     }
 
-    /// The next `count` numbers; nothing is allocated before they are known to be there.
+    /// The next `count` numbers; checks that they exist before allocating.
     pub(super) fn numbers<T: Number>(&mut self, count: u64, item: &'static str) -> Result<Vec<T>, Error> {
         self.check_count(count, T::WIDTH as u64, item)?;
         let bytes = self.take(count * T::WIDTH as u64, item)?;
@@ -91,7 +88,7 @@ impl<'a> Cursor<'a> {
         self.take(len, item)
     }
 
-    /// Refuses a count of items of at least `min_bytes` each that the rest cannot hold.
+    /// Refuses a count of items of at least `min_bytes` each that exceeds the remaining bytes.
     pub(super) fn check_count(&self, count: u64, min_bytes: u64, item: &'static str) -> Result<(), Error> {
         let left = self.left() as u64;
         if count > left / min_bytes {

@@ -1,10 +1,9 @@
 //! Reads GGUF files of versions 1, 2 and 3, in either byte order.
 //!
-//! A header is read whole and checked; tensor data is not touched before it is asked for.
-//! Sources: "GGUF v3 specification" for the layout; `gguf_init_from_reader` in
-//! `ggml/src/gguf.cpp` (llama-cpp-python 0.3.36) for what else makes a file bad; llama.cpp of
-//! August 2023 for version 1, which has 32 bits where later versions have 64: the two
-//! counts of the header, the lengths of strings and arrays, and the dimensions of tensors.
+//! The entire header is parsed and checked; tensor data is only read on request. Sources: "GGUF v3
+//! specification" for the layout; `gguf_init_from_reader` in `ggml/src/gguf.cpp` (llama-cpp-python 0.3.36)
+//! for further checks; llama.cpp of August 2023 for version 1, which has 32 bits where later versions have
+//! 64: the two counts of the header, the lengths of strings and arrays, and the dimensions of tensors.
 
 mod cursor;
 mod values;
@@ -25,27 +24,27 @@ use crate::{
 
 pub use values::MAX_ARRAY_DEPTH;
 
-/// The first four bytes of every GGUF file, in both byte orders.
+/// First four bytes of every GGUF file, in both byte orders.
 pub const MAGIC: [u8; 4] = *b"GGUF";
 
-/// The longest tensor name in bytes that this crate takes: the limit of `tools/convert.py` of city96/ComfyUI-GGUF@795e451.
-/// `GGML_MAX_NAME`, which counts the closing zero byte, is 128 in its patched llama.cpp and 160 in stable-diffusion.cpp@97d2990.
-/// The specification allows 64 bytes.
+/// Maximum length of a tensor name in bytes: the limit of `tools/convert.py` of city96/ComfyUI-GGUF@795e451.
+/// `GGML_MAX_NAME`, which counts the terminating zero, is 128 in its patched llama.cpp and 160 in
+/// stable-diffusion.cpp@97d2990. The specification allows 64 bytes.
 pub const MAX_TENSOR_NAME_BYTES: usize = 127;
 
-/// The longest tensor name in bytes that the reference loads (`GGML_MAX_NAME` counts the
-/// closing zero byte). A writer of files for it should warn above this.
+/// Maximum length of a tensor name in bytes that the reference loads (`GGML_MAX_NAME` counts the terminating
+/// zero). Writers should warn above this.
 pub const MAX_REFERENCE_TENSOR_NAME_BYTES: usize = 63;
 
 /// Header entry of a tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TensorInfo {
-    /// The name, unique in the file.
+    /// Name, unique in the file.
     pub name: String,
-    /// The type of the elements.
+    /// Type of the elements.
     pub dtype: DType,
-    /// The dimensions as stored, row length first.
+    /// Dimensions as stored, row length first.
     pub shape: Shape,
     /// Bytes from the start of the data section.
     pub offset: u64,
@@ -53,15 +52,15 @@ pub struct TensorInfo {
     pub n_bytes: u64,
 }
 
-/// A tensor of a type that this crate does not know, such as the types of forks.
+/// A tensor of an unknown type, such as those of forks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ForeignTensor {
-    /// The name, unique in the file.
+    /// Name, unique in the file.
     pub name: String,
-    /// The type as stored.
+    /// Type as stored.
     pub type_id: u32,
-    /// The dimensions as stored, row length first.
+    /// Dimensions as stored, row length first.
     pub shape: Shape,
     /// Bytes from the start of the data section.
     pub offset: u64,
@@ -97,10 +96,10 @@ pub struct File {
 }
 
 impl File {
-    /// Maps the file at `path` and reads its header.
+    /// Maps the file at `path` and parses its header.
     ///
     /// # Errors
-    /// [`Error::Io`] when it cannot be mapped, else as [`File::parse`].
+    /// [`Error::Io`] if it cannot be mapped, and those of [`File::parse`].
     pub fn open(path: &Path) -> Result<File, Error> {
         let bytes = Mapped::open(path).map_err(|source| Error::io("open", path, source))?;
         File::parse(bytes)
@@ -117,7 +116,7 @@ impl File {
     /// Maps a file whose tensors may have types of forks, which [`Header::foreign_tensors`] lists.
     ///
     /// # Errors
-    /// As [`File::open`], without [`Error::DType`].
+    /// Those of [`File::open`], without [`Error::DType`].
     pub fn open_foreign(path: &Path) -> Result<File, Error> {
         let bytes = Mapped::open(path).map_err(|source| Error::io("open", path, source))?;
         let header = Header::parse_foreign(&bytes)?;
@@ -132,12 +131,12 @@ impl File {
         Ok(file)
     }
 
-    /// The header.
+    /// Header of the file.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// The whole file.
+    /// Bytes of the entire file.
     pub fn bytes(&self) -> &Mapped {
         &self.bytes
     }
@@ -151,7 +150,7 @@ impl File {
         let start = self.data_offset.saturating_add(tensor.offset);
         match start.checked_add(tensor.n_bytes) {
             Some(end) if end <= file_len => Ok(start as usize..end as usize),
-            // Nothing to read is read from anywhere.
+            // An empty tensor may have any offset.
             _ if tensor.n_bytes == 0 => Ok(0..0),
             _ => Err(Error::OutOfFile {
                 tensor: tensor.name.clone(),
@@ -162,13 +161,14 @@ impl File {
         }
     }
 
-    /// The data of `tensor`, without padding, in the byte order of the file
-    /// ([`Header::endian`]; [`crate::swap_blocks`] turns it).
+    /// The data of `tensor`, without padding, in the byte order of the file ([`Header::endian`];
+    /// [`crate::swap_blocks`] converts it).
     pub fn data(&self, tensor: &TensorInfo) -> Result<&[u8], Error> {
         Ok(&self.bytes[self.range(tensor)?])
     }
 
-    /// Bytes of each of [`Header::foreign_tensors`], up to the next tensor or the end of the file: their types do not say.
+    /// Bytes of each of [`Header::foreign_tensors`], up to the next tensor or the end of the file, because
+    /// unknown types do not define the size.
     pub fn foreign_bytes(&self) -> Vec<u64> {
         let known = self.tensors().iter().map(|tensor| tensor.offset);
         let mut offsets: Vec<u64> =
@@ -180,8 +180,7 @@ impl File {
         self.foreign_tensors().iter().map(|tensor| n_bytes(tensor.offset)).collect()
     }
 
-    /// Tells the system how the data of `tensor` will be used; does nothing for a tensor
-    /// of another file.
+    /// Advises the system about the use of a tensor's data; ignores tensors of another file.
     pub fn advise(&self, tensor: &TensorInfo, advice: Advice) {
         if let Ok(range) = self.range(tensor) {
             self.bytes.advise(advice, range);
@@ -189,7 +188,6 @@ impl File {
     }
 }
 
-/// A file can be asked what its header can.
 impl Deref for File {
     type Target = Header;
 
@@ -199,19 +197,19 @@ impl Deref for File {
 }
 
 impl Header {
-    /// Reads the header at the start of `bytes`, which may end before the tensor data.
+    /// Parses the header at the start of `bytes`, which may end before the tensor data.
     ///
     /// # Errors
-    /// One variant of [`Error`] for each way to be wrong; counts and lengths are checked
-    /// against the length of `bytes` before anything is allocated for them.
+    /// [`Error`], one variant per problem; counts and lengths are checked against the length of `bytes`
+    /// before allocating.
     pub fn parse(bytes: &[u8]) -> Result<Header, Error> {
         Header::read(bytes, false)
     }
 
-    /// Reads a header whose tensors may have types of forks.
+    /// Parses a header whose tensors may have types of forks.
     ///
     /// # Errors
-    /// As [`Header::parse`], without [`Error::DType`].
+    /// Those of [`Header::parse`], without [`Error::DType`].
     pub fn parse_foreign(bytes: &[u8]) -> Result<Header, Error> {
         Header::read(bytes, true)
     }
@@ -227,7 +225,7 @@ impl Header {
             });
         }
         let found: u32 = start.number("the version")?;
-        // A version is a small number, so the other byte order shows in the low half.
+        // Versions are small, so in the other byte order the low half is zero.
         let (version, endian) = if found & 0xffff == 0 && found != 0 {
             (found.swap_bytes(), Endian::Big)
         } else {
@@ -241,9 +239,9 @@ impl Header {
         let n_tensors = cursor.count("the number of tensors")?;
         let n_keys = cursor.count("the number of metadata keys")?;
         let count_width = cursor.count_width();
-        // Name length, number of dimensions, type and offset are there even if all are 0.
+        // Name length, number of dimensions, type and offset exist even if all are 0.
         cursor.check_count(n_tensors, count_width + 4 + 4 + 8, "number of tensors")?;
-        // So are key length, value type and one byte of value.
+        // So do key length, value type and one byte of value.
         cursor.check_count(n_keys, count_width + 4 + 1, "number of metadata keys")?;
 
         let metadata = read_metadata(&mut cursor, n_keys)?;
@@ -261,17 +259,17 @@ impl Header {
         self.version
     }
 
-    /// The byte order of every number, tensor data included.
+    /// Byte order of every number, including tensor data.
     pub fn endian(&self) -> Endian {
         self.endian
     }
 
-    /// Every tensor starts at a multiple of this many bytes.
+    /// Every tensor starts at a multiple of this number of bytes.
     pub fn alignment(&self) -> u32 {
         self.alignment
     }
 
-    /// The metadata in the order of the file.
+    /// Metadata in file order.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }
@@ -281,7 +279,7 @@ impl Header {
         self.metadata.get(key)
     }
 
-    /// The tensors in the order of the file.
+    /// Tensors in file order.
     pub fn tensors(&self) -> &[TensorInfo] {
         &self.tensors
     }
@@ -291,7 +289,7 @@ impl Header {
         &self.foreign
     }
 
-    /// The tensor of this name.
+    /// The tensor with this name.
     pub fn tensor(&self, name: &str) -> Option<&TensorInfo> {
         self.by_name.get(name).map(|&i| &self.tensors[i])
     }
@@ -334,8 +332,8 @@ fn read_metadata(cursor: &mut Cursor<'_>, n_keys: u64) -> Result<Metadata, Error
     Ok(metadata)
 }
 
-/// The stated alignment or the default. The specification wants a multiple of 8; the
-/// reference takes any power of two down to 1, and so does this reader (not the writer).
+/// Stated alignment or the default. The specification requires a multiple of 8; the reference and this reader
+/// (not the writer) accept any power of two.
 fn alignment_of(metadata: &Metadata) -> Result<u32, Error> {
     let stated = match metadata.get(ALIGNMENT_KEY) {
         None => DEFAULT_ALIGNMENT,
@@ -393,7 +391,7 @@ fn read_tensors(
     Ok(read)
 }
 
-/// Offset, shape and type; a type that is not known is its number and the error.
+/// Offset, shape and type; an unknown type is its number and the error.
 type Described = (u64, Shape, Result<DType, (u32, DTypeError)>);
 
 fn read_tensor(
@@ -414,7 +412,7 @@ fn read_tensor(
     } else {
         cursor.numbers(n_dims as u64, WHAT)?
     };
-    // A dimension of 0 would hide an overflow of the others, which sizes of rows would meet.
+    // A dimension of 0 would hide an overflow of the others, which row sizes would cause.
     let product = dims.iter().try_fold(1u64, |product, &dim| product.checked_mul(dim.max(1)));
     if product.is_none_or(|product| i64::try_from(product).is_err()) {
         return Err(wrong_shape(ShapeError::Overflow { dims }));
@@ -430,7 +428,7 @@ fn read_tensor(
 }
 
 /// Refuses tensors that overlap or end beyond 63 bits. Gaps and any order are accepted, although the
-/// reference wants each tensor right after the previous one.
+/// reference requires each tensor right after the previous one.
 fn check_layout(tensors: &[TensorInfo], data_offset: u64) -> Result<(), Error> {
     for tensor in tensors {
         let end = data_offset.checked_add(tensor.offset).and_then(|start| start.checked_add(tensor.n_bytes));

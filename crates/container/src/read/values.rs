@@ -3,11 +3,11 @@
 use super::cursor::Cursor;
 use crate::{Array, Error, Strings, Value};
 
-/// Levels of arrays that are read: an array of arrays of numbers has two. The reference
-/// reads one level; the specification names no limit.
+/// Maximum depth of arrays: an array of arrays of numbers has two. The reference reads one level; the
+/// specification has no limit.
 pub const MAX_ARRAY_DEPTH: usize = 8;
 
-/// The value of `key` at the cursor, its type id first.
+/// Value of `key` at the cursor, beginning with its type id.
 pub(super) fn read_value(cursor: &mut Cursor<'_>, key: &str) -> Result<Value, Error> {
     const WHAT: &str = "a metadata value";
     Ok(match cursor.number::<u32>("a value type")? {
@@ -28,7 +28,7 @@ pub(super) fn read_value(cursor: &mut Cursor<'_>, key: &str) -> Result<Value, Er
     })
 }
 
-/// An array: type id of the items, count, items. `depth` is 1 for an array in no other.
+/// An array: type id of the items, count, items. `depth` is 1 for an outermost array.
 fn read_array(cursor: &mut Cursor<'_>, key: &str, depth: usize) -> Result<Array, Error> {
     const WHAT: &str = "array length";
     if depth > MAX_ARRAY_DEPTH {
@@ -65,8 +65,8 @@ fn read_array(cursor: &mut Cursor<'_>, key: &str, depth: usize) -> Result<Array,
     })
 }
 
-/// The next `count` bools. The reference takes any byte but 0 as true; the specification
-/// says that such a file or its reader is broken, so it is refused here.
+/// The next `count` bools. The reference treats any byte but 0 as true; the specification calls such a file
+/// or its reader broken, so it is refused here.
 fn read_bools(cursor: &mut Cursor<'_>, count: u64, key: &str) -> Result<Vec<bool>, Error> {
     let start = cursor.at();
     let bytes: Vec<u8> = cursor.numbers(count, "number of bools")?;

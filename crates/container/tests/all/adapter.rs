@@ -8,7 +8,6 @@ use tempfile::tempdir;
 
 type Tensor = (&'static str, Vec<u64>);
 
-/// A file of zeros.
 fn file(metadata: &Metadata, tensors: &[Tensor]) -> Vec<u8> {
     let shape = |dims: &[u64]| Shape::new(dims).unwrap();
     let planned = tensors.iter().map(|(name, dims)| ((*name).to_owned(), shape(dims), DType::F32)).collect();
@@ -18,7 +17,6 @@ fn file(metadata: &Metadata, tensors: &[Tensor]) -> Vec<u8> {
     plan.to_bytes(&data).unwrap()
 }
 
-/// The metadata of an adapter with alpha 6.
 fn metadata() -> Metadata {
     let mut metadata = Metadata::new();
     for (key, value) in
@@ -30,7 +28,7 @@ fn metadata() -> Metadata {
     metadata
 }
 
-/// A pair of a matrix of 5 rows of 8, a pair of an embedding of 7 tokens, and a norm.
+/// Pairs for a matrix of 5 rows of 8 and an embedding of 7 tokens, and a norm.
 fn pairs() -> Vec<Tensor> {
     vec![
         ("blk.0.ffn_up.weight.lora_a", vec![8, 3]),
@@ -49,7 +47,6 @@ fn base() -> Vec<Tensor> {
     ]
 }
 
-/// An adapter of a model.
 fn open(metadata: &Metadata, pairs: &[Tensor], base: &[Tensor]) -> Result<Adapter, Error> {
     let folder = tempdir().unwrap();
     let [adapter, model] = ["adapter.gguf", "model.gguf"].map(|name| folder.path().join(name));

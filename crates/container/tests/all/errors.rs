@@ -1,4 +1,4 @@
-//! Every way to be wrong that no other file of this folder produces, with its message.
+//! Every error that no other file of this folder produces, with its message.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ fn message(raw: &Raw) -> String {
     File::parse(raw.bytes.clone()).unwrap_err().to_string()
 }
 
-/// A header with one key whose value starts with `type_id`, and what `rest` adds.
+/// A header with one key whose value starts with `type_id`, followed by `rest`.
 fn with_value(type_id: u32, rest: impl FnOnce(&mut Raw)) -> Raw {
     let mut raw = Raw::v3(0, 1);
     raw.key("k", type_id);
@@ -143,7 +143,7 @@ fn invalid_values_are_refused() {
     assert_eq!(message(&long), "metadata key 0: expected at most 65535 bytes, found 65536");
 }
 
-/// The deepest arrays that are read, and written.
+/// Maximum depth of arrays when reading and writing.
 #[test]
 fn nesting_is_limited() {
     let nested = |levels| {

@@ -1,4 +1,4 @@
-//! Files that the reference wrote (golden/MANIFEST): read, and written again byte for byte.
+//! Files written by the reference (golden/MANIFEST): read, and written again byte for byte.
 
 use std::{collections::BTreeSet, path::PathBuf};
 
@@ -14,7 +14,7 @@ fn open_golden(name: &str) -> File {
     File::open(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Plans what `file` holds, with `shape` applied to each shape, and writes it to memory.
+/// Plans the contents of `file`, with `shape` applied to each shape, and writes them to memory.
 fn write_again(file: &File, shape: impl Fn(Shape) -> Shape) -> Vec<u8> {
     let tensors = file.tensors().iter().map(|t| (t.name.clone(), shape(t.shape), t.dtype)).collect();
     let data: Vec<&[u8]> = file.tensors().iter().map(|tensor| file.data(tensor).unwrap()).collect();

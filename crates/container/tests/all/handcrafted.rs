@@ -1,13 +1,12 @@
 //! Counterparts of the 34 handcrafted files of the reference, with its verdicts.
 //!
-//! Source of names, of what is wrong in each, and of the verdicts: `tests/test-gguf.cpp`
-//! (llama-cpp-python 0.3.36), `handcrafted_file_type` and `expect_context_not_null`. Its keys
-//! and tensors are random; ours are every value type and every dtype once. As there, the
-//! header, key-value and tensor cases are about the header, the data cases about the file.
+//! Source of names, defects and verdicts: `tests/test-gguf.cpp` (llama-cpp-python 0.3.36),
+//! `handcrafted_file_type` and `expect_context_not_null`. Its keys and tensors are random; ours have every
+//! value type and every dtype once. Like there, the header, key-value and tensor cases concern the header,
+//! the data cases the file.
 //!
-//! Where our verdict is wider on purpose (`Wider`), the case says why. Narrower in one
-//! thing that no case is about: the random bools of the reference's good files are any byte,
-//! ours are 0 or 1, as the specification has it.
+//! If our verdict is deliberately wider (`Wider`), the case states the reason. It is narrower in one respect:
+//! the random bools of the reference's valid files are any byte, ours are 0 or 1, as specified.
 
 use gguf_container::{ALIGNMENT_KEY, Array, Error, File, Header, KeyProblem, Value};
 use gguf_types::{DType, DTypeError, ShapeError};
@@ -22,7 +21,7 @@ enum Section {
     Data,
 }
 
-/// A file to be, good unless something is set.
+/// A file to be written, valid unless something is set.
 struct Plan {
     magic: [u8; 4],
     version: u32,
@@ -40,7 +39,7 @@ struct Plan {
     /// Only these tensors: dtype and dimensions.
     tensors: Option<Vec<(DType, Vec<u64>)>>,
     offset: fn(u64) -> u64,
-    /// By which the offsets are planned, where that is not the file's alignment.
+    /// Alignment of offsets, if it differs from the file's alignment.
     offset_alignment: Option<u64>,
     data_len: fn(u64) -> u64,
 }
@@ -101,8 +100,8 @@ fn values() -> Vec<Value> {
     scalars.into_iter().chain(arrays.map(Value::Array)).collect()
 }
 
-/// Every dtype once, of 1 to 4 dimensions; the data of the last one ends at a multiple of
-/// every alignment, so that a byte less is a byte of data and not of padding.
+/// Every dtype once, with 1 to 4 dimensions. The data of the last one ends at a multiple of every alignment,
+/// so that truncation by one byte removes data instead of padding.
 fn tensors() -> Vec<(DType, Vec<u64>)> {
     let mut tensors: Vec<_> = DType::ALL
         .iter()
@@ -177,9 +176,9 @@ impl Plan {
 
 enum Verdict {
     Good,
-    /// Bad for both, for this reason.
+    /// Refused by both, for this reason.
     Bad(fn(&Error) -> bool),
-    /// Bad for the reference, good for us.
+    /// Refused by the reference, accepted by us.
     Wider,
 }
 
@@ -198,7 +197,7 @@ fn cases() -> Vec<(&'static str, Section, Plan, Verdict)> {
     vec![
         ("HEADER_BAD_MAGIC", Head, Plan { magic: *b"FUGG", ..good() }, bad!(Error::Magic { .. })),
         ("HEADER_BAD_VERSION_0", Head, Plan { version: 0, ..good() }, bad!(Error::Version { found: 0 })),
-        // The reference has given version 1 up; we read it.
+        // The reference has dropped version 1; we read it.
         ("HEADER_BAD_VERSION_1", Head, Plan { version: 1, ..good() }, Wider),
         ("HEADER_BAD_VERSION_FUTURE", Head, Plan { version: 4, ..good() }, bad!(Error::Version { found: 4 })),
         (
@@ -281,7 +280,7 @@ fn cases() -> Vec<(&'static str, Section, Plan, Verdict)> {
         (
             "TENSORS_NBYTES_TOO_BIG",
             Tensors,
-            // 1.01 times the root of what fits, so that only the bytes overflow.
+            // 1.01 times the root of the limit, so that only the bytes overflow.
             Plan { dims: |_| vec![1_533_686_000; 2], type_id: |_| DType::I64.id(), ..good() },
             bad!(Error::Shape { source: ShapeError::Overflow { .. }, .. }),
         ),
@@ -373,7 +372,7 @@ fn verdicts_match_reference() {
             (Good | Wider, Err(error)) => panic!("{name}: {error}"),
             (Bad(_), Ok(_)) => panic!("{name}: read as good"),
         }
-        // As in the reference, bytes after the end do not make a file invalid.
+        // Like in the reference, bytes after the end do not make a file invalid.
         if result.is_ok() {
             for extra in [1, 1000] {
                 let mut longer = bytes.clone();
@@ -384,7 +383,7 @@ fn verdicts_match_reference() {
     }
 }
 
-/// The reference also compares what the good files say.
+/// The reference also compares the contents of the valid files.
 #[test]
 fn valid_files_have_expected_content() {
     for (name, section, plan, verdict) in cases() {

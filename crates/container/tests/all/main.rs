@@ -1,4 +1,4 @@
-//! The container from outside: bytes in, verdicts and bytes out.
+//! The container through its public API: bytes in, verdicts and bytes out.
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod adapter;

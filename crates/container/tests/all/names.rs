@@ -1,4 +1,4 @@
-//! File names and size labels against tables that the reference made (golden/MANIFEST).
+//! File names and size labels compared with the reference's tables (golden/MANIFEST).
 
 use std::path::Path;
 

@@ -4,7 +4,6 @@ use gguf_container::{ALIGNMENT_KEY, Array, Endian, Metadata, Value};
 use gguf_testkit::Draw;
 use gguf_types::{DType, Shape};
 
-/// Random generator of metadata and tensors.
 pub struct Random(pub Draw);
 
 impl Random {
@@ -20,7 +19,7 @@ impl Random {
         (0..n).map(|_| self.bits() as u8).collect()
     }
 
-    /// Any number but a NaN, which would not be equal to itself.
+    /// Any number but NaN, which does not equal itself.
     fn f64(&mut self) -> f64 {
         let number = f64::from_bits(self.bits());
         if number.is_nan() { 0.5 } else { number }

@@ -1,5 +1,4 @@
-//! Writes headers byte by byte, right or wrong, with no code of the crate under test but
-//! the value types.
+//! Writes headers byte by byte, valid or invalid, using only the value types of the crate under test.
 
 use gguf_container::{Array, Endian, Value};
 
@@ -10,14 +9,13 @@ pub struct Raw {
 }
 
 impl Raw {
-    /// Magic and version.
     pub fn new(version: u32, endian: Endian) -> Raw {
         let mut raw = Raw { bytes: b"GGUF".to_vec(), endian, version };
         raw.u32(version);
         raw
     }
 
-    /// A little-endian version 3 file up to and with its two counts.
+    /// A little-endian version 3 file up to and including its two counts.
     pub fn v3(n_tensors: u64, n_keys: u64) -> Raw {
         let mut raw = Raw::new(3, Endian::Little);
         raw.count(n_tensors);

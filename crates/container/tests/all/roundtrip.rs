@@ -146,7 +146,7 @@ fn unordered_tensors_with_gaps_are_read() {
     assert_eq!(file.data(&file.tensors()[2]).unwrap()[0], 32);
 }
 
-/// A small file cut at every byte: an error up to the last byte of data, no panic.
+/// Every truncation of a small file is an error up to the last byte of data, never a panic.
 #[test]
 fn truncation_at_every_byte_is_refused() {
     for endian in BOTH {

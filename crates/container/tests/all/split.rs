@@ -14,7 +14,7 @@ fn golden(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../golden/gguf").join(name)
 }
 
-/// The shards that llama-gguf-split made hold what the whole file holds.
+/// The shards of llama-gguf-split have the contents of the unsplit file.
 #[test]
 fn reference_shards_open_from_either_end() {
     let whole = Model::open(&golden("py-flat.gguf")).unwrap();
@@ -99,7 +99,7 @@ fn inconsistent_shards_are_refused() {
     assert!(matches!(Model::open(&one).unwrap_err(), Error::ShardCount { key: "split.count", .. }));
     write(&one, &keys(0, 2, -1), &["a"]);
     assert!(matches!(Model::open(&one).unwrap_err(), Error::ShardCount { key: "split.tensors.count", .. }));
-    // One shard of one is a whole model under any name.
+    // One shard of one is a complete model under any name.
     write(&renamed, &keys(0, 1, 1), &["a"]);
     assert_eq!(Model::open(&renamed).unwrap().first().tensors().len(), 1);
 }

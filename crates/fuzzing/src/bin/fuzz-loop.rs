@@ -3,7 +3,7 @@
 //! ```text
 //! fuzz-loop corpora DIR                       writes the seeds of each target to DIR/TARGET/
 //! fuzz-loop list                              names of targets
-//! fuzz-loop run DIR TARGET FROM SECONDS       runs mutants from number FROM on, for so long; prints a line:
+//! fuzz-loop run DIR TARGET FROM SECONDS       runs mutants from number FROM on for this time; prints a line:
 //!     target  next number  runs  accepted  slowest ms  its mutant  most bytes  its mutant  failures
 //! fuzz-loop show DIR TARGET NUMBER            writes a mutant to stdout
 //! ```
@@ -24,7 +24,7 @@ use peak_alloc::PeakAlloc;
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
-/// Seconds after which an execution is given up, and the program with it.
+/// Seconds after which an execution and the program are aborted.
 const GIVEN_UP: u64 = 60;
 
 /// Allocator that counts the bytes in use.
@@ -86,7 +86,7 @@ fn loop_of(dir: &Path, name: &str) -> Loop {
     Loop::new(target, paths.iter().filter_map(|path| fs::read(path).ok()).collect(), 1)
 }
 
-/// The number of the mutant that runs, which a crash leaves in the line of the one who watches.
+/// Number of the running mutant, which a crash leaves for the watcher's report.
 static RUNNING: AtomicU64 = AtomicU64::new(0);
 
 fn run(mutants: &Loop, name: &str, from: u64, seconds: u64) {
@@ -109,7 +109,7 @@ fn run(mutants: &Loop, name: &str, from: u64, seconds: u64) {
         }
     });
     let mut next = from;
-    // With FUZZ_ANNOUNCE each number is written before it runs, so that a crash has a name.
+    // With FUZZ_ANNOUNCE each number is written before it runs, so that a crash can be identified.
     let announces = env::var_os("FUZZ_ANNOUNCE").is_some();
     while begin.elapsed().as_secs() < seconds {
         for number in next..next + 50 {

@@ -15,13 +15,13 @@ use std::{
 
 use gguf_fuzzing::{Loop, piece, target, two_shards};
 
-/// Exit codes that the help of every program states.
+/// Documented exit codes of all programs.
 const DOCUMENTED: [i32; 3] = [0, 1, 2];
-/// A run that takes longer is a hang, on a busy machine too.
+/// A longer run is a hang, even on a busy machine.
 const MAX_TIME: Duration = Duration::from_secs(30);
 
-/// Calls with a mutant of a target: the target, the file that it becomes, the programs' arguments. How often a row comes up is its
-/// weight: whole conversions cost more than headers.
+/// Calls with a mutant of a target: the target, the file name of the mutant, the programs' arguments. The
+/// number of repetitions is the weight of a row: conversions cost more than headers.
 const CALLS: &[(&str, &str, usize, &[&[&str]])] = &[
     (
         "gguf",
@@ -133,7 +133,7 @@ fn main() -> ExitCode {
         let row = wheel[number as usize % wheel.len()];
         let (_, file, _, calls) = CALLS[row];
         let mutant = loops[row].mutant(number / wheel.len() as u64 * 31 + number % wheel.len() as u64);
-        // An input of several files stands for its file of this name.
+        // An input of several files is replaced by its file of this name.
         let mutant = piece(&mutant, file).unwrap_or(mutant);
         let call = calls[(number as usize / wheel.len()) % calls.len()];
         let path = place.path().join(file);
@@ -176,7 +176,7 @@ fn loop_of(corpora: &Path, name: &str) -> Loop {
     Loop::new(target, paths.iter().filter_map(|path| fs::read(path).ok()).collect(), 2)
 }
 
-/// Creates an in-memory folder with the files that calls need besides mutants.
+/// Creates an in-memory folder with the other files that calls need.
 fn place(programs: &Path) -> tempfile::TempDir {
     let place =
         tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a temporary folder");
@@ -204,7 +204,7 @@ fn place(programs: &Path) -> tempfile::TempDir {
     place
 }
 
-/// Runs a call; gives its exit code, or how it ended otherwise.
+/// Runs a call; returns its exit code, or how else it ended.
 fn run(programs: &Path, place: &Path, call: &[&str]) -> String {
     let mut child = Command::new(programs.join(call[0]))
         .args(&call[1..])

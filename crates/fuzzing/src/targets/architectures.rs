@@ -33,7 +33,7 @@ pub(super) fn projector(bytes: &[u8]) -> bool {
     gguf_layout::resolve_projector(&input, &Options::new(gguf_models::FAMILIES)).is_ok()
 }
 
-/// Files of a tokenizer, and one called `route` with the name of the way in which they are read.
+/// Files of a tokenizer, and one named `route` with the name of the route.
 pub(super) fn tokenizer(bytes: &[u8]) -> bool {
     let files = pieces::split(bytes);
     let name = pieces::of(&files, "route").unwrap_or_default();

@@ -12,10 +12,10 @@ use gguf_quant::Level;
 
 use crate::{pieces, scratch::with_files, seeds};
 
-/// Elements that are read of a row at most, and rows.
+/// Maximum number of rows, and of elements per row, that are read.
 const READ: (u64, u64) = (3, 9000);
 
-/// Reads all of what a checkpoint says it has, within reason.
+/// Reads the contents of a checkpoint, within limits.
 fn read_some(checkpoint: &Checkpoint) {
     for tensor in &checkpoint.tensors {
         let (rows, width) = (tensor.n_rows().min(READ.0), tensor.row_elems().min(READ.1));
@@ -46,7 +46,7 @@ pub(super) fn index(bytes: &[u8]) -> bool {
     with_files("index", &files, opens)
 }
 
-/// Small files that may be given; no path among them.
+/// Permitted names of small files, without paths.
 const SMALL: &[&str] = &[
     "config.json",
     "params.json",

@@ -1,4 +1,4 @@
-//! GGUF files and what the evaluation reads.
+//! GGUF files, and inputs of the evaluation.
 
 use gguf_container::{Edit, File, Plan, Slack, swap_blocks};
 use gguf_runtime::{
@@ -31,7 +31,7 @@ pub(super) fn gguf(bytes: &[u8]) -> bool {
     if file.alignment() > MAX_ALIGNMENT {
         return true;
     }
-    // The reader takes keys that the writer does not.
+    // The reader accepts keys that the writer refuses.
     if let Ok(edit) = Edit::new(&file, file.metadata().clone(), Slack::Use) {
         edit.is_in_place();
     }

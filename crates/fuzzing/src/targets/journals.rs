@@ -21,7 +21,7 @@ use crate::{
     seeds,
 };
 
-/// Outputs of the run, and the types that each of its tensors has in each: copied, made by a search, rounded.
+/// Outputs of the run, and the types of its tensors in each: copied, searched, rounded.
 const OUTPUTS: [(&str, [DType; 3]); 2] =
     [("a", [DType::Q8_0, DType::F32, DType::Q4_K]), ("b", [DType::IQ4_NL, DType::F16, DType::Q8_0])];
 
@@ -77,7 +77,7 @@ fn options() -> RunOptions {
     RunOptions::default().threads(std::num::NonZeroUsize::new(1))
 }
 
-/// Writes both files, or resumes from the files present. Whatever they contain: a file under its final name
+/// Writes both files, or resumes from the existing files. Whatever they contain, a file under its final name
 /// must be correct.
 fn resume(folder: &Path, cancel: &AtomicBool) -> bool {
     let (run, paths, origin) = (Run::new(), paths(folder), origin());
@@ -86,7 +86,6 @@ fn resume(folder: &Path, cancel: &AtomicBool) -> bool {
     write_resumable(&run.tasks, &run.files(&paths), false, journaling, &options(), watch).is_ok()
 }
 
-/// Result of an undisturbed run.
 fn expected() -> &'static [Vec<u8>; 2] {
     static EXPECTED: OnceLock<[Vec<u8>; 2]> = OnceLock::new();
     EXPECTED.get_or_init(|| {
@@ -96,7 +95,7 @@ fn expected() -> &'static [Vec<u8>; 2] {
     })
 }
 
-/// After a run that ended well: both files, byte for byte.
+/// Checks both files byte for byte after a successful run.
 fn check_outputs(folder: &Path) {
     for ((name, _), expected) in OUTPUTS.iter().zip(expected()) {
         let found = fs::read(folder.join(name)).expect("an output of a run that ended well");
@@ -104,9 +103,9 @@ fn check_outputs(folder: &Path) {
     }
 }
 
-/// The pieces that `run` may find, and what came of it. `target` names whose folder it is.
+/// Runs in a folder with these pieces and returns the result of `run`; `target` is part of the folder's name.
 fn with_pieces(target: &'static str, bytes: &[u8], names: &[&str], run: impl FnOnce(&Path) -> bool) -> bool {
-    // Before anything is counted.
+    // Before memory is counted.
     expected();
     let files: Vec<(&str, &[u8])> =
         pieces::split(bytes).into_iter().filter(|(name, _)| names.contains(name)).collect();
@@ -145,14 +144,14 @@ pub(super) fn parts(bytes: &[u8]) -> bool {
     })
 }
 
-/// The files of a folder that are among `names`, as one input.
+/// Files of a folder that are among `names`, as one input.
 fn joined(folder: &Path, names: &[&'static str]) -> Vec<u8> {
     let read = |name: &&'static str| Some((*name, fs::read(folder.join(name)).ok()?));
     let files: Vec<(&str, Vec<u8>)> = names.iter().filter_map(read).collect();
     pieces::join(files.iter().map(|(name, bytes)| (*name, bytes.as_slice())))
 }
 
-/// Files of a run that was stopped at the start, before its end, and between renaming its files.
+/// Files of a run that was interrupted at the start, before its end, and between renaming its files.
 pub(crate) fn interrupted_runs() -> Vec<Vec<u8>> {
     let run = Run::new();
     let left = |is_whole: bool| {
@@ -175,7 +174,7 @@ pub(crate) fn interrupted_runs() -> Vec<Vec<u8>> {
         let mut outputs: Vec<gguf_container::Output> =
             paths.iter().zip(expected()).map(|(path, expected)| claim(path, expected)).collect();
         let (schedule, cancel) = (Schedule::new(&run.tasks, JOB_ELEMS), AtomicBool::new(false));
-        // All of it, or all but the last tensor.
+        // All tensors, or all but the last.
         let schedule = schedule.only(|job| is_whole || job.task < 2);
         let watch = Watch { cancel: &cancel, ..Watch::default() };
         gguf_conversion::run_with(&run.tasks, &schedule, &outputs, Some(&journal), &options(), watch)
@@ -225,7 +224,7 @@ pub(super) fn plan(bytes: &[u8]) -> bool {
     let is_described = plan.fingerprint(Path::new("plan")).is_ok();
     let run = Run::new();
     let schedule = Schedule::new(&run.tasks, JOB_ELEMS);
-    // Shares cover everything, whatever the plan says that types cost.
+    // Shares cover everything, whatever costs the plan states.
     let shares = (1..=3).filter_map(|number| PartNumber::new(number, 3));
     let shares: Vec<Share> =
         shares.map(|number| Share::new(&run.tasks, &schedule, &plan.rates(), number)).collect();

@@ -8,7 +8,7 @@ mod texts;
 
 use crate::{MAX_BYTES, Mutation, Target, seeds};
 
-/// Every reader of foreign files.
+/// Every reader of untrusted files.
 pub const TARGETS: &[Target] = &[
     Target {
         name: "gguf",
@@ -88,7 +88,7 @@ pub const TARGETS: &[Target] = &[
         run: containers::picture,
         seeds: seeds::picture,
         mutation: Mutation::Bytes,
-        // Pixels that a small file can stand for, as read and as turned.
+        // Pixels of a small file, as read and as rotated.
         max_bytes: 512 << 20,
     },
     Target {
@@ -278,7 +278,7 @@ pub const TARGETS: &[Target] = &[
     },
 ];
 
-/// The target of a name.
+/// Target with this name.
 pub fn target(name: &str) -> Option<&'static Target> {
     TARGETS.iter().find(|target| target.name == name)
 }

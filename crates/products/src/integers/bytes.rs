@@ -1,4 +1,4 @@
-//! Products of bytes: four neighbours multiplied and added up by one instruction (`vpdpbusd`).
+//! Products of bytes: one instruction multiplies and adds up four neighbors (`vpdpbusd`).
 
 use fearless_simd::{SimdBase, SimdCvtFloat, SimdFloat, f32x16, i32x16, x86::Avx512};
 use fearless_simd_macros::simd;
@@ -6,11 +6,10 @@ use fearless_simd_macros::simd;
 use super::{BlockForm, Panel, Tiles, quants::Row, totals, weights::IntLine};
 use crate::panels::{LINE, Line};
 
-/// Vectors of a panel.
 const V: usize = 2;
 
 fearless_simd::kernel!(
-    /// `sum_j + w_4j x_4j + .. + w_4j+3 x_4j+3`: `w` bytes without, `x` with a sign.
+    /// `sum_j + w_4j x_4j + .. + w_4j+3 x_4j+3`: `w` unsigned, `x` signed bytes.
     #[inline(always)]
     fn add_products(
         token: Avx512,
@@ -32,7 +31,7 @@ fearless_simd::kernel!(
     }
 );
 
-/// Tiles of six rows that multiply bytes: twelve sums, as many totals, and their multipliers.
+/// Tiles of six rows that multiply bytes: twelve sums, twelve totals, and their multipliers.
 #[derive(Clone, Copy)]
 pub(super) struct Bytes(pub Avx512);
 
@@ -56,7 +55,7 @@ impl Tiles for Bytes {
         out: &mut [&mut [f32]],
         columns: std::ops::Range<usize>,
     ) {
-        // Words are gone over in stretches of a length that is known when this is compiled.
+        // Words are processed in stretches of a compile-time length.
         let n_quads = form.elems / 4 / form.n_subs();
         match n_quads {
             8 if form.n_scales + form.n_minima == 0 => {
@@ -87,7 +86,7 @@ fn tile_of_floats<const N: usize, const Q: usize>(
     let scales = &panel.scales.as_chunks::<V>().0[..n_blocks];
     let (mut quads, mut starts, mut factors) = ([&[][..]; N], [&[][..]; N], [&[][..]; N]);
     for i in 0..N {
-        // All as long as the panel, which the compiler so knows inside the loop.
+        // All have the panel's length, which tells the compiler the bounds inside the loop.
         quads[i] = &rows[i].values.as_chunks::<4>().0.as_chunks::<Q>().0[..n_blocks];
         starts[i] = &rows[i].starts[..n_blocks];
         factors[i] = &rows[i].scales[..n_blocks];
@@ -110,7 +109,8 @@ fn tile_of_floats<const N: usize, const Q: usize>(
     totals::write::<Avx512, N, V>(simd, &totals, out, columns);
 }
 
-/// `N` rows with some blocks of a panel, of which `columns` are the first. Words that share a scale are multiples of `Q`.
+/// `N` rows with some blocks of a panel; only the first `columns` are used. The number of words per scale is
+/// a multiple of `Q`.
 #[simd]
 fn tile<const N: usize, const Q: usize>(
     simd: Avx512,
@@ -123,7 +123,7 @@ fn tile<const N: usize, const Q: usize>(
 ) {
     let (n_quads, n_min_pairs) = (form.elems / 4, form.n_minima.div_ceil(2));
     let n_subs = form.n_subs();
-    // Stretches of `Q` words, of a block and of what shares an integer scale.
+    // Stretches of `Q` words per block, and per integer scale.
     let (n_stretches, sub_stretches) = (n_quads / Q, n_quads / Q / n_subs);
     let panel_rows = panel.lines.as_chunks::<V>().0;
     let scales = panel.scales.as_chunks::<V>().0.chunks_exact(if form.n_minima > 0 { 2 } else { 1 });
@@ -191,7 +191,7 @@ fn tile<const N: usize, const Q: usize>(
     totals::write::<Avx512, N, V>(simd, &totals, out, columns);
 }
 
-/// `sum_ij <- sum_ij + sum_k x_ik w_kj` over `Q` words of `N` rows and as many rows of a panel.
+/// `sum_ij <- sum_ij + sum_k x_ik w_kj` over `Q` words of `N` rows and `Q` rows of a panel.
 #[inline(always)]
 fn add_words<const N: usize, const Q: usize>(
     simd: Avx512,
@@ -205,7 +205,7 @@ fn add_words<const N: usize, const Q: usize>(
             |v| i32x16::from_slice(simd, &lines[quad][v].0),
         );
         for i in 0..N {
-            // The same four of the left side for all columns.
+            // Four bytes of the left side, for all columns.
             let [a, b, c, d] = x[i][quad];
             let word = i32::from_le_bytes([
                 a.cast_unsigned(),

@@ -1,8 +1,8 @@
-//! Products of 32 bytes, with the instructions of a level or, where it has none, in wider integers.
+//! Products of 32 bytes, with the instructions of a level or, if there is no such instruction, in wider
+//! integers.
 
 use fearless_simd::{Simd, i8x32, i16x16, i32x8, prelude::*, u8x32};
 
-/// The instructions.
 #[cfg(target_arch = "x86_64")]
 pub(super) mod x86 {
     use fearless_simd::{
@@ -34,10 +34,10 @@ pub(super) mod x86 {
     );
 }
 
-/// `w_2k x_2k + w_2k+1 x_2k+1`, which must fit 16 bits with a sign.
+/// `w_2k x_2k + w_2k+1 x_2k+1`, which must fit signed 16 bits.
 #[inline(always)]
 pub(super) fn pair_products<S: Simd>(simd: S, w: u8x32<S>, x: i8x32<S>) -> i16x16<S> {
-    // Arrays carry vectors from one token's types to those of another, and vanish when this is compiled.
+    // Arrays convert vectors between the types of two tokens, and are optimized away.
     #[cfg(target_arch = "x86_64")]
     if let Some(token) = simd.level().as_avx2() {
         let (w, x): ([u8; 32], [i8; 32]) = (w.into(), x.into());
@@ -51,7 +51,7 @@ pub(super) fn pair_products<S: Simd>(simd: S, w: u8x32<S>, x: i8x32<S>) -> i16x1
     low.unzip_low(high) + low.unzip_high(high)
 }
 
-/// `x` where `w` is positive, `-x` where it is negative; anything where it is 0.
+/// `x` for positive `w`, `-x` for negative `w`; unspecified for 0.
 #[inline(always)]
 pub(super) fn with_sign_of<S: Simd>(simd: S, x: i8x32<S>, w: i8x32<S>) -> i8x32<S> {
     #[cfg(target_arch = "x86_64")]
@@ -75,7 +75,7 @@ pub(super) fn has_quad_products<S: Simd>(simd: S) -> bool {
     }
 }
 
-/// Sums of four neighbouring products, if the level has an instruction for them.
+/// Sums of four neighboring products, if the level has an instruction for them.
 #[inline(always)]
 pub(super) fn quad_products<S: Simd>(simd: S, w: u8x32<S>, x: i8x32<S>) -> Option<i32x8<S>> {
     #[cfg(target_arch = "x86_64")]

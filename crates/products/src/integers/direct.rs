@@ -1,8 +1,9 @@
-//! Products of one row with blocks as they are stored, for the most frequent types: no level is written to memory.
+//! Products of one row with stored blocks, for the most frequent types: levels are not written to memory.
 //!
-//! Eight rows of weights at a time: a lane of the last steps is a row, so that the chains of fused additions of eight rows run side by
-//! side. Sums inside a block are exact, so their order is free. Bytes are multiplied as they are, `w` without a sign and `x` with one, and
-//! pairs of products are added up in 16 bits, which suffice: levels are at most 63, or 128 without their sign.
+//! Eight rows of weights at a time: a lane of the last steps is a row, so that the chains of fused additions
+//! of eight rows run in parallel. Sums inside a block are exact, so their order is free. Bytes are multiplied
+//! directly, `w` unsigned and `x` signed, and pairs of products are added in 16 bits, which suffice: levels
+//! are at most 63, or 128 without their sign.
 
 use fearless_simd::{
     Bytes, Simd, SimdBase, SimdCvtFloat, SimdFloat, SimdIntWiden, f32x8, i8x16, i8x32, i16x16, i32x8,
@@ -12,31 +13,31 @@ use fearless_simd_macros::simd;
 
 use super::{bytes_256, few::Single};
 
-/// Rows of weights that are multiplied at once.
+/// Number of rows of weights that are multiplied at once.
 const ROWS: usize = 8;
 
 /// Blocks of `E` elements in `B` bytes.
 pub(super) trait Stored<const E: usize, const B: usize> {
     /// Position of the scale, a half.
     const SCALE: usize;
-    /// Position of the scale of the minima, a half that is subtracted, if there are any.
+    /// Position of the half-precision scale of the minima, which is subtracted, if there are any.
     const MIN_SCALE: Option<usize>;
 
-    /// True if a byte of each cache line is read first. Few instructions for each byte find it missing more often than processors can fetch
-    /// it ahead of time.
+    /// True if a byte of each cache line is read first. With few instructions per byte, the processor's own
+    /// prefetching is too late.
     const IS_TOUCHED: bool;
 
-    /// Sums over the elements, spread over lanes in any way, without the offset of the levels if [`Stored::has_start`].
+    /// Sums over the elements, distributed over lanes arbitrarily, without the offset of the levels if
+    /// [`Stored::has_start`].
     fn dot<S: Simd>(simd: S, block: &[u8; B], x: &Part<'_, E>) -> i32x8<S>;
 
-    /// True if sums begin at what the offset of the levels takes off.
+    /// True if sums start at the correction for the offset of the levels.
     fn has_start<S: Simd>(simd: S) -> bool;
 
-    /// Minima, negated, by groups.
+    /// Negated minima, by groups.
     fn minima(block: &[u8; B]) -> [i32; 8];
 }
 
-/// A block of the left side.
 pub(super) struct Part<'a, const E: usize> {
     values: &'a [i8; E],
     /// Sums of the elements that share an integer scale.
@@ -51,9 +52,8 @@ pub(super) struct Q6K;
 /// Sums of one block of eight rows.
 #[derive(Clone, Copy, Default)]
 struct Sums {
-    /// A row each, spread over lanes.
+    /// One row each, distributed over lanes.
     lanes: [[i32; 8]; ROWS],
-    /// Their scales, as halves.
     halves: [u32; ROWS],
 }
 
@@ -79,7 +79,7 @@ pub(super) fn multiply<S: Simd, T: Stored<E, B>, const E: usize, const B: usize>
         if T::IS_TOUCHED {
             touch(weights.as_flattened());
         }
-        // Row by row, as they are stored: one long stream, which processors fetch ahead of time, unlike eight short ones.
+        // Row by row in storage order: one long stream, which processors prefetch, unlike eight short ones.
         for (r, row) in weights.chunks_exact(n_blocks).enumerate() {
             for p in 0..n_blocks {
                 let part = Part { values: &values[p], subs: &x.subs[p * n_subs..(p + 1) * n_subs] };
@@ -124,7 +124,7 @@ fn half<const B: usize>(block: &[u8; B], at: usize) -> u32 {
     u16::from_le_bytes([block[at], block[at + 1]]).into()
 }
 
-/// [`gguf_types::half::f16_to_f32`] of eight.
+/// [`gguf_types::half::f16_to_f32`] of eight numbers.
 #[inline(always)]
 fn floats<S: Simd>(simd: S, halves: [u32; ROWS]) -> f32x8<S> {
     let bits = u32x8::from_slice(simd, &halves) << 16;
@@ -161,7 +161,7 @@ fn load<S: Simd>(simd: S, bytes: &[u8]) -> u8x32<S> {
     u8x32::from_slice(simd, bytes)
 }
 
-/// Sums of neighbouring products, `w` without a sign.
+/// Sums of neighboring products; `w` is unsigned.
 #[inline(always)]
 fn pairs<S: Simd>(simd: S, w: u8x32<S>, x: &[i8]) -> i16x16<S> {
     bytes_256::pair_products(simd, w, i8x32::from_slice(simd, x))
@@ -188,7 +188,7 @@ impl Stored<32, 34> for Q8_0 {
         if let Some(sums) = bytes_256::quad_products(simd, w ^ u8x32::splat(simd, 0x80), x) {
             return sums;
         }
-        // |w| with x that has the sign of the product: |w| is at most 128, so that no sum of two products saturates.
+        // |w| times x with the sign of the product: |w| is at most 128, so that no sum of two products saturates.
         let w: i8x32<S> = w.bitcast();
         let products = bytes_256::pair_products(simd, w.abs().bitcast(), bytes_256::with_sign_of(simd, x, w));
         products.pairwise_dot_product(i16x16::splat(simd, 1))
@@ -253,7 +253,7 @@ impl Stored<256, 144> for Q4K {
     #[inline(always)]
     fn dot<S: Simd>(simd: S, block: &[u8; 144], x: &Part<'_, 256>) -> i32x8<S> {
         let (scales, _) = scales_and_minima(block);
-        // Both halves of a word, to be read as one.
+        // Both halves of each word, read together.
         let mut words = [0i32; 8];
         for i in 0..8 {
             words[i] = i32::from(scales[i]) * 0x1_0001;

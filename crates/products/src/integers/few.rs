@@ -1,5 +1,5 @@
-//! Products of one row with weights that are not packed: generation multiplies every weight once for each token, and packing takes
-//! many times what the product does.
+//! Products of one row with weights that are not packed: generation multiplies every weight once per token,
+//! and packing takes much longer than the product.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use gguf_types::DType;
 use super::{BlockForm, Quants, direct};
 use crate::fused;
 
-/// One row of the left side, as these products read it.
+/// One row of the left side, in the form that these products read.
 #[derive(Debug, Clone)]
 pub struct Single {
     form: BlockForm,
@@ -20,7 +20,7 @@ pub struct Single {
     pub(super) bytes: Vec<i8>,
     /// (n_blocks, n_subs): sums of the elements that share an integer scale.
     pub(super) subs: Vec<i16>,
-    /// (n_blocks, n_subs): `-offset` times these.
+    /// (n_blocks, n_subs): `-offset` times `subs`.
     pub(super) starts: Vec<i32>,
     /// (n_blocks, n_minima): sums of the elements that share a minimum.
     pub(super) sums: Vec<i32>,
@@ -46,7 +46,7 @@ impl Single {
         Single { form, values, bytes: row.values.to_vec(), subs, starts, sums, scales }
     }
 
-    /// `x (k) @ w^T (k, n) -> out (n)` for rows (n, k) that are taken apart: the bits of
+    /// `x (k) @ w^T (k, n) -> out (n)` for unpacked rows (n, k), bit-exact with
     /// [`matmul_integers`](super::matmul_integers).
     ///
     /// # Panics
@@ -61,7 +61,7 @@ impl Single {
         level.run(Rows { x: self, weights, out });
     }
 
-    /// The same for rows as they are stored, in little-endian blocks of a type of this form.
+    /// Like [`multiply`](Single::multiply), for rows stored as little-endian blocks of a type of this form.
     ///
     /// # Panics
     /// If lengths do not fit, or [`multiplies_stored`] is false.
@@ -127,7 +127,7 @@ impl Vectors for Rows<'_, '_, '_> {
 }
 
 impl Rows<'_, '_, '_> {
-    /// Sums have a length that is known when this is compiled.
+    /// Makes the length of sums a compile-time constant.
     #[inline(always)]
     fn by_length(self, fma: impl Fn(f32, f32, f32) -> f32) {
         let form = self.x.form;
@@ -138,7 +138,7 @@ impl Rows<'_, '_, '_> {
         }
     }
 
-    /// Elements that share a scale are multiples of `Q`.
+    /// The number of elements per scale is a multiple of `Q`.
     #[inline(always)]
     fn with_stretches<const Q: usize>(self, fma: impl Fn(f32, f32, f32) -> f32) {
         let Rows { x, weights, out } = self;

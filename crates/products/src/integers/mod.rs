@@ -1,4 +1,5 @@
-//! Products of integers in blocks with float scales: rows rounded to 8 bits with quantized weights, as llama.cpp multiplies them.
+//! Products of integers in blocks with float scales: rows rounded to 8 bits with quantized weights, like in
+//! llama.cpp.
 //!
 //! ```text
 //! a_ik = f_ip x_ik                           x 8 bits, f the scale of block p of row i
@@ -9,11 +10,12 @@
 //!                                            blocks p ascending from 0
 //! ```
 //!
-//! The sums inside a block are exact. So the order of all that is rounded is fixed, as it is for [floats](crate), and every level gives
-//! the same bits, however it comes to the sums. Where an instruction multiplies four neighbouring bytes and adds them up
-//! (`vpdpbusd`), the right side stays bytes, and what the offset adds to a sum is where the sum begins. With AVX2 the same is done in 16
-//! bits (`vpmaddubsw`) for types whose bytes are small enough. Elsewhere the right side is `s (w - o)` in 16 bits, of which instructions
-//! multiply pairs (`vpmaddwd`).
+//! The sums inside a block are exact. So the order of all rounded operations is fixed, like for
+//! [floats](crate), and every level gives the same bits, however it computes the sums. If an instruction
+//! multiplies and adds up four neighboring bytes (`vpdpbusd`), the right side stays bytes, and sums start at
+//! the contribution of the offset. With AVX2 this is done in 16 bits (`vpmaddubsw`) for types whose bytes are
+//! small enough. Otherwise the right side is `s (w - o)` in 16 bits, whose pairs are multiplied by
+//! `vpmaddwd`.
 
 #[cfg(target_arch = "x86_64")]
 mod bytes;
@@ -43,7 +45,7 @@ use crate::{
 use quants::Row;
 use weights::IntLine;
 
-/// Rows of the left side that go over all panels before the next do.
+/// Number of rows of the left side that are multiplied with all panels before the next rows.
 const LEFT_ROWS: usize = 120;
 
 /// `x (m, k) @ weights (k, n) -> out (m, n)`, for some rows of `x`.
@@ -110,16 +112,15 @@ impl Vectors for Product<'_, '_> {
     }
 }
 
-/// Traversal of the left side and one panel of the right side at one level.
+/// Products of rows of the left side with one panel of the right side, at one level.
 trait Tiles: Copy {
-    /// Rows of a tile, 6 at most.
+    /// Rows per tile, at most 6.
     const ROWS: usize;
-    /// Elements of blocks that are gone over together, so that their panel stays in the first cache.
+    /// Elements of blocks that are processed together, so that their panel stays in the first-level cache.
     const GROUP_ELEMS: usize;
-    /// Columns of a panel.
     fn width(self) -> usize;
 
-    /// `N` rows with some blocks of a panel, of which `columns` are the first.
+    /// `N` rows with some blocks of a panel; only the first `columns` are used.
     fn tile<const N: usize>(
         self,
         form: BlockForm,
@@ -131,7 +132,7 @@ trait Tiles: Copy {
     );
 }
 
-/// Tiles of `M` rows that multiply pairs of 16 bits, with `V` vectors a panel.
+/// Tiles of `M` rows that multiply pairs of 16 bits, with `V` vectors per panel.
 #[derive(Clone, Copy)]
 struct Pairs<S, const M: usize, const V: usize>(S);
 
@@ -159,7 +160,7 @@ impl<S: Simd, const M: usize, const V: usize> Tiles for Pairs<S, M, V> {
     }
 }
 
-/// Blocks that fit the caches, as for floats.
+/// Divides the product into blocks that fit the caches, like for floats.
 #[inline(always)]
 fn blocked<T: Tiles>(tiles: T, product: Product<'_, '_>) {
     let Product { x, first, weights, mut out } = product;
@@ -197,22 +198,21 @@ fn blocked<T: Tiles>(tiles: T, product: Product<'_, '_>) {
     }
 }
 
-/// Blocks that are gone over together: of about this many elements, and about equally many each time.
+/// Number of blocks that are processed together: about this many elements, evenly divided.
 fn blocks_at_once(elems: usize, form: BlockForm, n_blocks: usize) -> usize {
     let n_groups = (n_blocks * form.elems).div_ceil(elems).max(1);
     n_blocks.div_ceil(n_groups).max(1)
 }
 
-/// Some blocks of a panel.
 #[derive(Clone, Copy)]
 pub(crate) struct Panel<'a> {
-    /// For each block the lines of its words, of its integer scales where words are bytes, then those of its pairs of minima.
+    /// For each block: lines of words, then of integer scales if words are bytes, then of pairs of minima.
     lines: &'a [IntLine],
-    /// For each block the lines of `d`, then those of `m` if there are minima.
+    /// For each block: lines of `d`, then of `m` if there are minima.
     scales: &'a [Line],
 }
 
-/// `M` rows with some blocks of a panel of `V` vectors, of which `columns` are the first.
+/// `M` rows with some blocks of a panel of `V` vectors; only the first `columns` are used.
 #[simd]
 fn tile<S: Simd, const M: usize, const V: usize>(
     simd: S,
@@ -269,7 +269,7 @@ fn add_scaled<S: Simd, const M: usize, const V: usize>(
     }
 }
 
-/// Vector `v` of floats that lie in lines.
+/// Vector `v` of floats stored in lines.
 #[inline(always)]
 fn floats<S: Simd>(simd: S, lines: &[Line], v: usize) -> S::f32s {
     let at = v * S::f32s::LEN;
@@ -301,7 +301,7 @@ fn dot<S: Simd, const M: usize, const V: usize>(
             w[v] = fearless_simd::Bytes::bitcast(words);
         }
         for i in 0..M {
-            // The same pair of the left side for all columns.
+            // One pair of the left side for all columns.
             let x: S::i16s = fearless_simd::Bytes::bitcast(S::i32s::splat(simd, pairs[i][pair]));
             for v in 0..V {
                 sums[i][v] += x.pairwise_dot_product(w[v]);

@@ -11,18 +11,19 @@ use super::words::Words;
 pub struct BlockForm {
     /// Elements of a block: a multiple of 4.
     pub elems: usize,
-    /// Minima per block on the right side, each for equally many elements, at most 256; 0 if there are none.
+    /// Minima per block on the right side, for equal numbers of elements of at most 256; 0 if there are no
+    /// minima.
     pub n_minima: usize,
-    /// Integer scales per block on the right side, each for equally many elements; 0 if there are none.
+    /// Integer scales per block on the right side, for equal numbers of elements; 0 if there are no scales.
     pub n_scales: usize,
     /// Offset between the bytes of the right side and the integers they represent.
     pub offset: u8,
-    /// Largest byte of the right side. Sums are unspecified if there are larger ones.
+    /// Largest byte of the right side. Sums are unspecified for larger ones.
     pub max_level: u8,
 }
 
 impl BlockForm {
-    /// Sums of a block that are multiplied with an integer scale each, or the one of the whole.
+    /// Number of sums per block: one per integer scale, or one in total.
     pub(super) fn n_subs(self) -> usize {
         self.n_scales.max(1)
     }
@@ -30,7 +31,7 @@ impl BlockForm {
     fn check(self, n_k: usize) {
         assert!(self.elems.is_multiple_of(4) && n_k.is_multiple_of(self.elems), "rows are whole blocks");
         assert!((self.elems / 4).is_multiple_of(self.n_subs()), "scales are for words of four elements");
-        // Sixteen bits hold sums of this many.
+        // Sums of this many elements fit 16 bits.
         assert!(self.elems <= 2048, "a block has at most 2048 elements");
         let has_groups = self.n_minima == 0
             || self.elems.is_multiple_of(self.n_minima) && self.elems / self.n_minima <= 256;
@@ -38,7 +39,7 @@ impl BlockForm {
     }
 }
 
-/// Rows (n, k) of integers with scales, as the kernels of one level read them.
+/// Rows (n, k) of integers with scales, in the layout for the kernels of one level.
 #[derive(Debug, Clone)]
 pub struct Quants {
     level: Level,
@@ -47,11 +48,11 @@ pub struct Quants {
     n_blocks: usize,
     /// (n, k).
     values: Vec<i8>,
-    /// (n, k / 2), where kernels multiply pairs: elements `2 i` in the low and `2 i + 1` in the high half.
+    /// (n, k / 2), if kernels multiply pairs: elements `2 i` in the low and `2 i + 1` in the high half.
     pairs: Vec<i32>,
     /// (n, n_blocks * starts of a block) if kernels multiply bytes: corrections for the offset of the right side, where sums begin.
     starts: Vec<i32>,
-    /// (n, n_blocks * ceil(n_minima / 2)): sums of the elements that share a minimum, two to a word.
+    /// (n, n_blocks * ceil(n_minima / 2)): sums of the elements that share a minimum, two per word.
     sums: Vec<i32>,
     /// (n, n_blocks).
     scales: Vec<f32>,
@@ -61,7 +62,7 @@ pub struct Quants {
 pub struct RowsMut<'a> {
     form: BlockForm,
     words: Words,
-    /// Integers, row-major, from -127 on. Sums with -128 are unspecified.
+    /// Integers, row-major, at least -127. Sums with -128 are unspecified.
     pub values: &'a mut [i8],
     /// Scales of blocks, row-major.
     pub scales: &'a mut [f32],
@@ -70,7 +71,6 @@ pub struct RowsMut<'a> {
     sums: &'a mut [i32],
 }
 
-/// Some blocks of a row.
 pub(super) struct Row<'a> {
     pub values: &'a [i8],
     pub pairs: &'a [i32],
@@ -87,7 +87,7 @@ impl Quants {
     /// `n` rows of `n_k` zeros each.
     ///
     /// # Panics
-    /// If rows are not whole blocks.
+    /// If rows do not fill blocks.
     pub fn zeros(level: Level, form: BlockForm, n: usize, n_k: usize) -> Quants {
         form.check(n_k);
         let n_blocks = n_k / form.elems;
@@ -107,7 +107,7 @@ impl Quants {
         }
     }
 
-    /// Parts of this many rows, to be filled, on any thread.
+    /// Parts of this many rows, to be filled on any thread.
     pub fn parts_mut(&mut self, n_rows: usize) -> Vec<RowsMut<'_>> {
         let Quants { form, words, n_blocks, .. } = *self;
         let blocks = n_rows.max(1) * n_blocks.max(1);
@@ -131,7 +131,7 @@ impl Quants {
         parts
     }
 
-    /// The level whose kernels read it.
+    /// Level of the kernels that read it.
     pub fn level(&self) -> Level {
         self.level
     }
@@ -184,7 +184,7 @@ impl Quants {
 }
 
 impl RowsMut<'_> {
-    /// Computes what kernels need besides values and scales, after these are written.
+    /// Computes the remaining data for kernels, after values and scales are written.
     #[inline(always)]
     pub fn finish(self) {
         let RowsMut { form, words, values, pairs, starts, sums, .. } = self;
@@ -199,7 +199,7 @@ impl RowsMut<'_> {
                         let halves = values.as_chunks::<4>().0.iter().fold([0; 2], |[a, b], x| {
                             [a + i32::from(x[0]) + i32::from(x[1]), b + i32::from(x[2]) + i32::from(x[3])]
                         });
-                        // Modulo 2^16, as all of these sums.
+                        // Modulo 2^16, like all these sums.
                         pair((offset * halves[0]) as i16, (offset * halves[1]) as i16)
                     }
                     _ if offset == 0 => 0,
@@ -211,14 +211,14 @@ impl RowsMut<'_> {
         let sums = sums.chunks_exact_mut(form.n_minima.div_ceil(2));
         for (sums, block) in sums.zip(values.chunks_exact(form.elems)) {
             let mut groups = block.chunks_exact(group);
-            // At most 256 elements of 8 bits: 16 bits hold the sum.
+            // At most 256 elements of 8 bits: the sum fits 16 bits.
             let mut next = || groups.next().map_or(0, |group| sum(group) as i16);
             sums.iter_mut().for_each(|word| *word = pair(next(), next()));
         }
     }
 }
 
-/// The sum of the integers of at most a block, in lanes of 16 bits: blocks have few enough.
+/// Sum of the integers of at most one block, in lanes of 16 bits, which suffice for a block.
 #[inline(always)]
 fn sum(values: &[i8]) -> i32 {
     let (parts, rest) = values.as_chunks::<16>();
@@ -244,7 +244,6 @@ pub(super) fn pair(low: i16, high: i16) -> i32 {
     i32::from(low) & 0xffff | i32::from(high) << 16
 }
 
-/// One of the two.
 pub(super) fn half(pair: i32, index: usize) -> i32 {
     i32::from((pair >> (16 * (index % 2))) as i16)
 }

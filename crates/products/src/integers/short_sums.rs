@@ -1,4 +1,5 @@
-//! Products of bytes added up in 16 bits, over as many words as fit ([`Words::ShortSums`](super::words::Words)).
+//! Products of bytes added up in 16 bits, over the number of words that fit
+//! ([`Words::ShortSums`](super::words::Words)).
 
 use fearless_simd::{Bytes, SimdBase, SimdIntWiden, i16x16, i32x8, x86::Avx2};
 use fearless_simd_macros::simd;
@@ -6,14 +7,14 @@ use fearless_simd_macros::simd;
 use super::{BlockForm, Panel, Tiles, add_scaled, bytes_256, dot, quants::Row, totals, weights::IntLine};
 use crate::panels::LINE;
 
-/// Vectors of a panel: a line.
+/// Vectors per panel: one line.
 const V: usize = 2;
 
-/// Tiles of three rows: their six sums of 16 bits stay in registers.
+/// Tiles of three rows, whose six sums of 16 bits stay in registers.
 #[derive(Clone, Copy)]
 pub(super) struct ShortSums {
     pub token: Avx2,
-    /// Words that are added up in 16 bits.
+    /// Number of words that are added up in 16 bits.
     pub run: usize,
 }
 
@@ -46,7 +47,8 @@ impl Tiles for ShortSums {
     }
 }
 
-/// `N` rows with some blocks of a panel, of which `columns` are the first; `R` words are added up in 16 bits.
+/// `N` rows with some blocks of a panel, of which the first `columns` are used; `R` words are added up in 16
+/// bits.
 #[simd]
 fn tile<const N: usize, const R: usize>(
     simd: Avx2,
@@ -68,7 +70,7 @@ fn tile<const N: usize, const R: usize>(
         let lines = &lines.as_chunks::<R>().0[..n_runs];
         let (mut words, mut starts) = ([&[][..]; N], [&[][..]; N]);
         for i in 0..N {
-            // As many as lines, which the compiler so knows inside the loop.
+            // One per line, which tells the compiler the bounds inside the loop.
             let all = rows[i].values.as_chunks::<4>().0.as_chunks::<R>().0;
             words[i] = &all[block * n_runs..(block + 1) * n_runs];
             if form.offset > 0 {
@@ -117,13 +119,12 @@ fn tile<const N: usize, const R: usize>(
     totals::write::<Avx2, N, V>(simd, &totals, out, columns);
 }
 
-/// Words of eight columns.
 #[inline(always)]
 fn vector(simd: Avx2, line: &IntLine, v: usize) -> i32x8<Avx2> {
     i32x8::from_slice(simd, &line.0[8 * v..8 * v + 8])
 }
 
-/// `sum_ij <- sum_ij + sum_k x_ik w_kj` over `R` words of `N` rows and as many lines of a panel.
+/// `sum_ij <- sum_ij + sum_k x_ik w_kj` over `R` words of `N` rows and `R` lines of a panel.
 #[inline(always)]
 fn add_run<const N: usize, const R: usize>(
     simd: Avx2,
@@ -134,7 +135,7 @@ fn add_run<const N: usize, const R: usize>(
     for word in 0..R {
         let w = [vector(simd, &lines[word], 0).bitcast(), vector(simd, &lines[word], 1).bitcast()];
         for i in 0..N {
-            // The same four of the left side for all columns.
+            // Four bytes of the left side, for all columns.
             let [a, b, c, d] = x[i][word];
             let word = i32::from_le_bytes([
                 a.cast_unsigned(),

@@ -1,10 +1,10 @@
-//! Sums of the rows of a tile between blocks: from `out`, and back.
+//! Sums of the rows of a tile between blocks, loaded from and stored to `out`.
 
 use std::ops::Range;
 
 use fearless_simd::{Simd, SimdBase};
 
-/// Columns of a panel, at most.
+/// Maximum number of columns per panel.
 const WIDTH: usize = 32;
 
 /// Initial totals: zeros, or the values that earlier blocks left in `out`.

@@ -23,8 +23,8 @@ impl IntLine {
     const ZEROS: IntLine = IntLine([0; LINE]);
 }
 
-/// A matrix (k, n) of integers in blocks with float scales, as the kernels of one level read it. Its memory is used again when
-/// it is packed anew.
+/// A matrix (k, n) of integers in blocks with float scales, in the layout for the kernels of one level.
+/// Packing again reuses its memory.
 #[derive(Debug, Clone)]
 pub struct Weights {
     level: Level,
@@ -33,13 +33,13 @@ pub struct Weights {
     n_blocks: usize,
     n: usize,
     row_lines: usize,
-    /// For each panel its blocks: lines of words, of integer scales where words are bytes, then of pairs of minima.
+    /// For each panel and block: lines of words, of integer scales if words are bytes, then of pairs of
+    /// minima.
     lines: Vec<IntLine>,
-    /// For each panel its blocks: lines of scales, then of scales of minima.
+    /// For each panel and block: lines of scales, then of scales of minima.
     scales: Vec<Line>,
 }
 
-/// Room for rows that are taken apart.
 #[derive(Debug, Default)]
 struct Room {
     levels: Vec<u8>,
@@ -58,24 +58,23 @@ impl Default for Weights {
 }
 
 thread_local! {
-    /// Rows that are taken apart.
     static ROOM: RefCell<Room> = RefCell::default();
 }
 
-/// The first elements of a buffer that grows where it is too small.
+/// First elements of a buffer, which grows if it is too small.
 fn room<T: Copy + Default>(buffer: &mut Vec<T>, n: usize) -> &mut [T] {
     buffer.resize(buffer.len().max(n), T::default());
     &mut buffer[..n]
 }
 
 impl Weights {
-    /// Packs the transpose of a matrix (n, k) whose rows `fill` takes apart, a few at a time and ascending.
+    /// Packs the transpose of a matrix (n, k) whose rows `fill` unpacks, a few at a time and in order.
     ///
     /// # Errors
-    /// That of `fill`.
+    /// Those of `fill`.
     ///
     /// # Panics
-    /// If rows are not whole blocks.
+    /// If rows do not fill blocks.
     pub fn pack_rows<E>(
         &mut self,
         level: Level,
@@ -172,12 +171,12 @@ impl Weights {
         self.form
     }
 
-    /// Rows: elements of a sum.
+    /// Number of rows, the elements of a sum.
     pub fn n_k(&self) -> usize {
         self.n_blocks * self.form.elems
     }
 
-    /// Columns.
+    /// Number of columns.
     pub fn n(&self) -> usize {
         self.n
     }
@@ -187,33 +186,32 @@ impl Weights {
         self.words
     }
 
-    /// The level that it was packed for.
+    /// Level that it was packed for.
     pub fn level(&self) -> Level {
         self.level
     }
 
-    /// Rows of words in a block, without integer scales and minima.
+    /// Rows of words per block, without integer scales and minima.
     fn word_rows(&self) -> usize {
         self.form.elems / if self.words == Words::Pairs { 2 } else { 4 }
     }
 
-    /// Rows of integer scales in a block; pairs have theirs in the integers.
+    /// Rows of integer scales per block; for pairs they are multiplied into the integers.
     fn scale_rows(&self) -> usize {
         if self.words == Words::Pairs { 0 } else { self.form.n_scales }
     }
 
-    /// Lines of this many blocks of a panel.
+    /// Lines of this number of blocks of a panel.
     fn panel_lines(&self, n_blocks: usize) -> usize {
         let rows = self.word_rows() + self.scale_rows() + self.form.n_minima.div_ceil(2);
         n_blocks * rows * self.row_lines
     }
 
-    /// Lines of scales of this many blocks of a panel.
+    /// Lines of scales of this number of blocks of a panel.
     fn panel_scales(&self, n_blocks: usize) -> usize {
         n_blocks * self.row_lines * if self.form.n_minima > 0 { 2 } else { 1 }
     }
 
-    /// Some blocks of a panel.
     #[inline(always)]
     pub(super) fn panel(&self, panel: usize, blocks: Range<usize>) -> Panel<'_> {
         let first = panel * self.n_blocks;
@@ -224,7 +222,7 @@ impl Weights {
         }
     }
 
-    /// Word `row` of block `p`, column `j`, where words are pairs.
+    /// Word `row` of block `p`, column `j`, if words are pairs.
     fn word(&self, p: usize, row: usize, j: usize) -> i32 {
         let width = self.row_lines * LINE;
         self.panel(j / width, p..p + 1).lines[row * self.row_lines + j % width / LINE].0[j % LINE]

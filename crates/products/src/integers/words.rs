@@ -5,25 +5,23 @@ use gguf_quant::{Level, Vectors};
 
 use super::BlockForm;
 
-/// Integers of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "only x86-64 has instructions for bytes"))]
 pub(super) enum Words {
     /// Two, of 16 bits: `s (w - o)`.
     Pairs,
-    /// Four bytes `w`, whose products are added up in 32 bits.
+    /// Four bytes `w`, with products added up in 32 bits.
     Bytes,
-    /// Four bytes `w`, whose products are added up in 16 bits, over `run` words at most.
+    /// Four bytes `w`, with products added up in 16 bits, over at most `run` words.
     ShortSums { run: usize },
 }
 
 impl Words {
-    /// The words for a level's kernels.
     pub fn of(level: Level, form: BlockForm) -> Words {
         level.run(Choose(form))
     }
 
-    /// Initial values of sums in a block of the left side.
+    /// Number of initial values of sums per block of the left side.
     pub fn n_starts(self, form: BlockForm) -> usize {
         match self {
             Words::Pairs => 0,
@@ -62,7 +60,7 @@ impl Vectors for Choose {
     }
 }
 
-/// Words whose products 16 bits can add up; none for forms that have too large bytes.
+/// Number of words whose products can be added up in 16 bits; `None` for forms with too large bytes.
 ///
 /// ```text
 /// |w_0 x_0 + w_1 x_1| <= 2 * 127 w             what the instruction adds, and would saturate

@@ -1,4 +1,4 @@
-//! Products of integers in blocks at every level against plain loops, bit for bit.
+//! Products of integers in blocks at every level compared with plain loops, bit for bit.
 
 use gguf_products::integers::{BlockForm, Quants, Single, Weights, matmul_integers, multiplies_stored};
 use gguf_quant::{IntegerBlocks, Level, decode_integers, integer_form};
@@ -26,7 +26,7 @@ impl Case {
         let word = |seed: u64, shape: (usize, usize), (i, j): (usize, usize)| {
             gguf_testkit::mix(seed, (i * shape.1 + j) as u64)
         };
-        // The ends of a range among all others.
+        // The ends of a range among others.
         let integers = |seed: u64, shape, least: i64, most: i64| {
             Array2::from_shape_fn(shape, |at| match word(seed, shape, at) {
                 word if word % 5 == 0 => [least, most][(word >> 8) as usize % 2],
@@ -83,12 +83,12 @@ impl Case {
         packed.unwrap();
     }
 
-    /// The right side, taken apart.
+    /// The right side, unpacked.
     fn taken(&self) -> Taken {
         fn all<T: Copy>(array: &Array2<T>) -> Vec<T> {
             array.iter().copied().collect()
         }
-        // Without minima there are no scales of them.
+        // Without minima there are no scales for them.
         let min_scales = if self.form.n_minima > 0 { all(&self.min_scales) } else { Vec::new() };
         Taken {
             levels: all(&self.levels),
@@ -99,7 +99,7 @@ impl Case {
         }
     }
 
-    /// The definition, by the platform's fused multiply-add.
+    /// The definition, with the platform's fused multiply-add.
     fn expected(&self) -> Array2<f32> {
         let BlockForm { elems, n_minima, n_scales, offset, .. } = self.form;
         Array2::from_shape_fn((self.x.nrows(), self.levels.nrows()), |(i, j)| {
@@ -125,7 +125,6 @@ impl Case {
     }
 }
 
-/// Rows of weights that are taken apart.
 struct Taken {
     levels: Vec<u8>,
     scales: Vec<f32>,
@@ -146,7 +145,7 @@ impl Taken {
     }
 }
 
-/// The forms of all types that files have, and hostile ones: elements, minima, integer scales, offset, largest level.
+/// Forms of all types in files, and hostile ones: elements, minima, integer scales, offset, largest level.
 const FORMS: [(usize, usize, usize, u8, u8); 13] = [
     (32, 0, 0, 128, 255),
     (32, 0, 0, 8, 15),
@@ -234,7 +233,8 @@ fn nan_scale_propagates() {
     }
 }
 
-/// Any bits, so that scales have all signs, sizes and non-finite values, against the same blocks taken apart and packed.
+/// Any bits, so that scales have all signs, sizes and non-finite values, compared with these blocks unpacked
+/// and packed.
 #[test]
 fn stored_blocks_match_packed_integers() {
     let mut n_compared = 0;

@@ -1,4 +1,4 @@
-//! Products at every level against plain loops, bit for bit, and against sums in f64.
+//! Products at every level compared with plain loops, bit for bit, and with sums in f64.
 
 use gguf_products::{BLOCK, Right, gram, matmul, matmul_packed, mirror, multiply_row};
 use gguf_quant::Level;
@@ -10,15 +10,14 @@ fn levels() -> Vec<Level> {
     levels
 }
 
-/// Ordinary numbers.
 fn ordinary(seed: u64, n_rows: usize, n_columns: usize) -> Array2<f32> {
     Array2::from_shape_fn((n_rows, n_columns), |(i, j)| {
         gguf_testkit::normal(seed, (i * n_columns + j) as u64)
     })
 }
 
-/// Ordinary numbers among subnormals, zeros of both signs, values that overflow together, and in one of 300 places what is
-/// not finite.
+/// Ordinary numbers among subnormals, zeros of both signs, values that overflow together, and a non-finite
+/// value in one of 300 places.
 fn nasty(seed: u64, n_rows: usize, n_columns: usize) -> Array2<f32> {
     Array2::from_shape_fn((n_rows, n_columns), |(i, j)| {
         let word = gguf_testkit::mix(seed, (i * n_columns + j) as u64);
@@ -36,7 +35,7 @@ fn nasty(seed: u64, n_rows: usize, n_columns: usize) -> Array2<f32> {
     })
 }
 
-/// The definition, by the platform's fused multiply-add.
+/// The definition, with the platform's fused multiply-add.
 fn by_definition(
     add: bool,
     scale: f32,
@@ -68,7 +67,7 @@ fn assert_same(found: &Array2<f32>, expected: &Array2<f32>, what: &str) {
     }
 }
 
-/// Every way to the same product.
+/// All ways to compute a product.
 fn check(add: bool, scale: f32, a: ArrayView2<'_, f32>, b: ArrayView2<'_, f32>) {
     let before = nasty(9, a.nrows(), b.ncols());
     let expected = by_definition(add, scale, a, b, &before);
@@ -109,7 +108,7 @@ fn levels_match_definition_over_blocks() {
             check(k % 2 == 1, 1.0, nasty(seed, m, k).view(), nasty(seed ^ 77, k, n).view());
         }
     }
-    // More rows and more columns than are taken at once.
+    // More rows and more columns than are processed at once.
     for (m, n, k) in [(121, 17, 300), (241, 64, 5), (3, 513, 260), (9, 1030, 2)] {
         check(true, 1.0, nasty(5, m, k).view(), nasty(6, k, n).view());
     }
@@ -135,7 +134,7 @@ fn strides_change_no_bit() {
     let (a, b) = (nasty(1, m, k), nasty(2, k, n));
     let start = ordinary(3, m, n);
     let expected = by_definition(true, 0.5, a.view(), b.view(), &start);
-    // Views of the same elements: as they are, transposed in memory, with gaps, backwards in memory.
+    // Views of the same elements: contiguous, transposed in memory, with gaps, reversed in memory.
     let views = |x: &Array2<f32>| -> Vec<Array2<f32>> {
         let mut gaps = Array2::from_elem((2 * x.nrows(), 3 * x.ncols()), f32::NAN);
         gaps.slice_mut(s![..;2, ..;3]).assign(x);
@@ -165,7 +164,7 @@ fn strides_change_no_bit() {
                 let mut out = start.clone();
                 matmul(level, true, 0.5, a, b, out.view_mut());
                 assert_same(&out, &expected, &what);
-                // Where `out` is a transpose, and where it has gaps.
+                // `out` as a transpose, and with gaps.
                 let mut out = start.t().as_standard_layout().into_owned();
                 matmul(level, true, 0.5, a, b, out.view_mut().reversed_axes());
                 assert_same(&out.t().to_owned(), &expected, &what);
@@ -228,7 +227,7 @@ fn element_depends_only_on_row_and_column() {
 fn gram_equals_product_with_transpose() {
     for (n_rows, n) in [(1, 1), (3, 70), (300, 40), (17, 131), (64, 260)] {
         let x = nasty(n as u64, n_rows, n);
-        // The sum before is symmetric, as a sum of such products is.
+        // The previous sum is symmetric, like any sum of such products.
         let half = nasty(3, n, n);
         let before = Array2::from_shape_fn((n, n), |(i, j)| half[[i.max(j), i.min(j)]]);
         let expected = by_definition(true, 1.0, x.t(), x.view(), &before);
@@ -241,8 +240,8 @@ fn gram_equals_product_with_transpose() {
     }
 }
 
-/// With `u` the unit of f32 (2^-24), a sum of `k` fused steps, with its additions of blocks, its scale and what it is added to, is within
-/// `(k + 3) u` of the sum of the absolute products.
+/// With `u` the unit of f32 (2^-24), a sum of `k` fused steps, with its additions of blocks, its scale and
+/// its initial value, is within `(k + 3) u` of the sum of the absolute products.
 #[test]
 fn products_approximate_f64_sums() {
     for (m, n, k, scale) in [(20, 30, 64, 1.0f32), (7, 40, 700, 0.5), (33, 17, 2048, -3.0)] {

@@ -2,18 +2,14 @@
 
 use crate::round::{bf16_to_f32, f32_to_bf16};
 
-/// Elements in a block.
 pub const ELEMS: usize = 1;
-/// Bytes of a block.
 pub const BYTES: usize = 2;
 
-/// Values to bytes.
 #[inline(always)]
 pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
     *block = f32_to_bf16(values[0]).to_le_bytes();
 }
 
-/// Bytes to values.
 #[inline(always)]
 pub fn decode(block: &[u8; BYTES], values: &mut [f32; ELEMS]) {
     values[0] = bf16_to_f32(u16::from_le_bytes(*block));

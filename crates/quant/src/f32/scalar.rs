@@ -1,17 +1,13 @@
 //! The meaning of F32.
 
-/// Elements in a block.
 pub const ELEMS: usize = 1;
-/// Bytes of a block.
 pub const BYTES: usize = 4;
 
-/// Values to bytes.
 #[inline(always)]
 pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
     *block = values[0].to_le_bytes();
 }
 
-/// Bytes to values.
 #[inline(always)]
 pub fn decode(block: &[u8; BYTES], values: &mut [f32; ELEMS]) {
     values[0] = f32::from_le_bytes(*block);

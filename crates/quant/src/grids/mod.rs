@@ -36,7 +36,7 @@ pub static IQ1_VALUES: [[u8; 8]; 2048] = expand(&iq1::CODES, &[255, 0, 1, 0]);
 /// The 16 values of IQ4_NL and IQ4_XS (`kvalues_iq4nl` in `ggml/src/ggml-common.h`).
 pub const IQ4_VALUES: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
-/// The eight signs that a 7-bit field stands for: the eighth makes the number of set bits even.
+/// The eight signs of a 7-bit field: the eighth makes the number of set bits even.
 ///
 /// Source: `ksigns_iq2xs` in `ggml/src/ggml-common.h`.
 #[inline(always)]
@@ -45,7 +45,7 @@ pub const fn even_signs(field: u8) -> u8 {
     field | (((field.count_ones() & 1) as u8) << 7)
 }
 
-/// The values of each code, level by level.
+/// Values of each code, level by level.
 const fn expand<const N: usize, const DIMS: usize, const LEVELS: usize>(
     codes: &[u16; N],
     levels: &[u8; LEVELS],
@@ -64,31 +64,25 @@ const fn expand<const N: usize, const DIMS: usize, const LEVELS: usize>(
     points
 }
 
-/// Place of a code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place<'a> {
-    /// In the codebook.
     OnGrid,
-    /// Not in the codebook: the codes of the codebook's nearest points, nearest first, equal distances in the order of
-    /// their index. Never empty.
+    /// Not in the codebook: the codes of the nearest points, nearest first, equal distances in index order.
+    /// Never empty.
     OffGrid(&'a [u16]),
 }
 
-/// Shape of a codebook.
 struct Shape {
-    /// The codebook's points.
     codes: &'static [u16],
-    /// Levels in a point.
     dims: u32,
-    /// Bits of a level.
     bits: u32,
-    /// Levels that are in use: 0 until this.
+    /// Number of levels in use.
     levels: u16,
     /// Number of distinct distances in a neighbor list.
     n_distances: usize,
 }
 
-/// A codebook with its neighbour lists.
+/// A codebook with its neighbor lists.
 #[derive(Debug)]
 pub struct Codebook {
     codes: &'static [u16],
@@ -99,7 +93,6 @@ pub struct Codebook {
 }
 
 impl Codebook {
-    /// The codebook of IQ2_XXS.
     pub fn iq2_xxs() -> &'static Codebook {
         static CODEBOOK: OnceLock<Codebook> = OnceLock::new();
         CODEBOOK.get_or_init(|| {
@@ -107,7 +100,6 @@ impl Codebook {
         })
     }
 
-    /// The codebook of IQ2_XS.
     pub fn iq2_xs() -> &'static Codebook {
         static CODEBOOK: OnceLock<Codebook> = OnceLock::new();
         CODEBOOK.get_or_init(|| {
@@ -115,7 +107,6 @@ impl Codebook {
         })
     }
 
-    /// The codebook of IQ2_S.
     pub fn iq2_s() -> &'static Codebook {
         static CODEBOOK: OnceLock<Codebook> = OnceLock::new();
         CODEBOOK.get_or_init(|| {
@@ -130,7 +121,6 @@ impl Codebook {
             .get_or_init(|| build(&Shape { codes: &iq1::CODES, dims: 8, bits: 2, levels: 3, n_distances: 3 }))
     }
 
-    /// The codebook of IQ3_XXS.
     pub fn iq3_xxs() -> &'static Codebook {
         static CODEBOOK: OnceLock<Codebook> = OnceLock::new();
         CODEBOOK.get_or_init(|| {
@@ -138,7 +128,6 @@ impl Codebook {
         })
     }
 
-    /// The codebook of IQ3_S.
     pub fn iq3_s() -> &'static Codebook {
         static CODEBOOK: OnceLock<Codebook> = OnceLock::new();
         CODEBOOK.get_or_init(|| {
@@ -163,7 +152,7 @@ impl Codebook {
     /// The index of a code that is in the codebook.
     ///
     /// # Panics
-    /// When the code is not in the codebook: only codes that it gave out are allowed.
+    /// If the code is not in the codebook.
     #[inline(always)]
     pub fn index(&self, code: u16) -> u16 {
         let entry = self.map[usize::from(code)];
@@ -171,7 +160,6 @@ impl Codebook {
         entry as u16
     }
 
-    /// The code of an index.
     #[inline(always)]
     pub fn code(&self, index: u16) -> u16 {
         self.codes[usize::from(index)]
@@ -212,22 +200,22 @@ fn build(shape: &Shape) -> Codebook {
         let (low, high) = half(code as u16);
         let low = &distances[low * n_halves..][..n_halves];
         let high = &distances[high * n_halves..][..n_halves];
-        // Distances and indices in the order of the index, then a stable sort by distance of those that are near
-        // enough: the order that the reference's sort by (distance, index) gives.
+        // In index order, then a stable sort by distance of those that are near enough: equal to the
+        // reference's sort by (distance, index).
         near.clear();
         near.extend(shape.codes.iter().map(|&point| {
             let (point_low, point_high) = half(point);
             (low[point_low] + high[point_high], point)
         }));
         let mut farthest = 0;
-        // The `n_distances` smallest different distances, in ascending order.
+        // The `n_distances` smallest distinct distances, ascending.
         for nth in 0..shape.n_distances {
             let next = near.iter().map(|&(distance, _)| distance).filter(|&d| nth == 0 || d > farthest).min();
             farthest = next.unwrap_or(farthest);
         }
         near.retain(|&(distance, _)| distance <= farthest);
         near.sort_by_key(|&(distance, _)| distance);
-        // Negative, so that one table tells indices and lists apart.
+        // Negative, to distinguish lists from indices.
         map[code] = -1 - neighbours.len() as i32;
         neighbours.push(near.len() as u16);
         neighbours.extend(near.iter().map(|&(_, point)| point));

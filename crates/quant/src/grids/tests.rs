@@ -1,4 +1,4 @@
-//! The tables against the reference's, by checksum, and the lists against a plain restatement of the rule.
+//! Compares the tables with the reference's, by checksum, and the lists with a naive restatement of the rule.
 
 use super::*;
 
@@ -83,8 +83,8 @@ fn decoder_tables_match_reference() {
     }
 }
 
-/// Every list of every codebook, rebuilt as the reference states it: sort all points by (distance, index) and keep
-/// them until the wanted number of different distances is used up.
+/// Every list of every codebook, rebuilt by the reference's rule: sort all points by (distance, index) and
+/// keep them up to the number of distinct distances.
 #[test]
 fn neighbor_lists_follow_the_rule() {
     let codebooks = [
@@ -99,7 +99,7 @@ fn neighbor_lists_follow_the_rule() {
         let level = |code: u16, dim: u32| i32::from(code >> (bits * dim)) & ((1 << bits) - 1);
         let mut n_lists = 0;
         for code in 0..=((1u32 << (dims * bits)) - 1) as u16 {
-            // A sample of the codes: the whole takes seconds without optimization.
+            // A sample of the codes: all take seconds without optimization.
             if code % 7 != 0 || (0..dims).any(|dim| level(code, dim) >= levels) {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! IQ1_M to floats, an element a lane.
+//! IQ1_M to floats, one element per lane.
 
 use fearless_simd::{Simd, prelude::*};
 use fearless_simd_macros::simd;
@@ -15,7 +15,6 @@ use crate::{
     round::f16_to_f32,
 };
 
-/// Decodes a block.
 #[simd]
 pub fn decode<S: Simd>(simd: S, block: &[u8; BYTES], values: &mut [f32; SUPER]) {
     let words: [u16; 4] = std::array::from_fn(|at| u16_at(block, 48 + 2 * at));

@@ -1,4 +1,4 @@
-//! IQ1_M, a block a lane.
+//! IQ1_M, one block per lane.
 
 use fearless_simd::{Simd, prelude::*};
 use fearless_simd_macros::simd;
@@ -23,10 +23,8 @@ use crate::{
 };
 
 const WORDS: usize = BYTES / 4;
-/// Sub-blocks in a block.
 const SUBS: usize = SUPER / SUB;
 
-/// Encodes rows.
 #[simd]
 pub fn encode<S: Simd>(simd: S, rows: Rows<'_>, out: &mut [u8]) {
     let lists = Neighbours::iq1();
@@ -80,7 +78,8 @@ fn encode_unit<S: Simd>(
         let (values, weights) = (array_at(x, SUB * at), array_at(weights, SUB * at));
         (scales[at], shifts[at], codes[at]) = encode_sub(simd, lists, values, weights, sums, &mut wild);
         max_scale = max_scale.max(scales[at]);
-        // Bit 0 of the shift is the second half of the sub-block, bit 1 the first: bits 7 and 3 of the byte.
+        // Bit 0 of the shift belongs to the second half of the sub-block, bit 1 to the first: bits 7 and 3 of
+        // the byte.
         let mut head = ((shifts[at] & 1) << 7) | ((shifts[at] & 2) << 2);
         for half in 0..2 {
             let mut index = one;
@@ -92,14 +91,14 @@ fn encode_unit<S: Simd>(
         }
         words[8 + at / 4] |= head << (at % 4 * 8) as u32;
     }
-    // Blocks of zeros, and scales for which `1 / d` would lose bits, go to the scalar code.
+    // Blocks of zeros, and scales for which `1 / d` would lose bits, are left to the scalar code.
     wild |= !(max_scale.simd_gt(splat(1e-20)) & max_scale.simd_lt(splat(1e20))).to_bitmask();
 
     let d = max_scale / splat(15.0);
     let inverse = splat(1.0) / d;
     let (mut sum_qx, mut sum_q2) = (splat(0.0), splat(0.0));
     for at in 0..SUBS {
-        // Scales become odd numbers from 1 to 15, and then `d` is fitted to what they became:
+        // Scales become odd numbers from 1 to 15, and then `d` is fitted to these:
         // `d = sum w q x / sum w q^2` with `q` times that number.
         let level = nearest_level(simd, splat(0.5) * (inverse * scales[at] - splat(1.0)), 7);
         words[12 + at / 8] |= level << (at / 4 % 2 * 16 + at % 4 * 3) as u32;
@@ -110,7 +109,7 @@ fn encode_unit<S: Simd>(
     }
     let d = sum_q2.simd_gt(splat(0.0)).select(sum_qx / sum_q2, d);
     let (bits, _) = half(simd, d * splat(1.1125));
-    // `d` goes in four parts of 4 bits on top of the four words of scales.
+    // `d` is stored as four parts of 4 bits at the top of the four words of scales.
     let [low, high]: &mut [S::u32s; 2] = array_at_mut(words, 12);
     *low |= ((bits & 0x000f) << 12) | ((bits & 0x00f0) << 24);
     *high |= ((bits & 0x0f00) << 4) | ((bits & 0xf000) << 16);
@@ -165,7 +164,7 @@ fn encode_sub<S: Simd>(
     split::ranks(simd, values, &mut ranks);
     let best = best_split(simd, values, weights, &ranks, sums, wild);
 
-    // A negative scale becomes positive by exchanging low and high and turning both shifts.
+    // A negative scale becomes positive by exchanging low and high and flipping both shifts.
     let (first, second, shift) = (best.split & 0xff, (best.split >> 8) & 0xff, best.split >> 16);
     let flipped = best.scale.simd_lt(splat(0.0));
     let mut scale = best.scale.abs();
@@ -193,7 +192,7 @@ fn encode_sub<S: Simd>(
         };
         moved |= points::move_to_codebook(simd, lists, group, *wild);
     }
-    // The scale is fitted once more where a code was moved.
+    // If a code was moved, the scale is fitted again.
     let (mut sum_qx, mut sum_q2) = (splat(0.0), splat(0.0));
     add_sums(simd, &codes, ups, values, weights, splat(1.0), [&mut sum_qx, &mut sum_q2]);
     let fitted = sum_qx.simd_gt(splat(0.0)) & sum_q2.simd_gt(splat(0.0));

@@ -1,5 +1,3 @@
-//! IQ1_M, plainly.
-
 use crate::{
     block::{put_u16, u16_at},
     fit,
@@ -11,10 +9,9 @@ use crate::{
     round::{f16_to_f32, f32_to_f16},
 };
 
-/// Elements in a sub-block.
 pub const SUB: usize = 16;
 
-/// Below this largest magnitude a sub-block counts as zero (`GROUP_MAX_EPS_IQ1_M`).
+/// A sub-block with a smaller largest magnitude counts as zero (`GROUP_MAX_EPS_IQ1_M`).
 pub const SMALLEST_GROUP: f32 = 1e-7;
 
 /// The levels of the two halves of a sub-block for each of the four shifts.
@@ -62,7 +59,7 @@ pub fn encode(values: &[f32; SUPER], importance: Option<&[f32; SUPER]>, block: &
         return;
     }
 
-    // The scale of the super-block is fitted once more to what the sub-blocks became.
+    // The super-block's scale is fitted again to the sub-blocks' rounded scales.
     let mut d = max_scale / 15.0;
     let id = 1.0 / d;
     let mut words = [0u16; 4];
@@ -81,14 +78,14 @@ pub fn encode(values: &[f32; SUPER], importance: Option<&[f32; SUPER]>, block: &
     if sums[1] > 0.0 {
         d = sums[0] / sums[1];
     }
-    // The factor is the reference's, which does not derive it.
+    // The reference states this factor without derivation.
     let half = f32_to_f16(d * 1.1125);
     for (at, word) in words.into_iter().enumerate() {
         put_u16(block, 48 + 2 * at, word | (half >> (4 * at) & 15) << 12);
     }
 }
 
-/// One sub-block; None when no split has a positive sum.
+/// One sub-block; `None` if no split has a positive sum.
 fn encode_sub(codebook: &Codebook, values: &[f32; SUB], weights: &[f32; SUB]) -> Option<Found> {
     let order = ternary::ascending(values);
     let (mut scale, first, second, mut shift) = best_split(values, weights, &order)?;
@@ -112,15 +109,14 @@ fn encode_sub(codebook: &Codebook, values: &[f32; SUB], weights: &[f32; SUB]) ->
 /// The best of all splits of the sorted values into low, middle and high with each of the four shifts:
 /// `(scale, first, second, shift)` with the largest `(sum w*q*x)^2 / sum w*q*q`, the first of equals.
 ///
-/// Prefix sums are kept for each half of the sub-block, because each can be shifted its own way. Neighbouring
-/// levels are 1 apart, so the sum over three groups is `total * high - sum_x[first] - sum_x[second]`.
+/// Prefix sums are kept for each half of the sub-block, because shifts are independent. Neighboring levels
+/// are 1 apart, so the sum over three groups is `total * high - sum_x[first] - sum_x[second]`.
 fn best_split(
     values: &[f32; SUB],
     weights: &[f32; SUB],
     order: &[u8; SUB],
 ) -> Option<(f32, usize, usize, usize)> {
-    // (half, rank) prefix sums.
-    // Entry `b` is the sum over what of a half lies below boundary `b`.
+    // (half, rank) prefix sums. Entry `b` is the sum over the elements of a half below boundary `b`.
     let mut sum_x = [[0.0f32; SUB + 1]; 2];
     let mut sum_w = [[0.0f32; SUB + 1]; 2];
     for (rank, &element) in order.iter().enumerate() {
@@ -146,7 +142,7 @@ fn best_split(
         // (shift, second) sums of all splits with this first boundary.
         let mut sums_qx = [[0.0f32; SUB + 1]; 4];
         let mut sums_q2 = [[0.0f32; SUB + 1]; 4];
-        // True if any of them beats the best so far; mostly none does.
+        // True if any beats the best so far, which is rare.
         let mut any = false;
         for shift in 0..4 {
             let (low, high) = (shift / 2, shift % 2);
@@ -177,7 +173,6 @@ fn best_split(
     best
 }
 
-/// Decodes a block.
 #[inline(always)]
 pub fn decode(block: &[u8; super::BYTES], values: &mut [f32; SUPER]) {
     let words: [u16; 4] = std::array::from_fn(|at| u16_at(block, 48 + 2 * at));

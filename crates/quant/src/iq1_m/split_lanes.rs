@@ -1,4 +1,4 @@
-//! The split search of IQ1_M, a sub-block a lane.
+//! The split search of IQ1_M, one sub-block per lane.
 
 use fearless_simd::{Simd, prelude::*};
 use fearless_simd_macros::simd;
@@ -17,15 +17,15 @@ const SHIFTS: [[f32; 4]; 2] = [UP, DOWN];
 
 /// Number of second boundaries per bound.
 const STRETCH: usize = 6;
-/// Stretches of boundaries that follow a first one.
+/// Number of stretches of boundaries that follow a first one.
 const STRETCHES: usize = (SUB + 1).div_ceil(STRETCH);
 /// Rounds of [`reachable_score`].
 const ROUNDS: usize = 3;
 
-/// Sums of all splits that depend on one boundary alone; `[half of the sub-block]`.
+/// Sums of all splits that depend on only one boundary; `[half of the sub-block]`.
 pub struct Sums<F> {
-    /// Products of weights with values, and weights, in ascending order of the values: `(rank, lane)`. Where an
-    /// element belongs to the other half there is zero.
+    /// Products of weights with values, and weights, in ascending order of the values: `(rank, lane)`.
+    /// Elements of the other half are zero.
     sorted: [[[f32; SUB * MAX_LANES]; 2]; 2],
     /// `w*x` below a boundary.
     below_x: [[F; SUB + 1]; 2],
@@ -38,7 +38,6 @@ pub struct Sums<F> {
 }
 
 impl<F: Copy> Sums<F> {
-    /// Zeros.
     pub fn new<S: Simd<f32s = F>>(simd: S) -> Sums<F>
     where
         F: SimdBase<S, Element = f32>,
@@ -54,7 +53,6 @@ impl<F: Copy> Sums<F> {
     }
 }
 
-/// A split in every lane.
 pub struct Split<F, U> {
     /// The scale; may be negative.
     pub scale: F,
@@ -62,7 +60,6 @@ pub struct Split<F, U> {
     pub split: U,
 }
 
-/// Fills the sums.
 #[simd]
 fn add_up<S: Simd>(
     simd: S,
@@ -75,8 +72,8 @@ fn add_up<S: Simd>(
     let splat = |value: f32| S::f32s::splat(simd, value);
     sums.sorted = [[[0.0; SUB * MAX_LANES]; 2]; 2];
     for i in 0..SUB {
-        // Into ascending order, each half by itself: where an element of the other half stands, zero is
-        // added, which changes no sum.
+        // In ascending order, per half: elements of the other half are replaced by zero, which changes no
+        // sum.
         let [sorted_x, sorted_w] = &mut sums.sorted[i / 8];
         let product = weights[i] * values[i];
         let (rank, weight, product) = (ranks[i].as_slice(), weights[i].as_slice(), product.as_slice());
@@ -109,8 +106,9 @@ fn add_up<S: Simd>(
     }
 }
 
-/// A score that some split reaches, after a few rounds of choosing levels for a scale and a scale for levels.
-/// Halves that are shifted differently still share the boundaries, so those lie in between.
+/// A lower bound of the best score: the score of some split, after a few rounds of choosing levels for a
+/// scale and a scale for levels. Halves with different shifts still share the boundaries, which lie in
+/// between.
 #[simd]
 fn reachable_score<S: Simd>(
     simd: S,
@@ -118,11 +116,11 @@ fn reachable_score<S: Simd>(
     weights: &[S::f32s; SUB],
     totals: &[[S::f32s; 2]; 2],
 ) -> S::f32s {
-    // The boundaries of: both up, one up, none up, for a scale of one.
+    // Boundaries for both up, one up, and both down, at a scale of one.
     const BOUNDS: [[f32; 2]; 3] = [[-0.375, 0.625], [-0.5, 0.5], [-0.625, 0.375]];
     let splat = |value: f32| S::f32s::splat(simd, value);
     let zero = splat(0.0);
-    // Lloyd's iteration as in IQ1_S, for each number of halves that are moved down.
+    // Lloyd's iteration like in IQ1_S, for each number of halves that are moved down.
     let mut size = zero;
     let mut products = [zero; SUB];
     for i in 0..SUB {
@@ -138,7 +136,7 @@ fn reachable_score<S: Simd>(
                 #[inline(always)]
                 |bound| scales[n_down] * splat(bound),
             );
-            // [half][bound] sums of what lies above.
+            // [half][bound] sums above the boundary.
             let mut above = [[[zero; 2]; 2]; 2];
             for i in 0..SUB {
                 for bound in 0..2 {
@@ -148,7 +146,7 @@ fn reachable_score<S: Simd>(
                         [is_above.select(x + products[i], x), is_above.select(w + weights[i], w)];
                 }
             }
-            // The shifts of the two halves that belong to this number.
+            // The shifts of the two halves for this number.
             let pairs: &[(usize, usize)] = [&[(0, 0)][..], &[(0, 1), (1, 0)], &[(1, 1)]][n_down];
             let mut best = zero;
             for &(low, high) in pairs {
@@ -166,7 +164,7 @@ fn reachable_score<S: Simd>(
     score
 }
 
-/// `w*q*x` and `w*q*q` of a half, from its totals and what lies above each of the two boundaries.
+/// `w*q*x` and `w*q*q` of a half, from its totals and the sums above each boundary.
 #[inline(always)]
 fn sums_of_half<S: Simd>(
     simd: S,
@@ -185,7 +183,7 @@ fn sums_of_half<S: Simd>(
     ]
 }
 
-/// The split that the scalar search finds. Lanes in which it might find another one become wild.
+/// The split that the scalar search finds. Lanes with possibly another result become wild.
 #[simd]
 pub fn best_split<S: Simd>(
     simd: S,
@@ -197,7 +195,7 @@ pub fn best_split<S: Simd>(
 ) -> Split<S::f32s, S::u32s> {
     let splat = |value: f32| S::f32s::splat(simd, value);
     let zero = splat(0.0);
-    // Maximized is `score = (sum w q x)^2 / sum w q^2` over the four pairs of shifts and all boundaries.
+    // Maximizes `score = (sum w q x)^2 / sum w q^2` over the four pairs of shifts and all boundaries.
     add_up(simd, values, weights, ranks, sums);
     let (mut largest, mut least_weight, mut size) = (zero, weights[0], zero);
     for i in 0..SUB {
@@ -206,8 +204,8 @@ pub fn best_split<S: Simd>(
         size += (weights[i] * values[i]).abs();
     }
     let total_w = sums.totals[0][1] + sums.totals[1][1];
-    // All that follows holds for numbers in this range; comparisons with NaN are false. Sums of `w*q*q` are
-    // positive then: a 64th of the weights is far above their rounding.
+    // The following is valid for numbers in this range; comparisons with NaN are false. Sums of `w*q*q` are
+    // then positive: a 64th of the weights is far above their rounding.
     let tame = largest.simd_ge(splat(SMALLEST_GROUP))
         & largest.simd_lt(splat(1e9))
         & least_weight.simd_ge(zero)
@@ -219,9 +217,9 @@ pub fn best_split<S: Simd>(
     let mut split = S::u32s::splat(simd, 0);
     let mut taken = S::u32s::splat(simd, 0);
 
-    // For a stretch of second boundaries, the most and the least of `w*x` and the least of `w*q*q` that a second
-    // boundary there decides, with a margin for rounding.
-    // Why 1e-5: as in IQ1_S, here with 11 additions of at most 3.2 * size, 2.1e-6 of it.
+    // For a stretch of second boundaries, the maximum and minimum of `w*x` and the minimum of `w*q*q` that
+    // such a boundary determines, with a margin for rounding. The margin of 1e-5 is derived like in IQ1_S,
+    // here with 11 additions of at most 3.2 * size, which is 2.1e-6 relatively.
     let (margin_x, margin_w) = (size * splat(1e-5), total_w * splat(1e-5));
     let mut most = [zero; STRETCHES];
     let mut least = [zero; STRETCHES];
@@ -237,13 +235,13 @@ pub fn best_split<S: Simd>(
         most[stretch] = above + margin_x;
         least[stretch] = below - margin_x;
         for shift in 0..4 {
-            // The farther the second boundary, the less; weights are not negative.
+            // The farther the second boundary, the smaller; weights are not negative.
             let [low, high] = [&sums.second_q2[shift / 2][0], &sums.second_q2[shift % 2][1]];
             least_q2[shift][stretch] = low[end - 1] + high[end - 1] - margin_w;
         }
     }
 
-    // `sum w q x` of a half is `q2 X - X(first) - X(second)`, because neighbouring levels are 1 apart.
+    // `sum w q x` of a half is `q2 X - X(first) - X(second)`, because neighboring levels are 1 apart.
     let total_qx = [0, 1].map(
         #[inline(always)]
         |shift: usize| {
@@ -267,7 +265,7 @@ pub fn best_split<S: Simd>(
         for stretch in first / STRETCH..STRETCHES {
             let mut hopeful = S::mask32s::splat(simd, false);
             for shift in 0..4 {
-                // As in IQ1_S: the most that the one sum can be, and the least that the other can be.
+                // Like in IQ1_S: the maximum of one sum, and the minimum of the other.
                 let farthest = (part_x[shift] + most[stretch]).max(zero - part_x[shift] - least[stretch]);
                 let least_sum = part_w[shift] + least_q2[shift][stretch];
                 hopeful |= (farthest * farthest).simd_gt(best_score * least_sum);

@@ -1,4 +1,4 @@
-//! IQ1_S, a block a lane.
+//! IQ1_S, one block per lane.
 
 use fearless_simd::{Simd, prelude::*};
 use fearless_simd_macros::simd;
@@ -25,10 +25,9 @@ const WORDS: usize = BYTES.div_ceil(4);
 
 /// Number of second boundaries per bound.
 const STRETCH: usize = 8;
-/// Stretches of boundaries that follow a first one.
+/// Number of stretches of boundaries that follow a first one.
 const STRETCHES: usize = (SUB + 1).div_ceil(STRETCH);
 
-/// Encodes rows.
 #[simd]
 pub fn encode<S: Simd>(simd: S, rows: Rows<'_>, out: &mut [u8]) {
     let lists = Neighbours::iq1();
@@ -78,7 +77,7 @@ fn encode_unit<S: Simd>(
         max_scale = max_scale.max(sub.scale);
     }
     // Scales become odd numbers from 1 to 15 in steps of `d`: `2 * level + 1`. Blocks of zeros, and scales
-    // for which `1 / d` would lose bits, go to the scalar code.
+    // for which `1 / d` would lose bits, are left to the scalar code.
     let d = max_scale / splat(15.0);
     let inverse = splat(1.0) / d;
     wild |= !(max_scale.simd_gt(splat(1e-20)) & max_scale.simd_lt(splat(1e20))).to_bitmask();
@@ -101,13 +100,11 @@ fn encode_unit<S: Simd>(
     wild
 }
 
-/// Result for a sub-block.
 struct Found<F, U> {
     /// The scale, not negative.
     scale: F,
     /// High bits of the indices, and the shift.
     head: U,
-    /// Low bytes of the indices.
     low_bytes: U,
 }
 
@@ -126,7 +123,7 @@ fn encode_sub<S: Simd>(
     split::ranks(simd, values, &mut ranks);
     let best = best_split(simd, values, weights, &ranks, sums, wild);
 
-    // A negative scale becomes positive by exchanging low and high and turning the shift.
+    // A negative scale becomes positive by exchanging low and high and flipping the shift.
     let (first, second) = (best.split & 0xff, (best.split >> 8) & 0xff);
     let flipped = best.scale.simd_lt(splat(0.0));
     let mut scale = best.scale.abs();
@@ -155,7 +152,7 @@ fn encode_sub<S: Simd>(
         };
         moved |= points::move_to_codebook(simd, lists, group, *wild);
     }
-    // The scale is fitted once more where a code was moved.
+    // If a code was moved, the scale is fitted again.
     let shift = up.select(splat(DELTA - 1.0), splat(-DELTA - 1.0));
     let (mut sum_qx, mut sum_q2) = (splat(0.0), splat(0.0));
     for i in 0..SUB {
@@ -182,7 +179,7 @@ fn encode_sub<S: Simd>(
     Found { scale, head, low_bytes }
 }
 
-/// Sums of all splits that depend on one boundary alone.
+/// Sums of all splits that depend on only one boundary.
 struct Sums<F> {
     /// Weights and their products with the values, in ascending order of the values: `(rank, lane)`.
     sorted: [[f32; SUB * MAX_LANES]; 2],
@@ -190,11 +187,9 @@ struct Sums<F> {
     middle: [[F; SUB + 1]; 2],
     /// Part below the first boundary: `[up or down][w*q*x or w*q*q]`.
     low: [[[F; SUB + 1]; 2]; 2],
-    /// Part above the second boundary.
     high: [[[F; SUB + 1]; 2]; 2],
 }
 
-/// A split in every lane.
 struct Split<F, U> {
     /// The scale; may be negative.
     scale: F,
@@ -218,8 +213,8 @@ impl<F: Copy> Sums<F> {
     }
 }
 
-/// Fills the sums, sums of weights and products in ascending order. Gives the lanes in which a power of two
-/// could not be taken out of a sum.
+/// Fills the sums, sums of weights and products in ascending order. Returns the lanes in which a power of two
+/// could not be factored out of a sum.
 #[simd]
 fn add_up<S: Simd>(
     simd: S,
@@ -230,7 +225,7 @@ fn add_up<S: Simd>(
 ) -> S::mask32s {
     let lanes = S::f32s::LEN;
     let splat = |value: f32| S::f32s::splat(simd, value);
-    // Into ascending order: each lane writes to the row of its rank.
+    // In ascending order: each lane writes to the row of its rank.
     let [sorted_w, sorted_x] = &mut sums.sorted;
     for i in 0..SUB {
         let product = weights[i] * values[i];
@@ -251,7 +246,7 @@ fn add_up<S: Simd>(
     let totals = [prefix[0][SUB], prefix[1][SUB]];
     for rank in 0..SUB + 1 {
         let (x, w) = (prefix[0][rank], prefix[1][rank]);
-        // The middle level is an eighth, so its products are exact, and so are their differences.
+        // The middle level is an eighth, so its products and their differences are exact.
         sums.middle[0][rank] = x * splat(DELTA);
         sums.middle[1][rank] = w * splat(DELTA * DELTA);
         inexact |= !(sums.middle[0][rank] * splat(8.0)).simd_eq(x);
@@ -266,8 +261,8 @@ fn add_up<S: Simd>(
     inexact
 }
 
-/// A score that some split reaches: the better of both shifts after a few rounds of choosing levels for a scale
-/// and a scale for levels.
+/// A lower bound of the best score: the better of both shifts after a few rounds of choosing levels for a
+/// scale and a scale for levels.
 #[simd]
 fn reachable_score<S: Simd>(
     simd: S,
@@ -278,9 +273,9 @@ fn reachable_score<S: Simd>(
     let splat = |value: f32| S::f32s::splat(simd, value);
     let zero = splat(0.0);
     let [total_x, total_w] = totals;
-    // Lloyd's iteration: with a scale `d`, boundaries lie halfway between neighbouring levels times `d`; with
-    // levels, `d = sum w q x / sum w q^2`. It begins at 1.1 times the root mean square; the score of every
-    // round is that of some split.
+    // Lloyd's iteration: with a scale `d`, boundaries lie halfway between neighboring levels times `d`; with
+    // levels, `d = sum w q x / sum w q^2`. It begins at 1.1 times the root mean square; every round gives the
+    // score of some split.
     let mut size = zero;
     let mut products = [zero; SUB];
     for i in 0..SUB {
@@ -308,7 +303,7 @@ fn reachable_score<S: Simd>(
             }
         }
         for (shift, q) in [UP, DOWN].into_iter().enumerate() {
-            // Neighbouring levels are 1 apart, so with `X` and `W` the sums of all and `X1`, `W1`, `X2`, `W2`
+            // Neighboring levels are 1 apart, so with `X` and `W` the total sums and `X1`, `W1`, `X2`, `W2`
             // those above the two boundaries: `sum w q x = q0 X + X1 + X2` and
             // `sum w q^2 = q0^2 W + (q1^2 - q0^2) W1 + (q2^2 - q1^2) W2`.
             let sum_qx = total_x * splat(q[0]) + above[shift][0][0] + above[shift][1][0];
@@ -324,7 +319,7 @@ fn reachable_score<S: Simd>(
 
 const ROUNDS: usize = 3;
 
-/// The split that the scalar search finds. Lanes in which it might find another one become wild.
+/// The split that the scalar search finds. Lanes with possibly another result become wild.
 #[simd]
 fn best_split<S: Simd>(
     simd: S,
@@ -336,7 +331,7 @@ fn best_split<S: Simd>(
 ) -> Split<S::f32s, S::u32s> {
     let splat = |value: f32| S::f32s::splat(simd, value);
     let zero = splat(0.0);
-    // Maximized is `score = (sum w q x)^2 / sum w q^2` over both shifts and all boundaries `first <= second`.
+    // Maximizes `score = (sum w q x)^2 / sum w q^2` over both shifts and all boundaries `first <= second`.
     let inexact = add_up(simd, values, weights, ranks, sums);
     let (mut largest, mut least_weight, mut size) = (zero, weights[0], zero);
     for i in 0..SUB {
@@ -352,10 +347,10 @@ fn best_split<S: Simd>(
     for i in 0..SUB {
         total_x += weights[i] * values[i];
     }
-    // All that follows holds for numbers in this range; comparisons with NaN are false.
-    // Below these bounds `w x` is at most 1e18 and the square of a sum of them 1.6e36, which is finite.
-    // `sum w q^2` is at least a 64th of the weights, so that with 1e-25 it is no subnormal number. Below
-    // SMALLEST_GROUP the scalar code takes a sub-block for zero.
+    // The following is valid for numbers in this range; comparisons with NaN are false. Below these bounds
+    // `w x` is at most 1e18 and the square of a sum is 1.6e36, which is finite. `sum w q^2` is at least a
+    // 64th of the weights, so with 1e-25 it is not subnormal. Below SMALLEST_GROUP the scalar code treats a
+    // sub-block as zero.
     let tame = largest.simd_ge(splat(SMALLEST_GROUP))
         & largest.simd_lt(splat(1e9))
         & least_weight.simd_ge(zero)
@@ -368,16 +363,16 @@ fn best_split<S: Simd>(
     let mut split = S::u32s::splat(simd, 0);
     let mut taken = S::u32s::splat(simd, 0);
 
-    // For a stretch of second boundaries, the most and the least that lies above them, with a margin for rounding.
-    // Why 1e-5: a split and the bound of its stretch add the same prefixes in different orders, 7 additions
-    // of at most 1.25 * size, which makes a difference of 7 * 1.25 * 2^-24 = 5e-7 of it; the comparison
-    // rounds three products more. A wider margin costs little: it lets a few more stretches be looked into.
+    // For a stretch of second boundaries, the maximum and minimum of the sums above them, with a margin for
+    // rounding. Why 1e-5: a split and the bound of its stretch add the prefixes in different orders, 7
+    // additions of at most 1.25 * size, a relative difference of 7 * 1.25 * 2^-24 = 5e-7; the comparison
+    // rounds three more products. A wider margin costs little: a few more stretches are examined.
     let (margin_x, margin_w) = (size * splat(1e-5), total_w * splat(1e-5));
     let mut most = [[zero; STRETCHES]; 2];
     let mut least = [[zero; STRETCHES]; 2];
     let mut least_q2 = [[zero; STRETCHES]; 2];
     for shift in 0..2 {
-        // The part of the middle that a second boundary decides.
+        // The part of the middle that a second boundary determines.
         let sign = splat([1.0, -1.0][shift]);
         for stretch in 0..STRETCHES {
             let seconds = STRETCH * stretch..(STRETCH * (stretch + 1)).min(SUB + 1);
@@ -403,8 +398,8 @@ fn best_split<S: Simd>(
         for stretch in first / STRETCH..STRETCHES {
             let mut hopeful = S::mask32s::splat(simd, false);
             for shift in 0..2 {
-                // The largest magnitude that `sum w q x` can have in the stretch, with the least that
-                // `sum w q^2` can be.
+                // The largest possible magnitude of `sum w q x` in the stretch, with the least possible
+                // `sum w q^2`.
                 let farthest =
                     (part_x[shift] + most[shift][stretch]).max(zero - part_x[shift] - least[shift][stretch]);
                 hopeful |=
@@ -419,7 +414,7 @@ fn best_split<S: Simd>(
                 let w = sums.middle[1][second] - middle_w;
                 let sum_qx = [low_x[0] + x + sums.high[0][0][second], low_x[1] - x + sums.high[1][0][second]];
                 let sum_q2 = [low_w[0] + w + sums.high[0][1][second], low_w[1] + w + sums.high[1][1][second]];
-                // Both shifts at one boundary: mostly neither is better in any lane.
+                // Both shifts at one boundary: usually neither is better in any lane.
                 let squares = [sum_qx[0] * sum_qx[0], sum_qx[1] * sum_qx[1]];
                 let better =
                     squares[0].simd_gt(best_score * sum_q2[0]) | squares[1].simd_gt(best_score * sum_q2[1]);
@@ -437,8 +432,8 @@ fn best_split<S: Simd>(
             }
         }
     }
-    // No product of the score is subnormal (1e-30 / 64 is far from 2^-126), the search did not take too many
-    // splits for the proof of [`START`], and it took one.
+    // No product of the score is subnormal (1e-30 / 64 is far from 2^-126), the search accepted few enough
+    // splits for the proof of [`START`], and at least one.
     let sure = tame
         & (best_score * total_w).simd_gt(splat(1e-30))
         & taken.simd_lt(S::u32s::splat(simd, MAX_TAKEN))

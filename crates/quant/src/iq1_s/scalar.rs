@@ -1,5 +1,3 @@
-//! IQ1_S, plainly.
-
 use crate::{
     block::{f16_at, put_f16, put_u16, u16_at},
     fit,
@@ -10,13 +8,12 @@ use crate::{
     },
 };
 
-/// Elements in a sub-block.
 pub const SUB: usize = 32;
 
-/// Below this largest magnitude a sub-block counts as zero (`GROUP_MAX_EPS_IQ1_S`).
+/// A sub-block with a smaller largest magnitude counts as zero (`GROUP_MAX_EPS_IQ1_S`).
 pub const SMALLEST_GROUP: f32 = 1e-12;
 
-/// Why there are importance weights.
+/// Reason that there are importance weights.
 pub const HAS_WEIGHTS: &str = "`needs_weights` is checked before";
 
 /// A split of the sorted values and its scale.
@@ -53,7 +50,7 @@ pub fn encode(values: &[f32; SUPER], importance: Option<&[f32; SUPER]>, block: &
         let Some(Split { mut scale, first, second, mut up }) = best_split(values, &weights, &order) else {
             continue;
         };
-        // A negative scale turns all levels round: low becomes high, and levels moved up become levels moved
+        // A negative scale reverses all levels: low becomes high, and levels moved up become levels moved
         // down.
         let mut codes = ternary::codes_of_split::<SUB, 4>(&order, first, second, scale < 0.0);
         if scale < 0.0 {
@@ -80,8 +77,8 @@ pub fn encode(values: &[f32; SUPER], importance: Option<&[f32; SUPER]>, block: &
         max_scale = iq_fit::larger(max_scale, scale);
     }
     if max_scale != 0.0 {
-        // A scale is `d * (2 l + 1)` with `l` of 3 bits, so the largest is 15 steps. The factor on `d` is the
-        // reference's, which does not derive it.
+        // A scale is `d * (2 l + 1)` with `l` of 3 bits, so the largest is 15 steps. The reference states the
+        // factor on `d` without derivation.
         let d = max_scale / 15.0;
         put_f16(block, 0, d * 1.125);
         let id = 1.0 / d;
@@ -95,11 +92,11 @@ pub fn encode(values: &[f32; SUPER], importance: Option<&[f32; SUPER]>, block: &
     }
 }
 
-/// The best of all splits of the sorted values into low, middle and high, levels moved up or down: the one with
-/// the largest `(sum w*q*x)^2 / sum w*q*q`, the first of equals. None when no sum is positive.
+/// The best of all splits of the sorted values into low, middle and high, levels moved up or down: the one
+/// with the largest `(sum w*q*x)^2 / sum w*q*q`, the first of equals. `None` if no sum is positive.
 fn best_split(values: &[f32; SUB], weights: &[f32; SUB], order: &[u8; SUB]) -> Option<Split> {
-    // Prefix sums in sorted order, and what of the two sums depends on one boundary alone.
-    // Row `b` is the sum over what lies below boundary `b`.
+    // Prefix sums in sorted order, and the parts of the two sums that depend on only one boundary. Row `b` is
+    // the sum over the elements below boundary `b`.
     let mut sum_x = [0.0f32; SUB + 1];
     let mut sum_w = [0.0f32; SUB + 1];
     for (rank, &element) in order.iter().enumerate() {
@@ -118,7 +115,7 @@ fn best_split(values: &[f32; SUB], weights: &[f32; SUB], order: &[u8; SUB]) -> O
         // (shift, second) sums of all splits with this first boundary.
         let mut sums_qx = [[0.0f32; SUB + 1]; 2];
         let mut sums_q2 = [[0.0f32; SUB + 1]; 2];
-        // True if any of them beats the best so far; mostly none does.
+        // True if any beats the best so far, which is rare.
         let mut any = false;
         for (shift, q) in shifts.iter().enumerate() {
             for second in first..SUB + 1 {
@@ -148,7 +145,6 @@ fn best_split(values: &[f32; SUB], weights: &[f32; SUB], order: &[u8; SUB]) -> O
     best
 }
 
-/// Decodes a block.
 #[inline(always)]
 pub fn decode(block: &[u8; super::BYTES], values: &mut [f32; SUPER]) {
     let d = f16_at(block, 0);

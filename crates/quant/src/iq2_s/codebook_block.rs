@@ -1,4 +1,4 @@
-//! IQ2_S with its scales frozen.
+//! IQ2_S with fixed scales.
 
 use gguf_types::DType;
 
@@ -9,7 +9,6 @@ use crate::{
     grids::IQ2_S_VALUES,
 };
 
-/// A block, for the table of such types.
 pub struct Block;
 
 impl Eights<BYTES> for Block {
@@ -25,8 +24,8 @@ impl Eights<BYTES> for Block {
 
     #[inline(always)]
     fn choice(block: &[u8; BYTES], eight: usize) -> Choice {
-        // 1024 points take ten bits; the upper two of four groups share a byte. All eight signs are stored, so any number
-        // of them may be negative.
+        // 1024 points take ten bits; the upper two of four groups share a byte. All eight signs are stored,
+        // so any number may be negative.
         let high = u16::from(block[66 + eight / 4] >> (2 * (eight % 4)) & 3);
         Choice { points: [u16::from(block[2 + eight]) | high << 8, 0], signs: block[34 + eight] }
     }

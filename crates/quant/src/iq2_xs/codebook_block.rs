@@ -1,4 +1,4 @@
-//! IQ2_XS with its scales frozen.
+//! IQ2_XS with fixed scales.
 
 use gguf_types::DType;
 
@@ -9,7 +9,6 @@ use crate::{
     grids::{IQ2_XS_VALUES, even_signs},
 };
 
-/// A block, for the table of such types.
 pub struct Block;
 
 impl Eights<BYTES> for Block {
@@ -20,7 +19,8 @@ impl Eights<BYTES> for Block {
 
     #[inline(always)]
     fn scale(block: &[u8; BYTES], group: usize) -> f32 {
-        // A byte of scales is for 32 columns, half of it for 16; the half makes scales odd multiples of an eighth of the block's.
+        // A byte of scales serves 32 columns, each nibble 16; the half makes scales odd multiples of an
+        // eighth of the block's.
         f16_at(block, 0) * (0.5 + f32::from(block[66 + group / 2] >> (4 * (group % 2)) & 15)) * 0.25
     }
 

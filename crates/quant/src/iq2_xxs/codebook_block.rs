@@ -1,4 +1,4 @@
-//! IQ2_XXS with its scales frozen.
+//! IQ2_XXS with fixed scales.
 
 use gguf_types::DType;
 
@@ -9,7 +9,6 @@ use crate::{
     grids::{IQ2_XXS_VALUES, even_signs},
 };
 
-/// A block, for the table of such types.
 pub struct Block;
 
 impl Eights<BYTES> for Block {

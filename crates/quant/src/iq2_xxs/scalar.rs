@@ -10,9 +10,7 @@ use crate::{
     },
 };
 
-/// Elements in a sub-block.
 pub const SUB: usize = 32;
-/// Sub-blocks in a block.
 pub const N_SUBS: usize = SUPER / SUB;
 
 /// Search of this type.
@@ -30,7 +28,7 @@ pub fn recipe() -> Recipe<SUB, 8, 4> {
     }
 }
 
-/// Writes what was found.
+/// Writes the result of the search.
 #[inline(always)]
 pub fn pack(codebook: &Codebook, choices: &[Choice; N_SUBS], block: &mut [u8; super::BYTES]) {
     *block = [0; super::BYTES];

@@ -1,4 +1,4 @@
-//! IQ3_S with its scales frozen.
+//! IQ3_S with fixed scales.
 
 use gguf_types::DType;
 
@@ -9,7 +9,6 @@ use crate::{
     grids::IQ3_S_VALUES,
 };
 
-/// A block, for the table of such types.
 pub struct Block;
 
 impl Eights<BYTES> for Block {
@@ -20,7 +19,7 @@ impl Eights<BYTES> for Block {
 
     #[inline(always)]
     fn scale(block: &[u8; BYTES], group: usize) -> f32 {
-        // Odd multiples alone: 4 bits reach from 1 to 31.
+        // Only odd multiples: 4 bits reach from 1 to 31.
         f16_at(block, 0) * f32::from(1 + 2 * (block[106 + group / 2] >> (4 * (group % 2)) & 15))
     }
 
@@ -28,7 +27,7 @@ impl Eights<BYTES> for Block {
     fn choice(block: &[u8; BYTES], eight: usize) -> Choice {
         // 512 points of four columns take nine bits; the ninths of eight points share a byte.
         let high = usize::from(block[66 + eight / 4]) >> (2 * (eight % 4));
-        // Indices as long as addresses: the compiler would make vectors of shorter ones, which is slower.
+        // Indices have the width of addresses: the compiler would vectorize shorter ones, which is slower.
         let points = [0, 1].map(|i| usize::from(block[2 + 2 * eight + i]) | (high >> i & 1) << 8);
         Choice { points: points.map(|point| point as u16), signs: block[74 + eight] }
     }

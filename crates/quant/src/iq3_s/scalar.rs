@@ -9,9 +9,7 @@ use crate::{
     },
 };
 
-/// Elements in a sub-block.
 pub const SUB: usize = 32;
-/// Sub-blocks in a block.
 pub const N_SUBS: usize = SUPER / SUB;
 
 /// Search of this type.
@@ -29,11 +27,11 @@ pub fn recipe() -> Recipe<SUB, 4, 8> {
     }
 }
 
-/// Writes what was found.
+/// Writes the result of the search.
 ///
-/// Where a sub-block is all zeros, the reference does not step over its place: the indices and signs of the
-/// sub-blocks after it land one place too early, while their scales and high bits stay where they belong, so
-/// such a super-block decodes to something else. Its bytes are the contract, so this does the same.
+/// After a sub-block of zeros, the reference does not advance its position: the indices and signs of later
+/// sub-blocks are stored one place too early, while their scales and high bits are in place, so such a
+/// super-block decodes incorrectly. Bytes must be equal, so this does the same.
 #[inline(always)]
 pub fn pack(codebook: &Codebook, choices: &[Choice; N_SUBS], block: &mut [u8; super::BYTES]) {
     *block = [0; super::BYTES];
@@ -51,7 +49,7 @@ pub fn pack(codebook: &Codebook, choices: &[Choice; N_SUBS], block: &mut [u8; su
         return;
     }
     let d = max_scale / 31.0;
-    // The levels of scales are found with `d`; the factor is the reference's, which does not derive it.
+    // `d` was used to find the scales' levels; the reference states the factor without derivation.
     put_f16(block, 0, d * 1.033);
     put_odd_scales(1.0 / d, choices, &mut block[106..]);
 }

@@ -1,4 +1,4 @@
-//! IQ3_XXS with its scales frozen.
+//! IQ3_XXS with fixed scales.
 
 use gguf_types::DType;
 
@@ -9,7 +9,6 @@ use crate::{
     grids::{IQ3_XXS_VALUES, even_signs},
 };
 
-/// A block, for the table of such types.
 pub struct Block;
 
 impl Eights<BYTES> for Block {
@@ -20,7 +19,7 @@ impl Eights<BYTES> for Block {
 
     #[inline(always)]
     fn scale(block: &[u8; BYTES], group: usize) -> f32 {
-        // As in IQ2_XXS: the four remaining bits of the word with the signs of four groups of eight.
+        // Like in IQ2_XXS: the four remaining bits of the word with the signs of four groups of eight.
         f16_at(block, 0) * (0.5 + (u32_at(block, 66 + 4 * group) >> 28) as f32) * 0.5
     }
 

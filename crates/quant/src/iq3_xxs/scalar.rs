@@ -9,12 +9,10 @@ use crate::{
     },
 };
 
-/// Elements in a sub-block.
 pub const SUB: usize = 32;
-/// Sub-blocks in a block.
 pub const N_SUBS: usize = SUPER / SUB;
 
-/// Below this largest magnitude a sub-block counts as zero (`GROUP_MAX_EPS_IQ3_XXS`).
+/// A sub-block with a smaller largest magnitude counts as zero (`GROUP_MAX_EPS_IQ3_XXS`).
 const SMALLEST_GROUP: f32 = 1e-8;
 
 /// Search of this type.
@@ -32,7 +30,7 @@ pub fn recipe() -> Recipe<SUB, 4, 8> {
     }
 }
 
-/// Writes what was found.
+/// Writes the result of the search.
 #[inline(always)]
 pub fn pack(codebook: &Codebook, choices: &[Choice; N_SUBS], block: &mut [u8; super::BYTES]) {
     *block = [0; super::BYTES];
@@ -41,7 +39,7 @@ pub fn pack(codebook: &Codebook, choices: &[Choice; N_SUBS], block: &mut [u8; su
         return;
     }
     let d = max_scale / 31.0;
-    // The levels of scales are found with `d`; the factor is the reference's, which does not derive it.
+    // `d` was used to find the scales' levels; the reference states the factor without derivation.
     put_f16(block, 0, d * 1.0125);
     let id = 1.0 / d;
     for (at, choice) in choices.iter().enumerate() {

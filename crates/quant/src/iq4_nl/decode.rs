@@ -1,4 +1,4 @@
-//! IQ4_NL to floats, an element a lane.
+//! IQ4_NL to floats, one element per lane.
 
 use fearless_simd::{Simd, prelude::*};
 use fearless_simd_macros::simd;
@@ -13,7 +13,6 @@ use crate::{
     },
 };
 
-/// Decodes a block.
 #[simd]
 pub fn decode<S: Simd>(simd: S, block: &[u8; BYTES], values: &mut [f32; SUB]) {
     let scale = S::f32s::splat(simd, f16_at(block, 0));

@@ -1,4 +1,4 @@
-//! IQ4_NL with its scales frozen.
+//! IQ4_NL with fixed scales.
 
 use gguf_types::DType;
 
@@ -11,7 +11,6 @@ use crate::{
     nibbles,
 };
 
-/// A block, for the table of such types.
 pub struct Block;
 
 impl Frozen<SUB, BYTES> for Block {

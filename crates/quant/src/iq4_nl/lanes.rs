@@ -1,4 +1,4 @@
-//! IQ4_NL, a block a lane.
+//! IQ4_NL, one block per lane.
 
 use fearless_simd::{Simd, prelude::*};
 use fearless_simd_macros::simd;
@@ -17,7 +17,6 @@ use crate::{
 
 const WORDS: usize = BYTES.div_ceil(4);
 
-/// Encodes rows.
 #[simd]
 pub fn encode<S: Simd>(simd: S, rows: Rows<'_>, out: &mut [u8]) {
     encode_units::<S, SUB, BYTES, WORDS>(
@@ -44,7 +43,7 @@ fn encode_unit<S: Simd>(
         Some(importance) => Some((importance, sigma2(simd, x))),
     };
     weights(simd, x, importance, &mut w);
-    // The scale is rounded for the file only: indices are found with the exact one, as in the reference.
+    // The scale is only rounded for the file: indices are found with the exact one, like in the reference.
     let scale = sub_scale(simd, x, &w, &mut wild);
     let mut indices = [S::u32s::splat(simd, 0); SUB];
     nearest_indices(simd, x, inverse(simd, scale, &mut wild), &mut indices);

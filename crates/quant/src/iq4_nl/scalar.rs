@@ -18,7 +18,6 @@ pub fn encode(values: &[f32; SUB], importance: Option<&[f32; SUB]>, block: &mut 
     nonlinear::pack(&values.map(|value| nonlinear::nearest_index(id * value)), &mut block[2..]);
 }
 
-/// Decodes a block.
 #[inline(always)]
 pub fn decode(block: &[u8; super::BYTES], values: &mut [f32; SUB]) {
     let d = f16_at(block, 0);

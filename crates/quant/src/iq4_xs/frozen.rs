@@ -1,4 +1,4 @@
-//! IQ4_XS with its scales frozen.
+//! IQ4_XS with fixed scales.
 
 use gguf_types::DType;
 
@@ -11,14 +11,13 @@ use crate::{
     nibbles,
 };
 
-/// A block, for the table of such types.
 pub struct Block;
 
 impl Frozen<SUPER, BYTES> for Block {
     const DTYPE: DType = DType::IQ4_XS;
     const GROUP: usize = SUB;
     const POINTS: Points = Points::Table(&IQ4_VALUES);
-    // Six bits, lifted by 32: four of them in a byte for two sub-blocks, two in a word for all eight.
+    // Six bits, offset by 32: four in a byte for two sub-blocks, two in a word for all eight.
     const CODES: [Codes; 2] = [Codes::Integers { lowest: 0, highest: 63, zero: 32 }, Codes::None];
 
     #[inline(always)]
@@ -44,7 +43,7 @@ impl Frozen<SUPER, BYTES> for Block {
     fn levels(block: &[u8; BYTES]) -> [u8; SUPER] {
         let mut levels = [0; SUPER];
         for (at, levels) in levels.as_chunks_mut().0.iter_mut().enumerate() {
-            // 16 bytes per sub-block, as in IQ4_NL, after 8 bytes of scales.
+            // 16 bytes per sub-block, like in IQ4_NL, after 8 bytes of scales.
             *levels = nibbles::unpack(array_at(block, 8 + 16 * at));
         }
         levels

@@ -1,4 +1,4 @@
-//! IQ4_XS, a block a lane.
+//! IQ4_XS, one block per lane.
 
 use fearless_simd::{Simd, prelude::*};
 use fearless_simd_macros::simd;
@@ -21,7 +21,6 @@ use crate::{
 const WORDS: usize = BYTES / 4;
 const SUBS: usize = SUPER / SUB;
 
-/// Encodes rows.
 #[simd]
 pub fn encode<S: Simd>(simd: S, rows: Rows<'_>, out: &mut [u8]) {
     encode_units::<S, SUPER, BYTES, WORDS>(
@@ -57,14 +56,14 @@ fn encode_unit<S: Simd>(
     }
 
     let (max_scale, _) = largest(simd, &scales);
-    // The block's scale is rounded for the file only: levels and indices are found with the exact one.
+    // The block's scale is only rounded for the file: levels and indices are found with the exact one.
     let d = -max_scale / S::f32s::splat(simd, 32.0);
     let id = inverse(simd, d, &mut wild);
     words.fill(S::u32s::splat(simd, 0));
     words[0] = to_half(simd, d);
     let mut indices = [S::u32s::splat(simd, 0); SUB];
     for sub in 0..SUBS {
-        // Levels are at least -32, because the largest scale has that one; so only the other end is cut.
+        // The largest scale has level -32, so only the other end is clamped.
         let level = nearest_int(simd, id * scales[sub]) + S::u32s::splat(simd, 32);
         let level = level.min(S::u32s::splat(simd, 63));
         let scale = d * (to_float(simd, level) - S::f32s::splat(simd, 32.0));

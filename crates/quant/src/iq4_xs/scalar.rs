@@ -24,7 +24,7 @@ pub fn encode(values: &[f32; SUPER], importance: Option<&[f32; SUPER]>, block: &
         nonlinear::sub_scale(&subs[at], &nonlinear::weights(&subs[at], importance, sigma2))
     });
     let (max_scale, _) = fit::largest(&scales);
-    // Scales become integers from -32, which is that of the largest magnitude, to 31.
+    // Scales become integers from -32, the level of the largest magnitude, to 31.
     let d = -max_scale / 32.0;
     put_f16(block, 0, d);
     let id = if d == 0.0 { 0.0 } else { 1.0 / d };
@@ -35,7 +35,7 @@ pub fn encode(values: &[f32; SUPER], importance: Option<&[f32; SUPER]>, block: &
         let id = if scale == 0.0 { 0.0 } else { 1.0 / scale };
         let indices = values.map(|value| nonlinear::nearest_index(id * value));
         nonlinear::pack(&indices, &mut block[8 + 16 * at..][..16]);
-        // Four bits of it go to a nibble, two to `high_bits`.
+        // Four bits are stored in a nibble, two in `high_bits`.
         let stored = (level + 32) as u16;
         high_bits |= (stored >> 4) << (2 * at);
         block[4 + at / 2] |= ((stored & 15) as u8) << (4 * (at % 2));
@@ -43,7 +43,6 @@ pub fn encode(values: &[f32; SUPER], importance: Option<&[f32; SUPER]>, block: &
     put_u16(block, 2, high_bits);
 }
 
-/// Decodes a block.
 #[inline(always)]
 pub fn decode(block: &[u8; super::BYTES], values: &mut [f32; SUPER]) {
     let d = f16_at(block, 0);

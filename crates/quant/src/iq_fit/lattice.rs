@@ -9,42 +9,37 @@ use crate::{
     round::nearest_int,
 };
 
-/// Search of a format in the sub-blocks of a super-block.
+/// Search of a format for the sub-blocks of a super-block.
 #[derive(Debug, Clone, Copy)]
 pub struct Recipe<const SUB: usize, const DIMS: usize, const LEVELS: usize> {
-    /// The search of one sub-block.
     pub lattice: Lattice<SUB, DIMS, LEVELS>,
-    /// The mean of the squares, which importance is combined with, is multiplied by this power of two.
+    /// Power-of-two factor of the mean square, which is combined with importance.
     pub sigma_factor: f32,
     /// Weights without importance data.
     pub unweighted: Unweighted,
     /// True if the number of negative signs in eight elements must be even.
     pub even: bool,
-    /// Below this largest magnitude a sub-block counts as zero.
+    /// A sub-block with a smaller largest magnitude counts as zero.
     pub smallest: f32,
-    /// Start of the search.
     pub start: Start,
 }
 
 /// The weights of a search without importance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unweighted {
-    /// The squares of the values.
     Squares,
-    /// The squares, and a quarter of their mean (times the factor of the recipe).
+    /// The squares plus a quarter of their mean (times the factor of the recipe).
     SquaresAndMean,
 }
 
-/// Start of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
-    /// At the best scale without a grid, with one level more than there is.
+    /// At the best scale without a grid, with one additional level.
     Fitted,
     /// With the largest magnitude on the top level.
     Largest,
 }
 
-/// Result for a sub-block.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Choice {
     /// False if everything is (nearly) zero.
@@ -70,7 +65,8 @@ impl<const SUB: usize, const DIMS: usize, const LEVELS: usize> Recipe<SUB, DIMS,
         });
     }
 
-    /// Encodes a block; never inlined, because lanes call it for the few blocks that they cannot encode.
+    /// Encodes a block; never inlined, because the lane kernel calls it only for the few blocks that it
+    /// cannot encode.
     #[inline(never)]
     pub fn encode_block<const N_SUBS: usize, const B: usize>(
         &self,
@@ -111,8 +107,8 @@ impl<const SUB: usize, const DIMS: usize, const LEVELS: usize> Recipe<SUB, DIMS,
             if max < self.smallest {
                 continue;
             }
-            // The fit is one with levels 0 to 4, and three of its steps count as the value to lay on the top
-            // (`eff_max` of the reference). If no candidate is better, the start stays the scale.
+            // A fit with levels 0 to 4; three of its steps are the value to map to the top level (`eff_max`
+            // of the reference). If no candidate is better, this scale stays.
             let (start, anchor) = match self.start {
                 Start::Fitted => {
                     let start = fit::unsigned(&sub.values, &sub.weights, 4, &mut [0; SUB]);
@@ -143,14 +139,14 @@ impl<const SUB: usize, const DIMS: usize, const LEVELS: usize> Recipe<SUB, DIMS,
     }
 }
 
-/// Largest scale of a super-block, as the reference computes it; 0 if there is none.
+/// Largest scale of a super-block, computed like in the reference; 0 if there is no scale.
 #[inline(always)]
 pub fn max_scale(choices: &[Choice]) -> f32 {
     let present = choices.iter().filter(|choice| choice.present);
     present.fold(0.0, |max, choice| larger(max, choice.scale))
 }
 
-/// Writes the scales of sub-blocks as nibbles `l` of `d * (2 l + 1)`, two in a byte, where `id` is `1 / d`.
+/// Writes the scales of sub-blocks as nibbles `l` of `d * (2 l + 1)`, two per byte, with `id` = `1 / d`.
 #[inline(always)]
 pub fn put_odd_scales(id: f32, choices: &[Choice], bytes: &mut [u8]) {
     for (byte, choices) in bytes.iter_mut().zip(choices.as_chunks::<2>().0) {
@@ -159,16 +155,16 @@ pub fn put_odd_scales(id: f32, choices: &[Choice], bytes: &mut [u8]) {
     }
 }
 
-/// A sub-block, made ready for the search.
+/// A sub-block, prepared for the search.
 #[derive(Debug, Clone, Copy)]
 pub struct Magnitudes<const SUB: usize> {
-    /// (SUB) magnitudes; one of a group is negative where a sign had to be flipped for parity.
+    /// (SUB) magnitudes; one of a group is negative if a sign had to be flipped for parity.
     pub values: [f32; SUB],
     /// (SUB) weights.
     pub weights: [f32; SUB],
     /// (SUB) square roots of the weights, for choosing among neighbors.
     pub roots: [f32; SUB],
-    /// A bit for each negative value, a byte for each 8 elements.
+    /// One bit per negative value, one byte per 8 elements.
     pub signs: [u8; 4],
 }
 
@@ -186,8 +182,8 @@ impl<const SUB: usize> Magnitudes<SUB> {
     }
 
     /// Makes the number of negative signs in each 8 even, at the least cost: the element with the least
-    /// `weight * value^2` (the first of equals) changes its sign and keeps the rest of it as a negative
-    /// magnitude. Leaves the seven low sign bits, which then say all.
+    /// `weight * value^2` (the first of equals) changes its sign and keeps a negative magnitude. Keeps only
+    /// the seven low sign bits, which then suffice.
     pub fn make_even(mut self, source: &[f32; SUB]) -> Self {
         for group in 0..SUB / 8 {
             let cost = |i: usize| self.weights[8 * group + i] * source[8 * group + i] * source[8 * group + i];
@@ -207,7 +203,6 @@ impl<const SUB: usize> Magnitudes<SUB> {
         self
     }
 
-    /// The largest magnitude.
     pub fn max(&self) -> f32 {
         self.values[1..].iter().fold(self.values[0], |max, &value| larger(max, value))
     }
@@ -216,18 +211,16 @@ impl<const SUB: usize> Magnitudes<SUB> {
 /// Groups that are placed again once the best scale is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refit {
-    /// All of them.
     All,
-    /// All of them, if any was off the grid.
+    /// All groups, if any was off the grid.
     AllIfAnyOff,
     /// Groups that were off the grid.
     OffGrid,
 }
 
-/// A sub-block's search: `SUB` elements in groups of `DIMS` with `LEVELS` (a power of two) levels of room.
+/// A sub-block's search: `SUB` elements in groups of `DIMS` with room for `LEVELS` (a power of two) levels.
 #[derive(Debug, Clone, Copy)]
 pub struct Lattice<const SUB: usize, const DIMS: usize, const LEVELS: usize> {
-    /// The points.
     pub codebook: &'static Codebook,
     /// Candidate scales run from `-n_steps` to `n_steps`.
     pub n_steps: i32,
@@ -252,9 +245,7 @@ type Terms<const SUB: usize, const LEVELS: usize> = [[[f32; 2]; LEVELS]; SUB];
 impl<const SUB: usize, const DIMS: usize, const LEVELS: usize> Lattice<SUB, DIMS, LEVELS> {
     /// The highest level in use: IQ2 has three, IQ3 eight.
     pub const TOP: i32 = if LEVELS == 4 { 2 } else { 7 };
-    /// Bits of a level.
     pub const BITS: usize = LEVELS.trailing_zeros() as usize;
-    /// Value of a level.
     const ODD: [f32; LEVELS] = {
         let mut odd = [0.0; LEVELS];
         let mut level = 0;
@@ -266,23 +257,23 @@ impl<const SUB: usize, const DIMS: usize, const LEVELS: usize> Lattice<SUB, DIMS
     };
 
     /// The search. `anchor` is the value that the middle candidate maps to the top level, `scale` the result
-    /// when no candidate is any good.
+    /// if no candidate is accepted.
     ///
-    /// Source: the loops over `is` and what follows them in `quantize_row_iq2_xxs_impl`, `..._iq2_xs_impl`,
+    /// Source: the loops over `is` and the code after them in `quantize_row_iq2_xxs_impl`, `..._iq2_xs_impl`,
     /// `..._iq2_s_impl`, `..._iq3_xxs_impl` and `..._iq3_s_impl`, `ggml/src/ggml-quants.c`.
     #[inline(always)]
     pub fn search(&self, sub: &Magnitudes<SUB>, scale: f32, anchor: f32) -> Fit {
         let n_groups = SUB / DIMS;
-        // Minimized is `sum w (x - d q)^2` over the SUB elements, where each group of `q` is a point of odd
-        // numbers `2 l + 1`. For given points it is least at `d = sum w x q / sum w q^2`, and the best points
-        // are those of the largest `(sum w x q)^2 / sum w q^2`.
+        // Minimizes `sum w (x - d q)^2` over the SUB elements, with each group of `q` a point of odd numbers
+        // `2 l + 1`. For given points it is least at `d = sum w x q / sum w q^2`, and the best points have
+        // the largest `(sum w x q)^2 / sum w q^2`.
         let terms = Self::terms(sub);
         let mut fit = Fit { scale, codes: [0; 8] };
-        // Result if no candidate is taken; the reference's flags start like this.
+        // Result if no candidate is accepted, with the reference's initial flags.
         let mut off_grid = [self.refit == Refit::AllIfAnyOff; 8];
         let mut best = 0.0;
         for is in -self.n_steps..=self.n_steps {
-            // The anchor lies on the top level, moved by some steps.
+            // The anchor is mapped to the top level plus some steps.
             let id = ((2 * Self::TOP + 1) as f32 + is as f32 * self.step) / anchor;
             let scale = 1.0 / id;
             let mut codes = [0; 8];
@@ -315,7 +306,7 @@ impl<const SUB: usize, const DIMS: usize, const LEVELS: usize> Lattice<SUB, DIMS
         fit
     }
 
-    /// The code of one group at one scale, and whether rounding alone left the grid.
+    /// The code of one group at one scale, and whether rounding left the grid.
     #[inline(always)]
     fn place(&self, sub: &Magnitudes<SUB>, group: usize, id: f32, scale: f32) -> (u16, bool) {
         let values = &sub.values.as_chunks::<DIMS>().0[group];
@@ -334,7 +325,7 @@ impl<const SUB: usize, const DIMS: usize, const LEVELS: usize> Lattice<SUB, DIMS
         }
     }
 
-    /// All terms that the sums can meet.
+    /// All terms of the possible sums.
     #[inline(always)]
     fn terms(sub: &Magnitudes<SUB>) -> Terms<SUB, LEVELS> {
         let mut terms = [[[0.0; 2]; LEVELS]; SUB];

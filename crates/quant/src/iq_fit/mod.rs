@@ -1,11 +1,11 @@
 //! Searches that the IQ types share.
 //!
-//! `lattice` is the scale search of IQ2 and IQ3 (magnitudes on a grid, signs apart), `ternary` the one of IQ1
-//! (sorted values split in three), `nonlinear` the one of IQ4 (one table of 16 values).
+//! `lattice` is the scale search of IQ2 and IQ3 (magnitudes on a grid, separate signs), `ternary` that of IQ1
+//! (sorted values split in three), `nonlinear` that of IQ4 (one table of 16 values).
 //!
-//! All sums run in the reference's order, product by product; where a product depends only on an element and
-//! its level, it is taken from a table that was filled with the same operations. A lane kernel can therefore
-//! replace any of these functions alone.
+//! All sums run in the reference's order, product by product. If a product depends only on an element and its
+//! level, it is read from a table that was filled with the same operations. A lane kernel can therefore
+//! replace any single function.
 
 pub mod lanes;
 pub mod lattice;
@@ -14,10 +14,9 @@ pub mod ternary;
 
 use crate::round::nearest_int;
 
-/// Elements in a super-block.
 pub const SUPER: usize = 256;
 
-/// The larger of two as the reference's `MAX` has it: the second where they do not compare.
+/// The larger of two like the reference's `MAX`: the second if they do not compare.
 #[inline(always)]
 pub fn larger(a: f32, b: f32) -> f32 {
     if a > b { a } else { b }
@@ -25,9 +24,9 @@ pub fn larger(a: f32, b: f32) -> f32 {
 
 /// The candidate code with the least weighted squared distance `sum w * (scale * q - x)^2`; the first of equals.
 ///
-/// `levels[l]` is the `q` of level `l`; levels have `log2(LEVELS)` bits in a code. The reference aborts when no
-/// distance is below the largest f32 (which takes values or weights that are not finite, or close to
-/// overflow); here the first candidate is taken then.
+/// `levels[l]` is the `q` of level `l`; levels have `log2(LEVELS)` bits in a code. The reference aborts if no
+/// distance is below the largest f32 (values or weights that are not finite, or close to overflow); here the
+/// first candidate is used then.
 ///
 /// Source: `iq2_find_best_neighbour`, `iq3_find_best_neighbour`, `iq1_find_best_neighbour2` in
 /// `ggml/src/ggml-quants.c`.
@@ -39,7 +38,7 @@ pub fn nearest_point<const DIMS: usize, const LEVELS: usize>(
     scale: f32,
     levels: &[f32; LEVELS],
 ) -> u16 {
-    // The cost of each level in each dimension: at most 32 products, against 8 to 300 candidates.
+    // Cost of each level in each dimension: at most 32 products, for 8 to 300 candidates.
     let mut costs = [[0.0f32; LEVELS]; DIMS];
     for dim in 0..DIMS {
         for level in 0..LEVELS {
@@ -64,7 +63,7 @@ pub fn nearest_point<const DIMS: usize, const LEVELS: usize>(
     found
 }
 
-/// The 4-bit or 3-bit integer that stands for a sub-block's scale: `round((id * scale - 1) / 2)` in `0..=top`.
+/// The 4-bit or 3-bit integer for a sub-block's scale: `round((id * scale - 1) / 2)` in `0..=top`.
 #[inline(always)]
 pub fn odd_scale(id: f32, scale: f32, top: i32) -> u8 {
     nearest_int(0.5 * (id * scale - 1.0)).clamp(0, top) as u8
@@ -76,8 +75,8 @@ mod tests {
 
     use crate::{CODECS, Level, Rows, encode};
 
-    /// For input on which the reference aborts or reads past an array (overflowing squares, infinities, NaN),
-    /// these codecs must still terminate; and a row's bytes must not depend on earlier rows.
+    /// The reference aborts or reads past an array for overflowing squares, infinities and NaN; these codecs
+    /// must still terminate, and a row's bytes must not depend on earlier rows.
     #[test]
     fn any_value_encodes_and_rows_are_independent() {
         const ROW: usize = 512;

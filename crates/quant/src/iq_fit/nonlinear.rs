@@ -6,7 +6,6 @@ use crate::{
     round::{MAGIC, nearest_int},
 };
 
-/// Elements in a sub-block.
 pub const SUB: usize = 32;
 
 /// The table index for `floor(2 * value) + 256`.
@@ -45,8 +44,8 @@ pub fn nearest_index(value: f32) -> u8 {
 
 /// The scale of one sub-block: `d` with `value ~ d * IQ4_VALUES[index]`; 0 for a sub-block of zeros.
 ///
-/// The first guess maps the value of the largest magnitude to 127, the first table value with its sign turned; 15
-/// more map it to the first table value and up to 7 to either side of it.
+/// The first candidate maps the value of the largest magnitude to 127, the first table value with its sign
+/// flipped; 15 more map it to the first table value and up to 7 on either side.
 ///
 /// Source: `quantize_row_iq4_nl_impl` with `ntry` = 7 in `ggml/src/ggml-quants.c`.
 pub fn sub_scale(values: &[f32; SUB], weights: &[f32; SUB]) -> f32 {
@@ -55,12 +54,12 @@ pub fn sub_scale(values: &[f32; SUB], weights: &[f32; SUB]) -> f32 {
         return 0.0;
     }
     let first = f32::from(IQ4_VALUES[0]);
-    // `sum w (x - d q)^2` with table values `q` is least at `d = sum w q x / sum w q^2`, and the best `q` are
-    // those of the largest `(sum w q x)^2 / sum w q^2`.
+    // `sum w (x - d q)^2` with table values `q` is least at `d = sum w q x / sum w q^2`, and the best `q`
+    // have the largest `(sum w q x)^2 / sum w q^2`.
     let (sum_qx, sum_q2) = sums(values, weights, 1.0 / (-max / first));
     let mut scale = if sum_q2 > 0.0 { sum_qx / sum_q2 } else { 0.0 };
     let mut best = scale * sum_qx;
-    // These lay the value of largest magnitude between -134 and -120.
+    // These map the value of largest magnitude to between -134 and -120.
     for step in -7i16..=7 {
         let (sum_qx, sum_q2) = sums(values, weights, f32::from(step + i16::from(IQ4_VALUES[0])) / max);
         if sum_q2 > 0.0 && sum_qx * sum_qx > best * sum_q2 {
@@ -103,7 +102,7 @@ pub fn pack(indices: &[u8; SUB], packed: &mut [u8]) {
 mod tests {
     use super::*;
 
-    /// `best_index_int8` as the reference states it: bisection, then the nearer of two.
+    /// `best_index_int8` of the reference, restated: bisection, then the nearer of two.
     fn restated(value: f32) -> u8 {
         let table = IQ4_VALUES.map(f32::from);
         if value <= table[0] {

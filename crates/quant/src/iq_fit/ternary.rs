@@ -10,17 +10,15 @@ use crate::grids::{Codebook, Place};
 /// Shift of the three levels (`IQ1S_DELTA`, `IQ1M_DELTA`).
 pub const DELTA: f32 = 0.125;
 
-/// The levels moved up.
 pub const UP: [f32; 4] = [-1.0 + DELTA, DELTA, 1.0 + DELTA, 0.0];
-/// The levels moved down.
 pub const DOWN: [f32; 4] = [-1.0 - DELTA, -DELTA, 1.0 - DELTA, 0.0];
 
 /// The order of ascending values, equal ones in the order of their index.
 ///
-/// The reference calls `qsort` with a comparator that knows only the values, so what happens to equal values is
-/// up to the C library; glibc's is a stable merge sort (the goldens were made with 2.36). Here each value counts
-/// those that come before it, which needs no branch: with a merge sort a quarter of the search went into
-/// mispredicted ones. A NaN makes all weights of its super-block NaN, and then no order is ever looked at.
+/// The reference calls `qsort` with a comparator of values, so the order of equal values depends on the C
+/// library; glibc's is a stable merge sort (the goldens were made with 2.36). Here each value counts the
+/// preceding ones without branches: with a merge sort, a quarter of the search time was spent on mispredicted
+/// branches. A NaN makes all weights of its super-block NaN, and then the order is not used.
 ///
 /// Source: `iq1_sort_helper` in `ggml/src/ggml-quants.c`.
 pub fn ascending<const N: usize>(values: &[f32; N]) -> [u8; N] {

@@ -1,14 +1,13 @@
 //! Common part of decoding: bytes of a block become lanes of 32 bits, LEN elements at a time.
 //!
 //! Here a lane is an element. The compiler's own vectorization of the scalar loops is as fast if a byte is an
-//! element; if bits must be spread, it was two to four times slower than this.
+//! element; if bits must be spread, it was two to four times slower.
 
 use fearless_simd::{Simd, prelude::*, u8x16};
 use fearless_simd_macros::simd;
 
 use super::to_float;
 
-/// Elements that are decoded together.
 pub const GROUP: usize = 16;
 
 /// Position of each of 16 bytes: the lowest of four. Indices beyond the table give zero.
@@ -22,11 +21,10 @@ const SPREAD: [u8; 4 * GROUP] = {
     spread
 };
 
-/// The numbers of the lanes.
 const LANES: [u32; GROUP] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 
-/// Decodes 16 elements: `value(first, bytes)` gives those from `first` on, LEN at a time, where `bytes` holds
-/// that many of each of the sources.
+/// Decodes 16 elements: `value(first, bytes)` returns those from `first` on, LEN at a time; `bytes` has LEN
+/// bytes from each source.
 #[inline(always)]
 pub fn sixteen<S: Simd, const K: usize>(
     simd: S,
@@ -39,7 +37,7 @@ pub fn sixteen<S: Simd, const K: usize>(
         let spread = S::u8s::from_slice(simd, &SPREAD[4 * lanes * part..][..4 * lanes]);
         let mut bytes = [S::u32s::splat(simd, 0); K];
         for k in 0..K {
-            // The same 16 bytes in every block of 128 bits, of which each lane picks one.
+            // The 16 bytes are repeated in every block of 128 bits, from which each lane selects one.
             let source = S::u8s::block_splat(u8x16::from_slice(simd, sources[k]));
             bytes[k] = source.swizzle_dyn_within_blocks(spread).bitcast();
         }
@@ -74,7 +72,7 @@ pub fn nibbles<S: Simd>(
     );
 }
 
-/// `16 * bit`, where the bits of a word go to the lanes from bit `first` on.
+/// `16 * bit` for the bits of a word from bit `first` on, one per lane.
 #[simd]
 pub fn fifth_bits<S: Simd>(simd: S, word: u32, first: usize) -> S::u32s {
     // Lane `i` shifts by `i`.
@@ -82,7 +80,7 @@ pub fn fifth_bits<S: Simd>(simd: S, word: u32, first: usize) -> S::u32s {
     (bits & S::u32s::splat(simd, 1)) << 4
 }
 
-/// `magnitude`, or its opposite in the lanes whose bit of a word, from bit `first` on, is set.
+/// `magnitude`, negated in the lanes whose bit of the word, from bit `first` on, is set.
 #[simd]
 pub fn with_signs<S: Simd>(simd: S, magnitude: f32, word: u16, first: usize) -> S::f32s {
     // The 16 signs at the top of the word; lane `i` shifts its own into the sign bit of a float.
@@ -118,7 +116,7 @@ pub fn join(points: [[u8; 8]; 2]) -> [u8; GROUP] {
     (low | (high << 64)).to_le_bytes()
 }
 
-/// The value of a table of 16 in each lane, less `bias`; lanes hold its index.
+/// The value of a table of 16 in each lane minus `bias`; lanes contain its index.
 #[simd]
 pub fn look_up<S: Simd>(simd: S, table: &[u8; 16], index: S::u32s, bias: f32) -> S::f32s {
     let table = S::u8s::block_splat(u8x16::from_slice(simd, table));

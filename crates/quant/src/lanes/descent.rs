@@ -1,13 +1,13 @@
 //! [`fit::signed_by_descent`](crate::fit::signed_by_descent), one sub-block per lane, then one element per
 //! lane.
 //!
-//! Levels move in few sub-blocks, and few in each. If the value of largest magnitude is positive, all terms
-//! of the sum of `weight * x * level` are negative and no level ever moves; in the others, the first sweep
-//! leaves three in five unchanged. Each step of a sweep would wait about 70 cycles for the previous one; but
-//! for all 16 elements at once, the two sums determine which a step may move, and the sums change only when a
-//! level moves. So sweeps are not executed one by one: after each step all elements of the sub-block are
-//! tested, one per lane, and the next step is that of the first element in sweep order that fails the test.
-//! Steps themselves are made for many sub-blocks at once, one per lane.
+//! Few levels move, in few sub-blocks. If the value of largest magnitude is positive, all terms of the sum of
+//! `weight * x * level` are negative and no level ever moves; in the others, the first sweep leaves three in
+//! five unchanged. Each step of a sweep would wait about 70 cycles for the previous one; but for all 16
+//! elements at once, the two sums determine which a step may move, and the sums change only when a level
+//! moves. So sweeps are not executed one by one: after each step all elements of the sub-block are tested,
+//! one per lane, and the next step is that of the first element in sweep order that fails the test. Steps
+//! themselves are made for many sub-blocks at once, one per lane.
 
 use std::ops::Range;
 
@@ -20,11 +20,9 @@ use super::{
 };
 use crate::fit::SMALLEST_GROUP;
 
-/// Sub-blocks of a block.
 const SUBS: usize = 16;
-/// Elements in a sub-block.
 const SUB_ELEMS: usize = 16;
-/// Sub-blocks of a unit. Their numbers go lane by lane within one sub-block after another.
+/// Number of sub-blocks in a unit, numbered lane by lane within one sub-block after another.
 const NUMBERS: usize = SUBS * MAX_LANES;
 /// The sub-blocks whose lanes fill the bits of a word.
 const GROUP: usize = 64 / MAX_LANES;
@@ -33,27 +31,23 @@ const REPEATED_STEPS: u32 = 4 * SUB_ELEMS as u32;
 
 /// State of the sub-blocks of a unit.
 pub struct Scratch {
-    /// By number, as are the sums.
+    /// By number, like the sums.
     inv_scale: [f32; NUMBERS],
-    /// The sum of `weight * x * level`.
     sum_lx: [f32; NUMBERS],
-    /// The sum of `weight * level^2`.
     sum_l2: [f32; NUMBERS],
     open: [Open; NUMBERS],
-    /// A row for each sub-block that is or was open, as many as any unit needed: to fill the rows of all numbers
-    /// would take longer than to fit a unit.
+    /// One row for each sub-block that is or was open, up to the maximum of any unit: filling the rows of all
+    /// numbers would take longer than fitting a unit.
     rows: Vec<Row>,
 }
 
 impl Scratch {
-    /// An empty one, to be used for one unit after another.
     pub fn new() -> Scratch {
         let none = [0.0; NUMBERS];
         Scratch { inv_scale: none, sum_lx: none, sum_l2: none, open: [Open(0); NUMBERS], rows: Vec::new() }
     }
 }
 
-/// The elements of a sub-block.
 struct Row {
     x: [f32; SUB_ELEMS],
     /// [`Test::SHARE`] of `x^3`.
@@ -66,9 +60,9 @@ impl Row {
     const EMPTY: Row = Row { x: [0.0; SUB_ELEMS], cubes: [0.0; SUB_ELEMS], levels: [0.0; SUB_ELEMS] };
 }
 
-/// A sub-block whose levels may move, and the step that is next. Bytes from the lowest on: its number; that of
-/// its row; the step, counted over all sweeps; none; and two of a bit for each element whose step has moved
-/// nothing since the last level moved, because it would do so again.
+/// A sub-block whose levels may move, and its next step. Bytes from the lowest on: its number; its row; the
+/// step, counted over all sweeps; unused; and two with a bit for each element whose step changed no level
+/// since the last change, because it would do so again.
 #[derive(Clone, Copy)]
 struct Open(u64);
 
@@ -103,8 +97,8 @@ impl Open {
     }
 }
 
-/// Fits all sub-blocks of the unit `x` whose first block is block `first` of `values`. Gives the wild lanes,
-/// and for each sub-block the lanes whose levels may no longer be those of `inv_scale`.
+/// Fits all sub-blocks of the unit `x` whose first block is block `first` of `values`. Returns the wild
+/// lanes, and for each sub-block the lanes whose levels may differ from those of `inv_scale`.
 #[simd]
 pub fn signed_by_descent<S: Simd>(
     simd: S,
@@ -120,7 +114,7 @@ pub fn signed_by_descent<S: Simd>(
     let blocks = values.as_chunks::<SUB_ELEMS>().0.as_chunks::<SUBS>().0;
     let blocks = &blocks[first..blocks.len().min(first + lanes)];
     let mut wild = S::mask32s::splat(simd, false);
-    // All sub-blocks, a sub-block a lane: round, sum up, and find those in which any level may move.
+    // All sub-blocks, one per lane: round, sum up, and find those in which any level may move.
     let mut may_move = [0; SUBS];
     let mut shares = [(zero, zero); SUB_ELEMS];
     for (sub, x) in x.as_chunks::<SUB_ELEMS>().0.iter().enumerate() {
@@ -128,10 +122,10 @@ pub fn signed_by_descent<S: Simd>(
         wild |= this_wild;
         may_move[sub] = moves.to_bitmask() & ((1 << blocks.len()) - 1);
     }
-    // The rows of those, with their elements side by side, so that all 16 are tested at once.
+    // Their rows, with all 16 elements together, which are tested at once.
     let (mut n_rows, mut n_open) = (0, 0);
     for (group, may_move) in may_move.as_chunks::<GROUP>().0.iter().enumerate() {
-        // The lanes of four sub-blocks in one word: a zero passes over all of them.
+        // The lanes of four sub-blocks in one word: a zero skips all.
         let mut bits = may_move.iter().rev().fold(0, |bits, lanes| bits << MAX_LANES | lanes);
         while bits != 0 {
             let number = GROUP * MAX_LANES * group + bits.trailing_zeros() as usize;
@@ -140,7 +134,7 @@ pub fn signed_by_descent<S: Simd>(
             if n_rows == scratch.rows.len() {
                 scratch.rows.push(Row::EMPTY);
             }
-            // The test in `start` was one for the whole sub-block; this one tells the elements apart.
+            // The test in `start` covers the entire sub-block; this one distinguishes elements.
             let may_move = begin(simd, scratch, number, n_rows, x, half);
             let elem = may_move.trailing_zeros() as usize % SUB_ELEMS;
             scratch.open[n_open % NUMBERS] = Open((number | n_rows << 8 | elem << 16) as u64);
@@ -148,7 +142,7 @@ pub fn signed_by_descent<S: Simd>(
             n_open += usize::from(may_move != 0);
         }
     }
-    // Rounds: each open sub-block makes its next step, and stays open as long as it has another one.
+    // Rounds: each open sub-block makes its next step, and stays open while it has another one.
     while n_open != 0 {
         let mut n_left = 0;
         for from in (0..n_open).step_by(lanes) {
@@ -156,7 +150,7 @@ pub fn signed_by_descent<S: Simd>(
         }
         n_open = n_left;
     }
-    // `d = lx / l2`, the best scale for the levels that were reached.
+    // `d = lx / l2`, the best scale for the final levels.
     for (sub, found) in found.iter_mut().enumerate() {
         let slots = sub * MAX_LANES..sub * MAX_LANES + lanes;
         let sum_lx = S::f32s::from_slice(simd, &scratch.sum_lx[slots.clone()]);
@@ -167,8 +161,8 @@ pub fn signed_by_descent<S: Simd>(
     (wild, may_move)
 }
 
-/// Rounds to the scale that the largest value sets, and fills `scratch` from number `at` on. Gives the wild lanes,
-/// and those whose levels may move. `shares` is for levels and their shares of the sum.
+/// Rounds to the scale given by the largest value, and fills `scratch` from number `at` on. Returns the wild
+/// lanes, and those whose levels may move. `shares` is for levels and their shares of the sum.
 #[simd]
 fn start<S: Simd>(
     simd: S,
@@ -196,7 +190,7 @@ fn start<S: Simd>(
     // Infinity or NaN anywhere shows in the sum.
     let wild = !found.empty & !sum_lx.abs().simd_lt(splat(f32::INFINITY));
     let test = Test::new(simd, sum_lx, sum_l2, half);
-    // The largest left side of the test; in four chains, so that one need not wait for the other.
+    // The largest left side of the test, in four independent chains.
     let mut strongest = [zero; 4];
     for (x, shares) in x.as_chunks::<4>().0.iter().zip(shares.as_chunks::<4>().0) {
         for i in 0..4 {
@@ -215,7 +209,7 @@ fn start<S: Simd>(
     (wild, max.simd_lt(zero) & !found.empty & !wild & moves)
 }
 
-/// The level of an element. The largest magnitude makes `-half`, so that only the upper end needs a bound.
+/// Level of an element. The largest magnitude becomes `-half`, so only the upper end needs a bound.
 #[simd]
 fn rounded<S: Simd>(simd: S, x: S::f32s, inv_scale: S::f32s, half: u8) -> S::f32s {
     let magic = S::f32s::splat(simd, MAGIC);
@@ -223,22 +217,23 @@ fn rounded<S: Simd>(simd: S, x: S::f32s, inv_scale: S::f32s, half: u8) -> S::f32
     (inv_scale * x + magic).min(ceiling) - magic
 }
 
-/// Tells elements that a step surely does not move from those that it may move, by the sums.
+/// Determines by the sums which elements a step may move.
 ///
 /// With `lx` and `l2` the sums without the element, its best level `x * l2 / lx` rounds to the one it has if
-/// `|x * l2 - level * lx| < lx / 2`. The sums with the element give the same difference, because its own share
-/// cancels out. So what must be below half the sum is `|x * sum_l2 - level * sum_lx| + x^3 * level / 2`, where
-/// `x * sum_l2` may be clamped as levels are. The first rounding makes `x * sum_l2 / sum_lx` at most 8 in
-/// magnitude; no step lets `sum_lx^2 / sum_l2` fall or `sum_lx` grow to more than about four times its first
-/// value, so that it stays below 36. Then all rounding errors, the scalar code's too, are below a 10000th of the
-/// sum plus a 1000th of `lx`, unless the sum is so small that something is subnormal, so large that something
-/// overflows, or not positive: in these cases all elements may move.
+/// `|x * l2 - level * lx| < lx / 2`. The sums with the element give the same difference, because its own
+/// share cancels out. So what must be below half the sum is
+/// `|x * sum_l2 - level * sum_lx| + x^3 * level / 2`, where `x * sum_l2` may be clamped as levels are. The
+/// first rounding makes `x * sum_l2 / sum_lx` at most 8 in magnitude; no step lets `sum_lx^2 / sum_l2` fall
+/// or `sum_lx` grow to more than about four times its first value, so that it stays below 36. Then all
+/// rounding errors, the scalar code's too, are below a 10000th of the sum plus a 1000th of `lx`, unless the
+/// sum is so small that a term is subnormal, so large that it overflows, or not positive: in these cases all
+/// elements may move.
 struct Test<S: Simd> {
     sum_lx: S::f32s,
     sum_l2: S::f32s,
     /// Range of the sum for levels from the lowest to the highest.
     range: [S::f32s; 2],
-    /// Nearly half the sum; NaN where the test says nothing.
+    /// Nearly half the sum; NaN if the test is inconclusive.
     bound: S::f32s,
 }
 
@@ -275,7 +270,7 @@ impl<S: Simd> Test<S> {
     }
 }
 
-/// Fills `row` with a sub-block and gives a bit for each element that may move.
+/// Fills `row` with a sub-block and returns one bit for each element that may move.
 #[simd]
 fn begin<S: Simd>(
     simd: S,
@@ -316,7 +311,7 @@ fn advance<S: Simd>(
 ) -> usize {
     const ELEMS: [u32; SUB_ELEMS] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
     let lanes = S::f32s::LEN;
-    // Gather the element whose step is next, a sub-block a lane.
+    // Gather the element of the next step, one sub-block per lane.
     let (mut x, mut level) = ([0.0; MAX_LANES], [0.0; MAX_LANES]);
     let (mut sum_lx, mut sum_l2) = ([0.0; MAX_LANES], [0.0; MAX_LANES]);
     for (lane, open) in scratch.open[group.clone()].iter().enumerate().take(MAX_LANES) {
@@ -331,7 +326,7 @@ fn advance<S: Simd>(
     let new = step(simd, vector(&x), vector(&level), half, &mut sums);
     let moved = sums.2.to_bitmask();
     let Test { sum_lx, sum_l2, range, bound } = Test::new(simd, sums.0, sums.1, half);
-    // Scatter the new sums and levels, and test each sub-block again, an element a lane.
+    // Scatter the new sums and levels, and test each sub-block again, one element per lane.
     let mut by_lane = [[0.0; MAX_LANES]; 6];
     for (by_lane, vector) in by_lane.iter_mut().zip([sum_lx, sum_l2, range[0], range[1], bound, new]) {
         vector.store_slice(&mut by_lane[..lanes]);
@@ -364,8 +359,8 @@ fn advance<S: Simd>(
     n_left
 }
 
-/// Moves the level of an element where that helps; equal to the scalar code for every input. The sums are
-/// those of `weight * x * level` and of `weight * level^2`, and the lanes that have moved.
+/// Moves the level of an element if that helps; equal to the scalar code for every input. Returns the lanes
+/// that have moved, and updates the sums of `weight * x * level` and of `weight * level^2`.
 #[simd]
 fn step<S: Simd>(
     simd: S,
@@ -379,18 +374,18 @@ fn step<S: Simd>(
     let (low, high) = (S::i32s::splat(simd, -half), S::i32s::splat(simd, half - 1));
     let w = x * x;
     let weighted = w * x;
-    // The sums without the element, the level that suits the rest best (`x l2 / lx`), and the sums with that.
+    // The sums without the element, its best level for the rest (`x l2 / lx`), and the sums with that.
     let mut lx = *sum_lx - weighted * level;
     let mut l2 = *sum_l2 - w * level * level;
     let new = nearest_int(simd, x * l2 / lx).bitcast::<S::i32s>().max(low).min(high);
     let new: S::f32s = new.to_float();
-    // Conditions go by blends and not by masks joined together, which travel through scalar registers.
+    // Conditions are applied by blends instead of combined masks, which pass through scalar registers.
     let new = lx.simd_gt(zero).select(new, level);
     let none = S::f32s::splat(simd, f32::NEG_INFINITY);
     let base = new.simd_eq(level).select(none, *sum_l2);
     lx += weighted * new;
     l2 += w * new * new;
-    // Better where `lx^2 / l2` grew, multiplied out; minus infinity is never better.
+    // Better if `lx^2 / l2` grew, multiplied out; minus infinity is never better.
     let quality = l2.simd_gt(zero).select(lx * lx * base, none);
     let better = quality.simd_gt(*sum_lx * *sum_lx * l2);
     *sum_lx = better.select(lx, *sum_lx);

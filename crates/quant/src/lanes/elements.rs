@@ -1,6 +1,7 @@
-//! Blocks of 32 elements without a search. Here **a lane is an element**: only the largest or smallest value of
-//! a block is sought, and that does not depend on the order. The extremes of LEN blocks then lie in one vector,
-//! a lane a block, where scales are divided and rounded; and the levels are made element by element again.
+//! Blocks of 32 elements without a search. Here **a lane is an element**: only the largest or smallest value
+//! of a block is needed, which does not depend on the order. The extremes of LEN blocks are then in one
+//! vector, one lane per block, for dividing and rounding scales; levels are computed element by element
+//! again.
 
 use fearless_simd::{Simd, prelude::*};
 use fearless_simd_macros::simd;
@@ -8,11 +9,9 @@ use fearless_simd_macros::simd;
 use super::{MAX_LANES, halves::to_half};
 use crate::block::{array_at_mut, put_u16, put_u32};
 
-/// Elements in a block.
 pub const ELEMS: usize = 32;
-/// Vectors that hold two 4-bit levels a lane of LEN blocks.
+/// Number of vectors with two 4-bit levels per lane for LEN blocks.
 const PACKED: usize = ELEMS / 2;
-/// The bits of a magnitude.
 const MAGNITUDE: u32 = 0x7fff_ffff;
 
 /// Parameters of a block's levels, one lane per block.
@@ -23,8 +22,8 @@ struct Steps<S: Simd> {
     wild: u64,
 }
 
-/// Encodes blocks of `B` bytes, LEN at a time. `kernel(values, blocks)` gives the bits of the wild blocks;
-/// `scalar(values, block)` encodes those, and what is left over at the end.
+/// Encodes blocks of `B` bytes, LEN at a time. `kernel(values, blocks)` returns the bits of the wild blocks;
+/// `scalar(values, block)` encodes those, and the rest at the end.
 #[inline(always)]
 pub fn encode<S: Simd, const B: usize>(
     _simd: S,
@@ -37,7 +36,7 @@ pub fn encode<S: Simd, const B: usize>(
     let values = values.as_chunks::<ELEMS>().0;
     let blocks = out.as_chunks_mut::<B>().0;
     for (values, blocks) in values.chunks(lanes).zip(blocks.chunks_mut(lanes)) {
-        // The last blocks, fewer than LEN, go to the scalar code.
+        // Fewer than LEN blocks at the end are left to the scalar code.
         let wild = if values.len() == lanes { kernel(values, blocks) } else { u64::MAX };
         if wild == 0 {
             continue;
@@ -54,8 +53,8 @@ pub fn encode<S: Simd, const B: usize>(
 #[simd]
 pub fn bytes<S: Simd>(simd: S, values: &[[f32; ELEMS]], blocks: &mut [[u8; 34]]) -> u64 {
     let lanes = S::f32s::LEN;
-    // `max |x|` of each block. Magnitudes are ordered as their bits are, and a NaN is above infinity, so that
-    // it stays and makes the block wild.
+    // `max |x|` of each block. Magnitudes are ordered like their bits, and a NaN is above infinity, so it
+    // stays and makes the block wild.
     let mut largest = [S::u32s::splat(simd, 0); MAX_LANES];
     for (values, largest) in values.iter().zip(&mut largest) {
         for values in values.chunks_exact(lanes) {
@@ -74,8 +73,8 @@ pub fn bytes<S: Simd>(simd: S, values: &[[f32; ELEMS]], blocks: &mut [[u8; 34]])
     let heads = to_half(simd, steps.scale);
     let (heads, inv_scales) = (heads.as_slice(), steps.inv_scale.as_slice());
 
-    // `q = round(x / d)`, halves away from zero. Four vectors of 32 bits narrow into one of bytes, so that
-    // the elements of all blocks are walked in one go.
+    // `q = round(x / d)`, halves away from zero. Four vectors of 32 bits are narrowed to one of bytes, so
+    // that the elements of all blocks are processed in one loop.
     let mut levels = [0u8; ELEMS * MAX_LANES];
     for (at, levels) in levels[..ELEMS * lanes].chunks_exact_mut(4 * lanes).enumerate() {
         let mut four = [S::i32s::splat(simd, 0); 4];
@@ -84,11 +83,11 @@ pub fn bytes<S: Simd>(simd: S, values: &[[f32; ELEMS]], blocks: &mut [[u8; 34]])
             let (block, elem) = (elem / ELEMS, elem % ELEMS);
             let x = S::f32s::from_slice(simd, &values[block][elem..elem + lanes]);
             let step = x * S::f32s::splat(simd, inv_scales[block]);
-            // Why not 0.5: see [`round_away`](crate::round::round_away).
+            // For the reason not to use 0.5 see [`round_away`](crate::round::round_away).
             let half = S::f32s::splat(simd, 0.499_999_97).copysign(step);
             *four = S::i32s::truncate_from(step + half);
         }
-        // Levels are within -127..=127, except in wild blocks, so that none saturates.
+        // Levels are within -127..=127, except in wild blocks, so that they never saturate.
         let low = four[0].saturating_narrow(four[1]);
         let high = four[2].saturating_narrow(four[3]);
         low.saturating_narrow(high).bitcast::<S::u8s>().store_slice(levels);
@@ -110,7 +109,7 @@ pub fn signed<S: Simd, const B: usize>(
 ) -> u64 {
     let zero = S::f32s::splat(simd, 0.0);
     let max = largest(simd, values);
-    // A power of two: the product is the quotient.
+    // A power of two: the product equals the quotient.
     let steps = steps(simd, max * S::f32s::splat(simd, -1.0 / f32::from(half)), zero);
     let heads = to_half(simd, steps.scale);
     for (block, head) in blocks.iter_mut().zip(heads.as_slice()) {
@@ -120,7 +119,7 @@ pub fn signed<S: Simd, const B: usize>(
     steps.wild
 }
 
-/// Q4_1 and Q5_1: the range of the values is cut into `2 * half - 1` steps.
+/// Q4_1 and Q5_1: the range of the values is divided into `2 * half - 1` steps.
 #[simd]
 pub fn ranged<S: Simd, const B: usize>(
     simd: S,
@@ -130,7 +129,7 @@ pub fn ranged<S: Simd, const B: usize>(
 ) -> u64 {
     let lanes = S::f32s::LEN;
     let zero = S::f32s::splat(simd, 0.0);
-    // The range of each block. A minimum can lose a NaN, so these are looked for apart: only numbers equal
+    // The range of each block. A minimum can lose a NaN, so NaNs are detected separately: only numbers equal
     // themselves.
     let (mut lowest, mut highest) = ([zero; MAX_LANES], [zero; MAX_LANES]);
     let mut numbers = S::mask32s::splat(simd, true);
@@ -157,14 +156,14 @@ pub fn ranged<S: Simd, const B: usize>(
         #[inline(always)]
         |a, b| a.max(b),
     );
-    // Of two zeros the first counts, and it shows in the file.
+    // The first of two zeros counts, which is visible in the file.
     let mut zeros = min.simd_eq(zero).to_bitmask();
     while zeros != 0 {
         let lane = zeros.trailing_zeros() as usize;
         min.as_mut_slice()[lane] = first_of(simd, &values[lane], 0.0);
         zeros &= zeros - 1;
     }
-    // Adding zero makes of -0 what the difference of two equal zeros is.
+    // Adding zero turns -0 into the difference of two equal zeros.
     let steps = steps(simd, (max - min + zero) / S::f32s::splat(simd, f32::from(2 * half - 1)), min);
     let heads = to_half(simd, steps.scale) | (to_half(simd, min) << 16);
     for (block, head) in blocks.iter_mut().zip(heads.as_slice()) {
@@ -174,7 +173,7 @@ pub fn ranged<S: Simd, const B: usize>(
     if numbers.all_true() { steps.wild } else { u64::MAX }
 }
 
-/// The value of largest magnitude of each block, the first of equals; infinite or NaN where any value is.
+/// The value of largest magnitude of each block, the first of equals; infinite or NaN if any value is.
 ///
 /// As integers, positive floats are ordered like their values and above all negative ones; as unsigned
 /// integers, negative floats are above all positive ones, ordered by magnitude.
@@ -205,11 +204,11 @@ fn largest<S: Simd>(simd: S, values: &[[f32; ELEMS]]) -> S::f32s {
     );
     let positive = positive.bitcast::<S::u32s>();
     let sign = S::u32s::splat(simd, !MAGNITUDE);
-    // Zero where no value is negative: the largest is a positive one then.
+    // Zero if no value is negative: then the largest is positive.
     let negative = negative.simd_ge(sign).select(negative - sign, S::u32s::splat(simd, 0));
     let more = negative.simd_gt(positive);
     let mut max = more.select(negative | sign, positive).bitcast::<S::f32s>();
-    // Where both ends are equally far out, the first of them counts, as in the scalar scan.
+    // If both ends are equally far, the first counts, like in the scalar scan.
     let mut ties = (negative.simd_eq(positive) & positive.simd_gt(S::u32s::splat(simd, 0))).to_bitmask();
     while ties != 0 {
         let lane = ties.trailing_zeros() as usize;
@@ -227,14 +226,14 @@ fn first_of<S: Simd>(simd: S, values: &[f32; ELEMS], value: f32) -> f32 {
     let (mut plus, mut minus) = (0, 0);
     for (at, values) in values.chunks_exact(lanes).enumerate() {
         let bits = S::f32s::from_slice(simd, values).bitcast::<S::u32s>();
-        // Bits are compared and not numbers, so that this tells the two zeros apart too.
+        // Compares bits instead of numbers, to distinguish the two zeros.
         plus |= bits.simd_eq(S::u32s::splat(simd, value.to_bits())).to_bitmask() << (at * lanes);
         minus |= bits.simd_eq(S::u32s::splat(simd, (-value).to_bits())).to_bitmask() << (at * lanes);
     }
     if u64::trailing_zeros(plus) < u64::trailing_zeros(minus) { value } else { -value }
 }
 
-/// The reciprocals of the scales; wild is where a scale or its reciprocal is not finite.
+/// Reciprocals of the scales; wild if a scale or its reciprocal is not finite.
 #[simd]
 fn steps<S: Simd>(simd: S, scale: S::f32s, base: S::f32s) -> Steps<S> {
     let (zero, infinity) = (S::f32s::splat(simd, 0.0), S::f32s::splat(simd, f32::INFINITY));
@@ -246,8 +245,8 @@ fn steps<S: Simd>(simd: S, scale: S::f32s, base: S::f32s) -> Steps<S> {
 /// Folds each of the first LEN vectors to one lane: lane `i` of the result is that of vector `i`.
 #[simd]
 fn reduce<S: Simd, V: SimdBase<S>>(_simd: S, mut rows: [V; MAX_LANES], fold: impl Fn(V, V) -> V) -> V {
-    // Each round zips the first half of the vectors with the second and folds: a transpose that adds up on
-    // the way, in LEN - 1 folds.
+    // Each round zips the first half of the vectors with the second and folds: a transpose combined with the
+    // reduction, in LEN - 1 folds.
     let mut n_rows = V::LEN;
     while n_rows > 1 {
         n_rows /= 2;
@@ -271,7 +270,7 @@ fn put_levels<S: Simd, const B: usize>(
     blocks: &mut [[u8; B]],
 ) {
     let lanes = S::f32s::LEN;
-    // A byte holds the low bits of element `i` and, above them, of element `i + 16`.
+    // A byte contains the low bits of element `i` and, above them, of element `i + 16`.
     let five = half == 16;
     let n_vectors = PACKED / lanes;
     let (inv_scales, bases) = (steps.inv_scale.as_slice(), steps.base.as_slice());
@@ -286,7 +285,7 @@ fn put_levels<S: Simd, const B: usize>(
             for (side, level) in pair.iter_mut().enumerate() {
                 let elem = PACKED * side + lanes * vector;
                 let x = S::f32s::from_slice(simd, &values[elem..elem + lanes]);
-                // The offset lifts the lowest step to zero and adds a half, so that cutting rounds.
+                // The offset raises the lowest step to zero and adds a half, so that truncation rounds.
                 let step = (x - base) * inv_scale + S::f32s::splat(simd, offset);
                 *level = S::i32s::truncate_from(step).min(top);
                 if five {

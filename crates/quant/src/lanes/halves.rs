@@ -8,7 +8,7 @@ use fearless_simd_macros::simd;
 pub fn to_half<S: Simd>(simd: S, value: S::f32s) -> S::u32s {
     let splat = |bits: u32| S::u32s::splat(simd, bits);
     let power = |bits: u32| S::f32s::splat(simd, f32::from_bits(bits));
-    // Step by step as the scalar code, which explains the constants.
+    // Step by step like the scalar code, which explains the constants.
     let scaled = (value.abs() * power(0x7780_0000)) * power(0x0880_0000);
     let bits = value.bitcast::<S::u32s>();
     let sign = (bits >> 16) & splat(0x8000);

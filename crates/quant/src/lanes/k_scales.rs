@@ -20,7 +20,8 @@ const SUB_ELEMS: usize = ELEMS / SUBS;
 /// Sub-blocks of a block that are searched together.
 const BATCH: usize = 4;
 
-/// [`k_scales::fit`](crate::k_scales::fit): fills the head's four words and the levels, gives the wild lanes.
+/// [`k_scales::fit`](crate::k_scales::fit): fills the head's four words and the levels, returns the wild
+/// lanes.
 #[simd]
 pub fn fit<S: Simd>(
     simd: S,
@@ -39,7 +40,7 @@ pub fn fit<S: Simd>(
         x.as_chunks::<{ BATCH * SUB_ELEMS }>().0.iter().zip(found.as_chunks_mut::<{ BATCH / 2 }>().0)
     {
         let x: &[[S::f32s; SUB_ELEMS]; BATCH] = array_at(x.as_chunks().0, 0);
-        // `w = sqrt(sum x^2 / 32) + |x|` of four sub-blocks side by side.
+        // `w = sqrt(sum x^2 / 32) + |x|` of four sub-blocks in parallel.
         let mut sums = [zero; BATCH];
         for i in 0..SUB_ELEMS {
             for g in 0..BATCH {
@@ -56,7 +57,7 @@ pub fn fit<S: Simd>(
     }
     let found = found.as_flattened();
 
-    // Scales and minima become integers of 6 bits, in steps of the largest over 63.
+    // Scales and minima become 6-bit integers, in steps of the largest over 63.
     let (mut max_scale, mut max_min) = (zero, zero);
     for found in found {
         max_scale = found.scale.simd_gt(max_scale).select(found.scale, max_scale);
@@ -78,7 +79,7 @@ pub fn fit<S: Simd>(
     wild
 }
 
-/// [`k_scales::fit_weighted`](crate::k_scales::fit_weighted), as [`fit`].
+/// [`k_scales::fit_weighted`](crate::k_scales::fit_weighted), like [`fit`].
 #[simd]
 pub fn fit_weighted<S: Simd>(
     simd: S,
@@ -99,7 +100,7 @@ pub fn fit_weighted<S: Simd>(
     for batch in 0..SUBS / BATCH {
         let x: &[[S::f32s; SUB_ELEMS]; BATCH] = array_at(x.as_chunks().0, batch * BATCH);
         let importance: &[[S::f32s; SUB_ELEMS]; BATCH] = array_at(importance.as_chunks().0, batch * BATCH);
-        // `w = importance * sqrt(sigma2 + x^2)` and the sum of it, which weighs the sub-block below.
+        // `w = importance * sqrt(sigma2 + x^2)` and its sum, which weighs the sub-block below.
         let sums: &mut [S::f32s; BATCH] = array_at_mut(&mut sum_w, batch * BATCH);
         for i in 0..SUB_ELEMS {
             for g in 0..BATCH {
@@ -112,7 +113,7 @@ pub fn fit_weighted<S: Simd>(
     }
     let found = found.as_flattened();
 
-    // Here the integers are searched with weights: `scale_s ~ d * integer_s`, and likewise the minima.
+    // Here the integers are searched with weights: `scale_s ~ d * integer_s`, likewise the minima.
     let mut numbers = [[zero; SUBS]; 2];
     for sub in 0..SUBS {
         numbers[0][sub] = found[sub].scale;
@@ -132,7 +133,7 @@ pub fn fit_weighted<S: Simd>(
         *level = (*level).min(bound);
         wide |= *level;
     }
-    // Wrapped levels of more than 6 bits spill into their neighbours; the scalar code knows how.
+    // Wrapped levels of more than 6 bits overflow into their neighbors, which the scalar code handles.
     wild |= wide.simd_gt(S::u32s::splat(simd, 63));
     pack(simd, scale_levels, min_levels, head);
     round_again(simd, x, max_level, (scale, scale_levels), (min, min_levels), found, levels);
@@ -180,7 +181,7 @@ fn pack<S: Simd>(simd: S, scales: &[S::u32s; SUBS], mins: &[S::u32s; SUBS], head
     }
 }
 
-/// Rounds the values with the scales that a reader will see. Where a sub-block's scale is zero, the levels of
+/// Rounds the values with the scales that a reader will see. If a sub-block's scale is zero, the levels of
 /// its search stay.
 #[simd]
 fn round_again<S: Simd>(
@@ -194,7 +195,7 @@ fn round_again<S: Simd>(
 ) {
     let top = i32::from(max_level);
     for sub in 0..SUBS {
-        // `q = round((x + m) / d)` with the `d` and `m` of the file.
+        // `q = round((x + m) / d)` with the file's `d` and `m`.
         let d = scale * to_float(simd, scale_levels[sub]);
         let m = min * to_float(simd, min_levels[sub]);
         let x: &[S::f32s; SUB_ELEMS] = array_at(x, sub * SUB_ELEMS);
@@ -210,7 +211,8 @@ fn round_again<S: Simd>(
     }
 }
 
-/// The low 4 bits of all levels: byte `32 * p + i` holds element `i` of sub-blocks `2 * p` and `2 * p + 1`.
+/// The low 4 bits of all levels: byte `32 * p + i` contains element `i` of sub-blocks `2 * p` and
+/// `2 * p + 1`.
 #[simd]
 pub fn put_nibbles<S: Simd>(simd: S, levels: &[S::u32s; ELEMS], words: &mut [S::u32s; 32]) {
     let nibble = S::u32s::splat(simd, 0x0f);

@@ -2,12 +2,12 @@
 //! operations on its own block, and branches become masks, so the bits stay equal while LEN blocks are
 //! encoded at once.
 //!
-//! A kernel sees a *unit*: LEN blocks, transposed, so that `x[i]` holds element `i` of every block. It
-//! returns the blocks as little-endian words, transposed in the same way, and a mask of *wild* lanes: blocks
-//! for which some step may not have been repeated exactly with vectors (rounding by the magic number out of
-//! its range, a division that the scalar code would skip). All other lanes are *tame*. Wild blocks are
-//! encoded again by the scalar code, so a kernel may be wrong about a wild lane but never silently. The sum
-//! of two NaNs depends on the compiler, and a level's instructions may change it: so scalar code that adds is
+//! A kernel processes a *unit*: LEN blocks, transposed, so that `x[i]` contains element `i` of every block.
+//! It returns the blocks as little-endian words, transposed likewise, and a mask of *wild* lanes: blocks for
+//! which some step may not have been repeated exactly with vectors (rounding by the magic number out of its
+//! range, a division that the scalar code would skip). All other lanes are *tame*. Wild blocks are encoded
+//! again by the scalar code, so a kernel may be wrong about a wild lane but never silently. The sum of two
+//! NaNs depends on the compiler, and a level's instructions may change it: so scalar code that adds is
 //! `#[inline(never)]` if lanes fall back to it, and there is one result for all levels.
 //!
 //! All functions have `#[simd]` or `#[inline(always)]`: only then are they compiled with the instructions of
@@ -37,9 +37,10 @@ use crate::{
 /// The widest vectors of any level, in lanes.
 pub const MAX_LANES: usize = 16;
 
-/// Encodes blocks of `E` elements and `B` bytes, LEN at a time. `kernel(first, x, importance, words)` is the lane
-/// kernel of the blocks from `first` on and returns the bits of the wild lanes; `scalar(values, importance, block)`
-/// encodes one block. Both get the importance weights of a block's columns if the rows have any.
+/// Encodes blocks of `E` elements and `B` bytes, LEN at a time. `kernel(first, x, importance, words)` is the
+/// lane kernel of the blocks from `first` on and returns the bits of the wild lanes;
+/// `scalar(values, importance, block)` encodes one block. Both get the importance weights of a block's
+/// columns if the rows have any.
 #[inline(always)]
 pub fn encode_units<S: Simd, const E: usize, const B: usize, const W: usize>(
     simd: S,
@@ -53,11 +54,11 @@ pub fn encode_units<S: Simd, const E: usize, const B: usize, const W: usize>(
     let values = rows.values.as_chunks::<E>().0;
     let weights = rows.weights.map(|weights| weights.as_chunks::<E>().0);
     let blocks = out.as_chunks_mut::<B>().0;
-    // `x` and `importance` (E elements, LEN blocks) go in, `words` (W, LEN blocks) comes out.
+    // Inputs `x` and `importance` (E elements, LEN blocks), output `words` (W, LEN blocks).
     let mut x = [S::f32s::splat(simd, 0.0); E];
     let mut importance = x;
     let mut words = [S::u32s::splat(simd, 0); W];
-    // The columns that are transposed already: rows as long as a unit, or a whole part of it, share them.
+    // The columns that are transposed already: rows whose length is a unit or a fraction of one share them.
     let mut at_hand = None;
     for (unit, blocks) in blocks.chunks_mut(lanes).enumerate() {
         let first = unit * lanes;
@@ -72,7 +73,7 @@ pub fn encode_units<S: Simd, const E: usize, const B: usize, const W: usize>(
             }
         }
         let wild = kernel(first, &x, weights.map(|_| &importance), &mut words);
-        // Wild lanes are stored like all others and then written over by the scalar code.
+        // Wild lanes are stored like all others and then overwritten by the scalar code.
         store_words::<S, B, W>(simd, &words, blocks);
         for (lane, block) in blocks.iter_mut().enumerate() {
             if wild >> lane & 1 == 1 {
@@ -89,10 +90,10 @@ fn blocks_from(first: usize, n_blocks: usize) -> [usize; MAX_LANES] {
     std::array::from_fn(|lane| (first + lane).min(n_blocks - 1))
 }
 
-/// Element `i` of the LEN blocks `chosen` into `out[i]`, a lane a block.
+/// Transposes the LEN blocks `chosen`: element `i` of all into `out[i]`, one block per lane.
 ///
-/// Squares of LEN x LEN are transposed by zipping halves: after log2(LEN) perfect shuffles of the rows
-/// the columns stand where the rows stood.
+/// Squares of LEN x LEN are transposed by zipping halves: after log2(LEN) perfect shuffles of the rows, the
+/// columns have replaced the rows.
 #[simd]
 pub fn transpose<S: Simd, const E: usize>(
     simd: S,
@@ -111,7 +112,7 @@ pub fn transpose<S: Simd, const E: usize>(
     }
 }
 
-/// Transposes a square: row `i` of the first LEN becomes what was lane `i` of all of them.
+/// Transposes a square: row `i` of the first LEN becomes lane `i` of all rows.
 #[inline(always)]
 pub fn columns<S: Simd, V: SimdBase<S>>(mut rows: [V; MAX_LANES]) -> [V; MAX_LANES] {
     let mut pass = 1;
@@ -127,7 +128,7 @@ pub fn columns<S: Simd, V: SimdBase<S>>(mut rows: [V; MAX_LANES]) -> [V; MAX_LAN
     rows
 }
 
-/// Word `w` of lane `l` to bytes `4 * w` of block `l`; the last word may be cut.
+/// Word `w` of lane `l` to bytes `4 * w` of block `l`; the last word may be truncated.
 #[simd]
 fn store_words<S: Simd, const B: usize, const W: usize>(
     simd: S,
@@ -143,13 +144,13 @@ fn store_words<S: Simd, const B: usize, const W: usize>(
         rows[..n_rows].copy_from_slice(&words[at..at + n_rows]);
         let columns = columns::<S, _>(rows);
         for (block, column) in blocks.iter_mut().zip(&columns) {
-            // All levels are little endian, so the bytes of a word are in the order of the file.
+            // All levels are little endian, so the bytes of a word are in file order.
             let bytes = column.bitcast::<S::u8s>();
             let block = &mut block[4 * at..];
             if block.len() >= 4 * lanes {
                 bytes.store_slice(&mut block[..4 * lanes]);
             } else {
-                // A length that the compiler knows.
+                // A compile-time length.
                 let rest = B % (4 * lanes);
                 block[..rest].copy_from_slice(&bytes.as_slice()[..rest]);
             }
@@ -177,13 +178,12 @@ fn magic_bits<S: Simd>(simd: S, value: S::f32s) -> S::u32s {
     bits & S::u32s::splat(simd, MANTISSA)
 }
 
-/// Levels as the floats they are computed with.
 #[simd]
 pub fn to_float<S: Simd>(_simd: S, levels: S::u32s) -> S::f32s {
     levels.to_float()
 }
 
-/// Rounds to half precision: the bits, and what a reader will see.
+/// Rounds to half precision: the bits, and the value that a reader will see.
 #[simd]
 pub fn half<S: Simd>(simd: S, value: S::f32s) -> (S::u32s, S::f32s) {
     let bits = to_half(simd, value);
@@ -200,12 +200,12 @@ pub fn sum_of_squares<S: Simd, const N: usize>(simd: S, x: &[S::f32s; N]) -> S::
     sum
 }
 
-/// `nearest_int((x + m) / d).clamp(low, high) - low` for each element, without `m` if there is none;
-/// arbitrary if `d` is zero. Lanes with a NaN must be wild anyway.
+/// `nearest_int((x + m) / d).clamp(low, high) - low` for each element, without `m` if it is `None`; arbitrary
+/// if `d` is zero. Lanes with a NaN must be wild anyway.
 ///
 /// Products with the reciprocal replace the quotients, which take three times as long: they differ by less
-/// than `2^-22` of their size, so they round alike unless one lies that close to a half, and then the
-/// quotients are computed.
+/// than `2^-22` relatively, so they round alike unless one is that close to a half, and then the quotients
+/// are computed.
 #[simd]
 pub fn divide_to_levels<S: Simd, const N: usize>(
     simd: S,
@@ -218,11 +218,11 @@ pub fn divide_to_levels<S: Simd, const N: usize>(
 ) {
     let splat = |value: f32| S::f32s::splat(simd, value);
     let (zero, magic) = (splat(0.0), splat(MAGIC));
-    // Bounds are laid on the sum with the magic number: its floats are 1 apart, so they compare like their
-    // integers, and their bits differ by as much.
+    // Bounds are applied to the sum with the magic number: its floats are 1 apart, so they compare like their
+    // integers, and their bits differ by the same amount.
     let (floor, ceiling) = (splat(MAGIC + low as f32), splat(MAGIC + high as f32));
     let zero_level = floor.bitcast::<S::u32s>();
-    // Where `d` is zero any level will do; a quotient of zero keeps those lanes out of the test.
+    // For zero `d` any level will do; a quotient of zero excludes those lanes from the test.
     let empty = d.simd_eq(zero);
     let inverse = empty.select(zero, splat(1.0) / d);
     let (mut farthest, mut largest) = (zero, zero);
@@ -237,12 +237,12 @@ pub fn divide_to_levels<S: Simd, const N: usize>(
     // Outside these bounds the reciprocal, or a product with it, may be subnormal or infinite, and less
     // exact.
     let precise = empty | (size.simd_gt(splat(1e-30)) & size.simd_lt(splat(1e30)));
-    // A reciprocal, a product and a quotient each err by 2^-24 of their size, and 3 * 2^-24 < 2.4e-7. If no
-    // product comes nearer to a half than that, all round as their quotients do.
+    // A reciprocal, a product and a quotient each have a relative error of 2^-24, and 3 * 2^-24 < 2.4e-7. If
+    // no product is nearer to a half than that, all round like their quotients.
     let sure = precise & (farthest + largest * splat(2.4e-7)).simd_lt(splat(0.5));
     if !sure.all_true() {
         for i in 0..N {
-            // Some lane is in doubt: the quotients, as the scalar code forms them.
+            // Some lane is uncertain: compute the quotients like the scalar code.
             let level = nearest_int(simd, plus::<S>(x[i], m) / d).bitcast::<S::i32s>();
             let (low, high) = (S::i32s::splat(simd, low), S::i32s::splat(simd, high));
             levels[i] = (level.max(low).min(high) - low).bitcast::<S::u32s>();

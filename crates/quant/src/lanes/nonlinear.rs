@@ -2,9 +2,9 @@
 //!
 //! A quadratic curve maps the 16 uneven table values to 15 cells, each around one midpoint of two neighbors,
 //! so a cell is two table values and the number that separates them. The first of the 16 candidate scales has
-//! the other sign; the rest differ by at most 5.6 % from their middle, which moves no value across two
-//! midpoints. So one table look-up serves all of these: each candidate multiplies, compares, and adds one of
-//! two precomputed products.
+//! the opposite sign; the rest differ by at most 5.6 % from their middle, which moves no value across two
+//! midpoints. So one table look-up serves all: each candidate multiplies, compares, and adds one of two
+//! precomputed products.
 
 use fearless_simd::{Simd, prelude::*};
 use fearless_simd_macros::simd;
@@ -12,22 +12,21 @@ use fearless_simd_macros::simd;
 use super::{MAGIC, decode::look_up, signed::largest, sum_of_squares};
 use crate::{fit::SMALLEST_GROUP, grids::IQ4_VALUES, iq_fit::nonlinear::SUB};
 
-/// The curve: magnitude `u` of a value lies `u * (SLOPE - BEND * u)` cells from zero. Where the cells end is
-/// not exact and need not be; see the test.
+/// The curve: magnitude `u` of a value is `u * (SLOPE - BEND * u)` cells from zero. The ends of cells need
+/// not be exact; see the test.
 const SLOPE: f32 = 0.09;
 const BEND: f32 = 0.000_23;
-/// The largest magnitude that the curve is made for; beyond it there are no more cells.
+/// Largest magnitude covered by the curve; there are no cells beyond.
 const LAST: f32 = 134.0;
-/// Candidates that are summed up side by side.
+/// Candidates that are summed up in parallel.
 const SIDES: usize = 5;
-/// Candidates but the first: this is the middle one, and this many lie on each side of it.
+/// Index of the middle candidate, not counting the first; there is this number on each side.
 const MIDDLE: usize = 7;
 
-/// Offset of the tables.
 pub const BIAS: f32 = 127.0;
 /// The table, with [`BIAS`] added.
 pub const LOWER: [u8; 16] = table(0);
-/// The same from the second value on.
+/// The table from the second value on.
 const UPPER: [u8; 16] = table(1);
 
 const fn table(shift: usize) -> [u8; 16] {
@@ -54,7 +53,7 @@ fn cell<S: Simd>(simd: S, value: S::f32s) -> Cell<S> {
     // Index of the cell: an odd quadratic of the value, fitted to the 15 cells.
     let size = value.abs().min(splat(LAST));
     let cells = (size * (splat(SLOPE) - splat(BEND) * size)).copysign(value);
-    // Rounding `cells - 0.5` is as good as the floor; zero lies between cells 7 and 8.
+    // Rounding `cells - 0.5` approximates the floor; zero lies between cells 7 and 8.
     let bits = ((cells + splat(7.5)) + splat(MAGIC)).bitcast::<S::u32s>();
     let index = (bits - S::u32s::splat(simd, MAGIC.to_bits())).min(S::u32s::splat(simd, 14));
     let lower = look_up(simd, &LOWER, index, BIAS);
@@ -78,7 +77,7 @@ pub fn nearest_indices<S: Simd>(
     }
 }
 
-/// The weights of a sub-block: the squares of the values, or importance and `2 * mean square` together.
+/// Weights of a sub-block: the squares of the values, or importance combined with `2 * mean square`.
 #[simd]
 pub fn weights<S: Simd>(
     _simd: S,
@@ -106,7 +105,7 @@ pub fn sigma2<S: Simd, const N: usize>(simd: S, x: &[S::f32s; N]) -> S::f32s {
     sum_of_squares(simd, x) * S::f32s::splat(simd, 2.0 / N as f32)
 }
 
-/// `1 / scale`, or 0 where the scale is 0; adds to `wild` where that is infinite.
+/// `1 / scale`, or 0 if the scale is 0; adds to `wild` if that is infinite.
 #[simd]
 pub fn inverse<S: Simd>(simd: S, scale: S::f32s, wild: &mut S::mask32s) -> S::f32s {
     let zero = S::f32s::splat(simd, 0.0);
@@ -123,17 +122,17 @@ pub fn sub_scale<S: Simd>(simd: S, x: &[S::f32s; SUB], w: &[S::f32s; SUB], wild:
     let (max, magnitude) = largest(simd, x);
     let empty = magnitude.simd_lt(splat(SMALLEST_GROUP));
     let first = f32::from(IQ4_VALUES[0]);
-    // The first candidate lays the value of largest magnitude on +127, the others lay it between -134 and
-    // -120.
+    // The first candidate maps the value of largest magnitude to +127, the others to between -134 and -120.
     let opposite = splat(1.0) / (-max / splat(first));
     let mut inv_scales = [zero; 2 * MIDDLE + 1];
     for (step, inv_scale) in inv_scales.iter_mut().enumerate() {
         *inv_scale = splat(step as f32 - MIDDLE as f32 + first) / max;
     }
 
-    // The sums of the first candidate, and for all others what each element adds to the sums in either case.
+    // The sums of the first candidate, and for all others the contribution of each element to the sums in
+    // either case.
     let mut middles = [zero; SUB];
-    // For either neighbour, `w*q*x` and `w*q*q`.
+    // For either neighbor, `w*q*x` and `w*q*q`.
     let (mut lower, mut upper) = ([[zero; 2]; SUB], [[zero; 2]; SUB]);
     let (mut sum_qx, mut sum_q2) = (zero, zero);
     for i in 0..SUB {
@@ -155,12 +154,12 @@ pub fn sub_scale<S: Simd>(simd: S, x: &[S::f32s; SUB], w: &[S::f32s; SUB], wild:
 
     // Infinity or NaN anywhere shows in this sum.
     *wild |= !empty & !sum_qx.abs().simd_lt(splat(f32::INFINITY));
-    // `sum w (x - d q)^2` is least at `d = sum w q x / sum w q^2`; of all candidates the one with the largest
-    // `(sum w q x)^2 / sum w q^2` is best.
+    // `sum w (x - d q)^2` is least at `d = sum w q x / sum w q^2`; the best candidate has the largest
+    // `(sum w q x)^2 / sum w q^2`.
     let mut scale = sum_q2.simd_gt(zero).select(sum_qx / sum_q2, zero);
     let mut best = scale * sum_qx;
     for inv_scales in inv_scales.as_chunks::<SIDES>().0 {
-        // Adds one of two products; five candidates side by side, so that one need not wait for the other.
+        // Adds one of two products; five candidates in parallel, to hide latency.
         let (mut sums_qx, mut sums_q2) = ([zero; SIDES], [zero; SIDES]);
         for i in 0..SUB {
             for c in 0..SIDES {
@@ -183,7 +182,7 @@ pub fn sub_scale<S: Simd>(simd: S, x: &[S::f32s; SUB], w: &[S::f32s; SUB], wild:
 mod tests {
     use super::*;
 
-    /// The lower table index of a value's cell, as [`cell`] finds it.
+    /// Lower table index of a value's cell, found like in [`cell`].
     fn cell_of(value: f32) -> usize {
         let size = value.abs().min(LAST);
         let cells = (size * (SLOPE - BEND * size)).copysign(value);
@@ -196,7 +195,7 @@ mod tests {
         for thousandth in -200_000i32..=200_000 {
             let value = thousandth as f32 / 1000.0;
             let index = cell_of(value);
-            // A little more than (127 + 7) / 127 and (127 - 7) / 127.
+            // Slightly more than (127 + 7) / 127 and (127 - 7) / 127.
             for candidate in [1.056 * value, 0.944 * value] {
                 assert!(index == 0 || candidate > middle(index - 1), "{value} {index}");
                 assert!(index == 14 || candidate < middle(index + 1), "{value} {index}");

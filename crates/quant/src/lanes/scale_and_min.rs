@@ -1,8 +1,8 @@
-//! [`fit::scale_and_min`](crate::fit::scale_and_min), a (sub-)block a lane.
+//! [`fit::scale_and_min`](crate::fit::scale_and_min), one (sub-)block per lane.
 //!
-//! Vectors go in pairs, so that one's additions fill the latency of the other's, and `P` pairs take turns:
-//! while the divisions of one pair are on their way, the sums of another are formed. Wide divisions take as
-//! long as 32 additions, so this hides them altogether.
+//! Vectors are processed in pairs, so that one's additions fill the latency of the other's, and `P` pairs
+//! take turns: the divisions of one pair overlap with the sums of another. Wide divisions take as long as 32
+//! additions, so this hides them entirely.
 
 use fearless_simd::{Simd, prelude::*};
 use fearless_simd_macros::simd;
@@ -10,24 +10,22 @@ use fearless_simd_macros::simd;
 use super::{MAGIC, nearest_level};
 use crate::fit::Candidates;
 
-/// Vectors in a pair.
 const PAIR: usize = 2;
 
 /// Result of the search for one vector of (sub-)blocks.
 #[derive(Clone, Copy)]
 pub struct Found<S: Simd> {
-    /// The scale; 0 where the values are flat.
+    /// Scale; 0 if the values are flat.
     pub scale: S::f32s,
     /// The minimum, negated.
     pub min: S::f32s,
-    /// The levels of the search are those of `(x - base) * inv_scale`, see [`searched_level`].
+    /// The levels of the search are `(x - base) * inv_scale`, see [`searched_level`].
     pub inv_scale: S::f32s,
     /// See `inv_scale`.
     pub base: S::f32s,
 }
 
 impl<S: Simd> Found<S> {
-    /// Nothing found yet.
     #[inline(always)]
     pub fn none(simd: S) -> Self {
         let zero = S::f32s::splat(simd, 0.0);
@@ -41,7 +39,7 @@ pub fn searched_level<S: Simd>(simd: S, found: &Found<S>, x: S::f32s, max_level:
     nearest_level(simd, found.inv_scale * (x - found.base), max_level)
 }
 
-/// A pair of vectors in the middle of its search.
+/// A pair of vectors during its search.
 struct Search<'a, S: Simd, const N: usize> {
     x: [&'a [S::f32s; N]; PAIR],
     w: [&'a [S::f32s; N]; PAIR],
@@ -60,11 +58,11 @@ struct Search<'a, S: Simd, const N: usize> {
     trial: [[S::f32s; PAIR]; N],
 }
 
-/// Searches `V` vectors of (sub-)blocks and gives the lanes that are wild.
+/// Searches `V` vectors of (sub-)blocks and returns the wild lanes.
 ///
-/// Rounding stays in floats: `(v + MAGIC)` clamped, less MAGIC. That equals the reference's integers as
-/// long as `|v|` is below 2^22; since `v` grows with `x`, it is enough to look at the smallest and the
-/// largest `x` of each lane, once for each candidate. Where these two need no clamping, none does.
+/// Rounding stays in floats: `(v + MAGIC)` clamped, less MAGIC. That equals the reference's integers as long
+/// as `|v|` is below 2^22; since `v` grows with `x`, checking the smallest and the largest `x` of each lane
+/// is enough, once per candidate. If these two need no clamping, no value does.
 #[simd]
 pub fn scale_and_min<S: Simd, const N: usize, const P: usize, const MAGNITUDES: bool>(
     simd: S,
@@ -96,7 +94,7 @@ pub fn scale_and_min<S: Simd, const N: usize, const P: usize, const MAGNITUDES: 
     for (search, found) in searches.iter().zip(found) {
         for g in 0..PAIR {
             let (flat, best) = (search.flat[g], search.best[g]);
-            // Flat values: no step, and their one value as the minimum.
+            // Flat values: no step, and their value as the minimum.
             let no_lower = search.lowest[g].simd_gt(zero).select(zero, search.lowest[g]);
             found[g].scale = flat.select(zero, best.scale);
             found[g].min = -flat.select(no_lower, best.min);
@@ -119,7 +117,7 @@ fn start<'a, S: Simd, const N: usize>(
     let none = Found::none(simd);
     let mut lowest = [x[0][0], x[1][0]];
     let mut highest = lowest;
-    // `W = sum w` and `X = sum w x`, begun with the first element instead of zero, as in the reference.
+    // `W = sum w` and `X = sum w x`, starting with the first element instead of zero, like in the reference.
     let mut sum_w = [w[0][0], w[1][0]];
     let mut sum_x = [w[0][0] * x[0][0], w[1][0] * x[1][0]];
     for i in 1..N {
@@ -166,14 +164,14 @@ fn sum_levels<S: Simd, const N: usize>(simd: S, search: &mut Search<'_, S, N>, s
     let mut inside = S::mask32s::splat(simd, true);
     for g in 0..PAIR {
         let min = search.best[g].min;
-        // Below 2^22 = 4194304 in magnitude the magic number rounds as the reference does; 4000000 is well
+        // Below 2^22 = 4194304 in magnitude the magic number rounds like the reference; 4000000 is well
         // within.
         let inv_scale = splat(span) / (search.highest[g] - min);
         let low = inv_scale * (search.lowest[g] - min);
         let high = inv_scale * (search.highest[g] - min);
         search.tame[g] &= search.flat[g] | (low.abs().simd_lt(limit) & high.abs().simd_lt(limit));
         search.inv_scale[g] = inv_scale;
-        // Values between two ends that need no clamping need none either.
+        // If both ends need no clamping, values in between do not either.
         for end in [low + magic, high + magic] {
             inside &= end.simd_ge(magic) & end.simd_le(ceiling);
         }
@@ -232,7 +230,7 @@ fn first_judgement<S: Simd, const N: usize, const MAGNITUDES: bool>(simd: S, sea
     search.best_error = errors::<S, N, MAGNITUDES>(simd, search, scale, min);
 }
 
-/// Fits scale and minimum to the levels of a candidate and keeps them where their error is less.
+/// Fits scale and minimum to the levels of a candidate and keeps them if their error is less.
 #[simd]
 fn judge<S: Simd, const N: usize, const MAGNITUDES: bool>(simd: S, search: &mut Search<'_, S, N>) {
     let zero = S::f32s::splat(simd, 0.0);
@@ -240,13 +238,12 @@ fn judge<S: Simd, const N: usize, const MAGNITUDES: bool>(simd: S, search: &mut 
     for g in 0..PAIR {
         let (sum_w, sum_x) = (search.sum_w[g], search.sum_x[g]);
         let (sum_l, sum_l2, sum_xl) = (search.sum_l[g], search.sum_l2[g], search.sum_xl[g]);
-        // The `d` and `m` that minimize `sum w (d q + m - x)^2` for these levels; the scalar code derives
-        // them.
+        // The `d` and `m` that minimize `sum w (d q + m - x)^2` for these levels, derived in the scalar code.
         let determinant = sum_w * sum_l2 - sum_l * sum_l;
         solvable[g] = determinant.simd_gt(zero);
         scale[g] = (sum_w * sum_xl - sum_x * sum_l) / determinant;
         min[g] = (sum_l2 * sum_x - sum_l * sum_xl) / determinant;
-        // Such a minimum cannot be stored; with `m = 0` the best scale is `C / Q`. Mostly no lane has one.
+        // Such a minimum cannot be stored; with `m = 0` the best scale is `C / Q`. Usually no lane has one.
         let positive = min[g].simd_gt(zero);
         if positive.any_true() {
             scale[g] = positive.select(sum_xl / sum_l2, scale[g]);
@@ -255,8 +252,7 @@ fn judge<S: Simd, const N: usize, const MAGNITUDES: bool>(simd: S, search: &mut 
     }
     let error = errors::<S, N, MAGNITUDES>(simd, search, scale, min);
     for g in 0..PAIR {
-        // The levels of a candidate count from the minimum before it, the next candidate from the one after
-        // it.
+        // The levels of a candidate count from the previous minimum, the next candidate from the new one.
         let better = error[g].simd_lt(search.best_error[g]) & solvable[g];
         let best = &mut search.best[g];
         search.best_error[g] = better.select(error[g], search.best_error[g]);
@@ -267,7 +263,7 @@ fn judge<S: Simd, const N: usize, const MAGNITUDES: bool>(simd: S, search: &mut 
     }
 }
 
-/// The weighted sums of squares, or of magnitudes, of what the levels miss.
+/// Weighted sums of squares, or of magnitudes, of the errors.
 #[simd]
 fn errors<S: Simd, const N: usize, const MAGNITUDES: bool>(
     simd: S,

@@ -1,7 +1,7 @@
-//! [`fit::signed`](crate::fit::signed), a (sub-)block a lane.
+//! [`fit::signed`](crate::fit::signed), one (sub-)block per lane.
 //!
-//! The candidate scales do not depend on each other, so four or five of them are summed up side by side: that
-//! hides the latency of the additions and loads each element once for all of them.
+//! The candidate scales are independent, so four or five are summed up in parallel: that hides the latency of
+//! the additions and loads each element once for all.
 
 use fearless_simd::{Simd, prelude::*};
 use fearless_simd_macros::simd;
@@ -12,16 +12,15 @@ use crate::fit::SMALLEST_GROUP;
 /// Result of the search for one vector of (sub-)blocks.
 #[derive(Clone, Copy)]
 pub struct Found<S: Simd> {
-    /// The scale; 0 where the values are as good as zero.
+    /// Scale; 0 if the values are practically zero.
     pub scale: S::f32s,
-    /// The levels are those of `x * inv_scale`.
+    /// The levels are `x * inv_scale`.
     pub inv_scale: S::f32s,
     /// Lanes whose values are practically zero and whose levels are all stored as 0.
     pub empty: S::mask32s,
 }
 
 impl<S: Simd> Found<S> {
-    /// Nothing found yet.
     #[inline(always)]
     pub fn none(simd: S) -> Self {
         let zero = S::f32s::splat(simd, 0.0);
@@ -59,12 +58,12 @@ pub fn largest<S: Simd, const N: usize>(simd: S, x: &[S::f32s; N]) -> (S::f32s, 
     (max, magnitude)
 }
 
-/// The value of largest magnitude as [`largest`], and the two ends of the range, zero included. Lanes with a
-/// NaN give anything.
+/// The value of largest magnitude like [`largest`], and the two ends of the range, including zero. Arbitrary
+/// in lanes with a NaN.
 #[simd]
 pub fn ends<S: Simd, const N: usize>(simd: S, x: &[S::f32s; N]) -> (S::f32s, [S::f32s; 2]) {
     let zero = S::f32s::splat(simd, 0.0);
-    // Four of each, so that one need not wait for the other.
+    // Four of each, to hide latency.
     let (mut lows, mut highs) = ([zero; 4], [zero; 4]);
     const { assert!(N.is_multiple_of(4)) };
     for x in x.as_chunks::<4>().0 {
@@ -73,7 +72,7 @@ pub fn ends<S: Simd, const N: usize>(simd: S, x: &[S::f32s; N]) -> (S::f32s, [S:
             highs[i] = highs[i].max(x[i]);
         }
     }
-    // The end farther from zero is the value of largest magnitude. Where both are equally far, the slow scan
+    // The end farther from zero is the value of largest magnitude. If both are equally far, the slow scan
     // finds the first; few units need it.
     let low = lows[0].min(lows[1]).min(lows[2].min(lows[3]));
     let high = highs[0].max(highs[1]).max(highs[2].max(highs[3]));
@@ -101,7 +100,7 @@ pub fn signed<S: Simd, const N: usize>(
     for i in 0..N {
         weighted[i] = w[i] * x[i];
     }
-    // True if any candidate lifts the other end above the highest level. The last one stretches most: if it
+    // True if any candidate raises the other end above the highest level. The last one stretches most: if it
     // does not, no candidate needs an upper bound.
     let widest = splat(-(half + 0.1 * 9.0)) / max;
     let ceiling = splat(MAGIC + half - 1.0);
@@ -112,8 +111,8 @@ pub fn signed<S: Simd, const N: usize>(
     let mut search =
         Search { x, w, weighted: &weighted, half, max, crowded, chosen: zero, scale: zero, best: zero };
     // Steps of the candidates in the reference's order: the extreme value becomes `-(half + step / 10)`, so
-    // that only the last ones have values below the lowest level.
-    // Groups of five and four side by side, in the order of the reference, which decides among equals.
+    // that only the last ones have values below the lowest level. Groups of five and four in parallel, in the
+    // order of the reference, which decides among equals.
     let sum_lx = try_steps::<S, N, 5, false>(simd, &mut search, [0.0, -9.0, -8.0, -7.0, -6.0]);
     // Infinity or NaN anywhere shows in this sum.
     *wild |= !empty & !sum_lx.abs().simd_lt(splat(f32::INFINITY));
@@ -124,7 +123,6 @@ pub fn signed<S: Simd, const N: usize>(
     Found { scale: empty.select(zero, scale), inv_scale: empty.select(zero, chosen), empty }
 }
 
-/// The best candidate so far.
 struct Search<'a, S: Simd, const N: usize> {
     x: &'a [S::f32s; N],
     w: &'a [S::f32s; N],
@@ -137,7 +135,7 @@ struct Search<'a, S: Simd, const N: usize> {
     best: S::f32s,
 }
 
-/// Tries some candidates and keeps the best; the one of step 0 is kept anyway. Gives the first one's sum of
+/// Tries some candidates and keeps the best; that of step 0 is always kept. Returns the first one's sum of
 /// `weight * x * level`.
 #[simd]
 fn try_steps<S: Simd, const N: usize, const SIDES: usize, const LOW: bool>(
@@ -155,8 +153,8 @@ fn try_steps<S: Simd, const N: usize, const SIDES: usize, const LOW: bool>(
     };
     for c in 0..SIDES {
         let (sum_lx, sum_l2) = (sums_lx[c], sums_l2[c]);
-        // `d = lx / l2` is the best scale for these levels, and `lx^2 / l2` is what it saves of the error;
-        // `best` holds that of the chosen candidate.
+        // `d = lx / l2` is the best scale for these levels, and `lx^2 / l2` its reduction of the error;
+        // `best` is that of the chosen candidate.
         let mut scale = sum_lx / sum_l2;
         let mut better = sum_l2.simd_gt(zero) & (sum_lx * sum_lx).simd_gt(search.best * sum_l2);
         if steps[c] == 0.0 {
@@ -170,8 +168,8 @@ fn try_steps<S: Simd, const N: usize, const SIDES: usize, const LOW: bool>(
     sums_lx[0]
 }
 
-/// The sums of `weight * x * level` and `weight * level^2` of some candidates; clamps only at the ends where
-/// that can matter.
+/// Sums of `weight * x * level` and `weight * level^2` of some candidates; clamps only at the ends that can
+/// be exceeded.
 #[simd]
 fn sums<S: Simd, const N: usize, const SIDES: usize, const LOW: bool, const HIGH: bool>(
     simd: S,
@@ -186,7 +184,7 @@ fn sums<S: Simd, const N: usize, const SIDES: usize, const LOW: bool, const HIGH
     let (mut sums_lx, mut sums_l2) = ([splat(0.0); SIDES], [splat(0.0); SIDES]);
     for i in 0..N {
         for c in 0..SIDES {
-            // `q = clamp(round(x * inv_scale))`, clamped with the magic number still on it.
+            // `q = clamp(round(x * inv_scale))`, clamped before subtracting the magic number.
             let mut level = inv_scales[c] * x[i] + magic;
             if LOW {
                 level = level.max(floor);

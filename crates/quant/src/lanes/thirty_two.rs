@@ -7,14 +7,13 @@ use fearless_simd_macros::simd;
 use super::{MAX_LANES, store_words, transpose};
 use crate::{Rows, fit};
 
-/// Elements in a block.
 pub const ELEMS: usize = 32;
-/// Rows whose mean squares are formed together.
+/// Rows whose mean squares are computed together.
 const ROWS: usize = 16;
 
-/// Encodes blocks of `B` bytes, `G` vectors of blocks at a time. `kernel(x, weights, words)` is the lane kernel,
-/// where `weights` are those of the search; it gives the bits of the wild lanes of each vector.
-/// `scalar(mean_square, values, importance, block)` encodes one block. `weights` holds one row.
+/// Encodes blocks of `B` bytes, `G` vectors of blocks at a time. `kernel(x, weights, words)` is the lane
+/// kernel, where `weights` are those of the search; it returns the bits of the wild lanes of each vector.
+/// `scalar(mean_square, values, importance, block)` encodes one block. `rows.weights` is one row.
 #[inline(always)]
 pub fn encode_weighted<S: Simd, const B: usize, const W: usize, const G: usize>(
     simd: S,
@@ -32,7 +31,7 @@ pub fn encode_weighted<S: Simd, const B: usize, const W: usize, const G: usize>(
     let mut x = [[S::f32s::splat(simd, 0.0); ELEMS]; G];
     let mut w = x;
     let mut words = [[S::u32s::splat(simd, 0); W]; G];
-    // Where rows hold whole vectors of blocks, the weights of a vector are the same in every row.
+    // If rows consist of complete vectors of blocks, the weights of a vector are equal in every row.
     let mut shared = Vec::new();
     if n_columns.is_multiple_of(lanes) {
         for first in (0..n_columns).step_by(lanes) {
@@ -41,7 +40,7 @@ pub fn encode_weighted<S: Simd, const B: usize, const W: usize, const G: usize>(
             shared.push(columns);
         }
     }
-    // Rows in groups of 16, because the mean squares of this many are formed at once, a row a lane.
+    // In groups of 16 rows, whose mean squares are computed at once, one row per lane.
     let groups = rows.values.chunks(ROWS * rows.row_elems).zip(out.chunks_mut(ROWS * n_columns * B));
     for (values, out) in groups {
         let values = values.as_chunks::<ELEMS>().0;
@@ -50,7 +49,7 @@ pub fn encode_weighted<S: Simd, const B: usize, const W: usize, const G: usize>(
         let (mut row, mut column) = (0, 0);
         for (unit, blocks) in blocks.chunks_mut(G * lanes).enumerate() {
             let first = unit * G * lanes;
-            // Where the block of each lane lies, as (row, column of blocks).
+            // Position of each lane's block, as (row, column of blocks).
             let mut places = [[(0, 0); MAX_LANES]; G];
             for (at, place) in places.iter_mut().flat_map(|places| &mut places[..lanes]).enumerate() {
                 *place = (row, column);
@@ -64,7 +63,7 @@ pub fn encode_weighted<S: Simd, const B: usize, const W: usize, const G: usize>(
             }
             for g in 0..G {
                 transpose(simd, values, places[g].map(|(row, column)| row * n_columns + column), &mut x[g]);
-                // Vectors begin at a multiple of LEN where they are shared.
+                // If shared, vectors begin at a multiple of LEN.
                 match shared.get(places[g][0].1 / lanes) {
                     Some(shared) => w[g] = *shared,
                     None => transpose(simd, weights, places[g].map(|(_, column)| column), &mut w[g]),
@@ -75,7 +74,7 @@ pub fn encode_weighted<S: Simd, const B: usize, const W: usize, const G: usize>(
             let wild = kernel(&x, &w, &mut words);
             for (g, blocks) in blocks.chunks_mut(lanes).enumerate() {
                 store_words::<S, B, W>(simd, &words[g], blocks);
-                // Wild blocks by the scalar code.
+                // Wild blocks are left to the scalar code.
                 if wild[g] == 0 {
                     continue;
                 }
@@ -91,7 +90,7 @@ pub fn encode_weighted<S: Simd, const B: usize, const W: usize, const G: usize>(
     }
 }
 
-/// [`fit::mean_square`] of up to [`ROWS`] rows of `n_columns` blocks, a row a lane.
+/// [`fit::mean_square`] of up to [`ROWS`] rows of `n_columns` blocks, one row per lane.
 #[simd]
 fn mean_squares<S: Simd>(simd: S, values: &[[f32; ELEMS]], n_columns: usize) -> [f32; ROWS] {
     let lanes = S::f32s::LEN;
@@ -99,7 +98,7 @@ fn mean_squares<S: Simd>(simd: S, values: &[[f32; ELEMS]], n_columns: usize) -> 
     let mut means = [0.0; ROWS];
     let mut x = [S::f32s::splat(simd, 0.0); ELEMS];
     for (group, means) in means.chunks_mut(lanes).enumerate().take(n_rows.div_ceil(lanes)) {
-        // Each row is summed up first to last, as in the scalar code.
+        // Each row is summed up first to last, like in the scalar code.
         let mut sum = S::f32s::splat(simd, 0.0);
         for column in 0..n_columns {
             let chosen =
@@ -120,7 +119,7 @@ fn mean_squares<S: Simd>(simd: S, values: &[[f32; ELEMS]], n_columns: usize) -> 
     means
 }
 
-/// [`fit::importance_weights`] in place of the importance.
+/// [`fit::importance_weights`] instead of the importance.
 #[simd]
 fn search_weights<S: Simd>(
     simd: S,
@@ -143,13 +142,13 @@ pub fn put_nibbles<S: Simd, const W: usize>(
     words: &mut [S::u32s; W],
 ) {
     for i in 0..ELEMS / 2 {
-        // Byte `at + i` holds elements `i` and `i + 16`.
+        // Byte `at + i` contains elements `i` and `i + 16`.
         let byte = at + i;
         words[byte / 4] |= (levels[i] | (levels[i + 16] << 4)) << (8 * (byte as u32 % 4));
     }
 }
 
-/// Splits levels of 5 bits: leaves the low 4 and gives [`nibbles::fifth_bits`](crate::nibbles::fifth_bits).
+/// Splits levels of 5 bits: keeps the low 4 and returns [`nibbles::fifth_bits`](crate::nibbles::fifth_bits).
 #[simd]
 pub fn take_fifth_bits<S: Simd>(simd: S, levels: &mut [S::u32s; ELEMS]) -> S::u32s {
     let (fifth, low) = (S::u32s::splat(simd, 16), S::u32s::splat(simd, 15));

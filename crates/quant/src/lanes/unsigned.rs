@@ -1,5 +1,5 @@
-//! [`fit::unsigned`](crate::fit::unsigned), a block a lane: the scales of a block's scales, and the start of the
-//! search of IQ2_XXS.
+//! [`fit::unsigned`](crate::fit::unsigned), one block per lane: the scales of a block's scales, and the start
+//! of the search of IQ2_XXS.
 
 use fearless_simd::{Simd, prelude::*};
 use fearless_simd_macros::simd;
@@ -7,8 +7,8 @@ use fearless_simd_macros::simd;
 use super::{MAGIC, nearest_int};
 use crate::fit::SMALLEST_GROUP;
 
-/// Numbers that are fitted side by side (scales and minima, or two sub-blocks), so that the divisions of one are
-/// hidden by the other.
+/// Numbers that are fitted in parallel (scales and minima, or two sub-blocks), so that
+/// their divisions overlap.
 const SIDES: usize = 2;
 
 /// Fits both sides at once and returns the scales; equal for every input, except for the sign of a NaN.
@@ -31,8 +31,8 @@ pub fn unsigned<S: Simd, const N: usize>(
             max[g] = max[g].simd_gt(x).select(max[g], x);
         }
     }
-    // The first try: the largest number on `max_level`. Its error `sum w (x - d q)^2` is the one to beat;
-    // levels are bytes, as in the reference, and wrap.
+    // The first try: the largest number at `max_level`. Its error `sum w (x - d q)^2` is the one to beat;
+    // levels are bytes, like in the reference, and wrap.
     let mut inv_scale = [zero; SIDES];
     let mut best_error = [zero; SIDES];
     for g in 0..SIDES {
@@ -44,8 +44,8 @@ pub fn unsigned<S: Simd, const N: usize>(
             best_error[g] += weights[g][i] * miss * miss;
         }
     }
-    // Eight more tries around it, in steps of a tenth of a level, here with levels bounded above and not
-    // wrapped.
+    // Eight more tries around it, in steps of a tenth of a level, with levels that are bounded above instead
+    // of wrapped.
     for step in (-4i8..=4).filter(|step| *step != 0) {
         let span = splat(0.1 * f32::from(step) + f32::from(max_level));
         let (mut trial, mut scale, mut error) = ([zero; SIDES], [zero; SIDES], [zero; SIDES]);
@@ -68,8 +68,8 @@ pub fn unsigned<S: Simd, const N: usize>(
         }
     }
 
-    // Levels are floats between the steps; as bytes they would be the same. `lx = sum w x q` and `l2 = sum w
-    // q^2` of the best try, with signed levels; the byte is stored.
+    // Levels are floats between the steps; bytes would be equal. `lx = sum w x q` and `l2 = sum w q^2` of the
+    // best try, with signed levels; the byte is stored.
     let mut level = [[zero; N]; SIDES];
     let mut weighted = [[zero; N]; SIDES];
     let (mut sum_lx, mut sum_l2) = ([zero; SIDES], [zero; SIDES]);
@@ -83,14 +83,14 @@ pub fn unsigned<S: Simd, const N: usize>(
             level[g][i] = (found.bitcast::<S::u32s>() & low_byte).to_float();
         }
     }
-    // Sweeps that move single levels as long as `lx^2 / l2` grows.
+    // Sweeps that move single levels while `lx^2 / l2` grows.
     for _ in 0..5 {
         let mut changed = S::mask32s::splat(simd, false);
         for i in 0..N {
             for g in 0..SIDES {
                 let (x, w, wx, old) = (values[g][i], weights[g][i], weighted[g][i], level[g][i]);
-                // The sums without the number, the level `x l2 / lx` that suits the rest best, and the sums
-                // with that.
+                // The sums without the number, its best level for the rest (`x l2 / lx`), and the sums with
+                // that.
                 let mut lx = sum_lx[g] - wx * old;
                 let mut l2 = sum_l2[g] - w * old * old;
                 let found = bounded(simd, x * l2 / lx, max_level);

@@ -1,4 +1,4 @@
-//! MXFP4 to floats, an element a lane.
+//! MXFP4 to floats, one element per lane.
 
 use fearless_simd::{Simd, prelude::*};
 use fearless_simd_macros::simd;
@@ -10,7 +10,6 @@ use crate::{
     lanes::decode::{look_up, nibbles},
 };
 
-/// Decodes a block.
 #[simd]
 pub fn decode<S: Simd>(simd: S, block: &[u8; BYTES], values: &mut [f32; ELEMS]) {
     let scale = S::f32s::splat(simd, half_of_e8m0(block[0]));

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! byte  0     1                             17
-//!       e u8  qs: byte i holds q[i] in the low and q[i + 16] in the high half
+//!       e u8  qs: byte i has q[i] in the low and q[i + 16] in the high half
 //! ```
 //!
 //! Source: `block_mxfp4` in `ggml/src/ggml-common.h`; `quantize_row_mxfp4_ref` and `dequantize_row_mxfp4` in

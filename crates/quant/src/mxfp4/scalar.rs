@@ -8,9 +8,7 @@ use crate::{
     round::floor_log2,
 };
 
-/// Elements in a block.
 pub const ELEMS: usize = 32;
-/// Bytes of a block.
 pub const BYTES: usize = 17;
 
 /// Encodes a block. The exponent of the largest magnitude becomes that of the largest e2m1 value; below
@@ -24,7 +22,7 @@ pub fn encode(
     nearest: impl Fn(&[f32; ELEMS], f32) -> [u8; ELEMS],
 ) {
     let magnitude = largest(values).1;
-    // `floor(log2(max |x|))`, less 2 for the exponent of 4 and 6, the largest e2m1 values, plus the bias of
+    // `floor(log2(max |x|))`, minus 2 for the exponent of 4 and 6, the largest e2m1 values, plus the bias of
     // 127.
     let exponent = if magnitude > 0.0 && magnitude < f32::INFINITY {
         (floor_log2(magnitude) - 2 + 127) as u8
@@ -35,14 +33,13 @@ pub fn encode(
     *array_at_mut(block, 1) = nibbles::pack(&nearest(values, half_of_e8m0(exponent)));
 }
 
-/// `2^(exponent - 128)`: half of what the exponent means, because the values are doubled.
+/// `2^(exponent - 128)`: half of the exponent's value, because the e2m1 values are doubled.
 #[inline(always)]
 pub fn half_of_e8m0(exponent: u8) -> f32 {
     let exponent = u32::from(exponent);
     f32::from_bits(if exponent < 2 { 0x0020_0000 << exponent } else { (exponent - 1) << 23 })
 }
 
-/// Decodes a block.
 #[inline(always)]
 pub fn decode(block: &[u8; BYTES], values: &mut [f32; ELEMS]) {
     let scale = half_of_e8m0(block[0]);

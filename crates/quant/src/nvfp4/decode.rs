@@ -1,4 +1,4 @@
-//! NVFP4 to floats, an element a lane.
+//! NVFP4 to floats, one element per lane.
 
 use fearless_simd::{Simd, prelude::*};
 use fearless_simd_macros::simd;
@@ -10,7 +10,6 @@ use crate::{
     lanes::decode::{GROUP, look_up, sixteen},
 };
 
-/// Decodes a block.
 #[simd]
 pub fn decode<S: Simd>(simd: S, block: &[u8; BYTES], values: &mut [f32; ELEMS]) {
     for (sub, values) in values.as_chunks_mut::<GROUP>().0.iter_mut().enumerate() {

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! byte  0           4                                               36
-//!       d: 4 ue4m3  qs: byte 8 * s + i holds element i of sub-block s
+//!       d: 4 ue4m3  qs: byte 8 * s + i has element i of sub-block s
 //!                   in the low and element i + 8 in the high half
 //! ```
 //!

@@ -6,9 +6,7 @@ use crate::{
     fit::largest,
 };
 
-/// Elements in a block.
 pub const ELEMS: usize = 64;
-/// Bytes of a block.
 pub const BYTES: usize = 36;
 
 pub const SUBS: usize = 4;
@@ -33,7 +31,8 @@ pub fn encode(
     }
 }
 
-/// The ue4m3 number nearest to `value`, halves away from zero; 448 from there on, 0 for what is not positive.
+/// The ue4m3 number nearest to `value`, halves away from zero; at most 448, and 0 for values that are not
+/// positive.
 #[inline(always)]
 fn ue4m3_from_f32(value: f32) -> u8 {
     if value.is_nan() || value <= 0.0 {
@@ -52,7 +51,7 @@ fn ue4m3_from_f32(value: f32) -> u8 {
     if exponent >= 15 || rounded >= 15 << 3 { 0x7e } else { rounded as u8 }
 }
 
-/// Half of what a ue4m3 number means, because the e2m1 values are doubled.
+/// Half of the value of a ue4m3 number, because the e2m1 values are doubled.
 #[inline(always)]
 pub fn half_of_ue4m3(bits: u8) -> f32 {
     let (exponent, mantissa) = (u32::from(bits >> 3 & 0x0f), u32::from(bits & 7));
@@ -65,7 +64,6 @@ pub fn half_of_ue4m3(bits: u8) -> f32 {
     }
 }
 
-/// Decodes a block.
 #[inline(always)]
 pub fn decode(block: &[u8; BYTES], values: &mut [f32; ELEMS]) {
     for (sub, values) in values.as_chunks_mut::<SUB_ELEMS>().0.iter_mut().enumerate() {

@@ -1,4 +1,4 @@
-//! Q1_0, a block a lane: the sum of magnitudes is a chain of 128 additions.
+//! Q1_0, one block per lane: the sum of magnitudes is a chain of 128 additions.
 
 use fearless_simd::{Simd, prelude::*};
 use fearless_simd_macros::simd;
@@ -11,7 +11,6 @@ use crate::{
 
 const WORDS: usize = BYTES.div_ceil(4);
 
-/// Encodes.
 #[simd]
 pub fn encode<S: Simd>(simd: S, values: &[f32], out: &mut [u8]) {
     encode_units::<S, ELEMS, BYTES, WORDS>(
@@ -35,7 +34,7 @@ fn put_block<S: Simd>(simd: S, x: &[S::f32s; ELEMS], words: &mut [S::u32s; WORDS
         magnitudes += x.abs();
     }
     let (bits, _) = half(simd, magnitudes / S::f32s::splat(simd, ELEMS as f32));
-    // The scale fills two bytes, so each word holds 16 signs and 16 that were left over.
+    // The scale fills two bytes, so each word contains 16 new signs and 16 of the previous group.
     let mut before = bits;
     for word in 0..ELEMS / 32 {
         let mut signs = S::u32s::splat(simd, 0);

@@ -2,9 +2,7 @@
 
 use crate::block::{array_at_mut, f16_at, put_f16};
 
-/// Elements in a block.
 pub const ELEMS: usize = 128;
-/// Bytes of a block.
 pub const BYTES: usize = 18;
 
 /// Encodes a block: signs, and the mean magnitude. Both zeros count as positive.
@@ -19,7 +17,6 @@ pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
     }
 }
 
-/// Decodes a block.
 #[inline(always)]
 pub fn decode(block: &[u8; BYTES], values: &mut [f32; ELEMS]) {
     let scale = f16_at(block, 0);

@@ -5,9 +5,7 @@ use crate::{
     fit::largest,
 };
 
-/// Elements in a block.
 pub const ELEMS: usize = 64;
-/// Bytes of a block.
 pub const BYTES: usize = 18;
 
 /// Encodes a block: the largest magnitude becomes 1, so level 3 (+2) is never written.
@@ -17,7 +15,7 @@ pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
     let inv_scale = if scale > 0.0 { 1.0 / scale } else { 0.0 };
     put_f16(block, 0, scale);
     // Halves are rounded away from zero. Values out of range (a quotient by infinity or by less than the
-    // smallest normal number, NaN) are the smallest integer in the reference, so they end at level 0.
+    // smallest normal number, NaN) are the smallest integer in the reference, so they become level 0.
     let levels = values.map(|x| {
         let steps = x * inv_scale;
         let level = 1 + u8::from(steps >= 0.5) - u8::from(steps <= -0.5);
@@ -29,7 +27,6 @@ pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
     }
 }
 
-/// Decodes a block.
 #[inline(always)]
 pub fn decode(block: &[u8; BYTES], values: &mut [f32; ELEMS]) {
     let scale = f16_at(block, 0);

@@ -1,4 +1,4 @@
-//! Q2_K with its scales frozen.
+//! Q2_K with fixed scales.
 
 use gguf_types::DType;
 
@@ -9,7 +9,6 @@ use crate::{
     two_bits,
 };
 
-/// A block, for the table of such types.
 pub struct Block;
 
 impl Frozen<ELEMS, BYTES> for Block {
@@ -26,7 +25,7 @@ impl Frozen<ELEMS, BYTES> for Block {
 
     #[inline(always)]
     fn scale(block: &[u8; BYTES], [scale, min]: [u16; 2]) -> [f32; 2] {
-        // The decoder takes the minimum off, after the product: its negative is the same offset to the last bit.
+        // The decoder subtracts the minimum after the product: adding its negative is equal to the last bit.
         [f16_at(block, 80) * f32::from(scale), -(f16_at(block, 82) * f32::from(min))]
     }
 

@@ -1,4 +1,4 @@
-//! Q2_K, a block a lane.
+//! Q2_K, one block per lane.
 
 use fearless_simd::{Simd, prelude::*};
 use fearless_simd_macros::simd;
@@ -20,7 +20,6 @@ const WORDS: usize = BYTES / 4;
 /// Sub-blocks of a block that are searched together.
 const BATCH: usize = 4;
 
-/// Encodes rows.
 #[simd]
 pub fn encode<S: Simd>(simd: S, rows: Rows<'_>, out: &mut [u8]) {
     encode_units::<S, ELEMS, BYTES, WORDS>(
@@ -125,7 +124,7 @@ fn search<S: Simd, const MAGNITUDES: bool>(
     wild
 }
 
-/// As the scalar `finish`, with the numbers of the sub-blocks' scales and minima before they are packed.
+/// Like the scalar `finish`, with the unpacked integers of the sub-blocks' scales and minima.
 #[simd]
 fn finish<S: Simd>(
     simd: S,
@@ -143,7 +142,7 @@ fn finish<S: Simd>(
     words[20] = scale_bits | (min_bits << 16);
     let mut levels = [none; ELEMS];
     for sub in 0..SUBS {
-        // An integer that wrapped spills into its neighbour, as in the byte of the reference.
+        // An integer that wrapped overflows into its neighbor, like in the byte of the reference.
         let packed = (numbers[0][sub] | (numbers[1][sub] << 4)) & low_byte;
         words[sub / 4] |= packed << (8 * (sub % 4)) as u32;
         let d = scale * to_float(simd, packed & nibble);

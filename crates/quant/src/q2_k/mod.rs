@@ -7,7 +7,8 @@
 //!       min in the high half
 //! ```
 //!
-//! Byte `32 * h + i` of `qs` holds, lowest bits first, elements `i`, `i + 32`, `i + 64`, `i + 96` of half `h`.
+//! Byte `32 * h + i` of `qs` contains, lowest bits first, elements `i`, `i + 32`, `i + 64`, `i + 96` of half
+//! `h`.
 //!
 //! Source: `block_q2_K` in `ggml/src/ggml-common.h`; `quantize_row_q2_K_ref`, `quantize_row_q2_K_impl` and
 //! `dequantize_row_q2_K` in `ggml/src/ggml-quants.c`.

@@ -7,14 +7,10 @@ use crate::{
     two_bits,
 };
 
-/// Elements in a block.
 pub const ELEMS: usize = 256;
-/// Bytes of a block.
 pub const BYTES: usize = 84;
 
-/// Sub-blocks of a block.
 pub const SUBS: usize = 16;
-/// Elements in a sub-block.
 pub const SUB_ELEMS: usize = ELEMS / SUBS;
 /// The candidate scales of the search without importance weights.
 pub const CANDIDATES: Candidates = Candidates { first: -0.5, step: 0.1, n_steps: 15 };
@@ -28,7 +24,7 @@ pub fn encode(values: &[f32; ELEMS], importance: Option<&[f32; ELEMS]>, block: &
     }
 }
 
-/// Encodes without importance weights: a sub-block's error is weighed by magnitude and not squared.
+/// Encodes without importance weights: a sub-block's error is weighted by magnitude and not squared.
 #[inline(never)]
 fn encode_plain(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
     let mut levels = [0; ELEMS];
@@ -57,7 +53,6 @@ fn encode_plain(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
     finish(values, packed, max_scale / 15.0, max_min / 15.0, &mut levels, block);
 }
 
-/// Encodes with importance weights.
 #[inline(never)]
 fn encode_weighted(values: &[f32; ELEMS], importance: &[f32; ELEMS], block: &mut [u8; BYTES]) {
     // `w = importance * sqrt(mean(x^2) + x^2)`; Q3_K, Q4_K and Q5_K take twice the mean.
@@ -79,7 +74,7 @@ fn encode_weighted(values: &[f32; ELEMS], importance: &[f32; ELEMS], block: &mut
     finish(values, packed, scale, min, &mut levels, block);
 }
 
-/// Writes the scales, rounds the values once more with what a reader will see, and packs the levels. A
+/// Writes the scales, rounds the values again with the values that a reader will see, and packs the levels. A
 /// sub-block whose scale is zero keeps the levels of its search.
 #[inline(always)]
 fn finish(
@@ -106,7 +101,6 @@ fn finish(
     *array_at_mut(block, 16) = two_bits::pack(levels);
 }
 
-/// Decodes a block.
 #[inline(always)]
 pub fn decode(block: &[u8; BYTES], values: &mut [f32; ELEMS]) {
     let (scale, min) = (f16_at(block, 80), f16_at(block, 82));

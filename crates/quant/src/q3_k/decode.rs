@@ -1,4 +1,4 @@
-//! Q3_K to floats, an element a lane.
+//! Q3_K to floats, one element per lane.
 
 use fearless_simd::{Simd, prelude::*};
 use fearless_simd_macros::simd;
@@ -12,7 +12,6 @@ use crate::{
     },
 };
 
-/// Decodes a block.
 #[simd]
 pub fn decode<S: Simd>(simd: S, block: &[u8; BYTES], values: &mut [f32; ELEMS]) {
     let scales = read_scales(block);

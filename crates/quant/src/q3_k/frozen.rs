@@ -1,4 +1,4 @@
-//! Q3_K with its scales frozen.
+//! Q3_K with fixed scales.
 
 use gguf_types::DType;
 
@@ -9,15 +9,14 @@ use crate::{
     two_bits,
 };
 
-/// A block, for the table of such types.
 pub struct Block;
 
 impl Frozen<ELEMS, BYTES> for Block {
     const DTYPE: DType = DType::Q3_K;
     const GROUP: usize = SUB_ELEMS;
-    // Two bits and a third that stands for 4 more, less 4: the third bit clear makes a level negative.
+    // Two bits plus a third bit worth 4, minus 4: a clear third bit makes a level negative.
     const POINTS: Points = Points::Steps { zero: 4, lowest: 0, highest: 7 };
-    // Six bits, lifted by 32.
+    // Six bits, offset by 32.
     const CODES: [Codes; 2] = [Codes::Integers { lowest: 0, highest: 63, zero: 32 }, Codes::None];
 
     #[inline(always)]

@@ -1,4 +1,4 @@
-//! Q3_K, a block a lane.
+//! Q3_K, one block per lane.
 
 use fearless_simd::{Simd, prelude::*};
 use fearless_simd_macros::simd;
@@ -16,12 +16,11 @@ use crate::{
 };
 
 const WORDS: usize = BYTES.div_ceil(4);
-/// Levels go from `-HALF` on.
+/// Lowest level, negated.
 const HALF: u8 = 4;
-/// Scales go from `-SCALE_HALF` on.
+/// Lowest scale, negated.
 const SCALE_HALF: u8 = 32;
 
-/// Encodes rows.
 #[simd]
 pub fn encode<S: Simd>(simd: S, rows: Rows<'_>, out: &mut [u8]) {
     let (mut scratch, mut levels) = (Scratch::new(), [S::u32s::splat(simd, 0); ELEMS]);
@@ -69,8 +68,8 @@ fn fit<S: Simd>(
     let lost = finish(simd, x, &scale_levels, scale, &found, levels, words);
     let mut wild = wild.to_bitmask();
     for sub in 0..SUBS {
-        // A sub-block whose scale is lost keeps the levels of the descent. Where that may have moved some, they are
-        // not at hand here.
+        // A sub-block whose scale is lost keeps the levels of the descent, which are not available here if
+        // any moved.
         wild |= lost[sub] & moved[sub];
     }
     wild
@@ -111,8 +110,8 @@ fn fit_weighted<S: Simd>(
     wild.to_bitmask()
 }
 
-/// As the scalar `finish`. Gives for each sub-block the lanes that keep the levels of the search, where those
-/// of `found` are taken. `levels` is memory for those of all elements.
+/// Like the scalar `finish`. Returns for each sub-block the lanes that keep the levels of the search, for
+/// which those of `found` are used. `levels` is scratch space for all elements.
 #[simd]
 fn finish<S: Simd>(
     simd: S,

@@ -3,7 +3,7 @@
 //! ```text
 //! byte  0                     32                    96                    108    110
 //!       hmask: bit b of byte  qs: the low 2 bits,   scales: 16 of 6 bits  d f16
-//!       i is bit 2 of         placed as in Q2_K     see below
+//!       i is bit 2 of         in Q2_K's layout      see below
 //!       q[32 * b + i]
 //! ```
 //!

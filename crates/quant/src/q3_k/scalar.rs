@@ -7,14 +7,10 @@ use crate::{
     two_bits,
 };
 
-/// Elements in a block.
 pub const ELEMS: usize = 256;
-/// Bytes of a block.
 pub const BYTES: usize = 110;
 
-/// Sub-blocks of a block.
 pub const SUBS: usize = 16;
-/// Elements in a sub-block.
 pub const SUB_ELEMS: usize = ELEMS / SUBS;
 
 /// Encodes a block, with importance weights if there are any.
@@ -37,8 +33,8 @@ fn encode_plain(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
     }
     let max_scale = fit::largest(&scales).0;
     if max_scale != 0.0 {
-        // In steps that lay the scale of largest magnitude on -32; through a byte, as in the reference,
-        // before they are bounded.
+        // In steps that map the scale of largest magnitude to -32; truncated to a byte, like in the
+        // reference, before clamping.
         let inv_scale = -32.0 / max_scale;
         let scale_levels =
             scales.map(|scale| ((nearest_int(inv_scale * scale) as i8).clamp(-32, 31) + 32) as u8);
@@ -50,7 +46,6 @@ fn encode_plain(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
     }
 }
 
-/// Encodes with importance weights.
 #[inline(never)]
 fn encode_weighted(values: &[f32; ELEMS], importance: &[f32; ELEMS], block: &mut [u8; BYTES]) {
     let sigma2 = 2.0 * fit::sum_of_squares(values) / 256.0;
@@ -68,7 +63,7 @@ fn encode_weighted(values: &[f32; ELEMS], importance: &[f32; ELEMS], block: &mut
     finish(values, &scale_levels, scale, &mut levels, block);
 }
 
-/// Writes the scales, rounds the values once more with what a reader will see, and packs the levels. A
+/// Writes the scales, rounds the values again with the values that a reader will see, and packs the levels. A
 /// sub-block whose scale is zero keeps the levels of its search.
 #[inline(always)]
 fn finish(
@@ -92,7 +87,6 @@ fn finish(
     put_levels(levels, block);
 }
 
-/// Packs levels.
 #[inline(always)]
 pub fn put_levels(levels: &[u8; ELEMS], block: &mut [u8; BYTES]) {
     // The third bits: bit `octant` of byte `i` is that of element `32 * octant + i`.
@@ -106,7 +100,6 @@ pub fn put_levels(levels: &[u8; ELEMS], block: &mut [u8; BYTES]) {
     *array_at_mut(block, 32) = two_bits::pack(&levels.map(|level| level & 3));
 }
 
-/// Packs scales.
 #[inline(always)]
 pub fn pack_scales(levels: &[u8; SUBS]) -> [u8; 12] {
     std::array::from_fn(|i| match i {
@@ -122,7 +115,6 @@ pub fn read_scales(block: &[u8; BYTES]) -> [f32; SUBS] {
     unpack_scales(array_at(block, 96)).map(|level| scale * (i32::from(level) - 32) as f32)
 }
 
-/// Unpacks scales.
 #[inline(always)]
 pub fn unpack_scales(packed: &[u8; 12]) -> [u8; SUBS] {
     std::array::from_fn(|sub| {
@@ -132,7 +124,6 @@ pub fn unpack_scales(packed: &[u8; 12]) -> [u8; SUBS] {
     })
 }
 
-/// Decodes a block.
 #[inline(always)]
 pub fn decode(block: &[u8; BYTES], values: &mut [f32; ELEMS]) {
     let scales = read_scales(block);

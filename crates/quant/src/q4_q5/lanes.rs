@@ -1,4 +1,4 @@
-//! Q4_0, Q4_1, Q5_0 and Q5_1, a block a lane.
+//! Q4_0, Q4_1, Q5_0 and Q5_1, one block per lane.
 
 use fearless_simd::{Simd, prelude::*};
 use fearless_simd_macros::simd;
@@ -35,7 +35,7 @@ pub fn encode<S: Simd, T: Layout<B>, const B: usize>(simd: S, values: &[f32], ou
     );
 }
 
-/// Encodes with importance weights, of which `weights` holds a row.
+/// Encodes with importance weights, of which `weights` is one row.
 #[simd]
 pub fn encode_weighted<S: Simd, T: Layout<B>, const B: usize, const W: usize>(
     simd: S,

@@ -1,5 +1,5 @@
-//! Q4_0, Q4_1, Q5_0 and Q5_1: 32 elements with a scale, which differ in a minimum and in the bits of a level.
-//! The minimum follows the scale; the last 16 bytes hold the low four bits of all levels, and the four bytes
+//! Q4_0, Q4_1, Q5_0 and Q5_1: 32 elements with a scale. They differ in a minimum and in the bits of a level.
+//! The minimum follows the scale; the last 16 bytes are the low four bits of all levels, and the four bytes
 //! before them the fifth bits.
 
 mod decode;
@@ -16,12 +16,10 @@ use crate::{
     nibbles,
 };
 
-/// Elements in a block.
 const ELEMS: usize = 32;
 
 /// A type with blocks of `B` bytes.
 pub trait Layout<const B: usize> {
-    /// The type.
     const DTYPE: DType;
     /// Half of the number of levels.
     const HALF: u8;
@@ -29,7 +27,6 @@ pub trait Layout<const B: usize> {
     const HAS_MIN: bool;
     /// True if encoding without importance weights bounds the levels.
     const BOUNDED: bool = true;
-    /// The highest level.
     const MAX_LEVEL: u8 = 2 * Self::HALF - 1;
     /// True if levels have a fifth bit.
     const FIVE: bool = Self::MAX_LEVEL > 15;
@@ -72,11 +69,10 @@ pub const fn codec<T: Layout<B>, const B: usize, const W: usize>() -> Codec {
 impl<T: Layout<B>, const B: usize> Frozen<ELEMS, B> for T {
     const DTYPE: DType = T::DTYPE;
     const GROUP: usize = ELEMS;
-    // Without a minimum, level 0 stands for -HALF and has no counterpart at the other end; the encoder uses it for the
-    // value of the largest magnitude.
+    // Without a minimum, level 0 represents -HALF and has no positive counterpart; the encoder uses it for
+    // the value of the largest magnitude.
     const POINTS: Points =
         Points::Steps { zero: if T::HAS_MIN { 0 } else { T::HALF }, lowest: 0, highest: T::MAX_LEVEL };
-    // The minimum is added as it is.
     const CODES: [Codes; 2] = [Codes::Halves, if T::HAS_MIN { Codes::Halves } else { Codes::None }];
 
     #[inline(always)]

@@ -9,8 +9,8 @@ use crate::{
     round::truncate_to_byte,
 };
 
-/// Encodes without importance weights. The range of the values is cut into equal steps if there is a minimum;
-/// otherwise the value of largest magnitude becomes level 0, which is `-HALF`.
+/// Encodes without importance weights. The range of the values is divided into equal steps if there is a
+/// minimum; otherwise the value of largest magnitude becomes level 0, which is `-HALF`.
 #[inline(always)]
 pub fn encode<T: Layout<B>, const B: usize>(values: &[f32; ELEMS], block: &mut [u8; B]) {
     let half = f32::from(T::HALF);
@@ -21,8 +21,8 @@ pub fn encode<T: Layout<B>, const B: usize>(values: &[f32; ELEMS], block: &mut [
         (largest(values).0 / -half, 0.0)
     };
     let inv_scale = if scale != 0.0 { 1.0 / scale } else { 0.0 };
-    // The offset lifts the lowest level to 0, and a half more makes cutting round. As far out as the extreme on the
-    // other side the level would be one too high.
+    // The offset raises the lowest level to 0, and a half more makes truncation round. A value as far as the
+    // extreme on the other side would get a level that is one too high.
     let offset = if T::HAS_MIN { 0.5 } else { half + 0.5 };
     let levels = std::array::from_fn(|i| {
         let level = truncate_to_byte((values[i] - min) * inv_scale + offset);
@@ -31,12 +31,11 @@ pub fn encode<T: Layout<B>, const B: usize>(values: &[f32; ELEMS], block: &mut [
     put_block::<T, B>(scale, min, &levels, block);
 }
 
-/// Encodes rows with importance weights.
 #[inline(always)]
 pub fn encode_weighted_rows<T: Layout<B>, const B: usize>(rows: Rows<'_>, out: &mut [u8]) {
     let row_bytes = rows.row_elems / ELEMS * B;
     for (values, out) in rows.values.chunks_exact(rows.row_elems).zip(out.chunks_exact_mut(row_bytes)) {
-        // Once for the row, and not once for each block.
+        // Once per row instead of once per block.
         let mean_square = mean_square(values);
         encode_rows(Rows { values, ..rows }, out, |values, importance, block| {
             let importance = importance.expect("this is the search with importance weights");
@@ -72,7 +71,6 @@ fn put_block<T: Layout<B>, const B: usize>(scale: f32, min: f32, levels: &[u8; E
     T::put_levels(levels, block);
 }
 
-/// Decodes a block.
 #[inline(always)]
 pub fn decode<T: Layout<B>, const B: usize>(block: &[u8; B], values: &mut [f32; ELEMS]) {
     let scale = f16_at(block, 0);

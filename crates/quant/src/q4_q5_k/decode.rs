@@ -1,4 +1,4 @@
-//! Q4_K and Q5_K to floats, an element a lane.
+//! Q4_K and Q5_K to floats, one element per lane.
 
 use fearless_simd::{Simd, prelude::*};
 use fearless_simd_macros::simd;
@@ -13,7 +13,6 @@ use crate::{
     },
 };
 
-/// Decodes a block.
 #[simd]
 pub fn decode<S: Simd, T: Layout<B>, const B: usize>(simd: S, block: &[u8; B], values: &mut [f32; ELEMS]) {
     let (scales, mins) = k_scales::read(array_at(block, 0));

@@ -1,4 +1,4 @@
-//! Q4_K and Q5_K, a block a lane.
+//! Q4_K and Q5_K, one block per lane.
 
 use fearless_simd::{Simd, prelude::*};
 use fearless_simd_macros::simd;
@@ -11,7 +11,6 @@ use crate::{
     lanes::{encode_units, k_scales},
 };
 
-/// Encodes rows.
 #[simd]
 pub fn encode<S: Simd, T: Layout<B>, const B: usize, const W: usize>(
     simd: S,

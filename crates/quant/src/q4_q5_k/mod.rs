@@ -1,5 +1,5 @@
-//! Q4_K and Q5_K, which differ in the bits of a level: scales and minima as in [`k_scales`], then the fifth bits
-//! if there are any, and in the last 128 bytes the low four.
+//! Q4_K and Q5_K, which differ in the bits of a level: scales and minima in the layout of [`k_scales`], then
+//! the fifth bits if any, and in the last 128 bytes the low four.
 
 mod decode;
 mod lanes;
@@ -18,9 +18,7 @@ use crate::{
 
 /// A type with blocks of `B` bytes.
 pub trait Layout<const B: usize> {
-    /// The type.
     const DTYPE: DType;
-    /// The highest level.
     const MAX_LEVEL: u8;
     /// The candidate scales of the search without importance weights.
     const CANDIDATES: Candidates;
@@ -74,7 +72,7 @@ impl<T: Layout<B>, const B: usize> Frozen<ELEMS, B> for T {
 
     #[inline(always)]
     fn scale(block: &[u8; B], [scale, min]: [u16; 2]) -> [f32; 2] {
-        // The decoder takes the minimum off, after the product: its negative is the same offset to the last bit.
+        // The decoder subtracts the minimum after the product: adding its negative is equal to the last bit.
         [f16_at(block, 0) * f32::from(scale), -(f16_at(block, 2) * f32::from(min))]
     }
 

@@ -24,7 +24,6 @@ pub fn encode<T: Layout<B>, const B: usize>(
     put_levels::<T, B>(&levels, block);
 }
 
-/// Packs levels.
 #[inline(always)]
 pub fn put_levels<T: Layout<B>, const B: usize>(levels: &[u8; ELEMS], block: &mut [u8; B]) {
     if T::FIVE {
@@ -43,7 +42,6 @@ pub fn put_levels<T: Layout<B>, const B: usize>(levels: &[u8; ELEMS], block: &mu
     }
 }
 
-/// Levels of a sub-block.
 #[inline(always)]
 pub fn levels<T: Layout<B>, const B: usize>(block: &[u8; B], sub: usize) -> [u8; 32] {
     let fifth: &[u8; 32] = array_at(block, 16);
@@ -56,7 +54,6 @@ pub fn levels<T: Layout<B>, const B: usize>(block: &[u8; B], sub: usize) -> [u8;
     })
 }
 
-/// Decodes a block.
 #[inline(always)]
 pub fn decode<T: Layout<B>, const B: usize>(block: &[u8; B], values: &mut [f32; ELEMS]) {
     let (scales, mins) = k_scales::read(array_at(block, 0));

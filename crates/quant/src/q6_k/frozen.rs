@@ -1,4 +1,4 @@
-//! Q6_K with its scales frozen.
+//! Q6_K with fixed scales.
 
 use gguf_types::DType;
 
@@ -8,15 +8,14 @@ use crate::{
     frozen::{Codes, Frozen, NO_OFFSET, Points},
 };
 
-/// A block, for the table of such types.
 pub struct Block;
 
 impl Frozen<ELEMS, BYTES> for Block {
     const DTYPE: DType = DType::Q6_K;
     const GROUP: usize = SUB_ELEMS;
-    // Levels -32 to 31, lifted by 32.
+    // Levels -32 to 31, offset by 32.
     const POINTS: Points = Points::Steps { zero: 32, lowest: 0, highest: 63 };
-    // Scales are signed bytes, lifted by 128.
+    // Scales are signed bytes, offset by 128.
     const CODES: [Codes; 2] = [Codes::Integers { lowest: 0, highest: 255, zero: 128 }, Codes::None];
 
     #[inline(always)]
@@ -36,7 +35,8 @@ impl Frozen<ELEMS, BYTES> for Block {
 
     #[inline(always)]
     fn levels(block: &[u8; BYTES]) -> [u8; ELEMS] {
-        // Of each half of a block two quarters share the bytes of low halves, and all four those of upper bits, two bits each.
+        // In each half of a block, two quarters share the bytes of low halves, and all four those of upper
+        // bits, two bits each.
         std::array::from_fn(|i| {
             let (half, quarter) = (i / 128, i / 32 % 4);
             let low = block[64 * half + 32 * (quarter % 2) + i % 32] >> (quarter / 2 * 4) & 0x0f;

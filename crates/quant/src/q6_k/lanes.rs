@@ -1,4 +1,4 @@
-//! Q6_K, a block a lane.
+//! Q6_K, one block per lane.
 
 use fearless_simd::{Simd, prelude::*};
 use fearless_simd_macros::simd;
@@ -17,7 +17,7 @@ use crate::{
 const WORDS: usize = BYTES.div_ceil(4);
 const HALF: u8 = 32;
 
-/// Encodes rows. Without importance weights, squares weigh.
+/// Encodes rows. Without importance weights, squares are the weights.
 #[simd]
 pub fn encode<S: Simd>(simd: S, rows: Rows<'_>, out: &mut [u8]) {
     let mut squares = [S::f32s::splat(simd, 0.0); ELEMS];
@@ -39,7 +39,7 @@ pub fn encode<S: Simd>(simd: S, rows: Rows<'_>, out: &mut [u8]) {
     );
 }
 
-/// Encodes a unit with these weights and gives the wild lanes; `levels` is memory for those of all elements.
+/// Encodes a unit with these weights and returns the wild lanes; `levels` is scratch space for all elements.
 #[simd]
 fn fit<S: Simd>(
     simd: S,

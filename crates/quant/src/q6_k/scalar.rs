@@ -6,17 +6,13 @@ use crate::{
     round::nearest_int,
 };
 
-/// Elements in a block.
 pub const ELEMS: usize = 256;
-/// Bytes of a block.
 pub const BYTES: usize = 210;
 
-/// Sub-blocks of a block.
 pub const SUBS: usize = 16;
-/// Elements in a sub-block.
 pub const SUB_ELEMS: usize = ELEMS / SUBS;
 
-/// Encodes a block. Importance weights weigh as they are; without them, squares weigh.
+/// Encodes a block. Importance weights are used directly; without them, squares are the weights.
 #[inline(never)]
 pub fn encode(values: &[f32; ELEMS], importance: Option<&[f32; ELEMS]>, block: &mut [u8; BYTES]) {
     let mut levels = [0; ELEMS];
@@ -40,7 +36,7 @@ pub fn encode(values: &[f32; ELEMS], importance: Option<&[f32; ELEMS]>, block: &
     for sub in 0..SUBS {
         let sub_level = nearest_int(inv_scale * scales[sub]).min(127) as i8;
         block[192 + sub] = sub_level as u8;
-        // Levels are rounded once more with the scale that a reader will see.
+        // Levels are rounded again with the scale that a reader will see.
         let sub_scale = scale * f32::from(sub_level);
         if sub_scale == 0.0 {
             continue;
@@ -52,7 +48,6 @@ pub fn encode(values: &[f32; ELEMS], importance: Option<&[f32; ELEMS]>, block: &
     put_levels(&levels, block);
 }
 
-/// Packs levels.
 #[inline(always)]
 pub fn put_levels(levels: &[u8; ELEMS], block: &mut [u8; BYTES]) {
     for (half, levels) in levels.as_chunks::<128>().0.iter().enumerate() {
@@ -66,7 +61,6 @@ pub fn put_levels(levels: &[u8; ELEMS], block: &mut [u8; BYTES]) {
     }
 }
 
-/// Decodes a block.
 #[inline(always)]
 pub fn decode(block: &[u8; BYTES], values: &mut [f32; ELEMS]) {
     let scale = f16_at(block, 208);

@@ -1,4 +1,4 @@
-//! Q8_0 with its scales frozen.
+//! Q8_0 with fixed scales.
 
 use gguf_types::DType;
 
@@ -8,7 +8,6 @@ use crate::{
     frozen::{Frozen, Points},
 };
 
-/// A block, for the table of such types.
 pub struct Block;
 
 impl Frozen<ELEMS, BYTES> for Block {
@@ -16,7 +15,8 @@ impl Frozen<ELEMS, BYTES> for Block {
     const GROUP: usize = ELEMS;
     const POINTS: Points = Points::Steps { zero: 128, lowest: 1, highest: 255 };
 
-    // Levels are the signed bytes, lifted by 128. The reference never gives -128, and some of its kernels take the magnitude of a byte.
+    // Levels are the signed bytes, offset by 128. The reference never produces -128, and some of its kernels
+    // use the magnitude of a byte.
     #[inline(always)]
     fn levels(block: &[u8; BYTES]) -> [u8; ELEMS] {
         array_at::<ELEMS, _>(block, 2).map(|byte| byte ^ 0x80)

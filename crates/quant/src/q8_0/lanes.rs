@@ -1,4 +1,4 @@
-//! Q8_0, an element a lane.
+//! Q8_0, one element per lane.
 
 use fearless_simd::Simd;
 use fearless_simd_macros::simd;
@@ -6,7 +6,6 @@ use fearless_simd_macros::simd;
 use super::scalar::{self, BYTES};
 use crate::lanes::elements;
 
-/// Encodes rows.
 #[simd]
 pub fn encode<S: Simd>(simd: S, values: &[f32], out: &mut [u8]) {
     elements::encode::<S, BYTES>(

@@ -5,9 +5,7 @@ use crate::{
     fit::steps_of_largest,
 };
 
-/// Elements in a block.
 pub const ELEMS: usize = 32;
-/// Bytes of a block.
 pub const BYTES: usize = 34;
 
 /// Encodes a block: the largest magnitude becomes 127; halves are rounded away from zero.
@@ -18,7 +16,6 @@ pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
     *array_at_mut(block, 2) = steps;
 }
 
-/// Decodes a block.
 #[inline(always)]
 pub fn decode(block: &[u8; BYTES], values: &mut [f32; ELEMS]) {
     let scale = f16_at(block, 0);

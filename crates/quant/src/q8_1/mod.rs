@@ -19,7 +19,6 @@ use crate::{
 
 const _: () = assert_sizes(DType::Q8_1, scalar::ELEMS, scalar::BYTES);
 
-/// The row of this type.
 pub const CODEC: Codec = Codec {
     dtype: DType::Q8_1,
     needs_weights: false,

@@ -5,13 +5,10 @@ use crate::{
     fit::steps_of_largest,
 };
 
-/// Elements in a block.
 pub const ELEMS: usize = 32;
-/// Bytes of a block.
 pub const BYTES: usize = 36;
 
-/// Encodes a block as Q8_0 does; the sum is taken of the levels and multiplied by the scale before that is
-/// rounded.
+/// Encodes a block like Q8_0; the sum of the levels is multiplied by the scale before the latter is rounded.
 #[inline(always)]
 pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
     let (scale, steps) = steps_of_largest(values, 127.0);

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Source: `block_q8_K` in `ggml/src/ggml-common.h`; `quantize_row_q8_K_ref` and `dequantize_row_q8_K` in
-//! `ggml/src/ggml-quants.c`. Where all values are zero, the reference leaves the sums as they were; here they
+//! `ggml/src/ggml-quants.c`. If all values are zero, the reference leaves the sums unchanged; here they
 //! become zero.
 
 mod scalar;

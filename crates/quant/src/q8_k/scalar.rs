@@ -6,9 +6,7 @@ use crate::{
     round::nearest_int,
 };
 
-/// Elements in a block.
 pub const ELEMS: usize = 256;
-/// Bytes of a block.
 pub const BYTES: usize = 292;
 
 /// Encodes a block: the value of largest magnitude becomes -127; halves are rounded to even.
@@ -19,7 +17,7 @@ pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
         *block = [0; BYTES];
         return;
     }
-    // The extreme becomes -127, whatever its sign, as in the reference.
+    // The extreme becomes -127, whatever its sign, like in the reference.
     let inv_scale = -127.0 / max;
     let levels = values.map(|x| nearest_int(inv_scale * x).min(127) as i8);
     *array_at_mut(block, 0) = (1.0 / inv_scale).to_le_bytes();

@@ -1,4 +1,4 @@
-//! TQ1_0 to floats, an element a lane.
+//! TQ1_0 to floats, one element per lane.
 
 use fearless_simd::{Simd, prelude::*};
 use fearless_simd_macros::simd;
@@ -12,7 +12,6 @@ use crate::{
     },
 };
 
-/// Decodes a block.
 #[simd]
 pub fn decode<S: Simd>(simd: S, block: &[u8; BYTES], values: &mut [f32; ELEMS]) {
     const POWERS: [u8; 5] = [1, 3, 9, 27, 81];

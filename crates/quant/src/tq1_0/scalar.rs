@@ -5,9 +5,7 @@ use crate::{
     fit::steps_of_largest,
 };
 
-/// Elements in a block.
 pub const ELEMS: usize = 256;
-/// Bytes of a block.
 pub const BYTES: usize = 54;
 
 /// Positions of digits: `(first byte, first element, bytes, digits)`; digit `d` of byte `i` is the element
@@ -41,7 +39,6 @@ fn pack<const BYTES: usize, const DIGITS: usize>(digits: &[u8], bytes: &mut [u8]
     }
 }
 
-/// Decodes a block.
 #[inline(always)]
 pub fn decode(block: &[u8; BYTES], values: &mut [f32; ELEMS]) {
     const POWERS: [u8; 5] = [1, 3, 9, 27, 81];
@@ -49,8 +46,8 @@ pub fn decode(block: &[u8; BYTES], values: &mut [f32; ELEMS]) {
     for (byte, elem, n_bytes, n_digits) in GROUPS {
         for d in 0..n_digits {
             for i in 0..n_bytes {
-                // The byte times 3^d has dropped `d` digits over the top; three times that, the next one
-                // stands above the byte.
+                // The byte times 3^d has shifted `d` digits out at the top; three times that, the next one is
+                // above the byte.
                 let rest = block[byte + i].wrapping_mul(POWERS[d]);
                 let digit = (u16::from(rest) * 3) >> 8;
                 values[elem + d * n_bytes + i] = (i32::from(digit) - 1) as f32 * scale;

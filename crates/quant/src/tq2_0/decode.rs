@@ -1,4 +1,4 @@
-//! TQ2_0 to floats, an element a lane.
+//! TQ2_0 to floats, one element per lane.
 
 use fearless_simd::{Simd, prelude::*};
 use fearless_simd_macros::simd;
@@ -12,7 +12,6 @@ use crate::{
     },
 };
 
-/// Decodes a block.
 #[simd]
 pub fn decode<S: Simd>(simd: S, block: &[u8; BYTES], values: &mut [f32; ELEMS]) {
     let scale = S::f32s::splat(simd, f16_at(block, 64));

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! byte  0                               64     66
-//!       qs: placed as in Q2_K           d f16
+//!       qs: in Q2_K's layout            d f16
 //! ```
 //!
 //! Source: `block_tq2_0` in `ggml/src/ggml-common.h`; `quantize_row_tq2_0_ref` and `dequantize_row_tq2_0` in

@@ -6,9 +6,7 @@ use crate::{
     two_bits,
 };
 
-/// Elements in a block.
 pub const ELEMS: usize = 256;
-/// Bytes of a block.
 pub const BYTES: usize = 66;
 
 /// Encodes a block: the largest magnitude becomes 1; halves are rounded away from zero.
@@ -20,7 +18,6 @@ pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
     put_f16(block, 64, scale);
 }
 
-/// Decodes a block.
 #[inline(always)]
 pub fn decode(block: &[u8; BYTES], values: &mut [f32; ELEMS]) {
     let scale = f16_at(block, 64);

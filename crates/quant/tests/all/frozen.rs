@@ -1,4 +1,5 @@
-//! Blocks with frozen scales against the codecs: levels go out and in, and values are those of the decoder, bit for bit.
+//! Blocks with fixed scales compared with the codecs: levels survive packing, and values are those of the
+//! decoder, bit for bit.
 
 use gguf_quant::{
     Level, Rows,
@@ -9,11 +10,11 @@ use gguf_types::DType;
 
 const N_BLOCKS: usize = 32;
 
-/// Blocks as the encoder makes them of every kind of values, and blocks of any bytes.
+/// Encoded blocks of every kind of values, and blocks of any bytes.
 fn blocks_of(row: &FrozenCodec) -> Vec<(String, Vec<u8>)> {
     let block_elems = row.dtype.block_elems() as usize;
     let n_bytes = N_BLOCKS * row.dtype.block_bytes() as usize;
-    // Eight times as many elements of the small blocks, so that all of the nasty stretches are met.
+    // Eight times the elements for small blocks, so that all nasty stretches are included.
     let n = (N_BLOCKS * 256 / block_elems).max(N_BLOCKS);
     let mut all = vec![("bytes".to_owned(), gguf_testkit::bytes(5, n_bytes))];
     for data in Data::ALL {
@@ -65,7 +66,7 @@ fn levels_round_trip_and_match_decoder() {
             let mut again = blocks.clone();
             (row.put_levels)(&levels, &mut again);
             assert!(again == blocks, "{} {name}: the same levels change bytes", row.dtype);
-            // Any other levels: scales stay, and levels are read as they were written.
+            // Any other levels: scales stay, and levels are read as written.
             let (lowest, highest) = match row.points {
                 Points::Steps { lowest, highest, .. } => (lowest, highest),
                 Points::Table(_) => (0, 15),

@@ -1,4 +1,4 @@
-//! Every codec against the reference's bytes, at every level that this machine has.
+//! Every codec compared with the reference's bytes, at every level of this machine.
 
 mod compare;
 

@@ -1,4 +1,4 @@
-//! The table of codecs and what `encode` and `decode` refuse.
+//! The table of codecs, and inputs that `encode` and `decode` refuse.
 
 use gguf_quant::{CODECS, CodecError, Level, Rows, codec, decode, encode};
 use gguf_types::DType;

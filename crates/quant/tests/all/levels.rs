@@ -1,15 +1,15 @@
-//! Every codec at every level that this machine has, against its scalar code: rows of one block and of many,
+//! Every codec at every level of this machine compared with its scalar code: rows of one block and of many,
 //! tails of every length, one row and several, ordinary, heavy-tailed and nasty values.
 //!
-//! The goldens compare with the reference; here it is the shapes that vary, because a vector of blocks does
-//! not end where rows do.
+//! The goldens compare with the reference; here the shapes vary, because a vector of blocks does not end at
+//! the end of a row.
 
 use gguf_quant::{CODECS, Codec, Level, Rows};
 use gguf_testkit::{Data, Importance, compare_blocks};
 
 /// `(blocks in a row, rows)` in addition to single rows of 1 to 17 blocks.
 const SHAPES: [(usize, usize); 8] = [(1, 17), (1, 33), (2, 9), (3, 7), (5, 5), (7, 3), (16, 2), (32, 1)];
-/// Elements from which the values of all shapes are cut.
+/// Elements from which the values of all shapes are taken.
 const POOL_ELEMS: usize = 256 * 28 * 9;
 
 #[test]
@@ -23,7 +23,7 @@ fn levels_match_scalar_bytes() {
         for (at, &(row_blocks, n_rows)) in shapes.iter().enumerate() {
             let row_elems = row_blocks * codec.dtype.block_elems() as usize;
             let n_elems = row_elems * n_rows;
-            // Two kinds of values and all kinds of weights for each shape; shapes that follow take other ones.
+            // Two kinds of values and all kinds of weights per shape; successive shapes use different ones.
             for (name, pool) in [&pools[at % 5], &pools[(at + 2) % 5]] {
                 let first = at * 1031 * 256 % (POOL_ELEMS - n_elems);
                 let values = &pool[first / 32 * 32..][..n_elems];
@@ -43,8 +43,8 @@ fn levels_match_scalar_bytes() {
     assert!(differences.is_empty(), "{} differences\n{}", differences.len(), differences.join("\n"));
 }
 
-/// The sweeps of Q3_K skip steps that surely move nothing. Here levels move often and nearly move: ties, one value
-/// that is nearly the whole sum, and sizes at which a sum is subnormal or a product overflows.
+/// The sweeps of Q3_K skip steps that cannot change a level. Here levels move often or almost: ties, one
+/// value that is nearly the entire sum, and sizes at which a sum is subnormal or a product overflows.
 #[test]
 fn q3_k_levels_move_as_in_scalar() {
     const N_BLOCKS: usize = 37;
@@ -77,7 +77,7 @@ fn q3_k_levels_move_as_in_scalar() {
     assert!(differences.is_empty(), "{} differences\n{}", differences.len(), differences.join("\n"));
 }
 
-/// All levels of this machine but scalar.
+/// All levels of this machine except scalar.
 fn levels() -> Vec<Level> {
     let mut levels = Level::available();
     gguf_testkit::require_levels(&levels.iter().map(|level| level.name()).collect::<Vec<_>>());

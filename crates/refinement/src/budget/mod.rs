@@ -13,7 +13,7 @@ use gguf_types::DType;
 /// A type for a matrix.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Offer {
-    /// The type.
+    /// Type in the file.
     pub dtype: DType,
     /// Bytes of the matrix in the file, padding included.
     pub n_bytes: u64,
@@ -24,7 +24,7 @@ pub struct Offer {
 /// A matrix and its possible types.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Item {
-    /// Its name.
+    /// Name of the tensor.
     pub name: String,
     /// At least one type, in any order.
     pub offers: Vec<Offer>,
@@ -73,10 +73,10 @@ pub fn predicted(measured: f64, target: f64, probed: f64) -> f64 {
 
 /// Chooses one offer per item, at most `budget` bytes together, with a small sum of costs.
 ///
-/// First by Lagrangian relaxation: with a price per byte every item decides alone, and lowering the price
-/// walks the lower convex hulls of all items, steepest step first. The result is optimal for the bytes that
-/// it takes. Then the remaining room is filled by exchanging one or two items while that helps. The choice is
-/// deterministic.
+/// First by Lagrangian relaxation: with a price per byte every item decides independently, and lowering the
+/// price walks the lower convex hulls of all items, steepest step first. The result is optimal for the bytes
+/// that it takes. Then the remaining room is filled by exchanging one or two items while that helps. The
+/// choice is deterministic.
 ///
 /// # Errors
 /// [`BudgetError`].

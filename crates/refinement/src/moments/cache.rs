@@ -54,10 +54,10 @@ impl MomentsCache {
         MomentsCache::of(folder, identity, files_in(folder)?)
     }
 
-    /// Reads the statistics in `folder`, whatever their model and text.
+    /// Reads the statistics in `folder` for any model and text.
     ///
     /// # Errors
-    /// As [`MomentsCache::open`]; [`Error::OtherMoments`] if two files belong to different runs,
+    /// Those of [`MomentsCache::open`]; [`Error::OtherMoments`] if two files belong to different runs,
     /// [`Error::NotAddable`] for an empty folder.
     pub fn read(folder: &Path) -> Result<MomentsCache, Error> {
         let files = files_in(folder)?;
@@ -100,7 +100,7 @@ impl MomentsCache {
     }
 
     /// Hessians of a tensor's inputs over the training tokens and over the held-out tokens; for a stack,
-    /// those of matrix `index` (an expert or a head). `None` if there are none.
+    /// those of matrix `index` (an expert or a head). `None` if missing.
     ///
     /// # Errors
     /// [`Error::BrokenMoments`], [`Error::Io`].
@@ -113,7 +113,7 @@ impl MomentsCache {
         Ok(Some((fit, held)))
     }
 
-    /// File and index of the input of a matrix, if it is that of others too.
+    /// File and index of the input of a matrix, if other matrices share it.
     pub(crate) fn shared_place(&self, tensor: &str, index: Option<usize>) -> Option<(usize, usize)> {
         let place = self.places.get(&(tensor.to_owned(), index))?;
         let input = self.files.get(&place.0)?.inputs.get(place.1)?;
@@ -195,7 +195,7 @@ impl MomentsCache {
     ///
     /// # Errors
     /// [`Error::OtherMoments`] for another model or setting; [`Error::NotAddable`] for a text given twice, a
-    /// folder with missing steps or inputs, and an output with files; as [`MomentsCache::open`].
+    /// folder with missing steps or inputs, and an output with files; those of [`MomentsCache::open`].
     pub fn merge(folders: &[&Path], output: &Path) -> Result<MomentsCache, Error> {
         let not = |problem: String| Error::NotAddable { problem };
         let caches =

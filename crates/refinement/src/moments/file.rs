@@ -6,7 +6,7 @@
 //! ```text
 //! importance   (n_bytes) i8                  the part of `gguf_runtime::importance::Collector`
 //! counts       (2, n_inputs) i64             training tokens, held-out tokens
-//! fit.K        (n (n + 1) / 2) f32           input K: row i of its sums from column i on, one row after the other
+//! fit.K        (n (n + 1) / 2) f32           input K: row i of its sums from column i on, rows concatenated
 //! held.K       (n (n + 1) / 2) f32
 //! ```
 
@@ -132,7 +132,6 @@ fn n_upper(n_columns: usize) -> Option<u64> {
     n.checked_add(1)?.checked_mul(n).map(|twice| twice / 2)
 }
 
-/// A step file being written.
 pub struct StepWriter {
     output: Output,
     plan: gguf_container::Plan,
@@ -236,7 +235,6 @@ impl StepWriter {
     }
 }
 
-/// File name of a step.
 pub(super) fn file_name(step: usize) -> String {
     format!("step-{step:05}.gguf")
 }
@@ -251,7 +249,6 @@ fn unreadable(path: &Path, error: gguf_container::Error) -> Error {
     }
 }
 
-/// An existing step file.
 #[derive(Debug)]
 pub(super) struct StepFile {
     path: PathBuf,
@@ -373,7 +370,6 @@ impl StepFile {
         self.file.data(tensor).map_err(|error| unreadable(&self.path, error))
     }
 
-    /// Sums of one input.
     pub fn input(&self, index: usize) -> Result<Input, Error> {
         let planned =
             self.inputs.get(index).ok_or_else(|| self.broken(format!("input {index} is missing")))?;

@@ -79,7 +79,6 @@ struct Fault {
     tensor: String,
     value: f32,
     column: usize,
-    /// Row in the batch.
     row: usize,
 }
 

@@ -1,8 +1,8 @@
 //! Hessians of the inputs of every matrix of a model, collected layer by layer.
 //!
-//! All of the text runs through one layer, then through the next. Inputs of matrices are summed while a layer
+//! The entire text runs through one layer, then through the next. Inputs of matrices are summed while a layer
 //! runs, separately over training tokens and over held-out chunks, so that a choice made on the first can be
-//! judged on the second. Memory holds the sums of one layer (or of a part of it, if they exceed
+//! judged on the second. Memory contains the sums of one layer (or of a part, if they exceed
 //! [`Options::gram_bytes`]: the layer then runs several times), a batch of activations, and the state between
 //! two layers, which is spilled to disk beyond [`Options::state_bytes`]. [`Plan`] states the memory before
 //! anything runs.
@@ -43,12 +43,12 @@ pub const FEW_PER_COLUMN: f64 = 4.0;
 pub struct Options {
     /// Memory for the sums of several inputs, in bytes.
     pub gram_bytes: u64,
-    /// Memory for the sums of one input that is processed alone, in bytes. Wider inputs have no Hessian.
+    /// Memory for the sums of one input that is processed separately, in bytes. Wider inputs have no Hessian.
     pub widest_bytes: u64,
     /// Memory for the state between two layers, in bytes.
     pub state_bytes: u64,
-    /// One chunk in `held_every` is held out, the last of each group. Nothing is held out for 0 or 1; at
-    /// least one chunk is, given two or more.
+    /// One chunk in `held_every` is held out, the last of each group. For 0 or 1 no chunk is held out;
+    /// otherwise at least one is, given two or more.
     pub held_every: usize,
     /// Minimum of training tokens per column of the widest input.
     pub least_per_column: f64,
@@ -95,7 +95,7 @@ pub struct Found {
     pub step: usize,
     /// Round of the step, from 0.
     pub round: usize,
-    /// Inputs in name order. Experts that received no tokens have none.
+    /// Inputs in name order. Experts without tokens have no inputs.
     pub inputs: Vec<Input>,
 }
 
@@ -117,10 +117,10 @@ pub trait Watch {
 /// Summary of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Summary {
-    /// Importance over all tokens, as [`Collector`] alone would collect it.
+    /// Importance over all tokens, equal to the result of a separate [`Collector`].
     pub importance: Collector,
-    /// Inputs with fewer tokens per column than [`FEW_PER_COLUMN`], and how many they have; inputs without
-    /// tokens are not listed.
+    /// Inputs with fewer tokens per column than [`FEW_PER_COLUMN`], and their tokens per column; inputs
+    /// without tokens are not listed.
     pub few: Vec<(Matrices, f64)>,
     /// Experts that received no training tokens.
     pub unreached: Vec<Matrices>,
@@ -153,7 +153,7 @@ impl Summary {
 /// steps are read from it and missing ones are written to it.
 ///
 /// # Errors
-/// As [`Model::run`]; [`Error::NotFiniteInput`], [`Error::Interrupted`], [`Error::Io`], and errors of
+/// Those of [`Model::run`]; [`Error::NotFiniteInput`], [`Error::Interrupted`], [`Error::Io`], and errors of
 /// [`Watch::found`] and the cache.
 pub fn gather(
     model: &Model,
@@ -168,7 +168,7 @@ pub fn gather(
     let inputs = |step: &PlannedStep| step.rounds.concat();
     let is_known = |(index, step)| cache.as_ref().is_some_and(|cache| cache.has(index, &inputs(step)));
     let is_known: Vec<bool> = plan.steps.iter().enumerate().map(is_known).collect();
-    // Nothing runs after the last missing step.
+    // Steps after the last missing one do not run.
     let n_run = is_known.iter().rposition(|known| !known).map_or(0, |last| last + 1);
     let n_rounds: usize = (0..n_run).map(|step| n_rounds_of(plan, step, is_known[step])).sum();
     let (mut done, of) = (0, n_rounds * plan.batches.len());

@@ -7,8 +7,8 @@
 //! information, up to a factor.
 //!
 //! The text runs forward once, and the inputs of each layer are kept. Then the backward pass goes layer by
-//! layer over all of the text. Memory holds the sums of one layer, a batch, and the layer inputs, which are
-//! spilled to disk beyond [`Options::state_bytes`].
+//! layer over the entire text. Memory contains the sums of one layer, a batch, and the layer inputs, which
+//! are spilled to disk beyond [`Options::state_bytes`].
 //!
 //! Source: the Fisher information sketches of YAQA (Tseng et al., arXiv:2505.22988), in their simplest form.
 
@@ -29,7 +29,7 @@ const MOST_ROWS_PER_COLUMN: u64 = 3;
 
 impl Plan {
     /// Plans output gradients on top of this plan: sums over the rows of every matrix that sees every token,
-    /// except the output matrix and matrices with more than three times as many rows as columns.
+    /// except the output matrix and matrices with more than three rows per column.
     ///
     /// # Errors
     /// [`Error::Eval`] if the backward pass does not support the model.

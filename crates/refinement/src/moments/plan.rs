@@ -102,7 +102,7 @@ impl Plan {
     /// Runs one token through the model to find its inputs and the state between steps.
     ///
     /// # Errors
-    /// As [`Model::run`]; [`Error::TooFewTokens`] by [`Options::least_per_column`].
+    /// Those of [`Model::run`]; [`Error::TooFewTokens`] by [`Options::least_per_column`].
     pub fn new(model: &Model, texts: &Texts, options: &Options) -> Result<Plan, Error> {
         let engine = Steps::new(model)?;
         let (mut steps, mut between, mut token_bytes) = (Vec::new(), Between::default(), 0);
@@ -178,8 +178,8 @@ pub(super) fn planned(inputs: Vec<PlannedInput>, options: &Options) -> PlannedSt
     PlannedStep { rounds, too_wide }
 }
 
-/// Chunks that run together: as many as `rows_at_once` tokens allow, at least one. For chunks of equal length
-/// the groups are those of [`Model::sequences_at_once`].
+/// Chunks that run together: up to `rows_at_once` tokens, at least one chunk. For chunks of equal length the
+/// groups are those of [`Model::sequences_at_once`].
 pub(crate) fn batches(chunks: &[Vec<u32>], rows_at_once: usize) -> Vec<std::ops::Range<usize>> {
     let (mut batches, mut first, mut n_rows) = (Vec::new(), 0, 0);
     for (index, chunk) in chunks.iter().enumerate() {
@@ -240,7 +240,7 @@ mod tests {
         let step = planned(inputs(), &options);
         assert_eq!(widths(&step), [vec![10, 20], vec![11, 10]]);
         assert_eq!(step.too_wide, [input(30)]);
-        // Inputs above the shared limit are alone, in any position.
+        // Inputs above the shared limit have their own round, in any position.
         let step = planned(inputs(), &Options { widest_bytes: 7200, ..options.clone() });
         assert_eq!(widths(&step), [vec![10, 20], vec![11], vec![30], vec![10]]);
         let step = planned(vec![input(30), input(10)], &Options { widest_bytes: 7200, ..options });

@@ -11,7 +11,6 @@ use gguf_runtime::{Between, BetweenShapes};
 
 use crate::Error;
 
-/// Error of the temporary file.
 pub(super) fn spill(source: io::Error) -> Error {
     Error::Io { action: "spill to", path: "a temporary file".to_owned(), source }
 }
@@ -23,7 +22,6 @@ pub(super) enum Stack {
 }
 
 impl Stack {
-    /// An empty stack.
     pub fn new(is_spilled: bool) -> io::Result<Stack> {
         Ok(match is_spilled {
             false => Stack::Held(BTreeMap::new()),
@@ -62,7 +60,6 @@ impl Stack {
         }
     }
 
-    /// Releases a step.
     pub fn forget(&mut self, step: usize) {
         if let Stack::Held(all) = self {
             all.retain(|(of, _), _| *of != step);
@@ -76,11 +73,10 @@ pub(super) enum States {
     Spilled(Spilled),
 }
 
-/// Unnamed temporary files, so nothing remains however a run ends.
+/// Unnamed temporary files, which disappear however a run ends.
 pub(super) struct Spilled {
     /// State after the previous step, and the offset of each batch.
     read: (File, Vec<(BetweenShapes, u64)>),
-    /// State after this step.
     written: (File, Vec<(BetweenShapes, u64)>),
 }
 

@@ -30,7 +30,7 @@ impl Texts {
         Texts { chunks, digests, warnings: Vec::new() }
     }
 
-    /// Cuts a text as for an importance matrix (`gguf-eval imatrix`).
+    /// Cuts a text like an importance matrix does (`gguf-eval imatrix`).
     ///
     /// # Errors
     /// Errors of the tokenizer; [`gguf_runtime::Error::TooShort`], [`gguf_runtime::Error::OutOfRange`].
@@ -85,7 +85,7 @@ impl Texts {
         all
     }
 
-    /// About `n_tokens` of the tokens: whole chunks, evenly spread. All of them if there are fewer.
+    /// Evenly spread chunks with about `n_tokens` tokens; all chunks if there are fewer.
     #[must_use]
     pub fn spread(&self, n_tokens: usize) -> Texts {
         let stride = (self.n_tokens() / n_tokens.max(1)).max(1);

@@ -1,4 +1,4 @@
-//! Rounding of whole matrices with Kronecker-factored statistics, done when the first of their rows comes.
+//! Rounding of matrices with Kronecker-factored statistics, done when their first row is encoded.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::{
     BatchedRounding, Error, Gram, KroneckerRounding, Rounding, RoundingOptions, moments::MomentsCache,
 };
 
-/// Memory limit for rounding one matrix, in bytes. Larger matrices use input statistics alone.
+/// Memory limit for rounding one matrix, in bytes. Larger matrices only use input statistics.
 const MOST_BYTES: u64 = 4 << 30;
 
 /// Memory for rounding a matrix with both statistics: two metrics with their factors and statistics, and
@@ -18,19 +18,16 @@ fn n_bytes(n_rows: u64, n_columns: u64) -> u64 {
 
 /// Input and output statistics of a matrix over training and held-out tokens.
 pub(super) struct Sides {
-    /// Inputs.
     pub fit: Gram,
     pub held: Gram,
-    /// Output gradients.
     pub fit_outputs: Gram,
     pub held_outputs: Gram,
 }
 
-/// A rounded matrix.
 pub(super) enum Rounded {
     /// All blocks of the matrix, and the options.
     Both(Vec<u8>, RoundingOptions),
-    /// Worse than the blocks of the codec; its rows are rounded with input statistics.
+    /// Not better than the codec's blocks; rows are rounded with input statistics.
     Inputs(Arc<Rounding>),
 }
 
@@ -81,7 +78,7 @@ impl Refiner {
         let encode = |values: &[f32]| self.encode(values, n_columns, rows);
         let batched = BatchedRounding::new(&outputs, &both)?;
         let (mut blocks, cost) = batched.round(&inputs, dtype, &values, &encode)?;
-        // Feedback between rows that depend on each other strongly can grow without limit.
+        // Feedback between strongly dependent rows can grow without limit.
         if cost > batched.cost(&inputs, dtype, &values, &encode(&values)?)? {
             return Ok(Rounded::Inputs(inputs));
         }

@@ -10,29 +10,26 @@ use crate::{
     rounding::{Choice, Rounding, RoundingOptions, SIDE_BY_SIDE, choose_by},
 };
 
-/// Inputs that are kept. Between two matrices of an input, a file has few others.
+/// Number of inputs that are kept. Between two matrices of an input, a file has few others.
 const KEPT: usize = 4;
 
 /// Memory limit for everything that is kept, in bytes. The latest input is kept regardless of its size.
 const MOST_BYTES: u64 = 256 << 20;
 
-/// Tokens of a Hessian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tokens {
     /// Training tokens, which decide levels while options are compared.
     Training,
-    /// Training and held-out tokens.
     All,
 }
 
-/// Roundings of one input.
 #[derive(Debug, Default)]
 pub(super) struct OfInput {
     made: Vec<(Tokens, RoundingOptions, Arc<Rounding>)>,
 }
 
 impl OfInput {
-    /// [`choose`](crate::choose) with the roundings that are known.
+    /// [`choose`](crate::choose), reusing known roundings.
     pub fn choose(
         &mut self,
         fit: &Gram,
@@ -46,7 +43,7 @@ impl OfInput {
         let known = |this: &OfInput, options: &RoundingOptions| {
             this.known(Tokens::Training, options, n_columns, dtype)
         };
-        // The factors of wide inputs are made in order and not kept.
+        // Factors of wide inputs are computed in order and not kept.
         if n_columns <= SIDE_BY_SIDE {
             let mut missing = candidates.to_vec();
             missing.retain(|options| known(self, options).is_none());
@@ -58,7 +55,7 @@ impl OfInput {
         choose_by(&rounding, held, dtype, weights, stock, candidates)
     }
 
-    /// The rounding of a type, if it was made before.
+    /// Rounding of a type, if known.
     fn known(
         &self,
         tokens: Tokens,
@@ -73,7 +70,7 @@ impl OfInput {
         self.made.iter().find(is_it).map(|(.., made)| Arc::clone(made))
     }
 
-    /// The rounding after the choice, when the held-out tokens count too.
+    /// Rounding after the choice, with Hessians over all tokens.
     pub fn over_all(
         &mut self,
         (fit, held): (Gram, &Gram),
@@ -98,10 +95,9 @@ impl OfInput {
 /// An input: file and index of its statistics.
 type Place = (usize, usize);
 
-/// Roundings of the latest inputs.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
-    /// From the oldest to the latest.
+    /// Oldest first.
     inputs: Mutex<Vec<(Place, Arc<Mutex<OfInput>>)>>,
 }
 
@@ -116,7 +112,7 @@ impl Shared {
         let n_bytes = |input: &Arc<Mutex<OfInput>>| input.try_lock().map_or(0, |input| input.n_bytes());
         let mut left = MOST_BYTES;
         let mut n_kept = 0;
-        // From the latest on.
+        // Latest first.
         let mut is_kept: Vec<bool> = inputs
             .iter()
             .rev()
@@ -133,7 +129,6 @@ impl Shared {
         Arc::clone(&inputs[inputs.len() - 1].1)
     }
 
-    /// Releases everything.
     pub fn clear(&self) {
         self.inputs.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }

@@ -3,11 +3,11 @@
 //! With the output gradient statistics `G = U^T D U` (n_rows, n_rows) (`factor`), an error `E` of the weights
 //! costs `sum_r d_r |e_r + sum_{i<r} U_ri e_i|^2`, with the norm of the input Hessian. So a row whose
 //! predecessors are done is rounded like a single row of weights `w_r + sum_{i<r} U_ri e_i`, scales included
-//! ([`Rounding`]). Rows of a batch are evenly spread over the matrix, where they interact least, and are
-//! rounded as if they did not interact at all. A second pass, without feedback over columns, rounds each batch
-//! for its weights plus `sum_{i != r} G_ri / G_rr e_i`. If rows of a batch interact too strongly, this pass raises the
-//! cost, and its result is dropped. [`KroneckerRounding`](super::KroneckerRounding) then
-//! corrects levels with all interactions, for types with independent columns.
+//! ([`Rounding`]). Rows of a batch are evenly spread over the matrix, so that they interact least, and are
+//! rounded as if they did not interact. A second pass, without feedback over columns, rounds each batch for
+//! its weights plus `sum_{i != r} G_ri / G_rr e_i`. If rows of a batch interact too strongly, this pass
+//! raises the cost, and its result is dropped. [`KroneckerRounding`](super::KroneckerRounding) then corrects
+//! levels with all interactions, for types with independent columns.
 
 use gguf_products::matmul;
 use gguf_quant::Level;
@@ -18,7 +18,7 @@ use rayon::prelude::*;
 use super::{Rounding, RoundingOptions, factor::Factor, lanes::LANES, metric::Metric, row_bytes};
 use crate::{Error, Gram};
 
-/// Batches of a matrix. More of them neglect fewer interactions and are less work for several threads.
+/// Batches per matrix. More batches neglect fewer interactions and give threads less work at a time.
 const BATCHES: usize = 12;
 
 /// Rows of a product that a thread computes at once.
@@ -62,7 +62,7 @@ impl BatchedRounding {
         Ok(BatchedRounding { level: options.level, factor, shares, diagonal, batch })
     }
 
-    /// Cost `tr(G E H E^T)` of the blocks of a whole matrix of `weights`, with the metric of `inputs`.
+    /// Cost `tr(G E H E^T)` of a matrix's blocks for its `weights`, with the metric of `inputs`.
     ///
     /// # Errors
     /// Blocks that do not decode.
@@ -103,15 +103,15 @@ impl BatchedRounding {
             .sum::<f64>()
         };
         let firsts: Vec<usize> = (0..n_rows).step_by(PART_ROWS).collect();
-        // Summed in the order of the rows, whatever thread computes them.
+        // Summed in row order, for any number of threads.
         firsts.into_par_iter().map(cost).collect::<Vec<f64>>().into_iter().sum()
     }
 
-    /// Encodes and rounds a whole matrix: `weights` (n_rows, n_columns), each batch with `encode` and then
-    /// with `inputs`. Returns its blocks and their [`cost`](Self::cost), without rows that are not finite.
+    /// Encodes and rounds a matrix: `weights` (n_rows, n_columns), each batch with `encode` and then with
+    /// `inputs`. Returns its blocks and their [`cost`](Self::cost), without rows that are not finite.
     ///
     /// # Errors
-    /// As [`Rounding::refine`], and errors of `encode`.
+    /// Those of [`Rounding::refine`], and errors of `encode`.
     pub fn round(
         &self,
         inputs: &Rounding,
@@ -162,7 +162,7 @@ impl BatchedRounding {
                     for ((error, value), found) in errors.iter_mut().zip(weights.row(*row)).zip(found) {
                         *error = value - found;
                     }
-                    // Values that are not finite must not reach other rows.
+                    // Non-finite values must not spread to other rows.
                     if errors.iter().any(|error| !error.is_finite()) {
                         errors.fill(0.0);
                     }

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The half-precision numbers with the smallest change are taken if it is negative, so `tr(E H E^T)` never
-//! rises. The 6-bit codes were chosen one by one before; this step fits their common factor.
+//! rises. The 6-bit codes were chosen individually before; this step fits their common factor.
 
 use gguf_products::matmul;
 use gguf_quant::{
@@ -25,10 +25,9 @@ use super::{metric::Metric, tile::Tile};
 const ONE: u16 = 0x3c00;
 /// All bits of a half except the sign.
 const SIZE: u16 = 0x7fff;
-/// Infinity in half precision.
 const INFINITY: u16 = 0x7c00;
 
-/// Sums over a block of one row, as in the module documentation.
+/// Sums over a block of one row (see the module documentation).
 #[derive(Debug, Default)]
 struct Sums {
     aa: f64,
@@ -39,7 +38,6 @@ struct Sums {
 }
 
 impl Sums {
-    /// Change of the row's cost.
     fn change(&self, x: f64, y: f64) -> f64 {
         x * (x * self.aa + 2.0 * (y * self.ab - self.ag)) + y * (y * self.bb - 2.0 * self.bg)
     }
@@ -52,7 +50,7 @@ impl Sums {
         if !is_scale(d) || m & SIZE >= INFINITY {
             return None;
         }
-        // Both together, or the scale alone if offsets are redundant.
+        // Both together, or only the scale if offsets are redundant.
         let determinant = self.aa * self.bb - self.ab * self.ab;
         let step = if determinant > 1e-6 * self.aa * self.bb {
             (self.ag * self.bb - self.bg * self.ab) / determinant

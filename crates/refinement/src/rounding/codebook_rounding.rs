@@ -1,8 +1,8 @@
 //! Rounding of types that code eight columns at a time with a codebook (`gguf_quant::codebook`), with fixed scales.
 //!
-//! The same two passes as for single columns, with eight columns as the unit. With everything else fixed,
-//! eight columns cost `(t - v) M (t - v)^T` for a target `t`, their values `v = scale * magnitude * sign` and
-//! a metric `M` (8, 8):
+//! The two passes for single columns, with eight columns as the unit. With everything else fixed, eight
+//! columns cost `(t - v) M (t - v)^T` for a target `t`, their values `v = scale * magnitude * sign` and a
+//! metric `M` (8, 8):
 //!
 //! - feedback: `H = V^T D V` in an order that keeps groups of eight together, `M = V_8^T D_8 V_8` of their
 //!   part, and `t = w + y` where
@@ -28,16 +28,15 @@ use super::{
     metric::Metric,
 };
 
-/// Steps from the best point by the diagonal to the best by the whole metric.
+/// Steps from the best point by the diagonal to the best by the full metric.
 const STEPS: usize = 3;
 
-/// Eight columns of sixteen rows.
 type Eight = [Lanes; COLUMNS];
 /// (8, 8).
 type Small = [[f32; COLUMNS]; COLUMNS];
 
-/// Rows of a matrix, transposed: (columns or groups, n_lanes), row-major, padded with zero rows to whole
-/// lanes.
+/// Rows of a matrix, transposed: (columns or groups, n_lanes), row-major, padded with zero rows to a multiple
+/// of the lanes.
 #[derive(Debug)]
 pub struct CodebookTile {
     n_columns: usize,
@@ -46,7 +45,6 @@ pub struct CodebookTile {
     weights: Vec<f32>,
     /// `weight - value`.
     errors: Array2<f32>,
-    /// Zero if the choice stays.
     scales: Vec<f32>,
     /// (n_columns / 8, n_lanes).
     choices: Vec<Choice>,
@@ -132,7 +130,7 @@ impl CodebookTile {
         *lanes(&self.scales, column / self.group * self.n_lanes + lane)
     }
 
-    /// Applies a candidate in the lanes where it was `taken`: choices and errors.
+    /// Applies a candidate in the lanes selected by `taken`: choices and errors.
     #[inline(always)]
     fn put(&mut self, search: &Search, column: usize, lane: usize, found: &Candidate, taken: &[bool; LANES]) {
         let at = column / COLUMNS * self.n_lanes + lane;
@@ -171,7 +169,6 @@ fn cost(metric: &Small, x: &Eight) -> (Lanes, Eight) {
     (sum, products)
 }
 
-/// Eight columns and their target.
 struct Goal<'a> {
     search: &'a Search,
     metric: &'a Small,
@@ -182,7 +179,7 @@ struct Goal<'a> {
 }
 
 impl Goal<'_> {
-    /// The point nearest to `target` by a diagonal, with its cost by the whole metric.
+    /// The point nearest to `target` by a diagonal, with its cost by the full metric.
     #[inline(always)]
     fn candidate(&self, target: &Eight, diagonal: &[f32; COLUMNS]) -> (Candidate, Eight) {
         let mut steps = [[0.0; LANES]; COLUMNS];
@@ -446,7 +443,7 @@ fn inverse(metric: &Metric, first: usize) -> Small {
     });
     for pivot in 0..COLUMNS {
         let size = a[pivot][pivot];
-        // Columns without input, or explained by others: all eight stay as they are.
+        // Columns without input, or explained by others: all eight stay unchanged.
         if size.is_nan() || size <= 1e-9 {
             return [[0.0; COLUMNS]; COLUMNS];
         }

@@ -14,10 +14,9 @@ use super::lanes::{LANES, Lanes};
 
 /// Maximum number of magnitudes of a codebook.
 const MAX_LEVELS: usize = 8;
-/// Pairs of neighbouring columns.
+/// Number of pairs of neighboring columns.
 const PAIRS: usize = COLUMNS / 2;
 
-/// A codebook prepared for searching.
 #[derive(Debug)]
 pub struct Search {
     codebook: Codebook,
@@ -51,7 +50,7 @@ impl Found {
     }
 }
 
-/// Best point for a part of the columns: as it is, and with one sign flipped.
+/// Best point for a part of the columns: unchanged, and with one sign flipped.
 #[derive(Debug, Clone, Copy)]
 struct Best {
     cost: Lanes,
@@ -61,7 +60,6 @@ struct Best {
 }
 
 impl Search {
-    /// The codebook of a type.
     pub fn new(codec: &CodebookCodec) -> Search {
         let points: Vec<&[u8]> = match codec.codebook {
             Codebook::Eights(points) => points.iter().map(|point| &point[..]).collect(),

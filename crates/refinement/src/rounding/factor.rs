@@ -17,7 +17,8 @@ pub struct Factor {
     order: Vec<usize>,
     /// (n_columns, n_columns), row-major: `V` below the diagonal; the rest is undefined.
     v: Array2<f32>,
-    /// (n_columns, PANEL): row `j` holds column `j` of `V` within its panel, from the panel's first row on.
+    /// (n_columns, PANEL): row `j` contains column `j` of `V` within its panel, from the panel's first row
+    /// on.
     within: Vec<f32>,
     /// `D`.
     pivots: Vec<f32>,
@@ -94,7 +95,7 @@ impl Factor {
 }
 
 /// Computes rows `first..end` of `V` (one panel) in place from the remainder of `H` after all later panels;
-/// `rows` are whole rows of `n` elements. Returns their pivots `d`.
+/// `rows` have `n` elements each. Returns their pivots `d`.
 #[inline(always)]
 fn eliminate(rows: &mut [f32], n: usize, first: usize, end: usize, floor: f32) -> Vec<f32> {
     let mut pivots = vec![0.0; end - first];

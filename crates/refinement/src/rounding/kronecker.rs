@@ -1,6 +1,6 @@
 //! Rounding with a Kronecker-factored Hessian (YAQA): rows of a matrix interact.
 //!
-//! With the input Hessian `H` (as for row-wise rounding) and the output gradient statistics `G` (n_rows,
+//! With the input Hessian `H` (like in row-wise rounding) and the output gradient statistics `G` (n_rows,
 //! n_rows), shrunk in the same way, an error `E` of the weights costs `tr(G E H E^T)`. For a row whose
 //! neighbors are fixed that is the row-wise cost for shifted weights:
 //!
@@ -53,7 +53,7 @@ pub struct KroneckerRounding {
     output_factor: Option<Factor>,
     /// (n_rows, n_rows): `G`, rows in the factor's order.
     g: Array2<f32>,
-    /// `1 / G_rr` in the same order, or 0 where that is 0.
+    /// `1 / G_rr` in that order, or 0 if that is 0.
     inverse_diagonal: Vec<f32>,
 }
 
@@ -62,13 +62,13 @@ impl KroneckerRounding {
     /// `shrinkage` applies to the first, `output_shrinkage` to the second; feedback and sweeps to both.
     ///
     /// # Errors
-    /// As [`Rounding::new`](super::Rounding::new), for either.
+    /// Those of [`Rounding::new`](super::Rounding::new), for either.
     pub fn new(inputs: &Gram, outputs: &Gram, options: &RoundingOptions) -> Result<KroneckerRounding, Error> {
         let inputs = Arc::new(Rounding::new(inputs, &RoundingOptions { feedback: true, ..*options })?);
         KroneckerRounding::with_inputs(inputs, outputs, options)
     }
 
-    /// The same for inputs that were prepared before, with feedback, if the options ask for it.
+    /// Like [`new`](Self::new) for inputs that were prepared before, with feedback if the options require it.
     pub(crate) fn with_inputs(
         inputs: Arc<Rounding>,
         outputs: &Gram,
@@ -80,7 +80,7 @@ impl KroneckerRounding {
         };
         let outputs = Metric::new(outputs, &output_options)?;
         let order = outputs.order(1);
-        // Sweeps alone need no factor.
+        // Sweeps do not need the factor.
         let output_factor = options.feedback.then(|| Factor::new(&outputs, order.clone(), &output_options));
         let g = Array2::from_shape_fn((order.len(), order.len()), |(i, j)| outputs.h()[[order[i], order[j]]]);
         let inverse_diagonal = order.iter().map(|row| outputs.inverse_diagonal()[*row]).collect();
@@ -92,8 +92,8 @@ impl KroneckerRounding {
         frozen(dtype).is_some()
     }
 
-    /// Rounds a whole matrix again: `weights` (n_rows, n_columns); `blocks`, their encoding as `dtype` on
-    /// entry and the better one on return. Scales stay unchanged.
+    /// Rounds a matrix again: `weights` (n_rows, n_columns); `blocks`, their encoding as `dtype` on entry and
+    /// the better one on return. Scales stay unchanged.
     ///
     /// # Errors
     /// For an unsupported type ([`supports`](Self::supports)) and lengths that do not agree.
@@ -212,12 +212,12 @@ impl KroneckerRounding {
                     for lane in 0..LANES {
                         target[lane] += now[group + lane] + shift[group + lane];
                     }
-                    // Sixteen lanes cost no more than the one that is used.
+                    // Sixteen lanes cost no more than the single one that is used.
                     let (found, left) = column.nearest(nearest, &target, points);
                     let row = group + i;
                     (points[i], error[row]) = (found[i], left[i]);
                     let factors: &TileRow = tile_row(Some(output_factor.within(top + row)));
-                    // Entries of `within` at and above the diagonal are undefined, so rows that are done are
+                    // Entries of `within` at and above the diagonal are undefined, so finished rows are
                     // restored.
                     for later in row + 1..n {
                         shift[later] += factors[later] * left[i];
@@ -319,7 +319,7 @@ impl KroneckerRounding {
                     let better = |lane: &usize| {
                         (left[*lane] - best[*lane]).abs() < (errors[*lane] - best[*lane]).abs()
                     };
-                    // Rows before the first change see what they would have seen one by one.
+                    // Rows before the first change are as in sequential order.
                     let Some(lane) = (from..end).find(better) else { break };
                     let (row, by) = (group + lane, left[lane] - errors[lane]);
                     (points[lane], errors[lane]) = (found[lane], left[lane]);
@@ -380,12 +380,12 @@ fn tile_row_mut(values: Option<&mut [f32]>) -> &mut TileRow {
     values.and_then(|values| values.first_chunk_mut()).expect("tiles are whole rows")
 }
 
-/// `tr(G E C E^T) / (n_tokens of both)` with `E = weights - blocks` of a whole matrix, (n_rows, n_columns)
-/// each: about twice the KL divergence that it causes, up to the number of following tokens. Products in
-/// single precision, sums in double, in a fixed order.
+/// `tr(G E C E^T) / (n_tokens of both)` with `E = weights - blocks` of a matrix, (n_rows, n_columns) each:
+/// about twice the KL divergence that it causes, up to the number of following tokens. Products in single
+/// precision, sums in double, in a fixed order.
 ///
 /// # Errors
-/// As [`output_error`](super::output_error), for either statistics.
+/// Those of [`output_error`](super::output_error), for either statistics.
 pub fn divergence(
     inputs: &Gram,
     outputs: &Gram,

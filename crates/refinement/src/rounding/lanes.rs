@@ -7,10 +7,9 @@
 use fearless_simd::{Select, Simd, SimdBase, f32x16};
 use gguf_quant::{Level, Vectors, frozen::Points};
 
-/// Rows that are rounded side by side.
+/// Number of rows that are rounded in parallel.
 pub const LANES: usize = 16;
 
-/// One number per row.
 pub type Lanes = [f32; LANES];
 
 /// The lanes from `at` on.
@@ -97,11 +96,10 @@ impl Vectors for Taken<'_> {
 
 /// Finds the nearest point of a type.
 pub trait Nearest: Sync {
-    /// The point nearest to each number, any of two equally near; an arbitrary one for NaN.
+    /// Nearest point to each number; arbitrary for ties and for NaN.
     fn nearest(&self, target: &Lanes) -> Lanes;
 }
 
-/// Points at consecutive integers.
 #[derive(Debug)]
 pub struct Steps {
     lowest: f32,
@@ -133,7 +131,6 @@ impl Nearest for Steps {
     }
 }
 
-/// Points from a table.
 #[derive(Debug)]
 pub struct Table {
     first: f32,
@@ -171,20 +168,16 @@ impl Nearest for Table {
 /// A scale and an offset for each of sixteen rows.
 #[derive(Debug, Clone, Copy)]
 pub struct Scale {
-    /// Zero if levels stay.
     pub scales: Lanes,
-    /// Offsets.
     pub offsets: Lanes,
 }
 
 /// Inputs for rounding a column of sixteen rows.
 #[derive(Debug, Clone, Copy)]
 pub struct Column<'a> {
-    /// Target weights.
     pub weights: &'a Lanes,
     /// Scales of their groups; zero if the level stays.
     pub scales: &'a Lanes,
-    /// Offsets of their groups.
     pub offsets: &'a Lanes,
 }
 

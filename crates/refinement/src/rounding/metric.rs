@@ -37,7 +37,7 @@ impl Metric {
         Ok(Metric { h, inverse_diagonal })
     }
 
-    /// Columns.
+    /// Number of columns.
     pub fn n_columns(&self) -> usize {
         self.inverse_diagonal.len()
     }
@@ -52,7 +52,7 @@ impl Metric {
         &self.inverse_diagonal
     }
 
-    /// Columns by falling diagonal, or groups of neighbors by the sum of theirs; ties by position.
+    /// Columns by falling diagonal, or groups of neighbors by the sum of their diagonals; ties by position.
     pub fn order(&self, group: usize) -> Vec<usize> {
         let diagonal = self.h.diag();
         let sums: Vec<f64> = (0..self.n_columns())

@@ -67,7 +67,7 @@ pub use option_choice::{Choice, choose};
 pub(crate) use option_choice::{SIDE_BY_SIDE, choose_by};
 pub use output_error::output_error;
 
-/// Columns that are rounded in order before a product carries their errors on.
+/// Number of columns that are rounded in order before a product carries their errors on.
 pub(crate) const PANEL: usize = 64;
 /// Rows per thread at a time; a multiple of the lanes.
 pub(crate) const TILE_ROWS: usize = 64;
@@ -80,13 +80,13 @@ pub struct RoundingOptions {
     pub shrinkage: f32,
     /// Addition to the diagonal, as a share of its mean.
     pub damping: f32,
-    /// Shrinkage of the output gradient statistics towards their diagonal; `None` for rounding with input
-    /// statistics alone ([`KroneckerRounding`]).
+    /// Shrinkage of the output gradient statistics towards their diagonal; `None` for rounding with only
+    /// input statistics ([`KroneckerRounding`]).
     pub output_shrinkage: Option<f32>,
-    /// Sweeps that search scales and levels, before those that search levels alone. Codebook types do plain
+    /// Sweeps that search scales and levels, before those that only search levels. Codebook types do plain
     /// sweeps instead.
     pub scale_sweeps: usize,
-    /// Fit the half-precision factors of each block after each of these.
+    /// Fit the half-precision factors of each block after each of these sweeps.
     pub fit: bool,
     /// Sweeps of coordinate descent.
     pub sweeps: usize,
@@ -143,7 +143,8 @@ impl Rounding {
         Rounding::in_units(gram, options, 1)
     }
 
-    /// The same for one type: for types that code eight columns together, the factor keeps them together.
+    /// Like [`new`](Self::new), for one type: for types that code eight columns together, the factor keeps
+    /// them together.
     pub fn for_type(gram: &Gram, options: &RoundingOptions, dtype: DType) -> Result<Rounding, Error> {
         Rounding::in_units(gram, options, Rounding::unit_of(gram.n_columns(), dtype))
     }
@@ -213,7 +214,7 @@ impl Rounding {
         Ok(())
     }
 
-    /// As [`refine`](Self::refine), for a rounding that may have been prepared for other types.
+    /// Like [`refine`](Self::refine), for a rounding that may have been prepared for other types.
     fn refine_codebook(
         &self,
         feedback: bool,
@@ -268,7 +269,7 @@ impl Rounding {
     }
 }
 
-/// Rows of a tile, for all threads to have some of `n_rows`. Rows do not depend on their tile.
+/// Rows per tile, small enough that all threads get some of `n_rows`. Rows do not depend on their tile.
 fn tile_rows(n_rows: usize) -> usize {
     n_rows
         .div_ceil(rayon::current_num_threads())

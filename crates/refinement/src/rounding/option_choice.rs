@@ -11,11 +11,11 @@ use crate::{Error, Gram};
 /// Options that beat the encoder's own rounding.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Choice {
-    /// The options.
+    /// Options that were chosen.
     pub options: RoundingOptions,
     /// `tr(E G E^T) / n_tokens` of the sample on held-out tokens, for the encoder's blocks.
     pub stock_error: f64,
-    /// The same after rounding with these options.
+    /// This error after rounding with these options.
     pub error: f64,
 }
 
@@ -42,7 +42,7 @@ pub fn choose(
     choose_by(&made, held, dtype, weights, stock, candidates)
 }
 
-/// [`choose`] with roundings that may have been made before.
+/// [`choose`], reusing known roundings.
 pub(crate) fn choose_by(
     rounding: &(dyn Fn(&RoundingOptions) -> Result<Arc<Rounding>, Error> + Sync),
     held: &Gram,
@@ -59,7 +59,7 @@ pub(crate) fn choose_by(
         let error = output_error(held, dtype, weights, &blocks, n_columns)?;
         Ok(Choice { options: *options, stock_error, error })
     };
-    // A small sample is work for one thread. Wide factors are large and keep all threads busy.
+    // A small sample is work for one thread. Wide factors are large and use all threads.
     let at_a_time = if n_columns <= SIDE_BY_SIDE { 1 } else { candidates.len() };
     let choices: Result<Vec<Choice>, Error> =
         candidates.par_iter().with_min_len(at_a_time).map(tried).collect();

@@ -1,9 +1,9 @@
 //! Coordinate descent on scales and levels together.
 //!
-//! Encoders choose a group's scale for the group's weights alone. Here neighboring codes of scale and offset
+//! Encoders choose a group's scale only for the group's weights. Here neighboring codes of scale and offset
 //! are tried for the same objective as levels: for each, the group's levels are chosen anew by descent within
-//! the group, and the cheapest code is kept. The group's cost is exact with all other errors fixed, so `tr(E
-//! H E^T)` never rises.
+//! the group, and the cheapest code is kept. The group's cost is exact with all other errors fixed, so
+//! `tr(E H E^T)` never rises.
 
 use gguf_products::matmul;
 use gguf_quant::{
@@ -20,7 +20,6 @@ use super::{
     tile::Tile,
 };
 
-/// Columns of the largest group.
 const MAX_GROUP: usize = 32;
 /// Passes of descent over a group for each candidate.
 const PASSES: usize = 2;
@@ -135,9 +134,7 @@ pub fn sweep(
     }
 }
 
-/// Columns with known gradients.
 struct Panel<'a> {
-    /// First column.
     first: usize,
     /// Their part of `H`.
     h: ArrayView2<'a, f32>,

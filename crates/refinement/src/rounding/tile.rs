@@ -8,7 +8,7 @@ use ndarray::Array2;
 use super::lanes::{Column, LANES, Lanes, Scale, lanes, lanes_mut};
 
 /// Rows of one matrix with the points of their levels. All arrays are (columns or groups, n_lanes),
-/// row-major, padded with zero rows to whole lanes.
+/// row-major, padded with zero rows to a multiple of the lanes.
 #[derive(Debug)]
 pub struct Tile {
     n_columns: usize,
@@ -21,7 +21,7 @@ pub struct Tile {
     /// (n_columns / group, n_lanes).
     scales: Vec<f32>,
     offsets: Vec<f32>,
-    /// Rows that can be rounded: all weights and values are finite.
+    /// True for rows that can be rounded: all weights and values are finite.
     sound: Vec<bool>,
 }
 
@@ -88,12 +88,12 @@ impl Tile {
         }
     }
 
-    /// Columns.
+    /// Number of columns.
     pub fn n_columns(&self) -> usize {
         self.n_columns
     }
 
-    /// Rows, including padding.
+    /// Number of rows, including padding.
     pub fn n_lanes(&self) -> usize {
         self.n_lanes
     }
@@ -103,7 +103,6 @@ impl Tile {
         &self.errors
     }
 
-    /// The same, writable.
     pub fn errors_mut(&mut self) -> &mut Array2<f32> {
         &mut self.errors
     }
@@ -122,7 +121,6 @@ impl Tile {
         (lanes_column, lanes_mut(&mut self.points, at), lanes_mut(errors, at))
     }
 
-    /// Columns of a group.
     pub fn group(&self) -> usize {
         self.group
     }
@@ -167,7 +165,6 @@ impl Tile {
         sound.then(|| (&blocks[self.block_range(codec, column, lane)], column % elems / self.group))
     }
 
-    /// The same block, writable.
     pub fn block_mut<'a>(
         &self,
         codec: &FrozenCodec,

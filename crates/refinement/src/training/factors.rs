@@ -26,7 +26,6 @@ const SIZE: u16 = 0x7fff;
 const LANES: usize = 16;
 /// Rows of a matrix whose weight gradients are alive at once, for each thread.
 const ROWS: usize = 32;
-/// Limits of a parameter.
 const RANGE: (f32, f32) = (0.5, 2.0);
 
 /// Decay of the means of gradients and of their squares.
@@ -37,7 +36,7 @@ const EPSILON: f32 = 1e-12;
 /// A step of Adam (Kingma and Ba, arXiv:1412.6980).
 #[derive(Debug, Clone, Copy)]
 pub struct Step {
-    /// The number of the step, from 1.
+    /// Number of the step, from 1.
     pub index: i32,
     /// Size of the step, as a share of a factor.
     pub rate: f32,
@@ -54,7 +53,6 @@ pub struct Seen<'a> {
     pub gradients: &'a [f32],
 }
 
-/// A parameter with its moments.
 #[derive(Debug, Clone, Copy)]
 struct Parameter {
     value: f32,
@@ -74,7 +72,6 @@ impl Parameter {
     }
 }
 
-/// Factors of a matrix.
 #[derive(Debug)]
 pub struct Factors {
     dtype: DType,
@@ -155,12 +152,10 @@ impl Factors {
         })
     }
 
-    /// The factors alone.
     pub fn values(&self) -> Vec<f32> {
         self.parameters.iter().map(|parameter| parameter.value).collect()
     }
 
-    /// Sets the factors.
     pub fn set_values(&mut self, values: &[f32]) {
         for (parameter, value) in self.parameters.iter_mut().zip(values) {
             parameter.value = *value;
@@ -168,8 +163,8 @@ impl Factors {
     }
 }
 
-/// Gradients of the factors of one row, in file order; zero for factors that are zero or not finite, which stay.
-/// `slopes` holds the values of a row.
+/// Gradients of the factors of one row, in file order; zero for factors that are zero or not finite, which
+/// stay. `slopes` is scratch space for the values of a row.
 fn gradients_of_row(
     (dtype, level): (DType, Level),
     of_weights: &[f32],

@@ -82,7 +82,6 @@ pub fn train(
     result
 }
 
-/// A training in progress.
 struct Training<'m> {
     options: TrainingOptions,
     student_model: &'m Model,
@@ -127,7 +126,7 @@ impl<'m> Training<'m> {
     }
 
     fn is_held(&self, chunk: usize) -> bool {
-        // Short texts hold out their last chunk.
+        // Short texts use their last chunk.
         let every = self.options.held_every.clamp(1, self.chunks.len());
         chunk % every == every - 1
     }
@@ -150,7 +149,7 @@ impl<'m> Training<'m> {
                 }
             }
             let divergence = self.held_out()?;
-            // False as well if it is NaN.
+            // Also false for NaN.
             if divergence < held_out[best] {
                 best = pass;
                 best_values =
@@ -194,7 +193,7 @@ impl<'m> Training<'m> {
                 let pairs = || of_base.par_chunks(n_vocab).zip(of_student.par_chunks(n_vocab));
                 let kl = |(base, other): (&[f32], &[f32])| Prediction::of(base, 1).compare(other, 0).kl;
                 let row_kl: Vec<f64> = self.student_model.install(|| pairs().map(kl).collect());
-                // Summed in the order of the rows, whatever thread computes them.
+                // Summed in row order, for any number of threads.
                 sum += row_kl.iter().sum::<f64>();
                 n_rows += rows.len() as u32;
             }
@@ -229,7 +228,7 @@ impl<'m> Training<'m> {
         Ok(())
     }
 
-    /// Trains the factors of a matrix by its inputs and output gradients, and puts them into the student.
+    /// Trains the factors of a matrix with its inputs and output gradients, and applies them to the student.
     fn train_matrix(&mut self, tensor: &str, inputs: &Kept, outputs: &Kept, step: Step) -> Result<(), Error> {
         let (dtype, blocks) = stored(self.student_model, tensor)?;
         // One matrix for all tokens: experts and heads are not trained.

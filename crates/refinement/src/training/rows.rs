@@ -9,7 +9,6 @@ use gguf_runtime::{Multiplied, Observer, Part};
 pub struct Kept {
     /// (n_tokens, width).
     pub rows: Arc<Vec<f32>>,
-    /// Columns.
     pub width: usize,
 }
 
@@ -20,14 +19,13 @@ impl Kept {
     }
 }
 
-/// Keeps the rows of every whole matrix. Matrices with the same input share them.
+/// Keeps the rows of every matrix that sees all tokens. Matrices with a common input share them.
 #[derive(Debug, Default)]
 pub struct KeptRows {
     kept: BTreeMap<String, Kept>,
 }
 
 impl KeptRows {
-    /// The rows of a matrix.
     pub fn get(&self, tensor: &str) -> Option<&Kept> {
         self.kept.get(tensor)
     }

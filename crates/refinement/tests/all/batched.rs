@@ -57,7 +57,8 @@ fn bytes_do_not_depend_on_threads_or_level() {
     }
 }
 
-/// If all rows have the same gradient, rows of a batch correct the same error together, and a second pass would raise the cost.
+/// If all rows have equal gradients, rows of a batch correct the error together, and a second pass would
+/// raise the cost.
 #[test]
 fn rows_that_depend_on_each_other_do_not_diverge() {
     const ROWS: usize = 500;
@@ -77,7 +78,7 @@ fn rows_that_depend_on_each_other_do_not_diverge() {
     }
 }
 
-/// A row that is not finite is encoded as the codec does, and others do not take its errors over.
+/// A row that is not finite is encoded like in the codec, and other rows do not compensate its errors.
 #[test]
 fn rows_that_are_not_finite_do_not_spread() {
     let mut weights = Data::Normal.values(57, M * N);

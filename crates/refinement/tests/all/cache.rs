@@ -1,6 +1,6 @@
-//! Folders of statistics: files written by hand from the description in `moments/file.rs`, and every way in
-//! which one can be wrong. Files of the library itself are compared with sums of models in `tests/models/moments.rs`
-//! of the workspace.
+//! Folders of statistics: files written by hand from the description in `moments/file.rs`, and every invalid
+//! file. Files of the library itself are compared with sums of models in `tests/models/moments.rs` of the
+//! workspace.
 
 use std::{fs, path::Path};
 
@@ -18,7 +18,6 @@ const MATRICES: [(&str, &str, u64); 4] = [
 ];
 const COLUMNS: [u64; 3] = [3, 2, 2];
 
-/// A file before it is written.
 #[derive(Clone)]
 struct Step {
     metadata: Metadata,
@@ -42,7 +41,7 @@ fn floats(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
-/// The upper halves of the sums of an input, rows concatenated: to learn from, and held out.
+/// Upper halves of the sums of an input, rows concatenated: training and held-out tokens.
 fn sums(input: usize) -> [Vec<f32>; 2] {
     match input {
         0 => [vec![4.0, 1.0, -2.0, 9.0, 0.5, 1.0], vec![1.0, 0.0, 0.0, 1.0, 0.0, 1.0]],
@@ -51,11 +50,11 @@ fn sums(input: usize) -> [Vec<f32>; 2] {
     }
 }
 
-/// Tokens of an input: to learn from, held out.
+/// Tokens of an input: training, held-out.
 const COUNTS: [[i64; 2]; 3] = [[7, 2], [4, 0], [0, 3]];
 
 impl Step {
-    /// The file of step `step` of two.
+    /// File of step `step` of two.
     fn new(step: u64) -> Step {
         let metadata = Metadata::from([
             ("general.type".to_owned(), Value::from("moments")),
@@ -125,7 +124,6 @@ fn write(folder: &Path, name: &str, bytes: &[u8]) {
     fs::write(path, bytes).unwrap();
 }
 
-/// A folder with both steps.
 fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     for step in 0..2 {
@@ -134,7 +132,6 @@ fn folder() -> TempDir {
     folder
 }
 
-/// Everything that is in a folder.
 fn read(folder: &Path) -> Result<MomentsCache, Error> {
     let cache = MomentsCache::read(folder)?;
     cache.importance()?;
@@ -172,7 +169,7 @@ fn handwritten_statistics_are_read() {
     assert_eq!(cache.gram("blk.0.ffn_down_exps.weight", None).unwrap(), None);
     let importance = cache.importance().unwrap().sums(512).unwrap();
     assert_eq!(importance.entries.len(), 2);
-    // One step alone is not all of them.
+    // One step is incomplete.
     fs::remove_file(folder.path().join("step-00000.gguf")).unwrap();
     assert!(!read(folder.path()).unwrap().is_complete());
 }
@@ -265,7 +262,7 @@ const FAULTS: &[Fault] = &[
     (|step| step.tensor("importance").3[8] = 0xff, "a name is not valid UTF-8"),
 ];
 
-/// Fails unless the folder is refused with the name of its second file and these words.
+/// Checks that the folder is refused with the name of its second file and these words.
 #[track_caller]
 fn refused(folder: &Path, message: &str) {
     let Err(error) = read(folder) else { panic!("accepted: {message}") };

@@ -5,7 +5,7 @@ use gguf_refinement::Gram;
 use gguf_testkit::{Importance, mix, normal};
 use gguf_types::DType;
 
-/// Moments in which neighbours share most of what they are, and sizes differ: `x_j = s_j (z_j + 2 z_common(j))`.
+/// Moments in which neighbors are correlated and sizes differ: `x_j = s_j (z_j + 2 z_common(j))`.
 pub fn gram(seed: u64, n: usize, n_tokens: usize) -> Gram {
     let mut sums = vec![0.0; n * n];
     for token in 0..n_tokens as u64 {
@@ -20,7 +20,6 @@ pub fn gram(seed: u64, n: usize, n_tokens: usize) -> Gram {
     Gram::from_sums(n, n_tokens as u64, sums).expect("a square")
 }
 
-/// Rows as the codec makes them.
 pub fn stock(dtype: DType, weights: &[f32], n_columns: usize) -> Vec<u8> {
     let importance = Importance::ALL[0].weights(1, n_columns);
     let mut blocks = vec![0; weights.len() / dtype.block_elems() as usize * dtype.block_bytes() as usize];

@@ -1,4 +1,4 @@
-//! Rounding against the published formulas in double precision (`scripts/golden/rounding.py`).
+//! Rounding compared with the published formulas in double precision (`scripts/golden/rounding.py`).
 
 use gguf_quant::frozen::frozen;
 use gguf_refinement::{Gram, Rounding, RoundingOptions};
@@ -9,7 +9,7 @@ use serde_json::Value;
 /// Closer than this to a tie, in steps, single precision may decide otherwise.
 const NEAR_A_TIE: f64 = 2e-4;
 
-/// The inputs of the maker: small integers, of which neighbours share a part.
+/// Inputs of the golden's script: small integers with correlated neighbors.
 fn gram(n_columns: usize, n_tokens: usize) -> Gram {
     let (own, shared) = (bytes(1, n_tokens * n_columns), bytes(2, n_tokens * n_columns));
     let sizes: Vec<f32> = bytes(3, n_columns).iter().map(|byte| f32::from(1 + byte % 4)).collect();

@@ -79,7 +79,7 @@ impl<'a> Plain<'a> {
     }
 }
 
-/// `G E H`, (n_rows, n_columns), plainly.
+/// `G E H`, (n_rows, n_columns), computed naively.
 fn gradients(errors: &[f64], g: &[Vec<f64>], h: &[Vec<f64>]) -> Vec<f64> {
     let (m, n) = (g.len(), h.len());
     let mut right = vec![0.0; m * n];
@@ -103,7 +103,7 @@ const M: usize = 70;
 const N: usize = 96;
 
 /// Each weight, row by row and column by column, has the level of the published formula: the one nearest to
-/// `w + (U E V^T) - e`, where `E` holds the errors so far.
+/// `w + (U E V^T) - e`, where `E` contains the errors so far.
 #[test]
 fn feedback_matches_published_formula() {
     let (inputs, outputs) = (gram(1, N, 300), gram(4, M, 300));
@@ -133,8 +133,8 @@ fn feedback_matches_published_formula() {
                 mixed[r][c] = errors[r][c] + shift;
             }
         }
-        // None of 6720 weights is near enough to a tie for single precision to decide differently; such a
-        // weight would change all later ones.
+        // No weight of 6720 is near enough to a tie for single precision to decide differently; such a weight
+        // would change all later ones.
         let found = Plain::read(dtype, &weights, &found);
         let n_others = found.levels.iter().zip(&plain.levels).filter(|(a, b)| a != b).count();
         assert_eq!(n_others, 0, "{dtype}");
@@ -214,7 +214,7 @@ fn output_statistics_lower_the_kronecker_error() {
         assert!(KroneckerRounding::supports(dtype));
         assert!(error(&one) < error(&blocks), "{dtype}");
         assert!(error(&both) < 0.9 * error(&one), "{dtype}: {} by one side, {}", error(&one), error(&both));
-        // Sweeps alone go down from wherever they begin.
+        // Sweeps lower the cost from any start.
         let sweep = RoundingOptions { feedback: false, sweeps: 1, damping: 0.0, ..options };
         let (sides, mut before) = (KroneckerRounding::new(&inputs, &outputs, &sweep).unwrap(), error(&one));
         for sweep in 0..3 {

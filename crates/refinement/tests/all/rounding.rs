@@ -36,7 +36,7 @@ fn rounding_lowers_error_of_every_type() {
         let error = |blocks: &[u8]| output_error(&gram, dtype, &weights, blocks, N).unwrap();
         let (mut before, mut blocks) = (error(&stock), stock.clone());
         let of_stock = before;
-        // Sweep after sweep, each from where the last one stood.
+        // Each sweep continues from the previous one.
         for sweep in 0..4 {
             blocks = refined(&gram, &PLAIN(), dtype, &weights, &blocks);
             let after = error(&blocks);
@@ -50,7 +50,7 @@ fn rounding_lowers_error_of_every_type() {
     }
 }
 
-/// No change of a single level of a row makes its error smaller where descent has come to an end.
+/// After descent has converged, changing a single level of a row never lowers its error.
 #[test]
 fn descent_ends_at_single_level_optimum() {
     const N: usize = 256;
@@ -101,7 +101,7 @@ fn levels_of(row: &FrozenCodec, blocks: &[u8], n: usize) -> Vec<u8> {
     levels
 }
 
-/// `e G e^T` of one row in double precision, plainly.
+/// `e G e^T` of one row in double precision, computed naively.
 fn error_of_row(gram: &Gram, row: &FrozenCodec, weights: &[f32], blocks: &[u8], levels: &[u8]) -> f64 {
     let n = weights.len();
     let mut blocks = blocks.to_vec();
@@ -115,7 +115,7 @@ fn error_of_row(gram: &Gram, row: &FrozenCodec, weights: &[f32], blocks: &[u8], 
     (0..n).filter(|i| errors[*i] != 0.0).map(|i| errors[i] * row_of(i)).sum()
 }
 
-/// With four columns alive all 16^4 choices of Q4_0 can be tried.
+/// With four live columns all 16^4 choices of Q4_0 can be tried.
 #[test]
 fn four_columns_match_exhaustive_search() {
     const N: usize = 32;
@@ -173,7 +173,7 @@ fn bytes_depend_only_on_the_row() {
     let gram = gram(7, N, 300);
     let levels = Level::available();
     gguf_testkit::require_levels(&levels.iter().map(|level| level.name()).collect::<Vec<_>>());
-    // Two tiles, the last of an odd number of rows.
+    // Two tiles, the last with an odd number of rows.
     let weights = Data::Normal.values(8, 67 * N);
     for dtype in FROZEN.iter().map(|row| row.dtype) {
         let stock = stock(dtype, &weights, N);
@@ -201,7 +201,7 @@ fn bytes_depend_only_on_the_row() {
     }
 }
 
-/// Scales of zero, infinite scales, weights that are not finite: their rows or groups stay, other rows do not notice.
+/// Zero or infinite scales, non-finite weights: their rows or groups stay, other rows are unaffected.
 #[test]
 fn unroundable_rows_are_unchanged() {
     const N: usize = 256;
@@ -224,7 +224,7 @@ fn unroundable_rows_are_unchanged() {
                 assert!(found[row_bytes..2 * row_bytes] == stock[row_bytes..2 * row_bytes], "{dtype} {what}");
             }
         }
-        // Row 1 has no scale: it is all zeros.
+        // Row 1 is all zeros and has no scale.
         let mut empty = weights.clone();
         empty[N..2 * N].fill(0.0);
         let stock = self::stock(dtype, &empty, N);
@@ -234,7 +234,7 @@ fn unroundable_rows_are_unchanged() {
             "{dtype}: scales of zero"
         );
     }
-    // Any bytes: infinite scales, and every other pattern.
+    // Arbitrary bytes: infinite scales, and every other pattern.
     for row in FROZEN {
         let n_bytes = 64 * N / row.dtype.block_elems() as usize * row.dtype.block_bytes() as usize;
         let weights = Data::Nasty.values(12, 64 * N);
@@ -243,7 +243,7 @@ fn unroundable_rows_are_unchanged() {
         let found = refined(&gram, &levels, row.dtype, &weights, &blocks);
         let scales = |blocks: &[u8]| scales_of(row.dtype, blocks, 64 * N);
         assert!(scales(&blocks) == scales(&found), "{}: scales stay", row.dtype);
-        // Where scales are searched, what is zero or not finite stays so, and what is neither becomes neither.
+        // Scale search neither changes zero or non-finite scales nor creates them.
         let found = refined(&gram, &RoundingOptions::default(), row.dtype, &weights, &blocks);
         for (before, after) in scales(&blocks).0.into_iter().zip(scales(&found).0) {
             let kind = |bits: u32| (f32::from_bits(bits) == 0.0, f32::from_bits(bits).is_finite());
@@ -261,7 +261,7 @@ fn dead_and_repeated_columns_are_handled() {
     let mut sums = full.sums().to_vec();
     for i in 0..N {
         for j in 0..N {
-            // Column 5 is dead; column 40 is column 41, so that the moments have no inverse.
+            // Column 5 is dead; column 40 equals column 41, so that the moments have no inverse.
             let source = |k: usize| if k == 40 { 41 } else { k };
             let dead = i == 5 || j == 5;
             sums[i * N + j] = if dead { 0.0 } else { full.sums()[source(i) * N + source(j)] };
@@ -339,12 +339,12 @@ fn options_are_chosen_on_held_out_tokens() {
     let stock = stock(DType::Q4_K, &weights, N);
     let of = |shrinkage| RoundingOptions { shrinkage, ..RoundingOptions::default() };
     let candidates = [of(0.0), of(0.3), of(0.6), of(1.0)];
-    // Column sizes differ between the two, so that only the shared part holds for both.
+    // Column sizes differ between the two, so only the shared part is valid for both.
     let choice =
         choose(&fit, &fit, DType::Q4_K, &weights, &stock, &candidates).unwrap().expect("better than stock");
     assert_eq!(choice.options.shrinkage, 0.0, "on its own tokens the plain moments are best");
     assert!(choice.error < choice.stock_error);
-    // One that is hardly worse and shrinks more is taken in its place, wherever it stands.
+    // A slightly worse candidate with more shrinkage is preferred, in any position.
     let near = [of(0.3), of(0.3002), of(0.3001), of(1.0)];
     let choice =
         choose(&fit, &fit, DType::Q4_K, &weights, &stock, &near).unwrap().expect("better than stock");
@@ -359,8 +359,8 @@ fn options_are_chosen_on_held_out_tokens() {
     assert_eq!(choose(&fit, &held, DType::Q4_K, &weights, &stock, &[]).unwrap(), None);
 }
 
-/// Scales are searched too, and errors fall further, in every sweep and not by one bit more than a rounding in any row; with the fit of
-/// whole blocks they fall further still.
+/// With scale search, errors fall further in every sweep, and in no row rise beyond rounding; fitting the
+/// blocks' factors lowers them again.
 #[test]
 fn scale_search_lowers_the_error() {
     const N: usize = 256;
@@ -402,12 +402,12 @@ fn scale_search_lowers_the_error() {
     assert!(of_fit < 0.0, "fitted blocks are worse: {}", (of_fit / FROZEN.len() as f64).exp());
 }
 
-/// Columns, rows and moments in which nothing can be searched, with scales that are.
+/// Columns, rows and moments that cannot be searched, with scales that can.
 #[test]
 fn scales_without_moments_are_unchanged() {
     const N: usize = 256;
     let options = RoundingOptions { damping: 0.0, shrinkage: 0.0, ..RoundingOptions::default() };
-    // Nothing ever goes into the second half.
+    // The second half has no inputs.
     let full = gram(33, N, 300);
     let mut sums = full.sums().to_vec();
     for at in (0..N * N).filter(|at| at / N >= N / 2 || at % N >= N / 2) {
@@ -420,7 +420,7 @@ fn scales_without_moments_are_unchanged() {
         let found = refined(&half_dead, &options, row.dtype, &weights, &stock);
         let error = |blocks: &[u8]| output_error(&half_dead, row.dtype, &weights, blocks, N).unwrap();
         assert!(error(&found) < error(&stock), "{}", row.dtype);
-        // Blocks into which nothing goes have no reason for other scales.
+        // Blocks without inputs keep their scales.
         if row.dtype.block_elems() == 32 {
             let (before, after) = (scales_of(row.dtype, &stock, 5 * N), scales_of(row.dtype, &found, 5 * N));
             for of_row in 0..5 {
@@ -472,7 +472,7 @@ fn codebook_types_are_rounded() {
             scales
         };
         assert!(scales(&stock) == scales(&blocks), "{dtype}: scales stay");
-        // Every level and any number of threads, a row alone, rows that cannot be rounded.
+        // Every CPU level and any number of threads, a single row, rows that cannot be rounded.
         for level in Level::available() {
             let options = RoundingOptions { level, ..options };
             assert!(refined(&gram, &options, dtype, &weights, &stock) == blocks, "{dtype} {level:?}");

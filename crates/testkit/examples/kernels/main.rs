@@ -1,9 +1,9 @@
-//! Times every kernel of crate `quant` on one thread, next to the reference's if its library is given:
-//! `kernels [--reference-library FILE] [--runs N] [--rows N] [--only TYPE,TYPE] [--levels LEVEL,LEVEL]
-//! [--json FILE] [--about MACHINE COMMIT DATE COMMAND]`. Called by `scripts/bench kernels`.
+//! Times every kernel of crate `quant` on one thread, and optionally the reference's:
+//! `kernels [--reference-library FILE] [--runs N] [--rows N] [--only TYPE,TYPE] [--levels LEVEL,LEVEL] [--json FILE] [--about MACHINE COMMIT DATE COMMAND]`.
+//! Called by `scripts/bench kernels`.
 //!
-//! Kernels take turns within a run, so that a machine that slows down slows all of them. Medians are
-//! compared, and so are the bytes.
+//! Kernels take turns within a run, so that a slower phase of the machine affects all. Compares medians and
+//! bytes.
 
 mod reference;
 mod table;
@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let reference = options.library.as_deref().map(Reference::open).transpose()?;
     let values: Vec<f32> =
         (0..(options.rows * ROW_ELEMS) as u64).map(|i| gguf_testkit::normal(1, i)).collect();
-    // Squares, as sums of squared activations are.
+    // Squares, like sums of squared activations.
     let weights: Vec<f32> = (0..ROW_ELEMS as u64)
         .map(|i| {
             let activation = gguf_testkit::normal(2, i) * 50.0;
@@ -148,7 +148,7 @@ fn n_bytes(codec: &Codec, n_elems: usize) -> usize {
     n_elems / codec.dtype.block_elems() as usize * codec.dtype.block_bytes() as usize
 }
 
-/// Nanoseconds an element; repeats what is over too soon for a clock.
+/// Nanoseconds per element; repeats work that is too short for the clock.
 fn time(n_elems: usize, mut code: impl FnMut() -> Result<(), Box<dyn Error>>) -> Result<f64, Box<dyn Error>> {
     let start = Instant::now();
     for n_times in 1.. {

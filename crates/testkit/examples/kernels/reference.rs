@@ -1,4 +1,4 @@
-//! The reference's own encoders, out of a shared library that is named by path.
+//! The reference's own encoders, from a shared library at a given path.
 #![expect(unsafe_code, reason = "another program's functions are called through their addresses")]
 
 use std::{ffi::c_void, path::Path, ptr};
@@ -19,10 +19,10 @@ pub struct Reference {
 impl Reference {
     /// Opens the library at `path`.
     pub fn open(path: &Path) -> Result<Reference, libloading::Error> {
-        // SAFETY: opening runs the library's initializers. The user names the file and vouches for it as for a
-        // program that is started; ggml's own initializers only fill static tables.
+        // SAFETY: opening runs the library's initializers. The user names the file and vouches for it like
+        // for a program that is started; ggml's own initializers only fill static tables.
         let library = unsafe { libloading::Library::new(path)? };
-        // Both names are looked up once here, so that a wrong file is refused at the start.
+        // Looks up both names once, so that a wrong file is refused at the start.
         let reference = Reference { library };
         reference.chunk()?;
         reference.init()?;
@@ -36,7 +36,7 @@ impl Reference {
     }
 
     fn init(&self) -> Result<libloading::Symbol<'_, Init>, libloading::Error> {
-        // SAFETY: as in `chunk`.
+        // SAFETY: see `chunk`.
         unsafe { self.library.get(b"ggml_quantize_init\0") }
     }
 
@@ -48,10 +48,10 @@ impl Reference {
         Ok(())
     }
 
-    /// Encodes rows of a type that files may hold, as [`gguf_quant::encode`] does, into `out`.
+    /// Encodes rows of a type that files may contain into `out`, like [`gguf_quant::encode`].
     ///
     /// # Panics
-    /// Where a length is wrong, weights are missing, or the type is not for files: the library would abort.
+    /// If a length is wrong, weights are missing, or the type is not for files: the library would abort.
     pub fn encode(&self, dtype: DType, rows: Rows<'_>, out: &mut [u8]) -> Result<(), libloading::Error> {
         let codec = gguf_quant::codec(dtype).expect("the type has a codec");
         let n_rows = rows.values.len() / rows.row_elems;
@@ -68,8 +68,8 @@ impl Reference {
         let weights = rows.weights.map_or(ptr::null(), <[f32]>::as_ptr);
         let chunk = self.chunk()?;
         // SAFETY: source, destination and weights are live slices of the lengths asserted above, and the
-        // function reads `n_rows * row_elems` values, reads `row_elems` weights or none, and writes the blocks
-        // of these rows: `out.len()` bytes, which is also what it returns. It keeps no pointer.
+        // function reads `n_rows * row_elems` values, reads `row_elems` weights if not null, and writes the
+        // blocks of these rows: `out.len()` bytes, which it also returns. It keeps no pointer.
         let n_bytes = unsafe {
             chunk(
                 dtype.id() as i32,

@@ -4,15 +4,13 @@ use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
-/// Everything that one run measured.
 #[derive(Serialize, Deserialize)]
 pub struct Report {
-    /// CPU, commit and date, as the caller names them.
+    /// CPU, commit and date, as given by the caller.
     pub machine: String,
     pub commit: String,
     pub date: String,
     pub command: String,
-    /// Shape of the data.
     pub rows: usize,
     pub row_elems: usize,
     pub runs: usize,
@@ -40,7 +38,6 @@ pub struct Decode {
     pub ours: Vec<f64>,
 }
 
-/// Both tables as Markdown.
 pub fn markdown(report: &Report) -> String {
     let mut text = format!(
         "{} x {} normal values, one thread, medians of {} runs that take turns, ns per element. {}, commit {}, {}, `{}`.\n\n",

@@ -1,8 +1,7 @@
-//! The two instructions that the search needs beyond those that all levels share.
+//! The two instructions that the search needs beyond those of all levels.
 
 use fearless_simd::Simd;
 
-/// A level with table lookups.
 pub trait Lookup: Simd {
     /// True if the level has look-ups; otherwise the scalar code is faster.
     const AVAILABLE: bool;
@@ -10,7 +9,7 @@ pub trait Lookup: Simd {
     /// `table[index % LEN]` in every lane.
     fn look(self, table: Self::f32s, index: Self::u32s) -> Self::f32s;
 
-    /// The first LEN of these, widened.
+    /// The first LEN items, widened.
     fn widen(self, items: &[u16]) -> Self::u32s;
 }
 

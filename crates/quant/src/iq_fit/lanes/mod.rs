@@ -1,11 +1,10 @@
 //! The search of IQ2 and IQ3 with vectors.
 //!
-//! Steps that are equal for every element (weights, signs, roots, the start of IQ2_XXS, the last sums) process one
-//! block per lane, like all lane kernels; the search for a sub-block's scale processes one candidate scale per lane,
-//! block by block, because each has its own neighbour lists: see [`search`].
+//! Steps that are equal for every element (weights, signs, roots, the start of IQ2_XXS, the last sums)
+//! process one block per lane, like all lane kernels; the search for a sub-block's scale processes one
+//! candidate scale per lane, block by block, because each has its own neighbor lists: see [`search`].
 //!
-//! Wild lanes are blocks with values, weights or scales so large, so small or so far apart that the bounds of
-//! [`search`] do not hold.
+//! Wild lanes are blocks with values, weights or scales outside the bounds of [`search`].
 
 mod lookup;
 mod points;
@@ -27,33 +26,26 @@ use crate::{
     lanes::{MAX_LANES, sum_of_squares, transpose, unsigned::unsigned},
 };
 
-/// Sub-blocks that are made ready at once.
+/// Sub-blocks that are prepared at once.
 const SIDES: usize = 2;
-/// Groups in a sub-block.
 const MAX_GROUPS: usize = 8;
 
-/// A sub-block of each lane, made ready for the search: [`Magnitudes`](super::lattice::Magnitudes), and what
-/// depends on them alone.
+/// A sub-block of each lane, prepared for the search: [`Magnitudes`](super::lattice::Magnitudes), and values
+/// derived from them.
 pub struct Sub<S: Simd, const SUB: usize> {
-    /// Magnitudes; one of a group is negative where a sign had to be flipped for parity.
+    /// Magnitudes; one of a group is negative if a sign had to be flipped for parity.
     x: [S::f32s; SUB],
-    /// Weights.
     w: [S::f32s; SUB],
-    /// Square roots of the weights.
     roots: [S::f32s; SUB],
-    /// Weight times magnitude.
     wx: [S::f32s; SUB],
-    /// Twice root times magnitude.
     twice: [S::f32s; SUB],
-    /// Sum of root times magnitude squared, a group.
+    /// Sum of root times magnitude squared, per group.
     x2: [S::f32s; MAX_GROUPS],
-    /// Signs, a bit each, 8 elements.
+    /// Signs, one bit each, 8 elements.
     signs: [S::u32s; 4],
-    /// The largest magnitude.
     max: S::f32s,
-    /// The largest magnitude or, where signs were flipped, its negative.
+    /// Largest magnitude, or its negative if signs were flipped.
     reach: S::f32s,
-    /// The sum of the roots.
     weight: S::f32s,
 }
 
@@ -84,9 +76,9 @@ struct Found<S: Simd> {
     present: u64,
 }
 
-/// Encodes rows. `points` is the type's own cell for the lists of its codebook, filled at first use;
-/// `pack(codebook, choices, block)` writes the choices of a block. Wild blocks, and all if the level has no table
-/// lookups, are encoded by [`Recipe::encode_block`].
+/// Encodes rows. `points` is the type's cell for the lists of its codebook, filled at first use;
+/// `pack(codebook, choices, block)` writes the choices of a block. Wild blocks, and all blocks if the level
+/// has no table lookups, are encoded by [`Recipe::encode_block`].
 #[simd]
 pub fn encode<
     S: Lookup,
@@ -136,7 +128,7 @@ pub fn encode<
             transpose(simd, weights, chosen.map(|block| block % weights.len()), &mut importance);
         }
         // `sigma2 = factor * mean(x^2)`. Below 1e9 no magnitude is above sqrt(256e9) < 2^20, which the
-        // margins of the search take for granted.
+        // margins of the search assume.
         let sigma2 = S::f32s::splat(simd, recipe.sigma_factor) * sum_of_squares(simd, &x)
             / S::f32s::splat(simd, SUPER as f32);
         let used = (1u64 << blocks.len()) - 1;
@@ -210,7 +202,7 @@ fn prepare<S: Simd, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
             let parity = parity ^ (parity >> 2);
             let parity = (parity ^ (parity >> 1)) & S::u32s::splat(simd, 1);
             let odd = parity.simd_eq(S::u32s::splat(simd, 1));
-            // The element that costs least to flip, by `w x^2`; the first of equals.
+            // The element that is cheapest to flip, by `w x^2`; the first of equals.
             let mut least = sub.w[at] * source[at] * source[at];
             let mut bit = S::u32s::splat(simd, 1);
             for i in 1..8 {
@@ -221,7 +213,7 @@ fn prepare<S: Simd, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
             }
             let bit = odd.select(bit, S::u32s::splat(simd, 0));
             for i in 0..8 {
-                // Its magnitude becomes negative and its sign the other one, so that the value stays.
+                // Its magnitude becomes negative and its sign is flipped, so that the value stays.
                 let flips = bit.simd_eq(S::u32s::splat(simd, 1 << i));
                 sub.x[at + i] = flips.select(-sub.x[at + i], sub.x[at + i]);
             }
@@ -251,8 +243,8 @@ fn prepare<S: Simd, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
     (sub.max, sub.reach, sub.weight) = (max, reach, weight);
 }
 
-/// The scale to begin with and the value that the middle candidate maps to the top level; the latter is 0 where
-/// there is nothing to search.
+/// The initial scale and the value that the middle candidate maps to the top level; the latter is 0 if there
+/// is no search.
 #[simd]
 fn starts<S: Simd, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
     simd: S,
@@ -282,7 +274,7 @@ fn starts<S: Simd, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
     )
 }
 
-/// Searches the active lanes; gives the wild ones.
+/// Searches the active lanes; returns the wild ones.
 #[simd]
 fn fit<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
     simd: S,
@@ -296,11 +288,10 @@ fn fit<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
     let splat = |value: f32| S::f32s::splat(simd, value);
     let (zero, one) = (splat(0.0), splat(1.0));
     let refit = recipe.lattice.refit;
-    // Comparisons with a NaN are false, so that it ends among the wild.
-    // The bounds of the search. `reach / anchor` below 2^16 keeps `x * inverse` below 18 * 2^16 < 2^22, where
-    // the magic number rounds exactly (18 is the most that a candidate lays the anchor on: 15 and 15 steps of
-    // 0.2). Sums of roots below 1e12 keep every line times a scale finite, an anchor above 1e-30 keeps
-    // `inverse` finite.
+    // The bounds of the search. Comparisons with NaN are false, so such lanes are wild. `reach / anchor`
+    // below 2^16 keeps `x * inverse` below 18 * 2^16 < 2^22, so that the magic number rounds exactly (18 is
+    // the highest level that a candidate maps the anchor to: 15 and 15 steps of 0.2). Sums of roots below
+    // 1e12 keep every line times a scale finite, an anchor above 1e-30 keeps `inverse` finite.
     let tame = sub.weight.simd_lt(splat(1e12))
         & (anchor.simd_eq(zero)
             | (anchor.simd_gt(splat(1e-30)) & sub.reach.simd_lt(anchor * splat(65536.0))));
@@ -328,7 +319,7 @@ fn fit<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
     let mut codes = [S::u32s::splat(simd, 0); MAX_GROUPS];
     search::round_lanes::<S, SUB, DIMS, LEVELS>(simd, sub, inverse, &mut codes);
     let positive = found.scale.simd_gt(zero).to_bitmask();
-    // The magic number again: 1e6 is below 2^22, and half of it is what is rounded.
+    // The magic number again: 1e6 is below 2^22, and half of the product is rounded.
     wild |= positive & (sub.reach * inverse).simd_ge(splat(1e6)).to_bitmask();
     let mut lanes = found.present & !wild & positive;
     let mut again = 0u64;
@@ -336,7 +327,7 @@ fn fit<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
     while lanes != 0 {
         let lane = lanes.trailing_zeros() as usize;
         lanes &= lanes - 1;
-        // A bit for each group to be placed again.
+        // One bit for each group to be placed again.
         let mut groups = match refit {
             Refit::All => all_groups,
             Refit::AllIfAnyOff if off[lane] & all_groups != 0 => all_groups,
@@ -353,14 +344,13 @@ fn fit<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
                 search::place(simd, search, sub, lane, group, code, scale);
         }
     }
-    // And the scale is fitted to what the groups became.
+    // Then the scale is fitted to the new groups.
     let (sum_qx, sum_q2) = search::sums_of_lanes::<S, SUB, DIMS, LEVELS>(simd, sub, &found.codes);
     let again = S::mask32s::from_bitmask(simd, again) & sum_q2.simd_gt(zero);
     found.scale = again.select(sum_qx / sum_q2, found.scale);
     wild & active
 }
 
-/// Result of one lane.
 #[inline(always)]
 fn choice<S: Simd, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
     recipe: &Recipe<SUB, DIMS, LEVELS>,

@@ -1,8 +1,8 @@
-//! A codebook in the form that the lane search reads: lists of near points that can be read a vector at a time.
+//! A codebook in the layout of the lane search: lists of near points that can be read a vector at a time.
 
 use crate::{grids::Place, iq_fit::lattice::Lattice};
 
-/// Elements that reading a vector at the last point may read beyond it.
+/// Elements beyond the last point that reading a vector may access.
 const PADDING: usize = 16;
 
 /// Bits of a list's length in an [`entry`](Points::entry).
@@ -11,9 +11,9 @@ const LENGTH_BITS: u32 = 11;
 /// Lists of the points near each code that is not in the codebook.
 #[derive(Debug)]
 pub struct Points {
-    /// For each code: 0 if it is in the codebook, otherwise where its list starts and how long it is.
+    /// For each code: 0 if it is in the codebook, otherwise the start and length of its list.
     entries: Vec<u32>,
-    /// (points) codes, list after list in the order of [`Codebook`], and some padding.
+    /// (points) codes, list after list in the order of [`Codebook`], and padding.
     codes: Vec<u16>,
 }
 
@@ -27,7 +27,7 @@ impl Points {
         let mut points = Points { entries: vec![0; 1 << (dims * bits)], codes: Vec::new() };
         for code in 0..points.entries.len() {
             let level = |dim: usize| (code >> (bits * dim)) as u16 & ((1 << bits) - 1);
-            // No rounding makes levels above the top.
+            // Rounding never gives levels above the top.
             if (0..dims).any(|dim| level(dim) > top) {
                 continue;
             }
@@ -41,13 +41,13 @@ impl Points {
         points
     }
 
-    /// The list of a code: 0 for codes in the codebook.
+    /// List of a code: 0 for codes in the codebook.
     #[inline(always)]
     pub fn entry(&self, code: u32) -> u32 {
         self.entries[code as usize]
     }
 
-    /// The codes of an entry's list, and then any others: a vector may be read at its last point.
+    /// The codes of an entry's list, followed by others, because a vector may be read at its last point.
     #[inline(always)]
     pub fn list(&self, entry: u32) -> (&[u16], usize) {
         let n = (entry & ((1 << LENGTH_BITS) - 1)) as usize;

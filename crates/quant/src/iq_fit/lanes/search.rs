@@ -1,18 +1,19 @@
-//! The scale search of one sub-block, a candidate scale a lane.
+//! The scale search of one sub-block, one candidate scale per lane.
 //!
-//! Most of the scalar search's time goes into neighbour lists: for every candidate scale, every group that is off
-//! the grid has tens of points whose weighted distances are summed in eight roundings. Three facts save nearly all
-//! of that:
+//! Most of the scalar search's time goes into neighbour lists: for every candidate scale, every group that is
+//! off the grid has tens of points whose weighted distances are summed in eight roundings. Three facts avoid
+//! nearly all this work:
 //!
-//! 1. Neighbouring scales round a group to the same code, so that they share the list.
-//! 2. The distance is `s^2 A - 2 s B + X`, with `A = sum r q^2`, `B = sum r x q` and `X = sum r x^2`: its part that
-//!    depends on the point, over `s`, is the line `s A - 2 B`. A point whose line is lowest at both ends of a
-//!    range of scales is the nearest at all scales between them.
+//! 1. Neighboring scales round a group to one code, so they share the list.
+//! 2. The distance is `s^2 A - 2 s B + X`, with `A = sum r q^2`, `B = sum r x q` and `X = sum r x^2`: its
+//!   part that depends on the point, over `s`, is the line `s A - 2 B`. A point whose line is lowest at both
+//!   ends of a range of scales is nearest at all scales in between.
 //! 3. Lines are cheap: `A` and `B` are sums over a few fields of the code, each looked up in a register.
 //!
-//! Lines are not the numbers that the reference compares. Its sums differ from the true distances, and so do the
-//! lines, by bounded errors; a point is taken by its line only if no other comes closer than both errors together
-//! (`nearest::margin`). Those that do are measured by the reference's own sums, in its order.
+//! Lines are not the numbers that the reference compares. Its sums differ from the true distances, and so do
+//! the lines, by bounded errors; a point is accepted by its line only if no other is closer than both errors
+//! together (`nearest::margin`). Otherwise the candidates are compared by the reference's own sums, in its
+//! order.
 
 mod nearest;
 
@@ -28,11 +29,10 @@ use crate::{
 
 /// Vectors of candidate scales: 31 scales are four of eight.
 const MAX_VECTORS: usize = 4;
-/// Candidate scales, filled up to whole vectors.
+/// Candidate scales, padded to a multiple of the vectors.
 const MAX_SCALES: usize = 32;
-/// Groups in a sub-block.
 const MAX_GROUPS: usize = 8;
-/// By which part one candidate's gain must exceed all others to win without their being compared one by one:
+/// Relative margin by which a candidate's gain must exceed all others to win without individual comparisons:
 /// far more than the roundings of a gain.
 const AHEAD: f32 = 1.0 / 32768.0;
 
@@ -45,17 +45,15 @@ struct Run {
     entry: u32,
 }
 
-/// A search and its memory.
 pub struct Search<'a, S: Simd, const SUB: usize, const DIMS: usize, const LEVELS: usize> {
     lattice: &'a Lattice<SUB, DIMS, LEVELS>,
     points: &'a Points,
     /// `(MAX_GROUPS, MAX_SCALES)` codes.
     codes: [[S::u32s; MAX_VECTORS]; MAX_GROUPS],
-    /// The scales for which each group is off the grid, a bit each.
+    /// Scales for which each group is off the grid, one bit each.
     off: [u32; MAX_GROUPS],
     runs: [Run; MAX_GROUPS * MAX_SCALES],
     lines: [Lines<S>; MAX_GROUPS],
-    /// Lines of the list at hand.
     a: [S::f32s; MAX_POINT_VECTORS],
     b: [S::f32s; MAX_POINT_VECTORS],
 }
@@ -76,11 +74,10 @@ impl<S: Simd> Scales<S> {
 
 /// Result of the search for one sub-block.
 pub struct Picked {
-    /// The scale.
     pub scale: f32,
     /// The codes, all in the codebook.
     pub codes: [u32; MAX_GROUPS],
-    /// The groups that were off the grid, a bit each.
+    /// Groups that were off the grid, one bit each.
     pub off: u32,
 }
 
@@ -95,7 +92,6 @@ impl<'a, S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>
     const FIELDS: usize = if Self::PAIRS { DIMS / 2 } else { DIMS };
     const FIELD_BITS: u32 = if Self::PAIRS { 4 } else { Self::BITS as u32 };
 
-    /// Memory for searches.
     #[inline(always)]
     pub fn new(simd: S, lattice: &'a Lattice<SUB, DIMS, LEVELS>, points: &'a Points) -> Self {
         let (zero, none) = (S::f32s::splat(simd, 0.0), S::u32s::splat(simd, 0));
@@ -112,7 +108,7 @@ impl<'a, S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>
     }
 }
 
-/// The level that the low bits of a field stand for, by lane: `2 l + 1` of bits `shift..` of the lane's number.
+/// The level in the low bits of a field, by lane: `2 l + 1` of bits `shift..` of the lane's number.
 #[simd]
 fn odd<S: Lookup>(simd: S, levels: usize, shift: usize) -> S::f32s {
     S::f32s::from_fn(
@@ -122,8 +118,8 @@ fn odd<S: Lookup>(simd: S, levels: usize, shift: usize) -> S::f32s {
     )
 }
 
-/// [`Lattice::search`] for lane `lane` of a sub-block; equal for every input
-/// that [`super`] does not call wild.
+/// [`Lattice::search`] for lane `lane` of a sub-block; equal for every input outside the wild lanes of
+/// [`super`].
 #[simd]
 pub fn search<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
     simd: S,
@@ -138,7 +134,7 @@ pub fn search<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usiz
     let mut scales =
         Scales::<S> { inverse: [S::f32s::splat(simd, 0.0); 4], scale: [S::f32s::splat(simd, 0.0); 4] };
     for v in 0..n_vectors {
-        // Candidate `n` lays the anchor on `2 TOP + 1 + (n - n_steps) * step`; `inverse` turns values into
+        // Candidate `n` maps the anchor to `2 TOP + 1 + (n - n_steps) * step`; `inverse` converts values to
         // levels.
         let first = (v * lanes) as i32 - this.lattice.n_steps;
         let step = this.lattice.step;
@@ -167,7 +163,7 @@ pub fn search<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usiz
     choose(simd, this, sub, lane, (n_scales, n_vectors), start)
 }
 
-/// Rounds all groups at all scales and lists the runs of scales that are off the grid; gives their number.
+/// Rounds all groups at all scales and lists the runs of scales that are off the grid; returns their number.
 #[simd]
 fn round_all<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
     simd: S,
@@ -197,7 +193,7 @@ fn round_all<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize
         }
         let mut ends = 0u64;
         for v in 0..n_vectors {
-            // A run ends where the next scale has another code, and at the last scale.
+            // A run ends if the next scale has another code, and at the last scale.
             let next = codes[v].slide::<1>(codes[(v + 1).min(MAX_VECTORS - 1)]);
             ends |= codes[v].simd_ne(next).to_bitmask() << (lanes * v);
         }
@@ -210,8 +206,8 @@ fn round_all<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize
             ends &= ends - 1;
             let code = this.codes[group][last / lanes].as_slice()[last % lanes];
             let entry = this.points.entry(code);
-            // Written in any case and counted if it is off the grid, because a branch here would be
-            // mispredicted often.
+            // Always written, and counted if it is off the grid, because a branch here would be mispredicted
+            // often.
             this.runs[n_runs] = Run { group: group as u8, first: first as u8, last: last as u8, entry };
             let is_off = u32::from(entry != 0);
             n_runs += is_off as usize;
@@ -225,8 +221,8 @@ fn round_all<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize
     n_runs
 }
 
-/// The level nearest to `2 half - 1) / 2`, clamped: `half` is half of the scaled value. Scaling by 1/2 is exact, so
-/// this rounds as the scalar code does.
+/// The level nearest to `(2 half - 1) / 2`, clamped: `half` is half of the scaled value. Scaling by 1/2 is
+/// exact, so this rounds like the scalar code.
 #[simd]
 fn level_bits<S: Lookup, const LEVELS: usize>(simd: S, half: S::f32s) -> S::u32s {
     let top = if LEVELS == 4 { 2.0 } else { 7.0 };
@@ -236,7 +232,7 @@ fn level_bits<S: Lookup, const LEVELS: usize>(simd: S, half: S::f32s) -> S::u32s
     rounded.bitcast::<S::u32s>() - magic.bitcast::<S::u32s>()
 }
 
-/// The scale that loses least and its codes.
+/// The scale with the least error, and its codes.
 #[simd]
 fn choose<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
     simd: S,
@@ -258,16 +254,16 @@ fn choose<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
             let wx = splat(sub.wx[at].as_slice()[lane]);
             for v in 0..n_vectors {
                 let index = this.codes[group][v] >> (Search::<S, SUB, DIMS, LEVELS>::BITS * dim) as u32;
-                // The lookup takes the low bits of the index and leaves the fields above them alone, so no
-                // mask is needed.
+                // The lookup uses the low bits of the index and ignores the fields above them, so no mask is
+                // needed.
                 let q = simd.look(level, index);
                 sum_qx[v] += wx * q;
                 sum_q2[v] += w * q * q;
             }
         }
     }
-    // The winner is the first of the largest `qx^2 / q2`, up to rounding: where one is clearly ahead, no order
-    // of comparisons can make another win.
+    // The winner is the first of the largest `qx^2 / q2`, up to rounding: if one is clearly ahead, the order
+    // of comparisons does not matter.
     let mut gains = [splat(-1.0); MAX_VECTORS];
     let mut largest = splat(-1.0);
     for v in 0..n_vectors {
@@ -318,7 +314,7 @@ fn choose<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
                 picked.off |= (this.off[group] >> at & 1) << group;
             }
         }
-        // As the flags of the scalar search begin.
+        // Like the initial flags of the scalar search.
         None if this.lattice.refit == Refit::AllIfAnyOff => picked.off = 0xff,
         None => (),
     }
@@ -346,7 +342,7 @@ pub fn place<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize
     decide::<S, SUB, DIMS, LEVELS>(simd, &list, nearest, (sub, lane), group, scale.0)
 }
 
-/// The codes of all groups at a scale a lane.
+/// The codes of all groups, one scale per lane.
 #[simd]
 pub fn round_lanes<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
     simd: S,
@@ -364,7 +360,7 @@ pub fn round_lanes<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS:
     }
 }
 
-/// `sum w*x*q` and `sum w*q*q` a lane.
+/// `sum w*x*q` and `sum w*q*q`, per lane.
 #[simd]
 pub fn sums_of_lanes<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
     simd: S,

@@ -1,10 +1,11 @@
-//! The search for the best neighbour of codes that are not in the codebook of IQ1, a group of eight a lane.
+//! The search for the best neighbor of codes that are not in the codebook of IQ1, one group of eight per
+//! lane.
 //!
-//! A list holds 73 neighbours on average, and the reference sums eight products for each. Here a sum of four
-//! bytes stands for the eight: the products of two dimensions, less what no level can avoid, in units of the
-//! first neighbour's. Such a sum is a table look-up inside a vector, 64 neighbours at a time with AVX-512. It is
-//! within two units of the truth, so only neighbours within four units of the least can be the best, and those
-//! few are compared as the reference compares them.
+//! A list has 73 neighbors on average, and the reference sums eight products for each. Here a sum of four
+//! bytes approximates the eight: each byte is the cost of two dimensions above their minimum, in units of the
+//! first neighbor's. Such a sum is a table look-up inside a vector, 64 neighbors at a time with AVX-512. It
+//! is exact to two units, so only neighbors within four units of the least can be the best, and those few are
+//! compared like in the reference.
 
 use std::sync::OnceLock;
 
@@ -17,9 +18,8 @@ use crate::{
     round::MAGIC,
 };
 
-/// Neighbours are padded to a multiple of this, the widest vector of bytes.
+/// Neighbors are padded to a multiple of this, the widest vector of bytes.
 const CHUNK: usize = 64;
-/// The longest list.
 const MAX_LIST: usize = 512;
 /// Cost of the first neighbor, in units of the byte sums.
 const UNITS: f32 = 200.0;
@@ -30,14 +30,13 @@ const SLACK: u8 = 5;
 /// Marks an entry as an index.
 const ON_GRID: u32 = 1 << 31;
 
-/// The lists of neighbours as planes of bytes.
+/// The neighbor lists as planes of bytes.
 #[derive(Debug)]
 pub struct Neighbours {
     /// For each code: the index and [`ON_GRID`]; or the first chunk, and from bit 16 on the length.
     entries: Vec<u32>,
-    /// The first four levels of the neighbours.
+    /// First four levels of the neighbors.
     low: Vec<u8>,
-    /// The last four levels.
     high: Vec<u8>,
 }
 
@@ -51,7 +50,7 @@ impl Neighbours {
     fn build(codebook: &Codebook) -> Neighbours {
         let mut lists = Neighbours { entries: vec![ON_GRID; 1 << 16], low: Vec::new(), high: Vec::new() };
         for code in 0..=u16::MAX {
-            // No element has level 3.
+            // Level 3 is unused.
             if code & code >> 1 & 0x5555 != 0 {
                 continue;
             }
@@ -60,7 +59,7 @@ impl Neighbours {
                 Place::OffGrid(list) => {
                     assert!(list.len() <= MAX_LIST, "a list of {} neighbours", list.len());
                     let chunk = lists.low.len() / CHUNK;
-                    // Copies of the first neighbour change no minimum.
+                    // Copies of the first neighbor change no minimum.
                     let padding = list.len().next_multiple_of(CHUNK) - list.len();
                     let padded = || list.iter().chain(std::iter::repeat_n(&list[0], padding));
                     lists.low.extend(padded().map(|code| *code as u8));
@@ -73,7 +72,6 @@ impl Neighbours {
         lists
     }
 
-    /// The index of a code that is in the codebook.
     #[inline(always)]
     pub fn index(&self, code: u32) -> u32 {
         self.entries[code as usize & 0xffff] & !ON_GRID
@@ -90,19 +88,13 @@ type Costs<V> = [[V; 3]; 8];
 
 /// Eight elements and the code that was found for them, in every lane.
 pub struct Group<'a, F, U> {
-    /// The elements.
     pub values: &'a [F; 8],
-    /// Their weights.
     pub weights: &'a [F; 8],
-    /// The scale of the levels.
     pub scale: F,
-    /// Value of a level.
     pub levels: [F; 3],
-    /// The code.
     pub code: &'a mut U,
 }
 
-/// A list among the lists.
 #[derive(Clone, Copy)]
 struct List<'a> {
     lists: &'a Neighbours,
@@ -110,8 +102,8 @@ struct List<'a> {
     len: usize,
 }
 
-/// Moves each code that is not in the codebook to its best neighbour; gives the bits of the lanes that moved. Lanes
-/// in `skipped` are left as they are.
+/// Moves each code that is not in the codebook to its best neighbor; returns the bits of the lanes that
+/// moved. Lanes in `skipped` stay unchanged.
 #[simd]
 pub fn move_to_codebook<S: Simd>(
     simd: S,
@@ -138,8 +130,8 @@ pub fn move_to_codebook<S: Simd>(
 
     let splat = |value: f32| S::f32s::splat(simd, value);
     let zero = splat(0.0);
-    // `costs = w (d q - x)^2` for each dimension and level, `above` what of it is more than the best level of
-    // that dimension costs, `base` the sum of the latter, `first` what the first neighbour costs above it.
+    // `costs = w (d q - x)^2` for each dimension and level, `above` its excess over the dimension's best
+    // level, `base` the sum of the best levels, `first` the excess of the first neighbor.
     let mut costs: Costs<S::f32s> = [[zero; 3]; 8];
     let mut above: Costs<S::f32s> = [[zero; 3]; 8];
     let steps = levels.map(
@@ -162,17 +154,17 @@ pub fn move_to_codebook<S: Simd>(
         first += high.select(above[dim][2], low.select(above[dim][1], above[dim][0]));
         base += least;
     }
-    // Where `first` is above a thousandth of `base`, the eight additions of the reference, each rounding by
-    // 2^-24 of at most 1001 times `first`, err by less than a tenth of a unit. Elsewhere byte sums decide
-    // nothing.
+    // If `first` is above a thousandth of `base`, the eight additions of the reference, each rounding by
+    // 2^-24 of at most 1001 times `first`, err by less than a tenth of a unit. Otherwise byte sums are not
+    // used.
     let coarse =
         (first * splat(1000.0)).simd_gt(base) & first.simd_gt(splat(1e-30)) & first.simd_lt(splat(1e30));
     let coarse = coarse.to_bitmask();
-    // Scaled so that the first neighbour costs 200 of 255: the best one costs no more, and sums of four bytes
-    // that saturate belong to worse ones.
+    // Scaled so that the first neighbor costs 200 of 255: the best one costs no more, and saturated sums of
+    // four bytes belong to worse ones.
     let unit = splat(UNITS) / first;
 
-    // (pair, level of the second) words: a byte for each level of the first.
+    // (pair, level of the second) words: one byte per level of the first.
     let mut words = [S::u32s::splat(simd, 0); 16];
     let (magic, top) = (splat(MAGIC), splat(255.0));
     for pair in 0..4 {
@@ -182,7 +174,7 @@ pub fn move_to_codebook<S: Simd>(
         );
         for level in 0..3 {
             let second = above[2 * pair + 1][level] * unit;
-            // Nearest unit of the sum of two dimensions, at most 255.
+            // Sum of two dimensions, rounded to units, at most 255.
             let byte = first.map(
                 #[inline(always)]
                 |first| ((first + second).min(top) + magic).bitcast::<S::u32s>(),
@@ -255,7 +247,7 @@ fn nearest<S: Simd>(
     for chunk in 0..chunks {
         let low = S::u8s::from_slice(simd, &low[chunk * width..][..width]);
         let high = S::u8s::from_slice(simd, &high[chunk * width..][..width]);
-        // One lookup for each pair; saturating additions keep what is far away far away.
+        // One lookup per pair; saturating additions keep large costs large.
         let first = table[0]
             .swizzle_dyn_within_blocks(low & 15)
             .saturating_add(table[1].swizzle_dyn_within_blocks(low >> 4));
@@ -277,7 +269,7 @@ fn nearest<S: Simd>(
     let mut alone = true;
     for chunk in 0..chunks {
         let mut bits = sums[chunk].simd_le(limit).to_bitmask();
-        // Copies of the first neighbour fill the last chunk; they must not count as others.
+        // Copies of the first neighbor fill the last chunk; they do not count as others.
         let room = len - chunk * width;
         if room < 64 {
             bits &= (1 << room) - 1;
@@ -289,7 +281,7 @@ fn nearest<S: Simd>(
                 found = at;
                 continue;
             }
-            // A single candidate needs no measuring; with a second one, the first is measured too.
+            // A single candidate needs no comparison; with a second one, the first is measured too.
             if alone {
                 alone = false;
                 best = cost_of::<S>(costs, lists.code(found), lane);
@@ -304,7 +296,7 @@ fn nearest<S: Simd>(
     lists.code(found)
 }
 
-/// The best of a list by what each of them costs; the first where none is below the largest f32.
+/// The best of a list by exact costs; the first if no cost is below the largest f32.
 #[inline(never)]
 #[simd]
 fn least_of_all<S: Simd>(_simd: S, list: List<'_>, costs: &Costs<S::f32s>, lane: usize) -> u32 {

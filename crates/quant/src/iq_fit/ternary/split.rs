@@ -1,18 +1,19 @@
 //! Common steps before and after the searches of the IQ1_S and IQ1_M lane kernels: order, prefixes, levels.
 //!
-//! **A search may start late.** The reference takes a split when `sum_qx^2 > best * sum_q2`, first to last.
+//! **A search may start late.** The reference accepts a split if `sum_qx^2 > best * sum_q2`, first to last.
 //! If `best` starts at any number that the best split beats by more than all rounding errors, the search ends
 //! as if it had started at the smallest float: let M be the larger of the values of the two searches. Both
-//! take a split that beats M by more than rounding, and from then on they are equal. Otherwise M grows by a
-//! rounding error for each split that the late search takes, and cannot reach the best split in [`MAX_TAKEN`]
-//! of them.
+//! accept a split that beats M by more than rounding, and from then on they are equal. Otherwise M grows by a
+//! rounding error for each split that the late search accepts, and cannot reach the best split within
+//! [`MAX_TAKEN`] splits.
 
 use fearless_simd::{Simd, prelude::*};
 use fearless_simd_macros::simd;
 
 /// Margin below the score of any split at which a search may start.
 pub const START: f32 = 1.0 - 1.0 / 4096.0;
-/// Number of splits that a search may take after that: each can move it by 12 half units in the last place.
+/// Maximum number of splits that a search may accept after that: each can change it by 12 half units in the
+/// last place.
 pub const MAX_TAKEN: u32 = 200;
 
 /// The ranks of ascending values, equal ones in the order of their index.

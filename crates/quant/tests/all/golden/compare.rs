@@ -11,12 +11,9 @@ use std::{
 use gguf_quant::{CODECS, Codec, Level, Rows};
 use gguf_testkit::{QuantCase, Task, compare_blocks, decoded_sha256, sha256};
 
-/// Comparisons of one codec.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// The type's name.
     pub name: String,
-    /// Golden lines.
     pub n_cases: usize,
     /// Elements encoded without importance weights and compared, at each level.
     pub n_plain_elems: usize,
@@ -104,7 +101,7 @@ fn run(
     let blocks = match values {
         None => gguf_testkit::bytes(case.seed(), n_bytes),
         Some(values) => {
-            // In two calls: rows must not know of each other.
+            // In two calls: rows must be independent.
             let mut blocks = vec![0; n_bytes];
             let first_rows = case.n_rows / 3;
             let (first, second) = values.split_at(first_rows * case.row_elems);

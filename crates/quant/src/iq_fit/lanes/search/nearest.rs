@@ -1,7 +1,7 @@
 //! The nearest points of the runs of scales for which a group is off the grid.
 //!
-//! A run whose ends have the same nearest point is settled by two looks at the lines of its list. The others
-//! are walked point by point, all their scales at once, a scale a lane.
+//! A run whose ends have one nearest point is settled by evaluating the lines of its list twice. The others
+//! are processed point by point, with all scales at once, one per lane.
 
 use fearless_simd::{Simd, prelude::*};
 use fearless_simd_macros::simd;
@@ -12,30 +12,31 @@ use crate::iq_fit::{
     lattice,
 };
 
-/// Fields of a code that are looked up at once: single levels, or pairs where registers hold 16 floats.
+/// Fields of a code that are looked up at once: single levels, or pairs if registers contain 16 floats.
 const MAX_FIELDS: usize = 8;
-/// Vectors of points in a list.
+/// Maximum number of vectors of points in a list.
 pub(super) const MAX_POINT_VECTORS: usize = 48;
 
 /// Minimum distance between lines, in parts of `2 X / s + line`, to decide like the reference's sums.
 ///
 /// Write `u` for `2^-24`, `n` for the dimensions, `c` for a point's distance. An element's term is `r` times
-/// a square below `(|s q| + |x|)^2` and errs by 6 `u` of that, the sum of them by `n - 1` more, so the
-/// reference's distance errs by at most `2 (n + 5) u (s^2 A + X)`. `A` errs by `n u` and `2 B` by `(n + 1)
-/// u`, the line by one more for its product and one for its difference, `s` times the line thus by `(n + 2) u
-/// (2 s^2 A + X)`. With `s^2 A <= 2 X + 2 c` the two together are, for `n = 4`, below `87 u X + 62 u c`. For
-/// two points with `c` and `c + d` that is below `d` if `d >= 175 u (X + c)`, and `X + c` is `s (2 X / s +
-/// line)`. For `n = 8` it is `131 u X + 94 u c` and `263 u (X + c)`. If this holds at both ends of a range it
-/// holds in between, because the difference of two lines is a line and the margin is convex in `s`.
+/// a square below `(|s q| + |x|)^2` with a relative error of 6 `u`, and the sum adds `n - 1`, so the
+/// reference's distance errs by at most `2 (n + 5) u (s^2 A + X)`. `A` errs by `n u` and `2 B` by
+/// `(n + 1) u`, the line by one more for its product and one for its difference, `s` times the line thus by
+/// `(n + 2) u (2 s^2 A + X)`. With `s^2 A <= 2 X + 2 c` the two together are, for `n = 4`, below
+/// `87 u X + 62 u c`. For two points with `c` and `c + d` that is below `d` if `d >= 175 u (X + c)`, and
+/// `X + c` is `s (2 X / s + line)`. For `n = 8` it is `131 u X + 94 u c` and `263 u (X + c)`. If this is true
+/// at both ends of a range, it is true in between, because the difference of two lines is a line and the
+/// margin is convex in `s`.
 const fn margin(dims: usize) -> f32 {
     const U: f32 = 1.0 / 16_777_216.0;
     if dims == 4 { 192.0 * U } else { 288.0 * U }
 }
 
-/// Maximum effect of underflow on a distance, for scales below 2^20: points this close are measured.
+/// Maximum effect of underflow on a distance, for scales below 2^20: points this close are compared exactly.
 const TINY: f32 = 1.262_177_4e-29;
 
-/// The lines of a group: `A` and `2 B` of each value of each field of a code.
+/// Lines of a group: `A` and `2 B` of each value of each field of a code.
 pub(super) struct Lines<S: Simd> {
     a: [S::f32s; MAX_FIELDS],
     b: [S::f32s; MAX_FIELDS],
@@ -44,7 +45,6 @@ pub(super) struct Lines<S: Simd> {
 }
 
 impl<S: Simd> Lines<S> {
-    /// Memory for the lines of a group.
     #[inline(always)]
     pub(super) fn new(simd: S) -> Self {
         let zero = S::f32s::splat(simd, 0.0);
@@ -81,7 +81,7 @@ pub(super) fn make_lines<S: Lookup, const SUB: usize, const DIMS: usize, const L
     lines.margin = margin(DIMS) * 2.0 * sub.x2[group].as_slice()[lane] + TINY;
 }
 
-/// The lines of a list into `this.a` and `this.b`; gives the number of vectors.
+/// Computes the lines of a list into `this.a` and `this.b`; returns the number of vectors.
 #[inline(always)]
 fn line_up<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
     simd: S,
@@ -117,7 +117,6 @@ fn line_up<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
     n_vectors
 }
 
-/// The lines of a list.
 pub(super) struct List<'a, S: Simd> {
     codes: &'a [u16],
     a: &'a [S::f32s],
@@ -128,11 +127,10 @@ pub(super) struct List<'a, S: Simd> {
 /// The nearest point at a scale, according to the lines.
 #[derive(Clone, Copy)]
 pub(super) struct Nearest {
-    /// The number of points that may be it.
+    /// Number of candidates.
     n: u32,
-    /// The last of them.
     at: usize,
-    /// The line's value below or at which they are.
+    /// Upper bound of the candidates' lines.
     bound: f32,
 }
 
@@ -146,7 +144,7 @@ pub(super) fn lowest<S: Lookup, const DIMS: usize>(
     let n_vectors = list.a.len();
     let (a, b) = (&list.a[..n_vectors], &list.b[..n_vectors]);
     let s = S::f32s::splat(simd, scale);
-    // The lowest line at this scale, then all that are not higher than it by more than the margin.
+    // The lowest line at this scale, then all lines within the margin.
     let first = a[0] * s - b[0];
     let mut least = first;
     for v in 1..n_vectors {
@@ -164,7 +162,7 @@ pub(super) fn lowest<S: Lookup, const DIMS: usize>(
     Nearest { n, at, bound }
 }
 
-/// The code of the nearest point; where several may be it, they are measured by the reference's sums.
+/// Code of the nearest point; several candidates are compared by the reference's sums.
 #[simd]
 pub(super) fn decide<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
     simd: S,
@@ -203,7 +201,6 @@ pub(super) fn decide<S: Lookup, const SUB: usize, const DIMS: usize, const LEVEL
     u32::from(found)
 }
 
-/// The lines of a run's list.
 #[inline(always)]
 pub(super) fn list_of<'a, S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
     simd: S,
@@ -218,8 +215,8 @@ pub(super) fn list_of<'a, S: Lookup, const SUB: usize, const DIMS: usize, const 
     (List { codes, a: &this.a[..n_vectors], b: &this.b[..n_vectors], margin }, &mut this.codes[group])
 }
 
-/// Replaces the codes of a run by that of the point which is nearest at both of its ends, and returns whether
-/// there is one. If there is none, the codes are arbitrary.
+/// Replaces the codes of a run by that of the point which is nearest at both ends, and returns true if there
+/// is one. Otherwise the codes are arbitrary.
 #[inline(always)]
 pub(super) fn settle_by_ends<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
     simd: S,
@@ -230,10 +227,10 @@ pub(super) fn settle_by_ends<S: Lookup, const SUB: usize, const DIMS: usize, con
 ) -> bool {
     let (list, target) = list_of(simd, this, usize::from(run.group), run.entry);
     let (first, last) = (usize::from(run.first), usize::from(run.last));
-    // The lowest at both ends is the lowest between them: lines cross once.
+    // The lowest at both ends is the lowest in between: lines cross once.
     let at_first = lowest::<S, DIMS>(simd, &list, scales.at(first));
     let at_last = lowest::<S, DIMS>(simd, &list, scales.at(last));
-    // Done before it is known whether it is right, so that nothing waits for the comparison.
+    // Before it is known whether it is right, so that no instruction waits for the comparison.
     fill::<S>(
         simd,
         target,
@@ -244,7 +241,8 @@ pub(super) fn settle_by_ends<S: Lookup, const SUB: usize, const DIMS: usize, con
     (at_first.n == 1) & (at_last.n == 1) & (at_first.at == at_last.at)
 }
 
-/// Replaces the codes of a run by those of its nearest points: all scales at once, a scale a lane, point by point.
+/// Replaces the codes of a run by those of its nearest points: all scales at once, one per lane, point by
+/// point.
 #[simd]
 pub(super) fn settle<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
     simd: S,
@@ -284,7 +282,7 @@ pub(super) fn settle<S: Lookup, const SUB: usize, const DIMS: usize, const LEVEL
         let n = S::u32s::splat(simd, (last - first) as u32);
         let in_run = (numbers - S::u32s::splat(simd, first as u32)).simd_le(n);
         target[v] = in_run.select(nearest, target[v]);
-        // Where the second comes within the margin, both are measured.
+        // If the second is within the margin, both are compared exactly.
         let mut unclear = (in_run & !second.simd_gt(bound)).to_bitmask();
         while unclear != 0 {
             let at = unclear.trailing_zeros() as usize;
@@ -309,7 +307,7 @@ fn fill<S: Lookup>(
     let code = S::u32s::splat(simd, code);
     let n = S::u32s::splat(simd, (last - first) as u32);
     for v in 0..n_vectors {
-        // One comparison for both ends, as in [`settle`].
+        // One comparison for both ends, like in [`settle`].
         let from_first = S::u32s::from_fn(
             simd,
             #[inline(always)]
