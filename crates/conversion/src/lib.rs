@@ -55,30 +55,36 @@ mod unfinished;
 mod verify;
 mod vocab_only;
 
-pub use adapter_input::AdapterInput;
-pub use checkpoint_input::CheckpointInput;
+// Steps.
 pub use compare::{Agreement, Distance, compare};
 pub use conversion::{CheckedConversion, Conversion, PlannedConversion};
-pub use diffusion_input::DiffusionInput;
 pub use error::Error;
+pub use planned::{Choice, FileOf, PlannedFile};
+// Inputs.
+pub use adapter_input::AdapterInput;
+pub use checkpoint_input::CheckpointInput;
+pub use diffusion_input::DiffusionInput;
 pub use foreign_input::ForeignInput;
 pub use input::Input;
+pub use legacy_input::LegacyInput;
+pub use model_input::ModelInput;
+pub use resolve::{arch_input, normalized, resolve, resolve_projector, target};
+// Requests.
+pub use key_override::KeyOverride;
+pub use repack::Repacked;
+pub use request::{Importance, OutputRequest, Request, Shards};
+// Outputs.
+pub use output::{check_output, check_output_file, output_path, real_output, write};
+pub use vocab_only::{guessed_file_type, plan_vocab, write_vocab};
+// Resuming.
 pub use journal::{
     Done, Fingerprint, Found, InputFile, Journal, Origin, Remaining, Span, file_checksum, unfinished,
 };
-pub use key_override::KeyOverride;
-pub use legacy_input::LegacyInput;
-pub use losses::{Loss, Losses, is_nonzero_by_nature};
-pub use model_input::ModelInput;
-pub use output::{check_output, check_output_file, output_path, real_output, write};
-pub use planned::{Choice, FileOf, PlannedFile};
-pub use repack::Repacked;
-pub use request::{Importance, OutputRequest, Request, Shards};
-pub use resolve::{arch_input, normalized, resolve, resolve_projector, target};
 pub use resume::{Journaling, Resumed, check_unfinished, write_resumable};
 pub use unfinished::Unfinished;
 pub use verify::verify;
-pub use vocab_only::{guessed_file_type, plan_vocab, write_vocab};
+// Rows and jobs.
+pub use losses::{Loss, Losses, is_nonzero_by_nature};
 
 pub use job::{JOB_ELEMS, Job, Schedule, Target, TensorTask, Weights};
 pub use row_encoder::{EncodedRows, RowEncoder};

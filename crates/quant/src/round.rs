@@ -40,7 +40,7 @@ pub fn round_away_to_byte(value: f32) -> u8 {
 }
 
 /// The low byte of [`truncate_to_int`] for magnitudes below 2^22, and 0 for all others. Values times the
-/// reciprocal of their own scale are small numbers, or infinite or NaN, for which 0 is right too.
+/// reciprocal of their scale are small numbers, or infinite or NaN, for which 0 is right too.
 ///
 /// Adding 2^23 rounds the magnitude to an integer in the low bits; if that went up, one is subtracted. The
 /// language's own conversion saturates, which costs a block of 32 about half of its time.

@@ -21,8 +21,8 @@ pub fn encode<T: Layout<B>, const B: usize>(values: &[f32; ELEMS], block: &mut [
         (largest(values).0 / -half, 0.0)
     };
     let inv_scale = if scale != 0.0 { 1.0 / scale } else { 0.0 };
-    // The offset raises the lowest level to 0, and a half more makes truncation round. A value as far as the
-    // extreme on the other side would get a level that is one too high.
+    // The offset raises the lowest level to 0, and a half more makes truncation round. A value with the
+    // magnitude of the extreme on the other side would get a level that is one too high.
     let offset = if T::HAS_MIN { 0.5 } else { half + 0.5 };
     let levels = std::array::from_fn(|i| {
         let level = truncate_to_byte((values[i] - min) * inv_scale + offset);
