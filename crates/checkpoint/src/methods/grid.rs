@@ -82,7 +82,7 @@ impl Grid {
             return Ok(by_block(*block, cells));
         }
         // 2. A scale for each row, column or matrix: missing trailing dimensions are 1, like in the
-        //   reference.
+        //    reference.
         if let Some(steps) = broadcast(&shape, outer, [out, row_elems]) {
             let columns = if steps[2] == 0 { row_elems } else { 1 };
             let rows = if steps[1] == 0 { out } else { 1 };

@@ -39,7 +39,7 @@ impl AddedVocab {
         let config = tokenizer_config(input)?.unwrap_or_default();
         let defaults = defaults_of(&class_as_loaded(input, Some(hf)));
         // 1. tokenizer.json's own list, unless the class uses that of tokenizer_config.json instead. The
-        //   library gives
+        //    library gives
         // ids itself: those of the vocabulary, or the next free ones, whatever the file states.
         let is_replaced = defaults.is_some() && config.contains_key("added_tokens_decoder");
         let own = if is_replaced { &[] } else { hf.added_tokens.as_slice() };

@@ -89,7 +89,7 @@ pub(super) fn write_keys(
         strip_accents: None,
     };
     // 1. The post-processor: flags, and names that the config lacks. Python treats an empty config like a
-    //   missing one.
+    //    missing one.
     let mut config = tokenizer_config(input)?.filter(|config| !config.is_empty());
     if let Some(hf) = hf {
         special.read_normalizer(&hf.normalizer);

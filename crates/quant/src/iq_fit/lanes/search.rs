@@ -6,8 +6,8 @@
 //!
 //! 1. Neighboring scales round a group to one code, so they share the list.
 //! 2. The distance is `s^2 A - 2 s B + X`, with `A = sum r q^2`, `B = sum r x q` and `X = sum r x^2`: its
-//!   part that depends on the point, over `s`, is the line `s A - 2 B`. A point whose line is lowest at both
-//!   ends of a range of scales is nearest at all scales in between.
+//!    part that depends on the point, over `s`, is the line `s A - 2 B`. A point whose line is lowest at both
+//!    ends of a range of scales is nearest at all scales in between.
 //! 3. Lines are cheap: `A` and `B` are sums over a few fields of the code, each looked up in a register.
 //!
 //! Lines are not the numbers that the reference compares. Its sums differ from the true distances, and so do
