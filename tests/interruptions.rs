@@ -3,6 +3,7 @@
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
+#[expect(dead_code, reason = "other tests use the rest")]
 mod common;
 
 use std::{

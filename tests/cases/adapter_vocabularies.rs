@@ -4,10 +4,8 @@ use std::fs;
 
 use serde_json::json;
 
-use crate::{
-    adapters::{CONFIG, WEIGHTS, config, llama, merge, refused, values, write_json},
-    common::{Sandbox, Tensors, floats, succeed, words},
-};
+use super::adapters::{CONFIG, WEIGHTS, config, llama, merge, refused, values, write_json};
+use crate::common::{Sandbox, Tensors, floats, succeed, words};
 
 /// Adds the copies that PEFT writes of a module in `modules_to_save`.
 fn saved_copies(tensors: &mut Tensors, module: &str, trained: &(String, Vec<u64>, Vec<u8>)) {

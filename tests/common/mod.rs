@@ -1,6 +1,5 @@
 //! Runs the built binaries as a user does: in a fresh folder, with relative paths, so that what
 //! they print can be pinned.
-#![expect(dead_code, reason = "every test file uses another part of this")]
 
 use std::{
     collections::{BTreeMap, BTreeSet},

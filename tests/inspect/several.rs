@@ -71,7 +71,8 @@ fn texts_follow_the_names_of_files() {
 #[cfg(feature = "remote")]
 #[test]
 fn remote_file_is_shown_by_its_header() {
-    use crate::{hub_server::HubServer, recipe::remote::run};
+    use super::recipe::remote::run;
+    use crate::hub_server::HubServer;
 
     let sandbox = models();
     let server = HubServer::of(&sandbox.path("models"), |name| name.ends_with(".gguf"));

@@ -3,10 +3,8 @@
 use gguf_container::Value;
 use gguf_types::{DType, Shape};
 
-use crate::{
-    common::{Sandbox, copy_folder, golden, succeed, verify},
-    verify_faults::{Parts, check, with},
-};
+use super::verify_faults::{Parts, check, with};
+use crate::common::{Sandbox, copy_folder, golden, succeed, verify};
 
 const QUERY: &str = "blk.0.attn_q.weight";
 

@@ -2,10 +2,8 @@
 
 use gguf_container::Array;
 
-use crate::{
-    common::{Sandbox, succeed, verify, words},
-    verify_faults::{check, made, with},
-};
+use super::verify_faults::{check, made, with};
+use crate::common::{Sandbox, succeed, verify, words};
 
 /// Template of `golden/arch/llama`.
 const TEMPLATE: &str = "{% for m in messages %}[{{ m['role'] }}] {{ m['content'] }}\n{% endfor %}";

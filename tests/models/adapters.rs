@@ -2,8 +2,8 @@
 
 use std::{fs, path::PathBuf};
 
+use super::logits::read_values;
 use crate::common::{Sandbox, copy_folder, golden, largest_difference, succeed};
-use crate::logits::read_values;
 use gguf_runtime::{Model, Options, Sequence, Session};
 
 /// The largest difference that is allowed, as a part of the range of the logits.

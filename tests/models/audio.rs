@@ -3,8 +3,8 @@
 
 use std::fs;
 
+use super::logits::read_values;
 use crate::common::{Output, Sandbox, golden, largest_difference, succeed};
-use crate::logits::read_values;
 use gguf_runtime::{
     Error, Model, Options, Piece, Session,
     audio::{LogMel, Sound, resample},

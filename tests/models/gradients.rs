@@ -3,10 +3,8 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use crate::{
-    common::Sandbox,
-    moments::{self, Kept, index},
-};
+use super::moments::{self, Kept, index};
+use crate::common::Sandbox;
 use gguf_refinement::{
     Error,
     moments::{Input, MomentsCache, Options, Plan, Texts, gather_outputs},

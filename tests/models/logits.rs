@@ -256,7 +256,7 @@ fn logits_match_reference_whole_and_by_token() {
         let is_in = |list: &[(&str, &str)]| list.iter().any(|(different, _)| different == name);
         match difference(name) {
             Ok(Differences { rows, pooled, session }) => {
-                // `cargo test --test models logits -- --nocapture` shows them.
+                // `cargo test --test all models::logits -- --nocapture` shows them.
                 let text = |what: &str, part: Option<f32>| {
                     part.map_or(String::new(), |part| format!(", {what} {part:.1e}"))
                 };

@@ -5,8 +5,8 @@ use std::fs;
 
 use serde_json::Value;
 
+use super::logits::read_values;
 use crate::common::{Output, Sandbox, golden, largest_difference, succeed};
-use crate::logits::read_values;
 use gguf_runtime::{
     Error, Model, Options, Piece, Session,
     vision::{Picture, Projector, TileEmbedding},

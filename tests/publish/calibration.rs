@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::{
-    common::{Output, Sandbox, succeed, words},
-    write_texts,
-};
+use super::write_texts;
+use crate::common::{Output, Sandbox, succeed, words};
 
 /// A model whose statistics fit 2,048 tokens, and texts to calibrate and measure on.
 fn sandbox() -> Sandbox {

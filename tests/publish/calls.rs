@@ -2,10 +2,8 @@
 
 use std::{fs, process::Stdio};
 
-use crate::{
-    common::{Output, Sandbox, copy_folder, finish, succeed, words},
-    is_kept, write_texts,
-};
+use super::{is_kept, write_texts};
+use crate::common::{Output, Sandbox, copy_folder, finish, succeed, words};
 use serde_json::Value;
 
 const TEMPLATE: &str = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>";

@@ -9,10 +9,8 @@ use std::{
     time::Instant,
 };
 
-use crate::{
-    common::{Numbers, Output, Sandbox, succeed, words},
-    write_texts,
-};
+use super::write_texts;
+use crate::common::{Numbers, Output, Sandbox, succeed, words};
 use serde_json::Value;
 
 const PUBLISH: &str = env!("CARGO_BIN_EXE_gguf-publish");

@@ -2,10 +2,8 @@
 
 use std::{collections::BTreeMap, fs};
 
-use crate::{
-    common::{Output, Sandbox, succeed, words},
-    is_kept, write_texts,
-};
+use super::{is_kept, write_texts};
+use crate::common::{Output, Sandbox, succeed, words};
 
 const TYPES: [&str; 2] = ["-t", "q8_0,q4_k_m"];
 

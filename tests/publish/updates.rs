@@ -6,10 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{
-    common::{Output, Sandbox, succeed, words},
-    write_texts,
-};
+use super::write_texts;
+use crate::common::{Output, Sandbox, succeed, words};
 use serde_json::Value;
 
 /// A checkpoint and texts.

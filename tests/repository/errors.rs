@@ -1,5 +1,5 @@
 //! `tests/snapshots/errors.md` lists each kind of error with an example, printed by runs of the programs.
-//! `BLESS=1 cargo test --test repository errors` writes it anew.
+//! `BLESS=1 cargo test --test all repository::errors` writes it anew.
 
 mod calibration;
 mod plans;
@@ -534,7 +534,7 @@ const PARTS: &[Part] = &[
 ];
 
 const HEAD: &str = "# Errors\n
-This page shows an example of each kind of error, printed by the programs for a tiny checkpoint. `BLESS=1 cargo test --test repository errors` regenerates it.\n
+This page shows an example of each kind of error, printed by the programs for a tiny checkpoint. `BLESS=1 cargo test --test all repository::errors` regenerates it.\n
 Errors go to stderr. The line that starts with `error:` states the place, the expected value and the value found. Lines that start
 with `hint:` state what to do. Exit codes: 0 success, 1 failure, 2 usage error, 128 plus the signal number (129 SIGHUP, 130 SIGINT, 143 SIGTERM).\n";
 
@@ -576,7 +576,7 @@ fn error_page_matches_program_output() {
         let have = fs::read_to_string(path).unwrap();
         assert!(
             have == page,
-            "tests/snapshots/errors.md: run `BLESS=1 cargo test --test repository errors`\n{page}"
+            "tests/snapshots/errors.md: run `BLESS=1 cargo test --test all repository::errors`\n{page}"
         );
     }
 }

@@ -13,7 +13,7 @@ fn list_of_families_has_every_folder() {
         fs::read_to_string(folder.join(name).join("mod.rs")).unwrap().contains("FAMILY: Family")
     };
     let mut text = String::from(
-        "//! Model families, one folder for each. `BLESS=1 cargo test --test repository families` writes this file.\n\n",
+        "//! Model families, one folder for each. `BLESS=1 cargo test --test all repository::families` writes this file.\n\n",
     );
     for name in &names {
         writeln!(text, "pub mod {name};").unwrap();
@@ -36,7 +36,7 @@ fn list_of_families_has_every_folder() {
     assert_eq!(
         fs::read_to_string(&path).unwrap(),
         text,
-        "families/mod.rs: BLESS=1 cargo test --test repository families writes it"
+        "families/mod.rs: BLESS=1 cargo test --test all repository::families writes it"
     );
 }
 

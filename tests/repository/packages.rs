@@ -73,7 +73,11 @@ fn python_package_has_the_same_profiles() {
         let blessed = theirs.replace(profiles(&theirs), &expected);
         fs::write(&path, blessed).unwrap();
     } else {
-        assert_eq!(profiles(&theirs), expected, "BLESS=1 cargo test --test repository packages copies them");
+        assert_eq!(
+            profiles(&theirs),
+            expected,
+            "BLESS=1 cargo test --test all repository::packages copies them"
+        );
     }
 }
 

@@ -1,5 +1,5 @@
 //! The tables of `docs/reference/architectures.md` and `docs/reference/projectors.md` and the counts in the README are printed from the registries.
-//! `BLESS=1 cargo test --test repository readme` writes them anew.
+//! `BLESS=1 cargo test --test all repository::readme` writes them anew.
 
 use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
 
@@ -215,7 +215,7 @@ fn check_file(file: &str, want: &str) {
         assert_eq!(
             fs::read_to_string(&path).unwrap(),
             want,
-            "{file}: run `BLESS=1 cargo test --test repository readme`"
+            "{file}: run `BLESS=1 cargo test --test all repository::readme`"
         );
     }
 }
@@ -230,7 +230,7 @@ fn check(file: &str, name: &str, want: &str) {
     if std::env::var_os("BLESS").is_some() {
         fs::write(&path, format!("{before}{start}{want}{end}{after}")).unwrap();
     } else {
-        assert_eq!(have, want, "{file}: run `BLESS=1 cargo test --test repository readme`");
+        assert_eq!(have, want, "{file}: run `BLESS=1 cargo test --test all repository::readme`");
     }
 }
 

@@ -1,7 +1,7 @@
 //! Full, limited, broken or missing disks: an error that names the problem, and no file under a final name.
 //!
 //! Tests that mount disks or inject faults need root, `mke2fs` and `strace`. They are ignored by default;
-//! `scripts/check` runs them if possible (`cargo test --test runs faults -- --ignored`).
+//! `scripts/check` runs them if possible (`cargo test --test all runs::faults -- --ignored`).
 
 use std::{
     fs,

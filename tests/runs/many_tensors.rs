@@ -1,6 +1,6 @@
 //! A checkpoint of very many tensors is planned in a moment: nothing searches them one by one.
 //!
-//! `TENSORS=100000 cargo test --release --test runs many_tensors -- --nocapture` prints the seconds of as many as the
+//! `TENSORS=100000 cargo test --release --test all runs::many_tensors -- --nocapture` prints the seconds of as many as the
 //! largest mixtures have.
 
 use std::{env, fmt::Write as _, fs, path::Path, process::Command, time::Instant};

@@ -2,7 +2,7 @@
 //! anything that changed.
 //!
 //! `KILLS` in the environment is the number of kills at random moments (12 without it), `KILL_SEED` where their random moments begin.
-//! `KILLS=100 cargo test --test runs killed_at_any_moment` takes some minutes.
+//! `KILLS=100 cargo test --test all killed_at_any_moment` takes some minutes.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! Model families, one folder for each. `BLESS=1 cargo test --test repository families` writes this file.
+//! Model families, one folder for each. `BLESS=1 cargo test --test all repository::families` writes this file.
 
 pub mod afmoe;
 pub mod apertus;

@@ -1,8 +1,4 @@
 //! Tiny models of every family, run through the libraries: predictions, gradients, statistics and memory.
-#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
-
-#[path = "../common/mod.rs"]
-mod common;
 
 mod adapters;
 mod audio;

@@ -1,8 +1,4 @@
 //! `gguf-eval` on tiny models.
-#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
-
-#[path = "../common/mod.rs"]
-mod common;
 
 mod calls;
 mod chat;

@@ -1,8 +1,4 @@
 //! Inputs from public bug reports, run as their users ran them. One module per area; each test names the kind of input.
-#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
-
-#[path = "../common/mod.rs"]
-mod common;
 
 mod action;
 mod adapter_vocabularies;

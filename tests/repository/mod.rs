@@ -1,8 +1,4 @@
 //! The repository as a whole: documents, crates, tables, messages and calls that cannot work.
-#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
-
-#[path = "../common/mod.rs"]
-mod common;
 
 mod api;
 mod command_line;

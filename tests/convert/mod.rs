@@ -1,11 +1,4 @@
 //! `gguf-convert`, from a checkpoint, an adapter or an old file to a GGUF file and back.
-#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
-
-#[path = "../common/mod.rs"]
-mod common;
-#[cfg(feature = "remote")]
-#[path = "../hub_server/mod.rs"]
-mod hub_server;
 
 mod adapters;
 mod config_values;

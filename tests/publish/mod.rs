@@ -1,8 +1,4 @@
 //! `gguf-publish`: folders of tiny models, and updates of existing folders.
-#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
-
-#[path = "../common/mod.rs"]
-mod common;
 
 mod calibration;
 mod calls;
@@ -10,7 +6,7 @@ mod folders;
 mod metadata;
 mod updates;
 
-use common::{Output, Sandbox};
+use crate::common::{Output, Sandbox};
 
 /// Writes `cal.txt` and `eval.txt`: words that every tiny tokenizer has something for, of which none is in the built-in texts.
 fn write_texts(sandbox: &Sandbox) {

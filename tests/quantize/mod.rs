@@ -1,8 +1,4 @@
 //! `gguf-quantize`, with and without calibration, and bytes at every CPU level and in both byte orders.
-#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
-
-#[path = "../common/mod.rs"]
-mod common;
 
 mod byte_orders;
 mod calibration;
