@@ -55,12 +55,12 @@ struct CheckArgs {
     /// Set the context length, in tokens.
     ///
     /// Use with --save (default: 512). Otherwise the value in the baseline is used.
-    #[arg(short, long, alias = "ctx", value_name = "N", value_parser = clap::value_parser!(u32).range(4..))]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(4..))]
     context: Option<u32>,
     /// Read at most N chunks of the text.
     ///
     /// Use with --save. Otherwise the value in the baseline is used.
-    #[arg(long, alias = "windows", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     chunks: Option<u32>,
     /// Allow perplexity to rise by PERCENT.
     ///

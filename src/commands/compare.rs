@@ -41,7 +41,7 @@ struct CompareArgs {
     /// Compare the K most likely tokens.
     ///
     /// Reports how many tokens are among the K most likely of both models.
-    #[arg(long, alias = "top-k", value_name = "K", default_value_t = 10, conflicts_with = "merge", value_parser = clap::value_parser!(u32).range(1..=1000), hide_short_help = true)]
+    #[arg(long, value_name = "K", default_value_t = 10, conflicts_with = "merge", value_parser = clap::value_parser!(u32).range(1..=1000), hide_short_help = true)]
     top_tokens: u32,
     /// Continue N prompts greedily and compare the tokens.
     ///

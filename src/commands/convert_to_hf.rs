@@ -37,7 +37,7 @@ struct ExportArgs {
     /// Limit each shard to SIZE of tensor data.
     ///
     /// SIZE is in bytes or has a unit: K, M, G or KB, MB, GB (powers of 1000), or KiB, MiB, GiB.
-    #[arg(long, alias = "shard-bytes", value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     split_max_size: Option<u64>,
     /// Convert NaNs and infinities instead of failing.
     #[arg(long)]

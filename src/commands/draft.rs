@@ -35,7 +35,7 @@ struct DraftArgs {
     /// Set the context length, in tokens.
     ///
     /// The text is cut into chunks of this length, and each chunk is continued.
-    #[arg(short, long, alias = "ctx", value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(4..))]
+    #[arg(short, long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(4..))]
     context: u32,
     /// Read at most N chunks of the text.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

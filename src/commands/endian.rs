@@ -1,4 +1,4 @@
-//! `gguf-inspect endian FILE OUT --to big|little`: converts a file to the other byte order.
+//! `gguf-inspect endian FILE OUT --order big|little`: converts a file to the other byte order.
 
 use std::path::PathBuf;
 
@@ -37,7 +37,7 @@ struct EndianArgs {
     #[arg(value_hint = ValueHint::FilePath, value_parser = output_parser())]
     out: PathBuf,
     /// Set the byte order of the output.
-    #[arg(long, alias = "to", value_name = "ORDER", value_parser = choice(ORDERS))]
+    #[arg(long, value_name = "ORDER", value_parser = choice(ORDERS))]
     order: Endian,
     #[command(flatten)]
     copy: CopyArgs,

@@ -35,7 +35,7 @@ struct ExportArgs {
     #[arg(value_hint = ValueHint::FilePath)]
     file: PathBuf,
     /// Export only keys that start with START (repeatable).
-    #[arg(long, alias = "only", value_name = "START")]
+    #[arg(long, value_name = "START")]
     prefix: Vec<String>,
     /// Write the result to FILE.
     ///

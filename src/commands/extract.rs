@@ -1,4 +1,4 @@
-//! `gguf-inspect extract FILE TENSOR --to x.npy|x.safetensors`: tensors for other programs.
+//! `gguf-inspect extract FILE TENSOR --output x.npy|x.safetensors`: tensors for other programs.
 
 use std::path::PathBuf;
 
@@ -35,7 +35,7 @@ struct ExtractArgs {
     /// Write the result to FILE.
     ///
     /// The extension decides the format: .npy (one tensor) or .safetensors.
-    #[arg(short, long, alias = "to", value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = output_parser())]
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = output_parser())]
     output: PathBuf,
     /// Convert all tensors to f32.
     #[arg(long)]

@@ -38,7 +38,7 @@ struct FitArgs {
     /// Set the context length, in tokens.
     ///
     /// A comma-separated list reports several lengths. Default: the length that the model was trained for.
-    #[arg(short, long, alias = "ctx", value_name = "N", value_delimiter = ',')]
+    #[arg(short, long, value_name = "N", value_delimiter = ',')]
     context: Vec<NonZeroU64>,
     /// Run N sequences in parallel.
     #[arg(long, value_name = "N", default_value = "1")]

@@ -50,7 +50,7 @@ struct HashArgs {
     /// Write the result to FILE.
     ///
     /// Default: stdout.
-    #[arg(short, long, alias = "write", value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = output_parser(), conflicts_with_all = ["check", "json"])]
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = output_parser(), conflicts_with_all = ["check", "json"])]
     output: Option<PathBuf>,
     /// Overwrite existing outputs.
     #[arg(long, requires = "output")]

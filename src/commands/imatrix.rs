@@ -50,10 +50,10 @@ struct ImatrixArgs {
     /// Set the context length, in tokens.
     ///
     /// The text is cut into chunks of this length. With --merge, it is the length of the chunks in files of the older format.
-    #[arg(short, long, alias = "ctx", value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(4..))]
+    #[arg(short, long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(4..))]
     context: u32,
     /// Read at most N chunks of the text.
-    #[arg(long, alias = "windows", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     chunks: Option<u32>,
     /// Include the output matrix.
     #[arg(long, hide_short_help = true)]

@@ -37,7 +37,7 @@ struct PublishArgs {
     /// Set the output type, for example bf16.
     ///
     /// A comma-separated list writes several files. The types of earlier runs are kept.
-    #[arg(short = 't', long = "type", alias = "types", value_name = "TYPE", value_delimiter = ',', value_parser = values::file_type(), hide_possible_values = true)]
+    #[arg(short = 't', long = "type", value_name = "TYPE", value_delimiter = ',', value_parser = values::file_type(), hide_possible_values = true)]
     types: Vec<&'static Recipe>,
     /// Write a predefined set of types: small or full.
     ///
@@ -54,7 +54,7 @@ struct PublishArgs {
     ///
     /// The model card also lists the memory for this context length. Default: 8192, or less if the model was
     /// trained for less.
-    #[arg(long, alias = "ctx", value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 32), hide_short_help = true)]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 32), hide_short_help = true)]
     fit_context: Option<u64>,
     /// Optimize types and rounding on these texts.
     ///
@@ -100,16 +100,16 @@ struct PublishArgs {
     /// Set the type of the unquantized GGUF file that the others are made from.
     ///
     /// Default: the type of the checkpoint if it is f32, f16 or bf16, otherwise bf16.
-    #[arg(long, alias = "base", value_name = "TYPE", value_parser = values::file_type(), hide_possible_values = true, hide_short_help = true)]
+    #[arg(long, value_name = "TYPE", value_parser = values::file_type(), hide_possible_values = true, hide_short_help = true)]
     base_type: Option<&'static Recipe>,
     /// Collect the importance matrix from these texts.
     ///
     /// A .jsonl file holds chats, which are rendered with the chat template of the model. `builtin` is the built-in text of
     /// --calibrate. Default: the texts of --calibrate, or a smaller built-in text.
-    #[arg(long, alias = "calibration", value_name = "FILE", num_args = 1.., value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", num_args = 1.., value_hint = ValueHint::FilePath)]
     imatrix_text: Vec<PathBuf>,
     /// Read at most N chunks of --imatrix-text.
-    #[arg(long, alias = "imatrix-windows", value_name = "N", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
     imatrix_chunks: Option<u32>,
     /// Do not use an importance matrix.
     #[arg(long, conflicts_with_all = ["imatrix_text", "imatrix_chunks", "calibrate"], hide_short_help = true)]
@@ -117,10 +117,10 @@ struct PublishArgs {
     /// Measure the output on these texts.
     ///
     /// Use texts other than those of --imatrix-text. Default: a small built-in text.
-    #[arg(long, alias = "eval", value_name = "FILE", num_args = 1.., value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", num_args = 1.., value_hint = ValueHint::FilePath)]
     eval_text: Vec<PathBuf>,
     /// Read at most N chunks of the text.
-    #[arg(long, alias = "windows", value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..))]
     chunks: u32,
     /// Set the context length, in tokens.
     ///

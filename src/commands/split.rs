@@ -35,10 +35,10 @@ struct SplitArgs {
     ///
     /// SIZE is in bytes or has a unit: K, M, G or KB, MB, GB (powers of 1000), or KiB, MiB, GiB. A shard holds at
     /// least one tensor.
-    #[arg(long, alias = "max-size", value_name = "SIZE", value_parser = parse_size, required_unless_present = "split_max_tensors")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, required_unless_present = "split_max_tensors")]
     split_max_size: Option<u64>,
     /// Limit each shard to N tensors.
-    #[arg(long, alias = "max-tensors", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     split_max_tensors: Option<u64>,
     /// Write a first shard that contains only metadata.
     #[arg(long)]

@@ -26,7 +26,7 @@ struct TokenizerArgs {
     /// Compare with SRC.
     ///
     /// SRC is the folder of the checkpoint, or its `tokenizer.json`. The exit code is 1 if any token ID differs.
-    #[arg(long, alias = "check", value_name = "SRC")]
+    #[arg(long, value_name = "SRC")]
     against: Option<PathBuf>,
     /// Read the text from FILE.
     ///

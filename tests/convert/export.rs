@@ -44,7 +44,7 @@ fn dry_run_and_json_list_files() {
         listed.iter().map(|name| fs::metadata(sandbox.path("out").join(name)).unwrap().len()).sum();
     assert_eq!(json["bytes"], bytes);
     // Small files make several.
-    let ran = sandbox.convert(&words("export x.gguf out/many --shard-bytes 1000000 -q"));
+    let ran = sandbox.convert(&words("export x.gguf out/many --split-max-size 1000000 -q"));
     assert_eq!(ran, silent());
     assert!(sandbox.path("out/many/model.safetensors.index.json").is_file());
 }

@@ -39,7 +39,7 @@ fn template() -> Sandbox {
         "gguf-convert llama model-Q8_0.gguf --type q8_0",
         "gguf-eval imatrix model-F32.gguf --text text.txt --output imatrix.gguf --context 64",
         "gguf-eval compare model-F32.gguf --text text.txt --context 64 --save-logits base.kld",
-        "gguf-inspect split model-F32.gguf part --max-tensors 12",
+        "gguf-inspect split model-F32.gguf part --split-max-tensors 12",
     ] {
         let ran = run(&sandbox, &line.split(' ').collect::<Vec<_>>());
         assert_eq!(ran.code, Some(0), "{line}: {}", ran.stderr);

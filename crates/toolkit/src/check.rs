@@ -81,8 +81,7 @@ struct Baseline {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     base_sha256: Option<String>,
     /// Version of this program.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    version: Option<String>,
+    version: String,
     context: usize,
     windows: usize,
     #[serde(default)]
@@ -259,10 +258,7 @@ pub fn check(args: &CheckOptions, events: &dyn Events) -> Result<Checked, Error>
             settings
         }
     };
-    // A baseline of an earlier version has no digest to compare with.
-    let needs_digest = baseline.as_ref().is_none_or(|baseline| baseline.base_sha256.is_some());
-    let base = args.base.as_deref().filter(|_| needs_digest);
-    let base_sha256 = base.map(|base| weights_of(base, events)).transpose()?;
+    let base_sha256 = args.base.as_deref().map(|base| weights_of(base, events)).transpose()?;
     let stated = baseline.as_ref().and_then(|baseline| baseline.base_sha256.as_ref());
     if let (Some(base), Some(expected)) = (&args.base, stated)
         && base_sha256.as_ref() != Some(expected)
@@ -270,7 +266,7 @@ pub fn check(args: &CheckOptions, events: &dyn Events) -> Result<Checked, Error>
         return Err(Error::at(base, "the weights differ from those of the base of the baseline")
             .hint([format!("expected SHA-256 {expected} of all tensors (`gguf-inspect hash --tensors`)")]));
     }
-    let version = baseline.as_ref().and_then(|baseline| baseline.version.as_deref());
+    let version = baseline.as_ref().map(|baseline| &baseline.version);
     if let Some(version) = version.filter(|version| *version != VERSION) {
         events.note(&format!("the baseline was saved by version {version}; this is version {VERSION}"));
     }
@@ -284,7 +280,7 @@ pub fn check(args: &CheckOptions, events: &dyn Events) -> Result<Checked, Error>
         let baseline = Baseline {
             text_sha256,
             base_sha256,
-            version: Some(VERSION.to_owned()),
+            version: VERSION.to_owned(),
             context: settings.context,
             windows,
             activations: args.activations.unwrap_or_default(),

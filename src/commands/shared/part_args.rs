@@ -11,10 +11,10 @@ pub(in crate::commands) struct ChunkArgs {
     /// Set the context length, in tokens.
     ///
     /// The text is cut into chunks of this length.
-    #[arg(short, long, alias = "ctx", value_name = "N", default_value_t = 512, conflicts_with = "merge", value_parser = clap::value_parser!(u32).range(4..))]
+    #[arg(short, long, value_name = "N", default_value_t = 512, conflicts_with = "merge", value_parser = clap::value_parser!(u32).range(4..))]
     pub context: u32,
     /// Read at most N chunks of the text.
-    #[arg(long, alias = "windows", value_name = "N", conflicts_with = "merge", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", conflicts_with = "merge", value_parser = clap::value_parser!(u32).range(1..))]
     pub chunks: Option<u32>,
 }
 

@@ -194,7 +194,7 @@ pub struct CalibrationArgs {
     /// Measure the output on these texts.
     ///
     /// Default: the rest of the calibration texts, after the tokens that were used.
-    #[arg(long, alias = "verify-text", value_name = "FILE", value_hint = ValueHint::FilePath, requires = "calibrate", conflicts_with = "no_verify", hide_short_help = true)]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "calibrate", conflicts_with = "no_verify", hide_short_help = true)]
     pub eval_text: Option<PathBuf>,
     /// Do not use statistics of output gradients.
     ///

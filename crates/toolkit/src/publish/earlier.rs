@@ -11,7 +11,7 @@ use super::{
     files::recipe_path,
     ladder::{size_argument, size_label},
     options::{self, PublishOptions},
-    published, texts,
+    published,
     work::Work,
 };
 use crate::{
@@ -33,17 +33,15 @@ pub struct Earlier {
     target_size: Vec<u64>,
     base_type: Option<String>,
     split_max_size: Option<u64>,
-    #[serde(alias = "calibration", with = "path_json::many")]
+    #[serde(with = "path_json::many")]
     imatrix_text: Vec<PathBuf>,
-    #[serde(alias = "imatrix_windows")]
     imatrix_chunks: Option<u32>,
     no_imatrix: bool,
     #[serde(with = "path_json::many")]
     calibrate: Vec<PathBuf>,
     calibration_tokens: Option<u32>,
-    #[serde(alias = "eval", with = "path_json::many")]
+    #[serde(with = "path_json::many")]
     eval_text: Vec<PathBuf>,
-    #[serde(alias = "windows")]
     chunks: Option<u32>,
     context: Option<u32>,
     activations: Option<Activations>,
@@ -93,32 +91,11 @@ impl Earlier {
 
     fn published(results: &Value) -> Earlier {
         let text = |value: &Value| value.as_str().map(str::to_owned);
-        let settings = Earlier::deserialize(&results["settings"]);
-        let mut earlier = settings.unwrap_or_else(|_| Earlier::of_version_0_1(results));
+        let mut earlier = Earlier::deserialize(&results["settings"]).unwrap_or_default();
         earlier.types.retain(|name| Recipe::from_name(name).is_ok());
         earlier.base_model = earlier.base_model.or_else(|| text(&results["model"]["base_model"]));
         // Results can be edited: only names, never paths of this machine.
         earlier.named()
-    }
-
-    /// The settings that results of version 0.1 imply.
-    fn of_version_0_1(results: &Value) -> Earlier {
-        let number = |value: &Value| value.as_u64().and_then(|number| u32::try_from(number).ok());
-        let names = |facts: &Value| {
-            let names = facts["texts"].as_array().into_iter().flatten().filter_map(Value::as_str);
-            names.filter(|name| !name.starts_with(texts::BUILT_IN)).map(PathBuf::from).collect()
-        };
-        let types = published::rungs(Some(results)).iter().filter_map(|rung| rung["type"].as_str());
-        let (importance, evaluation) = (&results["importance"], &results["evaluation"]);
-        Earlier {
-            types: types.map(str::to_owned).collect(),
-            imatrix_text: names(importance),
-            no_imatrix: importance.is_null(),
-            eval_text: names(evaluation),
-            chunks: number(&evaluation["windows"]),
-            context: number(&evaluation["context"]),
-            ..Earlier::default()
-        }
     }
 
     /// The settings of a run with these options, which wrote `types` with this chat template.

@@ -22,7 +22,7 @@ const CALIBRATION_MIX: &str = include_str!("mix/calibration.txt");
 const EVALUATION_MIX: &str = include_str!("mix/evaluation.txt");
 
 /// Beginning of the names of both.
-pub const BUILT_IN: &str = "the built-in ";
+const BUILT_IN: &str = "the built-in ";
 
 /// Purpose of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
