@@ -308,25 +308,7 @@ impl Events for Ui {
 
     /// A bar on a terminal, otherwise a few lines.
     fn progress(&self, total_bytes: u64) -> Box<dyn gguf_toolkit::Progress + '_> {
-        let has_terminal = io::stderr().is_terminal();
-        let is_shown = has_terminal && !self.quiet;
-        let target = if is_shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let bar = ProgressBar::with_draw_target(Some(total_bytes), target);
-        let template = "{bar:40} {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec} {left}";
-        if let Ok(style) = ProgressStyle::with_template(template) {
-            // The first rows are slower.
-            bar.set_style(style.with_key("left", |state: &ProgressState, text: &mut dyn fmt::Write| {
-                if state.elapsed() >= WARM_UP {
-                    let _ = write!(text, "{:#}", HumanDuration(state.eta()));
-                }
-            }));
-        }
-        let lines = (!has_terminal && !self.quiet).then(|| Lines {
-            ui: *self,
-            started: Instant::now(),
-            pace: Mutex::new(LogPace::start()),
-        });
-        Box::new(Progress { bar, lines })
+        Box::new(Progress::new(*self, total_bytes, io::stderr().is_terminal(), Instant::now()))
     }
 
     fn status_line(&self) -> Box<dyn gguf_toolkit::StatusLine> {
@@ -375,15 +357,45 @@ struct Lines {
     pace: Mutex<LogPace>,
 }
 
+impl Progress {
+    /// Progress that began at `started`. It prints nothing if messages are off.
+    fn new(ui: Ui, total_bytes: u64, has_terminal: bool, started: Instant) -> Progress {
+        let is_shown = has_terminal && !ui.quiet;
+        let target = if is_shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(Some(total_bytes), target);
+        let template = "{bar:40} {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec} {left}";
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            // The first rows are slower.
+            bar.set_style(style.with_key("left", |state: &ProgressState, text: &mut dyn fmt::Write| {
+                if state.elapsed() >= WARM_UP {
+                    let _ = write!(text, "{:#}", HumanDuration(state.eta()));
+                }
+            }));
+        }
+        let lines = (!has_terminal && !ui.quiet).then(|| Lines {
+            ui,
+            started,
+            pace: Mutex::new(LogPace::since(started)),
+        });
+        Progress { bar, lines }
+    }
+
+    /// Adds bytes and returns the line that is due in a log.
+    fn line_after(&self, bytes: u64) -> Option<String> {
+        self.bar.inc(bytes);
+        let lines = self.lines.as_ref()?;
+        // Another thread is printing already.
+        let mut pace = lines.pace.try_lock().ok()?;
+        let (done, total) = (self.bar.position(), self.bar.length().unwrap_or(0));
+        pace.is_due(done as f64 / total.max(1) as f64)
+            .then(|| progress_line(done, total, lines.started.elapsed()))
+    }
+}
+
 impl gguf_toolkit::Progress for Progress {
     fn add(&self, bytes: u64) {
-        self.bar.inc(bytes);
-        let Some(lines) = &self.lines else { return };
-        // Another thread is printing already.
-        let Ok(mut pace) = lines.pace.try_lock() else { return };
-        let (done, total) = (self.bar.position(), self.bar.length().unwrap_or(0));
-        if pace.is_due(done as f64 / total.max(1) as f64) {
-            lines.ui.status(&progress_line(done, total, lines.started.elapsed()));
+        if let (Some(line), Some(lines)) = (self.line_after(bytes), &self.lines) {
+            lines.ui.status(&line);
         }
     }
 }
@@ -543,5 +555,20 @@ mod tests {
         let line = progress_line(1_200_000_000, 14_500_000_000, Duration::from_secs(5));
         assert_eq!(line, "1.20 GB of 14.5 GB read (8 %), 240 MB/s, 55 s left");
         assert_eq!(progress_line(0, 0, Duration::ZERO), "0 B of 0 B read (0 %), 0 B/s, 0 s left");
+    }
+
+    #[test]
+    fn progress_without_terminal_prints_lines() {
+        let ui = Ui { quiet: false, verbose: false };
+        let now = Instant::now();
+        assert_eq!(Progress::new(ui, 4_000_000, false, now).line_after(1_000_000), None, "too early");
+        let begun = now.checked_sub(Duration::from_secs(10)).expect("the machine runs for 10 s");
+        let progress = Progress::new(ui, 4_000_000, false, begun);
+        let line = progress.line_after(1_000_000).expect("a line is due");
+        assert!(line.starts_with("1.00 MB of 4.00 MB read (25 %), ") && line.ends_with(" left"), "{line}");
+        assert_eq!(progress.line_after(1_000_000), None, "a line was printed");
+        for (quiet, has_terminal) in [(true, false), (false, true)] {
+            assert_eq!(Progress::new(Ui { quiet, ..ui }, 4_000_000, has_terminal, begun).line_after(1), None);
+        }
     }
 }

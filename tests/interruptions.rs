@@ -11,7 +11,6 @@ use std::{
     io::{Seek, SeekFrom, Write},
     path::Path,
     process::Child,
-    thread,
     time::{Duration, Instant},
 };
 
@@ -210,16 +209,4 @@ fn modified_source_is_an_error() {
     let ran = held.finish();
     ran.ends_and_says(1, "it was replaced by another file");
     assert!(sandbox.outputs().is_empty(), "{:?}", sandbox.outputs());
-}
-
-#[test]
-fn progress_without_terminal_prints_lines() {
-    let sandbox = Sandbox::new();
-    LARGE.write(&sandbox);
-    let held = Held::new(&sandbox, &["tiny", "out/x.gguf", "-t", "q4_k_m"]);
-    thread::sleep(Duration::from_millis(10_500));
-    let ran = succeed(held.finish());
-    let lines: Vec<&str> = ran.stderr.lines().filter(|line| line.ends_with(" left")).collect();
-    assert!(!lines.is_empty(), "{}", ran.stderr);
-    assert!(lines.iter().all(|line| line.contains(" MB read (") && line.contains("/s, ")), "{lines:?}");
 }

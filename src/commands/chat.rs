@@ -144,6 +144,7 @@ fn answer(chat: &mut ChatSession<&Model>, message: &str, json: bool, ui: &Ui) ->
         }
     };
     let answer = chat.ask(message, &mut print, &|| stoppable.is_stopped())?;
+    drop(stoppable);
     if let Some(failure) = failure {
         return Err(failure);
     }

@@ -26,9 +26,9 @@ pub struct LogPace {
 }
 
 impl LogPace {
-    /// The stage begins.
-    pub fn start() -> LogPace {
-        LogPace { last: Instant::now(), share: None }
+    /// Pace of a stage that began at this time.
+    pub fn since(start: Instant) -> LogPace {
+        LogPace { last: start, share: None }
     }
 
     /// True if a line is due now that `share` of the work is done. The caller prints it.
@@ -76,7 +76,14 @@ impl ProgressLine {
             sum
         });
         let cost_until = std::iter::once(0.0).chain(ends).collect();
-        ProgressLine { unit, cost_until, warm: None, last: None, pace: LogPace::start(), line: None }
+        ProgressLine {
+            unit,
+            cost_until,
+            warm: None,
+            last: None,
+            pace: LogPace::since(Instant::now()),
+            line: None,
+        }
     }
 
     /// Number of pieces.
@@ -147,8 +154,8 @@ mod tests {
 
     #[test]
     fn log_gets_few_lines() {
-        let mut pace = LogPace::start();
-        let start = pace.last;
+        let start = Instant::now();
+        let mut pace = LogPace::since(start);
         let mut due = |second: u64, share: f64| pace.is_due_at(share, start + Duration::from_secs(second));
         assert!(!due(9, 0.9) && due(10, 0.01), "the first line");
         assert!(!due(39, 0.9), "too early");
