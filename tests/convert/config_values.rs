@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::common::{Sandbox, failed, silent, succeed, words};
+use crate::common::{Sandbox, failed, succeed, words};
 
 const ARGS: &[&str] = &["llama", "x.gguf", "--type", "f16", "-q"];
 
@@ -30,14 +30,6 @@ fn implausible_numbers_are_refused() {
         names.sort();
         assert!(names == ["llama", "out"] && sandbox.outputs().is_empty(), "{names:?}");
     }
-}
-
-#[test]
-fn class_as_string_is_accepted() {
-    let sandbox = Sandbox::with_golden("llama");
-    let listed = "[\n    \"LlamaForCausalLM\"\n  ]";
-    sandbox.edit("llama/config.json", listed, r#""LlamaForCausalLM""#);
-    assert_eq!(sandbox.convert(ARGS), silent());
 }
 
 #[test]

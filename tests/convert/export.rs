@@ -1,26 +1,8 @@
-//! `gguf-convert export FILE DIR`: export, and conversion again.
+//! `gguf-convert export FILE DIR`.
 
 use std::fs;
 
 use crate::common::{Output, Sandbox, silent, succeed, words};
-
-/// The tensor data of a file, without the header.
-fn data(sandbox: &Sandbox, file: &str) -> Vec<u8> {
-    let json = sandbox.inspect(&["show", file, "--json"]).json();
-    let offset = json["data_offset"].as_u64().unwrap() as usize;
-    sandbox.read(file)[offset..].to_vec()
-}
-
-#[test]
-fn export_and_conversion_keep_every_bit() {
-    for model in ["llama", "mistral", "llama-bias", "llama-tied", "llama-llama3"] {
-        let sandbox = Sandbox::with_converted(model, "first.gguf", "f32");
-        assert_eq!(sandbox.convert(&words("export first.gguf out/hf -t f32 -q")), silent(), "{model}");
-        let ran = sandbox.convert(&words("out/hf second.gguf -t f32 -q"));
-        assert_eq!(ran, silent(), "{model}");
-        assert!(data(&sandbox, "first.gguf") == data(&sandbox, "second.gguf"), "{model}: other tensors");
-    }
-}
 
 #[test]
 fn dry_run_and_json_list_files() {

@@ -42,30 +42,6 @@ fn every_type_matches_reference() {
 }
 
 #[test]
-fn several_types_equal_single_runs() {
-    let sandbox = Sandbox::with_golden("llama");
-    let rows = two_step();
-    let names: Vec<&str> = rows.iter().map(|(name, ..)| name.as_str()).collect();
-    let ran = sandbox.convert(&["llama", "out/{ftype}", "-t", &names.join(","), "-q", "-j", "3"]);
-    assert_eq!(ran, silent());
-    let expected = rows.iter().map(|(name, _, digest)| (name.clone(), digest.clone())).collect();
-    assert_eq!(sandbox.listing("out"), expected);
-}
-
-#[test]
-fn thread_count_changes_no_byte() {
-    let sandbox = Sandbox::with_golden("llama");
-    for name in ["bf16", "q4_k_m", "q2_k"] {
-        let digest = two_step().into_iter().find(|row| row.0 == name).unwrap().2;
-        for threads in ["1", "2", "3", "7"] {
-            let ran = sandbox.convert(&["llama", "out/x", "-t", name, "-q", "--force", "--threads", threads]);
-            assert_eq!(ran, silent());
-            assert_eq!(sandbox.listing("out")["x"], digest, "{name}, {threads} threads");
-        }
-    }
-}
-
-#[test]
 fn via_bf16_keeps_bf16_checkpoint_bytes() {
     let sandbox = Sandbox::with_golden("llama");
     let digest = two_step().into_iter().find(|row| row.0 == "q4_k_m").unwrap().2;

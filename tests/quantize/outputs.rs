@@ -23,20 +23,6 @@ fn lines(file: &str, key: &str) -> Vec<(String, String, String)> {
 }
 
 #[test]
-fn every_type_matches_reference() {
-    let sandbox = with_bf16("llama");
-    let rows = lines("cli/two-step.txt", "convert+quantize");
-    assert_eq!(rows.len(), 17);
-    let names: Vec<&str> = rows.iter().map(|(name, ..)| name.as_str()).collect();
-    // All from one read, and one alone.
-    assert_eq!(sandbox.quantize(&["llama.gguf", "out/{ftype}", &names.join(","), "-q"]), silent());
-    let expected = rows.iter().map(|(name, _, digest)| (name.clone(), digest.clone())).collect();
-    assert_eq!(sandbox.listing("out"), expected);
-    assert_eq!(sandbox.quantize(&words("llama.gguf x.gguf Q4_K_M 3 -q")), silent());
-    assert_eq!(sandbox.read("x.gguf"), sandbox.read("out/q4_k_m"));
-}
-
-#[test]
 fn every_weighted_type_matches_reference() {
     for (model, matrix) in [("llama", "cli/llama.imatrix.gguf"), ("mixtral", "recipes/imatrix/mixtral.gguf")]
     {

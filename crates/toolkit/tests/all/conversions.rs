@@ -9,7 +9,7 @@ use gguf_toolkit::{
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-use crate::{bf16, checkpoint, conversion};
+use crate::checkpoint;
 
 /// The options after a round trip through JSON, which an unknown field does not survive.
 fn round_trip<T: Serialize + DeserializeOwned>(options: &T) -> Value {
@@ -98,27 +98,6 @@ fn legacy_file_converts_as_legacy() {
 }
 
 #[test]
-fn exported_file_converts_back() {
-    let sandbox = tempfile::tempdir().unwrap();
-    let file = bf16(sandbox.path());
-    let folder = sandbox.path().join("folder");
-    let export = Export::new(&file, &folder);
-    let planned = export.plan(&()).unwrap();
-    assert!(!folder.exists());
-    let written = export.run(&()).unwrap();
-    assert_eq!((written.bytes, written.files.len()), (planned.bytes, planned.files.len()));
-    let back = sandbox.path().join("back.gguf");
-    let mut convert = Convert::new(&folder, [FileType::BF16]);
-    convert.output.out = Some(back.clone());
-    convert.run(&()).unwrap();
-    let [first, second] = [&file, &back].map(|path| gguf_toolkit::open(path).unwrap());
-    for (first, second) in first.tensors().zip(second.tensors()) {
-        assert_eq!(first.name(), second.name());
-        assert!(first.bytes().unwrap() == second.bytes().unwrap(), "{}", first.name());
-    }
-}
-
-#[test]
 fn vocabulary_converts_without_weights() {
     let sandbox = tempfile::tempdir().unwrap();
     let mut vocab = ConvertVocab::new(checkpoint());
@@ -129,19 +108,4 @@ fn vocabulary_converts_without_weights() {
     assert_eq!(fs::metadata(sandbox.path().join("vocab.gguf")).unwrap().len(), written.bytes);
     vocab.file_type = Some(FileType::Q4_K_M);
     assert!(vocab.plan(&()).is_err());
-}
-
-#[test]
-fn recipe_replaces_types() {
-    let sandbox = tempfile::tempdir().unwrap();
-    let recipe = sandbox.path().join("recipe.json");
-    let mut convert = conversion(FileType::Q4_K_M, sandbox.path().join("a.gguf"));
-    convert.tensors.save_recipe = Some(recipe.clone());
-    convert.run(&()).unwrap();
-    let mut again = Convert::new(checkpoint(), []);
-    again.tensors.recipe = Some(recipe);
-    again.output.out = Some(sandbox.path().join("b.gguf"));
-    again.run(&()).unwrap();
-    let [first, second] = ["a.gguf", "b.gguf"].map(|name| fs::read(sandbox.path().join(name)).unwrap());
-    assert!(first == second);
 }

@@ -7,13 +7,13 @@ use std::{
 };
 
 use gguf_toolkit::{
-    FileType, PartNumber, Place, Quantize,
+    FileType, PartNumber, Place,
     convert::{Operation, Planned, WorkerOptions},
     quant::Level,
 };
 use serde_json::{Value, json};
 
-use crate::{bf16, conversion};
+use crate::conversion;
 
 fn edit(path: &Path, change: impl FnOnce(&mut Value)) {
     let mut plan = read(path);
@@ -34,34 +34,6 @@ fn saved(sandbox: &Path, operation: impl Into<Operation>) -> PathBuf {
 
 fn error_of<T>(result: Result<T, gguf_toolkit::Error>) -> String {
     result.err().unwrap().to_string()
-}
-
-#[test]
-fn assembled_parts_match_one_run() {
-    let sandbox = tempfile::tempdir().unwrap();
-    let out = sandbox.path().join("out.gguf");
-    let mut quantize = Quantize::new(bf16(sandbox.path()), [FileType::Q4_K_M]);
-    quantize.output.out = Some(out.clone());
-    let operations: [Operation; 2] = [conversion(FileType::Q8_0, &out).into(), quantize.into()];
-    for (operation, place) in operations.into_iter().zip([Place::Shared, Place::OwnFile]) {
-        match &operation {
-            Operation::Convert(options) => options.run(&()).unwrap(),
-            Operation::Quantize(options) => options.run(&()).unwrap(),
-            other => panic!("{other:?}"),
-        };
-        let expected = fs::read(&out).unwrap();
-        fs::remove_file(&out).unwrap();
-        let path = saved(sandbox.path(), operation);
-        let (plan, worker) = (Planned::open(&path).unwrap(), WorkerOptions::default());
-        plan.part(PartNumber::new(2, 2).unwrap(), place, &worker, &()).unwrap();
-        assert!(error_of(plan.assemble(&worker, &())).contains("part 1 of 2 is missing"));
-        plan.part(PartNumber::new(1, 2).unwrap(), place, &worker, &()).unwrap();
-        let report = plan.assemble(&worker, &()).unwrap();
-        assert_eq!(report.paths(), [out.as_path()]);
-        assert!(fs::read(&out).unwrap() == expected);
-        fs::remove_file(&out).unwrap();
-        fs::remove_file(&path).unwrap();
-    }
 }
 
 #[test]
