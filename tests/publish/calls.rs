@@ -68,7 +68,7 @@ fn card_reproduces_files_of_several_calls() {
         succeed(sandbox.publish(&[&["llama", "out/pub", "-j", "2"], args].concat()));
     };
     call(&words(
-        "-t q8_0,bf16 -c 32 --chunks 4 --eval-text eval.txt --imatrix-text cal.txt --imatrix-chunks 4 --base f32",
+        "-t q8_0,bf16 -c 32 --chunks 4 --eval-text eval.txt --imatrix-text cal.txt --imatrix-chunks 4 --base-type f32",
     ));
     call(&words("--type q4_k_m,q5_0 --chunks 6"));
     call(&["--remove", "q5_0", "--chat-template", "one.jinja", "--model-name", "My Tune 2B"]);

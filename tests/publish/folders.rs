@@ -286,7 +286,7 @@ fn mixtures_and_encoders_are_published() {
     ] {
         let sandbox = Sandbox::with_golden(name);
         write_texts(&sandbox);
-        let ran = publish(&sandbox, &[name, "out/pub", "-t", "q8_0,q5_0", "--base", "bf16"]);
+        let ran = publish(&sandbox, &[name, "out/pub", "-t", "q8_0,q5_0", "--base-type", "bf16"]);
         assert_eq!(ran.code, Some(0), "{name}: {}", ran.stderr);
         let base = only_file(&sandbox, "out/pub.work", ".gguf");
         is_converted(&sandbox, &base, name, &["--type", "bf16"]);
@@ -379,7 +379,7 @@ fn files_are_named_after_given_name() {
 fn projector_is_published_next_to_model() {
     let sandbox = Sandbox::with_vision("gemma3");
     write_texts(&sandbox);
-    succeed(publish(&sandbox, &words("gemma3 pub -t q8_0,q5_0 --base bf16")));
+    succeed(publish(&sandbox, &words("gemma3 pub -t q8_0,q5_0 --base-type bf16")));
     let results = results(&sandbox, "pub");
     let name = results["sidecars"][0]["name"].as_str().unwrap();
     assert!(name.starts_with("mmproj-") && results["sidecars"][0]["kind"] == "projector", "{name}");

@@ -149,7 +149,7 @@ fn other_verbs_accept_llama_cpp_options() {
         ),
         (
             "gguf-eval compare model-F32.gguf model-Q8_0.gguf --file text.txt --ctx-size 64 --chunks 2",
-            "gguf-eval compare model-F32.gguf model-Q8_0.gguf --text text.txt --context 64 --windows 2",
+            "gguf-eval compare model-F32.gguf model-Q8_0.gguf --text text.txt --context 64 --chunks 2",
         ),
         ("gguf-convert --outtype f16 -o new.gguf -m llama", "gguf-convert llama new.gguf --type f16"),
         (

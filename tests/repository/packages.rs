@@ -39,17 +39,19 @@ fn crates_are_publishable_or_marked_unpublished() {
 }
 
 #[test]
-fn archives_have_the_notices_of_the_built_in_text() {
+fn archives_have_the_licenses_of_texts_and_crates() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let notices = "crates/toolkit/src/calibration_text/builtin/NOTICES";
     let expected = fs::read(root.join(notices)).unwrap();
     assert!(fs::read(root.join("python/NOTICES")).unwrap() == expected);
     let read = |path: &str| fs::read_to_string(root.join(path)).unwrap();
     for recipe in ["scripts/build-binaries", ".github/workflows/release.yml"] {
-        let copies = read(recipe).lines().any(|line| line.contains("cp ") && line.contains(notices));
-        assert!(copies, "{recipe}");
+        let recipe_has =
+            |parts: [&str; 2]| read(recipe).lines().any(|line| parts.iter().all(|part| line.contains(part)));
+        assert!(recipe_has(["cp ", notices]), "{recipe}");
+        assert!(recipe_has(["scripts/third-party", "THIRD-PARTY"]), "{recipe}");
     }
-    assert!(read("python/pyproject.toml").contains("license-files = [\"LICENSE-*\", \"NOTICES\"]"));
+    assert!(read("python/pyproject.toml").contains("[\"LICENSE-*\", \"NOTICES\", \"THIRD-PARTY*\"]"));
 }
 
 /// The profiles of a manifest.

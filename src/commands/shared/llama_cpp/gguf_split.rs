@@ -32,8 +32,8 @@ const ROWS: &[Row] = &[
     row(&["--merge"], Arranged("`gguf-inspect merge`")),
 ];
 
-/// Options that limit a shard, with the names that they had before.
-const LIMITS: &[&str] = &["--split-max-size", "--split-max-tensors", "--max-size", "--max-tensors"];
+/// Options that limit a shard.
+const LIMITS: &[&str] = &["--split-max-size", "--split-max-tensors"];
 
 /// Selects one of our two verbs, and sets the reference's default limit.
 fn arrange(call: &mut Call) -> Result<(), Failure> {
