@@ -23,7 +23,7 @@ const NAMED: usize = 20;
 /// A reader of untrusted bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Target {
-    /// Name, equal to that of its file in `fuzz/fuzz_targets`.
+    /// Name for [`run`](crate::run()).
     pub name: &'static str,
     /// Description of the input, for display.
     pub reads: &'static str,

@@ -4,11 +4,7 @@
 //! `FUZZ_ITERATIONS` sets the number of mutants of each target, `FUZZ_SEED` the first one. The only test of
 //! its program, so that no other memory is counted.
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    sync::atomic::{AtomicUsize, Ordering},
-};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gguf_fuzzing::{Loop, Memory, Report, TARGETS};
 use peak_alloc::PeakAlloc;
@@ -59,22 +55,4 @@ fn mutated_inputs_are_read_or_refused() {
         }
     }
     assert!(wrong.is_empty(), "from seed {seed}: {}", wrong.join("\n"));
-}
-
-/// libFuzzer needs a program for each target.
-#[test]
-fn every_target_has_a_libfuzzer_program() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz");
-    let manifest = fs::read_to_string(format!("{folder}/Cargo.toml")).expect("fuzz/Cargo.toml");
-    let files = fs::read_dir(format!("{folder}/fuzz_targets")).expect("fuzz/fuzz_targets");
-    let files: BTreeSet<String> = files
-        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().replace(".rs", ""))
-        .collect();
-    assert_eq!(files, TARGETS.iter().map(|target| target.name.to_owned()).collect());
-    for target in TARGETS {
-        let text =
-            fs::read_to_string(format!("{folder}/fuzz_targets/{}.rs", target.name)).expect("its program");
-        assert!(text.contains(&format!("\"{}\"", target.name)), "{text}");
-        assert!(manifest.contains(&format!("path = \"fuzz_targets/{}.rs\"", target.name)), "{}", target.name);
-    }
 }

@@ -1,4 +1,0 @@
-//! The target `logits` of `gguf_fuzzing::TARGETS`.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gguf_fuzzing::run("logits", bytes));

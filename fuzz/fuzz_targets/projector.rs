@@ -1,4 +1,0 @@
-//! The target `projector` of `gguf_fuzzing::TARGETS`.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gguf_fuzzing::run("projector", bytes));
