@@ -160,35 +160,11 @@ pub fn run_with(
         let (grown, to_sync) = mpsc::sync_channel(1);
         let progress = || Progress { unsynced_bytes: &unsynced_bytes, grown: grown.clone() };
         // If this thread cannot start, everything is synced at the end.
-        let sync = || {
-            let (began, to_sync) = (Instant::now(), to_sync);
-            let sync = || sync_grown(outputs, &unsynced_bytes);
-            let mut noted = began;
-            loop {
-                let due = noted + (began.elapsed() / 10).clamp(NOTE_EVERY[0], NOTE_EVERY[1]);
-                let word = match journal {
-                    Some(_) => to_sync.recv_timeout(due.saturating_duration_since(Instant::now())),
-                    None => to_sync.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                };
-                // The last writer has dropped its sender.
-                if word == Err(RecvTimeoutError::Disconnected) {
-                    return;
-                }
-                // Large amounts are synced at once; recording them can wait.
-                let result = match journal.filter(|_| Instant::now() >= due) {
-                    Some(journal) => {
-                        noted = Instant::now();
-                        journal.checkpoint(Some(&sync))
-                    }
-                    None => sync(),
-                };
-                if let Err(error) = result {
-                    // An error of any job takes precedence over a disk error.
-                    fail(usize::MAX, error);
-                }
-            }
-        };
-        let _ = thread::Builder::new().spawn_scoped(scope, sync);
+        let sync = || sync_grown(outputs, &unsynced_bytes);
+        // An error of any job takes precedence over a disk error.
+        let failed = |error| fail(usize::MAX, error);
+        let _ = thread::Builder::new()
+            .spawn_scoped(scope, move || sync_while_growing(to_sync, journal, sync, failed));
         gguf_container::start_threads(scope, n_threads - 1, || {
             let progress = progress();
             || take_jobs(progress)
@@ -209,6 +185,38 @@ pub fn run_with(
     // Before the result: writing after a source was truncated fails too, and that error is about the output.
     watch.sources.iter().try_for_each(gguf_container::Mapped::check_unchanged)?;
     result
+}
+
+/// Syncs outputs at each message, and records in the journal from time to time, until the last writer drops its sender.
+fn sync_while_growing(
+    grown: mpsc::Receiver<()>,
+    journal: Option<&Journal<'_>>,
+    sync: impl Fn() -> Result<(), Error>,
+    failed: impl Fn(Error),
+) {
+    let began = Instant::now();
+    let mut noted = began;
+    loop {
+        let due = noted + (began.elapsed() / 10).clamp(NOTE_EVERY[0], NOTE_EVERY[1]);
+        let message = match journal {
+            Some(_) => grown.recv_timeout(due.saturating_duration_since(Instant::now())),
+            None => grown.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        if message == Err(RecvTimeoutError::Disconnected) {
+            return;
+        }
+        // Large amounts are synced at once; recording them can wait.
+        let result = match journal.filter(|_| Instant::now() >= due) {
+            Some(journal) => {
+                noted = Instant::now();
+                journal.checkpoint(Some(&sync))
+            }
+            None => sync(),
+        };
+        if let Err(error) = result {
+            failed(error);
+        }
+    }
 }
 
 /// Calls `work` with each index below `n_items` from threads with separate buffers, which take the next index

@@ -221,34 +221,6 @@ impl<'a> Machine<'a> {
                 let items = self.stack.split_off(first);
                 self.push(Value::Tuple(items.into()));
             }
-            // BINUNICODE, SHORT_BINSTRING.
-            b'X' => {
-                let n = self.u32()? as usize;
-                self.text(n)?;
-            }
-            b'U' => {
-                let n = usize::from(self.take(1)?[0]);
-                self.text(n)?;
-            }
-            b'J' => {
-                let int = self.u32()? as i32;
-                self.push(Value::Int(int.into()));
-            }
-            b'K' => {
-                let int = self.take(1)?[0];
-                self.push(Value::Int(int.into()));
-            }
-            b'M' => {
-                let bytes = self.take(2)?;
-                self.push(Value::Int(u16::from_le_bytes([bytes[0], bytes[1]]).into()));
-            }
-            0x8a => self.long()?,
-            b'G' => {
-                self.take(8)?;
-                self.push(Value::Float);
-            }
-            b'N' => self.push(Value::None),
-            0x88 | 0x89 => self.push(Value::Bool(opcode == 0x88)),
             b'Q' => {
                 let name = self.pop()?;
                 if !matches!(self.value(name), Value::Tuple(_)) {
@@ -285,7 +257,43 @@ impl<'a> Machine<'a> {
                 let items = self.above_mark()?;
                 self.append(&items)?;
             }
-            _ => return Err(PickleError::Opcode { at, opcode }),
+            _ => return self.literal(opcode),
+        }
+        Ok(())
+    }
+
+    /// Pushes a plain value.
+    fn literal(&mut self, opcode: u8) -> Result<(), PickleError> {
+        match opcode {
+            // BINUNICODE, SHORT_BINSTRING.
+            b'X' => {
+                let n = self.u32()? as usize;
+                self.text(n)?;
+            }
+            b'U' => {
+                let n = usize::from(self.take(1)?[0]);
+                self.text(n)?;
+            }
+            b'J' => {
+                let int = self.u32()? as i32;
+                self.push(Value::Int(int.into()));
+            }
+            b'K' => {
+                let int = self.take(1)?[0];
+                self.push(Value::Int(int.into()));
+            }
+            b'M' => {
+                let bytes = self.take(2)?;
+                self.push(Value::Int(u16::from_le_bytes([bytes[0], bytes[1]]).into()));
+            }
+            0x8a => self.long()?,
+            b'G' => {
+                self.take(8)?;
+                self.push(Value::Float);
+            }
+            b'N' => self.push(Value::None),
+            0x88 | 0x89 => self.push(Value::Bool(opcode == 0x88)),
+            _ => return Err(PickleError::Opcode { at: self.begin as u64, opcode }),
         }
         Ok(())
     }

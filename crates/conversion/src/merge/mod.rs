@@ -101,6 +101,28 @@ struct Merging {
 /// Names of layers that may be transformers' `Conv1D`, whose rows are inputs.
 const CONV1D_LAYERS: &[&str] = &["c_attn", "q_attn", "c_proj", "c_fc"];
 
+/// Changes of parameters by `wanted`. Modules without such a parameter are added to `others`: a target such as `down_proj` is a
+/// parameter of the experts only, and other modules have a plain pair.
+fn parameter_changes<'a>(
+    names: &mut Names<'_>,
+    wanted: Vec<Module<'a>>,
+    others: &mut Vec<Module<'a>>,
+    config: &Config,
+    scale: f64,
+) -> Result<Vec<parameters::Place>, MergeError> {
+    let mut changes = Vec::new();
+    for module in wanted {
+        let targets = config.parameters_of(parameters::unwrapped(&module.name));
+        let places = parameters::places(names, &module, &targets, config, scale)?;
+        if places.is_empty() {
+            others.push(module);
+        } else {
+            changes.extend(places);
+        }
+    }
+    Ok(changes)
+}
+
 impl Merging {
     fn take(&mut self, adapter: &LoraAdapter) -> Result<(), MergeError> {
         let LoraAdapter { folder, scale, .. } = adapter;
@@ -114,9 +136,7 @@ impl Merging {
         let own: Vec<Tensor> =
             opened.tensors.iter().map(|tensor| tensor.clone().after_parts(first_part)).collect();
         let Sorted { modules, whole, tokens } = modules::classify(&own)?;
-
         let whole = without_tied_copy(whole, &opened, self.is_tied());
-
         let has_output =
             |module: &Module<'_>| module.a.is_some() && format!("{}.weight", module.name) == OUTPUT;
         if self.is_tied() && modules.iter().any(has_output) {
@@ -131,18 +151,9 @@ impl Merging {
         let (parameter_modules, mut modules): (Vec<_>, Vec<_>) = modules
             .into_iter()
             .partition(|module| !config.parameters_of(parameters::unwrapped(&module.name)).is_empty());
-        let mut parts = Vec::new();
-        for module in parameter_modules {
-            let targets = config.parameters_of(parameters::unwrapped(&module.name));
-            let places = parameters::places(&mut names, &module, &targets, &config, *scale)?;
-            if places.is_empty() {
-                // A target such as `down_proj` is a parameter of the experts only: other modules have no such
-                // parameter and a plain pair.
-                modules.push(module);
-                continue;
-            }
-            parts.extend(places.into_iter().map(|place| (index[place.target.as_str()], place.change)));
-        }
+        let parts = parameter_changes(&mut names, parameter_modules, &mut modules, &config, *scale)?;
+        let parts: Vec<_> =
+            parts.into_iter().map(|place| (index[place.target.as_str()], place.change)).collect();
         let mut find = |module: &str, last: &str, tensor: &Tensor| {
             let found = names.find(module, last).map(|target| index[target.name.as_str()]);
             if found.is_none() {
@@ -171,9 +182,8 @@ impl Merging {
         }
         self.check_targets(places.iter().map(|(module, weight, _)| (*module, *weight)))?;
 
-        if let Some((_, module, _)) =
-            tokens.iter().find(|(at, ..)| at.is_some() && places.iter().any(|place| place.1 == *at))
-        {
+        let has_pair = |at: Option<usize>| at.is_some() && places.iter().any(|place| place.1 == at);
+        if let Some((_, module, _)) = tokens.iter().find(|(at, ..)| has_pair(*at)) {
             let (found, reason) = ((*module).clone(), "its matrix has a pair as well");
             return Err(MergeError::Unsupported { key: "trainable_token_indices", found, reason });
         }
@@ -184,15 +194,7 @@ impl Merging {
             self.replace(at, tensor, adapter.takes_tokenizer)?;
             counts.replaced += 1;
         }
-        for (module, weight, bias) in places {
-            let Some(weight) = weight else { continue };
-            self.change(weight, module, &config, *scale)?;
-            counts.merged += 1;
-            if let (Some(at), Some(values)) = (bias, module.bias) {
-                self.change_bias(at, values, config.scaling_of(&module.name, *scale))?;
-            }
-        }
-        counts.merged += parts.len();
+        counts.merged = self.change_modules(&places, &config, *scale)? + parts.len();
         for (at, change) in parts {
             self.put(at, change, None);
         }
@@ -211,6 +213,31 @@ impl Merging {
         self.checkpoint.notes.extend(notes);
         self.checkpoint.parts.extend(opened.parts);
         self.checkpoint.notes.push(counts.note(adapter, &config));
+        self.take_tokenizer(adapter)
+    }
+
+    /// Changes weights and biases at their places. Returns the number of modules.
+    fn change_modules(
+        &mut self,
+        places: &[(&Module<'_>, Option<usize>, Option<usize>)],
+        config: &Config,
+        scale: f64,
+    ) -> Result<usize, MergeError> {
+        let mut n_changed = 0;
+        for (module, weight, bias) in places {
+            let Some(weight) = weight else { continue };
+            self.change(*weight, module, config, scale)?;
+            n_changed += 1;
+            if let (Some(at), Some(values)) = (bias, module.bias) {
+                self.change_bias(*at, values, config.scaling_of(&module.name, scale))?;
+            }
+        }
+        Ok(n_changed)
+    }
+
+    /// Takes the adapter's tokenizer if it is wanted; otherwise notes one that is ignored.
+    fn take_tokenizer(&mut self, adapter: &LoraAdapter) -> Result<(), MergeError> {
+        let folder = &adapter.folder;
         let own =
             gguf_checkpoint::own_tokenizer(folder, &self.checkpoint.files).map_err(MergeError::Source)?;
         let name = adapter.name.display();

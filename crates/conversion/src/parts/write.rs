@@ -116,20 +116,7 @@ pub fn write_part(
         Some(found) => journal.resume(found, &paths)?,
         None => journal.begin(&paths)?,
     }
-    let claim = match part.place {
-        Place::Shared => Claim::Parts,
-        Place::OwnFile => Claim::Sparse,
-    };
-    // Space of a shared file is reserved by the first part; reserving for own files of all parts would take N
-    // times the space.
-    let mut outputs = Vec::with_capacity(files.len());
-    for (path, (final_path, plan)) in paths.iter().zip(files) {
-        // Claiming a shared file detects an existing output; the name of an own file does not.
-        if part.place == Place::OwnFile && !force && fs::symlink_metadata(final_path).is_ok() {
-            return Err(Error::Gguf(gguf_container::Error::Exists { path: final_path.to_path_buf() }));
-        }
-        outputs.push(Output::claim(path, plan.file_len(), force, claim)?);
-    }
+    let mut outputs = claimed(&paths, files, part.place, force)?;
     // Every machine needs the same schedule: complete rows in jobs of equal size, regardless of the number of
     // cores.
     let schedule = Schedule::new(tasks, JOB_ELEMS);
@@ -164,6 +151,29 @@ pub fn write_part(
         }
     }
     Ok(Written::Now)
+}
+
+/// Outputs at `paths`. Space of a shared file is reserved by the first part; reserving for own files of all parts would take N times
+/// the space.
+fn claimed(
+    paths: &[PathBuf],
+    files: &[(&Path, &Plan)],
+    place: Place,
+    force: bool,
+) -> Result<Vec<Output>, Error> {
+    let claim = match place {
+        Place::Shared => Claim::Parts,
+        Place::OwnFile => Claim::Sparse,
+    };
+    let mut outputs = Vec::with_capacity(files.len());
+    for (path, (final_path, plan)) in paths.iter().zip(files) {
+        // Claiming a shared file detects an existing output; the name of an own file does not.
+        if place == Place::OwnFile && !force && fs::symlink_metadata(final_path).is_ok() {
+            return Err(Error::Gguf(gguf_container::Error::Exists { path: final_path.to_path_buf() }));
+        }
+        outputs.push(Output::claim(path, plan.file_len(), force, claim)?);
+    }
+    Ok(outputs)
 }
 
 /// True if all files of a complete part are in place.

@@ -515,12 +515,8 @@ pub(super) fn part_shape(rows: &RowMap, source: &Shape) -> Result<Shape, String>
         }
         RowMap::AfterZeros { zeros, head } => return after_zeros(&dims, zeros, head),
         RowMap::Chunks { order } => {
-            let n = order.len() as u64;
-            (
-                dim,
-                all().is_some_and(|all| all.is_multiple_of(n)),
-                format!("{n} chunks of the same number of rows"),
-            )
+            let fits = all().is_some_and(|all| all.is_multiple_of(order.len() as u64));
+            (dim, fits, format!("{} chunks of the same number of rows", order.len()))
         }
         RowMap::Slice { start } => {
             (dim.saturating_sub(start), dim > start, format!("more than {start} rows"))

@@ -330,30 +330,42 @@ impl StepFile {
             let input = usize::try_from(*at).ok().and_then(|at| inputs.get_mut(at));
             input.ok_or_else(|| broken("a matrix has no input"))?.of.push((tensor, part));
         }
-        // Check tensor shapes against the columns before allocating.
-        for (index, input) in inputs.iter().enumerate() {
+        let mut file = StepFile { path: path.to_owned(), identity, step, inputs, counts: Vec::new(), file };
+        file.check_shapes()?;
+        file.counts = file.read_counts()?;
+        Ok(file)
+    }
+
+    /// Checks tensor shapes against the columns, before anything is allocated.
+    fn check_shapes(&self) -> Result<(), Error> {
+        for (index, input) in self.inputs.iter().enumerate() {
             for name in [format!("fit.{index}"), format!("held.{index}")] {
-                let tensor = file.tensor(&name).ok_or_else(|| broken(&format!("missing tensor `{name}`")))?;
+                let missing = || self.broken(format!("missing tensor `{name}`"));
+                let tensor = self.file.tensor(&name).ok_or_else(missing)?;
                 if tensor.dtype != DType::F32 || Some(tensor.shape.n_elems()) != n_upper(input.n_columns) {
-                    return Err(broken(&format!("tensor `{name}` has an unexpected type or shape")));
+                    return Err(self.broken(format!("tensor `{name}` has an unexpected type or shape")));
                 }
             }
         }
-        let counts = match file.tensor(COUNTS) {
-            _ if inputs.is_empty() => Vec::new(),
-            Some(tensor) if tensor.dtype == DType::I64 => {
-                let words = file.data(tensor).map_err(|error| unreadable(path, error))?.as_chunks::<8>().0;
+        Ok(())
+    }
+
+    fn read_counts(&self) -> Result<Vec<u64>, Error> {
+        let counts = match self.file.tensor(COUNTS) {
+            Some(tensor) if tensor.dtype == DType::I64 && !self.inputs.is_empty() => {
+                let data = self.file.data(tensor).map_err(|error| unreadable(&self.path, error))?;
                 let count = |word: &[u8; 8]| {
-                    u64::try_from(i64::from_le_bytes(*word)).map_err(|_| broken("negative count"))
+                    let count = u64::try_from(i64::from_le_bytes(*word));
+                    count.map_err(|_| self.broken("negative count".to_owned()))
                 };
-                words.iter().map(count).collect::<Result<Vec<u64>, Error>>()?
+                data.as_chunks::<8>().0.iter().map(count).collect::<Result<Vec<u64>, Error>>()?
             }
             _ => Vec::new(),
         };
-        if Some(counts.len()) != inputs.len().checked_mul(2) {
-            return Err(broken("expected two counts per input"));
+        if Some(counts.len()) != self.inputs.len().checked_mul(2) {
+            return Err(self.broken("expected two counts per input".to_owned()));
         }
-        Ok(StepFile { path: path.to_owned(), identity, step, inputs, counts, file })
+        Ok(counts)
     }
 
     /// Adds this step to the importance matrix.

@@ -100,20 +100,9 @@ pub fn gather_outputs(
     };
     if first.is_some() {
         for (index, batch) in plan.batches.iter().enumerate() {
-            let sequences: Vec<&[u32]> = chunks[batch.clone()].iter().map(Vec::as_slice).collect();
-            let mut between = Between::default();
-            for step in 0..engine.n_steps() {
-                let next = engine.run(step, &sequences, between.clone(), None)?;
-                stack.put((step, index), std::mem::replace(&mut between, next)).map_err(spill)?;
-            }
-            let mut places =
-                batch.clone().flat_map(|chunk| (0..chunks[chunk].len()).map(move |token| (chunk, token)));
-            // Rows come in order.
-            let mut choose = |_: usize, p: &[f32]| {
-                let (chunk, token) = places.next().unwrap_or_default();
-                drawn(p, uniform(chunk as u64, token as u64))
-            };
-            let gradients = engine.loss_back(&between, &mut choose)?;
+            let gradients = forward(&engine, chunks, batch.clone(), |step, between| {
+                stack.put((step, index), between).map_err(spill)
+            })?;
             states.put(index, gradients).map_err(spill)?;
             step_done(&mut *watch)?;
         }
@@ -169,6 +158,28 @@ pub fn gather_outputs(
         }
     }
     Ok(())
+}
+
+/// Runs the chunks `batch`, passes what enters each step to `keep`, and returns the gradients of the loss.
+fn forward(
+    engine: &Steps<'_>,
+    chunks: &[Vec<u32>],
+    batch: std::ops::Range<usize>,
+    mut keep: impl FnMut(usize, Between) -> Result<(), Error>,
+) -> Result<Between, Error> {
+    let sequences: Vec<&[u32]> = chunks[batch.clone()].iter().map(Vec::as_slice).collect();
+    let mut between = Between::default();
+    for step in 0..engine.n_steps() {
+        let next = engine.run(step, &sequences, between.clone(), None)?;
+        keep(step, std::mem::replace(&mut between, next))?;
+    }
+    let mut places = batch.flat_map(|chunk| (0..chunks[chunk].len()).map(move |token| (chunk, token)));
+    // Rows come in order.
+    let mut choose = |_: usize, p: &[f32]| {
+        let (chunk, token) = places.next().unwrap_or_default();
+        drawn(p, uniform(chunk as u64, token as u64))
+    };
+    Ok(engine.loss_back(&between, &mut choose)?)
 }
 
 fn gradient_error(error: Error) -> Error {
