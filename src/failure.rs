@@ -22,3 +22,8 @@ pub fn exit_code(failure: &Failure) -> u8 {
         _ => EXIT_FAILURE,
     }
 }
+
+/// Hints of a failure, with the options of the command line.
+pub fn hint_texts(failure: &Failure) -> Vec<String> {
+    failure.hints().iter().map(ToString::to_string).collect()
+}

@@ -30,7 +30,7 @@ use gguf_toolkit::{
     text::{human_bytes, human_duration, is_invisible, pretty_json, printable},
 };
 
-use crate::failure::{EXIT_INTERRUPTED, Failure};
+use crate::failure::{EXIT_INTERRUPTED, Failure, hint_texts};
 
 /// Amount of output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -141,14 +141,14 @@ impl Ui {
     pub fn json_failure(&self, failure: &Failure) {
         if !HAS_DATA.load(Ordering::Relaxed) {
             // The failure is also reported on stderr.
-            let _ = self.json(&json!({ "error": failure.to_string(), "hints": failure.hints() }));
+            let _ = self.json(&json!({ "error": failure.to_string(), "hints": hint_texts(failure) }));
         }
     }
 
     /// Prints a failure and its hints.
     pub fn failure(&self, failure: &Failure) {
         say(ERROR, "error", &failure.to_string());
-        for hint in failure.hints() {
+        for hint in hint_texts(failure) {
             say(HINT, "hint", &hint);
         }
     }
@@ -298,10 +298,10 @@ impl Drop for StoppableAnswer {
 impl Events for Ui {
     fn message(&self, message: Message<'_>) {
         match message {
-            Message::Warning(text) => self.warning(text),
-            Message::Note(text) => self.note(text),
-            Message::Detail(text) => self.detail(text),
-            Message::Status(text) => self.status(text),
+            Message::Warning(text) => self.warning(&text.to_string()),
+            Message::Note(text) => self.note(&text.to_string()),
+            Message::Detail(text) => self.detail(&text.to_string()),
+            Message::Status(text) => self.status(&text.to_string()),
             _ => {}
         }
     }

@@ -53,10 +53,10 @@ def _restored(args: tuple, fields: dict) -> GgufError:
     return error
 
 
-def from_native(message: str, hints: list, fields: dict) -> GgufError:
-    """The exception of an error of the toolkit, which names options as on the command line."""
+def from_native(message: list, hints: list, facts: dict) -> GgufError:
+    """The exception of an error of the toolkit."""
     hint = "; ".join(in_keywords(hint) for hint in hints)
-    return GgufError(in_keywords(message), hint=hint or None, **fields)
+    return GgufError(in_keywords(message), hint=hint or None, **facts)
 
 
 # Functions for commands.
@@ -92,33 +92,23 @@ _KEYWORDS = {
     "with": "also",
     "with-mmproj": "mmproj=True",
 }
-_COMMAND = r"`(gguf-[a-z]+)( [^`]*)?`|\b(gguf-[a-z]+)(?= --)"
-# Other words in backticks are kept.
-_OPTION = r"`[^`-][^`]*`|`--([a-z][a-z0-9-]*)(?:[ =]([^`]+))?`|(?<![\w/`'\"-])--([a-z][a-z0-9-]*)(?: ([A-Z]+)\b)?"
 
 
-def in_keywords(text: str) -> str:
-    """A message of the toolkit with functions and keywords instead of commands and options."""
-    if "--" not in text and "`gguf-" not in text:
-        return text
-    # Imported here, because it is slow and few messages name an option.
-    import re
-
-    return re.sub(_OPTION, _option, re.sub(_COMMAND, _command, text))
-
-
-def _option(match) -> str:
-    quoted, value, bare, placeholder = match.groups()
-    if quoted is None and bare is None:
-        return match.group()
-    return f"`{_keyword(quoted or bare, value or placeholder)}`"
+def in_keywords(parts: list) -> str:
+    """A message of texts, options (tuples of name and value) and commands (lists), with functions and keywords for these."""
+    text = ""
+    for part in parts:
+        if isinstance(part, str):
+            text += part
+        else:
+            code = _keyword(*part) if isinstance(part, tuple) else _call(part)
+            text += code if text.endswith("`") else f"`{code}`"
+    return text
 
 
-def _keyword(option: str, value) -> str:
+def _keyword(option: str, value: str | None) -> str:
     keyword = _KEYWORDS.get(option, option.replace("-", "_"))
-    if "=" in keyword:
-        return keyword
-    return f"{keyword}={_literal(value) if value else ''}"
+    return keyword if "=" in keyword else f"{keyword}={_literal(value) if value else ''}"
 
 
 def _literal(value: str) -> str:
@@ -127,27 +117,10 @@ def _literal(value: str) -> str:
     return value if is_literal else f'"{value}"'
 
 
-def _command(match) -> str:
-    program, rest, bare = match.groups()
-    if bare is not None:
-        return f"`{_FUNCTIONS[bare]}()` with" if bare in _FUNCTIONS else bare
-    import re
-
-    # Values may be quoted and hold spaces; other words do not.
-    words = re.findall(r"'[^']*'|\S+", rest or "")
-    if words and f"{program} {words[0]}" in _FUNCTIONS:
-        program = f"{program} {words.pop(0)}"
-    if program not in _FUNCTIONS:
-        return match.group()
-    arguments, index = [], 0
-    while index < len(words):
-        word = words[index]
-        index += 1
-        if not word.startswith("-"):
-            arguments.append(_literal(word))
-            continue
-        option = word.lstrip("-")
-        takes_value = "=" not in _KEYWORDS.get(option, "") and index < len(words)
-        arguments.append(_keyword(option, words[index] if takes_value else None))
-        index += takes_value
-    return f"`{_FUNCTIONS[program]}({', '.join(arguments)})`"
+def _call(words: list) -> str:
+    for n_words in (2, 1):
+        name, rest = words[:n_words], words[n_words:]
+        if all(isinstance(word, str) for word in name) and " ".join(name) in _FUNCTIONS:
+            arguments = (_literal(word) if isinstance(word, str) else _keyword(*word) for word in rest)
+            return f"{_FUNCTIONS[' '.join(name)]}({', '.join(arguments)})"
+    return " ".join(word if isinstance(word, str) else " ".join(filter(None, (f"--{word[0]}", word[1]))) for word in words)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 
-def receive(kind: str, text: str) -> None:
+def receive(kind: str, parts: list) -> None:
     """Issues a warning at the line that called the package, or logs a message to the logger ``gguf_tools``."""
     from ._errors import GgufWarning, in_keywords
 
-    text = in_keywords(text)
+    text = in_keywords(parts)
     if kind == "warning":
         import warnings
 

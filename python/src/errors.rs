@@ -1,7 +1,7 @@
 //! Exceptions for errors: `gguf_tools.GgufError`, with the facts of the message as fields.
 
-use gguf_toolkit::Error;
-use pyo3::{exceptions::PyKeyboardInterrupt, prelude::*, types::PyDict};
+use gguf_toolkit::{Error, Part};
+use pyo3::{exceptions::PyKeyboardInterrupt, prelude::*, types::PyList};
 
 /// Results whose errors become exceptions.
 pub trait Raised<T> {
@@ -24,15 +24,25 @@ pub fn exception(py: Python<'_>, error: &Error) -> PyErr {
 }
 
 fn built(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
-    let fields = error.fields();
-    let values = PyDict::new(py);
+    let mut facts = error.facts();
     // A file inside of the folder is more precise than the folder.
-    let outer = error.path().map(|file| file.to_string_lossy().into_owned());
-    values.set_item("file", fields.file.or(outer))?;
-    values.set_item("tensor", fields.tensor)?;
-    values.set_item("key", fields.key)?;
-    values.set_item("expected", fields.expected)?;
-    values.set_item("found", fields.found)?;
+    if let (None, Some(file)) = (facts.get("file"), error.path()) {
+        facts.insert("file", file.to_string_lossy().into_owned());
+    }
+    let hints = error.hints().iter().map(|hint| parts(py, hint.parts())).collect::<PyResult<Vec<_>>>()?;
     let build = py.import("gguf_tools._errors")?.getattr("from_native")?;
-    Ok(PyErr::from_value(build.call1((error.to_string(), error.hints(), values))?))
+    Ok(PyErr::from_value(build.call1((parts(py, error.message().parts())?, hints, facts))?))
+}
+
+/// Parts of a message: texts, a tuple of name and value for each option, and a list for each command.
+pub fn parts<'py>(py: Python<'py>, words: &[Part]) -> PyResult<Bound<'py, PyList>> {
+    let list = PyList::empty(py);
+    for part in words {
+        match part {
+            Part::Text(text) => list.append(text)?,
+            Part::Option(name, value) => list.append((name, value))?,
+            Part::Command(words) => list.append(parts(py, words)?)?,
+        }
+    }
+    Ok(list)
 }

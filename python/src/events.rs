@@ -8,8 +8,10 @@ use std::{
     },
 };
 
-use gguf_toolkit::{Events, Message, Progress, StatusLine};
+use gguf_toolkit::{Events, Message, Progress, StatusLine, Words};
 use pyo3::prelude::*;
+
+use crate::errors::parts;
 
 /// State shared by Python's thread and the thread of the work.
 #[derive(Debug, Default)]
@@ -33,7 +35,7 @@ struct Counter {
 #[derive(Debug)]
 struct Received {
     kind: &'static str,
-    text: String,
+    text: Words,
 }
 
 impl Shared {
@@ -55,7 +57,7 @@ impl Shared {
         }
         let receive = py.import("gguf_tools._events")?.getattr("receive")?;
         for Received { kind, text } in messages {
-            receive.call1((kind, text))?;
+            receive.call1((kind, parts(py, text.parts())?))?;
         }
         Ok(())
     }
@@ -69,7 +71,7 @@ impl Events for Shared {
             Message::Detail(text) => ("debug", text),
             _ => return,
         };
-        let received = Received { kind, text: text.to_owned() };
+        let received = Received { kind, text: text.clone() };
         self.messages.lock().unwrap_or_else(PoisonError::into_inner).push(received);
     }
 

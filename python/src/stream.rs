@@ -10,11 +10,11 @@ use std::{
     thread,
 };
 
-use gguf_toolkit::{Chat, ChatOptions, ChatSession, Error, Events, GenerateOptions, Message, Model};
-use pyo3::prelude::*;
+use gguf_toolkit::{Chat, ChatOptions, ChatSession, Error, Events, GenerateOptions, Message, Model, Words};
+use pyo3::{prelude::*, types::PyString};
 
 use crate::{
-    errors::exception,
+    errors::{exception, parts},
     work::{LOOK_EVERY, panicked},
 };
 
@@ -34,7 +34,7 @@ pub enum Prompt {
 /// Event of a generation. A closed channel is its end.
 enum Step {
     Text(String),
-    Warning(String),
+    Warning(Words),
     Failed(Error),
     Panicked(Box<dyn std::any::Any + Send>),
 }
@@ -45,7 +45,7 @@ struct Steps(SyncSender<Step>);
 impl Events for Steps {
     fn message(&self, message: Message<'_>) {
         if let Message::Warning(text) = message {
-            let _ = self.0.send(Step::Warning(text.to_owned()));
+            let _ = self.0.send(Step::Warning(text.clone()));
         }
     }
 }
@@ -104,8 +104,8 @@ impl TextStream {
 
 #[pymethods]
 impl TextStream {
-    /// The next piece of text, or a warning if the first value is true; None at the end.
-    fn next(&self, py: Python<'_>) -> PyResult<Option<(bool, String)>> {
+    /// The next piece of text, or the parts of a warning if the first value is true; None at the end.
+    fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<(bool, Bound<'py, PyAny>)>> {
         loop {
             // The lock is only taken without the interpreter's, so that two threads cannot wait for each other.
             let step = py.detach(|| match &*self.steps.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -113,8 +113,8 @@ impl TextStream {
                 None => Err(RecvTimeoutError::Disconnected),
             });
             match step {
-                Ok(Step::Text(text)) => return Ok(Some((false, text))),
-                Ok(Step::Warning(text)) => return Ok(Some((true, text))),
+                Ok(Step::Text(text)) => return Ok(Some((false, PyString::new(py, &text).into_any()))),
+                Ok(Step::Warning(text)) => return Ok(Some((true, parts(py, text.parts())?.into_any()))),
                 Ok(Step::Failed(error)) => return Err(exception(py, &error)),
                 Ok(Step::Panicked(panic)) => return Err(panicked(&*panic)),
                 Err(RecvTimeoutError::Disconnected) => return Ok(None),

@@ -243,23 +243,39 @@ def test_bar_starts_again_for_each_stage():
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("parts", "expected"),
     [
-        ("use --force to overwrite it, or --resume to continue", "use `overwrite=True` to overwrite it, or `resume=True` to continue"),
-        ("compute one with `gguf-eval imatrix` and pass it with --imatrix", "compute one with `imatrix()` and pass it with `imatrix=`"),
-        ("accept it with `gguf-quantize --allow-requantize`", "accept it with `quantize(allow_requantize=True)`"),
-        ("try `--arch-as llama`; names match", 'try `arch_as="llama"`; names match'),
-        ("pass `--target-model-dir DIR`", "pass `target_model_dir=DIR`"),
-        ("use `gguf-convert BASE --lora ADAPTER --with-mmproj`", "use `convert(BASE, lora=ADAPTER, mmproj=True)`"),
-        (r"set `--tensor-type 'blk\.3\.=q4_k'`", r"set `tensor_types='blk\.3\.=q4_k'`"),
-        ("run `gguf-convert hf://OWNER/MODEL --type bf16`", 'run `convert("hf://OWNER/MODEL", file_type="bf16")`'),
-        ("use `gguf-convert adapter` to convert it", "use `convert_adapter()` to convert it"),
-        ("omit the MTP layer with `--no-mtp`", 'omit the MTP layer with `mtp="without"`'),
-        ("folder/a--b/--c.gguf: expected a file", "folder/a--b/--c.gguf: expected a file"),
+        (
+            ["use ", ("force", None), " to overwrite it, or ", ("resume", None), " to continue"],
+            "use `overwrite=True` to overwrite it, or `resume=True` to continue",
+        ),
+        (
+            ["compute one with `", ["gguf-eval", "imatrix"], "` and pass it with ", ("imatrix", None)],
+            "compute one with `imatrix()` and pass it with `imatrix=`",
+        ),
+        (
+            ["accept it with `", ["gguf-quantize", ("allow-requantize", None)], "`"],
+            "accept it with `quantize(allow_requantize=True)`",
+        ),
+        (["try `", ("arch-as", "llama"), "`; names match"], 'try `arch_as="llama"`; names match'),
+        (["pass `", ("target-model-dir", "DIR"), "`"], "pass `target_model_dir=DIR`"),
+        (
+            ["use `", ["gguf-convert", "BASE", ("lora", "ADAPTER"), ("with-mmproj", None)], "`"],
+            "use `convert(BASE, lora=ADAPTER, mmproj=True)`",
+        ),
+        (["set `", ("tensor-type", r"'blk\.3\.=q4_k'"), "`"], r"set `tensor_types='blk\.3\.=q4_k'`"),
+        (
+            ["run `", ["gguf-convert", "hf://OWNER/MODEL", ("type", "bf16")], "`"],
+            'run `convert("hf://OWNER/MODEL", file_type="bf16")`',
+        ),
+        (["use `", ["gguf-convert", "adapter"], "` to convert it"], "use `convert_adapter()` to convert it"),
+        (["omit the MTP layer with `", ("no-mtp", None), "`"], 'omit the MTP layer with `mtp="without"`'),
+        (["run `", ["part", "PLAN", "K/N", ("force", None)], "` again"], "run `part PLAN K/N --force` again"),
+        (["folder/a--b/--c.gguf: expected a file"], "folder/a--b/--c.gguf: expected a file"),
     ],
 )
-def test_hints_name_keywords(text, expected):
-    assert in_keywords(text) == expected
+def test_hints_name_keywords(parts, expected):
+    assert in_keywords(parts) == expected
 
 
 def test_hint_of_an_error_names_keywords(bf16, tmp_path):

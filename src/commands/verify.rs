@@ -77,7 +77,9 @@ struct VerifyArgs {
 }
 
 fn checks() -> impl TypedValueParser<Value = Which> {
-    choice(Which::ALL.iter().map(|(check, name, about)| (*name, *about, *check)))
+    choice(Which::ALL.iter().map(|(check, name, about)| {
+        (*name, if *check == Which::Source { "Comparison with --against" } else { *about }, *check)
+    }))
 }
 
 fn run(args: VerifyArgs, ui: &Ui) -> Result<(), Failure> {

@@ -1,6 +1,7 @@
 //! Tiny checkpoints, converted and run, against what transformers predicts with them, or libllama where transformers
 //! has no class for them; at once, and token by token.
 
+use gguf_types::Problem as _;
 use std::{fs, path::Path};
 
 use crate::common::{Sandbox, golden, largest_difference, succeed};

@@ -1,12 +1,12 @@
 use std::io;
 
 use gguf_container::BrokenDownload;
-use gguf_types::{counted, list_names};
+use gguf_types::{Fields as _, Problem, Words, counted, list_names};
 
 use crate::{Dtype, PickleError, ReadError, ZipError};
 
 /// Error in a checkpoint. File names are relative to the folder; the caller adds its path.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error, gguf_types::Fields)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum Error {
@@ -27,6 +27,7 @@ pub enum Error {
     Clip,
     /// A pipeline without a diffusion model.
     #[error("no diffusion model found in the pipeline; looked for {}", .expected.join(", "))]
+    #[fact(expected = expected.join(", "))]
     NoPipelineModel { expected: &'static [&'static str] },
     /// No weights, or several weights files without an index.
     #[error("expected one file of weights, found {}", if files.is_empty() { "none".to_owned() } else { list_names(files) })]
@@ -54,17 +55,31 @@ pub enum Error {
     Read(#[from] ReadError),
     /// Known quantization method that cannot be read.
     #[error("weights quantized by {method} are not supported; recognized by {recognized_by}")]
+    #[fact(found = method)]
     MethodNotRead { method: &'static str, recognized_by: &'static str, advice: &'static str },
     /// Weights with an unknown quantization method.
     #[error("`{file}`: weights quantized by `{method}` are not supported")]
+    #[fact(found = method)]
     UnknownMethod { file: String, method: String },
     /// Codes that match neither a config nor other tensors.
     #[error(
         "tensor `{tensor}`: {dtype} values of shape {shape:?} look like quantized codes of an unknown format"
     )]
-    CodesOfNoMethod { tensor: String, dtype: Dtype, shape: Vec<u64> },
+    #[fact(found = dtype)]
+    CodesOfNoMethod {
+        tensor: String,
+        dtype: Dtype,
+        /// Its shape, row length last.
+        shape: Vec<u64>,
+    },
+    /// Codes whose scales are missing.
     #[error("tensor `{tensor}`: {dtype} codes without scales")]
-    CodesWithoutScales { tensor: String, dtype: Dtype },
+    #[fact(found = dtype)]
+    CodesWithoutScales {
+        /// The tensor of the codes.
+        tensor: String,
+        dtype: Dtype,
+    },
     /// Scales, zeros or similar parts without matching codes.
     #[error("tensor `{tensor}`: part of quantized weights whose codes are missing or have the wrong type")]
     ScalesWithoutCodes { tensor: String },
@@ -128,6 +143,7 @@ pub enum Error {
     Header { file: String, tensor: Option<String>, error: serde_json::Error },
     /// Two tensors have the same name.
     #[error("tensor `{tensor}` is in both `{first}` and `{second}`")]
+    #[fact(file = first)]
     DuplicateTensor {
         tensor: String,
         /// File of the first.
@@ -139,12 +155,14 @@ pub enum Error {
     UnknownDtype { file: String, tensor: String, found: String },
     /// The size does not fit 64 bits or ends inside a byte.
     #[error("`{file}`: tensor `{tensor}`: the size of shape {shape:?} of {dtype} is out of range")]
+    #[fact(found = shape)]
     BadShape { file: String, tensor: String, shape: Vec<u64>, dtype: Dtype },
     /// Offsets do not match the shape.
     #[error(
         "`{file}`: tensor `{tensor}`: shape {shape:?} of {dtype} needs {expected} bytes, but the header \
             states bytes {begin} to {end}"
     )]
+    #[fact(found = end.saturating_sub(*begin))]
     SizeMismatch {
         file: String,
         tensor: String,
@@ -173,6 +191,7 @@ pub enum Error {
     LinkOutside { file: String, to: String },
     /// The index and the files have different tensors.
     #[error("`{index}` does not match the weight files: {}", mismatch(.absent, .unlisted))]
+    #[fact(file = index)]
     IndexMismatch {
         index: String,
         /// Tensors that only the index lists, sorted.
@@ -191,7 +210,13 @@ pub enum Error {
     NotAPickle { file: String, found: &'static str },
     /// Shards of one matrix do not match.
     #[error("`{files}`: tensor `{tensor}`: {problem}")]
-    ShardsDiffer { files: String, tensor: String, problem: String },
+    #[fact(file = files)]
+    ShardsDiffer {
+        /// The files, first and last.
+        files: String,
+        tensor: String,
+        problem: String,
+    },
     /// Codes of quantized weights that are not consecutive in their file.
     #[error("tensor `{tensor}`: weights quantized by {method} with non-contiguous strides are not supported")]
     StridedCodes { tensor: String, method: &'static str },
@@ -214,83 +239,78 @@ fn mismatch(absent: &[String], unlisted: &[String]) -> String {
     parts.join("; ")
 }
 
-impl Error {
-    /// Suggested remedy.
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
-            Error::MethodNotRead { advice, .. } | Error::Foreign { advice, .. } => Some(advice),
-            Error::CodesOfNoMethod { .. } => Some(
+impl Problem for Error {
+    fn hint(&self) -> Option<Words> {
+        let hint = match self {
+            Error::MethodNotRead { advice, .. } | Error::Foreign { advice, .. } => advice,
+            Error::CodesOfNoMethod { .. } => {
                 "use a folder with the `quantization_config` and all tensors of these weights, or the \
-                    original checkpoint",
-            ),
-            Error::Read(ReadError::NotFetched { advice, .. }) => *advice,
-            Error::UnknownMethod { .. } => Some(
-                "convert the checkpoint that these weights were quantized from; if they are not quantized, \
-                    remove the entry",
-            ),
-            Error::HeaderCut { .. } | Error::FileLength { .. } => {
-                Some("download the file again, and compare its size with the one on the model page")
+                    original checkpoint"
             }
-            Error::MissingShard { .. } => Some("download the missing file into the folder"),
+            Error::UnknownMethod { .. } => {
+                "convert the checkpoint that these weights were quantized from; if they are not quantized, \
+                    remove the entry"
+            }
+            Error::HeaderCut { .. } | Error::FileLength { .. } => {
+                "download the file again, and compare its size with the one on the model page"
+            }
+            Error::MissingShard { .. } => "download the missing file into the folder",
             Error::IndexMismatch { .. } => {
-                Some("the folder may mix two downloads, or a file may be missing; download the folder again")
+                "the folder may mix two downloads, or a file may be missing; download the folder again"
             }
             Error::DuplicateTensor { first, second, .. } if first != second => {
-                Some("remove one of the two files, or add an index that lists the file of each tensor")
+                "remove one of the two files, or add an index that lists the file of each tensor"
             }
-            Error::Json { .. } => Some(
+            Error::Json { .. } => {
                 "if the file starts with `version https://git-lfs` or `<html>`, download it again; \
-                    otherwise correct the JSON",
-            ),
+                    otherwise correct the JSON"
+            }
             Error::Header { .. } => {
-                Some("download the file again; it may be damaged, a Git LFS pointer or a web page")
+                "download the file again; it may be damaged, a Git LFS pointer or a web page"
             }
             Error::MissingFile { file } if file.starts_with("adapter_") => {
-                Some("use the complete adapter folder: adapter_config.json and the weights")
+                "use the complete adapter folder: adapter_config.json and the weights"
             }
-            Error::MissingFile { .. } => {
-                Some("use the complete checkpoint folder, including all small files")
-            }
+            Error::MissingFile { .. } => "use the complete checkpoint folder, including all small files",
             Error::Pickle {
                 problem: PickleError::Global { .. } | PickleError::NotAStateDict { .. }, ..
-            } => Some(
-                "save only the state dict, with `torch.save(model.state_dict(), file)`, or use safetensors",
-            ),
+            } => "save only the state dict, with `torch.save(model.state_dict(), file)`, or use safetensors",
             Error::Zip { problem: ZipError::TorchScript { .. }, .. } => {
-                Some("load the file with torch.jit.load and save its state dict")
+                "load the file with torch.jit.load and save its state dict"
             }
             Error::NotAPickle { .. }
-            | Error::Zip { problem: ZipError::OutOfFile { .. } | ZipError::Broken { .. }, .. } => Some(
+            | Error::Zip { problem: ZipError::OutOfFile { .. } | ZipError::Broken { .. }, .. } => {
                 "download the file again; if it starts with `version https://git-lfs` or `<html>`, it is a \
-                    placeholder or an error page",
-            ),
+                    placeholder or an error page"
+            }
             Error::LinkOutside { .. } => {
-                Some("copy the file into the folder; only links to the local Hugging Face cache are followed")
+                "copy the file into the folder; only links to the local Hugging Face cache are followed"
             }
-            Error::WeightsBelow { .. } => Some("use that folder instead"),
-            Error::Clip => Some("ComfyUI and stable-diffusion.cpp read it as safetensors"),
-            Error::OneShard { .. } => Some("use the folder with all shards and their index"),
+            Error::WeightsBelow { .. } => "use that folder instead",
+            Error::Clip => "ComfyUI and stable-diffusion.cpp read it as safetensors",
+            Error::OneShard { .. } => "use the folder with all shards and their index",
             Error::SeveralWeights { files } if !files.is_empty() => {
-                Some("use one of these files instead of the folder")
+                "use one of these files instead of the folder"
             }
-            Error::EmptyTensors { is_adapter: false, .. } => Some(
+            Error::EmptyTensors { is_adapter: false, .. } => {
                 "the weights are in the ZeRO-3 shards: run `zero_to_fp32.py` from the training checkpoint, \
-                    or train with `stage3_gather_16bit_weights_on_model_save`",
-            ),
-            Error::EmptyTensors { is_adapter: true, .. } => Some(
-                "run `zero_to_fp32.py` from the training checkpoint and save the adapter again from its \
-                    result, or train with `stage3_gather_16bit_weights_on_model_save`",
-            ),
-            Error::MlxLayout { .. } => Some("convert the original checkpoint"),
-            Error::MlxAdapter { .. } => Some(
-                "merge it with `mlx_lm.fuse`, dequantized if the base model is quantized, and convert the result",
-            ),
-            Error::SeveralAdapters { .. } => {
-                Some("save each one with PEFT's `save_pretrained(selected_adapters=[NAME])`")
+                    or train with `stage3_gather_16bit_weights_on_model_save`"
             }
-            Error::BrokenDownload { kind, .. } => Some(kind.hint()),
-            Error::NotAFolder => Some("use the folder that contains the weights and their config"),
-            _ => None,
-        }
+            Error::EmptyTensors { is_adapter: true, .. } => {
+                "run `zero_to_fp32.py` from the training checkpoint and save the adapter again from its \
+                    result, or train with `stage3_gather_16bit_weights_on_model_save`"
+            }
+            Error::MlxLayout { .. } => "convert the original checkpoint",
+            Error::MlxAdapter { .. } => {
+                "merge it with `mlx_lm.fuse`, dequantized if the base model is quantized, and convert the result"
+            }
+            Error::SeveralAdapters { .. } => {
+                "save each one with PEFT's `save_pretrained(selected_adapters=[NAME])`"
+            }
+            Error::BrokenDownload { kind, .. } => kind.hint(),
+            Error::NotAFolder => "use the folder that contains the weights and their config",
+            _ => return self.inner()?.hint(),
+        };
+        Some(hint.into())
     }
 }

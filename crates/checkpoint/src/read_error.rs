@@ -1,12 +1,17 @@
+//! Every way in which rows of a tensor cannot be read.
+
+use gguf_types::{Problem, Words};
+
 use crate::Dtype;
 
-/// Reason that rows cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+/// Why rows cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, gguf_types::Fields)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum ReadError {
     /// The type cannot be converted to `f32`.
     #[error("tensor `{tensor}`: {dtype} cannot be read as f32")]
+    #[fact(found = dtype)]
     Unreadable { tensor: String, dtype: Dtype },
     #[error("tensor `{tensor}`: rows {first_row} to {end_row} are out of range for {n_rows} rows")]
     OutOfRange { tensor: String, first_row: u64, end_row: u64, n_rows: u64 },
@@ -15,6 +20,7 @@ pub enum ReadError {
     Length { tensor: String, expected: u64, found: u64 },
     /// Byte range beyond the end of a weights file.
     #[error("`{file}`: bytes {begin} to {end} are out of range for a file of {len} bytes")]
+    #[fact(expected = end, found = len)]
     OutOfFile { file: String, begin: u64, end: u64, len: u64 },
     /// The tensor is in a missing weights file.
     #[error("weight file number {part} is not open")]
@@ -25,7 +31,7 @@ pub enum ReadError {
         file: String,
         /// Cause reported by the fetching side.
         cause: String,
-        advice: Option<&'static str>,
+        advice: Option<Words>,
     },
     /// The run was cancelled while waiting for bytes.
     #[error("interrupted")]
@@ -40,6 +46,19 @@ pub enum ReadError {
         expected: &'static str,
         found: String,
     },
+}
+
+impl Problem for ReadError {
+    fn hint(&self) -> Option<Words> {
+        match self {
+            ReadError::NotFetched { advice, .. } => advice.clone(),
+            _ => None,
+        }
+    }
+
+    fn is_interruption(&self) -> bool {
+        matches!(self, ReadError::Interrupted)
+    }
 }
 
 impl ReadError {

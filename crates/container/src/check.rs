@@ -6,11 +6,10 @@
 //! Sources: `gguf_init_from_reader` in `ggml/src/gguf.cpp` (llama-cpp-python 0.3.36) for refusals, "GGUF v3
 //! specification" for requirements.
 
-use gguf_types::{DType, GGML_MAX_DIMS, fork_type};
+use gguf_types::{DType, GGML_MAX_DIMS};
 
 use crate::{
-    Array, Endian, Error, File, KeyProblem, MAX_REFERENCE_TENSOR_NAME_BYTES, SPLIT_COUNT_KEY, Value,
-    check_key,
+    Array, Endian, File, KeyProblem, MAX_REFERENCE_TENSOR_NAME_BYTES, SPLIT_COUNT_KEY, Value, check_key,
 };
 
 /// Severity of a finding.
@@ -210,26 +209,6 @@ fn check_padding(file: &File, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Explains a tensor type that is specific to a fork or was removed, for a file that cannot be read.
-pub fn foreign_type(error: &Error) -> Option<String> {
-    use gguf_types::DTypeError;
-    let (id, instead) = match error {
-        Error::Shard { source, .. } => return foreign_type(source),
-        Error::DType { source: DTypeError::UnknownId { id, .. }, .. } => (*id, None),
-        Error::DType { source: DTypeError::RemovedId { id, instead, .. }, .. } => (*id, Some(instead)),
-        _ => return None,
-    };
-    let fork = fork_type(id)
-        .map(|fork| format!("type {id} is {} of {}, the only program that reads it", fork.name, fork.fork));
-    let replaced = |instead: &&str| {
-        let instead = instead.to_ascii_uppercase();
-        format!(
-            "download a {instead} file of the model; programs that need another order of blocks reorder it while loading"
-        )
-    };
-    fork.or(instead.map(replaced))
-}
-
 /// True if a file is one of several shards.
 pub fn is_shard(file: &File) -> bool {
     file.get(SPLIT_COUNT_KEY).and_then(Value::as_u64).is_some_and(|count| count > 1)
@@ -290,9 +269,7 @@ mod tests {
         let at = File::parse(bytes.clone()).unwrap().header_end() as usize - 12;
         bytes[at..at + 4].copy_from_slice(&139u32.to_le_bytes());
         let error = File::parse(bytes).unwrap_err();
-        assert_eq!(
-            foreign_type(&error).as_deref(),
-            Some("type 139 is iq4_k of ik_llama.cpp, the only program that reads it")
-        );
+        let hint = gguf_types::Problem::hint(&error).unwrap().to_string();
+        assert_eq!(hint, "type 139 is iq4_k of ik_llama.cpp, the only program that reads it");
     }
 }

@@ -1,30 +1,33 @@
 use std::{io, path::PathBuf};
 
-use gguf_types::{DTypeError, Shape, ShapeError, list_names};
+use gguf_types::{DTypeError, Fields as _, Problem, Shape, ShapeError, Words, list_names, words};
 
 use crate::{BrokenDownload, keys::KeyProblem};
 
 /// Errors of a GGUF file, a plan, an output or a set of shards.
 ///
-/// Variants about the contents of a file do not include its path, which the code that opened it adds. Offsets
-/// are in bytes from the start of the file unless stated otherwise.
-#[derive(Debug, thiserror::Error)]
+/// Variants about the inside of a file do not contain its path: the code that opened it adds the path once.
+/// Offsets are in bytes from the start of the file unless the name says otherwise.
+#[derive(Debug, thiserror::Error, gguf_types::Fields)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum Error {
     /// The first four bytes are not `GGUF`.
     #[error("not a GGUF file: expected `GGUF` at the start, found `{}`", found.escape_ascii())]
+    #[fact(expected = "GGUF", found = found.escape_ascii())]
     Magic { found: [u8; 4] },
     /// A file left by a broken download.
     #[error("not a GGUF file: found {}", kind.name())]
     BrokenDownload { kind: BrokenDownload },
     #[error("unknown GGUF version {found} (expected 1 to 3, in either byte order)")]
+    #[fact(expected = "a version from 1 to 3")]
     Version {
         /// Version field, read as little endian.
         found: u32,
     },
     /// The file ends within an item.
     #[error("unexpected end of file in {item}: expected {needed} bytes at offset {offset}, found {left}")]
+    #[fact(expected = needed, found = left)]
     Truncated {
         item: &'static str,
         offset: u64,
@@ -34,7 +37,14 @@ pub enum Error {
     },
     /// A count that exceeds the remaining bytes even for the smallest items.
     #[error("{item} of {count} at offset {offset} does not fit in the remaining {left} bytes")]
-    CountTooLarge { item: &'static str, count: u64, offset: u64, left: u64 },
+    #[fact(found = count)]
+    CountTooLarge {
+        item: &'static str,
+        count: u64,
+        offset: u64,
+        /// Bytes from there to the end of the file.
+        left: u64,
+    },
     /// A key or tensor name that is not UTF-8.
     #[error("{item} {index} is not valid UTF-8: `{}`", bytes.escape_ascii())]
     NotUtf8 { item: &'static str, index: u64, bytes: Vec<u8> },
@@ -47,6 +57,7 @@ pub enum Error {
     ValueType { key: String, id: u32 },
     /// A truth value that is neither 0 nor 1.
     #[error("metadata key `{key}`: bool at offset {offset}: expected 0 or 1, found {found}")]
+    #[fact(expected = "0 or 1")]
     BadBool { key: String, offset: u64, found: u8 },
     #[error("metadata key `{key}`: arrays nested deeper than {max}")]
     TooDeep {
@@ -56,8 +67,14 @@ pub enum Error {
     },
     /// `general.alignment` has another type than u32.
     #[error("metadata key `general.alignment`: expected type u32, found {found}")]
-    AlignmentType { found: &'static str },
+    #[fact(key = "general.alignment", expected = "u32")]
+    AlignmentType {
+        /// The type as listings name it.
+        found: &'static str,
+    },
+    /// An alignment that cannot be worked with.
     #[error("alignment: expected {expected}, found {found}")]
+    #[fact(key = "general.alignment")]
     Alignment { found: u64, expected: &'static str },
     /// The planned alignment differs from the one that readers find in the metadata.
     #[error("planned alignment {planned} differs from {stated} in `general.alignment`")]
@@ -74,6 +91,7 @@ pub enum Error {
     TensorNameTooLong { index: u64, len: u64, max: u64 },
     /// Two tensors have the same name.
     #[error("duplicate tensor `{name}`")]
+    #[fact(tensor = name)]
     DuplicateTensor { name: String },
     /// The shape is impossible, or does not fit the dtype.
     #[error("tensor `{tensor}`: {source}")]
@@ -83,14 +101,29 @@ pub enum Error {
     DType { tensor: String, source: DTypeError },
     /// The offset is not a multiple of the alignment.
     #[error("tensor `{tensor}`: data offset {offset} is not a multiple of {alignment}")]
-    Misaligned { tensor: String, offset: u64, alignment: u32 },
-    /// The end of a tensor does not fit 63 bits.
+    #[fact(expected = format_args!("a multiple of {alignment}"), found = offset)]
+    Misaligned {
+        tensor: String,
+        /// Its offset in the data section.
+        offset: u64,
+        alignment: u32,
+    },
+    /// A tensor that ends beyond what 63 bits can address.
     #[error("tensor `{tensor}`: {n_bytes} bytes at data offset {offset} exceed 63 bits")]
     OffsetOverflow { tensor: String, offset: u64, n_bytes: u64 },
     /// A tensor ends after the end of the file.
     #[error("tensor `{tensor}`: {n_bytes} bytes at offset {offset} do not fit in a file of {file_len} bytes")]
-    OutOfFile { tensor: String, offset: u64, n_bytes: u64, file_len: u64 },
+    #[fact(expected = offset.saturating_add(*n_bytes), found = file_len)]
+    OutOfFile {
+        tensor: String,
+        /// Its offset in the file.
+        offset: u64,
+        n_bytes: u64,
+        file_len: u64,
+    },
+    /// Two tensors that share bytes.
     #[error("tensor `{second}` starts at data offset {start}, inside `{first}`, which ends at {end}")]
+    #[fact(tensor = second)]
     Overlap {
         /// Tensor that starts first.
         first: String,
@@ -111,9 +144,18 @@ pub enum Error {
     Busy { path: PathBuf },
     /// The disk is too small for the output.
     #[error("{}: not enough disk space: {needed} bytes are needed, {free} are free", folder.display())]
-    NoSpace { folder: PathBuf, needed: u64, free: u64 },
-    /// The limit of open files is too low for the number of outputs.
+    #[fact(expected = needed, found = free)]
+    NoSpace {
+        /// A folder of that disk.
+        folder: PathBuf,
+        /// Bytes that are to be written.
+        needed: u64,
+        /// Bytes that there is room for.
+        free: u64,
+    },
+    /// The process may not open as many files as there are outputs.
     #[error("{n_files} outputs need {needed} open files, but the system allows {limit}")]
+    #[fact(expected = needed, found = limit)]
     OpenFiles {
         n_files: usize,
         /// Outputs, files that are open already, and a reserve.
@@ -133,6 +175,7 @@ pub enum Error {
     },
     /// A source file has changed.
     #[error("{}: changed while it was read: {change}", path.display())]
+    #[fact(found = change)]
     Changed { path: PathBuf, change: String },
     /// A write outside the planned file; a bug of the caller.
     #[error("write of {len} bytes at offset {offset} is outside the planned {file_len} bytes")]
@@ -168,6 +211,7 @@ pub enum Error {
     },
     /// A `split.*` key is missing or not a count.
     #[error("shard `{}`: `{key}`: expected a number, found {found}", path.display())]
+    #[fact(expected = "an integer of 0 or more")]
     ShardCount {
         path: PathBuf,
         key: &'static str,
@@ -209,28 +253,64 @@ fn at_offset(offset: Option<u64>) -> String {
     offset.map(|offset| format!(" at {offset} bytes")).unwrap_or_default()
 }
 
-impl Error {
-    /// Advice for the user, shown on a separate line.
-    pub fn hint(&self) -> Option<&'static str> {
+impl Problem for Error {
+    fn hint(&self) -> Option<Words> {
         Some(match self {
             Error::Magic {
                 found: [b'l' | b'f', b'm', b'g', b'g'] | [b't', b'j', b'g', b'g'] | [b'a', b'l', b'g', b'g'],
-            } => "the file has a format older than GGUF",
-            Error::Magic { found: [b'P', b'K', 3, 4] } => "the file is a zip archive; unpack it first",
-            Error::BrokenDownload { kind } => kind.hint(),
+            } => "the file has a format older than GGUF".into(),
+            Error::Magic { found: [b'P', b'K', 3, 4] } => "the file is a zip archive; unpack it first".into(),
+            Error::BrokenDownload { kind } => kind.hint().into(),
             Error::Truncated { .. } | Error::OutOfFile { .. } | Error::CountTooLarge { .. } => {
-                "the file may be truncated; download or copy it again"
+                "the file may be truncated; download or copy it again".into()
             }
-            Error::DeadLink { .. } => "remove the link, or pass the file that it links to",
-            Error::Changed { .. } => "run the command again when no other program changes the file",
+            Error::Exists { .. } => words!("use [-force] to overwrite it"),
+            Error::OpenFiles { needed, .. } => {
+                format!("raise the limit with `ulimit -n {needed}`, or split into fewer files").into()
+            }
+            Error::UnfinishedEdit { path, backup } => {
+                let (path, backup) = (path.display(), backup.display());
+                format!(
+                    "restore the old header with `dd if={backup} of={path} conv=notrunc`, then remove {backup}"
+                )
+                .into()
+            }
+            Error::DeadLink { .. } => "remove the link, or pass the file that it links to".into(),
+            Error::Changed { .. } => "run the command again when no other program changes the file".into(),
             Error::AdapterArchitecture { .. } | Error::AdapterTargets { .. } | Error::AdapterShape { .. } => {
-                "use the base model that the adapter was trained on"
+                "use the base model that the adapter was trained on".into()
             }
-            Error::ShardMissing { .. } => "put all shards into one folder under their original names",
-            _ => return None,
+            Error::ShardMissing { .. } => "put all shards into one folder under their original names".into(),
+            // Shards only of types: their other hints are about the file that was given.
+            Error::Shard { source, .. } => return source.inner()?.hint(),
+            _ => return self.inner()?.hint(),
         })
     }
 
+    fn is_interruption(&self) -> bool {
+        matches!(self, Error::Interrupted)
+    }
+
+    fn names_its_file(&self) -> bool {
+        matches!(
+            self,
+            Error::Io { .. }
+                | Error::Exists { .. }
+                | Error::NotAFile { .. }
+                | Error::DeadLink { .. }
+                | Error::Changed { .. }
+                | Error::OpenFiles { .. }
+                | Error::UnfinishedEdit { .. }
+                | Error::Length { .. }
+                | Error::Shard { .. }
+                | Error::ShardMissing { .. }
+                | Error::ShardName { .. }
+                | Error::Interrupted
+        )
+    }
+}
+
+impl Error {
     pub(crate) fn io(action: &'static str, path: &std::path::Path, source: io::Error) -> Error {
         Error::Io { action, path: path.to_owned(), offset: None, source }
     }

@@ -39,7 +39,7 @@ mod write;
 
 pub use adapter::{Adapter, AdapterPair};
 pub use broken_download::BrokenDownload;
-pub use check::{Finding, Severity, check, foreign_type, is_shard};
+pub use check::{Finding, Severity, check, is_shard};
 pub use copies::{CopyPlan, Ranks, SplitLimits, write_copies};
 pub use edit::{Edit, SLACK_KEY, Slack, backup_path};
 pub use endian::{Endian, swap_blocks};

@@ -12,8 +12,8 @@ pub struct Metadata {
     index: HashMap<Box<str>, usize>,
 }
 
-/// A key does not meet its reader's requirements.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+/// A key that is not what its reader needs.
+#[derive(Debug, Clone, PartialEq, thiserror::Error, gguf_types::Fields)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum KeyError {
@@ -24,7 +24,9 @@ pub enum KeyError {
     Value { key: String, expected: String, found: String },
 }
 
-/// Maximum characters of a value in an error.
+impl gguf_types::Problem for KeyError {}
+
+/// Characters of a value that an error shows.
 const SHOWN_CHARS: usize = 60;
 
 impl KeyError {

@@ -1,11 +1,11 @@
 use std::{path::PathBuf, time::SystemTime};
 
-use gguf_types::{DType, and_more};
+use gguf_types::{DType, Fields as _, Problem, Words, and_more, words};
 
-use crate::unfinished::Unfinished;
+use crate::{imatrix::ImatrixError, merge::MergeError, unfinished::Unfinished};
 
-/// Errors of a conversion. The caller that opened the input adds its path.
-#[derive(Debug, thiserror::Error)]
+/// Errors of a conversion. The caller that opened the input adds its path once.
+#[derive(Debug, thiserror::Error, gguf_types::Fields)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum Error {
@@ -15,11 +15,13 @@ pub enum Error {
     #[error(transparent)]
     Download(#[from] Box<gguf_checkpoint::hub::HubError>),
     #[error("adapter `{}`: {error}", folder.display())]
-    Merge { folder: PathBuf, error: Box<crate::merge::MergeError> },
+    Merge { folder: PathBuf, error: Box<MergeError> },
+    /// An adapter file cannot be merged into a GGUF file.
     #[error("adapter `{}`: {error}", path.display())]
     AdapterFile { path: PathBuf, error: gguf_container::Error },
     #[error(transparent)]
-    Adapter(Box<crate::merge::MergeError>),
+    Adapter(Box<MergeError>),
+    /// A file from before GGUF cannot be read.
     #[error(transparent)]
     Legacy(#[from] gguf_checkpoint::LegacyError),
     #[error(transparent)]
@@ -43,6 +45,7 @@ pub enum Error {
     #[error("type `COPY` needs a GGUF file as input, not a checkpoint")]
     CopyOfCheckpoint,
     #[error("{recipe}: tensor `{tensor}`: type {dtype} needs an importance matrix")]
+    #[fact(expected = "an importance matrix")]
     NeedsImatrix {
         tensor: String,
         dtype: DType,
@@ -55,12 +58,28 @@ pub enum Error {
         "tensor `{tensor}`: type {dtype} needs importance data, but the importance matrix has no entry \
         for the tensor"
     )]
-    NotInImatrix { tensor: String, dtype: DType, mtp_layer: Option<u64>, is_expert: bool },
-    /// The importance matrix is invalid or belongs to another model.
+    #[fact(expected = "an entry of the importance matrix")]
+    NotInImatrix {
+        tensor: String,
+        dtype: DType,
+        /// The MTP layer that it belongs to.
+        mtp_layer: Option<u64>,
+        /// True for a stack of experts.
+        is_expert: bool,
+    },
+    /// An importance matrix is wrong, or of another model.
     #[error("importance matrix: {0}")]
-    Imatrix(crate::imatrix::ImatrixError),
+    Imatrix(ImatrixError),
+    /// Weights that are quantized already.
     #[error("tensor `{tensor}` is already quantized: {from} would become {to}")]
-    Requantize { tensor: String, from: DType, to: DType },
+    #[fact(expected = to, found = from)]
+    Requantize {
+        tensor: String,
+        from: DType,
+        /// The dtype that it would get.
+        to: DType,
+    },
+    /// A row encoder failed to improve a tensor's blocks.
     #[error("tensor `{tensor}`: {problem}")]
     RowEncoder { tensor: String, problem: Box<dyn std::error::Error + Send + Sync> },
     /// A layer to be removed does not exist.
@@ -72,8 +91,14 @@ pub enum Error {
     KeyOverride { text: String, problem: String },
     /// The number is out of range for the type of its key.
     #[error("metadata key `{key}`: {value} is not a valid {type_name}")]
-    KeyOverrideRange { key: String, value: String, type_name: &'static str },
-    /// More shards than the keys can count.
+    #[fact(expected = type_name, found = value)]
+    KeyOverrideRange {
+        key: String,
+        value: String,
+        /// The type that the key has.
+        type_name: &'static str,
+    },
+    /// More shards than their numbers can count.
     #[error("{count} shards exceed the limit of 65535")]
     TooManyShards { count: usize },
     #[error("output `{}` is also the input", path.display())]
@@ -88,11 +113,18 @@ pub enum Error {
     Encode { tensor: String, error: gguf_quant::CodecError },
     /// A layout names a source tensor that the checkpoint does not have.
     #[error("missing tensor `{name}`, which is needed for `{wanted_by}`")]
-    NoSuchTensor { name: String, wanted_by: String },
+    #[fact(tensor = name)]
+    NoSuchTensor {
+        name: String,
+        /// The output tensor that needs it.
+        wanted_by: String,
+    },
+    /// Source and output tensor do not have the same rows.
     #[error("tensor `{tensor}`: `{source_names}`: expected {expected} {unit}, found {found}")]
     RowsDiffer { tensor: String, source_names: String, found: u64, expected: u64, unit: &'static str },
     /// A weight is NaN or infinite.
     #[error("tensor `{tensor}`: row {row}, column {column} is {value}")]
+    #[fact(expected = "a finite number", found = value)]
     NonFinite {
         tensor: String,
         /// Row of the output, from 0.
@@ -102,6 +134,7 @@ pub enum Error {
     },
     /// The target type turns a finite value into infinity.
     #[error("tensor `{tensor}`: row {row}, column {column}: {value} is out of range for {dtype}")]
+    #[fact(expected = format_args!("a value of {dtype}"), found = value)]
     Overflow {
         tensor: String,
         /// Row of the output, from 0.
@@ -162,33 +195,61 @@ pub enum Error {
     OneNameForMany { n_types: usize, path: PathBuf },
 }
 
-impl Error {
-    /// Advice for the user, independent of the program.
-    pub fn hint(&self) -> Option<String> {
+impl Problem for Error {
+    fn hint(&self) -> Option<Words> {
         let hint = match self {
-            Error::Source(error) => return error.hint().map(str::to_owned),
-            Error::Download(error) => return error.hint().map(str::to_owned),
-            Error::Merge { error, .. } | Error::Adapter(error) => return error.hint(),
-            Error::Legacy(error) => return error.hint().map(str::to_owned),
-            Error::Read(gguf_checkpoint::ReadError::NotFetched { advice, .. }) => {
-                return advice.map(str::to_owned);
+            // The adapter may replace the tokenizer of the model.
+            Error::Merge { error, .. }
+                if matches!(**error, MergeError::Vocabulary { .. } | MergeError::Token { .. }) =>
+            {
+                return Some(words!(
+                    "if the adapter folder contains the tokenizer of this vocabulary, add [-lora-tokenizer]"
+                ));
             }
-            Error::Arch(error) => return error.hint(),
-            Error::Gguf(error) | Error::AdapterFile { error, .. } => return error.hint().map(str::to_owned),
             Error::NeedsImatrix { is_diffusion: true, .. } => {
-                "use a type that needs none, such as q2_k, q3_k_m or iq3_s"
+                return Some(words!(
+                    "use a type that needs none, such as q2_k, q3_k_m or iq3_s, or weigh all columns alike with `[-missing-imatrix ones]`"
+                ));
             }
-            Error::NeedsImatrix { .. } => "compute one from text similar to what the model will process",
+            Error::NeedsImatrix { .. } => {
+                return Some(words!("compute one with `[gguf-eval imatrix]` and pass it with [-imatrix]"));
+            }
             Error::NotInImatrix { mtp_layer: Some(layer), .. } => {
-                return Some(format!(
-                    "layer {layer} is an MTP layer, which is not executed while importance data is collected"
+                return Some(words!(
+                    "layer {} is an MTP layer, which has no importance data because it is not executed: use `[-missing-imatrix raise-type]`, or set a type with `[-tensor-type 'blk\\.{}\\.=q4_k']`",
+                    layer,
+                    layer
                 ));
             }
             Error::NotInImatrix { is_expert: true, .. } => {
-                "use an importance matrix of this model, computed from text that reaches every expert"
+                return Some(words!(
+                    "use an importance matrix computed from text that reaches every expert, or `[-missing-imatrix raise-type]`"
+                ));
             }
-            Error::NotInImatrix { .. } => "use an importance matrix of this model that has the tensor",
-            Error::Requantize { .. } => "use the original weights",
+            Error::NotInImatrix { .. } | Error::Imatrix(ImatrixError::NoNeighbour { .. }) => {
+                return Some(words!(
+                    "use an importance matrix that has the tensor, or a larger type with `[-missing-imatrix raise-type]`"
+                ));
+            }
+            Error::Requantize { .. } => {
+                return Some(words!(
+                    "use the original weights, or accept the extra loss with `[gguf-quantize -allow-requantize]`"
+                ));
+            }
+            Error::NonFinite { .. } => {
+                return Some(words!(
+                    "download the weights again if they are damaged; use [-allow-nonfinite] if they were trained that way"
+                ));
+            }
+            Error::OtherPlan { .. } | Error::PartDamaged { .. } => {
+                return Some(words!("run `[part PLAN K/N -force]` to convert that part again"));
+            }
+            Error::NoParts { .. } | Error::PartsMissing { .. } => {
+                return Some(words!("run `[part PLAN K/N]` to convert or resume a part"));
+            }
+            Error::PartsDiffer { .. } => {
+                "use the same N for all parts of a plan, or remove the part files that were made with a different N"
+            }
             Error::NoSuchLayer { .. } => "layers count from 0",
             Error::KeyOverride { .. } => {
                 "use the types int, float, bool or str, or exactly u8 to i64, f32 or f64"
@@ -198,7 +259,6 @@ impl Error {
             Error::OutputIsInput { .. } => "choose another output; the input is never written to",
             Error::ForeignRows { .. } => "use a type with smaller blocks, such as q5_0 or q8_0",
             Error::CopyOfCheckpoint => "use f32, f16 or bf16",
-            Error::NonFinite { .. } => "the weights are damaged or were trained with such values",
             Error::Overflow { .. } => "choose a type with a wider range (bf16, f32) for this tensor",
             Error::OutputInsideInput { .. } => {
                 "choose an output outside the input folder, which is never written to"
@@ -206,9 +266,37 @@ impl Error {
             Error::NoFolder { .. } => "create the folder first",
             Error::UnknownPlaceholder { .. } => "use {ftype}, {FTYPE}, {outtype} or {OUTTYPE}",
             Error::OneNameForMany { .. } => "use a folder, or a name with {ftype}",
-            _ => return None,
+            _ => return self.inner()?.hint(),
         };
-        Some(hint.to_owned())
+        Some(hint.into())
+    }
+
+    fn is_interruption(&self) -> bool {
+        matches!(self, Error::Cancelled) || self.inner().is_some_and(Problem::is_interruption)
+    }
+
+    fn names_its_file(&self) -> bool {
+        match self {
+            Error::Gguf(error) => error.names_its_file(),
+            error => matches!(
+                error,
+                Error::Merge { .. }
+                    | Error::Legacy(_)
+                    | Error::OtherPlan { .. }
+                    | Error::PartsDiffer { .. }
+                    | Error::NoParts { .. }
+                    | Error::PartsMissing { .. }
+                    | Error::PartGap { .. }
+                    | Error::PartDamaged { .. }
+                    | Error::OutputIsInput { .. }
+                    | Error::OutputInsideInput { .. }
+                    | Error::NoFolder { .. }
+                    | Error::NotAFolder { .. }
+                    | Error::UnknownPlaceholder { .. }
+                    | Error::OneNameForMany { .. }
+                    | Error::Cancelled
+            ),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gguf_container::MAX_TENSOR_NAME_BYTES;
-use gguf_types::{Shape, ShapeError, counted, list_names};
+use gguf_types::{Fields as _, Problem, Shape, ShapeError, Words, counted, list_names, words};
 use serde_json::Value as Json;
 
 use gguf_tokenizer::huggingface::VocabError;
@@ -12,12 +12,13 @@ use gguf_tokenizer::huggingface::VocabError;
 const CONFIG: &str = "config.json";
 
 /// Why a checkpoint cannot be resolved.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error, gguf_types::Fields)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum ArchError {
     /// No row of [`crate::Families::arches`] has the class that the config names.
     #[error("unknown architecture `{class}`; nearest known: {}{}", nearest.join(", "), places(by_tensors, *n_tensors))]
+    #[fact(file = "config.json", key = "architectures", expected = nearest, found = class)]
     UnknownClass {
         /// The class as the config names it.
         class: String,
@@ -30,6 +31,7 @@ pub enum ArchError {
     },
     /// No row of [`crate::Families::projectors`] has the class that the config names.
     #[error("class `{class}` does not have a projector; nearest classes with a projector: {}", nearest.join(", "))]
+    #[fact(file = "config.json", key = "architectures", expected = nearest, found = class)]
     NoProjector {
         /// The class as the config names it.
         class: String,
@@ -59,6 +61,7 @@ pub enum ArchError {
     NoPreprocessor,
     /// A person named an architecture that is not there.
     #[error("unknown architecture or class `{name}`; nearest known: {}", nearest.join(", "))]
+    #[fact(expected = nearest, found = name)]
     UnknownName {
         /// The name that was given.
         name: String,
@@ -119,6 +122,7 @@ pub enum ArchError {
     NoTarget { arch: &'static str },
     /// A table of ids of the target's tokens that are not, or not all different.
     #[error("tensor `{name}`: {reason}")]
+    #[fact(tensor = name)]
     BadIds { name: String, reason: String },
     /// MTP layers are to be left out, or to be the only ones, but the model has no such layers.
     #[error("{subject} layers for multi-token prediction")]
@@ -131,6 +135,7 @@ pub enum ArchError {
     },
     /// Tensors that the architecture needs are not in the checkpoint.
     #[error("{}: {}", counted(names.len(), "missing tensor"), list_names(names))]
+    #[fact(tensor = names)]
     MissingTensors {
         /// Their names as the checkpoint would spell them.
         names: Vec<String>,
@@ -143,6 +148,7 @@ pub enum ArchError {
     },
     /// The checkpoint contains tensors that the architecture has no place for.
     #[error("{} not used by this architecture: {}", counted(names.len(), "tensor"), list_names(names))]
+    #[fact(tensor = names)]
     UnusedTensors {
         names: Vec<String>,
         /// Key of the config that leaves some layers without experts.
@@ -180,9 +186,11 @@ pub enum ArchError {
     NoClass { by_tensors: Vec<(&'static str, usize)>, n_tensors: usize },
     /// Two tensors of the checkpoint would become the same output tensor.
     #[error("tensors `{first}` and `{second}` both become `{output}`")]
+    #[fact(tensor = output)]
     SameOutput { output: String, first: String, second: String },
     /// Tensors of an adapter that are not halves of pairs.
     #[error("{} of the adapter without the other half of a LoRA pair: {}", counted(names.len(), "tensor"), list_names(names))]
+    #[fact(tensor = names)]
     NotLora { names: Vec<String> },
     /// Pairs of an adapter for matrices that the base model does not have.
     #[error("{} without a match in the base model: {}", counted(names.len(), "tensor"), list_names(names))]
@@ -192,6 +200,7 @@ pub enum ArchError {
     },
     /// An adapter of a matrix that the file does not have.
     #[error("adapter of `{name}`: {reason}")]
+    #[fact(tensor = name)]
     AdapterTarget {
         /// The matrix in the base model.
         name: String,
@@ -199,6 +208,7 @@ pub enum ArchError {
     },
     /// A tensor's shape contradicts the config.
     #[error("tensor `{name}`: expected {expected}, found shape {found}")]
+    #[fact(tensor = name, found = format_args!("{:?}", found.dims()))]
     TensorShape {
         /// Its name in the checkpoint.
         name: String,
@@ -237,100 +247,123 @@ pub enum ArchError {
     OtherLayout { architecture: &'static str, models: &'static str, tensor: &'static str },
     /// A shape that cannot be made.
     #[error("tensor `{name}`: {source}")]
+    #[fact(tensor = name)]
     Shape { name: String, source: ShapeError },
     /// The tokenizer files.
     #[error(transparent)]
     Vocab(#[from] VocabError),
 }
 
-impl ArchError {
-    /// Advice, one line.
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            ArchError::UnknownClass { by_tensors, .. } => by_tensors.first().map(|(name, _)| {
-                format!("it can be taken for a {name}; whether it computes as one, its names do not say")
-            }),
-            ArchError::NoPreprocessor => {
-                Some("copy it from the base model: a fine-tune uses the same file".into())
+impl Problem for ArchError {
+    fn hint(&self) -> Option<Words> {
+        Some(match self {
+            ArchError::NotAsThis { arch, .. } => {
+                words!("to convert it as a model that generates text, use `[-arch-as {}]`", arch)
             }
+            ArchError::OtherDiffusion { architecture, .. } => {
+                words!("to convert it by the rules of that model, use `[-arch-as {}]`", architecture)
+            }
+            ArchError::NoTarget { .. } => {
+                words!("pass the folder of its target model with `[-target-model-dir DIR]`")
+            }
+            ArchError::UnknownClass { class, .. } if class.starts_with("CLIPText") => {
+                "ComfyUI and stable-diffusion.cpp read the text encoders of CLIP as safetensors".into()
+            }
+            ArchError::UnknownClass { by_tensors, .. } | ArchError::NoClass { by_tensors, .. } => {
+                let (name, _) = by_tensors.first()?;
+                words!("try `[-arch-as {}]`; the tensor names match, but the computation may differ", name)
+            }
+            ArchError::NoPreprocessor => "copy it from the base model: a fine-tune uses the same file".into(),
             ArchError::OnlyProjector { text_model, .. } => {
                 let text_model = text_model.as_deref().unwrap_or("its text model");
-                Some(format!("convert {text_model}, and convert this checkpoint as a projector"))
+                format!("convert {text_model}, and convert this checkpoint as a projector").into()
             }
-            ArchError::EmptyProjector { tower: Some(name), .. } => Some(format!(
-                "`{name}` looks like a part of a tower under an unknown prefix; rename these tensors"
-            )),
-            ArchError::EmptyProjector { .. } => Some("copy the missing part from the base model".into()),
-            ArchError::MissingTensors { names } if is_other_class(names) && !all_experts(names) => Some(
-                "every layer lacks them: `architectures` in config.json may name the class of another model"
-                    .into(),
-            ),
+            ArchError::EmptyProjector { tower: Some(name), .. } => {
+                words!(
+                    "`{}` looks like a part of a tower under an unknown prefix; rename these tensors",
+                    name
+                )
+            }
+            ArchError::EmptyProjector { .. } => "copy the missing part from the base model".into(),
+            ArchError::MissingTensors { names } if is_other_class(names) && !all_experts(names) => {
+                "every layer lacks them: `architectures` in config.json may name the class of another \
+                    model"
+                    .into()
+            }
             ArchError::MissingTensors { names } => {
                 let count = if all_experts(names) { "the number of experts" } else { "`num_hidden_layers`" };
-                Some(format!("a shard may be missing, or {count} in config.json may be too large"))
+                format!("a shard may be missing, or {count} in config.json may be too large").into()
             }
             ArchError::IncompletePrediction { .. } => {
-                Some("a shard may be missing, or the MTP layer was saved incompletely".into())
+                words!("download the missing shard, or omit the MTP layer with `[-no-mtp]`")
             }
-            ArchError::NotLora { .. } => Some(
-                "an adapter file cannot hold whole weights (`modules_to_save`, added tokens): merge the \
-                    adapter into its base model"
-                    .into(),
-            ),
-            ArchError::NotInBase { .. } => Some(
+            ArchError::NotLora { .. } => {
+                "an adapter file cannot hold whole weights (`modules_to_save`, added tokens): merge \
+                    the adapter into its base model"
+                    .into()
+            }
+            ArchError::NotInBase { .. } => {
                 "use the base model that the adapter was trained on; `base_model_name_or_path` in \
                     adapter_config.json names it"
-                    .into(),
+                    .into()
+            }
+            ArchError::AdapterTarget { .. } => {
+                words!(
+                    "to merge it, use `[gguf-convert BASE -lora ADAPTER]`; add [-with-mmproj] for vision towers"
+                )
+            }
+            ArchError::UnusedTensors { dense: Some(key), .. } => words!(
+                "`{}` in config.json leaves some layers without experts, which llama.cpp does not support here",
+                key
             ),
-            ArchError::AdapterTarget { .. } => Some("merge the adapter into its base model instead".into()),
-            ArchError::UnusedTensors { dense: Some(key), .. } => Some(format!(
-                "`{key}` in config.json leaves some layers without experts, which llama.cpp does not support here"
-            )),
-            ArchError::UnusedTensors { names, .. } => Some(
-                match () {
-                    () if all_experts(names) => "config.json may state too few experts",
-                    () if names.iter().any(|name| name.contains(".eh_proj.")) => {
-                        "set `num_nextn_predict_layers` in config.json to the number of MTP layers"
-                    }
-                    () => "the checkpoint may have a different architecture than config.json states",
+            ArchError::UnusedTensors { names, .. } => {
+                if all_experts(names) {
+                    "config.json may state too few experts".into()
+                } else if names.iter().any(|name| name.contains(".eh_proj.")) {
+                    "set `num_nextn_predict_layers` in config.json to the number of MTP layers".into()
+                } else {
+                    "the checkpoint may have a different architecture than config.json states".into()
                 }
-                .into(),
-            ),
-            ArchError::UnmergedAdapter { .. } => Some(
-                "call `merge_and_unload()` on the PEFT model and save the result, or convert the base model \
-                    and the adapter separately"
-                    .into(),
-            ),
-            ArchError::MoreLayers { gap: Some(layer), .. } => Some(format!(
-                "layer {layer} has no tensors; number the layers of the checkpoint without gaps"
-            )),
-            ArchError::MoreLayers { key, last, .. } => Some(format!(
-                "if the model was made by stacking layers, set `{key}` to {}",
-                last.saturating_add(1)
-            )),
-            ArchError::Classifier { .. } => Some(
-                "to use the model without its head, convert the language model that it was trained from"
-                    .into(),
-            ),
+            }
+            ArchError::UnmergedAdapter { .. } => {
+                "call `merge_and_unload()` on the PEFT model and save the result, or convert the base \
+                    model and the adapter separately"
+                    .into()
+            }
+            ArchError::MoreLayers { gap: Some(layer), .. } => {
+                format!("layer {layer} has no tensors; number the layers of the checkpoint without gaps")
+                    .into()
+            }
+            ArchError::MoreLayers { key, last, .. } => {
+                let n_layers = last.saturating_add(1);
+                format!("if the model was made by stacking layers, set `{key}` to {n_layers}").into()
+            }
+            ArchError::Classifier { .. } => {
+                "to use the model without its head, convert the language model that it was trained \
+                    from"
+                    .into()
+            }
             ArchError::BadNumber { .. } => {
-                Some("the value is derived from config.json, which may contain an error".into())
+                "the value is derived from config.json, which may contain an error".into()
             }
             ArchError::OtherLayout { .. } => {
-                Some("use the checkpoint in its original layout, as ComfyUI loads it".into())
+                "use the checkpoint in its original layout, as ComfyUI loads it".into()
             }
             ArchError::UnknownDiffusion { looks_like: Some(kind), .. } if kind.ends_with("adapter") => {
-                Some("merge it while its model is converted, or load it as it is".into())
+                "merge it while its model is converted, or load it as it is".into()
             }
-            ArchError::UnknownDiffusion { looks_like: Some("a language model"), .. } => {
-                Some("use the folder that contains the weights and their config".into())
+            ArchError::UnknownDiffusion { looks_like: None | Some("a language model"), .. } => {
+                words!(
+                    "to convert an image, video or sound model by general rules, name its architecture with `[-arch-as NAME]`; a language model needs the folder with its config"
+                )
             }
-            ArchError::UnknownDiffusion { looks_like: Some(_), .. } => Some(
-                "load it as it is; only diffusion models and T5 encoders are converted from such a file"
-                    .into(),
-            ),
-            ArchError::Vocab(error) => error.hint().map(str::to_owned),
-            _ => None,
-        }
+            ArchError::UnknownDiffusion { looks_like: Some(_), .. } => {
+                "load it as it is; only diffusion models and T5 encoders are converted from such a \
+                    file"
+                    .into()
+            }
+            _ => return self.inner()?.hint(),
+        })
     }
 }
 

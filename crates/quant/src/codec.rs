@@ -97,8 +97,8 @@ pub const CODECS: &[Codec] = &[
     crate::q2_0::CODEC,
 ];
 
-/// Reason that rows cannot be encoded or decoded.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+/// Why rows cannot be encoded or decoded.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, gguf_types::Fields)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum CodecError {
@@ -107,6 +107,7 @@ pub enum CodecError {
     NoCodec { dtype: DType, verb: &'static str },
     /// The type needs importance weights, which are missing.
     #[error("{dtype} cannot be encoded without importance weights")]
+    #[fact(expected = "importance weights")]
     NeedsWeights { dtype: DType },
     /// Lengths of input, weights or output do not agree.
     #[error("{quantity}: expected {expected}, found {found} ({dtype})")]
@@ -118,6 +119,8 @@ pub enum CodecError {
         dtype: DType,
     },
 }
+
+impl gguf_types::Problem for CodecError {}
 
 /// The codec of a dtype.
 pub fn codec(dtype: DType) -> Option<&'static Codec> {

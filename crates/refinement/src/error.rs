@@ -2,8 +2,10 @@
 
 use std::{io, path::PathBuf};
 
+use gguf_types::{Fields as _, Problem, Words};
+
 /// A failure to collect statistics or to round a matrix.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error, gguf_types::Fields)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum Error {
@@ -97,4 +99,26 @@ pub enum Error {
     /// The Hessian's width differs from the matrix's.
     #[error("tensor `{tensor}`: the Hessian has {found} columns, expected {expected}")]
     MomentsDiffer { tensor: String, expected: usize, found: usize },
+}
+
+impl Problem for Error {
+    fn hint(&self) -> Option<Words> {
+        match self {
+            Error::Eval(error) => error.hint(),
+            _ => None,
+        }
+    }
+
+    fn is_interruption(&self) -> bool {
+        matches!(self, Error::Interrupted) || self.inner().is_some_and(Problem::is_interruption)
+    }
+
+    fn names_its_file(&self) -> bool {
+        match self {
+            Error::Eval(error) => error.names_its_file(),
+            error => {
+                matches!(error, Error::OtherMoments { .. } | Error::BrokenMoments { .. } | Error::Io { .. })
+            }
+        }
+    }
 }

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use gguf_types::{DType, Shape, list_names};
+use gguf_types::{DType, Fields as _, Problem, Shape, Words, list_names, words};
 
 /// Why a file cannot be run, or not on this input.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error, gguf_types::Fields)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum Error {
@@ -28,12 +28,15 @@ pub enum Error {
     },
     /// Nothing here runs this architecture.
     #[error("architecture `{name}` cannot be run: not supported")]
+    #[fact(key = "general.architecture", found = name)]
     UnknownArchitecture { name: String },
     /// A tensor that the graph needs is absent.
     #[error("missing tensor `{name}`")]
+    #[fact(tensor = name)]
     MissingTensor { name: String },
     /// A tensor has another shape than the graph needs.
     #[error("tensor `{name}`: expected shape {expected}, found {found}")]
+    #[fact(tensor = name)]
     TensorShape {
         name: String,
         /// The shape that the metadata call for, row length first.
@@ -42,9 +45,11 @@ pub enum Error {
     },
     /// A tensor whose type no kernel decodes.
     #[error("tensor `{name}`: type {dtype} cannot be decoded")]
+    #[fact(tensor = name, found = dtype)]
     TensorType { name: String, dtype: DType },
     /// Tensors that the graph has no place for: a result without them would be wrong.
     #[error("tensors not used by architecture `{architecture}`: {}", list_names(.names))]
+    #[fact(tensor = names)]
     UnusedTensors { architecture: String, names: Vec<String> },
     /// Keys and values cannot be kept in a type, or there are more than can be counted.
     #[error("KV cache: {0}")]
@@ -56,6 +61,7 @@ pub enum Error {
     PredictionAlone { layers: usize },
     /// A draft model that reads states of its target was opened without it.
     #[error("architecture `{architecture}` is a draft model: it runs only with its target")]
+    #[fact(key = "general.architecture", found = architecture)]
     DraftAlone { architecture: String },
     /// A draft model whose tokens differ from those of its target.
     #[error("token {id} differs between the draft model and the target")]
@@ -98,6 +104,7 @@ pub enum Error {
     },
     /// More positions than the model has.
     #[error("expected at most {limit} positions (learned by the model), found {found}")]
+    #[fact(expected = limit)]
     TooLong { found: usize, limit: usize },
     /// Predictions are wanted of a model that predicts no tokens.
     #[error("architecture `{architecture}` does not predict tokens")]
@@ -118,6 +125,7 @@ pub enum Error {
     #[error(
         "audio features: expected shape {expected:?} (bands, frames), found {found:?} with {n_values} values"
     )]
+    #[fact(expected = format_args!("{expected:?}"), found = format_args!("{found:?}"))]
     FeatureShape {
         /// Bands and frames that the model takes.
         expected: (usize, usize),
@@ -191,6 +199,7 @@ pub enum Error {
     NoClassifier,
     /// Fewer tokens than a measurement needs.
     #[error("the text is too short: expected at least {needed} tokens, found {found}")]
+    #[fact(expected = needed)]
     TooShort { found: usize, needed: usize },
     /// Predictions of two models that know different tokens.
     #[error("the models have different vocabularies: {expected} and {found} tokens")]
@@ -207,6 +216,7 @@ pub enum Error {
     },
     /// A prediction, a vector or a score that is no finite number.
     #[error("{place}: the result is not finite{}", cause(.weight))]
+    #[fact(tensor = weight.as_ref().map(|(tensor, _)| tensor.clone()), expected = "a finite number")]
     NotFiniteResult {
         place: String,
         /// The first weight of the file that is no finite number: its tensor and its index in that. None where all
@@ -221,6 +231,7 @@ pub enum Error {
     Task { task: usize, problem: &'static str },
     /// The sum over a matrix's inputs is not finite.
     #[error("tensor `{tensor}`: the sum of squared inputs of column {index} is not finite")]
+    #[fact(expected = "a finite number")]
     NotFinite {
         tensor: String,
         /// Column, from 0, over all experts.
@@ -248,23 +259,46 @@ fn cause(weight: &Option<(String, u64)>) -> String {
     }
 }
 
-impl Error {
-    /// Advice that holds for every program, if anything is known to help.
-    pub fn hint(&self) -> Option<&'static str> {
+impl Problem for Error {
+    fn hint(&self) -> Option<Words> {
         Some(match self {
-            Error::Adapter { error, .. } => return error.hint(),
             Error::UnusedTensors { .. } => {
-                "the file may come from a newer converter or have the wrong `general.architecture`"
+                "the file may come from a newer converter or have the wrong `general.architecture`".into()
             }
-            Error::PredictionAlone { .. } => "use the file of the whole model",
-            Error::TooShort { .. } => "use a longer text",
-            Error::TooLong { .. } => "split the text into shorter parts",
-            Error::ProjectorWidth { .. } => "use the projector of this model",
-            Error::NotAPicture => "convert the image to PNG or JPEG",
-            Error::NotASound => "convert the sound to WAV, FLAC or MP3",
-            Error::NoFeatures { .. } => "encode a spectrogram first (`Model::encode_audio`)",
-            Error::FeatureShape { .. } => "pad or cut the audio to the length that the model was trained on",
-            _ => return None,
+            Error::PredictionAlone { .. } => "use the file of the whole model".into(),
+            Error::TooShort { .. } => "use a longer text".into(),
+            Error::TooLong { .. } => "split the text into shorter parts".into(),
+            Error::ProjectorWidth { .. } => "use the projector of this model".into(),
+            Error::NotAPicture => "convert the image to PNG or JPEG".into(),
+            Error::NotASound => "convert the sound to WAV, FLAC or MP3".into(),
+            Error::UnknownArchitecture { name } if name == "clip" => words!(
+                "the file is a projector: use `[gguf-eval generate MODEL -mmproj THIS]` with [-image] or [-audio]"
+            ),
+            Error::DraftAlone { .. } => {
+                words!("use `[gguf-eval draft TARGET DRAFT -text FILE]`")
+            }
+            Error::NoProjector { .. } => {
+                words!("write a projector with `[gguf-convert mmproj FOLDER]`")
+            }
+            Error::UnknownProjector { .. } => {
+                "docs/reference/projectors.md lists the supported projectors".into()
+            }
+            Error::NoLogits { .. } => words!("use `[gguf-eval embed]` for encoders"),
+            Error::NoNextToken { .. } => words!(
+                "use `[gguf-eval generate]` for models that answer prompts, `[gguf-eval embed]` for encoders"
+            ),
+            Error::NoFeatures { .. } => "use the library `gguf-runtime`, which accepts spectrograms".into(),
+            Error::NoVectors { .. } => words!("use `[gguf-eval generate]` to generate text"),
+            Error::NoPooling { .. } => {
+                words!("set [-pooling] to mean, cls or last, or to none for one vector per token")
+            }
+            Error::FeatureShape { .. } => {
+                "pad or cut the audio to the length that the model was trained on".into()
+            }
+            _ => return self.inner()?.hint(),
         })
+    }
+    fn names_its_file(&self) -> bool {
+        matches!(self, Error::Gguf(error) if error.names_its_file())
     }
 }

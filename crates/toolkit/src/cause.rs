@@ -2,8 +2,10 @@
 
 use std::{fmt, io};
 
+use gguf_types::{Fields as _, Problem, Words};
+
 /// The problem that an error reports.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error, gguf_types::Fields)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum Cause {
@@ -62,90 +64,17 @@ pub enum Cause {
     Interrupted,
     /// A problem described only by its message.
     #[error("{0}")]
-    Message(String),
+    Message(Words),
 }
 
-impl Cause {
-    pub(crate) fn is_interruption(&self) -> bool {
-        match self {
-            Cause::Interrupted
-            | Cause::Conversion(
-                gguf_conversion::Error::Cancelled
-                | gguf_conversion::Error::Gguf(gguf_container::Error::Interrupted)
-                | gguf_conversion::Error::Read(gguf_checkpoint::ReadError::Interrupted)
-                | gguf_conversion::Error::Source(gguf_checkpoint::Error::Read(
-                    gguf_checkpoint::ReadError::Interrupted,
-                )),
-            )
-            | Cause::Export(gguf_conversion::export::ExportError::Convert(
-                gguf_conversion::Error::Cancelled,
-            ))
-            | Cause::Container(gguf_container::Error::Interrupted)
-            | Cause::Refinement(gguf_refinement::Error::Interrupted) => true,
-            Cause::Hub(error) => matches!(**error, gguf_checkpoint::hub::HubError::Interrupted),
-            _ => false,
-        }
+impl Problem for Cause {
+    fn is_interruption(&self) -> bool {
+        matches!(self, Cause::Interrupted) || self.inner().is_some_and(Problem::is_interruption)
     }
 
-    /// True if the message of the cause names a file by itself, so that the path of the input is not added.
-    pub(crate) fn names_its_file(&self) -> bool {
-        match self {
-            Cause::Container(error)
-            | Cause::Evaluation(gguf_runtime::Error::Gguf(error))
-            | Cause::Refinement(gguf_refinement::Error::Eval(gguf_runtime::Error::Gguf(error))) => {
-                container_names_its_file(error)
-            }
-            Cause::Refinement(error) => {
-                use gguf_refinement::Error as E;
-                matches!(error, E::OtherMoments { .. } | E::BrokenMoments { .. } | E::Io { .. })
-            }
-            Cause::Conversion(error) => {
-                use gguf_conversion::Error as E;
-                match error {
-                    E::Gguf(error) => container_names_its_file(error),
-                    error => matches!(
-                        error,
-                        E::Merge { .. }
-                            | E::Legacy(_)
-                            | E::OtherPlan { .. }
-                            | E::PartsDiffer { .. }
-                            | E::NoParts { .. }
-                            | E::PartsMissing { .. }
-                            | E::PartGap { .. }
-                            | E::PartDamaged { .. }
-                            | E::OutputIsInput { .. }
-                            | E::OutputInsideInput { .. }
-                            | E::NoFolder { .. }
-                            | E::NotAFolder { .. }
-                            | E::UnknownPlaceholder { .. }
-                            | E::OneNameForMany { .. }
-                            | E::Cancelled
-                    ),
-                }
-            }
-            Cause::Interrupted => true,
-            _ => false,
-        }
+    fn names_its_file(&self) -> bool {
+        matches!(self, Cause::Interrupted) || self.inner().is_some_and(Problem::names_its_file)
     }
-}
-
-fn container_names_its_file(error: &gguf_container::Error) -> bool {
-    use gguf_container::Error as E;
-    matches!(
-        error,
-        E::Io { .. }
-            | E::Exists { .. }
-            | E::NotAFile { .. }
-            | E::DeadLink { .. }
-            | E::Changed { .. }
-            | E::OpenFiles { .. }
-            | E::UnfinishedEdit { .. }
-            | E::Length { .. }
-            | E::Shard { .. }
-            | E::ShardMissing { .. }
-            | E::ShardName { .. }
-            | E::Interrupted
-    )
 }
 
 impl From<gguf_checkpoint::hub::HubError> for Cause {
@@ -154,30 +83,25 @@ impl From<gguf_checkpoint::hub::HubError> for Cause {
     }
 }
 
-impl From<String> for Cause {
-    fn from(message: String) -> Cause {
-        Cause::Message(message)
-    }
+/// Messages without an error: texts and [`Words`].
+macro_rules! from_words {
+    ($($words:ty),+ $(,)?) => {$(
+        impl From<$words> for Cause {
+            fn from(message: $words) -> Cause {
+                Cause::Message(message.into())
+            }
+        }
+    )+};
 }
 
-impl From<&str> for Cause {
-    fn from(message: &str) -> Cause {
-        Cause::Message(message.to_owned())
-    }
-}
-
-impl From<fmt::Arguments<'_>> for Cause {
-    fn from(message: fmt::Arguments<'_>) -> Cause {
-        Cause::Message(message.to_string())
-    }
-}
+from_words!(Words, String, &str, fmt::Arguments<'_>);
 
 /// Errors that are kept only as their message.
 macro_rules! from_message {
     ($($error:ty),+ $(,)?) => {$(
         impl From<$error> for Cause {
             fn from(error: $error) -> Cause {
-                Cause::Message(error.to_string())
+                Cause::Message(error.to_string().into())
             }
         }
     )+};

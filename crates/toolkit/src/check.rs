@@ -28,6 +28,7 @@ use crate::{
     text::{pretty_json, printable},
     vocabularies::{Named, warn_of_difference},
 };
+use gguf_types::words;
 
 /// Options of a check.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -220,8 +221,8 @@ pub fn check(args: &CheckOptions, events: &dyn Events) -> Result<Checked, Error>
     if args.save {
         check_outputs(&[&args.baseline], &inputs.collect::<Vec<_>>(), args.force)?;
     } else if args.force || args.context.is_some() || args.chunks.is_some() {
-        return Err(Error::usage("--context and --chunks are set by the baseline")
-            .hint(["omit --context, --chunks and --force, which are for saving a baseline"]));
+        return Err(Error::usage(words!("[-context] and [-chunks] are set by the baseline"))
+            .hint([words!("omit [-context], [-chunks] and [-force], which are for saving a baseline")]));
     }
     let text_sha256 = args.text.sha256()?;
     let baseline = if args.save { None } else { Some(read(&args.baseline)?) };
@@ -239,16 +240,16 @@ pub fn check(args: &CheckOptions, events: &dyn Events) -> Result<Checked, Error>
                     .hint([format!("expected SHA-256 {}", baseline.text_sha256)]));
             }
             if baseline.divergence.is_some() && args.base.is_none() {
-                return Err(Error::usage("missing --base: the baseline has a KL divergence")
-                    .hint(["pass the base with --base"]));
+                return Err(Error::usage(words!("missing [-base]: the baseline has a KL divergence"))
+                    .hint([words!("pass the base with [-base]")]));
             }
             if baseline.divergence.is_none() && args.base.is_some() {
                 return Err(Error::usage("the baseline was saved without a base")
-                    .hint(["save the baseline again with --base, or omit --base"]));
+                    .hint([words!("save the baseline again with [-base], or omit [-base]")]));
             }
             if args.activations.is_some_and(|given| given != baseline.activations) {
                 let made =
-                    format!("the baseline was saved with --activations {}", baseline.activations.name());
+                    words!("the baseline was saved with [-activations {}]", baseline.activations.name());
                 return Err(Error::usage(made));
             }
             args.activations = Some(baseline.activations);
@@ -263,8 +264,9 @@ pub fn check(args: &CheckOptions, events: &dyn Events) -> Result<Checked, Error>
     if let (Some(base), Some(expected)) = (&args.base, stated)
         && base_sha256.as_ref() != Some(expected)
     {
-        return Err(Error::at(base, "the weights differ from those of the base of the baseline")
-            .hint([format!("expected SHA-256 {expected} of all tensors (`gguf-inspect hash --tensors`)")]));
+        return Err(Error::at(base, "the weights differ from those of the base of the baseline").hint([
+            words!("expected SHA-256 {} of all tensors (`[gguf-inspect hash -tensors]`)", expected),
+        ]));
     }
     let version = baseline.as_ref().map(|baseline| &baseline.version);
     if let Some(version) = version.filter(|version| *version != VERSION) {
@@ -318,9 +320,9 @@ fn weights_of(path: &Path, events: &dyn Events) -> Result<String, Error> {
 }
 
 fn read(path: &Path) -> Result<Baseline, Error> {
-    let advice = ["save a baseline of a known good file with --save"];
-    let text = fs::read_to_string(path).map_err(|error| Error::cannot_open(path, error).hint(advice))?;
-    serde_json::from_str(&text).map_err(|error| Error::at(path, error).hint(advice))
+    let advice = || [words!("save a baseline of a known good file with [-save]")];
+    let text = fs::read_to_string(path).map_err(|error| Error::cannot_open(path, error).hint(advice()))?;
+    serde_json::from_str(&text).map_err(|error| Error::at(path, error).hint(advice()))
 }
 
 /// Windows, perplexity, and with a base the divergence from it.

@@ -24,6 +24,7 @@ use crate::{
     text_file,
     verify::{Finding, Severity, findings_of_change},
 };
+use gguf_types::words;
 
 /// Options of an edit. Changes are applied in the order of the fields, from [`rename`](EditOptions::rename) on.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -169,7 +170,7 @@ pub fn edit(options: &EditOptions, events: &dyn Events) -> Result<Edited, Error>
             path,
             format!("the file would be invalid: {}{more}", printable(&error.message)),
         )
-        .hint(["make changes that belong together in one call, or write it anyway with --force"]));
+        .hint([words!("make changes that belong together in one call, or write it anyway with [-force]")]));
     }
     for finding in &caused {
         events.warning(&printable(&finding.message));
@@ -181,7 +182,7 @@ pub fn edit(options: &EditOptions, events: &dyn Events) -> Result<Edited, Error>
     } else if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink()) {
         // In the Hub's cache a file under a link is named by its content.
         return Err(Error::at(path, "the file is a link, and its target may be shared")
-            .hint(["write to another file with --output, or pass the link's target"]));
+            .hint([words!("write to another file with [-output], or pass the link's target")]));
     }
     let in_place = options.output.is_none() && edit.is_in_place();
     if !options.dry_run {
@@ -356,10 +357,7 @@ fn check_alignment(path: &Path, alignment: u32, new: &Metadata) -> Result<(), Er
     }
     let (file, key) = (path.display(), gguf_container::ALIGNMENT_KEY);
     Err(Error::at(path, format_args!("`{key}` cannot change in place: expected {alignment}, found {wanted}"))
-        .hint([format!(
-            "to write a file with another alignment, run `gguf-quantize {file} OUT copy --override-kv \
-                {key}=int:{wanted}`"
-        )]))
+        .hint([words!("to write a file with another alignment, run `[gguf-quantize {} OUT copy -override-kv {}=int:{}]`", file, key, wanted)]))
 }
 
 /// Bytes of free space in a header, if it has the key for it.

@@ -5,7 +5,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{cause::Cause, fields::Fields, hints};
+use gguf_types::{Facts, Fields as _, Problem as _, Words, words};
+
+use crate::cause::Cause;
 
 /// Reason why a call failed.
 #[derive(Debug)]
@@ -13,7 +15,7 @@ pub struct Error {
     kind: ErrorKind,
     path: Option<PathBuf>,
     cause: Box<Cause>,
-    hints: Vec<String>,
+    hints: Vec<Words>,
 }
 
 /// Kind of an error. The command line maps each kind to an exit code.
@@ -76,7 +78,7 @@ impl Error {
 
     /// The same error with more hints, if there are any.
     #[must_use]
-    pub fn hint(mut self, hints: impl IntoIterator<Item = impl Into<String>>) -> Error {
+    pub fn hint(mut self, hints: impl IntoIterator<Item = impl Into<Words>>) -> Error {
         self.hints.extend(hints.into_iter().map(Into::into));
         self
     }
@@ -96,15 +98,26 @@ impl Error {
         self.kind
     }
 
-    /// The facts of the message as separate fields.
-    pub fn fields(&self) -> Fields {
-        Fields::of(&self.cause)
+    /// The facts of the message by name: `file`, `tensor`, `key`, `expected` and `found`.
+    pub fn facts(&self) -> Facts {
+        self.cause.facts()
     }
 
-    /// Hints, one sentence each. Options are named as on the command line (`--force`).
-    pub fn hints(&self) -> Vec<String> {
-        let of_cause = hints::of(&self.cause);
-        of_cause.into_iter().chain(self.hints.iter().cloned()).collect()
+    /// The message, with options and commands as values.
+    pub fn message(&self) -> Words {
+        let cause = match &*self.cause {
+            Cause::Message(message) => message.clone(),
+            cause => cause.to_string().into(),
+        };
+        match &self.path {
+            Some(path) if !self.cause.names_its_file() => words!("{}: ", path.display()) + cause,
+            _ => cause,
+        }
+    }
+
+    /// Hints, one sentence each.
+    pub fn hints(&self) -> Vec<Words> {
+        self.cause.hint().into_iter().chain(self.hints.iter().cloned()).collect()
     }
 
     /// True if the caller cancelled the run.
@@ -121,10 +134,7 @@ impl<C: Into<Cause>> From<C> for Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.path {
-            Some(path) if !self.cause.names_its_file() => write!(f, "{}: {}", path.display(), self.cause),
-            _ => self.cause.fmt(f),
-        }
+        self.message().fmt(f)
     }
 }
 

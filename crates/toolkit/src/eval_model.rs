@@ -14,6 +14,7 @@ use crate::{
     text_file,
     threads::useful_threads,
 };
+use gguf_types::{Words, words};
 
 /// Options for running a model on at most as many threads as the machine has.
 pub fn options(threads: Option<NonZeroUsize>, activations: Activations) -> Options {
@@ -47,10 +48,12 @@ pub fn warn_of_tokenizer(path: &Path, metadata: &Metadata, events: &dyn Events) 
     for problem in gguf_tokenizer::doubts(metadata) {
         let file = path.display();
         let advice = match problem {
-            Problem::NoPre => format!("; set it with `gguf-inspect set {file} tokenizer.ggml.pre=NAME`"),
-            _ => String::new(),
+            Problem::NoPre => {
+                words!("; set it with `[gguf-inspect set {} tokenizer.ggml.pre=NAME]`", file)
+            }
+            _ => Words::default(),
         };
-        events.warning(&format!("{file}: {problem}{advice}"));
+        events.warning(words!("{}: {}", file, problem) + advice);
     }
 }
 

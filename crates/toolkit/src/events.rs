@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, atomic::AtomicBool};
 
+use gguf_types::Words;
+
 use crate::error::Error;
 
 /// Receives the messages and the progress of a run. Every method has an empty default, so that `()` ignores everything.
@@ -53,13 +55,13 @@ pub trait Events: Sync {
 #[non_exhaustive]
 pub enum Message<'a> {
     /// Something that may not be what the caller wants.
-    Warning(&'a str),
+    Warning(&'a Words),
     /// A fact that the caller should know.
-    Note(&'a str),
+    Note(&'a Words),
     /// A finished step.
-    Status(&'a str),
+    Status(&'a Words),
     /// A fact for those who want to know more.
-    Detail(&'a str),
+    Detail(&'a Words),
 }
 
 /// Progress of a stage that processes bytes.
@@ -105,22 +107,22 @@ impl StatusLine for () {
 
 impl dyn Events + '_ {
     /// Reports something that may not be what the caller wants.
-    pub fn warning(&self, text: &str) {
-        self.message(Message::Warning(text));
+    pub fn warning(&self, text: impl Into<Words>) {
+        self.message(Message::Warning(&text.into()));
     }
 
     /// Reports a fact that the caller should know.
-    pub fn note(&self, text: &str) {
-        self.message(Message::Note(text));
+    pub fn note(&self, text: impl Into<Words>) {
+        self.message(Message::Note(&text.into()));
     }
 
     /// Reports a finished step.
-    pub fn status(&self, text: &str) {
-        self.message(Message::Status(text));
+    pub fn status(&self, text: impl Into<Words>) {
+        self.message(Message::Status(&text.into()));
     }
 
     /// Reports a fact for those who want to know more.
-    pub fn detail(&self, text: &str) {
-        self.message(Message::Detail(text));
+    pub fn detail(&self, text: impl Into<Words>) {
+        self.message(Message::Detail(&text.into()));
     }
 }

@@ -10,6 +10,7 @@ use crate::{
     input_kind::{self, Wanted},
     text::{human_bytes, human_duration},
 };
+use gguf_types::{Words, words};
 
 /// The error of a conversion of `input`, with sizes and times in readable units.
 pub fn failure(input: &Path, error: gguf_conversion::Error) -> Error {
@@ -24,7 +25,7 @@ pub fn failure(input: &Path, error: gguf_conversion::Error) -> Error {
             let differences = differences.join("; ");
             Error::at(&path, format_args!("cannot resume: {differences}"))
                 .hint(advice)
-                .hint(["use --force without --resume to start over"])
+                .hint([words!("use [-force] without [-resume] to start over")])
         }
         E::Gguf(gguf_container::Error::Busy { path }) => Error::at(&path, "being written by another process"),
         E::Busy { path, process, host, began } => {
@@ -65,15 +66,15 @@ fn unfinished(path: &Path, run: &Unfinished) -> Error {
     let outputs = (run.outputs.len() > 1).then(|| format!("it also wrote {}", run.outputs[1..].join(", ")));
     Error::at(path, message)
         .hint(outputs)
-        .hint(["use --resume to continue that run, or --force to start over".to_owned(), removes(run)])
+        .hint([words!("use [-resume] to continue that run, or [-force] to start over"), removes(run)])
 }
 
 /// The command that removes the files of an unfinished run.
-fn removes(run: &Unfinished) -> String {
+fn removes(run: &Unfinished) -> Words {
     let first = run.files.first().zip(run.outputs.first()).map(|(journal, out)| journal.with_file_name(out));
     let of_texts: Vec<PathBuf> = first.iter().flat_map(|out| hidden_files::leftovers(out)).collect();
     let files: Vec<&Path> = run.files.iter().chain(&of_texts).map(PathBuf::as_path).collect();
-    format!("run `{}` to remove its files", rm(&files))
+    words!("run `{}` to remove its files", rm(&files))
 }
 
 /// Shell command that removes files.
@@ -94,17 +95,17 @@ pub fn quoted(argument: &str) -> String {
 }
 
 /// Hints for an interrupted run; empty if it left nothing.
-pub fn resume_hints(paths: &[PathBuf]) -> Vec<String> {
-    resume_with(paths, "use --resume to continue")
+pub fn resume_hints(paths: &[PathBuf]) -> Vec<Words> {
+    resume_with(paths, words!("use [-resume] to continue"))
 }
 
 /// Hints for a run that an option would continue; empty if it left nothing.
-pub fn resume_with_permission(paths: &[PathBuf]) -> Vec<String> {
-    resume_with(paths, "use --resume --allow-nonfinite to continue")
+pub fn resume_with_permission(paths: &[PathBuf]) -> Vec<Words> {
+    resume_with(paths, words!("use [-resume] [-allow-nonfinite] to continue"))
 }
 
-fn resume_with(paths: &[PathBuf], advice: &str) -> Vec<String> {
+fn resume_with(paths: &[PathBuf], advice: Words) -> Vec<Words> {
     let Some(run) = gguf_conversion::unfinished(paths) else { return Vec::new() };
     let (done, total) = (human_bytes(run.done_bytes), human_bytes(run.total_bytes));
-    vec![format!("{done} of {total} done; {advice}"), removes(&run)]
+    vec![words!("{} of {} done; ", done, total) + advice, removes(&run)]
 }

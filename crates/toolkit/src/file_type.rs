@@ -151,6 +151,6 @@ mod tests {
         assert_eq!("Auto".parse::<FileType>().unwrap(), FileType::Auto);
         assert_eq!(FileType::IQ2_XXS.to_string(), "iq2_xxs");
         let error = "q9_9".parse::<FileType>().unwrap_err();
-        assert_eq!(error.fields().found.as_deref(), Some("q9_9"));
+        assert_eq!(error.facts()["found"], "q9_9");
     }
 }

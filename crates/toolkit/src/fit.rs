@@ -2,7 +2,7 @@
 
 use gguf_container::{Model, TensorInfo, Value, parse_shard_file_name};
 use gguf_runtime::memory::{Bytes, Demand, Use};
-use gguf_types::DType;
+use gguf_types::{DType, words};
 use serde::{Deserialize, Serialize, Serializer};
 use std::{
     fs,
@@ -243,9 +243,9 @@ fn models_in(folder: &Path, events: &dyn Events) -> Result<Vec<PathBuf>, Error> 
         }
         match Model::open(&path).map(|model| Kind::of(&model)) {
             Ok(Kind::Projector) => {
-                events.status(&format!("{name}: projector; use --with to add it to a model"))
+                events.status(words!("{}: projector; use [-with] to add it to a model", name))
             }
-            Ok(Kind::Adapter) => events.status(&format!("{name}: adapter; use --with to add it to a model")),
+            Ok(Kind::Adapter) => events.status(words!("{}: adapter; use [-with] to add it to a model", name)),
             Ok(Kind::NeverLoaded(what)) => events.status(&format!("{name}: {what}, not loaded with a model")),
             Ok(Kind::Model) | Err(_) => paths.push(path),
         }
@@ -322,8 +322,12 @@ impl Fits {
             None => Error::new(format!("no file fits in {memory}")),
             Some((longest, entry)) => {
                 let asked = entry.fits.iter().map(|fit| fit.context).min().unwrap_or(0);
-                let hint =
-                    format!("{} fits with {longest} tokens, use --context {longest}", file_name(&entry.path));
+                let hint = words!(
+                    "{} fits with {} tokens, use [-context {}]",
+                    file_name(&entry.path),
+                    longest,
+                    longest
+                );
                 Error::new(format!("no file fits in {memory} with {asked} tokens")).hint([hint])
             }
         }

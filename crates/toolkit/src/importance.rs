@@ -28,6 +28,7 @@ use crate::{
     text::printable,
     unexecuted,
 };
+use gguf_types::words;
 
 /// The verb in part files.
 pub const VERB: &str = "imatrix";
@@ -89,7 +90,8 @@ impl Default for ImatrixOptions {
 fn check(args: &ImatrixOptions) -> Result<(), Error> {
     if !args.force && !args.resume && args.output.exists() {
         let error = gguf_container::Error::Exists { path: args.output.clone() };
-        return Err(Error::new(error).hint(["use --force to overwrite it, or --resume to continue the run"]));
+        return Err(Error::new(error)
+            .hint([words!("use [-force] to overwrite it, or [-resume] to continue the run")]));
     }
     // A matrix that is added to itself is read whole before it is replaced, so --merge is no input here.
     let text = args.text.as_ref().and_then(Text::path);
@@ -178,7 +180,7 @@ pub fn imatrix(args: &ImatrixOptions, events: &dyn Events) -> Result<Collected, 
             Ordering::Greater => {
                 let n_chunks = opened.chunks.len();
                 let message = format!("computed from {n_done} chunks, expected at most {n_chunks}");
-                return Err(Error::at(&args.output, message).hint(["use --force to overwrite it"]));
+                return Err(Error::at(&args.output, message).hint([words!("use [-force] to overwrite it")]));
             }
         }
     } else {
@@ -440,12 +442,12 @@ fn interrupted(args: &ImatrixOptions, progress: &Progress) -> Error {
     let message = format!("interrupted after {n_read} of {n_chunks} chunks");
     let hint = match args.format {
         _ if *n_saved == 0 => {
-            "the existing matrix is untouched; use --save-every N to save partial results".to_owned()
+            words!("the existing matrix is untouched; use [-save-every N] to save partial results")
         }
         Format::Gguf => {
-            format!("{n_saved} chunks are saved in {}; use --resume to continue", output.display())
+            words!("{} chunks are saved in {}; use [-resume] to continue", n_saved, output.display())
         }
-        _ => format!("{n_saved} chunks are saved in {}", output.display()),
+        _ => format!("{n_saved} chunks are saved in {}", output.display()).into(),
     };
     Error::interrupted_as(message).hint([hint])
 }

@@ -10,6 +10,7 @@ use gguf_container::{BrokenDownload, Metadata, SPLIT_COUNT_KEY, TensorInfo, Valu
 use gguf_tokenizer::keys::TOKENS;
 
 use crate::{cause::Cause, error::Error};
+use gguf_types::{Words, words};
 
 /// Kind of input that a command reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,91 +56,99 @@ pub fn is_address(file: &str) -> bool {
 }
 
 /// Advice for an input that could not be opened; none if its kind is right or not read by any command.
-pub fn advice(path: &Path, wanted: Wanted) -> Option<String> {
+pub fn advice(path: &Path, wanted: Wanted) -> Option<Words> {
     let shown = path.display();
     if wanted == Wanted::Gguf && path.to_str().is_some_and(is_address) {
-        return Some("download the file first; `gguf-inspect show` reads the header of a URL".to_owned());
+        return Some(words!("download the file first; `[gguf-inspect show]` reads the header of a URL"));
     }
     if wanted == Wanted::Gguf && path.is_file() && is_piece(path) {
         return Some(
-            "the file is one piece of a larger file; join all pieces in order with `cat` first".to_owned(),
+            "the file is one piece of a larger file; join all pieces in order with `cat` first".into(),
         );
     }
     if wanted == Wanted::Gguf
         && let Some(found) = gguf_checkpoint::whisper_cpp_model(path)
     {
-        return Some(format!(
-            "the file is {found}, which does not read GGUF; for another type, convert the original checkpoint"
+        return Some(words!(
+            "the file is {}, which does not read GGUF; for another type, convert the original checkpoint",
+            found
         ));
     }
     if wanted == Wanted::Gguf && gguf_checkpoint::is_legacy(path) {
-        return Some(format!(
-            "to convert a file in a format older than GGUF, run `gguf-convert legacy {shown} OUT`"
+        return Some(words!(
+            "to convert a file in a format older than GGUF, run `[gguf-convert legacy {} OUT]`",
+            shown
         ));
     }
     if matches!(wanted, Wanted::Adapter | Wanted::AdapterFolder)
         && let Some(folder) = adapter_below(path)
     {
-        return Some(format!("the adapter is in {}; pass that folder", folder.display()));
+        return Some(words!("the adapter is in {}; pass that folder", folder.display()));
     }
     Some(match (look(path), wanted) {
         (Found::Nothing, Wanted::Gguf) if is_like_a_hub_name(path) => {
-            format!("to convert a model of the Hugging Face Hub, run `gguf-convert hf://{shown} --type bf16`")
+            words!(
+                "to convert a model of the Hugging Face Hub, run `[gguf-convert hf://{} -type bf16]`",
+                shown
+            )
         }
         (Found::AdapterFolder, Wanted::Adapter | Wanted::Gguf) => {
-            format!("to write an adapter file, run `gguf-convert adapter {shown} ADAPTER.gguf --base BASE`")
+            words!("to write an adapter file, run `[gguf-convert adapter {} ADAPTER.gguf -base BASE]`", shown)
         }
-        (Found::AdapterFolder, Wanted::Checkpoint) => format!(
-            "to merge the adapter, run `gguf-convert BASE OUT --type bf16 --lora {shown}`; to convert it alone, run \
-                `gguf-convert adapter {shown} --base BASE`"
+        (Found::AdapterFolder, Wanted::Checkpoint) => words!(
+            "to merge the adapter, run `[gguf-convert BASE OUT -type bf16 -lora {}]`; to convert it alone, run `[gguf-convert adapter {} -base BASE]`",
+            shown,
+            shown
         ),
-        (Found::Gguf, Wanted::Checkpoint | Wanted::AdapterFolder) if is_adapter_file(path) => format!(
-            "to merge the adapter file into a GGUF model, run `gguf-quantize MODEL.gguf OUT.gguf TYPE --lora {shown}`"
+        (Found::Gguf, Wanted::Checkpoint | Wanted::AdapterFolder) if is_adapter_file(path) => words!(
+            "to merge the adapter file into a GGUF model, run `[gguf-quantize MODEL.gguf OUT.gguf TYPE -lora {}]`",
+            shown
         ),
         (Found::Checkpoint, Wanted::Adapter | Wanted::AdapterFolder)
             if !path.join("adapter_config.json").is_file() =>
         {
-            "the folder is a checkpoint; an adapter folder has an adapter_config.json".to_owned()
+            "the folder is a checkpoint; an adapter folder has an adapter_config.json".into()
         }
         (Found::Gguf, Wanted::Base) => {
-            "pass the checkpoint folder of the base model; config.json is enough".to_owned()
+            "pass the checkpoint folder of the base model; config.json is enough".into()
         }
-        (Found::Gguf, Wanted::Checkpoint) => format!(
-            "to quantize a GGUF file, run `gguf-quantize {shown} TYPE`; to export it to a checkpoint, run \
-                `gguf-convert export {shown} FOLDER`"
+        (Found::Gguf, Wanted::Checkpoint) => words!(
+            "to quantize a GGUF file, run `[gguf-quantize {} TYPE]`; to export it to a checkpoint, run `[gguf-convert export {} FOLDER]`",
+            shown,
+            shown
         ),
         (Found::FolderOfGguf(file), Wanted::Checkpoint) => {
-            format!(
-                "the folder contains GGUF files; to quantize one, run `gguf-quantize {} TYPE`",
+            words!(
+                "the folder contains GGUF files; to quantize one, run `[gguf-quantize {} TYPE]`",
                 file.display()
             )
         }
         (Found::FolderOfGguf(file), Wanted::Gguf) => {
-            format!("pass a file instead of its folder, for example {}", file.display())
+            words!("pass a file instead of its folder, for example {}", file.display())
         }
         (Found::Checkpoint, Wanted::Gguf) => {
-            format!(
-                "the folder is a checkpoint; to convert it to GGUF, run `gguf-convert {shown} --type bf16`"
+            words!(
+                "the folder is a checkpoint; to convert it to GGUF, run `[gguf-convert {} -type bf16]`",
+                shown
             )
         }
         (Found::Weights, Wanted::Gguf) => {
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
             let folder = folder.unwrap_or(Path::new("."));
-            format!(
-                "the file belongs to a checkpoint; to convert the checkpoint to GGUF, run `gguf-convert {} \
-                    --type bf16`",
+            words!(
+                "the file belongs to a checkpoint; to convert the checkpoint to GGUF, run `[gguf-convert {} -type bf16]`",
                 folder.display()
             )
         }
         (Found::Json, Wanted::Imatrix) => {
-            "the file is JSON; to compute an importance matrix, run `gguf-eval imatrix MODEL --text FILE -o \
-                imatrix.gguf`"
-                .to_owned()
+            words!(
+                "the file is JSON; to compute an importance matrix, run `[gguf-eval imatrix MODEL -text FILE -o imatrix.gguf]`"
+            )
         }
         (Found::Text, Wanted::Imatrix) => {
-            format!(
-                "the file is a text; to compute an importance matrix from it, run `gguf-eval imatrix MODEL \
-                    --text {shown} -o imatrix.gguf`"
+            words!(
+                "the file is a text; to compute an importance matrix from it, run `[gguf-eval imatrix MODEL -text {} -o imatrix.gguf]`",
+                shown
             )
         }
         _ => return None,
@@ -217,7 +226,7 @@ pub fn is_image_model(metadata: &Metadata, tensors: &[TensorInfo]) -> bool {
 }
 
 /// Kind of a GGUF file that is not a language model, with advice.
-fn other_than_model(path: &Path) -> Option<(&'static str, String)> {
+fn other_than_model(path: &Path) -> Option<(&'static str, Words)> {
     let file = gguf_container::File::open_foreign(path).ok()?;
     let metadata = file.metadata();
     let text = |key: &str| metadata.get(key).and_then(Value::as_str).unwrap_or_default();
@@ -225,38 +234,40 @@ fn other_than_model(path: &Path) -> Option<(&'static str, String)> {
     let has = |key: &str| metadata.get(key).is_some();
     let names = file.tensors().iter().map(|tensor| tensor.name.as_str());
     Some(match (text("general.type"), text("general.architecture")) {
-        _ if is_joined(&file) => (JOINED, JOINED_ADVICE.to_owned()),
+        _ if is_joined(&file) => (JOINED, JOINED_ADVICE.into()),
         ("imatrix", _) => imatrix_advice(&shown),
         _ if has("imatrix.datasets") || has("imatrix.chunk_count") => imatrix_advice(&shown),
         ("adapter", _) => adapter_advice(&shown),
         _ if has("adapter.type") => adapter_advice(&shown),
         (_, "controlvector") => (
             "a control vector",
-            "pass the model itself; control vectors are applied by llama.cpp with `--control-vector`"
-                .to_owned(),
+            words!(
+                "pass the model itself; control vectors are applied by llama.cpp with `[-control-vector]`"
+            ),
         ),
         _ if is_vocabulary(metadata, file.tensors()) => (
             "a vocabulary without tensors",
-            "pass the file of the whole model, or convert the checkpoint with its weights".to_owned(),
+            "pass the file of the whole model, or convert the checkpoint with its weights".into(),
         ),
-        _ if one_file_model(names).is_some() => (ONE_FILE, ONE_FILE_ADVICE.to_owned()),
+        _ if one_file_model(names).is_some() => (ONE_FILE, ONE_FILE_ADVICE.into()),
         _ if is_image_model(metadata, file.tensors()) => (
             IMAGE_MODEL,
             "pass a language model; `gguf-quantize` and `gguf-inspect` read this file, ComfyUI-GGUF and \
                 stable-diffusion.cpp run it"
-                .to_owned(),
+                .into(),
         ),
         _ => return None,
     })
 }
 
-fn imatrix_advice(shown: &dyn std::fmt::Display) -> (&'static str, String) {
-    ("an importance matrix", format!("pass the model, and the matrix with `--imatrix {shown}`"))
+fn imatrix_advice(shown: &dyn std::fmt::Display) -> (&'static str, Words) {
+    ("an importance matrix", words!("pass the model, and the matrix with `[-imatrix {}]`", shown))
 }
 
-fn adapter_advice(shown: &dyn std::fmt::Display) -> (&'static str, String) {
-    let advice = format!(
-        "pass the model; `gguf-eval` applies the adapter and `gguf-quantize` merges it, with `--lora {shown}`"
+fn adapter_advice(shown: &dyn std::fmt::Display) -> (&'static str, Words) {
+    let advice = words!(
+        "pass the model; `[gguf-eval]` applies the adapter and `[gguf-quantize]` merges it, with `[-lora {}]`",
+        shown
     );
     (ADAPTER, advice)
 }
@@ -303,14 +314,14 @@ pub fn explained(path: &Path, wanted: Wanted, failure: Error) -> Error {
         }
         (Wanted::Projector, Some((found, _))) => {
             Error::at(path, format_args!("expected a projector, found {found}"))
-                .hint(["to write a projector, run `gguf-convert mmproj FOLDER`"])
+                .hint([words!("to write a projector, run `[gguf-convert mmproj FOLDER]`")])
         }
         (Wanted::Imatrix, Some((found, _))) if found != "an importance matrix" => {
             Error::at(path, format_args!("expected an importance matrix, found {found}"))
         }
         (Wanted::Imatrix, None) if gguf_container::File::open_foreign(path).is_ok() => {
-            let advice = format!(
-                "to compute its importance matrix, run `gguf-eval imatrix {} --text FILE -o imatrix.gguf`",
+            let advice = words!(
+                "to compute its importance matrix, run `[gguf-eval imatrix {} -text FILE -o imatrix.gguf]`",
                 path.display()
             );
             Error::at(path, "expected an importance matrix, found a model").hint([advice])

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use gguf_checkpoint::{Checkpoint, Dtype};
 use gguf_layout::{Dropped, Families, Layout, UnreadKey, tensors::drops};
-use gguf_types::counted;
+use gguf_types::{Words, counted, words};
 use serde_json::Value as Json;
 
 use crate::events::Events;
@@ -13,33 +13,37 @@ use crate::events::Events;
 #[derive(Debug, Clone, Default)]
 pub struct Notes {
     /// Reasons why the file will not load as it is.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Words>,
     /// Facts that matter to most users.
-    pub notes: Vec<String>,
+    pub notes: Vec<Words>,
     /// Confirmed facts, for `--verbose`.
-    pub details: Vec<String>,
+    pub details: Vec<Words>,
 }
 
 impl Notes {
     /// Collects the messages of layouts after those of the checkpoint.
     pub fn of(checkpoint: &[String], layouts: &[&Layout]) -> Notes {
-        let all = |lines: fn(&Layout) -> &Vec<String>| -> Vec<String> {
-            layouts.iter().flat_map(|layout| lines(layout)).cloned().collect()
+        let all = |lines: fn(&Layout) -> &Vec<String>| -> Vec<Words> {
+            layouts.iter().flat_map(|layout| lines(layout)).map(Words::from).collect()
         };
         let other_pre = layouts.iter().find_map(|layout| layout.other_pre.as_ref());
         let other_pre =
-            other_pre.map(|name| format!("use `--pre {name}`, the pre-tokenizer that matches its regexes"));
+            other_pre.map(|name| words!("use `[-pre {}]`, the pre-tokenizer that matches its regexes", name));
         Notes {
             warnings: all(|layout| &layout.warnings),
-            notes: [checkpoint.to_vec(), all(|layout| &layout.notes), other_pre.into_iter().collect()]
-                .concat(),
+            notes: [
+                checkpoint.iter().map(Words::from).collect(),
+                all(|layout| &layout.notes),
+                other_pre.into_iter().collect(),
+            ]
+            .concat(),
             details: all(|layout| &layout.details),
         }
     }
 
     /// These with warnings before their own.
     pub fn with_warnings(self, warnings: &[String]) -> Notes {
-        Notes { warnings: [warnings, &self.warnings].concat(), ..self }
+        Notes { warnings: warnings.iter().map(Words::from).chain(self.warnings).collect(), ..self }
     }
 
     /// Reports them.
@@ -51,7 +55,7 @@ impl Notes {
 
     /// All of them, for reports.
     pub fn all(&self) -> Vec<String> {
-        [&self.warnings[..], &self.notes, &self.details].concat()
+        [&self.warnings, &self.notes, &self.details].into_iter().flatten().map(Words::to_string).collect()
     }
 }
 
@@ -66,20 +70,18 @@ pub fn dropped(layouts: &[&Layout]) -> Vec<gguf_layout::Dropped> {
 }
 
 /// A note about vision towers and audio encoders that the file of the text model does not have.
-pub fn left_out_towers(families: &Families, config: &Json, dropped: &[Dropped]) -> Option<String> {
+pub fn left_out_towers(families: &Families, config: &Json, dropped: &[Dropped]) -> Option<Words> {
     let n_in = |is: &dyn Fn(&Dropped) -> bool| dropped.iter().filter(|dropped| is(dropped)).count();
     let n_written = n_in(&|dropped| families.is_in_projector(config, &dropped.name));
     let n_towers = n_in(&|dropped| dropped.reason == drops::TOWER);
     match (n_written, n_towers) {
         (0, 0) => None,
-        (0, n) => Some(format!(
-            "the file has only the text model: {} of towers for images, sound or speech are omitted, and no projector for them is \
-                supported",
+        (0, n) => Some(words!(
+            "the file has only the text model: {} of towers for images, sound or speech are omitted, and no projector for them is supported",
             counted(n, "tensor")
         )),
-        (n, _) => Some(format!(
-            "the file has only the text model: {} of its vision tower or audio encoder are omitted; --with-mmproj writes them to a \
-                second file",
+        (n, _) => Some(words!(
+            "the file has only the text model: {} of its vision tower or audio encoder are omitted; [-with-mmproj] writes them to a second file",
             counted(n, "tensor")
         )),
     }
@@ -87,7 +89,7 @@ pub fn left_out_towers(families: &Families, config: &Json, dropped: &[Dropped]) 
 
 /// Reports keys of the config that were not read: those that may affect the computation as a note, or as a
 /// warning if the architecture was forced; all others as details.
-pub fn tell_unasked(layout: &Layout, is_forced: bool, events: &dyn Events) -> Vec<String> {
+pub fn tell_unasked(layout: &Layout, is_forced: bool, events: &dyn Events) -> Vec<Words> {
     let (mathematics, others): (Vec<&UnreadKey>, Vec<&UnreadKey>) =
         layout.unread_keys.iter().partition(|key| key.is_mathematics);
     let list = |keys: &[&UnreadKey]| {
@@ -109,7 +111,7 @@ pub fn tell_unasked(layout: &Layout, is_forced: bool, events: &dyn Events) -> Ve
         events.warning(&line);
         return Vec::new();
     }
-    vec![line]
+    vec![line.into()]
 }
 
 /// The float type that preserves most weights: that of the first 16-bit matrix. This is the reference's `auto`

@@ -84,13 +84,11 @@ mod events;
 pub mod export_metadata;
 pub mod extract;
 mod failure;
-mod fields;
 mod file;
 pub mod file_type;
 pub mod fit;
 pub mod hash;
 mod hidden_files;
-pub mod hints;
 pub mod hub;
 pub mod importance;
 pub mod importance_table;
@@ -144,7 +142,6 @@ pub use self::{
     draft::{DraftOptions, draft},
     error::{Error, ErrorKind},
     events::{Events, Guard, Message, Progress, StatusLine},
-    fields::Fields,
     file::{GgufFile, TensorRef, open},
     file_type::FileType,
     hub::is_hub_address,
@@ -174,7 +171,7 @@ pub use gguf_refinement::Steps;
 pub use gguf_runtime::{
     Activations, chunks::Settings as ChunkSettings, perplexity::Perplexity, stats::Comparison,
 };
-pub use gguf_types::{DType, FORK_TYPES, ForkType};
+pub use gguf_types::{DType, FORK_TYPES, Facts, ForkType, Part, Problem, Words, words};
 
 /// Types of a table of an architecture, for programs that add one with [`convert::ArchOptions`].
 pub mod architecture {

@@ -3,6 +3,7 @@
 use gguf_conversion::{Loss, Losses};
 
 use crate::{events::Events, text::printable};
+use gguf_types::words;
 
 /// Tensors that are listed.
 const MAX_LISTED: usize = 5;
@@ -11,24 +12,17 @@ const MAX_LISTED: usize = 5;
 pub fn warn(losses: &Losses, events: &dyn Events) {
     let found = losses.found();
     for loss in found.iter().take(MAX_LISTED) {
-        events.warning(&match loss {
+        events.warning(match loss {
             Loss::Underflow { tensor, dtype } => {
                 let tensor = printable(tensor);
-                format!(
-                    "tensor `{tensor}`: all values become zero in {dtype}; use `--tensor-type '{}=bf16'` to keep them",
-                    pattern(&tensor)
-                )
+                words!("tensor `{}`: all values become zero in {}; use `[-tensor-type '{}=bf16']` to keep them", tensor, dtype, pattern(&tensor))
             }
             Loss::Distant { tensor, dtype, error, usual } => {
                 let tensor = printable(tensor);
-                format!(
-                    "tensor `{tensor}`: relative error {error:.2} in {dtype}, expected about {usual:.2}; use \
-                        `--tensor-type '{}=bf16'` to keep its values",
-                    pattern(&tensor)
-                )
+                words!("tensor `{}`: relative error {} in {}, expected about {}; use `[-tensor-type '{}=bf16']` to keep its values", tensor, format_args!("{:.2}", error), dtype, format_args!("{:.2}", usual), pattern(&tensor))
             }
-            Loss::Zero { tensor } => format!("tensor `{}` is entirely zero", printable(tensor)),
-            other => format!("{other:?}"),
+            Loss::Zero { tensor } => words!("tensor `{}` is entirely zero", printable(tensor)),
+            other => format!("{other:?}").into(),
         });
     }
     if found.len() > MAX_LISTED {

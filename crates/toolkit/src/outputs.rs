@@ -164,7 +164,8 @@ mod tests {
         fs::write(&there, "old").unwrap();
         let failure = write_result(&there, b"new", false, folder.path()).unwrap_err();
         let hints = failure.hints();
-        let saved = hints.last().and_then(|hint| hint.strip_prefix("the result is in ")).unwrap();
+        let hint = hints.last().unwrap().to_string();
+        let saved = hint.strip_prefix("the result is in ").unwrap();
         assert_eq!((fs::read(saved).unwrap(), fs::read(&there).unwrap()), (b"new".to_vec(), b"old".to_vec()));
         fs::remove_file(saved).unwrap();
     }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::Path};
 use gguf_checkpoint::hub::without_secrets;
 use gguf_container::{Header, Metadata, Value};
 use gguf_conversion::recipes::{GUESSED, Recipe, TensorFacts, stored_file_type};
-use gguf_types::DType;
+use gguf_types::{DType, words};
 use serde_json::json;
 
 use crate::{
@@ -114,8 +114,9 @@ pub fn recipe_of_file(file: &str, hub_options: &HubOptions, events: &dyn Events)
     }
     let imatrix = metadata.get("quantize.imatrix.file").and_then(Value::as_str).map(str::to_owned);
     if let Some(imatrix) = &imatrix {
-        events.note(&format!(
-            "{shown}: the file was made with the importance matrix `{}`; pass yours with --imatrix",
+        events.note(words!(
+            "{}: the file was made with the importance matrix `{}`; pass yours with [-imatrix]",
+            shown,
             printable(imatrix)
         ));
     }

@@ -14,7 +14,7 @@ use gguf_conversion::{
     imatrix::{Imatrix, MissingPolicy},
     recipes::{Differences, KeepReason, Overrides, Reason, Recipe, TensorFacts, TensorType},
 };
-use gguf_types::DType;
+use gguf_types::{DType, words};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -386,11 +386,11 @@ impl Settings {
     pub fn warn_of_patterns(&self, tensors: &[TensorFacts<'_>], events: &dyn Events) {
         for index in self.overrides.unmatched(tensors) {
             let pattern = self.overrides.tensor_types[index].pattern.as_str();
-            let warning = format!("--tensor-type: `{pattern}` does not match any tensor");
+            let warning = words!("[-tensor-type]: `{}` does not match any tensor", pattern);
             let near = suggest(pattern, tensors.iter().map(|tensor| tensor.name));
-            events.warning(&match &near[..] {
+            events.warning(match &near[..] {
                 [] => warning,
-                names => format!("{warning}; did you mean `{}`?", names.join("`, `")),
+                names => warning + words!("; did you mean `{}`?", names.join("`, `")),
             });
         }
     }
@@ -415,30 +415,27 @@ impl Settings {
             let matched = choices().find(|choice| pattern.is_match(tensors[choice.tensor].name));
             let Some(choice) = matched else { continue };
             let (pattern, name) = (pattern.as_str(), tensors[choice.tensor].name);
-            events.warning(&format!(
-                "--tensor-type: `{pattern}` has no effect: `{name}` and others that match are decided before ({})",
+            events.warning(words!(
+                "[-tensor-type]: `{}` has no effect: `{}` and others that match are decided before ({})",
+                pattern,
+                name,
                 choice.reason
             ));
         }
         let Overrides { output_type, token_embedding_type, leave_output, .. } = self.overrides;
-        for (option, is_given, reason, lacking) in [
-            ("--output-tensor-type", output_type.is_some(), Reason::OutputOption, "output.weight"),
+        for (name, is_given, reason, lacking) in [
+            ("output-tensor-type", output_type.is_some(), Reason::OutputOption, "output.weight"),
             (
-                "--token-embedding-type",
+                "token-embedding-type",
                 token_embedding_type.is_some(),
                 Reason::TokenEmbeddingOption,
                 "token_embd.weight",
             ),
-            (
-                "--leave-output-tensor",
-                leave_output,
-                Reason::Kept(KeepReason::OutputOnRequest),
-                "output.weight",
-            ),
+            ("leave-output-tensor", leave_output, Reason::Kept(KeepReason::OutputOnRequest), "output.weight"),
         ] {
             let is_absent = !tensors.iter().any(|tensor| tensor.name == lacking);
             if is_given && is_absent && !is_used(reason) {
-                events.warning(&format!("{option} has no effect: the model has no tensor `{lacking}`"));
+                events.warning(words!("[-{}] has no effect: the model has no tensor `{}`", name, lacking));
             }
         }
     }

@@ -6,8 +6,10 @@
 
 use std::fmt;
 
-/// Reason that an id or a name is not a usable dtype.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+use crate::{Fields, Problem, Words, fork_type};
+
+/// Why an id or a name is not a usable dtype.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Fields)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum DTypeError {
@@ -18,7 +20,30 @@ pub enum DTypeError {
     RemovedId { id: u32, name: &'static str, instead: &'static str },
     /// The name is not in the table.
     #[error("unknown tensor type `{name}`")]
+    #[fact(found = name)]
     UnknownName { name: String },
+}
+
+/// Names the fork that has the type, or the type that replaces it.
+impl Problem for DTypeError {
+    fn hint(&self) -> Option<Words> {
+        let (id, instead) = match self {
+            DTypeError::UnknownId { id, .. } => (*id, None),
+            DTypeError::RemovedId { id, instead, .. } => (*id, Some(instead)),
+            DTypeError::UnknownName { .. } => return None,
+        };
+        if let Some(fork) = fork_type(id) {
+            let (name, fork) = (fork.name, fork.fork);
+            return Some(format!("type {id} is {name} of {fork}, the only program that reads it").into());
+        }
+        let instead = instead?.to_ascii_uppercase();
+        Some(
+            format!(
+                "download a {instead} file of the model; programs that need another order of blocks reorder it while loading"
+            )
+            .into(),
+        )
+    }
 }
 
 macro_rules! dtypes {

@@ -6,7 +6,10 @@ use gguf_toolkit::{ErrorKind, input_files::models_in, text::pretty_json};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::{failure::Failure, ui::Ui};
+use crate::{
+    failure::{Failure, hint_texts},
+    ui::Ui,
+};
 
 /// Form of the report of a command on a file.
 pub(in crate::commands) struct Report<T> {
@@ -54,7 +57,7 @@ pub(in crate::commands) fn report_each<T: Serialize>(
                 Err(failure) => {
                     let file = file.display().to_string();
                     pretty_json(
-                        &json!({"file": file, "error": failure.to_string(), "hints": failure.hints()}),
+                        &json!({"file": file, "error": failure.to_string(), "hints": hint_texts(failure)}),
                     )?
                 }
             };

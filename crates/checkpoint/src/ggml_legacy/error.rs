@@ -1,7 +1,9 @@
 use std::io;
 
+use gguf_types::{Fields as _, Problem, Words};
+
 /// Error in a file from before GGUF. Files are named; the caller that opened the first one adds its path.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error, gguf_types::Fields)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum LegacyError {
@@ -9,6 +11,7 @@ pub enum LegacyError {
     Io { file: String, error: io::Error },
     /// Magic other than ggml, ggmf and ggjt.
     #[error("`{file}`: expected the magic ggml, ggmf or ggjt, found {found:?}")]
+    #[fact(found = found.escape_ascii())]
     Magic { file: String, found: [u8; 4] },
     /// A file of another program or purpose, by magic and version.
     #[error("`{file}`: {item} is not supported")]
@@ -72,20 +75,20 @@ pub enum LegacyError {
     },
 }
 
-impl LegacyError {
-    /// Suggested remedy.
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
-            LegacyError::Foreign { advice, .. } => Some(advice),
-            LegacyError::Header { .. } => Some(
+impl Problem for LegacyError {
+    fn hint(&self) -> Option<Words> {
+        let hint = match self {
+            LegacyError::Foreign { advice, .. } => advice,
+            LegacyError::Header { .. } => {
                 "the magic `ggml` is also that of GPT-2, GPT-J, GPT-NeoX, MPT, StarCoder and Whisper files: \
-                    convert the original checkpoint",
-            ),
-            LegacyError::Truncated { .. } => Some("the file may be truncated; download it again"),
-            LegacyError::Io { .. } => Some(
-                "models above 7B have several parts, `x.bin`, `x.bin.1`, ...; put all parts into the folder",
-            ),
-            _ => None,
-        }
+                    convert the original checkpoint"
+            }
+            LegacyError::Truncated { .. } => "the file may be truncated; download it again",
+            LegacyError::Io { .. } => {
+                "models above 7B have several parts, `x.bin`, `x.bin.1`, ...; put all parts into the folder"
+            }
+            _ => return self.inner()?.hint(),
+        };
+        Some(hint.into())
     }
 }

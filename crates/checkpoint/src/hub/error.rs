@@ -1,8 +1,10 @@
 use std::{io, path::PathBuf};
 
-/// Failure to get a model from the Hub or its cache. Addresses are shown without the query, which can contain
-/// a signature.
-#[derive(Debug, thiserror::Error)]
+use gguf_types::{Fields as _, Problem, Words};
+
+/// Failure to get a model from the Hub or its cache. Addresses are shown without the part after `?`, which
+/// can be a signature.
+#[derive(Debug, thiserror::Error, gguf_types::Fields)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum HubError {
@@ -64,36 +66,37 @@ pub enum HubError {
     Interrupted,
 }
 
-impl HubError {
-    /// Suggested remedy.
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
-            HubError::Name { .. } => Some("write hf://OWNER/MODEL or hf://OWNER/MODEL@REVISION"),
+impl Problem for HubError {
+    fn hint(&self) -> Option<Words> {
+        let hint = match self {
+            HubError::Name { .. } => "write hf://OWNER/MODEL or hf://OWNER/MODEL@REVISION",
             HubError::NotCached { .. } => {
-                Some("unset HF_HUB_OFFLINE, or download the model on a machine with network access")
+                "unset HF_HUB_OFFLINE, or download the model on a machine with network access"
             }
             HubError::Refused { is_gated: true, has_token: true, .. } => {
-                Some("accept the terms on the model page, as the owner of the token")
+                "accept the terms on the model page, as the owner of the token"
             }
             HubError::Refused { is_gated: true, has_token: false, .. } => {
-                Some("accept the terms on the model page, then set HF_TOKEN or log in with `hf auth login`")
+                "accept the terms on the model page, then set HF_TOKEN or log in with `hf auth login`"
             }
             HubError::Refused { status: 401 | 403, has_token: true, .. } => {
-                Some("check the access of your token at https://huggingface.co/settings/tokens")
+                "check the access of your token at https://huggingface.co/settings/tokens"
             }
-            HubError::Refused { status: 401 | 403, .. } => Some(
-                "check the name; for a private or gated model, set HF_TOKEN or log in with `hf auth login`",
-            ),
-            HubError::Refused { .. } => {
-                Some("check the name and the revision; write ./NAME for a local folder")
+            HubError::Refused { status: 401 | 403, .. } => {
+                "check the name; for a private or gated model, set HF_TOKEN or log in with `hf auth login`"
             }
-            HubError::Checksum { .. } => Some("download the file again; do not use the output"),
-            HubError::Changed { .. } => Some("run the command again to read the new file from the start"),
+            HubError::Refused { .. } => "check the name and the revision; write ./NAME for a local folder",
+            HubError::Checksum { .. } => "download the file again; do not use the output",
+            HubError::Changed { .. } => "run the command again to read the new file from the start",
             HubError::Certificate { .. } => {
-                Some("if a proxy uses its own certificate, set SSL_CERT_FILE to a file that contains it")
+                "if a proxy uses its own certificate, set SSL_CERT_FILE to a file that contains it"
             }
-            HubError::Answer { .. } => Some("check the network, and HF_ENDPOINT if it is set"),
-            _ => None,
-        }
+            HubError::Answer { .. } => "check the network, and HF_ENDPOINT if it is set",
+            _ => return self.inner()?.hint(),
+        };
+        Some(hint.into())
+    }
+    fn is_interruption(&self) -> bool {
+        matches!(self, HubError::Interrupted)
     }
 }

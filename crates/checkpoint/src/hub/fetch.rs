@@ -301,7 +301,7 @@ fn read_error(file: &File, error: &HubError) -> ReadError {
         error => ReadError::NotFetched {
             file: file.remote.entry().path.clone(),
             cause: error.to_string(),
-            advice: error.hint(),
+            advice: gguf_types::Problem::hint(error),
         },
     }
 }

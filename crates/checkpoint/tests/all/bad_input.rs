@@ -1,5 +1,6 @@
 //! Every invalid checkpoint, and a file with bytes changed at random.
 
+use gguf_types::Problem as _;
 use std::{fs, path::Path};
 
 use gguf_checkpoint::Error;
@@ -74,7 +75,7 @@ fn truncation_at_every_byte_is_refused() {
             }
             _ => panic!("{n}: {error:?}"),
         }
-        assert!(error.hint().unwrap().contains("download"));
+        assert!(error.hint().unwrap().to_string().contains("download"));
     }
     let mut longer = whole;
     longer.push(0);

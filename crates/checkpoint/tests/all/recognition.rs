@@ -1,5 +1,6 @@
 //! Every format of weights as a tiny checkpoint of headers, and the messages for refused formats.
 
+use gguf_types::Problem as _;
 use std::{collections::BTreeSet, fs};
 
 use gguf_checkpoint::{Checkpoint, Error, FOREIGN, REFUSED, VARIANTS};
@@ -184,7 +185,8 @@ fn unsupported_methods_are_refused_by_name() {
         let message = format!("weights quantized by {row} are not supported; recognized by {recognized_by}");
         assert_eq!(error.to_string(), message);
         assert!(
-            error.hint().unwrap().starts_with("convert the checkpoint") || row.starts_with("GGUF"),
+            error.hint().unwrap().to_string().starts_with("convert the checkpoint")
+                || row.starts_with("GGUF"),
             "{row}"
         );
         without.remove(row);
@@ -260,7 +262,7 @@ fn codes_without_method_are_refused() {
             "tensor `a.weight`: {dtype} values of shape [8, 8] look like quantized codes of an unknown format"
         );
         assert_eq!(error.to_string(), message);
-        assert!(error.hint().unwrap().contains("quantization_config"));
+        assert!(error.hint().unwrap().to_string().contains("quantization_config"));
     }
     let error = open(&json!({}), "a.experts.gate_up_proj U8 2x8x8").unwrap_err();
     assert!(matches!(error, Error::CodesOfNoMethod { .. }), "{error}");
@@ -340,7 +342,7 @@ fn foreign_formats_are_named() {
         let message = format!("`{file}`: weights in {format} are not supported");
         assert_eq!(error.to_string(), message);
         let row = FOREIGN.iter().find(|row| row.name == *format).unwrap();
-        assert_eq!(error.hint(), Some(row.advice));
+        assert_eq!(error.hint().unwrap().to_string(), row.advice);
         without.remove(format);
     }
     assert!(without.is_empty(), "rows without a file here: {without:?}");

@@ -3,6 +3,7 @@
 
 mod bad;
 
+use gguf_types::Problem as _;
 use std::{
     collections::BTreeSet,
     fs,
@@ -329,5 +330,5 @@ fn refused_files_state_the_reason() {
     let listed: BTreeSet<&str> = expected.iter().map(|(name, _)| *name).collect();
     assert_eq!(listed.len(), names("refused", ".bin").len());
     let error = open(&fs::read(golden("refused/whole-module.bin")).unwrap()).unwrap_err();
-    assert!(error.hint().unwrap().contains("state_dict()"));
+    assert!(error.hint().unwrap().to_string().contains("state_dict()"));
 }

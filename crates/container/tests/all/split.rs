@@ -8,7 +8,7 @@ use std::{
 use gguf_container::{
     Array, CopyPlan, Endian, Error, Metadata, Model, Plan, Ranks, SplitLimits, Value, shard_file_name,
 };
-use gguf_types::{DType, Shape};
+use gguf_types::{DType, Problem as _, Shape};
 
 fn golden(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../golden/gguf").join(name)

@@ -1,11 +1,11 @@
 use std::{io, path::PathBuf};
 
-use gguf_types::DType;
+use gguf_types::{DType, Fields as _, Problem, Words, words};
 
 use crate::Error;
 
-/// Reason why a file cannot be exported.
-#[derive(Debug, thiserror::Error)]
+/// Why a file cannot be exported.
+#[derive(Debug, thiserror::Error, gguf_types::Fields)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum ExportError {
@@ -25,16 +25,17 @@ pub enum ExportError {
     Io { path: PathBuf, error: io::Error },
 }
 
-impl ExportError {
-    /// Advice for the user.
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            ExportError::Convert(error) => error.hint(),
-            ExportError::InputInside { .. } => {
-                Some("choose a folder that does not contain the file".to_owned())
-            }
-            ExportError::NotReplaceable { .. } => Some("choose another folder".to_owned()),
-            _ => None,
-        }
+impl Problem for ExportError {
+    fn hint(&self) -> Option<Words> {
+        Some(match self {
+            ExportError::Dtype { .. } => words!("use [-type] f32, f16 or bf16"),
+            ExportError::InputInside { .. } => "choose a folder that does not contain the file".into(),
+            ExportError::NotReplaceable { .. } => "choose another folder".into(),
+            _ => return self.inner()?.hint(),
+        })
+    }
+
+    fn names_its_file(&self) -> bool {
+        false
     }
 }

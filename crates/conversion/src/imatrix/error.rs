@@ -1,7 +1,11 @@
-use gguf_types::DType;
+//! Every way in which an importance matrix can be wrong.
 
-/// Errors of an importance matrix or its use for a model. The caller that opened the file adds its path.
-#[derive(Debug, thiserror::Error)]
+use gguf_types::{DType, Problem};
+
+/// Errors of an importance matrix, or of its use for a model.
+///
+/// The caller that opened the file adds its path once.
+#[derive(Debug, thiserror::Error, gguf_types::Fields)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum ImatrixError {
@@ -9,6 +13,7 @@ pub enum ImatrixError {
     File(gguf_imatrix::Error),
     /// The weight is not a mean square: infinite, NaN or negative.
     #[error("entry `{entry}`: weight {index} is {value}, expected a finite number of at least 0")]
+    #[fact(tensor = entry, expected = "a finite number of at least 0", found = value)]
     Invalid {
         entry: String,
         /// Index over all experts, from 0.
@@ -24,3 +29,5 @@ pub enum ImatrixError {
     )]
     NoNeighbour { tensor: String, dtype: DType },
 }
+
+impl Problem for ImatrixError {}

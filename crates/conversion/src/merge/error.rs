@@ -1,8 +1,8 @@
 use gguf_checkpoint::Tensor;
-use gguf_types::{counted, list_names};
+use gguf_types::{Fields as _, Problem, Words, counted, list_names};
 
-/// Reason why an adapter cannot be merged into a base model.
-#[derive(Debug, thiserror::Error)]
+/// Why an adapter cannot be merged into a base model.
+#[derive(Debug, thiserror::Error, gguf_types::Fields)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum MergeError {
@@ -73,11 +73,9 @@ pub enum MergeError {
     Tied { tensor: String, target: String },
 }
 
-impl MergeError {
-    /// Advice for the user.
-    pub fn hint(&self) -> Option<String> {
+impl Problem for MergeError {
+    fn hint(&self) -> Option<Words> {
         let hint = match self {
-            MergeError::Source(error) => return error.hint().map(str::to_owned),
             MergeError::Rank { .. } => "use the config and the weights of the same adapter",
             MergeError::SameTarget { .. } => {
                 "the file contains the same adapter under two names; remove one of them"
@@ -125,9 +123,9 @@ impl MergeError {
             MergeError::Tied { .. } => {
                 "save the base model with a separate output matrix (`tie_word_embeddings` false) first"
             }
-            _ => return None,
+            _ => return self.inner()?.hint(),
         };
-        Some(hint.to_owned())
+        Some(hint.into())
     }
 }
 

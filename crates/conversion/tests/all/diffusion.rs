@@ -10,7 +10,7 @@ use gguf_checkpoint::Folder;
 use gguf_container::File;
 use gguf_conversion::{Conversion, DiffusionInput, Error, RunOptions};
 use gguf_models::FAMILIES;
-use gguf_types::DType;
+use gguf_types::{DType, Problem as _};
 use serde_json::{Map, Value as Json, json};
 
 use super::comfyui_file::as_the_converter_writes;
@@ -332,7 +332,10 @@ fn values_beyond_f16_are_errors() {
         error.to_string(),
         "tensor `double_blocks.0.img_attn.proj.weight`: row 0, column 0: 70000 is out of range for f16"
     );
-    assert_eq!(error.hint().unwrap(), "choose a type with a wider range (bf16, f32) for this tensor");
+    assert_eq!(
+        error.hint().unwrap().to_string(),
+        "choose a type with a wider range (bf16, f32) for this tensor"
+    );
     assert!(matches!(of(f32::NAN), Error::NonFinite { .. }));
     // Integers too.
     let counter = (row("counter", "I64", &[]), 100_000i64.to_le_bytes().to_vec());
@@ -577,6 +580,9 @@ fn incomplete_layouts_of_diffusers_are_refused() {
     {
         let error = error_of(&rows(left_out, added));
         assert!(error.to_string().starts_with(message), "{error}");
-        assert_eq!(error.hint().unwrap(), "use the checkpoint in its original layout, as ComfyUI loads it");
+        assert_eq!(
+            error.hint().unwrap().to_string(),
+            "use the checkpoint in its original layout, as ComfyUI loads it"
+        );
     }
 }

@@ -294,7 +294,7 @@ fn unknown_pre_tokenizer_can_be_overridden() {
     let mut ctx = folder.context();
     let error = folder.metadata(&ctx).unwrap_err();
     assert_has(&error.to_string(), r"it splits by `[a-c\n]+`, then bytes (token hash ");
-    assert_has(error.hint().unwrap(), "set a pre-tokenizer name");
+    assert_has(&gguf_types::Problem::hint(&error).unwrap().to_string(), "set it with `--pre NAME`");
     ctx.pre = Some("falcon".into());
     let vocab = folder.metadata(&ctx).unwrap();
     assert_eq!(vocab.tokenizer.to_gguf().get(keys::PRE).and_then(Value::as_str), Some("falcon"));

@@ -1,7 +1,6 @@
 //! Errors of a checkpoint's tokenizer.
 
-use gguf_types::and_more;
-use gguf_types::list_names;
+use gguf_types::{Problem, Words, and_more, list_names, words};
 
 /// Maximum number of tokens in a message.
 const NAMED: usize = 8;
@@ -11,8 +10,8 @@ pub(super) fn listed_names(names: &[String]) -> String {
     names[..names.len().min(NAMED)].join(", ") + &and_more(names.len().saturating_sub(NAMED))
 }
 
-/// Reason that no tokenizer metadata could be created.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+/// Why no tokenizer metadata could be made.
+#[derive(Debug, Clone, PartialEq, thiserror::Error, gguf_types::Fields)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum VocabError {
@@ -65,29 +64,31 @@ pub enum VocabError {
     },
 }
 
-impl VocabError {
-    /// Advice for the user.
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
+impl Problem for VocabError {
+    fn hint(&self) -> Option<Words> {
+        let hint = match self {
             VocabError::UnknownPre { .. } => {
-                Some("set a pre-tokenizer name; use the default if it does not matter")
+                return Some(words!(
+                    "set it with `[-pre NAME]`, or use `[-pre default]` if it does not matter"
+                ));
             }
-            VocabError::VocabTooLarge { .. } => Some(
+            VocabError::VocabTooLarge { .. } => {
                 "tokens that were added after training need rows in the embedding as well: call \
-                    `resize_token_embeddings` before saving, or remove them from the tokenizer",
-            ),
-            VocabError::EmbeddingTooSmall { without_row, .. } if without_row.is_empty() => Some(
-                "if the tokens without a row are unused, set `vocab_size` in config.json to the number of rows",
-            ),
-            VocabError::EmbeddingTooSmall { .. } => Some(
+                    `resize_token_embeddings` before saving, or remove them from the tokenizer"
+            }
+            VocabError::EmbeddingTooSmall { without_row, .. } if without_row.is_empty() => {
+                "if the tokens without a row are unused, set `vocab_size` in config.json to the number of rows"
+            }
+            VocabError::EmbeddingTooSmall { .. } => {
                 "call `resize_token_embeddings` on the model before saving it, or remove the added tokens \
-                    from the tokenizer and restore `vocab_size`",
-            ),
-            VocabError::NoTokenizer { .. } => Some(
-                "copy the tokenizer files next to config.json; for a fine-tune, use those of its base model",
-            ),
-            _ => None,
-        }
+                    from the tokenizer and restore `vocab_size`"
+            }
+            VocabError::NoTokenizer { .. } => {
+                "copy the tokenizer files next to config.json; for a fine-tune, use those of its base model"
+            }
+            _ => return None,
+        };
+        Some(hint.into())
     }
 }
 

@@ -22,6 +22,7 @@ use crate::{
     progress_line::ProgressLine,
     text::{human_bytes, printable},
 };
+use gguf_types::words;
 
 /// Names of tensors in a warning.
 const NAMED: usize = 3;
@@ -94,9 +95,9 @@ pub fn gather(
     ));
     let open = || MomentsCache::open(&folder.path, model, texts, &options, &plan);
     let mut moments = folder.opened(&folder.path, open).map_err(|error| {
-        let hint = matches!(error, gguf_refinement::Error::OtherMoments { .. }).then_some(
-            "use a separate --statistics folder for each model and text; it is created if it does not exist",
-        );
+        let hint = matches!(error, gguf_refinement::Error::OtherMoments { .. }).then_some(words!(
+            "use a separate [-statistics] folder for each model and text; it is created if it does not exist"
+        ));
         failed(base, error).hint(hint)
     })?;
     let mut progress = Progress::new("steps", events);

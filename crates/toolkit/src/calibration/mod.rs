@@ -25,7 +25,7 @@ use gguf_conversion::{EncodedRows, RowEncoder, imatrix::Imatrix, recipes::Recipe
 use gguf_quant::Level;
 use gguf_refinement::{Refiner, Steps, StockRows, moments::Texts};
 use gguf_runtime::{Model, Options, chunks::Chunk};
-use gguf_types::{DType, hex};
+use gguf_types::{DType, hex, words};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -172,7 +172,7 @@ impl Calibration {
         }
         windows.rest.truncate(texts::VERIFY_WINDOWS);
         if windows.rest.is_empty() && !args.no_verify {
-            events.note("no text is left to measure the result on; pass one with --eval-text");
+            events.note(words!("no text is left to measure the result on; pass one with [-eval-text]"));
         }
         let Gathered { moments, folder, mut sums, fingerprint } =
             gathered::gather(&model, base, &windows.calibration, folder, events)?;

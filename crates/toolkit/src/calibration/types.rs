@@ -20,7 +20,7 @@ use gguf_refinement::{
     probe,
 };
 use gguf_runtime::Model;
-use gguf_types::DType;
+use gguf_types::{DType, words};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -196,7 +196,8 @@ impl Choices<'_> {
         let message = format!(
             "target size of {budget} bytes is too small: the smallest file with the allowed types is {least} bytes ({human})"
         );
-        Err(Error::new(message).hint(["raise the target size, or allow smaller types with --allow-types"]))
+        Err(Error::new(message)
+            .hint([words!("raise the target size, or allow smaller types with [-allow-types]")]))
     }
 }
 
@@ -233,14 +234,14 @@ impl BudgetOptions {
     /// A budget without calibration texts and importance matrix.
     pub(crate) fn check_basis(&self, has_texts: bool, has_imatrix: bool) -> Result<(), Error> {
         let named = [
-            (self.target_size.is_some(), "--target-size"),
-            (self.target_bpw.is_some(), "--target-bpw"),
-            (self.no_larger_than_type.is_some(), "--no-larger-than-type"),
+            (self.target_size.is_some(), "target-size"),
+            (self.target_bpw.is_some(), "target-bpw"),
+            (self.no_larger_than_type.is_some(), "no-larger-than-type"),
         ];
         match named.into_iter().find(|(is_given, _)| *is_given && !has_texts && !has_imatrix) {
-            Some((_, option)) => {
-                Err(Error::usage(format_args!("{option} needs calibration texts or an importance matrix"))
-                    .hint(["pass texts with --calibrate, or a matrix with --imatrix"]))
+            Some((_, name)) => {
+                Err(Error::usage(words!("[-{}] needs calibration texts or an importance matrix", name))
+                    .hint([words!("pass texts with [-calibrate], or a matrix with [-imatrix]")]))
             }
             None => Ok(()),
         }

@@ -33,7 +33,7 @@ use gguf_conversion::{
 };
 use gguf_quant::{Codec, Level, Rows};
 use gguf_refinement::budget::{Item, Offer, choose};
-use gguf_types::DType;
+use gguf_types::{DType, words};
 use rayon::prelude::*;
 
 use super::{
@@ -72,9 +72,11 @@ impl Basis {
 
 /// The refusal of a calibration for a model that cannot be run.
 pub fn no_calibration(path: &Path) -> Error {
-    Error::at(path, "--calibrate needs a model that can be run, and diffusion models cannot").hint([
-        "--target-size, --target-bpw and --no-larger-than-type choose types by the errors of the weights",
-    ])
+    Error::at(
+        path,
+        words!("[-calibrate] needs a model that can be run, and diffusion models cannot"),
+    )
+    .hint([words!("[-target-size], [-target-bpw] and [-no-larger-than-type] choose types by the errors of the weights")])
 }
 
 impl BudgetOptions {

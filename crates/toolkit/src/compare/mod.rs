@@ -38,6 +38,7 @@ use crate::{
     text_file,
     vocabularies::{Named, warn_of_difference},
 };
+use gguf_types::words;
 
 /// The verb in part files.
 pub const VERB: &str = "compare";
@@ -482,7 +483,7 @@ fn check(args: &CompareOptions, base: &Opened, is_part: bool) -> Result<(), Erro
     }
     if is_saved && (args.tensors || args.save_logits.is_some() || args.text.is_some()) {
         let message = "the base is a logits file, which includes its text and has no tensors";
-        return Err(Error::usage(message).hint(["omit --tensors, --save-logits and --text"]));
+        return Err(Error::usage(message).hint([words!("omit [-tensors], [-save-logits] and [-text]")]));
     }
     if let Some(n) = args.continuations {
         if n == 0 {
@@ -499,7 +500,7 @@ fn check(args: &CompareOptions, base: &Opened, is_part: bool) -> Result<(), Erro
     }
     if !is_saved && args.text.is_none() && !args.tensors {
         return Err(Error::usage("missing text")
-            .hint(["pass a text with --text, or compare only tensors with --tensors"]));
+            .hint([words!("pass a text with [-text], or compare only tensors with [-tensors]")]));
     }
     Ok(())
 }

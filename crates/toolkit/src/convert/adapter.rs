@@ -22,6 +22,7 @@ use crate::{
     layout_notes::Notes,
     settings::Settings,
 };
+use gguf_types::words;
 
 /// Conversion of a LoRA adapter, as PEFT or mlx-lm saves it, to a GGUF adapter file.
 ///
@@ -124,7 +125,7 @@ impl ConvertAdapter {
         if !layout.warnings.is_empty() {
             notes
                 .notes
-                .push("to merge all pairs, use `gguf-convert BASE --lora ADAPTER --with-mmproj`".to_owned());
+                .push(words!("to merge all pairs, use `[gguf-convert BASE -lora ADAPTER -with-mmproj]`"));
         }
         let open = OpenInput {
             path: &self.source,
@@ -153,8 +154,8 @@ impl ConvertAdapter {
         let base = config.as_ref().and_then(|config| config.get("base_model_name_or_path")?.as_str());
         let types: Vec<String> = self.types.iter().map(ToString::to_string).collect();
         let out = self.output.out.as_deref().unwrap_or(std::path::Path::new("OUT"));
-        Error::usage("expected --type f32, f16, bf16 or q8_0 for an adapter").hint([format!(
-            "to merge it into its base, run `gguf-convert {} {} --type {} --lora {}`",
+        Error::usage(words!("expected [-type] f32, f16, bf16 or q8_0 for an adapter")).hint([words!(
+            "to merge it into its base, run `[gguf-convert {} {} -type {} -lora {}]`",
             quoted(base.filter(|base| !base.is_empty()).unwrap_or("BASE")),
             quoted(&out.display().to_string()),
             types.join(","),
@@ -176,7 +177,7 @@ impl ConvertAdapter {
             };
             let is_mlx = adapter.format == gguf_checkpoint::MLX_ADAPTER;
             let fuse = is_mlx.then_some("to merge the two, use `mlx_lm.fuse`");
-            let hint = "pass the base model's folder with --base; config.json is enough";
+            let hint = words!("pass the base model's folder with [-base]; config.json is enough");
             return Err(Error::at(base.path(), message).hint([hint]).hint(fuse));
         }
         let folder = PathBuf::from(named);
@@ -188,6 +189,6 @@ impl ConvertAdapter {
             named => format!("missing config of the base model `{named}`"),
         };
         Err(Error::at(&self.source, message)
-            .hint(["pass its folder (config.json is enough) or hf://OWNER/MODEL with --base"]))
+            .hint([words!("pass its folder (config.json is enough) or hf://OWNER/MODEL with [-base]")]))
     }
 }

@@ -19,6 +19,7 @@ use crate::{
     output_files::{make_folder_of, say_written, tell},
     outputs::check_outputs,
 };
+use gguf_types::words;
 
 /// A conversion that is planned and checked, with the paths of the call.
 pub struct Checked<'a, I> {
@@ -110,9 +111,8 @@ impl<I: Input> Checked<'_, I> {
             gguf_conversion::Error::OtherPlan { .. } | gguf_conversion::Error::PartsDiffer { .. } => {
                 failed(error)
             }
-            _ => {
-                failed(error).hint(["run the command again to resume the part, or use --force to start over"])
-            }
+            _ => failed(error)
+                .hint([words!("run the command again to resume the part, or use [-force] to start over")]),
         })?;
         let of = self.files.first().map_or_else(String::new, |(path, _)| path.display().to_string());
         events.status(&match (written, place, self.files.first()) {

@@ -6,7 +6,7 @@ use gguf_checkpoint::{Checkpoint, Folder};
 use gguf_conversion::{CheckpointInput, merge::LoraAdapter, recipes::Recipe};
 use gguf_layout::{ArchError, ForeignFormat, Prediction};
 use gguf_tokenizer::huggingface::VocabError;
-use gguf_types::DType;
+use gguf_types::{DType, Words, words};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -162,7 +162,7 @@ impl Convert {
         let folder = self.reading.apply(&input.folder).config_from(self.config.clone());
         if gguf_checkpoint::is_adapter(&folder) {
             return Err(Error::at(&self.source, "expected a checkpoint, found a LoRA adapter")
-                .hint(["use `gguf-convert adapter` to convert an adapter"]));
+                .hint([words!("use `[gguf-convert adapter]` to convert an adapter")]));
         }
         let adapters = self.adapters.iter().map(|lora| hub::input(&lora.path, wanted, &self.hub, events));
         let adapters = adapters.collect::<Result<Vec<hub::Input>, Error>>()?;
@@ -196,7 +196,7 @@ impl Convert {
         let is_float =
             |file_type: &FileType| file_type.recipe().is_none_or(|recipe| recipe.default.is_float());
         if self.fp8_as.is_some() && !self.types.iter().all(is_float) {
-            return Err(Error::usage("--fp8-as requires --type f32, f16 or bf16"));
+            return Err(Error::usage(words!("[-fp8-as] requires [-type] f32, f16 or bf16")));
         }
         let gathers = self.calibration.is_wanted();
         let is_calibrated = gathers && !caller.dry_run;
@@ -214,27 +214,26 @@ impl Convert {
         let recipes = recipes_of(&self.types, checkpoint)?;
         let projector = self.with_mmproj.then(|| self.projector_type(&recipes, checkpoint)).transpose()?;
         if self.fp8_as.is_some() && !layout.tensors.iter().any(|tensor| input.is_fp8(tensor)) {
-            events.warning("--fp8-as: no tensor of the checkpoint is FP8");
+            events.warning(words!("[-fp8-as]: no tensor of the checkpoint is FP8"));
         }
         let mut open = opened(input, &self.source);
         let (checkpoint, layout) = (open.input.checkpoint(), open.input.layout());
         let unwritten = merged_and_dropped(checkpoint, &open.dropped);
         if !adapters.is_empty() && !unwritten.is_empty() {
-            open.notes.warnings.push(format!(
-                "{} of the adapter not written; add --with-mmproj if they belong to a vision tower or audio encoder: {}",
-                gguf_types::counted(unwritten.len(), "tensor"),
-                gguf_types::list_names(&unwritten)
-            ));
+            open.notes.warnings.push(words!("{} of the adapter not written; add [-with-mmproj] if they belong to a vision tower or audio encoder: {}", gguf_types::counted(unwritten.len(), "tensor"), gguf_types::list_names(&unwritten)));
         }
         if !self.lora_tokenizer && has_own_tokenizer(&adapters, checkpoint) {
-            open.notes
-                .notes
-                .push("--lora-tokenizer uses the adapter's tokenizer and chat template".to_owned());
+            open.notes.notes.push(words!("[-lora-tokenizer] uses the adapter's tokenizer and chat template"));
         }
         let foreign =
             gguf_models::FAMILIES.foreign.iter().filter(|format| format.arch.name == layout.architecture);
         open.notes.notes.extend(foreign.map(|format| {
-            format!("{0} does not read GGUF; to write a file for {0}, use --to {0}", format.name)
+            words!(
+                "{} does not read GGUF; to write a file for {}, use [-to {}]",
+                format.name,
+                format.name,
+                format.name
+            )
         }));
         if !self.with_mmproj {
             let note = left_out_towers(&gguf_models::FAMILIES, &checkpoint.config, &open.dropped);
@@ -301,16 +300,18 @@ impl Convert {
     }
 
     /// Advice for a model whose config or tokenizer is in another folder.
-    fn lacking(&self, error: &gguf_conversion::Error) -> Option<&'static str> {
+    fn lacking(&self, error: &gguf_conversion::Error) -> Option<Words> {
         use gguf_conversion::Error as E;
         let name = self.source.file_name().unwrap_or_default().to_string_lossy();
         let is_apart = self.source.is_file() || name.starts_with("text_encoder");
         match error {
             E::Source(gguf_checkpoint::Error::MissingFile { file }) if is_apart && file == "config.json" => {
-                Some("use --config DIR to read config.json and the tokenizer from a folder of the model")
+                Some(words!(
+                    "use [-config DIR] to read config.json and the tokenizer from a folder of the model"
+                ))
             }
             E::Arch(ArchError::Vocab(VocabError::NoTokenizer { .. })) if is_apart => {
-                Some("use --config DIR to read the tokenizer from another folder")
+                Some(words!("use [-config DIR] to read the tokenizer from another folder"))
             }
             _ => None,
         }
@@ -363,7 +364,7 @@ impl Convert {
         let set = Call::of_options(self)?.options.into_iter().chain(custom);
         match set.into_iter().find(|option| !defaults.contains(option) && !is_allowed(&option.0)) {
             Some((name, _)) => {
-                Err(Error::usage(format_args!("{} cannot be used with {input}", option_name(&name))))
+                Err(Error::usage(option_name(&name) + words!(" cannot be used with {}", input)))
             }
             None => Ok(()),
         }
@@ -372,17 +373,17 @@ impl Convert {
     /// Fails if the output is not a model that runs from one GGUF file.
     fn check_calibration(&self, parts: &Parts<'_>) -> Result<(), Error> {
         let others = [
-            (self.with_mmproj, "--with-mmproj"),
-            (self.arch.prediction == Prediction::Only, "--mtp"),
-            (self.fp8_as.is_some(), "--fp8-as"),
-            (self.repack, "--repack"),
-            (!parts.is_whole(), "plans"),
+            (self.with_mmproj, words!("[-with-mmproj]")),
+            (self.arch.prediction == Prediction::Only, words!("[-mtp]")),
+            (self.fp8_as.is_some(), words!("[-fp8-as]")),
+            (self.repack, words!("[-repack]")),
+            (!parts.is_whole(), words!("plans")),
         ];
         match others.into_iter().find(|(is_given, _)| *is_given) {
             None => Ok(()),
             Some((_, other)) => {
-                let message = format!("--calibrate cannot be used with {other}");
-                let hint = "convert with --type bf16 first, then use gguf-quantize --calibrate";
+                let message = words!("[-calibrate] cannot be used with ") + other;
+                let hint = words!("convert with [-type bf16] first, then use [gguf-quantize -calibrate]");
                 Err(Error::usage(message).hint([hint]))
             }
         }
@@ -405,14 +406,14 @@ impl Convert {
 }
 
 /// The option of the command line that sets a field: `--arch-as` for `arch.arch_as`.
-fn option_name(field: &str) -> String {
+fn option_name(field: &str) -> Words {
     let last = field.rsplit('.').next().unwrap_or(field);
     match last {
-        "adapters" => "--lora".to_owned(),
-        "types" => "--type".to_owned(),
-        "prediction" => "--mtp or --no-mtp".to_owned(),
-        "tensor_types" => "--tensor-type".to_owned(),
-        last => format!("--{}", last.replace('_', "-")),
+        "adapters" => words!("[-lora]"),
+        "types" => words!("[-type]"),
+        "prediction" => words!("[-mtp] or [-no-mtp]"),
+        "tensor_types" => words!("[-tensor-type]"),
+        last => words!("[-{}]", last.replace('_', "-")),
     }
 }
 

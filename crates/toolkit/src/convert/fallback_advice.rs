@@ -6,7 +6,7 @@ use gguf_conversion::{
     FileOf, Input, OutputRequest, PlannedFile, Request,
     recipes::{Category, Recipe, TensorFacts, TensorType},
 };
-use gguf_types::DType;
+use gguf_types::{DType, Words, words};
 
 use crate::{settings::Settings, text::human_bytes};
 
@@ -19,9 +19,9 @@ pub fn advice<I: Input>(
     input: &I,
     settings: &Settings,
     files: &[(PathBuf, &PlannedFile)],
-) -> Vec<(String, String)> {
+) -> Vec<(String, Words)> {
     let models = || files.iter().map(|(_, file)| *file).filter(|file| file.of == FileOf::Model);
-    let mut found: Vec<(String, String)> = Vec::new();
+    let mut found: Vec<(String, Words)> = Vec::new();
     for file in models().filter(|_| !settings.decides_types()) {
         let name = file.recipe.canonical_name();
         if !has_fallback(file) || found.iter().any(|(known, _)| known == name) {
@@ -30,7 +30,8 @@ pub fn advice<I: Input>(
         let same = models().filter(|other| other.recipe.name == file.recipe.name);
         let n_bytes = same.map(|file| file.plan.file_len()).sum();
         let request = settings.request();
-        let better = other_type(input, &request, n_bytes).or_else(|| option(input, &request, file, n_bytes));
+        let better =
+            other_type(input, &request, n_bytes).or_else(|| narrower(input, &request, file, n_bytes));
         found.extend(better.map(|better| (name.to_owned(), better)));
     }
     found
@@ -47,18 +48,18 @@ fn length<I: Input>(input: &I, recipe: &'static Recipe, request: &Request<'_>) -
 }
 
 /// The largest smaller file of another type.
-fn other_type<I: Input>(input: &I, request: &Request<'_>, n_bytes: u64) -> Option<String> {
+fn other_type<I: Input>(input: &I, request: &Request<'_>, n_bytes: u64) -> Option<Words> {
     let smaller = NARROW.iter().filter_map(|dtype| {
         let recipe = Recipe::from_name(dtype.name()).ok()?;
         let length = length(input, recipe, request).filter(|length| *length < n_bytes)?;
         Some((length, recipe))
     });
     let (length, recipe) = smaller.max_by_key(|(length, _)| *length)?;
-    Some(format!("`{}` gives a file of {}", recipe.canonical_name(), human_bytes(length)))
+    Some(words!("`{}` gives a file of {}", recipe.canonical_name(), human_bytes(length)))
 }
 
 /// The option for the kind of tensor that falls back in most bytes.
-fn option<I: Input>(input: &I, request: &Request<'_>, file: &PlannedFile, n_bytes: u64) -> Option<String> {
+fn narrower<I: Input>(input: &I, request: &Request<'_>, file: &PlannedFile, n_bytes: u64) -> Option<Words> {
     let tensors = input.tensors(file.recipe);
     let fallen = file.choices.iter().filter(|choice| choice.fallback.is_some());
     let largest = fallen.max_by_key(|choice| tensors[choice.tensor].shape.n_elems())?;
@@ -69,17 +70,17 @@ fn option<I: Input>(input: &I, request: &Request<'_>, file: &PlannedFile, n_byte
         let option = match Category::of(tensor.name) {
             Category::TokenEmbd => {
                 request.overrides.token_embedding_type = Some(*dtype);
-                format!("--token-embedding-type {name}")
+                words!("`[-token-embedding-type {}]`", name)
             }
             _ => {
                 let part = gguf_types::layer_and_part(tensor.name).map_or(tensor.name, |(_, part)| part);
                 let part = part.strip_suffix(".weight").unwrap_or(part);
                 request.overrides.tensor_types.push(TensorType::parse(&format!("{part}={name}")).ok()?);
-                format!("--tensor-type {part}={name}")
+                words!("`[-tensor-type {}={}]`", part, name)
             }
         };
         let files = input.plan(&OutputRequest::by_rules(file.recipe), &request).ok()?;
         let length: u64 = files.iter().map(|file| file.plan.file_len()).sum();
-        (length < n_bytes).then(|| format!("`{option}` gives a file of {}", human_bytes(length)))
+        (length < n_bytes).then(|| option + words!(" gives a file of {}", human_bytes(length)))
     })
 }

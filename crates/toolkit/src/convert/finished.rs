@@ -7,6 +7,7 @@ use gguf_conversion::PlannedFile;
 
 use super::run_args::RunArgs;
 use crate::error::Error;
+use gguf_types::words;
 
 /// The planned files as an earlier run has written them, if a run with `resume` finds all of them. None if there is work
 /// to do.
@@ -36,7 +37,7 @@ pub fn finished(
             None => as_written(file, written.header()).map_err(failed),
             Some(difference) => {
                 let message = format!("written with other options or from another input: {difference}");
-                Err(Error::at(path, message).hint(["use --force to overwrite it"]))
+                Err(Error::at(path, message).hint([words!("use [-force] to overwrite it")]))
             }
         }
     };
@@ -54,7 +55,7 @@ fn same_fixed_bytes(path: &Path, file: &PlannedFile) -> Result<PlannedFile, Erro
         return Ok(file.clone());
     }
     let message = "written with other options or from another input";
-    Err(Error::at(path, message).hint(["use --force to overwrite it"]))
+    Err(Error::at(path, message).hint([words!("use [-force] to overwrite it")]))
 }
 
 /// The first difference between a file and its plan.

@@ -74,7 +74,7 @@ impl Convert {
             .types
             .iter()
             .filter(|known| recipes.iter().any(|recipe| known.name.eq_ignore_ascii_case(recipe.name)));
-        notes.warnings.extend(types.filter_map(|known| known.warning).map(str::to_owned));
+        notes.warnings.extend(types.filter_map(|known| known.warning).map(Into::into));
         let open = OpenInput {
             path: &self.source,
             files: Vec::new(),

@@ -24,6 +24,7 @@ use crate::{
     input_kind::{self, Wanted},
     settings::{OtherSettings, TensorOptions},
 };
+use gguf_types::words;
 
 /// Quantization of a GGUF file to files of other types, as `llama-quantize` does.
 ///
@@ -112,7 +113,7 @@ impl Quantize {
             ..encoding.settings()
         };
         if self.calibration.is_wanted() && !self.adapters.is_empty() {
-            let error = Error::usage("--calibrate cannot be used with --lora");
+            let error = Error::usage(words!("[-calibrate] cannot be used with [-lora]"));
             return Err(error.hint(["merge the adapter first, with the type of the input"]));
         }
         let settings = self.tensors.read(other, &self.hub, events)?;

@@ -21,6 +21,7 @@ use crate::{
     layout_notes::Notes,
     settings::Settings,
 };
+use gguf_types::words;
 
 /// Input and settings of a run.
 #[derive(Debug)]
@@ -73,8 +74,8 @@ pub fn run(
     for (file, scale) in open.input.adapters() {
         let (path, n) = (file.path().display(), file.targets().count());
         let times = if *scale == 1.0 { String::new() } else { format!(" {scale} times") };
-        open.notes.notes.push(format!("adapter `{path}`: LoRA merged{times} into {n} tensors"));
-        open.notes.warnings.extend(adapter::warning_of_norms(file));
+        open.notes.notes.push(format!("adapter `{path}`: LoRA merged{times} into {n} tensors").into());
+        open.notes.warnings.extend(adapter::warning_of_norms(file).map(Into::into));
     }
     if is_diffusion && calibration.is_wanted() {
         return Err(types_by_weights::no_calibration(input));
@@ -94,11 +95,11 @@ pub fn run(
     }
     if calibration.train_scales && (recipes.len() > 1 || !args.parts.is_whole()) {
         let message = "scales are trained for one file type, in one run";
-        return Err(Error::usage(message).hint(["pass one type, or no --train-scales"]));
+        return Err(Error::usage(message).hint([words!("pass one type, or no [-train-scales]")]));
     }
     if !args.parts.is_whole() && calibration.statistics.is_none() {
         let message = "a calibrated conversion in parts needs shared statistics";
-        return Err(Error::usage(message).hint(["pass a shared folder with --statistics"]));
+        return Err(Error::usage(message).hint([words!("pass a shared folder with [-statistics]")]));
     }
     let requested = Requested::new(recipes.clone(), &settings);
     let Some(paths) = check_paths(&open, &requested, &args)? else {

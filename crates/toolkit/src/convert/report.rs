@@ -10,7 +10,7 @@ use gguf_checkpoint::Checkpoint;
 use gguf_container::PlannedTensor;
 use gguf_conversion::{Choice, PlannedFile, Repacked, recipes::Reason};
 use gguf_layout::Data;
-use gguf_types::DType;
+use gguf_types::{DType, Words};
 use serde::{Serialize, Serializer};
 
 use crate::{
@@ -42,7 +42,7 @@ pub struct Report {
     pub calibration: Vec<Gained>,
     /// For a file type with fallbacks, its name and what gives a smaller file.
     #[serde(skip)]
-    pub(super) advice: Vec<(String, String)>,
+    pub(super) advice: Vec<(String, Words)>,
 }
 
 /// A planned or written file.

@@ -27,6 +27,7 @@ use crate::{
     outputs::{check_distinct, make_folder},
     settings::Settings,
 };
+use gguf_types::words;
 
 /// Returns the paths of the outputs, and fails early if one of them cannot be written or a tensor cannot get its type. `None` if an
 /// earlier run has finished them.
@@ -153,7 +154,7 @@ pub fn run<I: Input>(
     if args.dry_run {
         settings.save(&tensors, &files, &inputs, args.force, events)?;
         for (path, _) in files.iter().filter(|(path, _)| !args.force && path.exists()) {
-            events.note(&format!("{} exists; use --force to overwrite it", path.display()));
+            events.note(words!("{} exists; use [-force] to overwrite it", path.display()));
         }
         let problem = match planned.check() {
             // Calibration collects the importance data.

@@ -8,9 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{options::OutputOptions, plan_file::PlanFile, report::Report};
-use crate::{
-    calibration::Calibration, call::Call, cause::Cause, error::Error, layout_notes::Notes, settings::Settings,
-};
+use crate::{calibration::Calibration, call::Call, error::Error, layout_notes::Notes, settings::Settings};
 
 /// Caller of a conversion: its identity, and the work that it asks for.
 #[derive(Debug, Clone)]
@@ -219,5 +217,5 @@ impl Outcome {
 }
 
 fn no_report() -> Error {
-    Error::new(Cause::Message("a part of a conversion has no report".to_owned()))
+    Error::new("a part of a conversion has no report")
 }

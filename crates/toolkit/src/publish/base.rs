@@ -26,6 +26,7 @@ use crate::{
     layout_notes::Notes,
     path_json, text_file,
 };
+use gguf_types::words;
 
 /// Metadata that the call states instead of the source.
 pub struct Stated {
@@ -47,11 +48,8 @@ impl Stated {
         };
         if is_gguf(&args.src) && (args.model_name.is_some() || chat_template.is_some()) {
             let file = args.src.display();
-            let message = "--model-name and --chat-template need a checkpoint as input";
-            return Err(Error::usage(message).hint([format!(
-                "change the source: run `gguf-inspect set {file} general.name=NAME` or `gguf-inspect set {file} \
-                    --chat-template FILE`"
-            )]));
+            let message = words!("[-model-name] and [-chat-template] need a checkpoint as input");
+            return Err(Error::usage(message).hint([words!("change the source: run `[gguf-inspect set {} general.name=NAME]` or `[gguf-inspect set {} -chat-template FILE]`", file, file)]));
         }
         // Before anything is written with it.
         if let (Some(path), Some(template)) = (file, &chat_template) {

@@ -11,6 +11,7 @@ use super::{
     results::{Memory, Results, Rung},
 };
 use crate::{failure::quoted, text::human_bytes};
+use gguf_types::words;
 
 /// The card with the publisher's own text.
 pub fn card(results: &Results, quantized_by: Option<&str>, own_text: &str) -> String {
@@ -243,8 +244,8 @@ fn memory(results: &Results) -> String {
             [rung.r#type.clone()].into_iter().chain(rung.memory.iter().map(total)).collect();
         text += &row(&cells);
     }
-    text + "\nFor other memory sizes and context lengths, use `gguf-inspect fit . --memory 16GB --context \
-        N`.\n"
+    let fit = words!("[gguf-inspect fit . -memory 16GB -context N]");
+    text + &format!("\nFor other memory sizes and context lengths, use `{fit}`.\n")
 }
 
 fn made(results: &Results) -> String {
@@ -288,13 +289,15 @@ fn made(results: &Results) -> String {
             escaped(&calibration.texts.join(", "))
         );
     }
-    text + "- Types of all tensors: [recipes](recipes), for `gguf-quantize --recipe`\n"
+    let quantize = words!("[gguf-quantize -recipe]");
+    text + &format!("- Types of all tensors: [recipes](recipes), for `{quantize}`\n")
 }
 
 fn check() -> String {
+    let sums = words!("[sha256sum -check {}]", SUMS);
+    let against = words!("[gguf-inspect verify FILE.gguf -against SOURCE]");
     format!(
-        "\n## Verify\n\n```sh\nsha256sum --check {SUMS}\ngguf-inspect verify FILE.gguf\ngguf-inspect verify \
-            FILE.gguf --against SOURCE\n```\n\nThe last command converts every tensor again and compares the \
+        "\n## Verify\n\n```sh\n{sums}\ngguf-inspect verify FILE.gguf\n{against}\n```\n\nThe last command converts every tensor again and compares the \
             result.\n"
     )
 }

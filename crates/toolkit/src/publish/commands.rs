@@ -2,6 +2,7 @@
 
 use super::results::{Results, Rung};
 use crate::failure::quoted;
+use gguf_types::{Words, words};
 
 /// Name of the file for Ollama.
 pub const MODELFILE: &str = "Modelfile";
@@ -55,11 +56,13 @@ pub fn section(results: &Results) -> String {
     let mut text = "\n## Run\n".to_owned();
     if rung.vectors.is_some() {
         let commands = match results.model.pooling {
-            Some("rank") => format!("llama-server -m {file} --reranking\n"),
+            Some("rank") => words!("[llama-server -m {} -reranking]\n", file).to_string(),
             pooling => {
-                let pooling = pooling.map_or_else(String::new, |pooling| format!(" --pooling {pooling}"));
+                let pooling =
+                    pooling.map_or_else(Words::default, |pooling| words!(" [-pooling {}]", pooling));
+                let embedding = words!("[-embedding]");
                 format!(
-                    "llama-embedding -m {file}{pooling} -p 'Some text'\nllama-server -m {file} --embedding{pooling}\n"
+                    "llama-embedding -m {file}{pooling} -p 'Some text'\nllama-server -m {file} {embedding}{pooling}\n"
                 )
             }
         };
@@ -82,10 +85,8 @@ pub fn section(results: &Results) -> String {
     };
     text += &format!("\nllama.cpp:\n\n```sh\nllama-cli {model}\nllama-server {model}\n");
     if let Some(projector) = projector(results) {
-        text += &format!(
-            "llama-mtmd-cli -m {file} --mmproj {} --image IMAGE -p 'Describe the image.'\n",
-            quoted(projector)
-        );
+        let command = words!("[llama-mtmd-cli -m {} -mmproj {} -image IMAGE -p]", file, quoted(projector));
+        text += &format!("{command} 'Describe the image.'\n");
     }
     text += "```\n";
     let name = quoted(&model_name(&results.model.name));

@@ -21,6 +21,7 @@ use crate::{
     path_json,
     text::{file_name, printable},
 };
+use gguf_types::{Words, words};
 
 /// The stage that keeps the settings of the last run.
 const STAGE: &str = "call";
@@ -60,7 +61,7 @@ pub struct Earlier {
 #[derive(Debug, Default)]
 pub struct Filled {
     /// Options with their values, for people.
-    pub options: Vec<String>,
+    pub options: Vec<Words>,
     /// True if the importance matrix of the folder is kept, because its texts are known by name only.
     pub keeps_matrix: bool,
 }
@@ -221,18 +222,18 @@ impl Earlier {
     pub fn fill(&self, args: &mut PublishOptions) -> Result<Filled, Error> {
         let mut filled = Filled::default();
         let mut missing = Vec::new();
-        let mut take = |option: &str, own: &mut Vec<PathBuf>, earlier: &[PathBuf]| {
+        let mut take = |name: &'static str, own: &mut Vec<PathBuf>, earlier: &[PathBuf]| {
             if own.is_empty() && !earlier.is_empty() {
                 own.extend_from_slice(earlier);
                 let list = if are_known(earlier) { &mut filled.options } else { &mut missing };
-                list.push(with_files(option, earlier));
+                list.push(with_files(name, earlier));
             }
         };
         if !args.no_calibrate {
-            take("--calibrate", &mut args.calibrate, &self.calibrate);
+            take("calibrate", &mut args.calibrate, &self.calibrate);
         }
-        take("--eval-text", &mut args.eval_text, &self.eval_text);
-        take("--draft", &mut args.draft, &self.draft);
+        take("eval-text", &mut args.eval_text, &self.eval_text);
+        take("draft", &mut args.draft, &self.draft);
         if args.imatrix_text.is_empty() && !args.no_imatrix {
             let is_of_template = self.imatrix_text.iter().any(|path| is_file_of_chats(path));
             let is_same = args.imatrix_chunks.is_none_or(|n| Some(n) == self.imatrix_chunks)
@@ -241,21 +242,21 @@ impl Earlier {
                 && !(is_of_template && args.chat_template.is_some());
             if self.no_imatrix && args.calibrate.is_empty() && args.imatrix_chunks.is_none() {
                 args.no_imatrix = true;
-                filled.options.push("--no-imatrix".to_owned());
+                filled.options.push(words!("[-no-imatrix]"));
             } else if !are_known(&self.imatrix_text) && is_same {
                 args.imatrix_text.clone_from(&self.imatrix_text);
                 filled.keeps_matrix = true;
             } else {
-                take("--imatrix-text", &mut args.imatrix_text, &self.imatrix_text);
+                take("imatrix-text", &mut args.imatrix_text, &self.imatrix_text);
             }
         }
         if !missing.is_empty() {
             let message = "files of the earlier run are not in the published folder";
-            let hint = format!("pass them again: {}", missing.join(" "));
+            let hint = words!("pass them again: ") + Words::joined(&missing, " ");
             return Err(Error::at(&args.dir, message).hint([hint]));
         }
-        let mut note = |option: &str, value: &dyn std::fmt::Display| {
-            filled.options.push(printable(&format!("{option} {value}")));
+        let mut note = |name: &'static str, value: &dyn std::fmt::Display| {
+            filled.options.push(words!("[-{} {}]", name, printable(&value.to_string())));
         };
         // Without a calibration there is nothing to choose types by.
         let kept = if args.replace_types || args.calibrate.is_empty() { &[][..] } else { &self.target_size };
@@ -264,12 +265,12 @@ impl Earlier {
                 args.target_size.push(*size);
             }
         }
-        for (option, own, earlier, default, is_wanted) in [
-            ("--imatrix-chunks", &mut args.imatrix_chunks, self.imatrix_chunks, None, !args.no_imatrix),
-            ("--chunks", &mut args.chunks, self.chunks, Some(options::CHUNKS), true),
-            ("--context", &mut args.context, self.context, Some(options::CONTEXT), true),
+        for (name, own, earlier, default, is_wanted) in [
+            ("imatrix-chunks", &mut args.imatrix_chunks, self.imatrix_chunks, None, !args.no_imatrix),
+            ("chunks", &mut args.chunks, self.chunks, Some(options::CHUNKS), true),
+            ("context", &mut args.context, self.context, Some(options::CONTEXT), true),
             (
-                "--calibration-tokens",
+                "calibration-tokens",
                 &mut args.calibration_tokens,
                 self.calibration_tokens,
                 None,
@@ -279,39 +280,39 @@ impl Earlier {
             if let (None, Some(n), true) = (&own, earlier, is_wanted) {
                 *own = Some(n);
                 if earlier != default {
-                    note(option, &n);
+                    note(name, &n);
                 }
             }
         }
         if let (None, Some(n)) = (args.fit_context, self.fit_context) {
             args.fit_context = Some(n);
-            note("--fit-context", &n);
+            note("fit-context", &n);
         }
         if let (None, Some(n)) = (args.split_max_size, self.split_max_size) {
             args.split_max_size = Some(n);
-            note("--split-max-size", &size_argument(n));
+            note("split-max-size", &size_argument(n));
         }
         if let (None, Some(kind)) = (args.activations, self.activations) {
             args.activations = Some(kind);
-            note("--activations", &kind.name());
+            note("activations", &kind.name());
         }
         if let (None, Some(name)) = (args.base_type, &self.base_type) {
             args.base_type = Some(Recipe::from_name(name).map_err(Error::new)?);
-            note("--base-type", name);
+            note("base-type", name);
         }
-        for (option, own, earlier) in [
-            ("--base-model", &mut args.base_model, &self.base_model),
-            ("--model-name", &mut args.model_name, &self.model_name),
-            ("--repo", &mut args.repo, &self.repo),
-            ("--quantized-by", &mut args.quantized_by, &self.quantized_by),
+        for (name, own, earlier) in [
+            ("base-model", &mut args.base_model, &self.base_model),
+            ("model-name", &mut args.model_name, &self.model_name),
+            ("repo", &mut args.repo, &self.repo),
+            ("quantized-by", &mut args.quantized_by, &self.quantized_by),
         ] {
             if let (None, Some(earlier)) = (&own, earlier) {
-                note(option, earlier);
+                note(name, earlier);
                 *own = Some(earlier.clone());
             }
         }
         if args.chat_template.is_none() && self.chat_template.is_some() {
-            filled.options.push("--chat-template".to_owned());
+            filled.options.push(words!("[-chat-template]"));
         }
         Ok(filled)
     }
@@ -328,9 +329,9 @@ fn are_known(paths: &[PathBuf]) -> bool {
 }
 
 /// An option with its files, for people.
-pub fn with_files(option: &str, paths: &[PathBuf]) -> String {
+pub fn with_files(name: &'static str, paths: &[PathBuf]) -> Words {
     let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
-    printable(&format!("{option} {}", paths.join(" ")))
+    words!("[-{} {}]", name, printable(&paths.join(" ")))
 }
 
 /// Files of the types `labels`, as the last run published them.

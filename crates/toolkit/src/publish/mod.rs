@@ -68,6 +68,7 @@ use crate::{
     text::{file_name, printable},
     text_file,
 };
+use gguf_types::{Words, words};
 
 /// Builds or updates a repository.
 ///
@@ -109,19 +110,18 @@ fn run(
         earlier.remove(&args.remove);
         filled = earlier.fill(&mut args)?;
         if !filled.options.is_empty() {
-            events.note(&format!("as in the last run: {}", filled.options.join(", ")));
+            events.note(words!("as in the last run: ") + Words::joined(&filled.options, ", "));
         }
         importance::adopt(last, &contents.unchanged, out, &mut work)?;
         files::adopt(last, &contents.unchanged, out, &mut work)?;
     }
     let args = args;
     if !args.target_size.is_empty() && args.calibrate.is_empty() {
-        return Err(
-            Error::usage("--target-size needs calibration texts").hint(["pass them with --calibrate"])
-        );
+        return Err(Error::usage(words!("[-target-size] needs calibration texts"))
+            .hint([words!("pass them with [-calibrate]")]));
     }
     if args.no_imatrix && !args.calibrate.is_empty() {
-        return Err(Error::usage("--no-imatrix cannot be used with --calibrate"));
+        return Err(Error::usage(words!("[-no-imatrix] cannot be used with [-calibrate]")));
     }
     let stated = Stated::of(&args, earlier.chat_template())?;
     if stated.chat_template().is_none() && last.is_some_and(|last| last["others"][TEMPLATE].is_string()) {
@@ -129,11 +129,11 @@ fn run(
     }
     let source = Source::open(&args.src, out, &stated, hub_options, events)?;
     if let (Source::Gguf(_), Some(_)) = (&source, options.base_type) {
-        let hint = format!(
-            "to use a base of another type, run `gguf-quantize {} BASE.gguf TYPE`",
+        let hint = words!(
+            "to use a base of another type, run `[gguf-quantize {} BASE.gguf TYPE]`",
             args.src.display()
         );
-        let message = "--base-type needs a checkpoint as input; a GGUF file is used as the base";
+        let message = words!("[-base-type] needs a checkpoint as input; a GGUF file is used as the base");
         return Err(Error::usage(message).hint([hint]));
     }
     let mut work = Work::open(out)?;
@@ -159,8 +159,10 @@ fn run(
     eval_model::warn_of_length(&model, args.context(), events);
     let trained = model.context_length() as u64;
     if let Some(ctx) = args.fit_context.filter(|ctx| trained > 0 && *ctx > trained) {
-        events.note(&format!(
-            "--fit-context {ctx} exceeds the {trained} tokens that the model was trained for"
+        events.note(words!(
+            "[-fit-context {}] exceeds the {} tokens that the model was trained for",
+            ctx,
+            trained
         ));
     }
     let types = match args.fit.is_empty() {
@@ -187,8 +189,7 @@ fn run(
         false if filled.keeps_matrix => {
             let kept = importance::kept(last, &base.digests.weights, &work);
             let facts = kept.ok_or_else(|| {
-                let hint =
-                    format!("pass its texts again: {}", with_files("--imatrix-text", &args.imatrix_text));
+                let hint = words!("pass its texts again: ") + with_files("imatrix-text", &args.imatrix_text);
                 Error::at(&out.join(importance::NAME), "missing, changed, or made for other weights")
                     .hint([hint])
             })?;
@@ -201,7 +202,7 @@ fn run(
             let mut text = texts::read(&model, files, For::Calibration, args.context(), events)?;
             text.windows.truncate(args.imatrix_chunks.map_or(usize::MAX, |n| n as usize));
             if files.is_empty() {
-                tell_small(&text, "the importance matrix is from", "--imatrix-text", events);
+                tell_small(&text, "the importance matrix is from", "imatrix-text", events);
             }
             let activations = args.activations().name();
             let of = json!([
@@ -233,7 +234,7 @@ fn run(
         text_file::warn_of_overlap(&args.eval_text, &args.imatrix_text, events);
     }
     if args.eval_text.is_empty() {
-        tell_small(&text, "measurements are of", "--eval-text", events);
+        tell_small(&text, "measurements are of", "eval-text", events);
     }
     let on = On { windows: &text.windows, digest: &text.digest, context: args.context() };
     let mut names: Vec<String> = entries.iter().map(Entry::label).collect();
@@ -311,8 +312,9 @@ fn run(
         others: BTreeMap::new(),
     };
     if results.model.base_model.is_none() {
-        events
-            .warning("the card names no base model, so the Hub cannot link it; pass --base-model OWNER/NAME");
+        events.warning(words!(
+            "the card names no base model, so the Hub cannot link it; pass [-base-model OWNER/NAME]"
+        ));
     }
     if results.model.license.is_none() {
         events.warning("the card states no license, because the source does not");
@@ -350,12 +352,10 @@ fn entries(types: &[&'static Recipe], base: &Base, args: &PublishOptions) -> Res
 }
 
 /// Notes that a built-in text is used, and how short it is.
-fn tell_small(text: &Text, what: &str, option: &str, events: &dyn Events) {
+fn tell_small(text: &Text, what: &str, name: &'static str, events: &dyn Events) {
     let n = text.windows.len();
     let tokens = text.windows.iter().map(|window| window.tokens.len()).sum::<usize>();
-    events.note(&format!(
-        "{what} a small built-in text of {n} chunks with {tokens} tokens; pass a text similar to what the model will process with {option}"
-    ));
+    events.note(words!("{} a small built-in text of {} chunks with {} tokens; pass a text similar to what the model will process with [-{}]", what, n, tokens, name));
 }
 
 /// Writes the files next to the model: projector of a vision or audio model, and drafts.
@@ -370,7 +370,9 @@ fn sidecars(
 ) -> Result<Vec<(&'static str, WrittenFile)>, Error> {
     let Source::Checkpoint(checkpoint) = source else {
         return match args.draft.first() {
-            Some(_) => Err(Error::usage("--draft needs the checkpoint of the target model, not a GGUF file")),
+            Some(_) => Err(Error::usage(words!(
+                "[-draft] needs the checkpoint of the target model, not a GGUF file"
+            ))),
             None => Ok(Vec::new()),
         };
     };
@@ -427,7 +429,7 @@ fn check_folder(out: &Path, args: &PublishOptions) -> Result<(), Error> {
     if is_empty || args.force || is_ours {
         return Ok(());
     }
-    let hint = "use --force to write into it";
+    let hint = words!("use [-force] to write into it");
     Err(Error::at(out, "the folder is not empty and was not written by an earlier run").hint([hint]))
 }
 
@@ -445,9 +447,8 @@ fn check_edits(out: &Path, args: &PublishOptions, contents: &Contents) -> Result
         );
     Err(Error::at(&out.join(first), format_args!("was changed after it was written{}", printable(&others)))
         .hint([
-            "change the source, or pass --chat-template or --model-name, and publish again, so that files, checksums and \
-                card agree",
-            "use --force to overwrite the changes",
+            words!("change the source, or pass [-chat-template] or [-model-name], and publish again, so that files, checksums and card agree"),
+            words!("use [-force] to overwrite the changes"),
         ])
         .hint(own_text))
 }

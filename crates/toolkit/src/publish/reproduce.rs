@@ -6,6 +6,7 @@ use std::{
 };
 
 use gguf_conversion::recipes::Recipe;
+use gguf_types::words;
 
 use super::{
     ladder::{Entry, size_argument},
@@ -45,9 +46,9 @@ pub fn commands(
         entries.iter().filter_map(|entry| entry.target_size).map(size_argument).collect();
     let mut command = call.to_vec();
     let mut removal = Vec::new();
-    let mut option = |name: &str, values: Vec<String>| {
+    let mut set = |name: &'static str, values: Vec<String>| {
         if !values.is_empty() {
-            command.push(name.to_owned());
+            command.push(words!("[-{}]", name).to_string());
             command.extend(values);
         }
     };
@@ -55,41 +56,41 @@ pub fn commands(
         // Without types, a call makes those of a ladder.
         ([], Some(entry)) => {
             let unwanted = type_name(entry.recipe);
-            option("--type", vec![unwanted.clone()]);
-            removal = [&call[..], &["--remove".to_owned(), unwanted]].concat();
+            set("type", vec![unwanted.clone()]);
+            removal = [&call[..], &[words!("[-remove]").to_string(), unwanted]].concat();
         }
-        _ => option("--type", vec![types.join(",")]),
+        _ => set("type", vec![types.join(",")]),
     }
     let one = |value: Option<String>| value.into_iter().collect::<Vec<_>>();
     let number = |value: Option<u32>, default: u32| {
         one(value.filter(|value| *value != default).map(|value| value.to_string()))
     };
     let names = |paths: &[PathBuf]| paths.iter().map(|path| name(path)).collect::<Vec<_>>();
-    option("--calibrate", names(&args.calibrate));
+    set("calibrate", names(&args.calibrate));
     let default = crate::calibration::CalibrationOptions::default().calibration_tokens;
-    option("--calibration-tokens", number(args.calibration_tokens, default));
-    option("--target-size", one((!sizes.is_empty()).then(|| sizes.join(","))));
-    option("--imatrix-text", names(&args.imatrix_text));
-    option("--imatrix-chunks", one(args.imatrix_chunks.map(|n| n.to_string())));
-    option("--eval-text", names(&args.eval_text));
-    option("--chunks", number(args.chunks, CHUNKS));
-    option("--context", number(args.context, CONTEXT));
+    set("calibration-tokens", number(args.calibration_tokens, default));
+    set("target-size", one((!sizes.is_empty()).then(|| sizes.join(","))));
+    set("imatrix-text", names(&args.imatrix_text));
+    set("imatrix-chunks", one(args.imatrix_chunks.map(|n| n.to_string())));
+    set("eval-text", names(&args.eval_text));
+    set("chunks", number(args.chunks, CHUNKS));
+    set("context", number(args.context, CONTEXT));
     let activations = args.activations.filter(|kind| *kind != Default::default());
-    option("--activations", one(activations.map(|kind| kind.name().to_owned())));
-    option("--fit-context", one(args.fit_context.map(|n| n.to_string())));
-    option("--base-type", one(args.base_type.map(type_name)));
+    set("activations", one(activations.map(|kind| kind.name().to_owned())));
+    set("fit-context", one(args.fit_context.map(|n| n.to_string())));
+    set("base-type", one(args.base_type.map(type_name)));
     let split_max_size = args.split_max_size.filter(|bytes| *bytes != SPLIT_MAX_SIZE);
-    option("--split-max-size", one(split_max_size.map(size_argument)));
-    option("--chat-template", one(has_template.then(|| TEMPLATE.to_owned())));
-    option("--model-name", one(args.model_name.clone()));
-    option("--base-model", one(args.base_model.clone()));
-    option("--repo", one(args.repo.clone()));
-    option("--quantized-by", one(args.quantized_by.clone()));
+    set("split-max-size", one(split_max_size.map(size_argument)));
+    set("chat-template", one(has_template.then(|| TEMPLATE.to_owned())));
+    set("model-name", one(args.model_name.clone()));
+    set("base-model", one(args.base_model.clone()));
+    set("repo", one(args.repo.clone()));
+    set("quantized-by", one(args.quantized_by.clone()));
     for draft in &args.draft {
-        option("--draft", vec![name(draft)]);
+        set("draft", vec![name(draft)]);
     }
-    for (flag, is_set) in [("--no-imatrix", args.no_imatrix), ("--drop-dominated", args.drop_dominated)] {
-        command.extend(is_set.then(|| flag.to_owned()));
+    for (flag, is_set) in [("no-imatrix", args.no_imatrix), ("drop-dominated", args.drop_dominated)] {
+        command.extend(is_set.then(|| words!("[-{}]", flag).to_string()));
     }
     Commands { command, removal }
 }

@@ -8,6 +8,7 @@ use serde_json::{Value as Json, json};
 
 use super::Model;
 use crate::{error::Error, eval_model::warn_of_text, events::Events};
+use gguf_types::words;
 
 /// Options of embeddings.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -221,7 +222,7 @@ impl Model {
         if !truncate {
             let message =
                 format!("expected at most {limit} tokens (positions of the model): {}", named.join(", "));
-            return Err(Error::new(message).hint(["split these texts, or cut them with --truncate"]));
+            return Err(Error::new(message).hint([words!("split these texts, or cut them with [-truncate]")]));
         }
         named.iter().for_each(|text| events.warning(&format!("{text}: cut to {limit} tokens")));
         Ok(())

@@ -17,6 +17,7 @@ use super::{
     text_stream::TextStream,
 };
 use crate::{error::Error, eval_model::warn_of_length, events::Events};
+use gguf_types::words;
 
 /// Generated text.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -170,7 +171,7 @@ impl Model {
         let chat = Chat::of(&Conversation::of(&messages));
         let made = self.prompt_to_answer(&chat, &options.template).map_err(|error| {
             // Without a path it is about a limit of the program.
-            let advice = error.path().map(|_| "omit --chat to pass the prompt unchanged");
+            let advice = error.path().map(|_| words!("omit [-chat] to pass the prompt unchanged"));
             error.hint(advice)
         })?;
         made.warning().into_iter().for_each(|warning| events.warning(warning));

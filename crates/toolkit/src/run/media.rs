@@ -19,6 +19,7 @@ use crate::{
     events::Events,
     input_kind::{self, Wanted},
 };
+use gguf_types::words;
 
 /// Placeholder of an image or a sound in a prompt, as in llama.cpp's `llama-mtmd-cli`.
 const PLACE: &str = "<__media__>";
@@ -210,7 +211,9 @@ impl Media {
             if found != expected {
                 let problem =
                     format!("`tokenizer.chat_template` keeps {found} of {expected} {name} placeholders");
-                return Err(Error::at(file, problem).hint(["omit --chat to pass the prompt unchanged"]));
+                return Err(
+                    Error::at(file, problem).hint([words!("omit [-chat] to pass the prompt unchanged")])
+                );
             }
         }
         let marks = |kind: Kind| match kind {

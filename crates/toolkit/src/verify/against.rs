@@ -21,6 +21,7 @@ use crate::{
     hub::{self, HubOptions},
     input_kind::is_gguf,
 };
+use gguf_types::words;
 
 /// Compares a file with its source.
 ///
@@ -38,7 +39,7 @@ pub fn check(
     let failed = |error| failure(source, error);
     if is_gguf(source) {
         if *lora_tokenizer {
-            return Err(Error::usage("--lora-tokenizer needs a checkpoint as --against"));
+            return Err(Error::usage(words!("[-lora-tokenizer] needs a checkpoint as [-against]")));
         }
         let opened = Model::open(source).map_err(|error| Error::at(source, error))?;
         let input = adapter::merged(opened, adapters)?;

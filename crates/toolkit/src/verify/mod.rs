@@ -28,11 +28,11 @@ pub use self::{
 use crate::{
     error::Error,
     events::Events,
-    hints,
     hub::HubOptions,
     input_kind::{self, Wanted},
     text::{file_name, human_bytes},
 };
+use gguf_types::{Problem as _, words};
 
 /// `general.type` of an adapter file.
 const ADAPTER: &str = "adapter";
@@ -63,10 +63,10 @@ pub fn verify(
 ) -> Result<Report, Error> {
     let path = options.file.as_path();
     if options.only.contains(&Which::Source) && options.against.is_none() {
-        return Err(Error::usage("--only source needs --against SRC"));
+        return Err(Error::usage(words!("[-only source] needs [-against SRC]")));
     }
     if !options.adapters.is_empty() && options.against.is_none() {
-        return Err(Error::usage("--lora needs --against SRC"));
+        return Err(Error::usage(words!("[-lora] needs [-against SRC]")));
     }
     // A missing file is not a failed check.
     if let Err(error) = std::fs::metadata(path) {
@@ -165,7 +165,7 @@ pub fn verify_file(path: &Path, threads: Option<NonZeroUsize>, events: &dyn Even
 fn unreadable(error: &gguf_container::Error) -> Check {
     let mut check = Check::new("structure");
     check.push(Finding::error("unreadable", error));
-    check.findings.extend(hints::gguf(error).map(|hint| Finding::note("hint", hint)));
+    check.findings.extend(error.hint().map(|hint| Finding::note("hint", hint)));
     check
 }
 

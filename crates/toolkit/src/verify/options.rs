@@ -40,7 +40,7 @@ impl Which {
         (Which::Tokenizer, "tokenizer", "Consistent lists, valid token IDs"),
         (Which::Template, "template", "Chat templates that parse and render"),
         (Which::FileType, "file-type", "`general.file_type` matches the tensor types"),
-        (Which::Source, "source", "Comparison with --against"),
+        (Which::Source, "source", "Comparison with the source"),
     ];
 }
 

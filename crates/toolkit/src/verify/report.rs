@@ -9,6 +9,7 @@ use crate::{
     table::table,
     text::{pretty_json, printable},
 };
+use gguf_types::words;
 
 /// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -216,7 +217,9 @@ impl Report {
                 let n_alike = alike().count();
                 let message = match n_before {
                     n if n_alike <= MAX_ALIKE || n < N_EXAMPLES => message.clone(),
-                    N_EXAMPLES => format!("and {} more like these; --json lists all", n_alike - N_EXAMPLES),
+                    N_EXAMPLES => {
+                        words!("and {} more like these; [-json] lists all", n_alike - N_EXAMPLES).to_string()
+                    }
                     _ => continue,
                 };
                 let tone = match severity {

@@ -83,7 +83,7 @@ fn folder_converts_to_several_types() {
     assert!(events.total.into_inner() > 0 && events.done.into_inner() > 0);
     // An existing file stays unless overwriting is allowed.
     let error = convert.run(&()).unwrap_err();
-    assert!(error.fields().file.unwrap().ends_with(".gguf"), "{error}");
+    assert!(error.facts()["file"].ends_with(".gguf"), "{error}");
     convert.output.force = true;
     convert.run(&()).unwrap();
 }
@@ -159,25 +159,25 @@ fn invalid_state_dict_is_refused() {
         change(&mut memory);
         let error = Save::new([FileType::F32]).plan(memory, &()).unwrap_err();
         assert_eq!(error.path(), None, "{error}");
-        (error.fields(), error.to_string())
+        (error.facts(), error.to_string())
     };
-    let (fields, text) = refused(&|memory| memory.files.clear());
-    assert_eq!(fields.file.as_deref(), Some("config.json"), "{text}");
-    let (fields, text) = refused(&|memory| memory.tensors[3].shape[0] += 1);
-    assert!(fields.tensor.is_some() && fields.expected != fields.found, "{text}");
-    let (fields, text) = refused(&|memory| memory.tensors[3].shape = vec![u64::MAX, 3]);
-    assert!(fields.tensor.is_some() && fields.found.is_some(), "{text}");
-    let (fields, text) = refused(&|memory| memory.tensors.push(memory.tensors[0].clone()));
-    assert_eq!(fields.tensor, Some(self::memory().tensors[0].name.clone()), "{text}");
+    let (facts, text) = refused(&|memory| memory.files.clear());
+    assert_eq!(facts["file"], "config.json", "{text}");
+    let (facts, text) = refused(&|memory| memory.tensors[3].shape[0] += 1);
+    assert!(facts.contains_key("tensor") && facts["expected"] != facts["found"], "{text}");
+    let (facts, text) = refused(&|memory| memory.tensors[3].shape = vec![u64::MAX, 3]);
+    assert!(facts.contains_key("tensor") && facts.contains_key("found"), "{text}");
+    let (facts, text) = refused(&|memory| memory.tensors.push(memory.tensors[0].clone()));
+    assert_eq!(facts["tensor"], self::memory().tensors[0].name, "{text}");
     let (_, text) = refused(&|memory| {
         let config = memory.files.iter_mut().find(|(name, _)| name == "config.json").unwrap();
         config.1 = b"[1]".to_vec();
     });
     assert!(text.contains("config.json"), "{text}");
-    let (fields, text) = refused(&|memory| {
+    let (facts, text) = refused(&|memory| {
         memory.tensors.retain(|tensor| tensor.name != "model.norm.weight");
     });
-    assert!(fields.tensor.is_some(), "{text}");
+    assert!(facts.contains_key("tensor"), "{text}");
 }
 
 /// Llama under another name, as a crate that this one knows nothing of would write it.
@@ -201,7 +201,7 @@ fn external_architecture_is_used() {
     json["model_type"] = "mine".into();
     config.1 = json.to_string().into_bytes();
     let error = Save::new([FileType::BF16]).plan(memory.clone(), &()).unwrap_err();
-    assert_eq!(error.fields().found.as_deref(), Some("MineForCausalLM"), "{error}");
+    assert_eq!(error.facts()["found"], "MineForCausalLM", "{error}");
     let path = sandbox.path().join("mine.gguf");
     let mut save = Save::new([FileType::BF16]);
     save.arch.custom = Some(&MINE);
@@ -265,11 +265,11 @@ fn types_encode_and_decode_or_give_reason() {
         if dtype.is_quantized() {
             let short = values.slice(ndarray::s![.., ..255]);
             let error = gguf_toolkit::encode(dtype, short).unwrap_err();
-            assert_eq!(error.fields().found.as_deref(), Some("255"), "{dtype}: {error}");
+            assert_eq!(error.facts()["found"], "255", "{dtype}: {error}");
         }
     }
     let error = gguf_toolkit::encode(DType::IQ2_XXS, values.view()).unwrap_err();
-    assert_eq!(error.fields().expected.as_deref(), Some("importance weights"), "{error}");
+    assert_eq!(error.facts()["expected"], "importance weights", "{error}");
 }
 
 #[test]
@@ -310,7 +310,7 @@ fn files_are_measured() {
     assert!(gguf_toolkit::perplexity(&options(&text), &watch).unwrap_err().is_interrupted());
     assert!(gguf_toolkit::compare(&comparison, &watch).unwrap_err().is_interrupted());
     let error = gguf_toolkit::perplexity(&options("short"), &()).unwrap_err();
-    assert_eq!(error.fields().expected.as_deref(), Some("128"), "{error}");
+    assert_eq!(error.facts()["expected"], "128", "{error}");
     assert_eq!(error.path(), Some(exact.as_path()));
 }
 
@@ -464,12 +464,12 @@ fn errors_name_file_and_facts() {
     fs::write(&path, b"GGML and more").unwrap();
     let error = gguf_toolkit::open(&path).unwrap_err();
     assert_eq!(error.path(), Some(path.as_path()));
-    assert_eq!(error.fields().found.as_deref(), Some("GGML"));
+    assert_eq!(error.facts()["found"], "GGML");
     assert!(error.to_string().starts_with(&path.display().to_string()), "{error}");
     let mut convert = conversion(FileType::IQ2_XXS, sandbox.path());
     assert!(convert.plan(&()).unwrap().problem.is_some());
     let error = convert.run(&()).unwrap_err();
-    assert!(error.fields().tensor.is_some() && !error.hints().is_empty(), "{error}");
+    assert!(error.facts().contains_key("tensor") && !error.hints().is_empty(), "{error}");
     convert.types.clear();
     let error = convert.plan(&()).unwrap_err();
     assert!(matches!(error.cause(), gguf_toolkit::Cause::NoType));

@@ -182,12 +182,9 @@ fn errors_name_tensor_expected_and_found() {
     let error = writer.add("general.architecture", "gemma").unwrap_err();
     assert_eq!(message(error), "duplicate metadata key `general.architecture`");
     let error = writer.add_tensor("a", &[2, 3], vec![0f32; 5]).unwrap_err();
-    let fields = error.fields();
+    let facts = error.facts();
     assert_eq!(message(error), "tensor `a`: expected 24 bytes of data, found 20");
-    assert_eq!(
-        (fields.tensor.as_deref(), fields.expected.as_deref(), fields.found.as_deref()),
-        (Some("a"), Some("24"), Some("20"))
-    );
+    assert_eq!((&*facts["tensor"], &*facts["expected"], &*facts["found"]), ("a", "24", "20"));
     let error = writer.add_tensor_info("a", &[4, 33], DType::Q8_0).unwrap_err();
     let text = message(error);
     assert!(text.starts_with("tensor `a`: ") && text.contains("33") && text.contains("32"), "{text}");
