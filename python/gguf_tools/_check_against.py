@@ -3,27 +3,46 @@
 from __future__ import annotations
 
 import os
-from collections import namedtuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ._calls import as_path, call, text_path
 
-Responsible = namedtuple("Responsible", "part evidence advice")
-Responsible.__doc__ = """A part of a file that differs from the original.
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+    from typing import Any, Literal
 
-Attributes:
-    part: ``tokenizer``, ``template``, ``weights``, ``graph`` or ``weights or graph``.
-    evidence: Findings that point to it.
-    advice: Steps to take.
-"""
-Finding = namedtuple("Finding", "check severity code message")
-Finding.__doc__ = """A fact that a check found.
+    from ._options import Progress, StrPath
 
-Attributes:
-    check: Name of the check.
-    severity: ``note``, ``warning`` or ``error``.
-    code: Stable identifier, for example ``prompt``.
-    message: A sentence.
-"""
+
+class Responsible(NamedTuple):
+    """A part of a file that differs from the original.
+
+    Attributes:
+        part: ``tokenizer``, ``template``, ``weights``, ``graph`` or ``weights or graph``.
+        evidence: Findings that point to it.
+        advice: Steps to take.
+    """
+
+    part: Literal["tokenizer", "template", "weights", "graph", "weights or graph"]
+    evidence: list[str]
+    advice: list[str]
+
+
+class Finding(NamedTuple):
+    """A fact that a check found.
+
+    Attributes:
+        check: Name of the check.
+        severity: ``note``, ``warning`` or ``error``.
+        code: Stable identifier, for example ``prompt``.
+        message: A sentence.
+    """
+
+    check: str
+    severity: Literal["note", "warning", "error"]
+    code: str
+    message: str
 
 
 class CheckReport:
@@ -59,7 +78,17 @@ class CheckReport:
         return f"<CheckReport: {', '.join(self.parts) or 'same'}>"
 
 
-def record(model, tokenizer, path, *, texts=None, conversations=None, sequences=None, positions=16, weights=True):
+def record(
+    model: Any,
+    tokenizer: Any,
+    path: StrPath,
+    *,
+    texts: Sequence[str] | None = None,
+    conversations: Sequence[Any] | None = None,
+    sequences: Sequence[Sequence[int]] | None = None,
+    positions: int = 16,
+    weights: bool = True,
+) -> Path:
     """Writes a record of a model of transformers: its token ids, prompts and predictions, for ``gguf-eval check-against`` and
     :func:`check_against`. Arrays are written to a second file, with the ending ``.f32``.
 
@@ -88,17 +117,17 @@ def record(model, tokenizer, path, *, texts=None, conversations=None, sequences=
 
 
 def check_against(
-    model,
-    file,
-    tokenizer=None,
+    model: Any,
+    file: StrPath,
+    tokenizer: Any = None,
     *,
-    texts=None,
-    conversations=None,
-    sequences=None,
-    positions=16,
-    checkpoint=None,
-    threads=None,
-    progress=None,
+    texts: Sequence[str] | None = None,
+    conversations: Sequence[Any] | None = None,
+    sequences: Sequence[Sequence[int]] | None = None,
+    positions: int = 16,
+    checkpoint: StrPath | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
 ) -> CheckReport:
     """Compares a GGUF file with the model of transformers from which it was made, and reports the part that is responsible for a
     difference: tokenizer, template, weights or graph.

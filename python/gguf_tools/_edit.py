@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
-from ._calls import call, hub, size, text_path, text_paths, texts
-from ._options import adapters
+from ._calls import call, hub, text_paths, texts
+from ._options import (
+    CopyOptions, EditOptions, ExtractOptions, FitOptions, SplitOptions, VerifyOptions, keywords, options
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any, Literal
+
+    from typing_extensions import Unpack
+
+    from ._options import Paths, Progress, StrPath, Texts
 
 
 def _json_value(value):
@@ -22,19 +33,15 @@ def _json_value(value):
     return value
 
 
+def _report(name: str, kind: type, given, **files):
+    chosen = options(name, kind, given, has_hub=False)
+    return call(name, {**files, **chosen}, given.get("progress"))
+
+
+@keywords(EditOptions)
 def edit_metadata(
-    file,
-    values=None,
-    *,
-    unset=(),
-    rename=None,
-    from_json=None,
-    chat_template=None,
-    output=None,
-    overwrite=False,
-    header_slack=None,
-    dry_run=False,
-) -> dict:
+    file: StrPath, values: Mapping[str, Any] | None = None, **given: Unpack[EditOptions]
+) -> dict[str, Any]:
     """Changes the metadata of a file.
 
     Renames come first, then removals, then values. Without ``output`` the file itself is changed: in place if the length of its
@@ -44,14 +51,6 @@ def edit_metadata(
         file: The GGUF file.
         values: New values by key. A plain value gets the type of the existing or known key, otherwise ``i32``, ``f32``, ``bool`` or
             ``str``. To choose a type, use ``{"type": "u32", "value": 1}``.
-        unset: Key or keys to remove. A name that ends with ``*`` stands for all keys with that prefix.
-        rename: New names by old name. Both may end with ``*``.
-        from_json: A file of ``gguf-inspect export-metadata`` with more values.
-        chat_template: Text of a new chat template.
-        output: A new file to write, instead of changing ``file``.
-        overwrite: Overwrite an existing output.
-        header_slack: Free space to leave in the header, in bytes.
-        dry_run: Report the changes without writing.
 
     Returns:
         A dict with ``changes`` (each with ``key``, ``old`` and ``new``), ``in_place``, ``written``, ``slack`` and ``file_bytes``.
@@ -62,24 +61,14 @@ def edit_metadata(
     Example:
         >>> gt.edit_metadata("model.gguf", {"general.name": "My model"}, unset=["general.tags"])["in_place"]
     """
+    chosen = options("edit_metadata", EditOptions, given, has_hub=False)
     values = {key: _json_value(value) for key, value in (values or {}).items()}
-    if chat_template is not None:
-        values["tokenizer.chat_template"] = {"type": "str", "value": chat_template}
-    options = {
-        "file": os.fsdecode(file),
-        "values": values,
-        "unset": texts(unset),
-        "rename": [{"old": old, "new": new} for old, new in (rename or {}).items()],
-        "from": text_path(from_json),
-        "output": text_path(output),
-        "force": overwrite,
-        "header_slack": header_slack,
-        "dry_run": dry_run,
-    }
-    return call("edit_metadata", options)
+    if given.get("chat_template") is not None:
+        values["tokenizer.chat_template"] = {"type": "str", "value": given["chat_template"]}
+    return call("edit_metadata", {"file": os.fsdecode(file), "values": values, **chosen})
 
 
-def export_metadata(file, *, prefix=()) -> dict:
+def export_metadata(file: StrPath, *, prefix: str | Sequence[str] = ()) -> dict[str, Any]:
     """Returns the metadata with types, in the form that :func:`edit_metadata` takes as ``values``.
 
     Args:
@@ -98,28 +87,13 @@ def export_metadata(file, *, prefix=()) -> dict:
     return call("export_metadata", {"file": os.fsdecode(file), "prefix": texts(prefix)})
 
 
-def split(
-    file,
-    prefix,
-    *,
-    max_size=None,
-    max_tensors=None,
-    no_tensor_first=False,
-    overwrite=False,
-    dry_run=False,
-    progress=None,
-) -> list[dict]:
+@keywords(SplitOptions)
+def split(file: StrPath, prefix: StrPath, **given: Unpack[SplitOptions]) -> list[dict[str, Any]]:
     """Splits a file into shards ``PREFIX-00001-of-00003.gguf``, byte-identical to those of ``llama-gguf-split``.
 
     Args:
         file: The GGUF file.
         prefix: Path of the shards without number and ending.
-        max_size: Maximum size of the tensor data of a shard, in bytes or as a text such as ``"2GB"``.
-        max_tensors: Maximum number of tensors of a shard.
-        no_tensor_first: Write a first shard without tensors.
-        overwrite: Overwrite existing shards.
-        dry_run: Report the shards without writing.
-        progress: Called with the bytes that are done and the total.
 
     Returns:
         A dict for each shard with ``file``, ``tensors`` and ``file_bytes``.
@@ -131,29 +105,18 @@ def split(
     Example:
         >>> gt.split("model.gguf", "shards/model", max_size="2GB")
     """
-    if max_size is None and max_tensors is None:
+    if given.get("max_size") is None and given.get("max_tensors") is None:
         raise ValueError("split: expected max_size or max_tensors")
-    options = {
-        "file": os.fsdecode(file),
-        "prefix": os.fsdecode(prefix),
-        "max_bytes": size(max_size),
-        "max_tensors": max_tensors,
-        "no_tensor_first": no_tensor_first,
-        "force": overwrite,
-        "dry_run": dry_run,
-    }
-    return call("split", options, progress)["files"]
+    return _report("split", SplitOptions, given, file=os.fsdecode(file), prefix=os.fsdecode(prefix))["files"]
 
 
-def merge(shards, output, *, overwrite=False, dry_run=False, progress=None) -> dict:
+@keywords(CopyOptions)
+def merge(shards: Paths, output: StrPath, **given: Unpack[CopyOptions]) -> dict[str, Any]:
     """Merges the shards of a model into one file.
 
     Args:
         shards: One of the shards, or a list of all.
         output: The file to write.
-        overwrite: Overwrite an existing file.
-        dry_run: Report the file without writing.
-        progress: Called with the bytes that are done and the total.
 
     Returns:
         A dict with ``file``, ``tensors`` and ``file_bytes``.
@@ -164,25 +127,19 @@ def merge(shards, output, *, overwrite=False, dry_run=False, progress=None) -> d
     Example:
         >>> gt.merge("shards/model-00001-of-00003.gguf", "model.gguf")
     """
-    options = {
-        "shards": text_paths(shards),
-        "output": os.fsdecode(output),
-        "force": overwrite,
-        "dry_run": dry_run,
-    }
-    return call("merge", options, progress)["files"][0]
+    return _report("merge", CopyOptions, given, shards=text_paths(shards), output=os.fsdecode(output))["files"][0]
 
 
-def change_endian(file, output, order, *, overwrite=False, dry_run=False, progress=None) -> list[dict]:
+@keywords(CopyOptions)
+def change_endian(
+    file: StrPath, output: StrPath, order: Literal["little", "big"], **given: Unpack[CopyOptions]
+) -> list[dict[str, Any]]:
     """Writes a file in another byte order, tensor data included.
 
     Args:
         file: The GGUF file, or any shard of a split model.
         output: The file to write.
         order: ``"little"`` or ``"big"``.
-        overwrite: Overwrite an existing file.
-        dry_run: Report the files without writing.
-        progress: Called with the bytes that are done and the total.
 
     Returns:
         A dict for each file with ``file``, ``tensors`` and ``file_bytes``.
@@ -193,27 +150,18 @@ def change_endian(file, output, order, *, overwrite=False, dry_run=False, progre
     Example:
         >>> gt.change_endian("model.gguf", "model-big.gguf", "big")
     """
-    options = {
-        "file": os.fsdecode(file),
-        "output": os.fsdecode(output),
-        "order": order,
-        "force": overwrite,
-        "dry_run": dry_run,
-    }
-    return call("change_endian", options, progress)["files"]
+    files = {"file": os.fsdecode(file), "output": os.fsdecode(output)}
+    return _report("change_endian", CopyOptions, given, order=order, **files)["files"]
 
 
-def extract(file, tensors, output, *, f32=False, overwrite=False, dry_run=False, progress=None) -> dict:
+@keywords(ExtractOptions)
+def extract(file: StrPath, tensors: Texts, output: StrPath, **given: Unpack[ExtractOptions]) -> dict[str, Any]:
     """Writes tensors to a file for other programs.
 
     Args:
         file: The GGUF file.
         tensors: Name or names of the tensors.
         output: The file to write: ``.npy`` for one tensor, or ``.safetensors``.
-        f32: Convert all tensors to float32. Quantized tensors always are.
-        overwrite: Overwrite an existing file.
-        dry_run: Report the file without writing.
-        progress: Called with the bytes that are done and the total.
 
     Returns:
         A dict with ``file``, ``file_bytes``, ``written`` and ``tensors``.
@@ -224,33 +172,16 @@ def extract(file, tensors, output, *, f32=False, overwrite=False, dry_run=False,
     Example:
         >>> gt.extract("model.gguf", ["token_embd.weight"], "embeddings.npy")
     """
-    options = {
-        "file": os.fsdecode(file),
-        "tensors": texts(tensors),
-        "output": os.fsdecode(output),
-        "f32": f32,
-        "force": overwrite,
-        "dry_run": dry_run,
-    }
-    return call("extract", options, progress)
+    files = {"file": os.fsdecode(file), "output": os.fsdecode(output)}
+    return _report("extract", ExtractOptions, given, tensors=texts(tensors), **files)
 
 
-def verify(
-    file, *, against=None, lora=(), lora_tokenizer=False, only=(), strict=False, threads=None, progress=None
-) -> dict:
+@keywords(VerifyOptions)
+def verify(file: StrPath, **given: Unpack[VerifyOptions]) -> dict[str, Any]:
     """Checks that a file is valid or, with ``against``, that it matches its source.
 
     Args:
         file: The GGUF file, or any shard of a split model.
-        against: The source: a checkpoint folder, ``hf://OWNER/MODEL`` or a GGUF file.
-        lora: LoRA adapters that were merged into the source, as in :func:`convert`: adapter files for a GGUF source, folders or
-            addresses for a checkpoint.
-        lora_tokenizer: The file has the tokenizer and chat template of the adapter.
-        only: Limit the checks to one or several of ``structure``, ``blocks``, ``loader``, ``architecture``, ``tokenizer``,
-            ``template``, ``file-type`` and ``source``.
-        strict: Treat warnings as errors.
-        threads: Number of threads. Default: one per core.
-        progress: Called with the bytes that are done and the total.
 
     Returns:
         A dict with ``good``, ``errors``, ``warnings`` and ``checks``, each with its ``findings``.
@@ -261,19 +192,12 @@ def verify(
     Example:
         >>> gt.verify("model.gguf", against="Llama-3.2-1B")["good"]
     """
-    options = {
-        "file": os.fsdecode(file),
-        "against": text_path(against),
-        "adapters": adapters(lora),
-        "lora_tokenizer": lora_tokenizer,
-        "only": texts(only),
-        "strict": strict,
-        "threads": threads,
-    }
-    return call("verify", {"options": options, "hub": hub()}, progress)
+    chosen = options("verify", VerifyOptions, given, has_hub=False)
+    both = {"options": {"file": os.fsdecode(file), **chosen}, "hub": hub()}
+    return call("verify", both, given.get("progress"))
 
 
-def diff(a, b, *, headers=False, progress=None) -> dict:
+def diff(a: StrPath, b: StrPath, *, headers: bool = False, progress: Progress | None = None) -> dict[str, Any]:
     """Compares the keys and tensors of two files.
 
     Args:
@@ -294,7 +218,9 @@ def diff(a, b, *, headers=False, progress=None) -> dict:
     return call("diff", {"a": os.fsdecode(a), "b": os.fsdecode(b), "headers": headers}, progress)
 
 
-def hash(files, *, tensors=False, progress=None) -> dict[str, str]:
+def hash(
+    files: StrPath | Sequence[StrPath], *, tensors: bool = False, progress: Progress | None = None
+) -> dict[str, str]:
     """Computes SHA-256 digests as ``gguf-inspect hash`` prints them.
 
     Args:
@@ -314,7 +240,7 @@ def hash(files, *, tensors=False, progress=None) -> dict[str, str]:
     return call("hash", {"files": text_paths(files), "tensors": tensors}, progress)
 
 
-def summary(path) -> dict:
+def summary(path: StrPath) -> dict[str, Any]:
     """Summarizes a file, without reading its weights.
 
     Args:
@@ -332,17 +258,12 @@ def summary(path) -> dict:
     return call("summary", {"file": os.fsdecode(path)})
 
 
-def fit(path, *, memory=None, context=(), parallel=1, kv_type="f16", batch=512, also=()) -> dict:
+@keywords(FitOptions)
+def fit(path: StrPath, **given: Unpack[FitOptions]) -> dict[str, Any]:
     """Estimates the memory of a file, or of each file of a folder, when it runs in llama.cpp.
 
     Args:
         path: A GGUF file, or a folder of files.
-        memory: Available memory, in bytes or as a text such as ``"16GiB"``. The result then states the longest context that fits.
-        context: Context length in tokens, or a list. Default: the training context length.
-        parallel: Number of sequences at the same time.
-        kv_type: Type of the KV cache, for example ``"q8_0"``.
-        batch: Tokens of a batch.
-        also: Projectors and draft models to load too.
 
     Returns:
         A dict with the memory of each file and, with ``memory``, ``best``: the largest file that fits.
@@ -354,13 +275,4 @@ def fit(path, *, memory=None, context=(), parallel=1, kv_type="f16", batch=512, 
     Example:
         >>> gt.fit("quants", memory="16GiB", context=8192)["best"]
     """
-    options = {
-        "path": os.fsdecode(path),
-        "memory": size(memory),
-        "context": [context] if isinstance(context, int) else list(context),
-        "parallel": parallel,
-        "kv_type": kv_type,
-        "batch": batch,
-        "with": text_paths(also),
-    }
-    return call("fit", options)
+    return call("fit", {"path": os.fsdecode(path), **options("fit", FitOptions, given, has_hub=False)})

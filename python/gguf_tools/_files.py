@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import io
 import os
+from typing import TYPE_CHECKING
 from collections.abc import Mapping
 
 from . import _native
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from ._annotations import Value
+    from ._options import StrPath
 
 # NumPy types of tensor types. bf16 is missing, because NumPy has no such type without ml_dtypes.
 _PLAIN = {"f32": "f4", "f16": "f2", "f64": "f8", "i8": "i1", "i16": "i2", "i32": "i4", "i64": "i8"}
@@ -23,18 +34,18 @@ class Metadata(Mapping):
         self._file = file
         self._keys = dict.fromkeys(file.keys())
 
-    def __getitem__(self, key: str):
+    def __getitem__(self, key: str) -> Value:
         if key not in self._keys:
             raise KeyError(key)
         return self._file.value(key)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[str]:
         return iter(self._keys)
 
     def __len__(self) -> int:
         return len(self._keys)
 
-    def __contains__(self, key) -> bool:
+    def __contains__(self, key: object) -> bool:
         return key in self._keys
 
     def __repr__(self) -> str:
@@ -46,7 +57,9 @@ class Tensor:
 
     __slots__ = ("_file", "name", "nbytes", "offset", "path", "shape", "type")
 
-    def __init__(self, file: File, name, type, shape, path, offset, nbytes) -> None:
+    def __init__(
+        self, file: File, name: str, type: str, shape: Sequence[int], path: StrPath, offset: int, nbytes: int
+    ) -> None:
         self._file = file
         #: Name.
         self.name = name
@@ -62,7 +75,7 @@ class Tensor:
         self.nbytes = nbytes
 
     @property
-    def raw(self):
+    def raw(self) -> npt.NDArray[np.uint8]:
         """Stored bytes: a read-only view of the file, uint8 of shape (..., bytes of a row)."""
         import numpy as np
 
@@ -74,7 +87,7 @@ class Tensor:
             n_rows *= dim
         return flat.reshape(*self.shape[:-1], self.nbytes // n_rows)
 
-    def numpy(self):
+    def numpy(self) -> npt.NDArray[Any]:
         """Returns the values if NumPy has their type (f32, f16, f64, integers), otherwise the bytes as :attr:`raw`. The array is a
         read-only view of the file.
         """
@@ -88,7 +101,7 @@ class Tensor:
         buffer = self._file._mapped(self.path)
         return np.frombuffer(buffer, np.dtype(order + plain), count, self.offset).reshape(self.shape)
 
-    def decode(self):
+    def decode(self) -> npt.NDArray[np.float32]:
         """Returns the values as float32, whatever the type."""
         import numpy as np
 
@@ -96,7 +109,7 @@ class Tensor:
             return self.numpy().astype(np.float32)
         return self._file._native.decode(self.name)
 
-    def __array__(self, dtype=None, copy=None):
+    def __array__(self, dtype: Any = None, copy: Any = None) -> npt.NDArray[Any]:
         values = self.decode()
         return values if dtype is None else values.astype(dtype)
 
@@ -135,7 +148,7 @@ class File(Mapping):
     def __getitem__(self, name: str) -> Tensor:
         return self._tensors[name]
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[str]:
         return iter(self._tensors)
 
     def __len__(self) -> int:
@@ -146,7 +159,7 @@ class File(Mapping):
         return f"<File {os.fspath(self.path)}: {architecture}, {len(self)} tensors>"
 
 
-def open(path: str | os.PathLike) -> File:
+def open(path: StrPath) -> File:
     """Opens a GGUF file, or the split model that it belongs to. Only headers are read.
 
     Args:

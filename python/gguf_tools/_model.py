@@ -3,26 +3,46 @@
 from __future__ import annotations
 
 import os
-from collections import namedtuple
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 from . import _native
 from ._calls import stated, text_path, text_paths
 from ._events import receive
 from ._files import Metadata
-from ._options import adapters
+from ._options import GenerateOptions, adapters, defaults, keywords, options
 from ._progress import shown
 
-Score = namedtuple("Score", "accuracy error interval correct tasks chance")
-Score.__doc__ = """Accuracy of a model on tasks.
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping, Sequence
+    from typing import Any, Literal
 
-Attributes:
-    accuracy: Share of correct answers, from 0 to 1.
-    error: Its standard error.
-    interval: Bounds of the share by Wilson's interval at 95 %.
-    correct: Number of correct answers.
-    tasks: Number of tasks.
-    chance: Expected share of random answers.
-"""
+    import numpy as np
+    import numpy.typing as npt
+    from typing_extensions import Unpack
+
+    from ._annotations import Activations, Ids, Messages
+    from ._options import Lora, Progress, StrPath
+
+
+class Score(NamedTuple):
+    """Accuracy of a model on tasks.
+
+    Attributes:
+        accuracy: Share of correct answers, from 0 to 1.
+        error: Its standard error.
+        interval: Bounds of the share by Wilson's interval at 95 %.
+        correct: Number of correct answers.
+        tasks: Number of tasks.
+        chance: Expected share of random answers.
+    """
+
+    accuracy: float
+    error: float
+    interval: tuple[float, float]
+    correct: int
+    tasks: int
+    chance: float
+
 
 # Placeholder of an image or a sound in a prompt, and placeholders of one kind.
 _PLACE = "<__media__>"
@@ -120,7 +140,9 @@ class Model:
         >>> model.generate([{"role": "user", "content": "What is a llama?"}], max_tokens=64)
     """
 
-    def __init__(self, path, *, threads=None, activations="f32", lora=()) -> None:
+    def __init__(
+        self, path: StrPath, *, threads: int | None = None, activations: Activations = "f32", lora: Lora = ()
+    ) -> None:
         options = _options(threads=threads, activations=activations, adapters=adapters(lora))
         self._native = _native.Model.open(os.fspath(path), options)
         #: The path as it was given.
@@ -134,7 +156,7 @@ class Model:
         return self._native.architecture()
 
     @property
-    def context_length(self):
+    def context_length(self) -> int | None:
         """Training context length in tokens; None if no key states it."""
         return self._native.context_length()
 
@@ -144,11 +166,11 @@ class Model:
         return self._native.n_vocab()
 
     @property
-    def labels(self) -> list:
+    def labels(self) -> list[str]:
         """Names of the scores of a reranker; empty if the file has none."""
         return self._native.labels()
 
-    def tokenize(self, text, *, add_special=True, parse_special=False) -> list:
+    def tokenize(self, text: str | bytes, *, add_special: bool = True, parse_special: bool = False) -> list[int]:
         """Splits a text into token ids.
 
         Args:
@@ -168,7 +190,7 @@ class Model:
         text = text.encode() if isinstance(text, str) else bytes(text)
         return self._native.tokenize(text, _options(add_special=add_special, parse_special=parse_special))
 
-    def detokenize(self, ids) -> str:
+    def detokenize(self, ids: Ids) -> str:
         """Returns the text of token ids. Bytes that are not UTF-8, such as half a character, become U+FFFD.
 
         Args:
@@ -183,7 +205,7 @@ class Model:
         """
         return self.detokenize_bytes(ids).decode("utf-8", "replace")
 
-    def detokenize_bytes(self, ids) -> bytes:
+    def detokenize_bytes(self, ids: Ids) -> bytes:
         """Returns the bytes of token ids, for texts that end within a character.
 
         Args:
@@ -198,7 +220,14 @@ class Model:
         return self._native.detokenize(_ids(ids))
 
     def apply_chat_template(
-        self, messages, *, tools=None, add_generation_prompt=True, template=None, date=None, **variables
+        self,
+        messages: Messages,
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        template: str | None = None,
+        date: str | None = None,
+        **variables: Any,
     ) -> str:
         """Renders messages with the file's chat template, as ``apply_chat_template`` of transformers does.
 
@@ -228,7 +257,7 @@ class Model:
         )
         return self._native.apply_chat_template(_json(list(messages)), options)
 
-    def starts_with_bos(self, text) -> bool:
+    def starts_with_bos(self, text: str) -> bool:
         """Returns True if a prompt starts with the BOS token and should be tokenized with ``add_special=False``.
 
         Args:
@@ -239,7 +268,7 @@ class Model:
         """
         return self._native.starts_with_bos(text)
 
-    def logits(self, ids):
+    def logits(self, ids: Ids) -> npt.NDArray[np.float32]:
         """Computes the logits of the token after each of ``ids``.
 
         Args:
@@ -257,42 +286,20 @@ class Model:
         """
         return self._native.logits(_ids(ids))
 
+    @overload
     def generate(
-        self,
-        prompt,
-        *,
-        max_tokens=128,
-        plain=False,
-        temperature=0.0,
-        top_k=40,
-        top_p=0.95,
-        seed=0,
-        images=(),
-        audio=(),
-        mmproj=None,
-        image_tokens=None,
-        tools=None,
-        variables=None,
-        stream=False,
-    ):
+        self, prompt: str | Messages, *, stream: Literal[False] = False, **given: Unpack[GenerateOptions]
+    ) -> str: ...
+    @overload
+    def generate(
+        self, prompt: str | Messages, *, stream: Literal[True], **given: Unpack[GenerateOptions]
+    ) -> Generator[str, None, None]: ...
+    @keywords(GenerateOptions)
+    def generate(self, prompt, *, stream=False, **given):
         """Continues a text, or answers messages through the chat template. The same call generates the same text every time.
 
         Args:
             prompt: A text to continue, or a list of messages to answer (:meth:`apply_chat_template`).
-            max_tokens: Maximum number of generated tokens.
-            plain: Read the text of special tokens in a text as plain text.
-            temperature: Sampling temperature; 0 is greedy.
-            top_k: Number of most likely tokens to sample from; 0 means all.
-            top_p: Sample from the most likely tokens with this total probability.
-            seed: Random seed.
-            images: PNG or JPEG files. They replace ``<__media__>`` in the prompt, or parts of type ``image`` in messages; without
-                such a place, they come before the text or the last message of the user.
-            audio: WAV, FLAC or MP3 files. They replace ``<__media__>`` in the prompt, or parts of type ``audio`` in messages. With
-                ``images``, the places are ``<__image__>`` and ``<__audio__>``.
-            mmproj: Vision or audio projector (GGUF), for ``images`` and ``audio``.
-            image_tokens: Maximum number of tokens of each image, for models in which it depends on the image size.
-            tools: Functions that the model may call, with messages.
-            variables: A dict of further variables of the template, with messages.
             stream: Return an iterator of pieces of the text while it is generated. Ctrl-C and closing the iterator stop the
                 generation.
 
@@ -307,41 +314,32 @@ class Model:
             >>> for text in model.generate("The capital of France is", max_tokens=8, stream=True):
             ...     print(text, end="", flush=True)
         """
-        images, audio = text_paths(images), text_paths(audio)
+        chosen = options("generate", GenerateOptions, {**defaults(GenerateOptions), **given}, has_hub=False)
+        tools, variables = given.get("tools"), given.get("variables")
         chat = None
         if isinstance(prompt, str):
             if tools is not None or variables:
                 raise ValueError("tools and variables: expected a list of messages, found a text")
         else:
             chat = _options(tools=tools, variables=variables or None)
-            prompt = _json(_with_places(prompt, len(images), len(audio)))
-        sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-        options = _options(
-            max_tokens=max_tokens,
-            plain=plain,
-            sampling=sampling,
-            images=images,
-            audio=audio,
-            mmproj=text_path(mmproj),
-            image_tokens=image_tokens,
-        )
-        pieces = _pieces(self._native.generate(prompt, chat, options))
+            prompt = _json(_with_places(prompt, len(chosen.get("images", ())), len(chosen.get("audio", ()))))
+        pieces = _pieces(self._native.generate(prompt, chat, _json(chosen)))
         return pieces if stream else "".join(pieces)
 
     def chat(
         self,
         *,
-        system=None,
-        max_tokens=None,
-        temperature=None,
-        top_k=None,
-        top_p=None,
-        min_p=None,
-        repeat_penalty=None,
-        seed=0,
-        think=None,
-        chat_template=None,
-        variables=None,
+        system: str | None = None,
+        max_tokens: int | None = None,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        min_p: float | None = None,
+        repeat_penalty: float | None = None,
+        seed: int = 0,
+        think: bool | None = None,
+        chat_template: str | None = None,
+        variables: Mapping[str, Any] | None = None,
     ) -> ChatSession:
         """Starts a chat of several turns. Each turn computes only the tokens that are new.
 
@@ -387,7 +385,15 @@ class Model:
         options = _options(system=system, max_tokens=max_tokens, sampling=sampling, template=template)
         return ChatSession(self._native.chat(options))
 
-    def embed(self, texts, *, pooling=None, normalize=False, plain=False, progress=None):
+    def embed(
+        self,
+        texts: str | Sequence[str] | Sequence[tuple[str, str]],
+        *,
+        pooling: Literal["none", "mean", "cls", "last", "rank"] | None = None,
+        normalize: bool = False,
+        plain: bool = False,
+        progress: Progress | None = None,
+    ) -> Any:
         """Computes embeddings of texts, or scores with a reranker.
 
         Args:
@@ -423,7 +429,14 @@ class Model:
             return vectors[0][0]
         return np.concatenate(vectors) if vectors else np.zeros((0, 0), np.float32)
 
-    def score(self, file, format="hellaswag", *, tasks=None, progress=None) -> Score:
+    def score(
+        self,
+        file: StrPath,
+        format: Literal["hellaswag", "winogrande", "multiple-choice"] = "hellaswag",
+        *,
+        tasks: int | None = None,
+        progress: Progress | None = None,
+    ) -> Score:
         """Measures the accuracy on tasks with several answers, computed as by ``llama-perplexity``.
 
         Args:
@@ -473,6 +486,10 @@ class ChatSession:
     def __init__(self, native) -> None:
         self._native = native
 
+    @overload
+    def ask(self, message: str, *, stream: Literal[False] = False) -> str: ...
+    @overload
+    def ask(self, message: str, *, stream: Literal[True]) -> Generator[str, None, None]: ...
     def ask(self, message, *, stream=False):
         """Answers a message of the user. The message and the answer become part of the chat.
 
@@ -502,7 +519,7 @@ class ChatSession:
         """
         self._native.reset()
 
-    def set_system(self, system) -> None:
+    def set_system(self, system: str | None) -> None:
         """Replaces the system message.
 
         Args:

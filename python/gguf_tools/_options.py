@@ -1,11 +1,20 @@
-"""Keywords of conversions as options of the toolkit."""
-
-from __future__ import annotations
+"""Keywords of calls: their types, the options of the toolkit that they set, and their documentation."""
 
 import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Literal, NamedTuple, Optional, TypedDict, TypeVar, Union
 
 from . import _native
-from ._calls import hub, is_default, size, text_path, text_paths, texts
+from ._calls import hub, is_default, size, sizes, text_path, text_paths, texts
+
+StrPath = Union[str, "os.PathLike[str]"]
+Progress = Union[Callable[[int, int], object], Literal[False]]
+Lora = Union[StrPath, Sequence[Union[StrPath, tuple[StrPath, float]]], Mapping[Any, float]]
+Size = Union[int, str]
+Texts = Union[str, Sequence[str]]
+Paths = Union[StrPath, Sequence[StrPath]]
+TensorTypes = Union[Mapping[str, str], Texts]
+Keys = Union[Mapping[str, Any], Texts]
 
 
 def adapters(lora) -> list:
@@ -55,104 +64,526 @@ def _file_type(name):
     return name
 
 
-def _same(value):
-    return value
+def _renames(names: Mapping[str, str]) -> list:
+    return [{"old": old, "new": new} for old, new in names.items()]
+
+
+def _numbers(values) -> list:
+    return [values] if isinstance(values, int) else list(values)
 
 
 def _format(value):
     return None if value == "gguf" else value
 
 
-# Option and conversion for each keyword.
-_OPTIONS = {
-    "src": ("source", text_path),
-    "out": ("output.out", text_path),
-    "file_type": ("types", _file_types),
-    "stated_type": ("file_type", _file_type),
-    "to": ("to", _format),
-    "lora": ("adapters", adapters),
-    "lora_tokenizer": ("lora_tokenizer", _same),
-    "mmproj": ("with_mmproj", _same),
-    "mmproj_type": ("mmproj_type", _file_type),
-    "fp8_as": ("fp8_as", _same),
-    "repack": ("repack", _same),
-    "config": ("config", text_path),
-    "keep_downloads": ("keep", _same),
-    "base": ("base", text_path),
-    "allow_requantize": ("allow_requantize", _same),
-    "keep_split": ("keep_split", _same),
-    "mistral_format": ("reading.mistral_format", _same),
-    "unmasked_zeros": ("reading.unmasked_zeros", _same),
-    "arch_as": ("arch.arch_as", _same),
-    "target_model_dir": ("arch.target_model_dir", text_path),
-    "mtp": ("arch.prediction", _same),
-    "dense_modules": ("arch.dense_modules", _same),
-    "model_name": ("naming.model_name", _same),
-    "pre": ("naming.pre", _same),
-    "embed_tokenizer_json": ("naming.embed_tokenizer_json", _same),
-    "equal_scores": ("naming.equal_scores", _same),
-    "via": ("encoding.via", _same),
-    "allow_nonfinite": ("encoding.allow_nonfinite", _same),
-    "big_endian": ("encoding.big_endian", _same),
-    "imatrix": ("tensors.imatrix", text_path),
-    "missing_imatrix": ("tensors.missing_imatrix", _same),
-    "include_weights": ("tensors.include_weights", texts),
-    "exclude_weights": ("tensors.exclude_weights", texts),
-    "tensor_types": ("tensors.tensor_types", _rules),
-    "output_tensor_type": ("tensors.output_tensor_type", _same),
-    "token_embedding_type": ("tensors.token_embedding_type", _same),
-    "leave_output_tensor": ("tensors.leave_output_tensor", _same),
-    "pure": ("tensors.pure", _same),
-    "prune_layers": ("tensors.prune_layers", list),
-    "metadata": ("tensors.override_kv", _keys),
-    "header_slack": ("tensors.header_slack", size),
-    "split_max_size": ("tensors.split_max_size", size),
-    "split_max_tensors": ("tensors.split_max_tensors", _same),
-    "recipe": ("tensors.recipe", text_path),
-    "save_recipe": ("tensors.save_recipe", text_path),
-    "calibrate": ("calibration.calibrate", text_paths),
-    "calibration_tokens": ("calibration.calibration_tokens", _same),
-    "statistics": ("calibration.statistics", text_path),
-    "rounding": ("calibration.rounding", _same),
-    "eval_text": ("calibration.eval_text", text_path),
-    "inputs_only": ("calibration.inputs_only", _same),
-    "train_scales": ("calibration.train_scales", _same),
-    "no_verify": ("calibration.no_verify", _same),
-    "target_size": ("budget.target_size", size),
-    "target_bpw": ("budget.target_bpw", _same),
-    "no_larger_than_type": ("budget.no_larger_than_type", _same),
-    "allow_types": ("budget.allow_types", texts),
-    "keep_types": ("budget.keep_types", _same),
-    "threads": ("output.threads", _same),
-    "overwrite": ("output.force", _same),
-    "resume": ("output.resume", _same),
-}
+def _same(value):
+    return value
+
+
+class Option(NamedTuple):
+    """An option of the toolkit: its path in the JSON form, the conversion of a value, and the value that is left out."""
+
+    path: str
+    convert: Callable[[Any], Any]
+    default: Any
+
+
+def of(path: str = "", convert: Callable[[Any], Any] = _same, default: Any = None) -> Option:
+    return Option(path, convert, default)
+
+
+def flag(path: str) -> Option:
+    return Option(path, _same, False)
+
+
+class FileTypes(TypedDict, total=False):
+    file_type: Annotated[Optional[Texts], of("types", _file_types),
+        'File type (:func:`types`) such as ``"q4_k_m"``, or a list of them, which are written in one pass. ``"auto"`` is the float type '
+        'of the checkpoint.']
+    outtype: Annotated[Optional[Texts], of(), "The same as ``file_type``, by the name of gguf-py."]
+
+
+class Adapters(TypedDict, total=False):
+    lora: Annotated[Lora, of("adapters", adapters, default=()),
+        "LoRA adapters to merge: a path, a list of paths or of ``(path, scale)``, or a dict of paths and scales."]
+
+
+class Checkpoint(TypedDict, total=False):
+    to: Annotated[Literal["gguf", "whisper.cpp"], of("to", _format, default="gguf"),
+        'Format to write: ``"gguf"``, or ``"whisper.cpp"`` for Whisper models, with ``"f16"`` as the default type.']
+    lora_tokenizer: Annotated[bool, flag("lora_tokenizer"), "Use the tokenizer and chat template of the adapter."]
+    mmproj: Annotated[bool, flag("with_mmproj"), "Also write the vision or audio projector."]
+    mmproj_type: Annotated[Optional[str], of("mmproj_type", _file_type), "File type of the projector."]
+    config: Annotated[Optional[StrPath], of("config", text_path),
+        "Folder with the tokenizer files, and with config.json if the weights are a single file."]
+    unmasked_zeros: Annotated[bool, flag("reading.unmasked_zeros"), "Read all-ones GPTQ zero points as llama.cpp does."]
+    fp8_as: Annotated[Optional[str], of("fp8_as"), 'Type of FP8 matrices in files of float types: ``"q8_0"``.']
+
+
+class Rules(TypedDict, total=False):
+    tensor_types: Annotated[TensorTypes, of("tensors.rules.tensor_types", _rules, default=()),
+        'Types of tensors by a regular expression of their names: ``{"ffn_down": "q6_k"}``. The first match wins.']
+    metadata: Annotated[Keys, of("tensors.rules.override_kv", _keys, default=()),
+        'Metadata to set: ``{"general.name": "Tuned"}``. A value may be ``{"type": "u32", "value": 1}``.']
+
+
+class Tensors(Rules, total=False):
+    imatrix: Annotated[Optional[StrPath], of("tensors.imatrix", text_path), "Importance matrix file."]
+    missing_imatrix: Annotated[Optional[Literal["error", "ones", "neighbour", "raise-type"]], of("tensors.rules.missing_imatrix"),
+        'Treatment of tensors without importance data: ``"error"``, ``"ones"``, ``"neighbour"`` or ``"raise-type"``.']
+    include_weights: Annotated[Texts, of("tensors.rules.include_weights", texts, default=()),
+        "Use importance data only for tensors whose name contains one of these texts."]
+    exclude_weights: Annotated[Texts, of("tensors.rules.exclude_weights", texts, default=()),
+        "Ignore importance data for tensors whose name contains one of these texts."]
+    output_tensor_type: Annotated[Optional[str], of("tensors.rules.output_tensor_type"), "Type of ``output.weight``."]
+    token_embedding_type: Annotated[Optional[str], of("tensors.rules.token_embedding_type"), "Type of the token embeddings."]
+    leave_output_tensor: Annotated[bool, flag("tensors.rules.leave_output_tensor"), "Do not quantize ``output.weight``."]
+    pure: Annotated[bool, flag("tensors.rules.pure"), "Quantize all tensors to the main type of the file type."]
+    prune_layers: Annotated[Sequence[int], of("tensors.rules.prune_layers", list, default=()), "Layers to remove, counted from 0."]
+    recipe: Annotated[Optional[Union[StrPath, Mapping[str, Any]]], of("replay.recipe", text_path),
+        "Recipe that sets the type of each tensor: a file, or the dict of :func:`recipe`. Replaces ``file_type``."]
+    save_recipe: Annotated[Optional[StrPath], of("replay.save_recipe", text_path), "Recipe file to write."]
+    header_slack: Annotated[Optional[Size], of("tensors.header_slack", size),
+        "Free space in the header, in bytes, for later edits in place."]
+    split_max_size: Annotated[Optional[Size], of("tensors.rules.shards.split_max_size", size),
+        'Limit of a shard, in bytes of tensor data or as a text such as ``"2GB"``.']
+    split_max_tensors: Annotated[Optional[int], of("tensors.rules.shards.split_max_tensors"), "Limit of a shard in tensors."]
+
+
+class Calibration(TypedDict, total=False):
+    calibrate: Annotated[Paths, of("calibration.calibrate", text_paths, default=()),
+        'Texts for a calibration, which improves the rounding. Files that end in ``.jsonl`` hold chats. ``"builtin"`` is a built-in text, '
+        'and ``"self"`` is text drawn from the model itself.']
+    calibration_tokens: Annotated[Optional[int], of("calibration.calibration_tokens"), "Number of tokens to use. Default: 16384."]
+    statistics: Annotated[Optional[StrPath], of("calibration.statistics", text_path),
+        "Folder in which the statistics of the texts are kept for later runs."]
+    rounding: Annotated[Optional[str], of("calibration.rounding"),
+        'Last step of the rounding: ``"descent"``, ``"feedback"``, ``"shrinkage"``, ``"scales"`` or ``"full"``.']
+    eval_text: Annotated[Optional[StrPath], of("calibration.eval_text", text_path),
+        "Text to measure the calibrated files on. Default: the rest of the calibration texts."]
+    inputs_only: Annotated[bool, flag("calibration.inputs_only"), "Do not use statistics of output gradients."]
+    train_scales: Annotated[bool, flag("calibration.train_scales"), "Train the scales of blocks against the base after rounding."]
+    no_verify: Annotated[bool, flag("calibration.no_verify"), "Do not measure the calibrated files."]
+    target_size: Annotated[Optional[Size], of("budget.limit.target_size", size),
+        "Choose the types of tensors for a file of this size, in bytes or as a text. Text models need ``calibrate`` or ``imatrix``."]
+    target_bpw: Annotated[Optional[float], of("budget.limit.target_bpw"), "The same, as a number of bits per weight."]
+    no_larger_than_type: Annotated[Optional[str], of("budget.limit.no_larger_than_type"), "The same, as the size of a file of this type."]
+    allow_types: Annotated[Texts, of("budget.allow_types", texts, default=()), "Types to choose from."]
+    keep_types: Annotated[bool, flag("budget.keep_types"), "Keep the types of the file type, and only improve the rounding."]
+
+
+class Name(TypedDict, total=False):
+    model_name: Annotated[Optional[str], of("naming.model_name"), "Name of the model. Default: from the checkpoint."]
+
+
+class ArchName(TypedDict, total=False):
+    arch_as: Annotated[Optional[str], of("arch.arch_as"), "Architecture or class name to use instead of that of the config."]
+
+
+class Vocabulary(Name, ArchName, total=False):
+    pre: Annotated[Optional[str], of("naming.pre"), "Name of the pre-tokenizer, if it is not recognized."]
+    embed_tokenizer_json: Annotated[bool, flag("naming.embed_tokenizer_json"), "Store the tokenizer file in the metadata."]
+    equal_scores: Annotated[bool, flag("naming.equal_scores"),
+        "Give all tokens of a llama tokenizer without scores the same score, like convert_hf_to_gguf.py."]
+    target_model_dir: Annotated[Optional[StrPath], of("arch.target_model_dir", text_path), "Target model of a draft model."]
+
+
+class Mistral(TypedDict, total=False):
+    mistral_format: Annotated[bool, flag("reading.mistral_format"), "Read Mistral's own files if both layouts are present."]
+
+
+class Layers(TypedDict, total=False):
+    mtp: Annotated[Optional[Literal["with", "without", "only"]], of("arch.prediction"),
+        'Multi-token prediction layers: ``"with"`` (the default), ``"without"`` or ``"only"``.']
+    dense_modules: Annotated[bool, flag("arch.dense_modules"), "Include the dense layers of a sentence-transformers model."]
+    repack: Annotated[bool, flag("repack"), "Keep quantized weights bit for bit if a type can hold them."]
+
+
+class Via(TypedDict, total=False):
+    via: Annotated[Optional[str], of("encoding.via"), "Float type that weights are rounded to before they are quantized."]
+
+
+class BigEndian(TypedDict, total=False):
+    big_endian: Annotated[bool, flag("encoding.plain.big_endian"), "Write big-endian files."]
+
+
+class Values(BigEndian, total=False):
+    allow_nonfinite: Annotated[bool, flag("encoding.plain.allow_nonfinite"), "Convert NaNs and infinities instead of failing."]
+
+
+class Overwrite(TypedDict, total=False):
+    overwrite: Annotated[bool, flag("output.force"), "Overwrite existing files, and discard an interrupted run."]
+
+
+class Output(Overwrite, total=False):
+    threads: Annotated[Optional[int], of("output.threads"), "Number of threads. Default: one per core. The files do not depend on it."]
+
+
+class Resume(TypedDict, total=False):
+    resume: Annotated[bool, flag("output.resume"), "Resume an interrupted run, and keep the parts of this one if it is interrupted."]
+
+
+class Access(TypedDict, total=False):
+    token: Annotated[Optional[Union[str, bool]], of(), "Token of the Hub. Default: that of huggingface_hub. False for none."]
+    cache_dir: Annotated[Optional[StrPath], of(), "Cache of the Hub. Default: that of huggingface_hub."]
+    endpoint: Annotated[Optional[str], of(), "Address of the Hub."]
+
+
+class Hub(Access, total=False):
+    revision: Annotated[Optional[str], of(), "Branch, tag or commit of the model."]
+
+
+class Downloads(Hub, total=False):
+    keep_downloads: Annotated[bool, flag("keep"), "Store downloads in the cache."]
+
+
+class Watched(TypedDict, total=False):
+    progress: Annotated[Optional[Progress], of(),
+        "Function that is called on this thread with the finished and the total amount of work of each stage. By default a terminal or "
+        "notebook shows a tqdm bar if tqdm is installed; False shows none."]
+
+
+class GgufInput(TypedDict, total=False):
+    allow_requantize: Annotated[bool, flag("allow_requantize"), "Quantize tensors that are already quantized. They lose precision twice."]
+    keep_split: Annotated[bool, flag("keep_split"), "Write as many shards as the input has."]
+
+
+class Base(TypedDict, total=False):
+    base: Annotated[Optional[StrPath], of("base", text_path),
+        "Folder or Hub model with the config of the base model. Default: the model that the adapter names, if it is a local folder."]
+
+
+class StatedType(TypedDict, total=False):
+    file_type: Annotated[Optional[str], of("file_type", _file_type), "File type that the metadata state. Default: that of the weights."]
+    outtype: Annotated[Optional[str], of(), "The same as ``file_type``, by the name of gguf-py."]
+
+
+class Publication(TypedDict, total=False):
+    file_type: Annotated[Texts, of("types", texts, default=()), "File types to write."]
+    ladder: Annotated[Optional[Literal["small", "full"]], of("ladder"), 'Predefined set of types: ``"small"`` (the default) or ``"full"``.']
+    fit: Annotated[Size | Sequence[Size], of("fit", sizes, default=()),
+        'Memory sizes, in bytes or as texts such as ``"8GB"``; the largest type that fits in each is written.']
+    fit_context: Annotated[Optional[int], of("fit_context"),
+        "Tokens of context that ``fit`` includes. Default: 8192, or less if the model was trained for less."]
+    calibrate: Annotated[Paths, of("calibrate", text_paths, default=()),
+        'Texts or chats to optimize types and rounding of each file on. ``"builtin"`` is a built-in text.']
+    calibration_tokens: Annotated[Optional[int], of("calibration_tokens"),
+        "Tokens to use of all calibration texts together. Default: 16,384."]
+    no_calibrate: Annotated[bool, flag("no_calibrate"), "Do not calibrate, although an earlier run did."]
+    target_size: Annotated[Size | Sequence[Size], of("target_size", sizes, default=()),
+        'Sizes, in bytes or as texts such as ``"5GB"``; for each, one more file whose types are chosen for it. Needs ``calibrate``.']
+    remove: Annotated[Texts, of("remove", texts, default=()), "Files of earlier runs to remove, by their type in the card."]
+    chat_template: Annotated[Optional[StrPath], of("chat_template", text_path),
+        'File with the chat template, which replaces the one of the source. Later runs keep its text; ``"source"`` restores the template '
+        'of the source.']
+    model_name: Annotated[Optional[str], of("model_name"), "Name of the model."]
+    draft: Annotated[Paths, of("draft", text_paths, default=()), "Checkpoint folders of draft models."]
+    base_type: Annotated[Optional[str], of("base_type"), "Type of the file that the others are made from."]
+    imatrix_text: Annotated[Paths, of("imatrix_text", text_paths, default=()),
+        "Texts or chats for the importance matrix. Default: a small built-in text."]
+    imatrix_chunks: Annotated[Optional[int], of("imatrix_chunks"), "Limit of the chunks of ``imatrix_text``."]
+    no_imatrix: Annotated[bool, flag("no_imatrix"), "Do not use an importance matrix."]
+    eval_text: Annotated[Paths, of("eval_text", text_paths, default=()), "Texts to measure the files on. Default: a small built-in text."]
+    chunks: Annotated[Optional[int], of("chunks"), "Limit of the chunks of ``eval_text``. Default: 40."]
+    context: Annotated[Optional[int], of("context"), "Tokens of a chunk. Default: 512."]
+    drop_dominated: Annotated[bool, flag("drop_dominated"), "Omit files that are both larger and worse than another file."]
+    split_max_size: Annotated[Optional[Size], of("split_max_size", size), "Limit of a shard. Default: 48 GB."]
+    base_model: Annotated[Optional[str], of("base_model"), "Base model in the card, as OWNER/NAME."]
+    repo: Annotated[Optional[str], of("repo"), "Published repository, as OWNER/NAME, for the commands in the card."]
+    quantized_by: Annotated[Optional[str], of("quantized_by"), "Publisher in the card."]
+    replace_types: Annotated[bool, flag("replace_types"), "Remove the types of earlier runs that are not requested again."]
+    overwrite: Annotated[bool, flag("force"), "Overwrite files that were not written by an earlier run, or changed since."]
+    threads: Annotated[Optional[int], of("threads"), "Number of threads. Default: one per core."]
+    activations: Annotated[Optional[Literal["f32", "rounded"]], of("activations"), 'Precision of activations: ``"f32"`` or ``"rounded"``.']
+
+
+class Chunks(TypedDict, total=False):
+    context: Annotated[int, of("chunks.context", default=512), "Tokens of a chunk."]
+    chunks: Annotated[Optional[int], of("chunks.n_chunks"), "Maximum number of chunks. Default: all."]
+
+
+class Stride(TypedDict, total=False):
+    stride: Annotated[Optional[int], of("chunks.stride"),
+        "Tokens between the beginnings of overlapping chunks, of which only the last ones are counted. Default: chunks do not overlap."]
+
+
+class Comparing(TypedDict, total=False):
+    continuations: Annotated[Optional[int], of("continuations"),
+        "Number of prompts that all models continue greedily. The text is divided into as many parts, and the first 64 tokens of each "
+        "are continued by 32 tokens. Default: none."]
+    top_tokens: Annotated[int, of("top_tokens", default=10), "Number of most likely tokens that are compared as sets."]
+    tensors: Annotated[bool, flag("tensors"), "Measure the quantization error of each tensor too."]
+    html: Annotated[Optional[StrPath], of("html", text_path), "Page with charts to write."]
+    save_logits: Annotated[Optional[StrPath], of("save_logits", text_path), "File for the logits of the base."]
+    overwrite: Annotated[bool, flag("force"), "Overwrite existing outputs."]
+
+
+class Collecting(TypedDict, total=False):
+    process_output: Annotated[bool, flag("process_output"), "Include the output matrix."]
+    format: Annotated[Literal["gguf", "dat"], of("format", default="gguf"), '``"gguf"``, or ``"dat"`` for the format of older programs.']
+    merge: Annotated[Paths, of("merge", text_paths, default=()), "Existing matrices of the same model to add."]
+    save_every: Annotated[Optional[int], of("save_every"), "Number of chunks between saves of the output."]
+    resume: Annotated[bool, flag("resume"), "Continue an interrupted run over one text."]
+    overwrite: Annotated[bool, flag("force"), "Overwrite an existing file."]
+
+
+class Running(TypedDict, total=False):
+    lora: Annotated[Lora, of("run.adapters", adapters, default=()),
+        "LoRA adapter files (GGUF) to apply while the model runs, as in :class:`Model`."]
+    threads: Annotated[Optional[int], of("run.threads"), "Number of threads. Default: one per core."]
+    activations: Annotated[Literal["f32", "rounded"], of("run.activations", default="f32"),
+        '``"f32"`` for exact activations, or ``"rounded"`` to round them as llama.cpp\'s CPU kernels do.']
+    progress: Annotated[Optional[Progress], of(), "Called with the number of finished chunks and of all chunks."]
+
+
+class Checking(TypedDict, total=False):
+    base: Annotated[Optional[StrPath], of("base", text_path),
+        "The file that ``file`` was made from. With it, the KL divergence is checked, and the perplexity only if it has a margin."]
+    save: Annotated[bool, flag("save"), "Measure and write a new baseline instead."]
+    overwrite: Annotated[bool, flag("force"), "Overwrite an existing baseline."]
+    context: Annotated[Optional[int], of("context"), "Tokens of a chunk, with ``save``. Default: 512."]
+    chunks: Annotated[Optional[int], of("chunks"), "Maximum number of chunks, with ``save``. Default: all."]
+    perplexity_margin: Annotated[Optional[float], of("perplexity_margin"),
+        "Percent by which the perplexity may rise. Default: that of the baseline. A new baseline has 0.1, or no limit with ``base``."]
+    divergence_margin: Annotated[Optional[float], of("divergence_margin"),
+        "Percent by which the KL divergence may rise. Default: that of the baseline, or 2."]
+    threads: Annotated[Optional[int], of("threads"), "Number of threads. Default: one per core."]
+    activations: Annotated[Optional[Literal["f32", "rounded"]], of("activations"),
+        '``"f32"`` or ``"rounded"``. Default: that of the baseline.']
+    progress: Annotated[Optional[Progress], of(), "Called with the number of finished chunks and of all chunks."]
+
+
+class Writing(TypedDict, total=False):
+    overwrite: Annotated[bool, flag("force"), "Overwrite existing files."]
+    dry_run: Annotated[bool, flag("dry_run"), "Report the result without writing."]
+
+
+class Reading(TypedDict, total=False):
+    progress: Annotated[Optional[Progress], of(), "Called with the bytes that are done and the total."]
+
+
+class CopyOptions(Writing, Reading, total=False):
+    """Keywords of calls that copy tensors."""
+
+
+class SplitOptions(CopyOptions, total=False):
+    """Keywords of :func:`split`."""
+
+    max_size: Annotated[Optional[Size], of("shards.split_max_size", size),
+        'Maximum size of the tensor data of a shard, in bytes or as a text such as ``"2GB"``.']
+    max_tensors: Annotated[Optional[int], of("shards.split_max_tensors"), "Maximum number of tensors of a shard."]
+    no_tensor_first: Annotated[bool, flag("no_tensor_first"), "Write a first shard without tensors."]
+
+
+class ExtractOptions(CopyOptions, total=False):
+    """Keywords of :func:`extract`."""
+
+    f32: Annotated[bool, flag("f32"), "Convert all tensors to float32. Quantized tensors always are."]
+
+
+class EditOptions(Writing, total=False):
+    """Keywords of :func:`edit_metadata`."""
+
+    unset: Annotated[Texts, of("unset", texts, default=()),
+        "Key or keys to remove. A name that ends with ``*`` stands for all keys with that prefix."]
+    rename: Annotated[Optional[Mapping[str, str]], of("rename", _renames), "New names by old name. Both may end with ``*``."]
+    from_json: Annotated[Optional[StrPath], of("from", text_path), "A file of ``gguf-inspect export-metadata`` with more values."]
+    chat_template: Annotated[Optional[str], of(), "Text of a new chat template."]
+    output: Annotated[Optional[StrPath], of("output", text_path), "A new file to write, instead of changing ``file``."]
+    header_slack: Annotated[Optional[int], of("header_slack"), "Free space to leave in the header, in bytes."]
+
+
+class VerifyOptions(Reading, total=False):
+    """Keywords of :func:`verify`."""
+
+    against: Annotated[Optional[StrPath], of("against", text_path), "The source: a checkpoint folder, ``hf://OWNER/MODEL`` or a GGUF file."]
+    lora: Annotated[Lora, of("adapters", adapters, default=()),
+        "LoRA adapters that were merged into the source, as in :func:`convert`: adapter files for a GGUF source, folders or addresses "
+        "for a checkpoint."]
+    lora_tokenizer: Annotated[bool, flag("lora_tokenizer"), "The file has the tokenizer and chat template of the adapter."]
+    only: Annotated[Texts, of("only", texts, default=()),
+        "Limit the checks to one or several of ``structure``, ``blocks``, ``loader``, ``architecture``, ``tokenizer``, ``template``, "
+        "``file-type`` and ``source``."]
+    strict: Annotated[bool, flag("strict"), "Treat warnings as errors."]
+    threads: Annotated[Optional[int], of("threads"), "Number of threads. Default: one per core."]
+
+
+class FitOptions(TypedDict, total=False):
+    """Keywords of :func:`fit`."""
+
+    memory: Annotated[Optional[Size], of("memory", size),
+        'Available memory, in bytes or as a text such as ``"16GiB"``. The result then states the longest context that fits.']
+    context: Annotated[Union[int, Sequence[int]], of("context", _numbers, default=()),
+        "Context length in tokens, or a list. Default: the training context length."]
+    parallel: Annotated[int, of("parallel", default=1), "Number of sequences at the same time."]
+    kv_type: Annotated[str, of("kv_type", default="f16"), 'Type of the KV cache, for example ``"q8_0"``.']
+    batch: Annotated[int, of("batch", default=512), "Tokens of a batch."]
+    also: Annotated[Paths, of("with", text_paths, default=()), "Projectors and draft models to load too."]
+
+
+class ExportOptions(TypedDict, total=False):
+    """Keywords of :func:`export`."""
+
+    dtype: Annotated[str, of("dtype", default="bf16"),
+        'Type of the weights: ``"bf16"``, ``"f16"`` or ``"f32"``.']
+    split_max_size: Annotated[Optional[Size], of("split_max_size", size),
+        'Limit of a shard, in bytes of tensor data or as a text such as ``"5GB"``.']
+    allow_nonfinite: Annotated[bool, flag("allow_nonfinite"), "Convert NaNs and infinities instead of failing."]
+    overwrite: Annotated[bool, flag("force"), "Overwrite an existing folder."]
+    threads: Annotated[Optional[int], of("threads"), "Number of threads. Default: one per core."]
+    progress: Annotated[Optional[Progress], of(), "As in :func:`convert`."]
+
+
+class Worker(TypedDict, total=False):
+    overwrite: Annotated[bool, flag("force"), "Overwrite existing files."]
+    threads: Annotated[Optional[int], of("threads"), "Number of threads. Default: one per core. The files do not depend on it."]
+
+
+class GenerateOptions(TypedDict, total=False):
+    """Keywords of :meth:`Model.generate`."""
+
+    max_tokens: Annotated[int, of("max_tokens", default=128), "Maximum number of generated tokens."]
+    plain: Annotated[bool, flag("plain"), "Read the text of special tokens in a text as plain text."]
+    temperature: Annotated[float, of("sampling.temperature", default=0.0), "Sampling temperature; 0 is greedy."]
+    top_k: Annotated[int, of("sampling.top_k", default=40), "Number of most likely tokens to sample from; 0 means all."]
+    top_p: Annotated[float, of("sampling.top_p", default=0.95), "Sample from the most likely tokens with this total probability."]
+    seed: Annotated[int, of("sampling.seed", default=0), "Random seed."]
+    images: Annotated[Paths, of("images", text_paths, default=()),
+        "PNG or JPEG files. They replace ``<__media__>`` in the prompt, or parts of type ``image`` in messages; without such a place, "
+        "they come before the text or the last message of the user."]
+    audio: Annotated[Paths, of("audio", text_paths, default=()),
+        "WAV, FLAC or MP3 files. They replace ``<__media__>`` in the prompt, or parts of type ``audio`` in messages. With ``images``, "
+        "the places are ``<__image__>`` and ``<__audio__>``."]
+    mmproj: Annotated[Optional[StrPath], of("mmproj", text_path), "Vision or audio projector (GGUF), for ``images`` and ``audio``."]
+    image_tokens: Annotated[Optional[int], of("image_tokens"),
+        "Maximum number of tokens of each image, for models in which it depends on the image size."]
+    tools: Annotated[Optional[Sequence[Mapping[str, Any]]], of(), "Functions that the model may call, with messages."]
+    variables: Annotated[Optional[Mapping[str, Any]], of(), "A dict of further variables of the template, with messages."]
+
+
+class WorkerOptions(Worker, Access, Watched, total=False):
+    """Keywords of :func:`assemble`."""
+
+
+class PartOptions(WorkerOptions, total=False):
+    """Keywords of :func:`part`."""
+
+    part_files: Annotated[bool, of(default=False),
+        "Write the part to a separate file next to the output, for file systems where several machines cannot write one file. By "
+        "default all parts write to the temporary file of the output."]
+
+
+class ConvertOptions(
+    FileTypes, Checkpoint, Adapters, Tensors, Calibration, Vocabulary, Mistral, Layers, Via, Values, Output, Resume, Downloads, Watched,
+    total=False,
+):
+    """Keywords of :func:`convert`."""
+
+
+class QuantizeOptions(
+    FileTypes, Adapters, GgufInput, Tensors, Calibration, Values, Output, Resume, Watched, total=False
+):
+    """Keywords of :func:`quantize`."""
+
+
+class SaveOptions(FileTypes, Tensors, Vocabulary, Layers, Via, Values, Output, Watched, total=False):
+    """Keywords of :func:`save`."""
+
+
+class AdapterOptions(FileTypes, Base, Name, ArchName, Values, Output, Downloads, Watched, total=False):
+    """Keywords of :func:`convert_adapter`."""
+
+
+class ProjectorOptions(FileTypes, Rules, Name, Mistral, Via, Values, Output, Downloads, Watched, total=False):
+    """Keywords of :func:`convert_projector`."""
+
+
+class VocabOptions(StatedType, Vocabulary, Mistral, BigEndian, Overwrite, Hub, total=False):
+    """Keywords of :func:`convert_vocab`."""
+
+
+class PublishOptions(Publication, Hub, Watched, total=False):
+    """Keywords of :func:`publish`."""
+
+
+class PerplexityOptions(Chunks, Stride, Running, total=False):
+    """Keywords of :func:`perplexity`."""
+
+
+class CompareOptions(Chunks, Comparing, Running, total=False):
+    """Keywords of :func:`compare`."""
+
+
+class ImatrixOptions(Chunks, Collecting, Running, total=False):
+    """Keywords of :func:`imatrix`."""
+
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def keywords(options: type) -> Callable[[_F], _F]:
+    """Adds the keywords of ``options`` to the signature and the docstring of a function that takes them as ``**given``."""
+    from inspect import Parameter, signature
+
+    def extended(function: Any) -> Any:
+        own = list(signature(function).parameters.values())[:-1]
+        rows = options.__annotations__.items()
+        more = [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=kind.__metadata__[0].default, annotation=kind.__origin__)
+            for name, kind in rows
+        ]
+        function.__signature__ = signature(function).replace(parameters=own + more)
+        doc = function.__doc__ or ""
+        before, args, after = doc.partition("Args:\n")
+        stated, end, after = after.partition("\n\n")
+        indent = "\n" + before[before.rfind("\n") + 1 :] + "    "
+        # A function may describe a keyword itself.
+        missing = [f"{indent}{name}: {kind.__metadata__[1]}" for name, kind in rows if f"{indent}{name}: " not in f"\n{stated}"]
+        function.__doc__ = before + args + stated + "".join(missing) + end + after if args else doc
+        return function
+
+    return extended
+
+
+def defaults(kind: type) -> dict:
+    """The defaults of the keywords that have one."""
+    stated = {name: annotation.__metadata__[0].default for name, annotation in kind.__annotations__.items()}
+    return {name: value for name, value in stated.items() if not is_default(value)}
+
+
 _HUB = ("revision", "token", "cache_dir", "endpoint")
 
 
-def options(given: dict, places: dict | None = None, *, has_hub: bool = True) -> dict:
-    """The options of a call for keywords. ``places`` names the options of keywords that the call has elsewhere. Values
-    that stand for a default are left out: None, False and empty lists."""
-    given = dict(given)
+def put(options: dict, path: str, value) -> None:
+    """Sets an option by its path."""
+    *groups, last = path.split(".")
+    for group in groups:
+        options = options.setdefault(group, {})
+    options[last] = value
+
+
+def options(name: str, kind: type, given: Mapping[str, Any], places: Mapping[str, str] = {}, *, has_hub: bool = True) -> dict:
+    """The options of the call ``name`` for keywords of ``kind``, without those that have no place. ``places`` names the options of
+    keywords that the call has elsewhere. Values that stand for a default are left out: None, False and empty lists."""
+    unknown = given.keys() - kind.__annotations__.keys()
+    if unknown:
+        raise TypeError(f"{name}() got an unexpected keyword argument '{min(unknown)}'")
+    given = {**defaults(kind), **given}
     outtype = given.pop("outtype", None)
     if outtype is not None:
         if given.get("file_type") is not None:
             raise TypeError("file_type and outtype are the same argument")
         given["file_type"] = outtype
-    found: dict = {"hub": hub(*(given.pop(name, None) for name in _HUB))} if has_hub else {}
+    found: dict = {"hub": hub(*(given.pop(keyword, None) for keyword in _HUB))} if has_hub else {}
     for keyword, value in given.items():
-        if is_default(value):
+        option = kind.__annotations__[keyword].__metadata__[0]
+        if is_default(value) or not option.path:
             continue
-        path, convert = _OPTIONS[keyword]
-        *groups, name = (places or {}).get(keyword, path).split(".")
-        group = found
-        for part in groups:
-            group = group.setdefault(part, {})
-        group[name] = convert(value)
+        put(found, places.get(keyword, option.path), option.convert(value))
     return found
 
 
-def with_recipe_file(given: dict, run):
+def with_recipe_file(given: Mapping[str, Any], run):
     """Calls ``run`` with keywords. A recipe that is a dict is in a temporary file during the call."""
     if not isinstance(given.get("recipe"), dict):
         return run(given)

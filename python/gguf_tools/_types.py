@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from . import _native
 
-TensorType = namedtuple("TensorType", "name block_elements block_bytes encodable needs_importance")
-TensorType.__doc__ = """A type of a tensor.
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
-Attributes:
-    name: Its name.
-    block_elements: Number of elements of a block.
-    block_bytes: Number of bytes of a block.
-    encodable: True if tensors can be converted to it.
-    needs_importance: True if that needs an importance matrix.
-"""
-TensorType.bits = property(
-    lambda self: self.block_bytes * 8 / self.block_elements, doc="Stored bits for each element, scales included."
-)
+
+class TensorType(NamedTuple):
+    """A type of a tensor.
+
+    Attributes:
+        name: Its name.
+        block_elements: Number of elements of a block.
+        block_bytes: Number of bytes of a block.
+        encodable: True if tensors can be converted to it.
+        needs_importance: True if that needs an importance matrix.
+    """
+
+    name: str
+    block_elements: int
+    block_bytes: int
+    encodable: bool
+    needs_importance: bool
+
+    @property
+    def bits(self) -> float:
+        """Stored bits for each element, scales included."""
+        return self.block_bytes * 8 / self.block_elements
 
 
 def types() -> list[str]:
@@ -50,7 +63,7 @@ def architectures() -> dict[str, list[str]]:
     return dict(_native.architectures())
 
 
-def encode(array, type: str, *, importance=None):
+def encode(array: npt.ArrayLike, type: str, *, importance: npt.ArrayLike | None = None) -> npt.NDArray[np.uint8]:
     """Encodes rows of numbers. The bytes are those of a file of this type.
 
     Args:
@@ -80,7 +93,7 @@ def encode(array, type: str, *, importance=None):
     return blocks.reshape(*array.shape[:-1], blocks.shape[-1])
 
 
-def decode(blocks, type: str):
+def decode(blocks: npt.NDArray[np.uint8], type: str) -> npt.NDArray[np.float32]:
     """Decodes rows of blocks.
 
     Args:

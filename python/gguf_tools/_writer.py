@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from . import _native
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
+
+    import numpy.typing as npt
+
+    from ._options import StrPath
 
 # In the order of the ids in gguf-py's GGUFValueType.
 _VALUE_TYPES = ("u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool", "str", "array", "u64", "i64", "f64")
@@ -101,14 +110,14 @@ class GGUFWriter:
 
     def __init__(
         self,
-        path,
-        arch,
-        use_temp_file=False,
-        endianess="little",
-        split_max_tensors=0,
-        split_max_size=0,
-        dry_run=False,
-        small_first_shard=False,
+        path: StrPath | None,
+        arch: str,
+        use_temp_file: bool = False,
+        endianess: Any = "little",
+        split_max_tensors: int = 0,
+        split_max_size: int = 0,
+        dry_run: bool = False,
+        small_first_shard: bool = False,
     ) -> None:
         self.path = None if path is None else os.fspath(path)
         self.arch = arch
@@ -123,7 +132,7 @@ class GGUFWriter:
 
     # Metadata
 
-    def add_key_value(self, key, val, vtype, sub_type=None) -> None:
+    def add_key_value(self, key: str, val: Any, vtype: Any, sub_type: Any = None) -> None:
         """Sets a key to a value of this type; ``sub_type`` is the type of the items of an array."""
         kind = _value_type(vtype)
         if kind == "array":
@@ -134,60 +143,60 @@ class GGUFWriter:
             warn(f"duplicate metadata key `{key}` is overwritten", stacklevel=3)
         self._native.set(key, kind, val)
 
-    def remove_key(self, key) -> None:
+    def remove_key(self, key: str) -> None:
         """Removes a key, if it exists."""
         self._native.remove(key)
 
-    def add_uint8(self, key, val) -> None:
+    def add_uint8(self, key: str, val: int) -> None:
         """Sets a key to a number of this type."""
         self.add_key_value(key, val, "u8")
 
-    def add_int8(self, key, val) -> None:
+    def add_int8(self, key: str, val: int) -> None:
         """Sets a key to a number of this type."""
         self.add_key_value(key, val, "i8")
 
-    def add_uint16(self, key, val) -> None:
+    def add_uint16(self, key: str, val: int) -> None:
         """Sets a key to a number of this type."""
         self.add_key_value(key, val, "u16")
 
-    def add_int16(self, key, val) -> None:
+    def add_int16(self, key: str, val: int) -> None:
         """Sets a key to a number of this type."""
         self.add_key_value(key, val, "i16")
 
-    def add_uint32(self, key, val) -> None:
+    def add_uint32(self, key: str, val: int) -> None:
         """Sets a key to a number of this type."""
         self.add_key_value(key, val, "u32")
 
-    def add_int32(self, key, val) -> None:
+    def add_int32(self, key: str, val: int) -> None:
         """Sets a key to a number of this type."""
         self.add_key_value(key, val, "i32")
 
-    def add_float32(self, key, val) -> None:
+    def add_float32(self, key: str, val: float) -> None:
         """Sets a key to a number of this type."""
         self.add_key_value(key, val, "f32")
 
-    def add_uint64(self, key, val) -> None:
+    def add_uint64(self, key: str, val: int) -> None:
         """Sets a key to a number of this type."""
         self.add_key_value(key, val, "u64")
 
-    def add_int64(self, key, val) -> None:
+    def add_int64(self, key: str, val: int) -> None:
         """Sets a key to a number of this type."""
         self.add_key_value(key, val, "i64")
 
-    def add_float64(self, key, val) -> None:
+    def add_float64(self, key: str, val: float) -> None:
         """Sets a key to a number of this type."""
         self.add_key_value(key, val, "f64")
 
-    def add_bool(self, key, val) -> None:
+    def add_bool(self, key: str, val: bool) -> None:
         """Sets a key to a truth value."""
         self.add_key_value(key, val, "bool")
 
-    def add_string(self, key, val) -> None:
+    def add_string(self, key: str, val: str) -> None:
         """Sets a key to a text; an empty text adds nothing."""
         if val:
             self.add_key_value(key, val, "str")
 
-    def add_array(self, key, val) -> None:
+    def add_array(self, key: str, val: Sequence[Any]) -> None:
         """Sets a key to a list, whose first item decides the type: ``i32``, ``f32``, ``bool``, ``str`` or an array. An empty
         list adds nothing."""
         if len(val):
@@ -197,25 +206,25 @@ class GGUFWriter:
         """Sets ``general.architecture``."""
         self.add_string("general.architecture", self.arch)
 
-    def add_custom_alignment(self, alignment) -> None:
+    def add_custom_alignment(self, alignment: int) -> None:
         """Sets the alignment of tensors in bytes, a power of two."""
         if alignment <= 0 or alignment & (alignment - 1):
             raise ValueError(f"alignment: expected a power of two, found {alignment}")
         self.add_uint32("general.alignment", alignment)
 
-    def add_tensor_extra_prec_a4(self, tensor_names, values) -> None:
+    def add_tensor_extra_prec_a4(self, tensor_names: Sequence[str], values: Sequence[bool]) -> None:
         """Sets the two lists of tensors with extra precision."""
         if len(tensor_names) != len(values):
             raise ValueError(f"expected {len(tensor_names)} values, one for each tensor, found {len(values)}")
         self.add_array("general.tensor_extra.name", list(tensor_names))
         self.add_array("general.tensor_extra.prec_a4", list(values))
 
-    def add_dense_features_dims(self, dense, in_f, out_f) -> None:
+    def add_dense_features_dims(self, dense: str, in_f: int, out_f: int) -> None:
         """Sets the input and output length of a matrix after the pooling."""
         self.add_uint32(f"{self.arch}.{dense}_feat_in", in_f)
         self.add_uint32(f"{self.arch}.{dense}_feat_out", out_f)
 
-    def add_chat_template(self, value) -> None:
+    def add_chat_template(self, value: str | Sequence[Mapping[str, str]] | None) -> None:
         """Sets the chat template: a text, a list of ``{"name": ..., "template": ...}``, or None to remove it."""
         key = "tokenizer.chat_template"
         if value is None:
@@ -233,7 +242,7 @@ class GGUFWriter:
             self.add_array(f"{key}s", list(templates))
         self.add_string(key, value)
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Callable[..., None]:
         from ._writer_keys import METHODS
 
         kind, template = METHODS.get(name[4:] if name.startswith("add_") else "", (None, None))
@@ -259,14 +268,21 @@ class GGUFWriter:
         add.__doc__ = f"Sets ``{template}`` ({kind})."
         return add
 
-    def __dir__(self):
+    def __dir__(self) -> list[str]:
         from ._writer_keys import METHODS
 
         return [*super().__dir__(), *(f"add_{name}" for name in METHODS)]
 
     # Tensors
 
-    def add_tensor_info(self, name, tensor_shape, tensor_dtype, tensor_nbytes, raw_dtype=None) -> None:
+    def add_tensor_info(
+        self,
+        name: str,
+        tensor_shape: Sequence[int],
+        tensor_dtype: npt.DTypeLike,
+        tensor_nbytes: int,
+        raw_dtype: Any = None,
+    ) -> None:
         """Adds a tensor whose data :meth:`write_tensor_data` passes later.
 
         ``tensor_shape`` has the row length last: in elements, or in bytes if ``tensor_dtype`` is uint8 and ``raw_dtype`` names
@@ -303,7 +319,14 @@ class GGUFWriter:
             )
         return [*shape[:-1], shape[-1] // block.block_bytes * block.block_elements]
 
-    def add_tensor(self, name, tensor, raw_shape=None, raw_dtype=None, tensor_endianess=None) -> None:
+    def add_tensor(
+        self,
+        name: str,
+        tensor: npt.NDArray[Any],
+        raw_shape: Sequence[int] | None = None,
+        raw_dtype: Any = None,
+        tensor_endianess: Any = None,
+    ) -> None:
         """Adds an array of numbers or, with ``raw_dtype``, of encoded blocks (uint8, or numbers of the same bytes).
 
         ``tensor_endianess`` is the byte order of the array's memory, if that differs from its dtype.
@@ -314,7 +337,7 @@ class GGUFWriter:
             tensor = tensor.view(tensor.dtype.newbyteorder(">" if _is_big(tensor_endianess) else "<"))
         self._data[-1] = (tensor, None)
 
-    def add_tensor_as(self, name, array, dtype) -> None:
+    def add_tensor_as(self, name: str, array: npt.ArrayLike, dtype: Any) -> None:
         """Adds an array of numbers that is encoded to this type, such as ``"q8_0"``, while the file is written."""
         import numpy as np
 
@@ -325,7 +348,7 @@ class GGUFWriter:
         self._native.add_tensor(name, list(array.shape), kind, None)
         self._data.append((array, kind))
 
-    def plan(self) -> list[dict]:
+    def plan(self) -> list[dict[str, Any]]:
         """Returns the files that would be written: ``nbytes``, and ``tensors`` with the offset and bytes of each by name."""
         return [
             {"nbytes": nbytes, "tensors": {name: {"offset": at, "nbytes": n} for name, at, n in tensors}}
@@ -334,12 +357,12 @@ class GGUFWriter:
 
     # Writing
 
-    def open_output_file(self, path=None) -> None:
+    def open_output_file(self, path: StrPath | None = None) -> None:
         """Sets the path of the file."""
         if path is not None:
             self.path = os.fspath(path)
 
-    def write_header_to_file(self, path=None) -> None:
+    def write_header_to_file(self, path: StrPath | None = None) -> None:
         """Begins to write. No tensor can be added afterwards. An existing file is replaced when the new one is complete."""
         self.open_output_file(path)
         self._step(0, "the header")
@@ -356,7 +379,7 @@ class GGUFWriter:
                 raise ValueError("missing path of the output")
             self._native.open(self.path, True)
 
-    def write_tensor_data(self, tensor, tensor_endianess=None) -> None:
+    def write_tensor_data(self, tensor: npt.NDArray[Any], tensor_endianess: Any = None) -> None:
         """Writes the data of the next tensor of :meth:`add_tensor_info`."""
         if self._stage != 3:
             raise ValueError("write_ti_data_to_file comes before the data of tensors")
@@ -369,7 +392,7 @@ class GGUFWriter:
                 raise ValueError(f"tensor `{name}`: expected {nbytes} bytes of data, found {tensor.nbytes}")
             self._write(tensor, None)
 
-    def write_tensors_to_file(self, *, progress=False) -> None:
+    def write_tensors_to_file(self, *, progress: bool = False) -> None:
         """Writes the data of all tensors and gives the file its name. ``progress`` shows a bar of tqdm, if it is installed."""
         self.write_ti_data_to_file()
         self._stage = 4
@@ -436,7 +459,7 @@ class GGUFWriter:
     def __enter__(self) -> GGUFWriter:
         return self
 
-    def __exit__(self, kind, value, traceback) -> None:
+    def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
         if kind is None:
             self.close()
         else:

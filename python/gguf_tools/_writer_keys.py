@@ -1,360 +1,196 @@
-"""Keys of the methods ``add_NAME`` of gguf-py's ``GGUFWriter`` (llama-cpp-python 0.3.36): names by type and key.
+"""Keys of the methods ``add_NAME`` of gguf-py's ``GGUFWriter`` (llama-cpp-python 0.3.36).
 
 ``array`` stands for a list whose first item decides the type, and ``u32 or array`` for a number or such a list.
 """
 
 from __future__ import annotations
 
-KEYS = {
+# Parts of keys that are not in the names of their methods.
+_PREFIXES = ("{arch}.attention.", "tokenizer.ggml.", "{arch}.", "general.", "clip.", "")
+
+# Keys by type. The name of a method is its key without the prefix, in which dots are underscores.
+_KEYS = {
+    "str": """
+        general.type general.sampling.sequence general.name general.author general.version general.organization
+        general.finetune general.basename general.description general.quantized_by general.size_label
+        general.license general.license.name general.license.link general.url general.doi general.uuid
+        general.repo_url general.source.url general.source.doi general.source.uuid general.source.repo_url
+        general.base_model.{id}.name general.base_model.{id}.author general.base_model.{id}.version
+        general.base_model.{id}.organization general.base_model.{id}.description general.base_model.{id}.url
+        general.base_model.{id}.doi general.base_model.{id}.uuid general.base_model.{id}.repo_url
+        general.dataset.{id}.name general.dataset.{id}.author general.dataset.{id}.version
+        general.dataset.{id}.organization general.dataset.{id}.description general.dataset.{id}.url
+        general.dataset.{id}.doi general.dataset.{id}.uuid general.dataset.{id}.repo_url
+        {arch}.tensor_data_layout {arch}.rope.scaling.type clip.gen.audio.model_variant
+    """,
+    "u32": """
+        general.quantization_version general.file_type general.base_model.count general.dataset.count
+        {arch}.vocab_size {arch}.context_length {arch}.embedding_length {arch}.embedding_length_out
+        {arch}.features_length {arch}.posnet.embedding_length {arch}.posnet.block_count
+        {arch}.convnext.embedding_length {arch}.convnext.block_count {arch}.shortconv.l_cache {arch}.block_count
+        {arch}.leading_dense_block_count {arch}.full_attention_interval {arch}.hash_layer_count
+        {arch}.expert_shared_feed_forward_length {arch}.expert_chunk_feed_forward_length
+        {arch}.decoder_start_token_id {arch}.decoder_block_count {arch}.embedding_length_per_layer_input
+        {arch}.altup.active_idx {arch}.altup.num_inputs {arch}.attention.key_length
+        {arch}.attention.value_length {arch}.attention.key_length_mla {arch}.attention.value_length_mla
+        {arch}.attention.key_length_swa {arch}.attention.key_length_mla_swa
+        {arch}.attention.value_length_mla_swa {arch}.attention.kv_lora_rank_swa
+        {arch}.attention.value_length_swa {arch}.attention.indexer.head_count
+        {arch}.attention.indexer.key_length {arch}.attention.indexer.top_k {arch}.attention.indexer.block_size
+        {arch}.attention.indexer.local_blocks {arch}.attention.indexer.kpool {arch}.attention.shared_kv_layers
+        {arch}.expert_count {arch}.expert_shared_count {arch}.expert_group_count {arch}.expert_group_used_count
+        {arch}.expert_gating_func {arch}.experts_per_group {arch}.moe_every_n_layers {arch}.moe_latent_size
+        {arch}.nextn_predict_layers {arch}.rescale_every_n_layers {arch}.time_mix_extra_dim
+        {arch}.time_decay_extra_dim {arch}.hrm.layers_per_stack {arch}.hrm.h_cycles {arch}.hrm.l_cycles
+        {arch}.wkv.head_size {arch}.token_shift_count {arch}.num_loops {arch}.interleave_moe_layer_step
+        {arch}.attention.group_norm_groups {arch}.attention.q_lora_rank {arch}.attention.kv_lora_rank
+        {arch}.attention.decay_lora_rank {arch}.attention.iclr_lora_rank
+        {arch}.attention.value_residual_mix_lora_rank {arch}.attention.gate_lora_rank
+        {arch}.attention.sliding_window {arch}.block_size {arch}.conv_kernel_size {arch}.conv_group_size
+        {arch}.selector_rank {arch}.selector_top_k {arch}.target_hidden_size {arch}.hyper_connection.count
+        {arch}.hyper_connection.sinkhorn_iterations {arch}.hyper_connection.low_rank {arch}.ple.ngram_size
+        {arch}.ple.heads_per_ngram {arch}.ple.conv_kernel {arch}.ple.eos_token_id {arch}.ple.image_token_id
+        {arch}.pooling_type {arch}.rope.dimension_count {arch}.rope.dimension_count_swa {arch}.ssm.conv_kernel
+        {arch}.ssm.inner_size {arch}.ssm.state_size {arch}.ssm.time_step_rank {arch}.ssm.group_count
+        {arch}.expert_latent_length {arch}.attn_res.block_size {arch}.kda.head_dim
+        tokenizer.ggml.token_type_count tokenizer.ggml.bos_token_id tokenizer.ggml.eos_token_id
+        tokenizer.ggml.mask_token_id tokenizer.ggml.eot_token_id tokenizer.ggml.eom_token_id
+        {arch}.classifier.pooling_type clip.vision.projection_dim clip.vision.patch_size
+        clip.vision.embedding_length clip.vision.feed_forward_length clip.vision.block_count
+        clip.vision.image_size clip.vision.preproc_max_tiles clip.vision.preproc_min_tiles
+        clip.vision.preproc_image_size clip.vision.projector.query_side clip.vision.projector.window_side
+        clip.vision.spatial_merge_size clip.vision.expert_used_count clip.vision.projector.scale_factor
+        clip.vision.n_wa_pattern clip.vision.window_size clip.vision.sam.embedding_length
+        clip.vision.sam.head_count clip.audio.projection_dim clip.audio.embedding_length
+        clip.audio.feed_forward_length clip.audio.block_count clip.audio.num_mel_bins
+        clip.audio.rvq.num_quantizers clip.audio.window_size clip.audio.local_block_count
+        clip.audio.local_group_size clip.audio.subsampling_factor clip.audio.chunk_size
+        clip.audio.conv_kernel_size clip.audio.max_pos_emb clip.audio.projector.window_size
+        clip.audio.projector.downsample_rate clip.audio.projector.head_count clip.gen.audio.projection_dim
+        clip.gen.audio.embedding_length clip.gen.audio.feed_forward_length clip.gen.audio.block_count
+    """,
+    "i32": """
+        general.sampling.top_k general.sampling.penalty_last_n general.sampling.mirostat
+    """,
+    "f32": """
+        general.sampling.top_p general.sampling.min_p general.sampling.xtc_probability
+        general.sampling.xtc_threshold general.sampling.temp general.sampling.penalty_repeat
+        general.sampling.mirostat_tau general.sampling.mirostat_eta {arch}.attention.max_alibi_bias
+        {arch}.attention.clamp_kqv {arch}.logit_scale {arch}.attn_logit_softcapping
+        {arch}.router_logit_softcapping {arch}.final_logit_softcapping {arch}.expert_weights_scale
+        {arch}.expert_group_scale {arch}.residual_scale {arch}.embedding_scale {arch}.rope.freq_base_swa
+        {arch}.hyper_connection.epsilon {arch}.hyper_connection.magnitude {arch}.rope.freq_base
+        {arch}.rope.scaling.factor {arch}.rope.scaling.alpha {arch}.rope.scaling.yarn_ext_factor
+        {arch}.rope.scaling.yarn_attn_factor {arch}.rope.scaling.yarn_beta_fast
+        {arch}.rope.scaling.yarn_beta_slow {arch}.activation.situ_beta {arch}.activation.situ_linear_beta
+        {arch}.kda.gate_lower_bound clip.vision.swiglu_clamp
+    """,
+    "array": """
+        general.tags general.languages {arch}.activation_sparsity_scale {arch}.attention.indexer.types
+        {arch}.attention.recurrent_layers {arch}.attention.rope_pattern {arch}.swiglu_clamp_exp
+        {arch}.swiglu_clamp_shexp {arch}.target_layers {arch}.ple.layers {arch}.deepstack_mapping
+        {arch}.rope.dimension_sections tokenizer.ggml.precompiled_charsmap tokenizer.ggml.suppress_tokens
+        {arch}.classifier.output_labels clip.vision.image_mean clip.vision.image_std
+        clip.vision.expert_count_per_layer clip.vision.wa_layer_indexes clip.vision.is_deepstack_layers
+        clip.vision.wa_pattern_mode clip.vision.image_grid_pinpoints clip.audio.rvq.codebook_size
+        clip.audio.wa_pattern_mode xielu.alpha_p xielu.alpha_n xielu.beta xielu.eps
+    """,
+    "u32 or array": """
+        {arch}.feed_forward_length {arch}.expert_feed_forward_length {arch}.attention.head_count
+        {arch}.attention.head_count_kv {arch}.attention.sliding_window_pattern {arch}.expert_used_count
+    """,
+    "bool": """
+        {arch}.attention.indexer.kpool_select_tail {arch}.expert_weights_norm {arch}.swin_norm
+        {arch}.hrm.prefix_lm {arch}.skip_loop_final_norm {arch}.sample_from_anchor {arch}.has_confidence_head
+        {arch}.norm_before_residual {arch}.norm_before_fc {arch}.rope.scaling.finetuned {arch}.ssm.dt_b_c_rms
+        {arch}.kda.safe_gate tokenizer.ggml.add_bos_token tokenizer.ggml.add_eos_token
+        tokenizer.ggml.add_sep_token tokenizer.ggml.add_space_prefix tokenizer.ggml.remove_extra_whitespaces
+        tokenizer.ggml.normalizer.lowercase tokenizer.ggml.normalizer.strip_accents diffusion.shift_logits
+    """,
+    "arr[u64]": """
+        {arch}.ple.layer_multipliers {arch}.ple.head_offsets {arch}.ple.head_vocab_sizes
+    """,
+}
+
+# Names that differ from their keys.
+_OTHERS = {
     "str": {
-        "type": "general.type",
-        "sampling_sequence": "general.sampling.sequence",
-        "name": "general.name",
-        "author": "general.author",
-        "version": "general.version",
-        "organization": "general.organization",
-        "finetune": "general.finetune",
-        "basename": "general.basename",
-        "description": "general.description",
-        "quantized_by": "general.quantized_by",
-        "size_label": "general.size_label",
-        "license": "general.license",
-        "license_name": "general.license.name",
-        "license_link": "general.license.link",
-        "url": "general.url",
-        "doi": "general.doi",
-        "uuid": "general.uuid",
-        "repo_url": "general.repo_url",
-        "source_url": "general.source.url",
-        "source_doi": "general.source.doi",
-        "source_uuid": "general.source.uuid",
-        "source_repo_url": "general.source.repo_url",
-        "base_model_name": "general.base_model.{id}.name",
-        "base_model_author": "general.base_model.{id}.author",
-        "base_model_version": "general.base_model.{id}.version",
-        "base_model_organization": "general.base_model.{id}.organization",
-        "base_model_description": "general.base_model.{id}.description",
-        "base_model_url": "general.base_model.{id}.url",
-        "base_model_doi": "general.base_model.{id}.doi",
-        "base_model_uuid": "general.base_model.{id}.uuid",
-        "base_model_repo_url": "general.base_model.{id}.repo_url",
-        "dataset_name": "general.dataset.{id}.name",
-        "dataset_author": "general.dataset.{id}.author",
-        "dataset_version": "general.dataset.{id}.version",
-        "dataset_organization": "general.dataset.{id}.organization",
-        "dataset_description": "general.dataset.{id}.description",
-        "dataset_url": "general.dataset.{id}.url",
-        "dataset_doi": "general.dataset.{id}.doi",
-        "dataset_uuid": "general.dataset.{id}.uuid",
-        "dataset_repo_url": "general.dataset.{id}.repo_url",
-        "tensor_data_layout": "{arch}.tensor_data_layout",
         "hidden_act": "{arch}.hidden_activation",
-        "rope_scaling_type": "{arch}.rope.scaling.type",
         "tokenizer_model": "tokenizer.ggml.model",
         "tokenizer_pre": "tokenizer.ggml.pre",
         "clip_projector_type": "clip.projector_type",
         "clip_vision_projector_type": "clip.vision.projector_type",
         "clip_audio_projector_type": "clip.audio.projector_type",
         "clip_gen_audio_projector_type": "clip.gen.audio.projector_type",
-        "gen_audio_model_variant": "clip.gen.audio.model_variant",
     },
     "u32": {
-        "quantization_version": "general.quantization_version",
-        "file_type": "general.file_type",
-        "base_model_count": "general.base_model.count",
-        "dataset_count": "general.dataset.count",
-        "vocab_size": "{arch}.vocab_size",
-        "context_length": "{arch}.context_length",
-        "embedding_length": "{arch}.embedding_length",
-        "embedding_length_out": "{arch}.embedding_length_out",
-        "features_length": "{arch}.features_length",
-        "posnet_embedding_length": "{arch}.posnet.embedding_length",
-        "posnet_block_count": "{arch}.posnet.block_count",
-        "convnext_embedding_length": "{arch}.convnext.embedding_length",
-        "convnext_block_count": "{arch}.convnext.block_count",
-        "shortconv_l_cache": "{arch}.shortconv.l_cache",
-        "block_count": "{arch}.block_count",
-        "leading_dense_block_count": "{arch}.leading_dense_block_count",
-        "full_attention_interval": "{arch}.full_attention_interval",
-        "hash_layer_count": "{arch}.hash_layer_count",
-        "expert_shared_feed_forward_length": "{arch}.expert_shared_feed_forward_length",
-        "expert_chunk_feed_forward_length": "{arch}.expert_chunk_feed_forward_length",
-        "decoder_start_token_id": "{arch}.decoder_start_token_id",
-        "decoder_block_count": "{arch}.decoder_block_count",
-        "embedding_length_per_layer_input": "{arch}.embedding_length_per_layer_input",
-        "altup_active_idx": "{arch}.altup.active_idx",
-        "altup_num_inputs": "{arch}.altup.num_inputs",
-        "key_length": "{arch}.attention.key_length",
-        "value_length": "{arch}.attention.value_length",
-        "key_length_mla": "{arch}.attention.key_length_mla",
-        "value_length_mla": "{arch}.attention.value_length_mla",
-        "key_length_swa": "{arch}.attention.key_length_swa",
-        "key_length_mla_swa": "{arch}.attention.key_length_mla_swa",
-        "value_length_mla_swa": "{arch}.attention.value_length_mla_swa",
-        "kv_lora_rank_swa": "{arch}.attention.kv_lora_rank_swa",
-        "value_length_swa": "{arch}.attention.value_length_swa",
-        "indexer_head_count": "{arch}.attention.indexer.head_count",
-        "indexer_key_length": "{arch}.attention.indexer.key_length",
-        "indexer_top_k": "{arch}.attention.indexer.top_k",
-        "indexer_block_size": "{arch}.attention.indexer.block_size",
-        "indexer_local_blocks": "{arch}.attention.indexer.local_blocks",
-        "indexer_kpool": "{arch}.attention.indexer.kpool",
-        "shared_kv_layers": "{arch}.attention.shared_kv_layers",
-        "expert_count": "{arch}.expert_count",
-        "expert_shared_count": "{arch}.expert_shared_count",
-        "expert_group_count": "{arch}.expert_group_count",
-        "expert_group_used_count": "{arch}.expert_group_used_count",
-        "expert_gating_func": "{arch}.expert_gating_func",
-        "experts_per_group": "{arch}.experts_per_group",
-        "moe_every_n_layers": "{arch}.moe_every_n_layers",
-        "moe_latent_size": "{arch}.moe_latent_size",
-        "nextn_predict_layers": "{arch}.nextn_predict_layers",
-        "rescale_every_n_layers": "{arch}.rescale_every_n_layers",
-        "time_mix_extra_dim": "{arch}.time_mix_extra_dim",
-        "time_decay_extra_dim": "{arch}.time_decay_extra_dim",
-        "hrm_layers_per_stack": "{arch}.hrm.layers_per_stack",
-        "hrm_h_cycles": "{arch}.hrm.h_cycles",
-        "hrm_l_cycles": "{arch}.hrm.l_cycles",
         "adapter_count": "{arch}.adapters.count",
         "adapter_lora_rank": "{arch}.adapters.lora_rank",
-        "wkv_head_size": "{arch}.wkv.head_size",
-        "token_shift_count": "{arch}.token_shift_count",
-        "num_loops": "{arch}.num_loops",
-        "interleave_moe_layer_step": "{arch}.interleave_moe_layer_step",
-        "group_norm_groups": "{arch}.attention.group_norm_groups",
-        "q_lora_rank": "{arch}.attention.q_lora_rank",
-        "kv_lora_rank": "{arch}.attention.kv_lora_rank",
-        "decay_lora_rank": "{arch}.attention.decay_lora_rank",
-        "iclr_lora_rank": "{arch}.attention.iclr_lora_rank",
-        "value_residual_mix_lora_rank": "{arch}.attention.value_residual_mix_lora_rank",
-        "gate_lora_rank": "{arch}.attention.gate_lora_rank",
         "relative_attn_buckets_count": "{arch}.attention.relative_buckets_count",
-        "sliding_window": "{arch}.attention.sliding_window",
-        "block_size": "{arch}.block_size",
-        "conv_kernel_size": "{arch}.conv_kernel_size",
-        "conv_group_size": "{arch}.conv_group_size",
-        "selector_rank": "{arch}.selector_rank",
-        "selector_top_k": "{arch}.selector_top_k",
-        "target_hidden_size": "{arch}.target_hidden_size",
         "attention_output_group_count": "{arch}.attention.output_group_count",
         "attention_output_lora_rank": "{arch}.attention.output_lora_rank",
-        "hyper_connection_count": "{arch}.hyper_connection.count",
-        "hyper_connection_sinkhorn_iterations": "{arch}.hyper_connection.sinkhorn_iterations",
-        "hyper_connection_low_rank": "{arch}.hyper_connection.low_rank",
-        "ple_ngram_size": "{arch}.ple.ngram_size",
-        "ple_heads_per_ngram": "{arch}.ple.heads_per_ngram",
-        "ple_conv_kernel": "{arch}.ple.conv_kernel",
-        "ple_eos_token_id": "{arch}.ple.eos_token_id",
-        "ple_image_token_id": "{arch}.ple.image_token_id",
         "attn_temperature_length": "{arch}.attention.temperature_length",
-        "pooling_type": "{arch}.pooling_type",
         "num_deepstack_layers": "{arch}.n_deepstack_layers",
-        "rope_dimension_count": "{arch}.rope.dimension_count",
-        "rope_dimension_count_swa": "{arch}.rope.dimension_count_swa",
         "rope_scaling_orig_ctx_len": "{arch}.rope.scaling.original_context_length",
-        "ssm_conv_kernel": "{arch}.ssm.conv_kernel",
-        "ssm_inner_size": "{arch}.ssm.inner_size",
-        "ssm_state_size": "{arch}.ssm.state_size",
-        "ssm_time_step_rank": "{arch}.ssm.time_step_rank",
-        "ssm_group_count": "{arch}.ssm.group_count",
-        "expert_latent_length": "{arch}.expert_latent_length",
-        "attn_res_block_size": "{arch}.attn_res.block_size",
-        "kda_head_dim": "{arch}.kda.head_dim",
-        "token_type_count": "tokenizer.ggml.token_type_count",
-        "bos_token_id": "tokenizer.ggml.bos_token_id",
-        "eos_token_id": "tokenizer.ggml.eos_token_id",
         "unk_token_id": "tokenizer.ggml.unknown_token_id",
         "sep_token_id": "tokenizer.ggml.seperator_token_id",
         "pad_token_id": "tokenizer.ggml.padding_token_id",
-        "mask_token_id": "tokenizer.ggml.mask_token_id",
-        "eot_token_id": "tokenizer.ggml.eot_token_id",
-        "eom_token_id": "tokenizer.ggml.eom_token_id",
-        "classifier_pooling_type": "{arch}.classifier.pooling_type",
-        "vision_projection_dim": "clip.vision.projection_dim",
-        "vision_patch_size": "clip.vision.patch_size",
-        "vision_embedding_length": "clip.vision.embedding_length",
-        "vision_feed_forward_length": "clip.vision.feed_forward_length",
-        "vision_block_count": "clip.vision.block_count",
         "vision_head_count": "clip.vision.attention.head_count",
         "vision_head_count_kv": "clip.vision.attention.head_count_kv",
         "vision_head_dim": "clip.vision.attention.head_dim",
-        "vision_image_size": "clip.vision.image_size",
         "vision_max_pixels": "clip.vision.image_max_pixels",
         "vision_min_pixels": "clip.vision.image_min_pixels",
-        "vision_preproc_max_tiles": "clip.vision.preproc_max_tiles",
-        "vision_preproc_min_tiles": "clip.vision.preproc_min_tiles",
-        "vision_preproc_image_size": "clip.vision.preproc_image_size",
-        "vision_projector_query_side": "clip.vision.projector.query_side",
-        "vision_projector_window_side": "clip.vision.projector.window_side",
-        "vision_spatial_merge_size": "clip.vision.spatial_merge_size",
-        "vision_expert_used_count": "clip.vision.expert_used_count",
-        "vision_projector_scale_factor": "clip.vision.projector.scale_factor",
-        "vision_n_wa_pattern": "clip.vision.n_wa_pattern",
-        "vision_window_size": "clip.vision.window_size",
         "vision_sam_layers_count": "clip.vision.sam.block_count",
-        "vision_sam_embedding_length": "clip.vision.sam.embedding_length",
-        "vision_sam_head_count": "clip.vision.sam.head_count",
-        "audio_projection_dim": "clip.audio.projection_dim",
-        "audio_embedding_length": "clip.audio.embedding_length",
-        "audio_feed_forward_length": "clip.audio.feed_forward_length",
-        "audio_block_count": "clip.audio.block_count",
         "audio_head_count": "clip.audio.attention.head_count",
-        "audio_num_mel_bins": "clip.audio.num_mel_bins",
-        "audio_rvq_num_quantizers": "clip.audio.rvq.num_quantizers",
-        "audio_window_size": "clip.audio.window_size",
-        "audio_local_block_count": "clip.audio.local_block_count",
-        "audio_local_group_size": "clip.audio.local_group_size",
         "audio_stack_factor": "clip.audio.projector.stack_factor",
-        "audio_subsampling_factor": "clip.audio.subsampling_factor",
-        "audio_chunk_size": "clip.audio.chunk_size",
-        "audio_conv_kernel_size": "clip.audio.conv_kernel_size",
-        "audio_max_pos_emb": "clip.audio.max_pos_emb",
-        "audio_projector_window_size": "clip.audio.projector.window_size",
-        "audio_projector_downsample_rate": "clip.audio.projector.downsample_rate",
-        "audio_projector_head_count": "clip.audio.projector.head_count",
-        "gen_audio_projection_dim": "clip.gen.audio.projection_dim",
-        "gen_audio_embedding_length": "clip.gen.audio.embedding_length",
-        "gen_audio_feed_forward_length": "clip.gen.audio.feed_forward_length",
-        "gen_audio_block_count": "clip.gen.audio.block_count",
         "gen_audio_head_count": "clip.gen.audio.attention.head_count",
         "gen_audio_head_count_kv": "clip.gen.audio.attention.head_count_kv",
     },
-    "i32": {
-        "sampling_top_k": "general.sampling.top_k",
-        "sampling_penalty_last_n": "general.sampling.penalty_last_n",
-        "sampling_mirostat": "general.sampling.mirostat",
-    },
     "f32": {
-        "sampling_top_p": "general.sampling.top_p",
-        "sampling_min_p": "general.sampling.min_p",
-        "sampling_xtc_probability": "general.sampling.xtc_probability",
-        "sampling_xtc_threshold": "general.sampling.xtc_threshold",
-        "sampling_temp": "general.sampling.temp",
-        "sampling_penalty_repeat": "general.sampling.penalty_repeat",
-        "sampling_mirostat_tau": "general.sampling.mirostat_tau",
-        "sampling_mirostat_eta": "general.sampling.mirostat_eta",
-        "max_alibi_bias": "{arch}.attention.max_alibi_bias",
-        "clamp_kqv": "{arch}.attention.clamp_kqv",
-        "logit_scale": "{arch}.logit_scale",
-        "attn_logit_softcapping": "{arch}.attn_logit_softcapping",
-        "router_logit_softcapping": "{arch}.router_logit_softcapping",
-        "final_logit_softcapping": "{arch}.final_logit_softcapping",
-        "expert_weights_scale": "{arch}.expert_weights_scale",
-        "expert_group_scale": "{arch}.expert_group_scale",
-        "residual_scale": "{arch}.residual_scale",
-        "embedding_scale": "{arch}.embedding_scale",
         "adapter_router_gain": "{arch}.adapters.router_gain",
         "layer_norm_eps": "{arch}.attention.layer_norm_epsilon",
         "layer_norm_rms_eps": "{arch}.attention.layer_norm_rms_epsilon",
         "group_norm_eps": "{arch}.attention.group_norm_epsilon",
-        "rope_freq_base_swa": "{arch}.rope.freq_base_swa",
         "attention_compress_rope_freq_base": "{arch}.attention.compress_rope_freq_base",
-        "hyper_connection_epsilon": "{arch}.hyper_connection.epsilon",
-        "hyper_connection_magnitude": "{arch}.hyper_connection.magnitude",
         "attention_scale": "{arch}.attention.scale",
         "attn_output_scale": "{arch}.attention.output_scale",
         "attn_value_scale": "{arch}.attention.value_scale",
         "attn_temperature_scale": "{arch}.attention.temperature_scale",
-        "rope_freq_base": "{arch}.rope.freq_base",
-        "rope_scaling_factor": "{arch}.rope.scaling.factor",
-        "rope_scaling_alpha": "{arch}.rope.scaling.alpha",
         "rope_scaling_attn_factors": "{arch}.rope.scaling.attn_factor",
         "rope_scaling_yarn_log_mul": "{arch}.rope.scaling.yarn_log_multiplier",
-        "rope_scaling_yarn_ext_factor": "{arch}.rope.scaling.yarn_ext_factor",
-        "rope_scaling_yarn_attn_factor": "{arch}.rope.scaling.yarn_attn_factor",
-        "rope_scaling_yarn_beta_fast": "{arch}.rope.scaling.yarn_beta_fast",
-        "rope_scaling_yarn_beta_slow": "{arch}.rope.scaling.yarn_beta_slow",
-        "activation_situ_beta": "{arch}.activation.situ_beta",
-        "activation_situ_linear_beta": "{arch}.activation.situ_linear_beta",
-        "kda_gate_lower_bound": "{arch}.kda.gate_lower_bound",
         "vision_attention_layernorm_eps": "clip.vision.attention.layer_norm_epsilon",
-        "vision_swiglu_clamp": "clip.vision.swiglu_clamp",
         "audio_attention_layernorm_eps": "clip.audio.attention.layer_norm_epsilon",
         "gen_audio_attention_layernorm_eps": "clip.gen.audio.attention.layer_norm_epsilon",
     },
     "array": {
-        "tags": "general.tags",
-        "languages": "general.languages",
-        "activation_sparsity_scale": "{arch}.activation_sparsity_scale",
-        "indexer_types": "{arch}.attention.indexer.types",
-        "recurrent_layers": "{arch}.attention.recurrent_layers",
-        "rope_pattern": "{arch}.attention.rope_pattern",
-        "swiglu_clamp_exp": "{arch}.swiglu_clamp_exp",
-        "swiglu_clamp_shexp": "{arch}.swiglu_clamp_shexp",
         "adapter_token_ids_activate": "{arch}.adapters.token_ids_activate",
         "adapter_token_ids_substitute": "{arch}.adapters.token_ids_substitute",
-        "target_layers": "{arch}.target_layers",
         "attention_compress_ratios": "{arch}.attention.compress_ratios",
-        "ple_layers": "{arch}.ple.layers",
-        "deepstack_mapping": "{arch}.deepstack_mapping",
-        "rope_dimension_sections": "{arch}.rope.dimension_sections",
         "token_list": "tokenizer.ggml.tokens",
         "token_merges": "tokenizer.ggml.merges",
         "token_types": "tokenizer.ggml.token_type",
         "token_scores": "tokenizer.ggml.scores",
-        "precompiled_charsmap": "tokenizer.ggml.precompiled_charsmap",
-        "suppress_tokens": "tokenizer.ggml.suppress_tokens",
-        "classifier_output_labels": "{arch}.classifier.output_labels",
         "vision_spatial_offsets": "clip.vision.projector.spatial_offsets",
-        "vision_image_mean": "clip.vision.image_mean",
-        "vision_image_std": "clip.vision.image_std",
-        "vision_expert_count_per_layer": "clip.vision.expert_count_per_layer",
-        "vision_wa_layer_indexes": "clip.vision.wa_layer_indexes",
-        "vision_is_deepstack_layers": "clip.vision.is_deepstack_layers",
-        "vision_wa_pattern_mode": "clip.vision.wa_pattern_mode",
         "vision_feature_layers": "clip.vision.feature_layer",
-        "vision_image_grid_pinpoints": "clip.vision.image_grid_pinpoints",
-        "audio_rvq_codebook_size": "clip.audio.rvq.codebook_size",
-        "audio_wa_pattern_mode": "clip.audio.wa_pattern_mode",
         "audio_feature_layers": "clip.audio.feature_layer",
-        "xielu_alpha_p": "xielu.alpha_p",
-        "xielu_alpha_n": "xielu.alpha_n",
-        "xielu_beta": "xielu.beta",
-        "xielu_eps": "xielu.eps",
-    },
-    "u32 or array": {
-        "feed_forward_length": "{arch}.feed_forward_length",
-        "expert_feed_forward_length": "{arch}.expert_feed_forward_length",
-        "head_count": "{arch}.attention.head_count",
-        "head_count_kv": "{arch}.attention.head_count_kv",
-        "sliding_window_pattern": "{arch}.attention.sliding_window_pattern",
-        "expert_used_count": "{arch}.expert_used_count",
     },
     "bool": {
         "parallel_residual": "{arch}.use_parallel_residual",
-        "indexer_kpool_select_tail": "{arch}.attention.indexer.kpool_select_tail",
-        "expert_weights_norm": "{arch}.expert_weights_norm",
-        "swin_norm": "{arch}.swin_norm",
-        "hrm_prefix_lm": "{arch}.hrm.prefix_lm",
-        "skip_loop_final_norm": "{arch}.skip_loop_final_norm",
         "causal_attention": "{arch}.attention.causal",
-        "sample_from_anchor": "{arch}.sample_from_anchor",
-        "has_confidence_head": "{arch}.has_confidence_head",
-        "norm_before_residual": "{arch}.norm_before_residual",
-        "norm_before_fc": "{arch}.norm_before_fc",
-        "rope_scaling_finetuned": "{arch}.rope.scaling.finetuned",
-        "ssm_dt_b_c_rms": "{arch}.ssm.dt_b_c_rms",
-        "kda_safe_gate": "{arch}.kda.safe_gate",
-        "add_bos_token": "tokenizer.ggml.add_bos_token",
-        "add_eos_token": "tokenizer.ggml.add_eos_token",
-        "add_sep_token": "tokenizer.ggml.add_sep_token",
-        "add_space_prefix": "tokenizer.ggml.add_space_prefix",
-        "remove_extra_whitespaces": "tokenizer.ggml.remove_extra_whitespaces",
-        "normalizer_lowercase": "tokenizer.ggml.normalizer.lowercase",
-        "normalizer_strip_accents": "tokenizer.ggml.normalizer.strip_accents",
         "clip_has_vision_encoder": "clip.has_vision_encoder",
         "clip_has_audio_encoder": "clip.has_audio_encoder",
         "clip_has_gen_audio_encoder": "clip.has_gen_audio_encoder",
         "vision_use_gelu": "clip.use_gelu",
         "vision_use_silu": "clip.use_silu",
-        "diffusion_shift_logits": "diffusion.shift_logits",
-    },
-    "arr[u64]": {
-        "ple_layer_multipliers": "{arch}.ple.layer_multipliers",
-        "ple_head_offsets": "{arch}.ple.head_offsets",
-        "ple_head_vocab_sizes": "{arch}.ple.head_vocab_sizes",
     },
 }
 
+
+def _name(key: str) -> str:
+    prefix = next(prefix for prefix in _PREFIXES if key.startswith(prefix))
+    return key[len(prefix) :].replace("{id}.", "").replace(".", "_")
+
+
 #: Type and key of each name.
-METHODS = {name: (kind, key) for kind, names in KEYS.items() for name, key in names.items()}
+METHODS = {_name(key): (kind, key) for kind, keys in _KEYS.items() for key in keys.split()}
+METHODS.update((name, (kind, key)) for kind, names in _OTHERS.items() for name, key in names.items())

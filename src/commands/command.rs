@@ -6,7 +6,7 @@ use super::shared::conversion::ReadConversion;
 use crate::{failure::Failure, ui::Ui};
 
 /// One verb of one binary.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub struct Command {
     /// Name of the binary.
     pub binary: &'static str,

@@ -3,16 +3,19 @@
 use std::path::PathBuf;
 
 use clap::{ArgMatches, Args, ValueHint};
-use gguf_toolkit::ConvertLegacy;
+use gguf_toolkit::{
+    ConvertLegacy,
+    arguments::output_path,
+    convert::{EncodingOptions, NamingOptions},
+    settings::{RecipeOptions, TensorOptions},
+};
 
 use super::{
     Command,
-    convert::args::{EncodingArgs, NamingArgs, TypeArgs},
+    convert::args::TypeArgs,
     shared::{
-        call::call_of,
         conversion::Conversion,
         output_args::{OutputArgs, ResumeArgs},
-        tensor_args::{QuantizeOptions, RecipeArgs, output_parser},
     },
 };
 use crate::failure::Failure;
@@ -33,7 +36,7 @@ struct LegacyArgs {
     #[arg(value_hint = ValueHint::FilePath)]
     file: PathBuf,
     /// Output file or folder; {ftype} stands for the file type.
-    #[arg(value_hint = ValueHint::AnyPath, value_parser = output_parser())]
+    #[arg(value_hint = ValueHint::AnyPath, value_parser = output_path())]
     out: Option<PathBuf>,
     #[command(flatten)]
     types: TypeArgs,
@@ -63,13 +66,13 @@ struct LegacyArgs {
     #[command(flatten)]
     resume: ResumeArgs,
     #[command(flatten)]
-    naming: NamingArgs,
+    naming: NamingOptions,
     #[command(flatten)]
-    encoding: EncodingArgs,
+    encoding: EncodingOptions,
     #[command(flatten)]
-    options: QuantizeOptions,
+    tensors: TensorOptions,
     #[command(flatten)]
-    recipe: RecipeArgs,
+    replay: RecipeOptions,
 }
 
 fn parse_positive(text: &str) -> Result<f32, String> {
@@ -85,12 +88,13 @@ fn conversion(matches: &ArgMatches) -> Result<Conversion, Failure> {
         eps: args.eps,
         context: args.context,
         rope_base: args.rope_base,
-        naming: args.naming.options(),
-        encoding: args.encoding.options(),
-        tensors: args.options.options(&args.recipe),
+        naming: args.naming,
+        encoding: args.encoding,
+        tensors: args.tensors,
+        replay: args.replay,
         output: args.output.options(args.out, &args.resume)?,
         // `auto` applies to checkpoints only.
         ..ConvertLegacy::new(args.file, args.types.recipes().into_iter().map(Into::into))
     };
-    Ok(Conversion { operation: options.into(), call: call_of(&COMMAND, matches), format })
+    Ok(Conversion { operation: options.into(), binary: COMMAND.binary, verb: COMMAND.verb, format })
 }

@@ -3,17 +3,15 @@
 use std::path::PathBuf;
 
 use clap::{ArgMatches, Args, ValueHint};
-use gguf_toolkit::ConvertAdapter;
+use gguf_toolkit::{ConvertAdapter, arguments::output_path, convert::PlainOptions};
 
 use super::{
     Command,
-    convert::args::{KeepArgs, PlainArgs, TypeArgs},
+    convert::args::{KeepArgs, TypeArgs},
     shared::{
-        call::call_of,
         conversion::Conversion,
         hub::hub_options,
         output_args::{OutputArgs, ResumeArgs},
-        tensor_args::output_parser,
     },
 };
 use crate::failure::Failure;
@@ -37,7 +35,7 @@ struct AdapterArgs {
     #[arg(value_hint = ValueHint::AnyPath)]
     dir: PathBuf,
     /// Output file or folder; {ftype} stands for the file type.
-    #[arg(value_hint = ValueHint::AnyPath, value_parser = output_parser())]
+    #[arg(value_hint = ValueHint::AnyPath, value_parser = output_path())]
     out: Option<PathBuf>,
     /// Use MODEL as the base.
     ///
@@ -60,7 +58,7 @@ struct AdapterArgs {
     #[arg(long, value_name = "NAME", hide_short_help = true)]
     arch_as: Option<String>,
     #[command(flatten)]
-    plain: PlainArgs,
+    plain: PlainOptions,
 }
 
 fn conversion(matches: &ArgMatches) -> Result<Conversion, Failure> {
@@ -71,12 +69,11 @@ fn conversion(matches: &ArgMatches) -> Result<Conversion, Failure> {
         keep: args.keep.keep,
         model_name: args.model_name,
         arch_as: args.arch_as,
-        allow_nonfinite: args.plain.allow_nonfinite,
-        big_endian: args.plain.big_endian,
+        plain: args.plain,
         output: args.output.options(args.out, &args.resume)?,
         hub: hub_options(),
         // `auto` applies to checkpoints only.
         ..ConvertAdapter::new(args.dir, args.types.recipes().into_iter().map(Into::into))
     };
-    Ok(Conversion { operation: options.into(), call: call_of(&COMMAND, matches), format })
+    Ok(Conversion { operation: options.into(), binary: COMMAND.binary, verb: COMMAND.verb, format })
 }

@@ -3,17 +3,20 @@
 use std::path::PathBuf;
 
 use clap::{ArgMatches, Args, ValueHint};
-use gguf_toolkit::ConvertProjector;
+use gguf_toolkit::{
+    ConvertProjector,
+    arguments::output_path,
+    convert::{EncodingOptions, ReadingOptions},
+    settings::TensorOptions,
+};
 
 use super::{
     Command,
-    convert::args::{EncodingArgs, KeepArgs, SourceArgs, TypeArgs},
+    convert::args::{KeepArgs, TypeArgs},
     shared::{
-        call::call_of,
         conversion::Conversion,
         hub::hub_options,
         output_args::{OutputArgs, ResumeArgs},
-        tensor_args::{QuantizeOptions, RecipeArgs, output_parser},
     },
 };
 use crate::failure::Failure;
@@ -34,7 +37,7 @@ struct MmprojArgs {
     #[arg(value_hint = ValueHint::AnyPath)]
     src: PathBuf,
     /// Output file or folder; {ftype} stands for the file type.
-    #[arg(value_hint = ValueHint::AnyPath, value_parser = output_parser())]
+    #[arg(value_hint = ValueHint::AnyPath, value_parser = output_path())]
     out: Option<PathBuf>,
     #[command(flatten)]
     types: TypeArgs,
@@ -43,16 +46,16 @@ struct MmprojArgs {
     #[command(flatten)]
     resume: ResumeArgs,
     #[command(flatten)]
-    source: SourceArgs,
+    reading: ReadingOptions,
     #[command(flatten)]
     keep: KeepArgs,
     /// Set the name of the model.
     #[arg(long, value_name = "NAME", hide_short_help = true)]
     model_name: Option<String>,
     #[command(flatten)]
-    encoding: EncodingArgs,
+    encoding: EncodingOptions,
     #[command(flatten)]
-    options: QuantizeOptions,
+    tensors: TensorOptions,
 }
 
 fn conversion(matches: &ArgMatches) -> Result<Conversion, Failure> {
@@ -61,12 +64,12 @@ fn conversion(matches: &ArgMatches) -> Result<Conversion, Failure> {
     let options = ConvertProjector {
         keep: args.keep.keep,
         model_name: args.model_name,
-        reading: args.source.options(),
-        encoding: args.encoding.options(),
-        tensors: args.options.options(&RecipeArgs::default()),
+        reading: args.reading,
+        encoding: args.encoding,
+        tensors: args.tensors,
         output: args.output.options(args.out, &args.resume)?,
         hub: hub_options(),
         ..ConvertProjector::new(args.src, args.types.types)
     };
-    Ok(Conversion { operation: options.into(), call: call_of(&COMMAND, matches), format })
+    Ok(Conversion { operation: options.into(), binary: COMMAND.binary, verb: COMMAND.verb, format })
 }

@@ -3,14 +3,12 @@
 use std::{num::NonZeroUsize, path::PathBuf};
 
 use clap::{Args, ValueHint};
-use gguf_toolkit::{DType, Export, sizes::parse_size};
+use gguf_toolkit::{DType, Export, arguments::output_path, sizes::parse_size};
 
 use super::{
     Command,
     convert::args::TypeArgs,
-    shared::{
-        cpu_level::cpu_level, output_args::OutputArgs, tensor_args::output_parser, threads::parse_threads,
-    },
+    shared::{cpu_level::cpu_level, output_args::OutputArgs, threads::parse_threads},
 };
 use crate::{failure::Failure, ui::Ui};
 
@@ -30,7 +28,7 @@ struct ExportArgs {
     #[arg(value_hint = ValueHint::FilePath)]
     gguf: PathBuf,
     /// Folder to write.
-    #[arg(value_hint = ValueHint::DirPath, value_parser = output_parser())]
+    #[arg(value_hint = ValueHint::DirPath, value_parser = output_path())]
     dir: PathBuf,
     #[command(flatten)]
     types: TypeArgs,

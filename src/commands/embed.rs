@@ -5,15 +5,13 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args};
 use gguf_toolkit::{
     EmbedOptions, Model,
+    arguments::choice,
     run::{Embedding, Pooling},
     text_file,
 };
 use serde_json::json;
 
-use super::shared::{
-    eval_args::{LoraArgs, RunArgs, options},
-    values::choice,
-};
+use super::shared::eval_args::{LoraArgs, RunArgs, options};
 use crate::{commands::Command, failure::Failure, ui::Ui};
 
 /// The row of [`super::COMMANDS`].

@@ -5,14 +5,12 @@ use std::path::PathBuf;
 use clap::{Args, ValueHint};
 use gguf_toolkit::{
     Endian,
+    arguments::{choice, output_path},
     endian::{EndianOptions, change_endian},
 };
 
 use crate::{
-    commands::{
-        Command,
-        shared::{copy_args::CopyArgs, tensor_args::output_parser, values::choice},
-    },
+    commands::{Command, shared::copy_args::CopyArgs},
     failure::Failure,
     ui::Ui,
 };
@@ -34,7 +32,7 @@ struct EndianArgs {
     #[arg(value_hint = ValueHint::FilePath)]
     file: PathBuf,
     /// File to write.
-    #[arg(value_hint = ValueHint::FilePath, value_parser = output_parser())]
+    #[arg(value_hint = ValueHint::FilePath, value_parser = output_path())]
     out: PathBuf,
     /// Set the byte order of the output.
     #[arg(long, value_name = "ORDER", value_parser = choice(ORDERS))]

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 use gguf_toolkit::{
+    arguments::output_path,
     export_metadata::{ExportMetadataOptions, export_metadata},
     text::pretty_json,
 };
@@ -11,10 +12,7 @@ use gguf_toolkit::{
 use crate::{
     commands::{
         Command,
-        shared::{
-            outputs::{check_outputs, write_result},
-            tensor_args::output_parser,
-        },
+        shared::outputs::{check_outputs, write_result},
     },
     failure::Failure,
     ui::Ui,
@@ -40,7 +38,7 @@ struct ExportArgs {
     /// Write the result to FILE.
     ///
     /// Default: stdout.
-    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = output_parser())]
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = output_path())]
     output: Option<PathBuf>,
     /// Overwrite existing outputs.
     #[arg(long, requires = "output")]

@@ -4,12 +4,15 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
-use gguf_toolkit::extract::{ExtractOptions, extract};
+use gguf_toolkit::{
+    arguments::output_path,
+    extract::{ExtractOptions, extract},
+};
 
 use crate::{
     commands::{
         Command,
-        shared::{copy_args::CopyArgs, cpu_level::cpu_level, tensor_args::output_parser},
+        shared::{copy_args::CopyArgs, cpu_level::cpu_level},
     },
     failure::Failure,
     ui::Ui,
@@ -35,7 +38,7 @@ struct ExtractArgs {
     /// Write the result to FILE.
     ///
     /// The extension decides the format: .npy (one tensor) or .safetensors.
-    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = output_parser())]
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = output_path())]
     output: PathBuf,
     /// Convert all tensors to f32.
     #[arg(long)]

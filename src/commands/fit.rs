@@ -5,15 +5,12 @@ use std::{num::NonZeroU64, path::PathBuf};
 use clap::{Args, ValueHint};
 use gguf_toolkit::{
     DType,
+    arguments::kv_type,
     fit::{FitOptions, fit},
     sizes::parse_size,
 };
 
-use crate::{
-    commands::{Command, shared::values},
-    failure::Failure,
-    ui::Ui,
-};
+use crate::{commands::Command, failure::Failure, ui::Ui};
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
@@ -44,7 +41,7 @@ struct FitArgs {
     #[arg(long, value_name = "N", default_value = "1")]
     parallel: NonZeroU64,
     /// Set the type of the KV cache.
-    #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = values::kv_type(), hide_possible_values = true)]
+    #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = kv_type(), hide_possible_values = true)]
     kv_type: DType,
     /// Process N tokens at a time.
     ///

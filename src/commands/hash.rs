@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueHint};
 use serde_json::json;
 
-use gguf_toolkit::hash::{self, Checked, HashOptions};
+use gguf_toolkit::{
+    arguments::output_path,
+    hash::{self, Checked, HashOptions},
+};
 
 use crate::{
     commands::{
         Command,
-        shared::{
-            outputs::{check_outputs, write_result},
-            tensor_args::output_parser,
-        },
+        shared::outputs::{check_outputs, write_result},
     },
     failure::Failure,
     ui::Ui,
@@ -50,7 +50,7 @@ struct HashArgs {
     /// Write the result to FILE.
     ///
     /// Default: stdout.
-    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = output_parser(), conflicts_with_all = ["check", "json"])]
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = output_path(), conflicts_with_all = ["check", "json"])]
     output: Option<PathBuf>,
     /// Overwrite existing outputs.
     #[arg(long, requires = "output")]

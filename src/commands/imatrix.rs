@@ -5,15 +5,13 @@ use std::path::PathBuf;
 use clap::{Args, builder::TypedValueParser};
 use gguf_toolkit::{
     ImatrixFormat, PartNumber, Text,
+    arguments::choice,
     importance::{self, ImatrixOptions},
 };
 
 use super::{
     Command,
-    shared::{
-        eval_args::{LoraArgs, RunArgs, options},
-        values::choice,
-    },
+    shared::eval_args::{LoraArgs, RunArgs, options},
 };
 use crate::{failure::Failure, ui::Ui};
 

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use gguf_toolkit::merge::{MergeOptions, merge};
+use gguf_toolkit::{
+    arguments::output_path,
+    merge::{MergeOptions, merge},
+};
 
 use crate::{
-    commands::{
-        Command,
-        shared::{copy_args::CopyArgs, tensor_args::output_parser},
-    },
+    commands::{Command, shared::copy_args::CopyArgs},
     failure::Failure,
     ui::Ui,
 };
@@ -29,7 +29,7 @@ struct MergeArgs {
     #[arg(required = true, value_name = "SHARD", value_hint = ValueHint::FilePath)]
     shards: Vec<PathBuf>,
     /// File to write.
-    #[arg(value_hint = ValueHint::FilePath, value_parser = output_parser())]
+    #[arg(value_hint = ValueHint::FilePath, value_parser = output_path())]
     out: PathBuf,
     #[command(flatten)]
     copy: CopyArgs,

@@ -57,10 +57,8 @@ use crate::{
 /// Functions and texts that only tests call from outside.
 pub mod internals {
     pub use super::shared::{
-        call::call_of,
         call_advice::COUNTERPARTS,
         help::{EXAMPLES, brief, examples},
-        tensor_args::parse_bits,
         threads::parse_threads,
         types_help::{MEASURED, types_help},
     };

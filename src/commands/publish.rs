@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{ArgMatches, Args, ValueHint, builder::TypedValueParser, parser::ValueSource};
 use gguf_toolkit::{
     Recipe,
+    arguments::{choice, output_path},
     calibration_text::BUILT_IN,
     publish::{Ladder, PublishOptions, publish},
     sizes::parse_size,
@@ -12,10 +13,7 @@ use gguf_toolkit::{
 
 use super::{
     Command,
-    shared::{
-        call::executable, cpu_level::cpu_level, eval_args::RunArgs, hub::hub_options,
-        tensor_args::output_parser, values,
-    },
+    shared::{call::executable, cpu_level::cpu_level, eval_args::RunArgs, hub::hub_options, values},
 };
 use crate::{failure::Failure, ui::Ui};
 
@@ -32,7 +30,7 @@ struct PublishArgs {
     #[arg(value_hint = ValueHint::AnyPath)]
     src: PathBuf,
     /// Folder to create or update.
-    #[arg(value_hint = ValueHint::DirPath, value_parser = output_parser())]
+    #[arg(value_hint = ValueHint::DirPath, value_parser = output_path())]
     dir: PathBuf,
     /// Set the output type, for example bf16.
     ///
@@ -159,7 +157,7 @@ struct PublishArgs {
 }
 
 fn ladder() -> impl TypedValueParser<Value = Ladder> {
-    values::choice(Ladder::ALL.iter().map(|(ladder, name)| (*name, "", *ladder)))
+    choice(Ladder::ALL.iter().map(|(ladder, name)| (*name, "", *ladder)))
 }
 
 fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {

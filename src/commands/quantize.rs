@@ -3,21 +3,18 @@
 
 use std::{borrow::Cow, ffi::OsString, num::NonZeroUsize, path::PathBuf};
 
-use clap::{ArgMatches, Args, ValueHint};
-use gguf_toolkit::{Adapter, Quantize, Recipe, suggest::nearest};
+use clap::{Arg, ArgMatches, Args};
+use gguf_toolkit::{Quantize, Recipe, suggest::nearest};
 
 use crate::{
     commands::{
         Command,
-        convert::args::PlainArgs,
         shared::{
-            call::call_of,
             conversion::Conversion,
             hub::hub_options,
             output_args::{OutputArgs, ResumeArgs},
             outputs::check_output_name,
             planned_calls::PlannedProgram,
-            tensor_args::{BudgetArgs, CalibrationArgs, QuantizeOptions, RecipeArgs},
             threads::parse_threads,
             types_help::types_help,
             values::{self, type_tip},
@@ -50,7 +47,13 @@ impl PlannedProgram for Planning {
     const BINARY: &str = COMMAND.binary;
 }
 
+/// An input's own shards exclude limits of shards, which other commands have, too.
+fn without_limits(arg: Arg) -> Arg {
+    if arg.get_id().as_str().starts_with("split_max") { arg.conflicts_with("keep_split") } else { arg }
+}
+
 #[derive(Debug, Args)]
+#[command(mut_args(without_limits))]
 struct QuantizeArgs {
     /// Input, output, type and threads, as in the usage line.
     #[arg(value_name = "IN [OUT] TYPE [THREADS]", num_args = 1..=4, required = true, hide = true)]
@@ -64,33 +67,8 @@ struct QuantizeArgs {
     output: OutputArgs,
     #[command(flatten)]
     resume: ResumeArgs,
-    /// Add a LoRA adapter (repeatable).
-    ///
-    /// ADAPTER is an adapter file for IN, as `gguf-convert adapter` writes it. It is merged into the weights, which are
-    /// rounded once, to their type in the file. Weights that are already quantized need --allow-requantize. SCALE
-    /// defaults to 1. Several adapters are merged in the given order.
-    #[arg(long, value_name = "ADAPTER[=SCALE]", value_hint = ValueHint::FilePath, hide_short_help = true)]
-    lora: Vec<Adapter>,
-    /// Quantize tensors that are already quantized.
-    ///
-    /// They lose precision twice. Use the original weights if you can.
-    #[arg(long)]
-    allow_requantize: bool,
-    /// Write as many shards as the input has.
-    ///
-    /// Each holds the same tensors as before.
-    #[arg(long, conflicts_with_all = ["split_max_size", "split_max_tensors", "recipe"], hide_short_help = true)]
-    keep_split: bool,
     #[command(flatten)]
-    plain: PlainArgs,
-    #[command(flatten)]
-    options: QuantizeOptions,
-    #[command(flatten)]
-    recipe: RecipeArgs,
-    #[command(flatten)]
-    calibration: CalibrationArgs,
-    #[command(flatten)]
-    budget: BudgetArgs,
+    quantize: Quantize,
 }
 
 /// The positional arguments.
@@ -161,27 +139,19 @@ fn parse_what(what: &[OsString], types: &[&'static Recipe], has_recipe: bool) ->
 
 fn conversion(matches: &ArgMatches) -> Result<Conversion, Failure> {
     let mut args = Command::args::<QuantizeArgs>(matches)?;
-    let what = parse_what(&args.what, &args.types, args.recipe.is_given())?;
+    let what = parse_what(&args.what, &args.types, args.quantize.replay.recipe.is_some())?;
     args.resume.threads = args.resume.threads.or(what.threads);
     let format = args.output.format(&args.resume);
     let output = args.output.options(what.out, &args.resume)?;
     if let Some(out) = &output.out {
         check_output_name(out).map_err(Failure::usage)?;
     }
-    let types: Vec<&str> = what.recipes.iter().map(|recipe| recipe.name).collect();
-    let call = call_of(&COMMAND, matches).argument("TYPE", types.join(","));
     let options = Quantize {
-        adapters: args.lora,
-        allow_requantize: args.allow_requantize,
-        keep_split: args.keep_split,
-        allow_nonfinite: args.plain.allow_nonfinite,
-        big_endian: args.plain.big_endian,
-        tensors: args.options.options(&args.recipe),
-        calibration: args.calibration.options(),
-        budget: args.budget.options(),
+        source: what.input,
+        types: what.recipes.into_iter().map(Into::into).collect(),
         output,
         hub: hub_options(),
-        ..Quantize::new(what.input, what.recipes.into_iter().map(Into::into))
+        ..args.quantize
     };
-    Ok(Conversion { operation: options.into(), call, format })
+    Ok(Conversion { operation: options.into(), binary: COMMAND.binary, verb: COMMAND.verb, format })
 }

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
-use gguf_toolkit::{input_kind::is_address, recipe::recipe_of_file};
+use gguf_toolkit::{arguments::output_path, input_kind::is_address, recipe::recipe_of_file};
 
 use crate::{
     commands::{
         Command,
-        shared::{hub::hub_options, outputs::check_outputs, tensor_args::output_parser},
+        shared::{hub::hub_options, outputs::check_outputs},
     },
     failure::Failure,
     ui::Ui,
@@ -34,7 +34,7 @@ struct RecipeArgs {
     /// Write the result to FILE.
     ///
     /// Default: stdout.
-    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = output_parser())]
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = output_path())]
     output: Option<PathBuf>,
     /// Overwrite existing outputs.
     #[arg(long, requires = "output")]

@@ -2,11 +2,8 @@
 
 use std::{ffi::OsString, path::PathBuf};
 
-use clap::{Args, ValueHint};
-use gguf_toolkit::{
-    sizes::parse_size,
-    split::{SplitOptions, split},
-};
+use clap::{Arg, Args, ValueHint};
+use gguf_toolkit::split::{ShardOptions, SplitOptions, split};
 
 use crate::{
     commands::{Command, shared::copy_args::CopyArgs},
@@ -24,6 +21,7 @@ pub const COMMAND: Command = Command {
 };
 
 #[derive(Debug, Args)]
+#[command(mut_args(limited))]
 struct SplitArgs {
     /// GGUF file, or any shard of a split model.
     #[arg(value_hint = ValueHint::FilePath)]
@@ -31,15 +29,8 @@ struct SplitArgs {
     /// Path of the shards without `-00001-of-00003.gguf`.
     #[arg(value_name = "PREFIX", value_hint = ValueHint::AnyPath)]
     prefix: OsString,
-    /// Limit each shard to SIZE of tensor data.
-    ///
-    /// SIZE is in bytes or has a unit: K, M, G or KB, MB, GB (powers of 1000), or KiB, MiB, GiB. A shard holds at
-    /// least one tensor.
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, required_unless_present = "split_max_tensors")]
-    split_max_size: Option<u64>,
-    /// Limit each shard to N tensors.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    split_max_tensors: Option<u64>,
+    #[command(flatten)]
+    shards: ShardOptions,
     /// Write a first shard that contains only metadata.
     #[arg(long)]
     no_tensor_first_split: bool,
@@ -47,12 +38,24 @@ struct SplitArgs {
     copy: CopyArgs,
 }
 
+/// The limits of shards as main options, of which one is required.
+fn limited(arg: Arg) -> Arg {
+    let arg = arg.hide_short_help(false).help_heading(None::<&str>);
+    match arg.get_long() {
+        Some("split-max-size") => {
+            let long = "Limit each shard to SIZE of tensor data.\n\nSIZE is in bytes or has a unit: K, M, G or KB, MB, GB (powers of \
+                        1000), or KiB, MiB, GiB. A shard holds at least one tensor.";
+            arg.long_help(long).required_unless_present("ShardOptions")
+        }
+        _ => arg,
+    }
+}
+
 fn run(args: SplitArgs, ui: &Ui) -> Result<(), Failure> {
     let options = SplitOptions {
         file: args.file,
         prefix: args.prefix.into(),
-        max_bytes: args.split_max_size,
-        max_tensors: args.split_max_tensors,
+        shards: args.shards,
         no_tensor_first: args.no_tensor_first_split,
         force: args.copy.force,
         dry_run: args.copy.dry_run,

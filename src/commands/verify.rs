@@ -5,6 +5,7 @@ use std::{num::NonZeroUsize, path::PathBuf};
 use clap::{Args, ValueHint, builder::TypedValueParser};
 use gguf_toolkit::{
     Adapter,
+    arguments::choice,
     verify::{Report as FileReport, Tone, VerifyOptions, Which, verify},
 };
 
@@ -16,7 +17,6 @@ use crate::{
             hub::hub_options,
             several::{Report, report_each},
             threads::parse_threads,
-            values::choice,
         },
     },
     failure::Failure,

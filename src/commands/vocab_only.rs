@@ -3,12 +3,16 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use gguf_toolkit::{ConvertVocab, FileType, Recipe};
+use gguf_toolkit::{
+    ConvertVocab, FileType, Recipe,
+    arguments::output_path,
+    convert::{ArchOptions, NamingOptions, ReadingOptions},
+};
 
 use super::{
     Command,
-    convert::args::{ArchArgs, NamingArgs, SourceArgs, TypeArgs},
-    shared::{hub::hub_options, output_args::OutputArgs, tensor_args::output_parser},
+    convert::args::TypeArgs,
+    shared::{hub::hub_options, output_args::OutputArgs},
 };
 use crate::{failure::Failure, ui::Ui};
 
@@ -30,18 +34,18 @@ struct VocabArgs {
     #[arg(value_hint = ValueHint::AnyPath)]
     src: PathBuf,
     /// Output file or folder.
-    #[arg(value_hint = ValueHint::AnyPath, value_parser = output_parser())]
+    #[arg(value_hint = ValueHint::AnyPath, value_parser = output_path())]
     out: Option<PathBuf>,
     #[command(flatten)]
     types: TypeArgs,
     #[command(flatten)]
     output: OutputArgs,
     #[command(flatten)]
-    source: SourceArgs,
+    reading: ReadingOptions,
     #[command(flatten)]
-    arch: ArchArgs,
+    arch: ArchOptions,
     #[command(flatten)]
-    naming: NamingArgs,
+    naming: NamingOptions,
     /// Write big-endian files, for example for s390x.
     #[arg(long, hide_short_help = true)]
     big_endian: bool,
@@ -58,9 +62,9 @@ fn run(args: VocabArgs, ui: &Ui) -> Result<(), Failure> {
     };
     let options = ConvertVocab {
         file_type,
-        reading: args.source.options(),
-        arch: args.arch.options(),
-        naming: args.naming.options(),
+        reading: args.reading,
+        arch: args.arch,
+        naming: args.naming,
         big_endian: args.big_endian,
         out: args.out,
         force: args.output.force,

@@ -1,12 +1,12 @@
 //! `docs/reference/api.md`: each command as a function in Rust and Python. The Rust names are imported here, so they exist; the
-//! Python names are looked up in the stubs.
+//! Python names are looked up in the modules of the package.
 
 use std::{collections::BTreeSet, env, fmt::Write as _, fs};
 
 use gguf_tools::commands::COMMANDS;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/reference/api.md");
-const STUBS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/python/gguf_tools/__init__.pyi");
+const PACKAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/python/gguf_tools");
 const BEGIN: &str = "<!-- api -->\n";
 const END: &str = "<!-- /api -->\n";
 
@@ -84,8 +84,8 @@ rows! {
     "gguf-eval embed": gguf_toolkit::Model, Names("Model.embed");
 }
 
-/// True if the stubs have this function, class or method.
-fn is_in_stubs(stubs: &str, name: &str) -> bool {
+/// True if a module has this function, class or method.
+fn is_defined(modules: &str, name: &str) -> bool {
     let has = |text: &str, indent: &str, name: &str| {
         text.lines().any(|line| {
             let Some(line) = line.strip_prefix(indent) else { return false };
@@ -96,10 +96,10 @@ fn is_in_stubs(stubs: &str, name: &str) -> bool {
         })
     };
     match name.split_once('.') {
-        None => has(stubs, "", name),
+        None => has(modules, "", name),
         Some((class, method)) => {
-            let Some(at) = stubs.find(&format!("\nclass {class}")) else { return false };
-            let body = &stubs[at + 1..];
+            let Some(at) = modules.find(&format!("\nclass {class}")) else { return false };
+            let body = &modules[at + 1..];
             let end = body.find("\nclass ").unwrap_or(body.len());
             has(&body[..end], "    ", method)
         }
@@ -115,7 +115,9 @@ fn every_command_is_a_function_in_rust_and_python() {
     let listed: BTreeSet<String> = ROWS.iter().map(|row| row.command.to_owned()).collect();
     assert_eq!(listed, commands);
     assert_eq!(listed.len(), ROWS.len(), "a command has two rows");
-    let stubs = fs::read_to_string(STUBS).unwrap();
+    let files = fs::read_dir(PACKAGE).unwrap().map(|entry| entry.unwrap().path());
+    let modules = files.filter(|path| path.extension().is_some_and(|extension| extension == "py"));
+    let modules: String = modules.map(|path| fs::read_to_string(path).unwrap()).collect();
     let mut table = String::from("| command | Rust | Python |\n|---|---|---|\n");
     for Row { command, rust, python } in ROWS {
         let rust = rust.replace(' ', "");
@@ -123,7 +125,7 @@ fn every_command_is_a_function_in_rust_and_python() {
             Without(reason) => (*reason).to_owned(),
             Names(names) => {
                 let names = names.split(' ').map(|name| {
-                    assert!(is_in_stubs(&stubs, name), "{command}: the Python package has no `{name}`");
+                    assert!(is_defined(&modules, name), "{command}: the Python package has no `{name}`");
                     format!("`{name}`")
                 });
                 names.collect::<Vec<_>>().join(", ")

@@ -4,15 +4,14 @@ use std::{collections::BTreeSet, num::NonZeroUsize};
 
 use gguf_toolkit::{
     Convert, ConvertAdapter, ConvertLegacy, ConvertProjector, Quantize,
+    arguments::parse_bits,
     call::{HARMLESS, PERMISSIONS},
     table::WIDTH,
     threads::useful_threads,
 };
 use gguf_tools::commands::{
     BINARIES, COMMANDS, define,
-    internals::{
-        COUNTERPARTS, EXAMPLES, MEASURED, brief, call_of, examples, parse_bits, parse_threads, types_help,
-    },
+    internals::{COUNTERPARTS, EXAMPLES, MEASURED, brief, examples, parse_threads, types_help},
 };
 
 /// Lines and columns of the smallest common terminal, without the line of the next prompt.
@@ -107,77 +106,8 @@ fn bits_per_weight_are_parsed() {
     assert!(parse_bits("0").is_err() && parse_bits("NaN").is_err() && parse_bits("64").is_err());
 }
 
-/// Options of conversions that change bytes. A new option belongs here, to `HARMLESS` or to `PERMISSIONS` of
-/// `crates/toolkit/src/call.rs`.
-const CHANGE_BYTES: &[&str] = &[
-    "adapters",
-    "allow_types",
-    "arch_as",
-    "base",
-    "big_endian",
-    "calibrate",
-    "calibration_tokens",
-    "config",
-    "context",
-    "dense_modules",
-    "embed_tokenizer_json",
-    "equal_scores",
-    "eps",
-    "exclude_weights",
-    "fp8_as",
-    "header_slack",
-    "imatrix",
-    "include_weights",
-    "inputs_only",
-    "keep_split",
-    "keep_types",
-    "leave_output_tensor",
-    "lora",
-    "lora_tokenizer",
-    "missing_imatrix",
-    "mistral_format",
-    "mmproj_type",
-    "model_name",
-    "mtp",
-    "no_larger_than_type",
-    "no_mtp",
-    "output_tensor_type",
-    "override_kv",
-    "pre",
-    "prediction",
-    "prune_layers",
-    "pure",
-    "recipe",
-    "repack",
-    "rope_base",
-    "rounding",
-    "split_max_size",
-    "split_max_tensors",
-    "target_bpw",
-    "target_model_dir",
-    "target_size",
-    "tensor_type",
-    "tensor_type_file",
-    "tensor_types",
-    "to",
-    "token_embedding_type",
-    "train_scales",
-    "types",
-    "unmasked_zeros",
-    "via",
-    "with_mmproj",
-];
-
 #[test]
-fn every_option_is_classified_for_resuming() {
-    let conversions = COMMANDS.iter().filter(|command| command.conversion.is_some());
-    let mut ids = BTreeSet::new();
-    for command in conversions {
-        let defined = (command.define)(clap::Command::default());
-        let options = defined.get_arguments().filter(|arg| arg.get_long().is_some());
-        ids.extend(options.map(|arg| arg.get_id().to_string()));
-    }
-    // The same lists decide about the JSON form of the options, whose fields have these names.
+fn options_without_effect_on_bytes_exist() {
     let mut fields = BTreeSet::new();
     let operations = [
         serde_json::to_value(Quantize::default()),
@@ -186,28 +116,16 @@ fn every_option_is_classified_for_resuming() {
         serde_json::to_value(ConvertLegacy::default()),
         serde_json::to_value(ConvertProjector::default()),
     ];
-    operations.iter().for_each(|options| leaves(options.as_ref().unwrap(), &mut fields));
-    let classes = [HARMLESS, PERMISSIONS, CHANGE_BYTES];
-    let all: BTreeSet<String> = ids.union(&fields).cloned().collect();
-    let of = |name: &&String| classes.iter().filter(|class| class.contains(&name.as_str())).count() != 1;
-    let wrong: Vec<&String> = all.iter().filter(of).collect();
-    assert!(wrong.is_empty(), "in no list, or in two: {wrong:?}");
-    let unknown = classes.concat().into_iter().filter(|name| !all.contains(*name) && !is_group(name));
+    operations.iter().for_each(|options| names(options.as_ref().unwrap(), &mut fields));
+    let unknown = [HARMLESS, PERMISSIONS].concat().into_iter().filter(|name| !fields.contains(*name));
     assert_eq!(unknown.collect::<Vec<_>>(), [""; 0], "not an option");
 }
 
-/// Groups of options in JSON.
-fn is_group(name: &str) -> bool {
-    ["output", "hub"].contains(&name)
-}
-
-/// Names of the options in JSON, without harmless groups.
-fn leaves(options: &serde_json::Value, names: &mut BTreeSet<String>) {
-    for (name, value) in options.as_object().into_iter().flatten().filter(|(name, _)| !is_group(name)) {
-        match value.is_object() {
-            true => leaves(value, names),
-            false => drop(names.insert(name.clone())),
-        }
+/// Names of options and of their groups in JSON.
+fn names(options: &serde_json::Value, found: &mut BTreeSet<String>) {
+    for (name, value) in options.as_object().into_iter().flatten() {
+        found.insert(name.clone());
+        names(value, found);
     }
 }
 
@@ -217,7 +135,7 @@ fn options_that_change_bytes_are_recorded() {
         let matches = define("gguf-convert").unwrap().try_get_matches_from(line.split(' ')).unwrap();
         let command =
             COMMANDS.iter().find(|command| command.binary == "gguf-convert" && command.verb.is_none());
-        call_of(command.unwrap(), &matches).options
+        (command.unwrap().conversion.unwrap())(&matches).unwrap().call().unwrap().options
     };
     let named = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let plain = [named("--type", "q4_k_m,q8_0")];

@@ -28,14 +28,20 @@ use crate::{
 #[serde(deny_unknown_fields)]
 pub struct Adapter {
     /// Adapter file (GGUF); for checkpoints, a folder in the format of PEFT or mlx-lm, or `hf://OWNER/ADAPTER[@REVISION]`.
+    #[serde(with = "crate::path_json::one")]
     pub path: PathBuf,
     /// Weight of the adapter; 1 as trained.
-    #[serde(default = "as_trained")]
+    #[serde(default = "as_trained", skip_serializing_if = "is_as_trained")]
     pub scale: f64,
 }
 
 fn as_trained() -> f64 {
     1.0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_as_trained(scale: &f64) -> bool {
+    *scale == as_trained()
 }
 
 impl Adapter {

@@ -6,7 +6,7 @@ use gguf_conversion::{
     recipes::{Recipe, TensorType},
 };
 use gguf_imatrix::Format;
-use gguf_layout::{ForeignFormat, Prediction};
+use gguf_layout::ForeignFormat;
 use gguf_quant::Level;
 use gguf_refinement::Steps;
 use gguf_types::DType;
@@ -173,20 +173,6 @@ impl Named for &'static ForeignFormat {
     }
 }
 
-/// Treatment of multi-token prediction layers.
-const PREDICTIONS: [(&str, Prediction); 3] =
-    [("with", Prediction::With), ("without", Prediction::Without), ("only", Prediction::Only)];
-
-impl Named for Prediction {
-    fn name(&self) -> String {
-        name_in(&PREDICTIONS, self)
-    }
-
-    fn from_name(name: &str) -> Result<Prediction, String> {
-        find_in(&PREDICTIONS, name)
-    }
-}
-
 impl Named for Steps {
     fn name(&self) -> String {
         Steps::name(*self).to_owned()
@@ -198,12 +184,12 @@ impl Named for Steps {
 }
 
 /// Name of a value in a table of all values.
-fn name_in<T: PartialEq>(names: &[(&str, T)], value: &T) -> String {
+pub(crate) fn name_in<T: PartialEq>(names: &[(&str, T)], value: &T) -> String {
     names.iter().find(|(_, known)| known == value).map_or("", |(name, _)| name).to_owned()
 }
 
 /// The value with a name in a short table.
-fn find_in<T: Copy>(names: &[(&str, T)], name: &str) -> Result<T, String> {
+pub(crate) fn find_in<T: Copy>(names: &[(&str, T)], name: &str) -> Result<T, String> {
     let found = names.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
     found.ok_or_else(|| {
         let known: Vec<&str> = names.iter().map(|(known, _)| *known).collect();

@@ -3,34 +3,22 @@
 use std::path::{Path, PathBuf};
 
 use gguf_conversion::{InputFile, Origin};
+use gguf_types::{Words, words};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::error::Error;
 
+/// Value of an option that has none.
+const GIVEN: &str = "given";
+
 /// Name of a program that does not set one.
 const LIBRARY: &str = "gguf-toolkit";
 
-/// Options and groups of options that change no byte of an output, by their names on the command line (with underscores) and in the
-/// JSON form of the options. A run can be resumed with others.
-pub const HARMLESS: &[&str] = &[
-    "dry_run",
-    "eval_text",
-    "force",
-    "hub",
-    "json",
-    "keep",
-    "no_tensors",
-    "no_verify",
-    "output",
-    "quiet",
-    "resume",
-    "save_recipe",
-    "source",
-    "statistics",
-    "threads",
-    "verbose",
-];
+/// Options and groups of options that change no byte of an output, by their names in the JSON form. A run can be resumed with
+/// others. They are not part of a call's identity.
+pub const HARMLESS: &[&str] =
+    &["eval_text", "hub", "keep", "no_verify", "output", "save_recipe", "source", "statistics"];
 
 /// Options that only turn an error into a success. A run can be resumed with one that it began without.
 pub const PERMISSIONS: &[&str] = &["allow_nonfinite", "allow_requantize"];
@@ -68,14 +56,14 @@ impl Default for Call {
 }
 
 impl Call {
-    /// The call of a program that uses the library, identified by its options.
+    /// The call of a program that uses the library, identified by the options that differ from their defaults.
     ///
     /// # Errors
     /// Options that have no JSON form.
-    pub fn of_options(options: &impl Serialize) -> Result<Call, Error> {
-        let mut named = Vec::new();
-        flatten("", &serde_json::to_value(options).map_err(Error::new)?, &mut named);
-        Ok(Call { options: named, ..Call::default() })
+    pub fn of_options(options: &(impl Serialize + Default)) -> Result<Call, Error> {
+        let given = given_options(options)?;
+        let options = given.iter().map(|(path, value)| named(path, value)).collect();
+        Ok(Call { options, ..Call::default() })
     }
 
     /// Sets an argument that changes bytes.
@@ -150,57 +138,106 @@ impl Call {
     }
 }
 
-/// The options that are set, by their path in the JSON form.
-fn flatten(path: &str, value: &Value, named: &mut Vec<(String, String)>) {
+/// The options that differ from their defaults and are not harmless, by their paths in the JSON form.
+///
+/// # Errors
+/// Options that have no JSON form.
+pub(crate) fn given_options<T: Serialize + Default>(options: &T) -> Result<Vec<(String, Value)>, Error> {
+    let (mut given, mut defaults) = (Vec::new(), Vec::new());
+    flatten("", json_of(options)?, &mut given);
+    flatten("", json_of(&T::default())?, &mut defaults);
+    given.retain(|option| !defaults.contains(option));
+    Ok(given)
+}
+
+/// The JSON form, by its text, in which an `f32` has no more digits than it needs.
+fn json_of(options: &impl Serialize) -> Result<Value, Error> {
+    let text = serde_json::to_string(options).map_err(Error::new)?;
+    serde_json::from_str(&text).map_err(Error::new)
+}
+
+fn flatten(path: &str, value: Value, found: &mut Vec<(String, Value)>) {
     if HARMLESS.contains(&path.rsplit('.').next().unwrap_or_default()) {
         return;
     }
+    let fields = match value {
+        // A path that is not Unicode is one value.
+        Value::Object(fields) if !fields.contains_key("units") => fields,
+        value => return found.push((path.to_owned(), value)),
+    };
+    for (name, value) in fields {
+        flatten(&if path.is_empty() { name } else { format!("{path}.{name}") }, value, found);
+    }
+}
+
+/// The option of the command line that sets a field: `--arch-as` for `arch.arch_as`.
+pub(crate) fn option_name(path: &str) -> Words {
+    let last = path.rsplit('.').next().unwrap_or(path);
+    match last {
+        "adapters" => words!("[-lora]"),
+        "types" => words!("[-type]"),
+        "prediction" => words!("[-mtp] or [-no-mtp]"),
+        "tensor_types" => words!("[-tensor-type]"),
+        last => words!("[-{}]", last.replace('_', "-")),
+    }
+}
+
+/// An option as journals and messages name it.
+fn named(path: &str, value: &Value) -> (String, String) {
+    let value = text(value);
+    match (path.rsplit('.').next(), value.as_str()) {
+        (Some("prediction"), "only") => (words!("[-mtp]").to_string(), GIVEN.to_owned()),
+        (Some("prediction"), _) => (words!("[-no-mtp]").to_string(), GIVEN.to_owned()),
+        _ => (option_name(path).to_string(), value),
+    }
+}
+
+/// A value as the command line has it: items of lists with commas, the parts of an item with `=`.
+fn text(value: &Value) -> String {
+    let joined = |parts: Vec<String>, separator| parts.join(separator);
     match value {
-        Value::Object(fields) => {
-            for (name, value) in fields {
-                let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-                flatten(&path, value, named);
-            }
-        }
-        Value::Null | Value::Bool(false) => {}
-        Value::Array(values) if values.is_empty() => {}
-        Value::String(text) => named.push((path.to_owned(), text.clone())),
-        value => named.push((path.to_owned(), value.to_string())),
+        Value::Bool(true) => GIVEN.to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => joined(items.iter().map(text).collect(), ","),
+        Value::Object(parts) => joined(parts.values().map(text).collect(), "="),
+        value => value.to_string().trim_end_matches(".0").to_owned(),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
+    use crate::{Adapter, Convert, ConvertLegacy, FileType, calibration::Budget, convert::MtpLayers};
 
     #[test]
     fn only_options_that_change_bytes_identify_a_call() {
-        let options = json!({
-            "types": ["q8_0"],
-            "output": {"force": true},
-            "naming": {"model_name": "a", "pre": null},
-            "calibration": {"statistics": "b", "inputs_only": true},
-            "repack": false,
-            "allow_nonfinite": true,
-            "adapters": [],
-        });
+        let mut options = Convert::new("model", [FileType::Q8_0, FileType::Q4_K_M]);
+        options.output.force = true;
+        options.naming.model_name = Some("a".to_owned());
+        options.calibration.statistics = Some("b".into());
+        options.calibration.inputs_only = true;
+        options.encoding.plain.allow_nonfinite = true;
+        options.budget.limit = Some(Budget::Bpw(4.0));
+        options.arch.prediction = MtpLayers::Only;
+        options.adapters = vec![Adapter::new("c"), Adapter { scale: 0.5, ..Adapter::new("d") }];
         let call = Call::of_options(&options).unwrap();
-        let named = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let named = |(name, value): (&str, &str)| (words!("[-{}]", name).to_string(), value.to_owned());
         let expected = [
-            named("types", "[\"q8_0\"]"),
-            named("naming.model_name", "a"),
-            named("calibration.inputs_only", "true"),
-            named("allow_nonfinite", "true"),
+            ("type", "q8_0,q4_k_m"),
+            ("lora", "c,d=0.5"),
+            ("mtp", "given"),
+            ("model-name", "a"),
+            ("allow-nonfinite", "given"),
+            ("inputs-only", "given"),
+            ("target-bpw", "4"),
         ];
-        assert_eq!(call.options, expected);
+        assert_eq!(call.options, expected.map(named));
         let origin = call.origin(&|| String::new()).unwrap();
-        assert_eq!(
-            (&origin.options[..], &origin.permissions[..]),
-            (&expected[..3], &["allow_nonfinite".to_owned()][..])
-        );
+        assert_eq!(origin.permissions, [words!("[-allow-nonfinite]").to_string()]);
+        assert_eq!(origin.options.len(), expected.len() - 1);
         assert_eq!(call.program(), concat!("gguf-toolkit ", env!("CARGO_PKG_VERSION")));
+        let legacy = ConvertLegacy { eps: Some(1e-6), ..ConvertLegacy::new("model", []) };
+        assert_eq!(Call::of_options(&legacy).unwrap().options, [named(("eps", "1e-6"))]);
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub fn rendered(model: &Model, path: &Path, events: &dyn Events) -> Result<Trans
         Error::at(path, format!("line {line}: {problem}")).hint(is_other_form.then_some(advice))
     })?;
     if let Some(note) = made.note() {
-        events.note(&format!("{}: {note}", path.display()));
+        events.note(format!("{}: {note}", path.display()));
     }
     Ok(made)
 }

@@ -270,7 +270,7 @@ pub fn check(args: &CheckOptions, events: &dyn Events) -> Result<Checked, Error>
     }
     let version = baseline.as_ref().map(|baseline| &baseline.version);
     if let Some(version) = version.filter(|version| *version != VERSION) {
-        events.note(&format!("the baseline was saved by version {version}; this is version {VERSION}"));
+        events.note(format!("the baseline was saved by version {version}; this is version {VERSION}"));
     }
     let (windows, perplexity, divergence) = metrics(&args, &settings, events)?;
     let Some(baseline) = baseline else {

@@ -94,16 +94,14 @@ pub fn draft(options: &DraftOptions, events: &dyn Events) -> Result<Measured, Er
     let n_prompt = chunks.first().map_or(0, |chunk| chunk.tokens.len());
     warn_of_length(&target, n_prompt.saturating_add(options.n_tokens), events);
     if let Some(id) = draft.differing_token() {
-        events.warning(&format!(
+        events.warning(format!(
             "{}: token {id} differs between the draft and its target; the draft may belong to another model",
             draft_path.display()
         ));
     }
     if let Some(most) = draft.most_tokens().filter(|most| *most < options.n_proposed) {
-        events.warning(&format!(
-            "{}: the draft proposes at most {most} tokens in a step",
-            draft_path.display()
-        ));
+        events
+            .warning(format!("{}: the draft proposes at most {most} tokens in a step", draft_path.display()));
     }
 
     let cancel = events.cancel();
@@ -124,7 +122,7 @@ pub fn draft(options: &DraftOptions, events: &dyn Events) -> Result<Measured, Er
             acceptance.mean().map_or(String::new(), |mean| format!("{:.3} accepted per step", mean.value))
         });
     }
-    events.status(&format!("speed {:.1} tokens/s", n_written as f64 / start.elapsed().as_secs_f64()));
+    events.status(format!("speed {:.1} tokens/s", n_written as f64 / start.elapsed().as_secs_f64()));
     Ok(Measured {
         facts: Facts {
             target: target_path.display().to_string(),

@@ -173,7 +173,7 @@ pub fn edit(options: &EditOptions, events: &dyn Events) -> Result<Edited, Error>
         .hint([words!("make changes that belong together in one call, or write it anyway with [-force]")]));
     }
     for finding in &caused {
-        events.warning(&printable(&finding.message));
+        events.warning(printable(&finding.message));
     }
     let slack = options.header_slack.map_or(Slack::Use, Slack::Set);
     let edit = Edit::new(&file, new, slack).map_err(failed)?;
@@ -341,7 +341,7 @@ fn forget_template(metadata: &mut Metadata, key: &str) {
 fn warn_of_pre(old: &Metadata, new: &Metadata, events: &dyn Events) {
     let pre = new.get(PRE).filter(|pre| old.get(PRE) != Some(pre)).and_then(Value::as_str);
     if let Some(pre) = pre.filter(|pre| !gguf_tokenizer::pre_names().any(|known| known == *pre)) {
-        events.warning(&format!("`{PRE}`: llama.cpp does not support the pre-tokenizer `{pre}`"));
+        events.warning(format!("`{PRE}`: llama.cpp does not support the pre-tokenizer `{pre}`"));
     }
 }
 

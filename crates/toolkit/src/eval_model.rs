@@ -32,11 +32,11 @@ pub fn open(path: &Path, options: &Options, events: &dyn Events) -> Result<Model
     };
     let model = Model::open(path, options).map_err(failed)?;
     if let Some(pre) = model.tokenizer().unknown_pre() {
-        events.warning(&format!("{}: `tokenizer.ggml.pre`: `{pre}` is unknown to llama.cpp", path.display()));
+        events.warning(format!("{}: `tokenizer.ggml.pre`: `{pre}` is unknown to llama.cpp", path.display()));
     }
     warn_of_tokenizer(path, model.file().metadata(), events);
     for message in gguf_layout::ignored_keys(&gguf_models::FAMILIES, model.file().metadata()) {
-        events.warning(&format!("{}: {message}", path.display()));
+        events.warning(format!("{}: {message}", path.display()));
     }
     let warnings = model.adapters().iter().filter_map(|(adapter, _)| adapter::warning_of_norms(adapter));
     warnings.for_each(|warning| events.warning(&warning));
@@ -67,7 +67,7 @@ pub fn warn_of_length(model: &Model, n_tokens: usize, events: &dyn Events) {
 /// Warns if a model gets a text of more tokens than it was trained on.
 pub fn warn_of_text(model: &Model, name: &str, n_tokens: usize, events: &dyn Events) {
     if let Some(problem) = problem_of_length(model, n_tokens) {
-        events.warning(&format!("{name}: {problem}"));
+        events.warning(format!("{name}: {problem}"));
     }
 }
 

@@ -109,14 +109,14 @@ pub fn fit(args: &FitOptions, events: &dyn Events) -> Result<Fits, Error> {
         let model = match open(&path) {
             Ok(model) => model,
             Err(failure) if is_folder => {
-                events.warning(&failure.to_string());
+                events.warning(failure.to_string());
                 continue;
             }
             Err(failure) => return Err(failure),
         };
         if let Some(entry) = of_diffusion(&path, &model, &others, args) {
             let name = file_name(&path);
-            events.note(&format!("{name}: weights only; what an image or video takes depends on its size"));
+            events.note(format!("{name}: weights only; what an image or video takes depends on its size"));
             entries.push(entry);
             continue;
         }
@@ -127,7 +127,7 @@ pub fn fit(args: &FitOptions, events: &dyn Events) -> Result<Fits, Error> {
                 entries.push(entry);
             }
             // An unknown file of a folder does not prevent the report of the others.
-            Err(failure) if is_folder => events.warning(&failure.to_string()),
+            Err(failure) if is_folder => events.warning(failure.to_string()),
             Err(failure) => return Err(failure),
         }
     }
@@ -156,9 +156,8 @@ fn companion(path: &Path, events: &dyn Events) -> Result<Demand, Error> {
         Kind::Model => Ok(demand(path, &model, events)?.0),
         Kind::Projector => {
             let name = file_name(path);
-            events.note(&format!(
-                "{name}: weights only; buffers of the encoder depend on the picture or sound"
-            ));
+            events
+                .note(format!("{name}: weights only; buffers of the encoder depend on the picture or sound"));
             Ok(weights())
         }
         Kind::Adapter => Ok(weights()),
@@ -201,7 +200,7 @@ fn note_of_length(entry: &Entry, is_scaled: bool, events: &dyn Events) {
     let longest = entry.fits.iter().map(|fit| fit.context).max().unwrap_or(0);
     if trained > 0 && longest > trained {
         let scaling = if is_scaled { "" } else { ", and the file sets no RoPE scaling" };
-        events.note(&format!(
+        events.note(format!(
             "{}: {longest} tokens exceed the {trained} that the model was trained for{scaling}",
             file_name(&entry.path)
         ));
@@ -220,7 +219,7 @@ fn demand(path: &Path, model: &Model, events: &dyn Events) -> Result<(Demand, bo
                 false => "the KV cache is estimated from the keys of attention",
             };
             let file = file_name(path);
-            events.warning(&format!("{file}: unknown memory layout of `{}`: {what}", printable(&name)));
+            events.warning(format!("{file}: unknown memory layout of `{}`: {what}", printable(&name)));
             demand
         }
         found => found.map_err(|error| input_kind::explained(path, Wanted::Gguf, Error::at(path, error)))?,
@@ -246,7 +245,7 @@ fn models_in(folder: &Path, events: &dyn Events) -> Result<Vec<PathBuf>, Error> 
                 events.status(words!("{}: projector; use [-with] to add it to a model", name))
             }
             Ok(Kind::Adapter) => events.status(words!("{}: adapter; use [-with] to add it to a model", name)),
-            Ok(Kind::NeverLoaded(what)) => events.status(&format!("{name}: {what}, not loaded with a model")),
+            Ok(Kind::NeverLoaded(what)) => events.status(format!("{name}: {what}, not loaded with a model")),
             Ok(Kind::Model) | Err(_) => paths.push(path),
         }
     }

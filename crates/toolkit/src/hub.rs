@@ -180,7 +180,7 @@ impl Input {
         #[cfg(feature = "remote")]
         if let Some((remote, true)) = self.remote {
             let snapshot = remote.keep().map_err(Error::new)?;
-            events.status(&format!("kept {}", snapshot.display()));
+            events.status(format!("kept {}", snapshot.display()));
         }
         let _ = events;
         Ok(())
@@ -221,7 +221,7 @@ fn named(path: &Path, events: &dyn Events) -> Folder {
         || Some(path.file_name()?.to_str().filter(|name| name.contains("___"))?.replace("___", "."));
     match Repo::name_in_cache(path).or_else(of_folder) {
         Some(name) => {
-            events.note(&format!("{}: folder of a cache; the model is named `{name}`", path.display()));
+            events.note(format!("{}: folder of a cache; the model is named `{name}`", path.display()));
             Folder::at(path).named(&name)
         }
         None => Folder::at(path),
@@ -238,12 +238,12 @@ fn of_hub(text: &str, wanted: Wanted<'_>, options: &HubOptions, events: &dyn Eve
     let lacks = found.as_ref().and_then(|snapshot| snapshot.lacks(wanted.weights)).filter(|_| is_asked);
     match (found, lacks) {
         (Some(Snapshot { path, commit, .. }), None) => {
-            events.note(&format!("{repo}: read from the local Hugging Face cache, {}", path.display()));
+            events.note(format!("{repo}: read from the local Hugging Face cache, {}", path.display()));
             let input = Input::local(Folder::at(path).named(repo.name()));
             return Ok(Input { commit: Some(commit), ..input });
         }
         (Some(_), Some(lacks)) => {
-            events.detail(&format!("{repo}: not in the local Hugging Face cache: {lacks}"))
+            events.detail(format!("{repo}: not in the local Hugging Face cache: {lacks}"))
         }
         (None, _) => {}
     }
@@ -283,7 +283,7 @@ fn remote(
     let remote = hub::Remote::open(settings, repo, &options).map_err(Error::new)?;
     let ((n_whole, whole_bytes), (n_ranges, range_bytes)) = (remote.whole(), remote.by_ranges());
     let (commit, endpoint) = (remote.commit(), hub::without_secrets(&settings.endpoint));
-    events.note(&format!(
+    events.note(format!(
         "{repo}: read from {endpoint}, commit {commit}: {n_whole} files ({}) complete, checksums verified",
         human_bytes(whole_bytes)
     ));
@@ -293,7 +293,7 @@ fn remote(
         } else {
             "verified only by length and ETag"
         };
-        events.note(&format!(
+        events.note(format!(
             "{repo}: {n_ranges} weight files ({}) are streamed, {checked}",
             human_bytes(range_bytes)
         ));

@@ -148,7 +148,7 @@ pub fn imatrix(args: &ImatrixOptions, events: &dyn Events) -> Result<Collected, 
         let read = Sums::open(path).map_err(|error| not_an_imatrix(path, error))?;
         if let Some((before, problem)) = before.and_then(|before| Some((before, other_names(&start, &read)?)))
         {
-            events.warning(&format!(
+            events.warning(format!(
                 "{}: the entries differ from those of {}: {problem}",
                 path.display(),
                 printable(&before.display().to_string())
@@ -172,9 +172,9 @@ pub fn imatrix(args: &ImatrixOptions, events: &dyn Events) -> Result<Collected, 
     if args.resume && args.output.exists() {
         (start, n_done) = resumed(args, text)?;
         match n_done.cmp(&opened.chunks.len()) {
-            Ordering::Less => events.status(&format!("resuming after {n_done} chunks")),
+            Ordering::Less => events.status(format!("resuming after {n_done} chunks")),
             Ordering::Equal => {
-                events.status(&format!("{} is already finished", args.output.display()));
+                events.status(format!("{} is already finished", args.output.display()));
                 return Ok(report(args, &start, &Uncovered::of(&opened.model, &start), events));
             }
             Ordering::Greater => {
@@ -349,10 +349,8 @@ fn report(args: &ImatrixOptions, sums: &Sums, uncovered: &Uncovered, events: &dy
     for gap in gaps.iter().filter(|gap| !reported.contains(&gap.tensor)) {
         let name = printable(&gap.tensor);
         match gap.experts.as_slice() {
-            [] => events.warning(&format!("tensor `{name}`: no data; the entry is omitted")),
-            experts => {
-                events.warning(&format!("tensor `{name}`: no token was routed to experts {experts:?}"))
-            }
+            [] => events.warning(format!("tensor `{name}`: no data; the entry is omitted")),
+            experts => events.warning(format!("tensor `{name}`: no token was routed to experts {experts:?}")),
         }
     }
     let not_covered = |gap: &Gap| NotCovered { tensor: gap.tensor.clone(), experts: gap.experts.clone() };
@@ -458,6 +456,6 @@ fn write(args: &ImatrixOptions, sums: &Sums, events: &dyn Events) -> Result<(), 
     let bytes = sums.to_bytes(args.format).map_err(|error| Error::at(path, error))?;
     write_result(path, &bytes, true, &args.rescue)?;
     let tokens = sums.n_chunks * i64::from(sums.chunk_tokens);
-    events.status(&format!("wrote {}: {} entries from {tokens} tokens", path.display(), sums.entries.len()));
+    events.status(format!("wrote {}: {} entries from {tokens} tokens", path.display(), sums.entries.len()));
     Ok(())
 }

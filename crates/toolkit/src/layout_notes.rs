@@ -98,7 +98,7 @@ pub fn tell_unasked(layout: &Layout, is_forced: bool, events: &dyn Events) -> Ve
     };
     let name = layout.architecture;
     if !others.is_empty() {
-        events.detail(&format!("unused config keys of `{name}`: {}", list(&others)));
+        events.detail(format!("unused config keys of `{name}`: {}", list(&others)));
     }
     if mathematics.is_empty() {
         return Vec::new();

@@ -59,6 +59,8 @@
 
 pub mod adapter;
 pub mod architecture_list;
+#[cfg(feature = "clap")]
+pub mod arguments;
 mod blocks;
 mod by_name;
 pub mod calibration;
@@ -166,7 +168,7 @@ pub use gguf_conversion::{
     recipes::{Recipe, TensorType},
 };
 pub use gguf_imatrix::Format as ImatrixFormat;
-pub use gguf_layout::{Arch, ForeignFormat, Prediction};
+pub use gguf_layout::{Arch, ForeignFormat};
 pub use gguf_refinement::Steps;
 pub use gguf_runtime::{
     Activations, chunks::Settings as ChunkSettings, perplexity::Perplexity, stats::Comparison,

@@ -27,7 +27,7 @@ pub fn warn(losses: &Losses, events: &dyn Events) {
     }
     if found.len() > MAX_LISTED {
         let n = found.len() - MAX_LISTED;
-        events.warning(&format!("{n} more tensors are entirely zero or lose their values"));
+        events.warning(format!("{n} more tensors are entirely zero or lose their values"));
     }
 }
 

@@ -69,7 +69,7 @@ pub fn say_written(files: &[(PathBuf, &PlannedFile)], events: &dyn Events) {
     for (path, file) in files {
         let (n_bytes, bits) = (file.plan.file_len(), file.bits_per_weight());
         let (path, size) = (path.display(), human_bytes(n_bytes));
-        events.status(&format!("wrote {path}: {n_bytes} bytes ({size}), {bits:.2} bits/weight"));
+        events.status(format!("wrote {path}: {n_bytes} bytes ({size}), {bits:.2} bits/weight"));
     }
 }
 
@@ -77,10 +77,10 @@ pub fn say_written(files: &[(PathBuf, &PlannedFile)], events: &dyn Events) {
 pub fn tell(resumed: Resumed, events: &dyn Events) {
     let Resumed { done_bytes, wrong_bytes, total_bytes, .. } = resumed;
     let (done, total) = (human_bytes(done_bytes), human_bytes(total_bytes));
-    events.note(&format!("resuming: {done} of {total} verified"));
+    events.note(format!("resuming: {done} of {total} verified"));
     if wrong_bytes > 0 {
         let wrong = human_bytes(wrong_bytes);
-        events.warning(&format!("{wrong} of the earlier run failed verification and are converted again"));
+        events.warning(format!("{wrong} of the earlier run failed verification and are converted again"));
     }
 }
 
@@ -90,7 +90,7 @@ pub fn warn_of_leftovers(path: &Path, events: &dyn Events) {
     for leftover in Output::leftovers(path) {
         let age = leftover.age.map_or_else(String::new, |age| format!(", {} old", human_duration(age)));
         let remove = if leftover.path.is_dir() { "rm -r" } else { "rm" };
-        events.warning(&format!(
+        events.warning(format!(
             "{}: {}{age}, left by a killed run; unless another machine is writing it, remove it with `{remove}`",
             leftover.path.display(),
             human_bytes(leftover.n_bytes)

@@ -47,7 +47,7 @@ pub struct PartOptions {
 /// Warns of a part without chunks. Chunks that are computed together stay together, so that all parts give the digits of one run.
 pub fn warn_if_empty(number: PartNumber, chunks: &Range<usize>, events: &dyn Events) {
     if chunks.is_empty() {
-        events.warning(&format!(
+        events.warning(format!(
             "part {number} has no chunks: there are fewer groups of chunks that are computed together than parts; use fewer parts"
         ));
     }
@@ -155,7 +155,7 @@ impl NewPart<'_> {
         bytes.extend(digest);
         write_result(path, &bytes, *force, rescue)?;
         let windows = self.windows.len();
-        events.status(&format!(
+        events.status(format!(
             "wrote {}: part {number}, {windows} of {} chunks",
             path.display(),
             self.n_windows

@@ -82,6 +82,23 @@ pub mod many {
     }
 }
 
+/// A path or none in a structure: `#[serde(with = "path_json::optional")]`.
+pub mod optional {
+    use crate::path_json::*;
+
+    /// Writes a path, or null.
+    pub fn serialize<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
+        path.as_deref().map(to_json).serialize(serializer)
+    }
+
+    /// Reads a path, or null.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathBuf>, D::Error> {
+        let value = Option::<Value>::deserialize(deserializer)?.filter(|value| !value.is_null());
+        let path = |value: Value| of_json(&value).ok_or_else(|| D::Error::custom("expected a path"));
+        value.map(path).transpose()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -198,7 +198,7 @@ fn measure(
     let perplexity = measure_chunks(&opened.model, &opened.chunks, range, found, events)
         .map_err(|failure| failure.at(&options.file))?;
     let n_tokens = perplexity.n_chunks * options.chunks.context;
-    events.status(&format!("speed {:.1} tokens/s", n_tokens as f64 / start.elapsed().as_secs_f64()));
+    events.status(format!("speed {:.1} tokens/s", n_tokens as f64 / start.elapsed().as_secs_f64()));
     Ok(perplexity)
 }
 

@@ -106,7 +106,7 @@ pub fn recipe_of_file(file: &str, hub_options: &HubOptions, events: &dyn Events)
     facts.iter().for_each(|tensor| *dtypes.entry(tensor.dtype.name()).or_default() += 1);
     for dtype in facts.iter().map(|tensor| tensor.dtype.name()).filter(|name| !is_made(name)) {
         if let Some(count) = dtypes.get(dtype) {
-            events.detail(&format!(
+            events.detail(format!(
                 "{count} tensors are {dtype}, which has no encoder: only tensors that already have this type \
                     can be kept"
             ));
@@ -149,7 +149,7 @@ fn recipe_of(
     let why = stated.map_or("missing metadata key `general.file_type`".to_owned(), |id| {
         format!("unknown `general.file_type` {id}")
     });
-    events.note(&format!("{why}: using {}, the type of most tensors", guessed.name));
+    events.note(format!("{why}: using {}, the type of most tensors", guessed.name));
     Ok(guessed)
 }
 

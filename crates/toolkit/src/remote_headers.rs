@@ -108,7 +108,7 @@ fn fetch(
             Ok(header) => {
                 let n_bytes = head.bytes().len() as u64;
                 let of = head.n_bytes().map_or(String::new(), |whole| format!(" of {}", human_bytes(whole)));
-                events.note(&format!("{shown}: read {}{of}", human_bytes(n_bytes)));
+                events.note(format!("{shown}: read {}{of}", human_bytes(n_bytes)));
                 let (name, bytes) = (name.to_owned(), head.bytes().to_vec());
                 return Ok(RemoteHeader { header, name, bytes, n_bytes: head.n_bytes() });
             }

@@ -27,53 +27,150 @@ use crate::{
     outputs::check_outputs,
     recipe::open_recipe,
     recipe_file::{ImatrixUse, OutputRecipe, RecipeFile, at_line},
+    split::ShardOptions,
     suggest::suggest,
     text_file,
 };
 
 /// Options for tensors, metadata and shards.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::Args), command(next_help_heading = "Tensors, metadata and shards"))]
 #[serde(default, deny_unknown_fields)]
 pub struct TensorOptions {
-    /// Importance matrix, in either format.
+    /// Use the importance matrix in FILE.
+    ///
+    /// GGUF files and the older .dat format are supported.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "FILE", help_heading = crate::arguments::MAIN))]
+    #[serde(with = "crate::path_json::optional")]
     pub imatrix: Option<PathBuf>,
-    /// Bytes of free space in the header.
+    /// The options that a recipe file replaces.
+    #[cfg_attr(feature = "clap", command(flatten))]
+    pub rules: RuleOptions,
+    /// Reserve BYTES of free space in the header.
+    ///
+    /// `gguf-inspect set` can then change metadata without rewriting the file. Default: 0.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..=1 << 30), hide_short_help = true))]
     pub header_slack: Option<u64>,
-    /// Types of tensors whose name matches a pattern; the first match wins.
+}
+
+/// The options that a recipe file replaces.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::Args), command(next_help_heading = "Tensors, metadata and shards"))]
+#[serde(default, deny_unknown_fields)]
+pub struct RuleOptions {
+    /// Set the type of tensors that match REGEX.
+    ///
+    /// Repeat the option for several rules. The first match wins.
+    #[cfg_attr(feature = "clap", arg(long = "tensor-type", value_name = "REGEX=DTYPE", value_parser = <TensorType as crate::by_name::Named>::from_name, help_heading = crate::arguments::MAIN))]
     #[serde(with = "crate::by_name::list")]
     pub tensor_types: Vec<TensorType>,
-    /// File with more such types, which come after the others.
+    /// Limits of shards.
+    #[cfg_attr(feature = "clap", command(flatten))]
+    pub shards: ShardOptions,
+    /// Read tensor types from FILE.
+    ///
+    /// The file contains REGEX=DTYPE entries, separated by whitespace.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "FILE", hide_short_help = true))]
+    #[serde(with = "crate::path_json::optional")]
     pub tensor_type_file: Option<PathBuf>,
-    /// Limit of a shard in bytes of tensor data.
-    pub split_max_size: Option<u64>,
-    /// Limit of a shard in tensors.
-    pub split_max_tensors: Option<u64>,
-    /// Type of `output.weight`.
+    /// Set the type of output.weight.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "DTYPE", value_parser = crate::arguments::encodable(), hide_possible_values = true, hide_short_help = true))]
     #[serde(with = "crate::by_name::optional")]
     pub output_tensor_type: Option<DType>,
-    /// Type of the token embeddings.
+    /// Set the type of the token embeddings.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "DTYPE", value_parser = crate::arguments::encodable(), hide_possible_values = true, hide_short_help = true))]
     #[serde(with = "crate::by_name::optional")]
     pub token_embedding_type: Option<DType>,
-    /// Do not quantize `output.weight`.
+    /// Do not quantize output.weight.
+    #[cfg_attr(feature = "clap", arg(long, hide_short_help = true))]
     pub leave_output_tensor: bool,
     /// Quantize all tensors to the main type of the file type.
+    #[cfg_attr(feature = "clap", arg(long, hide_short_help = true))]
     pub pure: bool,
-    /// Use the importance matrix only for tensors whose name contains one of these, if any.
+    /// Use the importance matrix only for tensors whose name contains NAME.
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            value_name = "NAME",
+            requires = "imatrix",
+            conflicts_with = "exclude_weights",
+            hide_short_help = true
+        )
+    )]
     pub include_weights: Vec<String>,
-    /// Ignore the importance matrix for tensors whose name contains one of these.
+    /// Ignore the importance matrix for tensors whose name contains NAME.
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "NAME", requires = "imatrix", hide_short_help = true)
+    )]
     pub exclude_weights: Vec<String>,
-    /// Policy for tensors without importance data.
+    /// Choose what to do about tensors without importance data.
+    ///
+    /// Applies to types that need an importance matrix. `error` (the default) fails, `ones` gives all columns the same
+    /// weight, `neighbour` uses the data of the nearest layer, and `raise-type` uses the next larger type that does
+    /// not need importance data.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "POLICY", value_parser = crate::arguments::missing_policy(), default_value = "error", hide_default_value = true, hide_possible_values = true, hide_short_help = true))]
     #[serde(with = "crate::by_name::single")]
     pub missing_imatrix: MissingPolicy,
-    /// Layers to remove, counted from 0.
+    /// Remove these layers, for example 20,21.
+    ///
+    /// Layers are counted from 0.
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "LAYERS", value_delimiter = ',', hide_short_help = true)
+    )]
     pub prune_layers: Vec<u32>,
-    /// Metadata keys to set, as `KEY=TYPE:VALUE`.
+    /// Set a metadata key (repeatable).
+    ///
+    /// TYPE is int, float, bool, str or a GGUF type: u8 to i64, f32, f64.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "KEY=TYPE:VALUE", value_parser = parse_key, hide_short_help = true))]
     pub override_kv: Vec<String>,
-    /// Recipe file that replaces the options from `tensor_types` on, or a GGUF file with the types to use, which may be an
-    /// address.
+}
+
+/// Options that a recipe file replaces: the fields of [`RuleOptions`], because clap has no group for a struct with a flattened one, and the
+/// types of a call.
+#[cfg(feature = "clap")]
+const REPLACED: [&str; 13] = [
+    "tensor_types",
+    "ShardOptions",
+    "tensor_type_file",
+    "output_tensor_type",
+    "token_embedding_type",
+    "leave_output_tensor",
+    "pure",
+    "include_weights",
+    "exclude_weights",
+    "missing_imatrix",
+    "prune_layers",
+    "override_kv",
+    "types",
+];
+
+/// Options about recipe files.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::Args), command(next_help_heading = "Tensors, metadata and shards"))]
+#[serde(default, deny_unknown_fields)]
+pub struct RecipeOptions {
+    /// Reproduce the settings and types of a recipe file.
+    ///
+    /// FILE may also be a GGUF file with the tensor types to use, or its URL (hf://OWNER/MODEL[@REVISION]/FILE or
+    /// https://). In a model with another number of layers, types are matched by the relative depth of layers. --imatrix
+    /// adds an importance matrix, or gives the new path of one that was moved.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "FILE", hide_short_help = true, conflicts_with_all = REPLACED))]
+    #[serde(with = "crate::path_json::optional")]
     pub recipe: Option<PathBuf>,
-    /// Recipe file to write.
+    /// Write all settings and types to a recipe file (JSON).
+    ///
+    /// Works with --dry-run too.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "FILE", value_parser = crate::arguments::output_path(), hide_short_help = true))]
+    #[serde(with = "crate::path_json::optional")]
     pub save_recipe: Option<PathBuf>,
+}
+
+#[cfg(feature = "clap")]
+fn parse_key(text: &str) -> Result<String, String> {
+    KeyOverride::parse(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
 /// The options with their files read, as requests of the library.
@@ -126,10 +223,8 @@ pub struct OtherSettings {
 
 impl TensorOptions {
     /// Files that are read.
-    pub fn files(&self) -> Vec<&Path> {
-        let recipe = self.recipe.as_deref().filter(|path| !is_address(&path.to_string_lossy()));
-        let files = [self.imatrix.as_deref(), recipe, self.tensor_type_file.as_deref()];
-        files.into_iter().flatten().collect()
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        [&self.imatrix, &self.rules.tensor_type_file].into_iter().flatten().map(PathBuf::as_path)
     }
 
     /// Reads the files of the options: recipe file, importance matrix, list of tensor types.
@@ -138,11 +233,12 @@ impl TensorOptions {
     /// A file that cannot be read, or an invalid key.
     pub fn read(
         &self,
+        replay: &RecipeOptions,
         other: OtherSettings,
         hub: &HubOptions,
         events: &dyn Events,
     ) -> Result<Settings, Error> {
-        let recipe_file = match &self.recipe {
+        let recipe_file = match &replay.recipe {
             Some(path) => {
                 let mut recipe = open_recipe(path, hub, events)?;
                 if let Some(path) = &self.imatrix {
@@ -163,13 +259,13 @@ impl TensorOptions {
             keys.push(KeyOverride::parse(&text).map_err(Error::usage)?);
         }
         Ok(Settings {
-            overrides: self.overrides()?,
+            overrides: self.rules.overrides()?,
             imatrix: imatrix.filter(|imatrix| !imatrix.entries.is_empty()),
             keys,
             fp8_as: other.fp8_as,
             repack: other.repack,
-            replayed: self.recipe.clone(),
-            save_to: self.save_recipe.clone(),
+            replayed: replay.recipe.clone(),
+            save_to: replay.save_recipe.clone(),
             endian: other.endian,
             additions: None,
             decided: None,
@@ -178,26 +274,29 @@ impl TensorOptions {
     }
 
     fn settings(&self, other: OtherSettings) -> Result<RecipeFile, Error> {
+        let rules = &self.rules;
         let imatrix = self.imatrix.as_deref().map(|path| {
             let (include_weights, exclude_weights) =
-                (self.include_weights.clone(), self.exclude_weights.clone());
+                (rules.include_weights.clone(), rules.exclude_weights.clone());
             Ok::<_, Error>(ImatrixUse { file: text_of(path)?, include_weights, exclude_weights })
         });
         Ok(RecipeFile {
             imatrix: imatrix.transpose()?,
-            missing_imatrix: self.missing_imatrix,
-            override_kv: self.override_kv.clone(),
-            prune_layers: self.prune_layers.iter().copied().collect(),
+            missing_imatrix: rules.missing_imatrix,
+            override_kv: rules.override_kv.clone(),
+            prune_layers: rules.prune_layers.iter().copied().collect(),
             keep_split: other.keep_split,
-            split_max_size: self.split_max_size,
-            split_max_tensors: self.split_max_tensors,
+            split_max_size: rules.shards.split_max_size,
+            split_max_tensors: rules.shards.split_max_tensors,
             allow_requantize: other.allow_requantize,
             allow_nonfinite: other.allow_nonfinite,
             via: other.via,
             ..RecipeFile::default()
         })
     }
+}
 
+impl RuleOptions {
     fn overrides(&self) -> Result<Overrides, Error> {
         let mut tensor_types = self.tensor_types.clone();
         if let Some(path) = &self.tensor_type_file {
@@ -214,6 +313,13 @@ impl TensorOptions {
             differences: Differences { tensor_types_on_floats: true, checked_options: true },
             ..Overrides::default()
         })
+    }
+}
+
+impl RecipeOptions {
+    /// The recipe file, unless it is at an address.
+    pub fn file(&self) -> Option<&Path> {
+        self.recipe.as_deref().filter(|path| !is_address(&path.to_string_lossy()))
     }
 }
 
@@ -462,7 +568,7 @@ impl Settings {
         let (warnings, notes) = (report.warnings(), report.notes());
         warnings.iter().for_each(|line| events.warning(line));
         notes.iter().for_each(|line| events.note(line));
-        events.detail(&report.summary());
+        events.detail(report.summary());
         report.details().iter().for_each(|line| events.detail(line));
         Ok([vec![report.summary()], warnings, notes].concat())
     }
@@ -482,7 +588,7 @@ impl Settings {
         if let (Some(stated), Some(layers)) =
             (self.recipe_file.layers, self.recipe_file.other_layers(tensors))
         {
-            events.note(&format!(
+            events.note(format!(
                 "{}: the recipe is for {stated} layers and the model has {layers}: each layer gets the types of the \
                     layer at the same relative depth",
                 path.display()
@@ -528,7 +634,7 @@ impl Settings {
                 }
             }
             if let Some(first) = by_rules.first() {
-                events.note(&format!(
+                events.note(format!(
                     "{}: {} of {} tensors are not in the recipe and get their type from {}, for example `{first}`",
                     path.display(),
                     by_rules.len(),
@@ -560,7 +666,7 @@ impl Settings {
         let Some(path) = &self.save_to else { return Ok(()) };
         check_outputs(&[path], inputs, force)?;
         self.recipe_file.clone().with_choices(tensors, files).save(path)?;
-        events.status(&format!("wrote {}", path.display()));
+        events.status(format!("wrote {}", path.display()));
         Ok(())
     }
 }

@@ -125,7 +125,7 @@ pub fn show(options: &ShowOptions, hub_options: &HubOptions, events: &dyn Events
     check_joined(path)?;
     let summary = summary::of_file(path, &file, events)?;
     let importance = match summary.kind.as_deref() {
-        Some("imatrix") => Sums::open(path).map_err(|error| events.warning(&error.to_string())).ok(),
+        Some("imatrix") => Sums::open(path).map_err(|error| events.warning(error.to_string())).ok(),
         _ => None,
     };
     let importance = importance.as_ref().map(Importance::of);

@@ -12,6 +12,33 @@ use crate::{
     events::Events,
 };
 
+/// Limits of shards.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::Args), command(next_help_heading = "Tensors, metadata and shards"))]
+#[serde(default, deny_unknown_fields)]
+pub struct ShardOptions {
+    /// Limit each shard to SIZE of tensor data.
+    ///
+    /// SIZE is in bytes or has a unit: K, M, G or KB, MB, GB (powers of 1000), or KiB, MiB, GiB.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "SIZE", value_parser = crate::sizes::parse_size, help_heading = crate::arguments::MAIN))]
+    pub split_max_size: Option<u64>,
+    /// Limit each shard to N tensors.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), hide_short_help = true))]
+    pub split_max_tensors: Option<u64>,
+}
+
+impl ShardOptions {
+    /// Shards of at most `n` tensors.
+    pub fn tensors(n: u64) -> ShardOptions {
+        ShardOptions { split_max_tensors: Some(n), ..ShardOptions::default() }
+    }
+
+    /// The largest number of bytes, and of tensors.
+    pub(crate) fn limits(self) -> (Option<u64>, Option<u64>) {
+        (self.split_max_size, self.split_max_tensors)
+    }
+}
+
 /// Options of a split. Without limits, there is one shard.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -20,10 +47,8 @@ pub struct SplitOptions {
     pub file: PathBuf,
     /// Path of the shards without `-00001-of-00003.gguf`.
     pub prefix: PathBuf,
-    /// Maximum bytes of tensor data of a shard, padding included. A larger tensor gets its own shard.
-    pub max_bytes: Option<u64>,
-    /// Maximum number of tensors of a shard.
-    pub max_tensors: Option<u64>,
+    /// Limits of a shard. A tensor that is larger gets its own shard.
+    pub shards: ShardOptions,
     /// Write a first shard that contains only metadata.
     pub no_tensor_first: bool,
     /// Overwrite existing outputs.
@@ -45,11 +70,8 @@ impl SplitOptions {
             let prefix = self.prefix.to_string_lossy();
             return Err(Error::usage(format_args!("`{prefix}`: expected a file name prefix")));
         }
-        let limits = SplitLimits {
-            max_bytes: self.max_bytes,
-            max_tensors: self.max_tensors,
-            no_tensor_first: self.no_tensor_first,
-        };
+        let (max_bytes, max_tensors) = self.shards.limits();
+        let limits = SplitLimits { max_bytes, max_tensors, no_tensor_first: self.no_tensor_first };
         let model = open_model(&self.file)?;
         let plan = |model: &Model| {
             let tensors = model.tensors().map(|(_, info)| (info.name.as_str(), info.shape));
@@ -77,13 +99,13 @@ impl SplitOptions {
 ///
 /// # Examples
 /// ```no_run
-/// use gguf_toolkit::split::{SplitOptions, split};
+/// use gguf_toolkit::split::{ShardOptions, SplitOptions, split};
 ///
 /// # fn main() -> Result<(), gguf_toolkit::Error> {
 /// let options = SplitOptions {
 ///     file: "model.gguf".into(),
 ///     prefix: "shards/model".into(),
-///     max_bytes: Some(2_000_000_000),
+///     shards: ShardOptions { split_max_size: Some(2_000_000_000), ..ShardOptions::default() },
 ///     ..SplitOptions::default()
 /// };
 /// for file in split(&options, &())?.files {

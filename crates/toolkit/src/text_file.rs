@@ -44,7 +44,7 @@ pub fn options(path: &Path) -> Result<String, Error> {
 pub fn of_model(path: &Path, events: &dyn Events) -> Result<Vec<u8>, Error> {
     let bytes = bytes(path)?;
     if let Some(problem) = problem(&bytes) {
-        events.warning(&format!("{}: {problem}; the bytes are tokenized unchanged", path.display()));
+        events.warning(format!("{}: {problem}; the bytes are tokenized unchanged", path.display()));
     }
     Ok(bytes)
 }
@@ -56,7 +56,7 @@ pub fn warn_of_overlap(measured: &[impl AsRef<Path>], made: &[impl AsRef<Path>],
     let made: Vec<_> = made.iter().filter_map(|path| read(path.as_ref())).collect();
     for (path, text) in measured.iter().filter_map(|path| read(path.as_ref())) {
         for (other, _) in made.iter().filter(|(_, other)| overlap(&text, other)) {
-            events.warning(&format!(
+            events.warning(format!(
                 "{}: measured on a text that the files are made with ({}); results on other text are worse",
                 path.display(),
                 other.display()
@@ -69,7 +69,7 @@ pub fn warn_of_overlap(measured: &[impl AsRef<Path>], made: &[impl AsRef<Path>],
 pub fn warn_of_dataset(file: &Path, metadata: &Metadata, text: &Path, events: &dyn Events) {
     let dataset = metadata.get("quantize.imatrix.dataset").and_then(Value::as_str);
     if dataset.is_some_and(|dataset| Path::new(dataset).file_name() == text.file_name()) {
-        events.warning(&format!(
+        events.warning(format!(
             "{}: made with an importance matrix of `{}`; results on other text are worse",
             file.display(),
             text.display()

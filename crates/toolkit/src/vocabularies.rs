@@ -19,7 +19,7 @@ pub struct Named<'a> {
 /// Warns if `other` reads token ids of `base` that have another meaning in its own tokenizer.
 pub fn warn_of_difference(base: Named<'_>, other: Named<'_>, events: &dyn Events) {
     if let Some(found) = difference(base.model.file().metadata(), other.model.file().metadata()) {
-        events.warning(&format!(
+        events.warning(format!(
             "{}: the tokenizer differs from that of {}, which provides the token ids for both models: {found}",
             other.path.display(),
             base.path.display()

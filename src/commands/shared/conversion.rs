@@ -9,6 +9,7 @@ use gguf_toolkit::{
     convert::{Caller, Operation, Outcome, Planned},
 };
 
+use super::call::program;
 use crate::{failure::Failure, ui::Ui};
 
 /// A function that reads the conversion of a call.
@@ -19,8 +20,10 @@ pub type ReadConversion = fn(&ArgMatches) -> Result<Conversion, Failure>;
 pub struct Conversion {
     /// The conversion with its options.
     pub operation: Operation,
-    /// Identity of the call.
-    pub call: Call,
+    /// Name of the binary that was called.
+    pub binary: &'static str,
+    /// Name of the verb, if there is one.
+    pub verb: Option<&'static str>,
     /// Format of the printed result.
     pub format: Format,
 }
@@ -37,12 +40,29 @@ pub struct Format {
 }
 
 impl Conversion {
+    /// Identity of the call.
+    ///
+    /// # Errors
+    /// Options that have no JSON form.
+    pub fn call(&self) -> Result<Call, Failure> {
+        let verb = self.verb.map(|verb| ("command".to_owned(), verb.to_owned()));
+        let mut options = self.operation.call()?.options;
+        if let (Operation::Quantize(_), Some(types)) =
+            (&self.operation, options.iter_mut().find(|(name, _)| name == "--type"))
+        {
+            // Usually an argument.
+            *types = ("TYPE".to_owned(), types.1.to_ascii_uppercase());
+        }
+        let options = verb.into_iter().chain(options).collect();
+        Ok(Call { options, ..program(self.binary) })
+    }
+
     /// Runs the conversion and prints its result.
     ///
     /// # Errors
     /// Invalid options, an input that cannot be read, an output that cannot be written, an interruption.
     pub fn run(self, ui: &Ui) -> Result<(), Failure> {
-        let Conversion { operation, call, format } = self;
+        let (call, Conversion { operation, format, .. }) = (self.call()?, self);
         let outcome = operation.run_for(Caller::new(call, format.dry_run), ui);
         let Outcome { report, problem } = outcome.map_err(|failure| advise(failure, &operation))?;
         if let Some(report) = report {
@@ -60,8 +80,8 @@ impl Conversion {
     /// # Errors
     /// As [`Conversion::run`].
     pub fn save(self, plan: &Path, ui: &Ui) -> Result<(), Failure> {
-        let Conversion { operation, call, .. } = self;
-        Planned::save_for(call, plan, &operation, ui).map_err(|failure| advise(failure, &operation))
+        let operation = &self.operation;
+        Planned::save_for(self.call()?, plan, operation, ui).map_err(|failure| advise(failure, operation))
     }
 }
 

@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use gguf_toolkit::edit::{EditOptions, edit};
+use gguf_toolkit::{
+    arguments::output_path,
+    edit::{EditOptions, edit},
+};
 
-use super::tensor_args::output_parser;
 use crate::{failure::Failure, ui::Ui};
 
 /// Options of the verbs that edit metadata.
@@ -17,7 +19,7 @@ pub struct EditArgs {
     /// Write the result to FILE.
     ///
     /// Without it, the input itself is changed.
-    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = output_parser())]
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = output_path())]
     pub output: Option<PathBuf>,
     /// Overwrite existing outputs.
     ///

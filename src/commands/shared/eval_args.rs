@@ -3,9 +3,9 @@
 use std::num::NonZeroUsize;
 
 use clap::{Args, ValueHint, builder::TypedValueParser};
-use gguf_toolkit::{Activations, Adapter, RunOptions};
+use gguf_toolkit::{Activations, Adapter, RunOptions, arguments::choice};
 
-use super::{cpu_level::cpu_level, threads::parse_threads, values::choice};
+use super::{cpu_level::cpu_level, threads::parse_threads};
 use crate::failure::Failure;
 
 /// Options of the verbs that run a model.

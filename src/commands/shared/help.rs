@@ -8,9 +8,6 @@ use gguf_toolkit::table::WIDTH;
 
 use super::llama_cpp;
 
-/// Heading of main options in a group with another heading.
-pub(in crate::commands) const MAIN: Option<&str> = None;
-
 /// Number of examples in `-h`.
 const N_EXAMPLES: usize = 1;
 

@@ -17,7 +17,6 @@ pub(super) mod planned_calls;
 pub(super) mod sampling_args;
 pub(super) mod several;
 pub(super) mod template_args;
-pub(super) mod tensor_args;
 pub(super) mod threads;
 pub(super) mod types_help;
 pub(super) mod values;

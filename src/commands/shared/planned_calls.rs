@@ -9,12 +9,11 @@ use std::{
 use clap::{ArgMatches, Args, ValueHint};
 use gguf_toolkit::{
     PartNumber, Place,
+    arguments::output_path,
     convert::{Planned, WorkerOptions},
 };
 
-use super::{
-    call::program, cpu_level::cpu_level, hub::hub_options, tensor_args::output_parser, threads::parse_threads,
-};
+use super::{call::program, cpu_level::cpu_level, hub::hub_options, threads::parse_threads};
 use crate::{commands::Command, failure::Failure, ui::Ui};
 
 /// Names of the commands: save a plan, convert a part, complete the output.
@@ -35,7 +34,7 @@ pub struct PlanArgs {
     /// Plan to write.
     ///
     /// A plan fixes options, inputs and all offsets of the output.
-    #[arg(value_name = "PLAN", value_hint = ValueHint::FilePath, value_parser = output_parser())]
+    #[arg(value_name = "PLAN", value_hint = ValueHint::FilePath, value_parser = output_path())]
     pub plan: PathBuf,
     /// Arguments of the conversion.
     #[arg(value_name = "ARGUMENT", required = true, trailing_var_arg = true, allow_hyphen_values = true)]

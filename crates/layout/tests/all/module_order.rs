@@ -6,6 +6,7 @@ use std::path::Path;
 const FLOORS: &[&[&str]] = &[
     &["adapter_names"],
     &["mtp", "row_map", "spellings", "text_part"],
+    &["source_rows"],
     &["combination"],
     &["departure"],
     &["file_keys", "input", "layout", "naming"],

@@ -88,7 +88,7 @@ pub fn gather(
     let options = Options::default();
     let plan = Plan::new(model, texts, &options).map_err(|error| failed(base, error))?;
     let (memory, disk) = (human_bytes(plan.memory_bytes()), human_bytes(plan.file_bytes));
-    events.status(&format!(
+    events.status(format!(
         "reading {} tokens: {memory} of memory, {disk} of statistics in {}",
         texts.n_tokens(),
         folder.path.display()
@@ -132,7 +132,7 @@ fn warn(summary: &Summary, events: &dyn Events) {
         ),
     ] {
         if !inputs.is_empty() {
-            events.warning(&format!("{problem} {}", listed(inputs)));
+            events.warning(format!("{problem} {}", listed(inputs)));
         }
     }
 }
@@ -197,7 +197,7 @@ impl Folder {
             && let Err(error) = fs::remove_dir_all(&self.path)
             && self.path.exists()
         {
-            events.warning(&format!("{}: cannot remove temporary files: {error}", self.path.display()));
+            events.warning(format!("{}: cannot remove temporary files: {error}", self.path.display()));
         }
     }
 }

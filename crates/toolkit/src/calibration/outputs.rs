@@ -44,12 +44,12 @@ pub fn gather(
             | gguf_runtime::Error::NoNextToken { .. }
             | gguf_runtime::Error::NoLogits { .. }),
         )) => {
-            events.note(&format!("rounding with input statistics alone: {error}"));
+            events.note(format!("rounding with input statistics alone: {error}"));
             return Ok(None);
         }
         plan => plan.map_err(of_base)?,
     };
-    events.status(&format!(
+    events.status(format!(
         "gradients over {} tokens: {} of memory{}, {} of statistics",
         texts.n_tokens(),
         human_bytes(plan.memory_bytes()),

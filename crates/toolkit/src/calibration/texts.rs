@@ -94,7 +94,7 @@ fn windows_of(model: &Model, text: &Path, events: &dyn Events) -> Result<Vec<Vec
         Texts::from_text(model, &text_file::of_model(text, events)?, &settings)
     };
     let made = made.map_err(|error| failed(text, error))?;
-    made.warnings().iter().for_each(|warning| events.warning(&format!("{}: {warning}", text.display())));
+    made.warnings().iter().for_each(|warning| events.warning(format!("{}: {warning}", text.display())));
     Ok(made.chunks().to_vec())
 }
 

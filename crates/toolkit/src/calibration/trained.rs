@@ -137,7 +137,7 @@ pub fn train(
         seconds: began.elapsed().as_secs_f64(),
     };
     if training.kept_pass == 0 {
-        events.warning(&training.line());
+        events.warning(training.line());
     }
     let file = gguf_container::Model::open(untrained).map_err(|error| Error::at(untrained, error))?;
     Ok((training, TrainedFile { file, blocks: trained.blocks }))
@@ -149,7 +149,7 @@ fn note_untrained(student: &Model, untrained: &[String], events: &dyn Events) {
     if let Some((first, rest)) = untrained.split_at_checked(untrained.len().min(NAMED)) {
         let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
         if !first.is_empty() {
-            events.note(&format!(
+            events.note(format!(
                 "{} of {of} tensors keep their scales (embeddings, the output matrix, experts): {}{more}",
                 untrained.len(),
                 first.join(", ")

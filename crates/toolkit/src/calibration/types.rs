@@ -59,25 +59,84 @@ const USUAL: &[DType] =
 const USUAL_NARROW: &[DType] =
     &[DType::Q4_0, DType::IQ4_NL, DType::Q4_1, DType::Q5_0, DType::Q5_1, DType::Q8_0];
 
-/// Limits of a file's size, for which types are chosen.
+/// Types that are chosen for a size.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::Args), command(next_help_heading = "Size limits"))]
 #[serde(default, deny_unknown_fields)]
 pub struct BudgetOptions {
-    /// Keep the types that the file type sets.
+    /// Keep the tensor types that the file type sets.
+    ///
+    /// By default, if only one file type is given, --calibrate also chooses the tensor types, without making the file
+    /// larger.
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, requires = "calibrate", conflicts_with = "budget", hide_short_help = true)
+    )]
     pub keep_types: bool,
-    /// Limit in bytes.
-    pub target_size: Option<u64>,
-    /// Limit in bits per weight.
-    pub target_bpw: Option<f64>,
-    /// Limit: the size of a file of this type.
-    pub no_larger_than_type: Option<String>,
-    /// Types to choose from. Empty: those with fast kernels in all runtimes.
+    /// Limit of the file. Without one, a calibration chooses types for the size that the file type gives, if they are better.
+    #[cfg_attr(feature = "clap", command(flatten))]
+    pub limit: Option<Budget>,
+    /// Choose only from this comma-separated list of types.
+    ///
+    /// Default: the types with fast kernels in all runtimes.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "DTYPES", value_delimiter = ',', requires = "budget", value_parser = crate::arguments::encodable(), hide_possible_values = true, hide_short_help = true))]
     #[serde(with = "crate::by_name::list")]
     pub allow_types: Vec<DType>,
-    /// True if the budget is implied rather than requested, so that types may be kept instead.
-    #[serde(skip)]
-    pub is_default: bool,
 }
+
+/// Limit of a file's size.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Budget {
+    /// A number of bytes.
+    #[serde(rename = "target_size")]
+    Size(u64),
+    /// A number of bits per weight.
+    #[serde(rename = "target_bpw")]
+    Bpw(f64),
+    /// The size of a file of this type.
+    #[serde(rename = "no_larger_than_type")]
+    SameAs(String),
+}
+
+/// The arguments of a [`Budget`].
+#[cfg(feature = "clap")]
+#[derive(clap::Args)]
+#[group(id = "budget", multiple = false)]
+#[command(next_help_heading = "Size limits")]
+struct BudgetArgs {
+    /// Choose types so that the file is no larger than SIZE.
+    ///
+    /// SIZE is in bytes or has a unit: K, M, G or KB, MB, GB (powers of 1000), or KiB, MiB, GiB. The file type still
+    /// determines which matrices are not quantized, and appears in the default file name. Requires --calibrate or --imatrix.
+    /// With --imatrix alone, types are chosen by the errors of the weights, their importance and the roles of the matrices,
+    /// without running the model. Diffusion models need neither. The limit does not include the headers of further shards.
+    #[arg(long, value_name = "SIZE", value_parser = crate::sizes::parse_size, hide_short_help = true)]
+    target_size: Option<u64>,
+    /// Choose types for at most BITS per weight.
+    ///
+    /// Requires --calibrate or --imatrix in the same cases as --target-size.
+    #[arg(long, value_name = "BITS", value_parser = crate::arguments::parse_bits, hide_short_help = true)]
+    target_bpw: Option<f64>,
+    /// Choose types for a file no larger than a TYPE file.
+    ///
+    /// Requires --calibrate or --imatrix in the same cases as --target-size.
+    #[arg(long, value_name = "TYPE", hide_short_help = true)]
+    no_larger_than_type: Option<String>,
+}
+
+#[cfg(feature = "clap")]
+impl From<BudgetArgs> for Budget {
+    fn from(args: BudgetArgs) -> Budget {
+        match (args.target_size, args.target_bpw, args.no_larger_than_type) {
+            (Some(size), ..) => Budget::Size(size),
+            (_, Some(bits), _) => Budget::Bpw(bits),
+            (.., name) => Budget::SameAs(name.unwrap_or_default()),
+        }
+    }
+}
+
+#[cfg(feature = "clap")]
+crate::arguments::value_of_flags!(Budget, BudgetArgs);
 
 /// Chosen types and their expected divergence.
 #[derive(Debug, Clone, Serialize)]
@@ -104,7 +163,7 @@ impl ChosenTypes {
     }
 
     fn report(&self, recipe: &str, events: &dyn Events) {
-        events.status(&format!(
+        events.status(format!(
             "chose {} for {} of {}: predicted KL divergence {:.5} (with the types of {recipe}: {:.5})",
             self.counts(),
             human_bytes(self.bytes),
@@ -222,9 +281,9 @@ fn pending_imatrix(tensors: &[TensorFacts<'_>], texts: &[PathBuf]) -> Imatrix {
 }
 
 impl BudgetOptions {
-    /// True if types are chosen.
-    pub fn is_wanted(&self) -> bool {
-        self.target_size.is_some() || self.target_bpw.is_some() || self.no_larger_than_type.is_some()
+    /// True if a calibration chooses types: for the limit or, without one, unless they are kept.
+    pub fn chooses_types(&self) -> bool {
+        self.limit.is_some() || !self.keep_types
     }
 
     /// Fails if types are to be chosen for a model that can be run, and nothing is known about its inputs: there are neither
@@ -233,22 +292,18 @@ impl BudgetOptions {
     /// # Errors
     /// A budget without calibration texts and importance matrix.
     pub(crate) fn check_basis(&self, has_texts: bool, has_imatrix: bool) -> Result<(), Error> {
-        let named = [
-            (self.target_size.is_some(), "target-size"),
-            (self.target_bpw.is_some(), "target-bpw"),
-            (self.no_larger_than_type.is_some(), "no-larger-than-type"),
-        ];
-        match named.into_iter().find(|(is_given, _)| *is_given && !has_texts && !has_imatrix) {
-            Some((_, name)) => {
-                Err(Error::usage(words!("[-{}] needs calibration texts or an importance matrix", name))
-                    .hint([words!("pass texts with [-calibrate], or a matrix with [-imatrix]")]))
-            }
-            None => Ok(()),
+        match &self.limit {
+            Some(limit) if !has_texts && !has_imatrix => Err(Error::usage(words!(
+                "[-{}] needs calibration texts or an importance matrix",
+                limit.option()
+            ))
+            .hint([words!("pass texts with [-calibrate], or a matrix with [-imatrix]")])),
+            _ => Ok(()),
         }
     }
 
-    /// Budget of a call: the requested one, the size of its only type, or none if types are kept. An
-    /// unreachable budget is an error before anything is read.
+    /// Options of a call that keep types, have a limit, or choose types for the size of the only file type. An unreachable limit
+    /// is an error before anything is read.
     ///
     /// # Errors
     /// A budget that is too small, or one for several files.
@@ -260,7 +315,7 @@ impl BudgetOptions {
         texts: &[PathBuf],
         events: &dyn Events,
     ) -> Result<BudgetOptions, Error> {
-        if self.keep_types || self.is_wanted() {
+        if self.keep_types || self.limit.is_some() {
             return self.check(input, recipes, settings, texts).map(|()| self.clone());
         }
         let kept = BudgetOptions { keep_types: true, ..self.clone() };
@@ -268,14 +323,12 @@ impl BudgetOptions {
         if settings.has_fixed_types() || recipes.iter().all(|recipe| !recipe.default.is_quantized()) {
             return Ok(kept);
         }
-        let [recipe] = recipes else {
+        let [_] = recipes else {
             events.note("types are not optimized: this needs a single file type");
             return Ok(kept);
         };
-        let named = Some(recipe.name.to_owned());
-        let budget = BudgetOptions { no_larger_than_type: named, is_default: true, ..self.clone() };
-        budget.check(input, recipes, settings, texts).map(|()| budget).or_else(|failure| {
-            events.note(&format!("types are not optimized: {}", failure));
+        self.check(input, recipes, settings, texts).map(|()| self.clone()).or_else(|failure| {
+            events.note(format!("types are not optimized: {}", failure));
             Ok(kept)
         })
     }
@@ -292,8 +345,8 @@ impl BudgetOptions {
         bench: &Bench<'_>,
         events: &dyn Events,
     ) -> Result<Option<Choice>, Error> {
-        if let (true, Err(error)) = (self.is_default, bench.model.need_next_token()) {
-            events.note(&format!("types are not optimized: {error}"));
+        if let (None, Err(error)) = (&self.limit, bench.model.need_next_token()) {
+            events.note(format!("types are not optimized: {error}"));
             return Ok(None);
         }
         let conversion = Conversion::open_gguf(gguf_models::FAMILIES, bench.base)
@@ -314,7 +367,7 @@ impl BudgetOptions {
         let chosen = choose(&items, budget.saturating_sub(fixed)).map_err(Error::new)?;
         let (dtypes, report) =
             report((&file, &tensors), (&items, &chosen), predicted_of_recipe, (budget, fixed));
-        if self.is_default && report.predicted >= report.predicted_of_recipe {
+        if self.limit.is_none() && report.predicted >= report.predicted_of_recipe {
             events.note("types are not optimized: no better ones are predicted");
             return Ok(None);
         }
@@ -334,7 +387,7 @@ impl BudgetOptions {
         settings: &Settings,
         texts: &[PathBuf],
     ) -> Result<(), Error> {
-        if !self.is_wanted() {
+        if !self.chooses_types() {
             return Ok(());
         }
         let [recipe] = recipes else {
@@ -379,9 +432,9 @@ impl BudgetOptions {
         let of_recipe: u64 =
             candidates.iter().map(|candidate| padded(&candidate.facts, candidate.recipe_type)).sum();
         let fixed = file.plan.file_len() - of_recipe;
-        let budget = match (self.target_size, self.target_bpw, &self.no_larger_than_type) {
-            (Some(size), ..) => size,
-            (_, Some(bits), _) => {
+        let budget = match &self.limit {
+            Some(Budget::Size(size)) => *size,
+            Some(Budget::Bpw(bits)) => {
                 // Bits of a weight count data alone.
                 let data = |of: fn(&gguf_container::PlannedTensor) -> u64| {
                     file.plan.tensors().iter().map(of).sum::<u64>()
@@ -389,12 +442,12 @@ impl BudgetOptions {
                 let header = file.plan.file_len() - data(|tensor| tensor.n_bytes);
                 (bits * data(|tensor| tensor.shape.n_elems()) as f64 / 8.0) as u64 + header
             }
-            (.., Some(name)) => {
+            Some(Budget::SameAs(name)) => {
                 // The promise is about tensor data; the header has a separate key.
                 let other = Recipe::from_name(name).map_err(Error::usage)?;
                 plan_by(other, request)?.plan.file_len()
             }
-            _ => file.plan.file_len(),
+            None => file.plan.file_len(),
         };
         Ok(Choices { file, tensors, candidates, fixed, budget })
     }
@@ -433,6 +486,17 @@ impl BudgetOptions {
             candidates.push(Candidate { facts, tensor, recipe_type, dtypes });
         }
         candidates
+    }
+}
+
+impl Budget {
+    /// The option that sets the limit.
+    fn option(&self) -> &'static str {
+        match self {
+            Budget::Size(_) => "target-size",
+            Budget::Bpw(_) => "target-bpw",
+            Budget::SameAs(_) => "no-larger-than-type",
+        }
     }
 }
 

@@ -92,7 +92,7 @@ impl BudgetOptions {
         options: &RunOptions,
         events: &dyn Events,
     ) -> Result<Settings, Error> {
-        if !self.is_wanted() {
+        if self.limit.is_none() {
             return Ok(settings);
         }
         let [recipe] = recipes else {
@@ -107,7 +107,7 @@ impl BudgetOptions {
             Basis::Weights => ("mean relative squared error", n_elems),
             Basis::Importance => ("estimated KL divergence", 1.0),
         };
-        events.status(&format!(
+        events.status(format!(
             "chose {} for {} of {}: {unit} {:.3e} (with the types of {}: {:.3e})",
             chosen.counts(),
             human_bytes(chosen.bytes),

@@ -98,7 +98,7 @@ fn chats(model: &Model, length: usize, events: &dyn Events) -> Result<Vec<Vec<u3
         made.into_iter().flatten().filter(|chat| chat.n_incomplete + chat.n_moved_system == 0).collect();
     if used.len() < n_chats {
         let n = n_chats - used.len();
-        events.note(&format!(
+        events.note(format!(
             "{n} of {n_chats} built-in chats are not used: the chat template does not support them"
         ));
     }

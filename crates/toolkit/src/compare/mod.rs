@@ -380,7 +380,7 @@ impl Compared {
         if let Some(path) = &args.html {
             let page = html(&self.report).map_err(|error| Error::new(error.to_string()))?;
             write_result(path, page.as_bytes(), args.force, &args.rescue)?;
-            events.status(&format!("wrote {}", path.display()));
+            events.status(format!("wrote {}", path.display()));
         }
         Ok(())
     }
@@ -586,7 +586,7 @@ fn predictions(run: &Run<'_>, events: &dyn Events) -> Result<Predictions, Error>
         _ => Ok(()),
     };
     if let (Ok(()), Some(path)) = (&saved, &args.save_logits) {
-        events.status(&format!("wrote {}", path.display()));
+        events.status(format!("wrote {}", path.display()));
     }
     Ok(Predictions { positions: found, saved })
 }

@@ -7,7 +7,7 @@ use gguf_conversion::{AdapterInput, Error as EngineError, recipes::Recipe};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    options::{EncodingOptions, OutputOptions, is_of_converter, named_recipes},
+    options::{OutputOptions, PlainOptions, is_of_converter, named_recipes},
     report::{Report, stored_as},
     run::run,
     run_args::{Caller, OpenInput, Outcome, Plan, Requested, RunArgs},
@@ -41,11 +41,13 @@ use gguf_types::words;
 #[serde(default, deny_unknown_fields)]
 pub struct ConvertAdapter {
     /// Adapter folder, or `hf://OWNER/ADAPTER[@REVISION]`.
+    #[serde(with = "crate::path_json::one")]
     pub source: PathBuf,
     /// File types: F32, F16, BF16 or Q8_0. Empty: F32.
     pub types: Vec<FileType>,
     /// Folder or address of the base model, of which `config.json` suffices. Default: the model that the adapter
     /// names, if it is a local folder.
+    #[serde(with = "crate::path_json::optional")]
     pub base: Option<PathBuf>,
     /// Store downloads in the local cache of the Hub.
     pub keep: bool,
@@ -53,10 +55,8 @@ pub struct ConvertAdapter {
     pub model_name: Option<String>,
     /// Name or class of the architecture, instead of that in the config.
     pub arch_as: Option<String>,
-    /// Convert NaNs and infinities instead of failing.
-    pub allow_nonfinite: bool,
-    /// Write big-endian files.
-    pub big_endian: bool,
+    /// Values of weights and their byte order.
+    pub plain: PlainOptions,
     /// Output.
     pub output: OutputOptions,
     /// Access to the Hub.
@@ -138,10 +138,8 @@ impl ConvertAdapter {
             repacked: Vec::new(),
             input: adapter,
         };
-        let encoding =
-            EncodingOptions { via: None, allow_nonfinite: self.allow_nonfinite, big_endian: self.big_endian };
-        let args = RunArgs::new(&self.output, encoding.nonfinite(), Caller { call, ..caller });
-        let settings = Settings::of_byte_order(encoding.endian());
+        let args = RunArgs::new(&self.output, self.plain.nonfinite(), Caller { call, ..caller });
+        let settings = Settings::of_byte_order(self.plain.endian());
         let outcome = run(open, Requested::new(recipes, &settings), &args, events)?;
         input.finish(events)?;
         Ok(outcome)

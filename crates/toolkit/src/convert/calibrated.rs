@@ -24,7 +24,7 @@ use crate::{
     failure::failure,
     hidden_files,
     hub::HubOptions,
-    settings::{OtherSettings, Settings, TensorOptions},
+    settings::{OtherSettings, RecipeOptions, Settings, TensorOptions},
 };
 
 /// The arguments of this mode.
@@ -86,7 +86,12 @@ pub fn run<I: Input>(
             allow_nonfinite: args.options.nonfinite == NonFinite::Allow,
             ..OtherSettings::default()
         };
-        let plain = TensorOptions::default().read(other, &HubOptions::default(), events)?;
+        let plain = TensorOptions::default().read(
+            &RecipeOptions::default(),
+            other,
+            &HubOptions::default(),
+            events,
+        )?;
         let is_begun = gguf_conversion::unfinished(std::slice::from_ref(&base.path)).is_some();
         let first = RunArgs {
             out: Some(&base.path),
@@ -128,7 +133,7 @@ impl Drop for Between<'_> {
                 && self.path.exists()
             {
                 let path = self.path.display();
-                self.events.warning(&format!("{path}: cannot remove temporary file: {error}"));
+                self.events.warning(format!("{path}: cannot remove temporary file: {error}"));
             }
         }
     }

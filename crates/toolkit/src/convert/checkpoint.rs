@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use gguf_checkpoint::{Checkpoint, Folder};
 use gguf_conversion::{CheckpointInput, merge::LoraAdapter, recipes::Recipe};
-use gguf_layout::{ArchError, ForeignFormat, Prediction};
+use gguf_layout::{ArchError, ForeignFormat};
 use gguf_tokenizer::huggingface::VocabError;
 use gguf_types::{DType, Words, words};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{
     adapter::ConvertAdapter,
@@ -16,8 +17,8 @@ use super::{
     legacy::ConvertLegacy,
     opened::opened,
     options::{
-        ArchOptions, EncodingOptions, NamingOptions, OutputOptions, ReadingOptions, is_of_converter,
-        recipe_of, recipes_of, require_types,
+        ArchOptions, EncodingOptions, MtpLayers, NamingOptions, OutputOptions, ReadingOptions,
+        is_of_converter, recipe_of, recipes_of, require_types,
     },
     report::Report,
     run::run,
@@ -26,14 +27,14 @@ use super::{
 use crate::{
     adapter::Adapter,
     calibration::{BudgetOptions, CalibrationOptions, NamedInput, types_by_weights::Basis},
-    call::Call,
+    call::{given_options, option_name},
     error::Error,
     events::Events,
     failure::failure,
     file_type::FileType,
     hub::{self, HubOptions},
     layout_notes::{left_out_towers, tell_unasked},
-    settings::{OtherSettings, TensorOptions},
+    settings::{OtherSettings, RecipeOptions, TensorOptions},
 };
 
 /// Conversion of a checkpoint to GGUF files.
@@ -58,52 +59,107 @@ use crate::{
 /// # }
 /// ```
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(default, deny_unknown_fields)]
 pub struct Convert {
     /// Checkpoint folder, or `hf://OWNER/MODEL[@REVISION]`.
+    #[cfg_attr(feature = "clap", arg(skip))]
+    #[serde(with = "crate::path_json::one")]
     pub source: PathBuf,
     /// File types to make in one pass; empty if a recipe file states them.
+    #[cfg_attr(feature = "clap", arg(skip))]
     pub types: Vec<FileType>,
     /// Format of another runtime to write instead of GGUF, of [`foreign_formats`](crate::foreign_formats). Without `types`, its
     /// first one is used.
+    #[cfg_attr(feature = "clap", arg(skip))]
     #[serde(with = "crate::by_name::optional")]
     pub to: Option<&'static ForeignFormat>,
-    /// Adapters to merge, in this order.
+    /// Add a LoRA adapter (repeatable).
+    ///
+    /// ADAPTER is a folder or hf://OWNER/ADAPTER[@REVISION] in the format of PEFT (adapter_config.json,
+    /// adapter_model.safetensors), or a LoRA adapter of mlx-lm (adapters.safetensors). SCALE defaults to 1. Several
+    /// adapters are merged in the given order. Weights are rounded once, to their type in the file. Metadata and
+    /// tokenizer are taken from the checkpoint; see --lora-tokenizer. For a diffusion model, ADAPTER is a safetensors
+    /// file or a folder with one.
+    #[cfg_attr(feature = "clap", arg(long = "lora", value_name = "ADAPTER[=SCALE]", value_hint = clap::ValueHint::AnyPath))]
     pub adapters: Vec<Adapter>,
-    /// Use the tokenizer and chat template of the last adapter that has one, and its embeddings if the vocabulary was
-    /// resized.
+    /// Use the tokenizer of the adapter (requires --lora).
+    ///
+    /// Also uses the adapter's chat template, and its embeddings if the vocabulary was resized. The result is the same
+    /// as calling `resize_token_embeddings`, `merge_and_unload` and `tokenizer.save_pretrained` in Python. The last
+    /// adapter with a tokenizer wins.
+    #[cfg_attr(feature = "clap", arg(long, requires = "adapters", hide_short_help = true))]
     pub lora_tokenizer: bool,
     /// Also write the vision or audio projector.
+    ///
+    /// The file is named like the model file, with the prefix `mmproj-` and its own file type.
+    #[cfg_attr(feature = "clap", arg(long, conflicts_with = "RecipeOptions", hide_short_help = true))]
     pub with_mmproj: bool,
-    /// File type of the projector. Default: the first of `types` if it is a float type or `q8_0`, otherwise `f16`.
+    /// Set the file type of the projector (requires --with-mmproj).
+    ///
+    /// Default: the first --type if it is a float type or q8_0, otherwise f16.
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "TYPE", requires = "with_mmproj", hide_short_help = true)
+    )]
     pub mmproj_type: Option<FileType>,
-    /// Type of FP8 matrices in files of float types: Q8_0.
+    /// Set the type of FP8 matrices; only q8_0 is supported.
+    ///
+    /// Requires --type f32, f16 or bf16. q8_0 is about the same size as FP8 and is faster than the float types.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "DTYPE", value_parser = crate::arguments::fp8_as(), hide_possible_values = true, conflicts_with = "recipe", hide_short_help = true))]
     #[serde(with = "crate::by_name::optional")]
     pub fp8_as: Option<DType>,
     /// Keep quantized weights bit for bit if a ggml type can hold them.
+    ///
+    /// Applies to GPTQ, AWQ, MLX and other quantized checkpoints, and overrides --type for these tensors. The output
+    /// lists the tensors that were kept, and why others were converted.
+    #[cfg_attr(feature = "clap", arg(long, conflicts_with = "RecipeOptions", hide_short_help = true))]
     pub repack: bool,
-    /// Folder with the tokenizer files, and with `config.json` if the source has none. Default: the source; the tokenizer of a text
-    /// encoder of a diffusers pipeline is in the folder next to it (`tokenizer_2` for `text_encoder_2`).
-    pub config: Option<PathBuf>,
-    /// Store downloads in the local cache of the Hub.
-    pub keep: bool,
     /// Interpretation of the checkpoint's files.
+    #[cfg_attr(feature = "clap", command(flatten))]
     pub reading: ReadingOptions,
+    /// Read configuration and tokenizer from DIR.
+    ///
+    /// DIR holds the tokenizer files, and config.json if the weights are a single file. By default both are next to the
+    /// weights. The tokenizer of a text encoder of a diffusers pipeline is found in the folder next to it: tokenizer_2 for
+    /// text_encoder_2.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath, help_heading = "Checkpoint", hide_short_help = true))]
+    #[serde(with = "crate::path_json::optional")]
+    pub config: Option<PathBuf>,
+    /// Store downloads in the local Hugging Face cache.
+    ///
+    /// Checksums are verified. By default, downloads are not stored.
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, conflicts_with = "dry_run", help_heading = "Checkpoint", hide_short_help = true)
+    )]
+    pub keep: bool,
     /// Architecture.
+    #[cfg_attr(feature = "clap", command(flatten))]
     pub arch: ArchOptions,
     /// Name and tokenizer.
+    #[cfg_attr(feature = "clap", command(flatten))]
     pub naming: NamingOptions,
     /// Encoding of weights.
+    #[cfg_attr(feature = "clap", command(flatten))]
     pub encoding: EncodingOptions,
     /// Types of tensors, importance matrix, metadata, layers and shards.
+    #[cfg_attr(feature = "clap", command(flatten))]
     pub tensors: TensorOptions,
+    /// Recipe files.
+    #[cfg_attr(feature = "clap", command(flatten))]
+    pub replay: RecipeOptions,
     /// Calibration texts, if any.
+    #[cfg_attr(feature = "clap", command(flatten))]
     pub calibration: CalibrationOptions,
     /// Choice of types for a size, with a calibration.
+    #[cfg_attr(feature = "clap", command(flatten))]
     pub budget: BudgetOptions,
     /// Output.
+    #[cfg_attr(feature = "clap", arg(skip))]
     pub output: OutputOptions,
     /// Access to the Hub.
+    #[cfg_attr(feature = "clap", arg(skip))]
     pub hub: HubOptions,
 }
 
@@ -169,6 +225,7 @@ impl Convert {
         let call = caller
             .call
             .reads(self.tensors.files())
+            .reads(self.replay.file())
             .reads(self.arch.target_model_dir.as_deref())
             .reads(self.config.as_deref())
             .reads(self.calibration.files());
@@ -190,7 +247,7 @@ impl Convert {
         if let Some(format) = self.to {
             return self.convert_to(format, folder, &self.loras(adapters), caller, events);
         }
-        if self.tensors.recipe.is_none() {
+        if self.replay.recipe.is_none() {
             require_types(&self.types, &self.source, folder)?;
         }
         let is_float =
@@ -207,7 +264,7 @@ impl Convert {
             via: self.encoding.via.filter(|_| !is_calibrated),
             ..self.encoding.settings()
         };
-        let settings = self.tensors.read(other, &self.hub, events)?;
+        let settings = self.tensors.read(&self.replay, other, &self.hub, events)?;
         let adapters = self.loras(adapters);
         let input = self.open(folder, &adapters, events)?;
         let (checkpoint, layout) = (input.checkpoint(), input.layout());
@@ -319,22 +376,12 @@ impl Convert {
 
     /// The same as the conversion of an adapter.
     fn as_adapter(&self) -> Result<ConvertAdapter, Error> {
-        self.allow_only(
-            &[
-                "types",
-                "naming.model_name",
-                "arch.arch_as",
-                "encoding.allow_nonfinite",
-                "encoding.big_endian",
-            ],
-            "an adapter",
-        )?;
+        self.allow_only(&["types", "naming.model_name", "arch.arch_as", "encoding.plain"], "an adapter")?;
         Ok(ConvertAdapter {
             keep: self.keep,
             model_name: self.naming.model_name.clone(),
             arch_as: self.arch.arch_as.clone(),
-            allow_nonfinite: self.encoding.allow_nonfinite,
-            big_endian: self.encoding.big_endian,
+            plain: self.encoding.plain,
             output: self.output.clone(),
             hub: self.hub.clone(),
             ..ConvertAdapter::new(&self.source, self.types.iter().copied())
@@ -343,11 +390,15 @@ impl Convert {
 
     /// The same as the conversion of a file in a format older than GGUF.
     fn as_legacy(&self) -> Result<ConvertLegacy, Error> {
-        self.allow_only(&["types", "naming", "encoding", "tensors"], "a file in a format older than GGUF")?;
+        self.allow_only(
+            &["types", "naming", "encoding", "tensors", "replay"],
+            "a file in a format older than GGUF",
+        )?;
         Ok(ConvertLegacy {
             naming: self.naming.clone(),
             encoding: self.encoding,
             tensors: self.tensors.clone(),
+            replay: self.replay.clone(),
             output: self.output.clone(),
             ..ConvertLegacy::new(&self.source, self.types.iter().copied())
         })
@@ -355,16 +406,15 @@ impl Convert {
 
     /// Fails if an option is set that another type of input does not have.
     pub(super) fn allow_only(&self, allowed: &[&str], input: &str) -> Result<(), Error> {
-        let defaults = Call::of_options(&Convert::default())?.options;
-        let is_allowed = |name: &str| {
-            let rest = allowed.iter().find_map(|allowed| name.strip_prefix(allowed));
+        let is_allowed = |path: &str| {
+            let rest = allowed.iter().find_map(|allowed| path.strip_prefix(allowed));
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         };
-        let custom = self.arch.custom.map(|_| ("arch.custom".to_owned(), String::new()));
-        let set = Call::of_options(self)?.options.into_iter().chain(custom);
-        match set.into_iter().find(|option| !defaults.contains(option) && !is_allowed(&option.0)) {
-            Some((name, _)) => {
-                Err(Error::usage(option_name(&name) + words!(" cannot be used with {}", input)))
+        let custom = self.arch.custom.map(|_| ("arch.custom".to_owned(), Value::Null));
+        let given = given_options(self)?.into_iter().chain(custom);
+        match given.into_iter().find(|(path, _)| !is_allowed(path)) {
+            Some((path, _)) => {
+                Err(Error::usage(option_name(&path) + words!(" cannot be used with {}", input)))
             }
             None => Ok(()),
         }
@@ -374,7 +424,7 @@ impl Convert {
     fn check_calibration(&self, parts: &Parts<'_>) -> Result<(), Error> {
         let others = [
             (self.with_mmproj, words!("[-with-mmproj]")),
-            (self.arch.prediction == Prediction::Only, words!("[-mtp]")),
+            (self.arch.prediction == MtpLayers::Only, words!("[-mtp]")),
             (self.fp8_as.is_some(), words!("[-fp8-as]")),
             (self.repack, words!("[-repack]")),
             (!parts.is_whole(), words!("plans")),
@@ -402,18 +452,6 @@ impl Convert {
             Some(recipe) => Ok(recipe),
             None => Recipe::from_name("f16").map_err(Error::new),
         }
-    }
-}
-
-/// The option of the command line that sets a field: `--arch-as` for `arch.arch_as`.
-fn option_name(field: &str) -> Words {
-    let last = field.rsplit('.').next().unwrap_or(field);
-    match last {
-        "adapters" => words!("[-lora]"),
-        "types" => words!("[-type]"),
-        "prediction" => words!("[-mtp] or [-no-mtp]"),
-        "tensor_types" => words!("[-tensor-type]"),
-        last => words!("[-{}]", last.replace('_', "-")),
     }
 }
 

@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// Options of [`Convert`] that apply to a diffusion model.
-const OPTIONS: &[&str] = &["types", "adapters", "encoding", "tensors", "budget", "arch.arch_as"];
+const OPTIONS: &[&str] = &["types", "adapters", "encoding", "tensors", "replay", "budget", "arch.arch_as"];
 
 impl Convert {
     /// Converts the source, which is a checkpoint of a diffusion model.
@@ -44,8 +44,9 @@ impl Convert {
                 .hint(["download the file and pass its path"]));
         }
         let failed = |error| failure(&self.source, error);
-        let call = caller.call.reads(self.tensors.files());
-        let settings = self.tensors.read(self.encoding.settings(), &HubOptions::default(), events)?;
+        let call = caller.call.reads(self.tensors.files()).reads(self.replay.file());
+        let settings =
+            self.tensors.read(&self.replay, self.encoding.settings(), &HubOptions::default(), events)?;
         let adapters = self.adapters.iter().map(|adapter| LoraAdapter {
             folder: Folder::at(&adapter.path),
             name: adapter.path.clone(),
@@ -61,7 +62,7 @@ impl Convert {
         .map_err(failed)?;
         self.allow_only(OPTIONS, "a diffusion model")?;
         let call = call.reads(input.paths().iter().map(std::path::PathBuf::as_path));
-        if self.types.is_empty() && self.tensors.recipe.is_none() {
+        if self.types.is_empty() && self.replay.recipe.is_none() {
             return Err(Error::usage(Cause::NoType));
         }
         let recipe = |file_type: &FileType| match file_type {

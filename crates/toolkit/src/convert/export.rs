@@ -11,7 +11,7 @@ use gguf_quant::Level;
 use gguf_types::DType;
 use serde::{Deserialize, Serialize};
 
-use super::options::{EncodingOptions, OutputOptions};
+use super::options::{OutputOptions, PlainOptions};
 use crate::{
     container_file,
     error::Error,
@@ -41,8 +41,10 @@ use crate::{
 #[serde(default, deny_unknown_fields)]
 pub struct Export {
     /// GGUF file, or any shard of a split model.
+    #[serde(with = "crate::path_json::one")]
     pub source: PathBuf,
     /// Folder to write.
+    #[serde(with = "crate::path_json::one")]
     pub out: PathBuf,
     /// Dtype of the weights: BF16, F16 or F32.
     #[serde(with = "crate::by_name::single")]
@@ -145,8 +147,7 @@ impl Export {
     pub fn run(&self, events: &dyn Events) -> Result<ExportReport, Error> {
         let (file, plan) = self.open(events)?;
         warn_of_leftovers(&self.out, events);
-        let encoding =
-            EncodingOptions { allow_nonfinite: self.allow_nonfinite, ..EncodingOptions::default() };
+        let encoding = PlainOptions { allow_nonfinite: self.allow_nonfinite, ..PlainOptions::default() };
         let output = OutputOptions { threads: self.threads, level: self.level, ..OutputOptions::default() };
         let options = output.run_options(encoding.nonfinite());
         let cancel = events.cancel();
@@ -162,7 +163,7 @@ impl Export {
         drop(progress);
         written.map_err(|error| self.failed(error))?;
         let n_bytes = plan.n_bytes();
-        events.status(&format!("wrote {}: {n_bytes} bytes ({})", self.out.display(), human_bytes(n_bytes)));
+        events.status(format!("wrote {}: {n_bytes} bytes ({})", self.out.display(), human_bytes(n_bytes)));
         Ok(self.report(&plan, false))
     }
 

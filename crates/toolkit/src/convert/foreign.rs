@@ -40,7 +40,7 @@ const OPTIONS: &[&str] = &[
     "config",
     "reading",
     "naming.model_name",
-    "encoding.allow_nonfinite",
+    "encoding.plain.allow_nonfinite",
     "output",
     "hub",
 ];
@@ -66,7 +66,8 @@ impl Convert {
         let options = self.naming.resolving();
         let input = ForeignInput::open(folder.clone(), adapters, &options, format);
         let input = input.map_err(|error| failure(&self.source, error))?;
-        let settings = TensorOptions::default().read(self.encoding.settings(), &self.hub, events)?;
+        let settings =
+            TensorOptions::default().read(&self.replay, self.encoding.settings(), &self.hub, events)?;
         let (checkpoint, layout) = (input.checkpoint(), input.layout());
         let recipes = self.foreign_recipes(format)?;
         let mut notes = Notes::of(&checkpoint.notes, &[layout]).with_warnings(&checkpoint.warnings);

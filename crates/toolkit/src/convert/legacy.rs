@@ -19,7 +19,7 @@ use crate::{
     file_type::FileType,
     hub::HubOptions,
     layout_notes::Notes,
-    settings::{OtherSettings, TensorOptions},
+    settings::{OtherSettings, RecipeOptions, TensorOptions},
 };
 
 /// Conversion of a LLaMA file in a format older than GGUF: ggml, ggmf or ggjt.
@@ -40,11 +40,13 @@ use crate::{
 #[serde(default, deny_unknown_fields)]
 pub struct ConvertLegacy {
     /// The file; the first one if there are several parts.
+    #[serde(with = "crate::path_json::one")]
     pub source: PathBuf,
     /// File types. Empty: all tensors are copied.
     pub types: Vec<FileType>,
     /// Folder with `config.json` and the tokenizer files of the model. Without it, the few numbers and the plain texts
     /// of tokens in the file are used.
+    #[serde(with = "crate::path_json::optional")]
     pub config: Option<PathBuf>,
     /// Epsilon of the norms. Default: 5e-6, as in the reference.
     pub eps: Option<f32>,
@@ -58,6 +60,8 @@ pub struct ConvertLegacy {
     pub encoding: EncodingOptions,
     /// Types of tensors, importance matrix, metadata, layers and shards.
     pub tensors: TensorOptions,
+    /// Recipe files.
+    pub replay: RecipeOptions,
     /// Output.
     pub output: OutputOptions,
 }
@@ -101,9 +105,10 @@ impl ConvertLegacy {
             .call
             .reads([self.source.as_path()])
             .reads(self.tensors.files())
+            .reads(self.replay.file())
             .reads(self.config.as_deref());
         let other = OtherSettings { allow_requantize: true, ..self.encoding.settings() };
-        let settings = self.tensors.read(other, &HubOptions::default(), events)?;
+        let settings = self.tensors.read(&self.replay, other, &HubOptions::default(), events)?;
         let arch = self.naming.resolving();
         let config = self.config.as_deref().map(|folder| config(folder, &arch)).transpose()?;
         let options = LegacyOptions {
@@ -127,7 +132,7 @@ impl ConvertLegacy {
             input,
         };
         let mut recipes = named_recipes(&self.types)?;
-        if recipes.is_empty() && self.tensors.recipe.is_none() {
+        if recipes.is_empty() && self.replay.recipe.is_none() {
             recipes.push(Recipe::from_name("COPY").map_err(Error::new)?);
         }
         let args = RunArgs::new(&self.output, settings.nonfinite(), Caller { call, ..caller });

@@ -49,7 +49,9 @@ pub use self::{
     input_type::InputType,
     legacy::ConvertLegacy,
     operation::Operation,
-    options::{ArchOptions, EncodingOptions, NamingOptions, OutputOptions, ReadingOptions},
+    options::{
+        ArchOptions, EncodingOptions, MtpLayers, NamingOptions, OutputOptions, PlainOptions, ReadingOptions,
+    },
     planned::{Planned, WorkerOptions},
     projector::ConvertProjector,
     quantize::Quantize,

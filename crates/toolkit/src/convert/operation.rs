@@ -18,7 +18,7 @@ use crate::{
     error::Error,
     events::Events,
     hub::{HubOptions, is_hub_address},
-    settings::TensorOptions,
+    settings::RecipeOptions,
 };
 
 /// A conversion that can be divided into parts.
@@ -80,7 +80,7 @@ pub(super) struct ProcessOptions<'a> {
     pub output: &'a mut OutputOptions,
     pub hub: Option<&'a mut HubOptions>,
     pub keep: Option<&'a mut bool>,
-    pub tensors: Option<&'a mut TensorOptions>,
+    pub replay: Option<&'a mut RecipeOptions>,
 }
 
 impl Operation {
@@ -97,8 +97,11 @@ impl Operation {
         with_options!(self, options => &options.output)
     }
 
-    /// Identity of the conversion for a program that uses the library.
-    pub(super) fn call(&self) -> Result<Call, Error> {
+    /// Identity of the conversion.
+    ///
+    /// # Errors
+    /// Options that have no JSON form.
+    pub fn call(&self) -> Result<Call, Error> {
         with_options!(self, options => Call::of_options(options))
     }
 
@@ -109,31 +112,31 @@ impl Operation {
                 output: &mut options.output,
                 hub: Some(&mut options.hub),
                 keep: Some(&mut options.keep),
-                tensors: Some(&mut options.tensors),
+                replay: Some(&mut options.replay),
             },
             Operation::ConvertAdapter(options) => ProcessOptions {
                 output: &mut options.output,
                 hub: Some(&mut options.hub),
                 keep: Some(&mut options.keep),
-                tensors: None,
+                replay: None,
             },
             Operation::ConvertProjector(options) => ProcessOptions {
                 output: &mut options.output,
                 hub: Some(&mut options.hub),
                 keep: Some(&mut options.keep),
-                tensors: Some(&mut options.tensors),
+                replay: Some(&mut options.replay),
             },
             Operation::ConvertLegacy(options) => ProcessOptions {
                 output: &mut options.output,
                 hub: None,
                 keep: None,
-                tensors: Some(&mut options.tensors),
+                replay: Some(&mut options.replay),
             },
             Operation::Quantize(options) => ProcessOptions {
                 output: &mut options.output,
                 hub: None,
                 keep: None,
-                tensors: Some(&mut options.tensors),
+                replay: Some(&mut options.replay),
             },
         }
     }
@@ -155,18 +158,21 @@ impl Operation {
         let files: Vec<&Path> = match self {
             Operation::Convert(options) => {
                 let adapters = options.adapters.iter().map(|adapter| adapter.path.as_path());
-                let files = options.tensors.files().into_iter().chain(adapters);
+                let files = options.tensors.files().chain(options.replay.file()).chain(adapters);
                 files.chain(options.arch.target_model_dir.as_deref()).collect()
             }
             Operation::ConvertAdapter(options) => options.base.iter().map(AsRef::as_ref).collect(),
-            Operation::ConvertProjector(options) => options.tensors.files(),
+            Operation::ConvertProjector(options) => {
+                options.tensors.files().chain(options.replay.file()).collect()
+            }
             Operation::ConvertLegacy(options) => {
-                options.tensors.files().into_iter().chain(options.config.as_deref()).collect()
+                let files = options.tensors.files().chain(options.replay.file());
+                files.chain(options.config.as_deref()).collect()
             }
             Operation::Quantize(options) => {
                 let calibration = &options.calibration;
                 let adapters = options.adapters.iter().map(|adapter| adapter.path.as_path());
-                let files = options.tensors.files().into_iter().chain(calibration.files());
+                let files = options.tensors.files().chain(options.replay.file()).chain(calibration.files());
                 files.chain(calibration.statistics.as_deref()).chain(adapters).collect()
             }
         };

@@ -18,6 +18,7 @@ use gguf_types::DType;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    by_name::{Named, find_in, name_in},
     cause::Cause,
     error::Error,
     events::Events,
@@ -34,6 +35,7 @@ use crate::{
 pub struct OutputOptions {
     /// File or folder; `{ftype}` in its name stands for the file type. A path that ends with a separator is a folder,
     /// which is created. Default: the current folder, with a file name from the model.
+    #[serde(with = "crate::path_json::optional")]
     pub out: Option<PathBuf>,
     /// Overwrite existing files, and discard an interrupted run.
     pub force: bool,
@@ -66,11 +68,19 @@ impl OutputOptions {
 
 /// Interpretation of a checkpoint's files.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::Args), command(next_help_heading = "Checkpoint"))]
 #[serde(default, deny_unknown_fields)]
 pub struct ReadingOptions {
-    /// Read Mistral's own files (`params.json`, `consolidated*.safetensors`) if both layouts are present.
+    /// Read Mistral's own files if both layouts are present.
+    ///
+    /// These are params.json and consolidated*.safetensors. By default the Hugging Face files are preferred.
+    #[cfg_attr(feature = "clap", arg(long, hide_short_help = true))]
     pub mistral_format: bool,
-    /// Read all-ones GPTQ zero points as one more than the largest code, as the reference's converter does.
+    /// Read all-ones GPTQ zero points as convert_hf_to_gguf.py does.
+    ///
+    /// convert_hf_to_gguf.py reads them as one more than the largest code. By default they are read as 0, as in the
+    /// inference kernels for such models.
+    #[cfg_attr(feature = "clap", arg(long, hide_short_help = true))]
     pub unmasked_zeros: bool,
 }
 
@@ -83,9 +93,13 @@ impl ReadingOptions {
 
 /// Architecture of a checkpoint.
 #[derive(Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::Args), command(next_help_heading = "Checkpoint"))]
 #[serde(default, deny_unknown_fields)]
 pub struct ArchOptions {
-    /// Name or class of the architecture, instead of that in the config.
+    /// Treat the checkpoint as this architecture.
+    ///
+    /// NAME is a name or class that `gguf-convert architectures` lists.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", hide_short_help = true))]
     pub arch_as: Option<String>,
     /// Architecture that need not be one of [`architectures`](crate::architectures). It has no serialized form.
     ///
@@ -105,13 +119,23 @@ pub struct ArchOptions {
     /// convert.arch.custom = Some(&MINE);
     /// ```
     #[serde(skip)]
+    #[cfg_attr(feature = "clap", arg(skip))]
     pub custom: Option<&'static Arch>,
-    /// Folder or address of the target model of a draft model, which provides tokenizer and sizes.
+    /// Set the target model of a draft model.
+    ///
+    /// DIR is the folder of the target model, from which EAGLE 3, DFlash and DSpark draft models take their tokenizer
+    /// and sizes. Its weights are not needed.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath, hide_short_help = true))]
+    #[serde(with = "crate::path_json::optional")]
     pub target_model_dir: Option<PathBuf>,
     /// Treatment of the multi-token prediction layers.
+    #[cfg_attr(feature = "clap", command(flatten))]
     #[serde(with = "crate::by_name::single")]
-    pub prediction: Prediction,
+    pub prediction: MtpLayers,
     /// Include the dense layers of a sentence-transformers model.
+    ///
+    /// In EmbeddingGemma, for example, these are 2_Dense and 3_Dense.
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Output file", hide_short_help = true))]
     pub dense_modules: bool,
 }
 
@@ -149,7 +173,7 @@ impl ArchOptions {
         });
         Ok(gguf_layout::Options {
             target: target.transpose()?,
-            prediction: self.prediction,
+            prediction: self.prediction.into(),
             dense_modules: self.dense_modules,
             arch_as: self.arch_as.clone(),
             ..naming.resolving()
@@ -157,17 +181,93 @@ impl ArchOptions {
     }
 }
 
+/// Treatment of the multi-token prediction layers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum MtpLayers {
+    /// They are written with the model.
+    #[default]
+    With,
+    /// They are left out.
+    Without,
+    /// Only they are written, as a draft model.
+    Only,
+}
+
+/// Treatment of multi-token prediction layers.
+const PREDICTIONS: [(&str, MtpLayers); 3] =
+    [("with", MtpLayers::With), ("without", MtpLayers::Without), ("only", MtpLayers::Only)];
+
+impl Named for MtpLayers {
+    fn name(&self) -> String {
+        name_in(&PREDICTIONS, self)
+    }
+
+    fn from_name(name: &str) -> Result<MtpLayers, String> {
+        find_in(&PREDICTIONS, name)
+    }
+}
+
+/// The arguments of [`MtpLayers`].
+#[cfg(feature = "clap")]
+#[derive(clap::Args)]
+#[command(next_help_heading = "Output file")]
+struct MtpArgs {
+    /// Leave out the multi-token prediction layers.
+    #[arg(long, conflicts_with = "mtp", hide_short_help = true)]
+    no_mtp: bool,
+    /// Write only the multi-token prediction layers, as a draft model.
+    ///
+    /// Embedding, final norm and output matrix are included. Use the result as the draft model for a file made with
+    /// --no-mtp. The default file name starts with `mtp-`.
+    #[arg(long, hide_short_help = true)]
+    mtp: bool,
+}
+
+#[cfg(feature = "clap")]
+impl From<MtpArgs> for MtpLayers {
+    fn from(args: MtpArgs) -> MtpLayers {
+        match args {
+            MtpArgs { mtp: true, .. } => MtpLayers::Only,
+            MtpArgs { no_mtp: true, .. } => MtpLayers::Without,
+            _ => MtpLayers::With,
+        }
+    }
+}
+
+#[cfg(feature = "clap")]
+crate::arguments::value_of_flags!(MtpLayers, MtpArgs);
+
+impl From<MtpLayers> for Prediction {
+    fn from(layers: MtpLayers) -> Prediction {
+        match layers {
+            MtpLayers::With => Prediction::With,
+            MtpLayers::Without => Prediction::Without,
+            MtpLayers::Only => Prediction::Only,
+        }
+    }
+}
+
 /// Name and tokenizer of a model.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::Args), command(next_help_heading = "Output file"))]
 #[serde(default, deny_unknown_fields)]
 pub struct NamingOptions {
-    /// Name of the model, instead of that in the checkpoint.
+    /// Set the name of the model.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", hide_short_help = true))]
     pub model_name: Option<String>,
-    /// Name of the pre-tokenizer, if it is not recognized.
+    /// Set the pre-tokenizer, if it is not recognized.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", hide_short_help = true))]
     pub pre: Option<String>,
     /// Embed the original tokenizer file in the metadata.
+    ///
+    /// The key is tokenizer.huggingface.json or tokenizer.rwkv.world.
+    #[cfg_attr(feature = "clap", arg(long, hide_short_help = true))]
     pub embed_tokenizer_json: bool,
-    /// Give all tokens of a `llama` tokenizer without `tokenizer.model` the same score, like the reference.
+    /// Give all tokens the same score, like convert_hf_to_gguf.py.
+    ///
+    /// For a `llama` tokenizer without tokenizer.model. Without this option, scores are derived from the merges of
+    /// tokenizer.json, and llama.cpp tokenizes like the original tokenizer.
+    #[cfg_attr(feature = "clap", arg(long, hide_short_help = true))]
     pub equal_scores: bool,
 }
 
@@ -185,18 +285,34 @@ impl NamingOptions {
 
 /// Encoding of weights.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::Args), command(next_help_heading = "Output file"))]
 #[serde(default, deny_unknown_fields)]
 pub struct EncodingOptions {
-    /// Type that weights are rounded to before they are quantized: F32, F16 or BF16.
+    /// Round weights to this type before quantizing them.
+    ///
+    /// `bf16` gives the result of convert_hf_to_gguf.py --outtype bf16 followed by llama-quantize.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "DTYPE", value_parser = crate::arguments::float(), hide_possible_values = true, hide_short_help = true))]
     #[serde(with = "crate::by_name::optional")]
     pub via: Option<DType>,
+    /// Values of weights and their byte order.
+    #[cfg_attr(feature = "clap", command(flatten))]
+    pub plain: PlainOptions,
+}
+
+/// Values of weights and their byte order.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::Args), command(next_help_heading = "Output file"))]
+#[serde(default, deny_unknown_fields)]
+pub struct PlainOptions {
     /// Convert NaNs and infinities instead of failing.
+    #[cfg_attr(feature = "clap", arg(long, hide_short_help = true))]
     pub allow_nonfinite: bool,
     /// Write big-endian files, for example for s390x.
+    #[cfg_attr(feature = "clap", arg(long, hide_short_help = true))]
     pub big_endian: bool,
 }
 
-impl EncodingOptions {
+impl PlainOptions {
     /// The byte order of the output.
     pub(crate) fn endian(self) -> Endian {
         if self.big_endian { Endian::Big } else { Endian::Little }
@@ -209,12 +325,15 @@ impl EncodingOptions {
 
     /// The same as settings.
     pub(crate) fn settings(self) -> OtherSettings {
-        OtherSettings {
-            allow_nonfinite: self.allow_nonfinite,
-            via: self.via,
-            endian: self.endian(),
-            ..OtherSettings::default()
-        }
+        let PlainOptions { allow_nonfinite, .. } = self;
+        OtherSettings { allow_nonfinite, endian: self.endian(), ..OtherSettings::default() }
+    }
+}
+
+impl EncodingOptions {
+    /// The same as settings.
+    pub(crate) fn settings(self) -> OtherSettings {
+        OtherSettings { via: self.via, ..self.plain.settings() }
     }
 }
 

@@ -116,7 +116,7 @@ pub fn save(path: &Path, contents: Contents<'_>, events: &dyn Events) -> Result<
     let text = pretty_json(&plan)?;
     gguf_container::Output::write_whole(path, text.as_bytes(), true).map_err(Error::new)?;
     let (path, size) = (path.display(), human_bytes(n_bytes));
-    events.status(&format!("wrote {path}: a plan of {} files, {size}", files.len()));
+    events.status(format!("wrote {path}: a plan of {} files, {size}", files.len()));
     Ok(())
 }
 

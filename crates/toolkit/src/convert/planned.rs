@@ -190,7 +190,7 @@ impl Planned {
 fn stored(operation: &Operation) -> Result<Operation, Error> {
     let mut stored = operation.clone();
     let has_custom_arch = stored.has_custom_arch();
-    let ProcessOptions { output, hub, keep, tensors } = stored.process_options();
+    let ProcessOptions { output, hub, keep, replay } = stored.process_options();
     for (is_set, option) in [(has_custom_arch, "arch.custom"), (keep.is_some_and(|keep| *keep), "keep")] {
         if is_set {
             return Err(Error::usage(format_args!("`{option}` cannot be used with a plan")));
@@ -200,8 +200,8 @@ fn stored(operation: &Operation) -> Result<Operation, Error> {
     if let Some(hub) = hub {
         *hub = HubOptions { revision: hub.revision.take(), ..HubOptions::default() };
     }
-    if let Some(tensors) = tensors {
-        tensors.save_recipe = None;
+    if let Some(replay) = replay {
+        replay.save_recipe = None;
     }
     Ok(stored)
 }

@@ -18,7 +18,7 @@ use crate::{
     failure::failure,
     file_type::FileType,
     hub::{self, HubOptions},
-    settings::TensorOptions,
+    settings::{RecipeOptions, TensorOptions},
 };
 
 /// Conversion of the vision or audio projector of a checkpoint, without the model.
@@ -36,6 +36,7 @@ use crate::{
 #[serde(default, deny_unknown_fields)]
 pub struct ConvertProjector {
     /// Checkpoint folder, or `hf://OWNER/MODEL[@REVISION]`.
+    #[serde(with = "crate::path_json::one")]
     pub source: PathBuf,
     /// File types.
     pub types: Vec<FileType>,
@@ -49,6 +50,8 @@ pub struct ConvertProjector {
     pub encoding: EncodingOptions,
     /// Types of tensors and metadata.
     pub tensors: TensorOptions,
+    /// Recipe files.
+    pub replay: RecipeOptions,
     /// Output.
     pub output: OutputOptions,
     /// Access to the Hub.
@@ -87,12 +90,12 @@ impl ConvertProjector {
         let out = self.output.storage(caller.dry_run);
         let wanted = hub::Wanted { weights: true, keep: self.keep, out };
         let input = hub::input(&self.source, wanted, &self.hub, events)?;
-        let call = input.name_in(caller.call.reads(self.tensors.files()));
+        let call = input.name_in(caller.call.reads(self.tensors.files()).reads(self.replay.file()));
         let folder = self.reading.apply(&input.folder);
-        if self.tensors.recipe.is_none() {
+        if self.replay.recipe.is_none() {
             require_types(&self.types, &self.source, &folder)?;
         }
-        let settings = self.tensors.read(self.encoding.settings(), &self.hub, events)?;
+        let settings = self.tensors.read(&self.replay, self.encoding.settings(), &self.hub, events)?;
         let options = gguf_layout::Options {
             ..gguf_layout::Options::new(gguf_models::FAMILIES).named(self.model_name.clone())
         };

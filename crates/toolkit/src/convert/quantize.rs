@@ -7,7 +7,7 @@ use gguf_conversion::Error as EngineError;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    options::{EncodingOptions, OutputOptions, named_recipes},
+    options::{OutputOptions, PlainOptions, named_recipes},
     quantize_model::{self, QuantizeJob},
     report::Report,
     run_args::{Caller, Outcome, Plan, RunArgs},
@@ -22,7 +22,7 @@ use crate::{
     file_type::FileType,
     hub::HubOptions,
     input_kind::{self, Wanted},
-    settings::{OtherSettings, TensorOptions},
+    settings::{OtherSettings, RecipeOptions, TensorOptions},
 };
 use gguf_types::words;
 
@@ -41,31 +41,53 @@ use gguf_types::words;
 /// # }
 /// ```
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(default, deny_unknown_fields)]
 pub struct Quantize {
     /// GGUF file, or a shard of a split model.
+    #[cfg_attr(feature = "clap", arg(skip))]
+    #[serde(with = "crate::path_json::one")]
     pub source: PathBuf,
-    /// Adapter files (GGUF) to merge, in this order.
+    /// Add a LoRA adapter (repeatable).
+    ///
+    /// ADAPTER is an adapter file for IN, as `gguf-convert adapter` writes it. It is merged into the weights, which are
+    /// rounded once, to their type in the file. Weights that are already quantized need --allow-requantize. SCALE
+    /// defaults to 1. Several adapters are merged in the given order.
+    #[cfg_attr(feature = "clap", arg(long = "lora", value_name = "ADAPTER[=SCALE]", value_hint = clap::ValueHint::FilePath, hide_short_help = true))]
     pub adapters: Vec<Adapter>,
     /// File types to make in one pass; empty if a recipe file states them. [`FileType::COPY`] copies all tensors.
+    #[cfg_attr(feature = "clap", arg(skip))]
     pub types: Vec<FileType>,
-    /// Quantize tensors that are already quantized. They lose precision twice. Merging adapters into them needs it, too.
+    /// Quantize tensors that are already quantized.
+    ///
+    /// They lose precision twice. Use the original weights if you can.
+    #[cfg_attr(feature = "clap", arg(long))]
     pub allow_requantize: bool,
     /// Write as many shards as the input has.
+    ///
+    /// Each holds the same tensors as before.
+    #[cfg_attr(feature = "clap", arg(long, conflicts_with = "recipe", hide_short_help = true))]
     pub keep_split: bool,
-    /// Convert NaNs and infinities instead of failing.
-    pub allow_nonfinite: bool,
-    /// Write big-endian files.
-    pub big_endian: bool,
+    /// Values of weights and their byte order.
+    #[cfg_attr(feature = "clap", command(flatten))]
+    pub plain: PlainOptions,
     /// Types of tensors, importance matrix, metadata, layers and shards.
+    #[cfg_attr(feature = "clap", command(flatten))]
     pub tensors: TensorOptions,
+    /// Recipe files.
+    #[cfg_attr(feature = "clap", command(flatten))]
+    pub replay: RecipeOptions,
     /// Calibration texts, if any.
+    #[cfg_attr(feature = "clap", command(flatten))]
     pub calibration: CalibrationOptions,
     /// Choice of types for a size, with a calibration.
+    #[cfg_attr(feature = "clap", command(flatten))]
     pub budget: BudgetOptions,
     /// Output.
+    #[cfg_attr(feature = "clap", arg(skip))]
     pub output: OutputOptions,
     /// Access to the Hub, for a recipe.
+    #[cfg_attr(feature = "clap", arg(skip))]
     pub hub: HubOptions,
 }
 
@@ -102,23 +124,26 @@ impl Quantize {
         })?;
         input_kind::check_model(&self.source)?;
         let recipes = named_recipes(&self.types)?;
-        if recipes.is_empty() && self.tensors.recipe.is_none() {
+        if recipes.is_empty() && self.replay.recipe.is_none() {
             return Err(Error::usage(Cause::NoType));
         }
-        let encoding =
-            EncodingOptions { via: None, allow_nonfinite: self.allow_nonfinite, big_endian: self.big_endian };
         let other = OtherSettings {
             keep_split: self.keep_split,
             allow_requantize: self.allow_requantize,
-            ..encoding.settings()
+            ..self.plain.settings()
         };
         if self.calibration.is_wanted() && !self.adapters.is_empty() {
             let error = Error::usage(words!("[-calibrate] cannot be used with [-lora]"));
             return Err(error.hint(["merge the adapter first, with the type of the input"]));
         }
-        let settings = self.tensors.read(other, &self.hub, events)?;
+        let settings = self.tensors.read(&self.replay, other, &self.hub, events)?;
         let adapters = self.adapters.iter().map(|adapter| adapter.path.as_path());
-        let call = caller.call.reads(self.tensors.files()).reads(self.calibration.files()).reads(adapters);
+        let call = caller
+            .call
+            .reads(self.tensors.files())
+            .reads(self.replay.file())
+            .reads(self.calibration.files())
+            .reads(adapters);
         let mut args = RunArgs::new(&self.output, settings.nonfinite(), Caller { call, ..caller });
         args.gathers = self.calibration.is_wanted();
         let job = QuantizeJob {

@@ -118,7 +118,7 @@ pub fn run(
         let mut gathered = Calibration::gather(calibration, base, folder.clone(), threads, level, events)?;
         args.call = args.call.clone().argument("moments", gathered.fingerprint());
         let mut settings = settings.calibrated(gathered.additions()?);
-        if let (&[recipe], true) = (&recipes[..], budget.is_wanted())
+        if let (&[recipe], true) = (&recipes[..], budget.chooses_types())
             && let Some(dtypes) = gathered.choose_types(&budget, recipe, &settings, events)?
         {
             settings = settings.decided(dtypes);

@@ -113,7 +113,7 @@ pub fn run<I: Input>(
     }
     open.notes.tell(events);
     for dropped in &open.dropped {
-        events.detail(&format!("tensor `{}` is not written: {}", dropped.name, dropped.reason));
+        events.detail(format!("tensor `{}` is not written: {}", dropped.name, dropped.reason));
     }
     // An importance matrix does not cover projectors.
     let of_models: Vec<_> = files.iter().filter(|(_, file)| file.of == FileOf::Model).cloned().collect();
@@ -146,7 +146,7 @@ pub fn run<I: Input>(
     let mut report = Report::new(&origin, &files, args.dry_run);
     if finished.is_some() {
         for (path, _) in &files {
-            events.status(&format!("{} is already finished", path.display()));
+            events.status(format!("{} is already finished", path.display()));
         }
         return Ok(Outcome { report: Some(report), problem: None });
     }
@@ -291,7 +291,7 @@ impl Drop for Removed<'_> {
         if let Err(error) = removed
             && self.0.exists()
         {
-            self.1.warning(&format!("{}: cannot remove temporary files: {error}", self.0.display()));
+            self.1.warning(format!("{}: cannot remove temporary files: {error}", self.0.display()));
         }
     }
 }
@@ -305,7 +305,7 @@ fn warn_of_loss(tensors: &[TensorFacts<'_>], files: &[(PathBuf, &PlannedFile)], 
         });
         let n_twice = twice.count();
         if n_twice > 0 {
-            events.warning(&format!(
+            events.warning(format!(
                 "{}: {n_twice} tensors are already quantized; quantizing them again loses more precision",
                 path.display()
             ));

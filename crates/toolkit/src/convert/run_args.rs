@@ -31,7 +31,7 @@ impl Caller<'static> {
     ///
     /// # Errors
     /// Options that have no JSON form.
-    pub fn library(options: &impl Serialize) -> Result<Caller<'static>, Error> {
+    pub fn library(options: &(impl Serialize + Default)) -> Result<Caller<'static>, Error> {
         Ok(Caller::new(Call::of_options(options)?, false))
     }
 
@@ -39,7 +39,7 @@ impl Caller<'static> {
     ///
     /// # Errors
     /// As [`Caller::library`].
-    pub fn planning(options: &impl Serialize) -> Result<Caller<'static>, Error> {
+    pub fn planning(options: &(impl Serialize + Default)) -> Result<Caller<'static>, Error> {
         Ok(Caller { dry_run: true, ..Caller::library(options)? })
     }
 }

@@ -21,7 +21,7 @@ use crate::{
     file_type::FileType,
     hub::HubOptions,
     layout_notes::tell_unasked,
-    settings::{OtherSettings, TensorOptions},
+    settings::{OtherSettings, RecipeOptions, TensorOptions},
 };
 
 /// Conversion of a state dict in memory, with the small files that belong to it, to GGUF files. Its bytes are not
@@ -54,6 +54,8 @@ pub struct Save {
     pub encoding: EncodingOptions,
     /// Types of tensors, importance matrix, metadata, layers and shards.
     pub tensors: TensorOptions,
+    /// Recipe files.
+    pub replay: RecipeOptions,
     /// Output. An interrupted run cannot be resumed.
     pub output: OutputOptions,
     /// Access to the Hub, for the target of a draft model.
@@ -83,7 +85,7 @@ impl Save {
     }
 
     fn run_for(&self, memory: Memory, caller: Caller<'_>, events: &dyn Events) -> Result<Outcome, Error> {
-        if self.types.is_empty() && self.tensors.recipe.is_none() {
+        if self.types.is_empty() && self.replay.recipe.is_none() {
             return Err(Error::usage(Cause::NoType));
         }
         if self.output.resume || self.output.resumable {
@@ -105,7 +107,7 @@ impl Save {
         let failed = |error| failure(path, error);
         let options = self.arch.resolving(&self.naming, &self.hub, events)?;
         let other = OtherSettings { repack: self.repack, ..self.encoding.settings() };
-        let settings = self.tensors.read(other, &self.hub, events)?;
+        let settings = self.tensors.read(&self.replay, other, &self.hub, events)?;
         let checkpoint = gguf_checkpoint::open_memory(memory, gguf_models::FORMS)
             .map_err(|error| failed(EngineError::Source(error)))?;
         let input = CheckpointInput::from_checkpoint(checkpoint, &options, self.arch.custom);

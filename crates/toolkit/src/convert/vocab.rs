@@ -6,7 +6,7 @@ use gguf_checkpoint::Folder;
 use gguf_conversion::{Error as EngineError, recipes::FileType as FileTypeId};
 use serde::{Deserialize, Serialize};
 
-use super::options::{ArchOptions, EncodingOptions, NamingOptions, ReadingOptions, is_of_converter};
+use super::options::{ArchOptions, NamingOptions, PlainOptions, ReadingOptions, is_of_converter};
 use crate::{
     error::Error,
     events::Events,
@@ -34,6 +34,7 @@ use crate::{
 #[serde(default, deny_unknown_fields)]
 pub struct ConvertVocab {
     /// Checkpoint folder, or `hf://OWNER/MODEL[@REVISION]`. Weights are not needed.
+    #[serde(with = "crate::path_json::one")]
     pub source: PathBuf,
     /// File type that the metadata state: F32, F16, BF16 or Q8_0. Default: that of the weights.
     pub file_type: Option<FileType>,
@@ -46,6 +47,7 @@ pub struct ConvertVocab {
     /// Write a big-endian file.
     pub big_endian: bool,
     /// File or folder to write. Default: the current folder, with a file name from the model.
+    #[serde(with = "crate::path_json::optional")]
     pub out: Option<PathBuf>,
     /// Overwrite an existing file.
     pub force: bool,
@@ -105,7 +107,7 @@ impl ConvertVocab {
     pub fn run(&self, events: &dyn Events) -> Result<VocabReport, Error> {
         let report = self.make(false, events)?;
         let VocabReport { output, bytes, tokens, .. } = &report;
-        events.status(&format!("wrote {output}: {bytes} bytes ({}), {tokens} tokens", human_bytes(*bytes)));
+        events.status(format!("wrote {output}: {bytes} bytes ({}), {tokens} tokens", human_bytes(*bytes)));
         Ok(report)
     }
 
@@ -146,7 +148,7 @@ impl ConvertVocab {
         let checkpoint = gguf_conversion::normalized(checkpoint, options)?;
         let layout = gguf_conversion::resolve(&checkpoint, options)?;
         let file_type = file_type.unwrap_or_else(|| gguf_conversion::guessed_file_type(&checkpoint));
-        let endian = EncodingOptions { big_endian: self.big_endian, ..EncodingOptions::default() }.endian();
+        let endian = PlainOptions { big_endian: self.big_endian, ..PlainOptions::default() }.endian();
         let plan = gguf_conversion::plan_vocab(&layout, file_type, endian)?;
         let default_name = gguf_layout::vocab_file_name(&layout.metadata);
         let out = self.out.as_deref();

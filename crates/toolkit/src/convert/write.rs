@@ -32,7 +32,7 @@ pub fn write_and_report<I: Input>(
         make_folder_of(path).map_err(failed)?;
         warn_of_leftovers(path, events);
     }
-    events.detail(&format!("kernels of CPU level {}", args.options.level.name()));
+    events.detail(format!("kernels of CPU level {}", args.options.level.name()));
     let paths = run.paths();
     let unfinished = gguf_conversion::unfinished(&paths).is_some();
     // A run whose remains are not wanted has no journal, unless it must remove that of another.

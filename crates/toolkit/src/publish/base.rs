@@ -256,7 +256,7 @@ pub fn make(
     let path = match known {
         Some(path) => path,
         None => {
-            events.status(&format!("base: {}", recipe.canonical_name()));
+            events.status(format!("base: {}", recipe.canonical_name()));
             // The layout is resolved again, because a conversion consumes its input.
             let input = CheckpointInput::open(checkpoint.hub.folder.clone(), &stated.layout())
                 .map_err(|error| failure(src, error))?;

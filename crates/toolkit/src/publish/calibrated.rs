@@ -17,7 +17,7 @@ use super::{
     write::Writing,
 };
 use crate::{
-    calibration::{BudgetOptions, CalibrationOptions},
+    calibration::{Budget, BudgetOptions, CalibrationOptions},
     convert::{
         Parts, RunArgs,
         quantize_model::{self, QuantizeJob},
@@ -77,7 +77,7 @@ pub fn write(
     let is_begun = work.standing::<bool>(&begun, &digest).is_some();
     work.done(&begun, &digest, &[], &true)?;
     let calibration = CalibrationOptions { statistics: Some(folder), ..calibrating.options.clone() };
-    let budget = BudgetOptions { target_size: entry.target_size, ..BudgetOptions::default() };
+    let budget = BudgetOptions { limit: entry.target_size.map(Budget::Size), ..BudgetOptions::default() };
     let job = QuantizeJob {
         base: &base.path,
         input: &base.path,
@@ -99,7 +99,7 @@ pub fn write(
         call: writing.call.clone().argument("stage", digest),
         parts: Parts::Whole,
     };
-    events.status(&format!("calibrating {}", entry.label()));
+    events.status(format!("calibrating {}", entry.label()));
     let report = quantize_model::run(base::open(&base.path)?, job, args, &Within(events))?.written()?;
     report.paths().into_iter().next().ok_or_else(|| Error::new("missing file of a type"))
 }

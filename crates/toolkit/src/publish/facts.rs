@@ -92,7 +92,7 @@ pub fn prompt_format(model: &gguf_runtime::Model, path: &Path, events: &dyn Even
         }
     }
     let problem = problem.map_or_else(String::new, |problem| format!(": {problem}"));
-    events.warning(&format!(
+    events.warning(format!(
         "the card has no prompt format, because the chat template cannot be rendered{problem}"
     ));
     None

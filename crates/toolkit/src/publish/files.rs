@@ -146,7 +146,7 @@ pub fn make(
     }
     if !missing.is_empty() {
         let names: Vec<String> = missing.iter().map(Entry::label).collect();
-        events.status(&format!("files: {}", names.join(", ")));
+        events.status(format!("files: {}", names.join(", ")));
         let (single, together): (Vec<_>, Vec<_>) =
             missing.into_iter().partition(|entry| wanted.calibration_of(entry).is_some());
         // Files that are not split have no keys about shards, like those of llama-quantize.
@@ -357,7 +357,7 @@ pub fn sidecar(
     if let Some(file_facts) = work.standing(&stage, &digest) {
         return Ok(file_facts);
     }
-    events.status(&format!("{kind}: {}", recipe.canonical_name()));
+    events.status(format!("{kind}: {}", recipe.canonical_name()));
     let input = input().map_err(|error| failure(src, error))?;
     let conversion = Conversion::new(input).outputs([OutputRequest::by_rules(recipe)]);
     let planned = conversion.plan().map_err(|error| failure(src, error))?;

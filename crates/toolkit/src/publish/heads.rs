@@ -39,7 +39,7 @@ pub fn renew(
             let edit = Edit::new(&opened, metadata, Slack::Use).map_err(failed)?;
             drop(opened);
             edit.write_new(old, &new, true).map_err(failed)?;
-            events.status(&format!("{}: new metadata, same tensors", new.display()));
+            events.status(format!("{}: new metadata, same tensors", new.display()));
             if new != *old {
                 fs::remove_file(old).map_err(|error| Error::at(old, error))?;
             }

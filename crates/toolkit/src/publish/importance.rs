@@ -104,13 +104,13 @@ pub fn make(
     let gaps = gaps(&matrices(model), &sums);
     let unexecuted = unexecuted::names(model);
     if let Some(line) = unexecuted::line(model) {
-        events.note(&format!("{line}; types that need it are replaced by types that do not"));
+        events.note(format!("{line}; types that need it are replaced by types that do not"));
     }
     for gap in gaps.iter().filter(|gap| !unexecuted.contains(&gap.tensor)) {
         let name = printable(&gap.tensor);
         match gap.experts.len() {
-            0 => events.warning(&format!("tensor `{name}`: no importance data")),
-            n => events.warning(&format!("tensor `{name}`: no token was routed to {n} of its experts")),
+            0 => events.warning(format!("tensor `{name}`: no importance data")),
+            n => events.warning(format!("tensor `{name}`: no token was routed to {n} of its experts")),
         }
     }
     let bytes = sums.to_bytes(Format::Gguf).map_err(|error| Error::at(&path, error))?;

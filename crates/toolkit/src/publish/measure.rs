@@ -202,7 +202,7 @@ fn tell_memory(base: &Model, others: &[Model], context: usize, events: &dyn Even
     // Rows between layers of one model at a time, and logits of the base and of one file.
     let logits = 2 * base.logit_rows_at_once() * base.n_vocab() * size_of::<f32>();
     let rows = (base.bytes_at_once(context) + logits) as u64;
-    events.status(&format!(
+    events.status(format!(
         "comparing {} files with the base: {} memory-mapped, about {} of additional memory",
         others.len(),
         human_bytes(mapped),

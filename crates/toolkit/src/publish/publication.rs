@@ -96,7 +96,7 @@ impl Publication<'_> {
             let rung = &mut rungs[index];
             let size = human_bytes(rung.bytes);
             self.events
-                .warning(&format!("{} ({size}): {better} is not larger and has a lower loss", rung.r#type));
+                .warning(format!("{} ({size}): {better} is not larger and has a lower loss", rung.r#type));
             rung.dominated_by = Some(better);
             rung.left_out = self.args.drop_dominated && written[index].first() != self.base.path;
             if rung.left_out {
@@ -127,7 +127,7 @@ impl Publication<'_> {
         for file in files.chain(sidecars) {
             let stage = format!("verified {}", file.name());
             if self.work.standing::<bool>(&stage, &file.fingerprint).is_none() {
-                self.events.status(&format!("checks {}", file.name()));
+                self.events.status(format!("checks {}", file.name()));
                 verify_file(file.first(), self.args.threads, self.events)?;
                 self.work.done(&stage, &file.fingerprint, &file.paths, &true)?;
             }
@@ -239,7 +239,7 @@ impl Publication<'_> {
                 let file = entry.file_name().to_string_lossy().into_owned();
                 let name = format!("{folder}{file}");
                 if file.ends_with(end) && !file.starts_with('.') && !known.contains_key(&name) {
-                    self.events.warning(&format!("{name} is in the folder but not in the card"));
+                    self.events.warning(format!("{name} is in the folder but not in the card"));
                     n_strangers += 1;
                 }
             }

@@ -55,7 +55,7 @@ pub fn write<I: Input>(
         let n_fallbacks = file.choices.iter().filter(|choice| choice.fallback.is_some()).count();
         if n_fallbacks > 0 {
             let name = file.recipe.canonical_name();
-            events.warning(&format!(
+            events.warning(format!(
                 "{name}: {n_fallbacks} tensors have a fallback type because their row length is not a \
                     multiple of the block size"
             ));

@@ -101,7 +101,7 @@ impl<M: Deref<Target = Model>> ChatSession<M> {
         let (_, template) = template_of(model.path(), model.metadata(), &options.template, false)?;
         if options.template.think.is_some() && !THINKING.iter().any(|name| template.contains(name)) {
             let names = THINKING.map(|name| format!("`{name}`")).join(" or ");
-            events.warning(&format!("the chat template has no variable {names}; thinking is unchanged"));
+            events.warning(format!("the chat template has no variable {names}; thinking is unchanged"));
         }
         let (options, sampler) = (options.clone(), Sampler::new(sampling));
         let chat = ChatSession { model, options, sampler, messages: Vec::new(), turns: Turns::default() };

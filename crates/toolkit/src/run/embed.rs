@@ -224,7 +224,7 @@ impl Model {
                 format!("expected at most {limit} tokens (positions of the model): {}", named.join(", "));
             return Err(Error::new(message).hint([words!("split these texts, or cut them with [-truncate]")]));
         }
-        named.iter().for_each(|text| events.warning(&format!("{text}: cut to {limit} tokens")));
+        named.iter().for_each(|text| events.warning(format!("{text}: cut to {limit} tokens")));
         Ok(())
     }
 

@@ -135,7 +135,7 @@ impl Media {
             let sound = Sound::read(bytes).map_err(|error| Error::at(path, error))?;
             if let Some(limit) = projector.max_seconds().filter(|limit| sound.seconds() > *limit) {
                 let (path, seconds) = (path.display(), (100.0 * sound.seconds()).round() / 100.0);
-                events.warning(&format!("{path}: the model uses the first {limit} of {seconds} seconds"));
+                events.warning(format!("{path}: the model uses the first {limit} of {seconds} seconds"));
             }
             let embedding = projector.embed_sound(&sound).map_err(|error| Error::at(path, error))?;
             Ok(vec![TileEmbedding { before: String::new(), embedding, after: String::new() }])
@@ -255,7 +255,7 @@ fn warn_of_marks(model: &Model, (begin, end): (&str, &str), events: &dyn Events)
     for mark in [begin.trim(), end.trim()].into_iter().filter(|mark| !mark.is_empty()) {
         let ids = model.tokenizer().encode(mark, false, true).unwrap_or_default();
         if !ids.iter().any(|id| model.tokenizer().token_text(*id) == Some(mark.as_bytes())) {
-            events.warning(&format!(
+            events.warning(format!(
                 "missing token `{mark}` in the vocabulary; the projector may belong to another model"
             ));
         }

@@ -87,7 +87,7 @@ impl TaskFile {
                 let tasks = Winogrande::parse(&bytes, n_tasks);
                 if tasks.n_passed_over() > 0 {
                     let n = tasks.n_passed_over();
-                    events.warning(&format!("{}: {n} lines are not valid tasks", path.display()));
+                    events.warning(format!("{}: {n} lines are not valid tasks", path.display()));
                 }
                 Box::new(tasks)
             }

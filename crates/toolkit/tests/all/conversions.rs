@@ -26,11 +26,11 @@ fn round_trip<T: Serialize + DeserializeOwned>(options: &T) -> Value {
 fn options_have_json_form() {
     let mut convert = Convert::new("in", [FileType::Q4_K_M, FileType::Auto]);
     convert.adapters = vec![Adapter { scale: 0.5, ..Adapter::new("lora") }];
-    convert.tensors.tensor_types = vec![TensorType::parse("attn_v=q8_0").unwrap()];
+    convert.tensors.rules.tensor_types = vec![TensorType::parse("attn_v=q8_0").unwrap()];
     convert.hub.token = Some("secret".to_owned());
     let json = round_trip(&Convert { hub: HubOptions::default(), ..convert.clone() });
     assert_eq!(json["types"], json!(["q4_k_m", "auto"]));
-    assert_eq!(json["tensors"]["tensor_types"], json!(["attn_v=q8_0"]));
+    assert_eq!(json["tensors"]["rules"]["tensor_types"], json!(["attn_v=q8_0"]));
     assert_eq!(json["arch"]["prediction"], "with");
     for shown in [serde_json::to_string(&convert).unwrap(), format!("{convert:?}")] {
         assert!(!shown.contains("secret"), "{shown}");

@@ -10,7 +10,7 @@ use gguf_toolkit::{
     edit::{EditOptions, Rename, edit},
     endian::{EndianOptions, change_endian},
     merge::{MergeOptions, merge},
-    split::{SplitOptions, split},
+    split::{ShardOptions, SplitOptions, split},
 };
 use ndarray::{Array2, Array3, s};
 
@@ -258,7 +258,7 @@ fn shards_merge_and_byte_orders_restore_the_file() {
     let options = SplitOptions {
         file: file.clone(),
         prefix: path("part"),
-        max_tensors: Some(4),
+        shards: ShardOptions::tensors(4),
         ..SplitOptions::default()
     };
     let planned = options.plan().unwrap().files();

@@ -7,10 +7,9 @@ const FLOORS: &[&[&str]] = &[
     &["by_name", "hidden_files", "path_json", "sizes", "suggest", "table", "threads"],
     // Errors.
     &["cause"],
-    &["fields", "hints"],
     &["error"],
     &["blocks", "call", "events", "file_type", "input_kind", "outputs", "template_guard", "text"],
-    &["line_diff"],
+    &["arguments", "line_diff"],
     &["architecture_list", "container_file", "input_files", "tokenizer"],
     // Files, and the messages about them.
     &[

@@ -40,8 +40,8 @@ fn error_of<T>(result: Result<T, gguf_toolkit::Error>) -> String {
 fn plan_holds_no_secrets_and_no_settings_of_process() {
     let sandbox = tempfile::tempdir().unwrap();
     let mut convert = conversion(FileType::Q8_0, sandbox.path().join("out.gguf"));
-    convert.tensors.pure = true;
-    convert.tensors.save_recipe = Some(sandbox.path().join("recipe.json"));
+    convert.tensors.rules.pure = true;
+    convert.replay.save_recipe = Some(sandbox.path().join("recipe.json"));
     convert.output.force = true;
     convert.output.resume = true;
     convert.output.threads = NonZeroUsize::new(3);
@@ -53,7 +53,7 @@ fn plan_holds_no_secrets_and_no_settings_of_process() {
     assert!(!plan.to_string().contains("secret"));
     assert_eq!((&plan["version"], &plan["conversion"]["operation"]), (&json!(2), &json!("convert")));
     let mut expected = conversion(FileType::Q8_0, sandbox.path().join("out.gguf"));
-    expected.tensors.pure = true;
+    expected.tensors.rules.pure = true;
     expected.hub.revision = Some("main".to_owned());
     assert_eq!(plan["conversion"]["options"], serde_json::to_value(&expected).unwrap());
     assert!(sandbox.path().join("recipe.json").is_file(), "saving a plan saves the recipe");

@@ -2,6 +2,10 @@
 
 use super::program::{Row, To::*, row};
 
+/// An option of `convert_hf_to_gguf.py` and `llama-gguf-split`, and its form with a value.
+pub(super) const MAX_TENSORS: &str = "--split-max-tensors";
+pub(super) const MAX_TENSORS_N: &str = "--split-max-tensors N";
+
 pub(super) const ROWS: &[Row] = &[
     row(&["-h --help --usage"], Words(&["--help"])),
     row(&["--version"], Whole(&["--version"])),

@@ -2,6 +2,7 @@
 
 use super::{
     call::Call,
+    common::{MAX_TENSORS, MAX_TENSORS_N},
     program::{Program, Row, To::*, row},
 };
 use crate::failure::Failure;
@@ -32,7 +33,7 @@ const ROWS: &[Row] = &[
     row(&["--mmproj"], Arranged("`gguf-convert mmproj`")),
     row(&["--outfile FILE"], Argument(1)),
     row(&["--outtype TYPE"], Option("--type", &[])),
-    row(&["--split-max-tensors N"], Option("--split-max-tensors", &["0"])),
+    row(&[MAX_TENSORS_N], Option(MAX_TENSORS, &["0"])),
     row(&["--split-max-size SIZE"], Option("--split-max-size", &["0"])),
     row(&["--bigendian"], Words(&["--big-endian"])),
     row(&["--no-nextn --no-mtp"], Words(&["--no-mtp"])),

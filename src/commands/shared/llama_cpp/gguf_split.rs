@@ -2,6 +2,7 @@
 
 use super::{
     call::Call,
+    common::{MAX_TENSORS, MAX_TENSORS_N},
     program::{Program, Row, To::*, row},
 };
 use crate::failure::Failure;
@@ -17,23 +18,14 @@ pub(super) const PROGRAM: Program = Program {
 };
 
 const ROWS: &[Row] = &[
-    row(
-        &[
-            "-h --help",
-            "--dry-run",
-            "--no-tensor-first-split",
-            "--split-max-tensors N",
-            "--split-max-size SIZE",
-        ],
-        Same,
-    ),
+    row(&["-h --help", "--dry-run", "--no-tensor-first-split", MAX_TENSORS_N, "--split-max-size SIZE"], Same),
     row(&["--version"], Whole(&["--version"])),
     row(&["--split"], Arranged("`gguf-inspect split`")),
     row(&["--merge"], Arranged("`gguf-inspect merge`")),
 ];
 
 /// Options that limit a shard.
-const LIMITS: &[&str] = &["--split-max-size", "--split-max-tensors"];
+const LIMITS: &[&str] = &["--split-max-size", MAX_TENSORS];
 
 /// Selects one of our two verbs, and sets the reference's default limit.
 fn arrange(call: &mut Call) -> Result<(), Failure> {
@@ -44,7 +36,7 @@ fn arrange(call: &mut Call) -> Result<(), Failure> {
     if merges {
         call.verb = Some("merge".to_owned());
     } else if (splits || call.is_by_name) && !call.has(LIMITS) {
-        call.push("--split-max-tensors", Some("128".into()));
+        call.push(MAX_TENSORS, Some("128".into()));
     }
     Ok(())
 }
