@@ -363,8 +363,7 @@ class Model:
             The chat.
 
         Raises:
-            GgufError: The file has no chat template.
-            ValueError: An option is invalid.
+            GgufError: The file has no chat template, or an option is invalid.
 
         Example:
             >>> chat = model.chat(system="Answer in one sentence.")

@@ -112,7 +112,7 @@ def test_verify_and_diff_find_changes(model, bf16, checkpoint):
     report = gt.verify(model, against=checkpoint, only="source")
     assert report["good"] and [check["name"] for check in report["checks"]]
     assert gt.diff(bf16, model)["equal"]
-    gt.edit_metadata(model, unset=["llama.block_count"])
+    gt.edit_metadata(model, unset=["llama.block_count"], overwrite=True)
     report = gt.verify(model, only=["architecture"])
     assert not report["good"] and report["errors"] > 0
     found = gt.diff(bf16, model, headers=True)

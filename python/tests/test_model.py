@@ -283,7 +283,7 @@ def test_chat_continues_over_turns(model):
 
 
 def test_chat_checks_options(model):
-    with pytest.raises(ValueError):
+    with pytest.raises(gt.GgufError, match="temperature"):
         model.chat(temperature=-1)
     with pytest.warns(gt.GgufWarning, match="enable_thinking"):
         model.chat(think=False)
