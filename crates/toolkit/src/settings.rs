@@ -157,6 +157,7 @@ pub struct RecipeOptions {
     /// FILE may also be a GGUF file with the tensor types to use, or its URL (hf://OWNER/MODEL[@REVISION]/FILE or
     /// https://). In a model with another number of layers, types are matched by the relative depth of layers. --imatrix
     /// adds an importance matrix, or gives the new path of one that was moved.
+    #[expect(rustdoc::broken_intra_doc_links, reason = "the text is also the help")]
     #[cfg_attr(feature = "clap", arg(long, value_name = "FILE", hide_short_help = true, conflicts_with_all = REPLACED))]
     #[serde(with = "crate::path_json::optional")]
     pub recipe: Option<PathBuf>,

@@ -81,6 +81,7 @@ pub struct Convert {
     /// adapters are merged in the given order. Weights are rounded once, to their type in the file. Metadata and
     /// tokenizer are taken from the checkpoint; see --lora-tokenizer. For a diffusion model, ADAPTER is a safetensors
     /// file or a folder with one.
+    #[expect(rustdoc::broken_intra_doc_links, reason = "the text is also the help")]
     #[cfg_attr(feature = "clap", arg(long = "lora", value_name = "ADAPTER[=SCALE]", value_hint = clap::ValueHint::AnyPath))]
     pub adapters: Vec<Adapter>,
     /// Use the tokenizer of the adapter (requires --lora).
