@@ -261,7 +261,7 @@ class StatedType(TypedDict, total=False):
 class Publication(TypedDict, total=False):
     file_type: Annotated[Texts, of("types", texts, default=()), "File types to write."]
     ladder: Annotated[Optional[Literal["small", "full"]], of("ladder"), 'Predefined set of types: ``"small"`` (the default) or ``"full"``.']
-    fit: Annotated[Size | Sequence[Size], of("fit", sizes, default=()),
+    fit: Annotated[Union[Size, Sequence[Size]], of("fit", sizes, default=()),
         'Memory sizes, in bytes or as texts such as ``"8GB"``; the largest type that fits in each is written.']
     fit_context: Annotated[Optional[int], of("fit_context"),
         "Tokens of context that ``fit`` includes. Default: 8192, or less if the model was trained for less."]
@@ -270,7 +270,7 @@ class Publication(TypedDict, total=False):
     calibration_tokens: Annotated[Optional[int], of("calibration_tokens"),
         "Tokens to use of all calibration texts together. Default: 16,384."]
     no_calibrate: Annotated[bool, flag("no_calibrate"), "Do not calibrate, although an earlier run did."]
-    target_size: Annotated[Size | Sequence[Size], of("target_size", sizes, default=()),
+    target_size: Annotated[Union[Size, Sequence[Size]], of("target_size", sizes, default=()),
         'Sizes, in bytes or as texts such as ``"5GB"``; for each, one more file whose types are chosen for it. Needs ``calibrate``.']
     remove: Annotated[Texts, of("remove", texts, default=()), "Files of earlier runs to remove, by their type in the card."]
     chat_template: Annotated[Optional[StrPath], of("chat_template", text_path),

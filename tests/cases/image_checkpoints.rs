@@ -403,7 +403,7 @@ fn nf4_of_bitsandbytes_is_decoded() {
     }
 }
 
-/// Names of Wan's own file, and the prefix of a whole checkpoint, give the file of the encoder in transformers' form.
+/// Names of Wan's own file, and the prefix of a complete checkpoint, give the file of the encoder in transformers' form.
 #[test]
 fn text_encoders_under_other_names_are_converted() {
     let wan = |name: &str| {

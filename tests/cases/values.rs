@@ -40,7 +40,7 @@ fn matrix_rounded_to_zero_is_named() {
             ran.stderr
         );
     }
-    // bf16 and f32 hold them, and so does the type that the warning names.
+    // bf16 and f32 contain them, and so does the type that the warning names.
     succeed(sandbox.convert(&words("llama in.gguf -t f32 --force")));
     let option = "^blk\\.0\\.ffn_down\\.weight$=bf16";
     for args in [
@@ -103,7 +103,7 @@ fn overflow_names_the_element_that_causes_it() {
             ran.stderr
         );
     }
-    // Large values that a type holds are no reason to refuse.
+    // Large values that a type contains are no reason to refuse.
     let sandbox =
         checkpoint_with(&[(DOWN, |index| if index == 300 { 1e5 } else { 0.01 * (index % 5) as f32 })]);
     for dtype in ["bf16", "q4_0", "q8_0", "q2_k", "q4_k_s", "q6_k", "iq4_xs", "iq3_s"] {

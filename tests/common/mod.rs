@@ -62,7 +62,7 @@ pub fn silent() -> Output {
     Output { code: Some(0), stdout: String::new(), stderr: String::new() }
 }
 
-/// The arguments of a call, none of which holds a space.
+/// The arguments of a call, none of which contains a space.
 pub fn words(line: &str) -> Vec<&str> {
     line.split(' ').collect()
 }
@@ -132,13 +132,13 @@ impl Sandbox {
         sandbox
     }
 
-    /// A sandbox whose folder `NAME` is the whole checkpoint of `golden/arch/NAME`; a model without a name
+    /// A sandbox whose folder `NAME` is the entire checkpoint of `golden/arch/NAME`; a model without a name
     /// gets that of its folder.
     pub fn with_golden(name: &str) -> Sandbox {
         Sandbox::with_folder(name, &gguf_testkit::checkpoint(name))
     }
 
-    /// Adds the folder `NAME`, the whole checkpoint of `golden/arch/NAME`.
+    /// Adds the folder `NAME`, the entire checkpoint of `golden/arch/NAME`.
     pub fn add_golden(&self, name: &str) {
         copy_folder(&gguf_testkit::checkpoint(name), &self.path(name));
     }
@@ -168,12 +168,12 @@ impl Sandbox {
         fs::copy(license, self.path("text")).unwrap();
     }
 
-    /// The same with `golden/vision/NAME`, a checkpoint of a vision model.
+    /// Like this, with `golden/vision/NAME`, a checkpoint of a vision model.
     pub fn with_vision(name: &str) -> Sandbox {
         Sandbox::with_folder(name, &gguf_testkit::vision(name))
     }
 
-    /// The same with `golden/audio/NAME`, a checkpoint of an audio model.
+    /// Like this, with `golden/audio/NAME`, a checkpoint of an audio model.
     pub fn with_audio(name: &str) -> Sandbox {
         Sandbox::with_folder(name, &gguf_testkit::audio(name))
     }
@@ -445,7 +445,7 @@ pub fn largest_difference(want: &[f32], have: &[f32]) -> f32 {
 }
 
 /// Result of `gguf-inspect verify` with these arguments: the exit code, the codes of all findings but notes,
-/// and the whole report.
+/// and the entire report.
 pub fn verify(sandbox: &Sandbox, args: &[&str]) -> (Option<i32>, BTreeSet<String>, String) {
     let ran = sandbox.inspect(&[&["verify", "--json", "-q"], args].concat());
     let report: Json =

@@ -66,7 +66,7 @@ const BASE: &[&str] = &["--base", "base"];
 
 #[test]
 fn mismatched_adapter_is_named() {
-    // By the base model's weights, and by its config where it has none.
+    // By the base model's weights, and by its config if it has none.
     let sandbox = place_with("llama");
     let start = "error: adapter: tensor `base_model.model.model.layers.0.mlp.down_proj.lora_A.weight`: expected 512 columns of the matrix: those of `model.layers.0.mlp.down_proj.weight`, [512, 256], found shape [96, 4]";
     refused(&sandbox, BASE, start);
@@ -90,7 +90,7 @@ fn mismatched_adapter_is_named() {
     sandbox.edit("adapter/adapter_config.json", r#""lora_alpha""#, r#""lora_omega""#);
     refused(&sandbox, BASE, "error: adapter: `adapter_config.json`: missing key `lora_alpha`\n");
 
-    // A half without the other, and a whole weight. The names have as many letters as before.
+    // A half without the other, and a complete weight. The names have as many letters as before.
     let sandbox = place_with("llama-head-dim");
     sandbox.edit(
         "adapter/adapter_model.safetensors",

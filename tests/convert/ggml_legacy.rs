@@ -95,7 +95,7 @@ fn keys_and_vocabulary_match_reference() {
         let given = ["--eps", "1e-6", "--context-length", "4096", "--model-name", "Old"];
         let file = convert(&sandbox, name, if name.starts_with("ggmf") { &given } else { &[] });
         let found: Vec<Json> = file.metadata().iter().map(|(key, value)| json_of(key, value)).collect();
-        // The file type stands at the end, after the version of the blocks, as in every quantized file.
+        // The file type stands at the end, after the version of the blocks, like in every quantized file.
         let mut reference: Vec<Json> =
             keys.iter().filter(|key| key[0] != "general.file_type").cloned().collect();
         reference.push(serde_json::json!(["general.quantization_version", "uint32", 2]));

@@ -11,7 +11,7 @@ struct Golden {
     base: String,
     pre: Option<String>,
     adapters: Vec<String>,
-    /// Type and digest of the whole file.
+    /// Type and digest of the entire file.
     files: Vec<(String, String)>,
     /// Elements that were compared with PEFT.
     n_elems: u64,

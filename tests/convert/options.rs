@@ -44,7 +44,7 @@ fn mtp_layers_can_be_excluded_or_extracted() {
     for more in [&[][..], &["--mtp"]] {
         assert_eq!(convert(more).code, Some(0), "{more:?}: {}", convert(more).stderr);
     }
-    // The MTP layers are a separate file next to the whole model's, under its conventional name.
+    // The MTP layers are a separate file next to the entire model's, under its conventional name.
     let outputs = sandbox.outputs();
     let [whole, alone] = outputs.iter().collect::<Vec<_>>()[..] else { panic!("{outputs:?}") };
     assert!(!whole.starts_with("mtp-") && alone.starts_with("mtp-"), "{outputs:?}");

@@ -515,7 +515,7 @@ fn reranker_is_not_a_generating_model() {
     assert!(!sandbox.path("out.gguf").exists());
     let ran = sandbox.convert(&words("Qwen3-Reranker-0.6B out.gguf --type f32 --arch-as qwen3 -q"));
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    // By a title of its README, as in the reference; a mention is not a title.
+    // By a title of its README, like the reference; a mention is not a title.
     let sandbox = Sandbox::with_golden("qwen3");
     let args = ["qwen3", "out.gguf", "--type", "f32", "-q", "--force"];
     sandbox.write("qwen3/README.md", "---\nlicense: mit\n---\n# Small\nUnlike Qwen3-Reranker.\n");

@@ -240,7 +240,7 @@ fn kept_download_is_reused() {
     let ran = run(&sandbox, &server, &["org/model", "out/again.gguf", "-t", "q4_k_m"]);
     assert!(ran.code == Some(0) && sandbox.read("out/again.gguf") == local);
     assert!(server.log().is_empty());
-    // Where a name is gone, its blob is used; where a blob is gone, it comes again.
+    // Where a name is gone, its blob is used; if a blob is gone, it comes again.
     for gone in ["config.json", WEIGHTS] {
         fs::remove_file(snapshot.join(gone)).unwrap();
     }

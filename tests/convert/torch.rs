@@ -5,7 +5,7 @@ use std::fs;
 use crate::common::{Output, Sandbox, copy_folder, golden, sha256, silent, succeed, words};
 use serde_json::Value as Json;
 
-/// The digest of a whole file by the reference.
+/// The digest of a complete file by the reference.
 fn expected(name: &str, outtype: &str) -> String {
     let text = fs::read(golden("torch").join(name).join("expected.json")).unwrap();
     let json: Json = serde_json::from_slice(&text).unwrap();

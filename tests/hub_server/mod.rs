@@ -24,7 +24,7 @@ pub enum Fault {
     Cut(usize),
     /// Answers with a status and a header line.
     Status(u16, &'static str),
-    /// Sends the whole file whatever range is asked for.
+    /// Sends the entire file whatever range is asked for.
     IgnoreRange,
     /// As that, and ends the connection after this many bytes.
     IgnoreRangeAndCut(usize),
@@ -34,7 +34,7 @@ pub enum Fault {
     Hang,
     /// Sends a range that begins a byte later.
     OtherRange,
-    /// States another length of the whole file.
+    /// States another length of the entire file.
     OtherLength,
     /// Sends another tag than before.
     OtherTag,

@@ -190,7 +190,7 @@ const NOT_LOADED: &[(&str, &[&str], &str)] = &[
     ("wavtokenizer-dec", &["tensor_shape"], "tensor `convnext.0.dw.bias`: expected shape"),
 ];
 
-/// Files of all families, in the bytes that the reference writes (other tests hold them to its digests), by themselves and
+/// Files of all families, in the bytes that the reference writes (other tests compare them with its digests), by themselves and
 /// against the checkpoints that they are made of.
 #[test]
 fn converted_checkpoints_pass() {

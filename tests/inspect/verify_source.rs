@@ -8,7 +8,7 @@ use crate::common::{Sandbox, succeed, verify, words};
 /// Template of `golden/arch/llama`.
 const TEMPLATE: &str = "{% for m in messages %}[{{ m['role'] }}] {{ m['content'] }}\n{% endfor %}";
 
-/// Row `r` of a matrix of heads whose two halves are consecutive, where the file interleaves them.
+/// Row `r` of a matrix of heads whose two halves are consecutive, if the file interleaves them.
 fn unpermuted(data: &[u8], n_rows: usize, head_rows: usize) -> Vec<u8> {
     let row_bytes = data.len() / n_rows;
     let row = |r: usize| {

@@ -136,7 +136,7 @@ fn channels_are_averaged_and_resampled_like_soxr() {
     let worst = largest_difference(&expected[inner.clone()], &made[inner]);
     let loudest = expected.iter().fold(0.0f32, |loudest, x| loudest.max(x.abs()));
     println!("stereo.wav: {worst:.1e} of {loudest:.2}");
-    // The filters differ above 7.2 kHz, where the noise has an amplitude of 0.01.
+    // The filters differ above 7.2 kHz, if the noise has an amplitude of 0.01.
     assert!(worst < 0.02 * loudest, "{worst}");
 }
 

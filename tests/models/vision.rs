@@ -194,7 +194,7 @@ fn predictions_after_image_match_transformers() {
             wrong += &format!("{name}: {:.1e} of the range\n", worst / expected.logits_range);
         }
 
-        // The same with one call for each piece, and one for each token after the image.
+        // Like this, with one call for each piece, and one for each token after the image.
         let mut session = Session::new();
         let start = n_rows - expected.after.len();
         for i in 0..pieces.len() - 1 {

@@ -1,4 +1,4 @@
-//! `gguf-publish`: whole folders of tiny models, and runs that are stopped and resumed.
+//! `gguf-publish`: complete folders of tiny models, and runs that are stopped and resumed.
 
 use std::{
     collections::BTreeMap,

@@ -9,7 +9,7 @@ use serde_json::Value;
 const TOKENS: &[&str] = &["--calibrate", "text", "--calibration-tokens", "2048"];
 /// All but the attention of the first layer stays as it is: little to do where it is done often.
 const FEW: &[&str] = &["--tensor-type", "ffn|blk.1|output.weight|token_embd=bf16"];
-/// Threads and CPU levels of runs that have to agree. Scalar products of a whole model take minutes: `crates/refinement` and `crates/products`
+/// Threads and CPU levels of runs that have to agree. Scalar products of a complete model take minutes: `crates/refinement` and `crates/products`
 /// test that level on small ones.
 const LEVELS: [(&str, Option<&str>); 4] = [("1", None), ("2", None), ("3", Some("avx2")), ("7", None)];
 

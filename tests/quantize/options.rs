@@ -36,7 +36,7 @@ fn with_inputs() -> Sandbox {
 struct Case {
     name: String,
     args: Vec<String>,
-    /// Name, bytes and digest of each file; none where the reference refuses.
+    /// Name, bytes and digest of each file; none if the reference refuses.
     files: Vec<[String; 3]>,
 }
 
@@ -45,7 +45,7 @@ fn cases() -> Vec<Case> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     lines
         .map(|line| {
-            // A pattern may hold a bar.
+            // A pattern may contain a bar.
             let (name, rest) = line.split_once('|').unwrap();
             let (args, files) = rest.rsplit_once('|').unwrap();
             let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();

@@ -154,7 +154,7 @@ const PARTS: &[Part] = &[
                 |sandbox| {
                     let index = r#"{"weight_map": {"a": "model-00001-of-00002.safetensors"}}"#;
                     write(sandbox, "llama/model.safetensors.index.json", index);
-                    // Without this, whole weights next to such an index would be read.
+                    // Without this, complete weights next to such an index would be read.
                     fs::remove_file(sandbox.path("llama/model.safetensors")).unwrap();
                 },
                 CONVERT,

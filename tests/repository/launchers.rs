@@ -1,4 +1,4 @@
-//! One executable holds the code of all programs; the others start it.
+//! One executable contains the code of all programs; the others start it.
 
 use std::path::Path;
 

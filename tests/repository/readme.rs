@@ -162,7 +162,7 @@ fn departures() -> String {
     format!("| key or tensor | files | here |\n|---|---|---|\n{}", lines.concat())
 }
 
-/// Cost of each type, as in `--help`.
+/// Cost of each type, like in `--help`.
 fn types() -> String {
     let mut out = String::from(
         "Bits are bits per weight of Qwen3 14B with the types that the reference chooses. KL divergence is the mean \
@@ -206,7 +206,7 @@ fn dry_run() -> String {
     out + "</svg>\n"
 }
 
-/// Compares a whole file with what it should be, or writes it.
+/// Compares a complete file with what it should be, or writes it.
 fn check_file(file: &str, want: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
     if std::env::var_os("BLESS").is_some() {

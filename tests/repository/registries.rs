@@ -16,7 +16,7 @@ fn binaries_match_the_package() {
         .unwrap()
         .map(|entry| entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
         .collect();
-    // All are launchers of the one that holds their code.
+    // All are launchers of the one that contains their code.
     let names = BINARIES.iter().map(|binary| binary.name).chain(["gguf-tools"]);
     assert_eq!(files, names.map(str::to_owned).collect());
     assert_eq!(files.len(), BINARIES.len() + 1);
@@ -55,7 +55,7 @@ fn commands_have_binary_unique_name_and_help() {
 
 #[test]
 fn recipe_and_dtype_names_do_not_conflict() {
-    // People write both `q4_k` the recipe and `q4_K` the dtype; where a recipe is named as a
+    // People write both `q4_k` the recipe and `q4_K` the dtype; if a recipe is named as a
     // dtype, that dtype is its default.
     for recipe in gguf_conversion::recipes::RECIPES {
         assert!(recipe.name.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'));

@@ -101,7 +101,7 @@ fn leftover_statistics_are_named_and_reused() {
 #[test]
 fn interruption_names_the_statistics() {
     let sandbox = Sandbox::with_base_and_text();
-    // The whole text, on one thread: some seconds.
+    // The entire text, on one thread: some seconds.
     let args = ["base.gguf", "out/x.gguf", "q4_0", "-j", "1", "--no-verify", "--calibrate", "text"];
     let args = [&args[..], &["--calibration-tokens", "8192"]].concat();
     // A step is whole, others are not.

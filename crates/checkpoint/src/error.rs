@@ -66,20 +66,10 @@ pub enum Error {
         "tensor `{tensor}`: {dtype} values of shape {shape:?} look like quantized codes of an unknown format"
     )]
     #[fact(found = dtype)]
-    CodesOfNoMethod {
-        tensor: String,
-        dtype: Dtype,
-        /// Its shape, row length last.
-        shape: Vec<u64>,
-    },
-    /// Codes whose scales are missing.
+    CodesOfNoMethod { tensor: String, dtype: Dtype, shape: Vec<u64> },
     #[error("tensor `{tensor}`: {dtype} codes without scales")]
     #[fact(found = dtype)]
-    CodesWithoutScales {
-        /// The tensor of the codes.
-        tensor: String,
-        dtype: Dtype,
-    },
+    CodesWithoutScales { tensor: String, dtype: Dtype },
     /// Scales, zeros or similar parts without matching codes.
     #[error("tensor `{tensor}`: part of quantized weights whose codes are missing or have the wrong type")]
     ScalesWithoutCodes { tensor: String },
@@ -211,12 +201,7 @@ pub enum Error {
     /// Shards of one matrix do not match.
     #[error("`{files}`: tensor `{tensor}`: {problem}")]
     #[fact(file = files)]
-    ShardsDiffer {
-        /// The files, first and last.
-        files: String,
-        tensor: String,
-        problem: String,
-    },
+    ShardsDiffer { files: String, tensor: String, problem: String },
     /// Codes of quantized weights that are not consecutive in their file.
     #[error("tensor `{tensor}`: weights quantized by {method} with non-contiguous strides are not supported")]
     StridedCodes { tensor: String, method: &'static str },

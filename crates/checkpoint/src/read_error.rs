@@ -1,10 +1,8 @@
-//! Every way in which rows of a tensor cannot be read.
-
 use gguf_types::{Problem, Words};
 
 use crate::Dtype;
 
-/// Why rows cannot be read.
+/// Reason that rows cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, gguf_types::Fields)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain the fields")]

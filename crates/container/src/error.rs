@@ -6,8 +6,8 @@ use crate::{BrokenDownload, keys::KeyProblem};
 
 /// Errors of a GGUF file, a plan, an output or a set of shards.
 ///
-/// Variants about the inside of a file do not contain its path: the code that opened it adds the path once.
-/// Offsets are in bytes from the start of the file unless the name says otherwise.
+/// Variants about the contents of a file do not include its path, which the code that opened it adds. Offsets
+/// are in bytes from the start of the file unless stated otherwise.
 #[derive(Debug, thiserror::Error, gguf_types::Fields)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain the fields")]
@@ -38,13 +38,7 @@ pub enum Error {
     /// A count that exceeds the remaining bytes even for the smallest items.
     #[error("{item} of {count} at offset {offset} does not fit in the remaining {left} bytes")]
     #[fact(found = count)]
-    CountTooLarge {
-        item: &'static str,
-        count: u64,
-        offset: u64,
-        /// Bytes from there to the end of the file.
-        left: u64,
-    },
+    CountTooLarge { item: &'static str, count: u64, offset: u64, left: u64 },
     /// A key or tensor name that is not UTF-8.
     #[error("{item} {index} is not valid UTF-8: `{}`", bytes.escape_ascii())]
     NotUtf8 { item: &'static str, index: u64, bytes: Vec<u8> },
@@ -68,11 +62,7 @@ pub enum Error {
     /// `general.alignment` has another type than u32.
     #[error("metadata key `general.alignment`: expected type u32, found {found}")]
     #[fact(key = "general.alignment", expected = "u32")]
-    AlignmentType {
-        /// The type as listings name it.
-        found: &'static str,
-    },
-    /// An alignment that cannot be worked with.
+    AlignmentType { found: &'static str },
     #[error("alignment: expected {expected}, found {found}")]
     #[fact(key = "general.alignment")]
     Alignment { found: u64, expected: &'static str },
@@ -108,7 +98,7 @@ pub enum Error {
         offset: u64,
         alignment: u32,
     },
-    /// A tensor that ends beyond what 63 bits can address.
+    /// The end of a tensor does not fit 63 bits.
     #[error("tensor `{tensor}`: {n_bytes} bytes at data offset {offset} exceed 63 bits")]
     OffsetOverflow { tensor: String, offset: u64, n_bytes: u64 },
     /// A tensor ends after the end of the file.
@@ -121,14 +111,15 @@ pub enum Error {
         n_bytes: u64,
         file_len: u64,
     },
-    /// Two tensors that share bytes.
     #[error("tensor `{second}` starts at data offset {start}, inside `{first}`, which ends at {end}")]
     #[fact(tensor = second)]
     Overlap {
         /// Tensor that starts first.
         first: String,
         second: String,
+        /// End of the first, in the data section.
         end: u64,
+        /// Start of the second, in the data section.
         start: u64,
     },
     /// The length of the planned file does not fit 63 bits.
@@ -145,15 +136,8 @@ pub enum Error {
     /// The disk is too small for the output.
     #[error("{}: not enough disk space: {needed} bytes are needed, {free} are free", folder.display())]
     #[fact(expected = needed, found = free)]
-    NoSpace {
-        /// A folder of that disk.
-        folder: PathBuf,
-        /// Bytes that are to be written.
-        needed: u64,
-        /// Bytes that there is room for.
-        free: u64,
-    },
-    /// The process may not open as many files as there are outputs.
+    NoSpace { folder: PathBuf, needed: u64, free: u64 },
+    /// The limit of open files is too low for the number of outputs.
     #[error("{n_files} outputs need {needed} open files, but the system allows {limit}")]
     #[fact(expected = needed, found = limit)]
     OpenFiles {

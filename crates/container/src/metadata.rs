@@ -12,7 +12,7 @@ pub struct Metadata {
     index: HashMap<Box<str>, usize>,
 }
 
-/// A key that is not what its reader needs.
+/// A key does not meet its reader's requirements.
 #[derive(Debug, Clone, PartialEq, thiserror::Error, gguf_types::Fields)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain the fields")]
@@ -26,7 +26,7 @@ pub enum KeyError {
 
 impl gguf_types::Problem for KeyError {}
 
-/// Characters of a value that an error shows.
+/// Maximum characters of a value in an error.
 const SHOWN_CHARS: usize = 60;
 
 impl KeyError {

@@ -4,7 +4,7 @@ use gguf_types::{DType, Fields as _, Problem, Words, and_more, words};
 
 use crate::{imatrix::ImatrixError, merge::MergeError, unfinished::Unfinished};
 
-/// Errors of a conversion. The caller that opened the input adds its path once.
+/// Errors of a conversion. The caller that opened the input adds its path.
 #[derive(Debug, thiserror::Error, gguf_types::Fields)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain the fields")]
@@ -16,12 +16,10 @@ pub enum Error {
     Download(#[from] Box<gguf_checkpoint::hub::HubError>),
     #[error("adapter `{}`: {error}", folder.display())]
     Merge { folder: PathBuf, error: Box<MergeError> },
-    /// An adapter file cannot be merged into a GGUF file.
     #[error("adapter `{}`: {error}", path.display())]
     AdapterFile { path: PathBuf, error: gguf_container::Error },
     #[error(transparent)]
     Adapter(Box<MergeError>),
-    /// A file from before GGUF cannot be read.
     #[error(transparent)]
     Legacy(#[from] gguf_checkpoint::LegacyError),
     #[error(transparent)]
@@ -59,27 +57,13 @@ pub enum Error {
         for the tensor"
     )]
     #[fact(expected = "an entry of the importance matrix")]
-    NotInImatrix {
-        tensor: String,
-        dtype: DType,
-        /// The MTP layer that it belongs to.
-        mtp_layer: Option<u64>,
-        /// True for a stack of experts.
-        is_expert: bool,
-    },
-    /// An importance matrix is wrong, or of another model.
+    NotInImatrix { tensor: String, dtype: DType, mtp_layer: Option<u64>, is_expert: bool },
+    /// The importance matrix is invalid or belongs to another model.
     #[error("importance matrix: {0}")]
     Imatrix(ImatrixError),
-    /// Weights that are quantized already.
     #[error("tensor `{tensor}` is already quantized: {from} would become {to}")]
     #[fact(expected = to, found = from)]
-    Requantize {
-        tensor: String,
-        from: DType,
-        /// The dtype that it would get.
-        to: DType,
-    },
-    /// A row encoder failed to improve a tensor's blocks.
+    Requantize { tensor: String, from: DType, to: DType },
     #[error("tensor `{tensor}`: {problem}")]
     RowEncoder { tensor: String, problem: Box<dyn std::error::Error + Send + Sync> },
     /// A layer to be removed does not exist.
@@ -92,13 +76,8 @@ pub enum Error {
     /// The number is out of range for the type of its key.
     #[error("metadata key `{key}`: {value} is not a valid {type_name}")]
     #[fact(expected = type_name, found = value)]
-    KeyOverrideRange {
-        key: String,
-        value: String,
-        /// The type that the key has.
-        type_name: &'static str,
-    },
-    /// More shards than their numbers can count.
+    KeyOverrideRange { key: String, value: String, type_name: &'static str },
+    /// More shards than the keys can count.
     #[error("{count} shards exceed the limit of 65535")]
     TooManyShards { count: usize },
     #[error("output `{}` is also the input", path.display())]
@@ -114,12 +93,7 @@ pub enum Error {
     /// A layout names a source tensor that the checkpoint does not have.
     #[error("missing tensor `{name}`, which is needed for `{wanted_by}`")]
     #[fact(tensor = name)]
-    NoSuchTensor {
-        name: String,
-        /// The output tensor that needs it.
-        wanted_by: String,
-    },
-    /// Source and output tensor do not have the same rows.
+    NoSuchTensor { name: String, wanted_by: String },
     #[error("tensor `{tensor}`: `{source_names}`: expected {expected} {unit}, found {found}")]
     RowsDiffer { tensor: String, source_names: String, found: u64, expected: u64, unit: &'static str },
     /// A weight is NaN or infinite.

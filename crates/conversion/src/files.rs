@@ -297,6 +297,7 @@ fn into_files(
         let tensors =
             tensors.into_iter().map(|tensor| (tensor.name, tensor.shape, tensor.choice.dtype)).collect();
         let plan = Plan::new(&metadata, tensors, request.endian, alignment)?;
+        // Counted from 1 here; `split.no` counts from 0.
         let shard = is_split.then_some((no as u32 + 1, count as u32));
         let of = FileOf::Model;
         Ok(PlannedFile { recipe, of, plan, choices, shard, warnings: Vec::new(), is_diffusion: false })

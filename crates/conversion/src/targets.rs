@@ -106,6 +106,7 @@ fn of_same_input<'a>(tensor: &TensorFacts<'_>, request: &Request<'a>) -> Option<
     Some(by_expert(tensor, weights))
 }
 
+/// Weights (n_experts, row_elems).
 fn by_expert<'a>(tensor: &TensorFacts<'_>, values: &'a [f32]) -> Weights<'a> {
     Weights::Rows { values, rows_per_expert: tensor.shape.dim(1).max(1) }
 }

@@ -15,6 +15,11 @@ use gguf_tokenizer::{
     Tokenizer, TokenizerFiles,
     huggingface::{Route, VocabContext},
 };
+use gguf_toolkit::{
+    Convert, TensorType,
+    convert::{Operation, OutputOptions},
+    settings::{RuleOptions, TensorOptions},
+};
 use gguf_types::{DType, Shape};
 use serde_json::{Value as Json, json};
 use sha2::{Digest, Sha256};
@@ -433,16 +438,26 @@ pub(crate) fn recipe() -> Vec<Vec<u8>> {
 /// A plan written by `gguf-convert plan`.
 pub(crate) fn plan() -> Vec<Vec<u8>> {
     let input = json!({"name": "/m/model.safetensors", "bytes": 7, "modified": 5, "tag": null});
+    let rules = RuleOptions {
+        pure: true,
+        override_kv: vec!["a.b=int:1".to_owned()],
+        tensor_types: vec![TensorType::parse("attn_v=q8_0").expect("a rule")],
+        ..RuleOptions::default()
+    };
+    let conversion = Convert {
+        source: PathBuf::from("tiny"),
+        types: vec!["q4_k_m".parse().expect("a type")],
+        adapters: vec!["lora=0.5".parse().expect("an adapter")],
+        tensors: TensorOptions { rules, ..TensorOptions::default() },
+        output: OutputOptions { out: Some(PathBuf::from("out/x.gguf")), ..OutputOptions::default() },
+        ..Convert::default()
+    };
     let plan = json!({
         "format": "gguf-tools plan", "version": 2,
         "program": concat!("gguf-convert ", env!("CARGO_PKG_VERSION")), "folder": "/m",
-        "conversion": {"operation": "convert", "options": {
-            "source": "tiny", "types": ["q4_k_m"], "adapters": [{"path": "lora", "scale": 0.5}],
-            "tensors": {"pure": true, "override_kv": ["a.b=int:1"], "tensor_types": ["attn_v=q8_0"]},
-            "output": {"out": "out/x.gguf"}, "hub": {"revision": "main"},
-        }},
+        "conversion": Operation::from(conversion),
         "fingerprint": {
-            "program": "gguf-convert 0123456789abcdef", "options": [["--type", "q4_k_m"]], "inputs": [input],
+            "program": "gguf-convert 0123456789abcdef", "options": [["type", "q4_k_m"]], "inputs": [input],
             "outputs": [{"name": "x.gguf", "bytes": 100, "header": u64::MAX}], "plan": 3,
         },
         "picoseconds_per_element": {"q8_0": 300, "q4_K": 9000, "iq4_nl": 20000, "f16": 100},

@@ -97,7 +97,7 @@ pub const CODECS: &[Codec] = &[
     crate::q2_0::CODEC,
 ];
 
-/// Why rows cannot be encoded or decoded.
+/// Reason that rows cannot be encoded or decoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, gguf_types::Fields)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain the fields")]

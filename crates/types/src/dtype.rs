@@ -8,7 +8,7 @@ use std::fmt;
 
 use crate::{Fields, Problem, Words, fork_type};
 
-/// Why an id or a name is not a usable dtype.
+/// Reason that an id or a name is not a usable dtype.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Fields)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain the fields")]

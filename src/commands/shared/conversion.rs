@@ -50,7 +50,7 @@ impl Conversion {
         if let (Operation::Quantize(_), Some(types)) =
             (&self.operation, options.iter_mut().find(|(name, _)| name == "--type"))
         {
-            // Usually an argument.
+            // `gguf-quantize` takes the types as its argument TYPE.
             *types = ("TYPE".to_owned(), types.1.to_ascii_uppercase());
         }
         let options = verb.into_iter().chain(options).collect();

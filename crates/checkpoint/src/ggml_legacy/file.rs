@@ -112,6 +112,7 @@ pub(super) struct FileTensor {
     /// Row length first.
     pub dims: Vec<u64>,
     pub blocks: Blocks,
+    /// First byte in the file.
     pub begin: u64,
     pub n_bytes: u64,
 }

@@ -2,8 +2,8 @@ use std::{io, path::PathBuf};
 
 use gguf_types::{Fields as _, Problem, Words};
 
-/// Failure to get a model from the Hub or its cache. Addresses are shown without the part after `?`, which
-/// can be a signature.
+/// Failure to get a model from the Hub or its cache. Addresses are shown without the query, which can contain
+/// a signature.
 #[derive(Debug, thiserror::Error, gguf_types::Fields)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain the fields")]

@@ -12,6 +12,7 @@ pub(super) struct Cursor<'a> {
 
 /// A number of fixed width in either byte order.
 pub(super) trait Number: Copy {
+    /// Width in bytes.
     const WIDTH: usize;
     /// Converts exactly [`Number::WIDTH`] bytes.
     fn from_bytes(bytes: &[u8], endian: Endian) -> Self;

@@ -4,7 +4,7 @@ use gguf_types::{DType, Fields as _, Problem, Words, words};
 
 use crate::Error;
 
-/// Why a file cannot be exported.
+/// Reason why a file cannot be exported.
 #[derive(Debug, thiserror::Error, gguf_types::Fields)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain the fields")]

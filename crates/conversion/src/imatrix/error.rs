@@ -1,10 +1,6 @@
-//! Every way in which an importance matrix can be wrong.
-
 use gguf_types::{DType, Problem};
 
-/// Errors of an importance matrix, or of its use for a model.
-///
-/// The caller that opened the file adds its path once.
+/// Errors of an importance matrix or its use for a model. The caller that opened the file adds its path.
 #[derive(Debug, thiserror::Error, gguf_types::Fields)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain the fields")]

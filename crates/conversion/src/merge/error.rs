@@ -1,7 +1,7 @@
 use gguf_checkpoint::Tensor;
 use gguf_types::{Fields as _, Problem, Words, counted, list_names};
 
-/// Why an adapter cannot be merged into a base model.
+/// Reason why an adapter cannot be merged into a base model.
 #[derive(Debug, thiserror::Error, gguf_types::Fields)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain the fields")]

@@ -19,24 +19,14 @@ pub enum RecipeError {
     /// A layer that the model does not have.
     #[error("tensor `{name}`: layer {layer} is out of range for a model of {n_layer} layers")]
     #[fact(tensor = name, expected = format_args!("a layer below {n_layer}"), found = layer)]
-    LayerOutOfRange {
-        name: String,
-        /// The layer in its name.
-        layer: i64,
-        n_layer: u32,
-    },
-    /// A row that holds no whole blocks, in a dtype without a replacement.
+    LayerOutOfRange { name: String, layer: i64, n_layer: u32 },
+    /// Rows do not fill blocks, and the dtype has no replacement.
     #[error(
         "tensor `{name}`: row length {row_elems} is not a multiple of {}, and {dtype} has no fallback type",
         dtype.block_elems()
     )]
     #[fact(tensor = name, found = row_elems)]
-    NoFallback {
-        name: String,
-        row_elems: u64,
-        /// The dtype that was chosen.
-        dtype: DType,
-    },
+    NoFallback { name: String, row_elems: u64, dtype: DType },
     /// `PATTERN=DTYPE` without one of its parts.
     #[error("`{text}`: expected PATTERN=DTYPE: missing {missing}")]
     TensorTypeSyntax { text: String, missing: &'static str },

@@ -15,7 +15,9 @@ use crate::error::Error;
 pub struct ExtendedRows<'a> {
     taken: CheckpointRows<'a>,
     request: RowsFor<'a>,
+    /// (row_elems, n_in).
     matrix: &'a Tensor,
+    /// (n_in).
     vector: &'a Tensor,
     /// True if everything is rounded to F16, the type of the first tensor. The reference widens BF16 before
     /// it computes.

@@ -33,7 +33,9 @@ const REPEATED_STEPS: u32 = 4 * SUB_ELEMS as u32;
 pub struct Scratch {
     /// By number, like the sums.
     inv_scale: [f32; NUMBERS],
+    /// Sums of `weight * x * level`.
     sum_lx: [f32; NUMBERS],
+    /// Sums of `weight * level^2`.
     sum_l2: [f32; NUMBERS],
     open: [Open; NUMBERS],
     /// One row for each sub-block that is or was open, up to the maximum of any unit: filling the rows of all

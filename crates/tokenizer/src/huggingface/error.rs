@@ -10,7 +10,7 @@ pub(super) fn listed_names(names: &[String]) -> String {
     names[..names.len().min(NAMED)].join(", ") + &and_more(names.len().saturating_sub(NAMED))
 }
 
-/// Why no tokenizer metadata could be made.
+/// Reason that no tokenizer metadata could be created.
 #[derive(Debug, Clone, PartialEq, thiserror::Error, gguf_types::Fields)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain the fields")]

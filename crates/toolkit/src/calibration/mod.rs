@@ -1,5 +1,6 @@
 //! Calibration: second moments of texts, rounding with error feedback, and the gain.
 
+mod budget;
 mod gained;
 mod gathered;
 mod names;
@@ -48,9 +49,10 @@ use crate::{
 };
 
 pub use self::{
+    budget::{Budget, BudgetOptions},
     gained::Gained,
     gathered::Folder,
-    types::{Budget, BudgetOptions, NamedInput},
+    types::NamedInput,
 };
 
 /// Options of a calibration.

@@ -37,8 +37,9 @@ use gguf_types::{DType, words};
 use rayon::prelude::*;
 
 use super::{
+    budget::BudgetOptions,
     sensitivity::sensitivities,
-    types::{BudgetOptions, Candidate, Choice, NamedInput, padded, report},
+    types::{Candidate, Choice, NamedInput, padded, report},
 };
 use crate::{
     error::Error, events::Events, failure::failure, progress_line::ProgressLine, settings::Settings,

@@ -2,6 +2,7 @@
 
 mod continued;
 mod listing;
+mod options;
 
 use std::{
     ops::Range,
@@ -13,7 +14,7 @@ use gguf_container::Value;
 use gguf_conversion::recipes::CALIBRATION_KEY;
 use gguf_runtime::{
     Activations, Model,
-    chunks::{Chunk, Settings, text_chunks},
+    chunks::{Chunk, text_chunks},
     compare::{Base, file_chunks, run as run_chunks},
     continuations::prompts,
     logits_file::{Layout, LogitsFile, Writer},
@@ -25,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use self::continued::Models;
-pub use self::listing::listing;
+pub use self::{listing::listing, options::CompareOptions};
 use crate::{
     error::Error,
     eval_model::{bits_per_weight, of_model, open, warn_of_length},
@@ -34,7 +35,7 @@ use crate::{
     outputs::{check_outputs, write_result},
     part_file::{self, NewPart, PartFile, PartOptions, n_counted, warn_if_empty},
     progress_line::ProgressLine,
-    run::{RunOptions, Text},
+    run::Text,
     text_file,
     vocabularies::{Named, warn_of_difference},
 };
@@ -42,55 +43,6 @@ use gguf_types::words;
 
 /// The verb in part files.
 pub const VERB: &str = "compare";
-
-/// Options of a comparison.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct CompareOptions {
-    /// Base model, or saved logits of one.
-    pub base: PathBuf,
-    /// GGUF files to compare with it.
-    pub files: Vec<PathBuf>,
-    /// Text to measure on. None if the base is a file of logits, or to compare only tensors.
-    pub text: Option<Text>,
-    /// Chunks of the text.
-    pub chunks: Settings,
-    /// Number of prompts that all models continue greedily; `None` for none. The prompts have 64 tokens, the continuations 32.
-    pub continuations: Option<usize>,
-    /// Number of most likely tokens that are compared as sets.
-    pub top_tokens: u32,
-    /// Measure the quantization error of each tensor too.
-    pub tensors: bool,
-    /// Page with charts to write.
-    pub html: Option<PathBuf>,
-    /// File for the logits of the base.
-    pub save_logits: Option<PathBuf>,
-    /// Overwrite existing outputs.
-    pub force: bool,
-    /// Options for running models.
-    pub run: RunOptions,
-    /// Folder for results whose file cannot be written. An empty path is the current folder.
-    pub rescue: PathBuf,
-}
-
-impl Default for CompareOptions {
-    fn default() -> Self {
-        CompareOptions {
-            base: PathBuf::new(),
-            files: Vec::new(),
-            text: None,
-            chunks: Settings::default(),
-            continuations: None,
-            top_tokens: 10,
-            tensors: false,
-            html: None,
-            save_logits: None,
-            force: false,
-            run: RunOptions::default(),
-            rescue: PathBuf::new(),
-        }
-    }
-}
 
 /// Facts about a run that do not affect its metrics.
 #[derive(Serialize, Deserialize)]

@@ -193,7 +193,7 @@ pub enum MtpLayers {
     Only,
 }
 
-/// Treatment of multi-token prediction layers.
+/// Names of [`MtpLayers`].
 const PREDICTIONS: [(&str, MtpLayers); 3] =
     [("with", MtpLayers::With), ("without", MtpLayers::Without), ("only", MtpLayers::Only)];
 
