@@ -9,13 +9,15 @@ use gguf_conversion::{
 };
 use gguf_runtime::chat::literals;
 use gguf_tokenizer::keys::CHAT_TEMPLATE;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
+    context::{Context, Stage},
     digests::{Digests, digests},
     options::PublishOptions,
-    work::{Work, fingerprint},
-    write::{Writing, write},
+    work::fingerprint,
+    write::write,
 };
 use crate::{
     error::Error,
@@ -78,7 +80,7 @@ impl Stated {
 }
 
 /// True for a source that is a GGUF file.
-fn is_gguf(src: &Path) -> bool {
+pub fn is_gguf(src: &Path) -> bool {
     src.extension().is_some_and(|extension| extension == "gguf") && src.is_file()
 }
 
@@ -99,21 +101,21 @@ pub struct Checkpoint {
 }
 
 impl Source {
-    /// Opens the input at `src`.
+    /// Opens the input.
     ///
     /// # Errors
     /// Invalid contents.
     pub fn open(
-        src: &Path,
-        out: &Path,
+        args: &PublishOptions,
         stated: &Stated,
         hub_options: &HubOptions,
         events: &dyn Events,
     ) -> Result<Source, Error> {
+        let src = args.src.as_path();
         if is_gguf(src) {
             return Ok(Source::Gguf(src.to_owned()));
         }
-        let wanted = hub::Wanted { weights: true, keep: false, out: Some(out) };
+        let wanted = hub::Wanted { weights: true, keep: false, out: Some(&args.dir) };
         let hub = hub::input(src, wanted, hub_options, events)?;
         let options = stated.layout();
         let failed = |error| failure(src, error);
@@ -125,6 +127,17 @@ impl Source {
         };
         Notes::of(&[], &[input.layout()]).tell(events);
         Ok(Source::Checkpoint(Box::new(Checkpoint { hub, input, projector })))
+    }
+
+    /// Type of the base that is made: that of the call, or the one that preserves the checkpoint.
+    pub fn base_type(&self, args: &PublishOptions) -> Result<Option<&'static Recipe>, Error> {
+        match (self, args.base_type) {
+            (Source::Gguf(_), _) => Ok(None),
+            (Source::Checkpoint(_), Some(recipe)) => Ok(Some(recipe)),
+            (Source::Checkpoint(checkpoint), None) => {
+                Recipe::from_name(as_stored(&checkpoint.input)).map(Some).map_err(Error::new)
+            }
+        }
     }
 
     /// Metadata in the head of its model card, if it has one.
@@ -144,9 +157,6 @@ impl Source {
     }
 
     /// State that its bytes depend on.
-    ///
-    /// # Errors
-    /// As [`state_of`].
     pub fn state(&self, src: &Path) -> Result<Value, Error> {
         match self {
             Source::Checkpoint(checkpoint) => state_of(src, &checkpoint.hub),
@@ -157,9 +167,6 @@ impl Source {
 
 /// State that the bytes of a checkpoint depend on: files with sizes and times or, for the Hub, the commit and
 /// the cached files.
-///
-/// # Errors
-/// A file that cannot be read.
 pub fn state_of(src: &Path, hub: &hub::Input) -> Result<Value, Error> {
     match &hub.commit {
         Some(commit) if hub.is_remote() => Ok(json!([src.to_string_lossy(), commit])),
@@ -216,69 +223,61 @@ impl Base {
     }
 }
 
-/// Makes the base, unless it is valid. `is_published` is true if its type is one of the requested ones.
+/// The first file of a stage.
+#[derive(Serialize, Deserialize)]
+#[serde(transparent)]
+struct First(#[serde(with = "path_json::one")] PathBuf);
+
+/// Makes the base, unless it is valid. It is of the type of [`Source::base_type`]; `is_published` is true if that is one of the requested ones.
 ///
 /// # Errors
 /// A source that cannot be read, an output that cannot be written, an interruption.
 pub fn make(
     (source, stated): (&Source, &Stated),
-    src: &Path,
-    (out, recipe, is_published): (&Path, Option<&'static Recipe>, bool),
-    writing: &Writing,
-    work: &mut Work,
-    events: &dyn Events,
+    recipe: Option<&'static Recipe>,
+    is_published: bool,
+    context: &mut Context<'_>,
 ) -> Result<Base, Error> {
+    let src = context.args.src.as_path();
     let state = source.state(src)?;
-    let checkpoint = match source {
-        Source::Gguf(path) => {
+    let (checkpoint, recipe) = match (source, recipe) {
+        (Source::Checkpoint(checkpoint), Some(recipe)) => (checkpoint, recipe),
+        _ => {
             let state = fingerprint(&json!(["base", state]));
-            let digests = digests(&state, || open(path), work, events)?;
-            return Ok(Base { path: path.clone(), recipe: None, digests, state });
+            let digests = digests(&state, src, context)?;
+            return Ok(Base { path: src.to_owned(), recipe: None, digests, state });
         }
-        Source::Checkpoint(checkpoint) => checkpoint,
     };
-    let name = as_stored(&checkpoint.input);
-    let recipe = match recipe {
-        Some(recipe) => recipe,
-        None => Recipe::from_name(name).map_err(Error::new)?,
-    };
-    let folder = if is_published { out } else { work.folder() }.to_owned();
+    let unpublished = context.work.folder().to_owned();
+    let folder = if is_published { context.out() } else { &unpublished };
     let state = fingerprint(&json!([
         "base",
-        writing.program,
+        context.program,
         state,
         recipe.name,
-        path_json::to_json(&folder),
+        path_json::to_json(folder),
         stated.model_name,
         stated.chat_template
     ]));
-    let known = work.standing("base", &state).and_then(|facts: Value| path_json::of_json(&facts));
-    let path = match known {
-        Some(path) => path,
-        None => {
-            events.status(format!("base: {}", recipe.canonical_name()));
-            // The layout is resolved again, because a conversion consumes its input.
-            let input = CheckpointInput::open(checkpoint.hub.folder.clone(), &stated.layout())
-                .map_err(|error| failure(src, error))?;
-            let conversion =
-                Conversion::new(input).outputs([OutputRequest::by_rules(recipe)]).request(stated.request()?);
-            let written = write(&conversion, (src, folder.as_path()), &state, writing, events)?;
-            let path = written.first().map(|file| file.path.clone()).unwrap_or_default();
-            let outputs: Vec<PathBuf> = written.into_iter().map(|file| file.path).collect();
-            // A former base that is published stays.
-            let unpublished = work.folder().to_owned();
-            work.replaced("base", &state, (&unpublished, &outputs), &path_json::to_json(&path))?;
-            path
-        }
-    };
-    let digests = digests(&state, || open(&path), work, events)?;
+    // A former base that is published stays.
+    let stage = Stage { name: "base", key: &state, folder: Some(&unpublished) };
+    let First(path) = context.make(&stage, |context| {
+        context.events.status(format!("base: {}", recipe.canonical_name()));
+        // The layout is resolved again, because a conversion consumes its input.
+        let input = CheckpointInput::open(checkpoint.hub.folder.clone(), &stated.layout())
+            .map_err(|error| failure(src, error))?;
+        let outputs = [OutputRequest::by_rules(recipe)];
+        let conversion = Conversion::new(input).outputs(outputs).request(stated.request()?);
+        let written = write(&conversion, (src, folder), &state, context)?;
+        let files: Vec<PathBuf> = written.into_iter().map(|file| file.path).collect();
+        let first = First(files.first().cloned().unwrap_or_default());
+        Ok((files, first))
+    })?;
+    let digests = digests(&state, &path, context)?;
     Ok(Base { path, recipe: Some(recipe), digests, state })
 }
 
 /// Bytes of the tensors of each type, without writing files.
-///
-/// # Errors
-/// A plan that cannot be made.
 pub fn sizes(base: &Base, types: &[&'static Recipe], request: &Request<'_>) -> Result<Vec<u64>, Error> {
     if types.is_empty() {
         return Ok(Vec::new());

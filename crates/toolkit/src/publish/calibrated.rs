@@ -10,11 +10,11 @@ use gguf_conversion::imatrix::Imatrix;
 
 use super::{
     base::{self, Base},
+    context::Context,
     importance,
     interruption::ends_soon,
     ladder::Entry,
     work::Work,
-    write::Writing,
 };
 use crate::{
     calibration::{Budget, BudgetOptions, CalibrationOptions},
@@ -57,9 +57,7 @@ pub fn write(
     base: &Base,
     file: File<'_>,
     calibrating: &Calibrating,
-    writing: &Writing,
-    work: &mut Work,
-    events: &dyn Events,
+    context: &mut Context<'_>,
 ) -> Result<PathBuf, Error> {
     let File { entry, path, digest, imatrix, split_max_size } = file;
     let settings = Settings::of_imatrix(imatrix.cloned(), importance::NAME);
@@ -67,6 +65,7 @@ pub fn write(
     // A calibration never makes a file larger.
     let is_split = entry.target_size.unwrap_or(size) > split_max_size;
     let settings = if is_split { settings.split(split_max_size) } else { settings };
+    let (work, events) = (&mut context.work, context.events);
     let folder = work.path(STATISTICS);
     // Statistics of another text, or of another model.
     if work.standing::<bool>(STATISTICS, &calibrating.digest).is_none() {
@@ -95,8 +94,8 @@ pub fn write(
         resumable: true,
         dry_run: false,
         gathers: true,
-        options: writing.options.clone(),
-        call: writing.call.clone().argument("stage", digest),
+        options: context.run.clone(),
+        call: context.call.clone().argument("stage", digest),
         parts: Parts::Whole,
     };
     events.status(format!("calibrating {}", entry.label()));

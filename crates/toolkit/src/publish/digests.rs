@@ -3,13 +3,19 @@
 //! A new chat template, name or license changes the second digest only. Importance matrix, weights and measurements then
 //! stay valid, and files get new headers.
 
+use std::path::Path;
+
 use gguf_container::{Metadata, Model, Value};
 use gguf_tokenizer::keys::CHAT_TEMPLATE;
 use gguf_types::hex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{interruption::ends_soon, work::Work};
+use super::{
+    base::open,
+    context::{Context, Stage},
+    interruption::ends_soon,
+};
 use crate::{error::Error, events::Events, hash::digest_of_weights, metadata_json::entry};
 
 /// Digests of a base, in hexadecimal.
@@ -34,26 +40,14 @@ pub fn is_of_file(key: &str) -> bool {
         || ["split.", "quantize.", "gguf_tools."].iter().any(|prefix| key.starts_with(prefix))
 }
 
-/// The digests of a base whose bytes depend on `state`. `open` is called unless they are known.
-///
-/// # Errors
-/// A file that cannot be read; an interruption.
-pub fn digests(
-    state: &str,
-    open: impl FnOnce() -> Result<Model, Error>,
-    work: &mut Work,
-    events: &dyn Events,
-) -> Result<Digests, Error> {
-    const STAGE: &str = "digests";
-    if let Some(digests) = work.standing(STAGE, state) {
-        return Ok(digests);
-    }
-    let model = open()?;
-    let digests =
-        Digests { weights: weights(&model, events)?, head: of_keys(model.metadata(), is_descriptive) };
-    let paths: Vec<_> = model.shards().iter().map(|(path, _)| path.clone()).collect();
-    work.done(STAGE, state, &paths, &digests)?;
-    Ok(digests)
+/// The digests of the base at `path`, whose bytes depend on `state`.
+pub fn digests(state: &str, path: &Path, context: &mut Context<'_>) -> Result<Digests, Error> {
+    context.make(&Stage { name: "digests", key: state, folder: None }, |context| {
+        let model = open(path)?;
+        let weights = weights(&model, context.events)?;
+        let digests = Digests { weights, head: of_keys(model.metadata(), is_descriptive) };
+        Ok((model.shards().iter().map(|(path, _)| path.clone()).collect(), digests))
+    })
 }
 
 fn of_keys(metadata: &Metadata, is_wanted: impl Fn(&str) -> bool) -> String {

@@ -7,27 +7,24 @@ use std::{
 
 use gguf_container::Metadata;
 use gguf_conversion::{
-    CheckpointInput, Conversion, Importance, ModelInput, OutputRequest, Request, Shards,
+    Conversion, Importance, ModelInput, OutputRequest, Request, Shards,
     imatrix::{Imatrix, MissingPolicy},
-    recipes::Recipe,
 };
-use gguf_runtime::memory::Demand;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
     base::{self, Base},
     calibrated::{self, Calibrating},
+    context::Context,
     heads, importance,
-    ladder::{Entry, Rung},
+    ladder::Entry,
     published,
     work::{Work, fingerprint},
-    write::{Writing, write},
+    write::write,
 };
 use crate::{
     error::Error,
-    events::Events,
-    failure::failure,
     outputs::{make_folder, write_file},
     path_json,
     recipe_file::{OutputRecipe, RecipeFile},
@@ -108,6 +105,14 @@ impl<'a> Wanted<'a> {
         }
         fingerprint(&Value::Array(of))
     }
+
+    /// The file of an entry, if it is valid. One that is dropped need not exist.
+    fn standing(&self, entry: &Entry, context: &Context<'_>) -> Option<WrittenFile> {
+        let (label, digest) = (entry.label(), self.digest(entry, &context.program));
+        context.work.standing(&stage(&label), &digest).or_else(|| {
+            context.work.standing(&dropped(&label), &dropped_fingerprint(&digest, self.dropping?))
+        })
+    }
 }
 
 /// The stage of a file, by the name of its type in the card.
@@ -120,100 +125,117 @@ fn stage(label: &str) -> String {
 ///
 /// # Errors
 /// A source that cannot be read, an output that cannot be written, an interruption.
-pub fn make(
-    base: &Base,
-    wanted: &Wanted<'_>,
-    out: &Path,
-    writing: &Writing,
-    work: &mut Work,
-    events: &dyn Events,
-) -> Result<Vec<WrittenFile>, Error> {
-    let digest = |entry: &Entry| wanted.digest(entry, &writing.program);
-    let standing = |work: &Work, entry: &Entry| {
-        work.standing::<WrittenFile>(&stage(&entry.label()), &digest(entry)).or_else(|| {
-            let of = dropped_fingerprint(&digest(entry), wanted.dropping?);
-            work.standing(&dropped(&entry.label()), &of)
-        })
-    };
-    let missing: Vec<Entry> =
-        wanted.entries.iter().copied().filter(|entry| standing(work, entry).is_none()).collect();
+pub fn make(base: &Base, wanted: &Wanted<'_>, context: &mut Context<'_>) -> Result<Vec<WrittenFile>, Error> {
+    let is_missing = |entry: &Entry| wanted.standing(entry, context).is_none();
+    let missing: Vec<Entry> = wanted.entries.iter().copied().filter(is_missing).collect();
     // The base may be one of the files.
     let (same, missing): (Vec<_>, Vec<_>) =
         missing.into_iter().partition(|entry| base.is_of_type(entry.recipe));
     for entry in same {
-        let file_facts = facts_of(&base.path, entry.label(), digest(&entry), &base.digests.head)?;
-        work.replaced(&stage(&entry.label()), &digest(&entry), (out, &file_facts.paths), &file_facts)?;
+        is_base(&entry, wanted, base, context)?;
     }
     if !missing.is_empty() {
         let names: Vec<String> = missing.iter().map(Entry::label).collect();
-        events.status(format!("files: {}", names.join(", ")));
+        context.events.status(format!("files: {}", names.join(", ")));
         let (single, together): (Vec<_>, Vec<_>) =
             missing.into_iter().partition(|entry| wanted.calibration_of(entry).is_some());
-        // Files that are not split have no keys about shards, like those of llama-quantize.
-        for (types, shards) in by_shards(base, together, wanted)? {
-            let input = ModelInput::new(gguf_models::FAMILIES, base::open(&base.path)?);
-            let outputs = types.iter().map(|entry| OutputRequest::by_rules(entry.recipe));
-            let conversion = Conversion::new(input).outputs(outputs).request(wanted.request(shards));
-            let of_all = fingerprint(&json!(types.iter().map(digest).collect::<Vec<_>>()));
-            let written = write(&conversion, (base.path.as_path(), out), &of_all, writing, events)?;
-            for entry in types {
-                let first = written.iter().find(|file| file.file_type == entry.recipe.name);
-                let first = first.ok_or_else(|| Error::new("missing file of a type"))?;
-                made(&first.path, &entry, digest(&entry), (base, out), work)?;
-            }
-        }
+        write_together(together, wanted, base, context)?;
         for entry in single {
             let Some(calibrating) = wanted.calibration_of(&entry) else { continue };
             let file = calibrated::File {
                 entry,
-                path: path_of(base::open(&base.path)?.metadata(), &entry, out),
-                digest: digest(&entry),
+                path: path_of(base::open(&base.path)?.metadata(), &entry, context.out()),
+                digest: wanted.digest(&entry, &context.program),
                 imatrix: wanted.imatrix,
                 split_max_size: wanted.split_max_size,
             };
-            let first = calibrated::write(base, file, calibrating, writing, work, events)?;
-            made(&first, &entry, digest(&entry), (base, out), work)?;
+            let first = calibrated::write(base, file, calibrating, context)?;
+            made(&first, &entry, wanted, base, context)?;
         }
         // The statistics are large, and another text needs others.
-        calibrated::remove_statistics(work);
+        calibrated::remove_statistics(&context.work);
     }
-    let mut files = Vec::new();
-    for entry in wanted.entries {
-        let file = standing(work, entry)
-            .ok_or_else(|| Error::new(format_args!("{}: missing file of an earlier run", entry.label())))?;
-        if file.head == base.digests.head || !file.first().is_file() {
-            files.push(file);
-            continue;
-        }
-        if base.is_of_type(entry.recipe) {
-            let new = facts_of(&base.path, entry.label(), digest(entry), &base.digests.head)?;
-            work.replaced(&stage(&entry.label()), &new.fingerprint, (out, &new.paths), &new)?;
-            files.push(new);
-            continue;
-        }
-        let model = base::open(&base.path)?;
-        let paths =
-            heads::renew(&file.paths, model.metadata(), &path_of(model.metadata(), entry, out), events)?;
-        let first = paths.first().cloned().unwrap_or_default();
-        files.push(made(&first, entry, digest(entry), (base, out), work)?);
-    }
+    let current = |entry| current(entry, wanted, base, context);
+    let mut files = wanted.entries.iter().map(current).collect::<Result<Vec<_>, Error>>()?;
     files.sort_by(|a, b| (a.bytes, &a.file_type).cmp(&(b.bytes, &b.file_type)));
     Ok(files)
+}
+
+/// Writes files without a calibration.
+fn write_together(
+    entries: Vec<Entry>,
+    wanted: &Wanted<'_>,
+    base: &Base,
+    context: &mut Context<'_>,
+) -> Result<(), Error> {
+    // Files that are not split have no keys about shards, like those of llama-quantize.
+    for (types, shards) in by_shards(base, entries, wanted)? {
+        let input = ModelInput::new(gguf_models::FAMILIES, base::open(&base.path)?);
+        let outputs = types.iter().map(|entry| OutputRequest::by_rules(entry.recipe));
+        let conversion = Conversion::new(input).outputs(outputs).request(wanted.request(shards));
+        let digests: Vec<String> = types.iter().map(|entry| wanted.digest(entry, &context.program)).collect();
+        let of_all = fingerprint(&json!(digests));
+        let written = write(&conversion, (base.path.as_path(), context.out()), &of_all, context)?;
+        for entry in types {
+            let first = written.iter().find(|file| file.file_type == entry.recipe.name);
+            let first = first.ok_or_else(|| Error::new("missing file of a type"))?;
+            made(&first.path, &entry, wanted, base, context)?;
+        }
+    }
+    Ok(())
+}
+
+/// A file that is made, with the metadata that the base has now.
+fn current(
+    entry: &Entry,
+    wanted: &Wanted<'_>,
+    base: &Base,
+    context: &mut Context<'_>,
+) -> Result<WrittenFile, Error> {
+    let file = wanted
+        .standing(entry, context)
+        .ok_or_else(|| Error::new(format_args!("{}: missing file of an earlier run", entry.label())))?;
+    if file.head == base.digests.head || !file.first().is_file() {
+        return Ok(file);
+    }
+    if base.is_of_type(entry.recipe) {
+        return is_base(entry, wanted, base, context);
+    }
+    let model = base::open(&base.path)?;
+    let path = path_of(model.metadata(), entry, context.out());
+    let paths = heads::renew(&file.paths, model.metadata(), &path, context.events)?;
+    made(paths.first().map_or(Path::new(""), PathBuf::as_path), entry, wanted, base, context)
+}
+
+/// Records the base as the file of a type.
+fn is_base(
+    entry: &Entry,
+    wanted: &Wanted<'_>,
+    base: &Base,
+    context: &mut Context<'_>,
+) -> Result<WrittenFile, Error> {
+    let digest = wanted.digest(entry, &context.program);
+    let file = facts_of(&base.path, entry.label(), digest, &base.digests.head)?;
+    let outputs = (context.out(), file.paths.as_slice());
+    context.work.replaced(&stage(&entry.label()), &file.fingerprint, outputs, &file)?;
+    Ok(file)
 }
 
 /// Records a file with its recipe.
 fn made(
     first: &Path,
     entry: &Entry,
-    digest: String,
-    (base, out): (&Base, &Path),
-    work: &mut Work,
+    wanted: &Wanted<'_>,
+    base: &Base,
+    context: &mut Context<'_>,
 ) -> Result<WrittenFile, Error> {
+    let out = context.out();
+    let digest = wanted.digest(entry, &context.program);
     let file = facts_of(first, entry.label(), digest, &base.digests.head)?;
     save_recipe(entry, first, out)?;
     let mut paths = file.paths.clone();
     paths.push(recipe_path(&entry.label(), out));
-    work.replaced(&stage(&entry.label()), &file.fingerprint, (out, &paths), &file)?;
+    context.work.replaced(&stage(&entry.label()), &file.fingerprint, (out, &paths), &file)?;
     Ok(file)
 }
 
@@ -223,9 +245,6 @@ fn path_of(base: &Metadata, entry: &Entry, out: &Path) -> PathBuf {
 }
 
 /// Takes over files of `out` that no stage holds, for example in a clone, if they are as the run of `results` left them.
-///
-/// # Errors
-/// A state that cannot be written.
 pub fn adopt(
     results: Option<&Value>,
     unchanged: &BTreeSet<String>,
@@ -277,7 +296,7 @@ pub fn dropped_fingerprint(file: &str, dropping: &str) -> String {
 }
 
 /// Facts about the file at `first`, which may be split.
-fn facts_of(first: &Path, label: String, fingerprint: String, head: &str) -> Result<WrittenFile, Error> {
+pub fn facts_of(first: &Path, label: String, fingerprint: String, head: &str) -> Result<WrittenFile, Error> {
     let model = base::open(first)?;
     let (mut n_elems, mut n_bytes) = (0, 0);
     for (_, tensor) in model.tensors() {
@@ -313,63 +332,4 @@ pub fn recipe_name(label: &str) -> String {
 /// Path of the recipe of a file, by the name of its type in the card.
 pub fn recipe_path(label: &str, out: &Path) -> PathBuf {
     out.join(recipe_name(label))
-}
-
-/// Sizes of each type with the memory that it needs.
-///
-/// # Errors
-/// A plan that cannot be made.
-pub fn rungs(base: &Base, types: &[&'static Recipe], demand: &Demand) -> Result<Vec<Rung>, Error> {
-    let sizes = base::sizes(base, types, &Request::default())?;
-    let rung = |(weights, recipe): (u64, &&'static Recipe)| Rung {
-        recipe,
-        demand: Demand { weights, ..demand.clone() },
-    };
-    Ok(sizes.into_iter().zip(types).map(rung).collect())
-}
-
-/// A projector or draft to write.
-pub struct Sidecar<'a> {
-    /// Display name of its kind.
-    pub kind: &'static str,
-    /// Source of the file.
-    pub src: &'a Path,
-    pub recipe: &'static Recipe,
-    /// State that its bytes depend on.
-    pub of: Value,
-}
-
-/// Makes the file of a sidecar, unless it is valid.
-///
-/// # Errors
-/// A source that cannot be read, a name that is already in `taken`, an interruption.
-pub fn sidecar(
-    sidecar: &Sidecar<'_>,
-    input: impl FnOnce() -> Result<CheckpointInput, gguf_conversion::Error>,
-    (out, taken): (&Path, &[WrittenFile]),
-    writing: &Writing,
-    work: &mut Work,
-    events: &dyn Events,
-) -> Result<WrittenFile, Error> {
-    let &Sidecar { kind, src, recipe, ref of } = sidecar;
-    let stage = format!("{kind} {}", src.display());
-    let digest = fingerprint(&json!([kind, writing.program, recipe.name, of]));
-    if let Some(file_facts) = work.standing(&stage, &digest) {
-        return Ok(file_facts);
-    }
-    events.status(format!("{kind}: {}", recipe.canonical_name()));
-    let input = input().map_err(|error| failure(src, error))?;
-    let conversion = Conversion::new(input).outputs([OutputRequest::by_rules(recipe)]);
-    let planned = conversion.plan().map_err(|error| failure(src, error))?;
-    for path in planned.paths(Some(out)).map_err(|error| failure(src, error))? {
-        if taken.iter().any(|file_facts| file_facts.paths.contains(&path)) {
-            return Err(Error::at(&path, format_args!("the {kind} has the same name as another file")));
-        }
-    }
-    drop(planned);
-    let written = write(&conversion, (src, out), &digest, writing, events)?;
-    let first = written.first().ok_or_else(|| Error::new("missing file of a type"))?;
-    let file_facts = facts_of(&first.path, recipe.canonical_name().to_owned(), digest.clone(), "")?;
-    work.replaced(&stage, &digest, (out, &file_facts.paths), &file_facts)?;
-    Ok(file_facts)
 }

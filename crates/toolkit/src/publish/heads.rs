@@ -12,9 +12,6 @@ use crate::{error::Error, events::Events};
 
 /// Gives the file of these shards the descriptive metadata of `base`, and the name `path` (as for a single file). The result has the bytes of
 /// a file that is made anew.
-///
-/// # Errors
-/// A file that cannot be read or written.
 pub fn renew(
     paths: &[PathBuf],
     base: &Metadata,

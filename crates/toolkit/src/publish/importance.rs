@@ -15,17 +15,20 @@ use gguf_runtime::{
     importance::{Collector, gaps, matrices},
 };
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
+    context::{Context, Made, Stage},
     interruption::ends_soon,
-    texts::Text,
-    work::{Work, sha256_of},
+    kept::with_files,
+    texts::{self, For, Text},
+    work::{Work, fingerprint, sha256_of},
 };
 use crate::{
-    error::Error, eval_model::of_open, events::Events, input_kind::not_an_imatrix, outputs::write_file,
+    error::Error, eval_model::of_open, input_kind::not_an_imatrix, outputs::write_file,
     progress_line::ProgressLine, text::printable, unexecuted,
 };
+use gguf_types::words;
 
 /// The name of the matrix, in the published folder and in the keys of files made with it.
 pub const NAME: &str = "imatrix.gguf";
@@ -61,36 +64,21 @@ fn is_none(count: &usize) -> bool {
     *count == 0
 }
 
-/// Collects the matrix, unless the stage is complete.
-///
-/// # Errors
-/// An interruption, sums that are not finite, a file that cannot be written.
-pub fn make(
-    model: &Model,
-    text: &Text,
-    context: usize,
-    fingerprint: &str,
-    out: &Path,
-    work: &mut Work,
-    events: &dyn Events,
-) -> Result<ImatrixFacts, Error> {
-    let path = out.join(NAME);
-    if let Some(facts) = work.standing(STAGE, fingerprint) {
-        return Ok(facts);
-    }
-    let part = work.path(PART);
-    let (mut collector, n_done) = continued(&part, fingerprint).unwrap_or_else(|| (Collector::new(false), 0));
+/// Collects the sums of a text over all chunks, and saves them as they grow.
+fn collect(model: &Model, text: &Text, key: &str, context: &Context<'_>) -> Result<Collector, Error> {
+    let (events, part) = (context.events, context.work.path(PART));
+    let (mut collector, n_done) = continued(&part, key).unwrap_or_else(|| (Collector::new(false), 0));
     let (cancel, n) = (events.cancel(), text.windows.len());
     let mut progress = ProgressLine::new("chunks", n);
     let (mut n_read, mut saved) = (n_done, Instant::now());
-    let _guard = ends_soon(events);
-    for batch in text.windows.get(n_done..).unwrap_or_default().chunks(model.sequences_at_once(context)) {
+    let at_once = model.sequences_at_once(context.args.context());
+    for batch in text.windows.get(n_done..).unwrap_or_default().chunks(at_once) {
         collector.add(model, batch).map_err(|error| of_open(model, error))?;
         n_read += batch.len();
         progress.update(events, n_read, || "importance matrix".to_owned());
         let is_cancelled = cancel.load(Ordering::Relaxed) && n_read < n;
         if is_cancelled || saved.elapsed() >= INTERVAL {
-            let head = [fingerprint.as_bytes(), &(n_read as u64).to_le_bytes()].concat();
+            let head = [key.as_bytes(), &(n_read as u64).to_le_bytes()].concat();
             write_file(&part, &[head, collector.to_part()].concat(), true)?;
             saved = Instant::now();
         }
@@ -98,37 +86,43 @@ pub fn make(
             return Err(Error::interrupted());
         }
     }
-    let mut sums = Sums::new(context as u32);
+    Ok(collector)
+}
+
+/// Writes the matrix of a text.
+fn write(model: &Model, text: &Text, key: &str, context: &Context<'_>) -> Result<Made<ImatrixFacts>, Error> {
+    let (path, n_tokens) = (context.args.dir.join(NAME), context.args.context());
+    let _guard = ends_soon(context.events);
+    let collector = collect(model, text, key, context)?;
+    let mut sums = Sums::new(n_tokens as u32);
     sums.datasets = text.names.clone();
-    sums.add(&collector.sums(context as u32).map_err(|error| of_open(model, error))?).map_err(Error::new)?;
+    sums.add(&collector.sums(n_tokens as u32).map_err(|error| of_open(model, error))?).map_err(Error::new)?;
     let gaps = gaps(&matrices(model), &sums);
     let unexecuted = unexecuted::names(model);
     if let Some(line) = unexecuted::line(model) {
-        events.note(format!("{line}; types that need it are replaced by types that do not"));
+        context.events.note(format!("{line}; types that need it are replaced by types that do not"));
     }
     for gap in gaps.iter().filter(|gap| !unexecuted.contains(&gap.tensor)) {
         let name = printable(&gap.tensor);
-        match gap.experts.len() {
-            0 => events.warning(format!("tensor `{name}`: no importance data")),
-            n => events.warning(format!("tensor `{name}`: no token was routed to {n} of its experts")),
-        }
+        context.events.warning(match gap.experts.len() {
+            0 => format!("tensor `{name}`: no importance data"),
+            n => format!("tensor `{name}`: no token was routed to {n} of its experts"),
+        });
     }
     let bytes = sums.to_bytes(Format::Gguf).map_err(|error| Error::at(&path, error))?;
     write_file(&path, &bytes, true)?;
     let facts = ImatrixFacts {
         file: NAME.to_owned(),
         sha256: sha256_of(&path)?,
-        fingerprint: fingerprint.to_owned(),
+        fingerprint: key.to_owned(),
         texts: text.names.clone(),
-        windows: n,
-        context,
-        tokens: n * context,
+        windows: text.windows.len(),
+        context: n_tokens,
+        tokens: text.windows.len() * n_tokens,
         gaps: gaps.len(),
         unexecuted: unexecuted.len(),
     };
-    work.done(STAGE, fingerprint, &[path], &facts)?;
-    let _ = fs::remove_file(part);
-    Ok(facts)
+    Ok((vec![path], facts))
 }
 
 /// State that an interrupted run saved.
@@ -149,9 +143,6 @@ fn published(results: Option<&Value>) -> Option<ImatrixFacts> {
 }
 
 /// Takes over the matrix of `out` if no stage holds it, for example in a clone, and it is as the run of `results` left it.
-///
-/// # Errors
-/// A state that cannot be written.
 pub fn adopt(
     results: Option<&Value>,
     unchanged: &BTreeSet<String>,
@@ -166,15 +157,50 @@ pub fn adopt(
 
 /// The matrix that the run of `results` left, whose texts are on another machine; `None` if it was changed or is of other
 /// weights.
-pub fn kept(results: Option<&Value>, weights: &str, work: &Work) -> Option<ImatrixFacts> {
+fn kept(results: Option<&Value>, weights: &str, work: &Work) -> Option<ImatrixFacts> {
     let results = results.filter(|results| results["base"]["weights"] == weights);
     work.standing(STAGE, &published(results)?.fingerprint)
 }
 
-/// Reads an existing matrix.
+/// The matrix of a publication, unless the call wants none: the one of the last run if its texts are known by name only,
+/// or else one that is collected.
 ///
 /// # Errors
-/// A file that cannot be read.
+/// A matrix that must be kept and cannot, a text that cannot be read, an interruption.
+pub fn make(
+    (model, weights): (&Model, &str),
+    results: Option<&Value>,
+    keeps_matrix: bool,
+    context: &mut Context<'_>,
+) -> Result<Option<ImatrixFacts>, Error> {
+    let Context { args, events, .. } = *context;
+    if args.no_imatrix {
+        return Ok(None);
+    }
+    if keeps_matrix {
+        let facts = kept(results, weights, &context.work).ok_or_else(|| {
+            let hint = words!("pass its texts again: ") + with_files("imatrix_text", &args.imatrix_text);
+            Error::at(&args.dir.join(NAME), "missing, changed, or made for other weights").hint([hint])
+        })?;
+        return Ok(Some(facts));
+    }
+    // Texts to calibrate on are better than the built-in one.
+    let files = if args.imatrix_text.is_empty() { &args.calibrate } else { &args.imatrix_text };
+    let mut text = texts::read(model, files, For::Calibration, args.context(), events)?;
+    text.windows.truncate(args.imatrix_chunks.map_or(usize::MAX, |n| n as usize));
+    if files.is_empty() {
+        text.tell_small("the importance matrix is from", "imatrix-text", events);
+    }
+    let (n, activations) = (text.windows.len(), args.activations().name());
+    let of = json!([STAGE, context.program, weights, text.digest, n, args.context(), activations]);
+    let key = fingerprint(&of);
+    let stage = Stage { name: STAGE, key: &key, folder: None };
+    let facts = context.make(&stage, |context| write(model, &text, &key, context))?;
+    let _ = fs::remove_file(context.work.path(PART));
+    Ok(Some(facts))
+}
+
+/// Reads an existing matrix.
 pub fn read(path: &Path) -> Result<Imatrix, Error> {
     let matrix = Imatrix::open(path).map_err(|error| not_an_imatrix(path, error))?;
     matrix.check().map_err(|error| Error::at(path, error))?;

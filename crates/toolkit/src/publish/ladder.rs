@@ -39,6 +39,12 @@ impl Ladder {
     }
 }
 
+/// Parses the name of a ladder.
+#[cfg(feature = "clap")]
+pub fn ladder() -> impl clap::builder::TypedValueParser<Value = Ladder> {
+    crate::arguments::choice(Ladder::ALL.iter().map(|(ladder, name)| (*name, "", *ladder)))
+}
+
 /// A file of a publication: a type by its rules, or a type whose tensors get other types so that the file has a size.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
@@ -82,35 +88,29 @@ pub fn for_size(sizes: &[(&'static Recipe, u64)], target_size: u64) -> Option<En
     Some(Entry { recipe, target_size: Some(target_size) })
 }
 
-/// A type that could be written, and the memory that it needs.
-pub struct Rung {
-    pub recipe: &'static Recipe,
-    pub demand: Demand,
-}
-
 /// For each budget the largest type that fits, each once, from small to large.
-///
-/// # Errors
-/// A budget that nothing fits.
-pub fn for_budgets(rungs: &[Rung], budgets: &[u64], used: &Use) -> Result<Vec<&'static Recipe>, Error> {
+pub fn for_budgets(
+    sizes: &[(&'static Recipe, u64)],
+    demand: &Demand,
+    budgets: &[u64],
+    used: &Use,
+) -> Result<Vec<&'static Recipe>, Error> {
+    let totals = sizes.iter().map(|&(recipe, weights)| {
+        let bytes = Demand { weights, ..demand.clone() }.bytes(used).map_err(Error::new)?;
+        Ok((recipe, weights, bytes.total()))
+    });
+    let totals = totals.collect::<Result<Vec<_>, Error>>()?;
     let mut chosen: Vec<(u64, &'static Recipe)> = Vec::new();
     for budget in budgets {
-        let mut best: Option<(u64, &'static Recipe)> = None;
-        for rung in rungs {
-            let total = rung.demand.bytes(used).map_err(Error::new)?.total();
-            if total <= *budget && best.is_none_or(|(weights, _)| rung.demand.weights > weights) {
-                best = Some((rung.demand.weights, rung.recipe));
-            }
-        }
-        let best = best.ok_or_else(|| {
+        let fitting = totals.iter().filter(|(_, _, total)| total <= budget);
+        let best = fitting.max_by_key(|(_, weights, _)| *weights).ok_or_else(|| {
             let smallest =
-                rungs.iter().filter_map(|rung| rung.demand.bytes(used).ok()).map(|bytes| bytes.total()).min();
-            let smallest = smallest.map_or_else(String::new, human_bytes);
+                totals.iter().map(|(_, _, total)| *total).min().map_or_else(String::new, human_bytes);
             let message = format!("no file fits in {} with {} tokens", human_bytes(*budget), used.context);
             Error::new(message).hint([format!("the smallest type of the ladder needs {smallest}")])
         })?;
-        if !chosen.iter().any(|(_, recipe)| recipe.name == best.1.name) {
-            chosen.push(best);
+        if !chosen.iter().any(|(_, recipe)| recipe.name == best.0.name) {
+            chosen.push((best.1, best.0));
         }
     }
     chosen.sort_by_key(|(weights, _)| *weights);
@@ -145,13 +145,11 @@ mod tests {
 
     #[test]
     fn budget_gets_largest_fitting_type() {
-        let rung = |name: &str, weights: u64| Rung {
-            recipe: Recipe::from_name(name).unwrap(),
-            demand: Demand { weights, layers: Vec::new(), n_embd: 1, n_vocab: 0, context_length: 0 },
-        };
-        let rungs = [rung("q2_k", 100_000), rung("q4_k_m", 200_000), rung("q8_0", 400_000)];
+        let demand = Demand { weights: 0, layers: Vec::new(), n_embd: 1, n_vocab: 0, context_length: 0 };
+        let sizes = [("q2_k", 100_000), ("q4_k_m", 200_000), ("q8_0", 400_000)]
+            .map(|(name, bytes)| (Recipe::from_name(name).unwrap(), bytes));
         let names = |budgets: &[u64]| {
-            for_budgets(&rungs, budgets, &Use::default())
+            for_budgets(&sizes, &demand, budgets, &Use::default())
                 .map(|chosen| chosen.iter().map(|recipe| recipe.name).collect::<Vec<_>>())
         };
         assert_eq!(names(&[450_000, 250_000, 260_000]).unwrap(), ["Q4_K_M", "Q8_0"]);

@@ -20,11 +20,7 @@ use gguf_runtime::{
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{
-    files::WrittenFile,
-    interruption::ends_soon,
-    work::{Work, fingerprint},
-};
+use super::{context::Context, files::WrittenFile, interruption::ends_soon, work::fingerprint};
 use crate::{
     error::Error,
     eval_model::{of_model, of_open, open},
@@ -88,17 +84,16 @@ pub fn measure(
     (base, base_fingerprint): (&Model, &str),
     files: &[WrittenFile],
     on: &On<'_>,
-    run_options: &Options,
-    work: &Work,
-    events: &dyn Events,
+    context: &Context<'_>,
 ) -> Result<Measured, Error> {
+    let (events, run_options) = (context.events, &context.args.run());
     let wanted = on.windows.len();
     let _guard = ends_soon(events);
     if !predicts_tokens(base) {
         return vectors(base, files, on, run_options, events);
     }
     let of_window = on.windows.first().map_or(0, |window| window.counted.len()) * Position::STORED_BYTES;
-    let store = |file: &WrittenFile| store(base_fingerprint, file, on, run_options, work);
+    let store = |file: &WrittenFile| store(base_fingerprint, file, on, context);
     let mut positions: Vec<Vec<u8>> =
         files.iter().map(|file| fs::read(store(file)).unwrap_or_default()).collect();
     // A group of windows runs together, and one that is not whole is run again when there are more windows.
@@ -132,20 +127,7 @@ pub fn measure(
         while at_window < next {
             let end = (at_window + group).min(next);
             let mut watch = |n_windows: usize, found: &[Vec<Position>]| {
-                progress.update(events, n_windows, || {
-                    let mean = |(found, (sum, n)): (&Vec<Position>, &(f64, usize))| {
-                        let all = found.iter().map(|position| position.kl).sum::<f64>() + sum;
-                        format!("{:.4}", all / (found.len() + n).max(1) as f64)
-                    };
-                    let means: Vec<String> = found.iter().zip(&before).map(mean).collect();
-                    match &means[..] {
-                        [one] => format!("KL divergence {one}"),
-                        _ => {
-                            let named = names.iter().zip(&means).map(|(name, mean)| format!("{name} {mean}"));
-                            format!("KL divergence {}", named.collect::<Vec<_>>().join(", "))
-                        }
-                    }
-                });
+                progress.update(events, n_windows, || means(&names, found, &before));
                 !cancel.load(Ordering::Relaxed)
             };
             let range = (on.windows, at_window..end);
@@ -176,6 +158,22 @@ pub fn measure(
     Ok(Measured { positions, vectors: Vec::new(), windows: wanted })
 }
 
+/// The mean divergence of each file, for the progress. `before` has sum and number of the divergences of earlier windows.
+fn means(names: &[&str], found: &[Vec<Position>], before: &[(f64, usize)]) -> String {
+    let mean = |(found, (sum, n)): (&Vec<Position>, &(f64, usize))| {
+        let all = found.iter().map(|position| position.kl).sum::<f64>() + sum;
+        format!("{:.4}", all / (found.len() + n).max(1) as f64)
+    };
+    let means: Vec<String> = found.iter().zip(before).map(mean).collect();
+    match &means[..] {
+        [one] => format!("KL divergence {one}"),
+        _ => {
+            let named = names.iter().zip(&means).map(|(name, mean)| format!("{name} {mean}"));
+            format!("KL divergence {}", named.collect::<Vec<_>>().join(", "))
+        }
+    }
+}
+
 /// Sum and number of the divergences of stored positions.
 fn sum_of(stored: &[u8]) -> (f64, usize) {
     let (all, _) = stored.as_chunks::<{ Position::STORED_BYTES }>();
@@ -183,16 +181,10 @@ fn sum_of(stored: &[u8]) -> (f64, usize) {
 }
 
 /// Path of the stored positions of a file.
-pub fn store(
-    base_fingerprint: &str,
-    file: &WrittenFile,
-    on: &On<'_>,
-    run_options: &Options,
-    work: &Work,
-) -> PathBuf {
-    let activations = run_options.activations.name();
+pub fn store(base_fingerprint: &str, file: &WrittenFile, on: &On<'_>, context: &Context<'_>) -> PathBuf {
+    let activations = context.args.activations().name();
     let of = json!([base_fingerprint, file.fingerprint, on.digest, on.context, activations, TOP_K]);
-    work.path(&format!("measured-{}-{}", file.file_type, &fingerprint(&of)[..16]))
+    context.work.path(&format!("measured-{}-{}", file.file_type, &fingerprint(&of)[..16]))
 }
 
 /// Reports the memory of a measurement: files are mapped, and rows of a few chunks are in memory.

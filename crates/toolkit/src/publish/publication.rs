@@ -1,10 +1,6 @@
 //! The published folder after its files are made: metrics, checks, digests, card.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use gguf_container::Output;
 use gguf_runtime::{
@@ -19,18 +15,17 @@ use super::{
     base::Base,
     card::card,
     commands::{self, MODELFILE},
+    context::{Context, Stage},
     files::{self, WrittenFile},
     interruption::ends_soon,
     measure::{self, Figures, Measured, On, dominated},
     names::{CARD, PLOT, REPORT, RESULTS, SUMS, TEMPLATE},
-    options::PublishOptions,
     own_text,
     results::{Memory, PublishedFile, Results, Rung},
-    work::{Work, sha256_of},
+    work::sha256_of,
 };
 use crate::{
     error::Error,
-    events::Events,
     outputs::write_file,
     text::{file_name, human_bytes, pretty_json},
     verify::verify_file,
@@ -38,12 +33,9 @@ use crate::{
 
 /// A publication whose files are made and measured.
 pub struct Publication<'a> {
-    pub out: &'a Path,
+    pub context: Context<'a>,
     pub base: &'a Base,
     pub model: &'a gguf_runtime::Model,
-    pub args: &'a PublishOptions,
-    pub work: Work,
-    pub events: &'a dyn Events,
 }
 
 impl Publication<'_> {
@@ -57,7 +49,7 @@ impl Publication<'_> {
             if let Some(demand) = &demand {
                 let weights = file.tensor_bytes;
                 let demand = Demand { weights, ..demand.clone() };
-                for context in self.args.contexts(demand.context_length as u64) {
+                for context in self.context.args.contexts(demand.context_length as u64) {
                     let bytes = demand.bytes(&Use { context, ..Use::default() }).map_err(Error::new)?;
                     memory.push(Memory { context, bytes, total: bytes.total() });
                 }
@@ -95,20 +87,20 @@ impl Publication<'_> {
             let better = rungs[better].r#type.clone();
             let rung = &mut rungs[index];
             let size = human_bytes(rung.bytes);
-            self.events
+            self.context
+                .events
                 .warning(format!("{} ({size}): {better} is not larger and has a lower loss", rung.r#type));
             rung.dominated_by = Some(better);
-            rung.left_out = self.args.drop_dominated && written[index].first() != self.base.path;
+            rung.left_out = self.context.args.drop_dominated && written[index].first() != self.base.path;
             if rung.left_out {
                 let file = &written[index];
                 // While its measurement is valid, the file is not written again.
                 if !measured.positions.is_empty() {
-                    let store =
-                        measure::store(&self.base.digests.weights, file, on, &self.args.run(), &self.work);
+                    let store = measure::store(&self.base.digests.weights, file, on, &self.context);
                     let digest = files::dropped_fingerprint(&file.fingerprint, dropping);
-                    self.work.done(&files::dropped(&rung.r#type), &digest, &[store], file)?;
+                    self.context.work.done(&files::dropped(&rung.r#type), &digest, &[store], file)?;
                 }
-                let recipe = files::recipe_path(&rung.r#type, self.out);
+                let recipe = files::recipe_path(&rung.r#type, self.context.out());
                 file.paths.iter().chain([&recipe]).for_each(|path| drop(fs::remove_file(path)));
             }
         }
@@ -123,21 +115,21 @@ impl Publication<'_> {
         sidecars: impl Iterator<Item = &'a WrittenFile>,
     ) -> Result<(), Error> {
         let files = rungs.iter().zip(written).filter(|(rung, _)| !rung.left_out).map(|(_, file)| file);
-        let _guard = ends_soon(self.events);
+        let _guard = ends_soon(self.context.events);
         for file in files.chain(sidecars) {
-            let stage = format!("verified {}", file.name());
-            if self.work.standing::<bool>(&stage, &file.fingerprint).is_none() {
-                self.events.status(format!("checks {}", file.name()));
-                verify_file(file.first(), self.args.threads, self.events)?;
-                self.work.done(&stage, &file.fingerprint, &file.paths, &true)?;
-            }
+            let name = format!("verified {}", file.name());
+            self.context.make(&Stage { name: &name, key: &file.fingerprint, folder: None }, |context| {
+                context.events.status(format!("checks {}", file.name()));
+                verify_file(file.first(), context.args.threads, context.events)?;
+                Ok((file.paths.clone(), true))
+            })?;
         }
         Ok(())
     }
 
     /// Names, sizes and digests of files.
     pub fn digest(&mut self, rungs: &mut [Rung], written: &[WrittenFile]) -> Result<(), Error> {
-        let _guard = ends_soon(self.events);
+        let _guard = ends_soon(self.context.events);
         for (rung, file) in rungs.iter_mut().zip(written).filter(|(rung, _)| !rung.left_out) {
             rung.files = self.published(file)?;
         }
@@ -145,16 +137,12 @@ impl Publication<'_> {
     }
 
     pub fn published(&mut self, file: &WrittenFile) -> Result<Vec<PublishedFile>, Error> {
-        let stage = format!("sha256 {}", file.name());
-        let digests: Vec<String> = match self.work.standing(&stage, &file.fingerprint) {
-            Some(digests) => digests,
-            None => {
-                let digests =
-                    file.paths.iter().map(|path| sha256_of(path)).collect::<Result<Vec<_>, Error>>()?;
-                self.work.done(&stage, &file.fingerprint, &file.paths, &digests)?;
-                digests
-            }
-        };
+        let name = format!("sha256 {}", file.name());
+        let stage = Stage { name: &name, key: &file.fingerprint, folder: None };
+        let digests = self.context.make(&stage, |_| {
+            let digests = file.paths.iter().map(|path| sha256_of(path)).collect::<Result<Vec<_>, Error>>()?;
+            Ok((file.paths.clone(), digests))
+        })?;
         let published = |(path, sha256): (&PathBuf, String)| {
             let metadata = fs::metadata(path).map_err(|error| Error::cannot_open(path, error))?;
             Ok(PublishedFile { name: file_name(path), bytes: metadata.len(), sha256 })
@@ -172,8 +160,8 @@ impl Publication<'_> {
         written: &[WrittenFile],
     ) -> Result<usize, Error> {
         // After an interruption, new files must not be mistaken for edits.
-        let _ = fs::remove_file(self.out.join(SUMS));
-        let put = |name: &str, text: &str| write_file(&self.out.join(name), text.as_bytes(), true);
+        let _ = fs::remove_file(self.context.out().join(SUMS));
+        let put = |name: &str, text: &str| write_file(&self.context.out().join(name), text.as_bytes(), true);
         if !measured.positions.is_empty() {
             let plotted = results.published().filter_map(|rung| {
                 Some(Plotted { name: rung.r#type.clone(), bytes: rung.bytes, cost: rung.cost()? })
@@ -200,10 +188,10 @@ impl Publication<'_> {
         let made = made.filter(|(rung, _)| !rung.left_out);
         others.extend(made.map(|(rung, _)| files::recipe_name(&rung.r#type)));
         for name in others {
-            results.others.insert(name.clone(), sha256_of(&self.out.join(&name))?);
+            results.others.insert(name.clone(), sha256_of(&self.context.out().join(&name))?);
         }
-        let card = |own_text: &str| card(&results, self.args.quantized_by.as_deref(), own_text);
-        let former = fs::read_to_string(self.out.join(CARD)).unwrap_or_default();
+        let card = |own_text: &str| card(&results, self.context.args.quantized_by.as_deref(), own_text);
+        let former = fs::read_to_string(self.context.out().join(CARD)).unwrap_or_default();
         let (text, bare) = (card(own_text::of(&former)), card(""));
         results.card = hex(&Sha256::digest(bare));
         put(RESULTS, &pretty_json(&results)?)?;
@@ -214,11 +202,11 @@ impl Publication<'_> {
         let mut sums: BTreeMap<String, String> = files.chain(results.others.clone()).collect();
         let n_strangers = self.tell_strangers(&sums)?;
         for name in [CARD, RESULTS] {
-            sums.insert(name.to_owned(), sha256_of(&self.out.join(name))?);
+            sums.insert(name.to_owned(), sha256_of(&self.context.out().join(name))?);
         }
         // Leftovers of a killed run for files that are complete now.
         for name in sums.keys().map(String::as_str).chain([SUMS]) {
-            let leftovers = Output::leftovers(&self.out.join(name));
+            let leftovers = Output::leftovers(&self.context.out().join(name));
             leftovers
                 .iter()
                 .filter(|leftover| leftover.path.is_file())
@@ -233,13 +221,13 @@ impl Publication<'_> {
         let mut n_strangers = 0;
         for (folder, end) in [("", ".gguf"), ("", ".svg"), ("", ".html"), ("recipes/", ".json")] {
             // Without recipes there is no such folder.
-            let Ok(entries) = fs::read_dir(self.out.join(folder)) else { continue };
+            let Ok(entries) = fs::read_dir(self.context.out().join(folder)) else { continue };
             for entry in entries {
-                let entry = entry.map_err(|error| Error::cannot_open(self.out, error))?;
+                let entry = entry.map_err(|error| Error::cannot_open(self.context.out(), error))?;
                 let file = entry.file_name().to_string_lossy().into_owned();
                 let name = format!("{folder}{file}");
                 if file.ends_with(end) && !file.starts_with('.') && !known.contains_key(&name) {
-                    self.events.warning(format!("{name} is in the folder but not in the card"));
+                    self.context.events.warning(format!("{name} is in the folder but not in the card"));
                     n_strangers += 1;
                 }
             }
@@ -271,8 +259,8 @@ impl Publication<'_> {
             base_bytes: Some(results.base.bytes),
             architecture: results.model.architecture.clone(),
             text: results.evaluation.as_ref().map(|on| on.texts.join(", ")),
-            activations: self.args.activations().name(),
-            context: self.args.context(),
+            activations: self.context.args.activations().name(),
+            context: self.context.args.context(),
             windows: measured.windows,
             files: kept.map(file).collect(),
         }

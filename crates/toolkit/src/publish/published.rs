@@ -1,17 +1,24 @@
 //! The published folder as the last run left it: its results, and edits made since.
 
-use std::{collections::BTreeSet, fs, path::Path};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use gguf_types::hex;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::{
+    files::recipe_path,
     names::{CARD, FORMAT, RESULTS, SUMS},
+    options::PublishOptions,
     own_text,
     work::{Work, sha256_of},
 };
-use crate::error::Error;
+use crate::{error::Error, text::printable};
+use gguf_types::words;
 
 /// The results of the last run in a folder, if there are any.
 pub fn results(out: &Path) -> Option<Value> {
@@ -39,9 +46,6 @@ pub struct Contents {
 
 impl Contents {
     /// Compares the files of `out` with their digests.
-    ///
-    /// # Errors
-    /// A file that cannot be read.
     pub fn of(out: &Path, results: Option<&Value>, work: &Work) -> Result<Contents, Error> {
         let mut contents = Contents::default();
         let Ok(sums) = fs::read_to_string(out.join(SUMS)) else { return Ok(contents) };
@@ -65,4 +69,65 @@ impl Contents {
         }
         Ok(contents)
     }
+}
+
+/// Files of the types `labels`, as the last run published them.
+pub fn files_of(labels: &[String], results: Option<&Value>, out: &Path) -> Result<Vec<PathBuf>, Error> {
+    let rungs = rungs(results);
+    let label_of = |rung: &Value| rung["type"].as_str().unwrap_or_default().to_owned();
+    let mut files = Vec::new();
+    for label in labels {
+        let Some(rung) = rungs.iter().find(|rung| label_of(rung).eq_ignore_ascii_case(label)) else {
+            let known: Vec<String> = rungs.iter().map(label_of).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            let message = format!("type `{label}` is not published");
+            return Err(Error::usage(message).hint([format!("published types: {known}")]));
+        };
+        files.extend(names(rung).into_iter().map(|name| out.join(name)));
+        files.push(recipe_path(&label_of(rung), out));
+    }
+    Ok(files)
+}
+
+/// Refuses a folder with files that no earlier run of this program wrote.
+pub fn check_folder(out: &Path, args: &PublishOptions) -> Result<(), Error> {
+    if out.exists() && !out.is_dir() {
+        return Err(Error::at(out, "is not a folder"));
+    }
+    // For a folder that will be created, its nearest existing ancestor.
+    let there = out.ancestors().find_map(|folder| {
+        fs::canonicalize(if folder.as_os_str().is_empty() { Path::new(".") } else { folder }).ok()
+    });
+    let is_inside = |folder: PathBuf| folder.is_dir() && there.is_some_and(|there| there.starts_with(folder));
+    if fs::canonicalize(&args.src).is_ok_and(is_inside) {
+        return Err(Error::at(out, "is inside the checkpoint folder, which is never written to")
+            .hint(["choose a folder outside the checkpoint"]));
+    }
+    let is_empty = fs::read_dir(out).map_or(true, |mut entries| entries.next().is_none());
+    let is_ours = Work::folder_of(out).is_dir() || results(out).is_some();
+    if is_empty || args.force || is_ours {
+        return Ok(());
+    }
+    let hint = words!("use [-force] to write into it");
+    Err(Error::at(out, "the folder is not empty and was not written by an earlier run").hint([hint]))
+}
+
+/// Refuses to overwrite what was changed since the last call wrote it.
+pub fn check_edits(out: &Path, args: &PublishOptions, contents: &Contents) -> Result<(), Error> {
+    let [first, others @ ..] = &contents.edited[..] else { return Ok(()) };
+    if args.force {
+        return Ok(());
+    }
+    let others =
+        if others.is_empty() { String::new() } else { format!(", and so were {}", others.join(", ")) };
+    let own_text =
+        contents.edited.iter().any(|name| name == CARD).then_some(
+            "write your own text in README.md between the comments below the title, which is kept",
+        );
+    Err(Error::at(&out.join(first), format_args!("was changed after it was written{}", printable(&others)))
+        .hint([
+            words!("change the source, or pass [-chat-template] or [-model-name], and publish again, so that files, checksums and card agree"),
+            words!("use [-force] to overwrite the changes"),
+        ])
+        .hint(own_text))
 }

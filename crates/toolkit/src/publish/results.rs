@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use serde_json::Value;
 
-use super::{earlier::Earlier, importance, measure};
+use super::{importance, measure, options::PublishOptions, texts::Text};
+use crate::events::Events;
+use gguf_types::words;
 
 /// A file that is published.
 #[derive(Debug, Clone, Serialize)]
@@ -83,8 +86,21 @@ pub struct Evaluation {
     pub activations: &'static str,
 }
 
+impl Evaluation {
+    /// The measurements on the windows of a text, if there are any.
+    pub fn of(text: &Text, n_windows: usize, args: &PublishOptions) -> Option<Evaluation> {
+        (n_windows > 0).then(|| Evaluation {
+            texts: text.names.clone(),
+            sha256: text.digest.clone(),
+            context: args.context(),
+            windows: n_windows,
+            activations: args.activations().name(),
+        })
+    }
+}
+
 /// Facts about the model, from its file and its source.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct ModelFacts {
     pub name: String,
     pub architecture: String,
@@ -117,7 +133,7 @@ pub struct CalibrationFacts {
 }
 
 /// The base that everything is made of and compared with.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct BaseFacts {
     pub r#type: String,
     pub bytes: u64,
@@ -126,7 +142,7 @@ pub struct BaseFacts {
 }
 
 /// Contents of `results.json`.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct Results {
     pub format: &'static str,
     pub version: u32,
@@ -137,7 +153,7 @@ pub struct Results {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub removal: Vec<String>,
     /// Settings, which a later run in a clone of the folder keeps.
-    pub settings: Earlier,
+    pub settings: Value,
     pub model: ModelFacts,
     pub base: BaseFacts,
     pub importance: Option<importance::ImatrixFacts>,
@@ -167,6 +183,18 @@ pub struct Results {
 }
 
 impl Results {
+    /// Warns about facts that the card needs and the source does not state.
+    pub fn tell_missing(&self, events: &dyn Events) {
+        if self.model.base_model.is_none() {
+            events.warning(words!(
+                "the card names no base model, so the Hub cannot link it; pass [-base-model OWNER/NAME]"
+            ));
+        }
+        if self.model.license.is_none() {
+            events.warning("the card states no license, because the source does not");
+        }
+    }
+
     /// Files that are published.
     pub fn published(&self) -> impl Iterator<Item = &Rung> {
         self.rungs.iter().filter(|rung| !rung.left_out)

@@ -15,6 +15,7 @@ use crate::{
     events::Events,
     text::{file_name, printable},
 };
+use gguf_types::words;
 
 /// Default text for calibration.
 const CALIBRATION_MIX: &str = include_str!("mix/calibration.txt");
@@ -40,6 +41,15 @@ pub struct Text {
     pub digest: String,
     /// The windows that it has.
     pub windows: Vec<Chunk>,
+}
+
+impl Text {
+    /// Notes that a built-in text is used, and how short it is. `name` is the option for another.
+    pub fn tell_small(&self, what: &str, name: &'static str, events: &dyn Events) {
+        let n = self.windows.len();
+        let tokens = self.windows.iter().map(|window| window.tokens.len()).sum::<usize>();
+        events.note(words!("{} a small built-in text of {} chunks with {} tokens; pass a text similar to what the model will process with [-{}]", what, n, tokens, name));
+    }
 }
 
 /// Reads texts in order, and cuts them into windows of `context` tokens.

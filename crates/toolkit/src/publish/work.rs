@@ -68,17 +68,19 @@ pub struct Work {
 }
 
 impl Work {
-    /// Opens the work folder of `published`, creating it if necessary.
-    ///
-    /// # Errors
-    /// The error of the system. Entries that cannot be read are dropped, and their stages run again.
+    /// Opens the work folder of `published`, creating both if necessary.
     pub fn open(published: &Path) -> Result<Work, Error> {
-        let folder = Work::folder_of(published);
-        for path in [published, &folder] {
+        for path in [published, &Work::folder_of(published)] {
             make_folder(path)?;
         }
+        Ok(Work::read(published))
+    }
+
+    /// The state of `published` as it is. Entries that cannot be read are dropped, and their stages run again.
+    pub fn read(published: &Path) -> Work {
+        let folder = Work::folder_of(published);
         let state = fs::read_to_string(folder.join(STATE)).unwrap_or_default();
-        Ok(Work { folder, stages: serde_json::from_str(&state).unwrap_or_default() })
+        Work { folder, stages: serde_json::from_str(&state).unwrap_or_default() }
     }
 
     /// `DIR.work` of `DIR`.
@@ -117,9 +119,6 @@ impl Work {
     }
 
     /// Records that a stage is done and keeps the others.
-    ///
-    /// # Errors
-    /// A missing file, or a state that cannot be written.
     pub fn done(
         &mut self,
         stage: &str,
@@ -139,9 +138,6 @@ impl Work {
 
     /// Records a stage like [`Work::done`], and removes its former files in `folder` that it no longer has, for example after the
     /// model was renamed.
-    ///
-    /// # Errors
-    /// As [`Work::done`].
     pub fn replaced(
         &mut self,
         stage: &str,
@@ -161,9 +157,6 @@ impl Work {
     }
 
     /// Removes the record of a stage.
-    ///
-    /// # Errors
-    /// A state that cannot be written.
     pub fn forget(&mut self, stage: &str) -> Result<(), Error> {
         self.stages.remove(stage);
         self.save()

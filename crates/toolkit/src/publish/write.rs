@@ -5,26 +5,15 @@ use std::{
     sync::Arc,
 };
 
-use gguf_conversion::{Conversion, Input, Journaling, Losses, Origin, Resumed, RunOptions, Watch};
+use gguf_conversion::{Conversion, Input, Journaling, Losses, Origin, Resumed, Watch};
 
-use super::interruption::ends_soon;
+use super::{context::Context, interruption::ends_soon};
 use crate::{
-    call::Call,
     error::Error,
-    events::Events,
     failure::failure,
     loss_report,
     output_files::{say_written, tell, warn_of_leftovers},
 };
-
-/// Options for writing files.
-pub struct Writing {
-    /// Identity of the program.
-    pub call: Call,
-    /// The program and its build.
-    pub program: String,
-    pub options: RunOptions,
-}
 
 /// A file that was written.
 pub struct Written {
@@ -35,16 +24,13 @@ pub struct Written {
 
 /// Writes all files of a conversion to a folder. An interrupted run of the same conversion is resumed;
 /// leftovers of another are replaced.
-///
-/// # Errors
-/// The error that stopped it.
 pub fn write<I: Input>(
     conversion: &Conversion<'_, I>,
     (src, folder): (&Path, &Path),
     fingerprint: &str,
-    writing: &Writing,
-    events: &dyn Events,
+    context: &Context<'_>,
 ) -> Result<Vec<Written>, Error> {
+    let events = context.events;
     let failed = |error| failure(src, error);
     let planned = conversion.plan().map_err(failed)?;
     let paths = planned.paths(Some(folder)).map_err(failed)?;
@@ -65,12 +51,12 @@ pub fn write<I: Input>(
     let cancel = events.cancel();
     let _guard = ends_soon(events);
     let progress = events.progress(checked.input_bytes());
-    let program = || writing.program.clone();
+    let program = || context.program.clone();
     let options = vec![("stage".to_owned(), fingerprint.to_owned())];
     let origin = Origin { program: &program, options, permissions: Vec::new(), inputs: Vec::new() };
     let on_resume = |event: Resumed| tell(event, events);
     let losses = Arc::new(Losses::default());
-    let options_of_run = writing.options.clone().losses(losses.clone());
+    let options_of_run = context.run.clone().losses(losses.clone());
     let run = |resume| {
         let journaling = Journaling { origin: &origin, resume, on_resume: &on_resume };
         let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), ..Watch::default() };
