@@ -15,6 +15,7 @@ use gguf_toolkit::{
     outputs::{check_outputs, write_result},
     publish::{PublishOptions, publish},
     recipe::{is_address, recipe_of_file},
+    show::{ShowOptions, show},
     split,
     verify::{self, VerifyOptions},
 };
@@ -77,7 +78,12 @@ calls! {
     "change_endian", Wait => endian::change_endian;
     "extract", Wait => extract::extract;
     "fit", Leave => fit::fit;
-    "summary", Leave => |given: &OneFile, events| gguf_toolkit::summary(&given.file, events);
+    "summary", Wait => |given: &ShowOptions, events| {
+        if given.html.is_some() {
+            show(given, &HubOptions::default(), events)?;
+        }
+        gguf_toolkit::summary(&given.file, events)
+    };
     "diff", Leave => diff::diff;
     "hash", Leave => hash::hash;
     "verify", Leave => |given: &WithHub<VerifyOptions>, events| verify::verify(&given.options, &given.hub, events);
@@ -120,13 +126,6 @@ pub fn parsed<O: DeserializeOwned>(json: &str) -> PyResult<O> {
 #[pyfunction]
 pub fn check_file_types(py: Python<'_>, names: Vec<String>) -> PyResult<()> {
     names.iter().try_for_each(|name| name.parse::<FileType>().map(drop)).raised(py)
-}
-
-/// The only option of a call.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct OneFile {
-    file: PathBuf,
 }
 
 /// Options of a call that takes its access to the Hub separately.

@@ -150,6 +150,10 @@ def test_reports_equal_those_of_the_command_line(model, tmp_path):
     assert shell("verify", model, "--json") == gt.verify(model)
     assert shell("fit", model, "--json") == gt.fit(model)
     assert shell("show", model, "--json")["summary"] == gt.summary(model)
+    assert gt.summary(model, html=tmp_path / "page.html") == gt.summary(model)
+    assert "blk.0.attn_q.weight" in (tmp_path / "page.html").read_text()
+    with pytest.raises(gt.GgufError):
+        gt.summary(model, html=tmp_path / "page.html")
     assert shell("hash", model, "--tensors", "--json") == gt.hash(model, tensors=True)
     assert shell("split", model, tmp_path / "x", "--split-max-tensors", 3, "--dry-run", "--json")["files"] == gt.split(
         model, tmp_path / "x", max_tensors=3, dry_run=True

@@ -44,6 +44,20 @@ struct ShowArgs {
     /// Metadata and tensors, with complete arrays and strings.
     #[arg(long, conflicts_with = "json")]
     full: bool,
+    /// Write a page about FILE.
+    ///
+    /// One self-contained file for a browser: the summary, memory by context, types by layer, prompts, and all metadata and
+    /// tensors with a search.
+    #[arg(long, value_name = "PAGE", value_hint = ValueHint::FilePath)]
+    html: Option<PathBuf>,
+    /// Add the error of each tensor to the page.
+    ///
+    /// MODEL is the GGUF file that FILE was quantized from.
+    #[arg(long, value_name = "MODEL", value_hint = ValueHint::FilePath, requires = "html")]
+    base: Option<PathBuf>,
+    /// Overwrite an existing page.
+    #[arg(long, requires = "html")]
+    force: bool,
     /// Print the result as JSON.
     ///
     /// Arrays and strings are always complete. Several files or a folder give an array.
@@ -55,10 +69,14 @@ struct ShowArgs {
 }
 
 fn run(args: ShowArgs, ui: &Ui) -> Result<(), Failure> {
-    let ShowArgs { files, list, full, json, .. } = args;
+    let ShowArgs { files, list, full, html, base, force, json, .. } = args;
+    if html.is_some() && (files.len() > 1 || files[0].is_dir()) {
+        return Err(Failure::usage("expected one file for --html, found several"));
+    }
     let hub = hub_options();
     let report = Report { text: Shown::text, verdict: |_| Ok(()), json };
     report_each(&files, &report, ui, |file| {
-        show(&ShowOptions { file: file.to_owned(), list, full }, &hub, ui)
+        let (html, base) = (html.clone(), base.clone());
+        show(&ShowOptions { file: file.to_owned(), list, full, html, base, force }, &hub, ui)
     })
 }

@@ -199,3 +199,51 @@ fn cpu_lists_levels_and_obeys_variable() {
     assert_eq!(refused.status.code(), Some(2));
     assert!(String::from_utf8(refused.stderr).unwrap().contains("`mmx`"));
 }
+
+#[test]
+fn page_shows_texts_of_the_file_as_text() {
+    let sandbox = Sandbox::with_converted("llama", "base.gguf", "f32");
+    let hostile = "</script><img src=x onerror=\"alert(1)\">";
+    let template = format!(
+        "{{% for m in messages %}}<{{{{ m.role }}}}>{{{{ m.content }}}}{{% endfor %}}{{% if 0 %}}{hostile}{{% endif %}}"
+    );
+    let (name, template) = (format!("general.name={hostile}"), format!("tokenizer.chat_template={template}"));
+    succeed(sandbox.quantize(&["base.gguf", "x.gguf", "q4_k_m", "-q"]));
+    succeed(sandbox.inspect(&["set", "x.gguf", &name, &template, "--out", "hostile.gguf"]));
+    let page = |options: &[&str]| {
+        let args = ["show", "hostile.gguf", "--html", "page.html", "--force"];
+        succeed(sandbox.inspect(&[&args[..], options].concat()));
+        sandbox.text("page.html")
+    };
+    let plain = page(&[]);
+    assert!(!plain.contains("<img") && plain.contains("&lt;img src=x"), "{plain}");
+    assert_eq!(plain.matches("<script>").count(), 1);
+    assert_eq!(plain.matches("</script>").count(), 1);
+    for elsewhere in ["http:", "https:", "url(", "@import", "<link", "src="] {
+        let escaped = plain.replace("&lt;img src=x", "").replace("&#x2f;", "/");
+        let in_values =
+            escaped.lines().filter(|line| !line.starts_with("<tr><td>")).any(|line| line.contains(elsewhere));
+        assert!(!in_values, "{elsewhere}");
+    }
+    // The rendered prompt, a type of the picture, a key and a tensor.
+    for text in ["&lt;user&gt;{prompt}", "blk.0.attn_v.weight", "q6_K", "tokenizer.ggml.tokens"] {
+        assert!(plain.contains(text), "{text}");
+    }
+    assert!(!plain.contains(" dB</td>") && page(&["--base", "base.gguf"]).contains(" dB</td>"));
+}
+
+#[test]
+fn page_is_not_written_over_its_input() {
+    let sandbox = Sandbox::with_converted("llama", "x.gguf", "f32");
+    let before = fs::read(sandbox.path("x.gguf")).unwrap();
+    for args in [
+        &["show", "x.gguf", "--html", "x.gguf", "--force"][..],
+        &["show", "x.gguf", "x.gguf", "--html", "a.html"],
+        &["show", "x.gguf", "--base", "x.gguf"],
+    ] {
+        let ran = sandbox.inspect(args);
+        assert_eq!(ran.code, Some(2), "{args:?} {}", ran.stderr);
+    }
+    assert_eq!(fs::read(sandbox.path("x.gguf")).unwrap(), before);
+    assert!(!sandbox.path("a.html").exists());
+}

@@ -1,8 +1,11 @@
 //! The metadata and tensors of a GGUF file, and statistics of importance matrices.
 
+mod page;
+
 use gguf_checkpoint::hub::without_secrets;
 use gguf_container::{Array, Endian, File, ForeignTensor, TensorInfo, Value};
 use gguf_imatrix::Sums;
+use gguf_types::words;
 use serde::{Deserialize, Serialize, Serializer, ser::SerializeMap};
 use std::{
     borrow::Cow,
@@ -20,6 +23,7 @@ use crate::{
     importance_table::Importance,
     input_kind::{check_joined, is_address, is_gguf},
     metadata_json::type_of,
+    outputs::{check_outputs, write_file},
     remote_headers::HollowFiles,
     summary::{self, Summary},
     table::{WIDTH, table},
@@ -82,12 +86,20 @@ pub struct ShowOptions {
     pub list: bool,
     /// Same as `list`, with complete arrays and strings.
     pub full: bool,
+    /// Page to write: summary, memory by context, types by layer, prompts, metadata and tensors. It is one file, which loads
+    /// nothing from elsewhere.
+    pub html: Option<PathBuf>,
+    /// Original model. The page then states the error of each tensor.
+    pub base: Option<PathBuf>,
+    /// Overwrite an existing page.
+    pub force: bool,
 }
 
-/// Opens a file to show it.
+/// Opens a file to show it, and writes its page if the options name one.
 ///
 /// # Errors
-/// As [`summary`](crate::summary()).
+/// As [`summary`](crate::summary()); a page that cannot be written, or that is requested of an importance matrix in the older
+/// format; a base that cannot be compared.
 ///
 /// # Examples
 /// ```no_run
@@ -103,6 +115,18 @@ pub struct ShowOptions {
 /// # }
 /// ```
 pub fn show(options: &ShowOptions, hub_options: &HubOptions, events: &dyn Events) -> Result<Shown, Error> {
+    let path = &options.file;
+    let inputs: Vec<&PathBuf> = [path].into_iter().chain(&options.base).collect();
+    check_outputs(options.html.as_slice(), &inputs, options.force)?;
+    let shown = opened(options, hub_options, events)?;
+    if let Some(html) = &options.html {
+        write_file(html, shown.html(events)?.as_bytes(), options.force)?;
+        events.status(format!("wrote {}", html.display()));
+    }
+    Ok(shown)
+}
+
+fn opened(options: &ShowOptions, hub_options: &HubOptions, events: &dyn Events) -> Result<Shown, Error> {
     let path = &options.file;
     if let Some(address) = path.to_str().filter(|file| is_address(file)) {
         return remote(address, options, hub_options, events);
@@ -178,6 +202,26 @@ struct OlderMatrix {
 }
 
 impl Shown {
+    /// The page.
+    fn html(&self, events: &dyn Events) -> Result<String, Error> {
+        match &self.0 {
+            Contents::Gguf { options, hollow: Some(_), .. } if options.base.is_some() => {
+                let message = words!("expected a downloaded file for [-base], found an address");
+                Err(Error::usage(message))
+            }
+            Contents::Gguf { file, summary, options, hollow, .. } => {
+                let hollow = hollow.as_ref().map(HollowFiles::path);
+                let path = hollow.as_deref().unwrap_or(&options.file);
+                let described = page::Described { path, name: &options.file, file, summary };
+                page::html(&described, options.base.as_deref(), events)
+            }
+            Contents::OlderMatrix(matrix) => Err(Error::at(
+                Path::new(&matrix.file),
+                "expected a GGUF file for a page, found an importance matrix",
+            )),
+        }
+    }
+
     /// The summary and the tables that the options ask for.
     pub fn text(&self) -> String {
         match &self.0 {

@@ -264,19 +264,41 @@ fn prompts(metadata: &Metadata) -> Result<(Option<String>, Option<String>), Erro
 }
 
 fn memory(model: &Model, context_length: Option<u64>) -> Option<MemoryUse> {
-    let demand = Demand::of(&gguf_models::GRAPHS, model).ok()?;
     let context = context_length.filter(|length| *length > 0).map_or(CONTEXT, |length| length.min(CONTEXT));
-    let bytes = demand.bytes(&Use { context, ..Use::default() }).ok()?.total();
-    Some(MemoryUse { context, bytes })
+    memory_with(model, [context]).pop()
+}
+
+/// Memory with each of these numbers of tokens; empty for an unknown memory layout.
+pub(crate) fn memory_with(model: &Model, contexts: impl IntoIterator<Item = u64>) -> Vec<MemoryUse> {
+    let Ok(demand) = Demand::of(&gguf_models::GRAPHS, model) else { return Vec::new() };
+    let with = |context| {
+        let bytes = demand.bytes(&Use { context, ..Use::default() }).ok()?.total();
+        Some(MemoryUse { context, bytes })
+    };
+    contexts.into_iter().filter_map(with).collect()
 }
 
 impl Summary {
     /// One screen for people.
     pub fn text(&self) -> String {
         let mut text = format!("{}\n", cut(&self.name));
-        let mut row = |name: &str, value: &str| {
+        for (name, value) in self.rows() {
             text += &wrapped(&format!("{name:<COLUMN$}{value}"), COLUMN);
-        };
+        }
+        let hints = self.findings.iter().filter(|finding| finding.code == "hint");
+        for finding in self.problems().take(MAX_PROBLEMS).chain(hints) {
+            text += &wrapped(&format!("{}: {}", finding.severity.name(), printable(&finding.message)), 2);
+        }
+        match self.problems().count().saturating_sub(MAX_PROBLEMS) {
+            0 => text,
+            n => text + &format!("{n} more, see `gguf-inspect verify`\n"),
+        }
+    }
+
+    /// The facts of the screen by name, the verdict last. Texts of the file are escaped and cut.
+    pub(crate) fn rows(&self) -> Vec<(&'static str, String)> {
+        let mut rows = Vec::new();
+        let mut row = |name: &'static str, value: &str| rows.push((name, value.to_owned()));
         let kind = self.kind.as_ref().map(|kind| format!("{kind} file")).into_iter();
         let what: Vec<String> = kind.chain(self.architecture.clone()).map(|text| cut(&text)).collect();
         let parameters = (self.parameters > 0).then(|| format!("{} parameters", grouped(self.parameters)));
@@ -312,14 +334,7 @@ impl Summary {
             row("memory", &format!("{} with {context} tokens of context", human_bytes(bytes)));
         }
         row("verdict", &self.verdict());
-        let hints = self.findings.iter().filter(|finding| finding.code == "hint");
-        for finding in self.problems().take(MAX_PROBLEMS).chain(hints) {
-            text += &wrapped(&format!("{}: {}", finding.severity.name(), printable(&finding.message)), 2);
-        }
-        match self.problems().count().saturating_sub(MAX_PROBLEMS) {
-            0 => text,
-            n => text + &format!("{n} more, see `gguf-inspect verify`\n"),
-        }
+        rows
     }
 
     fn problems(&self) -> impl Iterator<Item = &Finding> {

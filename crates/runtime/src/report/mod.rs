@@ -15,7 +15,7 @@ use crate::{
     tensor_error::FileError,
 };
 
-pub use page::{html, labels};
+pub use page::{html, labels, page};
 pub use plot::{Plotted, size_plot};
 
 /// A comparison of files with their base.
@@ -134,7 +134,7 @@ pub fn kl_by_place(positions: &[Position], n_windows: usize) -> (Vec<f64>, Vec<f
 }
 
 /// Layer and kind of a tensor: `blk.3.attn_q.weight` is layer 3, `attn_q`.
-pub(crate) fn layer_and_kind(name: &str) -> (Option<u32>, &str) {
+pub fn layer_and_kind(name: &str) -> (Option<u32>, &str) {
     let kind = name.strip_suffix(".weight").unwrap_or(name);
     match gguf_types::layer_and_part(kind) {
         Some((layer, kind)) => (Some(layer), kind),

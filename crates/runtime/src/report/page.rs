@@ -13,37 +13,47 @@ use super::{
 use crate::{Error, stats::fixed, tensor_error::FileError};
 
 const TEMPLATE: &str = include_str!("../../templates/report.html");
-const TEMPLATE_NAME: &str = "report.html";
+const STYLE: &str = include_str!("../../templates/style.css");
+const TEMPLATE_NAME: &str = "page.html";
+
+/// A page from a template. It can include the common rules as `style.css`, and format numbers with the filter `fixed`.
+///
+/// Every value is escaped, because names and texts of files are not trusted.
+///
+/// # Errors
+/// [`Error::Template`], which would be our own fault.
+pub fn page(template: &str, values: impl Serialize) -> Result<String, Error> {
+    let mut environment = Environment::new();
+    // An unknown name is a mistake in the template, not an empty text. The ending of the template's name has
+    // everything escaped.
+    environment.set_undefined_behavior(minijinja::UndefinedBehavior::Strict);
+    environment.add_filter("fixed", fixed);
+    let failed = |error: minijinja::Error| Error::Template { problem: format!("{error:#}") };
+    environment.add_template("style.css", STYLE).map_err(failed)?;
+    environment.add_template(TEMPLATE_NAME, template).map_err(failed)?;
+    environment.get_template(TEMPLATE_NAME).map_err(failed)?.render(values).map_err(failed)
+}
 
 /// A report as one self-contained page: no scripts, no fonts or pictures from elsewhere.
 ///
 /// # Errors
-/// [`Error::Template`], which would be our own fault.
+/// As [`page`].
 pub fn html(report: &Report) -> Result<String, Error> {
-    let mut environment = Environment::new();
-    // An unknown name is a mistake in the template, not an empty text. Names in files are not
-    // trusted: the ending of the template's name has everything escaped.
-    environment.set_undefined_behavior(minijinja::UndefinedBehavior::Strict);
-    environment.add_filter("fixed", fixed);
-    let failed = |error: minijinja::Error| Error::Template { problem: format!("{error:#}") };
-    environment.add_template(TEMPLATE_NAME, TEMPLATE).map_err(failed)?;
-    let template = environment.get_template(TEMPLATE_NAME).map_err(failed)?;
     let mut files: Vec<FileView> = report.files.iter().enumerate().map(FileView::new).collect();
     for (file, label) in files.iter_mut().zip(labels_of(report)) {
         file.label = label;
     }
-    template
-        .render(context! {
-            report,
-            files,
-            size_chart => size_chart(report),
-            position_chart => position_chart(report),
-            window_chart => window_chart(report),
-            calibrated => calibrated(report),
-            hues => hues(report.files.len()),
-            version => env!("CARGO_PKG_VERSION"),
-        })
-        .map_err(failed)
+    let values = context! {
+        report,
+        files,
+        size_chart => size_chart(report),
+        position_chart => position_chart(report),
+        window_chart => window_chart(report),
+        calibrated => calibrated(report),
+        hues => hues(report.files.len()),
+        version => env!("CARGO_PKG_VERSION"),
+    };
+    page(TEMPLATE, values)
 }
 
 /// Number and hue, in degrees, of the colours after the eight chosen by hand. Each hue is a golden angle after the previous one.
