@@ -111,6 +111,8 @@ class Adapters(TypedDict, total=False):
 class Checkpoint(TypedDict, total=False):
     to: Annotated[Literal["gguf", "whisper.cpp"], of("to", _format, default="gguf"),
         'Format to write: ``"gguf"``, or ``"whisper.cpp"`` for Whisper models, with ``"f16"`` as the default type.']
+    memory: Annotated[Optional[Size], of("memory", size),
+        'Memory to choose the type for if ``file_type`` is missing, in bytes or as a text such as ``"16GB"``. Default: that of this machine.']
     lora_tokenizer: Annotated[bool, flag("lora_tokenizer"), "Use the tokenizer and chat template of the adapter."]
     mmproj: Annotated[bool, flag("with_mmproj"), "Also write the vision or audio projector."]
     mmproj_type: Annotated[Optional[str], of("mmproj_type", _file_type), "File type of the projector."]

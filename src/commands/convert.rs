@@ -2,10 +2,10 @@
 
 pub mod args;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgMatches, Args, ValueHint};
-use gguf_toolkit::{Convert, arguments::output_path, convert::InputType};
+use gguf_toolkit::{Convert, FileType, arguments::output_path, convert::InputType};
 
 use self::args::TypeArgs;
 use super::{
@@ -62,6 +62,9 @@ struct ConvertArgs {
     /// current folder.
     #[arg(value_hint = ValueHint::AnyPath, value_parser = output_path())]
     out: Option<PathBuf>,
+    /// The types, after the output.
+    #[arg(hide = true, value_name = "TYPE", value_delimiter = ',', num_args = 1, value_parser = values::type_name(), conflicts_with = "types")]
+    last: Vec<FileType>,
     #[command(flatten)]
     types: TypeArgs,
     /// Write another format than GGUF: whisper.cpp for Whisper models.
@@ -93,6 +96,13 @@ fn conversion(matches: &ArgMatches) -> Result<Conversion, Failure> {
     Ok(Conversion { operation: args.options()?.into(), binary: COMMAND.binary, verb: COMMAND.verb, format })
 }
 
+/// The types that a word names; `None` for a path.
+fn named_types(word: &Path) -> Option<Vec<FileType>> {
+    let is_number = |name: &str| name.parse::<u32>().is_ok();
+    let named = |name: &str| if is_number(name) { None } else { name.parse().ok() };
+    word.to_str()?.split(',').map(named).collect()
+}
+
 /// The command of an input that is not a checkpoint. Its name is optional.
 fn verb_of_input(matches: &ArgMatches) -> Option<&'static str> {
     match InputType::of(special::<PathBuf>(matches, "src")?) {
@@ -103,7 +113,14 @@ fn verb_of_input(matches: &ArgMatches) -> Option<&'static str> {
 }
 
 impl ConvertArgs {
-    fn options(self) -> Result<Convert, Failure> {
+    fn options(mut self) -> Result<Convert, Failure> {
+        self.types.types.append(&mut self.last);
+        // `SRC TYPE`, like the arguments of gguf-quantize.
+        if self.types.types.is_empty()
+            && let Some(types) = self.out.as_deref().and_then(named_types)
+        {
+            (self.types.types, self.out) = (types, None);
+        }
         Ok(Convert {
             source: self.src,
             types: self.types.types,

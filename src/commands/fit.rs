@@ -26,7 +26,7 @@ struct FitArgs {
     /// GGUF file, any shard of a split model, or a folder of files.
     #[arg(value_name = "FILE|DIR", value_hint = ValueHint::AnyPath)]
     path: PathBuf,
-    /// Report what fits into SIZE, for example 16GB or 24GiB.
+    /// Set the memory size, for example 16GB or 24GiB.
     ///
     /// Prints the longest context that fits for each file and, for a folder, the largest file that fits. The exit code is 1 if
     /// nothing fits.

@@ -1,6 +1,7 @@
 //! `gguf-convert`, from a checkpoint, an adapter or an old file to a GGUF file and back.
 
 mod adapters;
+mod by_memory;
 mod config_values;
 mod dialects;
 mod diffusion;

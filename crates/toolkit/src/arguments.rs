@@ -54,6 +54,8 @@ pub(crate) use value_of_flags;
 pub struct OneOf<T> {
     /// The names and their values.
     pub names: Vec<(&'static str, T)>,
+    /// The listed name for other spellings.
+    pub other: fn(&str) -> Option<&'static str>,
     /// Tip for some values that are not in the list.
     pub tip: fn(&str) -> Option<String>,
 }
@@ -63,7 +65,8 @@ impl<T: Clone + Send + Sync + 'static> TypedValueParser for OneOf<T> {
 
     fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<T, clap::Error> {
         let given = value.to_string_lossy();
-        if let Some((_, value)) = self.names.iter().find(|(name, _)| name.eq_ignore_ascii_case(&given)) {
+        let named = |given: &str| self.names.iter().find(|(name, _)| name.eq_ignore_ascii_case(given));
+        if let Some((_, value)) = named(&given).or_else(|| (self.other)(&given).and_then(named)) {
             return Ok(value.clone());
         }
         let option = arg.map_or_else(String::new, Arg::to_string);
@@ -112,30 +115,38 @@ pub fn output_path() -> impl TypedValueParser<Value = PathBuf> {
 /// A dtype that weights can be rounded to before they are encoded.
 pub fn float() -> OneOf<DType> {
     let floats = [DType::F32, DType::F16, DType::BF16];
-    OneOf { names: floats.map(|dtype| (dtype.name(), dtype)).to_vec(), tip: |_| None }
+    OneOf { names: floats.map(|dtype| (dtype.name(), dtype)).to_vec(), other: |_| None, tip: |_| None }
 }
 
 /// A dtype for FP8 matrices in files of a float type.
 pub fn fp8_as() -> OneOf<DType> {
-    OneOf { names: vec![(DType::Q8_0.name(), DType::Q8_0)], tip: |_| None }
+    OneOf { names: vec![(DType::Q8_0.name(), DType::Q8_0)], other: |_| None, tip: |_| None }
 }
 
 /// A dtype of llama.cpp's KV cache.
 pub fn kv_type() -> OneOf<DType> {
     use DType::{BF16, F16, F32, IQ4_NL, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
     let dtypes = [F32, F16, BF16, Q8_0, Q4_0, Q4_1, IQ4_NL, Q5_0, Q5_1];
-    OneOf { names: dtypes.map(|dtype| (dtype.name(), dtype)).to_vec(), tip: |_| None }
+    OneOf { names: dtypes.map(|dtype| (dtype.name(), dtype)).to_vec(), other: |_| None, tip: |_| None }
 }
 
 /// A dtype that weights can be encoded as.
 pub fn encodable() -> OneOf<DType> {
     let dtypes = CODECS.iter().filter(|codec| codec.encode.is_some() && codec.dtype.is_encodable());
-    OneOf { names: dtypes.map(|codec| (codec.dtype.name(), codec.dtype)).collect(), tip: |_| None }
+    OneOf {
+        names: dtypes.map(|codec| (codec.dtype.name(), codec.dtype)).collect(),
+        other: |_| None,
+        tip: |_| None,
+    }
 }
 
 /// Policy for tensors without importance data.
 pub fn missing_policy() -> OneOf<MissingPolicy> {
-    OneOf { names: MissingPolicy::ALL.iter().map(|(name, policy)| (*name, *policy)).collect(), tip: |_| None }
+    OneOf {
+        names: MissingPolicy::ALL.iter().map(|(name, policy)| (*name, *policy)).collect(),
+        other: |_| None,
+        tip: |_| None,
+    }
 }
 
 /// A step of the rounding.

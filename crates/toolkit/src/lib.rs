@@ -100,6 +100,7 @@ pub mod layout_notes;
 mod line_diff;
 pub mod loader_report;
 pub mod loss_report;
+pub mod memory;
 pub mod merge;
 mod metadata_change;
 pub mod metadata_json;

@@ -4,8 +4,6 @@ use std::{ffi::OsString, path::Path};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use gguf_toolkit::Recipe;
-
 use super::llama_cpp;
 use crate::failure::Failure;
 
@@ -79,9 +77,12 @@ pub(in crate::commands) fn refused(
                 Some(tip.replace("FILE", &file))
             }),
         },
-        // A third word where two are expected.
-        ErrorKind::ArgumentConflict => {
-            word(&error, ContextKind::InvalidSubcommand).and_then(|last| third_word(definition, arguments, &last))
+        // More words than expected, or one that is not a type.
+        ErrorKind::ArgumentConflict => repeated_name(definition, arguments),
+        ErrorKind::InvalidValue
+            if word(&error, ContextKind::InvalidArg).is_some_and(|arg| arg.starts_with("[TYPE]")) =>
+        {
+            repeated_name(definition, arguments)
         }
         ErrorKind::UnknownArgument => {
             let unknown = word(&error, ContextKind::InvalidArg).unwrap_or_default();
@@ -111,13 +112,9 @@ pub(in crate::commands) fn refused(
     error.exit()
 }
 
-/// Advice for `gguf-convert SRC OUT TYPE` and `gguf-convert convert SRC OUT`.
-fn third_word(definition: &clap::Command, arguments: &[OsString], last: &str) -> Option<String> {
-    let program = definition.get_name();
-    if let Ok(recipe) = Recipe::from_name(last) {
-        return Some(format!("pass the type with `--type {}`", recipe.name.to_ascii_lowercase()));
-    }
-    let first = arguments.first()?.to_str()?;
+/// Advice for `gguf-convert convert SRC OUT`.
+fn repeated_name(definition: &clap::Command, arguments: &[OsString]) -> Option<String> {
+    let (program, first) = (definition.get_name(), arguments.first()?.to_str()?);
     (program.strip_prefix("gguf-") == Some(first))
         .then(|| format!("write `{program} SRC OUT`, without `{first}`"))
 }

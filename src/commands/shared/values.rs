@@ -12,11 +12,6 @@ pub(in crate::commands) fn type_tip(name: &str) -> Option<String> {
     if Recipe::from_name(&name).is_ok() {
         return None;
     }
-    if let Some(usual) = usual_type(&name) {
-        return Some(format!(
-            "did you mean {usual}? docs/guides/choosing-a-type.md compares the types with this number of bits"
-        ));
-    }
     if name == "mxfp4" {
         return Some(
             "use mxfp4_moe for the experts, or --tensor-type PATTERN=mxfp4 for other tensors".to_owned(),
@@ -38,13 +33,10 @@ pub(in crate::commands) fn type_tip(name: &str) -> Option<String> {
     Some(format!("{name} is a type of {} that llama.cpp does not have", fork.fork))
 }
 
-/// The usual file type of names that only state a number of bits: `q4`, `int4`, `4bit`, `4-bit`.
-fn usual_type(name: &str) -> Option<&'static str> {
-    let bits = name.strip_prefix('q').or_else(|| name.strip_prefix("int"));
-    let bits = bits.or_else(|| name.strip_suffix("bit").map(|bits| bits.trim_end_matches('-')));
-    let known =
-        [("2", "q2_k"), ("3", "q3_k_m"), ("4", "q4_k_m"), ("5", "q5_k_m"), ("6", "q6_k"), ("8", "q8_0")];
-    known.iter().find(|(number, _)| bits == Some(number)).map(|(_, usual)| *usual)
+/// The name of a type with another spelling, for example `4bit`; `None` for numbers.
+fn other_spelling(given: &str) -> Option<&'static str> {
+    let is_number = given.parse::<u32>().is_ok();
+    Recipe::from_name(given).ok().filter(|_| !is_number).map(|recipe| recipe.name)
 }
 
 /// A file type that can be made of a checkpoint, by its name. Numbers are refused: in llama.cpp's programs
@@ -55,6 +47,7 @@ pub(in crate::commands) fn file_type() -> OneOf<&'static Recipe> {
         recipes.map(|recipe| (recipe.name.to_ascii_lowercase(), recipe)).collect()
     });
     OneOf {
+        other: other_spelling,
         names: NAMES.iter().map(|(name, recipe)| (name.as_str(), *recipe)).collect(),
         tip: |given| {
             if given.eq_ignore_ascii_case("copy") {
@@ -74,22 +67,22 @@ pub(in crate::commands) fn file_type() -> OneOf<&'static Recipe> {
 
 /// A file type that can be made of a GGUF file, by its name; COPY as well.
 pub(in crate::commands) fn output_type() -> OneOf<&'static Recipe> {
-    let OneOf { mut names, tip } = file_type();
+    let OneOf { mut names, other, tip } = file_type();
     names.extend(types().iter().filter(|recipe| recipe.copy).map(|recipe| (recipe.name, recipe)));
-    OneOf { names, tip }
+    OneOf { names, other, tip }
 }
 
 /// The same as [`file_type`], for a projector.
 pub(in crate::commands) fn mmproj_type() -> OneOf<FileType> {
-    let OneOf { names, tip } = file_type();
-    OneOf { names: names.into_iter().map(|(name, recipe)| (name, recipe.into())).collect(), tip }
+    let OneOf { names, other, tip } = file_type();
+    OneOf { names: names.into_iter().map(|(name, recipe)| (name, recipe.into())).collect(), other, tip }
 }
 
 /// The same as [`file_type`], or `auto`.
 pub(in crate::commands) fn type_name() -> OneOf<FileType> {
-    let OneOf { mut names, tip } = mmproj_type();
+    let OneOf { mut names, other, tip } = mmproj_type();
     names.push(("auto", FileType::Auto));
-    OneOf { names, tip }
+    OneOf { names, other, tip }
 }
 
 /// Format of the output; `None` for GGUF. With its own name, so that it is one value of an option.
@@ -99,6 +92,7 @@ pub(in crate::commands) type OutputFormat = Option<&'static ForeignFormat>;
 pub(in crate::commands) fn output_format() -> OneOf<OutputFormat> {
     let foreign = foreign_formats().iter().map(|format| (format.name, Some(format)));
     OneOf {
+        other: |_| None,
         names: [("gguf", None)].into_iter().chain(foreign).collect(),
         tip: |given| {
             let is_folder =

@@ -147,7 +147,8 @@ impl Recipe {
         self.alias_of.unwrap_or(self.name)
     }
 
-    /// The recipe with this name, in any case, or this file type number.
+    /// The recipe with this name, in any case, or this file type number. Hyphens and underscores may differ or be missing, and usual
+    /// words stand for a type: `4bit`, `q4`, `int4` and `small` for Q4_K_M, `fp16` for F16.
     ///
     /// The reference also accepts a number with trailing text (`2nd` is Q4_0).
     ///
@@ -155,6 +156,9 @@ impl Recipe {
     /// [`RecipeError::UnknownRecipe`].
     pub fn from_name(name: &str) -> Result<&'static Recipe, RecipeError> {
         if let Some(recipe) = RECIPES.iter().find(|recipe| recipe.name.eq_ignore_ascii_case(name)) {
+            return Ok(recipe);
+        }
+        if let Some(recipe) = usual_type(name) {
             return Ok(recipe);
         }
         // A number never selects an alias.
@@ -166,9 +170,47 @@ impl Recipe {
     }
 }
 
+/// Words for types in other programs, without hyphens and underscores.
+const WORDS: &[(&str, &[&str])] = &[
+    ("Q2_K", &["q2", "int2", "2bit"]),
+    ("Q3_K_M", &["q3", "int3", "3bit"]),
+    ("Q4_K_M", &["q4", "int4", "4bit", "small"]),
+    ("Q5_K_M", &["q5", "int5", "5bit"]),
+    ("Q6_K", &["q6", "int6", "6bit"]),
+    ("Q8_0", &["q8", "int8", "8bit"]),
+    ("F16", &["fp16", "float16", "half"]),
+    ("BF16", &["bfloat16"]),
+    ("F32", &["fp32", "float32"]),
+];
+
+/// The type of a word, or of a name with other separators.
+fn usual_type(name: &str) -> Option<&'static Recipe> {
+    let plain = |name: &str| name.replace(['-', '_'], "").to_ascii_lowercase();
+    let word = plain(name);
+    let known = WORDS.iter().find(|(_, words)| words.contains(&word.as_str())).map(|(name, _)| *name);
+    let is_named = |recipe: &&Recipe| match known {
+        Some(known) => recipe.name == known,
+        None => plain(recipe.name) == word,
+    };
+    RECIPES.iter().find(is_named)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn usual_words_name_a_type() {
+        let name = |word: &str| Recipe::from_name(word).map(|recipe| recipe.name);
+        for (known, words) in WORDS {
+            assert!(words.iter().all(|word| name(word) == Ok(*known)), "{known}");
+        }
+        assert_eq!(
+            ["4-bit", "Q4-K-M", "q40", "half"].map(|word| name(word).unwrap()),
+            ["Q4_K_M", "Q4_K_M", "Q4_0", "F16"]
+        );
+        assert!(["q7", "i8", "4", "-", "iq4"].iter().all(|word| name(word) != Ok("Q4_K_M")));
+    }
 
     #[test]
     fn names_are_unique_and_found_in_any_case() {

@@ -66,9 +66,15 @@ pub struct Convert {
     #[cfg_attr(feature = "clap", arg(skip))]
     #[serde(with = "crate::path_json::one")]
     pub source: PathBuf,
-    /// File types to make in one pass; empty if a recipe file states them.
+    /// File types to make in one pass. Empty: the types of a recipe file or, without one, the type that suits `memory`.
     #[cfg_attr(feature = "clap", arg(skip))]
     pub types: Vec<FileType>,
+    /// Set the memory size, for example 16GB or 24GiB.
+    ///
+    /// Without --type, the file type of the best quality for this memory is written: q8_0, q6_k or q5_k_m if the file takes at most a
+    /// quarter of it, otherwise q4_k_m, and q3_k_m or q2_k for larger models. Default: the memory of this machine.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "SIZE", value_parser = crate::sizes::parse_size, conflicts_with_all = ["types", "recipe"], hide_short_help = true))]
+    pub memory: Option<u64>,
     /// Format of another runtime to write instead of GGUF, of [`foreign_formats`](crate::foreign_formats). Without `types`, its
     /// first one is used.
     #[cfg_attr(feature = "clap", arg(skip))]
@@ -248,7 +254,8 @@ impl Convert {
         if let Some(format) = self.to {
             return self.convert_to(format, folder, &self.loras(adapters), caller, events);
         }
-        if self.replay.recipe.is_none() {
+        let by_memory = self.types.is_empty() && self.replay.recipe.is_none();
+        if by_memory && !self.can_choose_type(&caller.parts) {
             require_types(&self.types, &self.source, folder)?;
         }
         let is_float =
@@ -269,7 +276,10 @@ impl Convert {
         let adapters = self.loras(adapters);
         let input = self.open(folder, &adapters, events)?;
         let (checkpoint, layout) = (input.checkpoint(), input.layout());
-        let recipes = recipes_of(&self.types, checkpoint)?;
+        let (recipes, caller) = match by_memory {
+            true => self.suited_type(&input, &settings, caller, events)?,
+            false => (recipes_of(&self.types, checkpoint)?, caller),
+        };
         let projector = self.with_mmproj.then(|| self.projector_type(&recipes, checkpoint)).transpose()?;
         if self.fp8_as.is_some() && !layout.tensors.iter().any(|tensor| input.is_fp8(tensor)) {
             events.warning(words!("[-fp8-as]: no tensor of the checkpoint is FP8"));

@@ -15,6 +15,7 @@
 //! journals calls `run_for` with a [`Caller`].
 
 mod adapter;
+mod by_memory;
 mod calibrated;
 mod checked;
 mod checkpoint;

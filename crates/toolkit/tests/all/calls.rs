@@ -471,6 +471,7 @@ fn errors_name_file_and_facts() {
     let error = convert.run(&()).unwrap_err();
     assert!(error.facts().contains_key("tensor") && !error.hints().is_empty(), "{error}");
     convert.types.clear();
+    convert.memory = Some(1000);
     let error = convert.plan(&()).unwrap_err();
-    assert!(matches!(error.cause(), gguf_toolkit::Cause::NoType));
+    assert_eq!(error.to_string(), "model too large for 1.00 kB of memory");
 }

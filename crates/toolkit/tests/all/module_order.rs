@@ -22,6 +22,7 @@ const FLOORS: &[&[&str]] = &[
         "importance_table",
         "layout_notes",
         "loss_report",
+        "memory",
         "metadata_json",
     ],
     &[

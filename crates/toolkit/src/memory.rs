@@ -1,0 +1,182 @@
+//! Memory of this machine, and the file type that suits it.
+
+use gguf_conversion::recipes::Recipe;
+use gguf_types::{Words, words};
+use sysinfo::{MemoryRefreshKind, System};
+
+use crate::{cause::Cause, error::Error, file_type::FileType, text::human_bytes};
+
+/// Types in order of preference, with the largest share of the memory that a file may take, in percent.
+///
+/// Four bits are the usual trade-off, so a file with more bits must be small: it takes more memory and is slower. The rest of the
+/// memory is for the KV cache, buffers and other programs.
+const SHARES: [(FileType, u64); 6] = [
+    (FileType::Q8_0, 25),
+    (FileType::Q6_K, 25),
+    (FileType::Q5_K_M, 25),
+    (FileType::Q4_K_M, 65),
+    (FileType::Q3_K_M, 65),
+    (FileType::Q2_K, 80),
+];
+
+/// Memory of this machine in bytes, or the limit of its container if that is lower; `None` if the system does not report it.
+///
+/// # Examples
+/// ```
+/// assert!(gguf_toolkit::memory::total().is_none_or(|bytes| bytes > 0));
+/// ```
+pub fn total() -> Option<u64> {
+    let mut system = System::new();
+    system.refresh_memory_specifics(MemoryRefreshKind::nothing().with_ram());
+    let bytes = system.total_memory();
+    if bytes == 0 {
+        return None;
+    }
+    Some(system.cgroup_limits().map_or(bytes, |limits| limits.total_memory.min(bytes)))
+}
+
+/// The file type for a memory size, with the size of its file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Suited {
+    /// The type.
+    pub file_type: FileType,
+    /// Size of the file in bytes.
+    pub n_bytes: u64,
+    /// The memory in bytes.
+    pub memory: u64,
+    /// The type for other needs: q8_0, or q4_k_m if that is the type.
+    pub other: FileType,
+    /// Size of a file of the other type, in bytes.
+    pub other_bytes: u64,
+}
+
+impl Suited {
+    /// One line for people: the type, its size and the alternative.
+    pub fn words(&self) -> Words {
+        let Suited { file_type, n_bytes, memory, other, other_bytes } = self;
+        let (size, memory, other_size) =
+            (human_bytes(*n_bytes), human_bytes(*memory), human_bytes(*other_bytes));
+        let purpose = if *file_type == FileType::Q8_0 { "smaller" } else { "best quality" };
+        words!(
+            "type {}: {} of {} of memory; {}: [-type {}] ({})",
+            file_type,
+            size,
+            memory,
+            purpose,
+            other,
+            other_size
+        )
+    }
+}
+
+/// Chooses the file type of the best quality for a machine with `memory` bytes. `n_bytes` returns the size of a file by its type.
+///
+/// Types with more than four bits are chosen if the file takes at most a quarter of the memory. Otherwise the type is q4_k_m or
+/// q3_k_m, up to 65 % of the memory, or q2_k, up to 80 %.
+///
+/// # Errors
+/// A model that is too large for the memory, or an error of `n_bytes`.
+///
+/// # Examples
+/// ```
+/// use gguf_toolkit::{FileType, memory};
+///
+/// # fn main() -> Result<(), gguf_toolkit::Error> {
+/// // A model of 8 billion parameters.
+/// let n_bytes = |file_type| match file_type {
+///     FileType::Q8_0 => Ok(8_540_000_000),
+///     FileType::Q6_K => Ok(6_600_000_000),
+///     FileType::Q5_K_M => Ok(5_730_000_000),
+///     FileType::Q4_K_M => Ok(4_920_000_000),
+///     _ => Ok(4_020_000_000),
+/// };
+/// assert_eq!(memory::suited(16_000_000_000, n_bytes)?.file_type, FileType::Q4_K_M);
+/// assert_eq!(memory::suited(32_000_000_000, n_bytes)?.file_type, FileType::Q6_K);
+/// # Ok(())
+/// # }
+/// ```
+pub fn suited(memory: u64, mut n_bytes: impl FnMut(FileType) -> Result<u64, Error>) -> Result<Suited, Error> {
+    let [(best, _), ..] = SHARES;
+    let mut smallest = 0;
+    for (file_type, percent) in SHARES {
+        let size = n_bytes(file_type)?;
+        if u128::from(size) * 100 <= u128::from(memory) * u128::from(percent) {
+            let other = if file_type == best { FileType::Q4_K_M } else { best };
+            let other_bytes = n_bytes(other)?;
+            return Ok(Suited { file_type, n_bytes: size, memory, other, other_bytes });
+        }
+        smallest = size;
+    }
+    let message = format!("model too large for {} of memory", human_bytes(memory));
+    Err(Error::new(message).hint([words!(
+        "a file of type q2_k has {}; to write it nevertheless, use [-type q2_k]",
+        human_bytes(smallest)
+    )]))
+}
+
+/// The file type for `memory` or, by default, for the memory of this machine.
+///
+/// # Errors
+/// As [`suited`]; [`Cause::NoType`] if the memory is unknown.
+pub(crate) fn suited_here(
+    memory: Option<u64>,
+    mut n_bytes: impl FnMut(&'static Recipe) -> Result<u64, Error>,
+) -> Result<Suited, Error> {
+    let memory = memory.or_else(total).ok_or_else(|| Error::usage(Cause::NoType))?;
+    suited(memory, |file_type| n_bytes(file_type.recipe().ok_or_else(|| Error::usage(Cause::NoType))?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Billions of bytes of a model with this many billions of parameters.
+    fn sizes(billions: u64) -> impl FnMut(FileType) -> Result<u64, Error> {
+        move |file_type| {
+            let bits = match file_type {
+                FileType::Q8_0 => 850,
+                FileType::Q6_K => 656,
+                FileType::Q5_K_M => 569,
+                FileType::Q4_K_M => 489,
+                FileType::Q3_K_M => 400,
+                _ => 316,
+            };
+            Ok(billions * 1_000_000_000 * bits / 800)
+        }
+    }
+
+    #[test]
+    fn usual_models_get_expected_types() {
+        let name = |billions, gigabytes: u64| {
+            suited(gigabytes * 1_000_000_000, sizes(billions)).map(|suited| suited.file_type.to_string())
+        };
+        for (billions, gigabytes, expected) in [
+            (1, 8, "q8_0"),
+            (3, 16, "q8_0"),
+            (8, 8, "q4_k_m"),
+            (8, 16, "q4_k_m"),
+            (8, 32, "q6_k"),
+            (8, 64, "q8_0"),
+            (14, 16, "q4_k_m"),
+            (32, 32, "q4_k_m"),
+        ] {
+            assert_eq!(name(billions, gigabytes).unwrap(), expected, "{billions} B in {gigabytes} GB");
+        }
+        assert_eq!(name(20, 8).unwrap_err().to_string(), "model too large for 8.00 GB of memory");
+        assert_eq!(name(20, 10).unwrap(), "q2_k");
+    }
+
+    #[test]
+    fn line_names_the_alternative() {
+        let text = |gigabytes: u64| {
+            suited(gigabytes * 1_000_000_000, sizes(8)).map(|suited| suited.words().to_string()).unwrap()
+        };
+        assert!(
+            text(16).starts_with("type q4_k_m: 4.89 GB of 16.0 GB of memory; best quality: "),
+            "{}",
+            text(16)
+        );
+        assert!(text(64).starts_with("type q8_0: 8.50 GB of 64.0 GB of memory; smaller: "), "{}", text(64));
+    }
+}

@@ -1,0 +1,57 @@
+//! `gguf-convert SRC` without `--type`, types as arguments, and words for types.
+
+use crate::common::{Sandbox, succeed, words};
+
+fn bytes(sandbox: &Sandbox, file: &str) -> Vec<u8> {
+    std::fs::read(sandbox.path(file)).unwrap()
+}
+
+#[test]
+fn type_is_chosen_for_the_memory() {
+    let sandbox = Sandbox::with_golden("llama");
+    succeed(sandbox.convert(&words("llama out/{ftype}.gguf --type q8_0,q4_k_m,q2_k -q")));
+    let size = |name: &str| std::fs::metadata(sandbox.path(&format!("out/{name}.gguf"))).unwrap().len();
+    // A quarter of the memory for q8_0, 65 % for q4_k_m, 80 % for q2_k.
+    let memories = [
+        ("q8_0", 4 * size("q8_0"), "smaller: --type q4_k_m"),
+        ("q4_k_m", size("q4_k_m") * 100 / 65 + 1, "best quality: --type q8_0"),
+        ("q2_k", size("q2_k") * 100 / 80 + 1, "best quality: --type q8_0"),
+    ];
+    for (name, memory, other) in memories {
+        let out = format!("chosen-{name}.gguf");
+        let ran = succeed(sandbox.convert(&["llama", &out, "--memory", &memory.to_string()]));
+        ran.says(&format!("type {name}: "));
+        ran.says(other);
+        assert!(bytes(&sandbox, &out) == bytes(&sandbox, &format!("out/{name}.gguf")), "{name}");
+    }
+    // The memory of this machine is enough for a small model.
+    succeed(sandbox.convert(&["llama", "here.gguf"])).says("type q8_0: ");
+    assert_eq!(sandbox.convert(&words("llama x.gguf --memory 1GB --type q8_0")).code, Some(2));
+    // A plan must be the same on every machine.
+    sandbox.convert(&words("plan plan.json llama x.gguf")).ends_and_says(2, "missing --type");
+}
+
+#[test]
+fn type_can_be_an_argument_or_a_word() {
+    let sandbox = Sandbox::with_golden("llama");
+    let want = "llama out/want.gguf --type q4_k_m -q";
+    succeed(sandbox.convert(&words(want)));
+    for (call, file) in [
+        ("llama out/a.gguf q4_k_m", "out/a.gguf"),
+        ("llama out/b.gguf --type 4bit", "out/b.gguf"),
+        ("llama out/c.gguf small", "out/c.gguf"),
+    ] {
+        succeed(sandbox.convert(&words(call)));
+        assert!(bytes(&sandbox, file) == bytes(&sandbox, "out/want.gguf"), "{call}");
+    }
+    // `SRC TYPE` writes to the current folder, as without an output.
+    let json = succeed(sandbox.convert(&words("llama q4,f16 --dry-run --json"))).json();
+    let types: Vec<&str> =
+        json["files"].as_array().unwrap().iter().filter_map(|file| file["type"].as_str()).collect();
+    assert_eq!(types, ["Q4_K_M", "F16"], "{json}");
+    succeed(sandbox.convert(&words("llama base.gguf bf16 -q")));
+    succeed(sandbox.quantize(&words("base.gguf d.gguf 4-bit -q")));
+    succeed(sandbox.quantize(&words("base.gguf e.gguf q4_k_m -q")));
+    assert!(bytes(&sandbox, "d.gguf") == bytes(&sandbox, "e.gguf"));
+    sandbox.convert(&words("llama x.gguf q8_0 --type q4_k_m")).ends_and_says(2, "cannot be used with");
+}
