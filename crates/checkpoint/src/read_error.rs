@@ -39,7 +39,7 @@ pub enum ReadError {
     NoValue {
         /// Tensor of the file that contains it.
         tensor: String,
-        /// Row of that tensor, over all outer dimensions.
+        /// Index of the row, with all outer dimensions flattened.
         row: u64,
         expected: &'static str,
         found: String,

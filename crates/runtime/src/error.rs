@@ -188,7 +188,7 @@ pub enum Error {
     /// A picture or a sound is given to a model that accepts only tokens.
     #[error("architecture `{architecture}` does not accept images or audio")]
     NoPictureInput { architecture: String },
-    /// Vectors of texts are wanted, and nothing says how rows become one.
+    /// The model has no pooling method, so it cannot embed texts.
     #[error("missing metadata key `{key}`")]
     NoPooling { key: String },
     /// Vectors of texts are wanted of a model that answers them.
@@ -223,7 +223,7 @@ pub enum Error {
         /// weights are finite.
         weight: Option<(String, u64)>,
     },
-    /// A file of saved predictions that does not hold together.
+    /// An inconsistent file of saved predictions.
     #[error("{field}: expected {expected}, found {found}")]
     LogitsFile { field: &'static str, expected: String, found: String },
     /// A task that cannot be read or answered.

@@ -1,4 +1,4 @@
-//! Tokenizers against what the reference makes of them, and what is wrong with bad ones.
+//! Tokenizers equal those of the reference; invalid ones are refused with the reason.
 
 use std::collections::BTreeMap;
 use std::fs;

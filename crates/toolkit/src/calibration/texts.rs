@@ -80,7 +80,7 @@ pub fn windows(
 /// All windows of a text to verify on.
 ///
 /// # Errors
-/// It cannot be read, or has less than two of them.
+/// A text that cannot be read or has fewer than two windows.
 pub fn chunks_of(model: &Model, text: &Path, events: &dyn Events) -> Result<Vec<Chunk>, Error> {
     Ok(windows_of(model, text, events)?.into_iter().filter_map(chunk).collect())
 }

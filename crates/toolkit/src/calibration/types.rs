@@ -56,7 +56,7 @@ const REFINED: f64 = 0.6;
 /// Default types to choose from: those with fast kernels in every runtime.
 const USUAL: &[DType] =
     &[DType::Q2_K, DType::Q3_K, DType::IQ4_XS, DType::Q4_K, DType::Q5_K, DType::Q6_K, DType::Q8_0];
-/// The same for rows that are not a multiple of 256.
+/// Default types for rows whose length is not a multiple of 256.
 const USUAL_NARROW: &[DType] =
     &[DType::Q4_0, DType::IQ4_NL, DType::Q4_1, DType::Q5_0, DType::Q5_1, DType::Q8_0];
 
@@ -69,7 +69,7 @@ pub struct ChosenTypes {
     pub bytes: u64,
     /// Predicted divergence with these types and rounding by moments, in nats.
     pub predicted: f64,
-    /// The same for the types of the recipe.
+    /// Predicted divergence with the types of the recipe, in nats.
     pub predicted_of_recipe: f64,
     /// Type and cost of each tensor.
     pub tensors: BTreeMap<String, (&'static str, f64)>,
