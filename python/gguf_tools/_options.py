@@ -406,6 +406,9 @@ class VerifyOptions(Reading, total=False):
     only: Annotated[Texts, of("only", texts, default=()),
         "Limit the checks to one or several of ``structure``, ``blocks``, ``loader``, ``architecture``, ``tokenizer``, ``template``, "
         "``file-type`` and ``source``."]
+    programs: Annotated[Texts, of("programs", texts, default=()),
+        "Report what one or several of ``llama.cpp``, ``lm-studio``, ``ollama``, ``vllm``, ``transformers`` and ``comfyui`` do with the "
+        "file, instead of the check ``loader``."]
     strict: Annotated[bool, flag("strict"), "Treat warnings as errors."]
     threads: Annotated[Optional[int], of("threads"), "Number of threads. Default: one per core."]
 

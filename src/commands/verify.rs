@@ -6,7 +6,7 @@ use clap::{Args, ValueHint, builder::TypedValueParser};
 use gguf_toolkit::{
     Adapter,
     arguments::choice,
-    verify::{Report as FileReport, Tone, VerifyOptions, Which, verify},
+    verify::{Program, Report as FileReport, Tone, VerifyOptions, Which, verify},
 };
 
 use crate::{
@@ -58,6 +58,11 @@ struct VerifyArgs {
     /// Run only this comma-separated list of checks.
     #[arg(long, value_name = "CHECK", value_delimiter = ',', value_parser = checks())]
     only: Vec<Which>,
+    /// Report what these programs do with the file (comma-separated).
+    ///
+    /// Their checks replace the check "loader". Ollama replaces some chat templates with its own; the check compares the prompts.
+    #[arg(long = "for", value_name = "PROGRAM", value_delimiter = ',', value_parser = choice(Program::ALL.iter().map(|(program, name, about)| (*name, *about, *program))))]
+    programs: Vec<Program>,
     /// Treat warnings as errors.
     #[arg(long)]
     strict: bool,
@@ -88,6 +93,7 @@ fn run(args: VerifyArgs, ui: &Ui) -> Result<(), Failure> {
         adapters: args.lora,
         lora_tokenizer: args.lora_tokenizer,
         only: args.only,
+        programs: args.programs,
         strict: args.strict,
         threads: args.threads,
         level: cpu_level()?,

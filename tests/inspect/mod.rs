@@ -9,4 +9,5 @@ mod tokenizer;
 mod verify_adapters;
 mod verify_faults;
 mod verify_goldens;
+mod verify_programs;
 mod verify_source;

@@ -103,7 +103,11 @@ pub fn prompt_format(model: &gguf_runtime::Model, path: &Path, events: &dyn Even
 pub fn ollama_template(model: &gguf_runtime::Model, path: &Path) -> Option<String> {
     let metadata = model.file().metadata();
     let template = metadata.get(CHAT_TEMPLATE).and_then(Value::as_str)?;
-    if ["tools", "think", "reasoning"].iter().any(|word| template.contains(word)) {
+    // Tools and reasoning are not translated, and a date would be that of the translation.
+    if ["tools", "think", "reasoning", "strftime_now", "date_string"]
+        .iter()
+        .any(|word| template.contains(word))
+    {
         return None;
     }
     let render = |messages: &[(&str, &str)], asks: bool| {

@@ -10,6 +10,7 @@ mod holes;
 mod keys;
 mod metadata;
 mod options;
+mod programs;
 mod prompts;
 mod report;
 mod trials;
@@ -23,6 +24,7 @@ use self::keys::{file_type_of, not_loaded, other_kind, tokenizer_findings};
 pub(crate) use self::{behavior::default_system, diffusion::refusals as diffusion_refusals};
 pub use self::{
     options::{VerifyOptions, Which},
+    programs::{Program, ollama::OllamaTemplate},
     report::{Check, Finding, Report, Severity, Tone},
 };
 use crate::{
@@ -105,12 +107,16 @@ pub(crate) fn verify_opened(
     }
     let mut refusals = Vec::new();
     if wants(Which::Loader) {
-        let check = match &diffusion {
-            Some(file) => diffusion::loader(file, model.metadata(), &tensors),
-            None => loader(model),
+        let checks = match &diffusion {
+            _ if !options.programs.is_empty() => {
+                let check = |program: &Program| programs::check(*program, model, &tensors);
+                options.programs.iter().map(check).collect::<Result<_, _>>()?
+            }
+            Some(file) => vec![diffusion::loader(file, model.metadata(), &tensors)],
+            None => vec![loader(model)],
         };
-        refusals.clone_from(&check.findings);
-        report.push(check);
+        refusals = checks.iter().flat_map(|check| check.findings.clone()).collect();
+        report.extend(checks);
     }
     if wants(Which::Architecture) {
         report.push(match &diffusion {
@@ -206,6 +212,9 @@ fn structure(model: &Model, is_diffusion: bool) -> Check {
     check
 }
 
+/// Code of a file with a text model and a tower.
+const MODEL_WITH_TOWER: &str = "model_with_tower";
+
 /// Checks if llama.cpp loads the file.
 fn loader(model: &Model) -> Check {
     let mut check = Check::new("loader");
@@ -224,7 +233,7 @@ fn loader(model: &Model) -> Check {
     // Once, not for each tensor of the tower.
     if let Some((kind, advice)) = input_kind::one_file_model(names(model)) {
         check.push(Finding::error(
-            "model_with_tower",
+            MODEL_WITH_TOWER,
             format!("llama.cpp does not load the file: it is {kind}"),
         ));
         check.push(Finding::note("hint", advice));

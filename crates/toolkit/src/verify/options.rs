@@ -5,6 +5,7 @@ use std::{num::NonZeroUsize, path::PathBuf};
 use gguf_quant::Level;
 use serde::{Deserialize, Serialize};
 
+use super::programs::Program;
 use crate::adapter::Adapter;
 
 /// A check.
@@ -58,6 +59,8 @@ pub struct VerifyOptions {
     pub lora_tokenizer: bool,
     /// The checks to run. An empty list runs all.
     pub only: Vec<Which>,
+    /// Programs that [`Which::Loader`] checks. An empty list checks llama.cpp, or ComfyUI-GGUF for diffusion models.
+    pub programs: Vec<Program>,
     /// Treat warnings as errors.
     pub strict: bool,
     /// Number of threads; `None` for one per core.
@@ -75,6 +78,7 @@ impl Default for VerifyOptions {
             adapters: Vec::new(),
             lora_tokenizer: false,
             only: Vec::new(),
+            programs: Vec::new(),
             strict: false,
             threads: None,
             level: Level::detect(),

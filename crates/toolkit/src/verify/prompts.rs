@@ -138,7 +138,7 @@ pub fn compare(file: &Metadata, source: &Metadata) -> Result<Check, Error> {
         for (conversation, (ours, theirs)) in conversations.iter().zip(rendered) {
             n_compared += 1;
             let different = match (&ours, &theirs) {
-                (Ok(ours), Ok(theirs)) => difference(ours, theirs),
+                (Ok(ours), Ok(theirs)) => difference(ours, theirs, "the source"),
                 (Err(_), Err(_)) => None,
                 (Err(error), Ok(_)) => Some(format!("only the source can be rendered: {error}")),
                 (Ok(_), Err(error)) => Some(format!("only the file can be rendered: {error}")),
@@ -166,12 +166,12 @@ pub fn compare(file: &Metadata, source: &Metadata) -> Result<Check, Error> {
     Ok(check)
 }
 
-/// First difference between two texts, with context.
-fn difference(ours: &str, theirs: &str) -> Option<String> {
+/// First difference between the prompt of the file and that of another, with context.
+pub fn difference(ours: &str, theirs: &str, other: &str) -> Option<String> {
     if ours == theirs {
         return None;
     }
     let at = ours.chars().zip(theirs.chars()).take_while(|(a, b)| a == b).count();
     let around = |text: &str| text.chars().skip(at.saturating_sub(10)).take(40).collect::<String>();
-    Some(format!("at character {at}, the file has {:?} and the source {:?}", around(ours), around(theirs)))
+    Some(format!("at character {at}, the file has {:?} and {other} {:?}", around(ours), around(theirs)))
 }
