@@ -100,7 +100,6 @@ const ROWS: &[Row] = {
         Row { program: Program::Ollama, title: "Ollama", undecoded: &[TQ1_0, TQ2_0, Q2_0], ..LLAMA_CPP },
         Row {
             program: Program::Vllm,
-
             title: "vLLM",
             is_llama_cpp: false,
             undecoded: &[TQ1_0, TQ2_0, MXFP4, NVFP4, Q1_0, Q2_0, Q8_K],
@@ -112,17 +111,14 @@ const ROWS: &[Row] = {
         },
         Row {
             program: Program::Transformers,
-
             title: "Transformers",
             is_llama_cpp: false,
             undecoded: NOT_IN_GGUF_PY,
             architectures: Some((TRANSFORMERS, None)),
             loads_shards: false,
-            ..LLAMA_CPP
         },
         Row {
             program: Program::Comfyui,
-
             title: "ComfyUI-GGUF",
             is_llama_cpp: false,
             undecoded: NOT_IN_GGUF_PY,
