@@ -50,12 +50,12 @@ struct ShowArgs {
     /// tensors with a search.
     #[arg(long, value_name = "PAGE", value_hint = ValueHint::FilePath)]
     html: Option<PathBuf>,
-    /// Add the error of each tensor to the page.
+    /// Use MODEL as the base.
     ///
-    /// MODEL is the GGUF file that FILE was quantized from.
+    /// The page then has the error of each tensor. MODEL is the GGUF file that FILE was quantized from.
     #[arg(long, value_name = "MODEL", value_hint = ValueHint::FilePath, requires = "html")]
     base: Option<PathBuf>,
-    /// Overwrite an existing page.
+    /// Overwrite existing outputs.
     #[arg(long, requires = "html")]
     force: bool,
     /// Print the result as JSON.

@@ -58,9 +58,9 @@ struct VerifyArgs {
     /// Run only this comma-separated list of checks.
     #[arg(long, value_name = "CHECK", value_delimiter = ',', value_parser = checks())]
     only: Vec<Which>,
-    /// Report what these programs do with the file (comma-separated).
+    /// Check for PROGRAM.
     ///
-    /// Their checks replace the check "loader". Ollama replaces some chat templates with its own; the check compares the prompts.
+    /// Reports what PROGRAM, or each of several in a comma-separated list, does with the file. These checks replace the check "loader". Ollama replaces some chat templates with its own; the check compares the prompts.
     #[arg(long = "for", value_name = "PROGRAM", value_delimiter = ',', value_parser = choice(Program::ALL.iter().map(|(program, name, about)| (*name, *about, *program))))]
     programs: Vec<Program>,
     /// Treat warnings as errors.

@@ -47,7 +47,7 @@ fn type_can_be_an_argument_or_a_word() {
     // `SRC TYPE` writes to the current folder, as without an output.
     let json = succeed(sandbox.convert(&words("llama q4,f16 --dry-run --json"))).json();
     let types: Vec<&str> =
-        json["files"].as_array().unwrap().iter().filter_map(|file| file["type"].as_str()).collect();
+        json["outputs"].as_array().unwrap().iter().filter_map(|file| file["type"].as_str()).collect();
     assert_eq!(types, ["Q4_K_M", "F16"], "{json}");
     succeed(sandbox.convert(&words("llama base.gguf bf16 -q")));
     succeed(sandbox.quantize(&words("base.gguf d.gguf 4-bit -q")));

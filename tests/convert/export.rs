@@ -39,7 +39,6 @@ fn invalid_exports_are_refused() {
         &["export", "x.gguf"][..],
         &["export", "x.gguf", "out/hf", "-t", "q8_0"],
         &["export", "x.gguf", "out/hf", "-t", "f16,f32"],
-        &["llama", "out/x", "--to", "gguf"],
         &["llama", "out/x", "--to", "onnx"],
     ] {
         assert_eq!(sandbox.convert(args).code, Some(2), "{args:?}");

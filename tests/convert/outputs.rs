@@ -450,8 +450,7 @@ fn invalid_input_is_named_and_writes_nothing() {
 fn wrong_calls_end_with_code_2() {
     let sandbox = Sandbox::with_golden("llama");
     for args in [
-        &["llama"][..],
-        &["llama", "out", "--type", "q4_x"],
+        &["llama", "out", "--type", "q4_x"][..],
         &["llama", "out", "--type", "copy"],
         &["llama", "out", "--type", "q4_0", "--threads", "0"],
         &["llama", "out", "--type", "q4_0", "--via", "q8_0"],

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use crate::common::{Sandbox, golden, succeed};
+use crate::common::{Sandbox, golden, succeed, words};
 
 #[test]
 fn show_summarizes_then_lists_metadata_and_tensors() {
@@ -209,7 +209,7 @@ fn page_shows_texts_of_the_file_as_text() {
     );
     let (name, template) = (format!("general.name={hostile}"), format!("tokenizer.chat_template={template}"));
     succeed(sandbox.quantize(&["base.gguf", "x.gguf", "q4_k_m", "-q"]));
-    succeed(sandbox.inspect(&["set", "x.gguf", &name, &template, "--out", "hostile.gguf"]));
+    succeed(sandbox.inspect(&["set", "x.gguf", &name, &template, "--output", "hostile.gguf"]));
     let page = |options: &[&str]| {
         let args = ["show", "hostile.gguf", "--html", "page.html", "--force"];
         succeed(sandbox.inspect(&[&args[..], options].concat()));
@@ -236,13 +236,12 @@ fn page_shows_texts_of_the_file_as_text() {
 fn page_is_not_written_over_its_input() {
     let sandbox = Sandbox::with_converted("llama", "x.gguf", "f32");
     let before = fs::read(sandbox.path("x.gguf")).unwrap();
-    for args in [
-        &["show", "x.gguf", "--html", "x.gguf", "--force"][..],
-        &["show", "x.gguf", "x.gguf", "--html", "a.html"],
-        &["show", "x.gguf", "--base", "x.gguf"],
+    for (call, code, says) in [
+        ("show x.gguf --html x.gguf --force", 1, "output `x.gguf` is also the input"),
+        ("show x.gguf x.gguf --html a.html", 2, "expected one file for --html"),
+        ("show x.gguf --base x.gguf", 2, "--html <PAGE>"),
     ] {
-        let ran = sandbox.inspect(args);
-        assert_eq!(ran.code, Some(2), "{args:?} {}", ran.stderr);
+        sandbox.inspect(&words(call)).ends_and_says(code, says);
     }
     assert_eq!(fs::read(sandbox.path("x.gguf")).unwrap(), before);
     assert!(!sandbox.path("a.html").exists());

@@ -208,7 +208,7 @@ fn with_models() -> Sandbox {
     let files = "\
         gguf-convert Llama-3.2-1B model-{ftype}.gguf --type bf16,q4_k_m -q
         cp model-bf16.gguf model-BF16.gguf; cp model-bf16.gguf llama-bf16.gguf; cp model-bf16.gguf model-it.gguf
-        cp model-q4_k_m.gguf model-Q4_K_M.gguf; cp model-q4_k_m.gguf llama-q4_k_m.gguf
+        cp model-q4_k_m.gguf model-Q4_K_M.gguf; cp model-q4_k_m.gguf llama-q4_k_m.gguf; cp model-q4_k_m.gguf chat.gguf
         gguf-eval imatrix model-bf16.gguf --text wiki.txt --output imatrix.gguf -q
         gguf-inspect recipe model-q4_k_m.gguf --output theirs.json
         gguf-inspect split model-q4_k_m.gguf Llama-3.1-70B-Q4_K_M --split-max-tensors 12

@@ -56,7 +56,7 @@ const PARTS: &[Part] = &[
         "Invalid command lines are reported before any file is read, with exit code 2.",
         &[
             ("Option of another program", AS_IT_IS, CONVERT, &["llama", "--type", "q8_0", "--fuse-qkv"], 2),
-            ("Unknown type", AS_IT_IS, QUANTIZE, &["model.gguf", "out.gguf", "q4km"], 2),
+            ("Unknown type", AS_IT_IS, QUANTIZE, &["model.gguf", "out.gguf", "q4_k_x"], 2),
             ("Missing argument", AS_IT_IS, INSPECT, &["show"], 2),
         ],
     ),

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use gguf_checkpoint::Dtype;
-use gguf_container::Model;
 use gguf_conversion::{
     CheckpointInput, Conversion, InputFile, KeyOverride, ModelInput, OutputRequest, Request, recipes::Recipe,
 };
@@ -14,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{
     context::{Context, Stage},
-    digests::{Digests, digests},
+    digests::{Digests, digests, open},
     options::PublishOptions,
     work::fingerprint,
     write::write,
@@ -24,7 +23,6 @@ use crate::{
     events::Events,
     failure::failure,
     hub::{self, HubOptions},
-    input_kind::{self, Wanted},
     layout_notes::Notes,
     path_json, text_file,
 };
@@ -48,7 +46,7 @@ impl Stated {
             (None, Some(_)) => None,
             (None, None) => earlier.map(str::to_owned),
         };
-        if is_gguf(&args.src) && (args.model_name.is_some() || chat_template.is_some()) {
+        if args.has_gguf_source() && (args.model_name.is_some() || chat_template.is_some()) {
             let file = args.src.display();
             let message = words!("[-model-name] and [-chat-template] need a checkpoint as input");
             return Err(Error::usage(message).hint([words!("change the source: run `[gguf-inspect set {} general.name=NAME]` or `[gguf-inspect set {} -chat-template FILE]`", file, file)]));
@@ -79,11 +77,6 @@ impl Stated {
     }
 }
 
-/// True for a source that is a GGUF file.
-pub fn is_gguf(src: &Path) -> bool {
-    src.extension().is_some_and(|extension| extension == "gguf") && src.is_file()
-}
-
 /// Source of a publication.
 pub enum Source {
     /// A checkpoint folder, or a model of the Hub.
@@ -112,7 +105,7 @@ impl Source {
         events: &dyn Events,
     ) -> Result<Source, Error> {
         let src = args.src.as_path();
-        if is_gguf(src) {
+        if args.has_gguf_source() {
             return Ok(Source::Gguf(src.to_owned()));
         }
         let wanted = hub::Wanted { weights: true, keep: false, out: Some(&args.dir) };
@@ -314,16 +307,4 @@ pub fn check_types(base: &Base, types: &[&'static Recipe], chooses_types: bool) 
         Err(Error::at(&base.path, message)
             .hint(["publish the checkpoint, or a file of type BF16, F16 or F32"]))
     })
-}
-
-/// The model of a file.
-///
-/// # Errors
-/// A file that cannot be read or is not a model.
-pub fn open(path: &Path) -> Result<Model, Error> {
-    let model = Model::open(path).map_err(|error| {
-        input_kind::explained(path, Wanted::Gguf, failure(path, gguf_conversion::Error::Gguf(error)))
-    })?;
-    input_kind::check_language_model(path)?;
-    Ok(model)
 }

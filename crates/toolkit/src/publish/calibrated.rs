@@ -11,7 +11,7 @@ use gguf_conversion::imatrix::Imatrix;
 use super::{
     base::{self, Base},
     context::Context,
-    importance,
+    digests, importance,
     interruption::ends_soon,
     ladder::Entry,
     work::Work,
@@ -99,7 +99,7 @@ pub fn write(
         parts: Parts::Whole,
     };
     events.status(format!("calibrating {}", entry.label()));
-    let report = quantize_model::run(base::open(&base.path)?, job, args, &Within(events))?.written()?;
+    let report = quantize_model::run(digests::open(&base.path)?, job, args, &Within(events))?.written()?;
     report.paths().into_iter().next().ok_or_else(|| Error::new("missing file of a type"))
 }
 

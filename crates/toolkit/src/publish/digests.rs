@@ -12,11 +12,17 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{
-    base::open,
     context::{Context, Stage},
     interruption::ends_soon,
 };
-use crate::{error::Error, events::Events, hash::digest_of_weights, metadata_json::entry};
+use crate::{
+    error::Error,
+    events::Events,
+    failure::failure,
+    hash::digest_of_weights,
+    input_kind::{self, Wanted},
+    metadata_json::entry,
+};
 
 /// Digests of a base, in hexadecimal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +44,18 @@ pub fn is_descriptive(key: &str) -> bool {
 pub fn is_of_file(key: &str) -> bool {
     ["general.file_type", "general.quantization_version"].contains(&key)
         || ["split.", "quantize.", "gguf_tools."].iter().any(|prefix| key.starts_with(prefix))
+}
+
+/// The model of a file.
+///
+/// # Errors
+/// A file that cannot be read or is not a model.
+pub fn open(path: &Path) -> Result<Model, Error> {
+    let model = Model::open(path).map_err(|error| {
+        input_kind::explained(path, Wanted::Gguf, failure(path, gguf_conversion::Error::Gguf(error)))
+    })?;
+    input_kind::check_language_model(path)?;
+    Ok(model)
 }
 
 /// The digests of the base at `path`, whose bytes depend on `state`.

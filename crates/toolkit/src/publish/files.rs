@@ -17,8 +17,9 @@ use super::{
     base::{self, Base},
     calibrated::{self, Calibrating},
     context::Context,
-    heads, importance,
+    digests, heads, importance,
     ladder::Entry,
+    names::{recipe_name, recipe_path},
     published,
     work::{Work, fingerprint},
     write::write,
@@ -144,7 +145,7 @@ pub fn make(base: &Base, wanted: &Wanted<'_>, context: &mut Context<'_>) -> Resu
             let Some(calibrating) = wanted.calibration_of(&entry) else { continue };
             let file = calibrated::File {
                 entry,
-                path: path_of(base::open(&base.path)?.metadata(), &entry, context.out()),
+                path: path_of(digests::open(&base.path)?.metadata(), &entry, context.out()),
                 digest: wanted.digest(&entry, &context.program),
                 imatrix: wanted.imatrix,
                 split_max_size: wanted.split_max_size,
@@ -170,7 +171,7 @@ fn write_together(
 ) -> Result<(), Error> {
     // Files that are not split have no keys about shards, like those of llama-quantize.
     for (types, shards) in by_shards(base, entries, wanted)? {
-        let input = ModelInput::new(gguf_models::FAMILIES, base::open(&base.path)?);
+        let input = ModelInput::new(gguf_models::FAMILIES, digests::open(&base.path)?);
         let outputs = types.iter().map(|entry| OutputRequest::by_rules(entry.recipe));
         let conversion = Conversion::new(input).outputs(outputs).request(wanted.request(shards));
         let digests: Vec<String> = types.iter().map(|entry| wanted.digest(entry, &context.program)).collect();
@@ -201,7 +202,7 @@ fn current(
     if base.is_of_type(entry.recipe) {
         return is_base(entry, wanted, base, context);
     }
-    let model = base::open(&base.path)?;
+    let model = digests::open(&base.path)?;
     let path = path_of(model.metadata(), entry, context.out());
     let paths = heads::renew(&file.paths, model.metadata(), &path, context.events)?;
     made(paths.first().map_or(Path::new(""), PathBuf::as_path), entry, wanted, base, context)
@@ -297,7 +298,7 @@ pub fn dropped_fingerprint(file: &str, dropping: &str) -> String {
 
 /// Facts about the file at `first`, which may be split.
 pub fn facts_of(first: &Path, label: String, fingerprint: String, head: &str) -> Result<WrittenFile, Error> {
-    let model = base::open(first)?;
+    let model = digests::open(first)?;
     let (mut n_elems, mut n_bytes) = (0, 0);
     for (_, tensor) in model.tensors() {
         n_elems += tensor.shape.n_elems();
@@ -317,19 +318,9 @@ pub fn facts_of(first: &Path, label: String, fingerprint: String, head: &str) ->
 /// Writes `recipes/TYPE.json`: the type of every tensor.
 fn save_recipe(entry: &Entry, first: &Path, out: &Path) -> Result<(), Error> {
     make_folder(&out.join("recipes"))?;
-    let model = base::open(first)?;
+    let model = digests::open(first)?;
     let dtypes = model.tensors().map(|(_, tensor)| (tensor.name.clone(), tensor.dtype)).collect();
     let output = OutputRecipe { file_type: entry.recipe.name.to_owned(), dtypes };
     let text = RecipeFile::of_output(output).text()?;
     write_file(&recipe_path(&entry.label(), out), text.as_bytes(), true)
-}
-
-/// Name of the recipe of a file in the folder, by the name of its type in the card.
-pub fn recipe_name(label: &str) -> String {
-    format!("recipes/{label}.json")
-}
-
-/// Path of the recipe of a file, by the name of its type in the card.
-pub fn recipe_path(label: &str, out: &Path) -> PathBuf {
-    out.join(recipe_name(label))
 }

@@ -20,7 +20,6 @@ use serde_json::{Value, json};
 use super::{
     context::{Context, Made, Stage},
     interruption::ends_soon,
-    kept::with_files,
     texts::{self, For, Text},
     work::{Work, fingerprint, sha256_of},
 };
@@ -179,7 +178,9 @@ pub fn make(
     }
     if keeps_matrix {
         let facts = kept(results, weights, &context.work).ok_or_else(|| {
-            let hint = words!("pass its texts again: ") + with_files("imatrix_text", &args.imatrix_text);
+            let texts: Vec<String> =
+                args.imatrix_text.iter().map(|path| printable(&path.display().to_string())).collect();
+            let hint = words!("pass its texts again: [-imatrix-text {}]", texts.join(" "));
             Error::at(&args.dir.join(NAME), "missing, changed, or made for other weights").hint([hint])
         })?;
         return Ok(Some(facts));

@@ -315,11 +315,6 @@ fn option(name: &str, value: &Value) -> Words {
     }
 }
 
-/// An option with files, for people.
-pub fn with_files(name: &str, paths: &[PathBuf]) -> Words {
-    option(name, &paths.iter().map(|path| path_json::to_json(path)).collect())
-}
-
 /// True for a model of the Hub, whose address is public.
 fn is_address(path: &Path) -> bool {
     path.to_string_lossy().contains("://")

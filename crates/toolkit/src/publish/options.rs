@@ -10,7 +10,7 @@ use gguf_quant::Level;
 use gguf_runtime::{Activations, Options};
 use serde::{Deserialize, Serialize};
 
-use super::{base::is_gguf, ladder::Ladder};
+use super::ladder::Ladder;
 use crate::{calibration::CalibrationOptions, error::Error, eval_model::options};
 use gguf_types::words;
 
@@ -193,6 +193,11 @@ impl PublishOptions {
         PublishOptions { src: src.into(), dir: dir.into(), ..PublishOptions::default() }
     }
 
+    /// True if the source is a GGUF file.
+    pub(super) fn has_gguf_source(&self) -> bool {
+        self.src.extension().is_some_and(|extension| extension == "gguf") && self.src.is_file()
+    }
+
     /// Refuses options that contradict each other or do not fit the source. `given` are those of this call.
     ///
     /// # Errors
@@ -206,12 +211,12 @@ impl PublishOptions {
         if self.no_imatrix && !self.calibrate.is_empty() {
             return Err(Error::usage(words!("[-no-imatrix] cannot be used with [-calibrate]")));
         }
-        if is_gguf(&self.src) && given.base_type.is_some() {
+        if self.has_gguf_source() && given.base_type.is_some() {
             let hint = words!("to use a base of another type, run `[gguf-quantize {} BASE.gguf TYPE]`", src);
             let message = words!("[-base-type] needs a checkpoint as input; a GGUF file is used as the base");
             return Err(Error::usage(message).hint([hint]));
         }
-        if is_gguf(&self.src) && !self.draft.is_empty() {
+        if self.has_gguf_source() && !self.draft.is_empty() {
             return Err(Error::usage(words!(
                 "[-draft] needs the checkpoint of the target model, not a GGUF file"
             )));

@@ -19,7 +19,7 @@ use super::{
     files::{self, WrittenFile},
     interruption::ends_soon,
     measure::{self, Figures, Measured, On, dominated},
-    names::{CARD, PLOT, REPORT, RESULTS, SUMS, TEMPLATE},
+    names::{CARD, PLOT, REPORT, RESULTS, SUMS, TEMPLATE, recipe_name, recipe_path},
     own_text,
     results::{Memory, PublishedFile, Results, Rung},
     work::sha256_of,
@@ -100,7 +100,7 @@ impl Publication<'_> {
                     let digest = files::dropped_fingerprint(&file.fingerprint, dropping);
                     self.context.work.done(&files::dropped(&rung.r#type), &digest, &[store], file)?;
                 }
-                let recipe = files::recipe_path(&rung.r#type, self.context.out());
+                let recipe = recipe_path(&rung.r#type, self.context.out());
                 file.paths.iter().chain([&recipe]).for_each(|path| drop(fs::remove_file(path)));
             }
         }
@@ -186,7 +186,7 @@ impl Publication<'_> {
         // The base has no recipe: it is what its source is.
         let made = results.rungs.iter().zip(written).filter(|(_, file)| file.first() != self.base.path);
         let made = made.filter(|(rung, _)| !rung.left_out);
-        others.extend(made.map(|(rung, _)| files::recipe_name(&rung.r#type)));
+        others.extend(made.map(|(rung, _)| recipe_name(&rung.r#type)));
         for name in others {
             results.others.insert(name.clone(), sha256_of(&self.context.out().join(&name))?);
         }

@@ -11,8 +11,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::{
-    files::recipe_path,
-    names::{CARD, FORMAT, RESULTS, SUMS},
+    names::{CARD, FORMAT, RESULTS, SUMS, recipe_path},
     options::PublishOptions,
     own_text,
     work::{Work, sha256_of},

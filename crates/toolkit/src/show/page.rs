@@ -16,7 +16,7 @@ use gguf_tokenizer::{Reading, Tokenizer, keys};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::shown;
+use super::value::shown;
 use crate::{
     error::Error,
     events::Events,

@@ -8,6 +8,7 @@ mod contents;
 mod diffusion;
 mod holes;
 mod keys;
+mod loader;
 mod metadata;
 mod options;
 mod programs;
@@ -20,8 +21,11 @@ use std::{collections::HashSet, num::NonZeroUsize, path::Path};
 use gguf_container::{Metadata, Model, Value};
 use gguf_conversion::recipes::TensorFacts;
 
-use self::keys::{file_type_of, not_loaded, other_kind, tokenizer_findings};
 pub(crate) use self::{behavior::default_system, diffusion::refusals as diffusion_refusals};
+use self::{
+    keys::{file_type_of, other_kind, tokenizer_findings},
+    loader::{loader, names},
+};
 pub use self::{
     options::{VerifyOptions, Which},
     programs::{Program, ollama::OllamaTemplate},
@@ -212,49 +216,6 @@ fn structure(model: &Model, is_diffusion: bool) -> Check {
     check
 }
 
-/// Code of a file with a text model and a tower.
-const MODEL_WITH_TOWER: &str = "model_with_tower";
-
-/// Checks if llama.cpp loads the file.
-fn loader(model: &Model) -> Check {
-    let mut check = Check::new("loader");
-    if let Some(kind) = other_kind(model.metadata()) {
-        return check.skipped(&format!("no checks for files of kind `{kind}`"));
-    }
-    let Ok(Some(name)) = model.metadata().text("general.architecture") else {
-        return check.skipped("no architecture");
-    };
-    if model.tensors().count() == 0 {
-        return check.skipped("vocabulary without tensors");
-    }
-    if model.shards().iter().any(|(_, file)| file.endian() == gguf_container::Endian::Big) {
-        return check.skipped("big-endian files are loaded on big-endian machines only");
-    }
-    // Once, not for each tensor of the tower.
-    if let Some((kind, advice)) = input_kind::one_file_model(names(model)) {
-        check.push(Finding::error(
-            MODEL_WITH_TOWER,
-            format!("llama.cpp does not load the file: it is {kind}"),
-        ));
-        check.push(Finding::note("hint", advice));
-        return check;
-    }
-    let tensors = model.tensors().map(|(_, info)| (info.name.as_str(), info.shape));
-    let Some(refusals) = gguf_layout::loader::refusals(&gguf_models::FAMILIES, model.metadata(), tensors)
-    else {
-        return check.skipped(&format!("llama.cpp has no architecture `{name}`"));
-    };
-    check.findings.extend(refusals.iter().map(not_loaded));
-    if refusals.is_empty() {
-        // Reported with the tokenizer.
-        check.summary = match gguf_tokenizer::missing_byte(model.metadata()) {
-            None => "llama.cpp loads the file".to_owned(),
-            Some(_) => "llama.cpp loads the file, but stops at some texts".to_owned(),
-        };
-    }
-    check
-}
-
 /// Checks the parts that the graph needs, without repeating what was found already.
 fn architecture(model: &Model, known: &[Finding]) -> Check {
     let mut check = Check::new("architecture");
@@ -324,10 +285,6 @@ fn architecture(model: &Model, known: &[Finding]) -> Check {
     let known: HashSet<String> = known.iter().filter_map(subject).collect();
     check.findings.retain(|finding| !subject(finding).is_some_and(|subject| known.contains(&subject)));
     check
-}
-
-fn names(model: &Model) -> impl Iterator<Item = &str> {
-    model.tensors().map(|(_, info)| info.name.as_str())
 }
 
 /// A name for programs.

@@ -11,9 +11,9 @@ use gguf_types::{DType, list_names};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    MODEL_WITH_TOWER, diffusion,
+    diffusion,
     keys::other_kind,
-    loader,
+    loader::{MODEL_WITH_TOWER, loader},
     report::{Check, Finding, Severity},
 };
 use crate::error::Error;
@@ -105,7 +105,9 @@ const ROWS: &[Row] = {
             undecoded: &[TQ1_0, TQ2_0, MXFP4, NVFP4, Q1_0, Q2_0, Q8_K],
             architectures: Some((
                 TRANSFORMERS,
-                Some("pass `--hf-config-path` with the original model, whose config.json vLLM then reads"),
+                Some(
+                    "vLLM reads the config.json of the original model if its option `hf_config_path` names the model",
+                ),
             )),
             ..LLAMA_CPP
         },
@@ -180,9 +182,10 @@ pub fn check(program: Program, model: &Model, tensors: &[TensorFacts<'_>]) -> Re
         return Ok(check);
     }
     let architecture = metadata.get("general.architecture").and_then(Value::as_str).unwrap_or_default();
-    let mut check = match row.is_llama_cpp {
-        true => Check { name: program.name(), ..loader(model) },
-        false => Check::new(program.name()),
+    let mut check = if row.is_llama_cpp {
+        Check { name: program.name(), ..loader(model) }
+    } else {
+        Check::new(program.name())
     };
     if check.not_checked.is_some() {
         return Ok(check);
