@@ -44,7 +44,7 @@ struct ShowArgs {
     /// Metadata and tensors, with complete arrays and strings.
     #[arg(long, conflicts_with = "json")]
     full: bool,
-    /// Write a page about FILE.
+    /// Write a page with charts to PAGE.
     ///
     /// One self-contained file for a browser: the summary, memory by context, types by layer, prompts, and all metadata and
     /// tensors with a search.

@@ -55,12 +55,14 @@ struct VerifyArgs {
     /// Use the tokenizer of the adapter (requires --lora).
     #[arg(long, requires = "lora", hide_short_help = true)]
     lora_tokenizer: bool,
-    /// Run only this comma-separated list of checks.
+    /// Run only CHECK.
+    ///
+    /// Several checks are separated by commas.
     #[arg(long, value_name = "CHECK", value_delimiter = ',', value_parser = checks())]
     only: Vec<Which>,
     /// Check for PROGRAM.
     ///
-    /// Reports what PROGRAM, or each of several in a comma-separated list, does with the file. These checks replace the check "loader". Ollama replaces some chat templates with its own; the check compares the prompts.
+    /// Reports what PROGRAM does with the file. Several programs are separated by commas. These checks replace the check "loader". Ollama replaces some chat templates with its own; the check compares the prompts.
     #[arg(long = "for", value_name = "PROGRAM", value_delimiter = ',', value_parser = choice(Program::ALL.iter().map(|(program, name, about)| (*name, *about, *program))))]
     programs: Vec<Program>,
     /// Treat warnings as errors.

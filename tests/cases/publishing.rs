@@ -74,8 +74,8 @@ fn later_call_keeps_earlier_settings() {
     ));
     let added = succeed(publish(&sandbox, &["-t", "q5_0"]));
     assert!(!added.stderr.contains("is in the folder but not in the card"), "{}", added.stderr);
-    added.says("as in the last run: --eval-text ");
-    added.says("private/eval.txt, --no-imatrix, --chunks 3");
+    added.says("as in the last run: --no-imatrix, --eval-text ");
+    added.says("private/eval.txt, --chunks 3");
     let sums = sandbox.text("out/SHA256SUMS");
     for name in ["Q4_0", "Q8_0", "Q5_0"] {
         assert!(card(&sandbox).contains(&format!("-{name}.gguf)")), "{name}: {}", card(&sandbox));

@@ -47,7 +47,7 @@ fn replaced_templates_are_reported_with_their_loss() {
     }
     let llama = verdict("llama.cpp/meta-llama-Llama-3.1-8B-Instruct.jinja");
     assert!(llama.contains("with the template of the file") && llama.contains("loses: tools"), "{llama}");
-    let equal = verdict("ollama-utils/library/stable-code:3b");
+    let equal = verdict("ollama-utils/library/dolphin-mixtral:8x7b");
     assert!(equal.contains("ok  ") && equal.contains("template `chatml` (distance 0)"), "{equal}");
 }
 
