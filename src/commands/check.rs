@@ -50,7 +50,7 @@ struct CheckArgs {
     ///
     /// Use it if the model was trained again. The divergence of the file from its base is compared with the divergence in the
     /// baseline, by chunks of the same text. The file is worse only if the mean difference exceeds two standard errors, too.
-    #[arg(long, requires = "base", conflicts_with = "save")]
+    #[arg(long, requires = "base", conflicts_with = "save", hide_short_help = true)]
     new_base: bool,
     /// Write the baseline instead of comparing with it.
     #[arg(long)]

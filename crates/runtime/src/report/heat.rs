@@ -85,7 +85,7 @@ fn noisy(file: &FileReport) -> Vec<Noisy<'_>> {
     noisy.collect()
 }
 
-/// Maps of the files that have errors of tensors; `None` if there are none.
+/// Maps of the files that have errors of tensors; `None` without such files.
 pub(super) fn heat_maps(files: &[FileReport]) -> Option<HeatMaps> {
     let all: Vec<Vec<Noisy<'_>>> = files.iter().map(noisy).collect();
     let ratios = || all.iter().flatten().map(|noisy| noisy.snr);
