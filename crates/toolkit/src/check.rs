@@ -466,7 +466,7 @@ mod tests {
             let found = Metric { value, by_chunk: by_chunk.to_vec() };
             Verdict::new("perplexity", &found, limit, is_new_base)
         };
-        let (sure, unsure) = ([3.0, 3.2, 3.1], [2.9, 3.1, 3.3]);
+        let (sure, unsure) = ([3.0, 3.2, 3.1], [2.9, 3.1, 3.6]);
         for (value, by_chunk, [is_worse, is_worse_with_new_base]) in [
             (19.0, sure, [false, false]),
             (20.19, sure, [false, false]),
@@ -479,7 +479,7 @@ mod tests {
         }
         let lines = verdict(21.0, &unsure, &limit, false).lines();
         let expected =
-            "perplexity 21.0000, baseline 20.0000 (+5.000 %), at most 20.2000\n  difference 0.10 ± 0.10 nats";
+            "perplexity 21.0000, baseline 20.0000 (+5.000 %), at most 20.2000\n  difference 0.20 ± 0.20 nats";
         assert!(lines.starts_with(expected), "{lines}");
         let reported = verdict(21.0, &[], &Limit { margin_percent: None, ..limit }, false);
         assert!(!reported.is_worse && reported.lines().ends_with("(+5.000 %), no limit"));

@@ -13,21 +13,24 @@ pub fn wrapped(text: &str, indent: usize) -> String {
 pub fn wrapped_to(width: usize, text: &str, indent: usize) -> String {
     let body = text.trim_start_matches(' ');
     let (mut lines, mut line) = (String::new(), " ".repeat(text.len() - body.len()));
-    let words = body.split(' ').flat_map(|word| {
-        word.split_inclusive("\\n").enumerate().map(|(part, text)| (if part == 0 { " " } else { "" }, text))
-    });
-    for (space, word) in words {
-        let is_begun = !line.trim_start().is_empty();
-        if is_begun && line.chars().count() + space.len() + word.chars().count() > width {
-            lines += &line;
-            lines.push('\n');
-            line = " ".repeat(indent) + word;
-            continue;
+    for word in body.split(' ') {
+        let (mut space, mut rest) = (" ", word);
+        loop {
+            let (part, after) = rest.split_at(rest.find("\\n").map_or(rest.len(), |at| at + 2));
+            let is_begun = !line.trim_start().is_empty();
+            if is_begun && line.chars().count() + space.len() + part.chars().count() > width {
+                lines += &line;
+                lines.push('\n');
+                line = " ".repeat(indent) + part;
+            } else {
+                line += if is_begun { space } else { "" };
+                line += part;
+            }
+            (space, rest) = ("", after);
+            if rest.is_empty() {
+                break;
+            }
         }
-        if is_begun {
-            line += space;
-        }
-        line += word;
     }
     lines + &line + "\n"
 }
@@ -88,6 +91,7 @@ mod tests {
         let text = format!("[1] {} {}", "a".repeat(70), "b".repeat(90));
         assert_eq!(wrapped(&text, 4), format!("[1] {}\n    {}\n", "a".repeat(70), "b".repeat(90)));
         assert_eq!(wrapped("short", 4), "short\n");
+        assert_eq!(wrapped("  name   value", 4), "  name   value\n");
         let prompt = format!("{0}\\n{0}\\n", "p".repeat(50));
         assert_eq!(wrapped(&prompt, 2), format!("{0}\\n\n  {0}\\n\n", "p".repeat(50)));
     }

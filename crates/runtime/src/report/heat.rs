@@ -23,7 +23,7 @@ struct Heat {
     file: usize,
     width: f64,
     height: f64,
-    /// Where names end.
+    /// Right end of the names.
     left: f64,
     kinds: Vec<Label>,
     layers: Vec<Label>,
