@@ -16,3 +16,4 @@
 pub mod commands;
 pub mod failure;
 pub mod ui;
+mod word_wrap;

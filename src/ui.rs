@@ -27,6 +27,7 @@ use serde_json::json;
 use gguf_toolkit::{
     Events, Message, process,
     progress_line::LogPace,
+    table::{WIDTH, wrapped_to},
     text::{human_bytes, human_duration, is_invisible, pretty_json, printable},
 };
 
@@ -56,13 +57,22 @@ const WARM_UP: Duration = Duration::from_secs(5);
 /// True if the command has written to stdout.
 static HAS_DATA: AtomicBool = AtomicBool::new(false);
 
-/// Prints `label: text` to stderr, escaping characters that could move a terminal's cursor. A closed stderr is not an
-/// error.
+/// Prints `label: text` to stderr, escaping characters that could move a terminal's cursor. A terminal gets lines that end
+/// between words. A closed stderr is not an error.
 fn say(style: Style, label: &str, text: &str) {
-    let _ = match label {
-        "" => writeln!(anstream::stderr(), "{}", printable(text)),
-        label => writeln!(anstream::stderr(), "{style}{label}:{style:#} {}", printable(text)),
-    };
+    let label = if label.is_empty() { String::new() } else { format!("{label}:") };
+    let space = if label.is_empty() { "" } else { " " };
+    let mut text = format!("{label}{space}{}", printable(text));
+    if let Some(width) = width_of(io::stderr().is_terminal()) {
+        text = wrapped_to(width, &text, 2).trim_end_matches('\n').to_owned();
+    }
+    let _ = writeln!(anstream::stderr(), "{style}{label}{style:#}{}", &text[label.len()..]);
+}
+
+/// Columns of the terminal; `None` without one.
+fn width_of(is_terminal: bool) -> Option<usize> {
+    is_terminal
+        .then(|| terminal_size::terminal_size().map_or(WIDTH, |(width, _)| usize::from(width.0).max(20)))
 }
 
 /// The text as stdout gets it: for a terminal with these characters escaped, except for line ends and tabs.
@@ -213,6 +223,11 @@ impl Ui {
     /// True if a person types at a terminal.
     pub fn is_interactive(&self) -> bool {
         io::stdin().is_terminal()
+    }
+
+    /// Columns for data; `None` if stdout is not a terminal.
+    pub fn data_width(&self) -> Option<usize> {
+        width_of(io::stdout().is_terminal())
     }
 
     /// Reads standard input to its end, without the newline there. Bytes that are not UTF-8 are replaced.

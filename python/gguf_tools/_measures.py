@@ -60,6 +60,7 @@ class Comparison(NamedTuple):
         perplexity: Perplexity of the file.
         perplexity_ratio: Perplexity of the file divided by that of the base.
         kl: Mean Kullback-Leibler divergence from the base, in nats.
+        kl_difference: ``kl`` minus that of the first file, paired by chunk. None for the first file.
         kl_quantiles: Distribution of the divergence by name, such as ``"median"`` and ``"maximum"``.
         same_top: Share of predictions with the same most likely token.
         same_top_k: Share of the base's most likely tokens that are among those of the file.
@@ -79,6 +80,7 @@ class Comparison(NamedTuple):
     perplexity: Estimate | None
     perplexity_ratio: Estimate | None
     kl: Estimate | None
+    kl_difference: Estimate | None
     kl_quantiles: dict[str, float] | None
     same_top: Estimate | None
     same_top_k: Estimate | None
@@ -161,6 +163,8 @@ class Verdict(NamedTuple):
         metric: ``"perplexity"`` or ``"divergence"`` (KL divergence from the base).
         value: Value of the file.
         baseline: Value in the baseline.
+        difference: Mean of the differences from the baseline over chunks, of the KL divergence or of the negative log-likelihood, in
+            nats; None if the baseline has no values of chunks.
         highest: The highest value that the margin allows, or None for a metric without a limit.
         is_worse: True if the value exceeds it.
     """
@@ -168,6 +172,7 @@ class Verdict(NamedTuple):
     metric: Literal["perplexity", "divergence"]
     value: float
     baseline: float
+    difference: Estimate | None
     highest: float | None
     is_worse: bool
 
@@ -205,7 +210,7 @@ def perplexity(file: StrPath, text: Text, **given: Unpack[PerplexityOptions]) ->
         value=found["perplexity"],
         error=found["perplexity_error"],
         mean_loss=found["mean_log_loss"],
-        chunks=found["windows"],
+        chunks=found["chunks"],
         tokens=found["tokens_counted"],
     )
 
@@ -261,7 +266,7 @@ def _comparison(file: dict) -> Comparison:
         means = {key: Estimate(of[key]["value"], of[key]["error"]) for key in ("same", "tokens_before_difference")}
         return Continuations(**{**of, **means})
 
-    tensors, continuations = file["tensors"], file["continuations"]
+    tensors, continuations, difference = file["tensors"], file["continuations"], file["kl_difference"]
     return Comparison(
         file=file["file"],
         nbytes=file["bytes"],
@@ -271,13 +276,14 @@ def _comparison(file: dict) -> Comparison:
         perplexity=estimate("perplexity"),
         perplexity_ratio=estimate("perplexity_ratio"),
         kl=estimate("kl"),
+        kl_difference=None if difference is None else Estimate(**difference),
         kl_quantiles=value("kl_quantiles"),
         same_top=estimate("same_top"),
         same_top_k=estimate("same_top_k"),
         correlation=value("correlation"),
         probability_change=estimate("p_diff"),
         kl_by_position=None if found is None else file["kl_by_position"],
-        kl_by_chunk=None if found is None else file["kl_by_window"],
+        kl_by_chunk=None if found is None else file["kl_by_chunk"],
         tensors=None if tensors is None else {row["name"]: _difference(row) for row in tensors["tensors"]},
         continuations=None if continuations is None else continued(continuations),
     )
@@ -335,7 +341,7 @@ def imatrix(
     return Imatrix(
         path=found["output"],
         entries=found["entries"],
-        chunks=found["windows"],
+        chunks=found["chunks"],
         context=found["context"],
         datasets=found["datasets"],
         not_covered={tensor["tensor"]: tensor["experts"] for tensor in found["not_covered"]},
@@ -366,5 +372,7 @@ def check(file: StrPath, text: Text, baseline: StrPath, **given: Unpack[Checking
     """
     chosen = options("check", Checking, given, has_hub=False)
     files = {"file": os.fspath(file), "baseline": os.fspath(baseline), "text": _text(text)}
-    rows = call("check", {**files, **chosen}, given.get("progress"))
+    rows = call("check", {**files, **chosen}, given.get("progress"))["metrics"]
+    for row in rows:
+        row["difference"] = row["difference"] and Estimate(**row["difference"])
     return [Verdict(row["what"], *(row[key] for key in Verdict._fields[1:])) for row in rows]

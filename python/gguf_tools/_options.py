@@ -316,6 +316,7 @@ class Comparing(TypedDict, total=False):
     top_tokens: Annotated[int, of("top_tokens", default=10), "Number of most likely tokens that are compared as sets."]
     tensors: Annotated[bool, flag("tensors"), "Measure the quantization error of each tensor too."]
     html: Annotated[Optional[StrPath], of("html", text_path), "Page with charts to write."]
+    csv: Annotated[Optional[StrPath], of("csv", text_path), "Table of the metrics in CSV to write."]
     save_logits: Annotated[Optional[StrPath], of("save_logits", text_path), "File for the logits of the base."]
     overwrite: Annotated[bool, flag("force"), "Overwrite existing outputs."]
 
@@ -341,6 +342,9 @@ class Running(TypedDict, total=False):
 class Checking(TypedDict, total=False):
     base: Annotated[Optional[StrPath], of("base", text_path),
         "The file that ``file`` was made from. With it, the KL divergence is checked, and the perplexity only if it has a margin."]
+    new_base: Annotated[bool, flag("new_base"),
+        "Accept a base with other weights than that of the baseline, after a retraining. The file is worse only if the paired difference of "
+        "the KL divergences exceeds two standard errors, too."]
     save: Annotated[bool, flag("save"), "Measure and write a new baseline instead."]
     overwrite: Annotated[bool, flag("force"), "Overwrite an existing baseline."]
     context: Annotated[Optional[int], of("context"), "Tokens of a chunk, with ``save``. Default: 512."]

@@ -218,10 +218,10 @@ fn compare(options: &CompareOptions, events: &dyn Events) -> Result<Value, Error
 
 fn check(options: &CheckOptions, events: &dyn Events) -> Result<Value, Error> {
     match check::check(options, events)? {
-        Checked::Compared(verdicts) => Ok(serde_json::to_value(verdicts)?),
+        Checked::Compared(report) => Ok(serde_json::to_value(report)?),
         Checked::Saved(text) => {
             write_result(&options.baseline, text.as_bytes(), options.force, Path::new(""))?;
-            Ok(Value::Array(Vec::new()))
+            Ok(json!({ "metrics": [] }))
         }
     }
 }

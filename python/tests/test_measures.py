@@ -113,6 +113,9 @@ def test_worse_file_fails_the_check(bf16, tmp_path):
     assert not any(verdict.is_worse for verdict in same) and same[0].value == pytest.approx(same[0].baseline)
     worse = gt.check(small, TEXT, baseline, base=bf16)
     assert worse[1].is_worse and worse[1].value > worse[1].highest
+    assert same[1].difference.value == pytest.approx(0) and worse[1].difference.value > 0
+    # The base itself loses nothing, compared with a base that was trained again.
+    assert not any(verdict.is_worse for verdict in gt.check(small, TEXT, baseline, base=small, new_base=True))
     wide = gt.check(small, TEXT, baseline, base=bf16, perplexity_margin=1000.0)
     assert not wide[0].is_worse
     with pytest.raises(gt.GgufError, match="differs"):

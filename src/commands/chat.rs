@@ -21,6 +21,7 @@ use crate::{
     commands::Command,
     failure::Failure,
     ui::{StoppableAnswer, Ui},
+    word_wrap::WordWrap,
 };
 
 /// The row of [`super::COMMANDS`].
@@ -59,7 +60,14 @@ struct ChatArgs {
     run: RunArgs,
 }
 
-const COMMANDS: &str = "/reset, /system TEXT, /exit";
+const COMMANDS: &str = "/help, /reset, /system TEXT, /bye";
+const HELP: &[&str] = &[
+    "/reset        forget the chat",
+    "/system TEXT  set the system message; without TEXT, remove it",
+    "/bye          end the program, like /exit and Ctrl-D",
+    "Ctrl-C        stop an answer",
+    "\\             at the end of a line: continue the message on the next line",
+];
 
 fn run(args: ChatArgs, ui: &Ui) -> Result<(), Failure> {
     let template = args.template.options()?;
@@ -79,12 +87,13 @@ fn run(args: ChatArgs, ui: &Ui) -> Result<(), Failure> {
     if interactive {
         let Sampling { temperature, top_k, top_p, min_p, .. } = chat.sampling();
         ui.status(&format!("temperature {temperature}, top-k {top_k}, top-p {top_p}, min-p {min_p}"));
-        ui.status(&format!("commands: {COMMANDS}; Ctrl-C stops an answer; \\ at the end continues a line"));
+        ui.status(&format!("commands: {COMMANDS}; Ctrl-C stops an answer"));
     }
     while let Some(message) = ui.read_message()? {
         match Input::of(&message) {
             Input::Empty => {}
             Input::Exit => break,
+            Input::Help => HELP.iter().for_each(|line| ui.status(line)),
             Input::Reset => chat.reset(),
             Input::System(text) => {
                 chat.set_system((!text.is_empty()).then(|| text.to_owned()));
@@ -106,6 +115,7 @@ fn run(args: ChatArgs, ui: &Ui) -> Result<(), Failure> {
 enum Input<'a> {
     Empty,
     Exit,
+    Help,
     Reset,
     System(&'a str),
     Unknown(&'a str),
@@ -119,6 +129,7 @@ impl Input<'_> {
         match word {
             "" => Input::Empty,
             "/exit" | "/quit" | "/bye" if rest.is_empty() => Input::Exit,
+            "/help" | "/?" if rest.is_empty() => Input::Help,
             "/reset" | "/clear" if rest.is_empty() => Input::Reset,
             "/system" => Input::System(rest.trim()),
             // A path may be the start of a message.
@@ -133,8 +144,9 @@ impl Input<'_> {
 fn answer(chat: &mut ChatSession<&Model>, message: &str, json: bool, ui: &Ui) -> Result<(), Failure> {
     let stoppable = StoppableAnswer::begin();
     let mut failure = None;
+    let mut wrap = WordWrap::new(ui.data_width());
     let mut print = |text: &str| {
-        let printed = if json { Ok(()) } else { ui.data(text) };
+        let printed = if json { Ok(()) } else { ui.data(&wrap.push(text)) };
         match printed {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => {
@@ -151,7 +163,7 @@ fn answer(chat: &mut ChatSession<&Model>, message: &str, json: bool, ui: &Ui) ->
     if json {
         return ui.json_line(&answer);
     }
-    ui.data("\n")?;
+    ui.data(&(wrap.finish() + "\n"))?;
     let ChatAnswer { n_tokens, n_prompt, n_reused, seconds, tokens_per_second, end, .. } = answer;
     let rate = tokens_per_second.map_or(String::new(), |rate| format!(", {rate:.1} tokens/s"));
     let end = match end {

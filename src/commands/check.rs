@@ -46,6 +46,12 @@ struct CheckArgs {
     /// perplexity.
     #[arg(long, value_name = "MODEL")]
     base: Option<PathBuf>,
+    /// Accept a base with other weights than that of the baseline.
+    ///
+    /// Use it if the model was trained again. The divergence of the file from its base is compared with the divergence in the
+    /// baseline, by chunks of the same text. The file is worse only if the mean difference exceeds two standard errors, too.
+    #[arg(long, requires = "base", conflicts_with = "save", hide_short_help = true)]
+    new_base: bool,
     /// Write the baseline instead of comparing with it.
     #[arg(long)]
     save: bool,
@@ -98,6 +104,7 @@ fn run(args: CheckArgs, ui: &Ui) -> Result<(), Failure> {
         baseline: args.baseline,
         text: Text::File(args.text),
         base: args.base,
+        new_base: args.new_base,
         save: args.save,
         force: args.force,
         context: args.context,
@@ -107,24 +114,24 @@ fn run(args: CheckArgs, ui: &Ui) -> Result<(), Failure> {
         threads: args.run.threads,
         activations: args.run.activations,
     };
-    let verdicts = match check::check(&options, ui)? {
+    let report = match check::check(&options, ui)? {
         Checked::Saved(json) => {
             ui.data(&json)?;
             write_result(&options.baseline, json.as_bytes(), options.force)?;
             ui.status(&format!("wrote {}", options.baseline.display()));
             return Ok(());
         }
-        Checked::Compared(verdicts) => verdicts,
+        Checked::Compared(report) => report,
     };
     if args.json {
-        ui.json(&verdicts)?;
+        ui.json(&report)?;
     } else {
-        ui.styled_data(&verdicts.iter().map(styled).collect::<String>())?;
+        ui.styled_data(&report.metrics.iter().map(styled).collect::<String>())?;
     }
     if let Some(path) = &args.markdown {
-        append(path, &check::markdown(&options.file, &verdicts))?;
+        append(path, &check::markdown(&options.file, &report))?;
     }
-    check::verdict(&options.file, &verdicts)
+    report.verdict(&options.file)
 }
 
 fn append(path: &Path, text: &str) -> Result<(), Failure> {
@@ -135,5 +142,5 @@ fn append(path: &Path, text: &str) -> Result<(), Failure> {
 
 fn styled(verdict: &Verdict) -> String {
     let (word, style) = if verdict.is_worse { ("worse", ERROR) } else { ("ok", GOOD) };
-    format!("{style}{word}:{style:#} {}\n", verdict.line())
+    format!("{style}{word}:{style:#} {}\n", verdict.lines())
 }

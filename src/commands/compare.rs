@@ -61,11 +61,17 @@ struct CompareArgs {
     /// are always printed.
     #[arg(long, conflicts_with = "json", hide_short_help = true)]
     full: bool,
-    /// Write a page with charts to FILE.
+    /// Write a page with charts to PAGE.
     ///
     /// It includes the error of each tensor, except with --merge.
-    #[arg(long, value_name = "FILE", conflicts_with = "part")]
+    #[arg(long, value_name = "PAGE", conflicts_with = "part")]
     html: Option<PathBuf>,
+    /// Write the metrics of the files as a table in CSV to FILE.
+    ///
+    /// A row for each file, with all digits and a column of standard errors after each metric. --json also has the values of
+    /// each chunk.
+    #[arg(long, value_name = "FILE", conflicts_with = "part", hide_short_help = true)]
+    csv: Option<PathBuf>,
     /// Write the logits of the base to FILE.
     ///
     /// The format is that of `llama-perplexity --kl-divergence-base`: 2 bytes for each vocabulary entry at each position.
@@ -96,6 +102,7 @@ fn run(args: CompareArgs, ui: &Ui) -> Result<(), Failure> {
         top_tokens: args.top_tokens,
         tensors: args.tensors,
         html: args.html,
+        csv: args.csv,
         save_logits: args.save_logits,
         force: args.force,
         run: options(&args.run, &args.adapters)?,

@@ -19,7 +19,13 @@ fn run(sandbox: &Sandbox, file: &str, base: &str, text: &str) -> (Option<i32>, S
     for name in ["output", "summary"] {
         let _ = fs::remove_file(sandbox.path(name));
     }
-    let variables = [("FILE", file), ("BASELINE", "baseline.json"), ("BASE", base), ("TEXT", text)];
+    let variables = [
+        ("FILE", file),
+        ("BASELINE", "baseline.json"),
+        ("BASE", base),
+        ("NEW_BASE", "false"),
+        ("TEXT", text),
+    ];
     let ran = Command::new("bash")
         .args(["-c", &step()])
         .current_dir(sandbox.path(""))
@@ -57,7 +63,11 @@ fn workflow_of_the_guide_passes_then_finds_a_worse_file() {
         let programs = Path::new(EVAL).parent().unwrap().display();
         let path = format!("{programs}:{}", std::env::var("PATH").unwrap());
         let mut shell = Command::new("bash");
-        shell.args(["-e", "-c", command]).current_dir(sandbox.path("")).env("PATH", path);
+        shell
+            .args(["-e", "-c", command])
+            .current_dir(sandbox.path(""))
+            .env("PATH", path)
+            .env("MODEL", "model");
         shell.env("GITHUB_STEP_SUMMARY", "summary.md").output().unwrap().status.code()
     };
     succeed(sandbox.convert(&words("model model-{ftype}.gguf --type bf16,q4_k_m,q2_k")));

@@ -251,7 +251,7 @@ fn llama_cpp_option_names_are_accepted() {
     let args =
         ["perplexity", "x.gguf", "--text", "text", "--ctx-size", "64", "--chunks", "2", "--json", "-q"];
     let found = succeed(sandbox.eval(&args)).json();
-    assert_eq!((&found["context"], &found["windows"]), (&64.into(), &2.into()));
+    assert_eq!((&found["context"], &found["chunks"]), (&64.into(), &2.into()));
 }
 
 #[test]

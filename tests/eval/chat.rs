@@ -99,8 +99,9 @@ fn commands_change_the_chat() {
     let [joined] = lengths("A \\\nllama\n")[..] else { panic!("one message") };
     assert!(joined > one);
     let ran =
-        succeed(with_input(&sandbox, &["chat", "x.gguf", "-n", "4"], "/nonsense\n/path/to is a message\n"));
-    ran.says("warning: unknown command `/nonsense`; expected /reset, /system TEXT, /exit\n");
+        succeed(with_input(&sandbox, &["chat", "x.gguf", "-n", "4"], "/nonsense\n/help\n/path/to is a message\n"));
+    ran.says("warning: unknown command `/nonsense`; expected /help, /reset, /system TEXT, /bye\n");
+    ran.says("\n/reset        forget the chat\n");
     assert_eq!(ran.stderr.matches("tokens after").count(), 1, "{}", ran.stderr);
 }
 
@@ -175,7 +176,7 @@ fn interrupt_stops_only_the_answer() {
     stdin.write_all(b"A llama\n").unwrap();
     stdout.read_exact(&mut first).unwrap();
     signal(&child, "INT");
-    stdin.write_all(b"/exit\n").unwrap();
+    stdin.write_all(b"/bye\n").unwrap();
     let mut rest = Vec::new();
     stdout.read_to_end(&mut rest).unwrap();
     let ran = finish(child);

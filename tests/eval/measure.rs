@@ -142,8 +142,10 @@ fn equal_files_do_not_diverge() {
     let sandbox = llama_and_back();
     let args =
         ["compare", "base.gguf", "base.gguf", "q4_0.gguf", "--text", "text", "-c", "64", "--chunks", "2"];
-    let report =
-        succeed(sandbox.eval(&[&args[..], &["--json", "--html", "page.html", "-q"]].concat())).json();
+    let report = succeed(
+        sandbox.eval(&[&args[..], &["--json", "--html", "page.html", "--csv", "files.csv", "-q"]].concat()),
+    )
+    .json();
     let same = &report["files"][0];
     assert_eq!(same["predictions"]["kl"]["value"], 0.0);
     assert_eq!(same["predictions"]["same_top_k"]["value"], 1.0);
@@ -159,8 +161,18 @@ fn equal_files_do_not_diverge() {
             other => panic!("{other}"),
         }
     }
+    let csv = sandbox.text("files.csv");
+    let header: Vec<&str> = csv.lines().next().unwrap().split(',').collect();
+    let row: Vec<&str> = csv.lines().nth(2).unwrap().split(',').collect();
+    let cell =
+        |name: &str| row[header.iter().position(|column| *column == name).unwrap()].parse::<f64>().unwrap();
+    let kl = &report["files"][1]["predictions"]["kl"];
+    assert_eq!(
+        [cell("kl"), cell("kl_error")],
+        [&kl["value"], &kl["error"]].map(|value| value.as_f64().unwrap())
+    );
     let page = sandbox.text("page.html");
-    assert_eq!(page.matches("<svg").count(), 3, "position, window, tensors of one file");
+    assert_eq!(page.matches("<svg").count(), 3, "position, chunk, tensors of one file");
     assert!(page.contains("q4_0.gguf") && page.contains("blk.1.ffn_down.weight"));
     // The page has the words of the command line, and zeros without a sign.
     for label in ["KL divergence, mean", "perplexity / base", "same top token", "change in probability, RMS"]
@@ -170,8 +182,21 @@ fn equal_files_do_not_diverge() {
     assert!(!page.contains("-0.000 %") && !page.contains(">-0.000000<"));
     // Each metric of the table has its error.
     let table = succeed(sandbox.eval(&args)).stdout;
-    let row = table.lines().find(|line| line.starts_with("q4_0.gguf ")).unwrap();
+    let row = table.lines().find(|line| line.starts_with("q4_0 ")).unwrap();
     assert_eq!(row.matches(" ± ").count(), 3, "{table}");
+    assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+    // The paired difference by chunk, and its standard error.
+    let by_chunk = |file: usize| -> Vec<f64> {
+        let values = report["files"][file]["kl_by_chunk"].as_array().unwrap().iter();
+        values.map(|value| value.as_f64().unwrap()).collect()
+    };
+    let [a, b] = by_chunk(1).iter().zip(by_chunk(0)).map(|(x, y)| x - y).collect::<Vec<_>>()[..] else {
+        panic!()
+    };
+    let found = &report["files"][1]["kl_difference"];
+    assert!((found["value"].as_f64().unwrap() - (a + b) / 2.0).abs() < 1e-12, "{found}");
+    assert!((found["error"].as_f64().unwrap() - (a - b).abs() / 2.0).abs() < 1e-9, "{found}");
+    assert!(report["files"][0]["kl_difference"].is_null() && report["chunks"] == 2);
     let alone = succeed(sandbox.eval(&words("compare base.gguf q4_0.gguf --tensors -q")));
     assert!(alone.stdout.contains("blk.0.attn_q.weight") && !alone.stdout.contains("perplexity"));
 }
@@ -234,6 +259,24 @@ fn check_fails_for_a_worse_file() {
     let other_base = sandbox.eval(&[&args("back.gguf", "b.json")[..], &["--base", "q2_k.gguf"]].concat());
     assert_eq!(other_base.code, Some(1));
     other_base.begins("error: q2_k.gguf: the weights differ from those of the base of the baseline\n");
+    other_base.says("to compare the divergences from both bases, pass --new-base");
+    // A new base: the same loss is not worse, a larger one is if all chunks agree.
+    let new_base = |file, base, baseline| {
+        sandbox.eval(&[&args(file, baseline)[..], &["--base", base, "--new-base", "--json"]].concat())
+    };
+    let same = succeed(new_base("back.gguf", "back.gguf", "b.json")).json();
+    assert_eq!(
+        (&same["is_worse"], &same["is_new_base"], &same["chunks"]),
+        (&false.into(), &true.into(), &2.into())
+    );
+    assert!(same["metrics"][1]["difference"]["value"].as_f64().unwrap() < 0.0, "{same}");
+    let unchanged = new_base("q2_k.gguf", "base.gguf", "b.json");
+    assert_eq!((unchanged.code, &unchanged.json()["is_new_base"]), (Some(3), &false.into()));
+    succeed(sandbox.eval(
+        &[&args("back.gguf", "many.json")[..], &["--base", "back.gguf", "--save", "-c", "16"]].concat(),
+    ));
+    let lost = new_base("q2_k.gguf", "base.gguf", "many.json");
+    assert_eq!((lost.code, &lost.json()["is_worse"]), (Some(3), &true.into()), "{}", lost.stderr);
     // Metadata of the base do not matter.
     succeed(sandbox.inspect(&["set", "base.gguf", "general.name=str:Other"]));
     let renamed = [&args("back.gguf", "b.json")[..], &base, &["--markdown", "s.md"]].concat();
@@ -312,7 +355,7 @@ fn matrices_are_resumed_and_added() {
     let merged = words("imatrix --merge whole.gguf part.gguf -o both.dat --format dat -c 64 -q");
     let summary = succeed(sandbox.eval(&[&merged[..], &["--json"]].concat())).json();
     assert_eq!(
-        (&summary["windows"], &summary["entries"]),
+        (&summary["chunks"], &summary["entries"]),
         (&Value::from(8), &Value::from(whole.entries.len()))
     );
     let both = Sums::open(&sandbox.path("both.dat")).unwrap();
@@ -419,6 +462,6 @@ fn accuracies_of_several_files_are_compared_by_task() {
     assert_eq!(all[2]["difference"], serde_json::json!({"value": 0.0, "error": 0.0}));
     let alone = succeed(sandbox.eval(&words("score q4_0.gguf --winogrande tasks -q"))).stdout;
     let lines = succeed(sandbox.eval(&args)).stdout;
-    let line = format!("q4_0.gguf: {}, difference {:.4} % ± ", alone.trim_end(), mean * 100.0);
+    let line = format!("q4_0.gguf: {}, difference {:.2} ± ", alone.trim_end(), mean * 100.0);
     assert!(lines.lines().nth(1).unwrap().starts_with(&line), "{lines}{line}");
 }

@@ -75,7 +75,7 @@ fn perplexity_matches_reference() {
                 Ok(figures) => {
                     for (n, expected) in (1..).zip(figures) {
                         let found = measure(&sandbox, row, Some(n), &[]);
-                        assert_eq!((&found["windows"], &found["activations"]), (&n.into(), &"f32".into()));
+                        assert_eq!((&found["chunks"], &found["activations"]), (&n.into(), &"f32".into()));
                         near(&found["perplexity"], *expected, &format!("{what}, {n} windows"));
                     }
                 }

@@ -234,7 +234,7 @@ fn windows_and_types_can_be_added() {
     call("9", "q8_0,q4_0");
     let whole = results(&sandbox, "out/pub");
     assert_eq!(grown["rungs"], whole["rungs"]);
-    assert_eq!(whole["evaluation"]["windows"], 9);
+    assert_eq!(whole["evaluation"]["chunks"], 9);
 }
 
 /// The only file of a folder whose name ends so.

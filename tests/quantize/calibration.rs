@@ -61,7 +61,7 @@ fn calibration_lowers_error_at_same_size() {
     }
     assert_eq!(gained["roles"].as_object().unwrap().len(), 8);
     let verified = &gained["verified"];
-    assert!(verified["windows"].as_u64().unwrap() >= 2, "{gained}");
+    assert!(verified["chunks"].as_u64().unwrap() >= 2, "{gained}");
     assert!(verified["ratio"]["value"].as_f64().unwrap() < 1.0, "{gained}");
     assert_eq!(sandbox.listing(".").keys().filter(|name| name.contains("stock")).count(), 0);
 
@@ -120,7 +120,7 @@ fn sharded_model_is_verified() {
     let split = ["--split-max-size", "1M", "--json", "-q"];
     let args = [&["base.gguf", "out/ours.gguf", "q4_0"][..], &split, FEW].concat();
     let json = calibrated(&sandbox, &args).json();
-    assert!(json["calibration"][0]["verified"]["windows"].as_u64().unwrap() >= 2, "{json}");
+    assert!(json["calibration"][0]["verified"]["chunks"].as_u64().unwrap() >= 2, "{json}");
     // The shards and nothing else.
     let names: Vec<String> = sandbox.listing("out").into_keys().collect();
     assert!(names.len() > 1 && names.iter().all(|name| name.starts_with("ours-0000")), "{names:?}");

@@ -4,7 +4,7 @@ use std::path::Path;
 
 /// From bottom to top.
 const FLOORS: &[&[&str]] = &[
-    &["failure", "launcher"],
+    &["failure", "launcher", "word_wrap"],
     &["ui"],
     &["commands"],
     &[

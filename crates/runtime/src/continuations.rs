@@ -50,8 +50,8 @@ impl Continuations {
     pub fn metrics(&self) -> Vec<Metric> {
         let n = self.continuation_tokens;
         vec![
-            metric(&format!("same continuation of {n} tokens"), self.same, 100.0, " %"),
-            metric("tokens before first difference", self.tokens_before_difference, 1.0, ""),
+            metric(format_args!("same continuation of {n} tokens"), self.same.percent()),
+            metric("tokens before first difference", self.tokens_before_difference),
         ]
     }
 }

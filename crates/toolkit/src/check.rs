@@ -11,7 +11,8 @@ use gguf_runtime::{
     Activations,
     chunks::{Settings, text_chunks},
     compare::{Base, run as run_chunks},
-    stats::{Comparison, fixed},
+    report::kl_by_place,
+    stats::{Comparison, Estimate, Position, fixed, significant},
 };
 use serde::{Deserialize, Serialize};
 
@@ -43,6 +44,9 @@ pub struct CheckOptions {
     /// The file that the checked file was made from. With it, the KL divergence is checked, and the perplexity only if it has
     /// a margin.
     pub base: Option<PathBuf>,
+    /// Accept a base with other weights than that of the baseline, after a retraining. The file is worse only if the paired
+    /// difference exceeds two standard errors, too.
+    pub new_base: bool,
     /// Measure a new baseline instead of comparing with it.
     pub save: bool,
     /// Overwrite an existing baseline.
@@ -84,7 +88,7 @@ struct Baseline {
     /// Version of this program.
     version: String,
     context: usize,
-    windows: usize,
+    chunks: usize,
     #[serde(default)]
     activations: Activations,
     perplexity: Limit,
@@ -92,13 +96,16 @@ struct Baseline {
     divergence: Option<Limit>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Limit {
     value: f64,
     /// None for a value that is only reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     margin_percent: Option<f64>,
+    /// As in [`Metric`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    by_chunk: Vec<f64>,
 }
 
 impl Limit {
@@ -107,13 +114,79 @@ impl Limit {
     }
 }
 
+impl Baseline {
+    /// The chunks to measure.
+    ///
+    /// # Errors
+    /// Another text, or options that differ from those of the baseline.
+    fn settings(&self, args: &CheckOptions, text_sha256: &str) -> Result<Settings, Error> {
+        if self.text_sha256 != text_sha256 {
+            return Err(args
+                .text
+                .failed(&args.file, "the text differs from the text of the baseline")
+                .hint([format!("expected SHA-256 {}", self.text_sha256)]));
+        }
+        if self.divergence.is_some() && args.base.is_none() {
+            return Err(Error::usage(words!("missing [-base]: the baseline has a KL divergence"))
+                .hint([words!("pass the base with [-base]")]));
+        }
+        if self.divergence.is_none() && args.base.is_some() {
+            return Err(Error::usage("the baseline was saved without a base")
+                .hint([words!("save the baseline again with [-base], or omit [-base]")]));
+        }
+        if args.activations.is_some_and(|given| given != self.activations) {
+            return Err(Error::usage(words!(
+                "the baseline was saved with [-activations {}]",
+                self.activations.name()
+            )));
+        }
+        let settings = Settings { context: self.context, n_chunks: Some(self.chunks), stride: None };
+        settings.check().map_err(|error| Error::at(&args.baseline, error))?;
+        Ok(settings)
+    }
+}
+
+/// A measured metric.
+struct Metric {
+    value: f64,
+    /// Mean in each chunk, in nats: of the KL divergence, or of the negative log-likelihood for the perplexity.
+    by_chunk: Vec<f64>,
+}
+
+impl Metric {
+    fn limit(self, margin_percent: Option<f64>) -> Limit {
+        Limit { value: self.value, margin_percent, by_chunk: self.by_chunk }
+    }
+}
+
+struct Metrics {
+    n_chunks: usize,
+    perplexity: Metric,
+    divergence: Option<Metric>,
+}
+
 /// Result of a check.
 #[derive(Debug)]
 pub enum Checked {
     /// The text of a new baseline, which the caller writes.
     Saved(String),
-    /// Each metric with its baseline.
-    Compared(Vec<Verdict>),
+    /// The comparison with the baseline.
+    Compared(CheckReport),
+}
+
+/// Result of a comparison with a baseline.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CheckReport {
+    /// True if a metric is worse than its limit.
+    pub is_worse: bool,
+    /// True if the base has other weights than that of the baseline.
+    pub is_new_base: bool,
+    /// Tokens in a chunk.
+    pub context: usize,
+    /// Chunks of the text.
+    pub chunks: usize,
+    /// Each metric over the text, with its baseline.
+    pub metrics: Vec<Verdict>,
 }
 
 /// A metric and its baseline.
@@ -125,31 +198,43 @@ pub struct Verdict {
     pub value: f64,
     /// The value in the baseline.
     pub baseline: f64,
+    /// Mean difference from the baseline, in nats, paired by chunk: of the KL divergence, or of the negative log-likelihood for
+    /// the perplexity. `None` if the baseline has other chunks.
+    pub difference: Option<Estimate>,
     /// The highest value that is allowed; `None` for a metric without a limit.
     pub highest: Option<f64>,
-    /// True if the value exceeds it.
+    /// True if the value exceeds it and, with a new base, the difference is above zero by more than two standard errors.
     pub is_worse: bool,
 }
 
-/// Fails if a metric of the file at `file` is worse than its limit.
-///
-/// # Errors
-/// The names of these metrics, with [`crate::ErrorKind::Worse`].
-pub fn verdict(file: &Path, verdicts: &[Verdict]) -> Result<(), Error> {
-    let worse = verdicts.iter().filter(|verdict| verdict.is_worse).map(|verdict| verdict.what);
-    let worse: Vec<&str> = worse.collect();
-    if worse.is_empty() {
-        return Ok(());
+impl CheckReport {
+    /// Fails if a metric of the file at `file` is worse than its limit.
+    ///
+    /// # Errors
+    /// The names of these metrics, with [`crate::ErrorKind::Worse`].
+    pub fn verdict(&self, file: &Path) -> Result<(), Error> {
+        let worse = self.metrics.iter().filter(|verdict| verdict.is_worse).map(|verdict| verdict.what);
+        let worse: Vec<&str> = worse.collect();
+        if worse.is_empty() {
+            return Ok(());
+        }
+        Err(Error::worse(file, format_args!("{} worse than the baseline allows", worse.join(" and "))))
     }
-    Err(Error::worse(file, format_args!("{} worse than the baseline allows", worse.join(" and "))))
 }
 
 impl Verdict {
-    fn new(what: &'static str, value: f64, limit: &Limit) -> Verdict {
-        let highest = limit.highest();
+    fn new(what: &'static str, found: &Metric, limit: &Limit, is_new_base: bool) -> Verdict {
+        let (value, highest) = (found.value, limit.highest());
+        let n_chunks = found.by_chunk.len();
+        let difference = (n_chunks > 0 && n_chunks == limit.by_chunk.len())
+            .then(|| Estimate::paired(&limit.by_chunk, &found.by_chunk));
+        // With the same base, the metrics of an unchanged file are the same to the last digits. With another one, they change
+        // by chance, too.
+        let is_sure = !is_new_base
+            || difference.is_some_and(|difference| difference.widened(n_chunks).is_surely_positive());
         // NaN is worse than any number.
-        let is_worse = value.is_nan() || highest.is_some_and(|highest| value > highest);
-        Verdict { what, value, baseline: limit.value, highest, is_worse }
+        let is_worse = value.is_nan() || is_sure && highest.is_some_and(|highest| value > highest);
+        Verdict { what, value, baseline: limit.value, difference, highest, is_worse }
     }
 
     fn name(&self) -> &'static str {
@@ -163,29 +248,40 @@ impl Verdict {
         format!("{sign}{change}")
     }
 
-    /// Value, baseline and limit.
-    pub fn line(&self) -> String {
-        let limit = self.highest.map_or("no limit".to_owned(), |highest| format!("at most {highest:.6}"));
-        let (value, baseline) = (self.value, self.baseline);
-        format!("{} {value:.6}, baseline {baseline:.6} ({} %), {limit}", self.name(), self.change())
+    /// Value, baseline and limit, and the difference on a second line.
+    pub fn lines(&self) -> String {
+        let limit =
+            self.highest.map_or("no limit".to_owned(), |highest| format!("at most {}", shown(highest)));
+        let (value, baseline) = (shown(self.value), shown(self.baseline));
+        let difference = self
+            .difference
+            .map_or(String::new(), |difference| format!("\n  difference {difference} nats, paired by chunk"));
+        format!("{} {value}, baseline {baseline} ({} %), {limit}{difference}", self.name(), self.change())
     }
 }
 
-/// The verdicts on the file at `file` as a table in Markdown, for the summary of a job.
-pub fn markdown(file: &Path, verdicts: &[Verdict]) -> String {
-    let is_worse = verdicts.iter().any(|verdict| verdict.is_worse);
-    let word = if is_worse { "worse than the baseline allows" } else { "as good as the baseline" };
+/// The digits that a margin of a tenth of a percent needs.
+fn shown(value: f64) -> String {
+    significant(value, 6)
+}
+
+/// The result for the file at `file` as a table in Markdown, for the summary of a job.
+pub fn markdown(file: &Path, report: &CheckReport) -> String {
+    let word = if report.is_worse { "worse than the baseline allows" } else { "as good as the baseline" };
     let mut text = format!(
-        "### `{}`: {word}\n\n| metric | value | baseline | change | limit | |\n|---|--:|--:|--:|--:|---|\n",
+        "### `{}`: {word}\n\n| metric | value | baseline | change | difference (nats) | limit | |\n\
+         |---|--:|--:|--:|--:|--:|---|\n",
         // A name is not Markdown.
         printable(&file.display().to_string()).replace('`', "'")
     );
-    for verdict in verdicts {
-        let Verdict { value, baseline, highest, is_worse, .. } = verdict;
-        let word = if *is_worse { "**worse**" } else { "ok" };
+    for verdict in &report.metrics {
+        let word = if verdict.is_worse { "**worse**" } else { "ok" };
+        let (value, baseline) = (shown(verdict.value), shown(verdict.baseline));
         let (name, change) = (verdict.name(), verdict.change());
-        let limit = highest.map_or("none".to_owned(), |highest| format!("{highest:.6}"));
-        text += &format!("| {name} | {value:.6} | {baseline:.6} | {change} % | {limit} | {word} |\n");
+        let difference = verdict.difference.map_or(String::new(), |difference| difference.to_string());
+        let limit = verdict.highest.map_or("none".to_owned(), shown);
+        text +=
+            &format!("| {name} | {value} | {baseline} | {change} % | {difference} | {limit} | {word} |\n");
     }
     text
 }
@@ -209,8 +305,8 @@ pub fn markdown(file: &Path, verdicts: &[Verdict]) -> String {
 ///     text: Text::file("wiki.test.raw"),
 ///     ..Default::default()
 /// };
-/// if let Checked::Compared(verdicts) = check(&options, &())? {
-///     assert!(verdicts.iter().all(|verdict| !verdict.is_worse));
+/// if let Checked::Compared(report) = check(&options, &())? {
+///     assert!(!report.is_worse);
 /// }
 /// # Ok(())
 /// # }
@@ -232,75 +328,64 @@ pub fn check(args: &CheckOptions, events: &dyn Events) -> Result<Checked, Error>
             n_chunks: args.chunks.map(|n| n as usize),
             stride: None,
         },
-        Some(baseline) => {
-            if baseline.text_sha256 != text_sha256 {
-                return Err(args
-                    .text
-                    .failed(&args.file, "the text differs from the text of the baseline")
-                    .hint([format!("expected SHA-256 {}", baseline.text_sha256)]));
-            }
-            if baseline.divergence.is_some() && args.base.is_none() {
-                return Err(Error::usage(words!("missing [-base]: the baseline has a KL divergence"))
-                    .hint([words!("pass the base with [-base]")]));
-            }
-            if baseline.divergence.is_none() && args.base.is_some() {
-                return Err(Error::usage("the baseline was saved without a base")
-                    .hint([words!("save the baseline again with [-base], or omit [-base]")]));
-            }
-            if args.activations.is_some_and(|given| given != baseline.activations) {
-                let made =
-                    words!("the baseline was saved with [-activations {}]", baseline.activations.name());
-                return Err(Error::usage(made));
-            }
-            args.activations = Some(baseline.activations);
-            let settings =
-                Settings { context: baseline.context, n_chunks: Some(baseline.windows), stride: None };
-            settings.check().map_err(|error| Error::at(&args.baseline, error))?;
-            settings
-        }
+        Some(baseline) => baseline.settings(&args, &text_sha256)?,
     };
+    if let Some(baseline) = &baseline {
+        args.activations = Some(baseline.activations);
+    }
     let base_sha256 = args.base.as_deref().map(|base| weights_of(base, events)).transpose()?;
     let stated = baseline.as_ref().and_then(|baseline| baseline.base_sha256.as_ref());
-    if let (Some(base), Some(expected)) = (&args.base, stated)
-        && base_sha256.as_ref() != Some(expected)
-    {
+    let is_other_base = stated.is_some_and(|expected| base_sha256.as_ref() != Some(expected));
+    let is_new_base = is_other_base && args.new_base;
+    if let (Some(base), Some(expected), false) = (&args.base, stated, is_new_base || !is_other_base) {
         return Err(Error::at(base, "the weights differ from those of the base of the baseline").hint([
             words!("expected SHA-256 {} of all tensors (`[gguf-inspect hash -tensors]`)", expected),
+            words!("to compare the divergences from both bases, pass [-new-base]"),
         ]));
     }
     let version = baseline.as_ref().map(|baseline| &baseline.version);
     if let Some(version) = version.filter(|version| *version != VERSION) {
         events.note(format!("the baseline was saved by version {version}; this is version {VERSION}"));
     }
-    let (windows, perplexity, divergence) = metrics(&args, &settings, events)?;
+    let Metrics { n_chunks, perplexity, divergence } = metrics(&args, &settings, events)?;
     let Some(baseline) = baseline else {
         // The divergence is a better measure of the same damage.
         let default = divergence.is_none().then_some(PERPLEXITY_MARGIN);
-        let perplexity = Limit { value: perplexity, margin_percent: args.perplexity_margin.or(default) };
-        let margin_percent = args.divergence_margin.or(Some(DIVERGENCE_MARGIN));
-        let divergence = divergence.map(|value| Limit { value, margin_percent });
+        let margin = args.divergence_margin.or(Some(DIVERGENCE_MARGIN));
         let baseline = Baseline {
             text_sha256,
             base_sha256,
             version: VERSION.to_owned(),
             context: settings.context,
-            windows,
+            chunks: n_chunks,
             activations: args.activations.unwrap_or_default(),
-            perplexity,
-            divergence,
+            perplexity: perplexity.limit(args.perplexity_margin.or(default)),
+            divergence: divergence.map(|found| found.limit(margin)),
         };
         return Ok(Checked::Saved(pretty_json(&baseline)?));
     };
     let limit = |limit: &Limit, given: Option<f64>| Limit {
         margin_percent: given.or(limit.margin_percent),
-        ..*limit
+        ..limit.clone()
     };
-    let mut verdicts =
-        vec![Verdict::new("perplexity", perplexity, &limit(&baseline.perplexity, args.perplexity_margin))];
-    if let (Some(value), Some(stated)) = (divergence, &baseline.divergence) {
-        verdicts.push(Verdict::new("divergence", value, &limit(stated, args.divergence_margin)));
+    let of_perplexity = limit(&baseline.perplexity, args.perplexity_margin);
+    let mut metrics = vec![Verdict::new("perplexity", &perplexity, &of_perplexity, is_new_base)];
+    if let (Some(found), Some(stated)) = (divergence, &baseline.divergence) {
+        let stated = limit(stated, args.divergence_margin);
+        metrics.push(Verdict::new("divergence", &found, &stated, is_new_base));
     }
-    Ok(Checked::Compared(verdicts))
+    if is_new_base && metrics.iter().any(|verdict| verdict.difference.is_none()) {
+        let message = format_args!(
+            "{n_chunks} chunks cannot be paired with those of the baseline, which has values of {}",
+            baseline.perplexity.by_chunk.len()
+        );
+        return Err(Error::at(&args.file, message).hint([words!(
+            "save the baseline again with [-save] if the tokenizer differs or the baseline is old"
+        )]));
+    }
+    let is_worse = metrics.iter().any(|verdict| verdict.is_worse);
+    let context = settings.context;
+    Ok(Checked::Compared(CheckReport { is_worse, is_new_base, context, chunks: n_chunks, metrics }))
 }
 
 /// Perplexity is the same to the last digits unless something changed: kernels that add in
@@ -325,38 +410,47 @@ fn read(path: &Path) -> Result<Baseline, Error> {
     serde_json::from_str(&text).map_err(|error| Error::at(path, error).hint(advice()))
 }
 
-/// Windows, perplexity, and with a base the divergence from it.
-fn metrics(
-    args: &CheckOptions,
-    settings: &Settings,
-    events: &dyn Events,
-) -> Result<(usize, f64, Option<f64>), Error> {
+/// The perplexity, and with a base the divergence from it.
+fn metrics(args: &CheckOptions, settings: &Settings, events: &dyn Events) -> Result<Metrics, Error> {
     let options = args.run().of_runtime();
     let model = open(&args.file, &options, events)?;
     let tokens = args.text.tokens(&args.file, &model, events)?;
     let chunks =
         text_chunks(&model, &tokens, settings).map_err(|error| args.text.failed(&args.file, error))?;
     warn_of_length(&model, settings.context, events);
+    let n_chunks = chunks.len();
+    let by_chunk = |values: &[f64]| -> Vec<f64> {
+        let of_chunk = values.chunks((values.len() / n_chunks.max(1)).max(1));
+        of_chunk.map(|values| Estimate::mean(values.iter().copied()).value).collect()
+    };
     match &args.base {
         None => {
-            let found = measure_chunks(&model, &chunks, 0..chunks.len(), &mut |_| {}, events)
+            let mut losses = Vec::new();
+            let mut add = |log_probability: f64| losses.push(-log_probability);
+            let found = measure_chunks(&model, &chunks, 0..n_chunks, &mut add, events)
                 .map_err(|failure| failure.at(&args.file))?;
-            Ok((found.n_chunks, found.value(), None))
+            let perplexity = Metric { value: found.value(), by_chunk: by_chunk(&losses) };
+            Ok(Metrics { n_chunks: found.n_chunks, perplexity, divergence: None })
         }
         Some(path) => {
             let base = open(path, &options, events)?;
             let own = Named { path: &args.file, model: &model };
             warn_of_difference(own, Named { path, model: &base }, events);
-            let mut progress = ProgressLine::new("chunks", chunks.len());
-            let mut watch = |n_windows: usize, _: &[_]| {
-                progress.update(events, n_windows, String::new);
+            let mut progress = ProgressLine::new("chunks", n_chunks);
+            let mut watch = |n_chunks: usize, _: &[_]| {
+                progress.update(events, n_chunks, String::new);
                 true
             };
             let found =
-                run_chunks(&Base::Model(&base), &[model], (&chunks, 0..chunks.len()), 1, None, &mut watch)
+                run_chunks(&Base::Model(&base), &[model], (&chunks, 0..n_chunks), 1, None, &mut watch)
                     .map_err(|error| Error::at(&args.file, error))?;
-            let found = Comparison::of(&found[0], 1);
-            Ok((chunks.len(), found.perplexity.value, Some(found.kl.value)))
+            let positions: &[Position] = found.first().map_or(&[][..], Vec::as_slice);
+            let losses: Vec<f64> = positions.iter().map(|position| position.nll).collect();
+            let (_, kl_by_chunk) = kl_by_place(positions, n_chunks);
+            let found = Comparison::of(positions, 1);
+            let perplexity = Metric { value: found.perplexity.value, by_chunk: by_chunk(&losses) };
+            let divergence = Metric { value: found.kl.value, by_chunk: kl_by_chunk };
+            Ok(Metrics { n_chunks, perplexity, divergence: Some(divergence) })
         }
     }
 }
@@ -367,13 +461,27 @@ mod tests {
 
     #[test]
     fn worse_is_above_the_margin() {
-        let limit = Limit { value: 20.0, margin_percent: Some(1.0) };
-        for (value, is_worse) in [(19.0, false), (20.19, false), (20.21, true), (f64::NAN, true)] {
-            assert_eq!(Verdict::new("perplexity", value, &limit).is_worse, is_worse, "{value}");
+        let limit = Limit { value: 20.0, margin_percent: Some(1.0), by_chunk: vec![2.9, 3.1, 3.0] };
+        let verdict = |value, by_chunk: &[f64], limit: &Limit, is_new_base| {
+            let found = Metric { value, by_chunk: by_chunk.to_vec() };
+            Verdict::new("perplexity", &found, limit, is_new_base)
+        };
+        let (sure, unsure) = ([3.0, 3.2, 3.1], [2.9, 3.1, 3.6]);
+        for (value, by_chunk, [is_worse, is_worse_with_new_base]) in [
+            (19.0, sure, [false, false]),
+            (20.19, sure, [false, false]),
+            (20.21, sure, [true, true]),
+            (20.21, unsure, [true, false]),
+            (f64::NAN, unsure, [true, true]),
+        ] {
+            let found = [false, true].map(|is_new| verdict(value, &by_chunk, &limit, is_new).is_worse);
+            assert_eq!(found, [is_worse, is_worse_with_new_base], "{value}");
         }
-        let line = Verdict::new("perplexity", 21.0, &limit).line();
-        assert_eq!(line, "perplexity 21.000000, baseline 20.000000 (+5.000 %), at most 20.200000");
-        let reported = Verdict::new("perplexity", 21.0, &Limit { margin_percent: None, ..limit });
-        assert!(!reported.is_worse && reported.line().ends_with("(+5.000 %), no limit"));
+        let lines = verdict(21.0, &unsure, &limit, false).lines();
+        let expected =
+            "perplexity 21.0000, baseline 20.0000 (+5.000 %), at most 20.2000\n  difference 0.20 ± 0.20 nats";
+        assert!(lines.starts_with(expected), "{lines}");
+        let reported = verdict(21.0, &[], &Limit { margin_percent: None, ..limit }, false);
+        assert!(!reported.is_worse && reported.lines().ends_with("(+5.000 %), no limit"));
     }
 }

@@ -5,6 +5,7 @@ use std::{fmt::Write as _, path::PathBuf, sync::atomic::Ordering, time::Instant}
 use gguf_runtime::{
     chunks::{Settings, text_chunks},
     draft::{Acceptance, DraftModel, Estimate, Limits, write},
+    stats,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -220,7 +221,6 @@ impl Measured {
 }
 
 /// A value with its standard error.
-fn shown(estimate: Estimate) -> String {
-    let error = estimate.error.map_or(String::new(), |error| format!(" ± {error:.4}"));
-    format!("{:.4}{error}", estimate.value)
+fn shown(estimate: Estimate) -> stats::Estimate {
+    stats::Estimate { value: estimate.value, error: estimate.error.unwrap_or_default() }
 }

@@ -310,7 +310,7 @@ pub struct Collected {
     /// Number of its entries, one for each matrix.
     pub entries: usize,
     /// Number of chunks that were read.
-    pub windows: i64,
+    pub chunks: i64,
     /// Tokens in a chunk.
     pub context: u32,
     /// Names of the texts.
@@ -357,7 +357,7 @@ fn report(args: &ImatrixOptions, sums: &Sums, uncovered: &Uncovered, events: &dy
     Collected {
         output: args.output.display().to_string(),
         entries: sums.entries.len(),
-        windows: sums.n_chunks,
+        chunks: sums.n_chunks,
         context: sums.chunk_tokens,
         datasets: sums.datasets.clone(),
         not_covered: gaps.iter().map(not_covered).collect(),

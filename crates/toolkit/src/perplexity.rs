@@ -11,6 +11,7 @@ use gguf_runtime::{
     Model,
     chunks::{Chunk, Settings, groups, part_chunks, text_chunks},
     perplexity::{Perplexity, predict},
+    stats::Estimate,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -290,7 +291,7 @@ impl Measured {
             "activations": activations,
             "context": context,
             "stride": stride,
-            "windows": perplexity.n_chunks,
+            "chunks": perplexity.n_chunks,
             "tokens_counted": perplexity.count,
             "perplexity": perplexity.value(),
             "perplexity_error": perplexity.error(),
@@ -301,8 +302,7 @@ impl Measured {
     /// The result in a line.
     pub fn line(&self) -> String {
         let Measured { context, perplexity, .. } = self;
-        let error = perplexity.error().map_or(String::new(), |error| format!(" ± {error:.4}"));
-        let value = perplexity.value();
-        format!("perplexity {value:.4}{error} ({} chunks of {context})", perplexity.n_chunks)
+        let found = Estimate { value: perplexity.value(), error: perplexity.error().unwrap_or_default() };
+        format!("perplexity {found} ({} chunks of {context})", perplexity.n_chunks)
     }
 }

@@ -3,21 +3,34 @@
 /// Width of the terminal that all listings are made for.
 pub const WIDTH: usize = 80;
 
-/// The text in lines of at most [`WIDTH`] characters; lines after the first are indented by `indent`. Words are never
-/// split, so that a longer word makes a longer line.
+/// The text in lines of at most [`WIDTH`] characters; as [`wrapped_to`].
 pub fn wrapped(text: &str, indent: usize) -> String {
-    let (mut lines, mut line) = (String::new(), String::new());
-    for word in text.split(' ') {
-        if !line.trim_start().is_empty() && line.chars().count() + 1 + word.chars().count() > WIDTH {
-            lines += &line;
-            lines.push('\n');
-            line = " ".repeat(indent) + word;
-            continue;
+    wrapped_to(WIDTH, text, indent)
+}
+
+/// The text in lines of at most `width` characters; lines after the first are indented by `indent`. Lines end between words,
+/// or after the escape `\n` of a prompt. A longer word makes a longer line.
+pub fn wrapped_to(width: usize, text: &str, indent: usize) -> String {
+    let body = text.trim_start_matches(' ');
+    let (mut lines, mut line) = (String::new(), " ".repeat(text.len() - body.len()));
+    for word in body.split(' ') {
+        let (mut space, mut rest) = (" ", word);
+        loop {
+            let (part, after) = rest.split_at(rest.find("\\n").map_or(rest.len(), |at| at + 2));
+            let is_begun = !line.trim_start().is_empty();
+            if is_begun && line.chars().count() + space.len() + part.chars().count() > width {
+                lines += &line;
+                lines.push('\n');
+                line = " ".repeat(indent) + part;
+            } else {
+                line += if is_begun { space } else { "" };
+                line += part;
+            }
+            (space, rest) = ("", after);
+            if rest.is_empty() {
+                break;
+            }
         }
-        if !line.trim_start().is_empty() {
-            line.push(' ');
-        }
-        line += word;
     }
     lines + &line + "\n"
 }
@@ -50,6 +63,19 @@ pub fn table(rows: &[Vec<String>], right: &[usize]) -> String {
     text
 }
 
+/// [`table`], with the first cell of each row on its own line if the table is wider than [`WIDTH`].
+pub fn narrow_table(rows: &[Vec<String>], right: &[usize]) -> String {
+    let text = table(rows, right);
+    if text.lines().all(|line| line.chars().count() <= WIDTH) {
+        return text;
+    }
+    let rest: Vec<Vec<String>> =
+        rows.iter().map(|row| [&[String::new()][..], row.get(1..).unwrap_or_default()].concat()).collect();
+    let names = rows.iter().map(|row| row.first().map_or("", String::as_str));
+    let lines = names.zip(table(&rest, right).lines().map(str::to_owned).collect::<Vec<_>>());
+    lines.map(|(name, line)| format!("{name}\n{line}\n")).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -65,6 +91,17 @@ mod tests {
         let text = format!("[1] {} {}", "a".repeat(70), "b".repeat(90));
         assert_eq!(wrapped(&text, 4), format!("[1] {}\n    {}\n", "a".repeat(70), "b".repeat(90)));
         assert_eq!(wrapped("short", 4), "short\n");
+        assert_eq!(wrapped("  name   value", 4), "  name   value\n");
+        let prompt = format!("{0}\\n{0}\\n", "p".repeat(50));
+        assert_eq!(wrapped(&prompt, 2), format!("{0}\\n\n  {0}\\n\n", "p".repeat(50)));
+    }
+
+    #[test]
+    fn names_of_wide_tables_have_their_own_lines() {
+        let rows = |name: &str| [["file", "size"], [name, "7 MB"]].map(|row| row.map(str::to_owned).to_vec());
+        assert_eq!(narrow_table(&rows("a"), &[1]), "file  size\na     7 MB\n");
+        let long = "a".repeat(78);
+        assert_eq!(narrow_table(&rows(&long), &[1]), format!("file\n  size\n{long}\n  7 MB\n"));
     }
 
     #[test]

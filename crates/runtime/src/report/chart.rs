@@ -8,6 +8,11 @@ const HEIGHT: f64 = 280.0;
 const LEFT: f64 = 64.0;
 const RIGHT: f64 = 16.0;
 const TOP: f64 = 12.0;
+/// Letters are about 7 units wide, lines 13 high.
+const LETTER: f64 = 7.0;
+const LINE: f64 = 13.0;
+/// Letters of a name at the end of a line.
+const NAME_LETTERS: usize = 22;
 const BOTTOM: f64 = 42.0;
 
 /// The scale of an axis.
@@ -98,11 +103,18 @@ impl Axis {
             }
             Scale::Log => {
                 let decades = self.low.log10().floor() as i32..=self.high.log10().ceil() as i32;
-                // Only powers of ten over more than two and a half decades, else 1, 2 and 5 of each.
-                let wide = (self.high / self.low).log10() > 2.5;
-                let steps: &[f64] = if wide { &[1.0] } else { &[1.0, 2.0, 5.0] };
-                let all = decades.flat_map(|power| steps.iter().map(move |step| step * 10f64.powi(power)));
-                all.filter(|tick| (self.low..=self.high).contains(tick)).collect()
+                let ticks = |steps: &[f64]| -> Vec<f64> {
+                    let powers = decades.clone().map(|power| 10f64.powi(power));
+                    let all = powers.flat_map(|power| steps.iter().map(move |step| step * power));
+                    all.filter(|tick| (self.low..=self.high).contains(tick)).collect()
+                };
+                // Only powers of ten over more than two and a half decades, else 1, 2 and 5 of each. An axis of less than a
+                // decade may have fewer than three of these, and then has ticks at equal distances.
+                let is_wide = (self.high / self.low).log10() > 2.5;
+                let powers = Some(ticks(&[1.0])).filter(|_| is_wide);
+                let mut candidates = powers.into_iter().chain([ticks(&[1.0, 2.0, 5.0])]);
+                let found = candidates.find(|ticks| ticks.len() >= 3);
+                found.unwrap_or_else(|| Axis { scale: Scale::Linear, ..*self }.ticks())
             }
         }
     }
@@ -161,6 +173,9 @@ pub(super) struct Line {
     pub colour: usize,
     /// As the attribute `points` of a `polyline`.
     pub points: String,
+    /// Position of the name, right of the line's end.
+    pub label_x: f64,
+    pub label_y: f64,
 }
 
 /// A point with its name.
@@ -171,6 +186,10 @@ pub(super) struct Point {
     pub colour: usize,
     pub x: f64,
     pub y: f64,
+    /// Ends of the error bar.
+    pub bar: Option<[f64; 2]>,
+    /// True for the base, which has no divergence.
+    pub is_base: bool,
     /// Position of the name: `label_y` is its baseline, `label_x` its `anchor` (`start`, `middle`, `end`).
     pub label_x: f64,
     pub label_y: f64,
@@ -187,13 +206,15 @@ fn overlap(a: &Place, b: &Place) -> f64 {
 }
 
 impl Chart {
-    /// An empty chart over two axes.
-    pub fn new(x: &Axis, x_label: &str, y: &Axis, y_label: &str) -> Chart {
+    /// An empty chart over two axes. `names` are those of lines, which need room at their right ends.
+    pub fn new(x: &Axis, x_label: &str, y: &Axis, y_label: &str, names: &[String]) -> Chart {
+        let letters = names.iter().map(|name| name.chars().count()).max();
+        let room = letters.map_or(RIGHT, |n| n.min(NAME_LETTERS) as f64 * LETTER + RIGHT);
         let mut chart = Chart {
             width: WIDTH,
             height: HEIGHT,
             left: LEFT,
-            right: WIDTH - RIGHT,
+            right: WIDTH - room,
             top: TOP,
             bottom: HEIGHT - BOTTOM,
             x_ticks: vec![],
@@ -222,7 +243,33 @@ impl Chart {
     pub fn line(&mut self, name: &str, colour: usize, axes: (&Axis, &Axis), points: &[(f64, f64)]) {
         let places: Vec<String> =
             points.iter().map(|(x, y)| format!("{},{}", self.x(axes.0, *x), self.y(axes.1, *y))).collect();
-        self.lines.push(Line { name: name.to_owned(), colour, points: places.join(" ") });
+        let name = if name.chars().count() > NAME_LETTERS {
+            name.chars().take(NAME_LETTERS - 1).chain(['…']).collect()
+        } else {
+            name.to_owned()
+        };
+        let (label_x, label_y) =
+            (self.right + 6.0, points.last().map_or(self.bottom, |(_, y)| self.y(axes.1, *y)));
+        self.lines.push(Line { name, colour, points: places.join(" "), label_x, label_y });
+    }
+
+    /// Moves the names of lines apart, from their ends.
+    pub fn place_line_names(&mut self) {
+        let mut lines: Vec<&mut Line> = self.lines.iter_mut().collect();
+        lines.sort_by(|a, b| a.label_y.total_cmp(&b.label_y));
+        let gap = LINE.min((self.bottom - self.top) / lines.len().max(1) as f64);
+        let mut lowest = self.top;
+        for line in &mut lines {
+            line.label_y = line.label_y.max(lowest);
+            lowest = line.label_y + gap;
+        }
+        let mut highest = self.bottom;
+        for line in lines.iter_mut().rev() {
+            line.label_y = line.label_y.min(highest);
+            highest = line.label_y - gap;
+        }
+        // The baseline of a name is below its middle.
+        lines.into_iter().for_each(|line| line.label_y = ((line.label_y + 4.0) * 10.0).round() / 10.0);
     }
 
     /// Adds a point.
@@ -235,15 +282,36 @@ impl Chart {
             colour,
             x,
             y,
+            bar: None,
+            is_base: false,
             label_x,
             label_y,
             anchor: "start",
         });
     }
 
+    /// Adds the base, which has no divergence, on the lower edge. Its size may be beyond the axis.
+    pub fn base(&mut self, name: &str, detail: String, x: &Axis, size: f64) {
+        let axes = (x, &Axis::over([], Scale::Linear));
+        let name = if size > x.high { format!("{name} →") } else { name.to_owned() };
+        self.point(&name, detail, 0, axes, (size, 0.0));
+        if let Some(point) = self.points.last_mut() {
+            point.is_base = true;
+        }
+    }
+
+    /// Adds an error bar to the last point.
+    pub fn bar(&mut self, y: &Axis, low: f64, high: f64) {
+        let bar = [self.y(y, low), self.y(y, high)];
+        if let Some(point) = self.points.last_mut() {
+            point.bar = Some(bar);
+        }
+    }
+
     /// Draws the frontier: a line through each point that is lower than all others at the same or a smaller x.
     pub fn mark_frontier(&mut self) {
-        let mut places: Vec<(f64, f64)> = self.points.iter().map(|point| (point.x, point.y)).collect();
+        let files = self.points.iter().filter(|point| !point.is_base);
+        let mut places: Vec<(f64, f64)> = files.map(|point| (point.x, point.y)).collect();
         // Coordinates grow downwards: of points at the same size, the lowest first.
         places.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1)));
         let mut lowest = f64::NEG_INFINITY;
@@ -260,9 +328,6 @@ impl Chart {
 
     /// Places the names of points so that they overlap other names and points as little as possible.
     pub fn place_names(&mut self) {
-        // Letters are about 7 units wide and 12 high.
-        const LETTER: f64 = 7.0;
-        const LINE: f64 = 13.0;
         let frame = [self.left, self.top, self.right, self.bottom];
         let mut taken: Vec<Place> = self
             .points
@@ -333,6 +398,8 @@ mod tests {
             labels(Axis::over([0.003, 0.2], Scale::Log)),
             ["0.005", "0.01", "0.02", "0.05", "0.1", "0.2"]
         );
+        // Values that differ by less than a decade have three labels, too.
+        assert_eq!(labels(Axis::over([0.005], Scale::Log)), ["0.004", "0.0045", "0.005", "0.0055", "0.006"]);
         assert_eq!(labels(Axis::over([1e-7, 0.2], Scale::Log)).first().map(String::as_str), Some("1e-7"));
     }
 
@@ -358,7 +425,7 @@ mod tests {
     #[test]
     fn frontier_leaves_out_points_that_others_beat() {
         let axis = Axis::over([0.0, 10.0], Scale::Linear);
-        let mut chart = Chart::new(&axis, "x", &axis, "y");
+        let mut chart = Chart::new(&axis, "x", &axis, "y", &[]);
         // Sizes and costs: the third is larger and worse than the second.
         for at in [(0.0, 10.0), (5.0, 5.0), (6.0, 6.0), (10.0, 0.0)] {
             chart.point("", String::new(), 0, (&axis, &axis), at);
@@ -370,7 +437,7 @@ mod tests {
     #[test]
     fn labels_of_near_points_do_not_overlap() {
         let axis = Axis::over([0.0, 100.0], Scale::Linear);
-        let mut chart = Chart::new(&axis, "x", &axis, "y");
+        let mut chart = Chart::new(&axis, "x", &axis, "y", &[]);
         for index in 0..8 {
             let at = 50.0 + f64::from(index);
             chart.point("Q4_K_M", String::new(), 0, (&axis, &axis), (at, at));
@@ -387,6 +454,21 @@ mod tests {
         for (index, place) in places.iter().enumerate() {
             assert!(places[..index].iter().all(|other| overlap(place, other) == 0.0), "{index}");
         }
+    }
+
+    #[test]
+    fn names_of_lines_are_apart_and_inside() {
+        let axis = Axis::over([0.0, 100.0], Scale::Linear);
+        let names = vec!["q4_0".to_owned(); 12];
+        let mut chart = Chart::new(&axis, "x", &axis, "y", &names);
+        for name in &names {
+            chart.line(name, 0, (&axis, &axis), &[(0.0, 50.0), (100.0, 1.0)]);
+        }
+        chart.place_line_names();
+        let mut ends: Vec<f64> = chart.lines.iter().map(|line| line.label_y - 4.0).collect();
+        ends.sort_by(f64::total_cmp);
+        assert!(ends.windows(2).all(|two| two[1] - two[0] > 12.8), "{ends:?}");
+        assert!(ends[0] >= chart.top && ends[11] <= chart.bottom && chart.right + 34.0 < chart.width);
     }
 
     #[test]

@@ -4,6 +4,9 @@
 //! charts whose places `chart.rs` works out.
 
 mod chart;
+mod csv;
+mod finding;
+mod heat;
 mod page;
 mod plot;
 
@@ -15,6 +18,7 @@ use crate::{
     tensor_error::FileError,
 };
 
+pub use csv::csv;
 pub use page::{html, labels, page};
 pub use plot::{Plotted, size_plot};
 
@@ -31,10 +35,10 @@ pub struct Report {
     pub text: Option<String>,
     /// Rounding of the inputs of products: the name of an [`Activations`](crate::Activations).
     pub activations: &'static str,
-    /// Tokens in a window.
+    /// Tokens in a chunk.
     pub context: usize,
-    /// Windows compared.
-    pub windows: usize,
+    /// Chunks compared.
+    pub chunks: usize,
     /// The files.
     pub files: Vec<FileReport>,
 }
@@ -50,10 +54,12 @@ pub struct FileReport {
     pub bits_per_weight: f64,
     /// Predictions compared with the base's; `None` where only tensors were compared.
     pub predictions: Option<Comparison>,
-    /// Mean divergence at each counted position of a window, in nats.
+    /// KL divergence minus that of the first file, paired by chunk; `None` for the first file.
+    pub kl_difference: Option<Estimate>,
+    /// Mean divergence at each counted position of a chunk, in nats.
     pub kl_by_position: Vec<f64>,
-    /// Mean divergence in each window, in nats.
-    pub kl_by_window: Vec<f64>,
+    /// Mean divergence in each chunk, in nats.
+    pub kl_by_chunk: Vec<f64>,
     /// Agreement of greedy continuations, where it was measured.
     pub continuations: Option<Continuations>,
     /// Tensors compared with the base's, where that was done.
@@ -103,13 +109,13 @@ pub struct PassageToken {
 /// of the predicted tokens of a chunk.
 pub fn passage(
     positions: &[Position],
-    n_windows: usize,
+    n_chunks: usize,
     texts: impl FnOnce(usize) -> Vec<String>,
 ) -> Option<Passage> {
-    let n = positions.len().checked_div(n_windows).filter(|n| *n > 0)?;
-    let mean = |window: &[Position]| Estimate::mean(window.iter().map(|p| p.kl)).value;
-    let windows = positions.chunks(n).enumerate();
-    let (chunk, found) = windows.max_by(|(_, a), (_, b)| mean(a).total_cmp(&mean(b)))?;
+    let n = positions.len().checked_div(n_chunks).filter(|n| *n > 0)?;
+    let mean = |chunk: &[Position]| Estimate::mean(chunk.iter().map(|p| p.kl)).value;
+    let chunks = positions.chunks(n).enumerate();
+    let (chunk, found) = chunks.max_by(|(_, a), (_, b)| mean(a).total_cmp(&mean(b)))?;
     let token = |(text, position): (String, &Position)| PassageToken {
         text,
         kl: position.kl,
@@ -120,17 +126,22 @@ pub fn passage(
     Some(Passage { chunk, tokens: texts(chunk).into_iter().zip(found).map(token).collect() })
 }
 
-/// Mean divergence at each counted position of a window, and in each window.
-pub fn kl_by_place(positions: &[Position], n_windows: usize) -> (Vec<f64>, Vec<f64>) {
-    let n = positions.len().checked_div(n_windows).unwrap_or(0);
+/// Mean divergence at each counted position of a chunk, and in each chunk.
+pub fn kl_by_place(positions: &[Position], n_chunks: usize) -> (Vec<f64>, Vec<f64>) {
+    let n = positions.len().checked_div(n_chunks).unwrap_or(0);
     if n == 0 {
         return (Vec::new(), Vec::new());
     }
     let mean = |values: &mut dyn Iterator<Item = &Position>| Estimate::mean(values.map(|p| p.kl)).value;
-    // Positions are (n_windows, n), row-major: one position of all windows is every n-th, one window is a row.
+    // Positions are (n_chunks, n), row-major: one position of all chunks is every n-th, one chunk is a row.
     let by_position = (0..n).map(|at| mean(&mut positions[at..].iter().step_by(n))).collect();
-    let by_window = positions.chunks(n).map(|window| mean(&mut window.iter())).collect();
-    (by_position, by_window)
+    let by_chunk = positions.chunks(n).map(|chunk| mean(&mut chunk.iter())).collect();
+    (by_position, by_chunk)
+}
+
+/// Short names of the files.
+fn labels_of(report: &Report) -> Vec<String> {
+    labels(&report.files.iter().map(|file| &file.file[..]).collect::<Vec<_>>())
 }
 
 /// Layer and kind of a tensor: `blk.3.attn_q.weight` is layer 3, `attn_q`.

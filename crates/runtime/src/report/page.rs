@@ -1,16 +1,19 @@
 //! The page: the values that fill the template.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use minijinja::{Environment, context};
 use serde::Serialize;
 
 use super::{
     FileReport, Passage, PassageToken, Report,
-    chart::{Axis, Chart, Scale, short, smoothed},
-    layer_and_kind,
+    chart::{Axis, Chart, Scale, smoothed},
+    heat::{decibels, heat_maps},
+    labels_of,
 };
-use crate::{Error, stats::fixed, tensor_error::FileError};
+use crate::{
+    Error,
+    stats::{Comparison, Estimate, Quantiles, fixed, significant},
+    tensor_error::FileError,
+};
 
 const TEMPLATE: &str = include_str!("../../templates/report.html");
 const STYLE: &str = include_str!("../../templates/style.css");
@@ -39,16 +42,20 @@ pub fn page(template: &str, values: impl Serialize) -> Result<String, Error> {
 /// # Errors
 /// As [`page`].
 pub fn html(report: &Report) -> Result<String, Error> {
-    let mut files: Vec<FileView> = report.files.iter().enumerate().map(FileView::new).collect();
-    for (file, label) in files.iter_mut().zip(labels_of(report)) {
-        file.label = label;
-    }
+    let report = &Report { files: report.by_size().into_iter().cloned().collect(), ..report.clone() };
+    let labels = labels_of(report).into_iter();
+    let files: Vec<FileView> = report.files.iter().zip(labels).enumerate().map(FileView::new).collect();
+    let base = report.files.iter().find_map(|file| file.predictions.as_ref());
     let values = context! {
         report,
         files,
+        finding => report.finding(),
+        base_perplexity => base.map(|found| found.base_perplexity.to_string()),
         size_chart => size_chart(report),
         position_chart => position_chart(report),
-        window_chart => window_chart(report),
+        chunk_chart => chunk_chart(report),
+        heat => heat_maps(&report.files),
+        grids => grids(&report.files),
         calibrated => calibrated(report),
         hues => hues(report.files.len()),
         version => env!("CARGO_PKG_VERSION"),
@@ -70,11 +77,10 @@ struct FileView {
     label: String,
     path: String,
     colour: usize,
-    rows: Vec<Row>,
-    quantiles: Vec<QuantileRow>,
-    dtypes: Vec<DtypeRow>,
-    heat: Option<Heat>,
-    worst: Vec<TensorRow>,
+    kl: String,
+    perplexity: String,
+    perplexity_ratio: String,
+    same_top: String,
     passage: Option<PassageView>,
 }
 
@@ -105,79 +111,39 @@ struct TokenView {
     title: String,
 }
 
-/// A number with its error, formatted.
+/// A table with a column for each file.
 #[derive(Serialize)]
-struct Row {
+struct Grid {
+    title: &'static str,
+    about: &'static str,
+    rows: Vec<GridRow>,
+}
+
+#[derive(Serialize)]
+struct GridRow {
+    name: String,
+    cells: Vec<String>,
+}
+
+/// A value of a file, with the name of its row.
+struct Named {
     name: String,
     value: String,
-    error: String,
-}
-
-#[derive(Serialize)]
-struct QuantileRow {
-    name: &'static str,
-    kl: String,
-    p_diff: String,
-}
-
-#[derive(Serialize)]
-struct DtypeRow {
-    dtype: String,
-    tensors: usize,
-    elements: u64,
-    rmse: String,
-    snr: String,
-    cosine: String,
-}
-
-#[derive(Serialize)]
-struct TensorRow {
-    name: String,
-    dtype: String,
-    rmse: String,
-    snr: String,
-    cosine: String,
-}
-
-/// Errors by layer, across, and kind of tensor, down.
-#[derive(Serialize)]
-struct Heat {
-    width: f64,
-    height: f64,
-    kinds: Vec<Label>,
-    layers: Vec<Label>,
-    cells: Vec<Cell>,
-}
-
-#[derive(Serialize)]
-struct Label {
-    at: f64,
-    text: String,
-}
-
-#[derive(Serialize)]
-struct Cell {
-    x: f64,
-    y: f64,
-    width: f64,
-    /// From 0 (little error) to 100.
-    strength: u32,
-    title: String,
 }
 
 impl FileView {
-    fn new((index, file): (usize, &FileReport)) -> FileView {
-        let tensors = file.tensors.as_ref();
+    fn new((index, (file, label)): (usize, (&FileReport, String))) -> FileView {
+        let found = file.predictions.as_ref();
+        let text = |estimate: Option<Estimate>| estimate.map(|found| found.to_string()).unwrap_or_default();
         FileView {
             name: name_of(&file.file).to_owned(),
-            label: String::new(),
+            label,
             path: file.file.clone(),
             colour: index,
-            rows: rows(file),
-            quantiles: quantiles(file),
-            dtypes: tensors.map(dtypes).unwrap_or_default(),
-            heat: tensors.and_then(heat),
-            worst: tensors.map(worst).unwrap_or_default(),
+            kl: text(found.map(|found| found.kl)),
+            perplexity: text(found.map(|found| found.perplexity)),
+            perplexity_ratio: text(found.map(|found| found.perplexity_ratio)),
+            same_top: found.map(|found| found.same_top.percent()).unwrap_or_default(),
             passage: file.passage.as_ref().map(passage_view),
         }
     }
@@ -210,11 +176,11 @@ fn calibrated(report: &Report) -> Vec<CalibratedRow> {
     /// Difference of sizes up to which files are compared, as a part of the size.
     const NEAR: f64 = 0.03;
     let labels = labels_of(report);
-    let all: Vec<(usize, &FileReport, f64)> = report
+    let all: Vec<(usize, &FileReport, Estimate)> = report
         .files
         .iter()
         .enumerate()
-        .filter_map(|(index, file)| Some((index, file, file.predictions.as_ref()?.kl.value)))
+        .filter_map(|(index, file)| Some((index, file, file.predictions.as_ref()?.kl)))
         .collect();
     let rows =
         all.iter().filter(|(_, file, _)| file.calibration.is_some()).filter_map(|(index, file, kl)| {
@@ -227,117 +193,116 @@ fn calibrated(report: &Report) -> Vec<CalibratedRow> {
             Some(CalibratedRow {
                 name: labels[*index].clone(),
                 before_name: labels[*before].clone(),
-                before: fixed(*before_kl, 5),
-                after: fixed(*kl, 5),
-                change: format!("{} %", fixed((kl / before_kl - 1.0) * 100.0, 1)),
+                before: before_kl.to_string(),
+                after: kl.to_string(),
+                change: format!("{} %", fixed((kl.value / before_kl.value - 1.0) * 100.0, 1)),
             })
         });
     rows.collect()
 }
 
-fn rows(file: &FileReport) -> Vec<Row> {
-    file.metrics()
-        .into_iter()
-        .map(|metric| Row { name: metric.name, value: metric.value, error: metric.error })
-        .collect()
-}
-
-fn quantiles(file: &FileReport) -> Vec<QuantileRow> {
-    let Some(found) = &file.predictions else { return Vec::new() };
-    let pairs = found.kl_quantiles.named().into_iter().zip(found.p_diff_quantiles.named());
-    let row = |((name, kl), (_, p_diff)): ((&'static str, f64), (_, f64))| QuantileRow {
-        name,
-        kl: fixed(kl, 6),
-        p_diff: format!("{} %", fixed(p_diff * 100.0, 3)),
+/// Facts of all files side by side.
+fn grids(files: &[FileReport]) -> Vec<Grid> {
+    let noisiest = noisiest(files);
+    let kl = |file: &FileReport| quantiles(file, |found| found.kl_quantiles, |kl| significant(kl, 3));
+    let p_diff = |file: &FileReport| {
+        quantiles(file, |found| found.p_diff_quantiles, |change| format!("{} %", fixed(change * 100.0, 3)))
     };
-    pairs.map(row).collect()
+    let worst = |file: &FileReport| ratios(file, &noisiest);
+    let grids = [
+        grid("Metrics", "One standard error is after ±.", files, metrics),
+        grid("Distribution of the KL divergence", "In nats.", files, kl),
+        grid(
+            "Distribution of the change in probability",
+            "Of the token that follows in the text.",
+            files,
+            p_diff,
+        ),
+        grid("Error by type", "Signal-to-noise ratio; number of tensors.", files, by_dtype),
+        grid("Tensors with the largest error", "Signal-to-noise ratio and type.", files, worst),
+    ];
+    grids.into_iter().flatten().collect()
 }
 
-fn decibels(snr: Option<f64>) -> String {
-    snr.map_or("exact".to_owned(), |snr| format!("{} dB", fixed(snr, 1)))
+/// The rows of all files in the order in which they first occur; `None` without rows.
+fn grid(
+    title: &'static str,
+    about: &'static str,
+    files: &[FileReport],
+    values: impl Fn(&FileReport) -> Vec<Named>,
+) -> Option<Grid> {
+    let mut rows: Vec<GridRow> = Vec::new();
+    for (column, file) in files.iter().enumerate() {
+        for Named { name, value } in values(file) {
+            let known = rows.iter().position(|row| row.name == name);
+            let at = known.unwrap_or_else(|| {
+                rows.push(GridRow { name, cells: vec![String::new(); files.len()] });
+                rows.len() - 1
+            });
+            rows[at].cells[column] = value;
+        }
+    }
+    (!rows.is_empty()).then_some(Grid { title, about, rows })
 }
 
-fn dtypes(error: &FileError) -> Vec<DtypeRow> {
-    let rows = error.by_dtype().into_iter().map(|(dtype, tensors, error)| DtypeRow {
-        dtype,
-        tensors,
-        elements: error.n_elems(),
-        rmse: short(error.rmse()),
-        snr: decibels(error.snr_db()),
-        cosine: fixed(error.cosine(), 6),
+fn metrics(file: &FileReport) -> Vec<Named> {
+    let metrics = file.metrics().into_iter();
+    metrics.map(|metric| Named { name: metric.name, value: metric.value }).collect()
+}
+
+fn quantiles(
+    file: &FileReport,
+    of: fn(&Comparison) -> Quantiles,
+    text: impl Fn(f64) -> String,
+) -> Vec<Named> {
+    let named = file.predictions.iter().flat_map(|found| of(found).named());
+    named.map(|(name, value)| Named { name: name.to_owned(), value: text(value) }).collect()
+}
+
+fn by_dtype(file: &FileReport) -> Vec<Named> {
+    let rows = file.tensors.iter().flat_map(FileError::by_dtype);
+    let named = rows.map(|(dtype, n_tensors, error)| Named {
+        name: dtype,
+        value: format!("{}; {n_tensors}", decibels(error.snr_db())),
     });
-    rows.collect()
+    named.collect()
 }
 
-/// The tensors with the most noise against their signal.
-fn worst(error: &FileError) -> Vec<TensorRow> {
+/// Names of the tensors with the most noise against their signal in any file, the noisiest first.
+fn noisiest(files: &[FileReport]) -> Vec<&str> {
     const SHOWN: usize = 12;
-    let mut noisy: Vec<_> =
-        error.tensors.iter().filter_map(|tensor| Some((tensor.error.snr_db()?, tensor))).collect();
+    let tensors = files.iter().flat_map(|file| &file.tensors).flat_map(|found| &found.tensors);
+    let mut noisy: Vec<(f64, &str)> =
+        tensors.filter_map(|tensor| Some((tensor.error.snr_db()?, tensor.name.as_str()))).collect();
     // Least decibels first: SNR is signal to noise. Tensors without an error have no ratio and are not listed.
     noisy.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let rows = noisy.into_iter().take(SHOWN).map(|(snr, tensor)| TensorRow {
+    let mut names = Vec::new();
+    for (_, name) in noisy {
+        if names.len() < SHOWN && !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+fn ratios(file: &FileReport, names: &[&str]) -> Vec<Named> {
+    let tensor = |name: &&str| file.tensors.as_ref()?.tensors.iter().find(|tensor| tensor.name == **name);
+    let named = names.iter().filter_map(tensor).map(|tensor| Named {
         name: tensor.name.clone(),
-        dtype: tensor.dtype.clone(),
-        rmse: short(tensor.error.rmse()),
-        snr: decibels(Some(snr)),
-        cosine: fixed(tensor.error.cosine(), 6),
+        value: format!("{} ({})", decibels(tensor.error.snr_db()), tensor.dtype),
     });
-    rows.collect()
+    named.collect()
 }
 
-fn heat(error: &FileError) -> Option<Heat> {
-    const LEFT: f64 = 150.0;
-    const WIDTH: f64 = 600.0;
-    const ROW: f64 = 20.0;
-    /// Noise of 60 dB below the signal is invisible in the colours.
-    const FAINT_DB: f64 = 60.0;
-    let mut kinds: BTreeMap<&str, Vec<(u32, &crate::tensor_error::TensorError)>> = BTreeMap::new();
-    let mut layers = BTreeSet::new();
-    for tensor in &error.tensors {
-        let (Some(layer), kind) = layer_and_kind(&tensor.name) else { continue };
-        if tensor.error.snr_db().is_some() {
-            kinds.entry(kind).or_default().push((layer, tensor));
-            layers.insert(layer);
-        }
-    }
-    let n_layers = layers.last().map(|last| *last as usize + 1)?;
-    let width = WIDTH / n_layers as f64;
-    // Sixteen labels at most fit under the cells.
-    let every = n_layers.div_ceil(16);
-    let mut cells = Vec::new();
-    let mut labels = Vec::new();
-    for (row, (kind, tensors)) in kinds.iter().enumerate() {
-        let y = row as f64 * ROW;
-        labels.push(Label { at: y + ROW * 0.7, text: (*kind).to_owned() });
-        for (layer, tensor) in tensors {
-            let snr = tensor.error.snr_db().unwrap_or(FAINT_DB);
-            cells.push(Cell {
-                x: ((LEFT + f64::from(*layer) * width) * 10.0).round() / 10.0,
-                y,
-                width: (width * 10.0).round() / 10.0,
-                // 0 dB is the full colour, 60 dB the palest that is seen. SNR is a logarithm already, so a linear scale does.
-                strength: ((1.0 - snr / FAINT_DB).clamp(0.03, 1.0) * 100.0) as u32,
-                title: format!("{} ({}): {}", tensor.name, tensor.dtype, decibels(Some(snr))),
-            });
-        }
-    }
-    let height = kinds.len() as f64 * ROW;
-    let layers = (0..n_layers)
-        .step_by(every)
-        .map(|layer| Label { at: LEFT + (layer as f64 + 0.5) * width, text: layer.to_string() });
-    Some(Heat { width: LEFT + WIDTH + 10.0, height, kinds: labels, layers: layers.collect(), cells })
-}
-
-/// Bits for each weight against divergence, if there is more than one file.
+/// File sizes against divergence, if there is more than one file.
 fn size_chart(report: &Report) -> Option<Chart> {
-    let measured: Vec<(usize, &FileReport, f64)> = report
+    let measured: Vec<(usize, &FileReport, Estimate)> = report
         .files
         .iter()
         .enumerate()
-        .filter_map(|(index, file)| Some((index, file, file.predictions.as_ref()?.kl.value)))
+        .filter_map(|(index, file)| Some((index, file, file.predictions.as_ref()?.kl)))
         // The axis of divergences is logarithmic, and the base compared with itself has none.
-        .filter(|(.., kl)| *kl > 0.0)
+        .filter(|(.., kl)| kl.value > 0.0)
         .collect();
     if measured.len() < 2 {
         return None;
@@ -345,12 +310,18 @@ fn size_chart(report: &Report) -> Option<Chart> {
     let labels = labels_of(report);
     let megabytes = |file: &FileReport| file.bytes as f64 / 1e6;
     let x = Axis::over(measured.iter().map(|(_, file, _)| megabytes(file)), Scale::Linear).widened();
-    let y = Axis::over(measured.iter().map(|(.., kl)| *kl), Scale::Log);
-    let mut chart = Chart::new(&x, "file size, MB", &y, "mean KL divergence, nats");
+    let ends = |kl: &Estimate| [kl.value - kl.error, kl.value, kl.value + kl.error];
+    let y = Axis::over(measured.iter().flat_map(|(.., kl)| ends(kl)), Scale::Log);
+    let mut chart = Chart::new(&x, "file size, MB", &y, "mean KL divergence, nats", &[]);
     for (index, file, kl) in measured {
         let size = megabytes(file);
-        let detail = format!("{size:.0} MB, {:.2} bits per weight, {kl:.5} nats", file.bits_per_weight);
-        chart.point(&labels[index], detail, index, (&x, &y), (size, kl));
+        let detail = format!("{size:.0} MB, {:.2} bits per weight, {kl} nats", file.bits_per_weight);
+        chart.point(&labels[index], detail, index, (&x, &y), (size, kl.value));
+        let [low, _, high] = ends(&kl);
+        chart.bar(&y, low, high);
+    }
+    if let Some(size) = report.base_bytes.map(|bytes| bytes as f64 / 1e6) {
+        chart.base("base", format!("base, {size:.0} MB, no divergence"), &x, size);
     }
     chart.place_names();
     chart.mark_frontier();
@@ -388,10 +359,6 @@ pub fn labels(paths: &[&str]) -> Vec<String> {
     names.iter().zip(&stems).map(label).collect()
 }
 
-fn labels_of(report: &Report) -> Vec<String> {
-    labels(&report.files.iter().map(|file| &file.file[..]).collect::<Vec<_>>())
-}
-
 /// The path's last part.
 fn name_of(path: &str) -> &str {
     path.rsplit(['/', '\\']).next().unwrap_or(path)
@@ -402,8 +369,8 @@ fn position_chart(report: &Report) -> Option<Chart> {
     lines(report, |file| &file.kl_by_position, first, "position in the chunk")
 }
 
-fn window_chart(report: &Report) -> Option<Chart> {
-    lines(report, |file| &file.kl_by_window, 1.0, "chunk of the text")
+fn chunk_chart(report: &Report) -> Option<Chart> {
+    lines(report, |file| &file.kl_by_chunk, 1.0, "chunk of the text")
 }
 
 /// The scale for the lines of several files: logarithmic if their means differ by more than a factor of ten. A linear axis
@@ -424,23 +391,24 @@ fn lines(report: &Report, values: fn(&FileReport) -> &Vec<f64>, first: f64, x_la
     let y = Axis::over(all.iter().flatten().copied(), scale);
     // The linear axis starts at zero: a truncated one would make small differences look large.
     let y = if scale == Scale::Linear { y.with_zero() } else { y };
-    let mut chart = Chart::new(&x, x_label, &y, "mean KL divergence, nats");
-    for (index, (file, values)) in report.files.iter().zip(&all).enumerate() {
+    let names = labels_of(report);
+    let mut chart = Chart::new(&x, x_label, &y, "mean KL divergence, nats", &names);
+    for (index, (name, values)) in names.iter().zip(&all).enumerate() {
         let points = values.iter().enumerate().map(|(at, value)| (first + at as f64, *value));
         // Zero has no place on a logarithmic axis.
         let points: Vec<_> = points.filter(|(_, value)| scale == Scale::Linear || *value > 0.0).collect();
-        chart.line(name_of(&file.file), index, (&x, &y), &points);
+        chart.line(name, index, (&x, &y), &points);
     }
+    chart.place_line_names();
     Some(chart)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
-    use crate::{
-        continuations::Continuations,
-        stats::{Comparison, Position},
-    };
+    use crate::{continuations::Continuations, stats::Position};
 
     fn report(n_files: usize) -> Report {
         let position = |i: usize| Position {
@@ -451,14 +419,15 @@ mod tests {
             shared_top_k: 3,
         };
         let positions: Vec<Position> = (0..60).map(position).collect();
-        let (kl_by_position, kl_by_window) = crate::report::kl_by_place(&positions, 3);
+        let (kl_by_position, kl_by_chunk) = crate::report::kl_by_place(&positions, 3);
         let file = |index: usize| FileReport {
             file: format!("some/<b>{index}.gguf"),
             bytes: 1000 * (index as u64 + 1),
             bits_per_weight: 4.5,
             predictions: Some(Comparison::of(&positions, 5)),
             kl_by_position: kl_by_position.clone(),
-            kl_by_window: kl_by_window.clone(),
+            kl_by_chunk: kl_by_chunk.clone(),
+            kl_difference: None,
             continuations: Some(Continuations::of(&[32, 8])),
             tensors: None,
             file_type: None,
@@ -472,7 +441,7 @@ mod tests {
             text: Some("text".into()),
             context: 42,
             activations: "f32",
-            windows: 3,
+            chunks: 3,
             files: (0..n_files).map(file).collect(),
         }
     }
@@ -481,7 +450,7 @@ mod tests {
     fn page_escapes_names_and_has_charts() {
         let page = html(&report(2)).unwrap();
         assert!(page.contains("&lt;b&gt;1.gguf") && !page.contains("<b>"));
-        assert_eq!(page.matches("<svg").count(), 3, "size, position, window");
+        assert_eq!(page.matches("<svg").count(), 3, "size, position, chunk");
         assert_eq!(page.matches("<polyline").count(), 4);
         assert!(!page.contains("<script") && !page.contains("http"));
     }
@@ -504,12 +473,57 @@ mod tests {
     fn tokens_and_calibration_are_shown() {
         let mut report = report(2);
         let page = html(&report).unwrap();
-        assert!(page.contains("&lt;i&gt;a</span>") && page.contains("The second half of chunk "), "{page}");
+        assert!(page.contains("&lt;i&gt;a</span>") && page.contains(": second half of chunk "), "{page}");
         // The files differ too much in size to be compared.
         assert!(!page.contains("Before and after calibration"));
         report.files[1].bytes = report.files[0].bytes + 10;
         let page = html(&report).unwrap();
         assert!(page.contains("Before and after calibration") && page.contains("<td>0.0 %</td>"), "{page}");
+    }
+
+    #[test]
+    fn files_are_ranked_by_paired_differences() {
+        let finding = |kl_by_chunk: &[[f64; 4]]| {
+            let mut report = report(kl_by_chunk.len());
+            report.chunks = 4;
+            for ((file, chunks), name) in report.files.iter_mut().zip(kl_by_chunk).zip(["a", "b", "c"]) {
+                file.file = format!("{name}.gguf");
+                file.kl_by_chunk = chunks.to_vec();
+            }
+            report.finding()
+        };
+        // The chunks differ more than the files.
+        let (a, b) = ([0.2, 0.4, 0.6, 2.0], [0.1, 0.2, 0.3, 1.0]);
+        let (worse, unsure) =
+            ("c is larger than b and worse (by ", "c is larger than b and not measurably better");
+        for (files, texts) in [
+            (&[b.map(|kl| kl + 0.3), b, b.map(|kl| kl + 0.1)][..], ["Best for the size: a and b; ", worse]),
+            (&[b.map(|kl| kl + 0.3), b, b], ["Best for the size: a and b; ", unsure]),
+            (&[b.map(|kl| kl + 0.3), b, [0.0, 0.4, 0.1, 1.1]], ["Best for the size: a and b; ", unsure]),
+            (
+                &[a.map(|kl| kl + 0.3), a, a.map(|kl| kl - 0.1)],
+                ["Each file is the best for its size", "larger"],
+            ),
+        ] {
+            let found = finding(files).unwrap_or_default();
+            assert!(texts.iter().all(|text| found.contains(text)), "{found}");
+        }
+        assert_eq!(finding(&[a]), None);
+    }
+
+    #[test]
+    fn charts_have_error_bars_names_and_the_base() {
+        let report = report(3);
+        let page = html(&report).unwrap();
+        assert_eq!(page.matches("class=\"bar ").count(), 3);
+        assert_eq!(page.matches("class=\"base\"").count(), 2, "in the chart and in the table");
+        // A name at the end of each line instead of a legend.
+        assert_eq!(page.matches("class=\"end ").count(), 6);
+        let ticks = size_chart(&report).unwrap().y_ticks.len();
+        assert!(ticks >= 3, "{ticks}");
+        let csv = crate::report::csv(&report);
+        let rows: Vec<usize> = csv.lines().map(|line| line.split(',').count()).collect();
+        assert!(rows.len() == 4 && rows.iter().all(|n| *n == rows[0]), "{csv}");
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub fn size_plot(files: &[Plotted], cost_label: &str) -> String {
     // Sizes differ by a factor of a few, costs by thousands.
     let x = Axis::over(files.iter().map(gigabytes), Scale::Linear).widened();
     let y = Axis::over(files.iter().map(|file| file.cost), Scale::Log);
-    let mut chart = Chart::new(&x, "size (GB)", &y, cost_label);
+    let mut chart = Chart::new(&x, "size (GB)", &y, cost_label, &[]);
     // A file that predicts infinities has no place in a picture; the table names it.
     for file in files.iter().filter(|file| file.cost.is_finite()) {
         chart.point(&file.name, String::new(), 0, (&x, &y), (gigabytes(file), file.cost));

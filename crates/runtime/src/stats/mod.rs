@@ -6,13 +6,14 @@
 
 mod divergence;
 mod metrics;
+mod paired;
 mod softmax;
 
 use serde::{Deserialize, Serialize};
 
 pub use divergence::{Comparison, Position, Prediction, Quantiles, compare_logits, compare_packed};
 pub(crate) use metrics::metric;
-pub use metrics::{Metric, fixed};
+pub use metrics::{Metric, fixed, significant};
 pub use softmax::LogSoftmax;
 
 /// A mean and its standard error, or what is derived from them.

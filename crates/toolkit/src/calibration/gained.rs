@@ -156,7 +156,7 @@ impl Gained {
             time(verifying),
         );
         if let Some(gain) = &self.verified {
-            text += &format!("over {} chunks: {}\n", gain.windows, gain.line());
+            text += &format!("over {} chunks: {}\n", gain.chunks, gain.line());
         }
         text
     }

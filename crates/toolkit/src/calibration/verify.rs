@@ -6,7 +6,7 @@ use gguf_runtime::{
     Model,
     chunks::Chunk,
     compare::{Base, run},
-    stats::{Comparison, Estimate, Position, fixed},
+    stats::{Comparison, Estimate, Position},
 };
 use serde::Serialize;
 
@@ -18,13 +18,13 @@ const TOP_K: usize = 10;
 /// Divergences of two files from their base, paired.
 #[derive(Debug, Clone, Serialize)]
 pub struct Gain {
-    /// Windows that were read.
-    pub windows: usize,
+    /// Chunks that were read.
+    pub chunks: usize,
     /// Mean divergence of the stock result, in nats.
     pub kl_stock: Estimate,
     /// Mean divergence of the refined result.
     pub kl: Estimate,
-    /// Divergence of the refined result divided by that of the stock result. The error is that of paired windows.
+    /// Divergence of the refined result divided by that of the stock result. The error is that of paired chunks.
     pub ratio: Estimate,
     /// 99.9th percentile of the divergence, for the stock and the refined result.
     pub p99_9: (f64, f64),
@@ -73,7 +73,7 @@ impl Gain {
             positions.chunks(of_a_window.max(1)).map(|window| mean(window).value).collect()
         };
         Gain {
-            windows: n_windows,
+            chunks: n_windows,
             kl_stock: mean(stock),
             kl: mean(ours),
             ratio: ratio(&by_window(ours), &by_window(stock)),
@@ -85,15 +85,9 @@ impl Gain {
     /// In a sentence.
     pub fn line(&self) -> String {
         let Gain { kl_stock, kl, ratio, .. } = self;
-        let figure = |estimate: &Estimate, digits| {
-            format!("{} ± {}", fixed(estimate.value, digits), fixed(estimate.error, digits))
-        };
         format!(
-            "KL divergence {} -> {}, ratio {}; 99.9 % of positions below {:.3} -> {:.3}; same top token \
+            "KL divergence {kl_stock} -> {kl}, ratio {ratio}; 99.9 % of positions below {:.3} -> {:.3}; same top token \
                 {:.2} % -> {:.2} %",
-            figure(kl_stock, 5),
-            figure(kl, 5),
-            figure(ratio, 3),
             self.p99_9.0,
             self.p99_9.1,
             100.0 * self.same_top.0,

@@ -1,13 +1,13 @@
 //! The result of a comparison for a person.
 
 use gguf_runtime::{
-    report::Report,
-    stats::{Estimate, fixed},
+    report::{Report, labels},
+    stats::{fixed, significant},
     tensor_error::{ElementError, FileError},
 };
 
 use crate::{
-    table::table,
+    table::{narrow_table, table, wrapped},
     text::{human_bytes, printable},
 };
 
@@ -25,14 +25,14 @@ pub fn listing(report: &Report, shows_tensors: bool, full: bool) -> String {
         text += &format!("\n{} ({size}, {bits:.2} bits/weight)\n", file.file);
         if let Some(found) = details {
             let metrics = file.metrics().into_iter();
-            let rows: Vec<_> = metrics.map(|metric| vec![metric.name, metric.value, metric.error]).collect();
-            text += &format!("\n{}\n", table(&rows, &[1, 2]));
+            let rows: Vec<_> = metrics.map(|metric| vec![metric.name, metric.value]).collect();
+            text += &format!("\n{}\n", table(&rows, &[1]));
             let mut rows = vec![["", "KL divergence", "change in probability"].map(str::to_owned).to_vec()];
             for ((name, kl), (_, p_diff)) in
                 found.kl_quantiles.named().iter().zip(found.p_diff_quantiles.named())
             {
                 let p_diff = format!("{} %", fixed(p_diff * 100.0, 3));
-                rows.push(vec![(*name).to_owned(), fixed(*kl, 6), p_diff]);
+                rows.push(vec![(*name).to_owned(), significant(*kl, 3), p_diff]);
             }
             text += &table(&rows, &[1, 2]);
         }
@@ -43,40 +43,51 @@ pub fn listing(report: &Report, shows_tensors: bool, full: bool) -> String {
     text
 }
 
-/// A table of several files, one line each.
+/// Tables of several files, the smallest first, and the main result.
 fn summary(report: &Report) -> String {
-    let measured: Vec<_> =
-        report.files.iter().filter_map(|file| Some((file, file.predictions.as_ref()?))).collect();
+    let names = labels(&report.files.iter().map(|file| &file.file[..]).collect::<Vec<_>>());
+    let mut measured: Vec<_> = report
+        .files
+        .iter()
+        .zip(&names)
+        .filter_map(|(file, name)| Some((file, printable(name), file.predictions.as_ref()?)))
+        .collect();
     if measured.len() < 2 {
         return String::new();
     }
-    let mut header = vec!["file", "size", "bpw", "KL divergence", "same top", "PPL / base"];
-    if measured.iter().any(|(file, _)| file.continuations.is_some()) {
-        header.extend(["same continuation", "tokens before difference"]);
-    }
-    let right: Vec<usize> = (1..header.len()).collect();
-    let mut rows = vec![header.into_iter().map(str::to_owned).collect()];
-    for (file, found) in measured {
-        let estimate = |Estimate { value, error }: Estimate, digits| {
-            format!("{} ± {}", fixed(value, digits), fixed(error, digits))
-        };
-        let percent = |Estimate { value, error }: Estimate| {
-            format!("{} %", estimate(Estimate { value: value * 100.0, error: error * 100.0 }, 2))
-        };
-        let mut row = vec![
-            printable(&file.file),
+    measured.sort_by_key(|(file, ..)| file.bytes);
+    let header = ["file", "size", "bpw", "KL divergence", "same top", "PPL / base"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    for (file, name, found) in &measured {
+        rows.push(vec![
+            name.clone(),
             human_bytes(file.bytes),
             fixed(file.bits_per_weight, 2),
-            estimate(found.kl, 6),
-            percent(found.same_top),
-            estimate(found.perplexity_ratio, 5),
-        ];
+            found.kl.to_string(),
+            found.same_top.percent(),
+            found.perplexity_ratio.to_string(),
+        ]);
+    }
+    let mut text = format!("\n{}", narrow_table(&rows, &[1, 2, 3, 4, 5]));
+    let first = names.first().map_or("", String::as_str);
+    let mut rows = vec![vec!["file".to_owned(), printable(&format!("KL - {first}"))]];
+    let has_continuations = measured.iter().any(|(file, ..)| file.continuations.is_some());
+    if has_continuations {
+        rows[0].extend(["same continuation", "tokens before difference"].map(str::to_owned));
+    }
+    for (file, name, _) in &measured {
+        let difference = file.kl_difference.map_or("0".to_owned(), |difference| difference.to_string());
+        let mut row = vec![name.clone(), difference];
         if let Some(continued) = &file.continuations {
-            row.extend([percent(continued.same), estimate(continued.tokens_before_difference, 2)]);
+            row.extend([continued.same.percent(), continued.tokens_before_difference.to_string()]);
         }
         rows.push(row);
     }
-    format!("\n{}", table(&rows, &right))
+    text += &format!("\n{}", narrow_table(&rows, &[1, 2, 3]));
+    if let Some(finding) = report.finding() {
+        text += &format!("\n{}", wrapped(&printable(&finding), 0));
+    }
+    text
 }
 
 /// Errors by type; with `full` those of each tensor before.
@@ -90,7 +101,7 @@ fn tensors_listing(found: &FileError, full: bool) -> String {
         let names = [printable(&tensor.name), tensor.base_dtype.clone(), tensor.dtype.clone()];
         rows.push(names.into_iter().chain(figures(&tensor.error)).collect());
     }
-    let mut text = if full { format!("\n{}", table(&rows, &[3, 4, 5])) } else { String::new() };
+    let mut text = if full { format!("\n{}", narrow_table(&rows, &[3, 4, 5])) } else { String::new() };
     let mut rows =
         vec![["dtype", "tensors", "elements", "RMSE", "SNR", "cosine"].map(str::to_owned).to_vec()];
     for (dtype, n_tensors, error) in found.by_dtype() {

@@ -18,7 +18,7 @@ use gguf_runtime::{
     compare::{Base, file_chunks, run as run_chunks},
     continuations::prompts,
     logits_file::{Layout, LogitsFile, Writer},
-    report::{FileReport, Passage, Report, html, kl_by_place, labels, passage},
+    report::{FileReport, Passage, Report, csv, html, kl_by_place, labels, passage},
     stats::{Comparison, Estimate, Position},
     tensor_error,
 };
@@ -107,7 +107,8 @@ impl<'a> Run<'a> {
         events: &dyn Events,
     ) -> Result<Run<'a>, Error> {
         let output = part.map(|part| &part.output);
-        let outputs: Vec<_> = args.html.iter().chain(&args.save_logits).chain(output).collect();
+        let outputs: Vec<_> =
+            args.html.iter().chain(&args.csv).chain(&args.save_logits).chain(output).collect();
         let text = args.text.as_ref().and_then(Text::path);
         let inputs = [args.base.as_path()].into_iter().chain(args.files.iter().map(PathBuf::as_path));
         let force = args.force || part.is_some_and(|part| part.force);
@@ -188,13 +189,8 @@ pub fn compare(args: &CompareOptions, events: &dyn Events) -> Result<Compared, E
         _ => Vec::new(),
     };
     let activations = args.run.activations;
-    let measured = Measured {
-        found,
-        k: args.top_tokens,
-        context: plan.context,
-        windows: plan.chunks.len(),
-        activations,
-    };
+    let measured =
+        Measured { found, k: args.top_tokens, context: plan.context, chunks: plan.chunks.len(), activations };
     let passages = if args.html.is_some() { passages(&run, &measured.found) } else { Vec::new() };
     let mut compared = Compared::new(facts(&run), measured, tensors, saved);
     for (file, passage) in compared.report.files.iter_mut().zip(passages) {
@@ -272,7 +268,7 @@ struct Measured {
     found: Vec<Vec<Position>>,
     k: u32,
     context: usize,
-    windows: usize,
+    chunks: usize,
     activations: Activations,
 }
 
@@ -291,17 +287,18 @@ impl Compared {
         tensors: Vec<Option<tensor_error::FileError>>,
         saved: Result<(), Error>,
     ) -> Compared {
-        let Measured { found, k, context, windows, activations } = measured;
+        let Measured { found, k, context, chunks, activations } = measured;
         let file = |(index, (facts, tensors)): (usize, (FileFacts, _))| {
             let positions = found.get(index).map_or(&[][..], Vec::as_slice);
-            let (kl_by_position, kl_by_window) = kl_by_place(positions, windows);
+            let (kl_by_position, kl_by_chunk) = kl_by_place(positions, chunks);
             FileReport {
                 file: facts.file,
                 bytes: facts.bytes,
                 bits_per_weight: facts.bits_per_weight,
                 predictions: (!positions.is_empty()).then(|| Comparison::of(positions, k as usize)),
+                kl_difference: None,
                 kl_by_position,
-                kl_by_window,
+                kl_by_chunk,
                 continuations: None,
                 tensors,
                 file_type: facts.file_type,
@@ -316,22 +313,24 @@ impl Compared {
             text: facts.text,
             activations: activations.name(),
             context,
-            windows,
+            chunks,
             files: facts.files.into_iter().zip(tensors).enumerate().map(file).collect(),
         };
-        Compared { report, saved }
+        Compared { report: report.with_differences(), saved }
     }
 
-    /// Reports whether the logits were saved, and writes the page that was requested. Called after the report was
+    /// Reports whether the logits were saved, and writes the page and the table that were requested. Called after the report was
     /// printed, so that a failed file does not lose it.
     ///
     /// # Errors
     /// A file that could not be written.
     pub fn finish(self, args: &CompareOptions, events: &dyn Events) -> Result<(), Error> {
         self.saved?;
-        if let Some(path) = &args.html {
-            let page = html(&self.report).map_err(|error| Error::new(error.to_string()))?;
-            write_result(path, page.as_bytes(), args.force, &args.rescue)?;
+        let page = args.html.as_ref().map(|path| (path, html(&self.report)));
+        let table = args.csv.as_ref().map(|path| (path, Ok(csv(&self.report))));
+        for (path, text) in page.into_iter().chain(table) {
+            let text = text.map_err(|error| Error::new(error.to_string()))?;
+            write_result(path, text.as_bytes(), args.force, &args.rescue)?;
             events.status(format!("wrote {}", path.display()));
         }
         Ok(())
@@ -397,7 +396,7 @@ pub fn positions_of(parts: &[PartFile]) -> Result<(RunFacts, Vec<Vec<Position>>)
     Ok((facts, found))
 }
 
-/// The result of all parts of a run: exactly that of a single run. The only options that matter are `html` and those about outputs.
+/// The result of all parts of a run: exactly that of a single run. The only options that matter are those about outputs.
 ///
 /// # Errors
 /// A part that is missing, damaged, or of another run.
@@ -412,7 +411,8 @@ pub fn positions_of(parts: &[PartFile]) -> Result<(RunFacts, Vec<Vec<Position>>)
 /// # Ok::<(), gguf_toolkit::Error>(())
 /// ```
 pub fn merge_comparison(parts: &[PathBuf], args: &CompareOptions) -> Result<Compared, Error> {
-    check_outputs(args.html.as_slice(), parts, args.force)?;
+    let outputs: Vec<_> = args.html.iter().chain(&args.csv).collect();
+    check_outputs(&outputs, parts, args.force)?;
     let parts = part_file::open_all(parts, VERB)?;
     let (facts, found) = positions_of(&parts)?;
     let Some(first) = parts.first() else { return Err(Error::usage("missing parts")) };
@@ -420,7 +420,7 @@ pub fn merge_comparison(parts: &[PathBuf], args: &CompareOptions) -> Result<Comp
         found,
         k: first.setting("top_k")?,
         context: first.setting("context")?,
-        windows: first.header.n_windows,
+        chunks: first.header.n_windows,
         activations: first.setting("activations")?,
     };
     let tensors = facts.files.iter().map(|_| None).collect();

@@ -26,6 +26,8 @@ pub struct CompareOptions {
     pub tensors: bool,
     /// Page with charts to write.
     pub html: Option<PathBuf>,
+    /// Table of the metrics in CSV to write.
+    pub csv: Option<PathBuf>,
     /// File for the logits of the base.
     pub save_logits: Option<PathBuf>,
     /// Overwrite existing outputs.
@@ -47,6 +49,7 @@ impl Default for CompareOptions {
             top_tokens: 10,
             tensors: false,
             html: None,
+            csv: None,
             save_logits: None,
             force: false,
             run: RunOptions::default(),

@@ -99,11 +99,11 @@ fn files(results: &Results) -> String {
         text += &row(&cells);
     }
     if let Some(on) = &results.evaluation {
-        let (windows, context) = (on.windows, on.context);
+        let (chunks, context) = (on.chunks, on.context);
         if has_predictions {
             text += &format!(
                 "\nKL divergence is the mean Kullback-Leibler divergence from the predictions of the {} \
-                    file, in nats, over {windows} chunks of {context} tokens. Same top token is the share of \
+                    file, in nats, over {chunks} chunks of {context} tokens. Same top token is the share of \
                     positions where both files rank the same token first. The value after ± is one standard \
                     error. Text: {}. Activations: {}.\n\n![Size against KL divergence]({PLOT})\n",
                 results.base.r#type,
@@ -114,7 +114,7 @@ fn files(results: &Results) -> String {
         } else if has_vectors {
             text += &format!(
                 "\nDistance is one minus the cosine similarity of the embeddings of a text by the {} file \
-                and by this one, over {windows} texts of {context} tokens: {}. All metrics are in \
+                and by this one, over {chunks} texts of {context} tokens: {}. All metrics are in \
                 [{RESULTS}]({RESULTS}).\n",
                 results.base.r#type,
                 escaped(&on.texts.join(", ")),
@@ -270,7 +270,7 @@ fn made(results: &Results) -> String {
             "- Importance matrix: [{0}]({0}), SHA-256 `{1}`, from {2} chunks of {3} tokens of {4}\n",
             importance.file,
             importance.sha256,
-            importance.windows,
+            importance.chunks,
             importance.context,
             escaped(&importance.texts.join(", ")),
         );

@@ -48,8 +48,8 @@ pub struct ImatrixFacts {
     pub fingerprint: String,
     /// Texts that it was collected on.
     pub texts: Vec<String>,
-    pub windows: usize,
-    /// Tokens in a window.
+    pub chunks: usize,
+    /// Tokens in a chunk.
     pub context: usize,
     pub tokens: usize,
     /// Matrices without an entry, or with experts that no token was routed to.
@@ -115,7 +115,7 @@ fn write(model: &Model, text: &Text, key: &str, context: &Context<'_>) -> Result
         sha256: sha256_of(&path)?,
         fingerprint: key.to_owned(),
         texts: text.names.clone(),
-        windows: text.windows.len(),
+        chunks: text.windows.len(),
         context: n_tokens,
         tokens: text.windows.len() * n_tokens,
         gaps: gaps.len(),

@@ -301,10 +301,7 @@ fn hash(n: u64) -> u64 {
 /// costs more than the first.
 pub fn dominated(bytes: &[u64], excess: impl Fn(usize, usize) -> Estimate) -> Vec<Option<usize>> {
     // Twice the standard error, so that differences that another text would reverse are ignored.
-    let is_surely_better = |other: usize, file: usize| {
-        let Estimate { value, error } = excess(other, file);
-        value > 2.0 * error
-    };
+    let is_surely_better = |other: usize, file: usize| excess(other, file).is_surely_positive();
     let by = |file: usize| {
         (0..bytes.len()).find(|other| bytes[*other] <= bytes[file] && is_surely_better(*other, file))
     };
@@ -312,8 +309,7 @@ pub fn dominated(bytes: &[u64], excess: impl Fn(usize, usize) -> Estimate) -> Ve
 }
 
 impl Measured {
-    /// By how much the second file of two costs more than the first, as the mean over chunks of text. Both files find the same
-    /// chunks hard, so that the difference is known better than either cost. Positions of one chunk are not independent.
+    /// By how much the second file of two costs more than the first, as the mean over chunks of text.
     pub fn excess(&self, first: usize, second: usize) -> Estimate {
         let costs = |file: usize| match (self.positions.get(file), self.vectors.get(file)) {
             (Some(positions), _) => {
@@ -324,20 +320,8 @@ impl Measured {
             (None, Some(found)) => found.distances.clone(),
             (None, None) => Vec::new(),
         };
-        let differences: Vec<f64> =
-            costs(second).iter().zip(costs(first)).map(|(second, first)| second - first).collect();
-        let Estimate { value, error } = Estimate::mean_of_few(differences.iter().copied());
-        Estimate { value, error: error * small_sample(differences.len()) }
-    }
-}
-
-/// Factor of a standard error over `n` values, so that twice the error covers 95 %: the quantile of Student's t distribution,
-/// divided by two. Infinite for fewer than two values.
-fn small_sample(n: usize) -> f64 {
-    const QUANTILES: [f64; 9] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262];
-    match n {
-        0 | 1 => f64::INFINITY,
-        _ => QUANTILES.get(n - 2).map_or(1.1, |quantile| quantile / 2.0),
+        let (first, second): (Vec<f64>, Vec<f64>) = (costs(first), costs(second));
+        Estimate::paired(&first, &second).widened(first.len().min(second.len()))
     }
 }
 

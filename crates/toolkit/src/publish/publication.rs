@@ -238,14 +238,15 @@ impl Publication<'_> {
     fn report(&self, results: &Results, measured: &Measured, written: &[WrittenFile]) -> Report {
         let file = |(index, file): (usize, &WrittenFile)| {
             let positions = measured.positions.get(index).map_or(&[][..], Vec::as_slice);
-            let (kl_by_position, kl_by_window) = kl_by_place(positions, measured.windows);
+            let (kl_by_position, kl_by_chunk) = kl_by_place(positions, measured.windows);
             FileReport {
                 file: file.name(),
                 bytes: file.bytes,
                 bits_per_weight: file.bits_per_weight,
                 predictions: (!positions.is_empty()).then(|| Comparison::of(positions, measure::TOP_K)),
+                kl_difference: None,
                 kl_by_position,
-                kl_by_window,
+                kl_by_chunk,
                 continuations: None,
                 tensors: None,
                 file_type: None,
@@ -261,7 +262,7 @@ impl Publication<'_> {
             text: results.evaluation.as_ref().map(|on| on.texts.join(", ")),
             activations: self.context.args.activations().name(),
             context: self.context.args.context(),
-            windows: measured.windows,
+            chunks: measured.windows,
             files: kept.map(file).collect(),
         }
     }

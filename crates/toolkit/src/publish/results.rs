@@ -79,21 +79,21 @@ pub struct Evaluation {
     pub texts: Vec<String>,
     /// SHA-256 of its tokens, in hexadecimal.
     pub sha256: String,
-    /// Tokens in a window.
+    /// Tokens in a chunk.
     pub context: usize,
-    pub windows: usize,
+    pub chunks: usize,
     /// Rounding of activations.
     pub activations: &'static str,
 }
 
 impl Evaluation {
-    /// The measurements on the windows of a text, if there are any.
-    pub fn of(text: &Text, n_windows: usize, args: &PublishOptions) -> Option<Evaluation> {
-        (n_windows > 0).then(|| Evaluation {
+    /// The measurements on the chunks of a text, if there are any.
+    pub fn of(text: &Text, n_chunks: usize, args: &PublishOptions) -> Option<Evaluation> {
+        (n_chunks > 0).then(|| Evaluation {
             texts: text.names.clone(),
             sha256: text.digest.clone(),
             context: args.context(),
-            windows: n_windows,
+            chunks: n_chunks,
             activations: args.activations().name(),
         })
     }

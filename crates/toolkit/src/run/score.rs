@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use gguf_runtime::{
     choice::{Answer, HellaSwag, MultipleChoice, Score, Tasks, Winogrande, accuracy_difference},
-    stats::{Estimate, fixed},
+    stats::Estimate,
 };
 use serde::{Deserialize, Serialize};
 
@@ -140,9 +140,9 @@ impl Scored {
 
     /// The file and the result in a line, for a list of several.
     pub fn line_of_list(&self) -> String {
-        let difference = self.difference.map_or(String::new(), |Estimate { value, error }| {
-            format!(", difference {} % ± {}", fixed(value * 100.0, 4), fixed(error * 100.0, 4))
-        });
+        let difference = self
+            .difference
+            .map_or(String::new(), |difference| format!(", difference {}", difference.percent()));
         format!("{}: {}{difference}", printable(&self.file), self.line())
     }
 
@@ -151,9 +151,8 @@ impl Scored {
         let Scored { format, score, .. } = self;
         let [low, high] = score.interval.map(|bound| bound * 100.0);
         format!(
-            "{format} {:.4} % ± {:.4} [{low:.4} %, {high:.4} %] ({} of {} tasks correct, {:.1} % by chance)",
-            score.accuracy * 100.0,
-            score.error * 100.0,
+            "{format} {} [{low:.2} %, {high:.2} %] ({} of {} tasks correct, {:.1} % by chance)",
+            Estimate { value: score.accuracy, error: score.error }.percent(),
             score.n_right,
             score.n_tasks,
             score.chance * 100.0

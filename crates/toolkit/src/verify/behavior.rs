@@ -75,7 +75,9 @@ pub fn default_system(template: &str, tokens: &SpecialTokens) -> Vec<String> {
         return Vec::new();
     };
     let known = sentences(&both);
-    sentences(&alone).into_iter().filter(|line| !known.contains(line)).collect()
+    let end = both.split_once(SYSTEM).and_then(|(_, rest)| rest.lines().next()).unwrap_or_default();
+    let added = sentences(&alone).into_iter().filter(|line| !known.contains(line));
+    added.map(|line| line.strip_suffix(end).unwrap_or(&line).to_owned()).collect()
 }
 
 impl Behavior {
