@@ -1,6 +1,6 @@
 //! Prints the tokenizer keys that a conversion makes of a folder, as scripts/golden/tokenizer.py
 //! lists the reference's: one JSON value a line. Notes and the time go to stderr. With `--gguf`
-//! also writes a file of these keys and nothing else, to be read by `gguf-inspect tokenizer`.
+//! also writes a file that has only these keys, for `gguf-inspect tokenizer`.
 //!
 //! usage: vocab FOLDER ROUTE [--pre NAME] [--equal-scores] [--gguf OUT]
 

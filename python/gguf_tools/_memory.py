@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import re
+
+from ._record import _config_of, _json, _state_dict
 
 # Names in safetensors of the types of torch and NumPy.
 _DTYPES = {
@@ -47,47 +48,6 @@ def load(model, config, tokenizer, generation_config, name):
         given = json.loads(files["config.json"]) if "config.json" in files else {}
         name = os.path.basename(str(given.get("_name_or_path") or "")) or "model"
     return name, list(files.items()), _tensors(tensors)
-
-
-def _state_dict(model) -> dict:
-    """Returns the state dict that ``save_pretrained`` writes."""
-    tied = getattr(model, "all_tied_weights_keys", None) or ()
-    ignored = [re.compile(pattern) for pattern in getattr(model, "_keys_to_ignore_on_save", None) or ()]
-    # A tied matrix is stored under the name of the matrix that it is tied to.
-    state = {
-        name: value
-        for name, value in model.state_dict().items()
-        if name not in tied and not any(pattern.search(name) for pattern in ignored)
-    }
-    try:
-        # Since transformers 5 the weights of some models, mainly experts, have another layout than in their files.
-        from transformers.core_model_loading import revert_weight_conversion
-    except ImportError:
-        return state
-    return revert_weight_conversion(model, state)
-
-
-def _config_of(model):
-    config = getattr(model, "config", None)
-    if config is None or not hasattr(config, "to_dict"):
-        return config
-    given = json.loads(_json(config))
-    # The config of a model that was never saved has no class name.
-    given["architectures"] = [type(model).__name__]
-    return given
-
-
-def _json(value) -> bytes:
-    if isinstance(value, (bytes, bytearray)):
-        return bytes(value)
-    if isinstance(value, str):
-        return value.encode()
-    # A config of transformers writes its differences from the defaults, as in its file.
-    if hasattr(value, "to_json_string"):
-        return value.to_json_string().encode()
-    if hasattr(value, "to_dict"):
-        value = value.to_dict()
-    return json.dumps(value).encode()
 
 
 def _tokenizer_files(tokenizer) -> dict:

@@ -293,6 +293,8 @@ class Publication(TypedDict, total=False):
     base_model: Annotated[Optional[str], of("base_model"), "Base model in the card, as OWNER/NAME."]
     repo: Annotated[Optional[str], of("repo"), "Published repository, as OWNER/NAME, for the commands in the card."]
     quantized_by: Annotated[Optional[str], of("quantized_by"), "Publisher in the card."]
+    card_metadata: Annotated[Optional[StrPath], of("card_metadata", text_path),
+        "YAML file or card whose keys are added to the front matter of the card. Later runs keep them."]
     replace_types: Annotated[bool, flag("replace_types"), "Remove the types of earlier runs that are not requested again."]
     overwrite: Annotated[bool, flag("force"), "Overwrite files that were not written by an earlier run, or changed since."]
     threads: Annotated[Optional[int], of("threads"), "Number of threads. Default: one per core."]

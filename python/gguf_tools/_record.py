@@ -1,5 +1,10 @@
 """Records of a model in transformers: token ids, prompts and predictions, for a comparison with a GGUF file.
 
+This file is complete: a copy of it runs without the package, with torch, transformers and NumPy.
+
+    import gguf_record  # a copy of _record.py
+    gguf_record.write(model, tokenizer, "tuned.record.json")
+
 The format is described in the crate ``gguf-toolkit``, module ``check_against::record``.
 """
 
@@ -8,6 +13,9 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import re
+
+import numpy as np
 
 #: Texts whose token ids are compared: scripts, code, whitespace, digits, emoji, combining marks.
 TEXTS = (
@@ -90,8 +98,6 @@ class _Arrays:
         self.length = 0
 
     def add(self, array) -> dict:
-        import numpy as np
-
         array = np.ascontiguousarray(array, dtype="<f4")
         entry = {"at": self.length, "shape": list(array.shape)}
         self.parts.append(array)
@@ -112,14 +118,10 @@ def write(model, tokenizer, path, *, texts=None, conversations=None, sequences=N
     with open(path, "w", encoding="utf-8") as file:
         json.dump(record, file, ensure_ascii=False)
         file.write("\n")
-    with open(_arrays_path(path), "wb") as file:
+    with open(os.path.splitext(path)[0] + ".f32", "wb") as file:
         for part in arrays.parts:
             file.write(part.tobytes())
     return path
-
-
-def _arrays_path(path: str) -> str:
-    return os.path.splitext(path)[0] + ".f32"
 
 
 def _ids(tokenizer, text, special=False) -> list:
@@ -183,17 +185,14 @@ def _of_model(model, tokenizer, sequences, positions, weights, record, arrays) -
     import torch
     import transformers
 
-    from_memory = _from_memory()
-    config = json.loads(from_memory._json(from_memory._config_of(model)))
-    state = from_memory._state_dict(model)
     made = {
         "model": {
             "class": type(model).__name__,
             "dtype": str(next(model.parameters()).dtype).removeprefix("torch."),
             "versions": f"transformers {transformers.__version__}, torch {torch.__version__}",
         },
-        "config": config,
-        "weights": _weights(state, weights, arrays),
+        "config": json.loads(_json(_config_of(model))),
+        "weights": _weights(_state_dict(model), weights, arrays),
     }
     if sequences is None:
         sequences = _sequences(model, tokenizer, record)
@@ -207,13 +206,45 @@ def _of_model(model, tokenizer, sequences, positions, weights, record, arrays) -
     return made
 
 
-def _from_memory():
+def _state_dict(model) -> dict:
+    """Returns the state dict that ``save_pretrained`` writes."""
+    tied = getattr(model, "all_tied_weights_keys", None) or ()
+    ignored = [re.compile(pattern) for pattern in getattr(model, "_keys_to_ignore_on_save", None) or ()]
+    # A tied matrix is stored under the name of the matrix that it is tied to.
+    state = {
+        name: value
+        for name, value in model.state_dict().items()
+        if name not in tied and not any(pattern.search(name) for pattern in ignored)
+    }
     try:
-        from . import _memory
+        # Since transformers 5 the weights of some models, mainly experts, have another layout than in their files.
+        from transformers.core_model_loading import revert_weight_conversion
     except ImportError:
-        # This module was loaded from its file, without the package.
-        import _memory
-    return _memory
+        return state
+    return revert_weight_conversion(model, state)
+
+
+def _config_of(model):
+    config = getattr(model, "config", None)
+    if config is None or not hasattr(config, "to_dict"):
+        return config
+    given = json.loads(_json(config))
+    # The config of a model that was never saved has no class name.
+    given["architectures"] = [type(model).__name__]
+    return given
+
+
+def _json(value) -> bytes:
+    if isinstance(value, (bytes, bytearray)):
+        return bytes(value)
+    if isinstance(value, str):
+        return value.encode()
+    # A config of transformers writes its differences from the defaults, as in its file.
+    if hasattr(value, "to_json_string"):
+        return value.to_json_string().encode()
+    if hasattr(value, "to_dict"):
+        value = value.to_dict()
+    return json.dumps(value).encode()
 
 
 def _sequences(model, tokenizer, record) -> list:
@@ -245,7 +276,6 @@ def _weights(state, weights, arrays) -> list:
 
 def _projections(tensor):
     """(n_rows, 2) f32; the elements of a vector are rows of their own."""
-    import numpy as np
     import torch
 
     matrix = tensor.reshape(-1, tensor.shape[-1]) if tensor.dim() > 1 else tensor.reshape(-1, 1)
@@ -261,8 +291,6 @@ def _projections(tensor):
 
 def _signs(n):
     """n signs, (n,) f64: +1 if the upper bit of the output of SplitMix64 for the index is 0, otherwise -1."""
-    import numpy as np
-
     with np.errstate(over="ignore"):
         z = (np.arange(n, dtype=np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -1,6 +1,10 @@
 """Comparison of files with models of transformers in memory."""
 
+import importlib
 import json
+import shutil
+import sys
+from pathlib import Path
 
 import gguf_tools as gt
 import pytest
@@ -57,6 +61,16 @@ def test_record_is_read_again(original, bf16, tmp_path):
     facts = json.loads(path.read_text())
     assert [text["text"] for text in facts["texts"]] == ["Hello"]
     assert path.with_suffix(".f32").stat().st_size == 4 * facts["arrays"]["length"]
+    report = gt.check_against(path, bf16)
+    assert report.is_same, str(report)
+
+
+def test_copied_recorder_runs_without_package(original, bf16, tmp_path, monkeypatch):
+    shutil.copy(Path(gt.__file__).with_name("_record.py"), tmp_path / "gguf_record.py")
+    with monkeypatch.context() as context:
+        context.syspath_prepend(tmp_path)
+        context.setitem(sys.modules, "gguf_tools", None)
+        path = importlib.import_module("gguf_record").write(*original, tmp_path / "record.json")
     report = gt.check_against(path, bf16)
     assert report.is_same, str(report)
 

@@ -6,7 +6,6 @@ is `llama` with the product of two matrices of rank 2 added to the queries and v
 """
 
 import importlib.util
-import sys
 
 import torch
 import transformers
@@ -21,10 +20,9 @@ POSITIONS = 6
 
 
 def recorder():
-    """The module of the Python package that writes records. It does not need the native module."""
-    package = GOLDEN.parent / "python" / "gguf_tools"
-    sys.path.insert(0, str(package))
-    spec = importlib.util.spec_from_file_location("gguf_tools_record", package / "_record.py")
+    """The module of the Python package that writes records. It does not need the package."""
+    path = GOLDEN.parent / "python" / "gguf_tools" / "_record.py"
+    spec = importlib.util.spec_from_file_location("gguf_tools_record", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

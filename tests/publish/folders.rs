@@ -330,6 +330,7 @@ fn embedder_on_decoder_is_compared_by_vectors() {
     let card = sandbox.text("out/pub/README.md");
     for (text, is_there) in [
         ("pipeline_tag: \"feature-extraction\"", true),
+        (", an embedding model with last pooling, for llama.cpp", true),
         ("llama-server -m ", true),
         (" --embedding --pooling last", true),
         ("KL divergence", false),

@@ -159,14 +159,24 @@ fn own_text_in_card_is_kept() {
     assert!(card.contains(&format!("\n{begin}{end}\n## Files\n")), "{card}");
     let text = "## My tests\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n";
     sandbox.edit("out/pub/README.md", end, &format!("{text}{end}"));
+    sandbox.edit("out/pub/README.md", "- \"quantized\"\n", "- \"quantized\"\n- chat\n");
     let edited = sandbox.text("out/pub/README.md");
     is_kept(&succeed(sandbox.publish(&words("llama-llama3 out/pub -j 2"))));
     assert_eq!(sandbox.text("out/pub/README.md"), edited);
     assert!(sandbox.text("out/pub/SHA256SUMS").contains(&crate::common::sha256(edited.as_bytes())));
     // Also by a run that changes the rest of the card.
-    succeed(sandbox.publish(&words("llama-llama3 out/pub -j 2 --quantized-by me")));
+    sandbox.write("more.yaml", "license: other\ndatasets:\n- me/chats\n");
+    let call = words("llama-llama3 out/pub -j 2 --quantized-by me");
+    succeed(sandbox.publish(&[&call[..], &["--card-metadata", "more.yaml"]].concat()));
+    fs::remove_file(sandbox.path("more.yaml")).unwrap();
+    is_kept(&succeed(sandbox.publish(&call)));
     let card = sandbox.text("out/pub/README.md");
-    assert!(card.contains(&format!("{begin}{text}{end}")) && card.contains("quantized_by: \"me\""), "{card}");
+    let text = format!("{begin}{text}{end}");
+    for kept in
+        [&text, "quantized_by: \"me\"\n", "- chat\n", "license: other\n", "datasets:\n- me/chats\n---\n"]
+    {
+        assert!(card.contains(kept), "{kept}: {card}");
+    }
     // Edits elsewhere are refused.
     sandbox.edit("out/pub/README.md", "## Files", "## All files");
     let ran = sandbox.publish(&words("llama-llama3 out/pub -j 2"));
@@ -193,12 +203,15 @@ fn card_has_commands_and_reports_missing_facts() {
         assert!(card.contains(&line), "{line}: {card}");
     }
     assert!(sandbox.text("out/pub/SHA256SUMS").contains("Modelfile"));
-    publish(&sandbox, "out/pub", &["--repo", "me/tune-GGUF"]);
+    let ran = publish(&sandbox, "out/pub", &["--repo", "me/tune-GGUF"]);
+    ran.says("run `hf upload me/tune-GGUF out/pub .`");
     let card = sandbox.text("out/pub/README.md");
     for line in [
         "llama-cli -hf me/tune-GGUF:",
         "ollama run hf.co/me/tune-GGUF:",
         "lms get https://huggingface.co/me/tune-GGUF\n",
+        "hf download me/tune-GGUF --include '*Q",
+        "almost lossless |",
     ] {
         assert!(card.contains(line), "{line}: {card}");
     }

@@ -1,34 +1,36 @@
-//! The examples run: a checkpoint becomes a file, the file one of another type, and both predict a text.
+//! The example of the page "A tool in Rust" runs, stops when it is cancelled, and prints errors with their hints.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, sync::atomic::Ordering::Relaxed};
 
-#[path = "../../examples/convert.rs"]
+#[path = "../../examples/tool.rs"]
 #[expect(dead_code, reason = "the example's own `main` is for people")]
-mod convert_example;
-#[path = "../../examples/perplexity.rs"]
-#[expect(dead_code, reason = "the example's own `main` is for people")]
-mod perplexity_example;
-#[path = "../../examples/quantize.rs"]
-#[expect(dead_code, reason = "the example's own `main` is for people")]
-mod quantize_example;
+mod tool;
 
 #[test]
-fn examples_convert_quantize_and_measure() {
+fn example_converts_checks_measures_and_generates() {
     let sandbox = tempfile::tempdir().expect("a folder");
     let path = |name: &str| sandbox.path().join(name).to_string_lossy().into_owned();
     let checkpoint = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/arch/llama");
-    let (f32, q8_0, text) = (path("f32.gguf"), path("q8_0.gguf"), path("text"));
-    fs::write(&text, "The quick brown fox jumps over the lazy dog. ".repeat(20)).expect("space");
-
-    let args = [checkpoint.to_string_lossy().into_owned(), f32.clone(), "f32".to_owned()];
-    assert_eq!(convert_example::run(&args).expect("converted"), [Path::new(&f32)]);
-    let args = [f32.clone(), q8_0.clone(), "q8_0".to_owned()];
-    assert_eq!(quantize_example::run(&args).expect("quantized"), [Path::new(&q8_0)]);
-
-    let measure = |file: &String| {
-        let args = [file.clone(), text.clone(), "64".to_owned()];
-        perplexity_example::run(&args).expect("measured")
+    let text = "The quick brown fox jumps over the lazy dog, reads some files and writes others. ";
+    fs::write(path("text"), text.repeat(80)).expect("space");
+    let args = |out: &str| {
+        fs::create_dir_all(sandbox.path().join(out)).expect("a folder");
+        [checkpoint.to_string_lossy().into_owned(), path(out), path("text")]
     };
-    let (exact, rounded) = (measure(&f32), measure(&q8_0));
-    assert!(exact > 1.0 && (rounded / exact - 1.0).abs() < 0.05, "{exact} {rounded}");
+
+    let console = tool::Console::default();
+    console.stop.store(true, Relaxed);
+    let error = tool::run(&args("stopped"), &console).err().expect("cancelled");
+    assert!(error.is_interrupted(), "{error}");
+
+    let made = tool::run(&args("out"), &tool::Console::default()).expect("made");
+    assert_eq!(made.file, Path::new(&path("out/model-q4_k_m.gguf")));
+    assert!(made.divergence > 0.0 && made.divergence < 0.1, "{}", made.divergence);
+    assert!(!made.text.is_empty());
+
+    // The files exist.
+    let error = tool::run(&args("out"), &()).err().expect("refused");
+    let hints: String = error.hints().iter().map(|hint| format!("\nhint: {hint}")).collect();
+    assert!(!hints.is_empty());
+    assert_eq!(format!("{error:?}"), format!("{error}{hints}"));
 }

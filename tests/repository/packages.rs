@@ -99,3 +99,36 @@ fn python_package_contains_every_program() {
         );
     }
 }
+
+#[test]
+#[cfg(unix)]
+fn formula_has_the_checksums_of_archives() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |path: &str| fs::read_to_string(root.join(path)).unwrap();
+    assert!(read("Cargo.toml").contains("{ name }-{ version }-{ target }.tar.gz\""));
+    let built = read("scripts/build-binaries") + &read(".github/workflows/release.yml");
+    let targets = ["apple-darwin", "unknown-linux-musl"]
+        .map(|system| ["aarch64", "x86_64"].map(|cpu| format!("{cpu}-{system}")));
+    let archives: Vec<String> =
+        targets.iter().flatten().map(|target| format!("gguf-tools-9.8.7-{target}.tar.gz")).collect();
+    assert!(targets.iter().flatten().all(|target| built.contains(target)));
+    let folder = tempfile::tempdir().unwrap();
+    let formula = |archives: &[String]| {
+        let sums = folder.path().join("SHA256SUMS");
+        let lines = archives.iter().enumerate().map(|(index, name)| format!("{index:064}  {name}\n"));
+        fs::write(&sums, lines.collect::<String>()).unwrap();
+        std::process::Command::new(root.join("scripts/homebrew-formula"))
+            .arg("9.8.7")
+            .arg(sums)
+            .output()
+            .unwrap()
+    };
+    let made = String::from_utf8(formula(&archives).stdout).unwrap();
+    for (index, name) in archives.iter().enumerate() {
+        assert!(
+            made.contains(&format!("/v9.8.7/{name}\"\n      sha256 \"{index:064}\"\n")),
+            "{name}: {made}"
+        );
+    }
+    assert!(!formula(&archives[1..]).status.success(), "an archive without a checksum");
+}

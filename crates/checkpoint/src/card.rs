@@ -20,7 +20,7 @@ pub(crate) fn read(card: &[u8], notes: &mut Vec<String>) -> Option<Json> {
 ///
 /// # Errors
 /// The reason that existing front matter cannot be used.
-fn front_matter(card: &[u8]) -> Result<Option<Json>, String> {
+pub fn front_matter(card: &[u8]) -> Result<Option<Json>, String> {
     let text = std::str::from_utf8(card).map_err(|error| format!("not UTF-8: {error}"))?;
     let mut lines = lines(text);
     if lines.next() != Some("---") {

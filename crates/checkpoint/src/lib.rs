@@ -58,6 +58,7 @@ pub use self::tensor::{Tensor, Tensors, View};
 pub use adapter::{
     MLX_ADAPTER, is_adapter, open_adapter, open_diffusion_adapter, own_tokenizer, tokenizer_of,
 };
+pub use card::front_matter;
 pub use checkpoint::{Checkpoint, open, open_without_weights};
 pub use diffusion::{is_diffusion, open_diffusion};
 pub use dtype::Dtype;

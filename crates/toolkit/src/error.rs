@@ -9,8 +9,7 @@ use gguf_types::{Facts, Fields as _, Problem as _, Words, words};
 
 use crate::cause::Cause;
 
-/// Reason why a call failed.
-#[derive(Debug)]
+/// Reason why a call failed. `Debug` writes the message and the hints, as a program prints them whose `main` returns an error.
 pub struct Error {
     kind: ErrorKind,
     path: Option<PathBuf>,
@@ -135,6 +134,13 @@ impl<C: Into<Cause>> From<C> for Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.message().fmt(f)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")?;
+        self.hints().iter().try_for_each(|hint| write!(f, "\nhint: {hint}"))
     }
 }
 

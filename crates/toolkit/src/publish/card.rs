@@ -13,18 +13,34 @@ use super::{
 use crate::{failure::quoted, text::human_bytes};
 use gguf_types::words;
 
-/// The card with the publisher's own text.
-pub fn card(results: &Results, quantized_by: Option<&str>, own_text: &str) -> String {
-    let mut text = head(results, quantized_by);
+/// Use of a file: that of the first row whose bits per weight it has.
+const USES: [(f64, &str); 7] = [
+    (15.0, "not quantized: a source for other types"),
+    (8.0, "almost lossless"),
+    (6.0, "very high quality"),
+    (5.0, "high quality"),
+    (4.0, "balance of size and quality"),
+    (3.0, "low memory"),
+    (0.0, "very low memory, large loss"),
+];
+
+/// The card below its front matter, with the publisher's own text.
+pub fn body(results: &Results, own_text: &str) -> String {
     let model = &results.model;
-    text += &format!("\n# {} GGUF\n\n", escaped(&model.name));
+    let mut text = format!("\n# {} GGUF\n\n", escaped(&model.name));
     let of = match &model.base_model {
         Some(base) => format!("[{0}](https://huggingface.co/{0})", escaped(base)),
         None => escaped(&model.name),
     };
-    text += &format!("GGUF files of {of} for llama.cpp and compatible programs.\n");
+    let kind = match model.pooling {
+        None | Some("none") => String::new(),
+        Some("rank") => ", a reranker,".to_owned(),
+        Some(pooling) => format!(", an embedding model with {pooling} pooling,"),
+    };
+    text += &format!("GGUF files of {of}{kind} for llama.cpp and compatible programs.\n");
     text += &own_text::section(own_text);
     text += &files(results);
+    text += &commands::download(results);
     text += &choice(results);
     text += &memory(results);
     text += &commands::section(results);
@@ -34,11 +50,11 @@ pub fn card(results: &Results, quantized_by: Option<&str>, own_text: &str) -> St
     text
 }
 
-/// Front matter for the Hub, as YAML. Strings are quoted as in JSON, which YAML accepts.
-fn head(results: &Results, quantized_by: Option<&str>) -> String {
+/// Front matter for the Hub, as YAML, without the publisher's own keys. Strings are quoted as in JSON, which YAML accepts.
+pub fn front_matter(results: &Results, quantized_by: Option<&str>) -> String {
     let model = &results.model;
     let quoted = |text: &str| serde_json::Value::from(text).to_string();
-    let mut head = "---\n".to_owned();
+    let mut head = String::new();
     let mut line = |key: &str, value: Option<&str>| {
         if let Some(value) = value {
             head += &format!("{key}: {}\n", quoted(value));
@@ -62,14 +78,14 @@ fn head(results: &Results, quantized_by: Option<&str>) -> String {
     let mut tags = vec!["gguf".to_owned(), "quantized".to_owned()];
     tags.extend(results.importance.as_ref().map(|_| "imatrix".to_owned()));
     list("tags", &tags);
-    head + "---\n"
+    head
 }
 
 fn files(results: &Results) -> String {
     let mut text = "\n## Files\n\n".to_owned();
     let has_predictions = results.rungs.iter().any(|rung| rung.predictions.is_some());
     let has_vectors = results.rungs.iter().any(|rung| rung.vectors.is_some());
-    let mut header = vec!["file", "size", "bits/weight"];
+    let mut header = vec!["file", "size", "bits/weight", "use"];
     if has_predictions {
         header.extend(["KL divergence", "same top token"]);
     }
@@ -77,11 +93,16 @@ fn files(results: &Results) -> String {
         header.extend(["distance", "largest distance"]);
     }
     text += &head_row(&header);
+    let recommended = commands::example(results).filter(|(_, is_close)| *is_close).map(|(rung, _)| rung);
     for rung in results.published() {
         let n_more = rung.files.len().saturating_sub(1);
         let more = if n_more > 0 { format!(" and {n_more} more") } else { String::new() };
-        let mut cells =
-            vec![linked(rung.first_name()) + &more, human_bytes(rung.bytes), fixed(rung.bits_per_weight, 2)];
+        let mut cells = vec![
+            linked(rung.first_name()) + &more,
+            human_bytes(rung.bytes),
+            fixed(rung.bits_per_weight, 2),
+            usage(rung, recommended),
+        ];
         if let Some(found) = &rung.predictions {
             cells.extend([divergence(found), same_top(found)]);
         }
@@ -128,6 +149,15 @@ fn files(results: &Results) -> String {
         }
     }
     text
+}
+
+/// Advice on a file, by its size. Only a measured loss makes a file the recommended one.
+fn usage(rung: &Rung, recommended: Option<&Rung>) -> String {
+    let of_size = USES.iter().find(|(bits, _)| rung.bits_per_weight >= *bits).map_or("", |(_, usage)| usage);
+    match recommended {
+        Some(best) if best.r#type == rung.r#type => format!("**recommended**: {of_size}"),
+        _ => of_size.to_owned(),
+    }
 }
 
 /// The other metrics of predictions, folded.

@@ -1,5 +1,7 @@
 //! Commands of the card that run a file: llama.cpp, Ollama with its `Modelfile`, LM Studio.
 
+use std::path::Path;
+
 use super::results::{Results, Rung};
 use crate::failure::quoted;
 use gguf_types::{Words, words};
@@ -47,6 +49,24 @@ pub fn modelfile(results: &Results) -> Option<String> {
     text.extend(results.ollama_template.clone());
     text.extend(results.sampling.iter().map(|(name, value)| format!("PARAMETER {name} {value}\n")));
     Some(text)
+}
+
+/// Commands that download the file of the other commands.
+pub fn download(results: &Results) -> String {
+    let (Some(repo), Some((rung, _))) = (&results.repo, example(results)) else { return String::new() };
+    let [repo, pattern] = [repo.clone(), format!("*{}*", rung.r#type)].map(|argument| quoted(&argument));
+    let model = words!("[hf download {} -include {} -local-dir .]", repo, pattern);
+    let projector = projector(results).map_or_else(String::new, |file| {
+        format!("{}\n", words!("[hf download {} {} -local-dir .]", repo, quoted(file)))
+    });
+    let of = &rung.r#type;
+    format!("\nTo download one type, here {of}, run:\n\n```sh\n{model}\n{projector}```\n")
+}
+
+/// The upload of a folder to its repository.
+pub fn upload(repo: Option<&str>, folder: &Path) -> Words {
+    let folder = quoted(&folder.to_string_lossy());
+    words!("to upload the folder, run `[hf upload {} {} .]`", quoted(repo.unwrap_or("OWNER/NAME")), folder)
 }
 
 /// The section of the card.

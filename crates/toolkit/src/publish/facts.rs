@@ -46,7 +46,9 @@ pub fn of(source: &Source, model: &gguf_runtime::Model, args: &PublishOptions) -
         license_name: text("general.license.name").or(card("license_name")),
         license_link: text("general.license.link").or(card("license_link")),
         languages: languages.map(|text| String::from_utf8_lossy(text).into_owned()).collect(),
-        pipeline_tag: card("pipeline_tag").or_else(|| pipeline(source, model).map(str::to_owned)),
+        pipeline_tag: card("pipeline_tag")
+            .filter(|tag| tag != "text-generation" || predicts_tokens(model))
+            .or_else(|| pipeline(source, model).map(str::to_owned)),
     }
 }
 

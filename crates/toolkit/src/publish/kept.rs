@@ -31,7 +31,7 @@ use gguf_types::{Words, words};
 const STAGE: &str = "call";
 
 /// Fields that concern one run, or the machine that it runs on.
-const OF_RUN: [&str; 13] = [
+const OF_RUN: [&str; 14] = [
     "src",
     "dir",
     "ladder",
@@ -39,6 +39,7 @@ const OF_RUN: [&str; 13] = [
     "no_calibrate",
     "remove",
     "chat_template",
+    "card_metadata",
     "drop_dominated",
     "replace_types",
     "force",

@@ -13,6 +13,7 @@ mod context;
 mod digests;
 mod facts;
 mod files;
+mod front_matter;
 mod go_template;
 mod heads;
 mod importance;
@@ -41,6 +42,7 @@ use self::{
     base::{Base, Source, Stated},
     calibrated::Calibrating,
     context::Context,
+    front_matter::OwnKeys,
     importance::ImatrixFacts,
     kept::{Combined, Kept},
     measure::{On, measure},
@@ -90,6 +92,7 @@ fn run(
     let work = Work::read(out);
     let contents = Contents::of(out, results, &work)?;
     published::check_edits(out, given, &contents)?;
+    let own_keys = OwnKeys::of(given.card_metadata.as_deref(), out, results)?;
     let mut last = Kept::of(&work, results, out)?;
     last.remove(&given.remove);
     let Combined { options: args, filled, keeps_matrix } = last.combine(given)?;
@@ -119,7 +122,8 @@ fn run(
 
     let weights = base.digests.weights.as_str();
     let importance = importance::make((&model, weights), results, keeps_matrix, &mut context)?;
-    let made = Made { source: &source, stated: &stated, base: &base, model: &model, plan, importance };
+    let made =
+        Made { source: &source, stated: &stated, base: &base, model: &model, plan, importance, own_keys };
     let n_strangers = made.publish(&kept, &removed, context)?;
     if let Source::Checkpoint(checkpoint) = source {
         checkpoint.hub.finish(events)?;
@@ -130,6 +134,7 @@ fn run(
         1 => format!("done, but {folder} has a file that is not in the card"),
         n => format!("done, but {folder} has {n} files that are not in the card"),
     });
+    events.status(commands::upload(args.repo.as_deref(), out));
     Ok(())
 }
 
@@ -141,6 +146,7 @@ struct Made<'a> {
     model: &'a Model,
     plan: Plan,
     importance: Option<ImatrixFacts>,
+    own_keys: OwnKeys,
 }
 
 impl Made<'_> {
@@ -246,6 +252,7 @@ impl Made<'_> {
             prompt_format: facts::prompt_format(model, &base.path, events),
             sampling: facts::sampling(metadata),
             ollama_template: facts::ollama_template(model, &base.path),
+            own_keys: self.own_keys.clone(),
             repo: args.repo.clone(),
             ..Results::default()
         })

@@ -163,6 +163,13 @@ pub struct PublishOptions {
     /// Name the publisher in the card.
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", hide_short_help = true))]
     pub quantized_by: Option<String>,
+    /// Add the YAML keys of FILE to the front matter of the card.
+    ///
+    /// FILE is a YAML file or a card, for example with `tags`, `datasets` and `language`. Its keys replace those of
+    /// gguf-publish. Later runs keep them, like the keys that you add or change in README.md.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, hide_short_help = true))]
+    #[serde(with = "crate::path_json::optional")]
+    pub card_metadata: Option<PathBuf>,
     /// Remove the types of earlier runs that are not requested again.
     #[cfg_attr(feature = "clap", arg(long, hide_short_help = true))]
     pub replace_types: bool,

@@ -13,10 +13,11 @@ use sha2::{Digest, Sha256};
 
 use super::{
     base::Base,
-    card::card,
+    card,
     commands::{self, MODELFILE},
     context::{Context, Stage},
     files::{self, WrittenFile},
+    front_matter,
     interruption::ends_soon,
     measure::{self, Figures, Measured, On, dominated},
     names::{CARD, PLOT, REPORT, RESULTS, SUMS, TEMPLATE, recipe_name, recipe_path},
@@ -190,12 +191,13 @@ impl Publication<'_> {
         for name in others {
             results.others.insert(name.clone(), sha256_of(&self.context.out().join(&name))?);
         }
-        let card = |own_text: &str| card(&results, self.context.args.quantized_by.as_deref(), own_text);
         let former = fs::read_to_string(self.context.out().join(CARD)).unwrap_or_default();
-        let (text, bare) = (card(own_text::of(&former)), card(""));
-        results.card = hex(&Sha256::digest(bare));
+        results.front_matter = card::front_matter(&results, self.context.args.quantized_by.as_deref());
+        results.card = hex(&Sha256::digest(card::body(&results, "")));
+        let body = card::body(&results, own_text::of(&former));
+        // Before the results, which would make the program's keys in the former card the publisher's.
+        put(CARD, &front_matter::joined(&results.own_keys.merged(&results.front_matter), &body))?;
         put(RESULTS, &pretty_json(&results)?)?;
-        put(CARD, &text)?;
         let sidecars = results.sidecars.iter().map(|sidecar| &sidecar.file);
         let files = results.rungs.iter().flat_map(|rung| &rung.files).chain(sidecars);
         let files = files.map(|file| (file.name.clone(), file.sha256.clone()));

@@ -11,6 +11,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::{
+    front_matter,
     names::{CARD, FORMAT, RESULTS, SUMS, recipe_path},
     options::PublishOptions,
     own_text,
@@ -48,10 +49,10 @@ impl Contents {
     pub fn of(out: &Path, results: Option<&Value>, work: &Work) -> Result<Contents, Error> {
         let mut contents = Contents::default();
         let Ok(sums) = fs::read_to_string(out.join(SUMS)) else { return Ok(contents) };
-        // The card without the publisher's own text.
+        // The card without front matter and the publisher's own text.
         let is_card = |path: &Path| {
             let card = fs::read_to_string(path).unwrap_or_default();
-            let digest = hex(&Sha256::digest(own_text::without(&card)));
+            let digest = hex(&Sha256::digest(own_text::without(front_matter::split(&card).1)));
             results.is_some_and(|results| results["card"] == digest)
         };
         for (digest, name) in sums.lines().filter_map(|line| line.split_once("  ")) {
@@ -121,7 +122,7 @@ pub fn check_edits(out: &Path, args: &PublishOptions, contents: &Contents) -> Re
         if others.is_empty() { String::new() } else { format!(", and so were {}", others.join(", ")) };
     let own_text =
         contents.edited.iter().any(|name| name == CARD).then_some(
-            "write your own text in README.md between the comments below the title, which is kept",
+            "write your own text in README.md between the comments below the title, and your own keys in its front matter; both are kept",
         );
     Err(Error::at(&out.join(first), format_args!("was changed after it was written{}", printable(&others)))
         .hint([

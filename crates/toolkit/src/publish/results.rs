@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{importance, measure, options::PublishOptions, texts::Text};
+use super::{front_matter::OwnKeys, importance, measure, options::PublishOptions, texts::Text};
 use crate::events::Events;
 use gguf_types::words;
 
@@ -169,6 +169,9 @@ pub struct Results {
     /// The chat template in the `Modelfile` of Ollama.
     #[serde(skip)]
     pub ollama_template: Option<String>,
+    /// Keys of the publisher in the front matter of the card.
+    #[serde(skip)]
+    pub own_keys: OwnKeys,
     /// The repository, for the commands in the card.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repo: Option<String>,
@@ -176,7 +179,9 @@ pub struct Results {
     pub rungs: Vec<Rung>,
     /// Projectors and drafts.
     pub sidecars: Vec<PublishedSidecar>,
-    /// SHA-256 of the card without the publisher's own text.
+    /// Front matter of the card without the publisher's own keys.
+    pub front_matter: String,
+    /// SHA-256 of the card without front matter and the publisher's own text.
     pub card: String,
     /// Digests of everything else that is published, by name.
     pub others: BTreeMap<String, String>,
@@ -185,12 +190,12 @@ pub struct Results {
 impl Results {
     /// Warns about facts that the card needs and the source does not state.
     pub fn tell_missing(&self, events: &dyn Events) {
-        if self.model.base_model.is_none() {
+        if self.model.base_model.is_none() && !self.own_keys.has("base_model") {
             events.warning(words!(
                 "the card names no base model, so the Hub cannot link it; pass [-base-model OWNER/NAME]"
             ));
         }
-        if self.model.license.is_none() {
+        if self.model.license.is_none() && !self.own_keys.has("license") {
             events.warning("the card states no license, because the source does not");
         }
     }

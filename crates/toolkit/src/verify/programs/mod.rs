@@ -1,4 +1,4 @@
-//! Programs that load a file, and what they do with it.
+//! The uses of a file by other programs.
 //!
 //! [`ROWS`] is the table: one row for each program, with the version and the source of its facts. What only one program does is in
 //! its module.
@@ -167,7 +167,7 @@ const TRANSFORMERS: &[&str] = &[
     "umt5",
 ];
 
-/// What a program does with a file.
+/// The check for a program.
 ///
 /// # Errors
 /// A chat template that takes too much memory or time.
@@ -225,7 +225,7 @@ fn unchecked(model: &Model) -> Option<String> {
 }
 
 impl Row {
-    /// What the program does not load, in addition to what llama.cpp does not load if it runs llama.cpp.
+    /// Reasons of the program to refuse the file, without those of llama.cpp.
     fn refusals(&self, model: &Model, tensors: &[TensorFacts<'_>], architecture: &str) -> Vec<Finding> {
         let refused = |code, message: String| {
             Finding::error(code, format!("{} does not load the file: {message}", self.title))

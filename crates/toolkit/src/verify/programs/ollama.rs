@@ -29,7 +29,7 @@ use crate::{
 /// Number of edits from which a template is not taken for a known one.
 const MAX_DISTANCE: usize = 100;
 
-/// Architectures whose prompts Ollama writes with code of its own.
+/// Architectures with prompts in the code of Ollama.
 const WITH_RENDERER: &[&str] = &["gemma4", "laguna", "nemotron_h", "nemotron_h_moe", "nemotron_h_omni"];
 
 /// Architectures with a vision tower in the file of the text model that Ollama reads.
@@ -190,7 +190,7 @@ pub fn reads_tower(architecture: &str) -> bool {
     WITH_TOWER.contains(&architecture)
 }
 
-/// What Ollama does with the chat template, for the summary, and findings.
+/// Summary and findings about the chat template in Ollama.
 ///
 /// # Errors
 /// A chat template that takes too much memory or time.

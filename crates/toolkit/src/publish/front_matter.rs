@@ -1,0 +1,173 @@
+//! Front matter of the card: keys that the program writes, and the publisher's own, which are kept.
+
+use std::{fs, path::Path};
+
+use serde_json::Value;
+
+use super::names::CARD;
+use crate::{error::Error, text_file};
+
+/// The line before and after the front matter.
+const FENCE: &str = "---";
+
+/// Front matter of a card without its fences, and the rest of the card.
+pub fn split(card: &str) -> (&str, &str) {
+    let first = card.split_inclusive('\n').next().filter(|line| line.trim_end() == FENCE);
+    let Some(start) = first.map(str::len) else { return ("", card) };
+    let mut at = start;
+    for line in card[start..].split_inclusive('\n') {
+        if line.trim_end() == FENCE {
+            return (&card[start..at], &card[at + line.len()..]);
+        }
+        at += line.len();
+    }
+    ("", card)
+}
+
+/// A card of both parts.
+pub fn joined(head: &str, body: &str) -> String {
+    format!("{FENCE}\n{head}{FENCE}\n{body}")
+}
+
+/// Lines of a top-level key, with the comments before it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Key {
+    name: String,
+    lines: String,
+}
+
+fn keys(head: &str) -> Vec<Key> {
+    let mut keys: Vec<Key> = Vec::new();
+    for line in head.lines() {
+        let name = name(line);
+        let begins = name.is_some() || line.starts_with('#');
+        if keys.last().is_none_or(|last| begins && !last.name.is_empty()) {
+            keys.push(Key::default());
+        }
+        let Some(last) = keys.last_mut() else { continue };
+        last.lines += &format!("{}\n", line.trim_end());
+        last.name.extend(name);
+    }
+    keys
+}
+
+/// The key that begins in a line.
+fn name(line: &str) -> Option<&str> {
+    let (name, _) = line.split_once(':')?;
+    let is_inside = line.starts_with(|c: char| c.is_whitespace() || "-#]}".contains(c));
+    (!is_inside).then(|| name.trim().trim_matches(['"', '\'']))
+}
+
+/// Keys of the publisher.
+#[derive(Debug, Clone, Default)]
+pub struct OwnKeys(Vec<Key>);
+
+impl OwnKeys {
+    /// The keys of the file `given`, then those of the card in `out` that the last run, with these results, did not write.
+    ///
+    /// # Errors
+    /// A file that cannot be read; invalid YAML.
+    pub fn of(given: Option<&Path>, out: &Path, results: Option<&Value>) -> Result<OwnKeys, Error> {
+        let mut own = OwnKeys::default();
+        if let Some(path) = given {
+            let text = text_file::options(path)?;
+            let head = match split(&text) {
+                ("", _) => text.strip_prefix("---\n").unwrap_or(&text),
+                (head, _) => head,
+            };
+            check(path, head)?;
+            own.0 = keys(head);
+        }
+        let path = out.join(CARD);
+        let Ok(card) = fs::read_to_string(&path) else { return Ok(own) };
+        let (former, _) = split(&card);
+        check(&path, former)?;
+        let last = match results {
+            // Earlier versions kept no keys.
+            Some(results) => keys(results["front_matter"].as_str().unwrap_or(former)),
+            None => Vec::new(),
+        };
+        let kept = keys(former).into_iter().filter(|key| !last.contains(key) && !own.has(&key.name));
+        let kept: Vec<Key> = kept.collect();
+        own.0.extend(kept);
+        Ok(own)
+    }
+
+    fn find(&self, name: &str) -> Option<&Key> {
+        self.0.iter().find(|key| key.name == name)
+    }
+
+    /// True if the publisher states this key.
+    pub fn has(&self, name: &str) -> bool {
+        self.find(name).is_some()
+    }
+
+    /// The front matter `generated`, in which these keys replace those of the same names.
+    pub fn merged(&self, generated: &str) -> String {
+        let generated = keys(generated);
+        let added = self.0.iter().filter(|own| generated.iter().all(|key| key.name != own.name));
+        let keys = generated.iter().map(|key| self.find(&key.name).unwrap_or(key)).chain(added);
+        keys.map(|key| key.lines.as_str()).collect()
+    }
+}
+
+/// Refuses front matter that the Hub cannot read.
+fn check(path: &Path, head: &str) -> Result<(), Error> {
+    let card = joined(head, "");
+    let parsed = gguf_checkpoint::front_matter(card.as_bytes()).map(drop);
+    parsed.map_err(|problem| {
+        Error::at(path, format_args!("invalid front matter: {problem}"))
+            .hint(["correct the YAML; front matter is a list of `key: value`"])
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn front_matter_is_split_and_joined() {
+        for (card, head, body) in [
+            ("---\na: 1\n---\n# A\n---\n", "a: 1\n", "# A\n---\n"),
+            ("---\n---\n", "", ""),
+            ("# A\n", "", "# A\n"),
+            ("---\na: 1\n", "", "---\na: 1\n"),
+        ] {
+            assert_eq!(split(card), (head, body));
+        }
+        assert_eq!(split(&joined("a: 1\n", "# A\n")), ("a: 1\n", "# A\n"));
+        assert_eq!(split("---\r\na: 1\r\n---\r\n# A\r\n"), ("a: 1\r\n", "# A\r\n"));
+    }
+
+    #[test]
+    fn keys_of_publisher_are_kept() {
+        let place = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = place.path().join(name);
+            fs::write(&path, text).unwrap();
+            path
+        };
+        let last = "license: \"mit\"\nquantized_by: \"me\"\ntags:\n- \"gguf\"\n";
+        let results = serde_json::json!({ "front_matter": last });
+        let merged = |given: Option<&Path>, results: Option<&Value>| {
+            OwnKeys::of(given, place.path(), results)
+                .map(|own| own.merged("license: \"isc\"\ntags:\n- \"gguf\"\n"))
+        };
+        let generated = "license: \"isc\"\ntags:\n- \"gguf\"\n";
+        write(CARD, &joined(last, "# A\n"));
+        assert_eq!(merged(None, Some(&results)).unwrap(), generated, "the program's keys are written anew");
+        // A list that was extended, and a new key with a comment and a block of text.
+        let text = "# From the data team.\nprompt: |\n  a: b\n\n  c\n";
+        write(CARD, &joined(&format!("{last}- chat\n{text}"), "# A\n"));
+        let expected = format!("{generated}- chat\n{text}");
+        assert_eq!(merged(None, Some(&results)).unwrap(), expected);
+        // A given file comes first. A card of another program is the publisher's.
+        let file = write("more.yaml", "license: other\ndatasets: [a/b]\n");
+        let kept = format!("license: other\ntags:\n- \"gguf\"\n- chat\ndatasets: [a/b]\n{text}");
+        assert_eq!(merged(Some(&file), Some(&results)).unwrap(), kept);
+        assert!(merged(None, None).unwrap().starts_with("license: \"mit\"\ntags:"));
+        let file = write("bad.yaml", "tags: [\n");
+        let error = merged(Some(&file), None).unwrap_err().to_string();
+        assert!(error.contains("bad.yaml: invalid front matter"), "{error}");
+    }
+}
