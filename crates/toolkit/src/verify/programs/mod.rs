@@ -1,6 +1,6 @@
 //! The uses of a file by other programs.
 //!
-//! [`ROWS`] is the table: one row for each program, with the version and the source of its facts. What only one program does is in
+//! [`ROWS`] is the table: one row for each program, with the version and the source of its facts. The facts of one program only are in
 //! its module.
 
 pub mod ollama;
