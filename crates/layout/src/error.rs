@@ -439,9 +439,10 @@ fn heads_of(heads: &[String]) -> String {
 fn nearest_rows(nearest: &[(&str, usize, usize)], n_tensors: usize) -> String {
     let each: Vec<String> =
         nearest.iter().map(|(name, n, of)| format!("`{name}` ({n} of {of} names)")).collect();
-    match each.is_empty() {
-        true => format!(" ({})", counted(n_tensors, "tensor")),
-        false => format!("; nearest: {}", each.join(", ")),
+    if each.is_empty() {
+        format!(" ({})", counted(n_tensors, "tensor"))
+    } else {
+        format!("; nearest: {}", each.join(", "))
     }
 }
 

@@ -39,7 +39,7 @@ const NORM: &str = "model.norm.weight BF16 8";
 const GPTQ: &str = "a.qweight I32 1x8, a.qzeros I32 1x1, a.scales F16 1x8, a.g_idx I32 8";
 const MARLIN: &str = "a.B I32 1x16, a.s F16 1x8";
 
-/// A config that is not JSON is the name of its method; `""` is no config.
+/// A config that is not JSON is the name of its method; `""` stands for a missing config.
 const CASES: &[Case] = &[
     Case("EETQ", &["eetq", ""], "a.weight I8 8x8, a.weight_scales F16 8"),
     Case("AQLM", &["aqlm", ""], "a.codes I16 8x1x1, a.codebooks F16 1x8x1x8, a.scales F16 8x1x1x1"),

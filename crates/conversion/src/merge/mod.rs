@@ -394,9 +394,10 @@ impl Merging {
             }
         }
         let outputs_are_rows = self.outputs_are_rows(module, config, [n_outputs, n_inputs], &target);
-        let (shape, tensor) = match outputs_are_rows {
-            true => ([n_outputs, n_inputs], if target.shape.first() == Some(&n_outputs) { a } else { b }),
-            false => ([n_inputs, n_outputs], if target.shape.first() == Some(&n_inputs) { b } else { a }),
+        let (shape, tensor) = if outputs_are_rows {
+            ([n_outputs, n_inputs], if target.shape.first() == Some(&n_outputs) { a } else { b })
+        } else {
+            ([n_inputs, n_outputs], if target.shape.first() == Some(&n_inputs) { b } else { a })
         };
         if target.shape != shape {
             return Err(shape_error(

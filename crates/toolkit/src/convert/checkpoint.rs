@@ -33,7 +33,7 @@ use crate::{
     failure::failure,
     file_type::FileType,
     hub::{self, HubOptions},
-    layout_notes::{left_out_towers, tell_unasked},
+    layout_notes::{left_out_towers, report_unread_keys},
     settings::{OtherSettings, RecipeOptions, TensorOptions},
 };
 
@@ -276,9 +276,10 @@ impl Convert {
         let adapters = self.loras(adapters);
         let input = self.open(folder, &adapters, events)?;
         let (checkpoint, layout) = (input.checkpoint(), input.layout());
-        let (recipes, caller) = match by_memory {
-            true => self.suited_type(&input, &settings, caller, events)?,
-            false => (recipes_of(&self.types, checkpoint)?, caller),
+        let (recipes, caller) = if by_memory {
+            self.suited_type(&input, &settings, caller, events)?
+        } else {
+            (recipes_of(&self.types, checkpoint)?, caller)
         };
         let projector = self.with_mmproj.then(|| self.projector_type(&recipes, checkpoint)).transpose()?;
         if self.fp8_as.is_some() && !layout.tensors.iter().any(|tensor| input.is_fp8(tensor)) {
@@ -312,7 +313,7 @@ impl Convert {
         } else {
             let named = NamedInput { input: &open.input, path: open.path };
             let (budget, basis) = (&self.budget, Basis::Importance);
-            budget.settled_by_weights(named, &recipes, (settings, basis), &args.options, events)?
+            budget.decide_by_weight_error(named, &recipes, (settings, basis), &args.options, events)?
         };
         run(open, Requested { projector, ..Requested::new(recipes, &settings) }, &args, events)
     }
@@ -342,7 +343,7 @@ impl Convert {
             let note = left_out_towers(&gguf_models::FAMILIES, &checkpoint.config, &open.dropped);
             open.notes.notes.extend(note);
         }
-        open.notes.notes.extend(tell_unasked(layout, self.arch.arch_as.is_some(), events));
+        open.notes.notes.extend(report_unread_keys(layout, self.arch.arch_as.is_some(), events));
     }
 
     /// The adapters with the folders that were found for them.

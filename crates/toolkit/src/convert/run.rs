@@ -51,9 +51,9 @@ pub fn check_paths<I: Input>(
     if finished(&files, args)?.is_some() {
         return Ok(None);
     }
-    let goes_on = args.resume && gguf_conversion::unfinished(&paths).is_some();
+    let resumes = args.resume && gguf_conversion::unfinished(&paths).is_some();
     for path in paths.iter().filter(|_| !is_new_folder(args.out)) {
-        planned.input().check_output(path, args.force || goes_on).map_err(failed)?;
+        planned.input().check_output(path, args.force || resumes).map_err(failed)?;
     }
     Ok(Some(paths))
 }
@@ -171,9 +171,9 @@ fn check_writable<I: Input>(
 ) -> Result<(), Error> {
     // An interrupted run may have renamed some of its files already; whether they are its own is checked
     // later.
-    let goes_on = args.resume && gguf_conversion::unfinished(paths).is_some();
+    let resumes = args.resume && gguf_conversion::unfinished(paths).is_some();
     // A dry run overwrites nothing.
-    let force = args.force || args.dry_run || goes_on || matches!(args.parts, Parts::Assembly(_));
+    let force = args.force || args.dry_run || resumes || matches!(args.parts, Parts::Assembly(_));
     for path in paths {
         let checked = if is_new_folder(args.out) {
             check_output(path, args.out, source, force)
@@ -195,8 +195,9 @@ fn report_files(
     // An importance matrix does not cover projectors.
     let of_models: Vec<_> = files.iter().filter(|(_, file)| file.of == FileOf::Model).cloned().collect();
     let of_projectors = files.iter().filter(|(_, file)| file.of == FileOf::Projector);
-    let first_of_them = of_projectors.flat_map(|(_, file)| &file.choices).map(|choice| choice.tensor).min();
-    let tensors = &tensors[..first_of_them.unwrap_or(tensors.len())];
+    let first_projector_tensor =
+        of_projectors.flat_map(|(_, file)| &file.choices).map(|choice| choice.tensor).min();
+    let tensors = &tensors[..first_projector_tensor.unwrap_or(tensors.len())];
     settings.warn_of_no_effect(tensors, &of_models, events);
     let coverage = settings.report_coverage(tensors, &of_models, events)?;
     let not_loaded = loader_report::not_loaded(&of_models);
@@ -292,7 +293,7 @@ fn gains<S: Input, I: Input>(
         let stock = Checked { conversion: &stock, files, input: run.input, args: run.args };
         write_copies(&stock, &guard.0, &paths, events)?;
     }
-    let stocking = began.elapsed();
+    let stock_time = began.elapsed();
     let mut gains = Vec::new();
     // The first shard opens all of them.
     for ((path, file), stock) in files.iter().zip(&paths) {
@@ -301,7 +302,7 @@ fn gains<S: Input, I: Input>(
             let same_output = files.iter().filter(|(_, other)| other.recipe.name == file.recipe.name);
             let tensors = same_output.flat_map(|(_, file)| file.plan.tensors());
             let types = tensors.map(|tensor| (tensor.name.as_str(), tensor.dtype)).collect();
-            let gained = calibration.gained(path, stock, stocking, &types, events)?;
+            let gained = calibration.gained(path, stock, stock_time, &types, events)?;
             gained.text().lines().for_each(|line| events.status(line));
             gains.push(gained);
         }

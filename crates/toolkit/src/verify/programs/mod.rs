@@ -180,9 +180,10 @@ pub fn check(program: Program, model: &Model, tensors: &[TensorFacts<'_>]) -> Re
         return Ok(check);
     }
     let architecture = metadata.get("general.architecture").and_then(Value::as_str).unwrap_or_default();
-    let mut check = match row.is_llama_cpp {
-        true => Check { name: program.name(), ..loader(model) },
-        false => Check::new(program.name()),
+    let mut check = if row.is_llama_cpp {
+        Check { name: program.name(), ..loader(model) }
+    } else {
+        Check::new(program.name())
     };
     if check.not_checked.is_some() {
         return Ok(check);
