@@ -2,16 +2,8 @@
 //!
 //! `gguf-tools` calls [`commands::main`]; the other executables start it with the name of their program. Commands are in
 //! [`commands::COMMANDS`], one file each. Only [`ui`] deals with terminals.
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::print_stdout,
-        clippy::print_stderr,
-        clippy::exit,
-        clippy::disallowed_methods,
-        clippy::disallowed_types
-    )
-)]
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr, clippy::exit))]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 pub mod commands;
 pub mod failure;

@@ -83,9 +83,10 @@ fn for_stdout(text: &str, is_terminal: bool, is_escaped: impl Fn(char) -> bool) 
     }
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
-        match is_escaped(character) {
-            true => shown += &printable(character.encode_utf8(&mut [0; 4])),
-            false => shown.push(character),
+        if is_escaped(character) {
+            shown += &printable(character.encode_utf8(&mut [0; 4]));
+        } else {
+            shown.push(character)
         }
     }
     shown.into()

@@ -3,46 +3,17 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ._calls import as_path, call, text_path
+from ._results import Finding, Responsible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
-    from typing import Any, Literal
+    from typing import Any
 
     from ._options import Progress, StrPath
-
-
-class Responsible(NamedTuple):
-    """A part of a file that differs from the original.
-
-    Attributes:
-        part: ``tokenizer``, ``template``, ``weights``, ``graph`` or ``weights or graph``.
-        evidence: Findings that point to it.
-        advice: Steps to take.
-    """
-
-    part: Literal["tokenizer", "template", "weights", "graph", "weights or graph"]
-    evidence: list[str]
-    advice: list[str]
-
-
-class Finding(NamedTuple):
-    """A fact that a check found.
-
-    Attributes:
-        check: Name of the check.
-        severity: ``note``, ``warning`` or ``error``.
-        code: Stable identifier, for example ``prompt``.
-        message: A sentence.
-    """
-
-    check: str
-    severity: Literal["note", "warning", "error"]
-    code: str
-    message: str
 
 
 class CheckReport:
@@ -156,20 +127,11 @@ def check_against(
         >>> assert report.is_same
     """
     if isinstance(model, (str, os.PathLike)):
-        return _checked(model, file, checkpoint, threads, progress)
+        options = {"file": os.fsdecode(file), "record": os.fsdecode(model), "weights": text_path(checkpoint), "threads": threads}
+        return CheckReport(*call("check_against", options, progress))
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "record.json")
         record(model, tokenizer, path, texts=texts, conversations=conversations, sequences=sequences, positions=positions)
-        return _checked(path, file, checkpoint, threads, progress)
-
-
-def _checked(record_path, file, checkpoint, threads, progress) -> CheckReport:
-    options = {
-        "file": os.fsdecode(file),
-        "record": os.fsdecode(record_path),
-        "weights": text_path(checkpoint),
-        "threads": threads,
-    }
-    return CheckReport(*call("check_against", options, progress))
+        return check_against(path, file, checkpoint=checkpoint, threads=threads, progress=progress)

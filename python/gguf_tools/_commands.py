@@ -1,9 +1,8 @@
 """Entry points of the command line programs."""
 
-from __future__ import annotations
-
 import signal
 import sys
+from functools import partial
 
 from ._native import run_command
 
@@ -14,26 +13,8 @@ def _run(program: str) -> None:
     sys.exit(run_command(program, sys.argv[0], sys.argv[1:]))
 
 
-def convert() -> None:
-    """gguf-convert."""
-    _run("gguf-convert")
-
-
-def quantize() -> None:
-    """gguf-quantize."""
-    _run("gguf-quantize")
-
-
-def inspect() -> None:
-    """gguf-inspect."""
-    _run("gguf-inspect")
-
-
-def eval() -> None:
-    """gguf-eval."""
-    _run("gguf-eval")
-
-
-def publish() -> None:
-    """gguf-publish."""
-    _run("gguf-publish")
+convert = partial(_run, "gguf-convert")
+quantize = partial(_run, "gguf-quantize")
+inspect = partial(_run, "gguf-inspect")
+eval = partial(_run, "gguf-eval")
+publish = partial(_run, "gguf-publish")

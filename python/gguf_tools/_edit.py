@@ -6,9 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from ._calls import call, hub, text_paths, texts
-from ._options import (
-    CopyOptions, EditOptions, ExtractOptions, FitOptions, SplitOptions, VerifyOptions, keywords, options
-)
+from ._options import CopyOptions, EditOptions, ExtractOptions, FitOptions, SplitOptions, VerifyOptions, keywords, options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,13 +17,15 @@ if TYPE_CHECKING:
     from ._options import Paths, Progress, StrPath, Texts
 
 
+_NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+
+
 def _json_value(value):
     """A metadata value in JSON: bytes and numbers that JSON lacks in the form of ``export-metadata``."""
     if isinstance(value, (bytes, bytearray)):
         return {"type": "str", "value": {"bytes": list(value)}}
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        text = "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
-        return {"type": "f32", "value": text}
+    if isinstance(value, float) and str(value) in _NOT_FINITE:
+        return {"type": "f32", "value": _NOT_FINITE[str(value)]}
     if hasattr(value, "tolist"):
         return value.tolist()
     if isinstance(value, tuple):

@@ -20,37 +20,16 @@ class GgufError(Exception):
     """
 
     def __init__(
-        self,
-        message: str,
-        *,
-        file: str | None = None,
-        tensor: str | None = None,
-        key: str | None = None,
-        expected: str | None = None,
-        found: str | None = None,
-        hint: str | None = None,
+        self, message: str, *, file: str | None = None, tensor: str | None = None, key: str | None = None,
+        expected: str | None = None, found: str | None = None, hint: str | None = None,
     ) -> None:
         super().__init__(message)
-        self.file = file
-        self.tensor = tensor
-        self.key = key
-        self.expected = expected
-        self.found = found
-        self.hint = hint
+        self.file, self.tensor, self.key = file, tensor, key
+        self.expected, self.found, self.hint = expected, found, hint
 
     def __str__(self) -> str:
         message = super().__str__()
         return f"{message}\nhint: {self.hint}" if self.hint else message
-
-    def __reduce__(self) -> tuple:
-        # Includes the fields, so that they reach other processes.
-        return (_restored, (self.args, self.__dict__.copy()))
-
-
-def _restored(args: tuple, fields: dict) -> GgufError:
-    error = GgufError(*args)
-    error.__dict__.update(fields)
-    return error
 
 
 def from_native(message: list, hints: list, facts: dict) -> GgufError:
@@ -71,23 +50,17 @@ _FUNCTIONS = {
     "gguf-publish": "publish",
     "gguf-quantize": "quantize",
 }
-# Keywords for options whose names differ, or that are True or have one value.
+# Keywords for options that are True, and for those whose names differ or that have one value.
+_TRUE = ("allow-nonfinite", "allow-requantize", "drop-dominated", "lora-tokenizer", "repack", "replace-types", "resume", "tensors")
 _KEYWORDS = {
-    "allow-nonfinite": "allow_nonfinite=True",
-    "allow-requantize": "allow_requantize=True",
-    "drop-dominated": "drop_dominated=True",
+    **{option: f"{option.replace('-', '_')}=True" for option in _TRUE},
     "force": "overwrite=True",
     "image": "images",
-    "lora-tokenizer": "lora_tokenizer=True",
     "mtp": 'mtp="only"',
     "no-mtp": 'mtp="without"',
     "o": "output",
     "override-kv": "metadata",
-    "repack": "repack=True",
-    "replace-types": "replace_types=True",
-    "resume": "resume=True",
     "tensor-type": "tensor_types",
-    "tensors": "tensors=True",
     "type": "file_type",
     "with": "also",
     "with-mmproj": "mmproj=True",

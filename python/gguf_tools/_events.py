@@ -24,11 +24,6 @@ def _outside() -> int:
 
     package = __name__.rpartition(".")[0]
     level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and _is_of(frame, package):
+    while frame.f_back is not None and f"{frame.f_globals.get('__name__', '')}.".startswith(f"{package}."):
         level, frame = level + 1, frame.f_back
     return level
-
-
-def _is_of(frame, package: str) -> bool:
-    name = frame.f_globals.get("__name__", "")
-    return name == package or name.startswith(f"{package}.")

@@ -82,10 +82,7 @@ class Tensor:
         if not self.nbytes:
             return np.zeros((*self.shape[:-1], 0), dtype=np.uint8)
         flat = np.frombuffer(self._file._mapped(self.path), np.uint8, self.nbytes, self.offset)
-        n_rows = 1
-        for dim in self.shape[:-1]:
-            n_rows *= dim
-        return flat.reshape(*self.shape[:-1], self.nbytes // n_rows)
+        return flat.reshape(*self.shape[:-1], -1)
 
     def numpy(self) -> npt.NDArray[Any]:
         """Returns the values if NumPy has their type (f32, f16, f64, integers), otherwise the bytes as :attr:`raw`. The array is a

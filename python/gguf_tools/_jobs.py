@@ -3,39 +3,26 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from ._calls import as_path, call, hub, text_path
+from . import _native
+from ._calls import as_path, call, text_path
 from ._options import (
-    AdapterOptions, ConvertOptions, ExportOptions, PartOptions, ProjectorOptions, QuantizeOptions, VocabOptions, WorkerOptions,
-    keywords, options, put, with_recipe_file,
+    AdapterOptions, ConvertOptions, ExportOptions, PartOptions, ProjectorOptions, QuantizeOptions, RecipeOptions, SaveOptions,
+    VocabOptions, WorkerOptions, keywords, options, put, with_recipe_file,
 )
+from ._progress import shown
+from ._results import PlannedFile
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
     from typing import Any
 
     from typing_extensions import Unpack
 
+    from ._annotations import Module
     from ._options import StrPath
-
-
-class PlannedFile(NamedTuple):
-    """A file that a conversion would write.
-
-    Attributes:
-        name: Name of the file.
-        type: Its file type, such as ``q4_k_m``.
-        nbytes: Its length in bytes.
-        bits_per_weight: Mean number of bits for each weight, scales included.
-        tensors: The type of each tensor by name.
-    """
-
-    name: str
-    type: str
-    nbytes: int
-    bits_per_weight: float
-    tensors: dict[str, str]
 
 
 @keywords(ConvertOptions)
@@ -265,27 +252,14 @@ def export(src: StrPath, out: StrPath, **given: Unpack[ExportOptions]) -> Path:
     return as_path(call("export", {**files, **chosen}, given.get("progress"))["output"])
 
 
-def recipe(
-    file: StrPath,
-    output: StrPath | None = None,
-    *,
-    overwrite: bool = False,
-    revision: str | None = None,
-    token: str | bool | None = None,
-    cache_dir: StrPath | None = None,
-    endpoint: str | None = None,
-) -> dict[str, Any]:
+@keywords(RecipeOptions)
+def recipe(file: StrPath, output: StrPath | None = None, **given: Unpack[RecipeOptions]) -> dict[str, Any]:
     """Extracts the recipe of a GGUF file from its header: the type of each tensor, and settings.
 
     Args:
         file: GGUF file, or any shard of a split model. An address (``https://...`` or ``hf://OWNER/MODEL[@REVISION]/FILE``)
             works too; only the header is downloaded.
         output: Recipe file to write.
-        overwrite: Overwrite an existing recipe file.
-        revision: Branch, tag or commit of the model.
-        token: Token of the Hub. Default: that of huggingface_hub. False for none.
-        cache_dir: Cache of the Hub. Default: that of huggingface_hub.
-        endpoint: Address of the Hub.
 
     Returns:
         The recipe, which the argument ``recipe`` of :func:`convert`, :func:`quantize` and :func:`save` takes.
@@ -296,8 +270,57 @@ def recipe(
     Example:
         >>> gt.convert("my-tune", "mine.gguf", recipe=gt.recipe("hf://OWNER/MODEL-GGUF/MODEL-Q4_K_M.gguf"))
     """
-    access = hub(revision, token, cache_dir, endpoint)
-    return call("recipe", {"file": os.fsdecode(file), "output": text_path(output), "force": overwrite, "hub": access})
+    files = {"file": os.fsdecode(file), "output": text_path(output), "force": False}
+    return call("recipe", {**files, **options("recipe", RecipeOptions, given)})
+
+
+@keywords(SaveOptions)
+def save(
+    model: Module | Mapping[str, Any],
+    out: StrPath,
+    *,
+    config: Any = None,
+    tokenizer: Any = None,
+    generation_config: Any = None,
+    name: str | None = None,
+    **given: Unpack[SaveOptions],
+) -> list[Path]:
+    """Converts a model in memory to GGUF files, without an intermediate checkpoint.
+
+    Arrays are read in place, without a copy, unless they are on another device or not contiguous. Do not write to them
+    during the call.
+
+    Args:
+        model: Model of transformers, or a state dict: arrays of torch or NumPy by the names that ``save_pretrained`` uses.
+        out: File or folder to write, as in :func:`convert`.
+        config: Contents of ``config.json``, as a dict or a config of transformers. Default: the config of the model.
+        tokenizer: Tokenizer of transformers, folder with tokenizer files, or a dict of file names and contents.
+        generation_config: Contents of ``generation_config.json``. Default: that of the model.
+        name: Name of the model if neither ``model_name`` nor the config states one.
+
+    Returns:
+        The paths of the files.
+
+    Raises:
+        GgufError: A tensor does not fit the config, or an option or the output is invalid.
+        TypeError: An array has a type that checkpoints do not support.
+
+    Example:
+        >>> gt.save(model, "tuned-q8_0.gguf", file_type="q8_0", tokenizer=tokenizer)
+    """
+    import json
+
+    from . import _memory
+
+    loaded = _memory.load(model, config, tokenizer, generation_config, name)
+
+    def run(given):
+        chosen = options("save", SaveOptions, given)
+        put(chosen, "output.out", text_path(out))
+        with shown(given.get("progress")) as report:
+            return json.loads(_native.save(*loaded, json.dumps(chosen), report))
+
+    return _paths(with_recipe_file(given, run))
 
 
 def _given(caller: str, src, keywords: dict, without: set | frozenset = frozenset()) -> tuple[str, type]:
@@ -347,11 +370,7 @@ _PLACES = {
     "quantize": _PLAIN,
     "convert_adapter": {**_PLAIN, "arch_as": "arch_as", "model_name": "model_name"},
     "convert_projector": {"model_name": "model_name"},
-    "convert_vocab": {
-        "big_endian": "big_endian",
-        "out": "out",
-        "overwrite": "force",
-    },
+    "convert_vocab": {"big_endian": "big_endian", "out": "out", "overwrite": "force"},
 }
 
 

@@ -3,178 +3,21 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple, overload
+from typing import TYPE_CHECKING, overload
 
 from ._calls import call, text_path, text_paths
 from ._errors import GgufWarning
 from ._options import Checking, CompareOptions, ImatrixOptions, PerplexityOptions, keywords, options
+from ._results import Comparison, Continuations, Estimate, Imatrix, Perplexity, TensorDifference, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
-    from typing import Literal
 
-    from ._annotations import Activations, Text
-    from ._options import Lora, Progress, StrPath
+    from typing_extensions import Unpack
 
-
-class Perplexity(NamedTuple):
-    """A perplexity.
-
-    Attributes:
-        value: The perplexity.
-        error: Its standard error; None if too few tokens were counted.
-        mean_loss: Mean negative log-likelihood of a token in nats, of which ``value`` is the exponential.
-        chunks: Number of chunks that were measured.
-        tokens: Number of tokens that were counted.
-    """
-
-    value: float
-    error: float | None
-    mean_loss: float
-    chunks: int
-    tokens: int
-
-
-class Estimate(NamedTuple):
-    """A mean.
-
-    Attributes:
-        value: The mean.
-        error: Its standard error.
-    """
-
-    value: float
-    error: float
-
-
-class Comparison(NamedTuple):
-    """Differences of a file from its base. Values that were not measured are ``None``.
-
-    Attributes:
-        file: The path.
-        nbytes: Size of the file in bytes, all shards included.
-        bits_per_weight: Mean number of bits for each weight.
-        tokens: Number of predictions that were compared.
-        base_perplexity: Perplexity of the base.
-        perplexity: Perplexity of the file.
-        perplexity_ratio: Perplexity of the file divided by that of the base.
-        kl: Mean Kullback-Leibler divergence from the base, in nats.
-        kl_difference: ``kl`` minus that of the first file, paired by chunk. None for the first file.
-        kl_quantiles: Distribution of the divergence by name, such as ``"median"`` and ``"maximum"``.
-        same_top: Share of predictions with the same most likely token.
-        same_top_k: Share of the base's most likely tokens that are among those of the file.
-        correlation: Correlation of the log-likelihoods.
-        probability_change: Mean change of the probability of the token that follows in the text.
-        kl_by_position: Mean divergence at each counted position of a chunk.
-        kl_by_chunk: Mean divergence in each chunk.
-        tensors: A :class:`TensorDifference` for each tensor by name.
-        continuations: Agreement of greedy :class:`Continuations`.
-    """
-
-    file: str
-    nbytes: int
-    bits_per_weight: float
-    tokens: int | None
-    base_perplexity: Estimate | None
-    perplexity: Estimate | None
-    perplexity_ratio: Estimate | None
-    kl: Estimate | None
-    kl_difference: Estimate | None
-    kl_quantiles: dict[str, float] | None
-    same_top: Estimate | None
-    same_top_k: Estimate | None
-    correlation: float | None
-    probability_change: Estimate | None
-    kl_by_position: list[float] | None
-    kl_by_chunk: list[float] | None
-    tensors: dict[str, TensorDifference] | None
-    continuations: Continuations | None
-
-
-class Continuations(NamedTuple):
-    """Agreement of the greedy continuations of a file with those of its base.
-
-    Attributes:
-        n_prompts: Number of prompts.
-        prompt_tokens: Tokens of a prompt (64).
-        continuation_tokens: Tokens of a continuation (32).
-        same: Share of prompts whose continuations are the same.
-        tokens_before_difference: Mean number of tokens before the first difference; ``continuation_tokens`` for equal continuations.
-    """
-
-    n_prompts: int
-    prompt_tokens: int
-    continuation_tokens: int
-    same: Estimate
-    tokens_before_difference: Estimate
-
-
-class TensorDifference(NamedTuple):
-    """Difference of a tensor from that of the base.
-
-    Attributes:
-        name: Name of the tensor.
-        base_type: Its type in the base.
-        type: Its type in the file.
-        elements: Number of elements.
-        rmse: Root mean square of the differences.
-        base_rms: Root mean square of the base's elements.
-        snr_db: Signal-to-noise ratio in decibels; None if nothing differs.
-        cosine: Cosine of the angle between both tensors.
-        max_error: Largest difference.
-    """
-
-    name: str
-    base_type: str
-    type: str
-    elements: int
-    rmse: float
-    base_rms: float
-    snr_db: float | None
-    cosine: float
-    max_error: float
-
-
-class Imatrix(NamedTuple):
-    """An importance matrix that was written.
-
-    Attributes:
-        path: The file.
-        entries: Number of entries, one for each matrix of the model.
-        chunks: Number of chunks that were read.
-        context: Tokens of a chunk.
-        datasets: Names of the texts.
-        not_covered: Tensors without data by name, each with its experts without data; an empty list stands for the whole tensor.
-    """
-
-    path: str
-    entries: int
-    chunks: int
-    context: int
-    datasets: list[str]
-    not_covered: dict[str, list[int]]
-
-
-class Verdict(NamedTuple):
-    """A metric of a file and its baseline.
-
-    Attributes:
-        metric: ``"perplexity"`` or ``"divergence"`` (KL divergence from the base).
-        value: Value of the file.
-        baseline: Value in the baseline.
-        difference: Mean of the differences from the baseline over chunks, of the KL divergence or of the negative log-likelihood, in
-            nats; None if the baseline has no values of chunks.
-        highest: The highest value that the margin allows, or None for a metric without a limit.
-        is_worse: True if the value exceeds it.
-    """
-
-    metric: Literal["perplexity", "divergence"]
-    value: float
-    baseline: float
-    difference: Estimate | None
-    highest: float | None
-    is_worse: bool
+    from ._annotations import Text
+    from ._options import StrPath
 
 
 def _text(text):
@@ -206,13 +49,8 @@ def perplexity(file: StrPath, text: Text, **given: Unpack[PerplexityOptions]) ->
     """
     chosen = options("perplexity", PerplexityOptions, given, has_hub=False)
     found = call("perplexity", {"file": os.fspath(file), "text": _text(text), **chosen}, given.get("progress"))
-    return Perplexity(
-        value=found["perplexity"],
-        error=found["perplexity_error"],
-        mean_loss=found["mean_log_loss"],
-        chunks=found["chunks"],
-        tokens=found["tokens_counted"],
-    )
+    keys = ("perplexity", "perplexity_error", "mean_log_loss", "chunks", "tokens_counted")
+    return Perplexity(*(found[key] for key in keys))
 
 
 @overload
@@ -253,46 +91,34 @@ def compare(base, others, text=None, **given):
     return found[0] if isinstance(others, (str, os.PathLike)) else found
 
 
+# Names in reports of the fields of a comparison that were measured on a text.
+_PREDICTED = {"tokens": "n_positions", "probability_change": "p_diff"}
+
+
 def _comparison(file: dict) -> Comparison:
-    found = file["predictions"]
+    found, tensors, continuations = file["predictions"], file["tensors"], file["continuations"]
 
-    def estimate(key):
-        return None if found is None else Estimate(found[key]["value"], found[key]["error"])
-
-    def value(key):
-        return None if found is None else found[key]
+    def predicted(field):
+        return None if found is None else _measured((file if field in file else found)[_PREDICTED.get(field, field)])
 
     def continued(of):
-        means = {key: Estimate(of[key]["value"], of[key]["error"]) for key in ("same", "tokens_before_difference")}
-        return Continuations(**{**of, **means})
+        return Continuations(**{key: _measured(value) for key, value in of.items()})
 
-    tensors, continuations, difference = file["tensors"], file["continuations"], file["kl_difference"]
     return Comparison(
-        file=file["file"],
-        nbytes=file["bytes"],
-        bits_per_weight=file["bits_per_weight"],
-        tokens=value("n_positions"),
-        base_perplexity=estimate("base_perplexity"),
-        perplexity=estimate("perplexity"),
-        perplexity_ratio=estimate("perplexity_ratio"),
-        kl=estimate("kl"),
-        kl_difference=None if difference is None else Estimate(**difference),
-        kl_quantiles=value("kl_quantiles"),
-        same_top=estimate("same_top"),
-        same_top_k=estimate("same_top_k"),
-        correlation=value("correlation"),
-        probability_change=estimate("p_diff"),
-        kl_by_position=None if found is None else file["kl_by_position"],
-        kl_by_chunk=None if found is None else file["kl_by_chunk"],
+        file["file"], file["bytes"], file["bits_per_weight"], *(predicted(field) for field in Comparison._fields[3:16]),
         tensors=None if tensors is None else {row["name"]: _difference(row) for row in tensors["tensors"]},
         continuations=None if continuations is None else continued(continuations),
     )
 
 
+def _measured(value):
+    """A mean with its error as an :class:`Estimate`; other values as they are."""
+    return Estimate(**value) if isinstance(value, dict) and value.keys() == {"value", "error"} else value
+
+
 def _difference(row: dict) -> TensorDifference:
-    row = dict(row)
-    row.update(base_type=row.pop("base_dtype").lower(), type=row.pop("dtype").lower())
-    return TensorDifference(**row)
+    base_type, type = row.pop("base_dtype").lower(), row.pop("dtype").lower()
+    return TensorDifference(base_type=base_type, type=type, **row)
 
 
 @keywords(ImatrixOptions)
@@ -338,14 +164,8 @@ def imatrix(
             if not is_last:
                 warnings.simplefilter("ignore", GgufWarning)
             found = call("imatrix", {**chosen, "text": _text(text)}, given.get("progress"))
-    return Imatrix(
-        path=found["output"],
-        entries=found["entries"],
-        chunks=found["chunks"],
-        context=found["context"],
-        datasets=found["datasets"],
-        not_covered={tensor["tensor"]: tensor["experts"] for tensor in found["not_covered"]},
-    )
+    not_covered = {tensor["tensor"]: tensor["experts"] for tensor in found["not_covered"]}
+    return Imatrix(*(found[key] for key in ("output", "entries", "chunks", "context", "datasets")), not_covered)
 
 
 @keywords(Checking)
@@ -373,6 +193,4 @@ def check(file: StrPath, text: Text, baseline: StrPath, **given: Unpack[Checking
     chosen = options("check", Checking, given, has_hub=False)
     files = {"file": os.fspath(file), "baseline": os.fspath(baseline), "text": _text(text)}
     rows = call("check", {**files, **chosen}, given.get("progress"))["metrics"]
-    for row in rows:
-        row["difference"] = row["difference"] and Estimate(**row["difference"])
-    return [Verdict(row["what"], *(row[key] for key in Verdict._fields[1:])) for row in rows]
+    return [Verdict(row["what"], *(_measured(row[key]) for key in Verdict._fields[1:])) for row in rows]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple, overload
+from typing import TYPE_CHECKING, overload
 
 from . import _native
-from ._calls import stated, text_path, text_paths
+from ._calls import stated
 from ._events import receive
 from ._files import Metadata
-from ._options import GenerateOptions, adapters, defaults, keywords, options
+from ._options import ChatOptions, GenerateOptions, adapters, defaults, keywords, options
 from ._progress import shown
+from ._results import Score
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -22,26 +23,6 @@ if TYPE_CHECKING:
 
     from ._annotations import Activations, Ids, Messages
     from ._options import Lora, Progress, StrPath
-
-
-class Score(NamedTuple):
-    """Accuracy of a model on tasks.
-
-    Attributes:
-        accuracy: Share of correct answers, from 0 to 1.
-        error: Its standard error.
-        interval: Bounds of the share by Wilson's interval at 95 %.
-        correct: Number of correct answers.
-        tasks: Number of tasks.
-        chance: Expected share of random answers.
-    """
-
-    accuracy: float
-    error: float
-    interval: tuple[float, float]
-    correct: int
-    tasks: int
-    chance: float
 
 
 # Placeholder of an image or a sound in a prompt, and placeholders of one kind.
@@ -326,38 +307,12 @@ class Model:
         pieces = _pieces(self._native.generate(prompt, chat, _json(chosen)))
         return pieces if stream else "".join(pieces)
 
-    def chat(
-        self,
-        *,
-        system: str | None = None,
-        max_tokens: int | None = None,
-        temperature: float | None = None,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        min_p: float | None = None,
-        repeat_penalty: float | None = None,
-        seed: int = 0,
-        think: bool | None = None,
-        chat_template: str | None = None,
-        variables: Mapping[str, Any] | None = None,
-    ) -> ChatSession:
+    @keywords(ChatOptions)
+    def chat(self, **given: Unpack[ChatOptions]) -> ChatSession:
         """Starts a chat of several turns. Each turn computes only the tokens that are new.
 
         Args:
             system: System message.
-            max_tokens: Maximum number of tokens of an answer. Default: the rest of the model's context.
-            temperature: Sampling temperature; 0 is greedy. Default: the value that the file recommends, or 0.8.
-            top_k: Number of most likely tokens to sample from; 0 means all. Default: the value that the file recommends, or 40.
-            top_p: Sample from the most likely tokens with this total probability. Default: the value that the file recommends, or
-                0.95.
-            min_p: Sample from tokens with this share of the highest probability. Default: the value that the file recommends, or
-                0.05.
-            repeat_penalty: Divisor of the logits of tokens that occurred before. Default: the value that the file recommends, or 1,
-                which changes nothing.
-            seed: Random seed.
-            think: Turn thinking on or off. Default: as in the chat template.
-            chat_template: Text of a chat template to use instead of the file's.
-            variables: A dict of further variables of the template.
 
         Returns:
             The chat.
@@ -371,18 +326,9 @@ class Model:
         """
         import json
 
-        given = {
-            "temperature": temperature,
-            "top_k": top_k,
-            "top_p": top_p,
-            "min_p": min_p,
-            "repeat_penalty": repeat_penalty,
-            "seed": seed,
-        }
-        sampling = {**json.loads(self._native.recommended_sampling()), **stated(given)}
-        template = stated({"think": think, "template_text": chat_template, "variables": variables or None})
-        options = _options(system=system, max_tokens=max_tokens, sampling=sampling, template=template)
-        return ChatSession(self._native.chat(options))
+        chosen = options("chat", ChatOptions, given, has_hub=False)
+        chosen["sampling"] = {**json.loads(self._native.recommended_sampling()), **chosen.get("sampling", {})}
+        return ChatSession(self._native.chat(_json(chosen)))
 
     def embed(
         self,
@@ -460,14 +406,8 @@ class Model:
         with shown(progress) as report:
             scored = self._native.score(options, report)
         score = json.loads(scored)["score"]
-        return Score(
-            accuracy=score["accuracy"],
-            error=score["error"],
-            interval=tuple(score["interval"]),
-            correct=score["n_right"],
-            tasks=score["n_tasks"],
-            chance=score["chance"],
-        )
+        interval = tuple(score["interval"])
+        return Score(score["accuracy"], score["error"], interval, score["n_right"], score["n_tasks"], score["chance"])
 
     def __repr__(self) -> str:
         return f"<Model {os.fspath(self.path)}: {self.architecture}>"
@@ -511,11 +451,7 @@ class ChatSession:
         return pieces if stream else "".join(pieces)
 
     def reset(self) -> None:
-        """Forgets all messages except the system message.
-
-        Example:
-            >>> chat.reset()
-        """
+        """Forgets all messages except the system message."""
         self._native.reset()
 
     def set_system(self, system: str | None) -> None:

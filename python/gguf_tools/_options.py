@@ -60,8 +60,7 @@ def _file_types(names) -> list:
 
 
 def _file_type(name):
-    _native.check_file_types([name])
-    return name
+    return _file_types([name])[0]
 
 
 def _renames(names: Mapping[str, str]) -> list:
@@ -76,10 +75,6 @@ def _format(value):
     return None if value == "gguf" else value
 
 
-def _same(value):
-    return value
-
-
 class Option(NamedTuple):
     """An option of the toolkit: its path in the JSON form, the conversion of a value, and the value that is left out."""
 
@@ -88,12 +83,12 @@ class Option(NamedTuple):
     default: Any
 
 
-def of(path: str = "", convert: Callable[[Any], Any] = _same, default: Any = None) -> Option:
+def of(path: str = "", convert: Callable[[Any], Any] = lambda value: value, default: Any = None) -> Option:
     return Option(path, convert, default)
 
 
 def flag(path: str) -> Option:
-    return Option(path, _same, False)
+    return of(path, default=False)
 
 
 class FileTypes(TypedDict, total=False):
@@ -432,6 +427,12 @@ class FitOptions(TypedDict, total=False):
     also: Annotated[Paths, of("with", text_paths, default=()), "Projectors and draft models to load too."]
 
 
+class RecipeOptions(Hub, total=False):
+    """Keywords of :func:`recipe`."""
+
+    overwrite: Annotated[bool, flag("force"), "Overwrite an existing recipe file."]
+
+
 class ExportOptions(TypedDict, total=False):
     """Keywords of :func:`export`."""
 
@@ -470,6 +471,27 @@ class GenerateOptions(TypedDict, total=False):
         "Maximum number of tokens of each image, for models in which it depends on the image size."]
     tools: Annotated[Optional[Sequence[Mapping[str, Any]]], of(), "Functions that the model may call, with messages."]
     variables: Annotated[Optional[Mapping[str, Any]], of(), "A dict of further variables of the template, with messages."]
+
+
+class ChatOptions(TypedDict, total=False):
+    """Keywords of :meth:`Model.chat`."""
+
+    system: Annotated[Optional[str], of("system"), "System message."]
+    max_tokens: Annotated[Optional[int], of("max_tokens"), "Maximum number of tokens of an answer. Default: the rest of the model's context."]
+    temperature: Annotated[Optional[float], of("sampling.temperature"),
+        "Sampling temperature; 0 is greedy. Default: the value that the file recommends, or 0.8."]
+    top_k: Annotated[Optional[int], of("sampling.top_k"),
+        "Number of most likely tokens to sample from; 0 means all. Default: the value that the file recommends, or 40."]
+    top_p: Annotated[Optional[float], of("sampling.top_p"),
+        "Sample from the most likely tokens with this total probability. Default: the value that the file recommends, or 0.95."]
+    min_p: Annotated[Optional[float], of("sampling.min_p"),
+        "Sample from tokens with this share of the highest probability. Default: the value that the file recommends, or 0.05."]
+    repeat_penalty: Annotated[Optional[float], of("sampling.repeat_penalty"),
+        "Divisor of the logits of tokens that occurred before. Default: the value that the file recommends, or 1, which changes nothing."]
+    seed: Annotated[int, of("sampling.seed", default=0), "Random seed."]
+    think: Annotated[Optional[bool], of("template.think"), "Turn thinking on or off. Default: as in the chat template."]
+    chat_template: Annotated[Optional[str], of("template.template_text"), "Text of a chat template to use instead of the file's."]
+    variables: Annotated[Optional[Mapping[str, Any]], of("template.variables"), "A dict of further variables of the template."]
 
 
 class WorkerOptions(Worker, Access, Watched, total=False):
@@ -575,7 +597,7 @@ def put(options: dict, path: str, value) -> None:
 
 def options(name: str, kind: type, given: Mapping[str, Any], places: Mapping[str, str] = {}, *, has_hub: bool = True) -> dict:
     """The options of the call ``name`` for keywords of ``kind``, without those that have no place. ``places`` names the options of
-    keywords that the call has elsewhere. Values that stand for a default are left out: None, False and empty lists."""
+    keywords that the call has elsewhere. Values that stand for a default are left out: None, False of a flag, and empty lists."""
     unknown = given.keys() - kind.__annotations__.keys()
     if unknown:
         raise TypeError(f"{name}() got an unexpected keyword argument '{min(unknown)}'")
@@ -588,9 +610,9 @@ def options(name: str, kind: type, given: Mapping[str, Any], places: Mapping[str
     found: dict = {"hub": hub(*(given.pop(keyword, None) for keyword in _HUB))} if has_hub else {}
     for keyword, value in given.items():
         option = kind.__annotations__[keyword].__metadata__[0]
-        if is_default(value) or not option.path:
-            continue
-        put(found, places.get(keyword, option.path), option.convert(value))
+        is_stated = not is_default(value) or (value is False and option.default is None)
+        if is_stated and option.path:
+            put(found, places.get(keyword, option.path), option.convert(value))
     return found
 
 

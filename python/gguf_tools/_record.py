@@ -43,29 +43,17 @@ TEXTS = (
     "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
 )
 
+_CITY = {"type": "string", "description": "Name of the city."}
 _WEATHER = {
     "type": "function",
     "function": {
         "name": "get_weather",
         "description": "Get the weather of a city.",
-        "parameters": {
-            "type": "object",
-            "properties": {"city": {"type": "string", "description": "Name of the city."}},
-            "required": ["city"],
-        },
+        "parameters": {"type": "object", "properties": {"city": _CITY}, "required": ["city"]},
     },
 }
-_CALL = {
-    "role": "assistant",
-    "content": "",
-    "tool_calls": [
-        {
-            "type": "function",
-            "id": "call00001",
-            "function": {"name": "get_weather", "arguments": {"city": "Zürich"}},
-        }
-    ],
-}
+_CALLED = {"type": "function", "id": "call00001", "function": {"name": "get_weather", "arguments": {"city": "Zürich"}}}
+_CALL = {"role": "assistant", "content": "", "tool_calls": [_CALLED]}
 _RESULT = {"role": "tool", "name": "get_weather", "tool_call_id": "call00001", "content": '{"sky": "sunny"}'}
 _SYSTEM = {"role": "system", "content": "You are a helpful assistant."}
 _USER = {"role": "user", "content": "How is the weather in Zürich?"}
@@ -143,9 +131,7 @@ def _of_tokenizer(tokenizer, model, texts, conversations) -> dict:
     ends = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
     if ends is not None:
         ends = [ends] if isinstance(ends, int) else ends
-        special["ends"] = [
-            {"id": int(token), "text": str(tokenizer.convert_ids_to_tokens(int(token)))} for token in ends
-        ]
+        special["ends"] = [{"id": int(token), "text": str(tokenizer.convert_ids_to_tokens(int(token)))} for token in ends]
     texts = TEXTS if texts is None else texts
     made = {
         "tokenizer": {"class": type(tokenizer).__name__, "tokens": len(tokenizer)},
@@ -170,11 +156,7 @@ def _prompt(tokenizer, chat, starts) -> dict:
     prompt = {**chat, "generation_prompt": starts}
     try:
         prompt["text"] = tokenizer.apply_chat_template(
-            chat["messages"],
-            tools=chat.get("tools"),
-            tokenize=False,
-            add_generation_prompt=starts,
-            **chat.get("variables", {}),
+            chat["messages"], tools=chat.get("tools"), tokenize=False, add_generation_prompt=starts, **chat.get("variables", {})
         )
     except Exception as error:  # Templates refuse conversations with errors of any class.
         prompt["refused"] = f"{type(error).__name__}: {error}"

@@ -2,36 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from . import _native
+from ._results import TensorType
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
-
-
-class TensorType(NamedTuple):
-    """A type of a tensor.
-
-    Attributes:
-        name: Its name.
-        block_elements: Number of elements of a block.
-        block_bytes: Number of bytes of a block.
-        encodable: True if tensors can be converted to it.
-        needs_importance: True if that needs an importance matrix.
-    """
-
-    name: str
-    block_elements: int
-    block_bytes: int
-    encodable: bool
-    needs_importance: bool
-
-    @property
-    def bits(self) -> float:
-        """Stored bits for each element, scales included."""
-        return self.block_bytes * 8 / self.block_elements
 
 
 def types() -> list[str]:

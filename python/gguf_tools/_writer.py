@@ -9,24 +9,19 @@ from . import _native
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Any
+    from typing import Any, TypeVar
 
     import numpy.typing as npt
 
     from ._options import StrPath
 
+    _T = TypeVar("_T", int, float)
+
 # In the order of the ids in gguf-py's GGUFValueType.
 _VALUE_TYPES = ("u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool", "str", "array", "u64", "i64", "f64")
 # Types by their names in NumPy.
 _DTYPES = {
-    "float32": "f32",
-    "float16": "f16",
-    "float64": "f64",
-    "int8": "i8",
-    "int16": "i16",
-    "int32": "i32",
-    "int64": "i64",
-    "bfloat16": "bf16",
+    **{f"float{bits}": f"f{bits}" for bits in (32, 16, 64)}, **{f"int{bits}": f"i{bits}" for bits in (8, 16, 32, 64)}, "bfloat16": "bf16"
 }
 # Bytes of a tensor that are passed on at a time.
 _PIECE = 1 << 24
@@ -42,16 +37,9 @@ def _value_type(vtype) -> str:
 
 
 def _type_of(value) -> str:
-    if isinstance(value, (str, bytes, bytearray)):
-        return "str"
-    if isinstance(value, list):
-        return "array"
-    if isinstance(value, float):
-        return "f32"
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, int):
-        return "i32"
+    for kinds, name in (((str, bytes, bytearray), "str"), (list, "array"), (float, "f32"), (bool, "bool"), (int, "i32")):
+        if isinstance(value, kinds):
+            return name
     raise ValueError(f"unknown value type: {type(value).__name__}")
 
 
@@ -74,6 +62,14 @@ def _is_big(order) -> bool:
     if name not in ("big", "little"):
         raise ValueError(f"byte order: expected big or little, found {order!r}")
     return name == "big"
+
+
+def _number(kind: str, _type: type[_T]) -> Callable[[GGUFWriter, str, _T], None]:
+    def add(self: GGUFWriter, key: str, val: _T) -> None:
+        """Sets a key to a number of this type."""
+        self.add_key_value(key, val, kind)
+
+    return add
 
 
 class GGUFWriter:
@@ -122,9 +118,7 @@ class GGUFWriter:
         self.path = None if path is None else os.fspath(path)
         self.arch = arch
         self.dry_run = dry_run
-        self._native = _native.FileWriter(
-            _is_big(endianess), split_max_tensors, split_max_size, small_first_shard
-        )
+        self._native = _native.FileWriter(_is_big(endianess), split_max_tensors, split_max_size, small_first_shard)
         self._data: list = []
         # The calls that were made: header, keys, tensor infos.
         self._stage = 0
@@ -147,45 +141,16 @@ class GGUFWriter:
         """Removes a key, if it exists."""
         self._native.remove(key)
 
-    def add_uint8(self, key: str, val: int) -> None:
-        """Sets a key to a number of this type."""
-        self.add_key_value(key, val, "u8")
-
-    def add_int8(self, key: str, val: int) -> None:
-        """Sets a key to a number of this type."""
-        self.add_key_value(key, val, "i8")
-
-    def add_uint16(self, key: str, val: int) -> None:
-        """Sets a key to a number of this type."""
-        self.add_key_value(key, val, "u16")
-
-    def add_int16(self, key: str, val: int) -> None:
-        """Sets a key to a number of this type."""
-        self.add_key_value(key, val, "i16")
-
-    def add_uint32(self, key: str, val: int) -> None:
-        """Sets a key to a number of this type."""
-        self.add_key_value(key, val, "u32")
-
-    def add_int32(self, key: str, val: int) -> None:
-        """Sets a key to a number of this type."""
-        self.add_key_value(key, val, "i32")
-
-    def add_float32(self, key: str, val: float) -> None:
-        """Sets a key to a number of this type."""
-        self.add_key_value(key, val, "f32")
-
-    def add_uint64(self, key: str, val: int) -> None:
-        """Sets a key to a number of this type."""
-        self.add_key_value(key, val, "u64")
-
-    def add_int64(self, key: str, val: int) -> None:
-        """Sets a key to a number of this type."""
-        self.add_key_value(key, val, "i64")
-
-    def add_float64(self, key: str, val: float) -> None:
-        """Sets a key to a number of this type."""
-        self.add_key_value(key, val, "f64")
+    add_uint8 = _number("u8", int)
+    add_int8 = _number("i8", int)
+    add_uint16 = _number("u16", int)
+    add_int16 = _number("i16", int)
+    add_uint32 = _number("u32", int)
+    add_int32 = _number("i32", int)
+    add_float32 = _number("f32", float)
+    add_uint64 = _number("u64", int)
+    add_int64 = _number("i64", int)
+    add_float64 = _number("f64", float)
 
     def add_bool(self, key: str, val: bool) -> None:
         """Sets a key to a truth value."""

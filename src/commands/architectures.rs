@@ -24,8 +24,5 @@ struct ArchitecturesArgs {
 
 fn run(args: ArchitecturesArgs, ui: &Ui) -> Result<(), Failure> {
     let listed = architecture_list::list();
-    match args.json {
-        true => ui.json(&listed),
-        false => ui.data(&architecture_list::text(&listed)),
-    }
+    if args.json { ui.json(&listed) } else { ui.data(&architecture_list::text(&listed)) }
 }

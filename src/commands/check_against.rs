@@ -48,9 +48,10 @@ struct CheckAgainstArgs {
 fn run(args: CheckAgainstArgs, ui: &Ui) -> Result<(), Failure> {
     let CheckAgainstArgs { file, record, weights, json, threads, quiet: _ } = args;
     let report = CheckAgainst { file, record, weights, threads }.run(ui)?;
-    match json {
-        true => ui.data(&report.json()?)?,
-        false => ui.styled_data(&report.text_with(super::verify::styled))?,
+    if json {
+        ui.data(&report.json()?)?
+    } else {
+        ui.styled_data(&report.text_with(super::verify::styled))?
     }
     report.verdict()
 }

@@ -114,9 +114,10 @@ fn run(args: CompareArgs, ui: &Ui) -> Result<(), Failure> {
         (None, false) => compare::merge_comparison(&args.parts.merge, &options)?,
     };
     let report = &compared.report;
-    match args.json {
-        true => ui.json(report)?,
-        false => ui.data(&compare::listing(report, args.tensors, args.full || report.files.len() == 1))?,
+    if args.json {
+        ui.json(report)?
+    } else {
+        ui.data(&compare::listing(report, args.tensors, args.full || report.files.len() == 1))?
     }
     compared.finish(&options, ui)
 }

@@ -43,9 +43,10 @@ struct DiffArgs {
 fn run(args: DiffArgs, ui: &Ui) -> Result<(), Failure> {
     let options = DiffOptions { a: args.a, b: args.b, headers: args.headers, level: cpu_level()? };
     let found = diff(&options, ui)?;
-    match args.json {
-        true => ui.json(&found)?,
-        false => ui.contents(&found.text())?,
+    if args.json {
+        ui.json(&found)?
+    } else {
+        ui.contents(&found.text())?
     }
     found.verdict(&options)
 }

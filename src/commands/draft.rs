@@ -71,8 +71,5 @@ fn run(args: DraftArgs, ui: &Ui) -> Result<(), Failure> {
         run: options(&args.run, &LoraArgs::default())?,
     };
     let measured = draft::draft(&options, ui)?;
-    match args.json {
-        true => ui.data(&format!("{:#}\n", measured.json())),
-        false => ui.data(&measured.listing()),
-    }
+    if args.json { ui.data(&format!("{:#}\n", measured.json())) } else { ui.data(&measured.listing()) }
 }

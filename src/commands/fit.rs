@@ -69,9 +69,10 @@ fn run(args: FitArgs, ui: &Ui) -> Result<(), Failure> {
         with: args.with,
     };
     let found = fit(&options, ui)?;
-    match args.json {
-        true => ui.json(&found)?,
-        false => ui.data(&found.text())?,
+    if args.json {
+        ui.json(&found)?
+    } else {
+        ui.data(&found.text())?
     }
     found.verdict()
 }

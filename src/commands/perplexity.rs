@@ -75,8 +75,5 @@ fn run(args: PerplexityArgs, ui: &Ui) -> Result<(), Failure> {
             perplexity::merge_perplexity(&args.parts.merge)?
         }
     };
-    match args.json {
-        true => ui.data(&format!("{:#}\n", measured.json())),
-        false => ui.data(&(measured.line() + "\n")),
-    }
+    if args.json { ui.data(&format!("{:#}\n", measured.json())) } else { ui.data(&(measured.line() + "\n")) }
 }

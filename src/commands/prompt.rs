@@ -79,8 +79,5 @@ fn run(args: PromptArgs, ui: &Ui) -> Result<(), Failure> {
     };
     let made = render_prompt(&args.file, file.metadata(), &chat, &options)?;
     made.warning().into_iter().for_each(|warning| ui.warning(warning));
-    match args.json {
-        true => ui.data(&format!("{}\n", json!(made))),
-        false => ui.contents(&made.prompt),
-    }
+    if args.json { ui.data(&format!("{}\n", json!(made))) } else { ui.contents(&made.prompt) }
 }

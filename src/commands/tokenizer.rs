@@ -50,15 +50,17 @@ fn run(args: TokenizerArgs, ui: &Ui) -> Result<(), Failure> {
     let file = open_foreign(path)?;
     let Some(source) = &args.against else {
         let ids = tokenizer::encode(path, &file, &text, args.plain)?;
-        return match args.json {
-            true => ui.data(&format!("{}\n", json!({"text_bytes": text.len(), "ids": ids}))),
-            false => ui.data(&tokenizer::listing(path, &file, &ids)?),
+        return if args.json {
+            ui.data(&format!("{}\n", json!({"text_bytes": text.len(), "ids": ids})))
+        } else {
+            ui.data(&tokenizer::listing(path, &file, &ids)?)
         };
     };
     let compared = tokenizer::compare(path, &file, source, &text, args.plain)?;
-    match args.json {
-        true => ui.data(&format!("{}\n", compared.json()))?,
-        false => ui.data(&compared.text())?,
+    if args.json {
+        ui.data(&format!("{}\n", compared.json()))?
+    } else {
+        ui.data(&compared.text())?
     }
     compared.verdict()
 }

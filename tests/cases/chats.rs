@@ -131,10 +131,7 @@ fn system_messages_are_never_lost_in_silence() {
         // The prompt of transformers.
         sandbox.write("chat.json", messages.to_string());
         let ran = sandbox.inspect(&words("prompt in.gguf --messages chat.json"));
-        match is_moved {
-            true => ran.ends_and_says(1, "System role not supported"),
-            false => succeed(ran).says(in_chat),
-        }
+        if is_moved { ran.ends_and_says(1, "System role not supported") } else { succeed(ran).says(in_chat) }
     }
     let sandbox = with_template(PLAIN);
     let ran = succeed(ask(&sandbox, "--system Rhymes"));

@@ -11,9 +11,10 @@ fn convert(golden: &str, changes: &[(&str, Json)]) -> (Sandbox, Output) {
         for (pointer, value) in changes {
             let (outer, key) = pointer.rsplit_once('/').unwrap();
             let outer = config.pointer_mut(outer).unwrap().as_object_mut().unwrap();
-            match value.is_null() {
-                true => drop(outer.remove(key)),
-                false => drop(outer.insert(key.to_owned(), value.clone())),
+            if value.is_null() {
+                drop(outer.remove(key))
+            } else {
+                drop(outer.insert(key.to_owned(), value.clone()))
             }
         }
     });

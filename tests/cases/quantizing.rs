@@ -159,9 +159,10 @@ fn advice_about_fallbacks_gives_smaller_files() {
         let line = ran.stderr.lines().find(|line| line.contains("fallbacks add"));
         let Some((_, advice)) = line.and_then(|line| line.split_once("; ")) else { continue };
         let advised = advice.split('`').nth(1).unwrap();
-        let args = match advised.starts_with("--") {
-            true => [words(advised), vec!["m.gguf", "better.gguf", file_type]].concat(),
-            false => vec!["m.gguf", "better.gguf", advised],
+        let args = if advised.starts_with("--") {
+            [words(advised), vec!["m.gguf", "better.gguf", file_type]].concat()
+        } else {
+            vec!["m.gguf", "better.gguf", advised]
         };
         assert_ne!(advised.to_lowercase(), file_type);
         succeed(sandbox.quantize(&[&args[..], &["--missing-imatrix", "ones", "--force", "-q"]].concat()));

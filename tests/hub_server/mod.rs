@@ -163,8 +163,8 @@ fn next_fault(faults: &mut Vec<(Fault, usize)>) -> Option<Fault> {
     Some(fault)
 }
 
-/// Answers one request.
-fn serve(stream: &TcpStream, state: &Mutex<State>, at_storage: bool) -> std::io::Result<()> {
+/// Reads one request.
+fn read_request(stream: &TcpStream, at_storage: bool) -> std::io::Result<Request> {
     let mut lines = BufReader::new(stream).lines();
     let first = lines.next().unwrap_or(Ok(String::new()))?;
     let path = first.split(' ').nth(1).unwrap_or_default().to_owned();
@@ -181,20 +181,24 @@ fn serve(stream: &TcpStream, state: &Mutex<State>, at_storage: bool) -> std::io:
             _ => {}
         }
     }
+    Ok(Request { at_storage, path, range, token })
+}
+
+fn plain(mut stream: &TcpStream, status: u16, header: &str, body: &str) -> std::io::Result<()> {
+    let length = body.len();
+    write!(
+        stream,
+        "HTTP/1.1 {status} X\r\nContent-Length: {length}\r\nConnection: close\r\n{header}\r\n{body}"
+    )
+}
+
+/// Answers one request.
+fn serve(stream: &TcpStream, state: &Mutex<State>, at_storage: bool) -> std::io::Result<()> {
+    let request = read_request(stream, at_storage)?;
+    let Request { path, range, token, .. } = request.clone();
     let mut state = state.lock().unwrap();
-    state.log.push(Request { at_storage, path: path.clone(), range, token: token.clone() });
-    let is_file = at_storage || path.contains("/resolve/");
-    let fault = match at_storage {
-        true => next_fault(&mut state.faults),
-        false => next_fault(&mut state.hub_faults),
-    };
-    let plain = |mut stream: &TcpStream, status: u16, header: &str, body: &str| {
-        let length = body.len();
-        write!(
-            stream,
-            "HTTP/1.1 {status} X\r\nContent-Length: {length}\r\nConnection: close\r\n{header}\r\n{body}"
-        )
-    };
+    state.log.push(request);
+    let fault = next_fault(if at_storage { &mut state.faults } else { &mut state.hub_faults });
     match &fault {
         Some(Fault::Status(status, header)) => return plain(stream, *status, &format!("{header}\r\n"), "no"),
         Some(Fault::Redirect(to)) => return plain(stream, 302, &format!("Location: {to}\r\n"), ""),
@@ -203,36 +207,8 @@ fn serve(stream: &TcpStream, state: &Mutex<State>, at_storage: bool) -> std::io:
     if !at_storage && state.needs_token && token.as_deref() != Some(TOKEN) {
         return plain(stream, 401, "X-Error-Code: GatedRepo\r\n", "no");
     }
-    if !is_file {
-        return match path.split('?').next().unwrap() {
-            "/api/models/org/model/revision/main" => {
-                plain(stream, 200, "", &format!(r#"{{"sha": "{COMMIT}"}}"#))
-            }
-            tree if tree == format!("/api/models/org/model/tree/{COMMIT}") => {
-                // Two pages.
-                let half = state.files.len() / 2;
-                let is_second = path.contains("cursor=2");
-                let entries = state.files.iter().enumerate();
-                let page = entries.filter(|(i, _)| (*i >= half) == is_second).map(|(_, (path, bytes))| {
-                    let lfs = state.is_large(path).then(|| {
-                        format!(r#", "lfs": {{"oid": "{}", "size": {}}}"#, sha256(bytes), bytes.len())
-                    });
-                    let (oid, size, lfs) = (git(bytes), bytes.len(), lfs.unwrap_or_default());
-                    format!(r#"{{"type": "file", "path": "{path}", "size": {size}, "oid": "{oid}"{lfs}}}"#)
-                });
-                let body = format!("[{}]", page.collect::<Vec<_>>().join(", "));
-                let link =
-                    format!("Link: <http://{}{path}&cursor=2>; rel=\"next\"\r\n", stream.local_addr()?);
-                plain(stream, 200, if is_second { "" } else { &link }, &body)
-            }
-            "/api/models/org/model/revision/none" => plain(
-                stream,
-                404,
-                "X-Error-Code: RevisionNotFound\r\nX-Error-Message: Invalid rev id: none\r\n",
-                "",
-            ),
-            _ => plain(stream, 401, "", ""),
-        };
+    if !at_storage && !path.contains("/resolve/") {
+        return list(stream, &state, &path);
     }
     let name = path.split('?').next().unwrap().rsplit('/').next().unwrap().to_owned();
     let Some(bytes) = state.files.get(&name).cloned() else { return plain(stream, 404, "", "") };
@@ -258,6 +234,35 @@ fn serve(stream: &TcpStream, state: &Mutex<State>, at_storage: bool) -> std::io:
         }
     }
     send(stream, bytes, range, fault)
+}
+
+/// Answers a request for revisions or for names of files, in two pages.
+fn list(stream: &TcpStream, state: &State, path: &str) -> std::io::Result<()> {
+    match path.split('?').next().unwrap() {
+        "/api/models/org/model/revision/main" => plain(stream, 200, "", &format!(r#"{{"sha": "{COMMIT}"}}"#)),
+        tree if tree == format!("/api/models/org/model/tree/{COMMIT}") => {
+            let half = state.files.len() / 2;
+            let is_second = path.contains("cursor=2");
+            let entries = state.files.iter().enumerate();
+            let page = entries.filter(|(i, _)| (*i >= half) == is_second).map(|(_, (path, bytes))| {
+                let lfs = state
+                    .is_large(path)
+                    .then(|| format!(r#", "lfs": {{"oid": "{}", "size": {}}}"#, sha256(bytes), bytes.len()));
+                let (oid, size, lfs) = (git(bytes), bytes.len(), lfs.unwrap_or_default());
+                format!(r#"{{"type": "file", "path": "{path}", "size": {size}, "oid": "{oid}"{lfs}}}"#)
+            });
+            let body = format!("[{}]", page.collect::<Vec<_>>().join(", "));
+            let link = format!("Link: <http://{}{path}&cursor=2>; rel=\"next\"\r\n", stream.local_addr()?);
+            plain(stream, 200, if is_second { "" } else { &link }, &body)
+        }
+        "/api/models/org/model/revision/none" => plain(
+            stream,
+            404,
+            "X-Error-Code: RevisionNotFound\r\nX-Error-Message: Invalid rev id: none\r\n",
+            "",
+        ),
+        _ => plain(stream, 401, "", ""),
+    }
 }
 
 /// Sends a file or a range of it, with what goes wrong.

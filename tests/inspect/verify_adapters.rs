@@ -3,7 +3,7 @@
 use gguf_container::Value;
 use gguf_types::{DType, Shape};
 
-use super::verify_faults::{Parts, check, with};
+use super::verify_faults::{Parts, check, set, unset, with};
 use crate::common::{Sandbox, copy_folder, golden, succeed, verify};
 
 const QUERY: &str = "blk.0.attn_q.weight";
@@ -36,7 +36,7 @@ fn good_adapters_pass() {
 #[test]
 fn adapter_faults_are_found() {
     let (sandbox, good) = made();
-    let alpha = |value: Value| with(&good, |parts| parts.metadata.set("adapter.lora.alpha", value));
+    let alpha = |value: Value| set(&good, "adapter.lora.alpha", value);
     let renamed = |from: &str, to: &str| {
         with(&good, |parts| {
             for tensor in &mut parts.tensors {
@@ -54,7 +54,7 @@ fn adapter_faults_are_found() {
         &sandbox,
         vec![
             ("another rank of B", with(&good, rank), "rank"),
-            ("no alpha", with(&good, |parts| drop(parts.metadata.remove("adapter.lora.alpha"))), "alpha"),
+            ("no alpha", unset(&good, "adapter.lora.alpha"), "alpha"),
             ("an alpha of 0", alpha(Value::F32(0.0)), "alpha"),
             ("an alpha of NaN", alpha(Value::F32(f32::NAN)), "alpha"),
             ("an alpha that is an integer", alpha(Value::U32(16)), "alpha"),
@@ -66,11 +66,7 @@ fn adapter_faults_are_found() {
             ("a tensor of another name", renamed(&half, "blk.0.attn_q.weight"), "extra_tensor"),
             ("a tensor of another architecture", renamed("attn_q", "attn_query"), "unknown_tensor"),
             ("no pairs", with(&good, |parts| parts.tensors.clear()), "missing_tensor"),
-            (
-                "no architecture",
-                with(&good, |parts| drop(parts.metadata.remove("general.architecture"))),
-                "missing_key",
-            ),
+            ("no architecture", unset(&good, "general.architecture"), "missing_key"),
         ],
         &[],
     );
@@ -89,7 +85,7 @@ fn adapters_of_another_base_are_found() {
             tensor.0 = tensor.0.replace("blk.0.", "blk.7.");
         }
     });
-    let other = with(&good, |parts| parts.metadata.set("general.architecture", "qwen2"));
+    let other = set(&good, "general.architecture", "qwen2");
     for base in ["base.gguf", "llama-head-dim"] {
         let faults = vec![
             ("another length", with(&good, wide), "tensor_shape"),

@@ -49,6 +49,27 @@ pub fn with(good: &[u8], plant: impl FnOnce(&mut Parts)) -> Vec<u8> {
     parts.bytes()
 }
 
+/// A file with another value of a key.
+pub fn set(good: &[u8], key: &str, value: impl Into<Value>) -> Vec<u8> {
+    with(good, |parts| parts.metadata.set(key, value))
+}
+
+pub fn unset(good: &[u8], key: &str) -> Vec<u8> {
+    with(good, |parts| drop(parts.metadata.remove(key)))
+}
+
+/// A file with other strings in the list of a key.
+pub fn strings(good: &[u8], key: &str, change: impl FnOnce(&mut Vec<Vec<u8>>)) -> Vec<u8> {
+    with(good, |parts| match parts.list(key) {
+        Array::String(items) => {
+            let mut texts = items.to_vecs();
+            change(&mut texts);
+            *items = texts.into();
+        }
+        other => panic!("{other:?}"),
+    })
+}
+
 /// End of a tensor's name in the header: its dimensions follow.
 fn behind_name(bytes: &[u8], name: &str) -> usize {
     let entry = [&(name.len() as u64).to_le_bytes()[..], name.as_bytes()].concat();
@@ -108,7 +129,7 @@ fn container_faults_are_found() {
     });
     let twin = twice.windows(14).position(|window| window == b"general.twin_b").unwrap();
     let query = behind_name(&good, "blk.1.attn_q.weight") - "1.attn_q.weight".len();
-    let padded = with(&good, |parts| parts.metadata.set("general.size", "x"));
+    let padded = set(&good, "general.size", "x");
     let end = File::parse(padded.clone()).unwrap();
     let (header_end, padded_to) = (end.header_end() as usize, end.data_offset() as usize);
     let at = if header_end < padded_to { header_end } else { panic!("the header has no padding") };
@@ -144,11 +165,7 @@ fn container_faults_are_found() {
                 with(&good, |parts| parts.tensor("output_norm.weight").0 = "x".repeat(64)),
                 "long_name",
             ),
-            (
-                "a name that is no text",
-                with(&good, |parts| parts.metadata.set("general.name", Value::String(vec![0xff]))),
-                "not_utf8",
-            ),
+            ("a name that is no text", set(&good, "general.name", Value::String(vec![0xff])), "not_utf8"),
         ],
         &[],
     );
@@ -174,10 +191,7 @@ fn shard_faults_are_found() {
     let plants: [(&str, Option<Vec<u8>>); 3] = [
         ("a missing shard", None),
         ("a cut shard", Some(second[..second.len() - 1000].to_vec())),
-        (
-            "a shard of another model",
-            Some(with(&second, |parts| parts.metadata.set("split.count", Value::U16(4)))),
-        ),
+        ("a shard of another model", Some(set(&second, "split.count", Value::U16(4)))),
     ];
     for (fault, bytes) in plants {
         match bytes {
@@ -240,22 +254,13 @@ fn implausible_weights_are_found() {
 fn model_faults_are_found() {
     let sandbox = Sandbox::with_golden("llama");
     let good = made(&sandbox, "llama", "q4_k_m");
-    let without = |key: &str| with(&good, |parts| drop(parts.metadata.remove(key)));
     check(
         &sandbox,
         vec![
-            ("a missing key", without("llama.block_count"), "missing_key"),
-            ("no architecture", without("general.architecture"), "missing_key"),
-            (
-                "a key of another type",
-                with(&good, |parts| parts.metadata.set("llama.block_count", "2")),
-                "key",
-            ),
-            (
-                "a wrong length",
-                with(&good, |parts| parts.metadata.set("llama.feed_forward_length", 64u32)),
-                "tensor_shape",
-            ),
+            ("a missing key", unset(&good, "llama.block_count"), "missing_key"),
+            ("no architecture", unset(&good, "general.architecture"), "missing_key"),
+            ("a key of another type", set(&good, "llama.block_count", "2"), "key"),
+            ("a wrong length", set(&good, "llama.feed_forward_length", 64u32), "tensor_shape"),
             (
                 "a missing tensor",
                 with(&good, |parts| parts.tensors.retain(|tensor| tensor.0 != "blk.1.ffn_norm.weight")),
@@ -280,26 +285,10 @@ fn model_faults_are_found() {
                 }),
                 "tensor_shape",
             ),
-            (
-                "a context without tokens",
-                with(&good, |parts| parts.metadata.set("llama.context_length", 0u32)),
-                "context_length",
-            ),
-            (
-                "an absurd context",
-                with(&good, |parts| parts.metadata.set("llama.context_length", u32::MAX)),
-                "context_length",
-            ),
-            (
-                "a wrong file type",
-                with(&good, |parts| parts.metadata.set("general.file_type", 7u32)),
-                "file_type",
-            ),
-            (
-                "an unknown file type",
-                with(&good, |parts| parts.metadata.set("general.file_type", 99u32)),
-                "file_type",
-            ),
+            ("a context without tokens", set(&good, "llama.context_length", 0u32), "context_length"),
+            ("an absurd context", set(&good, "llama.context_length", u32::MAX), "context_length"),
+            ("a wrong file type", set(&good, "general.file_type", 7u32), "file_type"),
+            ("an unknown file type", set(&good, "general.file_type", 99u32), "file_type"),
         ],
         &[],
     );
@@ -321,17 +310,19 @@ fn tokenizer_faults_are_found() {
             other => panic!("{other:?}"),
         })
     };
-    let token = |id: usize, text: &'static [u8]| {
-        with(&good, |parts| match parts.list("tokenizer.ggml.tokens") {
-            Array::String(items) => {
-                *items =
-                    items.iter().enumerate().map(|(at, item)| if at == id { text } else { item }).collect();
+    let tokens = |change: fn(&mut Vec<Vec<u8>>)| strings(&good, "tokenizer.ggml.tokens", change);
+    let id = |role: &str, id: u32| set(&good, &format!("tokenizer.ggml.{role}_token_id"), id);
+    let template = |text: &str| set(&good, "tokenizer.chat_template", text);
+    let fewer = with(&good, |parts| {
+        for key in ["tokenizer.ggml.tokens", "tokenizer.ggml.scores", "tokenizer.ggml.token_type"] {
+            match parts.list(key) {
+                Array::String(items) => *items = items.iter().take(383).collect(),
+                Array::F32(items) => items.truncate(383),
+                Array::I32(items) => items.truncate(383),
+                other => panic!("{other:?}"),
             }
-            other => panic!("{other:?}"),
-        })
-    };
-    let template =
-        |text: &'static str| with(&good, |parts| parts.metadata.set("tokenizer.chat_template", text));
+        }
+    });
     check(
         &sandbox,
         vec![
@@ -339,64 +330,20 @@ fn tokenizer_faults_are_found() {
             ("too many scores", scores(|scores| scores.push(0.0)), "tokenizer_length"),
             ("a score of NaN", scores(|scores| scores[300] = f32::NAN), "tokenizer"),
             ("a kind of token that is none", kinds(|kinds| kinds[100] = 9), "token_type"),
+            ("a special token beyond the vocabulary", id("padding", 384), "special_id"),
+            ("an end of text that is the unknown token", id("eos", 0), "special_kind"),
+            ("a start of text that is a byte", id("bos", 10), "special_kind"),
+            ("an end of a turn that is ordinary text", id("eot", 300), "special_ordinary"),
+            ("padding that is ordinary text", id("padding", 300), "special_ordinary"),
             (
-                "a special token beyond the vocabulary",
-                with(&good, |parts| parts.metadata.set("tokenizer.ggml.padding_token_id", 384u32)),
-                "special_id",
-            ),
-            (
-                "an end of text that is the unknown token",
-                with(&good, |parts| parts.metadata.set("tokenizer.ggml.eos_token_id", 0u32)),
-                "special_kind",
-            ),
-            (
-                "a start of text that is a byte",
-                with(&good, |parts| parts.metadata.set("tokenizer.ggml.bos_token_id", 10u32)),
-                "special_kind",
-            ),
-            (
-                "an end of a turn that is ordinary text",
-                with(&good, |parts| parts.metadata.set("tokenizer.ggml.eot_token_id", 300u32)),
-                "special_ordinary",
-            ),
-            (
-                "padding that is ordinary text",
-                with(&good, |parts| parts.metadata.set("tokenizer.ggml.padding_token_id", 300u32)),
-                "special_ordinary",
-            ),
-            ("a text that C cuts to that of another token", token(301, b"<s>\0"), "tokenizer"),
-            ("a byte without a token", token(3 + 0xe2, b"own"), "missing_byte"),
-            (
-                "fewer tokens than rows",
-                with(&good, |parts| {
-                    for key in ["tokenizer.ggml.tokens", "tokenizer.ggml.scores", "tokenizer.ggml.token_type"]
-                    {
-                        match parts.list(key) {
-                            Array::String(items) => *items = items.iter().take(383).collect(),
-                            Array::F32(items) => items.truncate(383),
-                            Array::I32(items) => items.truncate(383),
-                            other => panic!("{other:?}"),
-                        }
-                    }
-                }),
-                "tokenizer_length",
-            ),
-            (
-                "a token twice",
-                with(&good, |parts| match parts.list("tokenizer.ggml.tokens") {
-                    Array::String(items) => {
-                        let first = items[300].to_vec();
-                        *items = items.iter().take(383).map(<[u8]>::to_vec).chain([first]).collect();
-                    }
-                    other => panic!("{other:?}"),
-                }),
+                "a text that C cuts to that of another token",
+                tokens(|texts| texts[301] = b"<s>\0".to_vec()),
                 "tokenizer",
             ),
-            (
-                "an unknown kind of tokenizer",
-                with(&good, |parts| parts.metadata.set("tokenizer.ggml.model", "own")),
-                "tokenizer",
-            ),
+            ("a byte without a token", tokens(|texts| texts[3 + 0xe2] = b"own".to_vec()), "missing_byte"),
+            ("fewer tokens than rows", fewer, "tokenizer_length"),
+            ("a token twice", tokens(|texts| texts[383] = texts[300].clone()), "tokenizer"),
+            ("an unknown kind of tokenizer", set(&good, "tokenizer.ggml.model", "own"), "tokenizer"),
             ("a template that does not parse", template("{% for m in messages %}"), "template"),
             ("a template that fails", template("{{ messages[0].content.no_such_method() }}"), "template"),
             ("a template that says no to everything", template("{{ raise_exception('no') }}"), "template"),
@@ -409,40 +356,28 @@ fn tokenizer_faults_are_found() {
         ],
         &[],
     );
+}
 
+#[test]
+fn byte_level_tokenizer_faults_are_found() {
     let sandbox = Sandbox::with_golden("qwen2");
     let good = made(&sandbox, "qwen2", "f16");
     check(
         &sandbox,
         vec![
-            (
-                "an unknown pre-tokenizer",
-                with(&good, |parts| parts.metadata.set("tokenizer.ggml.pre", "my-own")),
-                "tokenizer",
-            ),
+            ("an unknown pre-tokenizer", set(&good, "tokenizer.ggml.pre", "my-own"), "tokenizer"),
             (
                 "no end of text, so that llama.cpp takes ordinary text",
-                with(&good, |parts| drop(parts.metadata.remove("tokenizer.ggml.eos_token_id"))),
+                unset(&good, "tokenizer.ggml.eos_token_id"),
                 "special_ordinary",
             ),
-            (
-                "no pre-tokenizer",
-                with(&good, |parts| drop(parts.metadata.remove("tokenizer.ggml.pre"))),
-                "pre",
-            ),
+            ("no pre-tokenizer", unset(&good, "tokenizer.ggml.pre"), "pre"),
             (
                 "a merge of tokens that are not there",
-                with(&good, |parts| match parts.list("tokenizer.ggml.merges") {
-                    Array::String(merges) => merges.push("zq qz".as_bytes()),
-                    other => panic!("{other:?}"),
-                }),
+                strings(&good, "tokenizer.ggml.merges", |merges| merges.push(b"zq qz".to_vec())),
                 "tokenizer",
             ),
-            (
-                "no merges",
-                with(&good, |parts| drop(parts.metadata.remove("tokenizer.ggml.merges"))),
-                "tokenizer",
-            ),
+            ("no merges", unset(&good, "tokenizer.ggml.merges"), "tokenizer"),
         ],
         &[],
     );
@@ -455,7 +390,7 @@ fn reports_and_exit_codes() {
     let ran = sandbox.inspect(&["verify", "good.gguf", "-q"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
     assert!(ran.stdout.starts_with("structure     ok  21 tensors"), "{}", ran.stdout);
-    let bad = with(&good, |parts| parts.metadata.set("general.file_type", 7u32));
+    let bad = set(&good, "general.file_type", 7u32);
     sandbox.write("x.gguf", [&bad[..], b"x"].concat());
     let ran = sandbox.inspect(&["verify", "x.gguf", "-q"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(1), "error: x.gguf: 1 error, 1 warning\n"));

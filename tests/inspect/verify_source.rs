@@ -1,22 +1,22 @@
 //! `gguf-inspect verify --against` finds differences from the source.
 
-use gguf_container::Array;
-
-use super::verify_faults::{check, made, with};
+use super::verify_faults::{Parts, check, made, set, strings, unset, with};
 use crate::common::{Sandbox, succeed, verify, words};
 
 /// Template of `golden/arch/llama`.
 const TEMPLATE: &str = "{% for m in messages %}[{{ m['role'] }}] {{ m['content'] }}\n{% endfor %}";
 
-/// Row `r` of a matrix of heads whose two halves are consecutive, if the file interleaves them.
-fn unpermuted(data: &[u8], n_rows: usize, head_rows: usize) -> Vec<u8> {
+/// Stores the two halves of each head consecutively, in a matrix whose file interleaves them.
+fn unpermute(parts: &mut Parts, name: &str) {
+    let (_, shape, _, data) = parts.tensor(name);
+    let (n_rows, head_rows) = (shape.dim(1) as usize, 64);
     let row_bytes = data.len() / n_rows;
     let row = |r: usize| {
         let (head, at) = (r / head_rows, r % head_rows);
         let from = head * head_rows + 2 * (at % (head_rows / 2)) + at / (head_rows / 2);
         &data[from * row_bytes..(from + 1) * row_bytes]
     };
-    (0..n_rows).flat_map(row).copied().collect()
+    *data = (0..n_rows).flat_map(row).copied().collect();
 }
 
 #[test]
@@ -24,25 +24,14 @@ fn differences_from_source_are_found() {
     let sandbox = Sandbox::with_golden("llama");
     for kind in ["q4_k_m", "bf16"] {
         let good = made(&sandbox, "llama", kind);
+        let straight = |tensor: &str| with(&good, |parts| unpermute(parts, tensor));
+        let template =
+            |from: &str, to: &str| set(&good, "tokenizer.chat_template", TEMPLATE.replace(from, to));
         check(
             &sandbox,
             vec![
-                (
-                    "queries that are not permuted",
-                    with(&good, |parts| {
-                        let tensor = parts.tensor("blk.1.attn_q.weight");
-                        tensor.3 = unpermuted(&tensor.3, 256, 64);
-                    }),
-                    "differs",
-                ),
-                (
-                    "keys that are not permuted",
-                    with(&good, |parts| {
-                        let tensor = parts.tensor("blk.0.attn_k.weight");
-                        tensor.3 = unpermuted(&tensor.3, tensor.1.dim(1) as usize, 64);
-                    }),
-                    "differs",
-                ),
+                ("queries that are not permuted", straight("blk.1.attn_q.weight"), "differs"),
+                ("keys that are not permuted", straight("blk.0.attn_k.weight"), "differs"),
                 (
                     "two layers in the wrong order",
                     with(&good, |parts| {
@@ -87,68 +76,40 @@ fn differences_from_source_are_found() {
                     with(&good, |parts| parts.tensors.retain(|tensor| tensor.0 != "output.weight")),
                     "missing_tensor",
                 ),
-                (
-                    "another template",
-                    with(&good, |parts| {
-                        let text = TEMPLATE.replace("[{{ m['role'] }}]", "<{{ m['role'] }}>");
-                        parts.metadata.set("tokenizer.chat_template", text);
-                    }),
-                    "prompt",
-                ),
-                (
-                    "a template that strips",
-                    with(&good, |parts| {
-                        let text = TEMPLATE.replace("m['content']", "m['content'] | trim");
-                        parts.metadata.set("tokenizer.chat_template", text);
-                    }),
-                    "prompt",
-                ),
-                (
-                    "no template",
-                    with(&good, |parts| drop(parts.metadata.remove("tokenizer.chat_template"))),
-                    "missing_template",
-                ),
+                ("another template", template("[{{ m['role'] }}]", "<{{ m['role'] }}>"), "prompt"),
+                ("a template that strips", template("m['content']", "m['content'] | trim"), "prompt"),
+                ("no template", unset(&good, "tokenizer.chat_template"), "missing_template"),
                 (
                     "another token at the beginning",
-                    with(&good, |parts| parts.metadata.set("tokenizer.ggml.bos_token_id", 2u32)),
+                    set(&good, "tokenizer.ggml.bos_token_id", 2u32),
                     "special_id",
                 ),
                 (
                     "a special token that the source does not name",
-                    with(&good, |parts| parts.metadata.set("tokenizer.ggml.eot_token_id", 3u32)),
+                    set(&good, "tokenizer.ggml.eot_token_id", 3u32),
                     "special_id",
                 ),
-                (
-                    "another base of the rotary angles",
-                    with(&good, |parts| parts.metadata.set("llama.rope.freq_base", 500_000f32)),
-                    "key",
-                ),
+                ("another base of the rotary angles", set(&good, "llama.rope.freq_base", 500_000f32), "key"),
                 (
                     "tokens in another order",
-                    with(&good, |parts| match parts.list("tokenizer.ggml.tokens") {
-                        Array::String(items) => {
-                            let mut texts = items.to_vecs();
-                            texts.swap(300, 301);
-                            *items = texts.into();
-                        }
-                        other => panic!("{other:?}"),
-                    }),
+                    strings(&good, "tokenizer.ggml.tokens", |texts| texts.swap(300, 301)),
                     "key",
                 ),
             ],
             &["--against", "llama"],
         );
     }
-    // A GGUF file is a source as well.
+}
+
+#[test]
+fn differences_from_gguf_source_are_found() {
+    let sandbox = Sandbox::with_golden("llama");
     let good = made(&sandbox, "llama", "bf16");
     sandbox.write("source.gguf", &good);
     succeed(sandbox.quantize(&["source.gguf", "q.gguf", "q5_k_m", "-q"]));
     let quantized = sandbox.read("q.gguf");
     assert_eq!(verify(&sandbox, &["q.gguf", "--against", "source.gguf", "--strict"]).0, Some(0));
-    let swapped = with(&quantized, |parts| {
-        let tensor = parts.tensor("blk.1.attn_q.weight");
-        tensor.3 = unpermuted(&tensor.3, 256, 64);
-    });
+    let swapped = with(&quantized, |parts| unpermute(parts, "blk.1.attn_q.weight"));
     check(&sandbox, vec![("queries", swapped, "differs")], &["--against", "source.gguf"]);
 }
 

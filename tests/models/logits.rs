@@ -176,11 +176,10 @@ fn difference(name: &str) -> Result<Differences, String> {
     let causal = format!("{}.attention.causal", model.architecture());
     let is_causal =
         model.file().metadata().iter().all(|(key, value)| *key != causal || *value == Value::Bool(true));
-    let session = match expected.is_hidden || model.is_encoder_decoder() || !is_causal {
-        true => None,
-        false => Some(
-            session_difference(&model, &tokens, &rows).map_err(|error| error.to_string())? / expected.range,
-        ),
+    let session = if expected.is_hidden || model.is_encoder_decoder() || !is_causal {
+        None
+    } else {
+        Some(session_difference(&model, &tokens, &rows).map_err(|error| error.to_string())? / expected.range)
     };
     Ok(Differences { rows: worst / expected.range, pooled, session })
 }

@@ -28,12 +28,11 @@ fn bytes_of(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     while let Some(at) = folders.pop() {
         for entry in fs::read_dir(at).unwrap() {
             let path = entry.unwrap().path();
-            match path.is_dir() {
-                true => folders.push(path),
-                false => {
-                    let name = path.strip_prefix(folder).unwrap().to_str().unwrap().to_owned();
-                    files.insert(name, fs::read(path).unwrap());
-                }
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let name = path.strip_prefix(folder).unwrap().to_str().unwrap().to_owned();
+                files.insert(name, fs::read(path).unwrap());
             }
         }
     }
@@ -77,6 +76,38 @@ fn is_known(shown: &str, known: &[f64]) -> bool {
     known.iter().any(|number| units.iter().any(|unit| format!("{:.digits$}", number * unit) == shown))
 }
 
+/// Every number of the card is one of the results.
+fn assert_numbers_are_known(card: &str, results: &Value) {
+    let mut known = Vec::new();
+    numbers_of(results, &mut known);
+    // Lengths of hashes, names of percentiles, a limit and examples are not measurements.
+    let body = card.split("---\n").nth(2).unwrap();
+    let exempt = ["99", "99.9", "256", "0.01"];
+    for line in body.lines().filter(|line| !line.trim_start_matches('`').starts_with("gguf-inspect")) {
+        for (shown, _) in numbers_in(line) {
+            assert!(
+                exempt.contains(&shown.as_str()) || is_known(&shown, &known),
+                "{shown} is not in results.json\n{card}"
+            );
+        }
+    }
+}
+
+/// Measurements are those of `gguf-eval compare` with the same files and chunks.
+fn assert_comparison_is_same(sandbox: &Sandbox, base: &str, results: &Value) {
+    for rung in results["rungs"].as_array().unwrap() {
+        let file = format!("out/pub/{}", rung["files"][0]["name"].as_str().unwrap());
+        let more = words("-f eval.txt -c 32 --chunks 6 --json -q");
+        let compared = sandbox.eval(&[&["compare", base, &file], &more[..]].concat()).json();
+        let of = &compared["files"][0]["predictions"];
+        assert_eq!(of["kl"], rung["predictions"]["divergence"]);
+        assert_eq!(of["same_top"], rung["predictions"]["same_top"]);
+        assert_eq!(of["kl_quantiles"]["p99_9"], rung["predictions"]["divergence_p99_9"]["value"]);
+        assert_eq!(compared["files"][0]["bits_per_weight"], rung["bits_per_weight"]);
+        assert!(rung["memory"].as_array().unwrap().len() == 1, "a context of 512 has one length");
+    }
+}
+
 #[test]
 fn published_folder_is_complete() {
     let sandbox = Sandbox::with_golden("llama");
@@ -85,10 +116,8 @@ fn published_folder_is_complete() {
         "llama/README.md",
         "---\nlicense: apache-2.0\nlanguage: [en, de]\npipeline_tag: text-generation\n---\n",
     );
-    succeed(publish(
-        &sandbox,
-        &words("llama out/pub -t q4_k_m,q8_0,q5_k_m --base-model a/llama --quantized-by me"),
-    ));
+    let call = words("llama out/pub -t q4_k_m,q8_0,q5_k_m --base-model a/llama --quantized-by me");
+    succeed(publish(&sandbox, &call));
     let files = bytes_of(&sandbox.path("out/pub"));
     for name in words("README.md results.json report.html plot.svg imatrix.gguf SHA256SUMS recipes/Q8_0.json")
     {
@@ -111,24 +140,8 @@ fn published_folder_is_complete() {
     ] {
         assert!(card.contains(line), "{line}\n{card}");
     }
-    // Every number of the card is one of the results.
     let results = results(&sandbox, "out/pub");
-    let mut known = Vec::new();
-    numbers_of(&results, &mut known);
-    // Lengths of hashes, names of percentiles, a limit and examples are not measurements.
-    let body = card.split("---\n").nth(2).unwrap();
-    let exempt = ["99", "99.9", "256", "0.01"];
-    let tables: String = body
-        .lines()
-        .filter(|line| !line.starts_with("gguf-inspect") && !line.starts_with("`gguf-inspect"))
-        .collect::<Vec<_>>()
-        .join("\n");
-    for (shown, _) in numbers_in(&tables) {
-        assert!(
-            exempt.contains(&shown.as_str()) || is_known(&shown, &known),
-            "{shown} is not in results.json\n{card}"
-        );
-    }
+    assert_numbers_are_known(&card, &results);
 
     // From small to large.
     let sizes: Vec<u64> =
@@ -137,25 +150,14 @@ fn published_folder_is_complete() {
     let row = |name: &str| card.find(&format!("-{name}.gguf](")).unwrap();
     assert!(row("Q4_K_M") < row("Q5_K_M") && row("Q5_K_M") < row("Q8_0"), "{card}");
 
-    // Result of a comparison of the same files and chunks.
     let mut files_of_work = fs::read_dir(sandbox.path("out/pub.work")).unwrap().map(|it| it.unwrap().path());
     let base = files_of_work.find(|path| path.extension().is_some_and(|it| it == "gguf")).unwrap();
-    for rung in results["rungs"].as_array().unwrap() {
-        let file = format!("out/pub/{}", rung["files"][0]["name"].as_str().unwrap());
-        let args = ["compare", base.to_str().unwrap(), &file];
-        let more = words("-f eval.txt -c 32 --chunks 6 --json -q");
-        let compared = sandbox.eval(&[&args[..], &more].concat()).json();
-        let of = &compared["files"][0]["predictions"];
-        assert_eq!(of["kl"], rung["predictions"]["divergence"]);
-        assert_eq!(of["same_top"], rung["predictions"]["same_top"]);
-        assert_eq!(of["kl_quantiles"]["p99_9"], rung["predictions"]["divergence_p99_9"]["value"]);
-        assert_eq!(compared["files"][0]["bits_per_weight"], rung["bits_per_weight"]);
-        assert!(rung["memory"].as_array().unwrap().len() == 1, "a context of 512 has one length");
-    }
+    let base = base.to_str().unwrap();
+    assert_comparison_is_same(&sandbox, base, &results);
     // The files are those of the other programs, byte for byte.
     let q4 = models.iter().find(|name| name.contains("Q4_K_M")).unwrap();
     let quantized = Command::new(env!("CARGO_BIN_EXE_gguf-quantize"))
-        .args(["--imatrix", "imatrix.gguf", base.to_str().unwrap(), "../one.gguf", "q4_k_m", "-q"])
+        .args(["--imatrix", "imatrix.gguf", base, "../one.gguf", "q4_k_m", "-q"])
         .current_dir(sandbox.path("out/pub"))
         .output()
         .unwrap();
@@ -169,10 +171,7 @@ fn published_folder_is_complete() {
         .output()
         .unwrap();
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
-    let again = succeed(publish(
-        &sandbox,
-        &words("llama out/pub -t q4_k_m,q8_0,q5_k_m --base-model a/llama --quantized-by me"),
-    ));
+    let again = succeed(publish(&sandbox, &call));
     assert!(!again.stderr.contains("wrote") && !again.stderr.contains("windows:"), "{}", again.stderr);
     assert_eq!(bytes_of(&sandbox.path("out/pub")), files);
 }

@@ -284,13 +284,14 @@ fn types_are_probed_once() {
     let is_removed = |tensor: &str| tensor.starts_with("blk.0.") || tensor.contains("ffn_gate");
     let is_found_again = |tensor: &str| is_removed(tensor) || tensor.contains("ffn_up");
     for (tensor, of_tensor) in halved["nats"].as_object_mut().unwrap() {
-        match is_removed(tensor) {
-            true => *of_tensor = serde_json::json!({}),
-            false => of_tensor
+        if is_removed(tensor) {
+            *of_tensor = serde_json::json!({})
+        } else {
+            of_tensor
                 .as_object_mut()
                 .unwrap()
                 .values_mut()
-                .for_each(|nats| *nats = (nats.as_f64().unwrap() * 2.0).into()),
+                .for_each(|nats| *nats = (nats.as_f64().unwrap() * 2.0).into())
         }
     }
     fs::write(&probes, halved.to_string()).unwrap();

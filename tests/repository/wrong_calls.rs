@@ -19,12 +19,12 @@ fn sandbox() -> Sandbox {
 }
 
 /// A call, its exit code, and what it says.
-type Call<'a> = (&'a str, &'a [&'a str], i32, &'a [&'a str]);
+type Call<'a> = (&'a str, &'a str, i32, &'a [&'a str]);
 
 fn check(sandbox: &Sandbox, calls: &[Call<'_>]) {
     let before = sandbox.listing("");
     for (binary, args, code, messages) in calls {
-        let ran = sandbox.run(binary, args);
+        let ran = sandbox.run(binary, &words(args));
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(*code), ""), "{args:?}: {}", ran.stderr);
         for text in *messages {
             assert!(ran.stderr.contains(text), "{args:?}: `{text}` is not in\n{}", ran.stderr);
@@ -103,20 +103,15 @@ fn number_does_not_select_a_type() {
         &[
             (
                 CONVERT,
-                &["llama", "out/x.gguf", "-t", "2"],
+                "llama out/x.gguf -t 2",
                 2,
                 &[
                     "invalid value '2' for '--type",
                     "2 threads are `--threads 2`; file type 2 is `--type q4_0`",
                 ],
             ),
-            (CONVERT, &["llama", "out/x.gguf", "--type", "99"], 2, &["99 threads are `--threads 99`\n"]),
-            (
-                QUANTIZE,
-                &["-t", "8", "in.gguf", "out/x.gguf"],
-                2,
-                &["8 threads are `--threads 8`; file type 8"],
-            ),
+            (CONVERT, "llama out/x.gguf --type 99", 2, &["99 threads are `--threads 99`\n"]),
+            (QUANTIZE, "-t 8 in.gguf out/x.gguf", 2, &["8 threads are `--threads 8`; file type 8"]),
         ],
     );
 }
@@ -127,15 +122,15 @@ fn unknown_type_lists_nearest_and_all() {
     check(
         &sandbox,
         &[
-            (CONVERT, &["llama", "-t", "q4_k_mm"], 2, &["did you mean q4_k_m?", "possible values: q1_0, "]),
-            (CONVERT, &["llama", "-t", "Q4_K_XL"], 2, &["for q4_k_xl, use q4_k_m with"]),
-            (CONVERT, &["llama", "-t", "copy"], 2, &["use f32, f16 or bf16 to keep the weights"]),
-            (CONVERT, &["llama", "-t", "q8_0", "--via", "b16"], 2, &["did you mean bf16"]),
-            (CONVERT, &["llama", "-t", "q8_0", "--missing-imatrix", "one"], 2, &["did you mean ones"]),
-            (QUANTIZE, &["in.gguf", "q4_k_mm"], 2, &["did you mean q4_k_m?", "hint: types are q1_0, "]),
+            (CONVERT, "llama -t q4_k_mm", 2, &["did you mean q4_k_m?", "possible values: q1_0, "]),
+            (CONVERT, "llama -t Q4_K_XL", 2, &["for q4_k_xl, use q4_k_m with"]),
+            (CONVERT, "llama -t copy", 2, &["use f32, f16 or bf16 to keep the weights"]),
+            (CONVERT, "llama -t q8_0 --via b16", 2, &["did you mean bf16"]),
+            (CONVERT, "llama -t q8_0 --missing-imatrix one", 2, &["did you mean ones"]),
+            (QUANTIZE, "in.gguf q4_k_mm", 2, &["did you mean q4_k_m?", "hint: types are q1_0, "]),
             (
                 QUANTIZE,
-                &["in.gguf", "q8_0", "f16"],
+                "in.gguf q8_0 f16",
                 2,
                 &["`q8_0` and `f16` are both types; expected an output file", "`q8_0,f16`", "`./q8_0`"],
             ),
@@ -161,85 +156,65 @@ fn wrong_input_kind_names_right_tool() {
     check(
         &sandbox,
         &[
+            (CONVERT, "in.gguf -t q8_0", 1, &["to quantize a GGUF file, run `gguf-quantize in.gguf TYPE`"]),
+            (CONVERT, "folder -t q8_0", 1, &["`gguf-quantize folder/in.gguf TYPE`"]),
             (
                 CONVERT,
-                &["in.gguf", "-t", "q8_0"],
-                1,
-                &["to quantize a GGUF file, run `gguf-quantize in.gguf TYPE`"],
-            ),
-            (CONVERT, &["folder", "-t", "q8_0"], 1, &["`gguf-quantize folder/in.gguf TYPE`"]),
-            (
-                CONVERT,
-                &["meta-llama/Llama-3.2-1B", "-t", "q8_0"],
+                "meta-llama/Llama-3.2-1B -t q8_0",
                 1,
                 &[
                     "`meta-llama/Llama-3.2-1B` is not in the local Hugging Face cache",
                     "HF_HUB_OFFLINE is set",
                 ],
             ),
-            (
-                CONVERT,
-                &["hf://meta-llama", "-t", "q8_0"],
-                1,
-                &["`meta-llama` is not in the local Hugging Face cache"],
-            ),
-            (CONVERT, &["hf://a/b/c", "-t", "q8_0"], 1, &["write hf://OWNER/MODEL or"]),
+            (CONVERT, "hf://meta-llama -t q8_0", 1, &["`meta-llama` is not in the local Hugging Face cache"]),
+            (CONVERT, "hf://a/b/c -t q8_0", 1, &["write hf://OWNER/MODEL or"]),
             (
                 QUANTIZE,
-                &["meta-llama/Llama-3.2-1B", "q8_0"],
+                "meta-llama/Llama-3.2-1B q8_0",
                 1,
                 &["`gguf-convert hf://meta-llama/Llama-3.2-1B --type bf16`"],
             ),
             (
                 QUANTIZE,
-                &["llama", "q8_0"],
+                "llama q8_0",
                 1,
                 &["the folder is a checkpoint; to convert it to GGUF, run `gguf-convert llama --type bf16`"],
             ),
+            (QUANTIZE, "folder q8_0", 1, &["pass a file instead of its folder, for example folder/in.gguf"]),
+            (INSPECT, "show llama", 1, &["`gguf-convert llama --type bf16`"]),
+            (EVAL, "perplexity llama --text text", 1, &["`gguf-convert llama --type bf16`"]),
             (
                 QUANTIZE,
-                &["folder", "q8_0"],
-                1,
-                &["pass a file instead of its folder, for example folder/in.gguf"],
-            ),
-            (INSPECT, &["show", "llama"], 1, &["`gguf-convert llama --type bf16`"]),
-            (EVAL, &["perplexity", "llama", "--text", "text"], 1, &["`gguf-convert llama --type bf16`"]),
-            (
-                QUANTIZE,
-                &["in.gguf", "q8_0", "--imatrix", "object.json"],
+                "in.gguf q8_0 --imatrix object.json",
                 1,
                 &["the file is JSON; to compute an importance matrix, run `gguf-eval imatrix "],
             ),
             (
                 QUANTIZE,
-                &["llama/model.safetensors", "q8_0"],
+                "llama/model.safetensors q8_0",
                 1,
                 &["to convert the checkpoint to GGUF, run `gguf-convert llama --type bf16`"],
             ),
             (
                 INSPECT,
-                &["show", "llama/model.safetensors"],
+                "show llama/model.safetensors",
                 1,
                 &["to convert the checkpoint to GGUF, run `gguf-convert llama --type bf16`"],
             ),
-            (
-                EVAL,
-                &["perplexity", "llama/model.safetensors", "--text", "text"],
-                1,
-                &["`gguf-convert llama "],
-            ),
+            (EVAL, "perplexity llama/model.safetensors --text text", 1, &["`gguf-convert llama "]),
             (
                 CONVERT,
-                &["bare", "-t", "q8_0"],
+                "bare -t q8_0",
                 1,
                 &["no tokenizer found; looked for ", "hint: copy the tokenizer files next to config.json"],
             ),
             // Without --type: the input is checked first.
-            (CONVERT, &["in.gguf"], 1, &["to quantize a GGUF file, run `gguf-quantize in.gguf TYPE`"]),
-            (CONVERT, &["none"], 1, &["none: cannot open: "]),
+            (CONVERT, "in.gguf", 1, &["to quantize a GGUF file, run `gguf-quantize in.gguf TYPE`"]),
+            (CONVERT, "none", 1, &["none: cannot open: "]),
             (
                 CONVERT,
-                &["meta-llama/Llama-3.2-1B"],
+                "meta-llama/Llama-3.2-1B",
                 1,
                 &[
                     "if `meta-llama/Llama-3.2-1B` is meant to be a local folder, check the path; it was treated as a model on the Hub",
@@ -255,58 +230,44 @@ fn missing_and_extra_words_are_named() {
     check(
         &sandbox,
         &[
-            (CONVERT, &["mmproj", "llama"], 2, &["missing --type", "hint: `--type auto` "]),
-            (
-                CONVERT,
-                &["llama", "--memory", "1kB"],
-                1,
-                &["model too large for 1.00 kB of memory", "use --type q2_k"],
-            ),
-            (QUANTIZE, &["in.gguf", "x.gguf"], 2, &["expected a type, found `x.gguf`", "types are q1_0"]),
-            (QUANTIZE, &["in.gguf", "out/x"], 2, &["expected a type, found `out/x`"]),
-            (QUANTIZE, &["in.gguf"], 2, &["missing type after the input, for example q4_k_m"]),
+            (CONVERT, "mmproj llama", 2, &["missing --type", "hint: `--type auto` "]),
+            (CONVERT, "llama --memory 1kB", 1, &["model too large for 1.00 kB of memory", "use --type q2_k"]),
+            (QUANTIZE, "in.gguf x.gguf", 2, &["expected a type, found `x.gguf`", "types are q1_0"]),
+            (QUANTIZE, "in.gguf out/x", 2, &["expected a type, found `out/x`"]),
+            (QUANTIZE, "in.gguf", 2, &["missing type after the input, for example q4_k_m"]),
             (
                 QUANTIZE,
-                &["in.gguf", "q4_0", "--imatrix", "text"],
+                "in.gguf q4_0 --imatrix text",
                 1,
                 &[
                     "hint: the file is a text; to compute an importance matrix from it, run `gguf-eval imatrix MODEL --text text -o imatrix.gguf`",
                 ],
             ),
             // Nothing is made before that is known.
-            (PUBLISH, &["llama", "llama/out"], 1, &["llama/out: is inside the checkpoint"]),
-            (PUBLISH, &["llama", "llama"], 1, &["llama: is inside the checkpoint"]),
-            (EVAL, &["in.gguf"], 2, &["`gguf-eval generate in.gguf --prompt TEXT`"]),
-            (INSPECT, &["in.gguf"], 2, &["`gguf-inspect show in.gguf`"]),
-            (INSPECT, &["prompt", "in.gguf", "--messages", "object.json"], 1, &["missing `messages`"]),
-            (INSPECT, &["prompt", "in.gguf", "--messages", "text"], 1, &["text: expected value"]),
+            (PUBLISH, "llama llama/out", 1, &["llama/out: is inside the checkpoint"]),
+            (PUBLISH, "llama llama", 1, &["llama: is inside the checkpoint"]),
+            (EVAL, "in.gguf", 2, &["`gguf-eval generate in.gguf --prompt TEXT`"]),
+            (INSPECT, "in.gguf", 2, &["`gguf-inspect show in.gguf`"]),
+            (INSPECT, "prompt in.gguf --messages object.json", 1, &["missing `messages`"]),
+            (INSPECT, "prompt in.gguf --messages text", 1, &["text: expected value"]),
             (
                 INSPECT,
-                &["prompt", "in.gguf", "--messages", "text", "--date", "today"],
+                "prompt in.gguf --messages text --date today",
                 2,
                 &["expected a date such as 2024-07-26"],
             ),
-            (EVAL, &["perplexity", "in.gguf", "text"], 2, &["pass a text with `--text text`"]),
-            (EVAL, &["imatrix", "in.gguf", "text", "-o", "x"], 2, &["pass a text with `--text text`"]),
-            (EVAL, &["imatrix", "in.gguf", "none", "-o", "x"], 2, &["unexpected argument 'none' found"]),
-            (
-                EVAL,
-                &["generate", "in.gguf", "--chat", "Who are you?"],
-                2,
-                &["pass a text or message with `--prompt 'Who are you?'`"],
-            ),
+            (EVAL, "perplexity in.gguf text", 2, &["pass a text with `--text text`"]),
+            (EVAL, "imatrix in.gguf text -o x", 2, &["pass a text with `--text text`"]),
+            (EVAL, "imatrix in.gguf none -o x", 2, &["unexpected argument 'none' found"]),
             // First guesses of newcomers.
-            (CONVERT, &["llama", "x.gguf", "y.gguf"], 2, &["invalid value 'y.gguf' for '[TYPE]"]),
-            (
-                CONVERT,
-                &["convert", "llama", "x.gguf"],
-                2,
-                &["write `gguf-convert SRC OUT`, without `convert`"],
-            ),
-            (EVAL, &["run", "in.gguf"], 2, &["`gguf-eval chat FILE` chats with a model"]),
-            (EVAL, &["chat", "in.gguf", "Hello"], 2, &["`gguf-eval generate FILE --chat --prompt 'Hello'`"]),
+            (CONVERT, "llama x.gguf y.gguf", 2, &["invalid value 'y.gguf' for '[TYPE]"]),
+            (CONVERT, "convert llama x.gguf", 2, &["write `gguf-convert SRC OUT`, without `convert`"]),
+            (EVAL, "run in.gguf", 2, &["`gguf-eval chat FILE` chats with a model"]),
+            (EVAL, "chat in.gguf Hello", 2, &["`gguf-eval generate FILE --chat --prompt 'Hello'`"]),
         ],
     );
+    let ran = sandbox.eval(&["generate", "in.gguf", "--chat", "Who are you?"]);
+    ran.ends_and_says(2, "pass a text or message with `--prompt 'Who are you?'`");
 }
 
 #[test]
@@ -315,16 +276,11 @@ fn outputs_that_are_not_files_are_refused() {
     check(
         &sandbox,
         &[
-            (CONVERT, &["llama", "-", "-t", "q8_0"], 2, &["cannot be written to stdout", "`./-`"]),
-            (QUANTIZE, &["in.gguf", "-", "q8_0"], 2, &["cannot be written to stdout", "`./-`"]),
-            (
-                CONVERT,
-                &["llama", "/dev/stdout", "-t", "q8_0", "--force"],
-                1,
-                &["`/dev/stdout` cannot be overwritten"],
-            ),
-            (CONVERT, &["llama", "none/x.gguf", "-t", "q8_0"], 1, &["folder `none` does not exist"]),
-            (CONVERT, &["llama", "llama/out/", "-t", "q8_0"], 1, &["is inside the input folder"]),
+            (CONVERT, "llama - -t q8_0", 2, &["cannot be written to stdout", "`./-`"]),
+            (QUANTIZE, "in.gguf - q8_0", 2, &["cannot be written to stdout", "`./-`"]),
+            (CONVERT, "llama /dev/stdout -t q8_0 --force", 1, &["`/dev/stdout` cannot be overwritten"]),
+            (CONVERT, "llama none/x.gguf -t q8_0", 1, &["folder `none` does not exist"]),
+            (CONVERT, "llama llama/out/ -t q8_0", 1, &["is inside the input folder"]),
         ],
     );
 }

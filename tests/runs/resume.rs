@@ -60,30 +60,19 @@ impl Case {
     }
 }
 
-#[test]
-fn killed_at_any_moment_resumes_to_same_bytes() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let (n_kills, mut numbers) = (number("KILLS").unwrap_or(12), Numbers(number("KILL_SEED").unwrap_or(1)));
-    let sandbox = sandbox();
-    succeed(sandbox.convert(&words("tiny tiny.gguf -t f32 -q")));
-    let case = |name, binary, args: &[&'static str]| Case {
-        name,
-        binary,
-        args: args.to_vec(),
-        environment: Vec::new(),
-    };
+fn cases(sandbox: &Sandbox) -> Vec<Case> {
+    let case = |name, binary, line| Case { name, binary, args: words(line), environment: Vec::new() };
     let mut cases = vec![
-        case("single", CONVERT, &["tiny", "out/x.gguf", "-t", "iq3_s"]),
-        case("sharded", CONVERT, &words("tiny out/x.gguf -t iq3_s --split-max-tensors 3")),
-        case("several", CONVERT, &["tiny", "out/{ftype}.gguf", "-t", "iq3_s,q4_k_m,q8_0"]),
-        case("quantize", QUANTIZE, &["tiny.gguf", "out/x.gguf", "iq3_s"]),
+        case("single", CONVERT, "tiny out/x.gguf -t iq3_s"),
+        case("sharded", CONVERT, "tiny out/x.gguf -t iq3_s --split-max-tensors 3"),
+        case("several", CONVERT, "tiny out/{ftype}.gguf -t iq3_s,q4_k_m,q8_0"),
+        case("quantize", QUANTIZE, "tiny.gguf out/x.gguf iq3_s"),
     ];
     #[cfg(feature = "remote")]
     {
-        let server = crate::hub_server::HubServer::of(&sandbox.path("tiny"), |name: &str| {
-            name.ends_with(".safetensors")
-        });
-        let mut remote = case("remote", CONVERT, &["hf://org/model", "out/x.gguf", "-t", "iq3_s"]);
+        let is_large = |name: &str| name.ends_with(".safetensors");
+        let server = crate::hub_server::HubServer::of(&sandbox.path("tiny"), is_large);
+        let mut remote = case("remote", CONVERT, "hf://org/model out/x.gguf -t iq3_s");
         // Small files left by a killed run go with the sandbox.
         fs::create_dir(sandbox.path("tmp")).unwrap();
         let temporary = sandbox.path("tmp").display().to_string();
@@ -94,6 +83,29 @@ fn killed_at_any_moment_resumes_to_same_bytes() {
         ];
         cases.push(remote);
     }
+    cases
+}
+
+/// Files with their final names are complete, and of shards the first comes last.
+fn assert_named_are_complete(now: &BTreeMap<String, String>, files: &BTreeMap<String, String>, what: &str) {
+    for (name, digest) in now.iter().filter(|(name, _)| !name.starts_with('.')) {
+        assert_eq!(Some(digest), files.get(name), "{what}: {name} is there before it is whole");
+    }
+    if files.keys().next().is_some_and(|first| now.contains_key(first)) {
+        assert!(files.keys().all(|name| now.contains_key(name)), "{what}: {:?}", now.keys());
+    }
+}
+
+#[test]
+fn killed_at_any_moment_resumes_to_same_bytes() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let (n_kills, mut numbers) = (number("KILLS").unwrap_or(12), Numbers(number("KILL_SEED").unwrap_or(1)));
+    let sandbox = sandbox();
+    succeed(sandbox.convert(&words("tiny tiny.gguf -t f32 -q")));
+    let cases = cases(&sandbox);
+    let clear = |files: &BTreeMap<String, String>| {
+        files.keys().for_each(|name| fs::remove_file(sandbox.path("out").join(name)).unwrap());
+    };
     // Output and duration of each undisturbed run.
     let undisturbed: Vec<(BTreeMap<String, String>, Duration)> = cases
         .iter()
@@ -102,7 +114,7 @@ fn killed_at_any_moment_resumes_to_same_bytes() {
             let ran = finish(case.command(&sandbox, &["-j", "2"]).spawn().unwrap());
             assert_eq!(ran.code, Some(0), "{}: {}", case.name, ran.stderr);
             let (files, took) = (sandbox.listing("out"), begun.elapsed());
-            files.keys().for_each(|name| fs::remove_file(sandbox.path("out").join(name)).unwrap());
+            clear(&files);
             (files, took)
         })
         .collect();
@@ -129,15 +141,7 @@ fn killed_at_any_moment_resumes_to_same_bytes() {
             }
             child.kill().unwrap();
             let ran = finish(child);
-            // Whatever has its final name is whole, and of shards the first comes last.
-            let now = sandbox.listing("out");
-            let named = now.iter().filter(|(name, _)| !name.starts_with('.'));
-            for (name, digest) in named {
-                assert_eq!(Some(digest), files.get(name), "{what}: {name} is there before it is whole");
-            }
-            if files.keys().next().is_some_and(|first| now.contains_key(first)) {
-                assert!(files.keys().all(|name| now.contains_key(name)), "{what}: {:?}", now.keys());
-            }
+            assert_named_are_complete(&sandbox.listing("out"), files, &what);
             kills += u64::from(ran.code.is_none());
             // It ended before it was killed, or it is time to check the result.
             if waits_for_rows || ran.code.is_some() || numbers.next() % 3 != 0 {
@@ -145,10 +149,9 @@ fn killed_at_any_moment_resumes_to_same_bytes() {
                 break;
             }
         }
-        let is_there = files.keys().all(|name| sandbox.path("out").join(name).exists());
-        let has_journal = fs::read_dir(sandbox.path("out")).unwrap().flatten();
-        let has_journal =
-            has_journal.into_iter().any(|it| it.file_name().to_string_lossy().ends_with(".journal"));
+        let now = sandbox.outputs();
+        let is_there = files.keys().all(|name| now.contains(name));
+        let has_journal = now.iter().any(|name| name.ends_with(".journal"));
         if !is_there || has_journal {
             // Killed between the last name and the end, all is there already.
             let force = if is_there { &["--force"][..] } else { &[] };
@@ -158,7 +161,7 @@ fn killed_at_any_moment_resumes_to_same_bytes() {
             resumed += u64::from(ran.stderr.contains("resuming: "));
         }
         assert_eq!(&sandbox.listing("out"), files, "{what}");
-        files.keys().for_each(|name| fs::remove_file(sandbox.path("out").join(name)).unwrap());
+        clear(files);
     }
     println!("{kills} kills in {attempts} attempts; {resumed} last runs went on with rows of a killed one");
     assert!(resumed > 0, "no run ever went on");

@@ -37,11 +37,14 @@ pub fn open_adapter(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
     let folder = folder.into();
     let (dir, listing) = (folder.path(), folder.listing()?);
     let is_mlx = !listing.has(WEIGHTS) && !listing.has(PICKLE) && listing.has(mlx_adapter::WEIGHTS);
-    let Weights { parts, mut tensors, notes: more } = match listing.has(WEIGHTS) {
-        true => open_safetensors(dir, &listing, WEIGHTS)?,
-        false if listing.has(PICKLE) => torch::open_file(dir, &listing, PICKLE)?,
-        false if is_mlx => open_safetensors(dir, &listing, mlx_adapter::WEIGHTS)?,
-        false => return Err(Error::MissingFile { file: WEIGHTS.to_owned() }),
+    let Weights { parts, mut tensors, notes: more } = if listing.has(WEIGHTS) {
+        open_safetensors(dir, &listing, WEIGHTS)?
+    } else if listing.has(PICKLE) {
+        torch::open_file(dir, &listing, PICKLE)?
+    } else if is_mlx {
+        open_safetensors(dir, &listing, mlx_adapter::WEIGHTS)?
+    } else {
+        return Err(Error::MissingFile { file: WEIGHTS.to_owned() });
     };
     let mut config = read_object(dir, CONFIG)?;
     let mut notes = Vec::new();

@@ -123,9 +123,10 @@ fn without_weights(
     let dir = folder.path();
     let mut notes = Vec::new();
     let config = config_of(folder, listing, format, &mut notes)?;
-    let generation_config = match listing.has("generation_config.json") {
-        true => Some(read_object(dir, "generation_config.json")?),
-        false => None,
+    let generation_config = if listing.has("generation_config.json") {
+        Some(read_object(dir, "generation_config.json")?)
+    } else {
+        None
     };
     let card = card_of(dir, listing, &mut notes)?;
     let mut files = read_small_files(dir, listing)?;
@@ -175,10 +176,7 @@ fn config_of(
 
 /// `config.json` of another folder, if there is one.
 pub(crate) fn config_from(dir: &Path) -> Result<Option<Json>, Error> {
-    match dir.join("config.json").is_file() {
-        true => read_object(dir, "config.json").map(Some),
-        false => Ok(None),
-    }
+    if dir.join("config.json").is_file() { read_object(dir, "config.json").map(Some) } else { Ok(None) }
 }
 
 /// Config that a family derives from the headers of the weights.

@@ -142,10 +142,7 @@ pub fn open_diffusion(folder: &Folder) -> Result<Checkpoint, Error> {
 }
 
 fn open_folder(dir: &Path, listing: &Listing, name: String, notes: Vec<String>) -> Result<Checkpoint, Error> {
-    let config = match listing.has("config.json") {
-        true => read_object(dir, "config.json")?,
-        false => Json::Null,
-    };
+    let config = if listing.has("config.json") { read_object(dir, "config.json")? } else { Json::Null };
     // Files in another float type (`.fp16.safetensors`) may be next to the plain one.
     let plain = format!("{}{}", SHARDS.prefix, SHARDS.suffix);
     let (weights, format) = if listing.has(&plain) && !listing.has(SHARDS.index) {

@@ -6,16 +6,8 @@
 //!
 //! Files are not trusted: every length is checked against the file before it is used, and every kind of
 //! defect has its own [`Error`].
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::print_stdout,
-        clippy::print_stderr,
-        clippy::exit,
-        clippy::disallowed_methods,
-        clippy::disallowed_types
-    )
-)]
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr, clippy::exit))]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod adapter;
 mod card;

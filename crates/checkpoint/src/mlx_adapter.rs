@@ -68,9 +68,10 @@ fn peft_tensor(tensor: Tensor) -> Result<Tensor, Error> {
     };
     // Both libraries look up rows of an embedding's first matrix, which PEFT transposes like all others.
     let is_embedding = ["embed_tokens", "wte"].iter().any(|end| module.ends_with(end));
-    let name = match is_embedding {
-        true => format!("base_model.model.{module}.lora_embedding_{half}"),
-        false => format!("base_model.model.{module}.lora_{half}.weight"),
+    let name = if is_embedding {
+        format!("base_model.model.{module}.lora_embedding_{half}")
+    } else {
+        format!("base_model.model.{module}.lora_{half}.weight")
     };
     // Values keep their float type, like plain tensors.
     let is_float = matches!(tensor.dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16);

@@ -174,9 +174,8 @@ pub(crate) fn add_tokenizer(
         for kind in ["tokenizer", "processor"] {
             let Some(folder) = sibling(dir, kind) else { continue };
             let has_tokenizer = files.iter().any(|(name, _)| is_tokenizer_file(name));
-            let wanted = |name: &str| match is_tokenizer_file(name) {
-                true => !has_tokenizer,
-                false => name.ends_with("processor_config.json"),
+            let wanted = |name: &str| {
+                if is_tokenizer_file(name) { !has_tokenizer } else { name.ends_with("processor_config.json") }
             };
             let found = read_small_files(&folder, &Listing::of(&folder)?)?;
             let found: Vec<_> = found.into_iter().filter(|(name, _)| wanted(name)).collect();

@@ -151,8 +151,9 @@ fn derived<'a>(tensors: &[Tensor], forms: &'a [FamilyForm]) -> Option<(&'a Famil
 }
 
 fn no_config(tensors: &[Tensor]) -> Error {
-    match tensors.iter().any(|tensor| tensor.name == CLIP) {
-        true => Error::Clip,
-        false => Error::MissingFile { file: "config.json".to_owned() },
+    if tensors.iter().any(|tensor| tensor.name == CLIP) {
+        Error::Clip
+    } else {
+        Error::MissingFile { file: "config.json".to_owned() }
     }
 }

@@ -162,9 +162,10 @@ impl Adapter {
         };
         let is_embedding = is_embedding(name);
         let [n_in, n_out, n_stack, n_last] = [0, 1, 2, 3].map(|i| shape.dim(i));
-        let expected = match is_embedding {
-            true => [[rank, n_out, 1, 1], [rank, n_in, 1, 1]],
-            false => [[n_in, rank, n_stack, 1], [rank, n_out, n_stack, 1]],
+        let expected = if is_embedding {
+            [[rank, n_out, 1, 1], [rank, n_in, 1, 1]]
+        } else {
+            [[n_in, rank, n_stack, 1], [rank, n_out, n_stack, 1]]
         };
         for ((_, half), expected) in [a, b].into_iter().zip(expected) {
             if n_last != 1 || !half.shape.matches(&expected) {

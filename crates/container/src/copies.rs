@@ -168,9 +168,10 @@ impl CopyPlan {
                 }
                 let len = step.min(tensor.n_bytes - start);
                 let (from, to) = (from + start, tensor.offset + start);
-                match self.swaps && !tensor.dtype.swap_fields().is_empty() {
-                    false => output.copy_range(source, from, len, to)?,
-                    true => swap_range((path, source), from, len, tensor.dtype, output, to)?,
+                if self.swaps && !tensor.dtype.swap_fields().is_empty() {
+                    swap_range((path, source), from, len, tensor.dtype, output, to)?
+                } else {
+                    output.copy_range(source, from, len, to)?
                 }
                 done(len);
             }

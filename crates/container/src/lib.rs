@@ -1,16 +1,8 @@
 //! The GGUF container: values, reading, planning, writing, file names, splits.
 //!
 //! This crate is independent of models: a tensor is a name, a shape, a dtype and bytes.
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::print_stdout,
-        clippy::print_stderr,
-        clippy::exit,
-        clippy::disallowed_methods,
-        clippy::disallowed_types
-    )
-)]
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr, clippy::exit))]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod adapter;
 mod broken_download;

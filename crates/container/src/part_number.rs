@@ -53,9 +53,12 @@ impl FromStr for PartNumber {
 
     fn from_str(text: &str) -> Result<PartNumber, NotAPartNumber> {
         let (number, count) = text.split_once('/').ok_or(NotAPartNumber)?;
-        let number_of = |text: &str| match text.bytes().all(|byte| byte.is_ascii_digit()) {
-            true => text.parse().map_err(|_| NotAPartNumber),
-            false => Err(NotAPartNumber),
+        let number_of = |text: &str| {
+            if text.bytes().all(|byte| byte.is_ascii_digit()) {
+                text.parse().map_err(|_| NotAPartNumber)
+            } else {
+                Err(NotAPartNumber)
+            }
         };
         PartNumber::new(number_of(number)?, number_of(count)?).ok_or(NotAPartNumber)
     }

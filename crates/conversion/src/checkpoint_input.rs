@@ -175,9 +175,10 @@ impl CheckpointInput {
 
     /// Block types that can store the codes of each tensor, if codes are to be kept.
     fn stored_dtypes(&self, request: &Request<'_>) -> Result<Vec<Option<DType>>, Error> {
-        match request.repack {
-            true => Ok(self.repacked()?.iter().map(Repacked::dtype).collect()),
-            false => Ok(Vec::new()),
+        if request.repack {
+            Ok(self.repacked()?.iter().map(Repacked::dtype).collect())
+        } else {
+            Ok(Vec::new())
         }
     }
 
@@ -235,9 +236,10 @@ impl Input for CheckpointInput {
         }
         let packed = layout.packed_file_type.filter(|_| is_converted(recipe));
         let type_name = packed.map_or(recipe.canonical_name(), |(_, name)| name);
-        match layout.prediction_only {
-            true => gguf_layout::prediction_file_name(&layout.metadata, type_name),
-            false => gguf_layout::default_file_name(&layout.metadata, type_name),
+        if layout.prediction_only {
+            gguf_layout::prediction_file_name(&layout.metadata, type_name)
+        } else {
+            gguf_layout::default_file_name(&layout.metadata, type_name)
         }
     }
 

@@ -158,10 +158,7 @@ impl Tally {
 }
 
 fn relative(difference: f64, source: f64) -> f64 {
-    match difference == 0.0 {
-        true => 0.0,
-        false => (difference / source).sqrt(),
-    }
+    if difference == 0.0 { 0.0 } else { (difference / source).sqrt() }
 }
 
 /// Compares every tensor of `model` with those of a source: `tasks` and `facts` of an

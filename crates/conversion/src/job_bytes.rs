@@ -101,13 +101,11 @@ impl JobBytes<'_> {
         let sizes = (view.row_elems as usize, bytes.len() / n_rows.max(1) as usize);
         let has_encoded = || has_value(target.dtype, bytes, sizes, self.options);
         // Copied blocks are both source and output.
-        let has_source = || match is_stored {
-            true => has_encoded(),
-            false => self.buffers.has_value,
-        };
-        let error = match is_stored {
-            true => SquaredError::default(),
-            false => sampled_error(target.dtype, bytes, &self.buffers.values, sizes, self.options),
+        let has_source = || if is_stored { has_encoded() } else { self.buffers.has_value };
+        let error = if is_stored {
+            SquaredError::default()
+        } else {
+            sampled_error(target.dtype, bytes, &self.buffers.values, sizes, self.options)
         };
         let noted = Noted {
             name: &self.task.name,

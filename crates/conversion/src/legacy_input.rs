@@ -171,10 +171,12 @@ impl Input for LegacyInput {
         let recipe = output.recipe;
         let tensors = self.tensors(recipe);
         let order = reference_order(&tensors.iter().map(|tensor| tensor.name).collect::<Vec<_>>());
-        let file_type = match recipe.copy {
-            true if self.has_decoded() => DType::F32.file_type(),
-            true => self.model.hyperparameters.file_type,
-            false => recipe.file_type.id(),
+        let file_type = if !recipe.copy {
+            recipe.file_type.id()
+        } else if self.has_decoded() {
+            DType::F32.file_type()
+        } else {
+            self.model.hyperparameters.file_type
         };
         let metadata = quantized_metadata(&self.layout.metadata, file_type, ZeroBytes::Keep);
         let (families, tensors) = (&self.families, &tensors);

@@ -5,16 +5,8 @@
 //! Then [`run()`] only reads, encodes and writes rows. This crate does not print.
 //!
 //! [`Conversion`] connects the steps and is sufficient for most programs.
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::print_stdout,
-        clippy::print_stderr,
-        clippy::exit,
-        clippy::disallowed_methods,
-        clippy::disallowed_types
-    )
-)]
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr, clippy::exit))]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod adapter_input;
 mod checkpoint_input;

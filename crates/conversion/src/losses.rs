@@ -62,9 +62,10 @@ impl SquaredError {
             return None;
         }
         let usual = gguf_quant::usual_error(dtype)?;
-        let bound = match is_refined {
-            false => (3.0 * usual).min(f64::midpoint(usual, 1.0)),
-            true => (6.0 * usual).min(0.25f64.mul_add(usual, 0.75)),
+        let bound = if is_refined {
+            (6.0 * usual).min(0.25f64.mul_add(usual, 0.75))
+        } else {
+            (3.0 * usual).min(f64::midpoint(usual, 1.0))
         };
         // Binary and ternary types lose much of ordinary weights.
         (error > bound.max(SMALL_ERROR)).then_some((error, usual))
@@ -177,9 +178,10 @@ impl Seen {
     fn loss(&self) -> Option<Loss> {
         let (tensor, dtype) = (self.name.clone(), self.dtype);
         if !self.has_encoded {
-            return Some(match self.has_source {
-                true => Loss::Underflow { tensor, dtype },
-                false => Loss::Zero { tensor },
+            return Some(if self.has_source {
+                Loss::Underflow { tensor, dtype }
+            } else {
+                Loss::Zero { tensor }
             });
         }
         let (error, usual) = self.error.far_above(dtype, self.is_refined)?;

@@ -77,9 +77,10 @@ impl ModelInput {
         for (adapter, scale) in &self.adapters {
             pairs.extend(adapter.pair(&tensor.name, tensor.shape)?.map(|pair| (pair, *scale)));
         }
-        Ok(match pairs.is_empty() {
-            true => Box::new(rows),
-            false => Box::new(AdaptedRows::new(rows, tensor.shape.dim(1), pairs.into_iter())),
+        Ok(if pairs.is_empty() {
+            Box::new(rows)
+        } else {
+            Box::new(AdaptedRows::new(rows, tensor.shape.dim(1), pairs.into_iter()))
         })
     }
 
@@ -140,9 +141,10 @@ impl Input for ModelInput {
         let file_type =
             // A copied file keeps its file type.
             if recipe.copy { stored_file_type(model.metadata(), &tensors) } else { recipe.file_type.id() };
-        let metadata = match is_diffusion {
-            true => diffusion_metadata(&self.metadata(), (!recipe.copy).then_some(file_type)),
-            false => quantized_metadata(&self.metadata(), file_type, ZeroBytes::EndText),
+        let metadata = if is_diffusion {
+            diffusion_metadata(&self.metadata(), (!recipe.copy).then_some(file_type))
+        } else {
+            quantized_metadata(&self.metadata(), file_type, ZeroBytes::EndText)
         };
         let (families, tensors) = (&self.families, &tensors);
         let base = Base { families, metadata, tensors, order, converted: false, sources };

@@ -219,12 +219,11 @@ impl Run<'_> {
         check_space(&needed)?;
         let claim = if earlier.is_some() { Claim::GoOn } else { Claim::Anew };
         for (index, (path, plan)) in self.files.iter().enumerate() {
-            let output = match has_name(index) {
-                true => Output::in_place(path, plan.file_len()).map_err(|_| exists(path)),
-                false => {
-                    let claimed = Output::claim(path, plan.file_len(), self.force, claim);
-                    claimed.map_err(|error| at(Error::Gguf(error), path))
-                }
+            let output = if has_name(index) {
+                Output::in_place(path, plan.file_len()).map_err(|_| exists(path))
+            } else {
+                let claimed = Output::claim(path, plan.file_len(), self.force, claim);
+                claimed.map_err(|error| at(Error::Gguf(error), path))
             };
             match output {
                 Ok(output) => outputs.push(output),

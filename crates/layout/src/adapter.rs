@@ -42,9 +42,10 @@ pub fn resolve_adapter(
     let Adapted { tensors, dropped, left_out, norms, left_out_norms, alpha } =
         adapt(&context, &base_model, &adapter.tensors, scale)?;
     let mut warnings = Vec::new();
-    let (tied, tensors): (Vec<_>, Vec<_>) = match is_tied(&context, base) {
-        true => tensors.into_iter().partition(|tensor| tensor.name.starts_with("output.weight.lora_")),
-        false => (Vec::new(), tensors),
+    let (tied, tensors): (Vec<_>, Vec<_>) = if is_tied(&context, base) {
+        tensors.into_iter().partition(|tensor| tensor.name.starts_with("output.weight.lora_"))
+    } else {
+        (Vec::new(), tensors)
     };
     if let Some(half) = tied.first() {
         let name = half.data.sources().first().cloned().unwrap_or_default();
@@ -99,9 +100,10 @@ pub fn resolve_adapter(
 /// True if the file of the base model has no output matrix.
 fn is_tied(context: &tensors::Context<'_>, base: &Input<'_>) -> bool {
     let is_output = |name: &str| context.find(name).iter().any(|found| found.rule.gguf == "output");
-    match base.tensors.is_empty() {
-        true => context.hparams.is_true("tie_word_embeddings"),
-        false => !base.tensors.iter().any(|tensor| is_output(&tensor.name)),
+    if base.tensors.is_empty() {
+        context.hparams.is_true("tie_word_embeddings")
+    } else {
+        !base.tensors.iter().any(|tensor| is_output(&tensor.name))
     }
 }
 

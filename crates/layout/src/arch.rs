@@ -241,9 +241,10 @@ impl Class {
     /// This class, with the names that a checkpoint has: all may be those of the outer class, as trainers save it.
     pub fn as_saved(self, input: &Input<'_>) -> Class {
         let is_outer = |name: &str| name.starts_with(self.prefix) || name.starts_with("lm_head.");
-        match !self.prefix.is_empty() && input.tensors.iter().any(|tensor| is_outer(&tensor.name)) {
-            true => Class { prefix: "", ..self },
-            false => self,
+        if !self.prefix.is_empty() && input.tensors.iter().any(|tensor| is_outer(&tensor.name)) {
+            Class { prefix: "", ..self }
+        } else {
+            self
         }
     }
 

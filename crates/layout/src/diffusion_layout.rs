@@ -289,9 +289,10 @@ pub fn resolve_diffusion(
     metadata.set("general.file_type", 0u32);
     let (mut floats, mut others, mut n_of) = (Vec::new(), BTreeMap::new(), HashMap::new());
     let mut ignored = Vec::new();
-    let tensors = match from_diffusers {
-        true => original_tensors(row, tensors).unwrap_or_default(),
-        false => tensors.iter().map(as_it_is).collect(),
+    let tensors = if from_diffusers {
+        original_tensors(row, tensors).unwrap_or_default()
+    } else {
+        tensors.iter().map(as_it_is).collect()
     };
     if from_diffusers {
         let note = "the checkpoint has the layout of diffusers; the file has the original names, which loaders expect";

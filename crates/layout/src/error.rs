@@ -254,8 +254,62 @@ pub enum ArchError {
     Vocab(#[from] VocabError),
 }
 
+impl ArchError {
+    /// Hints that are the same for every error of a variant.
+    fn fixed_hint(&self) -> Option<&'static str> {
+        Some(match self {
+            ArchError::UnknownClass { class, .. } if class.starts_with("CLIPText") => {
+                "ComfyUI and stable-diffusion.cpp read the text encoders of CLIP as safetensors"
+            }
+            ArchError::NoPreprocessor => "copy it from the base model: a fine-tune uses the same file",
+            ArchError::EmptyProjector { tower: None, .. } => "copy the missing part from the base model",
+            ArchError::MissingTensors { names } if is_other_class(names) && !all_experts(names) => {
+                "every layer lacks them: `architectures` in config.json may name the class of another model"
+            }
+            ArchError::NotLora { .. } => {
+                "an adapter file cannot hold whole weights (`modules_to_save`, added tokens): merge \
+                    the adapter into its base model"
+            }
+            ArchError::NotInBase { .. } => {
+                "use the base model that the adapter was trained on; `base_model_name_or_path` in \
+                    adapter_config.json names it"
+            }
+            ArchError::UnusedTensors { names, dense: None, .. } => {
+                if all_experts(names) {
+                    "config.json may state too few experts"
+                } else if names.iter().any(|name| name.contains(".eh_proj.")) {
+                    "set `num_nextn_predict_layers` in config.json to the number of MTP layers"
+                } else {
+                    "the checkpoint may have a different architecture than config.json states"
+                }
+            }
+            ArchError::UnmergedAdapter { .. } => {
+                "call `merge_and_unload()` on the PEFT model and save the result, or convert the base \
+                    model and the adapter separately"
+            }
+            ArchError::Classifier { .. } => {
+                "to use the model without its head, convert the language model that it was trained from"
+            }
+            ArchError::BadNumber { .. } => {
+                "the value is derived from config.json, which may contain an error"
+            }
+            ArchError::OtherLayout { .. } => "use the checkpoint in its original layout, as ComfyUI loads it",
+            ArchError::UnknownDiffusion { looks_like: Some(kind), .. } if kind.ends_with("adapter") => {
+                "merge it while its model is converted, or load it as it is"
+            }
+            ArchError::UnknownDiffusion { looks_like: Some(kind), .. } if *kind != "a language model" => {
+                "load it as it is; only diffusion models and T5 encoders are converted from such a file"
+            }
+            _ => return None,
+        })
+    }
+}
+
 impl Problem for ArchError {
     fn hint(&self) -> Option<Words> {
+        if let Some(hint) = self.fixed_hint() {
+            return Some(hint.into());
+        }
         Some(match self {
             ArchError::NotAsThis { arch, .. } => {
                 words!("to convert it as a model that generates text, use `[-arch-as {}]`", arch)
@@ -266,30 +320,18 @@ impl Problem for ArchError {
             ArchError::NoTarget { .. } => {
                 words!("pass the folder of its target model with `[-target-model-dir DIR]`")
             }
-            ArchError::UnknownClass { class, .. } if class.starts_with("CLIPText") => {
-                "ComfyUI and stable-diffusion.cpp read the text encoders of CLIP as safetensors".into()
-            }
             ArchError::UnknownClass { by_tensors, .. } | ArchError::NoClass { by_tensors, .. } => {
                 let (name, _) = by_tensors.first()?;
                 words!("try `[-arch-as {}]`; the tensor names match, but the computation may differ", name)
             }
-            ArchError::NoPreprocessor => "copy it from the base model: a fine-tune uses the same file".into(),
             ArchError::OnlyProjector { text_model, .. } => {
                 let text_model = text_model.as_deref().unwrap_or("its text model");
                 format!("convert {text_model}, and convert this checkpoint as a projector").into()
             }
-            ArchError::EmptyProjector { tower: Some(name), .. } => {
-                words!(
-                    "`{}` looks like a part of a tower under an unknown prefix; rename these tensors",
-                    name
-                )
-            }
-            ArchError::EmptyProjector { .. } => "copy the missing part from the base model".into(),
-            ArchError::MissingTensors { names } if is_other_class(names) && !all_experts(names) => {
-                "every layer lacks them: `architectures` in config.json may name the class of another \
-                    model"
-                    .into()
-            }
+            ArchError::EmptyProjector { tower: Some(name), .. } => words!(
+                "`{}` looks like a part of a tower under an unknown prefix; rename these tensors",
+                name
+            ),
             ArchError::MissingTensors { names } => {
                 let count = if all_experts(names) { "the number of experts" } else { "`num_hidden_layers`" };
                 format!("a shard may be missing, or {count} in config.json may be too large").into()
@@ -297,39 +339,13 @@ impl Problem for ArchError {
             ArchError::IncompletePrediction { .. } => {
                 words!("download the missing shard, or omit the MTP layer with `[-no-mtp]`")
             }
-            ArchError::NotLora { .. } => {
-                "an adapter file cannot hold whole weights (`modules_to_save`, added tokens): merge \
-                    the adapter into its base model"
-                    .into()
-            }
-            ArchError::NotInBase { .. } => {
-                "use the base model that the adapter was trained on; `base_model_name_or_path` in \
-                    adapter_config.json names it"
-                    .into()
-            }
-            ArchError::AdapterTarget { .. } => {
-                words!(
-                    "to merge it, use `[gguf-convert BASE -lora ADAPTER]`; add [-with-mmproj] for vision towers"
-                )
-            }
+            ArchError::AdapterTarget { .. } => words!(
+                "to merge it, use `[gguf-convert BASE -lora ADAPTER]`; add [-with-mmproj] for vision towers"
+            ),
             ArchError::UnusedTensors { dense: Some(key), .. } => words!(
                 "`{}` in config.json leaves some layers without experts, which llama.cpp does not support here",
                 key
             ),
-            ArchError::UnusedTensors { names, .. } => {
-                if all_experts(names) {
-                    "config.json may state too few experts".into()
-                } else if names.iter().any(|name| name.contains(".eh_proj.")) {
-                    "set `num_nextn_predict_layers` in config.json to the number of MTP layers".into()
-                } else {
-                    "the checkpoint may have a different architecture than config.json states".into()
-                }
-            }
-            ArchError::UnmergedAdapter { .. } => {
-                "call `merge_and_unload()` on the PEFT model and save the result, or convert the base \
-                    model and the adapter separately"
-                    .into()
-            }
             ArchError::MoreLayers { gap: Some(layer), .. } => {
                 format!("layer {layer} has no tensors; number the layers of the checkpoint without gaps")
                     .into()
@@ -338,30 +354,9 @@ impl Problem for ArchError {
                 let n_layers = last.saturating_add(1);
                 format!("if the model was made by stacking layers, set `{key}` to {n_layers}").into()
             }
-            ArchError::Classifier { .. } => {
-                "to use the model without its head, convert the language model that it was trained \
-                    from"
-                    .into()
-            }
-            ArchError::BadNumber { .. } => {
-                "the value is derived from config.json, which may contain an error".into()
-            }
-            ArchError::OtherLayout { .. } => {
-                "use the checkpoint in its original layout, as ComfyUI loads it".into()
-            }
-            ArchError::UnknownDiffusion { looks_like: Some(kind), .. } if kind.ends_with("adapter") => {
-                "merge it while its model is converted, or load it as it is".into()
-            }
-            ArchError::UnknownDiffusion { looks_like: None | Some("a language model"), .. } => {
-                words!(
-                    "to convert an image, video or sound model by general rules, name its architecture with `[-arch-as NAME]`; a language model needs the folder with its config"
-                )
-            }
-            ArchError::UnknownDiffusion { looks_like: Some(_), .. } => {
-                "load it as it is; only diffusion models and T5 encoders are converted from such a \
-                    file"
-                    .into()
-            }
+            ArchError::UnknownDiffusion { .. } => words!(
+                "to convert an image, video or sound model by general rules, name its architecture with `[-arch-as NAME]`; a language model needs the folder with its config"
+            ),
             _ => return self.inner()?.hint(),
         })
     }
@@ -444,9 +439,10 @@ fn heads_of(heads: &[String]) -> String {
 fn nearest_rows(nearest: &[(&str, usize, usize)], n_tensors: usize) -> String {
     let each: Vec<String> =
         nearest.iter().map(|(name, n, of)| format!("`{name}` ({n} of {of} names)")).collect();
-    match each.is_empty() {
-        true => format!(" ({})", counted(n_tensors, "tensor")),
-        false => format!("; nearest: {}", each.join(", ")),
+    if each.is_empty() {
+        format!(" ({})", counted(n_tensors, "tensor"))
+    } else {
+        format!("; nearest: {}", each.join(", "))
     }
 }
 

@@ -55,8 +55,9 @@ fn check_layer_types(arch: &Arch, config: &Json) -> Result<(), ArchError> {
     let part = text_config(config).unwrap_or(config);
     let model_type = part.get("model_type").and_then(Json::as_str).unwrap_or_default();
     let class = arch.configs.iter().find(|class| class.model_type == model_type);
-    match class.is_some_and(|class| class.field("layer_types").is_some()) {
-        true => built_in::check_layer_types(part),
-        false => Ok(()),
+    if class.is_some_and(|class| class.field("layer_types").is_some()) {
+        built_in::check_layer_types(part)
+    } else {
+        Ok(())
     }
 }

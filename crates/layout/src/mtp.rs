@@ -19,10 +19,7 @@ pub fn mtp_layers(metadata: &Metadata) -> Range<u64> {
     let number = |key: &str| metadata.get(&format!("{architecture}.{key}")).and_then(Value::as_u64);
     let n_layers = number("block_count").unwrap_or(0);
     let n_mtp = number("nextn_predict_layers").unwrap_or(0);
-    match n_mtp < n_layers {
-        true => n_layers - n_mtp..n_layers,
-        false => 0..0,
-    }
+    if n_mtp < n_layers { n_layers - n_mtp..n_layers } else { 0..0 }
 }
 
 /// The number of the MTP layer that a tensor belongs to.

@@ -55,10 +55,12 @@ fn lacking_of(
         if !is_needed || is_shared {
             continue;
         }
-        let layers = match rule.gguf.contains("{bid}") {
-            false => 1,
-            true if rule.gguf.starts_with("dec.") => decoder_layers,
-            true => layers,
+        let layers = if !rule.gguf.contains("{bid}") {
+            1
+        } else if rule.gguf.starts_with("dec.") {
+            decoder_layers
+        } else {
+            layers
         };
         let spelled =
             // A file of n tensors lacks one of n + 1, so the count of a broken file makes no endless list.

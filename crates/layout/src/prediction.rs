@@ -48,8 +48,5 @@ pub(crate) fn check_prediction(
     }
     let parts = ["eh_proj", "enorm", "hnorm"].map(|part| format!("blk.{trunk}.nextn.{part}.weight"));
     let names: Vec<String> = parts.into_iter().filter(|name| !has(name)).collect();
-    match names.is_empty() {
-        true => Ok(()),
-        false => Err(ArchError::IncompletePrediction { names }),
-    }
+    if names.is_empty() { Ok(()) } else { Err(ArchError::IncompletePrediction { names }) }
 }

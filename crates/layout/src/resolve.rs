@@ -149,10 +149,7 @@ fn draft_tokenizer<'a>(
         files: target.files.iter().map(|(name, bytes)| (name.clone(), bytes.as_slice())).collect(),
         ..Input::default()
     };
-    let route = match draft.route_of_target {
-        true => row_of(families, &input)?.vocab,
-        false => arch.vocab,
-    };
+    let route = if draft.route_of_target { row_of(families, &input)?.vocab } else { arch.vocab };
     Ok((route, Some(input)))
 }
 
@@ -271,10 +268,8 @@ impl Resolved {
         let (hparams, constants) = with_constants(arch, hparams, input)?;
         let Selected { hparams, tensors: sources, left_out, first_layer } =
             select(arch, hparams, input, options)?;
-        let (sources, of_wrapper) = match class.is_text_part {
-            true => text_tensors(sources),
-            false => (sources, Vec::new()),
-        };
+        let (sources, of_wrapper) =
+            if class.is_text_part { text_tensors(sources) } else { (sources, Vec::new()) };
         let trunk = hparams.n_layers().ok();
         let mut hparams = (arch.prepare)(hparams, &sources)?;
         hparams.derived.pooling = pooling::read(input)?;
@@ -289,14 +284,13 @@ impl Resolved {
 
         // Tensors come before keys, because `general.size_label` counts their elements.
         let context = Context { first_layer, ..context(arch, class, &hparams, input) };
-        let (tensors, dropped) = match options.vocab_only {
-            true => (Vec::new(), Vec::new()),
-            false => {
-                let mapped = all_tensors(arch, &context, input, &sources);
-                let mapped = mapped.map_err(|error| prediction_row(error, (arch, class), &hparams, trunk))?;
-                check_prediction(&mapped.0, &hparams, trunk)?;
-                mapped
-            }
+        let (tensors, dropped) = if options.vocab_only {
+            (Vec::new(), Vec::new())
+        } else {
+            let mapped = all_tensors(arch, &context, input, &sources);
+            let mapped = mapped.map_err(|error| prediction_row(error, (arch, class), &hparams, trunk))?;
+            check_prediction(&mapped.0, &hparams, trunk)?;
+            mapped
         };
         let dropped: Vec<Dropped> =
             constants.into_iter().chain(left_out).chain(of_wrapper).chain(dropped).collect();
@@ -455,9 +449,10 @@ fn select<'a>(
     options: &Options,
 ) -> Result<Selected<'a>, ArchError> {
     let is_constant = |tensor: &SourceTensor| constant(arch, &tensor.name).is_some();
-    let all = match input.tensors.iter().any(is_constant) {
-        true => input.tensors.iter().filter(|tensor| !is_constant(tensor)).cloned().collect(),
-        false => Cow::Borrowed(input.tensors.as_slice()),
+    let all = if input.tensors.iter().any(is_constant) {
+        input.tensors.iter().filter(|tensor| !is_constant(tensor)).cloned().collect()
+    } else {
+        Cow::Borrowed(input.tensors.as_slice())
     };
     if options.prediction == Prediction::With {
         return Ok(Selected { hparams, tensors: all, left_out: Vec::new(), first_layer: 0 });
@@ -484,18 +479,14 @@ fn select<'a>(
         "embed_tokens.weight",
         "norm.weight",
     ];
-    let stays = |tensor: &SourceTensor| match only {
-        true => is_part(tensor) || SHARED.contains(&plain(tensor).as_str()),
-        false => !is_part(tensor),
+    let stays = |tensor: &SourceTensor| {
+        if only { is_part(tensor) || SHARED.contains(&plain(tensor).as_str()) } else { !is_part(tensor) }
     };
     let (tensors, left_out): (Vec<_>, Vec<_>) = all.iter().cloned().partition(stays);
     let reason = if only { "not an MTP tensor" } else { "an MTP tensor" };
     let left_out = left_out.into_iter().map(|tensor| Dropped { name: tensor.name, reason }).collect();
     let first_layer = if only { hparams.n_layers()? } else { 0 };
-    let hparams = match only {
-        true => hparams,
-        false => keys.iter().fold(hparams, |hparams, key| hparams.without(key)),
-    };
+    let hparams = if only { hparams } else { keys.iter().fold(hparams, |hparams, key| hparams.without(key)) };
     Ok(Selected { hparams, tensors: tensors.into(), left_out, first_layer })
 }
 

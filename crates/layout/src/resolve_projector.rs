@@ -155,9 +155,10 @@ fn towers(families: &Families, row: &Projector, input: &Input<'_>) -> Result<Tow
         vision,
         audio,
         preprocessor: Hparams::of_part(preprocessor([file(first)?, file(second)?])),
-        added_tokens: match row.asks_tokens {
-            true => added_tokens(file("tokenizer_config.json")?.as_ref(), file("tokenizer.json")?.as_ref()),
-            false => Vec::new(),
+        added_tokens: if row.asks_tokens {
+            added_tokens(file("tokenizer_config.json")?.as_ref(), file("tokenizer.json")?.as_ref())
+        } else {
+            Vec::new()
         },
         folder_name: input.folder_name.clone(),
         shapes: {

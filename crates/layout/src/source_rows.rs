@@ -124,9 +124,10 @@ impl Index {
         let mut before = 0;
         for piece in &self.pieces {
             if let Some(row) = piece.output_row(within) {
-                return Some(match self.by_group {
-                    true => group * self.n_taken + before + row,
-                    false => self.n_groups * before + group * piece.n_rows + row,
+                return Some(if self.by_group {
+                    group * self.n_taken + before + row
+                } else {
+                    self.n_groups * before + group * piece.n_rows + row
                 });
             }
             before += piece.n_rows;

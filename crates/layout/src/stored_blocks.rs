@@ -43,10 +43,12 @@ pub fn first(
         let sources = sources(&tensor);
         let places = sources.iter().filter_map(|name| places.get(name.as_str()).copied());
         let is_stack = sources.len() > 1;
-        let place = match is_stack && !counts_experts {
-            _ if by_layer => (layer_of(&tensor.name), None),
-            true => (1, places.min()),
-            false => (0, places.max()),
+        let place = if by_layer {
+            (layer_of(&tensor.name), None)
+        } else if is_stack && !counts_experts {
+            (1, places.min())
+        } else {
+            (0, places.max())
         };
         let group = with_scales(tensor, &source_blocks)?;
         stored.push((place, group));

@@ -25,16 +25,8 @@
 //!
 //! Block scheme: Goto and van de Geijn, "Anatomy of high-performance matrix multiplication" (2008), without
 //! packing of the left side.
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::print_stdout,
-        clippy::print_stderr,
-        clippy::exit,
-        clippy::disallowed_methods,
-        clippy::disallowed_types
-    )
-)]
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr, clippy::exit))]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 #![expect(clippy::needless_range_loop, reason = "kernels walk several arrays by one index")]
 
 mod blocked;

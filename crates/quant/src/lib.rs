@@ -5,16 +5,8 @@
 //!
 //! Guarantee: bytes equal to `ggml_quantize_chunk` of llama.cpp (as vendored in llama-cpp-python 0.3.36)
 //! built without floating-point contraction.
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::print_stdout,
-        clippy::print_stderr,
-        clippy::exit,
-        clippy::disallowed_methods,
-        clippy::disallowed_types
-    )
-)]
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr, clippy::exit))]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 #![expect(clippy::needless_range_loop, reason = "kernels walk several arrays by one index")]
 
 mod bf16;

@@ -105,29 +105,28 @@ fn main() {
     let outcomes = both.outcomes();
     let n_both = outcomes.iter().filter(|outcome| outcome.both_sides).count();
     let [of_one, of_both] = seconds;
-    println!(
-        "one side in {of_one:.1} s, both in {of_both:.1} s; {n_both} of {} matrices by both",
-        outcomes.len()
-    );
+    let n_all = outcomes.len();
+    println!("one side in {of_one:.1} s, both in {of_both:.1} s; {n_both} of {n_all} matrices by both");
+    print_divergences(&model, &others, windows(verify, WINDOWS));
+}
+
+/// Prints divergences of the others from the model, and their ratios.
+fn print_divergences(model: &Model, others: &[Model], windows: Vec<Vec<u32>>) {
     let chunk = |tokens: Vec<u32>| {
         let counted = 256..511;
         let targets = tokens[counted.start + 1..=counted.end].to_vec();
         Chunk { tokens, counted, targets }
     };
-    let chunks: Vec<Chunk> = windows(verify, WINDOWS).into_iter().map(chunk).collect();
+    let chunks: Vec<Chunk> = windows.into_iter().map(chunk).collect();
     let found =
-        run(&Base::Model(&model), &others, (&chunks, 0..chunks.len()), 10, None, &mut |_, _| true).unwrap();
+        run(&Base::Model(model), others, (&chunks, 0..chunks.len()), 10, None, &mut |_, _| true).unwrap();
     let by_window: Vec<Vec<f64>> = found
         .iter()
         .map(|all| all.chunks(255).map(|window| window.iter().map(|it| it.kl).sum::<f64>() / 255.0).collect())
         .collect();
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-    println!(
-        "divergence: stock {:.5}, one side {:.5}, both {:.5}",
-        mean(&by_window[0]),
-        mean(&by_window[1]),
-        mean(&by_window[2])
-    );
+    let [stock, one, both] = [0, 1, 2].map(|at| mean(&by_window[at]));
+    println!("divergence: stock {stock:.5}, one side {one:.5}, both {both:.5}");
     for (what, a, b) in [("one side by stock", 1, 0), ("both by stock", 2, 0), ("both by one side", 2, 1)] {
         // With R = sum a / sum b the variance of R is n / (n - 1) * sum (a_i - R b_i)^2 / (sum b)^2.
         let (a, b) = (&by_window[a], &by_window[b]);

@@ -5,16 +5,8 @@
 //! ([`Gram`]) while `gguf_runtime` runs a model over a text, rounds blocks with error feedback, and chooses
 //! types under a byte budget. It uses `gguf_runtime` and `gguf_quant`, opens no checkpoint, and is known to
 //! `gguf_conversion` only as an encoder of rows.
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::print_stdout,
-        clippy::print_stderr,
-        clippy::exit,
-        clippy::disallowed_methods,
-        clippy::disallowed_types
-    )
-)]
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr, clippy::exit))]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 pub mod budget;
 mod error;

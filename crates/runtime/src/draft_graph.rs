@@ -42,9 +42,10 @@ pub fn target_ids(
     n_vocab: usize,
 ) -> Result<Option<Vec<u32>>, Error> {
     let Some(ids) = weights.long_integers("d2t", n_own)? else {
-        return match n_own == n_vocab {
-            true => Ok(None),
-            false => Err(Error::MissingTensor { name: "d2t".to_owned() }),
+        return if n_own == n_vocab {
+            Ok(None)
+        } else {
+            Err(Error::MissingTensor { name: "d2t".to_owned() })
         };
     };
     let checked = ids.into_iter().map(|id| {

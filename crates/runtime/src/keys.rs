@@ -69,11 +69,14 @@ impl<'a> Keys<'a> {
         let number = number as f32;
         let lowest =
             LOWEST.iter().find(|(end, _)| key.ends_with(end)).map_or(f32::MIN, |(_, lowest)| *lowest);
-        match number.is_finite() && number >= lowest {
-            true => Ok(Some(number)),
-            false if lowest > 0.0 => Err(self.wrong(key, "a number above 0")),
-            false if lowest == 0.0 => Err(self.wrong(key, "a number from 0")),
-            false => Err(self.wrong(key, "a finite number")),
+        if number.is_finite() && number >= lowest {
+            Ok(Some(number))
+        } else if lowest > 0.0 {
+            Err(self.wrong(key, "a number above 0"))
+        } else if lowest == 0.0 {
+            Err(self.wrong(key, "a number from 0"))
+        } else {
+            Err(self.wrong(key, "a finite number"))
         }
     }
 

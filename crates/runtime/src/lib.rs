@@ -4,16 +4,8 @@
 //! GGUF only. It turns text into tokens ([`gguf_tokenizer`]), runs them through a [`Model`], measures
 //! how well they were predicted ([`perplexity`]), generates text ([`generate`], [`chat`]), computes
 //! embeddings of texts ([`embed`]), and turns pictures ([`vision`]) and sounds ([`audio`]) into model inputs.
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::print_stdout,
-        clippy::print_stderr,
-        clippy::exit,
-        clippy::disallowed_methods,
-        clippy::disallowed_types
-    )
-)]
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr, clippy::exit))]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod architecture;
 pub mod audio;

@@ -480,9 +480,11 @@ impl<'a, 'o> Pass<'a, 'o> {
 
 /// The observer's identifier of matrix `index` of a stack, or of the only one.
 fn part_of(weight: &Weight, index: usize) -> Part {
-    match weight.is_by_head {
-        true => Part::Head { index, n: weight.n_stack },
-        false if weight.n_stack > 1 => Part::Expert { index, n: weight.n_stack },
-        false => Part::Whole,
+    if weight.is_by_head {
+        Part::Head { index, n: weight.n_stack }
+    } else if weight.n_stack > 1 {
+        Part::Expert { index, n: weight.n_stack }
+    } else {
+        Part::Whole
     }
 }

@@ -67,9 +67,10 @@ fn list(folder: &Path, prefix: &str, files: &mut Vec<String>) {
     for entry in fs::read_dir(folder).unwrap() {
         let entry = entry.unwrap();
         let name = format!("{prefix}{}", entry.file_name().to_str().unwrap());
-        match entry.file_type().unwrap().is_dir() {
-            true => list(&entry.path(), &format!("{name}/"), files),
-            false => files.push(name),
+        if entry.file_type().unwrap().is_dir() {
+            list(&entry.path(), &format!("{name}/"), files)
+        } else {
+            files.push(name)
         }
     }
 }

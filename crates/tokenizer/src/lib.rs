@@ -22,16 +22,8 @@
 //!
 //! "The reference" is llama.cpp's converter with gguf-py, as vendored in llama-cpp-python 0.3.36. `Source:` lines
 //! name a class or function and its file below that tree (`conversion/llama.py`).
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::print_stdout,
-        clippy::print_stderr,
-        clippy::exit,
-        clippy::disallowed_methods,
-        clippy::disallowed_types
-    )
-)]
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr, clippy::exit))]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod byte_alphabet;
 mod encode;

@@ -196,10 +196,8 @@ fn tensors(
     events: &dyn Events,
 ) -> Result<Vec<TensorChange>, Error> {
     let cancel = events.cancel();
-    let progress = events.progress(match options.headers {
-        true => 0,
-        false => a.tensors().map(|(_, info)| info.n_bytes).sum(),
-    });
+    let progress =
+        events.progress(if options.headers { 0 } else { a.tensors().map(|(_, info)| info.n_bytes).sum() });
     let keeps_ranks = [a, b].into_iter().any(|model| {
         let shapes = model.tensors().map(|(_, info)| (info.name.as_str(), info.shape));
         gguf_models::FAMILIES.ranks(model.metadata(), shapes) == Ranks::Stored
@@ -216,9 +214,10 @@ fn tensors(
         let same_values = info_a.shape.matches(info_b.shape.dims());
         // Trailing ones matter in diffusion models only.
         let same_shape = same_values && (!keeps_ranks || info_a.shape == info_b.shape);
-        let error = match same_values && !options.headers {
-            true => error_of((file_a, info_a), (file_b, info_b), options.level)?,
-            false => None,
+        let error = if same_values && !options.headers {
+            error_of((file_a, info_a), (file_b, info_b), options.level)?
+        } else {
+            None
         };
         progress.add(info_a.n_bytes);
         let same_type = info_a.dtype == info_b.dtype;

@@ -121,9 +121,8 @@ pub fn extract(args: &ExtractOptions, events: &dyn Events) -> Result<Extracted, 
     };
     let file_bytes = header.len() as u64 + parts.iter().map(|part| part.n_bytes).sum::<u64>();
     if !args.dry_run {
-        write(&parts, &header, file_bytes, args, events).map_err(|error| match error.is_interrupted() {
-            true => error,
-            false => Error::at(&args.output, error.to_string()),
+        write(&parts, &header, file_bytes, args, events).map_err(|error| {
+            if error.is_interrupted() { error } else { Error::at(&args.output, error.to_string()) }
         })?;
     }
     let tensor = |part: &Part<'_>| ExtractedTensor {
@@ -188,10 +187,7 @@ fn part<'a>(args: &ExtractOptions, format: Format, model: &'a Model, name: &str)
         return Err(Error::at(&args.file, format_args!("unknown tensor `{name}`")).hint(hint));
     };
     let has_none = info.dtype == DType::BF16 && format == Format::Npy;
-    let dtype = match info.dtype.is_quantized() || has_none || args.f32 {
-        true => DType::F32,
-        false => info.dtype,
-    };
+    let dtype = if info.dtype.is_quantized() || has_none || args.f32 { DType::F32 } else { info.dtype };
     if dtype != info.dtype && gguf_quant::codec(info.dtype).is_none() {
         return Err(Error::at(&args.file, format_args!("tensor `{name}`: {} cannot be decoded", info.dtype)));
     }

@@ -88,9 +88,10 @@ pub fn rm(paths: &[impl AsRef<Path>]) -> String {
 /// An argument, quoted for a shell if necessary.
 pub fn quoted(argument: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=,@%~:".contains(c);
-    match argument.chars().all(is_plain) && !argument.is_empty() {
-        true => argument.to_owned(),
-        false => format!("'{}'", argument.replace('\'', r"'\''")),
+    if argument.chars().all(is_plain) && !argument.is_empty() {
+        argument.to_owned()
+    } else {
+        format!("'{}'", argument.replace('\'', r"'\''"))
     }
 }
 

@@ -214,9 +214,10 @@ fn demand(path: &Path, model: &Model, events: &dyn Events) -> Result<(Demand, bo
     let demand = match Demand::of(&gguf_models::GRAPHS, model) {
         Err(E::UnknownArchitecture { name } | E::DraftAlone { architecture: name }) if is_model => {
             let demand = Demand::by_keys(model).map_err(|error| Error::at(path, error))?;
-            let what = match demand.layers.is_empty() {
-                true => "only the weights are counted",
-                false => "the KV cache is estimated from the keys of attention",
+            let what = if demand.layers.is_empty() {
+                "only the weights are counted"
+            } else {
+                "the KV cache is estimated from the keys of attention"
             };
             let file = file_name(path);
             events.warning(format!("{file}: unknown memory layout of `{}`: {what}", printable(&name)));
@@ -276,10 +277,7 @@ fn entry(
 ) -> Result<Entry, Error> {
     let trained =
         if demand.context_length > 0 { demand.context_length as u64 } else { Use::default().context };
-    let contexts = match args.context.is_empty() {
-        true => vec![trained],
-        false => args.context.clone(),
-    };
+    let contexts = if args.context.is_empty() { vec![trained] } else { args.context.clone() };
     let failed = |error| Error::at(&path, error);
     let mut fits = Vec::new();
     for context in contexts {

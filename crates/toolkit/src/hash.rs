@@ -229,9 +229,10 @@ pub fn check(list: &Path, events: &dyn Events) -> Result<Vec<Checked>, Error> {
                 format_args!("line {}: expected a checksum and a file name", index + 1),
             ));
         };
-        let found = match Path::new(&name).is_file() {
-            true => Some(sha256_with(Path::new(&name), events)?),
-            false => of_named_tensor(&name, &mut known, events)?,
+        let found = if Path::new(&name).is_file() {
+            Some(sha256_with(Path::new(&name), events)?)
+        } else {
+            of_named_tensor(&name, &mut known, events)?
         };
         let state = match found {
             Some(found) if found == expected => "OK",

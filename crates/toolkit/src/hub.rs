@@ -200,11 +200,14 @@ pub fn input(
 ) -> Result<Input, Error> {
     let text = path.to_str().unwrap_or_default();
     let is_local = !Repo::is_address(text) && !is_like_a_hub_name(path);
-    let taken = |failure: Error| match Repo::is_address(text) || failure.is_interrupted() {
-        true => failure,
-        false => failure.hint([format!(
+    let taken = |failure: Error| {
+        if Repo::is_address(text) || failure.is_interrupted() {
+            failure
+        } else {
+            failure.hint([format!(
             "if `{text}` is meant to be a local folder, check the path; it was treated as a model on the Hub"
-        )]),
+        )])
+        }
     };
     let input = if is_local {
         Input::local(named(path, events))
@@ -253,10 +256,8 @@ fn of_hub(text: &str, wanted: Wanted<'_>, options: &HubOptions, events: &dyn Eve
         }
         return remote(&repo, &settings, wanted, options, events);
     }
-    let reason = match settings.offline {
-        true => "HF_HUB_OFFLINE is set",
-        false => "built without the feature `remote`",
-    };
+    let reason =
+        if settings.offline { "HF_HUB_OFFLINE is set" } else { "built without the feature `remote`" };
     Err(Error::new(HubError::NotCached { repo: repo.to_string(), cache: settings.cache, reason }))
 }
 

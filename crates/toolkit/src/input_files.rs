@@ -21,10 +21,7 @@ use crate::{
 pub fn files_in(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
     let mut files = Vec::new();
     for path in paths {
-        match path.is_dir() {
-            true => files.extend(of_folder(path)?),
-            false => files.push(path.clone()),
-        }
+        if path.is_dir() { files.extend(of_folder(path)?) } else { files.push(path.clone()) }
     }
     Ok(files)
 }

@@ -58,27 +58,10 @@ pub fn is_address(file: &str) -> bool {
 /// Advice for an input that could not be opened; none if its kind is right or not read by any command.
 pub fn advice(path: &Path, wanted: Wanted) -> Option<Words> {
     let shown = path.display();
-    if wanted == Wanted::Gguf && path.to_str().is_some_and(is_address) {
-        return Some(words!("download the file first; `[gguf-inspect show]` reads the header of a URL"));
-    }
-    if wanted == Wanted::Gguf && path.is_file() && is_piece(path) {
-        return Some(
-            "the file is one piece of a larger file; join all pieces in order with `cat` first".into(),
-        );
-    }
     if wanted == Wanted::Gguf
-        && let Some(found) = gguf_checkpoint::whisper_cpp_model(path)
+        && let Some(advice) = advice_on_other_file(path)
     {
-        return Some(words!(
-            "the file is {}, which does not read GGUF; for another type, convert the original checkpoint",
-            found
-        ));
-    }
-    if wanted == Wanted::Gguf && gguf_checkpoint::is_legacy(path) {
-        return Some(words!(
-            "to convert a file in a format older than GGUF, run `[gguf-convert legacy {} OUT]`",
-            shown
-        ));
+        return Some(advice);
     }
     if matches!(wanted, Wanted::Adapter | Wanted::AdapterFolder)
         && let Some(folder) = adapter_below(path)
@@ -152,6 +135,30 @@ pub fn advice(path: &Path, wanted: Wanted) -> Option<Words> {
             )
         }
         _ => return None,
+    })
+}
+
+/// Advice for an address or a file of another program that was passed as a GGUF file.
+fn advice_on_other_file(path: &Path) -> Option<Words> {
+    if path.to_str().is_some_and(is_address) {
+        return Some(words!("download the file first; `[gguf-inspect show]` reads the header of a URL"));
+    }
+    if path.is_file() && is_piece(path) {
+        return Some(
+            "the file is one piece of a larger file; join all pieces in order with `cat` first".into(),
+        );
+    }
+    if let Some(found) = gguf_checkpoint::whisper_cpp_model(path) {
+        return Some(words!(
+            "the file is {}, which does not read GGUF; for another type, convert the original checkpoint",
+            found
+        ));
+    }
+    gguf_checkpoint::is_legacy(path).then(|| {
+        words!(
+            "to convert a file in a format older than GGUF, run `[gguf-convert legacy {} OUT]`",
+            path.display()
+        )
     })
 }
 

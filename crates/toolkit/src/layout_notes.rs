@@ -89,7 +89,7 @@ pub fn left_out_towers(families: &Families, config: &Json, dropped: &[Dropped]) 
 
 /// Reports keys of the config that were not read: those that may affect the computation as a note, or as a
 /// warning if the architecture was forced; all others as details.
-pub fn tell_unasked(layout: &Layout, is_forced: bool, events: &dyn Events) -> Vec<Words> {
+pub fn report_unread_keys(layout: &Layout, is_forced: bool, events: &dyn Events) -> Vec<Words> {
     let (mathematics, others): (Vec<&UnreadKey>, Vec<&UnreadKey>) =
         layout.unread_keys.iter().partition(|key| key.is_mathematics);
     let list = |keys: &[&UnreadKey]| {

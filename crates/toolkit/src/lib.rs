@@ -46,16 +46,8 @@
 //!
 //! Types of the crates below that these functions take or return are re-exported: here, and by topic in [`architecture`],
 //! [`source`], [`quant`], [`templates`] and [`process`].
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::print_stdout,
-        clippy::print_stderr,
-        clippy::exit,
-        clippy::disallowed_methods,
-        clippy::disallowed_types
-    )
-)]
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr, clippy::exit))]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 pub mod adapter;
 pub mod architecture_list;

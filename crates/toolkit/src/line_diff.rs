@@ -64,9 +64,10 @@ pub fn steps(a: &[&str], b: &[&str]) -> Vec<Step> {
         let mut common = vec![0u32; (a.len() + 1) * width];
         for i in (0..a.len()).rev() {
             for j in (0..b.len()).rev() {
-                common[i * width + j] = match a[i] == b[j] {
-                    true => common[(i + 1) * width + j + 1] + 1,
-                    false => common[(i + 1) * width + j].max(common[i * width + j + 1]),
+                common[i * width + j] = if a[i] == b[j] {
+                    common[(i + 1) * width + j + 1] + 1
+                } else {
+                    common[(i + 1) * width + j].max(common[i * width + j + 1])
                 };
             }
         }

@@ -100,9 +100,10 @@ impl ProgressLine {
         let line = self.line.get_or_insert_with(|| events.status_line());
         line.count(done, total);
         let is_last = done >= total;
-        let is_due = match line.is_updating() {
-            true => self.last.is_none_or(|last| now.duration_since(last) >= REDRAW_INTERVAL),
-            false => self.pace.is_due(done as f64 / total.max(1) as f64),
+        let is_due = if line.is_updating() {
+            self.last.is_none_or(|last| now.duration_since(last) >= REDRAW_INTERVAL)
+        } else {
+            self.pace.is_due(done as f64 / total.max(1) as f64)
         };
         if !is_last && !is_due {
             return;

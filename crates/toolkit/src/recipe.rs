@@ -79,9 +79,10 @@ impl Extracted {
 /// A file that cannot be read, or is neither a recipe file nor a GGUF file.
 pub fn open_recipe(path: &Path, hub_options: &HubOptions, events: &dyn Events) -> Result<RecipeFile, Error> {
     let name = path.to_string_lossy();
-    match is_address(&name) || is_gguf(path) {
-        true => Ok(recipe_of_file(&name, hub_options, events)?.file),
-        false => RecipeFile::open(path),
+    if is_address(&name) || is_gguf(path) {
+        Ok(recipe_of_file(&name, hub_options, events)?.file)
+    } else {
+        RecipeFile::open(path)
     }
 }
 
@@ -92,10 +93,8 @@ pub fn open_recipe(path: &Path, hub_options: &HubOptions, events: &dyn Events) -
 pub fn recipe_of_file(file: &str, hub_options: &HubOptions, events: &dyn Events) -> Result<Extracted, Error> {
     let shown = without_secrets(file);
     let path = Path::new(file);
-    let Headers { metadata, tensors } = match is_address(file) {
-        true => remote(file, hub_options, events)?,
-        false => local(path)?,
-    };
+    let Headers { metadata, tensors } =
+        if is_address(file) { remote(file, hub_options, events)? } else { local(path)? };
     let facts: Vec<TensorFacts<'_>> = tensors
         .iter()
         .map(|(name, shape, dtype)| TensorFacts { name, shape: *shape, dtype: *dtype })

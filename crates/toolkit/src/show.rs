@@ -260,10 +260,7 @@ fn metadata_table(file: &File, full: bool) -> String {
     let mut rows = vec![["key", "type", "value"].map(str::to_owned).to_vec()];
     rows.extend(metadata.iter().map(|(key, value)| vec![printable(key), type_of(value), String::new()]));
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let room = match full {
-        true => usize::MAX,
-        false => WIDTH.saturating_sub(width(0) + width(1) + 4).max(SHOWN_CHARS),
-    };
+    let room = if full { usize::MAX } else { WIDTH.saturating_sub(width(0) + width(1) + 4).max(SHOWN_CHARS) };
     for (row, (key, value)) in rows[1..].iter_mut().zip(metadata) {
         row[2] = shown(value, room);
         if let Some(name) = file_type_name(key, value) {

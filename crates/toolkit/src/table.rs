@@ -50,10 +50,12 @@ pub fn table(rows: &[Vec<String>], right: &[usize]) -> String {
             // Not `{cell:>width$}`: a width above 65535 is a panic of `format!`.
             let padding = " ".repeat(widths[column] - cell.chars().count());
             let is_last = column + 1 == n_columns;
-            match right.contains(&column) {
-                true => text.extend([&padding, cell.as_str()]),
-                false if is_last => text += cell,
-                false => text.extend([cell.as_str(), &padding]),
+            if right.contains(&column) {
+                text.extend([&padding, cell.as_str()])
+            } else if is_last {
+                text += cell;
+            } else {
+                text.extend([cell.as_str(), &padding])
             }
             text += if is_last { "" } else { "  " };
         }

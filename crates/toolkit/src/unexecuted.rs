@@ -15,12 +15,13 @@ pub fn line(model: &Model) -> Option<String> {
     let (first, rest) = names.split_first()?;
     let mtp = gguf_layout::mtp_layers(model.file().metadata());
     let is_mtp = |name: &String| gguf_layout::mtp_layer_of(&mtp, name).is_some();
-    let what = match names.iter().all(is_mtp) {
-        true => match mtp.end - mtp.start {
+    let what = if names.iter().all(is_mtp) {
+        match mtp.end - mtp.start {
             1 => format!("MTP layer {} is", mtp.start),
             _ => format!("MTP layers {} to {} are", mtp.start, mtp.end - 1),
-        },
-        false => "some layers are".to_owned(),
+        }
+    } else {
+        "some layers are".to_owned()
     };
     let first = printable(first);
     let matrices = match rest.len() {

@@ -2,16 +2,8 @@
 //!
 //! This crate does no I/O and is independent of containers and models. All other crates compute sizes through
 //! it, so that every size is checked.
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::print_stdout,
-        clippy::print_stderr,
-        clippy::exit,
-        clippy::disallowed_methods,
-        clippy::disallowed_types
-    )
-)]
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr, clippy::exit))]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod dtype;
 mod forks;

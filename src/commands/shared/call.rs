@@ -13,8 +13,5 @@ pub fn program(binary: &str) -> Call {
 pub(in crate::commands) fn executable() -> PathBuf {
     // On Linux this is the running file, even if another one has its name now.
     let running = Path::new("/proc/self/exe");
-    match running.exists() {
-        true => running.to_owned(),
-        false => std::env::current_exe().unwrap_or_default(),
-    }
+    if running.exists() { running.to_owned() } else { std::env::current_exe().unwrap_or_default() }
 }

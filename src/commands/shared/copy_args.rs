@@ -33,10 +33,7 @@ impl CopyArgs {
         }
         for line in copied.lines() {
             // Findings of a dry run are its result.
-            match self.dry_run {
-                true => ui.data(&(line + "\n"))?,
-                false => ui.status(&line),
-            }
+            if self.dry_run { ui.data(&(line + "\n"))? } else { ui.status(&line) }
         }
         Ok(())
     }

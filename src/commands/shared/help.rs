@@ -71,9 +71,10 @@ fn first_examples(text: &str) -> String {
 fn paragraphs(text: &str) -> String {
     let block = |block: &str| {
         let is_prose = !block.lines().any(|line| line.starts_with(' '));
-        match is_prose {
-            true => block.lines().collect::<Vec<_>>().join(" "),
-            false => block.lines().map(continued).collect::<Vec<_>>().join("\n"),
+        if is_prose {
+            block.lines().collect::<Vec<_>>().join(" ")
+        } else {
+            block.lines().map(continued).collect::<Vec<_>>().join("\n")
         }
     };
     text.trim_end().split("\n\n").map(block).collect::<Vec<_>>().join("\n\n")

@@ -36,9 +36,10 @@ pub(in crate::commands) fn report_each<T: Serialize>(
         && !path.is_dir()
     {
         let found = look(path)?;
-        match report.json {
-            true => ui.json(&found)?,
-            false => ui.styled_data(&(report.text)(&found))?,
+        if report.json {
+            ui.json(&found)?
+        } else {
+            ui.styled_data(&(report.text)(&found))?
         }
         return (report.verdict)(&found);
     }

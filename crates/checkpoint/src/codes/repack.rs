@@ -118,12 +118,13 @@ impl CodedWeights {
             (values.is_in(-128.0, 127.0), DType::Q8_0),
         ];
         let types: Vec<DType> = types.into_iter().filter(|(fits, _)| *fits).map(|(_, dtype)| dtype).collect();
-        Ok(match types.is_empty() {
-            true => Repacks::Not(format!(
+        Ok(if types.is_empty() {
+            Repacks::Not(format!(
                 "codes minus zero points range from {} to {}, which no ggml type can hold",
                 values.least, values.most
-            )),
-            false => Repacks::To(types),
+            ))
+        } else {
+            Repacks::To(types)
         })
     }
 

@@ -88,9 +88,10 @@ impl Fetcher {
         if blocks.is_empty() {
             return;
         }
-        match urgent {
-            true => blocks.iter().rev().for_each(|block| state.queue.push_front((Arc::clone(file), *block))),
-            false => state.queue.extend(blocks.iter().map(|block| (Arc::clone(file), *block))),
+        if urgent {
+            blocks.iter().rev().for_each(|block| state.queue.push_front((Arc::clone(file), *block)))
+        } else {
+            state.queue.extend(blocks.iter().map(|block| (Arc::clone(file), *block)))
         }
         while state.n_threads < N_THREADS {
             let shared = Arc::clone(&self.shared);
@@ -123,9 +124,10 @@ impl Drop for Fetcher {
 impl Shared {
     fn work(&self) {
         while let Some((file, blocks)) = self.next() {
-            let result = match file.remote.ignores_ranges() {
-                true => self.fetch_whole(&file, &blocks),
-                false => self.fetch(&file, &blocks),
+            let result = if file.remote.ignores_ranges() {
+                self.fetch_whole(&file, &blocks)
+            } else {
+                self.fetch(&file, &blocks)
             };
             let mut state = lock(&self.state);
             // Blocks that arrived may be released and requested again.

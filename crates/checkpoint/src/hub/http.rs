@@ -285,9 +285,10 @@ fn certificates_in(file: &Path) -> io::Result<RootCerts> {
         _ => None,
     });
     let certificates: Vec<_> = certificates.collect();
-    match certificates.is_empty() {
-        true => Err(wrong("it does not contain a certificate".to_owned())),
-        false => Ok(RootCerts::from(certificates)),
+    if certificates.is_empty() {
+        Err(wrong("it does not contain a certificate".to_owned()))
+    } else {
+        Ok(RootCerts::from(certificates))
     }
 }
 

@@ -93,12 +93,13 @@ impl Settings {
         let user_cache = || get("XDG_CACHE_HOME").unwrap_or_else(|| "~/.cache".to_owned());
         let home = path(get("HF_HOME").unwrap_or_else(|| user_cache() + "/huggingface"));
         let cache = get("HF_HUB_CACHE").or_else(|| get("HUGGINGFACE_HUB_CACHE"));
-        let token = match is_true("HF_HUB_DISABLE_IMPLICIT_TOKEN") {
-            true => Token::None,
-            false => match get("HF_TOKEN").or_else(|| get("HUGGING_FACE_HUB_TOKEN")) {
+        let token = if is_true("HF_HUB_DISABLE_IMPLICIT_TOKEN") {
+            Token::None
+        } else {
+            match get("HF_TOKEN").or_else(|| get("HUGGING_FACE_HUB_TOKEN")) {
                 Some(token) => Token::Value(token),
                 None => Token::File(get("HF_TOKEN_PATH").map_or_else(|| home.join("token"), path)),
-            },
+            }
         };
         // An intercepting proxy has its own certificates, which these variables specify for OpenSSL, requests
         // and curl.

@@ -254,14 +254,13 @@ fn read_state(parts: &[Part], tensor: &Tensor) -> Result<State, Error> {
     let n_elems = shape.iter().try_fold(1u64, |product, dim| product.checked_mul(*dim));
     let n_elems =
         n_elems.filter(|n| *n > 0).ok_or_else(|| wrong("shape", "sizes with a product of 64 bits"))?;
-    let nested = match state.get("nested_blocksize").is_some_and(|size| !size.is_null()) {
-        false => None,
-        true => {
-            // A JSON double with the value of an f32.
-            let offset = state["nested_offset"].as_f64().map(|offset| offset as f32);
-            let offset = offset.filter(|offset| offset.is_finite());
-            Some((size("nested_blocksize")?, offset.ok_or_else(|| wrong("nested_offset", "a number"))?))
-        }
+    let nested = if state.get("nested_blocksize").is_some_and(|size| !size.is_null()) {
+        // A JSON double with the value of an f32.
+        let offset = state["nested_offset"].as_f64().map(|offset| offset as f32);
+        let offset = offset.filter(|offset| offset.is_finite());
+        Some((size("nested_blocksize")?, offset.ok_or_else(|| wrong("nested_offset", "a number"))?))
+    } else {
+        None
     };
     Ok(State { block: size("blocksize")?, shape, n_elems, nested, is_fp4: quant_type == "fp4" })
 }

@@ -75,9 +75,10 @@ pub(super) fn groups_of(index: &Tensor, values: &[u32], n_groups: u64, size: u64
         });
     }
     let in_order = (0..).zip(values).all(|(column, group)| u64::from(*group) == column / size);
-    Ok(match in_order {
-        true => Groups::Size(size),
-        false => Groups::Index { name: index.name.clone(), span: index.span(), n_groups },
+    Ok(if in_order {
+        Groups::Size(size)
+    } else {
+        Groups::Index { name: index.name.clone(), span: index.span(), n_groups }
     })
 }
 

@@ -132,9 +132,10 @@ fn packing_of(
 ) -> Result<(u32, bool), Error> {
     let fits = |bits: u32, is_dense: bool| {
         let bits = u64::from(bits);
-        let words = match is_dense {
-            true => n_columns.checked_mul(bits).map(|all| all.div_ceil(32)),
-            false => Some(n_columns.div_ceil(32 / bits)),
+        let words = if is_dense {
+            n_columns.checked_mul(bits).map(|all| all.div_ceil(32))
+        } else {
+            Some(n_columns.div_ceil(32 / bits))
         };
         words == Some(n_words)
     };
@@ -239,9 +240,10 @@ impl Matrix {
             (3, matrices) => zeros.shape == [matrices, words, n_groups],
             _ => false,
         };
-        let n_words = match is_dense {
-            true => (self.n_rows * u64::from(bits)).div_ceil(32),
-            false => self.n_rows.div_ceil(u64::from(32 / bits)),
+        let n_words = if is_dense {
+            (self.n_rows * u64::from(bits)).div_ceil(32)
+        } else {
+            self.n_rows.div_ceil(u64::from(32 / bits))
         };
         if !has_words(n_words) {
             let expected = format!("({n_words}, {n_groups}), packed along the outputs");
@@ -266,9 +268,10 @@ impl Matrix {
         };
         let values = index_values(assembly.quantized.parts, codes, index, self.n_columns)?;
         assembly.used(index);
-        match values.contains(&u32::MAX) {
-            true => Ok(Groups::Size(size)),
-            false => groups_of(index, &values, n_groups, size),
+        if values.contains(&u32::MAX) {
+            Ok(Groups::Size(size))
+        } else {
+            groups_of(index, &values, n_groups, size)
         }
     }
 

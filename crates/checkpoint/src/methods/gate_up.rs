@@ -31,9 +31,10 @@ impl Alternating {
     /// Rows of each tensor for rows `rows`. A stack has an even number of rows per expert, so they can be
     /// counted through all experts.
     fn rows(&self, rows: &Range<u64>) -> [Range<u64>; 2] {
-        match self.by_rows {
-            true => [rows.start.div_ceil(2)..rows.end.div_ceil(2), rows.start / 2..rows.end / 2],
-            false => [rows.clone(), rows.clone()],
+        if self.by_rows {
+            [rows.start.div_ceil(2)..rows.end.div_ceil(2), rows.start / 2..rows.end / 2]
+        } else {
+            [rows.clone(), rows.clone()]
         }
     }
 }

@@ -122,9 +122,10 @@ pub(super) fn take_columns(
         let shape = vec![weights.n_rows, weights.n_columns];
         [Some(scales), Some(zeros), index].into_iter().flatten().for_each(|part| assembly.used(part));
         let (name, stored) = (format!("{stem}.weight"), Arc::new(weights));
-        match columns.is_last {
-            true => assembly.put_last(codes, name, shape, stored),
-            false => assembly.put(codes, name, shape, stored),
+        if columns.is_last {
+            assembly.put_last(codes, name, shape, stored)
+        } else {
+            assembly.put(codes, name, shape, stored)
         }
     }
     if let [first, rest @ ..] = &full[..] {
@@ -177,9 +178,10 @@ impl Parts<'_> {
         let groups = self.groups(parts, [n_columns, n_groups], &columns.group_sizes)?;
         let bits = bits as u32;
         // With planes, zeros are in planes too: those of 32 outputs in `bits` words of their row.
-        let zero_packing = match planes {
-            true => Packing::PlanesAlong { stream_bytes: 4 * zero_words },
-            false => Packing::Dense { stream_bytes: 4 * zero_words },
+        let zero_packing = if planes {
+            Packing::PlanesAlong { stream_bytes: 4 * zero_words }
+        } else {
+            Packing::Dense { stream_bytes: 4 * zero_words }
         };
         let zeros_rule = match columns.zeros {
             // Adding to words only differs if zeros do not cross words.

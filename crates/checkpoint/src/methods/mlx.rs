@@ -45,10 +45,7 @@ pub(super) const MLX: Method = Method {
     },
     reading: Reading::DecodedThen(&[affine, floats, refuse_rest], |_, decoded| {
         split_experts(&mut decoded.tensors, false);
-        match have_biases(&decoded.tensors) {
-            true => join_gate_and_up(&mut decoded.tensors),
-            false => Ok(()),
-        }
+        if have_biases(&decoded.tensors) { join_gate_and_up(&mut decoded.tensors) } else { Ok(()) }
     }),
 };
 

@@ -147,9 +147,12 @@ impl<'a> Module<'a> {
         if !fits || scale_outer != outer || zeros.is_some_and(|zeros| zeros.shape != scales.shape) {
             return Err(shape_error(scales, self.codes, expected));
         }
-        let strided = |tensor: &Tensor| match is_one {
-            true => Strided { matrix_stride: 1, ..Strided::one(tensor) },
-            false => Strided::by_row(tensor, n_rows, *n_groups),
+        let strided = |tensor: &Tensor| {
+            if is_one {
+                Strided { matrix_stride: 1, ..Strided::one(tensor) }
+            } else {
+                Strided::by_row(tensor, n_rows, *n_groups)
+            }
         };
         // The flipped sign bit adds 128 to both code and zero.
         let zeros_of = zeros.map(|zeros| Strided { change: Change::Add(128.0), ..strided(zeros) });

@@ -28,80 +28,58 @@ fn invalid_bitsandbytes_floats_are_refused() {
     refused(
         "bnb-4bit",
         |edited| edited.remove("nf4.nested.weight.absmax"),
-        "tensor `nf4.nested.weight`: expected \
-        `nf4.nested.weight.absmax`, found no such tensor",
+        "tensor `nf4.nested.weight`: expected `nf4.nested.weight.absmax`, found no such tensor",
     );
     refused(
         "bnb-4bit",
         |edited| edited.remove("nf4.nested.weight.nested_absmax"),
-        "tensor `nf4.nested.weight`: \
-        expected `nf4.nested.weight.nested_absmax`, found no such tensor",
+        "tensor `nf4.nested.weight`: expected `nf4.nested.weight.nested_absmax`, found no such tensor",
     );
-    let state = |from: &'static str, to: &'static str, expected: &str| {
-        refused("bnb-4bit", |edited| edited.respell(STATE, from, to), &format!("tensor `{expected}"));
-    };
-    state(
-        "\"blocksize\": 64",
-        "\"blocksize\": 0",
-        &format!("{STATE}`: expected a size at `blocksize`, found 0"),
-    );
-    state(
-        "\"blocksize\": 64",
-        "\"blocksize\": 32",
-        "nf4.nested.weight.absmax`: expected 240 elements, found shape [120]",
-    );
-    state(
-        "[48, 160]",
-        "[48, 320]",
-        "nf4.nested.weight`: expected 7680 bytes for shape [48, 320] of its state, found 3840 bytes",
-    );
-    state(
-        "[48, 160]",
-        "[48, -160]",
-        &format!("{STATE}`: expected a list of sizes at `shape`, found [48,-160]"),
-    );
-    state(
-        "[48, 160]",
-        "[4294967296, 4294967296]",
-        &format!(
-            "{STATE}`: expected sizes with a product of 64 bits at \
-        `shape`, found [4294967296,4294967296]"
+    for (from, to, expected) in [
+        (r#""blocksize": 64"#, r#""blocksize": 0"#, "STATE`: expected a size at `blocksize`, found 0"),
+        (
+            r#""blocksize": 64"#,
+            r#""blocksize": 32"#,
+            "nf4.nested.weight.absmax`: expected 240 elements, found shape [120]",
         ),
-    );
-    state(
-        "[48, 160]",
-        "[0, 160]",
-        &format!("{STATE}`: expected sizes with a product of 64 bits at `shape`, found [0,160]"),
-    );
-    state(
-        "\"nf4\"",
-        "\"fp4\"",
-        &format!(
-            "{STATE}`: expected the type of the tensor's name, nf4 or fp4 at \
-        `quant_type`, found \"fp4\""
+        (
+            "[48, 160]",
+            "[48, 320]",
+            "nf4.nested.weight`: expected 7680 bytes for shape [48, 320] of its state, found 3840 bytes",
         ),
-    );
-    state(
-        "0.12862548232078552",
-        "NaN",
-        &format!(
-            "{STATE}`: expected a number at `nested_offset`, found \
-        {{\"__float__\":\"NaN\"}}"
+        ("[48, 160]", "[48, -160]", "STATE`: expected a list of sizes at `shape`, found [48,-160]"),
+        (
+            "[48, 160]",
+            "[4294967296, 4294967296]",
+            "STATE`: expected sizes with a product of 64 bits at `shape`, found [4294967296,4294967296]",
         ),
-    );
+        (
+            "[48, 160]",
+            "[0, 160]",
+            "STATE`: expected sizes with a product of 64 bits at `shape`, found [0,160]",
+        ),
+        (
+            r#""nf4""#,
+            r#""fp4""#,
+            "STATE`: expected the type of the tensor's name, nf4 or fp4 at `quant_type`, found \"fp4\"",
+        ),
+        (
+            "0.12862548232078552",
+            "NaN",
+            "STATE`: expected a number at `nested_offset`, found {\"__float__\":\"NaN\"}",
+        ),
+    ] {
+        let expected = format!("tensor `{}", expected.replace("STATE", STATE));
+        refused("bnb-4bit", |edited| edited.respell(STATE, from, to), &expected);
+    }
     no_value(
         "bnb-4bit",
-        |edited| {
-            edited.tensor("nf4.zeros.weight.absmax").bytes[8..12].copy_from_slice(&f32::NAN.to_le_bytes())
-        },
+        |edited| edited.set_f32("nf4.zeros.weight.absmax", 2, f32::NAN),
         "tensor `nf4.zeros.weight.absmax`: row 2: expected a finite scale, found NaN",
     );
     refused(
         "bnb-4bit",
-        |edited| {
-            edited.tensor("nf4.zeros.weight.quant_map").bytes[..4]
-                .copy_from_slice(&f32::INFINITY.to_le_bytes())
-        },
+        |edited| edited.set_f32("nf4.zeros.weight.quant_map", 0, f32::INFINITY),
         "tensor `nf4.zeros.weight.quant_map`: row 0: expected a finite number, found inf",
     );
     // A larger outer block than there are blocks is a short one.
@@ -121,8 +99,7 @@ fn invalid_bitsandbytes_integers_are_refused() {
     refused(
         "bnb-8bit",
         |edited| edited.set("a.weight_format", &[2]),
-        "tensor `a.weight_format`: expected 0, codes in \
-        rows, found 2",
+        "tensor `a.weight_format`: expected 0, codes in rows, found 2",
     );
     refused(
         "bnb-8bit",
@@ -134,7 +111,7 @@ fn invalid_bitsandbytes_integers_are_refused() {
     );
     no_value(
         "bnb-8bit",
-        |edited| edited.tensor("a.SCB").bytes[4..8].copy_from_slice(&f32::INFINITY.to_le_bytes()),
+        |edited| edited.set_f32("a.SCB", 1, f32::INFINITY),
         "tensor `a.SCB`: row 1: expected a finite scale, found inf",
     );
 }
@@ -153,14 +130,12 @@ fn invalid_hqq_is_refused() {
     refused(
         "hqq-forms",
         |edited| edited.set("b4.axis1.quant_zero", &[1]),
-        "tensor `b4.axis1.quant_zero`: expected 0: \
-        scales and zeros that are not quantized themselves, found 1",
+        "tensor `b4.axis1.quant_zero`: expected 0: scales and zeros that are not quantized themselves, found 1",
     );
     refused(
         "hqq-forms",
         |edited| edited.set("b4.axis1.axis", &2i32.to_le_bytes()),
-        "tensor `b4.axis1.axis`: expected \
-        0 or 1, found 2",
+        "tensor `b4.axis1.axis`: expected 0 or 1, found 2",
     );
     for group in [0, 7, i32::MAX] {
         let expected = format!("tensor `b4.axis1.group_size`: expected a divisor of 7680, found {group}");
@@ -169,20 +144,17 @@ fn invalid_hqq_is_refused() {
     refused(
         "hqq-forms",
         |edited| edited.set("b4.axis1.group_size", &32i32.to_le_bytes()),
-        "tensor \
-        `b4.axis1.scale`: expected 240 elements, found shape [120, 1]",
+        "tensor `b4.axis1.scale`: expected 240 elements, found shape [120, 1]",
     );
     refused(
         "hqq-forms",
         |edited| edited.set("b4.axis1.packing", b"5bit_u8"),
-        "tensor `b4.axis1.packing`: expected one \
-        of 8bit_u8, 4bit_u8, 2bit_u8, 1bit_u8, 3bit_32, found 5bit_u8",
+        "tensor `b4.axis1.packing`: expected one of 8bit_u8, 4bit_u8, 2bit_u8, 1bit_u8, 3bit_32, found 5bit_u8",
     );
     refused(
         "hqq-forms",
         |edited| edited.set("b4.axis1.packing", b"2bit_u8"),
-        "tensor `b4.axis1.W_q`: expected 1920 \
-        bytes of 2bit_u8 for shape [48, 160], found 3840 bytes",
+        "tensor `b4.axis1.W_q`: expected 1920 bytes of 2bit_u8 for shape [48, 160], found 3840 bytes",
     );
     let shape = |dims: [i64; 2]| dims.map(i64::to_le_bytes).concat();
     let huge = "tensor `b4.axis1.W_q`: expected a matrix, found shape [9223372036854775807, 160]";
@@ -198,7 +170,7 @@ fn invalid_hqq_is_refused() {
     }
     no_value(
         "hqq-forms",
-        |edited| edited.tensor("b4.equal.zero").bytes[..4].copy_from_slice(&f32::NAN.to_le_bytes()),
+        |edited| edited.set_f32("b4.equal.zero", 0, f32::NAN),
         "tensor `b4.equal.zero`: row 0: expected finite scales, found NaN",
     );
 }

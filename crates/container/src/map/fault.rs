@@ -144,16 +144,17 @@ mod unix {
     fn print_error(name: &[u8], is_shorter: bool) {
         let mut line = [0; 1024];
         let mut n_bytes = 0;
-        let (verb, hint) = match is_shorter {
-            true => (
+        let (verb, hint) = if is_shorter {
+            (
                 b": became shorter while it was read\n".as_slice(),
                 b"hint: nothing was written; run the command again when no other program changes the file\n"
                     .as_slice(),
-            ),
-            false => (
+            )
+        } else {
+            (
                 b": cannot be read: its disk failed\n".as_slice(),
                 b"hint: nothing was written under a final name; run again when it can be read\n".as_slice(),
-            ),
+            )
         };
         // Truncated to the buffer; the end of a path is more informative than its start.
         let name = &name[name.len().saturating_sub(700)..];

@@ -78,9 +78,10 @@ impl SparseFile {
     /// Blocks that contain bytes of `range`.
     pub fn blocks_of(&self, range: &Range<u64>) -> Range<u64> {
         let end = range.end.min(self.n_bytes);
-        match range.start < end {
-            true => range.start / Self::BLOCK_BYTES..end.div_ceil(Self::BLOCK_BYTES),
-            false => 0..0,
+        if range.start < end {
+            range.start / Self::BLOCK_BYTES..end.div_ceil(Self::BLOCK_BYTES)
+        } else {
+            0..0
         }
     }
 

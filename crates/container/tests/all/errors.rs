@@ -22,6 +22,15 @@ fn with_value(type_id: u32, rest: impl FnOnce(&mut Raw)) -> Raw {
     raw
 }
 
+/// A header with an array of `n` items, of which `items` are there.
+fn with_array(type_id: u32, n: u64, items: &[u8]) -> Raw {
+    with_value(9, |raw| {
+        raw.u32(type_id);
+        raw.u64(n);
+        raw.bytes.extend(items);
+    })
+}
+
 #[test]
 fn invalid_headers_are_refused() {
     let parse = |bytes: &[u8]| Header::parse(bytes).unwrap_err().to_string();
@@ -56,21 +65,11 @@ fn invalid_values_are_refused() {
             "metadata key `k`: unknown value type 4294967295 (expected 0 to 12)",
             with_value(u32::MAX, |raw| raw.u64(0)),
         ),
-        (
-            "metadata key `k`: unknown value type 13 (expected 0 to 12)",
-            with_value(9, |raw| {
-                raw.u32(13);
-                raw.u64(0);
-            }),
-        ),
+        ("metadata key `k`: unknown value type 13 (expected 0 to 12)", with_array(13, 0, &[])),
         ("metadata key `k`: bool at offset 37: expected 0 or 1, found 2", with_value(7, |raw| raw.u8(2))),
         (
             "metadata key `k`: bool at offset 51: expected 0 or 1, found 255",
-            with_value(9, |raw| {
-                raw.u32(7);
-                raw.u64(4);
-                raw.bytes.extend([0, 1, 255, 2]);
-            }),
+            with_array(7, 4, &[0, 1, 255, 2]),
         ),
         (
             "unexpected end of file in a metadata value: expected 8 bytes at offset 37, found 4",
@@ -85,36 +84,11 @@ fn invalid_values_are_refused() {
         ),
         (
             "array length of 4611686018427387905 at offset 49 does not fit in the remaining 4 bytes",
-            with_value(9, |raw| {
-                raw.u32(4);
-                raw.u64((1 << 62) + 1);
-                raw.u32(0);
-            }),
+            with_array(4, (1 << 62) + 1, &[0; 4]),
         ),
-        (
-            "array length of 2 at offset 49 does not fit in the remaining 15 bytes",
-            with_value(9, |raw| {
-                raw.u32(8);
-                raw.u64(2);
-                raw.bytes.extend([0; 15]);
-            }),
-        ),
-        (
-            "array length of 2 at offset 49 does not fit in the remaining 23 bytes",
-            with_value(9, |raw| {
-                raw.u32(9);
-                raw.u64(2);
-                raw.bytes.extend([0; 23]);
-            }),
-        ),
-        (
-            "number of bools of 2 at offset 49 does not fit in the remaining 1 bytes",
-            with_value(9, |raw| {
-                raw.u32(7);
-                raw.u64(2);
-                raw.u8(0);
-            }),
-        ),
+        ("array length of 2 at offset 49 does not fit in the remaining 15 bytes", with_array(8, 2, &[0; 15])),
+        ("array length of 2 at offset 49 does not fit in the remaining 23 bytes", with_array(9, 2, &[0; 23])),
+        ("number of bools of 2 at offset 49 does not fit in the remaining 1 bytes", with_array(7, 2, &[0])),
         (
             "metadata key `k`: arrays nested deeper than 8",
             with_value(9, |raw| {

@@ -136,10 +136,12 @@ impl Imatrix {
     pub fn weights(&self, name: &str, tensor: &TensorFacts<'_>) -> Result<Option<&[f32]>, ImatrixError> {
         let Some(entry) = self.entry(name) else { return Ok(None) };
         let (expected, found) = (values_of(tensor), entry.weights.len() as u64);
-        match expected == found {
-            true => Ok(Some(&entry.weights)),
-            false if Category::of(name) == Category::TokenEmbd => Ok(None),
-            false => Err(ImatrixError::WrongSize { tensor: name.to_owned(), expected, found }),
+        if expected == found {
+            Ok(Some(&entry.weights))
+        } else if Category::of(name) == Category::TokenEmbd {
+            Ok(None)
+        } else {
+            Err(ImatrixError::WrongSize { tensor: name.to_owned(), expected, found })
         }
     }
 }

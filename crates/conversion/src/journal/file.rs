@@ -223,9 +223,10 @@ impl<'a> Journal<'a> {
 
     /// Span of a job's bytes, which may be cheap to recompute.
     pub(crate) fn span(&self, bytes: &[u8], is_cheap: bool) -> Span {
-        match is_cheap && !self.is_for_others {
-            true => Span { checksum: None, n_bytes: bytes.len() as u64 },
-            false => Span::of(bytes),
+        if is_cheap && !self.is_for_others {
+            Span { checksum: None, n_bytes: bytes.len() as u64 }
+        } else {
+            Span::of(bytes)
         }
     }
 

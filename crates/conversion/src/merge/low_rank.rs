@@ -296,10 +296,8 @@ impl Factor {
             // Ranks of other matrices lie in between.
             for (k, values) in (0..).zip(values.chunks_exact_mut(n.max(1))) {
                 let at = first + k * self.step;
-                let (rows, columns) = match self.rank_first {
-                    true => (at..at + 1, range.clone()),
-                    false => (range.clone(), at..at + 1),
-                };
+                let (rows, columns) =
+                    if self.rank_first { (at..at + 1, range.clone()) } else { (range.clone(), at..at + 1) };
                 read_columns(parts, &self.tensor, rows, columns, values)?;
             }
             is_rank_first = true;

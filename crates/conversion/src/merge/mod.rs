@@ -165,8 +165,10 @@ impl Merging {
         let is_new = self.is_tied() && tensors.get(OUTPUT).is_none();
         let (outputs, whole): (Vec<_>, Vec<_>) =
             whole.into_iter().partition(|(module, last, _)| is_new && format!("{module}.{last}") == OUTPUT);
-        let whole: Vec<_> =
-            whole.iter().map(|(module, last, tensor)| (find(module, last, tensor), *tensor)).collect();
+        let whole: Vec<(usize, &Tensor)> = whole
+            .iter()
+            .filter_map(|(module, last, tensor)| Some((find(module, last, tensor)?, *tensor)))
+            .collect();
         let places: Vec<_> = modules
             .iter()
             .filter_map(|module| {
@@ -175,31 +177,25 @@ impl Merging {
                 Some((module, weight, bias.flatten()))
             })
             .collect();
-        let tokens: Vec<_> =
-            tokens.iter().map(|(module, tensor)| (find(module, "weight", tensor), module, *tensor)).collect();
+        let tokens: Vec<_> = tokens
+            .iter()
+            .filter_map(|(module, tensor)| Some((find(module, "weight", tensor)?, module, *tensor)))
+            .collect();
         if !without_place.is_empty() {
             return Err(self.no_place(without_place));
         }
-        self.check_targets(places.iter().map(|(module, weight, _)| (*module, *weight)))?;
+        self.check_targets(places.iter().map(|(module, weight, _)| (*module, *weight)), &tokens)?;
 
-        let has_pair = |at: Option<usize>| at.is_some() && places.iter().any(|place| place.1 == at);
-        if let Some((_, module, _)) = tokens.iter().find(|(at, ..)| has_pair(*at)) {
-            let (found, reason) = ((*module).clone(), "its matrix has a pair as well");
-            return Err(MergeError::Unsupported { key: "trainable_token_indices", found, reason });
-        }
         let tied = self.output_twin(&index);
-        let mut counts = Counts::default();
+        let mut counts = Counts { replaced: whole.len() + outputs.len(), ..Counts::default() };
         for (at, tensor) in whole {
-            let Some(at) = at else { continue };
             self.replace(at, tensor, adapter.takes_tokenizer)?;
-            counts.replaced += 1;
         }
         counts.merged = self.change_modules(&places, &config, *scale)? + parts.len();
         for (at, change) in parts {
             self.put(at, change, None);
         }
         for (at, module, tensor) in tokens {
-            let Some(at) = at else { continue };
             counts.tokens += self.take_tokens(at, tensor, config.tokens_of(module))?;
         }
         if let Some((embedding, output)) = tied {
@@ -207,7 +203,6 @@ impl Merging {
         }
         for (_, _, tensor) in outputs {
             self.untie(tensor)?;
-            counts.replaced += 1;
         }
         let notes = opened.notes.iter().map(|note| format!("adapter `{}`: {note}", adapter.name.display()));
         self.checkpoint.notes.extend(notes);
@@ -261,10 +256,11 @@ impl Merging {
         Ok(())
     }
 
-    /// Checks that each tensor of the base model has at most one pair.
+    /// Checks that each tensor of the base model has at most one pair, and no pair if the adapter replaces some of its tokens.
     fn check_targets<'a>(
         &self,
         places: impl Iterator<Item = (&'a Module<'a>, Option<usize>)>,
+        tokens: &[(usize, &String, &Tensor)],
     ) -> Result<(), MergeError> {
         let mut pairs: HashMap<usize, &Tensor> = HashMap::new();
         for (module, at) in places {
@@ -276,6 +272,10 @@ impl Merging {
                     target: self.tensors[at].name.clone(),
                 });
             }
+        }
+        if let Some((_, module, _)) = tokens.iter().find(|(at, ..)| pairs.contains_key(at)) {
+            let (found, reason) = ((*module).clone(), "its matrix has a pair as well");
+            return Err(MergeError::Unsupported { key: "trainable_token_indices", found, reason });
         }
         Ok(())
     }
@@ -394,9 +394,10 @@ impl Merging {
             }
         }
         let outputs_are_rows = self.outputs_are_rows(module, config, [n_outputs, n_inputs], &target);
-        let (shape, tensor) = match outputs_are_rows {
-            true => ([n_outputs, n_inputs], if target.shape.first() == Some(&n_outputs) { a } else { b }),
-            false => ([n_inputs, n_outputs], if target.shape.first() == Some(&n_inputs) { b } else { a }),
+        let (shape, tensor) = if outputs_are_rows {
+            ([n_outputs, n_inputs], if target.shape.first() == Some(&n_outputs) { a } else { b })
+        } else {
+            ([n_inputs, n_outputs], if target.shape.first() == Some(&n_inputs) { b } else { a })
         };
         if target.shape != shape {
             return Err(shape_error(

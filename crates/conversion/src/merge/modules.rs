@@ -122,9 +122,12 @@ pub(super) fn classify(tensors: &[Tensor]) -> Result<Sorted<'_>, MergeError> {
 
 /// Missing halves of a module's pair.
 fn missing_halves(module: &Module<'_>) -> Vec<String> {
-    let half_name = |half: &str| match module.is_embedding {
-        true => format!("{PREFIX}{}.lora_embedding_{half}", module.name),
-        false => format!("{PREFIX}{}.lora_{half}.weight", module.name),
+    let half_name = |half: &str| {
+        if module.is_embedding {
+            format!("{PREFIX}{}.lora_embedding_{half}", module.name)
+        } else {
+            format!("{PREFIX}{}.lora_{half}.weight", module.name)
+        }
     };
     let halves = [("A", module.a), ("B", module.b)];
     halves.iter().filter(|(_, half)| half.is_none()).map(|(name, _)| half_name(name)).collect()

@@ -100,13 +100,11 @@ fn open<'a>(
                 Journal::open(path, describe).map_err(|error| at(error, &part_path(first, number)))?;
             let Some(found) = found.filter(Found::is_resumable) else { continue };
             same_plan(&found, fingerprint, path)?;
-            match found.is_whole {
+            if !found.is_whole {
+                state = format!("interrupted after {} bytes", found.done_bytes());
+            } else if whole.is_none() {
                 // A part may have been written in both places; one complete copy is enough.
-                true if whole.is_none() => {
-                    whole = Some(Whole { number, place: *place, done: found.done, journal });
-                }
-                true => {}
-                false => state = format!("interrupted after {} bytes", found.done_bytes()),
+                whole = Some(Whole { number, place: *place, done: found.done, journal });
             }
         }
         match whole {
@@ -114,9 +112,10 @@ fn open<'a>(
             None => missing.push((number.number(), state)),
         }
     }
-    match missing.is_empty() {
-        true => Ok(parts),
-        false => Err(Error::PartsMissing { path: first.to_owned(), count, missing }),
+    if missing.is_empty() {
+        Ok(parts)
+    } else {
+        Err(Error::PartsMissing { path: first.to_owned(), count, missing })
     }
 }
 

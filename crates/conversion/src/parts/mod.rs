@@ -25,8 +25,9 @@ pub use write::{Part, Written, share_bytes, write_part};
 fn same_plan(found: &Found, fingerprint: &Fingerprint, journal: &Path) -> Result<(), Error> {
     // All differences, since one change often causes another.
     let differences = found.differences(fingerprint);
-    match differences.is_empty() {
-        true => Ok(()),
-        false => Err(Error::OtherPlan { path: journal.to_owned(), differences }),
+    if differences.is_empty() {
+        Ok(())
+    } else {
+        Err(Error::OtherPlan { path: journal.to_owned(), differences })
     }
 }

@@ -164,9 +164,10 @@ fn preferred(
     }
     if recipe.file_type == F::MXFP4_MOE {
         // This mix names only the type of experts.
-        return match tensor.name.contains("experts.") {
-            true => (MXFP4, Reason::Role { role: Role::Expert, first: None }),
-            false => (Q8_0, Reason::Default),
+        return if tensor.name.contains("experts.") {
+            (MXFP4, Reason::Role { role: Role::Expert, first: None })
+        } else {
+            (Q8_0, Reason::Default)
         };
     }
     let Some(role) = role_of(tensor.name) else { return (recipe.default, Reason::Default) };

@@ -75,9 +75,10 @@ impl RowSource for CombinedRows<'_> {
             for (element, values) in element.iter_mut().zip(&operands) {
                 *element = values[if values.len() == n_elems { at } else { at / row_elems }];
             }
-            *out = match self.in_f16 {
-                true => self.by.apply(row, &element, |value| f16_to_f32(f32_to_f16(value))),
-                false => self.by.apply(row, &element, |value| value),
+            *out = if self.in_f16 {
+                self.by.apply(row, &element, |value| f16_to_f32(f32_to_f16(value)))
+            } else {
+                self.by.apply(row, &element, |value| value)
             };
         }
         Ok(())

@@ -29,9 +29,10 @@ pub fn as_the_converter_writes(path: &Path, rows: &[Row]) -> Vec<u8> {
         let (n_dims, n_elems) = (tensor.shape.n_dims(), tensor.shape.n_elems());
         let is_decoded = tensor.name.ends_with(".weight") && matches!(source_shape.len(), 2 | 4);
         let is_large = matches!(n_dims, 2..=4) && n_elems > 1024 && !family.keeps_f32(&tensor.name);
-        match dtype == "BF16" && is_large && !is_decoded {
-            true => data.push(source.clone()),
-            false => data.push(file.data(tensor).unwrap().to_vec()),
+        if dtype == "BF16" && is_large && !is_decoded {
+            data.push(source.clone())
+        } else {
+            data.push(file.data(tensor).unwrap().to_vec())
         }
         let dtype = if dtype == "BF16" && is_large && !is_decoded { DType::BF16 } else { tensor.dtype };
         let in_rows = family.reshapes && n_dims == 3 && n_elems % 256 == 0 && n_elems >= 512;

@@ -78,9 +78,10 @@ fn solved(file: &ArchFile<'_>, key: &str, value: &Json, made: Option<&Value>) ->
         let whole = number.fract() == 0.0 && (0.0..9e15).contains(&number);
         // Short decimals are what people write.
         let short = format!("{number:.6}").parse().unwrap_or(number);
-        match is_whole && whole {
-            true => vec![Json::from(number as u64)],
-            false => vec![Json::from(short), Json::from(number)],
+        if is_whole && whole {
+            vec![Json::from(number as u64)]
+        } else {
+            vec![Json::from(short), Json::from(number)]
         }
     };
     // With `made = f(wanted)` for the unknown f, the x of `f(x) = wanted` is: for f(x) = x + c, 2 wanted - made; for

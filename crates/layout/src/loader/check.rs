@@ -309,13 +309,11 @@ impl Created {
         let expected = sizes.iter().map(|size| size.map(|size| u64::try_from(size).unwrap_or(u64::MAX)));
         let expected: Option<Vec<u64>> = expected.collect();
         if let Some(expected) = expected.filter(|_| flags.is_some()) {
-            let is_right = match flags.is_some_and(|flags| flags & RESHAPE != 0) {
-                true => {
-                    expected.iter().try_fold(1u64, |product, size| product.checked_mul(*size))
-                        == Some(found.n_elems())
-                }
-                false => (0..gguf_types::MAX_DIMS)
-                    .all(|dim| found.dim(dim) == expected.get(dim).copied().unwrap_or(1)),
+            let is_right = if flags.is_some_and(|flags| flags & RESHAPE != 0) {
+                expected.iter().try_fold(1u64, |product, size| product.checked_mul(*size))
+                    == Some(found.n_elems())
+            } else {
+                (0..gguf_types::MAX_DIMS).all(|dim| found.dim(dim) == expected.get(dim).copied().unwrap_or(1))
             };
             if !is_right {
                 self.wrong.insert(name.clone(), expected);

@@ -193,13 +193,12 @@ impl<'t> Parser<'t> {
         if self.rest().starts_with(|c: char| c.is_ascii_digit()) {
             let number = self.word(|c| c.is_ascii_alphanumeric() || c == '.');
             // `1e-06` continues after its sign.
-            let number = match number.ends_with('e') && (self.rest().starts_with(['-', '+'])) {
-                true => {
-                    self.at += 1;
-                    let exponent = self.word(|c| c.is_ascii_digit());
-                    &self.text[self.at - exponent.len() - 1 - number.len()..self.at]
-                }
-                false => number,
+            let number = if number.ends_with('e') && (self.rest().starts_with(['-', '+'])) {
+                self.at += 1;
+                let exponent = self.word(|c| c.is_ascii_digit());
+                &self.text[self.at - exponent.len() - 1 - number.len()..self.at]
+            } else {
+                number
             };
             let int = number.parse().map(Expr::Int).ok();
             return int.or_else(|| number.parse().map(Expr::Real).ok());
@@ -220,10 +219,8 @@ impl<'t> Parser<'t> {
                 while self.take(",") {
                     parts.push(self.ternary()?);
                 }
-                let dim = match self.take(";") {
-                    true => Some(self.word(|c| c.is_ascii_digit()).parse().ok()?),
-                    false => None,
-                };
+                let dim =
+                    if self.take(";") { Some(self.word(|c| c.is_ascii_digit()).parse().ok()?) } else { None };
                 self.take(")").then_some(Expr::Tensor(tensor, parts, dim))
             }
             "most" => {
@@ -278,10 +275,7 @@ impl<'a> Facts<'a> {
 
     /// The full name of a key: those that begin with a dot follow the architecture.
     pub fn key(&self, key: &str) -> String {
-        match key.starts_with('.') {
-            true => format!("{}{key}", self.architecture),
-            false => key.to_owned(),
-        }
+        if key.starts_with('.') { format!("{}{key}", self.architecture) } else { key.to_owned() }
     }
 
     /// The value of an expression as an integer.

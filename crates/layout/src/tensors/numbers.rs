@@ -57,9 +57,10 @@ impl Context<'_> {
             if let Some((last, numbers)) = found.remove(rule.key) {
                 // The map is sorted by layer, and so is the array.
                 let mut numbers = numbers.into_values();
-                let value = match rule.is_of_layers() {
-                    true => Value::Array(Array::F32(numbers.collect())),
-                    false => Value::F32(numbers.next().unwrap_or_default()),
+                let value = if rule.is_of_layers() {
+                    Value::Array(Array::F32(numbers.collect()))
+                } else {
+                    Value::F32(numbers.next().unwrap_or_default())
                 };
                 keys.push((last, rule.key, value));
             }

@@ -271,13 +271,46 @@ fn transposed(values: &[f32], n_rows: usize, n_columns: usize) -> Vec<f32> {
     matrices.flat_map(turn).collect()
 }
 
+/// Name, shape, type, digest of the values, and type in a file of low precision.
+fn described(tensor: &OutTensor, layout: &Layout, checkpoint: &Checkpoint) -> Json {
+    if layout.source_types {
+        return json!([tensor.name, tensor.shape.dims()]);
+    }
+    if let Data::Integers { values, .. } = &tensor.data {
+        let dtype = tensor.stored_dtype.unwrap().name();
+        let bytes: Vec<u8> = match dtype {
+            "i64" => values.iter().flat_map(|value| value.to_le_bytes()).collect(),
+            _ => values.iter().flat_map(|value| (*value as i32).to_le_bytes()).collect(),
+        };
+        return json!([tensor.name, tensor.shape.dims(), dtype, sha256(&bytes), dtype]);
+    }
+    let Some(elements) = elements(tensor, checkpoint) else {
+        return json!([tensor.name, tensor.shape.dims(), "mxfp4", "blocks", "mxfp4"]);
+    };
+    let bytes: Vec<u8> = elements.iter().flat_map(|value| value.to_le_bytes()).collect();
+    let low = tensor.float.dtype(gguf_types::DType::BF16).name();
+    json!([tensor.name, tensor.shape.dims(), "f32", sha256(&bytes), low])
+}
+
+/// The same facts of a tensor of the reference.
+fn recorded(tensor: &Json, layout: &Layout) -> Json {
+    // The values of blocks are compared where they are converted, and so are types that the checkpoint decides.
+    if layout.source_types {
+        return json!([tensor[0], tensor[1]]);
+    }
+    let dtypes = tensor[2].as_object().unwrap();
+    let high = &dtypes["f32"][0];
+    let low = &dtypes.get("bf16").unwrap_or(&dtypes["f32"])[0];
+    let values = if high == "mxfp4" { json!("blocks") } else { dtypes["f32"][1].clone() };
+    json!([tensor[0], tensor[1], high, values, low])
+}
+
 #[test]
 fn layouts_match_reference() {
     let mut wrong = String::new();
     for folder in checkpoints() {
         let name = folder.file_name().unwrap().to_string_lossy().into_owned();
-        let expected: Json =
-            serde_json::from_slice(&std::fs::read(folder.join("expected.json")).unwrap()).unwrap();
+        let expected = expected_of(&folder);
         let checkpoint =
             gguf_checkpoint::open(gguf_checkpoint::Folder::from(&folder).forms(gguf_models::FORMS)).unwrap();
         let input = input(&checkpoint);
@@ -291,54 +324,15 @@ fn layouts_match_reference() {
         };
         let mut theirs = expected["metadata"].as_array().unwrap().clone();
         let mut ours = keys(&layout, layout.packed_file_type.map_or(0, |(id, _)| id));
-        let recorded: BTreeSet<&str> =
+        let departed: BTreeSet<&str> =
             layout.departed.iter().map(|departed| departed.name.as_str()).collect();
-        assert_eq!(recorded, crate::documented::names(&name), "{name}: differences that the layout records");
+        assert_eq!(departed, crate::documented::names(&name), "{name}: differences that the layout records");
         crate::documented::take(&name, &mut ours, &mut theirs);
         compare(&name, "key", &ours, &theirs, &mut wrong);
-        let mut tensors: Vec<Json> = layout
-            .tensors
-            .iter()
-            .map(|tensor| {
-                if layout.source_types {
-                    return json!([tensor.name, tensor.shape.dims()]);
-                }
-                if let Data::Integers { values, .. } = &tensor.data {
-                    let dtype = tensor.stored_dtype.unwrap().name();
-                    let bytes: Vec<u8> = match dtype {
-                        "i64" => values.iter().flat_map(|value| value.to_le_bytes()).collect(),
-                        _ => values.iter().flat_map(|value| (*value as i32).to_le_bytes()).collect(),
-                    };
-                    return json!([tensor.name, tensor.shape.dims(), dtype, sha256(&bytes), dtype]);
-                }
-                let Some(elements) = elements(tensor, &checkpoint) else {
-                    return json!([tensor.name, tensor.shape.dims(), "mxfp4", "blocks", "mxfp4"]);
-                };
-                let bytes: Vec<u8> = elements.iter().flat_map(|value| value.to_le_bytes()).collect();
-                let low = tensor.float.dtype(gguf_types::DType::BF16).name();
-                json!([tensor.name, tensor.shape.dims(), "f32", sha256(&bytes), low])
-            })
-            .collect();
-        let listed: Vec<Json> = expected["tensors"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|tensor| {
-                let dtypes = tensor[2].as_object().unwrap();
-                let [name, dims, high, low] = [
-                    &tensor[0],
-                    &tensor[1],
-                    &dtypes["f32"][0],
-                    &dtypes.get("bf16").unwrap_or(&dtypes["f32"])[0],
-                ];
-                // The values of blocks are compared where they are converted, and so are types that the checkpoint decides.
-                if layout.source_types {
-                    return json!([name, dims]);
-                }
-                let values = if high == "mxfp4" { json!("blocks") } else { dtypes["f32"][1].clone() };
-                json!([name, dims, high, values, low])
-            })
-            .collect();
+        let mut tensors: Vec<Json> =
+            layout.tensors.iter().map(|tensor| described(tensor, &layout, &checkpoint)).collect();
+        let listed = expected["tensors"].as_array().unwrap().iter();
+        let listed: Vec<Json> = listed.map(|tensor| recorded(tensor, &layout)).collect();
         for (_, added, source) in crate::documented::ADDED.iter().filter(|(of, ..)| *of == name) {
             let place = tensors.iter().position(|tensor| tensor[0] == *added).unwrap();
             let view = checkpoint.view(checkpoint.tensor(source).unwrap()).unwrap();
@@ -350,9 +344,10 @@ fn layouts_match_reference() {
         compare(&name, "tensor", &tensors, &listed, &mut wrong);
         for (file_type, expected) in expected["file_name"].as_object().unwrap() {
             let file_type = layout.packed_file_type.map_or(file_type.as_str(), |(_, name)| name);
-            let ours = match layout.prediction_only {
-                true => gguf_layout::prediction_file_name(&layout.metadata, file_type),
-                false => gguf_layout::default_file_name(&layout.metadata, file_type),
+            let ours = if layout.prediction_only {
+                gguf_layout::prediction_file_name(&layout.metadata, file_type)
+            } else {
+                gguf_layout::default_file_name(&layout.metadata, file_type)
             };
             // Some classes of the reference give a prediction the name of the whole model.
             if layout.prediction_only && !expected.as_str().unwrap().starts_with("mtp-") {

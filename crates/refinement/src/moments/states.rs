@@ -23,9 +23,10 @@ pub(super) enum Stack {
 
 impl Stack {
     pub fn new(is_spilled: bool) -> io::Result<Stack> {
-        Ok(match is_spilled {
-            false => Stack::Held(BTreeMap::new()),
-            true => Stack::Spilled { file: tempfile::tempfile()?, end: 0, places: BTreeMap::new() },
+        Ok(if is_spilled {
+            Stack::Spilled { file: tempfile::tempfile()?, end: 0, places: BTreeMap::new() }
+        } else {
+            Stack::Held(BTreeMap::new())
         })
     }
 

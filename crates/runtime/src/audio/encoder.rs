@@ -50,9 +50,10 @@ const MOST: (usize, usize) = (1024, 1 << 16);
 /// [`Error::Key`].
 pub fn n_mels(keys: &Keys<'_>) -> Result<usize, Error> {
     let n_mels = keys.need_count("audio.num_mel_bins")?;
-    match (1..=MOST.0).contains(&n_mels) {
-        true => Ok(n_mels),
-        false => Err(keys.wrong("audio.num_mel_bins", "a number from 1 to 1024")),
+    if (1..=MOST.0).contains(&n_mels) {
+        Ok(n_mels)
+    } else {
+        Err(keys.wrong("audio.num_mel_bins", "a number from 1 to 1024"))
     }
 }
 

@@ -99,9 +99,10 @@ impl From<Failure> for Stop {
 }
 
 fn check_rate(rate: u32) -> Result<(), String> {
-    match RATES.contains(&rate) {
-        true => Ok(()),
-        false => Err(format!("sample rate of {rate} Hz, expected {} to {} Hz", RATES.start(), RATES.end())),
+    if RATES.contains(&rate) {
+        Ok(())
+    } else {
+        Err(format!("sample rate of {rate} Hz, expected {} to {} Hz", RATES.start(), RATES.end()))
     }
 }
 
@@ -109,9 +110,10 @@ fn check_rate(rate: u32) -> Result<(), String> {
 fn check_length(rate: u32, n_samples: usize) -> Result<(), Error> {
     // Less than 2^32 with a rate of 768 kHz at most.
     let max_samples = MAX_SAMPLES.min(MAX_SECONDS * rate as usize);
-    match n_samples <= max_samples {
-        true => Ok(()),
-        false => Err(Error::SoundLength { max_seconds: max_samples / rate.max(1) as usize }),
+    if n_samples <= max_samples {
+        Ok(())
+    } else {
+        Err(Error::SoundLength { max_seconds: max_samples / rate.max(1) as usize })
     }
 }
 

@@ -129,14 +129,11 @@ pub fn in_bands(spectrum: &[f64], bands: &Bands) -> impl Iterator<Item = f64> {
 /// Triangles of area 1 on Slaney's mel scale, which is linear below 1000 Hz and logarithmic above.
 fn slaney_bands(n_mels: usize, n_bins: usize, rate: f64) -> Bands {
     let step = libm::log(6.4) / 27.0;
-    let mel_of = |hertz: f64| match hertz < 1000.0 {
-        true => 3.0 * hertz / 200.0,
-        false => 15.0 + libm::log(hertz / 1000.0) / step,
+    let mel_of = |hertz: f64| {
+        if hertz < 1000.0 { 3.0 * hertz / 200.0 } else { 15.0 + libm::log(hertz / 1000.0) / step }
     };
-    let hertz_of = |mel: f64| match mel < 15.0 {
-        true => 200.0 * mel / 3.0,
-        false => 1000.0 * libm::exp(step * (mel - 15.0)),
-    };
+    let hertz_of =
+        |mel: f64| if mel < 15.0 { 200.0 * mel / 3.0 } else { 1000.0 * libm::exp(step * (mel - 15.0)) };
     let top = mel_of(rate / 2.0);
     let edge = |i: usize| hertz_of(top * i as f64 / (n_mels + 1) as f64);
     triangles(n_mels, n_bins, rate, edge, |left, right| 2.0 / (right - left))

@@ -220,10 +220,7 @@ impl Parser {
 
     /// An expression, or several between commas, which make a tuple.
     pub(super) fn tuple(&mut self, with_condition: bool) -> Result<String, String> {
-        let read = |parser: &mut Parser| match with_condition {
-            true => parser.expression(),
-            false => parser.or(),
-        };
+        let read = |parser: &mut Parser| if with_condition { parser.expression() } else { parser.or() };
         let first = read(self)?;
         if !self.is_sign(",") {
             return Ok(first);
@@ -247,9 +244,10 @@ impl Parser {
         let mut text = self.or()?;
         while self.name("if") {
             let condition = self.or()?;
-            text = match self.name("else") {
-                true => format!("({text} if {condition} else {})", self.expression()?),
-                false => format!("({text} if {condition})"),
+            text = if self.name("else") {
+                format!("({text} if {condition} else {})", self.expression()?)
+            } else {
+                format!("({text} if {condition})")
             };
         }
         self.depth -= 1;
@@ -456,12 +454,12 @@ impl Parser {
                 part = match self.peek().cloned() {
                     Some(Token::Name(name)) => {
                         self.at += 1;
-                        let text = match DICTIONARY_METHODS.contains(&&name[..])
-                            || TEXT_METHODS.contains(&&name[..])
-                        {
-                            true => format!("__attribute({},\"{name}\")", part.text),
-                            false => format!("{}.{name}", part.text),
-                        };
+                        let text =
+                            if DICTIONARY_METHODS.contains(&&name[..]) || TEXT_METHODS.contains(&&name[..]) {
+                                format!("__attribute({},\"{name}\")", part.text)
+                            } else {
+                                format!("{}.{name}", part.text)
+                            };
                         Part { text, kind: PartKind::Attribute(part.text, name) }
                     }
                     Some(Token::Number(number)) => {
@@ -547,10 +545,7 @@ impl Parser {
 
     /// Arguments in parentheses, or an empty text.
     pub(super) fn optional_arguments(&mut self) -> Result<String, String> {
-        match self.is_sign("(") {
-            true => Ok(format!("({})", self.arguments()?)),
-            false => Ok(String::new()),
-        }
+        if self.is_sign("(") { Ok(format!("({})", self.arguments()?)) } else { Ok(String::new()) }
     }
 
     /// A filter applied to a value.

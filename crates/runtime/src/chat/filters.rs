@@ -23,15 +23,14 @@ pub(super) fn add_to(environment: &mut Environment<'_>) {
     for name in ["length", "count"] {
         environment.add_filter(name, length);
     }
-    environment.add_filter("string", |value: Value| match value.is_safe() {
-        true => Ok(value),
-        false => text(&value).map(Value::from),
-    });
+    environment.add_filter(
+        "string",
+        |value: Value| if value.is_safe() { Ok(value) } else { text(&value).map(Value::from) },
+    );
     environment.add_filter("join", join);
     environment.add_filter("list", list);
-    environment.add_filter("items", |value: Value| match value.is_undefined() {
-        true => Ok(Value::from(Vec::<Value>::new())),
-        false => methods::items(&value),
+    environment.add_filter("items", |value: Value| {
+        if value.is_undefined() { Ok(Value::from(Vec::<Value>::new())) } else { methods::items(&value) }
     });
     environment.add_filter("title", |value: Value| text(&value).map(|text| title(&text)));
     environment.add_filter("capitalize", |value: Value| text(&value).map(|text| methods::capitalized(&text)));
@@ -170,9 +169,10 @@ fn title(text: &str) -> String {
     let (mut made, mut is_begin) = (String::new(), true);
     for c in text.chars() {
         let is_border = c.is_whitespace() || "-({[<".contains(c);
-        match is_begin && !is_border {
-            true => made.extend(c.to_uppercase()),
-            false => made.extend(c.to_lowercase()),
+        if is_begin && !is_border {
+            made.extend(c.to_uppercase())
+        } else {
+            made.extend(c.to_lowercase())
         }
         is_begin = is_border;
     }

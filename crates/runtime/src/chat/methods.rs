@@ -43,9 +43,10 @@ pub(super) fn title(text: &str) -> String {
     let mut made = String::with_capacity(text.len());
     let mut is_inside = false;
     for c in text.chars() {
-        match is_inside {
-            true => made.extend(c.to_lowercase()),
-            false => made.extend(c.to_uppercase()),
+        if is_inside {
+            made.extend(c.to_lowercase())
+        } else {
+            made.extend(c.to_uppercase())
         }
         is_inside = c.is_lowercase() || c.is_uppercase();
     }
@@ -95,10 +96,12 @@ pub(super) fn lines(text: &str, keep_ends: bool) -> Vec<&str> {
 fn words(text: &str, n_splits: Option<usize>, from_right: bool) -> Vec<&str> {
     let (mut pieces, mut rest) = (Vec::new(), stripped(text, None, !from_right, from_right));
     while !rest.is_empty() {
-        let at = match from_right {
-            _ if n_splits == Some(pieces.len()) => None,
-            false => rest.find(is_space),
-            true => rest.rfind(is_space),
+        let at = if n_splits == Some(pieces.len()) {
+            None
+        } else if !from_right {
+            rest.find(is_space)
+        } else {
+            rest.rfind(is_space)
         };
         let Some(at) = at else {
             // The last piece keeps blanks at its far end, except if there was no limit.
@@ -129,13 +132,12 @@ fn split<'a>(
         return Err(invalid("empty separator"));
     }
     let n_pieces = n_splits.map_or(usize::MAX, |n| n.saturating_add(1));
-    Ok(match from_right {
-        false => text.splitn(n_pieces, separator).collect(),
-        true => {
-            let mut pieces: Vec<&str> = text.rsplitn(n_pieces, separator).collect();
-            pieces.reverse();
-            pieces
-        }
+    Ok(if from_right {
+        let mut pieces: Vec<&str> = text.rsplitn(n_pieces, separator).collect();
+        pieces.reverse();
+        pieces
+    } else {
+        text.splitn(n_pieces, separator).collect()
     })
 }
 
@@ -259,9 +261,8 @@ fn find(text: &str, name: &str, arguments: &[Value]) -> Result<Value, Error> {
     let (needle, start, stop): (String, Option<i64>, Option<i64>) = from_args(arguments)?;
     let found = part(text, start, stop);
     if name == "count" {
-        let n_found = found.map_or(0, |(part, _)| match needle.is_empty() {
-            true => part.chars().count() + 1,
-            false => part.matches(&needle).count(),
+        let n_found = found.map_or(0, |(part, _)| {
+            if needle.is_empty() { part.chars().count() + 1 } else { part.matches(&needle).count() }
         });
         return Ok(Value::from(n_found));
     }
@@ -367,10 +368,9 @@ fn expand_tabs(text: &str, _: &str, arguments: &[Value]) -> Result<Value, Error>
 
 fn swap_case(text: &str, _: &str, arguments: &[Value]) -> Result<Value, Error> {
     from_args::<()>(arguments)?;
-    let swapped = text.chars().map(|c| match c.is_uppercase() {
-        true => c.to_lowercase().to_string(),
-        false => c.to_uppercase().to_string(),
-    });
+    let swapped = text
+        .chars()
+        .map(|c| if c.is_uppercase() { c.to_lowercase().to_string() } else { c.to_uppercase().to_string() });
     Ok(swapped.collect::<String>().into())
 }
 
@@ -419,9 +419,10 @@ pub(super) fn dictionary_method(
         "get" => {
             let (key, default): (Value, Option<Value>) = from_args(arguments)?;
             // A key may be there without a value.
-            match value.try_iter()?.any(|found| found == key) {
-                true => value.get_item(&key)?,
-                false => default.unwrap_or_else(|| Value::from(())),
+            if value.try_iter()?.any(|found| found == key) {
+                value.get_item(&key)?
+            } else {
+                default.unwrap_or_else(|| Value::from(()))
             }
         }
         "pop" | "update" | "setdefault" | "clear" | "popitem" => {

@@ -97,9 +97,10 @@ pub(super) fn add(left: Value, right: Value) -> Result<Value, Error> {
     let types = || invalid(format!("cannot add `{}` and `{}`", type_name(&left), type_name(&right)));
     if let (Some(a), Some(b)) = (left.as_str(), right.as_str()) {
         checked_len(a.len() + b.len())?;
-        return Ok(match left.is_safe() || right.is_safe() {
-            true => Value::from_safe_string(escaped(&left)? + &escaped(&right)?),
-            false => Value::from([a, b].concat()),
+        return Ok(if left.is_safe() || right.is_safe() {
+            Value::from_safe_string(escaped(&left)? + &escaped(&right)?)
+        } else {
+            Value::from([a, b].concat())
         });
     }
     if let (Some(a), Some(b)) = (integer(&left), integer(&right)) {
@@ -245,9 +246,10 @@ fn slice(object: Value, start: Value, stop: Value, step: Value) -> Result<Value,
     let len = i128::try_from(items.len()).unwrap_or(i128::MAX);
     let (low, high) = if step > 0 { (0, len) } else { (-1, len - 1) };
     let clamp = |bound: i128| if bound < 0 { (bound + len).max(low) } else { bound.min(high) };
-    let (mut at, stop) = match step > 0 {
-        true => (start.map_or(0, clamp), stop.map_or(len, clamp)),
-        false => (start.map_or(len - 1, clamp), stop.map_or(-1, clamp)),
+    let (mut at, stop) = if step > 0 {
+        (start.map_or(0, clamp), stop.map_or(len, clamp))
+    } else {
+        (start.map_or(len - 1, clamp), stop.map_or(-1, clamp))
     };
     if let Some(View::Range([first, _, by])) = object.downcast_object_ref::<View>() {
         let bound = |at: i128| i64::try_from(i128::from(*first) + at * i128::from(*by)).unwrap_or(i64::MAX);
@@ -361,9 +363,10 @@ fn format_arguments(format: &Value, arguments: &[Value]) -> Result<Vec<Value>, E
     let mut fields = format.as_str().unwrap_or_default().split('{').skip(1);
     let name =
         |field: &str| field.split([':', '}', '!']).next().is_some_and(|name| name.contains(['[', '.']));
-    match fields.any(name) {
-        true => Err(invalid("`format` with `[` or `.` in a field name is not supported")),
-        false => arguments.collect(),
+    if fields.any(name) {
+        Err(invalid("`format` with `[` or `.` in a field name is not supported"))
+    } else {
+        arguments.collect()
     }
 }
 

@@ -160,9 +160,10 @@ impl Style {
 }
 
 fn number(value: &Value) -> Result<String, Error> {
-    Ok(match value.is_integer() {
-        true => value.to_string(),
-        false => float(f64::try_from(value.clone())?, ["Infinity", "-Infinity", "NaN"]),
+    Ok(if value.is_integer() {
+        value.to_string()
+    } else {
+        float(f64::try_from(value.clone())?, ["Infinity", "-Infinity", "NaN"])
     })
 }
 

@@ -289,9 +289,12 @@ impl Chat {
 
 /// An object with another item under an existing key.
 fn with_item(object: &Value, name: &str, item: Value) -> Option<Value> {
-    let items = object.try_iter().ok()?.map(|key| match key.as_str() == Some(name) {
-        true => Some((key, item.clone())),
-        false => object.get_item(&key).ok().map(|item| (key, item)),
+    let items = object.try_iter().ok()?.map(|key| {
+        if key.as_str() == Some(name) {
+            Some((key, item.clone()))
+        } else {
+            object.get_item(&key).ok().map(|item| (key, item))
+        }
     });
     Some(items.collect::<Option<Vec<_>>>()?.into_iter().collect())
 }

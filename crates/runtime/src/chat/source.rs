@@ -111,10 +111,12 @@ fn statement(tokens: Vec<Token>, begin: &str, end: &str) -> Result<String, Strin
         }
         "set" => {
             let target = parser.target()?;
-            match parser.sign("=") {
-                true => format!("set {target} = {}", parser.tuple(true)?),
-                false if parser.sign("|") => format!("set {target} | {}", parser.block_filters()?),
-                false => format!("set {target}"),
+            if parser.sign("=") {
+                format!("set {target} = {}", parser.tuple(true)?)
+            } else if parser.sign("|") {
+                format!("set {target} | {}", parser.block_filters()?)
+            } else {
+                format!("set {target}")
             }
         }
         "macro" => return macro_tag(parser, begin, end),

@@ -136,9 +136,8 @@ pub fn transcripts(
     let documents = documents(bytes)?;
     let are_in_one_line = documents.len() > 1 && documents.iter().all(|(line, _)| *line == documents[0].0);
     for (index, (line, document)) in documents.iter().enumerate() {
-        let wrong = |problem: String| match are_in_one_line {
-            true => (*line, format!("chat {}: {problem}", index + 1)),
-            false => (*line, problem),
+        let wrong = |problem: String| {
+            if are_in_one_line { (*line, format!("chat {}: {problem}", index + 1)) } else { (*line, problem) }
         };
         let chat = match (Chat::of_value(document), document.get_attr("text")) {
             (Ok(chat), _) => chat,

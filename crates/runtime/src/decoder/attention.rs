@@ -62,9 +62,10 @@ impl Projections {
         let [n_query, n_key, n_value] = heads.widths();
         let has_values = weights.shape(&blk("attn_v.weight")).is_some();
         let has_own = heads.source == i;
-        let fused = match has_own {
-            true => Linear::open(weights, &blk("attn_qkv"), n_in, n_query + n_key + n_value)?,
-            false => None,
+        let fused = if has_own {
+            Linear::open(weights, &blk("attn_qkv"), n_in, n_query + n_key + n_value)?
+        } else {
+            None
         };
         if let Some(mut fused) = fused {
             // Each part of the matrix has its own adapters.
@@ -161,9 +162,10 @@ impl Attention {
         let is_gated = key_width == value_width && stored == 2 * n_query as u64;
         let projections = Projections::open(params, keys, weights, i, &heads, is_gated)?;
         let query_norm = head_norm(params, weights, &blk("attn_q_norm"), n_query, key_width)?;
-        let key_norm = match source == i {
-            true => head_norm(params, weights, &blk("attn_k_norm"), n_key, key_width)?,
-            false => None,
+        let key_norm = if source == i {
+            head_norm(params, weights, &blk("attn_k_norm"), n_key, key_width)?
+        } else {
+            None
         };
         let has_weightless = spec.weightless_norms && query_norm.is_some();
         let key_norm = key_norm.or_else(|| has_weightless.then(|| params.weightless_norm()));
@@ -514,9 +516,8 @@ fn slopes(n_head: usize, max_bias: f32) -> Vec<f32> {
     // `n` of the equations.
     let whole = 1usize << n_head.ilog2();
     let (m0, m1) = (libm::exp2f(-max_bias / whole as f32), libm::exp2f(-max_bias / 2.0 / whole as f32));
-    let slope = |head: usize| match head < whole {
-        true => m0.powi(head as i32 + 1),
-        false => m1.powi(2 * (head - whole) as i32 + 1),
+    let slope = |head: usize| {
+        if head < whole { m0.powi(head as i32 + 1) } else { m1.powi(2 * (head - whole) as i32 + 1) }
     };
     (0..n_head).map(slope).collect()
 }

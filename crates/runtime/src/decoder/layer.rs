@@ -102,24 +102,22 @@ impl Layer {
             _ => params.optional_norm(weights, &blk("attn_output_norm"), n_embd)?,
         };
         let end_norm = params.optional_norm(weights, &blk("layer_output_norm"), n_embd)?;
-        let (attention_post_norm, stream_norm, mlp_post_norm, end_norm) = match params.spec.norms_parts {
-            true => (attention_post_norm.or(stream_norm), None, mlp_post_norm.or(end_norm), None),
-            false => (attention_post_norm, stream_norm, mlp_post_norm, end_norm),
+        let (attention_post_norm, stream_norm, mlp_post_norm, end_norm) = if params.spec.norms_parts {
+            (attention_post_norm.or(stream_norm), None, mlp_post_norm.or(end_norm), None)
+        } else {
+            (attention_post_norm, stream_norm, mlp_post_norm, end_norm)
         };
         // Chameleon 34B has the norms of both parts after them.
         let (attention_norm, attention_post_norm, mlp_norm, mlp_post_norm) =
-            match keys.flag("swin_norm", false)? {
-                true => (None, attention_norm, None, mlp_norm),
-                false => (attention_norm, attention_post_norm, mlp_norm, mlp_post_norm),
+            if keys.flag("swin_norm", false)? {
+                (None, attention_norm, None, mlp_norm)
+            } else {
+                (attention_norm, attention_post_norm, mlp_norm, mlp_post_norm)
             };
-        let mixers = match params.has_mixers(i) {
-            true => select::mixers(params, keys, weights, i)?,
-            false => Vec::new(),
-        };
-        let feed_forward = match params.has_feed_forward(i) {
-            true => FeedForward::open(params, keys, weights, i)?,
-            false => None,
-        };
+        let mixers =
+            if params.has_mixers(i) { select::mixers(params, keys, weights, i)? } else { Vec::new() };
+        let feed_forward =
+            if params.has_feed_forward(i) { FeedForward::open(params, keys, weights, i)? } else { None };
         // The role of `attn_norm_2` depends on the family: in Jina's code embeddings a further norm of the
         // stream, in RWKV the one before the feed-forward part, in Falcon 40B the one before attention.
         let second_norm = params.optional_norm(weights, &blk("attn_norm_2"), n_embd)?;
@@ -134,10 +132,7 @@ impl Layer {
         let period = keys.count("rescale_every_n_layers")?.unwrap_or(0);
         let halved = (period != 0 && (i + 1).is_multiple_of(period)).then_some(0.5);
         let scale = weights.vector(&blk("layer_output_scale.weight"), 1)?.map(|scale| scale[0]);
-        let (embedding_scale, scale) = match params.spec.adds_embedding {
-            true => (scale, None),
-            false => (None, scale),
-        };
+        let (embedding_scale, scale) = if params.spec.adds_embedding { (scale, None) } else { (None, scale) };
         // With several streams it is not added to only that of the layer.
         let per_layer_input = match weights.shape(&blk("altup_router.weight")) {
             None => PerLayerInput::open(params, keys, weights, i)?,
@@ -304,9 +299,10 @@ impl FeedForward {
             return Ok(Some(FeedForward::MlpWithExperts(Box::new(both))));
         }
         if let Some(experts) = Experts::open(params, keys, weights, i)? {
-            return Ok(Some(match params.spec.routes_before_attention {
-                true => FeedForward::ExpertsByStream(Box::new(experts)),
-                false => FeedForward::Experts(Box::new(experts)),
+            return Ok(Some(if params.spec.routes_before_attention {
+                FeedForward::ExpertsByStream(Box::new(experts))
+            } else {
+                FeedForward::Experts(Box::new(experts))
             }));
         }
         let has = |name: &str| weights.shape(&blk(name)).is_some();

@@ -45,15 +45,14 @@ impl MlpWithExperts {
             norm => norm,
         };
         let Some(experts_norm) = norm else { return Ok(None) };
-        let router_norm = match has_router_norm {
-            true => {
-                // The router's factors and its constant are weights of its norm.
-                let mut scales = weights.need_vector(&blk("ffn_gate_inp.scale"), n_embd)?;
-                scales.iter_mut().for_each(|scale| *scale /= (n_embd as f32).sqrt());
-                let (kind, epsilon) = (NormKind::Rms, params.epsilon);
-                Some(Norm { kind, epsilon, weight: Some(scales), bias: None })
-            }
-            false => None,
+        let router_norm = if has_router_norm {
+            // The router's factors and its constant are weights of its norm.
+            let mut scales = weights.need_vector(&blk("ffn_gate_inp.scale"), n_embd)?;
+            scales.iter_mut().for_each(|scale| *scale /= (n_embd as f32).sqrt());
+            let (kind, epsilon) = (NormKind::Rms, params.epsilon);
+            Some(Norm { kind, epsilon, weight: Some(scales), bias: None })
+        } else {
+            None
         };
         let router = blk("ffn_gate_inp.weight");
         let experts = Experts::open(params, keys, weights, i)?;

@@ -149,15 +149,14 @@ pub fn open(spec: Spec, keys: &Keys<'_>, weights: &mut Weights<'_>) -> Result<Pr
     let positions = weights.matrix("position_embd.weight", n_embd, n_positions)?;
     let token_type = token_type(weights, n_embd)?;
     let embedding_norm = params.optional_norm(weights, "token_embd_norm", n_embd)?;
-    let head = match spec.has_lm_head {
-        true => Some(head(&spec, keys, weights, &embedding)?),
-        false => None,
-    };
+    let head = if spec.has_lm_head { Some(head(&spec, keys, weights, &embedding)?) } else { None };
     let output_norm = params.norm(weights, spec.output_norm, n_embd)?;
-    let (embedding_norm, output_norm) = match spec.output_norm_is_token_embd_norm {
-        true => (None, output_norm.or(embedding_norm)),
-        false if spec.normalizes_embedding => (Some(params.weightless_norm()), output_norm),
-        false => (embedding_norm, output_norm),
+    let (embedding_norm, output_norm) = if spec.output_norm_is_token_embd_norm {
+        (None, output_norm.or(embedding_norm))
+    } else if spec.normalizes_embedding {
+        (Some(params.weightless_norm()), output_norm)
+    } else {
+        (embedding_norm, output_norm)
     };
     let streams = Streams::open(&params, keys, weights, output_norm.as_ref())?;
     let output_norm = match &streams {

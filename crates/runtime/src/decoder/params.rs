@@ -76,13 +76,12 @@ impl DecoderParams {
             ResidualScale::One => 1.0,
             ResidualScale::OverSqrtLayers(depth) => depth / (n_layer as f32).sqrt(),
         });
-        let feed_forward_alone = match spec.one_part_layers {
-            false => None,
-            true => {
-                let key = "feed_forward_length";
-                let lengths = keys.counts(key, n_layer)?.ok_or_else(|| keys.missing(key))?;
-                Some(lengths.iter().map(|length| *length > 0).collect())
-            }
+        let feed_forward_alone = if spec.one_part_layers {
+            let key = "feed_forward_length";
+            let lengths = keys.counts(key, n_layer)?.ok_or_else(|| keys.missing(key))?;
+            Some(lengths.iter().map(|length| *length > 0).collect())
+        } else {
+            None
         };
         let is_causal = keys.flag("attention.causal", spec.is_causal)?;
         let n_attention_in = n_embd;

@@ -34,9 +34,10 @@ pub(super) fn base(keys: &Keys<'_>, n_rot: usize) -> Result<f32, Error> {
     let Some(alpha) = keys.float("rope.scaling.alpha")?.filter(|alpha| *alpha > 0.0) else { return Ok(base) };
     let n = n_rot as f32;
     let scaled = base * libm::powf(alpha, n / (n - 2.0));
-    match n_rot > 2 && scaled.is_finite() && scaled > 0.0 {
-        true => Ok(scaled),
-        false => Err(keys.wrong("rope.scaling.alpha", "a factor with which the base stays finite")),
+    if n_rot > 2 && scaled.is_finite() && scaled > 0.0 {
+        Ok(scaled)
+    } else {
+        Err(keys.wrong("rope.scaling.alpha", "a factor with which the base stays finite"))
     }
 }
 
@@ -75,19 +76,15 @@ pub(super) fn read(spec: &Spec, keys: &Keys<'_>) -> Result<RopeScaling, Error> {
             Some(m) => mscale(s, 1.0) / mscale(s, m),
             None => mscale(s, 1.0),
         };
-    let mscale_squared = match scales_scores {
-        true => {
-            let of_rotation = if is_yarn { magnitude } else { attn_factor * mscale(s, 1.0) };
-            // Files of DeepSeek contain a tenth of m.
-            (of_rotation * mscale(s, 10.0 * multiplier.unwrap_or(0.0))).powi(2)
-        }
-        false => 1.0,
+    let mscale_squared = if scales_scores {
+        let of_rotation = if is_yarn { magnitude } else { attn_factor * mscale(s, 1.0) };
+        // Files of DeepSeek contain a tenth of m.
+        (of_rotation * mscale(s, 10.0 * multiplier.unwrap_or(0.0))).powi(2)
+    } else {
+        1.0
     };
     let range = |key: &str, built_in: f32| -> Result<f32, Error> {
-        match spec.reads_yarn_range {
-            true => Ok(keys.float(key)?.unwrap_or(built_in)),
-            false => Ok(built_in),
-        }
+        if spec.reads_yarn_range { Ok(keys.float(key)?.unwrap_or(built_in)) } else { Ok(built_in) }
     };
     Ok(RopeScaling {
         inverse_factor,

@@ -44,10 +44,7 @@ impl Ropes {
         // Divisors of the frequencies: Llama 3's, for any length, or LongRoPE's two sets.
         // Layers with a window may lack them.
         let is_divided = window.is_none() || spec.sliding.is_none_or(|sliding| sliding.same_scaling);
-        let mut divisors = |name: &str| match is_divided {
-            true => weights.vector(name, n_divisors),
-            false => Ok(None),
-        };
+        let mut divisors = |name: &str| if is_divided { weights.vector(name, n_divisors) } else { Ok(None) };
         let all = divisors("rope_freqs.weight")?;
         let (long, short) = (divisors("rope_factors_long.weight")?, divisors("rope_factors_short.weight")?);
         let rotates = match spec.rope_layers {

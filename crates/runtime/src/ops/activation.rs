@@ -230,10 +230,8 @@ impl Activation {
                 Activation::Silu.map(values);
             }
             Activation::Xielu { alpha_n, alpha_p, beta, epsilon } => values.iter_mut().for_each(|x| {
-                let curve = match *x > 0.0 {
-                    true => alpha_p * *x * *x,
-                    false => alpha_n * (libm::expm1f(x.min(epsilon)) - *x),
-                };
+                let curve =
+                    if *x > 0.0 { alpha_p * *x * *x } else { alpha_n * (libm::expm1f(x.min(epsilon)) - *x) };
                 *x = curve + beta * *x;
             }),
             Activation::Situ { beta, .. } => {

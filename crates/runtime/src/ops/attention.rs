@@ -145,9 +145,10 @@ impl Attention<'_> {
         for (at, head) in heads.enumerate() {
             let queries = queries.slice(s![start + rows.start..start + rows.end, head * kw..(head + 1) * kw]);
             // S = scale * Q K^T: (rows, key_width) @ (key_width, keys) -> (rows, keys)
-            match is_shared {
-                true => matmul_packed(false, self.scale, queries, &room.keys, scores.view_mut()),
-                false => dense(self.scale, queries, keys.reversed_axes(), scores.view_mut()),
+            if is_shared {
+                matmul_packed(false, self.scale, queries, &room.keys, scores.view_mut())
+            } else {
+                dense(self.scale, queries, keys.reversed_axes(), scores.view_mut())
             }
             for (i, mut row) in scores.rows_mut().into_iter().enumerate() {
                 let query = position + rows.start + i;
@@ -169,9 +170,10 @@ impl Attention<'_> {
             }
             // O = P V: (rows, keys) @ (keys, value_width) -> (rows, value_width)
             let out = out.slice_mut(s![.., at * vw..(at + 1) * vw]);
-            match is_shared {
-                true => matmul_packed(false, 1.0, scores.view(), &room.values, out),
-                false => dense(1.0, scores.view(), values, out),
+            if is_shared {
+                matmul_packed(false, 1.0, scores.view(), &room.values, out)
+            } else {
+                dense(1.0, scores.view(), values, out)
             }
         }
         ROOM.set(room);

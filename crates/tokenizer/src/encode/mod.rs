@@ -207,9 +207,10 @@ impl Encoder {
                 // word.
                 let text = text::replaced(text);
                 for word in text.split(char::is_whitespace).filter(|word| !word.is_empty()) {
-                    let word: String = match vocab.lowercase {
-                        true => word.chars().map(text::simple_lower).collect(),
-                        false => word.to_owned(),
+                    let word: String = if vocab.lowercase {
+                        word.chars().map(text::simple_lower).collect()
+                    } else {
+                        word.to_owned()
                     };
                     bpe.encode(vocab, word.as_bytes(), output)?;
                 }

@@ -35,9 +35,10 @@ pub(super) fn find(name: &str) -> Result<Pre, ExportError> {
         return Err(ExportError::Unsupported { subject: "pre-tokenizer", found: name.to_owned(), known });
     };
     let is_shipped = row.shipped.contains(&name);
-    let splits = match is_shipped {
-        true => row.expressions().collect(),
-        false => pre::spelling(name).unwrap_or_default().iter().map(String::as_str).collect(),
+    let splits = if is_shipped {
+        row.expressions().collect()
+    } else {
+        pre::spelling(name).unwrap_or_default().iter().map(String::as_str).collect()
     };
     Ok(Pre { row, splits, is_shipped })
 }

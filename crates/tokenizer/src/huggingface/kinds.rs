@@ -84,10 +84,7 @@ impl TokenizerWriter<'_> {
 
     /// tokenizer.model, else [`TokenizerWriter::gpt2`].
     pub fn spm_or_gpt2(&mut self) -> Result<(), VocabError> {
-        match self.has_spm() {
-            true => self.spm(SpmStyle::Plain),
-            false => self.gpt2(&BpeStyle::GPT2),
-        }
+        if self.has_spm() { self.spm(SpmStyle::Plain) } else { self.gpt2(&BpeStyle::GPT2) }
     }
 
     /// tokenizer.model, or else spiece.model.

@@ -317,10 +317,12 @@ fn renamed(writer: &mut TokenizerWriter<'_>, model: &SpmModel<'_>) -> Result<Tok
     let config = tokenizer_config(writer.input)?.unwrap_or_default();
     let unknown = config.get("unk_token").and_then(Json::as_str);
     for (id, text, token) in listed(writer.input)? {
-        let kind = match is_special(&token) {
-            true if unknown == Some(text.as_str()) => (TokenType::Unknown, 0.0),
-            true => (TokenType::Control, 0.0),
-            false => (TokenType::UserDefined, SCORE_OF_NONE),
+        let kind = if !is_special(&token) {
+            (TokenType::UserDefined, SCORE_OF_NONE)
+        } else if unknown == Some(text.as_str()) {
+            (TokenType::Unknown, 0.0)
+        } else {
+            (TokenType::Control, 0.0)
         };
         set(writer, &mut table, "tokenizer_config.json", id, &text, kind);
     }

@@ -284,7 +284,7 @@ impl Calibration {
         &self,
         path: &Path,
         stock: Option<&Path>,
-        stocking: Duration,
+        stock_time: Duration,
         types: &BTreeMap<&str, DType>,
         events: &dyn Events,
     ) -> Result<Gained, Error> {
@@ -307,7 +307,7 @@ impl Calibration {
             choosing: seconds(spent.choosing),
             rounding: seconds(spent.rounding) / self.n_threads as f64,
             training: training.as_ref().map(|training| training.seconds),
-            stock: seconds(stocking),
+            stock: seconds(stock_time),
             verifying: seconds(began.elapsed()),
         };
         let mut outcomes = self.encoder.refiner.outcomes();

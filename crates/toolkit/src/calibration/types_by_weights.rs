@@ -85,7 +85,7 @@ impl BudgetOptions {
     ///
     /// # Errors
     /// A budget that is too small or for several files, an input that cannot be read, an interruption.
-    pub fn settled_by_weights<I: Input + Sync>(
+    pub fn decide_by_weight_error<I: Input + Sync>(
         &self,
         input: NamedInput<'_, I>,
         recipes: &[&'static Recipe],

@@ -314,10 +314,7 @@ fn relative_error(a: &[f32], b: &[f32]) -> f64 {
         difference += (a - b).powi(2);
         length += a.powi(2);
     }
-    match difference == 0.0 {
-        true => 0.0,
-        false => (difference / length).sqrt(),
-    }
+    if difference == 0.0 { 0.0 } else { (difference / length).sqrt() }
 }
 
 /// Product with signs and length of the inputs of the recorded modules.

@@ -40,9 +40,10 @@ pub fn check(metadata: &Metadata, tokenizer: &Encoder, facts: &Facts) -> Result<
     let date = facts.date.as_deref().and_then(Date::parse).unwrap_or(Date::FIXED);
     let mut n_equal = 0;
     for prompt in &facts.prompts {
-        let label = match prompt.generation_prompt {
-            true => format!("{}, with generation prompt", prompt.name),
-            false => prompt.name.clone(),
+        let label = if prompt.generation_prompt {
+            format!("{}, with generation prompt", prompt.name)
+        } else {
+            prompt.name.clone()
         };
         let chat = match chat(prompt) {
             Ok(chat) => chat,

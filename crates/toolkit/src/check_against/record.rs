@@ -296,9 +296,10 @@ impl Record {
             return Err(format!("{subject}: expected an array of shape {shape:?}, found {:?}", array.shape));
         }
         let end = product(shape).and_then(|n| n.checked_add(array.at));
-        match end.is_some_and(|end| end <= self.facts.arrays.length) {
-            true => Ok(()),
-            false => Err(format!("{subject}: the array at {} is outside the file of arrays", array.at)),
+        if end.is_some_and(|end| end <= self.facts.arrays.length) {
+            Ok(())
+        } else {
+            Err(format!("{subject}: the array at {} is outside the file of arrays", array.at))
         }
     }
 

@@ -206,15 +206,16 @@ fn responsible(checks: &[Check], predictions: Option<&Predictions>) -> Vec<Respo
         Some(reason) => reason.evidence.extend(place),
         // Predictions that differ need another reason only if none was found above.
         None if !outcome.is_empty() => {
-            let (part, advice) = match was_made(checks, WEIGHTS) && was_made(checks, KEYS) {
-                true => (
+            let (part, advice) = if was_made(checks, WEIGHTS) && was_made(checks, KEYS) {
+                (
                     Part::Graph,
                     "weights and hyperparameters agree, so the architecture computes something else: report it with this text",
-                ),
-                false => (
+                )
+            } else {
+                (
                     Part::WeightsOrGraph,
                     "compare the weights too: pass the checkpoint, or make the record with weights",
-                ),
+                )
             };
             let mut evidence = evidence(&outcome);
             evidence.extend(place);
@@ -251,9 +252,10 @@ fn tokenizer_advice(found: &[&Finding]) -> Vec<String> {
 }
 
 fn template_advice(found: &[&Finding]) -> Vec<String> {
-    let advice = match has(found, "missing_template") {
-        true => "write the chat template of the original to `tokenizer.chat_template`",
-        false => "replace `tokenizer.chat_template` with the chat template of the original",
+    let advice = if has(found, "missing_template") {
+        "write the chat template of the original to `tokenizer.chat_template`"
+    } else {
+        "replace `tokenizer.chat_template` with the chat template of the original"
     };
     vec![advice.to_owned()]
 }

@@ -295,9 +295,10 @@ fn judge(rows: &[Row], own: f64) -> Compared {
     let chance = PERMUTED_SHARE / (rows.len().max(1) as f64).sqrt();
     let is_permuted =
         rows.len() > 1 && left.is_finite() && (left / squared).sqrt() <= chance.min(error / 10.0);
-    match is_permuted {
-        true => Compared::Permuted,
-        false => Compared::Differs(Distance { error, bound, n_rows: rows.len(), n_distant }),
+    if is_permuted {
+        Compared::Permuted
+    } else {
+        Compared::Differs(Distance { error, bound, n_rows: rows.len(), n_distant })
     }
 }
 

@@ -22,7 +22,7 @@ use super::{
     },
     report::Report,
     run::run,
-    run_args::{Caller, Outcome, Parts, Plan, Requested, RunArgs},
+    run_args::{Caller, OpenInput, Outcome, Parts, Plan, Requested, RunArgs},
 };
 use crate::{
     adapter::Adapter,
@@ -33,7 +33,7 @@ use crate::{
     failure::failure,
     file_type::FileType,
     hub::{self, HubOptions},
-    layout_notes::{left_out_towers, tell_unasked},
+    layout_notes::{left_out_towers, report_unread_keys},
     settings::{OtherSettings, RecipeOptions, TensorOptions},
 };
 
@@ -276,38 +276,17 @@ impl Convert {
         let adapters = self.loras(adapters);
         let input = self.open(folder, &adapters, events)?;
         let (checkpoint, layout) = (input.checkpoint(), input.layout());
-        let (recipes, caller) = match by_memory {
-            true => self.suited_type(&input, &settings, caller, events)?,
-            false => (recipes_of(&self.types, checkpoint)?, caller),
+        let (recipes, caller) = if by_memory {
+            self.suited_type(&input, &settings, caller, events)?
+        } else {
+            (recipes_of(&self.types, checkpoint)?, caller)
         };
         let projector = self.with_mmproj.then(|| self.projector_type(&recipes, checkpoint)).transpose()?;
         if self.fp8_as.is_some() && !layout.tensors.iter().any(|tensor| input.is_fp8(tensor)) {
             events.warning(words!("[-fp8-as]: no tensor of the checkpoint is FP8"));
         }
         let mut open = opened(input, &self.source);
-        let (checkpoint, layout) = (open.input.checkpoint(), open.input.layout());
-        let unwritten = merged_and_dropped(checkpoint, &open.dropped);
-        if !adapters.is_empty() && !unwritten.is_empty() {
-            open.notes.warnings.push(words!("{} of the adapter not written; add [-with-mmproj] if they belong to a vision tower or audio encoder: {}", gguf_types::counted(unwritten.len(), "tensor"), gguf_types::list_names(&unwritten)));
-        }
-        if !self.lora_tokenizer && has_own_tokenizer(&adapters, checkpoint) {
-            open.notes.notes.push(words!("[-lora-tokenizer] uses the adapter's tokenizer and chat template"));
-        }
-        let foreign =
-            gguf_models::FAMILIES.foreign.iter().filter(|format| format.arch.name == layout.architecture);
-        open.notes.notes.extend(foreign.map(|format| {
-            words!(
-                "{} does not read GGUF; to write a file for {}, use [-to {}]",
-                format.name,
-                format.name,
-                format.name
-            )
-        }));
-        if !self.with_mmproj {
-            let note = left_out_towers(&gguf_models::FAMILIES, &checkpoint.config, &open.dropped);
-            open.notes.notes.extend(note);
-        }
-        open.notes.notes.extend(tell_unasked(layout, self.arch.arch_as.is_some(), events));
+        self.note_unwritten(&mut open, &adapters, events);
         if self.repack {
             open.repacked = open.input.repacked().map_err(failed)?.to_vec();
         }
@@ -334,9 +313,37 @@ impl Convert {
         } else {
             let named = NamedInput { input: &open.input, path: open.path };
             let (budget, basis) = (&self.budget, Basis::Importance);
-            budget.settled_by_weights(named, &recipes, (settings, basis), &args.options, events)?
+            budget.decide_by_weight_error(named, &recipes, (settings, basis), &args.options, events)?
         };
         run(open, Requested { projector, ..Requested::new(recipes, &settings) }, &args, events)
+    }
+
+    /// Adds notes about parts of the checkpoint and of the adapters that the output lacks.
+    fn note_unwritten(
+        &self,
+        open: &mut OpenInput<'_, CheckpointInput>,
+        adapters: &[LoraAdapter],
+        events: &dyn Events,
+    ) {
+        let (checkpoint, layout) = (open.input.checkpoint(), open.input.layout());
+        let unwritten = merged_and_dropped(checkpoint, &open.dropped);
+        if !adapters.is_empty() && !unwritten.is_empty() {
+            open.notes.warnings.push(words!("{} of the adapter not written; add [-with-mmproj] if they belong to a vision tower or audio encoder: {}", gguf_types::counted(unwritten.len(), "tensor"), gguf_types::list_names(&unwritten)));
+        }
+        if !self.lora_tokenizer && has_own_tokenizer(adapters, checkpoint) {
+            open.notes.notes.push(words!("[-lora-tokenizer] uses the adapter's tokenizer and chat template"));
+        }
+        let foreign =
+            gguf_models::FAMILIES.foreign.iter().filter(|format| format.arch.name == layout.architecture);
+        open.notes.notes.extend(foreign.map(|format| {
+            let name = format.name;
+            words!("{} does not read GGUF; to write a file for {}, use [-to {}]", name, name, name)
+        }));
+        if !self.with_mmproj {
+            let note = left_out_towers(&gguf_models::FAMILIES, &checkpoint.config, &open.dropped);
+            open.notes.notes.extend(note);
+        }
+        open.notes.notes.extend(report_unread_keys(layout, self.arch.arch_as.is_some(), events));
     }
 
     /// The adapters with the folders that were found for them.

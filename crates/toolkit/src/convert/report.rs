@@ -390,9 +390,10 @@ fn repack_lines(tensors: &[OutputTensor]) -> Vec<String> {
             [first, rest @ ..] if !rest.is_empty() => format!("`{first}` and {} more", rest.len()),
             names => names.iter().map(|name| format!("`{name}`")).collect(),
         };
-        match is_decoded {
-            false => format!("repack: {which} kept, the same values as {what}"),
-            true => format!("repack: {which} decoded: {what}"),
+        if is_decoded {
+            format!("repack: {which} decoded: {what}")
+        } else {
+            format!("repack: {which} kept, the same values as {what}")
         }
     };
     kinds.into_iter().map(line).collect()

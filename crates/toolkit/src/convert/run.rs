@@ -6,7 +6,7 @@ use std::{
 };
 
 use gguf_conversion::{
-    CheckedConversion, Conversion, FileOf, Input, OutputRequest, PlannedFile, Watch, recipes::TensorFacts,
+    Conversion, FileOf, Input, OutputRequest, PlannedConversion, PlannedFile, Watch, recipes::TensorFacts,
 };
 
 use super::{
@@ -51,9 +51,9 @@ pub fn check_paths<I: Input>(
     if finished(&files, args)?.is_some() {
         return Ok(None);
     }
-    let goes_on = args.resume && gguf_conversion::unfinished(&paths).is_some();
+    let resumes = args.resume && gguf_conversion::unfinished(&paths).is_some();
     for path in paths.iter().filter(|_| !is_new_folder(args.out)) {
-        planned.input().check_output(path, args.force || goes_on).map_err(failed)?;
+        planned.input().check_output(path, args.force || resumes).map_err(failed)?;
     }
     Ok(Some(paths))
 }
@@ -94,49 +94,25 @@ pub fn run<I: Input>(
     let planned = conversion.plan().map_err(failed)?;
     let paths = planned.paths(args.out).map_err(failed)?;
     check_separate(&paths, settings, args)?;
-    // An interrupted run may have renamed some of its files already; whether they are its own is checked
-    // later.
-    let goes_on = args.resume && gguf_conversion::unfinished(&paths).is_some();
-    let mut files: Vec<(PathBuf, &PlannedFile)> = paths.into_iter().zip(planned.files()).collect();
+    let mut files: Vec<(PathBuf, &PlannedFile)> = paths.iter().cloned().zip(planned.files()).collect();
     let finished = finished(&files, args)?;
-    for (path, _) in files.iter().filter(|_| finished.is_none()) {
-        // A dry run overwrites nothing.
-        let force = args.force || args.dry_run || goes_on || matches!(args.parts, Parts::Assembly(_));
-        let checked = match is_new_folder(args.out) {
-            true => check_output(path, args.out, open.path, force),
-            false => planned.input().check_output(path, force),
-        };
-        checked.map_err(failed)?;
-    }
-    if let Some(finished) = &finished {
-        files.iter_mut().zip(finished).for_each(|((_, planned), written)| *planned = written);
+    match &finished {
+        Some(finished) => {
+            files.iter_mut().zip(finished).for_each(|((_, planned), written)| *planned = written);
+        }
+        None => check_writable(planned.input(), &paths, open.path, args)?,
     }
     open.notes.tell(events);
     for dropped in &open.dropped {
         events.detail(format!("tensor `{}` is not written: {}", dropped.name, dropped.reason));
     }
-    // An importance matrix does not cover projectors.
-    let of_models: Vec<_> = files.iter().filter(|(_, file)| file.of == FileOf::Model).cloned().collect();
-    let of_projectors = files.iter().filter(|(_, file)| file.of == FileOf::Projector);
-    let first_of_them = of_projectors.flat_map(|(_, file)| &file.choices).map(|choice| choice.tensor).min();
-    let n_tensors = first_of_them.unwrap_or(tensors.len());
-    settings.warn_of_no_effect(&tensors[..n_tensors], &of_models, events);
-    let coverage = settings.report_coverage(&tensors[..n_tensors], &of_models, events)?;
-    let not_loaded = loader_report::not_loaded(&of_models);
-    let mut warnings: Vec<String> = Vec::new();
-    for warning in of_models.iter().flat_map(|(_, file)| file.warnings.iter().cloned()).chain(not_loaded) {
-        // All outputs have the same layers and tensors.
-        if !warnings.contains(&warning) {
-            warnings.push(warning);
-        }
-    }
-    warnings.iter().for_each(|text| events.warning(text));
+    let notes = report_files(settings, &tensors, &files, events)?;
     let origin = Origin {
         input: open.path,
         format: open.format,
         architecture: &open.architecture,
         dropped: &open.dropped,
-        notes: [open.notes.all(), coverage, warnings].concat(),
+        notes: [open.notes.all(), notes].concat(),
         stored_as: &open.stored_as,
         repacked: &open.repacked,
     };
@@ -153,18 +129,7 @@ pub fn run<I: Input>(
     let inputs: Vec<&Path> = open.files.iter().map(PathBuf::as_path).collect();
     if args.dry_run {
         settings.save(&tensors, &files, &inputs, args.force, events)?;
-        for (path, _) in files.iter().filter(|(path, _)| !args.force && path.exists()) {
-            events.note(words!("{} exists; use [-force] to overwrite it", path.display()));
-        }
-        let problem = match planned.check() {
-            // Calibration collects the importance data.
-            Err(
-                gguf_conversion::Error::NeedsImatrix { .. }
-                | gguf_conversion::Error::NotInImatrix { .. }
-                | gguf_conversion::Error::Imatrix { .. },
-            ) if args.gathers => None,
-            checked => checked.err().map(failed),
-        };
+        let problem = dry_run_problem(&planned, &files, open.path, args, events);
         return Ok(Outcome { report: Some(report), problem });
     }
     let checked = planned.check().map_err(failed)?;
@@ -172,13 +137,9 @@ pub fn run<I: Input>(
     let run = Checked { conversion: &checked, files: &files, input: open.path, args };
     match args.parts {
         Parts::Whole => {}
-        Parts::Plan(plan) => {
-            run.save(plan, &inputs, events)?;
-            return Ok(Outcome::default());
-        }
+        Parts::Plan(plan) => return run.save(plan, &inputs, events).map(|()| Outcome::default()),
         Parts::Part { plan, number, place } => {
-            run.part(plan, number, place, events)?;
-            return Ok(Outcome::default());
+            return run.part(plan, number, place, events).map(|()| Outcome::default());
         }
         Parts::Assembly(plan) => {
             run.assemble(plan, events)?;
@@ -187,10 +148,8 @@ pub fn run<I: Input>(
     }
     warn_of_loss(&tensors, &files, events);
     report.advice = fallback_advice::advice(planned.input(), settings, &files);
-    let _guard = match calibration.filter(|calibration| calibration.trains()) {
-        None => None,
-        Some(calibration) => Some(train(calibration, &checked, &files, open.path, args, events)?),
-    };
+    let trains = calibration.filter(|calibration| calibration.trains());
+    let _guard = trains.map(|calibration| train(calibration, &run, events)).transpose()?;
     write_and_report(&run, &report, events)?;
     if let Some(calibration) = calibration {
         // The rest of the work needs only the files.
@@ -198,24 +157,93 @@ pub fn run<I: Input>(
         let stock =
             Conversion::new(planned.input()).outputs(settings.plain_outputs(recipes, planned.input())?);
         let stock = stock.request(settings.plain_request());
-        report.calibration = gains(calibration, &stock, &files, open.path, args, events)?;
+        report.calibration = gains(calibration, &stock, &run, events)?;
     }
     Ok(Outcome { report: Some(report), problem: None })
+}
+
+/// Checks that files can be written to the paths.
+fn check_writable<I: Input>(
+    input: &I,
+    paths: &[PathBuf],
+    source: &Path,
+    args: &RunArgs<'_>,
+) -> Result<(), Error> {
+    // An interrupted run may have renamed some of its files already; whether they are its own is checked
+    // later.
+    let resumes = args.resume && gguf_conversion::unfinished(paths).is_some();
+    // A dry run overwrites nothing.
+    let force = args.force || args.dry_run || resumes || matches!(args.parts, Parts::Assembly(_));
+    for path in paths {
+        let checked = if is_new_folder(args.out) {
+            check_output(path, args.out, source, force)
+        } else {
+            input.check_output(path, force)
+        };
+        checked.map_err(|error| failure(source, error))?;
+    }
+    Ok(())
+}
+
+/// Reports the warnings of the planned files and of their importance data. Returns them as notes for the report.
+fn report_files(
+    settings: &Settings,
+    tensors: &[TensorFacts<'_>],
+    files: &[(PathBuf, &PlannedFile)],
+    events: &dyn Events,
+) -> Result<Vec<String>, Error> {
+    // An importance matrix does not cover projectors.
+    let of_models: Vec<_> = files.iter().filter(|(_, file)| file.of == FileOf::Model).cloned().collect();
+    let of_projectors = files.iter().filter(|(_, file)| file.of == FileOf::Projector);
+    let first_projector_tensor =
+        of_projectors.flat_map(|(_, file)| &file.choices).map(|choice| choice.tensor).min();
+    let tensors = &tensors[..first_projector_tensor.unwrap_or(tensors.len())];
+    settings.warn_of_no_effect(tensors, &of_models, events);
+    let coverage = settings.report_coverage(tensors, &of_models, events)?;
+    let not_loaded = loader_report::not_loaded(&of_models);
+    let mut warnings: Vec<String> = Vec::new();
+    for warning in of_models.iter().flat_map(|(_, file)| file.warnings.iter().cloned()).chain(not_loaded) {
+        // All outputs have the same layers and tensors.
+        if !warnings.contains(&warning) {
+            warnings.push(warning);
+        }
+    }
+    warnings.iter().for_each(|text| events.warning(text));
+    Ok([coverage, warnings].concat())
+}
+
+/// Notes the existing outputs of a dry run. Returns the reason why its files cannot be written.
+fn dry_run_problem<I: Input>(
+    planned: &PlannedConversion<'_, I>,
+    files: &[(PathBuf, &PlannedFile)],
+    source: &Path,
+    args: &RunArgs<'_>,
+    events: &dyn Events,
+) -> Option<Error> {
+    for (path, _) in files.iter().filter(|(path, _)| !args.force && path.exists()) {
+        events.note(words!("{} exists; use [-force] to overwrite it", path.display()));
+    }
+    match planned.check() {
+        // Calibration collects the importance data.
+        Err(
+            gguf_conversion::Error::NeedsImatrix { .. }
+            | gguf_conversion::Error::NotInImatrix { .. }
+            | gguf_conversion::Error::Imatrix { .. },
+        ) if args.gathers => None,
+        checked => checked.err().map(|error| failure(source, error)),
+    }
 }
 
 /// Writes the files to a folder next to the first output, trains their scales there, and has the blocks of the
 /// outputs copied from them. The folder is removed with the guard.
 fn train<'a, I: Input>(
     calibration: &'a Calibration,
-    checked: &CheckedConversion<'_, I>,
-    files: &[(PathBuf, &PlannedFile)],
-    input: &Path,
-    args: &RunArgs<'_>,
+    run: &Checked<'_, I>,
     events: &'a dyn Events,
 ) -> Result<(TrainedBlocks<'a>, Removed<'a>), Error> {
-    let (folder, paths) = copies(files, "untrained");
+    let (folder, paths) = copies(run.files, "untrained");
     let guard = Removed(folder, events);
-    write_copies(checked, (&guard.0, &paths), input, args, events)?;
+    write_copies(run, &guard.0, &paths, events)?;
     let untrained = paths.first().map_or(Path::new(""), PathBuf::as_path);
     Ok((calibration.train(untrained, events)?, guard))
 }
@@ -233,39 +261,39 @@ fn copies(files: &[(PathBuf, &PlannedFile)], kind: &str) -> (PathBuf, Vec<PathBu
 
 /// Writes files that [`copies`] named.
 fn write_copies<I: Input>(
-    checked: &CheckedConversion<'_, I>,
-    (folder, paths): (&Path, &[PathBuf]),
-    input: &Path,
-    args: &RunArgs<'_>,
+    run: &Checked<'_, I>,
+    folder: &Path,
+    paths: &[PathBuf],
     events: &dyn Events,
 ) -> Result<(), Error> {
     make_folder(folder)?;
     let cancel = events.cancel();
-    let progress = events.progress(checked.input_bytes());
+    let progress = events.progress(run.conversion.input_bytes());
     let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), ..Watch::default() };
-    checked.write_to(paths, true, &args.options, watch).map_err(|error| failure(input, error))
+    let written = run.conversion.write_to(paths, true, &run.args.options, watch);
+    written.map_err(|error| failure(run.input, error))
 }
 
 /// Gains from calibration for each output. For the comparison with the base, files of the requested types
 /// without calibration are written to a folder next to the first output.
-fn gains<I: Input>(
+fn gains<S: Input, I: Input>(
     calibration: &Calibration,
-    stock: &Conversion<'_, I>,
-    files: &[(PathBuf, &PlannedFile)],
-    input: &Path,
-    args: &RunArgs<'_>,
+    stock: &Conversion<'_, S>,
+    run: &Checked<'_, I>,
     events: &dyn Events,
 ) -> Result<Vec<Gained>, Error> {
-    let failed = |error| failure(input, error);
+    let failed = |error| failure(run.input, error);
+    let files = run.files;
     let (folder, paths) = copies(files, "stock");
     let began = Instant::now();
     let guard = Removed(folder, events);
     if calibration.verifies() {
         let planned = stock.plan().map_err(failed)?;
         let stock = planned.check().map_err(failed)?;
-        write_copies(&stock, (&guard.0, &paths), input, args, events)?;
+        let stock = Checked { conversion: &stock, files, input: run.input, args: run.args };
+        write_copies(&stock, &guard.0, &paths, events)?;
     }
-    let stocking = began.elapsed();
+    let stock_time = began.elapsed();
     let mut gains = Vec::new();
     // The first shard opens all of them.
     for ((path, file), stock) in files.iter().zip(&paths) {
@@ -274,7 +302,7 @@ fn gains<I: Input>(
             let same_output = files.iter().filter(|(_, other)| other.recipe.name == file.recipe.name);
             let tensors = same_output.flat_map(|(_, file)| file.plan.tensors());
             let types = tensors.map(|tensor| (tensor.name.as_str(), tensor.dtype)).collect();
-            let gained = calibration.gained(path, stock, stocking, &types, events)?;
+            let gained = calibration.gained(path, stock, stock_time, &types, events)?;
             gained.text().lines().for_each(|line| events.status(line));
             gains.push(gained);
         }

@@ -20,7 +20,7 @@ use crate::{
     failure::failure,
     file_type::FileType,
     hub::HubOptions,
-    layout_notes::tell_unasked,
+    layout_notes::report_unread_keys,
     settings::{OtherSettings, RecipeOptions, TensorOptions},
 };
 
@@ -113,7 +113,7 @@ impl Save {
         let input = CheckpointInput::from_checkpoint(checkpoint, &options, self.arch.custom);
         let mut open = opened(input.map_err(failed)?, path);
         let layout = open.input.layout();
-        open.notes.notes.extend(tell_unasked(layout, self.arch.arch_as.is_some(), events));
+        open.notes.notes.extend(report_unread_keys(layout, self.arch.arch_as.is_some(), events));
         if self.repack {
             open.repacked = open.input.repacked().map_err(failed)?.to_vec();
         }

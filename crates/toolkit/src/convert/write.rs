@@ -38,10 +38,7 @@ pub fn write_and_report<I: Input>(
     // A run whose remains are not wanted has no journal, unless it must remove that of another.
     let has_journal = args.resumable || unfinished;
     let program = || args.call.program();
-    let origin = match has_journal {
-        true => args.call.origin(&program)?,
-        false => Call::default().origin(&program)?,
-    };
+    let origin = if has_journal { args.call.origin(&program)? } else { Call::default().origin(&program)? };
     let journaling =
         Journaling { origin: &origin, resume: args.resume, on_resume: &|event| tell(event, events) };
     if args.resume && !unfinished {
@@ -59,9 +56,10 @@ pub fn write_and_report<I: Input>(
     let watch = Watch { cancel: &cancel, done: &done, verify: &verify, ..Watch::default() };
     let losses = Arc::new(Losses::default());
     let options = args.options.clone().losses(losses.clone());
-    let written = match has_journal {
-        true => conversion.write_resumable(&paths, args.force, journaling, &options, watch),
-        false => conversion.write_to(&paths, args.force, &options, watch),
+    let written = if has_journal {
+        conversion.write_resumable(&paths, args.force, journaling, &options, watch)
+    } else {
+        conversion.write_to(&paths, args.force, &options, watch)
     };
     // The bar is removed before any message, including an error.
     drop(progress);

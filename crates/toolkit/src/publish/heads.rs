@@ -24,10 +24,8 @@ pub fn renew(
     for (no, old) in (1..).zip(paths) {
         let is_shard =
             old.file_name().is_some_and(|name| parse_shard_file_name(&name.to_string_lossy()).is_some());
-        let new = match is_shard {
-            true => path.with_file_name(shard_file_name(&stem, no, n_files)),
-            false => path.to_owned(),
-        };
+        let new =
+            if is_shard { path.with_file_name(shard_file_name(&stem, no, n_files)) } else { path.to_owned() };
         // Only the first shard has the metadata of the model.
         if no == 1 {
             let failed = |error| Error::at(old, error);

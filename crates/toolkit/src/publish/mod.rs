@@ -124,12 +124,12 @@ fn run(
     let importance = importance::make((&model, weights), results, keeps_matrix, &mut context)?;
     let made =
         Made { source: &source, stated: &stated, base: &base, model: &model, plan, importance, own_keys };
-    let n_strangers = made.publish(&kept, &removed, context)?;
+    let n_unknown_files = made.publish(&kept, &removed, context)?;
     if let Source::Checkpoint(checkpoint) = source {
         checkpoint.hub.finish(events)?;
     }
     let (folder, work) = (out.display(), Work::folder_of(out));
-    events.status(&match n_strangers {
+    events.status(&match n_unknown_files {
         0 => format!("done: {folder} is ready; keep {} to add chunks or types later", work.display()),
         1 => format!("done, but {folder} has a file that is not in the card"),
         n => format!("done, but {folder} has {n} files that are not in the card"),
@@ -202,7 +202,7 @@ impl Made<'_> {
         let mut publication = Publication { context, base: self.base, model: self.model };
         let mut rungs = publication.rungs(&written, &measured)?;
         rungs.iter().filter_map(card::figures).for_each(|line| events.status(&line));
-        publication.tell_dominated(&mut rungs, &written, &measured, (&on, &dropping))?;
+        publication.drop_dominated_files(&mut rungs, &written, &measured, (&on, &dropping))?;
         publication.verify(&rungs, &written, sidecars.iter().map(|(_, written)| written))?;
         publication.digest(&mut rungs, &written)?;
         let mut published = Vec::new();

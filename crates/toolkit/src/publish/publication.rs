@@ -74,7 +74,7 @@ impl Publication<'_> {
     }
 
     /// Warns about files that are larger and worse than another file, and omits them if requested.
-    pub fn tell_dominated(
+    pub fn drop_dominated_files(
         &mut self,
         rungs: &mut [Rung],
         written: &[WrittenFile],
@@ -202,7 +202,7 @@ impl Publication<'_> {
         let files = results.rungs.iter().flat_map(|rung| &rung.files).chain(sidecars);
         let files = files.map(|file| (file.name.clone(), file.sha256.clone()));
         let mut sums: BTreeMap<String, String> = files.chain(results.others.clone()).collect();
-        let n_strangers = self.tell_strangers(&sums)?;
+        let n_unknown_files = self.warn_about_unknown_files(&sums)?;
         for name in [CARD, RESULTS] {
             sums.insert(name.to_owned(), sha256_of(&self.context.out().join(name))?);
         }
@@ -215,12 +215,12 @@ impl Publication<'_> {
                 .for_each(|leftover| drop(fs::remove_file(&leftover.path)));
         }
         put(SUMS, &sums.iter().map(|(name, digest)| format!("{digest}  {name}\n")).collect::<String>())?;
-        Ok(n_strangers)
+        Ok(n_unknown_files)
     }
 
     /// Warns about files of earlier runs that the card does not mention, and returns their number.
-    fn tell_strangers(&self, known: &BTreeMap<String, String>) -> Result<usize, Error> {
-        let mut n_strangers = 0;
+    fn warn_about_unknown_files(&self, known: &BTreeMap<String, String>) -> Result<usize, Error> {
+        let mut n_unknown_files = 0;
         for (folder, end) in [("", ".gguf"), ("", ".svg"), ("", ".html"), ("recipes/", ".json")] {
             // Without recipes there is no such folder.
             let Ok(entries) = fs::read_dir(self.context.out().join(folder)) else { continue };
@@ -230,11 +230,11 @@ impl Publication<'_> {
                 let name = format!("{folder}{file}");
                 if file.ends_with(end) && !file.starts_with('.') && !known.contains_key(&name) {
                     self.context.events.warning(format!("{name} is in the folder but not in the card"));
-                    n_strangers += 1;
+                    n_unknown_files += 1;
                 }
             }
         }
-        Ok(n_strangers)
+        Ok(n_unknown_files)
     }
 
     fn report(&self, results: &Results, measured: &Measured, written: &[WrittenFile]) -> Report {

@@ -241,9 +241,12 @@ impl Media {
         }
         last += &text[start..];
         texts.push(last);
-        let tokens = texts.iter().enumerate().map(|(i, text)| match i > 0 && text.is_empty() {
-            true => Ok(Vec::new()),
-            false => model.tokenizer().encode(text, i == 0 && begins, true),
+        let tokens = texts.iter().enumerate().map(|(i, text)| {
+            if i > 0 && text.is_empty() {
+                Ok(Vec::new())
+            } else {
+                model.tokenizer().encode(text, i == 0 && begins, true)
+            }
         });
         let tokens = tokens.collect::<Result<_, _>>().map_err(|error| Error::at(file, error))?;
         Ok(Pieces { tokens, kinds })

@@ -171,9 +171,10 @@ fn tensors(
         );
         let is_weighted =
             is_calibrated || model.metadata().iter().any(|(key, _)| key.starts_with("quantize.imatrix."));
-        check.push(match is_weighted {
-            true => Finding::note("near", message),
-            false => Finding::warning("near", message),
+        check.push(if is_weighted {
+            Finding::note("near", message)
+        } else {
+            Finding::warning("near", message)
         });
     }
     check.summary =
@@ -247,11 +248,14 @@ pub(crate) fn keys(file: &Metadata, source: &Metadata) -> Check {
     for (key, value) in file.iter().filter(|(key, _)| is_compared(key) && !source.contains(key)) {
         let message = format!("`{key}` is {}, but is not in the source", short(value));
         let is_special = gguf_tokenizer::keys::is_special_id(key);
-        check.push(match is_special {
-            true => Finding::error("special_id", message),
-            false if is_lineage(key) => Finding::warning("lineage", message),
-            false if key.starts_with("general.") => Finding::note("extra_key", message),
-            false => Finding::warning("extra_key", message),
+        check.push(if is_special {
+            Finding::error("special_id", message)
+        } else if is_lineage(key) {
+            Finding::warning("lineage", message)
+        } else if key.starts_with("general.") {
+            Finding::note("extra_key", message)
+        } else {
+            Finding::warning("extra_key", message)
         });
     }
     check.summary = format!("{n_equal} equal");

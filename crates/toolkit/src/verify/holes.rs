@@ -110,9 +110,10 @@ fn judge(run: Run, data: u64, row_bytes: u64) -> Option<Severity> {
     if is_near(run.from, row_bytes) && is_near(run.to, row_bytes) {
         return None;
     }
-    match is_near(data + run.from, PAGE) || is_near(data + run.to, PAGE) {
-        true => Some(Severity::Error),
-        false => Some(Severity::Warning),
+    if is_near(data + run.from, PAGE) || is_near(data + run.to, PAGE) {
+        Some(Severity::Error)
+    } else {
+        Some(Severity::Warning)
     }
 }
 

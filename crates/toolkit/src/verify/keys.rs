@@ -23,9 +23,12 @@ pub fn not_loaded(refusal: &Refusal) -> Finding {
 /// Findings about the tokenizer of a file with an embedding of this shape, if there is a tokenizer.
 pub fn tokenizer_findings(metadata: &Metadata, embedding: Option<gguf_types::Shape>) -> Option<Vec<Finding>> {
     let problems = gguf_tokenizer::check(metadata)?;
-    let finding = |problem: &gguf_tokenizer::Problem| match problem.is_minor() {
-        true => Finding::warning(problem.code(), problem),
-        false => Finding::error(problem.code(), problem),
+    let finding = |problem: &gguf_tokenizer::Problem| {
+        if problem.is_minor() {
+            Finding::warning(problem.code(), problem)
+        } else {
+            Finding::error(problem.code(), problem)
+        }
     };
     let mut found: Vec<Finding> = problems.iter().map(finding).collect();
     let tokens =

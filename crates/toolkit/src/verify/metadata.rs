@@ -80,13 +80,12 @@ pub fn mtp_layers<'a>(metadata: &Metadata, names: impl Iterator<Item = &'a str>)
         }
     }
     let announced = n_layers - n_mtp..n_layers;
-    let finding = |layer: u64| match with_tensors.contains(&layer) {
-        true => {
+    let finding = |layer: u64| {
+        if with_tensors.contains(&layer) {
             let message =
                 format!("`{key}` is {n_mtp}, so layer {layer} is skipped, but it has no `nextn.*` tensors");
             Finding::error("mtp_layer", message)
-        }
-        false => {
+        } else {
             Finding::warning("mtp_layer", format!("`{key}` is {n_mtp}, but MTP layer {layer} has no tensors"))
         }
     };

@@ -65,9 +65,10 @@ pub fn check(metadata: &Metadata) -> Result<Check, Error> {
             let n_made = conversations.len() - failures.len();
             let message =
                 format!("`{key}`: {n_without_text} of {n_made} prompts do not contain the user message");
-            check.push(match n_without_text == n_made {
-                true => Finding::error("template_without_text", message),
-                false => Finding::warning("template_without_text", message),
+            check.push(if n_without_text == n_made {
+                Finding::error("template_without_text", message)
+            } else {
+                Finding::warning("template_without_text", message)
             });
         }
         let is_rendered = failures.len() < conversations.len();

@@ -243,14 +243,15 @@ impl Report {
             1 => format!("1 {what}"),
             n => format!("{n} {what}s"),
         };
-        match self.good {
-            true => Ok(()),
-            false => Err(Error::new(format_args!(
+        if self.good {
+            Ok(())
+        } else {
+            Err(Error::new(format_args!(
                 "{}: {}, {}",
                 self.file,
                 count(self.errors, "error"),
                 count(self.warnings, "warning")
-            ))),
+            )))
         }
     }
 }

@@ -43,10 +43,11 @@ pub fn render_at(
     let conversation = Conversation::of(messages);
     let settings = Settings { tokens, generation_prompt: true, date };
     let made = render_chat(template, &Chat::of(&conversation), &settings)?;
-    match conversation.is_asked_in(&made) {
-        true => Ok(made),
+    if conversation.is_asked_in(&made) {
+        Ok(made)
+    } else {
         // Templates of vision models may ignore texts that are not in a list of parts.
-        false => render_chat(template, &Chat::of(&conversation).with_parts(), &settings),
+        render_chat(template, &Chat::of(&conversation).with_parts(), &settings)
     }
 }
 

@@ -418,10 +418,7 @@ impl<'a> Writer<'a> {
 
     fn check_length(&self, name: &str, shape: &[usize], dtype: DType, found: u64) -> Result<(), Error> {
         let (_, expected) = sizes(name, shape, dtype)?;
-        match found == expected {
-            true => Ok(()),
-            false => Err(wrong_length(name, expected, found)),
-        }
+        if found == expected { Ok(()) } else { Err(wrong_length(name, expected, found)) }
     }
 
     fn push(

@@ -93,12 +93,11 @@ impl OpenFiles {
         }
         let file = &self.files[current.file];
         file.write(&mut current, bytes)?;
-        match current.written == current.tensor.n_bytes {
-            true => {
-                self.next.tensor += 1;
-                self.skip_complete_files();
-            }
-            false => self.current = Some(current),
+        if current.written == current.tensor.n_bytes {
+            self.next.tensor += 1;
+            self.skip_complete_files();
+        } else {
+            self.current = Some(current);
         }
         Ok(())
     }

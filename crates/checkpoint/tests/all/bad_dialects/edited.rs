@@ -52,6 +52,11 @@ impl Edited {
         tensor.bytes = bytes.to_vec();
     }
 
+    /// Replaces an element of a tensor of F32.
+    pub fn set_f32(&mut self, name: &str, index: usize, value: f32) {
+        self.tensor(name).bytes[4 * index..][..4].copy_from_slice(&value.to_le_bytes());
+    }
+
     /// Replaces a text in a tensor that contains text.
     pub fn respell(&mut self, name: &str, from: &str, to: &str) {
         let text = String::from_utf8(self.tensor(name).bytes.clone()).unwrap();

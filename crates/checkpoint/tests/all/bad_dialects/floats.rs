@@ -47,8 +47,7 @@ fn mismatched_mlx_parts_are_refused() {
     refused(
         "mlx-modes",
         |edited| edited.tensor("mxfp4.own.scales").shape = vec![12, 5],
-        "tensor `mxfp4.own.scales`: expected a scale for 8, 16 or 32 bytes of codes for `mxfp4.own.weight` of \
-         shape [10, 24], found shape [12, 5]",
+        "tensor `mxfp4.own.scales`: expected a scale for 8, 16 or 32 bytes of codes for `mxfp4.own.weight` of shape [10, 24], found shape [12, 5]",
     );
     let lost = "part of quantized weights whose codes are missing or have the wrong type";
     for name in ["mxfp4.own", "nvfp4.scaled"] {
@@ -68,10 +67,7 @@ fn mismatched_mlx_parts_are_refused() {
     );
     refused(
         "mlx-modes",
-        |edited| {
-            let scales = edited.tensor("scaled.mlp.switch_mlp.up_proj.global_scale");
-            scales.bytes[4..8].copy_from_slice(&f32::NAN.to_le_bytes());
-        },
+        |edited| edited.set_f32("scaled.mlp.switch_mlp.up_proj.global_scale", 1, f32::NAN),
         "tensor `scaled.mlp.switch_mlp.up_proj.global_scale`: row 1: expected a finite number, found NaN",
     );
 }
@@ -210,8 +206,7 @@ fn torchao_floats_follow_file_metadata() {
             edited.open().unwrap_err().to_string()
         };
         let message = format!(
-            "tensor `{name}._weight_scale`: expected a shape that matches `is_swizzled_scales` in \
-             `__metadata__` for"
+            "tensor `{name}._weight_scale`: expected a shape that matches `is_swizzled_scales` in `__metadata__` for"
         );
         assert!(error.starts_with(&message) && error.ends_with(&format!("found shape {shape}")), "{error}");
     }
@@ -237,8 +232,7 @@ fn mismatched_torchao_floats_are_refused() {
     refused(
         "torchao-mx",
         |edited| edited.tensor("mxfp4._weight_scale").shape = vec![64, 16],
-        "tensor `mxfp4._weight_scale`: expected [12, 5], or [32, 32] in tiles for `mxfp4._weight_qdata` of \
-         shape [12, 80], found shape [64, 16]",
+        "tensor `mxfp4._weight_scale`: expected [12, 5], or [32, 32] in tiles for `mxfp4._weight_qdata` of shape [12, 80], found shape [64, 16]",
     );
     refused(
         "torchao-mx",

@@ -36,8 +36,7 @@ fn invalid_mlx_integers_are_refused() {
         (
             "group_size",
             json!(u64::MAX),
-            "rows of 2 groups of 18446744073709551615 codes of 4 bits, as the config says, \
-            found rows of 16 words",
+            "rows of 2 groups of 18446744073709551615 codes of 4 bits, as the config says, found rows of 16 words",
         ),
         ("group_size", json!(0), "a `group_size` in the config, found none"),
         ("bits", json!(7), "`bits` of 2, 3, 4, 5, 6 or 8 in the config, found none"),
@@ -131,8 +130,7 @@ fn invalid_torchao_integers_are_refused() {
     refused(
         "torchao-int4",
         |edited| entry(edited, "tiled.weight", tiled(json!({"shape": [12, 192], "block_size": [1, 0]}))),
-        "tensor `tiled._weight_scale_and_zero`: expected (groups, padded rows, 2) for \
-            `tiled._weight_qdata` of shape [2, 8, 32, 4], found shape [16, 16, 2]",
+        "tensor `tiled._weight_scale_and_zero`: expected (groups, padded rows, 2) for `tiled._weight_qdata` of shape [2, 8, 32, 4], found shape [16, 16, 2]",
     );
     let mut edited = Edited::of("torchao-int8");
     edited.metadata.as_mut().unwrap()["int8.weight"] = json!("{");
@@ -145,8 +143,7 @@ fn invalid_torchao_integers_are_refused() {
     refused(
         "torchao-int4",
         |edited| edited.metadata = None,
-        "tensor `tiled._weight_qdata`: expected an entry in \
-        `__metadata__`, which has its shape, found none",
+        "tensor `tiled._weight_qdata`: expected an entry in `__metadata__`, which has its shape, found none",
     );
 }
 
@@ -166,8 +163,7 @@ fn invalid_quanto_integers_are_refused() {
     refused(
         "quanto-packed",
         |edited| edited.config["hidden_size"] = json!(100),
-        "tensor `b2.self_attn.q_proj.weight._data._data`: expected a bias or sizes in config.json that tell how long its \
-            rows are, found nothing that fits",
+        "tensor `b2.self_attn.q_proj.weight._data._data`: expected a bias or sizes in config.json that tell how long its rows are, found nothing that fits",
     );
 }
 
@@ -186,8 +182,7 @@ fn invalid_integers_of_other_libraries_are_refused() {
     refused(
         "bitnet-offline",
         |edited| set(&mut edited.config, &["quantization_config", "quantization_mode"], json!("online")),
-        "weights quantized by BitNet with weights rounded at run time are not supported; recognized by \
-            quant_method `bitnet` with `quantization_mode` `online`",
+        "weights quantized by BitNet with weights rounded at run time are not supported; recognized by quant_method `bitnet` with `quantization_mode` `online`",
     );
     // A scale of 0 that divides.
     no_value(
@@ -230,8 +225,7 @@ fn invalid_integers_of_other_libraries_are_refused() {
             edited.tensor("a.weight_scale").bytes.truncate(2 * 31);
             edited.tensor("a.weight_scale").shape = vec![1, 31];
         },
-        "tensor `a.weight_scale`: expected (groups, out), or (out, groups) for \
-            `a.weight` of shape [128, 4], found shape [1, 31]",
+        "tensor `a.weight_scale`: expected (groups, out), or (out, groups) for `a.weight` of shape [128, 4], found shape [1, 31]",
     );
     refused(
         "quark-int3",

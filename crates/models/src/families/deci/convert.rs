@@ -32,9 +32,12 @@ pub const DECI: Arch = Arch {
 
 /// Nemotron 51B has Llama 3's vocabulary as byte-level BPE, DeciLM 7B Llama 2's as tokenizer.json. Without a size
 /// the former is meant.
-const ROUTE: Route = Route::new("deci", |writer| match writer.ctx.vocab_size.is_none_or(|n| n == 128_256) {
-    true => writer.gpt2(&BpeStyle::GPT2),
-    false => writer.llama_hf(),
+const ROUTE: Route = Route::new("deci", |writer| {
+    if writer.ctx.vocab_size.is_none_or(|n| n == 128_256) {
+        writer.gpt2(&BpeStyle::GPT2)
+    } else {
+        writer.llama_hf()
+    }
 });
 
 const ATTENDS: Need = Need::If(|hparams, bid| part(hparams, bid, "attention").is_none_or(attends));

@@ -60,9 +60,10 @@ fn open(
         let weight = Some(weights.need_vector(&format!("{name}.weight"), n)?);
         Ok::<_, Error>(Norm { kind: NormKind::Rms, epsilon, weight, bias: None })
     };
-    let states_norm = match keys.flag("norm_before_fc", false)? {
-        true => Some(norm(weights, "enc.output_norm", n_states)?),
-        false => None,
+    let states_norm = if keys.flag("norm_before_fc", false)? {
+        Some(norm(weights, "enc.output_norm", n_states)?)
+    } else {
+        None
     };
     // A draft without its own embedding or output matrix has those of its target.
     let embedding = match own_or_target(weights, target, "token_embd.weight", n_embd)? {

@@ -34,9 +34,8 @@ pub const JAMBA: Arch = Arch {
 };
 
 /// tokenizer.model, else a llama tokenizer as tokenizer.json.
-const ROUTE: Route = Route::new("sentencepiece_or_llama_hf", |writer| match writer.has_spm() {
-    true => writer.spm(SpmStyle::Plain),
-    false => writer.llama_hf(),
+const ROUTE: Route = Route::new("sentencepiece_or_llama_hf", |writer| {
+    if writer.has_spm() { writer.spm(SpmStyle::Plain) } else { writer.llama_hf() }
 });
 
 const ENDS: &[TensorRule] = &[

@@ -133,10 +133,13 @@ fn check_gates(hparams: &Hparams) -> Result<(), ArchError> {
     match (&stated, by_element.contains(&true)) {
         // `true` is one gate for each head: no entry of the list may say otherwise.
         (Json::Bool(true), false) => Ok(()),
-        (Json::String(_), any) => match is_by_element(&stated)? || !any {
-            true => Ok(()),
-            false => Err(bad("gating", &stated, "per-element, as `gating_types` says")),
-        },
+        (Json::String(_), any) => {
+            if is_by_element(&stated)? || !any {
+                Ok(())
+            } else {
+                Err(bad("gating", &stated, "per-element, as `gating_types` says"))
+            }
+        }
         _ if !types.is_empty() && !by_element.contains(&true) => Ok(()),
         _ => Err(bad("gating", &stated, "per-head or per-element")),
     }

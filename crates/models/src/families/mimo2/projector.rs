@@ -221,9 +221,10 @@ fn keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
         codebooks.iter().map(|size| to_i32("codebook", &(*size).into())).collect::<Result<Vec<_>, _>>()?;
     keys.set_prefixed("audio.rvq.codebook_size", Value::Array(Array::I32(sizes)));
     let n_layers = audio.need_u64(&["encoder_layers"])?.min(1 << 16);
-    let period = match audio.is_true("hybrid_attention") {
-        true => audio.get_u64("swa_per_block")?.unwrap_or(1).max(1),
-        false => 1,
+    let period = if audio.is_true("hybrid_attention") {
+        audio.get_u64("swa_per_block")?.unwrap_or(1).max(1)
+    } else {
+        1
     };
     // The last layer of each block has full attention.
     let kinds = (0..n_layers).map(|layer| if layer % period < period - 1 { 0 } else { -1 }).collect();

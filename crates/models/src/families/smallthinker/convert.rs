@@ -32,12 +32,13 @@ pub const SMALLTHINKER: Arch = Arch {
     built_in: &[
         NORMALIZES_EXPERTS,
         BuiltIn::unless("rope_layout", "no rotation in layers without a window", |hparams, rotates| {
-            match has_window(hparams) {
+            if has_window(hparams) {
                 // The window pattern is written as it is; the graph leaves every fourth layer unrotated.
-                true => rotates.as_array().is_none_or(|flags| {
+                rotates.as_array().is_none_or(|flags| {
                     flags.iter().enumerate().all(|(layer, flag)| (*flag != 0) == (layer % 4 != 0))
-                }),
-                false => rotates.as_array().is_none_or(|flags| flags.iter().all(|flag| *flag != 0)),
+                })
+            } else {
+                rotates.as_array().is_none_or(|flags| flags.iter().all(|flag| *flag != 0))
             }
         }),
         BuiltIn::unless("sliding_window_size", "4096", |hparams, window| {
@@ -103,9 +104,10 @@ fn from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {
     let has_window = file.has("attention.sliding_window");
     let layout =
         |flag: fn(usize) -> bool| (0..file.n_layers()).map(|layer| u64::from(flag(layer))).collect::<Json>();
-    let (slides, rotates) = match has_window {
-        true => (layout(|layer| layer % 4 != 0), layout(|layer| layer % 4 != 0)),
-        false => (layout(|_| false), layout(|_| true)),
+    let (slides, rotates) = if has_window {
+        (layout(|layer| layer % 4 != 0), layout(|layer| layer % 4 != 0))
+    } else {
+        (layout(|_| false), layout(|_| true))
     };
     config.extend([("sliding_window_layout".into(), slides), ("rope_layout".into(), rotates)]);
     for key in ["num_local_experts", "num_experts_per_tok", "intermediate_size", "sliding_window"] {

@@ -41,9 +41,10 @@ pub const T5: Arch = Arch {
 /// The activation of the feed-forward part.
 const ACTIVATION: BuiltIn =
     BuiltIn::unless("dense_act_fn", "gelu_new in gated layers and relu in others", |hparams, activation| {
-        match hparams.is_true("is_gated_act") {
-            true => activation.as_str().is_none_or(|activation| activation.starts_with("gelu")),
-            false => activation == "relu",
+        if hparams.is_true("is_gated_act") {
+            activation.as_str().is_none_or(|activation| activation.starts_with("gelu"))
+        } else {
+            activation == "relu"
         }
     });
 

@@ -111,15 +111,14 @@ impl Stack {
         let is_decoder = side == "dec";
         let layer = |i: usize, weights: &mut Weights<'_>| {
             let blk = |name: &str| format!("{side}.blk.{i}.{name}");
-            let cross = match is_decoder {
-                true => {
-                    // Stored in files of the first T5; cross-attention has no bias by distance. Read as a
-                    // vector, so that it does not count as a matrix that an importance matrix should cover.
-                    weights.vector(&blk("cross_attn_rel_b.weight"), n_head * n_buckets)?;
-                    let norm = norm(weights, blk("cross_attn_norm.weight"))?;
-                    Some((norm, Projections::open(weights, &blk("cross_attn"), "o", n_embd, heads)?))
-                }
-                false => None,
+            let cross = if is_decoder {
+                // Stored in files of the first T5; cross-attention has no bias by distance. Read as a
+                // vector, so that it does not count as a matrix that an importance matrix should cover.
+                weights.vector(&blk("cross_attn_rel_b.weight"), n_head * n_buckets)?;
+                let norm = norm(weights, blk("cross_attn_norm.weight"))?;
+                Some((norm, Projections::open(weights, &blk("cross_attn"), "o", n_embd, heads)?))
+            } else {
+                None
             };
             // T5 1.1 and later have gated GELU; the first T5 has ReLU without a gate.
             let gated = weights.shape(&blk("ffn_gate.weight")).is_some();

@@ -414,9 +414,10 @@ fn mel_filters(n_mels: usize) -> impl Iterator<Item = f32> {
     let step = top / (n_mels + 1) as f64;
     let edge = move |i: usize| {
         let mel = if i == n_mels + 1 { top } else { i as f64 * step };
-        match mel < FIRST_LOG_MEL {
-            true => HERTZ_PER_MEL * mel,
-            false => 1000.0 * libm::exp(log_step * (mel - FIRST_LOG_MEL)),
+        if mel < FIRST_LOG_MEL {
+            HERTZ_PER_MEL * mel
+        } else {
+            1000.0 * libm::exp(log_step * (mel - FIRST_LOG_MEL))
         }
     };
     let filter = move |band: usize| {

@@ -90,12 +90,13 @@ impl Stack {
         let positions = weights.need_matrix(&format!("{side}.pos_embd.weight"), n_embd, n_positions)?;
         let layer = |i: usize| {
             let blk = |name: &str| format!("{side}.blk.{i}.{name}");
-            let cross = match is_decoder {
-                true => Some((
+            let cross = if is_decoder {
+                Some((
                     norm(weights, &blk("cross_attn_norm"), n_embd)?,
                     Projections::open(weights, &blk("cross_attn"), "output", n_embd, heads)?,
-                )),
-                false => None,
+                ))
+            } else {
+                None
             };
             let names = ["gate", "up", "down"].map(|part| blk(&format!("ffn_{part}")));
             Ok(Layer {

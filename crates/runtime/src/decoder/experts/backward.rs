@@ -77,9 +77,10 @@ impl Experts {
             pass.routed = Some(rows.clone());
             let (gate, up) = pass.unseen(|pass| self.gate_and_up(expert, &x, pass));
             // The other factor of the weights: input rows, or outputs.
-            let met = match self.scale_input {
-                true => pass.select_rows(h, rows),
-                false => pass.unseen(|pass| self.give(expert, gate.clone(), up.clone(), pass)),
+            let met = if self.scale_input {
+                pass.select_rows(h, rows)
+            } else {
+                pass.unseen(|pass| self.give(expert, gate.clone(), up.clone(), pass))
             };
             let grad_x = self.backward_one(expert, gate, up, grad_y, pass);
             pass.routed = None;

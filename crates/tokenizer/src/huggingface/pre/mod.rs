@@ -44,9 +44,10 @@ pub(super) fn recognize(
             steps.normalizers.join(", ")
         );
         // Nearly all texts are in NFC already.
-        match steps.normalizers.iter().all(|normalizer| normalizer == "NFC") {
-            true => writer.detail(line),
-            false => writer.note(line),
+        if steps.normalizers.iter().all(|normalizer| normalizer == "NFC") {
+            writer.detail(line)
+        } else {
+            writer.note(line)
         }
     }
     // The first hash that the reference knows decides. Later hashes were made with other special tokens than
@@ -120,11 +121,10 @@ pub(super) fn note_merges(writer: &mut TokenizerWriter<'_>, name: &str, hf: &HfT
     if hf.model.kind.as_deref() != Some("BPE") || !contradicts(name, ignore_merges) {
         return;
     }
-    let difference = match ignore_merges {
-        true => {
-            "`ignore_merges` is set in the tokenizer, but llama.cpp does not set it for this pre-tokenizer"
-        }
-        false => "`ignore_merges` is not set in the tokenizer, but llama.cpp sets it for this pre-tokenizer",
+    let difference = if ignore_merges {
+        "`ignore_merges` is set in the tokenizer, but llama.cpp does not set it for this pre-tokenizer"
+    } else {
+        "`ignore_merges` is not set in the tokenizer, but llama.cpp sets it for this pre-tokenizer"
     };
     writer.note(format!(
         "pre-tokenizer `{name}`: {difference}; some words are tokenized differently than in training"

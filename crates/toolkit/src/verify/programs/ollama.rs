@@ -170,10 +170,7 @@ fn distance_below(limit: usize, a: &[char], b: &[char]) -> Option<usize> {
         let (mut diagonal, mut left) = (first, if low == 0 { row[0] } else { limit });
         let mut least = left;
         for j in low.max(1)..=high {
-            let cost = match *x == b[j - 1] {
-                true => diagonal,
-                false => 1 + diagonal.min(left).min(row[j]),
-            };
+            let cost = if *x == b[j - 1] { diagonal } else { 1 + diagonal.min(left).min(row[j]) };
             diagonal = mem::replace(&mut row[j], cost.min(limit));
             left = row[j];
             least = least.min(left);

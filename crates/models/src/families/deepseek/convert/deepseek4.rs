@@ -66,9 +66,10 @@ pub const DEEPSEEK4_DSPARK: Arch = Arch {
         let (stage, rest) = name.strip_prefix("mtp.")?.split_once('.')?;
         // These stand under a stage but are of the entire draft; all else is a layer, `mtp.2.x` as `layers.2.x`.
         let is_root = ["main_", "markov_head.", "confidence_head.", "norm.", "hc_head_"];
-        Some(match is_root.iter().any(|start| rest.starts_with(start)) {
-            true => rest.to_owned(),
-            false => format!("layers.{stage}.{rest}"),
+        Some(if is_root.iter().any(|start| rest.starts_with(start)) {
+            rest.to_owned()
+        } else {
+            format!("layers.{stage}.{rest}")
         })
     },
     prepare: |hparams, tensors| {

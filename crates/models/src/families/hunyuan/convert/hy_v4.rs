@@ -169,9 +169,10 @@ fn prepare(hparams: Hparams) -> Result<Hparams, ArchError> {
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     // One group contains all experts: without the keys llama.cpp chooses among all.
     let is_one = |key| hparams.get(key).is_some_and(|count| *count == 1);
-    match is_one("n_group") && is_one("topk_group") {
-        true => latent::keys(&hparams.without("n_group").without("topk_group"), keys)?,
-        false => latent::keys(hparams, keys)?,
+    if is_one("n_group") && is_one("topk_group") {
+        latent::keys(&hparams.without("n_group").without("topk_group"), keys)?
+    } else {
+        latent::keys(hparams, keys)?
     }
     // Scores go through a sigmoid, which no key of the config says.
     keys.set_prefixed("expert_gating_func", Value::U32(2));

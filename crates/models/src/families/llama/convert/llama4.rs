@@ -31,9 +31,10 @@ pub const LLAMA4: Arch = Arch {
         BuiltIn::unless("no_rope_layers", "no rotation in every fourth layer", |hparams, flags| {
             // Without chunks llama.cpp rotates all layers.
             let rotates = |flag: &Json| flag.as_u64() != Some(0);
-            match has_chunks(hparams) {
-                true => is_zero_every(4, flags),
-                false => flags.as_array().is_none_or(|flags| flags.iter().all(rotates)),
+            if has_chunks(hparams) {
+                is_zero_every(4, flags)
+            } else {
+                flags.as_array().is_none_or(|flags| flags.iter().all(rotates))
             }
         }),
         // llama.cpp has these norms in Scout, and omits them in Maverick, which has 128 experts.

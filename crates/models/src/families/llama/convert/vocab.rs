@@ -29,10 +29,7 @@ pub fn write_keys(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabError> {
         writer.tiktoken()?;
     } else {
         let hf = writer.tokenizer_json()?;
-        match hf.is_llama() {
-            true => writer.llama_hf_of(&hf)?,
-            false => writer.gpt2_of(Some(hf), &BpeStyle::GPT2)?,
-        }
+        if hf.is_llama() { writer.llama_hf_of(&hf)? } else { writer.gpt2_of(Some(hf), &BpeStyle::GPT2)? }
     }
     match writer.ctx.vocab_size {
         // Code Llama, known by its size: the tokens for filling in the middle have no names in its files.

@@ -129,9 +129,8 @@ fn from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {
     let n_layers = attends.len();
     // The smallest step that gives these layers.
     let fits = |step: &usize| {
-        let is = |layer: usize| match n_layers <= step / 2 {
-            true => layer + 1 == n_layers,
-            false => layer % step == step / 2,
+        let is = |layer: usize| {
+            if n_layers <= step / 2 { layer + 1 == n_layers } else { layer % step == step / 2 }
         };
         attends.iter().enumerate().all(|(layer, attends)| *attends == is(layer))
     };

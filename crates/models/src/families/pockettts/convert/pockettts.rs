@@ -31,9 +31,10 @@ pub const POCKETTTS: Arch = Arch {
         let with_voice_start = writer.input.config.get(WITH_VOICE_START) == Some(&Json::Bool(true));
         // The first is the last row of the embedding as the checkpoint has it.
         let specials = ["<|pad|>", "<|bos_before_voice|>", "<|audio_bos|>"];
-        match with_voice_start {
-            true => writer.unigram_with_specials(&specials),
-            false => writer.unigram_with_specials(&[specials[0], specials[2]]),
+        if with_voice_start {
+            writer.unigram_with_specials(&specials)
+        } else {
+            writer.unigram_with_specials(&[specials[0], specials[2]])
         }
     }),
     harmless: &["audio_config"],

@@ -136,21 +136,30 @@ fn turn_end_vocab(writer: &mut TokenizerWriter<'_>, template: Option<&str>) -> R
 const EXPERTS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.mlp.gate"], "blk.{bid}.ffn_gate_inp"),
     TensorRule::copy(&["model.layers.{bid}.mlp.experts.gate_up_proj"], "blk.{bid}.ffn_gate_exps")
-        .rows(RowRule::AsShape(|hparams, _| match hparams.is_true(OUT_IN) {
-            true => RowRule::Part(rules::first_half),
-            false => RowRule::Transposed(|_, shape| Ok(gpt_oss::transposed(shape, llama4::half(shape, 0)))),
+        .rows(RowRule::AsShape(|hparams, _| {
+            if hparams.is_true(OUT_IN) {
+                RowRule::Part(rules::first_half)
+            } else {
+                RowRule::Transposed(|_, shape| Ok(gpt_oss::transposed(shape, llama4::half(shape, 0))))
+            }
         }))
         .bare(".weight"),
     TensorRule::copy(&["model.layers.{bid}.mlp.experts.gate_up_proj"], "blk.{bid}.ffn_up_exps")
-        .rows(RowRule::AsShape(|hparams, _| match hparams.is_true(OUT_IN) {
-            true => RowRule::Part(rules::second_half),
-            false => RowRule::Transposed(|_, shape| Ok(gpt_oss::transposed(shape, llama4::half(shape, 1)))),
+        .rows(RowRule::AsShape(|hparams, _| {
+            if hparams.is_true(OUT_IN) {
+                RowRule::Part(rules::second_half)
+            } else {
+                RowRule::Transposed(|_, shape| Ok(gpt_oss::transposed(shape, llama4::half(shape, 1))))
+            }
         }))
         .bare(".weight"),
     TensorRule::copy(&["model.layers.{bid}.mlp.experts.down_proj"], "blk.{bid}.ffn_down_exps")
-        .rows(RowRule::AsShape(|hparams, _| match hparams.is_true(OUT_IN) {
-            true => RowRule::Copy,
-            false => RowRule::Transposed(|_, shape| Ok(gpt_oss::transposed(shape, RowMap::Concat))),
+        .rows(RowRule::AsShape(|hparams, _| {
+            if hparams.is_true(OUT_IN) {
+                RowRule::Copy
+            } else {
+                RowRule::Transposed(|_, shape| Ok(gpt_oss::transposed(shape, RowMap::Concat)))
+            }
         }))
         .bare(".weight"),
 ];
