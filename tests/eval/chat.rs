@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::Value as Json;
 
-use crate::common::{Output, Sandbox, copy_folder, finish, golden, signal, succeed};
+use crate::common::{Output, Sandbox, copy_folder, finish, golden, signal, succeed, words};
 
 const EVAL: &str = env!("CARGO_BIN_EXE_gguf-eval");
 
@@ -80,6 +80,18 @@ fn recurrent_models_start_each_turn_anew() {
     assert_eq!(found.len(), 2);
     let again = answers(&sandbox, &args, "A llama\nwas here\n");
     assert_eq!(found[1]["content"], again[1]["content"]);
+}
+
+#[test]
+fn message_can_be_an_argument_and_the_model_a_checkpoint() {
+    let sandbox = llama();
+    let found = answers(&sandbox, GREEDY, "A llama");
+    let one = succeed(sandbox.eval(&words("run x.gguf A llama --temperature 0 -n 8 --json"))).json();
+    assert_eq!(one["content"], found[0]["content"]);
+    // The file of the first call is used again.
+    for said in ["type q8_0: ", "written before"] {
+        succeed(sandbox.eval(&words("chat llama Hello -n 1"))).says(said);
+    }
 }
 
 #[test]
