@@ -12,6 +12,7 @@ use crate::{
     failure::failure,
     file_type::FileType,
     input_kind::{self, Wanted},
+    memory::TypeSize,
     text::{file_name, printable},
 };
 
@@ -83,6 +84,15 @@ impl Candidate {
     pub fn name(&self) -> String {
         self.file_type.map_or_else(|| file_name(&self.path), |file_type| file_type.to_string())
     }
+}
+
+/// Models of the input.
+#[derive(Default)]
+pub struct Found {
+    /// One for each file or type.
+    pub candidates: Vec<Candidate>,
+    /// Sizes of the files that a checkpoint can become.
+    pub sizes: Vec<TypeSize>,
 }
 
 /// A tensor in its stored form.

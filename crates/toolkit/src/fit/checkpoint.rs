@@ -7,10 +7,7 @@ use gguf_conversion::{CheckpointInput, Conversion, Error as EngineError, OutputR
 use gguf_layout::ArchError;
 use gguf_runtime::memory::Demand;
 
-use super::{
-    Found,
-    candidate::{Candidate, Stored, bytes_per_token, demand, is_scaled, open},
-};
+use super::candidate::{Candidate, Found, Stored, bytes_per_token, demand, is_scaled, open};
 use crate::{
     error::Error,
     events::Events,
@@ -40,7 +37,10 @@ pub fn found(source: &Path, hub: &HubOptions, events: &dyn Events) -> Result<Fou
             let candidate = Candidate { is_checkpoint: true, ..Candidate::of_weights(source, weights) };
             Found { candidates: vec![candidate], ..Found::default() }
         }
-        Err(error) => return Err(failure(source, error)),
+        Err(error) => {
+            let advice = "to estimate a GGUF file of the Hub, pass its address: hf://OWNER/MODEL/FILE.gguf";
+            return Err(failure(source, error).hint(input.commit.is_some().then_some(advice)));
+        }
     };
     input.finish(events)?;
     Ok(found)

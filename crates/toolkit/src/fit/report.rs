@@ -4,7 +4,7 @@ use gguf_runtime::memory::Bytes;
 use gguf_types::{Words, words};
 use serde::{Serialize, Serializer};
 
-use super::{FitOptions, candidate::Candidate};
+use super::{candidate::Candidate, options::FitOptions};
 use crate::{
     error::Error,
     events::Events,
