@@ -267,13 +267,15 @@ def summary(
 
 @keywords(FitOptions)
 def fit(path: StrPath, **given: Unpack[FitOptions]) -> dict[str, Any]:
-    """Estimates the memory of a file, or of each file of a folder, when it runs in llama.cpp.
+    """Estimates the memory and speed of a file, of each file of a folder, or of each type of a checkpoint, when it runs in llama.cpp.
 
     Args:
-        path: A GGUF file, or a folder of files.
+        path: A GGUF file or its address, a folder of files, a checkpoint folder, or ``hf://OWNER/MODEL``.
 
     Returns:
-        A dict with the memory of each file and, with ``memory``, ``best``: the largest file that fits.
+        A dict with the memory of each file, ``best``, the largest file that fits, and ``suited``, the type that a conversion chooses
+        for this memory. Without ``memory``, tokens per second are estimated from the bandwidth of this machine's memory, which is
+        measured for a fraction of a second.
 
     Raises:
         GgufError: A file cannot be read.
@@ -282,4 +284,5 @@ def fit(path: StrPath, **given: Unpack[FitOptions]) -> dict[str, Any]:
     Example:
         >>> gt.fit("quants", memory="16GiB", context=8192)["best"]
     """
-    return call("fit", {"path": os.fsdecode(path), **options("fit", FitOptions, given, has_hub=False)})
+    chosen = options("fit", FitOptions, given, has_hub=False)
+    return call("fit", {"options": {"path": os.fsdecode(path), **chosen}, "hub": hub()})

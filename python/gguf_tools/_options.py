@@ -108,6 +108,7 @@ class Checkpoint(TypedDict, total=False):
         'Format to write: ``"gguf"``, or ``"whisper.cpp"`` for Whisper models, with ``"f16"`` as the default type.']
     memory: Annotated[Optional[Size], of("memory", size),
         'Memory to choose the type for if ``file_type`` is missing, in bytes or as a text such as ``"16GB"``. Default: that of this machine.']
+    modelfile: Annotated[Optional[StrPath], of("modelfile", text_path), "Path of a Modelfile to write, which imports the file into Ollama."]
     lora_tokenizer: Annotated[bool, flag("lora_tokenizer"), "Use the tokenizer and chat template of the adapter."]
     mmproj: Annotated[bool, flag("with_mmproj"), "Also write the vision or audio projector."]
     mmproj_type: Annotated[Optional[str], of("mmproj_type", _file_type), "File type of the projector."]
@@ -418,7 +419,7 @@ class FitOptions(TypedDict, total=False):
     """Keywords of :func:`fit`."""
 
     memory: Annotated[Optional[Size], of("memory", size),
-        'Available memory, in bytes or as a text such as ``"16GiB"``. The result then states the longest context that fits.']
+        'Available memory, in bytes or as a text such as ``"16GiB"``. Default: the memory of this machine.']
     context: Annotated[Union[int, Sequence[int]], of("context", _numbers, default=()),
         "Context length in tokens, or a list. Default: the training context length."]
     parallel: Annotated[int, of("parallel", default=1), "Number of sequences at the same time."]

@@ -9,7 +9,9 @@ use gguf_toolkit::{
     check_against::CheckAgainst,
     compare::Compared,
     convert::{Operation, Plan, Planned, Report, WorkerOptions},
-    diff, edit, endian, export_metadata, extract, fit, hash,
+    diff, edit, endian, export_metadata, extract,
+    fit::{self, FitOptions},
+    hash,
     hub::HubOptions,
     merge,
     outputs::{check_outputs, write_result},
@@ -77,7 +79,7 @@ calls! {
     "merge", Wait => merge::merge;
     "change_endian", Wait => endian::change_endian;
     "extract", Wait => extract::extract;
-    "fit", Leave => fit::fit;
+    "fit", Leave => |given: &WithHub<FitOptions>, events| fit::fit(&given.options, &given.hub, events);
     "summary", Wait => |given: &ShowOptions, events| {
         if given.html.is_some() {
             show(given, &HubOptions::default(), events)?;

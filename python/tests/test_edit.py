@@ -148,7 +148,7 @@ def test_reports_equal_those_of_the_command_line(model, tmp_path):
         return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
     assert shell("verify", model, "--json") == gt.verify(model)
-    assert shell("fit", model, "--json") == gt.fit(model)
+    assert shell("fit", model, "--memory", "8GB", "--json") == gt.fit(model, memory="8GB")
     assert shell("show", model, "--json")["summary"] == gt.summary(model)
     assert gt.summary(model, html=tmp_path / "page.html") == gt.summary(model)
     assert "blk.0.attn_q.weight" in (tmp_path / "page.html").read_text()

@@ -1,19 +1,22 @@
-//! `gguf-eval chat FILE`: a chat of several turns.
+//! `gguf-eval chat FILE|DIR|MODEL [TEXT]`: a chat of several turns, or one answer.
 
 use std::{
     ops::ControlFlow,
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::{SystemTime, UNIX_EPOCH},
 };
 
 use clap::Args;
 use gguf_toolkit::{
-    ChatSession, ChatSessionOptions, Model,
+    ChatSession, ChatSessionOptions, Convert, Model,
+    input_kind::is_like_a_hub_name,
+    is_hub_address,
     run::{ChatAnswer, End, Sampling, recommended_sampling},
 };
 
 use super::shared::{
     eval_args::{LoraArgs, RunArgs, options},
+    hub::hub_options,
     sampling_args::SamplingArgs,
     template_args::TemplateArgs,
 };
@@ -28,15 +31,23 @@ use crate::{
 pub const COMMAND: Command = Command {
     verb: Some("chat"),
     about: "Chat with a model in the terminal",
-    define: ChatArgs::augment_args,
+    // As in other programs.
+    define: |command| ChatArgs::augment_args(command).alias("run"),
     run: |matches, ui| run(Command::args(matches)?, ui),
     ..Command::of("gguf-eval")
 };
 
 #[derive(Debug, Args)]
 struct ChatArgs {
-    /// GGUF file, or any shard of a split model.
+    /// GGUF file, checkpoint folder or hf://OWNER/MODEL[@REVISION].
+    ///
+    /// Any shard of a split model works. A checkpoint is converted first, as by `gguf-convert` without --type; the file stays in the
+    /// current folder and is used again.
+    #[arg(value_name = "FILE|DIR|MODEL")]
     file: PathBuf,
+    /// Answer this message and exit.
+    #[arg(value_name = "TEXT")]
+    message: Vec<String>,
     /// Set the system message.
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
@@ -71,7 +82,8 @@ const HELP: &[&str] = &[
 
 fn run(args: ChatArgs, ui: &Ui) -> Result<(), Failure> {
     let template = args.template.options()?;
-    let model = Model::open_with(&args.file, &options(&args.run, &args.adapters)?, ui)?;
+    let file = converted(&args.file, ui)?;
+    let model = Model::open_with(&file, &options(&args.run, &args.adapters)?, ui)?;
     let recommended = Sampling { seed: random_seed(), ..recommended_sampling(model.metadata()) };
     let options = ChatSessionOptions {
         system: args.system,
@@ -83,6 +95,9 @@ fn run(args: ChatArgs, ui: &Ui) -> Result<(), Failure> {
         let has_template = model.metadata().contains("tokenizer.chat_template");
         error.hint((!has_template).then_some("pass a template with --chat-template FILE"))
     })?;
+    if !args.message.is_empty() {
+        return answer(&mut chat, &args.message.join(" "), args.json, ui);
+    }
     let interactive = ui.is_interactive();
     if interactive {
         let Sampling { temperature, top_k, top_p, min_p, .. } = chat.sampling();
@@ -109,6 +124,28 @@ fn run(args: ChatArgs, ui: &Ui) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// The GGUF file of an input: a checkpoint is converted, unless that was done before.
+fn converted(input: &Path, ui: &Ui) -> Result<PathBuf, Failure> {
+    let is_checkpoint = input.join("config.json").is_file()
+        || is_hub_address(&input.to_string_lossy())
+        || (is_like_a_hub_name(input) && !input.exists());
+    if !is_checkpoint {
+        return Ok(input.to_owned());
+    }
+    let convert = Convert { hub: hub_options(), ..Convert::new(input, []) };
+    let written = convert.plan(&())?.report.paths().into_iter().next().filter(|path| path.exists());
+    match written {
+        Some(path) => {
+            ui.note(&format!("{}: written before", path.display()));
+            Ok(path)
+        }
+        None => {
+            let paths = convert.run(ui)?.paths();
+            paths.into_iter().next().ok_or_else(|| Failure::new("the conversion wrote no file"))
+        }
+    }
 }
 
 /// A line of the user.

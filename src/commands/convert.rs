@@ -2,7 +2,10 @@
 
 pub mod args;
 
-use std::path::{Path, PathBuf};
+use std::{
+    ffi::OsStr,
+    path::{Path, PathBuf},
+};
 
 use clap::{Arg, ArgMatches, Args, ValueHint};
 use gguf_toolkit::{Convert, FileType, arguments::output_path, convert::InputType};
@@ -93,7 +96,12 @@ fn with_tips(arg: Arg) -> Arg {
 fn conversion(matches: &ArgMatches) -> Result<Conversion, Failure> {
     let args = Command::args::<ConvertArgs>(matches)?;
     let format = args.output.format(&args.resume);
-    Ok(Conversion { operation: args.options()?.into(), binary: COMMAND.binary, verb: COMMAND.verb, format })
+    let operation = args.options()?;
+    // The second argument may be a type.
+    let words = [Some("types"), Some("last"), operation.output.out.is_none().then_some("out")];
+    let words = words.into_iter().flatten().filter_map(|id| matches.get_raw(id)).flatten();
+    let notes = values::renamed(words.filter_map(OsStr::to_str));
+    Ok(Conversion { operation: operation.into(), binary: COMMAND.binary, verb: COMMAND.verb, format, notes })
 }
 
 /// The types that a word names; `None` for a path.

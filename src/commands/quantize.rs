@@ -1,7 +1,12 @@
 //! `gguf-quantize IN [OUT] TYPE [THREADS]`: a GGUF file to files of other types, with the
 //! arguments of `llama-quantize`.
 
-use std::{borrow::Cow, ffi::OsString, num::NonZeroUsize, path::PathBuf};
+use std::{
+    borrow::Cow,
+    ffi::{OsStr, OsString},
+    num::NonZeroUsize,
+    path::PathBuf,
+};
 
 use clap::{Arg, ArgMatches, Args};
 use gguf_toolkit::{Quantize, Recipe, suggest::nearest};
@@ -77,6 +82,8 @@ struct What {
     out: Option<PathBuf>,
     recipes: Vec<&'static Recipe>,
     threads: Option<NonZeroUsize>,
+    /// The types as they were given.
+    names: String,
 }
 
 fn parse_recipes(names: &str) -> Result<Vec<&'static Recipe>, Failure> {
@@ -116,7 +123,7 @@ fn parse_what(what: &[OsString], types: &[&'static Recipe], has_recipe: bool) ->
             [_, _, number] => (file(1), threads(number)?),
             _ => return Err(Failure::usage("expected IN [OUT] [THREADS] with --type or --recipe")),
         };
-        return Ok(What { input, out, recipes: types.to_vec(), threads });
+        return Ok(What { input, out, recipes: types.to_vec(), threads, names: String::new() });
     }
     let (out, types, threads) = match texts[..] {
         [_, types] => (None, types, None),
@@ -132,15 +139,24 @@ fn parse_what(what: &[OsString], types: &[&'static Recipe], has_recipe: bool) ->
         }
         [_, _, types] => (file(1), types, None),
         [_, _, types, number] => (file(1), types, threads(number)?),
-        _ => return Err(Failure::usage("missing type after the input, for example q4_k_m or q8_0")),
+        _ => {
+            let failure = Failure::usage("missing type after the input, for example q4_k_m or q8_0");
+            let input = input.display();
+            return Err(failure.hint([
+                format!("to write 4 bits per weight, run `gguf-quantize {input} q4_k_m`"),
+                format!("`gguf-inspect fit {input}` finds the type for the memory of this machine"),
+            ]));
+        }
     };
-    Ok(What { input, out, recipes: parse_recipes(types)?, threads })
+    Ok(What { input, out, recipes: parse_recipes(types)?, threads, names: types.to_owned() })
 }
 
 fn conversion(matches: &ArgMatches) -> Result<Conversion, Failure> {
     let mut args = Command::args::<QuantizeArgs>(matches)?;
     let what = parse_what(&args.what, &args.types, args.quantize.replay.recipe.is_some())?;
     args.resume.threads = args.resume.threads.or(what.threads);
+    let words = matches.get_raw("types").into_iter().flatten().filter_map(OsStr::to_str);
+    let notes = values::renamed(words.chain([what.names.as_str()]));
     let format = args.output.format(&args.resume);
     let output = args.output.options(what.out, &args.resume)?;
     if let Some(out) = &output.out {
@@ -153,5 +169,5 @@ fn conversion(matches: &ArgMatches) -> Result<Conversion, Failure> {
         hub: hub_options(),
         ..args.quantize
     };
-    Ok(Conversion { operation: options.into(), binary: COMMAND.binary, verb: COMMAND.verb, format })
+    Ok(Conversion { operation: options.into(), binary: COMMAND.binary, verb: COMMAND.verb, format, notes })
 }

@@ -117,6 +117,9 @@ fn mismatched_adapter_is_named() {
         let ran = sandbox.convert(&[&["adapter", "adapter", "out/y.gguf", "--base", "base"], wrong].concat());
         assert_eq!(ran.code, Some(2), "{wrong:?}");
     }
+    // The adapter names its base.
+    let ran = sandbox.convert(&["./adapter", "out/y.gguf", "--type", "4bit"]);
+    ran.ends_and_says(2, "run `gguf-convert base out/y.gguf --type q4_k_m --lora ./adapter`");
 }
 
 /// Hints name a command that reads the input.

@@ -1,4 +1,4 @@
-//! `gguf-convert SRC` without `--type`, types as arguments, and words for types.
+//! `gguf-convert SRC` without `--type`, types as arguments, words for types, and the `Modelfile`.
 
 use crate::common::{Sandbox, succeed, words};
 
@@ -25,7 +25,9 @@ fn type_is_chosen_for_the_memory() {
         assert!(bytes(&sandbox, &out) == bytes(&sandbox, &format!("out/{name}.gguf")), "{name}");
     }
     // The memory of this machine is enough for a small model.
-    succeed(sandbox.convert(&["llama", "here.gguf"])).says("type q8_0: ");
+    let ran = succeed(sandbox.convert(&["llama", "here.gguf"]));
+    ran.says("type q8_0: ");
+    ran.says("chat with it: gguf-eval chat here.gguf\n");
     assert_eq!(sandbox.convert(&words("llama x.gguf --memory 1GB --type q8_0")).code, Some(2));
     // A plan must be the same on every machine.
     sandbox.convert(&words("plan plan.json llama x.gguf")).ends_and_says(2, "missing --type");
@@ -36,22 +38,43 @@ fn type_can_be_an_argument_or_a_word() {
     let sandbox = Sandbox::with_golden("llama");
     let want = "llama out/want.gguf --type q4_k_m -q";
     succeed(sandbox.convert(&words(want)));
-    for (call, file) in [
-        ("llama out/a.gguf q4_k_m", "out/a.gguf"),
-        ("llama out/b.gguf --type 4bit", "out/b.gguf"),
-        ("llama out/c.gguf small", "out/c.gguf"),
+    for (call, file, note) in [
+        ("llama out/a.gguf q4_k_m", "out/a.gguf", ""),
+        ("llama out/b.gguf --type 4bit", "out/b.gguf", "note: type `4bit` is q4_k_m\n"),
+        ("llama out/c.gguf small", "out/c.gguf", "note: type `small` is q4_k_m\n"),
     ] {
-        succeed(sandbox.convert(&words(call)));
+        let ran = succeed(sandbox.convert(&words(call)));
+        ran.says(note);
+        assert_eq!(ran.stderr.contains("` is q4_k_m"), !note.is_empty(), "{}", ran.stderr);
         assert!(bytes(&sandbox, file) == bytes(&sandbox, "out/want.gguf"), "{call}");
     }
     // `SRC TYPE` writes to the current folder, as without an output.
-    let json = succeed(sandbox.convert(&words("llama q4,f16 --dry-run --json"))).json();
+    let ran = succeed(sandbox.convert(&words("llama q4,f16 --dry-run --json")));
+    ran.says("type `q4` is q4_k_m");
+    let json = ran.json();
     let types: Vec<&str> =
         json["outputs"].as_array().unwrap().iter().filter_map(|file| file["type"].as_str()).collect();
     assert_eq!(types, ["Q4_K_M", "F16"], "{json}");
     succeed(sandbox.convert(&words("llama base.gguf bf16 -q")));
-    succeed(sandbox.quantize(&words("base.gguf d.gguf 4-bit -q")));
+    succeed(sandbox.quantize(&words("base.gguf d.gguf 4-bit"))).says("type `4-bit` is q4_k_m");
     succeed(sandbox.quantize(&words("base.gguf e.gguf q4_k_m -q")));
     assert!(bytes(&sandbox, "d.gguf") == bytes(&sandbox, "e.gguf"));
     sandbox.convert(&words("llama x.gguf q8_0 --type q4_k_m")).ends_and_says(2, "cannot be used with");
+}
+
+#[test]
+fn modelfile_is_written_next_to_the_file() {
+    let sandbox = Sandbox::with_golden("llama");
+    succeed(sandbox.convert(&words("llama out/x.gguf --type q8_0 --modelfile out/Modelfile")));
+    let text = sandbox.text("out/Modelfile");
+    assert!(text.starts_with("FROM ./x.gguf\nTEMPLATE \"\"\""), "{text}");
+    let again = "llama out/y.gguf --type q8_0 --modelfile out/Modelfile";
+    sandbox.convert(&words(again)).ends_and_says(1, "Modelfile");
+    assert!(!sandbox.path("out/y.gguf").exists());
+    succeed(sandbox.convert(&words(&format!("{again} --force"))));
+    assert!(sandbox.text("out/Modelfile").starts_with("FROM ./y.gguf\n"));
+    let one = "llama out/z.gguf --type q8_0 --modelfile out/z.gguf";
+    sandbox.convert(&words(one)).ends_and_says(2, "two options write to");
+    let plan = format!("plan plan.json {again} --force");
+    sandbox.convert(&words(&plan)).ends_and_says(2, "--modelfile cannot be used with plans");
 }

@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::Value as Json;
 
-use crate::common::{Output, Sandbox, copy_folder, finish, golden, signal, succeed};
+use crate::common::{Output, Sandbox, copy_folder, finish, golden, signal, succeed, words};
 
 const EVAL: &str = env!("CARGO_BIN_EXE_gguf-eval");
 
@@ -83,6 +83,18 @@ fn recurrent_models_start_each_turn_anew() {
 }
 
 #[test]
+fn message_can_be_an_argument_and_the_model_a_checkpoint() {
+    let sandbox = llama();
+    let found = answers(&sandbox, GREEDY, "A llama");
+    let one = succeed(sandbox.eval(&words("run x.gguf A llama --temperature 0 -n 8 --json"))).json();
+    assert_eq!(one["content"], found[0]["content"]);
+    // The file of the first call is used again.
+    for said in ["type q8_0: ", "written before"] {
+        succeed(sandbox.eval(&words("chat llama Hello -n 1"))).says(said);
+    }
+}
+
+#[test]
 fn commands_change_the_chat() {
     let sandbox = llama();
     let lengths = |input: &str| -> Vec<u64> {
@@ -98,8 +110,11 @@ fn commands_change_the_chat() {
     // A line that ends in a backslash continues on the next one.
     let [joined] = lengths("A \\\nllama\n")[..] else { panic!("one message") };
     assert!(joined > one);
-    let ran =
-        succeed(with_input(&sandbox, &["chat", "x.gguf", "-n", "4"], "/nonsense\n/help\n/path/to is a message\n"));
+    let ran = succeed(with_input(
+        &sandbox,
+        &["chat", "x.gguf", "-n", "4"],
+        "/nonsense\n/help\n/path/to is a message\n",
+    ));
     ran.says("warning: unknown command `/nonsense`; expected /help, /reset, /system TEXT, /bye\n");
     ran.says("\n/reset        forget the chat\n");
     assert_eq!(ran.stderr.matches("tokens after").count(), 1, "{}", ran.stderr);

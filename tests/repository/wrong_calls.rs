@@ -83,6 +83,7 @@ fn missing_file_has_one_message() {
         (EVAL, &["generate", "none", "--prompt", "x"]),
         (EVAL, &["generate", "in.gguf", "--prompt", "x", "--lora", "none"]),
         (EVAL, &["chat", "none"]),
+        (EVAL, &["run", "none", "Hello"]),
         (EVAL, &["chat", "in.gguf", "--chat-template", "none"]),
         (QUANTIZE, &["in.gguf", "q8_0", "--lora", "none"]),
         (EVAL, &["embed", "none", "--text", "text"]),
@@ -234,7 +235,12 @@ fn missing_and_extra_words_are_named() {
             (CONVERT, "llama --memory 1kB", 1, &["model too large for 1.00 kB of memory", "use --type q2_k"]),
             (QUANTIZE, "in.gguf x.gguf", 2, &["expected a type, found `x.gguf`", "types are q1_0"]),
             (QUANTIZE, "in.gguf out/x", 2, &["expected a type, found `out/x`"]),
-            (QUANTIZE, "in.gguf", 2, &["missing type after the input, for example q4_k_m"]),
+            (
+                QUANTIZE,
+                "in.gguf",
+                2,
+                &["missing type after the input, for example q4_k_m", "run `gguf-quantize in.gguf q4_k_m`"],
+            ),
             (
                 QUANTIZE,
                 "in.gguf q4_0 --imatrix text",
@@ -262,8 +268,8 @@ fn missing_and_extra_words_are_named() {
             // First guesses of newcomers.
             (CONVERT, "llama x.gguf y.gguf", 2, &["invalid value 'y.gguf' for '[TYPE]"]),
             (CONVERT, "convert llama x.gguf", 2, &["write `gguf-convert SRC OUT`, without `convert`"]),
-            (EVAL, "run in.gguf", 2, &["`gguf-eval chat FILE` chats with a model"]),
-            (EVAL, "chat in.gguf Hello", 2, &["`gguf-eval generate FILE --chat --prompt 'Hello'`"]),
+            (CONVERT, "adapter ad x.gguf q4_k_m", 2, &["pass the type with `--type q4_k_m`"]),
+            (EVAL, "prompt in.gguf", 2, &["`gguf-eval generate FILE --prompt TEXT` continues a text"]),
         ],
     );
     let ran = sandbox.eval(&["generate", "in.gguf", "--chat", "Who are you?"]);

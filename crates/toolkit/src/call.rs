@@ -17,8 +17,18 @@ const LIBRARY: &str = "gguf-toolkit";
 
 /// Options and groups of options that change no byte of an output, by their names in the JSON form. A run can be resumed with
 /// others. They are not part of a call's identity.
-pub const HARMLESS: &[&str] =
-    &["eval_text", "hub", "keep", "memory", "no_verify", "output", "save_recipe", "source", "statistics"];
+pub const HARMLESS: &[&str] = &[
+    "eval_text",
+    "hub",
+    "keep",
+    "memory",
+    "modelfile",
+    "no_verify",
+    "output",
+    "save_recipe",
+    "source",
+    "statistics",
+];
 
 /// Options that only turn an error into a success. A run can be resumed with one that it began without.
 pub const PERMISSIONS: &[&str] = &["allow_nonfinite", "allow_requantize"];

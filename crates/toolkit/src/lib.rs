@@ -96,6 +96,7 @@ pub mod memory;
 pub mod merge;
 mod metadata_change;
 pub mod metadata_json;
+mod modelfile;
 mod output_files;
 pub mod outputs;
 pub mod part_file;

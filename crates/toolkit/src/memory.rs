@@ -1,10 +1,16 @@
 //! Memory of this machine, and the file type that suits it.
 
-use gguf_conversion::recipes::Recipe;
+use std::{
+    hint::black_box,
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Instant,
+};
+
+use gguf_conversion::{Conversion, Input, recipes::Recipe};
 use gguf_types::{Words, words};
 use sysinfo::{MemoryRefreshKind, System};
 
-use crate::{cause::Cause, error::Error, file_type::FileType, text::human_bytes};
+use crate::{cause::Cause, error::Error, file_type::FileType, text::human_bytes, threads::useful_threads};
 
 /// Types in order of preference, with the largest share of the memory that a file may take, in percent.
 ///
@@ -33,6 +39,60 @@ pub fn total() -> Option<u64> {
         return None;
     }
     Some(system.cgroup_limits().map_or(bytes, |limits| limits.total_memory.min(bytes)))
+}
+
+/// Bytes per second that all threads together read from memory, measured for a fraction of a second. Each call gives another value.
+pub(crate) fn bandwidth() -> f64 {
+    /// More than caches hold.
+    const N_BYTES: u64 = 256 << 20;
+    const N_PASSES: usize = 3;
+    /// Words that a thread takes at a time.
+    const PIECE: usize = 1 << 17;
+    let n_bytes = total().map_or(N_BYTES, |total| N_BYTES.min(total / 16));
+    let words = vec![1u64; n_bytes as usize / size_of::<u64>()];
+    let pieces: Vec<&[u64]> = words.chunks(PIECE).collect();
+    let pass = |_| {
+        let next = AtomicUsize::new(0);
+        let start = Instant::now();
+        gguf_container::run_in_threads(useful_threads(None), || {
+            while let Some(piece) = pieces.get(next.fetch_add(1, Ordering::Relaxed)) {
+                black_box(sum(piece));
+            }
+        });
+        n_bytes as f64 / start.elapsed().as_secs_f64()
+    };
+    (0..N_PASSES).map(pass).fold(0.0, f64::max)
+}
+
+/// Sum of words, as independent sums that do not wait for each other.
+fn sum(words: &[u64]) -> u64 {
+    let mut sums = [0u64; 8];
+    for eight in words.as_chunks::<8>().0 {
+        sums.iter_mut().zip(eight).for_each(|(sum, word)| *sum = sum.wrapping_add(*word));
+    }
+    sums.into_iter().fold(0, u64::wrapping_add)
+}
+
+/// Length of a file of a type.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TypeSize {
+    /// The type.
+    pub file_type: FileType,
+    /// Length of the file in bytes.
+    pub n_bytes: u64,
+}
+
+/// The types that [`suited`] chooses from, best first.
+pub(crate) fn types() -> impl Iterator<Item = (FileType, &'static Recipe)> {
+    SHARES.into_iter().filter_map(|(file_type, _)| Some((file_type, file_type.recipe()?)))
+}
+
+/// Length of all files of a conversion.
+///
+/// # Errors
+/// A plan that cannot be made.
+pub(crate) fn n_bytes<I: Input>(conversion: &Conversion<'_, I>) -> Result<u64, gguf_conversion::Error> {
+    Ok(conversion.plan()?.files().iter().map(|file| file.plan.file_len()).sum())
 }
 
 /// The file type for a memory size, with the size of its file.

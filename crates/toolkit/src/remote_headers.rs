@@ -1,9 +1,9 @@
-//! Headers of GGUF files on the web. Weights are not downloaded.
+//! Headers of GGUF files on the web, and files without weights. Weights are not downloaded.
 
-use std::path::Path;
+use std::{fs, io::Write as _, path::PathBuf};
 
 use gguf_checkpoint::hub::without_secrets;
-use gguf_container::Header;
+use gguf_container::{Header, Plan};
 
 use crate::{error::Error, events::Events, hub::HubOptions};
 
@@ -113,37 +113,61 @@ fn fetch(
                 return Ok(RemoteHeader { header, name, bytes, n_bytes: head.n_bytes() });
             }
             Err(error) if has_more && is_cut(&error) && wanted < MAX_HEADER_BYTES => wanted *= 2,
-            Err(error) => return Err(Error::at(Path::new(&shown), error)),
+            Err(error) => return Err(Error::at(std::path::Path::new(&shown), error)),
         }
     }
 }
 
-/// Files that have the headers of a model on the web, and holes for its weights, which take no space.
+/// Files that have the headers of a model, and holes for its weights, which take no space.
 #[derive(Debug)]
 pub struct HollowFiles {
-    #[cfg(feature = "remote")]
     folder: tempfile::TempDir,
-    #[cfg(feature = "remote")]
     first: String,
 }
 
-#[cfg(feature = "remote")]
 impl HollowFiles {
-    /// Writes the headers of the model at an address to a temporary folder, which exists as long as the value.
-    ///
-    /// # Errors
-    /// As [`headers`]; a file that cannot be written.
-    pub fn fetch(address: &str, hub_options: &HubOptions, events: &dyn Events) -> Result<HollowFiles, Error> {
-        use std::{fs, io::Write as _};
-
-        let found = headers(address, hub_options, events)?;
+    fn new(hub_options: &HubOptions) -> Result<HollowFiles, Error> {
         let folder = match &hub_options.temporary {
             Some(place) => tempfile::tempdir_in(place),
             None => tempfile::tempdir(),
         };
         let folder =
             folder.map_err(|error| Error::new(format_args!("cannot make a temporary folder: {error}")))?;
-        let mut first = None;
+        Ok(HollowFiles { folder, first: String::new() })
+    }
+
+    /// Adds a file of `n_bytes` that begins with `header`.
+    fn write(&mut self, name: &str, header: &[u8], n_bytes: u64) -> Result<(), Error> {
+        let path = self.folder.path().join(name);
+        let written = fs::File::create_new(&path).and_then(|mut file| {
+            file.write_all(header)?;
+            file.set_len(n_bytes.max(header.len() as u64))
+        });
+        written.map_err(|error| Error::at(&path, format_args!("cannot write: {error}")))?;
+        if self.first.is_empty() {
+            self.first = name.to_owned();
+        }
+        Ok(())
+    }
+
+    /// Writes the header of a planned file to a temporary folder, which exists as long as the value.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub fn of_plan(plan: &Plan, hub_options: &HubOptions) -> Result<HollowFiles, Error> {
+        let mut files = HollowFiles::new(hub_options)?;
+        files.write("model.gguf", plan.header_bytes(), plan.file_len())?;
+        Ok(files)
+    }
+
+    /// Like [`HollowFiles::of_plan`], with the headers of the model at an address.
+    ///
+    /// # Errors
+    /// As [`headers`]; a file that cannot be written.
+    #[cfg(feature = "remote")]
+    pub fn fetch(address: &str, hub_options: &HubOptions, events: &dyn Events) -> Result<HollowFiles, Error> {
+        let found = headers(address, hub_options, events)?;
+        let mut files = HollowFiles::new(hub_options)?;
         for RemoteHeader { header, name, bytes, n_bytes } in found {
             let of_tensors =
                 header.tensors().iter().map(|tensor| tensor.offset.saturating_add(tensor.n_bytes));
@@ -152,32 +176,20 @@ impl HollowFiles {
             let is_plain = !name.starts_with('.')
                 && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.%+".contains(c));
             let name = if is_plain { name } else { "model.gguf".to_owned() };
-            let path = folder.path().join(&name);
-            let written = fs::File::create_new(&path).and_then(|mut file| {
-                file.write_all(&bytes)?;
-                file.set_len(n_bytes.unwrap_or(needed).max(bytes.len() as u64))
-            });
-            written.map_err(|error| Error::at(&path, format_args!("cannot write: {error}")))?;
-            first.get_or_insert(name);
+            files.write(&name, &bytes, n_bytes.unwrap_or(needed))?;
         }
-        Ok(HollowFiles { folder, first: first.unwrap_or_default() })
+        Ok(files)
+    }
+
+    /// Fails: this build reads nothing over the network.
+    #[cfg(not(feature = "remote"))]
+    pub fn fetch(address: &str, hub_options: &HubOptions, events: &dyn Events) -> Result<HollowFiles, Error> {
+        headers(address, hub_options, events)?;
+        HollowFiles::new(hub_options)
     }
 
     /// Path of the file, or of the first shard.
-    pub fn path(&self) -> std::path::PathBuf {
+    pub fn path(&self) -> PathBuf {
         self.folder.path().join(&self.first)
-    }
-}
-
-#[cfg(not(feature = "remote"))]
-impl HollowFiles {
-    /// Fails: this build reads nothing over the network.
-    pub fn fetch(address: &str, hub_options: &HubOptions, events: &dyn Events) -> Result<HollowFiles, Error> {
-        headers(address, hub_options, events).map(|_| HollowFiles {})
-    }
-
-    /// An empty path.
-    pub fn path(&self) -> std::path::PathBuf {
-        Path::new("").to_owned()
     }
 }

@@ -3,6 +3,7 @@
 use std::{ffi::OsString, path::Path};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use gguf_toolkit::Recipe;
 
 use super::llama_cpp;
 use crate::failure::Failure;
@@ -69,9 +70,10 @@ pub(in crate::commands) fn refused(
         named.map(|verb| format!("`{}` is a command; write `./{0}` for a file or folder", verb.get_name()));
     let tip = match error.kind() {
         ErrorKind::InvalidSubcommand => match word(&error, ContextKind::InvalidSubcommand).as_deref() {
-            Some("run") if definition.get_name() == "gguf-eval" => {
-                Some("`gguf-eval chat FILE` chats with a model, `gguf-eval generate FILE --prompt TEXT` continues a text".to_owned())
-            }
+            Some("prompt") if definition.get_name() == "gguf-eval" => Some(
+                "`gguf-eval generate FILE --prompt TEXT` continues a text, `gguf-inspect prompt FILE` shows the prompt of a chat"
+                    .to_owned(),
+            ),
             _ => file(&error, ContextKind::InvalidSubcommand).and_then(|file| {
                 let (_, tip) = FOR_A_FILE.iter().find(|(binary, _)| *binary == definition.get_name())?;
                 Some(tip.replace("FILE", &file))
@@ -95,8 +97,8 @@ pub(in crate::commands) fn refused(
             let has = |id: &str| verb.is_some_and(|verb| verb.get_arguments().any(|arg| arg.get_id() == id));
             match file(&error, ContextKind::InvalidArg) {
                 Some(file) if has("text") => Some(format!("pass a text with `--text {file}`")),
-                None if verb.is_some_and(|verb| verb.get_name() == "chat") => {
-                    Some(format!("for one answer, use `gguf-eval generate FILE --chat --prompt '{unknown}'`"))
+                None if has("types") && Recipe::from_name(&unknown).is_ok() => {
+                    Some(format!("pass the type with `--type {unknown}`"))
                 }
                 None if has("prompt") && !has("text") => {
                     Some(format!("pass a text or message with `--prompt '{unknown}'`"))

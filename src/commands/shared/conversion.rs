@@ -26,6 +26,8 @@ pub struct Conversion {
     pub verb: Option<&'static str>,
     /// Format of the printed result.
     pub format: Format,
+    /// Notes about the call.
+    pub notes: Vec<String>,
 }
 
 /// Format of the printed result.
@@ -62,7 +64,8 @@ impl Conversion {
     /// # Errors
     /// Invalid options, an input that cannot be read, an output that cannot be written, an interruption.
     pub fn run(self, ui: &Ui) -> Result<(), Failure> {
-        let (call, Conversion { operation, format, .. }) = (self.call()?, self);
+        let (call, Conversion { operation, format, notes, .. }) = (self.call()?, self);
+        notes.iter().for_each(|note| ui.note(note));
         let outcome = operation.run_for(Caller::new(call, format.dry_run), ui);
         let Outcome { report, problem } = outcome.map_err(|failure| advise(failure, &operation))?;
         if let Some(report) = report {

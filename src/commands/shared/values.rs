@@ -39,6 +39,15 @@ fn other_spelling(given: &str) -> Option<&'static str> {
     Recipe::from_name(given).ok().filter(|_| !is_number).map(|recipe| recipe.name)
 }
 
+/// Lines about types that were named by another word, for example `4bit`.
+pub(in crate::commands) fn renamed<'a>(words: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let line = |given: &str| {
+        let name = other_spelling(given).filter(|name| !name.eq_ignore_ascii_case(given))?;
+        Some(format!("type `{given}` is {}", name.to_ascii_lowercase()))
+    };
+    words.into_iter().flat_map(|word| word.split(',')).filter_map(line).collect()
+}
+
 /// A file type that can be made of a checkpoint, by its name. Numbers are refused: in llama.cpp's programs
 /// `-t 8` is a number of threads.
 pub(in crate::commands) fn file_type() -> OneOf<&'static Recipe> {

@@ -30,8 +30,7 @@ impl Convert {
         let n_bytes = |recipe| {
             let outputs = settings.outputs(vec![recipe], input)?;
             let conversion = Conversion::new(input).outputs(outputs).request(settings.request());
-            let planned = conversion.plan().map_err(failed)?;
-            Ok(planned.files().iter().map(|file| file.plan.file_len()).sum())
+            memory::n_bytes(&conversion).map_err(failed)
         };
         let suited = memory::suited_here(self.memory, n_bytes)?;
         events.note(suited.words());

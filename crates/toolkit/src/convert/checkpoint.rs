@@ -1,11 +1,12 @@
 //! Conversion of a checkpoint to GGUF files.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use gguf_checkpoint::{Checkpoint, Folder};
+use gguf_container::File;
 use gguf_conversion::{CheckpointInput, merge::LoraAdapter, recipes::Recipe};
 use gguf_layout::{ArchError, ForeignFormat};
-use gguf_tokenizer::huggingface::VocabError;
+use gguf_tokenizer::{huggingface::VocabError, keys::CHAT_TEMPLATE};
 use gguf_types::{DType, Words, words};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -20,7 +21,7 @@ use super::{
         ArchOptions, EncodingOptions, MtpLayers, NamingOptions, OutputOptions, ReadingOptions,
         is_of_converter, recipe_of, recipes_of, require_types,
     },
-    report::Report,
+    report::{OutputFile, Report},
     run::run,
     run_args::{Caller, OpenInput, Outcome, Parts, Plan, Requested, RunArgs},
 };
@@ -30,10 +31,12 @@ use crate::{
     call::{given_options, option_name},
     error::Error,
     events::Events,
-    failure::failure,
+    failure::{failure, quoted},
     file_type::FileType,
     hub::{self, HubOptions},
     layout_notes::{left_out_towers, report_unread_keys},
+    modelfile,
+    outputs::{check_distinct, check_outputs, write_file},
     settings::{OtherSettings, RecipeOptions, TensorOptions},
 };
 
@@ -75,6 +78,13 @@ pub struct Convert {
     /// quarter of it, otherwise q4_k_m, and q3_k_m or q2_k for larger models. Default: the memory of this machine.
     #[cfg_attr(feature = "clap", arg(long, value_name = "SIZE", value_parser = crate::sizes::parse_size, conflicts_with_all = ["types", "recipe"], hide_short_help = true))]
     pub memory: Option<u64>,
+    /// Write a Modelfile for Ollama.
+    ///
+    /// `ollama create NAME -f FILE` imports the file that is written, the first one of several types. It has the sampling defaults of
+    /// the model, and TEMPLATE and stop words if the chat template can be translated, because Ollama may replace a template.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, hide_short_help = true))]
+    #[serde(with = "crate::path_json::optional")]
+    pub modelfile: Option<PathBuf>,
     /// Format of another runtime to write instead of GGUF, of [`foreign_formats`](crate::foreign_formats). Without `types`, its
     /// first one is used.
     #[cfg_attr(feature = "clap", arg(skip))]
@@ -219,6 +229,7 @@ impl Convert {
             self.check_calibration(&caller.parts)?;
         }
         self.budget.check_basis(gathers, self.tensors.imatrix.is_some())?;
+        self.check_modelfile(&caller)?;
         let out = self.output.storage(caller.dry_run);
         let wanted = hub::Wanted { weights: true, keep: self.keep, out };
         let input = hub::input(&self.source, wanted, &self.hub, events)?;
@@ -238,6 +249,13 @@ impl Convert {
             .reads(self.calibration.files());
         let call = [&input].into_iter().chain(&adapters).fold(call, |call, input| input.name_in(call));
         let outcome = self.convert(&folder, &adapters, Caller { call, ..caller }, events)?;
+        let written = outcome.report.as_ref().filter(|report| !report.dry_run);
+        if let (Some(path), Some(report)) = (&self.modelfile, written) {
+            self.write_modelfile(path, report, events)?;
+        }
+        if let Some(report) = written.filter(|_| self.has_no_type()) {
+            tell_of_chat(report, events);
+        }
         adapters.into_iter().try_for_each(|adapter| adapter.finish(events))?;
         input.finish(events)?;
         Ok(outcome)
@@ -254,7 +272,7 @@ impl Convert {
         if let Some(format) = self.to {
             return self.convert_to(format, folder, &self.loras(adapters), caller, events);
         }
-        let by_memory = self.types.is_empty() && self.replay.recipe.is_none();
+        let by_memory = self.has_no_type();
         if by_memory && !self.can_choose_type(&caller.parts) {
             require_types(&self.types, &self.source, folder)?;
         }
@@ -344,6 +362,47 @@ impl Convert {
             open.notes.notes.extend(note);
         }
         open.notes.notes.extend(report_unread_keys(layout, self.arch.arch_as.is_some(), events));
+    }
+
+    /// True if the type is chosen for the memory.
+    fn has_no_type(&self) -> bool {
+        self.types.is_empty() && self.replay.recipe.is_none() && self.to.is_none()
+    }
+
+    fn check_modelfile(&self, caller: &Caller<'_>) -> Result<(), Error> {
+        let Some(path) = &self.modelfile else { return Ok(()) };
+        if !caller.parts.is_whole() {
+            return Err(Error::usage(words!("[-modelfile] cannot be used with plans")));
+        }
+        let outputs: Vec<&PathBuf> = [path].into_iter().chain(&self.output.out).collect();
+        check_distinct(&outputs, &[&self.source])?;
+        check_outputs(&[path], &[&self.source], self.replaces() || caller.dry_run)
+    }
+
+    /// True if an existing `Modelfile` is overwritten.
+    fn replaces(&self) -> bool {
+        self.output.force || self.output.resume
+    }
+
+    /// Writes the `Modelfile` of the first type.
+    fn write_modelfile(&self, path: &Path, report: &Report, events: &dyn Events) -> Result<(), Error> {
+        let is_projector = |output: &&OutputFile| {
+            let name = output.path.file_name().unwrap_or_default().to_string_lossy();
+            self.with_mmproj && name.starts_with("mmproj-")
+        };
+        let first = report.outputs.first().map(|output| output.file_type);
+        let models = report.outputs.iter().filter(|output| Some(output.file_type) == first);
+        let mut files: Vec<PathBuf> =
+            models.filter(|output| !is_projector(output)).map(|output| output.path.clone()).collect();
+        if files.len() > 1 {
+            let merge = words!("; make one file with `[gguf-inspect merge]`");
+            events.warning(words!("Ollama imports single files, not {} shards", files.len()) + merge);
+        }
+        files.truncate(1);
+        files.extend(report.outputs.iter().find(is_projector).map(|output| output.path.clone()));
+        write_file(path, modelfile::of_files(path, &files)?.as_bytes(), self.replaces())?;
+        events.status(format!("wrote {}", path.display()));
+        Ok(())
     }
 
     /// The adapters with the folders that were found for them.
@@ -470,6 +529,16 @@ impl Convert {
             Some(recipe) => Ok(recipe),
             None => Recipe::from_name("f16").map_err(Error::new),
         }
+    }
+}
+
+/// Names the next step after a conversion without a type, if the model has a chat template.
+fn tell_of_chat(report: &Report, events: &dyn Events) {
+    let Some(path) = report.outputs.first().map(|output| &output.path) else { return };
+    let Ok(file) = File::open(path) else { return };
+    let is_embedder = file.metadata().iter().any(|(key, _)| key.ends_with(".pooling_type"));
+    if file.get(CHAT_TEMPLATE).is_some() && !is_embedder {
+        events.status(words!("chat with it: [gguf-eval chat {}]", quoted(&path.display().to_string())));
     }
 }
 

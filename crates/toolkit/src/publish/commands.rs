@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::results::{Results, Rung};
-use crate::failure::quoted;
+use crate::{failure::quoted, modelfile::text as lines};
 use gguf_types::{Words, words};
 
 /// Name of the file for Ollama.
@@ -45,10 +45,9 @@ pub fn modelfile(results: &Results) -> Option<String> {
     let (rung, _) =
         example(results).filter(|(rung, _)| rung.predictions.is_some() && rung.files.len() == 1)?;
     let files = std::iter::once(rung.first_name()).chain(projector(results));
-    let mut text: String = files.map(|name| format!("FROM ./{name}\n")).collect();
-    text.extend(results.ollama_template.clone());
-    text.extend(results.sampling.iter().map(|(name, value)| format!("PARAMETER {name} {value}\n")));
-    Some(text)
+    let files: Vec<String> = files.map(|name| format!("./{name}")).collect();
+    let files = files.iter().map(String::as_str);
+    Some(lines(files, results.ollama_template.as_deref(), &results.sampling))
 }
 
 /// Commands that download the file of the other commands.

@@ -1,20 +1,14 @@
 //! Facts about the model for the card: from the keys of the file and the head of the source's card.
 
-use std::{collections::BTreeMap, path::Path};
+use std::path::Path;
 
 use gguf_checkpoint::hub::Repo;
-use gguf_container::{Metadata, Value};
-use gguf_runtime::{
-    chat::{Chat, SpecialTokens},
-    embed::Pooling,
-};
+use gguf_container::Value;
+use gguf_runtime::{chat::Chat, embed::Pooling};
 use gguf_tokenizer::keys::CHAT_TEMPLATE;
 use serde_json::{Value as Json, json};
 
-use super::{
-    base::Source, go_template::GoTemplate, measure::predicts_tokens, options::PublishOptions,
-    results::ModelFacts,
-};
+use super::{base::Source, measure::predicts_tokens, options::PublishOptions, results::ModelFacts};
 use crate::{
     error::Error,
     events::Events,
@@ -52,25 +46,6 @@ pub fn of(source: &Source, model: &gguf_runtime::Model, args: &PublishOptions) -
     }
 }
 
-/// Sampling defaults of the model, by their names in a `Modelfile` of Ollama.
-pub fn sampling(metadata: &Metadata) -> BTreeMap<&'static str, String> {
-    let names = [
-        ("temp", "temperature"),
-        ("top_k", "top_k"),
-        ("top_p", "top_p"),
-        ("min_p", "min_p"),
-        ("penalty_repeat", "repeat_penalty"),
-    ];
-    let text = |value: &Value| match value {
-        Value::F32(number) => Some(number.to_string()),
-        value => value.as_u64().map(|number| number.to_string()),
-    };
-    let found = |(key, name): (&str, &'static str)| {
-        Some((name, text(metadata.get(&format!("general.sampling.{key}"))?)?))
-    };
-    names.into_iter().filter_map(found).collect()
-}
-
 /// The prompt that the chat template makes of a system prompt and a question, without the system prompt if the template
 /// refuses one; none without a template.
 pub fn prompt_format(model: &gguf_runtime::Model, path: &Path, events: &dyn Events) -> Option<String> {
@@ -98,28 +73,6 @@ pub fn prompt_format(model: &gguf_runtime::Model, path: &Path, events: &dyn Even
         "the card has no prompt format, because the chat template cannot be rendered{problem}"
     ));
     None
-}
-
-/// The chat template as lines of a `Modelfile`, if it writes messages in order, without tools and reasoning, which a Go
-/// template could not keep.
-pub fn ollama_template(model: &gguf_runtime::Model, path: &Path) -> Option<String> {
-    let metadata = model.file().metadata();
-    let template = metadata.get(CHAT_TEMPLATE).and_then(Value::as_str)?;
-    // Tools and reasoning are not translated, and a date would be that of the translation.
-    if ["tools", "think", "reasoning", "strftime_now", "date_string"]
-        .iter()
-        .any(|word| template.contains(word))
-    {
-        return None;
-    }
-    let render = |messages: &[(&str, &str)], asks: bool| {
-        let messages = messages.iter().map(|(role, content)| json!({"role": role, "content": content}));
-        let chat = Chat::parse(&Json::from(messages.collect::<Vec<Json>>()).to_string()).ok()?;
-        let date = Some("2026-01-01".to_owned());
-        let options = ChatOptions { date, add_generation_prompt: asks, ..ChatOptions::default() };
-        render_prompt(path, metadata, &chat, &options).ok().map(|made| made.prompt)
-    };
-    GoTemplate::find(&render, &SpecialTokens::of_model(model).bos)?.lines()
 }
 
 /// Pipeline tag of the model if its source does not name one.

@@ -14,7 +14,6 @@ mod digests;
 mod facts;
 mod files;
 mod front_matter;
-mod go_template;
 mod heads;
 mod importance;
 mod interruption;
@@ -55,8 +54,8 @@ use self::{
 };
 pub use self::{ladder::Ladder, options::PublishOptions};
 use crate::{
-    error::Error, eval_model, events::Events, file_type::stated_file_type, hub::HubOptions, text::file_name,
-    text_file,
+    error::Error, eval_model, events::Events, file_type::stated_file_type, hub::HubOptions, modelfile,
+    text::file_name, text_file,
 };
 use gguf_types::{Words, words};
 
@@ -250,8 +249,8 @@ impl Made<'_> {
             importance: self.importance.clone(),
             calibration,
             prompt_format: facts::prompt_format(model, &base.path, events),
-            sampling: facts::sampling(metadata),
-            ollama_template: facts::ollama_template(model, &base.path),
+            sampling: modelfile::sampling(metadata),
+            ollama_template: modelfile::template(metadata, &base.path),
             own_keys: self.own_keys.clone(),
             repo: args.repo.clone(),
             ..Results::default()

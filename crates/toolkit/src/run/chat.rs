@@ -138,11 +138,15 @@ pub fn render_prompt(
     chat: &Chat,
     options: &ChatOptions,
 ) -> Result<Prompt, Error> {
-    let tokens = match Tokenizer::from_gguf(metadata).encoder(Reading::LlamaCpp) {
+    render(path, metadata, special_tokens(metadata), chat.clone(), options, false)
+}
+
+/// Special tokens of a file, including those that its tokenizer has without a key.
+pub(crate) fn special_tokens(metadata: &Metadata) -> SpecialTokens {
+    match Tokenizer::from_gguf(metadata).encoder(Reading::LlamaCpp) {
         Ok(tokenizer) => SpecialTokens::with_tokenizer(metadata, &tokenizer),
         Err(_) => SpecialTokens::of(metadata),
-    };
-    render(path, metadata, tokens, chat.clone(), options, false)
+    }
 }
 
 /// Same as [`render_prompt`], with the special tokens of an open tokenizer. With `moves_system`, a template that refuses system

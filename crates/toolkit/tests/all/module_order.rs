@@ -63,6 +63,7 @@ const FLOORS: &[&[&str]] = &[
     // Conversions.
     &["settings"],
     &["calibration", "run"],
+    &["modelfile"],
     &["compare", "convert", "draft", "importance", "perplexity"],
     &["check", "publish"],
 ];

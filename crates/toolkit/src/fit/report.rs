@@ -1,0 +1,251 @@
+//! Estimates as a table and as JSON, and the verdict.
+
+use gguf_runtime::memory::Bytes;
+use gguf_types::{Words, words};
+use serde::{Serialize, Serializer};
+
+use super::{candidate::Candidate, options::FitOptions};
+use crate::{
+    error::Error,
+    events::Events,
+    failure::quoted,
+    memory::{self, Suited, TypeSize},
+    table::table,
+    text::{file_name, human_bytes},
+};
+
+/// A model with the memory that it needs.
+#[derive(Debug)]
+pub struct Entry {
+    /// The model.
+    pub candidate: Candidate,
+    /// Memory with each length of the context.
+    pub fits: Vec<Fit>,
+    /// The longest context that fits.
+    pub longest: Option<u64>,
+}
+
+/// One length of the context.
+#[derive(Debug, Serialize)]
+pub struct Fit {
+    pub context: u64,
+    pub bytes: Bytes,
+    pub total: u64,
+    /// `None` if the memory size is unknown.
+    pub fits: Option<bool>,
+}
+
+/// A model that fits.
+#[derive(Debug, Clone, Copy)]
+pub struct Best<'a> {
+    entry: &'a Entry,
+    /// Tokens of context.
+    context: u64,
+    /// True if more tokens do not fit.
+    is_longest: bool,
+}
+
+/// Estimates for files.
+#[derive(Debug)]
+pub struct Fits {
+    pub(super) entries: Vec<Entry>,
+    pub(super) options: FitOptions,
+    /// Sizes of files of other types.
+    pub(super) sizes: Vec<TypeSize>,
+    /// Bytes per second that this machine reads from memory.
+    pub(super) bandwidth: Option<f64>,
+}
+
+impl Fits {
+    /// Fails if no file fits.
+    ///
+    /// # Errors
+    /// The memory that is too small for every file. A hint names the type that would fit.
+    pub fn verdict(&self) -> Result<(), Error> {
+        match self.options.memory.filter(|_| self.best().is_none()) {
+            Some(memory) => Err(self.nothing_fits(memory)),
+            None => Ok(()),
+        }
+    }
+
+    fn nothing_fits(&self, memory: u64) -> Error {
+        let memory = human_bytes(memory);
+        let longest = self.entries.iter().filter_map(|entry| Some((entry.longest?, entry)));
+        let error = match longest.max_by_key(|(longest, _)| *longest) {
+            None => Error::new(format!("no file fits in {memory}")),
+            Some((longest, entry)) => {
+                let asked = entry.fits.iter().map(|fit| fit.context).min().unwrap_or(0);
+                let name = entry.candidate.name();
+                let hint = words!("{} fits with {} tokens, use [-context {}]", name, longest, longest);
+                return Error::new(format!("no file fits in {memory} with {asked} tokens")).hint([hint]);
+            }
+        };
+        match self.suited() {
+            Some(Err(too_large)) if self.entries.iter().any(|entry| entry.candidate.is_checkpoint) => {
+                too_large
+            }
+            Some(Ok(suited)) => error.hint(self.entries.first().map(|entry| advice(entry, &suited))),
+            _ => error,
+        }
+    }
+
+    /// The type that a conversion without a type would choose; `None` for several files.
+    pub(super) fn suited(&self) -> Option<Result<Suited, Error>> {
+        let memory = self.options.memory.filter(|_| !self.sizes.is_empty())?;
+        Some(memory::suited(memory, |file_type| {
+            let size = self.sizes.iter().find(|size| size.file_type == file_type);
+            size.map(|size| size.n_bytes).ok_or_else(|| Error::new("unknown size"))
+        }))
+    }
+
+    /// The largest file that fits, at the longest of the contexts. Without requested contexts, fewer tokens than in training count.
+    pub(super) fn best(&self) -> Option<Best<'_>> {
+        let fitting = self.entries.iter().flat_map(|entry| {
+            let asked = entry.fits.iter().filter(|fit| fit.fits == Some(true));
+            let asked = asked.map(move |fit| Best { entry, context: fit.context, is_longest: false });
+            let longest = entry.longest.filter(|_| self.options.context.is_empty());
+            asked.chain(longest.map(move |context| {
+                let is_longest = entry.fits.iter().all(|fit| fit.fits != Some(true));
+                Best { entry, context, is_longest }
+            }))
+        });
+        fitting.max_by_key(|best| (best.context, best.entry.candidate.demand.weights))
+    }
+
+    /// Points out a context that the model was not trained for.
+    pub(super) fn note_of_length(&self, events: &dyn Events) {
+        let mut noted = None;
+        for Entry { candidate, fits, .. } in &self.entries {
+            let trained = candidate.demand.context_length as u64;
+            let longest = fits.iter().map(|fit| fit.context).max().unwrap_or(0);
+            // The types of a checkpoint have the same length.
+            if trained > 0 && longest > trained && noted != Some(&candidate.path) {
+                let scaling = if candidate.is_scaled { "" } else { ", and the file sets no RoPE scaling" };
+                let file = file_name(&candidate.path);
+                events.note(format!(
+                    "{file}: {longest} tokens exceed the {trained} that the model was trained for{scaling}"
+                ));
+                noted = Some(&candidate.path);
+            }
+        }
+    }
+
+    /// Estimated tokens per second, if the bandwidth is known and the file fits.
+    fn speed(&self, entry: &Entry) -> Option<f64> {
+        let bytes = entry.candidate.bytes_per_token.filter(|_| entry.longest.is_some())?;
+        Some(self.bandwidth? / bytes as f64)
+    }
+
+    /// A table of the files, and the largest one that fits.
+    pub fn text(&self) -> String {
+        let has_states = self.entries.iter().flat_map(|entry| &entry.fits).any(|fit| fit.bytes.states > 0);
+        let memory = self.options.memory;
+        let has_types = self.entries.iter().any(|entry| entry.candidate.file_type.is_some());
+        let mut header = vec![if has_types { "type" } else { "file" }, "context", "weights", "KV cache"];
+        header.extend(has_states.then_some("states"));
+        header.extend(["compute", "total"]);
+        header.extend(self.bandwidth.map(|_| "est. tokens/s"));
+        let n_numbers = header.len();
+        header.extend(memory.map(|_| "longest context"));
+        let mut rows = vec![header.into_iter().map(str::to_owned).collect::<Vec<_>>()];
+        for entry in &self.entries {
+            for fit in &entry.fits {
+                rows.push(self.row(entry, fit, has_states));
+            }
+        }
+        let mut text = table(&rows, &(1..n_numbers).collect::<Vec<_>>());
+        if let Some((memory, best)) = memory.zip(self.best()) {
+            let what = if self.entries.len() > 1 { "largest file that fits" } else { "fits" };
+            let memory = human_bytes(memory);
+            let with = match best {
+                Best { entry, .. } if entry.candidate.weights_only => String::new(),
+                Best { context, is_longest: true, .. } => format!(" with up to {context} tokens"),
+                Best { context, .. } => format!(" with {context} tokens"),
+            };
+            let at = best.entry.fits.iter().find(|fit| fit.context == best.context);
+            let total = at.map_or_else(String::new, |fit| format!(", {}", human_bytes(fit.total)));
+            text += &format!("\n{what} in {memory}{with}: {}{total}\n", best.entry.candidate.name());
+        }
+        if let Some(bandwidth) = self.bandwidth {
+            text += &format!(
+                "speed: estimated from {} per second, which the processors of this machine read from memory\n",
+                human_bytes(bandwidth as u64)
+            );
+        }
+        text
+    }
+
+    fn row(&self, entry: &Entry, fit: &Fit, has_states: bool) -> Vec<String> {
+        let Bytes { weights, kv, states, compute } = fit.bytes;
+        let of_text = |value: String| if entry.candidate.weights_only { "-".to_owned() } else { value };
+        let mut row = vec![entry.candidate.name(), of_text(fit.context.to_string())];
+        row.extend([human_bytes(weights), of_text(human_bytes(kv))]);
+        row.extend(has_states.then(|| of_text(human_bytes(states))));
+        row.extend([of_text(human_bytes(compute)), human_bytes(fit.total)]);
+        if self.bandwidth.is_some() {
+            row.push(self.speed(entry).map_or_else(|| "-".to_owned(), |speed| format!("{speed:.1}")));
+        }
+        if self.options.memory.is_some() {
+            let longest = entry.longest.map_or_else(|| "none".to_owned(), |longest| longest.to_string());
+            let mark = match entry.longest {
+                _ if fit.fits == Some(true) => String::new(),
+                Some(_) => format!(" ({} do not fit)", fit.context),
+                None => " (does not fit)".to_owned(),
+            };
+            row.push(of_text(longest) + &mark);
+        }
+        row
+    }
+
+    /// All estimates.
+    pub fn json(&self) -> serde_json::Value {
+        let FitOptions { memory, parallel, kv_type, batch, .. } = &self.options;
+        let file = |entry: &Entry| {
+            let candidate = &entry.candidate;
+            serde_json::json!({
+                "file": file_name(&candidate.path),
+                "type": candidate.file_type,
+                "context_length": candidate.demand.context_length,
+                "uses": entry.fits,
+                "longest_context": entry.longest,
+                "weights_only": candidate.weights_only,
+                "bytes_per_token": candidate.bytes_per_token,
+                "estimated_tokens_per_second": self.speed(entry),
+            })
+        };
+        let best = self.best().map(|Best { entry, context, .. }| {
+            let candidate = &entry.candidate;
+            serde_json::json!({ "file": file_name(&candidate.path), "type": candidate.file_type, "context": context })
+        });
+        let suited = self.suited().and_then(Result::ok);
+        let suited =
+            suited.map(|suited| serde_json::json!({ "type": suited.file_type, "bytes": suited.n_bytes }));
+        serde_json::json!({
+            "memory": memory,
+            "parallel": parallel,
+            "kv_type": kv_type.name(),
+            "batch": batch,
+            "bytes_per_second": self.bandwidth,
+            "files": self.entries.iter().map(file).collect::<Vec<_>>(),
+            "best": best,
+            "suited": suited,
+        })
+    }
+}
+
+/// Serialized as [`Fits::json`].
+impl Serialize for Fits {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.json().serialize(serializer)
+    }
+}
+
+/// The type that would fit instead of a file.
+fn advice(entry: &Entry, suited: &Suited) -> Words {
+    let (file_type, size) = (suited.file_type, human_bytes(suited.n_bytes));
+    if entry.candidate.is_float {
+        let path = quoted(&entry.candidate.path.display().to_string());
+        return words!("type {} has {}: run `[gguf-quantize {} {}]`", file_type, size, path, file_type);
+    }
+    words!("type {} has {}: convert the original model with [-type {}]", file_type, size, file_type)
+}

@@ -1,0 +1,89 @@
+//! `Modelfile`, by which Ollama imports a file.
+
+mod go_template;
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use gguf_container::{File, Metadata, Value};
+use gguf_runtime::chat::Chat;
+use gguf_tokenizer::keys::CHAT_TEMPLATE;
+use serde_json::{Value as Json, json};
+
+use self::go_template::GoTemplate;
+use crate::{
+    error::Error,
+    run::{ChatOptions, render_prompt, special_tokens},
+};
+
+/// Contents of the `Modelfile` of a model and its projector, which are named as Ollama finds them.
+pub fn text<'a>(
+    files: impl IntoIterator<Item = &'a str>,
+    template: Option<&str>,
+    sampling: &BTreeMap<&'static str, String>,
+) -> String {
+    let mut text: String = files.into_iter().map(|name| format!("FROM {name}\n")).collect();
+    text.extend(template);
+    text.extend(sampling.iter().map(|(name, value)| format!("PARAMETER {name} {value}\n")));
+    text
+}
+
+/// The `Modelfile` at `out` for written files, the model first.
+///
+/// # Errors
+/// A file that cannot be read.
+pub fn of_files(out: &Path, files: &[PathBuf]) -> Result<String, Error> {
+    let Some(model) = files.first() else { return Err(Error::new("no model for a Modelfile")) };
+    let file = File::open(model).map_err(|error| Error::at(model, error))?;
+    let metadata = file.metadata();
+    let folder = out.parent().unwrap_or(Path::new(""));
+    // Paths start at the `Modelfile`.
+    let name = |path: &PathBuf| match path.strip_prefix(folder) {
+        Ok(name) if !name.is_absolute() => format!("./{}", name.display()),
+        _ => std::fs::canonicalize(path).unwrap_or_else(|_| path.clone()).display().to_string(),
+    };
+    let names: Vec<String> = files.iter().map(name).collect();
+    Ok(text(names.iter().map(String::as_str), template(metadata, model).as_deref(), &sampling(metadata)))
+}
+
+/// Sampling defaults of the model, by their names in a `Modelfile`.
+pub fn sampling(metadata: &Metadata) -> BTreeMap<&'static str, String> {
+    let names = [
+        ("temp", "temperature"),
+        ("top_k", "top_k"),
+        ("top_p", "top_p"),
+        ("min_p", "min_p"),
+        ("penalty_repeat", "repeat_penalty"),
+    ];
+    let text = |value: &Value| match value {
+        Value::F32(number) => Some(number.to_string()),
+        value => value.as_u64().map(|number| number.to_string()),
+    };
+    let found = |(key, name): (&str, &'static str)| {
+        Some((name, text(metadata.get(&format!("general.sampling.{key}"))?)?))
+    };
+    names.into_iter().filter_map(found).collect()
+}
+
+/// The chat template as lines of a `Modelfile`, if it writes messages in order, without tools and reasoning, which a Go
+/// template could not keep.
+pub fn template(metadata: &Metadata, path: &Path) -> Option<String> {
+    let template = metadata.get(CHAT_TEMPLATE).and_then(Value::as_str)?;
+    // Tools and reasoning are not translated, and a date would be that of the translation.
+    if ["tools", "think", "reasoning", "strftime_now", "date_string"]
+        .iter()
+        .any(|word| template.contains(word))
+    {
+        return None;
+    }
+    let render = |messages: &[(&str, &str)], asks: bool| {
+        let messages = messages.iter().map(|(role, content)| json!({"role": role, "content": content}));
+        let chat = Chat::parse(&Json::from(messages.collect::<Vec<Json>>()).to_string()).ok()?;
+        let date = Some("2026-01-01".to_owned());
+        let options = ChatOptions { date, add_generation_prompt: asks, ..ChatOptions::default() };
+        render_prompt(path, metadata, &chat, &options).ok().map(|made| made.prompt)
+    };
+    GoTemplate::find(&render, &special_tokens(metadata).bos)?.lines()
+}
