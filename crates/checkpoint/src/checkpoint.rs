@@ -69,7 +69,7 @@ pub fn open(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
     more.extend(adapter_left_aside(&listing));
     let named = [note.as_slice(), &more].concat();
     let Unread { warnings, note: unread } =
-        unread_files::unread(folder.path(), &listing, (&parts, &tensors), &named);
+        unread_files::unread(folder.path(), &listing, &parts, &tensors, &named);
     more.extend(unread);
     let tensors = dense::with(modules_root(folder.path()), &mut parts, tensors)?;
     let read = ReadAs { unmasked_zeros: folder.wants_unmasked_zeros(), forms: folder.known_forms() };

@@ -59,13 +59,13 @@ impl Shards {
         let single = format!("{}{}", self.prefix, self.suffix);
         let has_single = listing.has(&single);
         let are_numbered = names.iter().all(|name| *name == single || name.contains("-of-"));
-        let opened = self.open_all(dir, listing, (&names, index.as_ref()), &mut parse);
+        let opened = self.open_all(dir, listing, &names, index.as_ref(), &mut parse);
         match (opened, &index) {
             (Err(error @ (Error::MissingShard { .. } | Error::DuplicateTensor { .. })), _)
                 if has_single && are_numbered && names != [single.as_str()] =>
             {
                 let Ok((parts, tensors, _)) =
-                    self.open_all(dir, listing, (&vec![single.clone()], None), &mut parse)
+                    self.open_all(dir, listing, std::slice::from_ref(&single), None, &mut parse)
                 else {
                     return Err(error);
                 };
@@ -101,7 +101,8 @@ impl Shards {
         &self,
         dir: &Path,
         listing: &Listing,
-        (names, index): (&Vec<String>, Option<&BTreeMap<String, String>>),
+        names: &[String],
+        index: Option<&BTreeMap<String, String>>,
         parse: &mut impl Parse,
     ) -> Result<Opened, Error> {
         if index.is_none() {

@@ -35,7 +35,8 @@ pub(crate) struct Unread {
 pub(crate) fn unread(
     dir: &Path,
     listing: &Listing,
-    (parts, tensors): (&[Part], &[Tensor]),
+    parts: &[Part],
+    tensors: &[Tensor],
     named: &[String],
 ) -> Unread {
     // A note on shards of an earlier save does not list them.

@@ -169,7 +169,7 @@ impl CopyPlan {
                 let len = step.min(tensor.n_bytes - start);
                 let (from, to) = (from + start, tensor.offset + start);
                 if self.swaps && !tensor.dtype.swap_fields().is_empty() {
-                    swap_range((path, source), from, len, tensor.dtype, output, to)?
+                    swap_range(path, source, from, len, tensor.dtype, output, to)?
                 } else {
                     output.copy_range(source, from, len, to)?
                 }
@@ -184,7 +184,8 @@ impl CopyPlan {
 const SWAP_BYTES: u64 = 1 << 20;
 
 fn swap_range(
-    (path, source): (&Path, &fs::File),
+    path: &Path,
+    source: &fs::File,
     from: u64,
     len: u64,
     dtype: DType,

@@ -187,7 +187,7 @@ pub fn compare(
         let Some((file, info)) = model.tensor(&task.name).filter(|_| known[job.task].is_none()) else {
             return Ok(());
         };
-        let tally = compare_rows(task, &job, (file, info), bounds, options, buffers)?;
+        let tally = compare_rows(task, &job, file, info, bounds, options, buffers)?;
         left.done_with(tasks, &job);
         tallies[job.task].lock().unwrap_or_else(PoisonError::into_inner).add(&tally);
         (watch.done)(&job, task.rows.input_bytes(job.rows.end - job.rows.start));
@@ -231,7 +231,8 @@ struct Buffers {
 fn compare_rows(
     task: &TensorTask<'_>,
     job: &Job,
-    (file, info): (&File, &TensorInfo),
+    file: &File,
+    info: &TensorInfo,
     bounds: Bounds,
     options: &RunOptions,
     buffers: &mut Buffers,

@@ -98,14 +98,14 @@ impl JobBytes<'_> {
             return;
         }
         let n_rows = self.job.rows.end - self.job.rows.start;
-        let sizes = (view.row_elems as usize, bytes.len() / n_rows.max(1) as usize);
-        let has_encoded = || has_value(target.dtype, bytes, sizes, self.options);
+        let (row_elems, row_bytes) = (view.row_elems as usize, bytes.len() / n_rows.max(1) as usize);
+        let has_encoded = || has_value(target.dtype, bytes, row_elems, row_bytes, self.options);
         // Copied blocks are both source and output.
         let has_source = || if is_stored { has_encoded() } else { self.buffers.has_value };
         let error = if is_stored {
             SquaredError::default()
         } else {
-            sampled_error(target.dtype, bytes, &self.buffers.values, sizes, self.options)
+            sampled_error(target.dtype, bytes, &self.buffers.values, row_elems, row_bytes, self.options)
         };
         let noted = Noted {
             name: &self.task.name,
@@ -127,7 +127,8 @@ fn sampled_error(
     dtype: DType,
     bytes: &[u8],
     values: &[f32],
-    (row_elems, row_bytes): (usize, usize),
+    row_elems: usize,
+    row_bytes: usize,
     options: &RunOptions,
 ) -> SquaredError {
     let (mut error, mut decoded) = (SquaredError::default(), vec![0.0; row_elems]);
@@ -142,12 +143,7 @@ fn sampled_error(
 }
 
 /// True if blocks contain a nonzero value. Blocks of types that cannot be decoded count as nonzero.
-fn has_value(
-    dtype: DType,
-    bytes: &[u8],
-    (row_elems, row_bytes): (usize, usize),
-    options: &RunOptions,
-) -> bool {
+fn has_value(dtype: DType, bytes: &[u8], row_elems: usize, row_bytes: usize, options: &RunOptions) -> bool {
     let mut values = vec![0.0; row_elems];
     // Usually the first row has a nonzero value, so few rows are decoded.
     bytes.chunks_exact(row_bytes.max(1)).any(|row| {

@@ -67,9 +67,9 @@ impl Comparison<'_> {
             return Ok(false);
         }
         // Checksums first: they can detect a wrong range without reading the sources.
-        for (place, span) in places.iter().zip(&done.spans) {
+        for ((output, offset, row_bytes), span) in places.iter().zip(&done.spans) {
             if let Some(checksum) = span.checksum
-                && self.checksum(done, *place, found)? != Some(checksum)
+                && self.checksum(done, *output, *offset, *row_bytes, found)? != Some(checksum)
             {
                 return Ok(false);
             }
@@ -110,7 +110,9 @@ impl Comparison<'_> {
     fn checksum(
         &self,
         done: &Done,
-        (output, mut offset, row_bytes): (usize, u64, u64),
+        output: usize,
+        mut offset: u64,
+        row_bytes: u64,
         found: &mut Vec<u8>,
     ) -> Result<Option<u64>, Error> {
         let (mut left, mut sums) = (done.rows.end - done.rows.start, Vec::new());

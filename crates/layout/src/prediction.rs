@@ -16,7 +16,8 @@ fn layer_of(name: &str) -> Option<u64> {
 /// The error for missing tensors that all belong to layers of a prediction.
 pub(crate) fn prediction_row(
     error: ArchError,
-    (arch, class): (&Arch, Class),
+    arch: &Arch,
+    class: Class,
     hparams: &Hparams,
     trunk: Option<u64>,
 ) -> ArchError {

@@ -53,7 +53,7 @@ pub fn resolve_as(input: &Input<'_>, options: &Options, arch: &'static Arch) -> 
     let Some(class) = by_name.or(arch.classes.first()) else {
         return Err(unknown_class(&options.families, named, input));
     };
-    with_tokenizer(Resolved::of_row(input, options, (arch, *class), None)?, input, options)
+    with_tokenizer(Resolved::of_row(input, options, arch, *class, None)?, input, options)
 }
 
 /// Adds what the tokenizer files say to a layout.
@@ -190,7 +190,7 @@ impl Resolved {
     pub fn new(input: &Input<'_>, options: &Options) -> Result<Resolved, ArchError> {
         let mut class_note = None;
         let mut warning = None;
-        let row = match &options.arch_as {
+        let (arch, class) = match &options.arch_as {
             Some(name) => {
                 let named = options.families.named(name, input)?;
                 warning = other_model_type(&options.families, input, named.0);
@@ -240,7 +240,7 @@ impl Resolved {
                     .ok_or_else(|| unknown_class(&options.families, class, input))?
             }
         };
-        let mut resolved = Resolved::of_row(input, options, row, class_note)?;
+        let mut resolved = Resolved::of_row(input, options, arch, class, class_note)?;
         resolved.layout.warnings.extend(warning);
         Ok(resolved)
     }
@@ -249,7 +249,8 @@ impl Resolved {
     fn of_row(
         input: &Input<'_>,
         options: &Options,
-        (arch, class): (&'static Arch, Class),
+        arch: &'static Arch,
+        class: Class,
         class_note: Option<String>,
     ) -> Result<Resolved, ArchError> {
         let packed = packed_file_type(arch, input, options)?;
@@ -288,7 +289,7 @@ impl Resolved {
             (Vec::new(), Vec::new())
         } else {
             let mapped = all_tensors(arch, &context, input, &sources);
-            let mapped = mapped.map_err(|error| prediction_row(error, (arch, class), &hparams, trunk))?;
+            let mapped = mapped.map_err(|error| prediction_row(error, arch, class, &hparams, trunk))?;
             check_prediction(&mapped.0, &hparams, trunk)?;
             mapped
         };

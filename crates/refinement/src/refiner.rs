@@ -204,7 +204,7 @@ impl Refiner {
                 let mut input = input.lock().unwrap_or_else(PoisonError::into_inner);
                 let input = &mut *input;
                 let made =
-                    self.pool.install(|| self.prepare(rows, expert, (rows_per_matrix, n_columns), input));
+                    self.pool.install(|| self.prepare(rows, expert, rows_per_matrix, n_columns, input));
                 add(&self.choosing_ns, began);
                 made.map_err(Arc::new)
             });
@@ -391,7 +391,8 @@ impl Refiner {
         &self,
         rows: &StockRows<'_>,
         expert: u64,
-        (rows_per_matrix, n_columns): (u64, usize),
+        rows_per_matrix: u64,
+        n_columns: usize,
         input: &mut OfInput,
     ) -> Result<Option<Made>, Error> {
         let is_expert = self.base.tensor(rows.tensor).is_some_and(|(_, info)| info.shape.dim(2) > 1);
@@ -426,7 +427,7 @@ impl Refiner {
         let sampled = sampled(expert, rows_per_matrix);
         let values = self.decoded(rows.tensor, &sampled, n_columns, rows.level).map_err(named)?;
         let blocks = self.encode(&values, n_columns, rows).map_err(named)?;
-        let chosen = input.choose(&fit, &held, rows.dtype, (&values, &blocks), &self.candidates);
+        let chosen = input.choose(&fit, &held, rows.dtype, &values, &blocks, &self.candidates);
         match chosen {
             // Columns whose inputs are all zero do not affect the output.
             Err(Error::InputsAreZero) => {
@@ -443,9 +444,9 @@ impl Refiner {
             }
             Some(Choice { options, stock_error, error }) => {
                 note(Ok(options), Some((stock_error, error)));
-                let shape = (rows_per_matrix, n_columns);
                 // Experts see few tokens each, and no gradients are collected for them.
-                let outputs = if is_expert { None } else { self.outputs_of(rows, shape)? };
+                let outputs =
+                    if is_expert { None } else { self.outputs_of(rows, rows_per_matrix, n_columns)? };
                 if let Some((fit_outputs, held_outputs)) = outputs {
                     let sides = Sides { fit, held, fit_outputs, held_outputs };
                     let rounded = self.round_both(rows, &options, sides, input).map_err(named)?;
@@ -460,7 +461,7 @@ impl Refiner {
                     }
                     return Ok(Some(Made::Whole(blocks)));
                 }
-                let rounding = input.over_all((fit, &held), &options, rows.dtype).map_err(named)?;
+                let rounding = input.over_all(fit, &held, &options, rows.dtype).map_err(named)?;
                 Ok(Some(Made::ByRows(rounding)))
             }
         })

@@ -145,7 +145,7 @@ impl Head {
             None => gradients *= self.scale,
         });
         // The bias is a sum, which gradients pass unchanged.
-        mul_backward(gradients.view(), (&self.weight, 0), false, out);
+        mul_backward(gradients.view(), &self.weight, 0, false, out);
     }
 
     /// `x (n, n_embd) -> out (n, n_vocab)`.

@@ -359,7 +359,7 @@ impl<'a, 'o> Pass<'a, 'o> {
                 let (rows, n_in, tokens) = (gradients.as_slice(), weight.n_out, self.routed.as_deref());
                 observer.multiplied(&Multiplied { by: &by, rows, n_in, tokens });
             }
-            mul_backward(gradients.view(), (weight, index), at > 0, out.view_mut());
+            mul_backward(gradients.view(), weight, index, at > 0, out.view_mut());
         }
         out
     }

@@ -184,7 +184,7 @@ pub fn gather(
             for (index, batch) in plan.batches.iter().enumerate() {
                 let is_last = round + 1 == n_rounds;
                 let between = states.get(index, is_last).map_err(spill)?;
-                let next = run(&engine, step, (texts, batch.clone()), options, between, gatherer.as_mut())?;
+                let next = run(&engine, step, texts, batch.clone(), options, between, gatherer.as_mut())?;
                 if is_last {
                     states.put(index, next).map_err(spill)?;
                 }
@@ -234,7 +234,8 @@ fn n_rounds_of(plan: &Plan, step: usize, is_known: bool) -> usize {
 fn run(
     engine: &Steps<'_>,
     step: usize,
-    (texts, batch): (&Texts, std::ops::Range<usize>),
+    texts: &Texts,
+    batch: std::ops::Range<usize>,
     options: &Options,
     between: Between,
     gatherer: Option<&mut Gatherer>,

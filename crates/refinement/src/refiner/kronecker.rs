@@ -43,7 +43,8 @@ impl Refiner {
     pub(super) fn outputs_of(
         &self,
         rows: &StockRows<'_>,
-        (n_rows, n_columns): (u64, usize),
+        n_rows: u64,
+        n_columns: usize,
     ) -> Result<Option<(Gram, Gram)>, Error> {
         let Some(outputs) = &self.outputs else { return Ok(None) };
         if n_bytes(n_rows, n_columns as u64) > MOST_BYTES {
@@ -72,7 +73,7 @@ impl Refiner {
         let both = RoundingOptions { output_shrinkage: Some(RoundingOptions::OUTPUT_SHRINKAGE), ..*options };
         let mut outputs = fit_outputs;
         outputs.add(&held_outputs);
-        let inputs = input.over_all((fit, &held), options, dtype)?;
+        let inputs = input.over_all(fit, &held, options, dtype)?;
         let all_rows: Vec<u64> = (0..n_rows as u64).collect();
         let values = self.decoded(rows.tensor, &all_rows, n_columns, rows.level)?;
         let encode = |values: &[f32]| self.encode(values, n_columns, rows);

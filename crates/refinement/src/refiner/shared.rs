@@ -35,7 +35,8 @@ impl OfInput {
         fit: &Gram,
         held: &Gram,
         dtype: DType,
-        (weights, stock): (&[f32], &[u8]),
+        weights: &[f32],
+        stock: &[u8],
         candidates: &[RoundingOptions],
     ) -> Result<Option<Choice>, Error> {
         let n_columns = fit.n_columns();
@@ -73,7 +74,8 @@ impl OfInput {
     /// Rounding after the choice, with Hessians over all tokens.
     pub fn over_all(
         &mut self,
-        (fit, held): (Gram, &Gram),
+        fit: Gram,
+        held: &Gram,
         options: &RoundingOptions,
         dtype: DType,
     ) -> Result<Arc<Rounding>, Error> {
@@ -148,7 +150,7 @@ mod tests {
         let mut input = OfInput::default();
         let options = RoundingOptions::default();
         let other = RoundingOptions { shrinkage: 0.8, ..options };
-        let mut made = |options, dtype| input.over_all((gram(32), &gram(32)), options, dtype).unwrap();
+        let mut made = |options, dtype| input.over_all(gram(32), &gram(32), options, dtype).unwrap();
         let first = made(&options, DType::Q4_0);
         assert!(Arc::ptr_eq(&first, &made(&options, DType::Q5_0)));
         assert!(!Arc::ptr_eq(&first, &made(&other, DType::Q4_0)));
@@ -162,7 +164,7 @@ mod tests {
         first
             .lock()
             .unwrap()
-            .over_all((gram(16), &gram(16)), &RoundingOptions::default(), DType::Q4_0)
+            .over_all(gram(16), &gram(16), &RoundingOptions::default(), DType::Q4_0)
             .unwrap();
         (1..KEPT).for_each(|at| drop(shared.of((0, at))));
         assert!(Arc::ptr_eq(&first, &shared.of((0, 0))), "it was used last");

@@ -143,7 +143,7 @@ impl Factors {
             let rows = of_weights.chunks_exact(n_columns).zip(blocks.chunks_exact(row_bytes));
             let mut slopes = vec![0.0; n_columns];
             for ((of_weights, blocks), parameters) in rows.zip(parameters.chunks_mut(row_parameters)) {
-                let found = gradients_of_row((dtype, step.level), of_weights, blocks, &mut slopes)?;
+                let found = gradients_of_row(dtype, step.level, of_weights, blocks, &mut slopes)?;
                 for (parameter, gradient) in parameters.iter_mut().zip(found) {
                     parameter.step(gradient, step.rate, corrections);
                 }
@@ -166,7 +166,8 @@ impl Factors {
 /// Gradients of the factors of one row, in file order; zero for factors that are zero or not finite, which
 /// stay. `slopes` is scratch space for the values of a row.
 fn gradients_of_row(
-    (dtype, level): (DType, Level),
+    dtype: DType,
+    level: Level,
     of_weights: &[f32],
     blocks: &[u8],
     slopes: &mut [f32],
@@ -276,8 +277,7 @@ mod tests {
             let blocks = blocks_of(dtype, n, &values(3, n));
             let of_weights = values(4, n);
             let mut slopes = vec![0.0; n];
-            let found =
-                gradients_of_row((dtype, Level::detect()), &of_weights, &blocks, &mut slopes).unwrap();
+            let found = gradients_of_row(dtype, Level::detect(), &of_weights, &blocks, &mut slopes).unwrap();
             let loss = |factors: &Factors| -> f64 {
                 let values = decoded(dtype, &factors.apply(&blocks));
                 values.iter().zip(&of_weights).map(|(w, g)| f64::from(*w) * f64::from(*g)).sum()

@@ -71,7 +71,7 @@ impl Style {
                 if self.sort_keys {
                     keys.sort();
                 }
-                self.between(('{', '}'), depth, text, &keys, |key, text| {
+                self.between('{', '}', depth, text, &keys, |key, text| {
                     self.key(key, text)?;
                     *text += &self.after_key;
                     self.write(&value.get_item(key)?, depth + 1, text)
@@ -84,9 +84,7 @@ impl Style {
                     )));
                 }
                 let items: Vec<Value> = value.try_iter()?.collect();
-                self.between(('[', ']'), depth, text, &items, |item, text| {
-                    self.write(item, depth + 1, text)
-                })?;
+                self.between('[', ']', depth, text, &items, |item, text| self.write(item, depth + 1, text))?;
             }
             ValueKind::String => self.quote(value.as_str().unwrap_or_default(), text),
             ValueKind::Bool => *text += if value.is_true() { "true" } else { "false" },
@@ -112,7 +110,8 @@ impl Style {
     /// Items between brackets, on a line each if there is an indent.
     fn between(
         &self,
-        (open, close): (char, char),
+        open: char,
+        close: char,
         depth: usize,
         text: &mut String,
         items: &[Value],

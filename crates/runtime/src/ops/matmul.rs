@@ -56,7 +56,8 @@ const FEW_ROWS: usize = 3;
 /// the division changes no bit.
 pub fn mul_backward(
     gradients: ArrayView2<'_, f32>,
-    (weight, index): (&Weight, usize),
+    weight: &Weight,
+    index: usize,
     add: bool,
     mut out: ArrayViewMut2<'_, f32>,
 ) {
@@ -84,9 +85,9 @@ pub fn mul_backward(
     // (W + s B A)^T g = W^T g + A^T (s B^T g)
     for LowRank { a, b, scale, .. } in weight.low_rank() {
         let mut narrow = Rows::zeros(gradients.nrows(), a.n_out);
-        mul_backward(gradients.view(), (b, index), false, narrow.view_mut());
+        mul_backward(gradients.view(), b, index, false, narrow.view_mut());
         narrow *= *scale;
-        mul_backward(narrow.view(), (a, index), true, out.view_mut());
+        mul_backward(narrow.view(), a, index, true, out.view_mut());
     }
 }
 

@@ -83,7 +83,8 @@ impl Gained {
     pub fn new(
         path: &Path,
         outcomes: &[Outcome],
-        (verified, types): (Option<Gain>, Option<ChosenTypes>),
+        verified: Option<Gain>,
+        types: Option<ChosenTypes>,
         training: Option<Training>,
         seconds: Times,
     ) -> Gained {

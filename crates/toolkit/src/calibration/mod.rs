@@ -270,7 +270,7 @@ impl Calibration {
     pub fn train(&self, untrained: &Path, events: &dyn Events) -> Result<trained::TrainedBlocks<'_>, Error> {
         self.encoder.refiner.release();
         let (base, student) = (open(&self.base, self.n_threads)?, open(untrained, self.n_threads)?);
-        let (training, file) = trained::train(&base, (&student, untrained), &self.texts, self.level, events)?;
+        let (training, file) = trained::train(&base, &student, untrained, &self.texts, self.level, events)?;
         self.training.lock().unwrap_or_else(PoisonError::into_inner).replace(training);
         Ok(self.encoder.trained.fill(file))
     }
@@ -315,7 +315,8 @@ impl Calibration {
         Ok(Gained::new(
             path,
             &outcomes,
-            (gain, self.chosen.as_ref().map(|(types, _)| types.clone())),
+            gain,
+            self.chosen.as_ref().map(|(types, _)| types.clone()),
             training,
             times,
         ))

@@ -118,7 +118,8 @@ impl Drop for TrainedBlocks<'_> {
 /// A model without a backward pass; texts of fewer than two chunks; an interruption.
 pub fn train(
     base: &Model,
-    (student, untrained): (&Model, &Path),
+    student: &Model,
+    untrained: &Path,
     texts: &Texts,
     level: Level,
     events: &dyn Events,

@@ -89,7 +89,8 @@ impl BudgetOptions {
         &self,
         input: NamedInput<'_, I>,
         recipes: &[&'static Recipe],
-        (settings, basis): (Settings, Basis),
+        settings: Settings,
+        basis: Basis,
         options: &RunOptions,
         events: &dyn Events,
     ) -> Result<Settings, Error> {
@@ -103,7 +104,7 @@ impl BudgetOptions {
         let key = KeyOverride::parse(&format!("{CHOSEN_TYPES_KEY}=str:{method}")).map_err(Error::new)?;
         let settings = settings.with_key(key);
         let ((dtypes, chosen), n_elems) =
-            self.choose_by_weights(input, recipe, (&settings, basis), options, events)?;
+            self.choose_by_weights(input, recipe, &settings, basis, options, events)?;
         let (unit, per) = match basis {
             Basis::Weights => ("mean relative squared error", n_elems),
             Basis::Importance => ("estimated KL divergence", 1.0),
@@ -125,7 +126,8 @@ impl BudgetOptions {
         &self,
         NamedInput { input, path }: NamedInput<'_, I>,
         recipe: &'static Recipe,
-        (settings, basis): (&Settings, Basis),
+        settings: &Settings,
+        basis: Basis,
         options: &RunOptions,
         events: &dyn Events,
     ) -> Result<(Choice, f64), Error> {

@@ -331,7 +331,7 @@ impl Convert {
         } else {
             let named = NamedInput { input: &open.input, path: open.path };
             let (budget, basis) = (&self.budget, Basis::Importance);
-            budget.decide_by_weight_error(named, &recipes, (settings, basis), &args.options, events)?
+            budget.decide_by_weight_error(named, &recipes, settings, basis, &args.options, events)?
         };
         run(open, Requested { projector, ..Requested::new(recipes, &settings) }, &args, events)
     }

@@ -89,7 +89,7 @@ impl Convert {
         let named = NamedInput { input: &open.input, path: open.path };
         let (budget, basis) = (&self.budget, Basis::Weights);
         let settings =
-            budget.decide_by_weight_error(named, &recipes, (settings, basis), &args.options, events)?;
+            budget.decide_by_weight_error(named, &recipes, settings, basis, &args.options, events)?;
         run(open, Requested::new(recipes, &settings), &args, events)
     }
 }

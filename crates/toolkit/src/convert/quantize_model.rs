@@ -87,7 +87,7 @@ pub fn run(
         let basis = if is_diffusion { Basis::Weights } else { Basis::Importance };
         let named = NamedInput { input: &open.input, path: input };
         let settings =
-            budget.decide_by_weight_error(named, &recipes, (settings, basis), &args.options, events)?;
+            budget.decide_by_weight_error(named, &recipes, settings, basis, &args.options, events)?;
         return run::run(open, Requested::new(recipes, &settings), &args, events);
     }
     if args.dry_run {

@@ -226,7 +226,8 @@ struct First(#[serde(with = "path_json::one")] PathBuf);
 /// # Errors
 /// A source that cannot be read, an output that cannot be written, an interruption.
 pub fn make(
-    (source, stated): (&Source, &Stated),
+    source: &Source,
+    stated: &Stated,
     recipe: Option<&'static Recipe>,
     is_published: bool,
     context: &mut Context<'_>,
@@ -261,7 +262,7 @@ pub fn make(
             .map_err(|error| failure(src, error))?;
         let outputs = [OutputRequest::by_rules(recipe)];
         let conversion = Conversion::new(input).outputs(outputs).request(stated.request()?);
-        let written = write(&conversion, (src, folder), &state, context)?;
+        let written = write(&conversion, src, folder, &state, context)?;
         let files: Vec<PathBuf> = written.into_iter().map(|file| file.path).collect();
         let first = First(files.first().cloned().unwrap_or_default());
         Ok((files, first))

@@ -65,7 +65,7 @@ impl<'a> Context<'a> {
         }
         let (files, facts) = run(self)?;
         match stage.folder {
-            Some(folder) => self.work.replaced(stage.name, stage.key, (folder, &files), &facts)?,
+            Some(folder) => self.work.replaced(stage.name, stage.key, folder, &files, &facts)?,
             None => self.work.done(stage.name, stage.key, &files, &facts)?,
         }
         Ok(facts)

@@ -176,7 +176,7 @@ fn write_together(
         let conversion = Conversion::new(input).outputs(outputs).request(wanted.request(shards));
         let digests: Vec<String> = types.iter().map(|entry| wanted.digest(entry, &context.program)).collect();
         let of_all = fingerprint(&json!(digests));
-        let written = write(&conversion, (base.path.as_path(), context.out()), &of_all, context)?;
+        let written = write(&conversion, base.path.as_path(), context.out(), &of_all, context)?;
         for entry in types {
             let first = written.iter().find(|file| file.file_type == entry.recipe.name);
             let first = first.ok_or_else(|| Error::new("missing file of a type"))?;
@@ -217,8 +217,8 @@ fn is_base(
 ) -> Result<WrittenFile, Error> {
     let digest = wanted.digest(entry, &context.program);
     let file = facts_of(&base.path, entry.label(), digest, &base.digests.head)?;
-    let outputs = (context.out(), file.paths.as_slice());
-    context.work.replaced(&stage(&entry.label()), &file.fingerprint, outputs, &file)?;
+    let out = context.out();
+    context.work.replaced(&stage(&entry.label()), &file.fingerprint, out, &file.paths, &file)?;
     Ok(file)
 }
 
@@ -236,7 +236,7 @@ fn made(
     save_recipe(entry, first, out)?;
     let mut paths = file.paths.clone();
     paths.push(recipe_path(&entry.label(), out));
-    context.work.replaced(&stage(&entry.label()), &file.fingerprint, (out, &paths), &file)?;
+    context.work.replaced(&stage(&entry.label()), &file.fingerprint, out, &paths, &file)?;
     Ok(file)
 }
 

@@ -167,7 +167,8 @@ fn kept(results: Option<&Value>, weights: &str, work: &Work) -> Option<ImatrixFa
 /// # Errors
 /// A matrix that must be kept and cannot, a text that cannot be read, an interruption.
 pub fn make(
-    (model, weights): (&Model, &str),
+    model: &Model,
+    weights: &str,
     results: Option<&Value>,
     keeps_matrix: bool,
     context: &mut Context<'_>,

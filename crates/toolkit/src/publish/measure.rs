@@ -81,7 +81,8 @@ pub struct On<'a> {
 /// # Errors
 /// A model that cannot be run, an interruption.
 pub fn measure(
-    (base, base_fingerprint): (&Model, &str),
+    base: &Model,
+    base_fingerprint: &str,
     files: &[WrittenFile],
     on: &On<'_>,
     context: &Context<'_>,

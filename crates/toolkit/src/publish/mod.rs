@@ -113,14 +113,14 @@ fn run(
     let base_type = source.base_type(&args)?;
     // The type that preserves the checkpoint may be one of the requested ones.
     let is_published = base_type.is_some_and(|own| named.iter().any(|recipe| recipe.name == own.name));
-    let base = base::make((&source, &stated), base_type, is_published, &mut context)?;
+    let base = base::make(&source, &stated, base_type, is_published, &mut context)?;
     let model = eval_model::open(&base.path, &args.run(), events)?;
-    let plan = Plan::new((&base, &model), named, &last, &context)?;
+    let plan = Plan::new(&base, &model, named, &last, &context)?;
     let kept = Kept::of_run(&args, &plan.types, stated.chat_template(), keeps_matrix);
     *former = Some(kept.record(&mut context.work)?);
 
     let weights = base.digests.weights.as_str();
-    let importance = importance::make((&model, weights), results, keeps_matrix, &mut context)?;
+    let importance = importance::make(&model, weights, results, keeps_matrix, &mut context)?;
     let made =
         Made { source: &source, stated: &stated, base: &base, model: &model, plan, importance, own_keys };
     let n_unknown_files = made.publish(&kept, &removed, context)?;
@@ -191,17 +191,17 @@ impl Made<'_> {
         self.plan
             .entries
             .sort_by_key(|entry| written.iter().position(|file| file.file_type == entry.label()));
-        let sidecars = sidecars::make((self.source, self.stated), self.base, &written, &mut context)?;
+        let sidecars = sidecars::make(self.source, self.stated, self.base, &written, &mut context)?;
 
         let text = &self.plan.text;
         let on = On { windows: &text.windows, digest: &text.digest, context: args.context() };
         let weights = self.base.digests.weights.as_str();
-        let measured = measure((self.model, weights), &written, &on, &context)?;
+        let measured = measure(self.model, weights, &written, &on, &context)?;
 
         let mut publication = Publication { context, base: self.base, model: self.model };
         let mut rungs = publication.rungs(&written, &measured)?;
         rungs.iter().filter_map(card::figures).for_each(|line| events.status(&line));
-        publication.drop_dominated_files(&mut rungs, &written, &measured, (&on, &dropping))?;
+        publication.drop_dominated_files(&mut rungs, &written, &measured, &on, &dropping)?;
         publication.verify(&rungs, &written, sidecars.iter().map(|(_, written)| written))?;
         publication.digest(&mut rungs, &written)?;
         let mut published = Vec::new();

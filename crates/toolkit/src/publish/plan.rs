@@ -33,7 +33,8 @@ impl Plan {
     /// # Errors
     /// A type that is also removed or cannot be made, a memory size that is too small, a text that is too short.
     pub fn new(
-        (base, model): (&Base, &Model),
+        base: &Base,
+        model: &Model,
         named: Vec<&'static Recipe>,
         last: &Kept,
         context: &Context<'_>,

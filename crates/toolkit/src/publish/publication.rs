@@ -79,7 +79,8 @@ impl Publication<'_> {
         rungs: &mut [Rung],
         written: &[WrittenFile],
         measured: &Measured,
-        (on, dropping): (&On<'_>, &str),
+        on: &On<'_>,
+        dropping: &str,
     ) -> Result<(), Error> {
         let bytes: Vec<u64> = rungs.iter().map(|rung| rung.bytes).collect();
         let better = dominated(&bytes, |first, second| measured.excess(first, second));

@@ -42,7 +42,7 @@ fn add(
             }
         }
         drop(planned);
-        let written = write(&conversion, (src, out), &key, context)?;
+        let written = write(&conversion, src, out, &key, context)?;
         let first = written.first().ok_or_else(|| Error::new("missing file of a type"))?;
         let file = facts_of(&first.path, recipe.canonical_name().to_owned(), key.clone(), "")?;
         Ok((file.paths.clone(), file))
@@ -56,7 +56,8 @@ fn add(
 /// # Errors
 /// A source that cannot be read, a name that another file has, an interruption.
 pub fn make(
-    (source, stated): (&Source, &Stated),
+    source: &Source,
+    stated: &Stated,
     base: &Base,
     files: &[WrittenFile],
     context: &mut Context<'_>,

@@ -142,7 +142,8 @@ impl Work {
         &mut self,
         stage: &str,
         fingerprint: &str,
-        (folder, outputs): (&Path, &[PathBuf]),
+        folder: &Path,
+        outputs: &[PathBuf],
         facts: &impl Serialize,
     ) -> Result<(), Error> {
         let former = self.stages.get(stage).map_or_else(Vec::new, |done| done.outputs.clone());

@@ -26,7 +26,8 @@ pub struct Written {
 /// leftovers of another are replaced.
 pub fn write<I: Input>(
     conversion: &Conversion<'_, I>,
-    (src, folder): (&Path, &Path),
+    src: &Path,
+    folder: &Path,
     fingerprint: &str,
     context: &Context<'_>,
 ) -> Result<Vec<Written>, Error> {

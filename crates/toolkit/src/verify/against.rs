@@ -43,7 +43,7 @@ pub fn check(
         }
         let opened = Model::open(source).map_err(|error| Error::at(source, error))?;
         let input = adapter::merged(opened, adapters)?;
-        return with(model, (&input, source), &input.metadata(), &options, events);
+        return with(model, &input, source, &input.metadata(), &options, events);
     }
     let wanted = hub::Wanted { weights: true, keep: false, out: None };
     let folder = hub::input(source, wanted, hub_options, events)?;
@@ -59,7 +59,7 @@ pub fn check(
     let adapters: Vec<LoraAdapter> = adapters.collect();
     let input = CheckpointInput::open_with_adapters(folder.folder.clone(), &adapters, &layout_options, None)
         .map_err(failed)?;
-    let checks = with(model, (&input, source), &input.layout().metadata, &options, events)?;
+    let checks = with(model, &input, source, &input.layout().metadata, &options, events)?;
     folders.into_iter().chain([folder]).try_for_each(|folder| folder.finish(events))?;
     Ok(checks)
 }
@@ -83,7 +83,8 @@ pub(crate) fn checkpoint_tensors(
 /// All comparisons with a source of tensors and metadata.
 fn with(
     model: &Model,
-    (input, source): (&impl Input, &Path),
+    input: &impl Input,
+    source: &Path,
     metadata: &Metadata,
     options: &RunOptions,
     events: &dyn Events,

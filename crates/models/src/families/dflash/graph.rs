@@ -188,10 +188,10 @@ impl Layer {
     /// Rows of a block (n, n_embd) through layer `i`.
     fn run(&self, i: usize, x: &mut Rows, pass: &mut Pass<'_, '_>) {
         let attention = |h: &Rows, pass: &mut Pass<'_, '_>| self.attention.run(i, h, pass);
-        let part = (&self.attention_norm, self.attention_conv.as_ref(), self.attention_post_norm.as_ref());
-        add(x, part, attention, pass);
+        let (conv, post_norm) = (self.attention_conv.as_ref(), self.attention_post_norm.as_ref());
+        add(x, &self.attention_norm, conv, post_norm, attention, pass);
         let mlp = |h: &Rows, pass: &mut Pass<'_, '_>| self.mlp.run(h, pass);
-        add(x, (&self.mlp_norm, self.mlp_conv.as_ref(), self.mlp_post_norm.as_ref()), mlp, pass);
+        add(x, &self.mlp_norm, self.mlp_conv.as_ref(), self.mlp_post_norm.as_ref(), mlp, pass);
         if self.scale != 1.0 {
             *x *= self.scale;
         }
@@ -201,7 +201,9 @@ impl Layer {
 /// `x += n_2 conv_2(part(conv_1(n_1 x)))`; both convolutions have kernels that follow from `n_1 x`.
 fn add(
     x: &mut Rows,
-    (norm, conv, post_norm): (&Norm, Option<&Conv>, Option<&Norm>),
+    norm: &Norm,
+    conv: Option<&Conv>,
+    post_norm: Option<&Norm>,
     part: impl FnOnce(&Rows, &mut Pass<'_, '_>) -> Rows,
     pass: &mut Pass<'_, '_>,
 ) {
