@@ -64,7 +64,7 @@ fn no_fitting_file_is_a_failure() {
     // Enough for another type.
     let weights = json["files"][0]["uses"][0]["bytes"]["weights"].to_string();
     let ran = sandbox.inspect(&["fit", "m.gguf", "--memory", &weights]);
-    ran.ends_and_says(1, "MB: run `gguf-quantize m.gguf q");
+    ran.ends_and_says(1, "kB: run `gguf-quantize m.gguf q");
 }
 
 #[test]

@@ -41,7 +41,7 @@ impl Candidate {
     /// The model of a GGUF file.
     ///
     /// # Errors
-    /// A file that cannot be read or is no model.
+    /// A file that cannot be read, or one of another kind.
     pub fn open(path: &Path, events: &dyn Events) -> Result<Candidate, Error> {
         let model = open(path)?;
         let infos: Vec<TensorInfo> = model.tensors().map(|(_, info)| info.clone()).collect();
