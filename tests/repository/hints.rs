@@ -5,7 +5,8 @@ use std::{collections::BTreeSet, fs, path::Path};
 use gguf_tools::commands::{BINARIES, define};
 
 /// Options of other programs.
-const OTHERS: &[&str] = &["check", "control-vector", "embedding", "m", "p", "reranking"];
+const OTHERS: &[&str] =
+    &["check", "control-vector", "embedding", "include", "local-dir", "m", "p", "reranking"];
 
 /// Lines of the libraries' code that contain a string, from the string on.
 fn strings() -> Vec<(String, String)> {
