@@ -25,7 +25,7 @@ def test_programs_are_installed(checkpoint, tmp_path):
     )
     (ours,) = gt.convert(checkpoint, tmp_path / "python.gguf", file_type="q4_k_m")
     assert ours.read_bytes() == out.read_bytes()
-    shown = subprocess.run([program("gguf-inspect"), "show", out], check=True, capture_output=True, text=True)
+    shown = subprocess.run([program("gguf-inspect"), "show", out, "--list"], check=True, capture_output=True, text=True)
     assert "blk.0.attn_q.weight" in shown.stdout
     wrong = subprocess.run([program("gguf-quantize"), "--no-such"], capture_output=True, text=True)
     assert wrong.returncode == 2 and "--no-such" in wrong.stderr

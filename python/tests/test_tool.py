@@ -4,6 +4,8 @@ import runpy
 
 import pytest
 
+import gguf_tools as gt
+
 
 def test_example_runs_and_stops(checkpoint, tmp_path):
     run = runpy.run_path(str(checkpoint.parents[2] / "python" / "examples" / "tool.py"))["run"]
@@ -21,4 +23,5 @@ def test_example_runs_and_stops(checkpoint, tmp_path):
     stopped.mkdir()
     with pytest.raises(KeyError):
         run(checkpoint, stopped, text, stop)
-    assert list(stopped.glob("*.gguf")) == []
+    # A call that had ended before the first progress leaves complete files.
+    assert all(gt.verify(file)["good"] for file in stopped.glob("*.gguf"))
