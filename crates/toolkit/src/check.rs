@@ -45,7 +45,7 @@ pub struct CheckOptions {
     /// a margin.
     pub base: Option<PathBuf>,
     /// Accept a base with other weights than that of the baseline, after a retraining. The file is worse only if the paired
-    /// difference exceeds two standard errors, too.
+    /// difference exceeds two standard errors (more below ten chunks), too.
     pub new_base: bool,
     /// Measure a new baseline instead of comparing with it.
     pub save: bool,
@@ -203,7 +203,7 @@ pub struct Verdict {
     pub difference: Option<Estimate>,
     /// The highest value that is allowed; `None` for a metric without a limit.
     pub highest: Option<f64>,
-    /// True if the value exceeds it and, with a new base, the difference is above zero by more than two standard errors.
+    /// True if the value exceeds it and, with a new base, the difference is above zero by more than two standard errors (more below ten chunks).
     pub is_worse: bool,
 }
 
