@@ -115,11 +115,10 @@ fn run(args: CheckArgs, ui: &Ui) -> Result<(), Failure> {
         activations: args.run.activations,
     };
     let report = match check::check(&options, ui)? {
-        Checked::Saved(json) => {
-            ui.data(&json)?;
-            write_result(&options.baseline, json.as_bytes(), options.force)?;
-            ui.status(&format!("wrote {}", options.baseline.display()));
-            return Ok(());
+        Checked::Saved(saved) => {
+            write_result(&options.baseline, saved.json.as_bytes(), options.force)?;
+            let line = format!("saved {}: {}\n", options.baseline.display(), saved.summary);
+            return ui.data(if args.json { &saved.json } else { &line });
         }
         Checked::Compared(report) => report,
     };
@@ -141,6 +140,10 @@ fn append(path: &Path, text: &str) -> Result<(), Failure> {
 }
 
 fn styled(verdict: &Verdict) -> String {
-    let (word, style) = if verdict.is_worse { ("worse", ERROR) } else { ("ok", GOOD) };
-    format!("{style}{word}:{style:#} {}\n", verdict.lines())
+    let style = if verdict.is_worse { ERROR } else { GOOD };
+    match verdict.word() {
+        // Neither good nor bad.
+        "-" => format!("- {}\n", verdict.lines()),
+        word => format!("{style}{word}:{style:#} {}\n", verdict.lines()),
+    }
 }
