@@ -49,7 +49,8 @@ struct CheckArgs {
     /// Accept a base with other weights than that of the baseline.
     ///
     /// Use it if the model was trained again. The divergence of the file from its base is compared with the divergence in the
-    /// baseline, by chunks of the same text. The file is worse only if the mean difference exceeds two standard errors, too.
+    /// baseline, by chunks of the same text. The file is worse only if the mean difference exceeds two standard errors (more
+    /// below ten chunks), too.
     #[arg(long, requires = "base", conflicts_with = "save", hide_short_help = true)]
     new_base: bool,
     /// Write the baseline instead of comparing with it.
