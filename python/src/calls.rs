@@ -221,8 +221,8 @@ fn compare(options: &CompareOptions, events: &dyn Events) -> Result<Value, Error
 fn check(options: &CheckOptions, events: &dyn Events) -> Result<Value, Error> {
     match check::check(options, events)? {
         Checked::Compared(report) => Ok(serde_json::to_value(report)?),
-        Checked::Saved(text) => {
-            write_result(&options.baseline, text.as_bytes(), options.force, Path::new(""))?;
+        Checked::Saved(saved) => {
+            write_result(&options.baseline, saved.json.as_bytes(), options.force, Path::new(""))?;
             Ok(json!({ "metrics": [] }))
         }
     }

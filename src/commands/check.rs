@@ -49,7 +49,8 @@ struct CheckArgs {
     /// Accept a base with other weights than that of the baseline.
     ///
     /// Use it if the model was trained again. The divergence of the file from its base is compared with the divergence in the
-    /// baseline, by chunks of the same text. The file is worse only if the mean difference exceeds two standard errors, too.
+    /// baseline, by chunks of the same text. The file is worse only if the mean difference exceeds two standard errors (more
+    /// below ten chunks), too.
     #[arg(long, requires = "base", conflicts_with = "save", hide_short_help = true)]
     new_base: bool,
     /// Write the baseline instead of comparing with it.
@@ -115,11 +116,10 @@ fn run(args: CheckArgs, ui: &Ui) -> Result<(), Failure> {
         activations: args.run.activations,
     };
     let report = match check::check(&options, ui)? {
-        Checked::Saved(json) => {
-            ui.data(&json)?;
-            write_result(&options.baseline, json.as_bytes(), options.force)?;
-            ui.status(&format!("wrote {}", options.baseline.display()));
-            return Ok(());
+        Checked::Saved(saved) => {
+            write_result(&options.baseline, saved.json.as_bytes(), options.force)?;
+            let line = format!("saved {}: {}\n", options.baseline.display(), saved.summary);
+            return ui.data(if args.json { &saved.json } else { &line });
         }
         Checked::Compared(report) => report,
     };
@@ -141,6 +141,10 @@ fn append(path: &Path, text: &str) -> Result<(), Failure> {
 }
 
 fn styled(verdict: &Verdict) -> String {
-    let (word, style) = if verdict.is_worse { ("worse", ERROR) } else { ("ok", GOOD) };
-    format!("{style}{word}:{style:#} {}\n", verdict.lines())
+    let style = if verdict.is_worse { ERROR } else { GOOD };
+    match verdict.word() {
+        // Neither good nor bad.
+        "-" => format!("- {}\n", verdict.lines()),
+        word => format!("{style}{word}:{style:#} {}\n", verdict.lines()),
+    }
 }

@@ -222,9 +222,11 @@ fn check_fails_for_a_worse_file() {
     let args = |file, baseline| ["check", file, "--baseline", baseline, "--text", "text", "-q"];
     let save = ["--save", "-c", "64", "--chunks", "2"];
     let base = ["--base", "base.gguf"];
-    succeed(sandbox.eval(&[&args("back.gguf", "b.json")[..], &base, &save].concat()));
+    let saved = succeed(sandbox.eval(&[&args("back.gguf", "b.json")[..], &base, &save].concat())).stdout;
+    assert!(saved.starts_with("saved b.json: KL 0.") && saved.ends_with(", 2 chunks\n"), "{saved}");
     let again = succeed(sandbox.eval(&[&args("back.gguf", "b.json")[..], &base].concat()));
-    assert_eq!(again.stdout.lines().filter(|line| line.starts_with("ok: ")).count(), 2, "{}", again.stdout);
+    let starts = |start: &str| again.stdout.lines().filter(|line| line.starts_with(start)).count();
+    assert_eq!((starts("ok: KL divergence "), starts("- perplexity ")), (1, 1), "{}", again.stdout);
     quantize(&sandbox, &words("--pure base.gguf q2_k.gguf q2_k --quiet"));
     let worse = sandbox.eval(&[&args("q2_k.gguf", "b.json")[..], &base].concat());
     assert_eq!(worse.code, Some(3));
@@ -232,7 +234,7 @@ fn check_fails_for_a_worse_file() {
     worse.begins("error: q2_k.gguf: ");
     // With a base, perplexity has a limit only if one is requested.
     assert!(
-        worse.stdout.contains("ok: perplexity ") && worse.stdout.contains(", no limit\n"),
+        worse.stdout.contains("- perplexity ") && worse.stdout.contains(", no limit\n"),
         "{}",
         worse.stdout
     );

@@ -137,6 +137,7 @@ fn published_folder_is_complete() {
         "quantized_by: \"me\"",
         "language:\n- \"en\"\n- \"de\"",
         "- \"imatrix\"",
+        "gguf-publish hf://a/llama pub ",
     ] {
         assert!(card.contains(line), "{line}\n{card}");
     }

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     error::Error,
-    eval_model::{open, warn_of_length},
+    eval_model::{open, warn_of_few_chunks, warn_of_length},
     events::Events,
     hash::digest_of_weights,
     input_kind::{self, Wanted},
@@ -29,7 +29,7 @@ use crate::{
     text::{pretty_json, printable},
     vocabularies::{Named, warn_of_difference},
 };
-use gguf_types::words;
+use gguf_types::{counted, words};
 
 /// Options of a check.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -45,7 +45,7 @@ pub struct CheckOptions {
     /// a margin.
     pub base: Option<PathBuf>,
     /// Accept a base with other weights than that of the baseline, after a retraining. The file is worse only if the paired
-    /// difference exceeds two standard errors, too.
+    /// difference exceeds two standard errors (more below ten chunks), too.
     pub new_base: bool,
     /// Measure a new baseline instead of comparing with it.
     pub save: bool,
@@ -124,7 +124,7 @@ impl Baseline {
             return Err(args
                 .text
                 .failed(&args.file, "the text differs from the text of the baseline")
-                .hint([format!("expected SHA-256 {}", self.text_sha256)]));
+                .hint([format!("expected SHA-256 {}, found {text_sha256}", self.text_sha256)]));
         }
         if self.divergence.is_some() && args.base.is_none() {
             return Err(Error::usage(words!("missing [-base]: the baseline has a KL divergence"))
@@ -168,10 +168,19 @@ struct Metrics {
 /// Result of a check.
 #[derive(Debug)]
 pub enum Checked {
-    /// The text of a new baseline, which the caller writes.
-    Saved(String),
+    /// A new baseline, which the caller writes.
+    Saved(NewBaseline),
     /// The comparison with the baseline.
     Compared(CheckReport),
+}
+
+/// A new baseline.
+#[derive(Debug)]
+pub struct NewBaseline {
+    /// Its text.
+    pub json: String,
+    /// Its metrics and the number of chunks, in a line.
+    pub summary: String,
 }
 
 /// Result of a comparison with a baseline.
@@ -203,7 +212,7 @@ pub struct Verdict {
     pub difference: Option<Estimate>,
     /// The highest value that is allowed; `None` for a metric without a limit.
     pub highest: Option<f64>,
-    /// True if the value exceeds it and, with a new base, the difference is above zero by more than two standard errors.
+    /// True if the value exceeds it and, with a new base, the difference is above zero by more than two standard errors (more below ten chunks).
     pub is_worse: bool,
 }
 
@@ -235,6 +244,15 @@ impl Verdict {
         // NaN is worse than any number.
         let is_worse = value.is_nan() || is_sure && highest.is_some_and(|highest| value > highest);
         Verdict { what, value, baseline: limit.value, difference, highest, is_worse }
+    }
+
+    /// The result in a word; `-` for a metric without a limit.
+    pub fn word(&self) -> &'static str {
+        match self.highest {
+            _ if self.is_worse => "worse",
+            Some(_) => "ok",
+            None => "-",
+        }
     }
 
     fn name(&self) -> &'static str {
@@ -275,7 +293,7 @@ pub fn markdown(file: &Path, report: &CheckReport) -> String {
         printable(&file.display().to_string()).replace('`', "'")
     );
     for verdict in &report.metrics {
-        let word = if verdict.is_worse { "**worse**" } else { "ok" };
+        let word = if verdict.is_worse { "**worse**" } else { verdict.word() };
         let (value, baseline) = (shown(verdict.value), shown(verdict.baseline));
         let (name, change) = (verdict.name(), verdict.change());
         let difference = verdict.difference.map_or(String::new(), |difference| difference.to_string());
@@ -315,7 +333,10 @@ pub fn check(args: &CheckOptions, events: &dyn Events) -> Result<Checked, Error>
     let mut args = args.clone();
     let inputs = [args.file.as_path()].into_iter().chain(args.text.path()).chain(args.base.as_deref());
     if args.save {
-        check_outputs(&[&args.baseline], &inputs.collect::<Vec<_>>(), args.force)?;
+        let checked = check_outputs(&[&args.baseline], &inputs.collect::<Vec<_>>(), args.force);
+        let hint = (args.baseline.is_file() && !args.force)
+            .then_some("overwriting the baseline accepts the measured file as good");
+        checked.map_err(|error| error.hint(hint))?;
     } else if args.force || args.context.is_some() || args.chunks.is_some() {
         return Err(Error::usage(words!("[-context] and [-chunks] are set by the baseline"))
             .hint([words!("omit [-context], [-chunks] and [-force], which are for saving a baseline")]));
@@ -352,6 +373,8 @@ pub fn check(args: &CheckOptions, events: &dyn Events) -> Result<Checked, Error>
         // The divergence is a better measure of the same damage.
         let default = divergence.is_none().then_some(PERPLEXITY_MARGIN);
         let margin = args.divergence_margin.or(Some(DIVERGENCE_MARGIN));
+        warn_of_few_chunks(n_chunks, events);
+        let summary = summary(&perplexity, divergence.as_ref(), n_chunks);
         let baseline = Baseline {
             text_sha256,
             base_sha256,
@@ -362,7 +385,7 @@ pub fn check(args: &CheckOptions, events: &dyn Events) -> Result<Checked, Error>
             perplexity: perplexity.limit(args.perplexity_margin.or(default)),
             divergence: divergence.map(|found| found.limit(margin)),
         };
-        return Ok(Checked::Saved(pretty_json(&baseline)?));
+        return Ok(Checked::Saved(NewBaseline { json: pretty_json(&baseline)?, summary }));
     };
     let limit = |limit: &Limit, given: Option<f64>| Limit {
         margin_percent: given.or(limit.margin_percent),
@@ -386,6 +409,11 @@ pub fn check(args: &CheckOptions, events: &dyn Events) -> Result<Checked, Error>
     let is_worse = metrics.iter().any(|verdict| verdict.is_worse);
     let context = settings.context;
     Ok(Checked::Compared(CheckReport { is_worse, is_new_base, context, chunks: n_chunks, metrics }))
+}
+
+fn summary(perplexity: &Metric, divergence: Option<&Metric>, n_chunks: usize) -> String {
+    let kl = divergence.map(|found| format!("KL {}, ", significant(found.value, 3))).unwrap_or_default();
+    format!("{kl}perplexity {}, {}", significant(perplexity.value, 4), counted(n_chunks, "chunk"))
 }
 
 /// Perplexity is the same to the last digits unless something changed: kernels that add in

@@ -14,7 +14,7 @@ use crate::{
     text_file,
     threads::useful_threads,
 };
-use gguf_types::{Words, words};
+use gguf_types::{Words, counted, words};
 
 /// Options for running a model on at most as many threads as the machine has.
 pub fn options(threads: Option<NonZeroUsize>, activations: Activations) -> Options {
@@ -61,6 +61,18 @@ pub fn warn_of_tokenizer(path: &Path, metadata: &Metadata, events: &dyn Events) 
 pub fn warn_of_length(model: &Model, n_tokens: usize, events: &dyn Events) {
     if let Some(problem) = problem_of_length(model, n_tokens) {
         events.warning(&problem);
+    }
+}
+
+/// Warns if metrics that are kept are measured on this few chunks.
+pub fn warn_of_few_chunks(n_chunks: usize, events: &dyn Events) {
+    const FEWEST: usize = 20;
+    if n_chunks < FEWEST {
+        events.warning(words!(
+            "{} of text: the metrics are imprecise; use {} or more (a longer text, a larger [-chunks])",
+            counted(n_chunks, "chunk"),
+            FEWEST
+        ));
     }
 }
 

@@ -11,6 +11,8 @@ const TOP: f64 = 12.0;
 /// Letters are about 7 units wide, lines 13 high.
 const LETTER: f64 = 7.0;
 const LINE: f64 = 13.0;
+/// Distance of the base's mark from the frame.
+const INSIDE: f64 = 8.0;
 /// Letters of a name at the end of a line.
 const NAME_LETTERS: usize = 22;
 const BOTTOM: f64 = 42.0;
@@ -290,13 +292,14 @@ impl Chart {
         });
     }
 
-    /// Adds the base, which has no divergence, on the lower edge. Its size may be beyond the axis.
+    /// Adds the base, which has no divergence, inside of the lower edge. Its size may be beyond the axis.
     pub fn base(&mut self, name: &str, detail: String, x: &Axis, size: f64) {
         let axes = (x, &Axis::over([], Scale::Linear));
         let name = if size > x.high { format!("{name} →") } else { name.to_owned() };
         self.point(&name, detail, 0, axes, (size, 0.0));
         if let Some(point) = self.points.last_mut() {
             point.is_base = true;
+            (point.x, point.y) = (point.x.min(self.right - INSIDE), self.bottom - INSIDE);
         }
     }
 

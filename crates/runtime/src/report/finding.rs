@@ -1,10 +1,13 @@
 //! The main result of a comparison, as a sentence.
 
 use super::{FileReport, Report, labels_of};
-use crate::stats::Estimate;
+use crate::stats::{Estimate, significant};
+use gguf_types::counted;
 
 /// Exceptions that the sentence names; the others are counted.
 const SHOWN: usize = 3;
+/// Chunks from which files are ranked: with fewer, the quantile of Student's t is far above two standard errors.
+const MIN_CHUNKS: usize = 5;
 
 impl Report {
     /// KL divergence of a file minus that of another, paired by chunk.
@@ -23,15 +26,20 @@ impl Report {
     }
 
     /// The files that are the best for their size, and those that are not. A file is better or worse only if the paired
-    /// difference exceeds two standard errors. `None` for fewer than two measured files.
+    /// difference exceeds two standard errors, [widened](Estimate::widened) for few chunks. Fewer than five chunks rank no
+    /// files. `None` for fewer than two measured files.
     pub fn finding(&self) -> Option<String> {
-        let kl =
-            |index: &usize| self.files[*index].predictions.as_ref().map_or(f64::NAN, |found| found.kl.value);
-        let mut order: Vec<usize> = (0..self.files.len()).filter(|index| kl(index).is_finite()).collect();
-        order.sort_by(|a, b| self.files[*a].bytes.cmp(&self.files[*b].bytes).then(kl(a).total_cmp(&kl(b))));
+        let mut order: Vec<usize> =
+            (0..self.files.len()).filter(|index| self.mean_kl(*index).is_finite()).collect();
+        order.sort_by(|a, b| {
+            let by_size = self.files[*a].bytes.cmp(&self.files[*b].bytes);
+            by_size.then(self.mean_kl(*a).total_cmp(&self.mean_kl(*b)))
+        });
         let (first, rest) = order.split_first().filter(|(_, rest)| !rest.is_empty())?;
-        if self.chunks < 2 {
-            return Some("A single chunk of text is too short to rank the files.".to_owned());
+        let chunks = counted(self.chunks, "chunk");
+        if self.chunks < MIN_CHUNKS {
+            let are = if self.chunks == 1 { "is" } else { "are" };
+            return Some(format!("{chunks} of text {are} too few to rank these files: measure more chunks."));
         }
         let names = labels_of(self);
         let (mut best, mut exceptions) = (vec![*first], Vec::new());
@@ -51,22 +59,49 @@ impl Report {
             };
             exceptions.push(if excess.widened(self.chunks).is_surely_positive() {
                 format!("{size} and worse (by {excess} nats)")
+            } else if gain.is_surely_positive() || excess.is_surely_positive() {
+                format!("{size}, and {chunks} are too few to rank the two")
             } else {
                 format!("{size} and not measurably better")
             });
         }
+        let step = self.largest_step(&best).map(|(from, to)| {
+            let megabytes = (self.files[to].bytes - self.files[from].bytes) as f64 / 1e6;
+            let times = significant(self.mean_kl(from) / self.mean_kl(to), 2);
+            format!(
+                " The divergence falls fastest from {} to {}: {times} times lower for {} MB more.",
+                names[from],
+                names[to],
+                significant(megabytes, 2)
+            )
+        });
+        let step = step.unwrap_or_default();
         if exceptions.is_empty() {
-            return Some(
-                "Each file is the best for its size: every larger file has a smaller KL divergence."
-                    .to_owned(),
-            );
+            let all = "Each file is the best for its size: every larger file has a smaller KL divergence.";
+            return Some(all.to_owned() + &step);
         }
         let best = list(&best.iter().map(|index| names[*index].as_str()).collect::<Vec<_>>());
         let mut parts = vec![format!("Best for the size: {best}")];
         let n_left = exceptions.len().saturating_sub(SHOWN);
         parts.extend(exceptions.into_iter().take(SHOWN));
         parts.extend((n_left > 0).then(|| format!("{n_left} more files are not better than a smaller one")));
-        Some(parts.join("; ") + ".")
+        Some(parts.join("; ") + "." + &step)
+    }
+
+    /// Of three or more files, each larger and better than the one before it, the two between which the logarithm of the KL
+    /// divergence falls fastest per byte.
+    fn largest_step(&self, best: &[usize]) -> Option<(usize, usize)> {
+        let slope = |&(from, to): &(usize, usize)| {
+            let bytes = self.files[to].bytes - self.files[from].bytes;
+            libm::log(self.mean_kl(from) / self.mean_kl(to)) / bytes as f64
+        };
+        let steps = best.windows(2).filter_map(|two| Some((*two.first()?, *two.get(1)?)));
+        let steps = steps.filter(|step| best.len() > 2 && slope(step) > 0.0 && slope(step).is_finite());
+        steps.max_by(|a, b| slope(a).total_cmp(&slope(b)))
+    }
+
+    fn mean_kl(&self, file: usize) -> f64 {
+        self.files[file].predictions.as_ref().map_or(f64::NAN, |found| found.kl.value)
     }
 
     /// The files by size, the smallest first.

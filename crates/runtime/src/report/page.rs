@@ -483,12 +483,12 @@ mod tests {
 
     #[test]
     fn files_are_ranked_by_paired_differences() {
-        let finding = |kl_by_chunk: &[[f64; 4]]| {
+        let finding = |kl_by_chunk: &[[f64; 4]], repeats: usize| {
             let mut report = report(kl_by_chunk.len());
-            report.chunks = 4;
+            report.chunks = 4 * repeats;
             for ((file, chunks), name) in report.files.iter_mut().zip(kl_by_chunk).zip(["a", "b", "c"]) {
                 file.file = format!("{name}.gguf");
-                file.kl_by_chunk = chunks.to_vec();
+                file.kl_by_chunk = chunks.repeat(repeats);
             }
             report.finding()
         };
@@ -505,10 +505,15 @@ mod tests {
                 ["Each file is the best for its size", "larger"],
             ),
         ] {
-            let found = finding(files).unwrap_or_default();
+            let found = finding(files, 2).unwrap_or_default();
             assert!(texts.iter().all(|text| found.contains(text)), "{found}");
+            let few = "4 chunks of text are too few to rank these files: measure more chunks.";
+            assert_eq!(finding(files, 1).as_deref(), Some(few));
         }
-        assert_eq!(finding(&[a]), None);
+        // The mean difference is 2.29 standard errors; Student's t for 8 chunks is 2.365.
+        let found = finding(&[b.map(|kl| kl + 0.3), b, [0.12, 0.1, 0.2, 0.5]], 2).unwrap_or_default();
+        assert!(found.contains("c is larger than b, and 8 chunks are too few to rank the two"), "{found}");
+        assert_eq!(finding(&[a], 2), None);
     }
 
     #[test]

@@ -17,20 +17,22 @@ pub struct Plotted {
 
 /// Colors for bright and dark pages: an image in a page uses the browser's preference, and has its own
 /// background either way.
-const STYLE: &str = "<style>.paper{fill:#fff}.rule{stroke:#dfe3e8}.front{stroke:#8a949e}.faint{fill:#5a636d}.ink{fill:#22262b}.point{fill:#1f6feb}\
-    @media (prefers-color-scheme:dark){.paper{fill:#16191c}.rule{stroke:#343a41}.front{stroke:#7d8790}.faint{fill:#98a2ac}.ink{fill:#e4e7ea}\
+const STYLE: &str = "<style>.paper{fill:#fff}.rule{stroke:#dfe3e8}.front{stroke:#8a949e}.faint{fill:#5a636d}.ink{fill:#22262b;stroke:#fff;stroke-width:3;stroke-linejoin:round;paint-order:stroke}.point{fill:#1f6feb}\
+    @media (prefers-color-scheme:dark){.paper{fill:#16191c}.rule{stroke:#343a41}.front{stroke:#7d8790}.faint{fill:#98a2ac}.ink{fill:#e4e7ea;stroke:#16191c}\
     .point{fill:#6cb0ff}}</style>\n";
 
 /// An SVG picture of sizes (across) and costs (up, logarithmic): no scripts, no fonts from elsewhere.
 pub fn size_plot(files: &[Plotted], cost_label: &str) -> String {
-    let gigabytes = |file: &Plotted| file.bytes as f64 / 1e9;
+    let largest = files.iter().map(|file| file.bytes).max().unwrap_or(0);
+    let (unit, x_label) = if largest < 1_000_000_000 { (1e6, "size (MB)") } else { (1e9, "size (GB)") };
+    let size = |file: &Plotted| file.bytes as f64 / unit;
     // Sizes differ by a factor of a few, costs by thousands.
-    let x = Axis::over(files.iter().map(gigabytes), Scale::Linear).widened();
+    let x = Axis::over(files.iter().map(size), Scale::Linear).widened();
     let y = Axis::over(files.iter().map(|file| file.cost), Scale::Log);
-    let mut chart = Chart::new(&x, "size (GB)", &y, cost_label, &[]);
+    let mut chart = Chart::new(&x, x_label, &y, cost_label, &[]);
     // A file that predicts infinities has no place in a picture; the table names it.
     for file in files.iter().filter(|file| file.cost.is_finite()) {
-        chart.point(&file.name, String::new(), 0, (&x, &y), (gigabytes(file), file.cost));
+        chart.point(&file.name, String::new(), 0, (&x, &y), (size(file), file.cost));
     }
     chart.place_names();
     chart.mark_frontier();
@@ -113,6 +115,7 @@ mod tests {
             svg.contains("<text transform=\"translate(13 ") && svg.contains(">divergence</text>"),
             "{svg}"
         );
+        assert!(svg.contains(">size (MB)</text>"), "{svg}");
         assert!(svg.contains(">Q2_K</text>") && svg.contains(">a&lt;b</text>"), "{svg}");
         assert_eq!(svg.matches("<circle").count(), 2);
         // Values that cannot be drawn are left out, and an empty plot is valid.

@@ -17,17 +17,17 @@ impl Comparison {
     /// Every metric except the percentiles, the most informative first.
     pub fn metrics(&self) -> Vec<Metric> {
         vec![
+            metric("perplexity / base", self.perplexity_ratio),
             metric("KL divergence, mean", self.kl),
+            metric("same top token", self.same_top.percent()),
             metric("perplexity", self.perplexity),
             metric("perplexity of the base", self.base_perplexity),
-            metric("perplexity / base", self.perplexity_ratio),
             metric("ln(perplexity / base)", self.ln_perplexity_ratio),
             metric("perplexity - base", self.perplexity_difference),
             metric(
                 "correlation of log-likelihoods",
                 format_args!("{} %", fixed(self.correlation * 100.0, 4)),
             ),
-            metric("same top token", self.same_top.percent()),
             metric(format_args!("shared top {} tokens", self.k), self.same_top_k.percent()),
             metric("change in probability, mean", self.p_diff.percent()),
             metric("change in probability, RMS", self.p_diff_rms.percent()),

@@ -141,7 +141,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Compares models with their base.
+/// Compares models with their base. [`Compared::finish`] writes the page and the table.
 ///
 /// # Errors
 /// Invalid options, a file or text that cannot be read, files with different vocabularies, an interruption.
@@ -274,6 +274,7 @@ struct Measured {
 
 /// Result of a comparison.
 #[derive(Debug)]
+#[must_use = "`finish` writes the page and the table, and reports whether the logits were saved"]
 pub struct Compared {
     /// Metrics of each file.
     pub report: Report,

@@ -24,9 +24,9 @@ pub struct CompareOptions {
     pub top_tokens: u32,
     /// Measure the quantization error of each tensor too.
     pub tensors: bool,
-    /// Page with charts to write.
+    /// Page with charts, which [`Compared::finish`](super::Compared::finish) writes.
     pub html: Option<PathBuf>,
-    /// Table of the metrics in CSV to write.
+    /// Table of the metrics in CSV, which [`Compared::finish`](super::Compared::finish) writes.
     pub csv: Option<PathBuf>,
     /// File for the logits of the base.
     pub save_logits: Option<PathBuf>,

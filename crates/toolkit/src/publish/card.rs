@@ -13,7 +13,18 @@ use super::{
 use crate::{failure::quoted, text::human_bytes};
 use gguf_types::words;
 
-/// Use of a file: that of the first row whose bits per weight it has.
+/// Use of a measured file: that of the first row whose KL divergence, in nats, it does not exceed. At 0.01 the perplexity is
+/// about 1 % higher.
+const LOSSES: [(f64, &str); 6] = [
+    (0.001, "almost lossless"),
+    (0.01, "high quality"),
+    (0.03, "good quality"),
+    (0.1, "noticeable loss"),
+    (0.3, "large loss"),
+    (f64::INFINITY, "very large loss"),
+];
+
+/// Use of a file without a KL divergence: that of the first row whose bits per weight it has.
 const USES: [(f64, &str); 7] = [
     (15.0, "not quantized: a source for other types"),
     (8.0, "almost lossless"),
@@ -151,13 +162,25 @@ fn files(results: &Results) -> String {
     text
 }
 
-/// Advice on a file, by its size. Only a measured loss makes a file the recommended one.
+/// Advice on a file. Only a measured loss makes a file the recommended one.
 fn usage(rung: &Rung, recommended: Option<&Rung>) -> String {
-    let of_size = USES.iter().find(|(bits, _)| rung.bits_per_weight >= *bits).map_or("", |(_, usage)| usage);
+    let usage = usage_of(rung.bits_per_weight, rung.predictions.as_ref().map(|found| found.divergence.value));
     match recommended {
-        Some(best) if best.r#type == rung.r#type => format!("**recommended**: {of_size}"),
-        _ => of_size.to_owned(),
+        Some(best) if best.r#type == rung.r#type => format!("**recommended**: {usage}"),
+        _ => usage.to_owned(),
     }
+}
+
+/// Use of a file by its KL divergence or, if that is unknown or the file is not quantized, by its size.
+fn usage_of(bits_per_weight: f64, divergence: Option<f64>) -> &'static str {
+    let by_size = USES.iter().find(|(bits, _)| bits_per_weight >= *bits).map_or("", |(_, usage)| *usage);
+    let divergence = divergence.filter(|_| bits_per_weight < USES[0].0);
+    let by_loss = |divergence: f64| {
+        // NaN is worse than any number.
+        let row = LOSSES.iter().find(|(highest, _)| divergence <= *highest).or(LOSSES.last());
+        row.map_or(by_size, |(_, usage)| *usage)
+    };
+    divergence.map_or(by_size, by_loss)
 }
 
 /// The other metrics of predictions, folded.
@@ -201,6 +224,10 @@ fn choice(results: &Results) -> String {
         best = best.min(*loss);
         is_better
     });
+    // Of files whose sizes look equal, the last is the best.
+    files.reverse();
+    files.dedup_by_key(|((memory, _), _)| human_bytes(*memory));
+    files.reverse();
     if files.len() < 2 {
         return String::new();
     }
@@ -378,10 +405,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn foreign_text_is_escaped() {
+    fn cells_of_tables_match_expectations() {
         assert_eq!(escaped("a|b\n# c <script>"), "a\\|b # c \\<script\\>");
         assert_eq!(linked("a b(1)-Q8_0.gguf"), "[a b(1)-Q8_0.gguf](a%20b%281%29-Q8_0.gguf)");
         assert_eq!(quoted("it's here"), r"'it'\''s here'");
+        for (bits, divergence, usage) in [
+            (6.56, Some(0.047), "noticeable loss"),
+            (4.85, Some(0.0009), "almost lossless"),
+            (8.5, Some(f64::NAN), "very large loss"),
+            (16.0, Some(0.0), "not quantized: a source for other types"),
+            (6.56, None, "very high quality"),
+        ] {
+            assert_eq!(usage_of(bits, divergence), usage, "{bits} {divergence:?}");
+        }
         assert_eq!(with_error(Estimate { value: 0.98765, error: 0.00123 }, 100.0, 2), "98.77 ± 0.12");
     }
 }

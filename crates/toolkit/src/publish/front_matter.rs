@@ -24,6 +24,9 @@ pub fn split(card: &str) -> (&str, &str) {
     ("", card)
 }
 
+/// Keys whose lists of several sources are united.
+const LISTS: [&str; 3] = ["tags", "datasets", "language"];
+
 /// A card of both parts.
 pub fn joined(head: &str, body: &str) -> String {
     format!("{FENCE}\n{head}{FENCE}\n{body}")
@@ -34,6 +37,37 @@ pub fn joined(head: &str, body: &str) -> String {
 struct Key {
     name: String,
     lines: String,
+}
+
+impl Key {
+    /// The items of a list of texts, or a single text.
+    fn items(&self) -> Option<Vec<String>> {
+        let parsed = gguf_checkpoint::front_matter(joined(&self.lines, "").as_bytes()).ok()??;
+        match parsed.get(&self.name)? {
+            Value::Array(items) => items.iter().map(|item| item.as_str().map(str::to_owned)).collect(),
+            value => Some(vec![value.as_str()?.to_owned()]),
+        }
+    }
+
+    /// This key with the items that only `other` has, if both are lists. Otherwise, `other` replaces it. The lines of a list
+    /// with all items are kept.
+    fn united(&self, other: &Key) -> Key {
+        let (Some(mut items), Some(others)) = (self.items(), other.items()) else { return other.clone() };
+        if !LISTS.contains(&self.name.as_str()) || items.iter().all(|item| others.contains(item)) {
+            return other.clone();
+        }
+        let n = items.len();
+        let added: Vec<String> = others.into_iter().filter(|item| !items.contains(item)).collect();
+        items.extend(added);
+        if items.len() == n {
+            return self.clone();
+        }
+        let comments = other.lines.lines().take_while(|line| line.starts_with('#'));
+        let head = comments.map(str::to_owned).chain([format!("{}:", self.name)]);
+        let items = items.iter().map(|item| format!("- {}", Value::from(item.as_str())));
+        let lines = head.chain(items).map(|line| line + "\n").collect();
+        Key { name: self.name.clone(), lines }
+    }
 }
 
 fn keys(head: &str) -> Vec<Key> {
@@ -64,6 +98,7 @@ pub struct OwnKeys(Vec<Key>);
 
 impl OwnKeys {
     /// The keys of the file `given`, then those of the card in `out` that the last run, with these results, did not write.
+    /// Tags, data sets and languages of both are united.
     ///
     /// # Errors
     /// A file that cannot be read; invalid YAML.
@@ -87,9 +122,12 @@ impl OwnKeys {
             Some(results) => keys(results["front_matter"].as_str().unwrap_or(former)),
             None => Vec::new(),
         };
-        let kept = keys(former).into_iter().filter(|key| !last.contains(key) && !own.has(&key.name));
-        let kept: Vec<Key> = kept.collect();
-        own.0.extend(kept);
+        for kept in keys(former).into_iter().filter(|key| !last.contains(key)) {
+            match own.0.iter_mut().find(|key| key.name == kept.name) {
+                Some(given) => *given = kept.united(given),
+                None => own.0.push(kept),
+            }
+        }
         Ok(own)
     }
 
@@ -102,12 +140,13 @@ impl OwnKeys {
         self.find(name).is_some()
     }
 
-    /// The front matter `generated`, in which these keys replace those of the same names.
+    /// The front matter `generated`, in which these keys replace or extend those of the same names.
     pub fn merged(&self, generated: &str) -> String {
         let generated = keys(generated);
         let added = self.0.iter().filter(|own| generated.iter().all(|key| key.name != own.name));
-        let keys = generated.iter().map(|key| self.find(&key.name).unwrap_or(key)).chain(added);
-        keys.map(|key| key.lines.as_str()).collect()
+        let own = |key: &Key| self.find(&key.name).map_or_else(|| key.clone(), |own| key.united(own));
+        let keys = generated.iter().map(own).chain(added.cloned());
+        keys.map(|key| key.lines).collect()
     }
 }
 
@@ -166,6 +205,10 @@ mod tests {
         let kept = format!("license: other\ntags:\n- \"gguf\"\n- chat\ndatasets: [a/b]\n{text}");
         assert_eq!(merged(Some(&file), Some(&results)).unwrap(), kept);
         assert!(merged(None, None).unwrap().starts_with("license: \"mit\"\ntags:"));
+        // Lists are united with those of the card and of the program.
+        let file = write("tags.yaml", "# Ours.\ntags: [news]\n");
+        let united = "# Ours.\ntags:\n- \"gguf\"\n- \"chat\"\n- \"news\"\n";
+        assert_eq!(merged(Some(&file), Some(&results)).unwrap(), format!("license: \"isc\"\n{united}{text}"));
         let file = write("bad.yaml", "tags: [\n");
         let error = merged(Some(&file), None).unwrap_err().to_string();
         assert!(error.contains("bad.yaml: invalid front matter"), "{error}");

@@ -353,7 +353,11 @@ pub fn commands(
 ) -> Result<[Vec<String>; 2], Error> {
     let src = match (&model.source, &model.commit) {
         (Some(source), Some(commit)) => format!("hf://{source}@{commit}"),
-        _ => name(&args.src),
+        // Readers do not have the folder.
+        _ => match &model.base_model {
+            Some(base) if !args.has_gguf_source() => format!("hf://{base}"),
+            _ => name(&args.src),
+        },
     };
     let call = ["gguf-publish".to_owned(), src, name(&args.dir)];
     let mut options = args.clone();

@@ -17,6 +17,7 @@ use gguf_runtime::{
     embed::{Pooling, embed, pooling},
     stats::{Comparison, Estimate, Position, percentile},
 };
+use gguf_types::counted;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -196,8 +197,8 @@ fn tell_memory(base: &Model, others: &[Model], context: usize, events: &dyn Even
     let logits = 2 * base.logit_rows_at_once() * base.n_vocab() * size_of::<f32>();
     let rows = (base.bytes_at_once(context) + logits) as u64;
     events.status(format!(
-        "comparing {} files with the base: {} memory-mapped, about {} of additional memory",
-        others.len(),
+        "comparing {} with the base: {} memory-mapped, about {} of additional memory",
+        counted(others.len(), "file"),
         human_bytes(mapped),
         human_bytes(rows)
     ));

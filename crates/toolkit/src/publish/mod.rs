@@ -166,6 +166,8 @@ impl Made<'_> {
         }
         if args.eval_text.is_empty() {
             self.plan.text.tell_small("measurements are of", "eval-text", events);
+        } else {
+            eval_model::warn_of_few_chunks(self.plan.text.windows.len(), events);
         }
     }
 
