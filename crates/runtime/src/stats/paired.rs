@@ -15,7 +15,10 @@ impl Estimate {
         const QUANTILES: [f64; 9] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262];
         let factor = match n {
             0 | 1 => f64::INFINITY,
-            _ => QUANTILES.get(n - 2).map_or(1.1, |quantile| quantile / 2.0),
+            // Above the list within 0.02 of the quantile, and not below two standard errors.
+            _ => QUANTILES
+                .get(n - 2)
+                .map_or(f64::max(1.0, 0.98 + 1.3 / (n - 1) as f64), |quantile| quantile / 2.0),
         };
         Estimate { error: self.error * factor, ..self }
     }
