@@ -2,7 +2,8 @@
 //! `cargo run --release --example tool -- CHECKPOINT FOLDER TEXT`. Enter stops it.
 
 use std::{
-    env, io,
+    env,
+    io::{self, IsTerminal},
     ops::ControlFlow,
     path::{Path, PathBuf},
     sync::{
@@ -14,7 +15,7 @@ use std::{
 
 use gguf_toolkit::{
     CompareOptions, Convert, Error, Events, FileType, GenerateOptions, Message, Model, Progress, RunOptions,
-    Text, compare,
+    StatusLine, Text, compare,
     hub::HubOptions,
     verify::{VerifyOptions, verify},
 };
@@ -54,6 +55,10 @@ impl Events for Console {
         Box::new(Percent { total: n_bytes, done: AtomicU64::new(0) })
     }
 
+    fn status_line(&self) -> Box<dyn StatusLine> {
+        Box::new(Line)
+    }
+
     fn cancel(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stop)
     }
@@ -70,6 +75,34 @@ impl Progress for Percent {
         let percent = |done: u64| done.saturating_mul(100) / self.total.max(1);
         if percent(before) < percent(before + n_bytes) {
             eprint!("\r{} %", percent(before + n_bytes));
+        }
+    }
+}
+
+impl Drop for Percent {
+    fn drop(&mut self) {
+        if self.done.load(Relaxed) > 0 {
+            eprintln!();
+        }
+    }
+}
+
+/// Progress in chunks of text, with the result so far.
+struct Line;
+
+impl StatusLine for Line {
+    fn is_updating(&self) -> bool {
+        io::stderr().is_terminal()
+    }
+
+    fn show(&self, text: &str) {
+        if self.is_updating() { eprint!("\r\x1b[K{text}") } else { eprintln!("{text}") }
+    }
+
+    fn finish(&self, text: &str) {
+        self.show(text);
+        if self.is_updating() {
+            eprintln!();
         }
     }
 }
@@ -116,9 +149,7 @@ pub fn run(args: &[String], events: &dyn Events) -> Result<Made, Error> {
 
     let model = Model::open(small, &RunOptions::default())?;
     let options = GenerateOptions { max_tokens: 16, ..GenerateOptions::default() };
-    let stop = events.cancel();
-    let mut on_text =
-        |_: &str| if stop.load(Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+    let mut on_text = |_: &str| ControlFlow::Continue(());
     let made = model.generate("Once upon a time", &options, &mut on_text, events)?;
     Ok(Made { file: small.clone(), divergence, text: made.text })
 }

@@ -11,7 +11,7 @@ import gguf_tools as gt
 
 def show(done, total):
     """Receives the progress of every call. An exception in it cancels the call, like Ctrl-C."""
-    print(f"\r{100 * done // max(total, 1)} %", end="", file=sys.stderr)
+    print(f"\r{100 * done // max(total, 1)} %", end="" if done < total else "\n", file=sys.stderr)
 
 
 def run(checkpoint, folder, text, progress=show):
@@ -29,6 +29,8 @@ def run(checkpoint, folder, text, progress=show):
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 4:
+        sys.exit(__doc__.splitlines()[-1])
     try:
         file, divergence, made = run(*sys.argv[1:])
     except gt.GgufError as error:

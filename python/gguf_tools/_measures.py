@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, overload
 
 from ._calls import call, text_path, text_paths
 from ._errors import GgufWarning
+from ._events import receive
 from ._options import Checking, CompareOptions, ImatrixOptions, PerplexityOptions, keywords, options
 from ._results import Comparison, Continuations, Estimate, Imatrix, Perplexity, TensorDifference, Verdict
 
@@ -26,6 +27,8 @@ def _text(text):
         return None
     if isinstance(text, os.PathLike):
         return {"file": os.fspath(text)}
+    if isinstance(text, str) and "\n" not in text and os.path.isfile(text):
+        receive("warning", [f"read as the text itself, but a file has this name: {text!r}; pass Path({text!r}) to read the file"])
     return {"bytes": list(text.encode() if isinstance(text, str) else bytes(text))}
 
 
@@ -160,10 +163,11 @@ def imatrix(
             chosen.update(merge=[os.fspath(out)], force=True)
         # Tensors without data are known after the last text.
         is_last = index == len(texts) - 1
+        chosen["text"] = _text(text)
         with warnings.catch_warnings():
             if not is_last:
                 warnings.simplefilter("ignore", GgufWarning)
-            found = call("imatrix", {**chosen, "text": _text(text)}, given.get("progress"))
+            found = call("imatrix", chosen, given.get("progress"))
     not_covered = {tensor["tensor"]: tensor["experts"] for tensor in found["not_covered"]}
     return Imatrix(*(found[key] for key in ("output", "entries", "chunks", "context", "datasets")), not_covered)
 

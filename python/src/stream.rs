@@ -5,6 +5,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
         mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
     },
     thread,
@@ -40,13 +41,20 @@ enum Step {
 }
 
 /// Passes on steps. Fails silently after the receiver is gone.
-struct Steps(SyncSender<Step>);
+struct Steps {
+    sender: SyncSender<Step>,
+    cancel: Arc<AtomicBool>,
+}
 
 impl Events for Steps {
     fn message(&self, message: Message<'_>) {
         if let Message::Warning(text) = message {
-            let _ = self.0.send(Step::Warning(text.clone()));
+            let _ = self.sender.send(Step::Warning(text.clone()));
         }
+    }
+
+    fn cancel(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.cancel)
     }
 }
 
@@ -56,7 +64,7 @@ impl Steps {
         let mut shown = String::new();
         let mut on_text = |text: &str| {
             shown += text;
-            match self.0.send(Step::Text(text.to_owned())) {
+            match self.sender.send(Step::Text(text.to_owned())) {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(_) => ControlFlow::Break(()),
             }
@@ -68,11 +76,11 @@ impl Steps {
             }
             Prompt::Turn(session, message) => {
                 let mut session = session.lock().unwrap_or_else(PoisonError::into_inner);
-                session.ask(message, &mut on_text, &|| false)?.text
+                session.ask(message, &mut on_text, &|| self.cancel.load(Ordering::Relaxed))?.text
             }
         };
         if let Some(left) = text.strip_prefix(&shown).filter(|left| !left.is_empty()) {
-            let _ = self.0.send(Step::Text(left.to_owned()));
+            let _ = self.sender.send(Step::Text(left.to_owned()));
         }
         Ok(())
     }
@@ -82,23 +90,31 @@ impl Steps {
 #[pyclass(frozen, module = "gguf_tools._native")]
 pub struct TextStream {
     steps: Mutex<Option<Receiver<Step>>>,
+    cancel: Arc<AtomicBool>,
+}
+
+impl Drop for TextStream {
+    fn drop(&mut self) {
+        self.cancel.store(true, Ordering::Relaxed);
+    }
 }
 
 impl TextStream {
     /// Starts a generation on a thread. It stops soon after the stream is closed or dropped.
     pub fn start(model: Arc<Model>, prompt: Prompt, options: GenerateOptions) -> PyResult<TextStream> {
         let (sender, receiver) = sync_channel(MOST_PIECES);
+        let cancel = Arc::new(AtomicBool::new(false));
+        let steps = Steps { sender, cancel: Arc::clone(&cancel) };
         thread::Builder::new().name("gguf_tools".to_owned()).spawn(move || {
-            let steps = Steps(sender);
             let done = catch_unwind(AssertUnwindSafe(|| steps.generate(&model, &prompt, &options)));
             let last = match done {
                 Ok(Ok(())) => return,
                 Ok(Err(error)) => Step::Failed(error),
                 Err(panic) => Step::Panicked(panic),
             };
-            let _ = steps.0.send(last);
+            let _ = steps.sender.send(last);
         })?;
-        Ok(TextStream { steps: Mutex::new(Some(receiver)) })
+        Ok(TextStream { steps: Mutex::new(Some(receiver)), cancel })
     }
 }
 
@@ -125,6 +141,7 @@ impl TextStream {
 
     /// Stops the generation.
     fn close(&self, py: Python<'_>) {
+        self.cancel.store(true, Ordering::Relaxed);
         py.detach(|| self.steps.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 }

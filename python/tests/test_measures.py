@@ -18,6 +18,8 @@ def test_perplexity_and_comparison(bf16, tmp_path):
     text = tmp_path / "text"
     text.write_text(TEXT)
     (small,) = gt.quantize(bf16, tmp_path / "q4_0.gguf", file_type="q4_0")
+    with pytest.warns(gt.GgufWarning, match=r"pass Path\("), pytest.raises(gt.GgufError):
+        gt.perplexity(bf16, str(text), context=512)
     seen = []
     found = gt.perplexity(bf16, text, context=64, progress=lambda *now: seen.append(now))
     assert found == gt.perplexity(bf16, TEXT, context=64, threads=1)

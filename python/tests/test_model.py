@@ -130,6 +130,9 @@ def test_seed_decides_the_text(model):
         return model.generate(TEXT, max_tokens=16, temperature=1.5, top_k=0, top_p=1.0, seed=seed)
 
     assert sampled(1) == sampled(1)
+    # Only the likeliest token has as large a share.
+    assert model.generate(TEXT, max_tokens=8, temperature=1.5, min_p=1.0) == model.generate(TEXT, max_tokens=8)
+    assert model.generate(TEXT, max_tokens=16, repeat_penalty=1e9) != model.generate(TEXT, max_tokens=16)
     assert len({sampled(seed) for seed in range(4)}) > 1
 
 

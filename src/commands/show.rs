@@ -31,9 +31,9 @@ pub const COMMAND: Command = Command {
 struct ShowArgs {
     /// GGUF files, importance matrices, folders with GGUF files, or URLs.
     ///
-    /// An importance matrix, in GGUF or in the older format (.dat), is shown with statistics of its tensors and layers: those
-    /// of `llama-imatrix --show-statistics`. Any shard of a split model works. A URL starts with http:// or https://, or is
-    /// hf://OWNER/MODEL[@REVISION]/FILE. Only its header is downloaded.
+    /// An importance matrix, in GGUF or in the older format (.dat), is shown with statistics by kind of tensor and by layer, and
+    /// with `--full` of each tensor: those of `llama-imatrix --show-statistics`. Any shard of a split model works. A URL starts
+    /// with http:// or https://, or is hf://OWNER/MODEL[@REVISION]/FILE. Only its header is downloaded.
     #[arg(value_name = "FILE", value_hint = ValueHint::AnyPath, required = true)]
     files: Vec<PathBuf>,
     /// List metadata and tensors.
@@ -41,7 +41,7 @@ struct ShowArgs {
     list: bool,
     /// Print the whole listing.
     ///
-    /// Metadata and tensors, with complete arrays and strings.
+    /// Metadata and tensors, with complete arrays and strings, and statistics of each tensor of an importance matrix.
     #[arg(long, conflicts_with = "json")]
     full: bool,
     /// Write a page with charts to PAGE.

@@ -112,7 +112,34 @@ fn older_importance_matrix_has_the_same_statistics() {
     }
     let text = succeed(sandbox.inspect(&["show", "mixtral.dat"])).stdout;
     assert!(text.starts_with("model       importance matrix in the older format\nsize "), "{text}");
-    assert!(text.contains("\nblk.0.attn_q.weight "), "{text}");
+    assert!(text.contains("\nattn_q.weight ") && !text.contains("blk."), "{text}");
+    let full = succeed(sandbox.inspect(&["show", "mixtral.dat", "--full"])).stdout;
+    assert!(full.contains("\nblk.0.attn_q.weight "), "{full}");
+    let text = succeed(sandbox.inspect(&["show", "mixtral.gguf", "mixtral.gguf"])).stdout;
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert!(text.starts_with("mixtral.gguf:\nmodel       imatrix file\n"), "{text}");
+    assert!(!text.contains("verdict"), "{text}");
+}
+
+/// Two matrices with sums that are easy to compare: (1, 0) and (1, 1) have a cosine of 0.7071, and a multiple has 1.
+#[test]
+fn diff_of_importance_matrices_begins_with_similarities() {
+    use gguf_imatrix::{Entry, Format, Sums};
+    let sandbox = Sandbox::new();
+    for (file, second) in [("a.gguf", [2.0, 0.0]), ("b.gguf", [3.0, 3.0])] {
+        let mut sums = Sums::new(512);
+        let names = ["blk.0.attn_q.weight", "blk.1.attn_q.weight", "blk.1.ffn_up.weight"];
+        for (name, sums_of) in names.into_iter().zip([[second[0], second[0]], second, second]) {
+            let entry = Entry { sums: sums_of.to_vec(), counts: vec![1] };
+            sums.entries.insert(name.to_owned(), entry);
+        }
+        fs::write(sandbox.path(file), sums.to_bytes(Format::Gguf).unwrap()).unwrap();
+    }
+    let ran = sandbox.inspect(&["diff", "a.gguf", "b.gguf"]);
+    let begin = "kind           similarity\nattn_q.weight      0.8536\nffn_up.weight      0.7071\n\n\
+                 layer  similarity\n1          0.7071\n0          1.0000\n\n";
+    assert!(ran.stdout.starts_with(begin), "{}", ran.stdout);
+    assert!(!sandbox.inspect(&["diff", "a.gguf", "a.gguf"]).stdout.contains("similarity"));
 }
 
 /// Against the listing that the reference's converter made of the same checkpoint.

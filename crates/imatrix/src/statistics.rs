@@ -77,6 +77,14 @@ impl Sums {
         statistics.collect()
     }
 
+    /// Cosine similarities of the sums with those of another matrix, in name order. Entries of different sizes and entries that
+    /// are zero are left out.
+    pub fn similarities<'a>(&'a self, other: &'a Sums) -> impl Iterator<Item = (&'a str, f64)> {
+        self.entries.iter().filter_map(|(name, entry)| {
+            Some((name.as_str(), cosine(&entry.sums, &other.entries.get(name)?.sums)?))
+        })
+    }
+
     /// Entry of the same tensor in the previous layer.
     fn layer_before(&self, name: &str) -> Option<&Entry> {
         let (layer, part) = layer_and_part(name)?;

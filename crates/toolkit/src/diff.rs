@@ -3,6 +3,7 @@
 use std::{fmt::Write as _, ops::Range, path::PathBuf, sync::atomic::Ordering};
 
 use gguf_container::{Advice, File, Model, Ranks, TensorInfo, Value};
+use gguf_imatrix::Sums;
 use gguf_quant::Level;
 use gguf_types::{DType, Shape};
 use serde::{Deserialize, Serialize, Serializer};
@@ -12,6 +13,7 @@ use crate::{
     copy_files::open_model,
     error::Error,
     events::Events,
+    importance_table::Similarities,
     line_diff::unified,
     metadata_change::change,
     metadata_json::{entry, is_same, short, side_by_side},
@@ -79,6 +81,8 @@ pub struct Differences {
     pub keys: Vec<KeyChange>,
     /// Tensors that differ.
     pub tensors: Vec<TensorChange>,
+    /// Similarities of two importance matrices that differ.
+    pub importance: Option<Similarities>,
 }
 
 /// Compares two files. The order of keys and tensors, the division into shards and the byte order are ignored.
@@ -99,7 +103,15 @@ pub struct Differences {
 /// ```
 pub fn diff(options: &DiffOptions, events: &dyn Events) -> Result<Differences, Error> {
     let (a, b) = (open_model(&options.a)?, open_model(&options.b)?);
-    Ok(Differences { keys: keys(&a, &b), tensors: tensors(&a, &b, options, events)? })
+    let (keys, tensors) = (keys(&a, &b), tensors(&a, &b, options, events)?);
+    let is_matrix =
+        |model: &Model| model.metadata().get("general.type").and_then(Value::as_str) == Some("imatrix");
+    // Matrices that cannot be read have no similarities; their bytes are still compared.
+    let sums = |path: &PathBuf| Sums::open(path).ok();
+    let may_differ = !options.headers && !tensors.is_empty() && is_matrix(&a) && is_matrix(&b);
+    let matrices = if may_differ { sums(&options.a).zip(sums(&options.b)) } else { None };
+    let importance = matrices.map(|(a, b)| Similarities::of(&a, &b));
+    Ok(Differences { keys, tensors, importance })
 }
 
 impl Differences {
@@ -121,9 +133,10 @@ impl Differences {
         Err(Error::new(format!("{a} and {b} differ in {n_keys} keys and {n_tensors} tensors")))
     }
 
-    /// A line for each difference: `-` if only the first file has the item, `+` if only the second, `~` if it differs.
+    /// Similarities of importance matrices, then a line for each difference: `-` if only the first file has the item, `+` if only
+    /// the second, `~` if it differs.
     pub fn text(&self) -> String {
-        let mut text = String::new();
+        let mut text = self.importance.as_ref().map_or_else(String::new, Similarities::text);
         for KeyChange { key, a, b } in &self.keys {
             let key = printable(key);
             // Writing to a string cannot fail.
@@ -166,11 +179,15 @@ impl Differences {
                 _ => json!({"name": change.name, "a": a, "b": b}),
             }
         };
-        json!({
+        let mut all = json!({
             "equal": self.is_empty(),
             "keys": self.keys.iter().map(key).collect::<Vec<_>>(),
             "tensors": self.tensors.iter().map(tensor).collect::<Vec<_>>(),
-        })
+        });
+        if let Some(importance) = &self.importance {
+            all["importance"] = json!(importance);
+        }
+        all
     }
 }
 

@@ -1,10 +1,20 @@
 //! Statistics of an importance matrix for people and as JSON.
 
+use std::collections::BTreeMap;
+
 use gguf_imatrix::{EntryStatistics, Sums};
 use gguf_types::layer_and_part;
 use serde::Serialize;
 
-use crate::{table::table, text::printable};
+use crate::{
+    table::{narrow_table, table},
+    text::{printable, shortened},
+};
+
+/// Maximum number of characters of a name.
+const KIND_CHARS: usize = 32;
+/// Number of layers in a comparison.
+const MAX_LAYERS: usize = 5;
 
 /// Statistics of an importance matrix.
 #[derive(Debug, Clone, Serialize)]
@@ -102,10 +112,37 @@ impl Importance {
         Importance { layers: numbers.into_iter().map(layer).collect(), tensors }
     }
 
-    /// A table of the tensors and one of the layers.
+    /// A table of the kinds of tensors and one of the layers.
     pub fn text(&self) -> String {
-        let percent = |share: f64| format!("{:.2} %", 100.0 * share);
-        let similarity = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.4}"));
+        let mut kinds: BTreeMap<&str, Vec<&TensorImportance>> = BTreeMap::new();
+        for tensor in &self.tensors {
+            kinds.entry(kind(&tensor.tensor)).or_default().push(tensor);
+        }
+        let header = ["kind", "tensors", "sum", "zero", "evenness", "outliers", "similarity"];
+        let mut rows = vec![header.map(str::to_owned).to_vec()];
+        for (kind, tensors) in kinds {
+            let mean = |value: &dyn Fn(&TensorImportance) -> Option<f64>| {
+                let values: Vec<f64> = tensors.iter().filter_map(|tensor| value(tensor)).collect();
+                (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+            };
+            let share = |value: fn(&TensorImportance) -> f64| {
+                mean(&|tensor| Some(value(tensor))).map_or_else(String::new, percent)
+            };
+            rows.push(vec![
+                shortened(kind, KIND_CHARS),
+                tensors.len().to_string(),
+                four_digits(mean(&|tensor| Some(tensor.sum))),
+                share(|tensor| tensor.zero),
+                share(|tensor| tensor.evenness),
+                share(|tensor| tensor.outliers),
+                four_digits(mean(&|tensor| tensor.similarity)),
+            ]);
+        }
+        narrow_table(&rows, &[1, 2, 3, 4, 5, 6]) + &self.layer_table()
+    }
+
+    /// A table of the tensors and one of the layers.
+    pub fn full_text(&self) -> String {
         let header = [
             "tensor",
             "values",
@@ -135,25 +172,72 @@ impl Importance {
                 percent(tensor.active),
                 percent(tensor.evenness),
                 percent(tensor.outliers),
-                similarity(tensor.similarity),
+                four_digits(tensor.similarity),
             ]);
         }
         let columns: Vec<usize> = (1..header.len()).collect();
-        let mut text = table(&rows, &columns);
+        table(&rows, &columns) + &self.layer_table()
+    }
+
+    /// The table of the layers after an empty line, if there are any.
+    fn layer_table(&self) -> String {
         let mut rows = vec![["layer", "sum", "outliers", "similarity"].map(str::to_owned).to_vec()];
         for layer in &self.layers {
             rows.push(vec![
                 layer.layer.to_string(),
                 format!("{:.4}", layer.sum),
                 percent(layer.outliers),
-                similarity(Some(layer.similarity)),
+                four_digits(Some(layer.similarity)),
             ]);
         }
-        if rows.len() > 1 {
-            text = text + "\n" + &table(&rows, &[0, 1, 2, 3]);
-        }
-        text
+        if rows.len() > 1 { "\n".to_owned() + &table(&rows, &[0, 1, 2, 3]) } else { String::new() }
     }
+}
+
+/// Cosine similarities of two matrices: means over the tensors of each kind and of each layer.
+#[derive(Debug, Clone, Serialize)]
+pub struct Similarities {
+    kinds: BTreeMap<String, f64>,
+    layers: BTreeMap<u32, f64>,
+}
+
+impl Similarities {
+    /// The similarities of the tensors that both have.
+    pub fn of(a: &Sums, b: &Sums) -> Similarities {
+        let tensors: Vec<(&str, f64)> = a.similarities(b).collect();
+        let of_kind = tensors.iter().map(|(name, value)| (kind(name).to_owned(), *value));
+        let of_layer = tensors.iter().filter_map(|(name, value)| Some((layer_and_part(name)?.0, *value)));
+        Similarities { kinds: means(of_kind), layers: means(of_layer) }
+    }
+
+    /// A table of the kinds, and one of the layers that differ most.
+    pub fn text(&self) -> String {
+        let row = |name: String, value: f64| vec![shortened(&name, KIND_CHARS), four_digits(Some(value))];
+        let mut kinds = vec![["kind", "similarity"].map(str::to_owned).to_vec()];
+        kinds.extend(self.kinds.iter().map(|(kind, value)| row(kind.clone(), *value)));
+        let mut by_value: Vec<_> = self.layers.iter().collect();
+        by_value.sort_by(|a, b| a.1.total_cmp(b.1));
+        let mut layers = vec![["layer", "similarity"].map(str::to_owned).to_vec()];
+        layers.extend(
+            by_value.into_iter().take(MAX_LAYERS).map(|(layer, value)| row(layer.to_string(), *value)),
+        );
+        format!("{}\n{}\n", table(&kinds, &[1]), table(&layers, &[1]))
+    }
+}
+
+/// Mean of the values of each key.
+fn means<K: Ord>(values: impl Iterator<Item = (K, f64)>) -> BTreeMap<K, f64> {
+    let mut all: BTreeMap<K, Vec<f64>> = BTreeMap::new();
+    values.for_each(|(key, value)| all.entry(key).or_default().push(value));
+    all.into_iter().map(|(key, values)| (key, values.iter().sum::<f64>() / values.len() as f64)).collect()
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.2} %", 100.0 * share)
+}
+
+fn four_digits(value: Option<f64>) -> String {
+    value.map_or_else(String::new, |value| format!("{value:.4}"))
 }
 
 impl TensorImportance {

@@ -86,7 +86,7 @@ pub struct ShowOptions {
     pub file: PathBuf,
     /// List metadata and tensors.
     pub list: bool,
-    /// Same as `list`, with complete arrays and strings.
+    /// Same as `list`, with complete arrays and strings, and each tensor of an importance matrix.
     pub full: bool,
     /// Page to write: summary, memory by context, types by layer, prompts, metadata and tensors. It is one file, which loads
     /// nothing from elsewhere.
@@ -145,6 +145,7 @@ fn opened(options: &ShowOptions, hub_options: &HubOptions, events: &dyn Events) 
             datasets,
             chunks: n_chunks,
             importance,
+            full: options.full,
         })));
     }
     let file = open_foreign(path)?;
@@ -201,6 +202,9 @@ struct OlderMatrix {
     datasets: Vec<String>,
     chunks: i64,
     importance: Importance,
+    /// Show each tensor.
+    #[serde(skip)]
+    full: bool,
 }
 
 impl Shown {
@@ -233,24 +237,29 @@ impl Shown {
                     text += "only the header was read; to check the weights, download the file and run `gguf-inspect verify`\n";
                 }
                 if let Some(importance) = importance {
-                    text = text + "\n" + &importance.text();
+                    text = text + "\n" + &importance_text(importance, options.full);
                 }
                 if options.list || options.full {
                     text += &format!("\n{}\n{}", metadata_table(file, options.full), tensor_tables(file));
                 }
                 text
             }
-            Contents::OlderMatrix(OlderMatrix { file_bytes, datasets, chunks, importance, .. }) => {
+            Contents::OlderMatrix(OlderMatrix { file_bytes, datasets, chunks, importance, full, .. }) => {
                 let datasets: Vec<String> = datasets.iter().map(|name| printable(name)).collect();
                 format!(
                     "model       importance matrix in the older format\nsize        {}\ntexts       {}\nchunks      {chunks}\n\n{}",
                     human_bytes(*file_bytes),
                     datasets.join(", "),
-                    importance.text()
+                    importance_text(importance, *full)
                 )
             }
         }
     }
+}
+
+/// Statistics by kind of tensor, or of each tensor if `full`.
+fn importance_text(importance: &Importance, full: bool) -> String {
+    if full { importance.full_text() } else { importance.text() }
 }
 
 /// The metadata of a file; long values are cut unless `full`.

@@ -295,13 +295,16 @@ impl Summary {
         }
     }
 
-    /// The facts of the screen by name, the verdict last. Texts of the file are escaped and cut.
+    /// The facts of the screen by name, the verdict, if there is one, last. Texts of the file are escaped and cut.
     pub(crate) fn rows(&self) -> Vec<(&'static str, String)> {
         let mut rows = Vec::new();
         let mut row = |name: &'static str, value: &str| rows.push((name, value.to_owned()));
         let kind = self.kind.as_ref().map(|kind| format!("{kind} file")).into_iter();
         let what: Vec<String> = kind.chain(self.architecture.clone()).map(|text| cut(&text)).collect();
-        let parameters = (self.parameters > 0).then(|| format!("{} parameters", grouped(self.parameters)));
+        // Statistics are not weights, and no program loads them as a model.
+        let is_matrix = self.kind.as_deref() == Some("imatrix");
+        let parameters =
+            (self.parameters > 0 && !is_matrix).then(|| format!("{} parameters", grouped(self.parameters)));
         row("model", &[what, parameters.into_iter().collect()].concat().join(", "));
         if let Some(models) = self.diffusion {
             row("family", models);
@@ -333,7 +336,9 @@ impl Summary {
         if let Some(MemoryUse { context, bytes }) = self.memory {
             row("memory", &format!("{} with {context} tokens of context", human_bytes(bytes)));
         }
-        row("verdict", &self.verdict());
+        if !is_matrix || self.problems().next().is_some() {
+            row("verdict", &self.verdict());
+        }
         rows
     }
 

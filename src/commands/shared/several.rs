@@ -67,7 +67,11 @@ pub(in crate::commands) fn report_each<T: Serialize>(
         } else if let Ok(found) = &found {
             let name = gguf_toolkit::text::printable(&file.display().to_string());
             let gap = if n_printed == 0 { "" } else { "\n" };
-            ui.styled_data(&format!("{gap}{name}:\n{}", (report.text)(found)))?;
+            let text = (report.text)(found);
+            // A summary of a file without a name begins with that of the file.
+            let own_name = gguf_toolkit::text::printable(&gguf_toolkit::text::file_name(file));
+            let text = text.strip_prefix(&format!("{own_name}\n")).unwrap_or(&text);
+            ui.styled_data(&format!("{gap}{name}:\n{text}"))?;
             n_printed += 1;
         }
         if let Err(failure) = found.and_then(|found| (report.verdict)(&found)) {

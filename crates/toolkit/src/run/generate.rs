@@ -1,11 +1,11 @@
 //! Text that a model generates.
 
-use std::ops::ControlFlow;
+use std::{ops::ControlFlow, sync::atomic::Ordering};
 
 use gguf_runtime::{
     Piece,
     chat::{Chat, Conversation},
-    generate::{Sampler, generate, generate_from_pieces},
+    generate::{Sampler, Turns, generate_from_pieces},
 };
 use serde::Serialize;
 
@@ -37,12 +37,13 @@ pub struct Generated {
 impl Model {
     /// Continues a prompt, or answers it with [`GenerateOptions::chat`] and in encoder-decoder models. `on_text` receives the text
     /// in whole characters while it is generated, after the mark of the reasoning if the chat template begins it, and stops the
-    /// generation with [`ControlFlow::Break`]. The same call always generates the same text.
+    /// generation with [`ControlFlow::Break`]. [`Events::cancel`] stops it too, also between batches of the prompt. The same call always
+    /// generates the same text.
     ///
     /// # Errors
     /// [`ErrorKind::Usage`](crate::ErrorKind::Usage) for invalid options and a prompt without tokens;
     /// [`Cause::Evaluation`](crate::Cause::Evaluation) for a model that does not generate text, and for logits that are not
-    /// finite; as [`Model::apply_chat_template`]; an image, a sound or a projector that cannot be read.
+    /// finite; as [`Model::apply_chat_template`]; an image, a sound or a projector that cannot be read; an interruption.
     ///
     /// # Examples
     /// ```no_run
@@ -137,14 +138,22 @@ impl Model {
         }
         let limit = options.max_tokens;
         warn_of_length(&self.inner, n_prompt.saturating_add(limit), events);
-        let mut watch = |id: u32| stream.push(id);
+        let cancel = events.cancel();
+        let go_on = || if cancel.load(Ordering::Relaxed) { Err(Error::interrupted()) } else { Ok(()) };
+        go_on()?;
+        // Nothing is lost if the process ends while a long prompt is read.
+        let _guard = events.ends_soon(Box::new(Error::interrupted));
+        let mut watch = |id: Option<u32>| go_on().is_ok() && id.is_none_or(|id| stream.push(id));
         let sampler = &mut Sampler::new(options.sampling);
         let tokens = match &pieces[..] {
             // A model with an encoder reads only tokens.
-            [Piece::Tokens(tokens)] => generate(&self.inner, tokens, limit, sampler, &mut watch),
-            pieces => generate_from_pieces(&self.inner, pieces, limit, sampler, &mut watch),
+            [Piece::Tokens(tokens)] => Turns::default()
+                .generate(&self.inner, tokens, limit, sampler, &mut watch)
+                .map(|turn| turn.tokens),
+            pieces => generate_from_pieces(&self.inner, pieces, limit, sampler, &mut |id| watch(Some(id))),
         };
         let tokens = tokens.map_err(|error| self.failed(error))?;
+        go_on()?;
         let (seconds, tokens_per_second) = stream.times();
         let text = self.detokenize_lossy(&tokens)?;
         Ok(Generated { text, tokens, n_prompt, seconds, tokens_per_second })

@@ -38,7 +38,8 @@ pub struct TensorOptions {
 pub struct RuleOptions {
     /// Set the type of tensors that match REGEX.
     ///
-    /// Repeat the option for several rules. The first match wins.
+    /// Repeat the option for several rules. The first match wins; in a recipe file, whose keys have no order, two patterns that
+    /// give one tensor different types are an error.
     #[cfg_attr(feature = "clap", arg(long = "tensor-type", value_name = "REGEX=DTYPE", value_parser = <TensorType as crate::by_name::Named>::from_name, help_heading = crate::arguments::MAIN))]
     #[serde(with = "crate::by_name::list")]
     pub tensor_types: Vec<TensorType>,

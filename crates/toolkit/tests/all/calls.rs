@@ -379,6 +379,19 @@ fn model_runs() {
     let mut stop = |_: &str| ControlFlow::Break(());
     let stopped = model.generate("The quick brown fox", &options, &mut stop, &()).unwrap();
     assert!(stopped.tokens.len() < made.tokens.len() && made.tokens.starts_with(&stopped.tokens));
+    // The flag of the events stops it before the prompt is read, and after a token.
+    for is_set in [true, false] {
+        let (flag, mut n_pieces) = (Arc::new(AtomicBool::new(is_set)), 0);
+        let mut cancel = |_: &str| {
+            n_pieces += 1;
+            flag.store(true, Ordering::Relaxed);
+            ControlFlow::Continue(())
+        };
+        let events = Cancelling(Arc::clone(&flag));
+        let error = model.generate("The quick brown fox", &options, &mut cancel, &events).unwrap_err();
+        assert!(error.is_interrupted(), "{error}");
+        assert_eq!(n_pieces, usize::from(!is_set));
+    }
     assert!(model.logits(&[]).unwrap().is_empty());
     assert!(model.logits(&[u32::MAX]).is_err());
 
@@ -404,6 +417,14 @@ fn model_runs() {
     for embedding in &found.texts {
         assert_eq!(embedding.vectors.dim(), (1, 256));
         assert!((embedding.vectors.iter().map(|x| x * x).sum::<f32>() - 1.0).abs() < 1e-5);
+    }
+}
+
+struct Cancelling(Arc<AtomicBool>);
+
+impl Events for Cancelling {
+    fn cancel(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0)
     }
 }
 
