@@ -38,6 +38,7 @@ pub(crate) use self::{
 };
 pub use diffusion::{ModuleNames, merge_diffusion};
 pub use error::MergeError;
+pub use keys::MERGED_ADAPTERS;
 use error::shape_error;
 
 /// An adapter to be merged.
