@@ -38,8 +38,8 @@ pub(crate) use self::{
 };
 pub use diffusion::{ModuleNames, merge_diffusion};
 pub use error::MergeError;
-pub use keys::MERGED_ADAPTERS;
 use error::shape_error;
+pub use keys::MERGED_ADAPTERS;
 
 /// An adapter to be merged.
 #[derive(Debug, Clone)]
