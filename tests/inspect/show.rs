@@ -252,8 +252,14 @@ fn page_shows_texts_of_the_file_as_text() {
             escaped.lines().filter(|line| !line.starts_with("<tr><td>")).any(|line| line.contains(elsewhere));
         assert!(!in_values, "{elsewhere}");
     }
-    // The rendered prompt, a type of the picture, a key and a tensor.
-    for text in ["&lt;user&gt;{prompt}", "blk.0.attn_v.weight", "q6_K", "tokenizer.ggml.tokens"] {
+    // The verdict, the rendered prompt, a type of the picture, a key and a tensor.
+    for text in [
+        "<tbody>\n<tr><td>verdict</td><td>header ok; weights not checked: run <code>gguf-inspect verify</code></td>",
+        "&lt;user&gt;{prompt}",
+        "blk.0.attn_v.weight",
+        "q6_K",
+        "tokenizer.ggml.tokens",
+    ] {
         assert!(plain.contains(text), "{text}");
     }
     assert!(!plain.contains(" dB</td>") && page(&["--base", "base.gguf"]).contains(" dB</td>"));

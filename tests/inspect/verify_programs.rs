@@ -39,8 +39,9 @@ fn replaced_templates_are_reported_with_their_loss() {
     };
     let smollm = verdict("ollama-utils/library/smollm2:135m");
     for part in [
-        "its template `chatml` (distance 41)",
+        "its nearest template `chatml`",
         "a question: at character",
+        "and `gguf-convert SRC --modelfile FILE` do",
         "loses the default system prompt: `You are a helpful AI assistant named SmolLM",
     ] {
         assert!(smollm.contains(part), "{part}: {smollm}");
@@ -48,7 +49,13 @@ fn replaced_templates_are_reported_with_their_loss() {
     let llama = verdict("llama.cpp/meta-llama-Llama-3.1-8B-Instruct.jinja");
     assert!(llama.contains("with the template of the file") && llama.contains("loses: tools"), "{llama}");
     let equal = verdict("ollama-utils/library/dolphin-mixtral:8x7b");
-    assert!(equal.contains("ok  ") && equal.contains("template `chatml` (distance 0)"), "{equal}");
+    assert!(equal.contains("ok  ") && equal.contains("with its template `chatml`"), "{equal}");
+    let broken = "tokenizer.chat_template=str:{{ a\n}}\n{% for m in messages %}{{ m + }}{% endfor %}";
+    succeed(sandbox.inspect(&["set", "base.gguf", broken, "--force", "-q"]));
+    let ran = sandbox.inspect(&["verify", "base.gguf", "--only", "loader", "--for", "ollama,lm-studio,vllm"]);
+    let report = [&*ran.stdout, &*ran.stderr].concat();
+    let finding = "fails on chat requests: `tokenizer.chat_template` cannot be parsed: line 3: ";
+    assert_eq!(report.matches(finding).count(), 3, "{report}");
 }
 
 #[test]

@@ -117,6 +117,7 @@ fn merged_file_is_verified_against_base_and_adapter() {
         let (code, findings, text) = verify(&sandbox, &args);
         assert_eq!(code, Some(1), "{text}");
         assert!(findings.contains("differs"), "{findings:?}");
+        assert_eq!(text.contains("use --lora ADAPTER"), adapter.is_empty(), "{text}");
     }
     assert_eq!(sandbox.inspect(&["verify", "merged.gguf", "--lora", "lora.gguf"]).code, Some(2));
 }

@@ -8,14 +8,14 @@ use std::{
 };
 
 use gguf_container::{File, Metadata, Value};
-use gguf_runtime::chat::Chat;
+use gguf_runtime::chat::{Chat, SpecialTokens};
 use gguf_tokenizer::keys::CHAT_TEMPLATE;
 use serde_json::{Value as Json, json};
 
 use self::go_template::GoTemplate;
 use crate::{
     error::Error,
-    run::{ChatOptions, render_prompt, special_tokens},
+    run::{ChatOptions, render_prompt},
 };
 
 /// Contents of the `Modelfile` of a model and its projector, which are named as Ollama finds them.
@@ -85,5 +85,34 @@ pub fn template(metadata: &Metadata, path: &Path) -> Option<String> {
         let options = ChatOptions { date, add_generation_prompt: asks, ..ChatOptions::default() };
         render_prompt(path, metadata, &chat, &options).ok().map(|made| made.prompt)
     };
-    GoTemplate::find(&render, &special_tokens(metadata).bos)?.lines()
+    GoTemplate::find(&render, &SpecialTokens::added_bos(metadata))?.lines()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// BOS of SmolLM2 begins each message and is not added; BOS of Llama is added.
+    #[test]
+    fn bos_text_is_omitted_only_if_ollama_adds_it() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../golden/programs/modelfiles.json");
+        let rows: Json = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+        for (row, tokens, adds) in
+            [(0, ["<|im_start|>", "<|im_end|>"], Some(false)), (1, ["<s>", "</s>"], None)]
+        {
+            let mut metadata = Metadata::from([
+                ("tokenizer.ggml.model".to_owned(), Value::from("llama")),
+                ("tokenizer.ggml.tokens".to_owned(), Value::from(tokens.to_vec())),
+                ("tokenizer.ggml.bos_token_id".to_owned(), Value::from(0u32)),
+                ("tokenizer.ggml.eos_token_id".to_owned(), Value::from(1u32)),
+                (CHAT_TEMPLATE.to_owned(), Value::from(rows[row]["template"].as_str().unwrap())),
+            ]);
+            if let Some(adds) = adds {
+                metadata.set("tokenizer.ggml.add_bos_token", adds);
+            }
+            let expected = format!("TEMPLATE \"\"\"{}\"\"\"\n", rows[row]["go"].as_str().unwrap());
+            let found = template(&metadata, Path::new("x.gguf")).unwrap();
+            assert!(found.starts_with(&expected), "{found}");
+        }
+    }
 }

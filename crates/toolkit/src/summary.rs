@@ -20,7 +20,7 @@ use crate::{
     hub::HubOptions,
     table::wrapped,
     template_guard::guarded,
-    text::{file_name, human_bytes, printable, shortened},
+    text::{file_name, grouped, human_bytes, printable, shortened},
     verify::{Finding, Severity, VerifyOptions, Which, default_system, verify_opened},
 };
 
@@ -313,11 +313,8 @@ impl Summary {
         let file_type = self.file_type.as_ref().map(|name| format!("{}, ", cut(name))).unwrap_or_default();
         let bits = format!("{:.2} bits/weight", self.bits_per_weight);
         row("size", &format!("{files}{file_type}{}, {bits}", human_bytes(self.file_bytes)));
-        let all = self.types.iter().map(|share| share.bytes).fold(0, u64::saturating_add).max(1);
-        let share =
-            |share: &TypeShare| format!("{} {:.0} %", share.dtype, 100.0 * share.bytes as f64 / all as f64);
         if !self.types.is_empty() {
-            row("types", &self.types.iter().map(share).collect::<Vec<_>>().join(", "));
+            row("types", &self.shares().collect::<Vec<_>>().join(", "));
         }
         for origin in &self.origin {
             row(origin.what, &cut(&origin.value));
@@ -342,6 +339,15 @@ impl Summary {
         rows
     }
 
+    /// Types with their part of the bytes, such as `q6_K 12.5 %`.
+    pub(crate) fn shares(&self) -> impl Iterator<Item = String> {
+        let all = self.types.iter().map(|share| share.bytes).fold(0, u64::saturating_add).max(1);
+        let share = move |share: &TypeShare| {
+            format!("{} {:.1} %", share.dtype, 100.0 * share.bytes as f64 / all as f64)
+        };
+        self.types.iter().map(share)
+    }
+
     fn problems(&self) -> impl Iterator<Item = &Finding> {
         self.findings.iter().filter(|finding| finding.severity != Severity::Note)
     }
@@ -353,7 +359,7 @@ impl Summary {
         match (count(Severity::Error), count(Severity::Warning)) {
             (0, 0) => match &self.not_checked {
                 Some(why) => format!("loading was not checked: {}", printable(why)),
-                None => "no problems found; `gguf-inspect verify` also checks the weights".to_owned(),
+                None => "header ok; weights not checked: run `gguf-inspect verify`".to_owned(),
             },
             (0, n) => of(n, "warning"),
             (n, 0) => of(n, "error"),
@@ -365,17 +371,4 @@ impl Summary {
 /// A text of the file, escaped and cut.
 fn cut(text: &str) -> String {
     shortened(text, MAX_TEXT)
-}
-
-/// Digits in groups of three.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }

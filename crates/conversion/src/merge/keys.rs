@@ -10,7 +10,7 @@ const OF_BASE: [&str; 8] =
     ["name", "author", "version", "organization", "description", "url", "doi", "repo_url"];
 
 /// Key that lists merged adapters with their scales.
-const ADAPTERS: &str = "gguf_tools.merged_adapters";
+pub const MERGED_ADAPTERS: &str = "gguf_tools.merged_adapters";
 
 /// Records that adapters with these scales were merged into the model that `metadata` describes. The model
 /// becomes the base model, and the adapters' names are added to its name and fine-tuning unless `name` is
@@ -54,7 +54,7 @@ pub(crate) fn add_adapter_list<'a>(
     adapters: impl Iterator<Item = (&'a Path, f64)>,
 ) -> Vec<String> {
     let mut names = Vec::new();
-    let mut with_scales = match metadata.get(ADAPTERS) {
+    let mut with_scales = match metadata.get(MERGED_ADAPTERS) {
         Some(Value::Array(Array::String(earlier))) => {
             earlier.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect()
         }
@@ -66,7 +66,7 @@ pub(crate) fn add_adapter_list<'a>(
         names.push(name);
     }
     if !names.is_empty() {
-        metadata.set(ADAPTERS, with_scales);
+        metadata.set(MERGED_ADAPTERS, with_scales);
     }
     names
 }
@@ -103,18 +103,18 @@ mod tests {
         assert_eq!(text(&metadata, "general.name"), "Llama 3.2 1B Instruct + pirate + rhymes");
         assert_eq!(text(&metadata, "general.finetune"), "Instruct-pirate-rhymes");
         assert_eq!(text(&metadata, "general.base_model.0.name"), "Llama 3.2 1B Instruct");
-        assert_eq!(metadata.get(ADAPTERS), Some(&Value::from(vec!["pirate", "rhymes=0.5"])));
+        assert_eq!(metadata.get(MERGED_ADAPTERS), Some(&Value::from(vec!["pirate", "rhymes=0.5"])));
         add_merged_keys(&mut named, paths(), Some("Captain"));
         assert_eq!(text(&named, "general.name"), "Captain");
         assert_eq!(text(&named, "general.base_model.0.name"), "Llama 3.2 1B Instruct");
         // The second merge adds to the list of the first.
         add_merged_keys(&mut named, [(Path::new("jokes.gguf"), 1.0)].into_iter(), None);
         assert_eq!(text(&named, "general.base_model.0.name"), "Captain");
-        assert_eq!(named.get(ADAPTERS), Some(&Value::from(vec!["pirate", "rhymes=0.5", "jokes"])));
+        assert_eq!(named.get(MERGED_ADAPTERS), Some(&Value::from(vec!["pirate", "rhymes=0.5", "jokes"])));
         for address in ["hf://org/pirate", "hf://org/pirate@main", "hf://org/pirate@refs/pr/1"] {
             let mut remote = Metadata::new();
             add_merged_keys(&mut remote, [(Path::new(address), 1.0)].into_iter(), None);
-            assert_eq!(remote.get(ADAPTERS), Some(&Value::from(vec!["pirate"])), "{address}");
+            assert_eq!(remote.get(MERGED_ADAPTERS), Some(&Value::from(vec!["pirate"])), "{address}");
         }
         let mut plain = Metadata::new();
         add_merged_keys(&mut plain, std::iter::empty(), None);

@@ -146,8 +146,12 @@ fn render_here(template: &str, chat: &Chat, settings: &Settings<'_>, fuel: u64) 
         }
         _ => error.detail().map_or_else(|| error.to_string(), str::to_owned),
     };
+    let in_line = |error: minijinja::Error| match error.line() {
+        Some(line) => format!("line {line}: {}", problem(error)),
+        None => problem(error),
+    };
     let compiled =
-        environment.template_from_str(&template).map_err(|error| ChatError::Syntax(problem(error)))?;
+        environment.template_from_str(&template).map_err(|error| ChatError::Syntax(in_line(error)))?;
     let mut rendered = Rendered::default();
     match compiled.render_captured_to(chat.values(settings), &mut rendered) {
         Ok(_) => String::from_utf8(rendered.text).map_err(|error| ChatError::Template(error.to_string())),

@@ -19,15 +19,21 @@ pub(super) enum Part<'a> {
     Raw { text: &'a str, end: &'a str },
 }
 
-/// Splits the source of a template into its parts.
+/// A problem with the number of the line after `before`.
+fn at_line(before: &str, problem: &str) -> String {
+    format!("line {}: {problem}", before.matches('\n').count() + 1)
+}
+
+/// Splits the source of a template into its parts. Line breaks inside a tag are kept at its end, so lines keep their numbers.
 pub(super) fn parts(template: &str) -> Result<Vec<Part<'_>>, String> {
     let (mut parts, mut rest) = (Vec::new(), template);
+    let fault = |rest: &str, problem: &str| at_line(&template[..template.len() - rest.len()], problem);
     let is_mark = |text: &str| ["{#", "{{", "{%"].iter().any(|mark| text.starts_with(mark));
     while let Some((at, _)) = rest.match_indices('{').find(|(at, _)| is_mark(&rest[*at..])) {
         let (text, tag) = rest.split_at(at);
         parts.push(Part::Text(text));
         if let Some(comment) = tag.strip_prefix("{#") {
-            let len = comment.find("#}").ok_or("missing end of a comment")? + 4;
+            let len = comment.find("#}").ok_or_else(|| fault(tag, "missing end of a comment"))? + 4;
             parts.push(Part::Comment(&tag[..len]));
             rest = &tag[len..];
             continue;
@@ -35,12 +41,17 @@ pub(super) fn parts(template: &str) -> Result<Vec<Part<'_>>, String> {
         let (begin, end) = if tag.starts_with("{{") { ("{{", "}}") } else { ("{%", "%}") };
         let sign = ["-", "+"].into_iter().find(|sign| tag[2..].starts_with(sign)).unwrap_or("");
         let body = &tag[2 + sign.len()..];
-        let (tokens, end_sign, len) = tokens(body, end)?;
+        let (tokens, end_sign, len) = tokens(body, end).map_err(|problem| fault(tag, &problem))?;
+        let breaks = "\n".repeat(body[..len].matches('\n').count());
         rest = &body[len..];
         let is_raw = end == "%}" && tokens == [Token::Name("raw".to_owned())];
-        parts.push(Part::Tag { begin: format!("{begin}{sign}"), tokens, end: format!("{end_sign}{end}") });
+        parts.push(Part::Tag {
+            begin: format!("{begin}{sign}"),
+            tokens,
+            end: format!("{breaks}{end_sign}{end}"),
+        });
         if is_raw {
-            let (text, end) = raw(rest)?;
+            let (text, end) = raw(rest).map_err(|problem| fault(tag, &problem))?;
             parts.push(Part::Raw { text, end });
             rest = &rest[text.len() + end.len()..];
         }
@@ -61,12 +72,13 @@ pub(super) fn rewritten(template: &str) -> Result<String, String> {
                 made += end;
             }
             Part::Tag { begin, tokens, end } if begin.starts_with("{{") => {
-                let mut parser = Parser::new(tokens);
-                let text = parser.tuple(true)?;
-                parser.finish()?;
+                let text = expression(tokens).map_err(|problem| at_line(&made, &problem))?;
                 made += &format!("{begin} {text} {end}");
             }
-            Part::Tag { begin, tokens, end } => made += &statement(tokens, &begin, &end)?,
+            Part::Tag { begin, tokens, end } => {
+                let text = statement(tokens, &begin, &end).map_err(|problem| at_line(&made, &problem))?;
+                made += &text;
+            }
         }
     }
     Ok(made)
@@ -84,6 +96,14 @@ fn raw(text: &str) -> Result<(&str, &str), String> {
         }
     }
     Err("missing `endraw`".to_owned())
+}
+
+/// The expression of a tag.
+fn expression(tokens: Vec<Token>) -> Result<String, String> {
+    let mut parser = Parser::new(tokens);
+    let text = parser.tuple(true)?;
+    parser.finish()?;
+    Ok(text)
 }
 
 /// A tag with a statement.

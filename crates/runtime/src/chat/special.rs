@@ -1,7 +1,7 @@
 //! Texts of special tokens, which templates read as variables.
 
 use gguf_container::{Metadata, Value};
-use gguf_tokenizer::{Encoder, keys};
+use gguf_tokenizer::{Encoder, Reading, Tokenizer, keys};
 
 use crate::Model;
 
@@ -53,6 +53,14 @@ impl SpecialTokens {
             bos: text(tokenizer.bos()),
             eos: text(tokenizer.eos()),
             ..SpecialTokens::of(metadata)
+        }
+    }
+
+    /// Text of BOS if the tokenizer of the file adds the token to a prompt, else an empty string.
+    pub fn added_bos(metadata: &Metadata) -> String {
+        match Tokenizer::from_gguf(metadata).encoder(Reading::LlamaCpp) {
+            Ok(encoder) if encoder.adds_bos() => SpecialTokens::with_tokenizer(metadata, &encoder).bos,
+            _ => String::new(),
         }
     }
 }

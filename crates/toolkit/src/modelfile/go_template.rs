@@ -35,11 +35,11 @@ pub struct GoTemplate {
 
 impl GoTemplate {
     /// Finds the texts around messages. `render` makes the prompt of messages by role and contents, with the beginning of the model's
-    /// turn if the flag is set; `bos` is the text of the BOS token, which Ollama adds.
-    pub fn find(render: &Render<'_>, bos: &str) -> Option<GoTemplate> {
+    /// turn if the flag is set; `added_bos` is the text of the BOS token if Ollama adds it, else empty.
+    pub fn find(render: &Render<'_>, added_bos: &str) -> Option<GoTemplate> {
         let prompt = |messages: &[(&str, &str)], asks| {
             let made = render(messages, asks)?;
-            Some(made.strip_prefix(bos).unwrap_or(&made).to_owned())
+            Some(made.strip_prefix(added_bos).unwrap_or(&made).to_owned())
         };
         let asked = prompt(&[("user", USER)], true)?;
         let answer = asked.strip_prefix(&prompt(&[("user", USER)], false)?)?.to_owned();

@@ -142,7 +142,7 @@ pub fn render_prompt(
 }
 
 /// Special tokens of a file, including those that its tokenizer has without a key.
-pub(crate) fn special_tokens(metadata: &Metadata) -> SpecialTokens {
+fn special_tokens(metadata: &Metadata) -> SpecialTokens {
     match Tokenizer::from_gguf(metadata).encoder(Reading::LlamaCpp) {
         Ok(tokenizer) => SpecialTokens::with_tokenizer(metadata, &tokenizer),
         Err(_) => SpecialTokens::of(metadata),

@@ -18,7 +18,6 @@ use gguf_runtime::{Sequence, chat::SpecialTokens};
 use ndarray::Array2;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::chat::special_tokens;
 pub use self::{
     chat::{ChatOptions, Prompt, date, example_chat, read_chat, render_prompt},
     chat_session::{ChatAnswer, ChatSession, ChatSessionOptions},

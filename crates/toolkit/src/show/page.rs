@@ -25,7 +25,7 @@ use crate::{
     metadata_json::type_of,
     summary::{Summary, memory_with},
     template_guard::guarded,
-    text::{human_bytes, printable},
+    text::{grouped, human_bytes, printable},
 };
 
 const TEMPLATE: &str = include_str!("../../templates/show.html");
@@ -84,7 +84,6 @@ struct Bar {
 
 #[derive(Serialize)]
 struct TypeView {
-    name: String,
     share: String,
     colour: usize,
 }
@@ -134,7 +133,7 @@ struct TensorView {
     name: String,
     shape: String,
     dtype: String,
-    bytes: u64,
+    bytes: String,
     rmse: String,
     snr: String,
 }
@@ -167,8 +166,10 @@ pub(super) fn html(
     };
     tensors.extend(file.foreign_tensors().iter().zip(file.foreign_bytes()).map(|(tensor, bytes)| {
         let (name, shape, dtype) = (printable(&tensor.name), tensor.shape.to_string(), tensor.type_name());
+        let bytes = grouped(bytes);
         TensorView { name, shape, dtype, bytes, rmse: String::new(), snr: String::new() }
     }));
+    tensors.sort_by(|a, b| natural(&a.name).cmp(natural(&b.name)));
     for tensor in &mut tensors {
         if let Some(error) = errors.as_ref().and_then(|errors| errors.get(&tensor.name)) {
             tensor.rmse = format!("{:.3e}", error.rmse());
@@ -176,10 +177,13 @@ pub(super) fn html(
         }
     }
     let metadata = model.as_ref().map_or(file.metadata(), Model::metadata);
+    let mut rows = summary.rows();
+    // The verdict first.
+    rows.rotate_right(1);
     let values = Values {
         name: printable(&summary.name),
         file: name.display().to_string(),
-        rows: summary.rows(),
+        rows,
         findings: findings(summary),
         memory: model.as_ref().map(|model| memory(model, summary)).unwrap_or_default(),
         types: types(summary),
@@ -203,12 +207,17 @@ fn findings(summary: &Summary) -> Vec<FindingView> {
     summary.findings.iter().map(view).collect()
 }
 
+/// Parts of a name by which `blk.2` comes before `blk.10`.
+fn natural(name: &str) -> impl Iterator<Item = (Option<u64>, &str)> {
+    name.split('.').map(|part| (part.parse().ok(), part))
+}
+
 fn tensor_view(info: &gguf_container::TensorInfo) -> TensorView {
     TensorView {
         name: printable(&info.name),
         shape: info.shape.to_string(),
         dtype: info.dtype.name().to_owned(),
-        bytes: info.n_bytes,
+        bytes: grouped(info.n_bytes),
         rmse: String::new(),
         snr: String::new(),
     }
@@ -229,7 +238,7 @@ fn errors(base: &Path, path: &Path, events: &dyn Events) -> Result<HashMap<Strin
 
 fn memory(model: &Model, summary: &Summary) -> Vec<Bar> {
     /// Width of the longest bar.
-    const WIDTH: f64 = 540.0;
+    const WIDTH: f64 = 500.0;
     let trained = summary.context_length.filter(|length| *length > 0);
     let mut contexts: Vec<u64> =
         CONTEXTS.into_iter().filter(|n| trained.is_none_or(|most| *n < most)).collect();
@@ -248,18 +257,13 @@ fn memory(model: &Model, summary: &Summary) -> Vec<Bar> {
 }
 
 fn types(summary: &Summary) -> Vec<TypeView> {
-    let all = summary.types.iter().map(|share| share.bytes).fold(0, u64::saturating_add).max(1);
-    let view = |(index, share): (usize, &crate::summary::TypeShare)| TypeView {
-        name: share.dtype.clone(),
-        share: format!("{:.1}", 100.0 * share.bytes as f64 / all as f64),
-        colour: index % N_COLOURS,
-    };
-    summary.types.iter().enumerate().map(view).collect()
+    let view = |(index, share)| TypeView { share, colour: index % N_COLOURS };
+    summary.shares().enumerate().map(view).collect()
 }
 
 fn picture(tensors: &[TensorView], summary: &Summary) -> Picture {
-    const LEFT: f64 = 150.0;
-    const WIDTH: f64 = 600.0;
+    const LEFT: f64 = 190.0;
+    const WIDTH: f64 = 570.0;
     const ROW: f64 = 20.0;
     /// A hostile name can state any layer.
     const MAX_LAYERS: u32 = 1024;
@@ -340,4 +344,16 @@ fn entry(key: &str, value: &Value) -> Entry {
         text += &format!(" ({name})");
     }
     Entry { key: printable(key), r#type: type_of(value), start, value: text, is_long }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::natural;
+
+    #[test]
+    fn layers_are_in_natural_order() {
+        let mut names = ["blk.10.a", "token_embd", "blk.2.b", "blk.2.a"];
+        names.sort_by(|a, b| natural(a).cmp(natural(b)));
+        assert_eq!(names, ["blk.2.a", "blk.2.b", "blk.10.a", "token_embd"]);
+    }
 }

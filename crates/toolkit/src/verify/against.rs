@@ -5,13 +5,13 @@ use std::{num::NonZeroUsize, path::Path};
 use gguf_container::{Array, Metadata, Model, Value};
 use gguf_conversion::{
     Agreement, CheckpointInput, Distance, Input, Request, RunOptions, Watch, compare,
-    merge::LoraAdapter,
+    merge::{LoraAdapter, MERGED_ADAPTERS},
     recipes::{CALIBRATION_KEY, CHOSEN_TYPES_KEY, Recipe},
 };
 
 use super::{
     VerifyOptions, prompts,
-    report::{Check, Finding},
+    report::{Check, Finding, Severity},
 };
 use crate::{
     adapter,
@@ -89,11 +89,13 @@ fn with(
     options: &RunOptions,
     events: &dyn Events,
 ) -> Result<Vec<Check>, Error> {
-    Ok(vec![
-        tensors(model, input, options, events).map_err(|error| failure(source, error))?,
-        keys(model.metadata(), metadata),
-        prompts::compare(model.metadata(), metadata)?,
-    ])
+    let mut tensors = tensors(model, input, options, events).map_err(|error| failure(source, error))?;
+    let is_merged = model.metadata().contains(MERGED_ADAPTERS) && !metadata.contains(MERGED_ADAPTERS);
+    if is_merged && tensors.findings.iter().any(|finding| finding.severity == Severity::Error) {
+        let advice = words!("the file states merged adapters; to compare with them, use [-lora ADAPTER]");
+        tensors.push(Finding::note("hint", advice));
+    }
+    Ok(vec![tensors, keys(model.metadata(), metadata), prompts::compare(model.metadata(), metadata)?])
 }
 
 fn tensors(
@@ -211,7 +213,7 @@ fn is_of_the_file(key: &str) -> bool {
 
 /// Keys that name the source of a model; they identify a file under the name of another model.
 fn is_lineage(key: &str) -> bool {
-    let starts = ["general.base_model.", "general.source.", "general.dataset.", "gguf_tools.merged_adapters"];
+    let starts = ["general.base_model.", "general.source.", "general.dataset.", MERGED_ADAPTERS];
     starts.iter().any(|start| key.starts_with(start))
 }
 

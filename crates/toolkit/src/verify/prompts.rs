@@ -6,7 +6,7 @@ use gguf_tokenizer::{Reading, Tokenizer};
 
 use super::{
     contents,
-    report::{Check, Finding},
+    report::{Check, Finding, Severity},
 };
 use crate::{
     error::Error,
@@ -15,6 +15,9 @@ use crate::{
 
 /// The key of the template, and the beginning of the keys of named ones.
 const TEMPLATE: &str = gguf_tokenizer::keys::CHAT_TEMPLATE;
+/// Characters of a prompt in the report of a difference, and those before the difference at most.
+const SHOWN: usize = 40;
+const SHARED: usize = 30;
 /// The key of a reranker's prompt.
 const RERANK: &str = "tokenizer.chat_template.rerank";
 
@@ -167,12 +170,51 @@ pub fn compare(file: &Metadata, source: &Metadata) -> Result<Check, Error> {
     Ok(check)
 }
 
-/// First difference between the prompt of the file and that of another, with context.
+/// Problem of the chat template if it makes no prompt at all.
+///
+/// # Errors
+/// As [`check`].
+pub fn failure(metadata: &Metadata) -> Result<Option<String>, Error> {
+    let Some(template) = metadata.get(TEMPLATE).and_then(Value::as_str) else { return Ok(None) };
+    let conversations = Conversation::fixed();
+    let rendered = render_fixed(&Budget::default(), template, &SpecialTokens::of(metadata))?;
+    let failed = |(conversation, made): (_, Result<_, _>)| Some((conversation, made.err()?));
+    let failures = conversations.iter().zip(rendered).filter_map(failed).collect();
+    let mut found = judge(TEMPLATE, conversations.len(), failures).into_iter();
+    Ok(found.find(|finding| finding.severity == Severity::Error).map(|finding| finding.message))
+}
+
+/// First difference between the prompt of the file and that of another, from the start of the special token or word that
+/// contains it.
 pub fn difference(ours: &str, theirs: &str, other: &str) -> Option<String> {
     if ours == theirs {
         return None;
     }
-    let at = ours.chars().zip(theirs.chars()).take_while(|(a, b)| a == b).count();
-    let around = |text: &str| text.chars().skip(at.saturating_sub(10)).take(40).collect::<String>();
+    let common: Vec<char> =
+        ours.chars().zip(theirs.chars()).take_while(|(a, b)| a == b).map(|(a, _)| a).collect();
+    let is_end = |c: &char| c.is_whitespace() || ">]}".contains(*c);
+    let word = common.iter().rposition(is_end).map_or(0, |end| end + 1);
+    let token = common[word..].iter().position(|c| "<[{".contains(*c)).unwrap_or(0);
+    let at = (word + token).max(common.len().saturating_sub(SHARED));
+    let around = |text: &str| text.chars().skip(at).take(SHOWN).collect::<String>();
     Some(format!("at character {at}, the file has {:?} and {other} {:?}", around(ours), around(theirs)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn excerpts_of_a_difference_begin_with_a_token_or_word() {
+        for (ours, theirs, at, excerpt) in [
+            ("<|im_start|>system\n", "<|im_start|>user\n", 12, "system\\n"),
+            ("<|im_start|>", "<|im_end|>", 0, "<|im_start|>"),
+            ("a<<SYS>>", "a<<SYT>>", 1, "<<SYS>>"),
+            ("two words", "two wolves", 4, "words"),
+            ("same, longer", "same", 0, "same, longer"),
+        ] {
+            let found = difference(ours, theirs, "it").unwrap();
+            assert!(found.starts_with(&format!("at character {at}, the file has \"{excerpt}\"")), "{found}");
+        }
+    }
 }

@@ -14,6 +14,7 @@ use super::{
     diffusion,
     keys::other_kind,
     loader::{MODEL_WITH_TOWER, loader},
+    prompts,
     report::{Check, Finding, Severity},
 };
 use crate::error::Error;
@@ -202,12 +203,17 @@ pub fn check(program: Program, model: &Model, tensors: &[TensorFacts<'_>]) -> Re
     }
     let loads = !check.findings.iter().any(|finding| finding.severity == Severity::Error);
     check.summary = if loads { format!("{} loads the file", row.title) } else { String::new() };
+    let mut uses_template = loads;
     if program == Program::Ollama {
         let (summary, findings) = ollama::prompts(metadata)?;
         if loads && !summary.is_empty() {
             check.summary += &format!(", {summary}");
         }
         check.findings.extend(findings);
+        uses_template &= summary == ollama::OWN_TEMPLATE;
+    }
+    if uses_template && let Some(problem) = prompts::failure(metadata)? {
+        check.push(Finding::error("template", format!("{} fails on chat requests: {problem}", row.title)));
     }
     Ok(check)
 }

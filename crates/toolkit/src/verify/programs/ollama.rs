@@ -12,6 +12,7 @@ use std::{collections::BTreeMap, mem, sync::LazyLock};
 use gguf_container::{Metadata, Value};
 use gguf_runtime::chat::SpecialTokens;
 use gguf_tokenizer::keys::CHAT_TEMPLATE;
+use gguf_types::words;
 use serde::Deserialize;
 
 use crate::{
@@ -25,6 +26,9 @@ use crate::{
         trials::{ANSWER, NEXT, SHOWN, SYSTEM, USER, render},
     },
 };
+
+/// Summary of a file whose template Ollama uses.
+pub const OWN_TEMPLATE: &str = "with the template of the file";
 
 /// Number of edits from which a template is not taken for a known one.
 const MAX_DISTANCE: usize = 100;
@@ -210,34 +214,29 @@ pub fn prompts(metadata: &Metadata) -> Result<(String, Vec<Finding>), Error> {
         let message = format!(
             "`{CHAT_TEMPLATE}` is not close to a template of Ollama: releases before 0.30 send prompts without a template"
         );
-        return Ok((
-            "with the template of the file".to_owned(),
-            vec![Finding::note("ollama_template", message)],
-        ));
+        return Ok((OWN_TEMPLATE.to_owned(), vec![Finding::note("ollama_template", message)]));
     };
     let OllamaTemplate { name, distance, .. } = found;
     let (tokens, source) = (SpecialTokens::of(metadata), template.to_owned());
+    let added_bos = SpecialTokens::added_bos(metadata);
     let (different, system) =
-        guarded(move || (found.different(&source, &tokens), default_system(&source, &tokens)))?;
-    let replaced = format!("`{name}` (distance {distance})");
+        guarded(move || (found.different(&source, &tokens, &added_bos), default_system(&source, &tokens)))?;
+    let replaced = format!("{}template `{name}`", if distance > 0 { "nearest " } else { "" });
     if found.yields_to(template) {
         let lost: Vec<&str> = [(has_tools(template), "tools"), (has_thinking(template), "thinking")]
             .into_iter()
             .filter_map(|(has, what)| has.then_some(what))
             .collect();
         let message = format!(
-            "releases of Ollama before 0.30 replace `{CHAT_TEMPLATE}` with their template {replaced}, which loses: {}",
+            "releases of Ollama before 0.30 replace `{CHAT_TEMPLATE}` with their {replaced}, which loses: {}",
             lost.join(", ")
         );
-        return Ok((
-            "with the template of the file".to_owned(),
-            vec![Finding::note("ollama_template", message)],
-        ));
+        return Ok((OWN_TEMPLATE.to_owned(), vec![Finding::note("ollama_template", message)]));
     }
     let mut findings = Vec::new();
     if let Some(different) = different {
         let message = format!(
-            "Ollama replaces `{CHAT_TEMPLATE}` with its template {replaced}, whose prompts differ: {different}"
+            "Ollama replaces `{CHAT_TEMPLATE}` with its {replaced}, whose prompts differ: {different}"
         );
         findings.push(Finding::warning("ollama_template", message));
         if !system.is_empty() {
@@ -247,19 +246,22 @@ pub fn prompts(metadata: &Metadata) -> Result<(String, Vec<Finding>), Error> {
                 format!("Ollama loses the default system prompt: `{text}`"),
             ));
         }
-        findings.push(Finding::note("hint", "write TEMPLATE into the Modelfile, as `gguf-publish` does"));
+        let advice = words!(
+            "write TEMPLATE into the Modelfile, as `[gguf-publish]` and `[gguf-convert SRC -modelfile FILE]` do"
+        );
+        findings.push(Finding::note("hint", advice));
     }
-    Ok((format!("with its template {replaced}"), findings))
+    Ok((format!("with its {replaced}"), findings))
 }
 
 impl OllamaTemplate {
-    /// The first difference between prompts of the model's template and of this one, if any.
-    pub fn different(&self, template: &str, tokens: &SpecialTokens) -> Option<String> {
+    /// The first difference between prompts of the model's template and of this one, if any. `added_bos` is the text of BOS if
+    /// the tokenizer adds the token, else empty.
+    pub fn different(&self, template: &str, tokens: &SpecialTokens, added_bos: &str) -> Option<String> {
         CHATS.iter().zip(&self.facts.prompts).find_map(|((name, chat), theirs)| {
             // A chat that the template refuses has no prompt to compare with.
             let made = render(template, chat, tokens).ok()?;
-            // Ollama adds the token as the tokenizer of the file states.
-            let ours = made.strip_prefix(&tokens.bos).unwrap_or(&made);
+            let ours = made.strip_prefix(added_bos).unwrap_or(&made);
             let different = difference(&shown(ours), &shown(theirs), "Ollama")?;
             Some(format!("{name}: {different}"))
         })
