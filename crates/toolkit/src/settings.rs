@@ -492,7 +492,7 @@ impl Settings {
                 };
                 let message = format!("`{first}` does not match any tensor of the model{more}");
                 let near = suggest(first, names.iter().copied());
-                // Of another layer, the part is right.
+                // A known part belongs to another layer.
                 let hint = if near.is_empty() || near.iter().any(|part| first.contains(part)) {
                     "use a recipe that was saved for this model".to_owned()
                 } else {

@@ -89,7 +89,7 @@ impl Fits {
         }
     }
 
-    /// The least memory, for files of which no type fits.
+    /// Hint with the smallest size, if no type fits.
     fn smallest(&self) -> Option<Words> {
         let of_types = self.sizes.iter().map(|size| (size.n_bytes, format!("type, {}", size.file_type)));
         let of_files = self
