@@ -95,13 +95,18 @@ fn run(args: ChatArgs, ui: &Ui) -> Result<(), Failure> {
         let has_template = model.metadata().contains("tokenizer.chat_template");
         error.hint((!has_template).then_some("pass a template with --chat-template FILE"))
     })?;
+    let interactive = ui.is_interactive() && args.message.is_empty();
+    let Sampling { temperature, top_k, top_p, min_p, .. } = chat.sampling();
+    if temperature > 0.0 {
+        let advice = "--temperature 0 for the most likely answer";
+        ui.status(&format!(
+            "temperature {temperature}, top-k {top_k}, top-p {top_p}, min-p {min_p}; {advice}"
+        ));
+    }
     if !args.message.is_empty() {
         return answer(&mut chat, &args.message.join(" "), args.json, ui);
     }
-    let interactive = ui.is_interactive();
     if interactive {
-        let Sampling { temperature, top_k, top_p, min_p, .. } = chat.sampling();
-        ui.status(&format!("temperature {temperature}, top-k {top_k}, top-p {top_p}, min-p {min_p}"));
         ui.status(&format!("commands: {COMMANDS}; Ctrl-C stops an answer"));
     }
     while let Some(message) = ui.read_message()? {
@@ -202,14 +207,18 @@ fn answer(chat: &mut ChatSession<&Model>, message: &str, json: bool, ui: &Ui) ->
     }
     ui.data(&(wrap.finish() + "\n"))?;
     let ChatAnswer { n_tokens, n_prompt, n_reused, seconds, tokens_per_second, end, .. } = answer;
-    let rate = tokens_per_second.map_or(String::new(), |rate| format!(", {rate:.1} tokens/s"));
+    let rate = tokens_per_second.map_or(String::new(), |rate| format!(", {rate:.1} per second"));
+    // The first token comes with the prompt.
+    let of_others = tokens_per_second.map_or(0.0, |rate| (n_tokens as f64 - 1.0) / rate);
+    let of_prompt = seconds - of_others;
+    let reused = if n_reused > 0 { format!(", {n_reused} reused") } else { String::new() };
     let end = match end {
         End::Stop => "",
         End::Length => "; stopped at the limit",
         End::Interrupted => "; interrupted",
     };
     ui.status(&format!(
-        "{n_tokens} tokens after {n_prompt} ({n_reused} reused) in {seconds:.1} s{rate}{end}"
+        "{n_tokens} tokens{rate} (prompt: {n_prompt} tokens{reused} in {of_prompt:.1} s){end}"
     ));
     Ok(())
 }

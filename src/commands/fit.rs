@@ -37,7 +37,10 @@ fn run(args: FitArgs, ui: &Ui) -> Result<(), Failure> {
     if args.json {
         ui.json(&found)?
     } else {
-        ui.data(&found.text())?
+        ui.data(&found.text())?;
+        if let Some(next) = found.next_command() {
+            ui.status(&next.to_string());
+        }
     }
     found.verdict()
 }

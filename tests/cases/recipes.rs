@@ -53,6 +53,7 @@ fn recipe_with_unknown_tensor_names_file() {
             r#"{"x": "q8_0", "y": "q8_0"}"#,
             "r.json: line 1: `x` does not match any tensor of the model (nor 1 more)\n",
         ),
+        (r#"{"atn_v": "q8_0"}"#, "does not match any tensor of the model\nhint: similar: `attn_v`, "),
         (r#"{"attn_v[": "q8_0"}"#, "r.json: line 1: "),
         ("{\n\"attn_v\": \"q8_0\",\n\"ffn\": \"q9\"}", "r.json: not a recipe file: line 3: "),
         (

@@ -14,8 +14,8 @@ fn type_is_chosen_for_the_memory() {
     // A quarter of the memory for q8_0, 65 % for q4_k_m, 80 % for q2_k.
     let memories = [
         ("q8_0", 4 * size("q8_0"), "smaller: --type q4_k_m"),
-        ("q4_k_m", size("q4_k_m") * 100 / 65 + 1, "best quality: --type q8_0"),
-        ("q2_k", size("q2_k") * 100 / 80 + 1, "best quality: --type q8_0"),
+        ("q4_k_m", 3 * size("q4_k_m"), "best quality: --type q8_0"),
+        ("q2_k", size("q2_k") * 100 / 80 + 1, " of memory\n"),
     ];
     for (name, memory, other) in memories {
         let out = format!("chosen-{name}.gguf");

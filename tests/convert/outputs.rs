@@ -55,7 +55,10 @@ fn outputs_have_conventional_names() {
     let sandbox = Sandbox::with_golden("llama");
     let name = "Llama-1.4M-Q4_K_M.gguf";
     let wrote = |path: &str| Output {
-        stderr: format!("{NOTE}wrote {path}: 857376 bytes (857 kB), 4.92 bits/weight\n"),
+        stderr: format!(
+            "{NOTE}wrote {path}: 857376 bytes (857 kB), 4.92 bits/weight\n\
+             chat with it: gguf-eval chat {path}\n"
+        ),
         ..silent()
     };
     // Without OUT: the convention, in the current folder.
@@ -146,8 +149,9 @@ fn indivisible_rows_fall_back_with_note() {
         "{NOTE}\
          warning: Q4_K_M: tensor `token_embd.weight` and 5 more: rows of 96 elements cannot be stored as q4_K; using q5_0\n\
          warning: Q4_K_M: tensor `blk.0.attn_v.weight`: a row of 96 elements cannot be stored as q6_K; using q8_0\n\
-         warning: Q4_K_M: fallbacks add 0.67 bits/weight (14.7 kB); `--token-embedding-type q4_1` gives a file of 148 kB\n\
-         wrote out/Tiny-175K-Q4_K_M.gguf: 150336 bytes (150 kB), 6.40 bits/weight\n"
+         warning: Q4_K_M: fallbacks add 0.67 bits/weight (14.7 kB)\n\
+         wrote out/Tiny-175K-Q4_K_M.gguf: 150336 bytes (150 kB), 6.40 bits/weight\n\
+         chat with it: gguf-eval chat out/Tiny-175K-Q4_K_M.gguf\n"
     );
     assert_eq!(ran, Output { stderr, ..silent() });
 }

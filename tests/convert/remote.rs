@@ -1,6 +1,6 @@
 //! Models of the Hub that are read over the network, from a server in the test that also fails on purpose.
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, path::Path, process::Command, time::Instant};
 
 use crate::common::{Output, Sandbox, copy_folder, signal, succeed};
 use crate::hub_server::{COMMIT, Fault, HubServer, TOKEN};
@@ -150,6 +150,13 @@ fn transfer_faults_change_no_byte() {
 #[test]
 fn unavailable_model_is_reported_and_writes_nothing() {
     let (sandbox, _, server) = place("llama");
+    // Seven attempts would take longer.
+    let start = Instant::now();
+    let mut unknown = command(&sandbox, &server);
+    unknown.env("HF_ENDPOINT", "http://hub.invalid").args(["hf://org/model", "-q"]);
+    let stderr = String::from_utf8(unknown.output().unwrap().stderr).unwrap();
+    assert!(stderr.contains("cannot reach hub.invalid: ") && stderr.contains("or pass a folder"), "{stderr}");
+    assert!(start.elapsed().as_secs() < 15, "{stderr}");
     let elsewhere = HubServer::of(&sandbox.path("model"), is_weights);
     let away = format!("{}/org/model/resolve/{COMMIT}/{WEIGHTS}?signature=1", elsewhere.endpoint);
     for (fault, times, message, hint) in [

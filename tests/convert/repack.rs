@@ -64,7 +64,7 @@ fn explicit_type_overrides_repack_with_note() {
     let sandbox = Sandbox::with_form("packed-4bit");
     let ran =
         sandbox.convert(&words("packed-4bit out/x -t q6_k --repack --dry-run --tensor-type attn_q=q8_0"));
-    let line = "repack: `blk.0.attn_q.weight` and 1 more decoded: its type is set by another rule (requested: tensor type 1)";
+    let line = "repack: `blk.0.attn_q.weight` and 1 more decoded: its type is set by another rule (requested: `attn_q`)";
     assert!(unwrapped(&ran.stdout).contains(line), "{}", ran.stdout);
     let ran = sandbox.convert(&words("packed-4bit out/x -t q6_k --repack --save-recipe r.json"));
     assert_eq!(ran.code, Some(2), "{}", ran.stderr);

@@ -117,7 +117,8 @@ fn commands_change_the_chat() {
     ));
     ran.says("warning: unknown command `/nonsense`; expected /help, /reset, /system TEXT, /bye\n");
     ran.says("\n/reset        forget the chat\n");
-    assert_eq!(ran.stderr.matches("tokens after").count(), 1, "{}", ran.stderr);
+    assert_eq!(ran.stderr.matches(" (prompt: ").count(), 1, "{}", ran.stderr);
+    ran.says("; --temperature 0 for the most likely answer\n");
 }
 
 #[test]
@@ -204,7 +205,7 @@ fn interrupt_stops_only_the_answer() {
     // The status comes after the answer.
     let mut stderr = child.stderr.take().unwrap();
     let mut log = String::new();
-    while !log.contains("tokens after") {
+    while !log.contains(" (prompt: ") {
         let mut byte = [0];
         stderr.read_exact(&mut byte).unwrap();
         log.push(char::from(byte[0]));

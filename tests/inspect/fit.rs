@@ -31,7 +31,7 @@ fn largest_fitting_file_is_reported() {
     assert_eq!(json["best"]["file"], "m-f16.gguf");
 
     let text = sandbox.inspect(&words("fit out/m-q8_0.gguf --memory 24MB --context 256"));
-    assert_eq!((text.code, text.stderr.as_str()), (Some(0), ""));
+    assert_eq!((text.code, text.stderr.as_str()), (Some(0), "next: gguf-eval chat out/m-q8_0.gguf\n"));
     assert!(text.stdout.contains("\nfits in 24.0 MB with 256 tokens: m-q8_0.gguf, "), "{}", text.stdout);
     // Files that are loaded in addition count.
     let more =
@@ -49,7 +49,7 @@ fn no_fitting_file_is_a_failure() {
     let sandbox = Sandbox::with_converted("llama", "m.gguf", "f16");
     let ran = sandbox.inspect(&words("fit m.gguf --memory 1MB --context 256"));
     ran.ends_and_says(1, "error: no file fits in 1.00 MB\n");
-    assert!(ran.stdout.contains("none (does not fit)"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("none fits"), "{}", ran.stdout);
     // Q8_0 takes 32 elements, and a token has 128 of keys.
     let json = sandbox.inspect(&words("fit m.gguf --context 256 --kv-type q8_0 --json")).json();
     assert_eq!(json["files"][0]["uses"][0]["bytes"]["kv"], 2 * 2 * 256 * 128 / 32 * 34);
@@ -65,6 +65,8 @@ fn no_fitting_file_is_a_failure() {
     let weights = json["files"][0]["uses"][0]["bytes"]["weights"].to_string();
     let ran = sandbox.inspect(&["fit", "m.gguf", "--memory", &weights]);
     ran.ends_and_says(1, "kB: run `gguf-quantize m.gguf q");
+    let ran = sandbox.inspect(&words("fit m.gguf --memory 100K"));
+    ran.ends_and_says(1, "hint: the smallest type, q2_k, has ");
 }
 
 #[test]
@@ -81,7 +83,11 @@ fn checkpoint_is_estimated_by_type() {
         }
     }
     assert_eq!(planned["suited"]["type"], "q8_0");
-    succeed(sandbox.inspect(&words("fit llama --memory 24MB"))).says("type q8_0: ");
+    let ran = succeed(sandbox.inspect(&words("fit llama --memory 24MB")));
+    ran.says("type q8_0: ");
+    ran.says("next: gguf-convert llama chat.gguf --type q8_0\n");
+    let text = succeed(sandbox.inspect(&words("fit llama"))).stdout;
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     let config = sandbox.text("llama/config.json");
     sandbox.write("llama/config.json", config.replace("LlamaForCausalLM", "LldmaForCausalLM"));
     let ran = succeed(sandbox.inspect(&words("fit llama --memory 24MB --json")));
@@ -159,7 +165,7 @@ fn context_that_fits_is_named() {
     let hint = ran.stderr.lines().find(|line| line.starts_with("hint: m.gguf fits with ")).unwrap();
     let context = hint.rsplit(' ').next().unwrap();
     succeed(sandbox.inspect(&["fit", "m.gguf", "--memory", "8MB", "--context", context]));
-    assert!(ran.stdout.contains(&format!("{context} (4096 do not fit)")), "{}", ran.stdout);
+    assert!(ran.stdout.contains(&format!("{context} (not 4096)")), "{}", ran.stdout);
     assert!(ran.stderr.contains("no file fits in 8.00 MB with 4096 tokens"), "{}", ran.stderr);
 }
 

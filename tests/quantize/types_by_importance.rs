@@ -33,9 +33,18 @@ fn importance_matrix_suffices_for_target_size() {
     for threads in ["1", "2"] {
         let ran =
             quantize(&sandbox, &format!("ours-{threads}.gguf q4_k_m --target-size {target} -j {threads}"));
-        assert!(ran.stderr.contains("estimated KL divergence"), "{}", ran.stderr);
+        ran.says("estimated KL divergence ");
+        ran.says(" (Q4_K_M of ");
     }
     assert_eq!(sandbox.read("ours-1.gguf"), sandbox.read("ours-2.gguf"));
+    let planned = "dry.gguf q4_k_m --dry-run --json --tensor-type attn_v=q8_0 --target-size";
+    let report = quantize(&sandbox, &format!("{planned} {target}")).json();
+    let tensors = report["outputs"][0]["tensors"].as_array().unwrap().iter();
+    let reasons: BTreeSet<&str> = tensors.map(|tensor| tensor["reason"].as_str().unwrap()).collect();
+    assert_eq!(
+        reasons.into_iter().collect::<Vec<_>>(),
+        ["not quantized", "requested: `attn_v`", "target size"]
+    );
     let found = size(&sandbox, "ours-1.gguf");
     assert!(found <= target && found > target * 9 / 10, "{found} of {target}");
     assert_ne!(dtypes(&sandbox, "ours-1.gguf"), dtypes(&sandbox, "stock.gguf"));

@@ -182,6 +182,7 @@ fn wrong_input_kind_names_right_tool() {
                 1,
                 &["the folder is a checkpoint; to convert it to GGUF, run `gguf-convert llama --type bf16`"],
             ),
+            (QUANTIZE, "llama x.gguf q8_0", 1, &["run `gguf-convert llama x.gguf --type q8_0`\n"]),
             (QUANTIZE, "folder q8_0", 1, &["pass a file instead of its folder, for example folder/in.gguf"]),
             (INSPECT, "show llama", 1, &["`gguf-convert llama --type bf16`"]),
             (EVAL, "perplexity llama --text text", 1, &["`gguf-convert llama --type bf16`"]),
@@ -269,7 +270,7 @@ fn missing_and_extra_words_are_named() {
             (CONVERT, "llama x.gguf y.gguf", 2, &["invalid value 'y.gguf' for '[TYPE]"]),
             (CONVERT, "convert llama x.gguf", 2, &["write `gguf-convert SRC OUT`, without `convert`"]),
             (CONVERT, "adapter ad x.gguf q4_k_m", 2, &["pass the type with `--type q4_k_m`"]),
-            (EVAL, "prompt in.gguf", 2, &["`gguf-eval generate FILE --prompt TEXT` continues a text"]),
+            (EVAL, "prompt in.gguf", 2, &["`gguf-eval chat FILE` starts a chat"]),
         ],
     );
     let ran = sandbox.eval(&["generate", "in.gguf", "--chat", "Who are you?"]);

@@ -74,12 +74,19 @@ fn sum(words: &[u64]) -> u64 {
 }
 
 /// Length of a file of a type.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct TypeSize {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TypeSize {
     /// The type.
     pub file_type: FileType,
     /// Length of the file in bytes.
     pub n_bytes: u64,
+}
+
+impl TypeSize {
+    /// True if the file takes at most this share of the memory.
+    fn is_within(&self, percent: u64, memory: u64) -> bool {
+        u128::from(self.n_bytes) * 100 <= u128::from(memory) * u128::from(percent)
+    }
 }
 
 /// The types that [`suited`] chooses from, best first.
@@ -105,28 +112,23 @@ pub struct Suited {
     pub n_bytes: u64,
     /// The memory in bytes.
     pub memory: u64,
-    /// The type for other needs: q8_0, or q4_k_m if that is the type.
-    pub other: FileType,
-    /// Size of a file of the other type, in bytes.
-    pub other_bytes: u64,
+    /// The type for other needs: the best one that takes at most 80 % of the memory, or q4_k_m instead of q8_0.
+    pub other: Option<TypeSize>,
 }
 
 impl Suited {
     /// One line for people: the type, its size and the alternative.
     pub fn words(&self) -> Words {
-        let Suited { file_type, n_bytes, memory, other, other_bytes } = self;
-        let (size, memory, other_size) =
-            (human_bytes(*n_bytes), human_bytes(*memory), human_bytes(*other_bytes));
-        let purpose = if *file_type == FileType::Q8_0 { "smaller" } else { "best quality" };
-        words!(
-            "type {}: {} of {} of memory; {}: [-type {}] ({})",
+        let Suited { file_type, n_bytes, memory, other } = self;
+        let chosen = words!(
+            "type {}: file of {} for {} of memory",
             file_type,
-            size,
-            memory,
-            purpose,
-            other,
-            other_size
-        )
+            human_bytes(*n_bytes),
+            human_bytes(*memory)
+        );
+        let Some(other) = other else { return chosen };
+        let purpose = if *file_type == FileType::Q8_0 { "smaller" } else { "best quality" };
+        chosen + words!("; {}: [-type {}] ({})", purpose, other.file_type, human_bytes(other.n_bytes))
     }
 }
 
@@ -157,17 +159,22 @@ impl Suited {
 /// # }
 /// ```
 pub fn suited(memory: u64, mut n_bytes: impl FnMut(FileType) -> Result<u64, Error>) -> Result<Suited, Error> {
-    let [(best, _), ..] = SHARES;
-    let mut smallest = 0;
+    let [.., (_, most)] = SHARES;
+    let mut larger: Vec<TypeSize> = Vec::new();
     for (file_type, percent) in SHARES {
-        let size = n_bytes(file_type)?;
-        if u128::from(size) * 100 <= u128::from(memory) * u128::from(percent) {
-            let other = if file_type == best { FileType::Q4_K_M } else { best };
-            let other_bytes = n_bytes(other)?;
-            return Ok(Suited { file_type, n_bytes: size, memory, other, other_bytes });
+        let size = TypeSize { file_type, n_bytes: n_bytes(file_type)? };
+        if size.is_within(percent, memory) {
+            let other = if larger.is_empty() {
+                let file_type = FileType::Q4_K_M;
+                Some(TypeSize { file_type, n_bytes: n_bytes(file_type)? })
+            } else {
+                larger.into_iter().find(|size| size.is_within(most, memory))
+            };
+            return Ok(Suited { file_type, n_bytes: size.n_bytes, memory, other });
         }
-        smallest = size;
+        larger.push(size);
     }
+    let smallest = larger.last().map_or(0, |size| size.n_bytes);
     let message = format!("model too large for {} of memory", human_bytes(memory));
     Err(Error::new(message).hint([words!(
         "a file of type q2_k has {}; to write it nevertheless, use [-type q2_k]",
@@ -232,11 +239,14 @@ mod tests {
         let text = |gigabytes: u64| {
             suited(gigabytes * 1_000_000_000, sizes(8)).map(|suited| suited.words().to_string()).unwrap()
         };
-        assert!(
-            text(16).starts_with("type q4_k_m: 4.89 GB of 16.0 GB of memory; best quality: "),
-            "{}",
-            text(16)
-        );
-        assert!(text(64).starts_with("type q8_0: 8.50 GB of 64.0 GB of memory; smaller: "), "{}", text(64));
+        // Only a type that fits.
+        for (gigabytes, expected) in [
+            (64, "type q8_0: file of 8.50 GB for 64.0 GB of memory; smaller: --type q4_k_m (4.89 GB)"),
+            (16, "type q4_k_m: file of 4.89 GB for 16.0 GB of memory; best quality: --type q8_0 (8.50 GB)"),
+            (8, "type q4_k_m: file of 4.89 GB for 8.00 GB of memory; best quality: --type q5_k_m (5.69 GB)"),
+            (4, "type q2_k: file of 3.16 GB for 4.00 GB of memory"),
+        ] {
+            assert_eq!(text(gigabytes), expected);
+        }
     }
 }

@@ -12,7 +12,8 @@ use std::{
 
 use gguf_container::Endian;
 use gguf_conversion::{
-    Importance, Input, KeyOverride, NonFinite, OutputRequest, PlannedFile, Request, RowEncoder, Shards,
+    Choice, Importance, Input, KeyOverride, NonFinite, OutputRequest, PlannedFile, Request, RowEncoder,
+    Shards,
     imatrix::{Imatrix, MissingPolicy},
     recipes::{Differences, KeepReason, Overrides, Reason, Recipe, TensorFacts, TensorType},
 };
@@ -273,6 +274,22 @@ impl Settings {
         self.replayed.is_some() || self.decided.is_some()
     }
 
+    /// Reason for the type of the tensor `name`, with the pattern of a request.
+    pub fn reason(&self, choice: &Choice, name: &str) -> String {
+        let requested = self.overrides.tensor_types.iter().find(|given| given.pattern.is_match(name));
+        match (choice.reason, requested) {
+            // A pattern of the recipe.
+            (Reason::TensorType(_), _) if self.replayed.is_some() => Reason::RecipeFile.to_string(),
+            (Reason::TensorType(_), Some(given)) => format!("requested: `{}`", given.pattern),
+            (Reason::RecipeFile, given) if self.decided.is_some() => match given {
+                Some(given) if given.dtype == choice.dtype => format!("requested: `{}`", given.pattern),
+                _ if choice.dtype.is_quantized() => "target size".to_owned(),
+                _ => "not quantized".to_owned(),
+            },
+            (reason, _) => reason.to_string(),
+        }
+    }
+
     /// True if types are fixed for each tensor, by a recipe file or by `--pure`.
     pub fn has_fixed_types(&self) -> bool {
         self.replayed.is_some() || self.overrides.pure
@@ -385,7 +402,7 @@ impl Settings {
                 "[-tensor-type]: `{}` has no effect: `{}` and others that match are decided before ({})",
                 pattern,
                 name,
-                choice.reason
+                self.reason(choice, name)
             ));
         }
         let Overrides { output_type, token_embedding_type, leave_output, .. } = self.overrides;
@@ -474,7 +491,14 @@ impl Settings {
                     n => format!(" (nor {n} more)"),
                 };
                 let message = format!("`{first}` does not match any tensor of the model{more}");
-                return Err(wrong(first, message).hint(["use a recipe that was saved for this model"]));
+                let near = suggest(first, names.iter().copied());
+                // A known part belongs to another layer.
+                let hint = if near.is_empty() || near.iter().any(|part| first.contains(part)) {
+                    "use a recipe that was saved for this model".to_owned()
+                } else {
+                    format!("similar: `{}`", near.join("`, `"))
+                };
+                return Err(wrong(first, message).hint([hint]));
             }
             let mut by_rules = Vec::new();
             for name in names.iter().filter(|name| !dtypes.contains_key(**name)) {

@@ -13,7 +13,7 @@ const FOR_A_FILE: &[(&str, &str)] = &[
     ("gguf-inspect", "`gguf-inspect show FILE` shows the contents of a file"),
     (
         "gguf-eval",
-        "`gguf-eval generate FILE --prompt TEXT` runs a model, `gguf-eval perplexity FILE --text TEXT` measures it",
+        "`gguf-eval chat FILE` or `gguf-eval generate FILE --prompt TEXT` runs a model, `gguf-eval perplexity FILE --text TEXT` measures it",
     ),
 ];
 
@@ -71,7 +71,7 @@ pub(in crate::commands) fn refused(
     let tip = match error.kind() {
         ErrorKind::InvalidSubcommand => match word(&error, ContextKind::InvalidSubcommand).as_deref() {
             Some("prompt") if definition.get_name() == "gguf-eval" => Some(
-                "`gguf-eval generate FILE --prompt TEXT` continues a text, `gguf-inspect prompt FILE` shows the prompt of a chat"
+                "`gguf-eval chat FILE` starts a chat, `gguf-eval generate FILE --prompt TEXT` continues a text, `gguf-inspect prompt FILE` shows the prompt of a chat"
                     .to_owned(),
             ),
             _ => file(&error, ContextKind::InvalidSubcommand).and_then(|file| {

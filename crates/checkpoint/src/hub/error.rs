@@ -91,7 +91,9 @@ impl Problem for HubError {
             HubError::Certificate { .. } => {
                 "if a proxy uses its own certificate, set SSL_CERT_FILE to a file that contains it"
             }
-            HubError::Answer { .. } => "check the network, and HF_ENDPOINT if it is set",
+            HubError::Answer { .. } => {
+                "check the network, and HF_ENDPOINT if it is set, or pass a folder that you downloaded"
+            }
             _ => return self.inner()?.hint(),
         };
         Some(hint.into())

@@ -43,6 +43,8 @@ pub(super) struct Client {
     token: Option<String>,
     /// Set from anywhere to stop.
     cancel: Arc<AtomicBool>,
+    /// True after the first answer of a server.
+    is_reached: AtomicBool,
 }
 
 /// Reason for a failed attempt.
@@ -95,7 +97,14 @@ impl Client {
             .into();
         let endpoint = settings.endpoint.clone();
         let hub = parse(&endpoint, &without_secrets(&endpoint))?;
-        Ok(Client { agent, hub, endpoint, token: settings.token.read()?, cancel })
+        Ok(Client {
+            agent,
+            hub,
+            endpoint,
+            token: settings.token.read()?,
+            cancel,
+            is_reached: AtomicBool::new(false),
+        })
     }
 
     /// An address of the Hub; `path` begins with a slash and is escaped.
@@ -186,9 +195,17 @@ impl Client {
         if let Some(token) = self.token.as_ref().filter(|_| self.is_hub(uri)) {
             request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
         }
-        request.call().map_err(|error| {
+        let called = request.call();
+        let is_unknown_host = called.as_ref().is_err_and(is_unknown_host);
+        let is_reached = self.is_reached.fetch_or(called.is_ok(), Ordering::Relaxed);
+        called.map_err(|error| {
             let error_text = answer_error(uri, error.to_string());
             match error {
+                // Later in a run, the network may come back.
+                error if is_unknown_host && !is_reached => {
+                    let host = uri.host().unwrap_or_default();
+                    Attempt::Never(answer_error(uri, format!("cannot reach {host}: {error}")))
+                }
                 // TLS problems have this kind; closed connections have others.
                 ureq::Error::Io(error) if error.kind() == io::ErrorKind::InvalidData => {
                     Attempt::Never(HubError::Certificate { address: shown(uri), problem: error.to_string() })
@@ -273,6 +290,15 @@ impl Client {
             }
             Ok((answer.response.headers().clone(), bytes))
         })
+    }
+}
+
+/// True if the name of a server has no address. The standard library has no kind for it.
+fn is_unknown_host(error: &ureq::Error) -> bool {
+    match error {
+        ureq::Error::HostNotFound => true,
+        ureq::Error::Io(error) => error.to_string().starts_with("failed to lookup address information"),
+        _ => false,
     }
 }
 

@@ -71,27 +71,31 @@ pub struct ChosenTypes {
     pub predicted: f64,
     /// Predicted divergence with the types of the recipe, in nats.
     pub predicted_of_recipe: f64,
+    /// Size of the file with the types of the recipe, in bytes.
+    #[serde(skip)]
+    pub bytes_of_recipe: u64,
     /// Type and cost of each tensor.
     pub tensors: BTreeMap<String, (&'static str, f64)>,
 }
 
 impl ChosenTypes {
     /// The chosen types with their numbers of tensors, for people.
-    pub(super) fn counts(&self) -> String {
+    fn counts(&self) -> String {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         self.tensors.values().for_each(|(dtype, _)| *counts.entry(dtype).or_default() += 1);
         let counts: Vec<String> = counts.iter().map(|(dtype, count)| format!("{count} {dtype}")).collect();
         counts.join(", ")
     }
 
-    fn report(&self, recipe: &str, events: &dyn Events) {
+    /// Reports the choice, with predictions in a unit for `per` elements.
+    pub(super) fn report(&self, recipe: &Recipe, unit: &str, per: f64, events: &dyn Events) {
+        let [bytes, budget, of_recipe] = [self.bytes, self.budget, self.bytes_of_recipe].map(human_bytes);
+        events.status(format!("chose {} for {bytes} of {budget}", self.counts()));
         events.status(format!(
-            "chose {} for {} of {}: predicted KL divergence {:.5} (with the types of {recipe}: {:.5})",
-            self.counts(),
-            human_bytes(self.bytes),
-            human_bytes(self.budget),
-            self.predicted,
-            self.predicted_of_recipe,
+            "{unit} {:.5} ({} of {of_recipe}: {:.5})",
+            self.predicted / per,
+            recipe.name,
+            self.predicted_of_recipe / per,
         ));
     }
 }
@@ -293,7 +297,7 @@ impl BudgetOptions {
             events.note("types are not optimized: no better ones are predicted");
             return Ok(None);
         }
-        report.report(file.recipe.name, events);
+        report.report(file.recipe, "predicted KL divergence", 1.0, events);
         Ok(Some((dtypes, report)))
     }
 
@@ -431,6 +435,7 @@ pub(super) fn report(
         bytes: fixed + chosen.n_bytes,
         predicted: chosen.cost,
         predicted_of_recipe,
+        bytes_of_recipe: file.plan.file_len(),
         tensors: tensors_by_name,
     };
     (dtypes, report)

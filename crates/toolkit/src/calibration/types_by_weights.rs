@@ -43,7 +43,7 @@ use super::{
 };
 use crate::{
     error::Error, events::Events, failure::failure, progress_line::ProgressLine, settings::Settings,
-    text::human_bytes, threads::useful_threads,
+    threads::useful_threads,
 };
 
 /// Elements of a matrix that are encoded to measure the error of a type: 85 rows of 3072.
@@ -109,15 +109,7 @@ impl BudgetOptions {
             Basis::Weights => ("mean relative squared error", n_elems),
             Basis::Importance => ("estimated KL divergence", 1.0),
         };
-        events.status(format!(
-            "chose {} for {} of {}: {unit} {:.3e} (with the types of {}: {:.3e})",
-            chosen.counts(),
-            human_bytes(chosen.bytes),
-            human_bytes(chosen.budget),
-            chosen.predicted / per,
-            recipe.name,
-            chosen.predicted_of_recipe / per,
-        ));
+        chosen.report(recipe, unit, per, events);
         Ok(settings.decided(dtypes))
     }
 

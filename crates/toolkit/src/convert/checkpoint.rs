@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use gguf_checkpoint::{Checkpoint, Folder};
-use gguf_container::File;
+use gguf_container::Model;
 use gguf_conversion::{CheckpointInput, merge::LoraAdapter, recipes::Recipe};
 use gguf_layout::{ArchError, ForeignFormat};
+use gguf_runtime::memory::Demand;
 use gguf_tokenizer::{huggingface::VocabError, keys::CHAT_TEMPLATE};
 use gguf_types::{DType, Words, words};
 use serde::{Deserialize, Serialize};
@@ -248,12 +249,14 @@ impl Convert {
             .reads(self.config.as_deref())
             .reads(self.calibration.files());
         let call = [&input].into_iter().chain(&adapters).fold(call, |call, input| input.name_in(call));
+        let is_whole = caller.parts.is_whole();
         let outcome = self.convert(&folder, &adapters, Caller { call, ..caller }, events)?;
         let written = outcome.report.as_ref().filter(|report| !report.dry_run);
         if let (Some(path), Some(report)) = (&self.modelfile, written) {
             self.write_modelfile(path, report, events)?;
         }
-        if let Some(report) = written.filter(|_| self.has_no_type()) {
+        let is_one = is_whole && self.types.len() <= 1 && self.to.is_none();
+        if let Some(report) = written.filter(|_| is_one && self.arch.prediction != MtpLayers::Only) {
             tell_of_chat(report, events);
         }
         adapters.into_iter().try_for_each(|adapter| adapter.finish(events))?;
@@ -532,12 +535,13 @@ impl Convert {
     }
 }
 
-/// Names the next step after a conversion without a type, if the model has a chat template.
+/// Names the next step after a conversion to one file, if it runs and has a chat template.
 fn tell_of_chat(report: &Report, events: &dyn Events) {
     let Some(path) = report.outputs.first().map(|output| &output.path) else { return };
-    let Ok(file) = File::open(path) else { return };
-    let is_embedder = file.metadata().iter().any(|(key, _)| key.ends_with(".pooling_type"));
-    if file.get(CHAT_TEMPLATE).is_some() && !is_embedder {
+    let Ok(model) = Model::open(path) else { return };
+    let is_embedder = model.metadata().iter().any(|(key, _)| key.ends_with(".pooling_type"));
+    let has_graph = Demand::of(&gguf_models::GRAPHS, &model).is_ok();
+    if model.get(CHAT_TEMPLATE).is_some() && has_graph && !is_embedder {
         events.status(words!("chat with it: [gguf-eval chat {}]", quoted(&path.display().to_string())));
     }
 }

@@ -13,6 +13,11 @@ use crate::{settings::Settings, text::human_bytes};
 /// Types whose blocks fit all rows that are multiples of 32, the largest first.
 const NARROW: &[DType] = &[DType::Q8_0, DType::Q5_1, DType::Q5_0, DType::Q4_1, DType::IQ4_NL, DType::Q4_0];
 
+/// True if a file is at least 5 % smaller than another.
+fn is_worthwhile(length: u64, n_bytes: u64) -> bool {
+    length <= n_bytes - n_bytes / 20
+}
+
 /// For each file type with fallbacks, its name and what gives a smaller file: another file type without any, or an option for the
 /// tensors that fall back. Each is planned, so that the advice holds.
 pub fn advice<I: Input>(
@@ -47,11 +52,11 @@ fn length<I: Input>(input: &I, recipe: &'static Recipe, request: &Request<'_>) -
     files.iter().all(|file| !has_fallback(file)).then(|| files.iter().map(|file| file.plan.file_len()).sum())
 }
 
-/// The largest smaller file of another type.
+/// The largest file of another type that is clearly smaller.
 fn other_type<I: Input>(input: &I, request: &Request<'_>, n_bytes: u64) -> Option<Words> {
     let smaller = NARROW.iter().filter_map(|dtype| {
         let recipe = Recipe::from_name(dtype.name()).ok()?;
-        let length = length(input, recipe, request).filter(|length| *length < n_bytes)?;
+        let length = length(input, recipe, request).filter(|length| is_worthwhile(*length, n_bytes))?;
         Some((length, recipe))
     });
     let (length, recipe) = smaller.max_by_key(|(length, _)| *length)?;
@@ -81,6 +86,6 @@ fn narrower<I: Input>(input: &I, request: &Request<'_>, file: &PlannedFile, n_by
         };
         let files = input.plan(&OutputRequest::by_rules(file.recipe), &request).ok()?;
         let length: u64 = files.iter().map(|file| file.plan.file_len()).sum();
-        (length < n_bytes).then(|| option + words!(" gives a file of {}", human_bytes(length)))
+        is_worthwhile(length, n_bytes).then(|| option + words!(" gives a file of {}", human_bytes(length)))
     })
 }

@@ -18,13 +18,13 @@ use crate::{
     cause::Cause,
     error::Error,
     events::Events,
-    failure::failure,
+    failure::{failure, quoted},
     file_type::FileType,
     hub::HubOptions,
     input_kind::{self, Wanted},
     settings::{OtherSettings, RecipeOptions, TensorOptions},
 };
-use gguf_types::words;
+use gguf_types::{Words, words};
 
 /// Quantization of a GGUF file to files of other types, as `llama-quantize` does.
 ///
@@ -113,6 +113,15 @@ impl Quantize {
         self.run_for(Caller::library(self)?, events)?.written()
     }
 
+    /// The conversion that was meant if the input is a checkpoint.
+    fn as_conversion(&self) -> Option<Words> {
+        let out = self.output.out.as_deref().filter(|_| self.source.join("config.json").is_file())?;
+        let [source, out] = [&self.source, out].map(|path| quoted(&path.display().to_string()));
+        let types: Vec<String> = self.types.iter().map(ToString::to_string).collect();
+        let types = Some(types.join(",")).filter(|types| !["", "copy"].contains(&types.as_str()))?;
+        Some(words!("to convert it, run `[gguf-convert {} {} -type {}]`", source, out, types))
+    }
+
     /// Does the part of the quantization that a caller asks for.
     ///
     /// # Errors
@@ -120,7 +129,10 @@ impl Quantize {
     pub fn run_for(&self, caller: Caller<'_>, events: &dyn Events) -> Result<Outcome, Error> {
         let model = Model::open(&self.source).map_err(|error| {
             let failed = failure(&self.source, EngineError::Gguf(error));
-            input_kind::explained(&self.source, Wanted::Gguf, failed)
+            match self.as_conversion() {
+                Some(call) => failed.hint([words!("the folder is a checkpoint; ") + call]),
+                None => input_kind::explained(&self.source, Wanted::Gguf, failed),
+            }
         })?;
         input_kind::check_model(&self.source)?;
         let recipes = named_recipes(&self.types)?;

@@ -16,6 +16,7 @@ use serde::{Serialize, Serializer};
 use crate::{
     calibration::Gained,
     error::Error,
+    settings::Settings,
     table::{table, wrapped},
     text::{human_bytes, pretty_json, printable},
 };
@@ -139,6 +140,8 @@ pub struct Origin<'a> {
     pub stored_as: &'a [String],
     /// Outcome of keeping quantized weights for each tensor; empty if it was not requested.
     pub repacked: &'a [Repacked],
+    /// Settings that the types were chosen by.
+    pub settings: &'a Settings,
 }
 
 impl Report {
@@ -147,6 +150,8 @@ impl Report {
         let output = |(path, file): &(PathBuf, &PlannedFile)| {
             let mut totals: BTreeMap<&'static str, Total> = BTreeMap::new();
             let tensor = |(choice, planned): (&Choice, &PlannedTensor)| {
+                let reason = origin.settings.reason(choice, &planned.name);
+                let made = origin.repacked.get(choice.tensor);
                 let total = totals.entry(choice.dtype.name()).or_default();
                 total.tensors += 1;
                 total.elements += planned.shape.n_elems();
@@ -158,10 +163,13 @@ impl Report {
                     dtype: choice.dtype,
                     offset: planned.offset,
                     n_bytes: planned.n_bytes,
-                    reason: reason(choice),
+                    repack: made.and_then(|made| repack(choice, &reason, made)),
+                    reason: match choice.raised_from {
+                        Some(lacking) => format!("no importance data for {lacking}; {reason}"),
+                        None => reason,
+                    },
                     fallback_from: choice.fallback.map(|fallback| fallback.preferred.name()),
                     requires_imatrix: choice.requires_imatrix,
-                    repack: origin.repacked.get(choice.tensor).and_then(|made| repack(choice, made)),
                 }
             };
             let tensors: Vec<OutputTensor> =
@@ -366,11 +374,11 @@ impl OutputTensor {
 const KEPT: &str = "kept";
 
 /// Label of a tensor: kept, or the reason why not.
-fn repack(choice: &Choice, made: &Repacked) -> Option<String> {
+fn repack(choice: &Choice, reason: &str, made: &Repacked) -> Option<String> {
     match made {
         Repacked::Plain => None,
         Repacked::Kept(_) if choice.reason == Reason::Repacked => Some(KEPT.to_owned()),
-        Repacked::Kept(_) => Some(format!("its type is set by another rule ({})", choice.reason)),
+        Repacked::Kept(_) => Some(format!("its type is set by another rule ({reason})")),
         Repacked::Decoded(why) => Some(why.clone()),
     }
 }
@@ -397,13 +405,6 @@ fn repack_lines(tensors: &[OutputTensor]) -> Vec<String> {
         }
     };
     kinds.into_iter().map(line).collect()
-}
-
-fn reason(choice: &Choice) -> String {
-    match choice.raised_from {
-        Some(lacking) => format!("no importance data for {lacking}; {}", choice.reason),
-        None => choice.reason.to_string(),
-    }
 }
 
 /// Stored format of the source of a tensor.

@@ -115,6 +115,7 @@ pub fn run<I: Input>(
         notes: [open.notes.all(), notes].concat(),
         stored_as: &open.stored_as,
         repacked: &open.repacked,
+        settings,
     };
     if let Some(calibration) = calibration {
         files.iter().try_for_each(|(path, file)| calibration.check_size(path, file.plan.file_len()))?;

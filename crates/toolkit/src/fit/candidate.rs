@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use gguf_container::{Model, TensorInfo, Value};
 use gguf_runtime::memory::Demand;
+use gguf_tokenizer::keys::CHAT_TEMPLATE;
 use gguf_types::{Shape, words};
 
 use crate::{
@@ -35,6 +36,8 @@ pub struct Candidate {
     pub is_float: bool,
     /// True if RoPE is scaled for longer contexts.
     pub is_scaled: bool,
+    /// True for a file with a chat template.
+    pub has_template: bool,
 }
 
 impl Candidate {
@@ -61,6 +64,7 @@ impl Candidate {
             weights_only: false,
             is_float: infos.iter().all(|info| !info.dtype.is_quantized()),
             is_scaled: is_scaled(&model),
+            has_template: model.get(CHAT_TEMPLATE).is_some(),
             demand,
             ..Candidate::of_weights(path, 0)
         })
@@ -77,6 +81,7 @@ impl Candidate {
             weights_only: true,
             is_float: false,
             is_scaled: false,
+            has_template: false,
         }
     }
 

@@ -10,7 +10,7 @@ use crate::{
     events::Events,
     failure::quoted,
     memory::{self, Suited, TypeSize},
-    table::table,
+    table::{narrow_table, wrapped},
     text::{file_name, human_bytes},
 };
 
@@ -85,8 +85,39 @@ impl Fits {
                 too_large
             }
             Some(Ok(suited)) => error.hint(self.entries.first().map(|entry| advice(entry, &suited))),
-            _ => error,
+            _ => error.hint(self.smallest()),
         }
+    }
+
+    /// Hint with the smallest size, if no type fits.
+    fn smallest(&self) -> Option<Words> {
+        let of_types = self.sizes.iter().map(|size| (size.n_bytes, format!("type, {}", size.file_type)));
+        let of_files = self
+            .entries
+            .iter()
+            .map(|Entry { candidate, .. }| (candidate.demand.weights, format!("file, {}", candidate.name())));
+        let (n_bytes, name) = of_types.min().or_else(|| of_files.min())?;
+        let size = human_bytes(n_bytes);
+        Some(words!(
+            "the smallest {}, has {} without KV cache and buffers; choose a smaller model",
+            name,
+            size
+        ))
+    }
+
+    /// The next step: a conversion to the type that fits, or a chat with the file that fits.
+    pub fn next_command(&self) -> Option<Words> {
+        let Entry { candidate, .. } = self.best()?.entry;
+        // A file on the web has another path.
+        let path = Some(&candidate.path).filter(|path| path.starts_with(&self.options.path))?;
+        let path = quoted(&path.display().to_string());
+        if candidate.is_checkpoint {
+            let suited = self.suited().and_then(Result::ok).map(|suited| suited.file_type);
+            let file_type = suited.or(candidate.file_type)?;
+            return Some(words!("next: [gguf-convert {} chat.gguf -type {}]", path, file_type));
+        }
+        let is_chat = candidate.has_template && candidate.bytes_per_token.is_some();
+        is_chat.then(|| words!("next: [gguf-eval chat {}]", path))
     }
 
     /// The type that a conversion without a type would choose; `None` for several files.
@@ -130,7 +161,8 @@ impl Fits {
         }
     }
 
-    /// Estimated tokens per second, if the bandwidth is known and the file fits.
+    /// Upper limit of the tokens per second, if the bandwidth is known and the file fits. It counts only the time that reading the
+    /// weights takes; latencies of each layer make models of less than about a billion parameters several times slower.
     fn speed(&self, entry: &Entry) -> Option<f64> {
         let bytes = entry.candidate.bytes_per_token.filter(|_| entry.longest.is_some())?;
         Some(self.bandwidth? / bytes as f64)
@@ -144,16 +176,16 @@ impl Fits {
         let mut header = vec![if has_types { "type" } else { "file" }, "context", "weights", "KV cache"];
         header.extend(has_states.then_some("states"));
         header.extend(["compute", "total"]);
-        header.extend(self.bandwidth.map(|_| "est. tokens/s"));
+        header.extend(self.bandwidth.map(|_| "tokens/s"));
         let n_numbers = header.len();
-        header.extend(memory.map(|_| "longest context"));
+        header.extend(memory.map(|_| "max. context"));
         let mut rows = vec![header.into_iter().map(str::to_owned).collect::<Vec<_>>()];
         for entry in &self.entries {
             for fit in &entry.fits {
                 rows.push(self.row(entry, fit, has_states));
             }
         }
-        let mut text = table(&rows, &(1..n_numbers).collect::<Vec<_>>());
+        let mut text = narrow_table(&rows, &(1..n_numbers).collect::<Vec<_>>());
         if let Some((memory, best)) = memory.zip(self.best()) {
             let what = if self.entries.len() > 1 { "largest file that fits" } else { "fits" };
             let memory = human_bytes(memory);
@@ -164,13 +196,13 @@ impl Fits {
             };
             let at = best.entry.fits.iter().find(|fit| fit.context == best.context);
             let total = at.map_or_else(String::new, |fit| format!(", {}", human_bytes(fit.total)));
-            text += &format!("\n{what} in {memory}{with}: {}{total}\n", best.entry.candidate.name());
+            let name = best.entry.candidate.name();
+            text += "\n";
+            text += &wrapped(&format!("{what} in {memory}{with}: {name}{total}"), 2);
         }
         if let Some(bandwidth) = self.bandwidth {
-            text += &format!(
-                "speed: estimated from {} per second, which the processors of this machine read from memory\n",
-                human_bytes(bandwidth as u64)
-            );
+            let bandwidth = human_bytes(bandwidth as u64);
+            text += &format!("tokens/s: upper limit for memory that is read at {bandwidth} per second\n");
         }
         text
     }
@@ -183,16 +215,17 @@ impl Fits {
         row.extend(has_states.then(|| of_text(human_bytes(states))));
         row.extend([of_text(human_bytes(compute)), human_bytes(fit.total)]);
         if self.bandwidth.is_some() {
-            row.push(self.speed(entry).map_or_else(|| "-".to_owned(), |speed| format!("{speed:.1}")));
+            row.push(self.speed(entry).map_or_else(|| "-".to_owned(), limit));
         }
         if self.options.memory.is_some() {
-            let longest = entry.longest.map_or_else(|| "none".to_owned(), |longest| longest.to_string());
-            let mark = match entry.longest {
-                _ if fit.fits == Some(true) => String::new(),
-                Some(_) => format!(" ({} do not fit)", fit.context),
-                None => " (does not fit)".to_owned(),
-            };
-            row.push(of_text(longest) + &mark);
+            let fits = fit.fits == Some(true);
+            row.push(match entry.longest {
+                Some(longest) if fits => longest.to_string(),
+                Some(longest) => format!("{longest} (not {})", fit.context),
+                None if fits => "-".to_owned(),
+                None if entry.candidate.weights_only => "does not fit".to_owned(),
+                None => "none fits".to_owned(),
+            });
         }
         row
     }
@@ -238,6 +271,13 @@ impl Serialize for Fits {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.json().serialize(serializer)
     }
+}
+
+/// An upper limit with two digits.
+fn limit(speed: f64) -> String {
+    let unit = 10f64.powf(speed.log10().floor() - 1.0);
+    let n_decimals = usize::from(speed < 9.95);
+    format!("up to ~{:.n_decimals$}", (speed / unit).round() * unit)
 }
 
 /// The type that would fit instead of a file.
