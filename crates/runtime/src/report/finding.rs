@@ -88,7 +88,7 @@ impl Report {
         Some(parts.join("; ") + "." + &step)
     }
 
-    /// Of three or more files, each larger and better than the one before it, the two between which the logarithm of the KL
+    /// For three or more files, each larger and better than the previous one, the two between which the logarithm of the KL
     /// divergence falls fastest per byte.
     fn largest_step(&self, best: &[usize]) -> Option<(usize, usize)> {
         let slope = |&(from, to): &(usize, usize)| {
