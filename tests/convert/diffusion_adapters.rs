@@ -109,7 +109,7 @@ fn types_for_a_size_follow_the_errors_of_the_weights() {
     let args = ["f16.gguf", "q.gguf", "q4_k_m", "--no-larger-than-type", "q4_k_m"];
     let ran = succeed(sandbox.quantize(&args));
     let after = |mark: &str| ran.stderr.split(mark).nth(1).and_then(number);
-    let errors: Vec<f64> = ["squared error ", "Q4_K_M: "].into_iter().filter_map(after).collect();
+    let errors: Vec<f64> = ["squared error ", "Q4_K_M of 279 kB: "].into_iter().filter_map(after).collect();
     assert!(errors.len() == 2 && errors[0] <= errors[1], "{}", ran.stderr);
     succeed(sandbox.convert(&["flux.safetensors", "plain.gguf", "-t", "q4_k_m"]));
     let key_bytes = 64;
