@@ -461,8 +461,7 @@ class GenerateOptions(TypedDict, total=False):
     top_k: Annotated[int, of("sampling.top_k", default=40), "Number of most likely tokens to sample from; 0 means all."]
     top_p: Annotated[float, of("sampling.top_p", default=0.95), "Sample from the most likely tokens with this total probability."]
     min_p: Annotated[float, of("sampling.min_p", default=0.0), "Sample from tokens with this share of the highest probability."]
-    repeat_penalty: Annotated[float, of("sampling.repeat_penalty", default=1.0),
-        "Divisor of the logits of tokens that occurred before; 1 changes nothing."]
+    repeat_penalty: Annotated[float, of("sampling.repeat_penalty", default=1.0), "Divisor of the logits of earlier tokens; 1 for none."]
     seed: Annotated[int, of("sampling.seed", default=0), "Random seed."]
     images: Annotated[Paths, of("images", text_paths, default=()),
         "PNG or JPEG files. They replace ``<__media__>`` in the prompt, or parts of type ``image`` in messages; without such a place, "
