@@ -133,7 +133,9 @@ pub fn run(args: &[String], events: &dyn Events) -> Result<Made, Error> {
             ..VerifyOptions::default()
         };
         // The source may be on the Hub.
-        verify(&options, &HubOptions::default(), events)?.verdict()?;
+        let report = verify(&options, &HubOptions::default(), events)?;
+        // With the findings.
+        report.verdict().map_err(|error| error.hint(report.text().lines().map(str::to_owned)))?;
     }
 
     let [base, small] = &files[..] else { return Err(Error::new("expected two files")) };

@@ -10,7 +10,7 @@ import gguf_tools as gt
 
 
 def show(done, total):
-    """Receives the progress of every call. An exception in it cancels the call, like Ctrl-C."""
+    """Receives progress. An exception in it cancels the call, like Ctrl-C."""
     print(f"\r{100 * done // max(total, 1)} %", end="" if done < total else "\n", file=sys.stderr)
 
 
@@ -36,4 +36,6 @@ if __name__ == "__main__":
     except gt.GgufError as error:
         # The message and its hint.
         sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)
     print(f"{file}: KL divergence {divergence:.4f} nats\n{made}")

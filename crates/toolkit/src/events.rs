@@ -76,7 +76,7 @@ pub trait StatusLine {
     fn is_updating(&self) -> bool;
     /// Replaces the text.
     fn show(&self, text: &str);
-    /// Replaces the text by the final one.
+    /// Replaces the text by the final one. A stage that fails or is cancelled does not call it.
     fn finish(&self, text: &str);
     /// Reports that `done` of `total` pieces are done, those of an earlier run included. Called after every piece.
     fn count(&self, done: usize, total: usize) {

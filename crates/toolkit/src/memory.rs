@@ -241,12 +241,25 @@ mod tests {
         };
         // Only a type that fits.
         for (gigabytes, expected) in [
-            (64, "type q8_0: file of 8.50 GB for 64.0 GB of memory; smaller: --type q4_k_m (4.89 GB)"),
-            (16, "type q4_k_m: file of 4.89 GB for 16.0 GB of memory; best quality: --type q8_0 (8.50 GB)"),
-            (8, "type q4_k_m: file of 4.89 GB for 8.00 GB of memory; best quality: --type q5_k_m (5.69 GB)"),
-            (4, "type q2_k: file of 3.16 GB for 4.00 GB of memory"),
+            (
+                64,
+                words!("type q8_0: file of 8.50 GB for 64.0 GB of memory; smaller: [-type q4_k_m] (4.89 GB)"),
+            ),
+            (
+                16,
+                words!(
+                    "type q4_k_m: file of 4.89 GB for 16.0 GB of memory; best quality: [-type q8_0] (8.50 GB)"
+                ),
+            ),
+            (
+                8,
+                words!(
+                    "type q4_k_m: file of 4.89 GB for 8.00 GB of memory; best quality: [-type q5_k_m] (5.69 GB)"
+                ),
+            ),
+            (4, words!("type q2_k: file of 3.16 GB for 4.00 GB of memory")),
         ] {
-            assert_eq!(text(gigabytes), expected);
+            assert_eq!(text(gigabytes), expected.to_string());
         }
     }
 }

@@ -84,7 +84,8 @@ fn summary(report: &Report) -> String {
         rows.push(row);
     }
     text += &format!("\n{}", narrow_table(&rows, &[1, 2, 3]));
-    let legend = format!("KL - {first}: difference from the first file, paired by chunk");
+    let legend =
+        format!("KL - {first}: difference from {first}, the first file of the call, paired by chunk");
     text += &wrapped(&printable(&legend), 0);
     if let Some(finding) = report.finding() {
         text += &format!("\n{}", wrapped(&printable(&finding), 0));

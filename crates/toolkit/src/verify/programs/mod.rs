@@ -213,6 +213,7 @@ pub fn check(program: Program, model: &Model, tensors: &[TensorFacts<'_>]) -> Re
         uses_template &= summary == ollama::OWN_TEMPLATE;
     }
     if uses_template && let Some(problem) = prompts::failure(metadata)? {
+        check.summary += ", but fails on chat requests";
         check.push(Finding::error("template", format!("{} fails on chat requests: {problem}", row.title)));
     }
     Ok(check)
