@@ -342,7 +342,7 @@ class Checking(TypedDict, total=False):
         "The file that ``file`` was made from. With it, the KL divergence is checked, and the perplexity only if it has a margin."]
     new_base: Annotated[bool, flag("new_base"),
         "Accept a base with other weights than that of the baseline, after a retraining. The file is worse only if the paired difference of "
-        "the KL divergences exceeds two standard errors (more below ten chunks), too."]
+        "the KL divergences exceeds two standard errors (more with few chunks), too."]
     save: Annotated[bool, flag("save"), "Measure and write a new baseline instead."]
     overwrite: Annotated[bool, flag("force"), "Overwrite an existing baseline."]
     context: Annotated[Optional[int], of("context"), "Tokens of a chunk, with ``save``. Default: 512."]

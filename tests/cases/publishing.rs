@@ -1,4 +1,4 @@
-//! Publishing: what a later call keeps, what may be overwritten, and what must not be published.
+//! Publishing: settings of earlier calls, overwriting, and paths that must stay private.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Results of comparisons: what the terminal shows, and what the page shows.
+//! Results of comparisons on the terminal and on the page.
 
 use crate::common::{Sandbox, succeed, words};
 

@@ -1,4 +1,4 @@
-//! `verify --for`: what programs do with a file. The detection of templates is compared with that of Ollama itself.
+//! `verify --for`: uses of a file by other programs. The detection of templates is compared with that of Ollama.
 
 use std::fs;
 

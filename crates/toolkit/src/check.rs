@@ -6,7 +6,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use gguf_container::Model;
 use gguf_runtime::{
     Activations,
     chunks::{Settings, text_chunks},
@@ -17,11 +16,11 @@ use gguf_runtime::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    container_file::open_model,
     error::Error,
     eval_model::{open, warn_of_few_chunks, warn_of_length},
     events::Events,
     hash::digest_of_weights,
-    input_kind::{self, Wanted},
     outputs::check_outputs,
     perplexity::measure_chunks,
     progress_line::ProgressLine,
@@ -45,7 +44,7 @@ pub struct CheckOptions {
     /// a margin.
     pub base: Option<PathBuf>,
     /// Accept a base with other weights than that of the baseline, after a retraining. The file is worse only if the paired
-    /// difference exceeds two standard errors (more below ten chunks), too.
+    /// difference exceeds two standard errors (more with few chunks), too.
     pub new_base: bool,
     /// Measure a new baseline instead of comparing with it.
     pub save: bool,
@@ -149,7 +148,7 @@ impl Baseline {
 /// A measured metric.
 struct Metric {
     value: f64,
-    /// Mean in each chunk, in nats: of the KL divergence, or of the negative log-likelihood for the perplexity.
+    /// Mean in each chunk, in nats. For the perplexity, it is that of the negative log-likelihood.
     by_chunk: Vec<f64>,
 }
 
@@ -207,12 +206,13 @@ pub struct Verdict {
     pub value: f64,
     /// The value in the baseline.
     pub baseline: f64,
-    /// Mean difference from the baseline, in nats, paired by chunk: of the KL divergence, or of the negative log-likelihood for
-    /// the perplexity. `None` if the baseline has other chunks.
+    /// Mean difference from the baseline, in nats, paired by chunk. For the perplexity, it is that of the negative log-likelihood.
+    /// `None` if the baseline has other chunks.
     pub difference: Option<Estimate>,
     /// The highest value that is allowed; `None` for a metric without a limit.
     pub highest: Option<f64>,
-    /// True if the value exceeds it and, with a new base, the difference is above zero by more than two standard errors (more below ten chunks).
+    /// True if the value exceeds it and, with a new base, the difference is above zero by more than two standard errors,
+    /// [widened](Estimate::widened) for few chunks.
     pub is_worse: bool,
 }
 
@@ -358,7 +358,10 @@ pub fn check(args: &CheckOptions, events: &dyn Events) -> Result<Checked, Error>
     let stated = baseline.as_ref().and_then(|baseline| baseline.base_sha256.as_ref());
     let is_other_base = stated.is_some_and(|expected| base_sha256.as_ref() != Some(expected));
     let is_new_base = is_other_base && args.new_base;
-    if let (Some(base), Some(expected), false) = (&args.base, stated, is_new_base || !is_other_base) {
+    if is_other_base
+        && !args.new_base
+        && let (Some(base), Some(expected)) = (&args.base, stated)
+    {
         return Err(Error::at(base, "the weights differ from those of the base of the baseline").hint([
             words!("expected SHA-256 {} of all tensors (`[gguf-inspect hash -tensors]`)", expected),
             words!("to compare the divergences from both bases, pass [-new-base]"),
@@ -427,9 +430,7 @@ const DIVERGENCE_MARGIN: f64 = 2.0;
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 fn weights_of(path: &Path, events: &dyn Events) -> Result<String, Error> {
-    let failed = |error| input_kind::explained(path, Wanted::Gguf, Error::at(path, error));
-    let model = Model::open(path).map_err(failed)?;
-    digest_of_weights(&model, events)
+    digest_of_weights(&open_model(path)?, events)
 }
 
 fn read(path: &Path) -> Result<Baseline, Error> {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use gguf_container::File;
+use gguf_container::{File, Model};
 
 use crate::{
     error::Error,
@@ -15,6 +15,14 @@ use crate::{
 /// Error with the path and advice.
 pub fn open(path: &Path) -> Result<File, Error> {
     opened(path, File::open(path))
+}
+
+/// Opens a model in one or more GGUF files.
+///
+/// # Errors
+/// Error with the path and advice.
+pub fn open_model(path: &Path) -> Result<Model, Error> {
+    Model::open(path).map_err(|error| input_kind::explained(path, Wanted::Gguf, Error::at(path, error)))
 }
 
 /// Opens a GGUF file that may have tensors of types that only forks know.

@@ -16,11 +16,12 @@ use gguf_runtime::memory::{Bytes, Demand, Use};
 use gguf_types::words;
 
 use self::{
-    candidate::{Candidate, Found, Kind, companion, open},
+    candidate::{Candidate, Found, Kind, companion},
     report::{Entry, Fit},
 };
 pub use self::{options::FitOptions, report::Fits};
 use crate::{
+    container_file::open_model,
     error::Error,
     events::Events,
     failure::failure,
@@ -153,7 +154,7 @@ fn in_folder(folder: &Path, events: &dyn Events) -> Result<Found, Error> {
 
 /// Sizes of the files that a GGUF file can be quantized to.
 fn sizes(path: &Path) -> Result<Vec<TypeSize>, Error> {
-    let input = ModelInput::new(gguf_models::FAMILIES, open(path)?);
+    let input = ModelInput::new(gguf_models::FAMILIES, open_model(path)?);
     let mut request = Request::default();
     request.allow_requantize = true;
     let size = |(file_type, recipe)| {

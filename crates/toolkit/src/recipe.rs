@@ -73,7 +73,7 @@ impl Extracted {
     }
 }
 
-/// The recipe at `path`: of a recipe file, or of a GGUF file, which may be an address.
+/// The recipe in a recipe file or in a GGUF file, which may be an address.
 ///
 /// # Errors
 /// A file that cannot be read, or is neither a recipe file nor a GGUF file.

@@ -214,7 +214,7 @@ fn grids(files: &[FileReport]) -> Vec<Grid> {
         grid("Distribution of the KL divergence", "In nats.", files, kl),
         grid(
             "Distribution of the change in probability",
-            "Of the token that follows in the text.",
+            "The probability is that of the token that follows in the text.",
             files,
             p_diff,
         ),

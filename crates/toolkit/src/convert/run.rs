@@ -170,8 +170,7 @@ fn check_writable<I: Input>(
     source: &Path,
     args: &RunArgs<'_>,
 ) -> Result<(), Error> {
-    // An interrupted run may have renamed some of its files already; whether they are its own is checked
-    // later.
+    // An interrupted run may have renamed some of its files already. A later check tells them from other files.
     let resumes = args.resume && gguf_conversion::unfinished(paths).is_some();
     // A dry run overwrites nothing.
     let force = args.force || args.dry_run || resumes || matches!(args.parts, Parts::Assembly(_));

@@ -8,9 +8,9 @@ use gguf_tokenizer::keys::CHAT_TEMPLATE;
 use gguf_types::{Shape, words};
 
 use crate::{
+    container_file::open_model,
     error::Error,
     events::Events,
-    failure::failure,
     file_type::FileType,
     input_kind::{self, Wanted},
     memory::TypeSize,
@@ -46,7 +46,7 @@ impl Candidate {
     /// # Errors
     /// A file that cannot be read, or one of another kind.
     pub fn open(path: &Path, events: &dyn Events) -> Result<Candidate, Error> {
-        let model = open(path)?;
+        let model = open_model(path)?;
         let infos: Vec<TensorInfo> = model.tensors().map(|(_, info)| info.clone()).collect();
         if input_kind::is_image_model(model.metadata(), &infos) {
             let name = file_name(path);
@@ -140,22 +140,12 @@ pub fn bytes_per_token<'a>(
     Some(tensors.map(read).fold(0, u64::saturating_add)).filter(|bytes| *bytes > 0)
 }
 
-/// Opens a GGUF file.
-///
-/// # Errors
-/// A file that cannot be read.
-pub fn open(path: &Path) -> Result<Model, Error> {
-    Model::open(path).map_err(|error| {
-        input_kind::explained(path, Wanted::Gguf, failure(path, gguf_conversion::Error::Gguf(error)))
-    })
-}
-
 /// Memory of a file that is loaded next to a model: a draft model as a whole, of a projector or an adapter the weights.
 ///
 /// # Errors
 /// A file that cannot be read or is never loaded.
 pub fn companion(path: &Path, events: &dyn Events) -> Result<Demand, Error> {
-    let model = open(path)?;
+    let model = open_model(path)?;
     match Kind::of(&model) {
         Kind::Model => demand(path, &model, events),
         Kind::Projector => {

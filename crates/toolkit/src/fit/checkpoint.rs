@@ -7,8 +7,9 @@ use gguf_conversion::{CheckpointInput, Conversion, Error as EngineError, OutputR
 use gguf_layout::ArchError;
 use gguf_runtime::memory::Demand;
 
-use super::candidate::{Candidate, Found, Stored, bytes_per_token, demand, is_scaled, open};
+use super::candidate::{Candidate, Found, Stored, bytes_per_token, demand, is_scaled};
 use crate::{
+    container_file::open_model,
     error::Error,
     events::Events,
     failure::failure,
@@ -70,7 +71,7 @@ fn by_type(
         return Ok(Found::default());
     };
     let files = HollowFiles::of_plan(&smallest.plan, hub)?;
-    let model = open(&files.path())?;
+    let model = open_model(&files.path())?;
     let shared = demand(source, &model, events)?;
     let candidate = |planned: &PlannedType| {
         let tensors = planned.plan.tensors().iter();

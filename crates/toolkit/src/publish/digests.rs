@@ -16,11 +16,7 @@ use super::{
     interruption::ends_soon,
 };
 use crate::{
-    error::Error,
-    events::Events,
-    failure::failure,
-    hash::digest_of_weights,
-    input_kind::{self, Wanted},
+    container_file::open_model, error::Error, events::Events, hash::digest_of_weights, input_kind,
     metadata_json::entry,
 };
 
@@ -51,9 +47,7 @@ pub fn is_of_file(key: &str) -> bool {
 /// # Errors
 /// A file that cannot be read or is not a model.
 pub fn open(path: &Path) -> Result<Model, Error> {
-    let model = Model::open(path).map_err(|error| {
-        input_kind::explained(path, Wanted::Gguf, failure(path, gguf_conversion::Error::Gguf(error)))
-    })?;
+    let model = open_model(path)?;
     input_kind::check_language_model(path)?;
     Ok(model)
 }

@@ -9,6 +9,8 @@ use crate::{error::Error, text_file};
 
 /// The line before and after the front matter.
 const FENCE: &str = "---";
+/// Keys whose lists of several sources are united.
+const LISTS: [&str; 3] = ["tags", "datasets", "language"];
 
 /// Front matter of a card without its fences, and the rest of the card.
 pub fn split(card: &str) -> (&str, &str) {
@@ -23,9 +25,6 @@ pub fn split(card: &str) -> (&str, &str) {
     }
     ("", card)
 }
-
-/// Keys whose lists of several sources are united.
-const LISTS: [&str; 3] = ["tags", "datasets", "language"];
 
 /// A card of both parts.
 pub fn joined(head: &str, body: &str) -> String {

@@ -18,10 +18,10 @@ use sha2::{Digest, Sha256};
 
 use super::value::shown;
 use crate::{
+    container_file::open_model,
     error::Error,
     events::Events,
     file_type::file_type_name,
-    input_kind::{self, Wanted},
     metadata_json::type_of,
     summary::{Summary, memory_with},
     template_guard::guarded,
@@ -225,11 +225,7 @@ fn tensor_view(info: &gguf_container::TensorInfo) -> TensorView {
 
 /// Errors of the tensors by their printed names.
 fn errors(base: &Path, path: &Path, events: &dyn Events) -> Result<HashMap<String, ElementError>, Error> {
-    let open = |path: &Path| {
-        let explained = |error| input_kind::explained(path, Wanted::Gguf, Error::at(path, error));
-        Model::open(path).map_err(explained)
-    };
-    let (base, other) = (open(base)?, open(path)?);
+    let (base, other) = (open_model(base)?, open_model(path)?);
     let progress = events.progress(base.tensors().map(|(_, info)| info.n_bytes).sum());
     let found = tensor_error::compare(&base, &other, &|bytes| progress.add(bytes))
         .map_err(|error| Error::at(path, error))?;

@@ -9,7 +9,7 @@ use crate::{
     table::table,
     text::{pretty_json, printable},
 };
-use gguf_types::words;
+use gguf_types::{counted, words};
 
 /// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -239,18 +239,14 @@ impl Report {
     /// # Errors
     /// The number of errors and warnings.
     pub fn verdict(&self) -> Result<(), Error> {
-        let count = |n: usize, what: &str| match n {
-            1 => format!("1 {what}"),
-            n => format!("{n} {what}s"),
-        };
         if self.good {
             Ok(())
         } else {
             Err(Error::new(format_args!(
                 "{}: {}, {}",
                 self.file,
-                count(self.errors, "error"),
-                count(self.warnings, "warning")
+                counted(self.errors, "error"),
+                counted(self.warnings, "warning")
             )))
         }
     }
