@@ -23,11 +23,6 @@ fn list_of_families_has_every_folder() {
     for name in names.iter().filter(has_rows) {
         writeln!(text, "    {name}::FAMILY,").unwrap();
     }
-    text += "];\n\n/// Keys and tensors that llama.cpp's loader needs, by family; first the architectures without a family.\n";
-    text += "pub const LOADER: &[&str] = &[\n    include_str!(\"loader.txt\"),\n";
-    for name in names.iter().filter(|name| folder.join(name).join("loader.txt").exists()) {
-        writeln!(text, "    include_str!(\"{name}/loader.txt\"),").unwrap();
-    }
     text += "];\n";
     let path = folder.join("mod.rs");
     if env::var_os("BLESS").is_some() {

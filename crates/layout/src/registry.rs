@@ -29,7 +29,7 @@ pub struct Families {
     /// Models of several kinds whose config class takes any text part.
     pub wrappers: &'static [Wrapper],
     /// Keys and tensors that llama.cpp needs to load files of an architecture, in the format of [`loader`](crate::loader).
-    pub loader: &'static [&'static str],
+    pub loader: &'static str,
     /// Conditions under which llama.cpp loads a file and then cannot build its graph, in the same format.
     pub graph: &'static str,
     /// Formats other than GGUF, sorted by name.
@@ -61,7 +61,7 @@ impl Families {
         quantization: &[],
         diffusion: &[],
         wrappers: &[],
-        loader: &[],
+        loader: "",
         graph: "",
         foreign: &[],
     };

@@ -7,7 +7,7 @@ use gguf_layout::{Arch, DECODER, Departure, Diffusion, Families, ForeignFormat, 
 use gguf_runtime::graphs::{DraftKind, Spec, audio::EncoderKind, vision::ProjectorKind};
 use gguf_runtime::{Architecture, Graphs};
 
-use crate::families::{FOLDERS, LOADER};
+use crate::families::FOLDERS;
 
 /// The rows of a family.
 pub struct Family {
@@ -81,7 +81,7 @@ pub static FAMILIES: Families = Families {
     quantization: collected!(quantization, architecture, Quantization::USUAL),
     diffusion: collected!(diffusion, name, Diffusion::EMPTY),
     wrappers: collected!(wrappers, model_type, Wrapper { model_type: "", usual_text: "" }),
-    loader: LOADER,
+    loader: include_str!("loader.txt"),
     graph: include_str!("graph.txt"),
     foreign: collected!(foreign, name, ForeignFormat::NONE),
 };

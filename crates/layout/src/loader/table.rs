@@ -93,7 +93,7 @@ pub fn common() -> Option<Section> {
 
 /// Lines of an architecture; `None` for an architecture that no family describes.
 pub fn section(families: &Families, architecture: &str) -> Option<Section> {
-    families.loader.iter().find_map(|text| section_in(text, architecture))
+    section_in(families.loader, architecture)
 }
 
 /// Conditions of the graph of an architecture.

@@ -146,7 +146,7 @@ fn periods_of_keys_and_of_graphs_are_read() {
 
 #[test]
 fn every_architecture_of_llama_cpp_has_a_section() {
-    let heads = gguf_models::FAMILIES.loader.iter().flat_map(|text| text.lines());
+    let heads = gguf_models::FAMILIES.loader.lines();
     let heads = heads.filter_map(|line| line.strip_prefix('[')?.strip_suffix(']'));
     let mut names: Vec<&str> = heads.flat_map(|names| names.split(' ')).collect();
     let of = |name: &str| {
