@@ -114,8 +114,7 @@ fn publication_ends_within_a_second_and_resumes() {
     let ran = finish(child);
     assert!(stopped.elapsed() < Duration::from_secs(3), "{:?}", stopped.elapsed());
     assert_eq!(ran.code, Some(130), "{}", ran.stderr);
-    let expected =
-        "error: interrupted\nhint: run the same command again to continue; finished stages are kept\n";
+    let expected = "error: interrupted\nhint: run the same command again to continue; finished stages and measured chunks are kept\n";
     assert!(ran.stderr.ends_with(expected), "{}", ran.stderr);
     // The text is remembered, the chunks are not measured again.
     let ran = succeed(sandbox.publish(&words("llama out/pub -j 1 --chunks 8")));

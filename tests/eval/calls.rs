@@ -255,6 +255,17 @@ fn llama_cpp_option_names_are_accepted() {
 }
 
 #[test]
+fn missing_baseline_names_command_that_saves_it() {
+    let sandbox = Sandbox::new();
+    sandbox.write("a text", "text");
+    let args = ["check", "x.gguf", "--text", "a text", "--baseline", "b"];
+    for (more, base) in [(&["--base", "y.gguf"][..], "--base y.gguf "), (&[], "")] {
+        let ran = sandbox.eval(&[&args[..], more].concat());
+        refused(&ran, 1, &format!("`gguf-eval check x.gguf {base}--text 'a text' --baseline b --save`\n"));
+    }
+}
+
+#[test]
 fn no_message_suggests_overwriting_baseline() {
     let sandbox = Sandbox::new();
     for option in [&["-c", "64"][..], &["--chunks", "2"], &["--force"]] {

@@ -14,6 +14,7 @@ fn sandbox(name: &str) -> Sandbox {
     sandbox.add_text();
     write_texts(&sandbox);
     sandbox.write("one.jinja", TEMPLATE);
+    sandbox.write("more.yaml", "tags: [news]\ndatasets:\n- me/chats\n");
     sandbox
 }
 
@@ -70,9 +71,9 @@ fn card_reproduces_files_of_several_calls() {
     call(&words(
         "-t q8_0,bf16 -c 32 --chunks 4 --eval-text eval.txt --imatrix-text cal.txt --imatrix-chunks 4 --base-type f32",
     ));
-    call(&words("--type q4_k_m,q5_0 --chunks 6"));
+    call(&words("--type q4_k_m,q5_0 --chunks 6 --card-metadata more.yaml"));
     call(&["--remove", "q5_0", "--chat-template", "one.jinja", "--model-name", "My Tune 2B"]);
-    let files = ["llama", "cal.txt", "eval.txt", "text", "out/pub/chat_template.jinja"];
+    let files = ["llama", "cal.txt", "eval.txt", "text", "out/pub/chat_template.jinja", "out/pub/README.md"];
     is_reproduced(&sandbox, "first", &files);
     call(&words("--calibrate text --calibration-tokens 2048 --target-size 800K --split-max-size 1MB"));
     is_reproduced(&sandbox, "second", &files);

@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::write_texts;
-use crate::common::{Numbers, Output, Sandbox, succeed, words};
+use crate::common::{Numbers, Output, Sandbox, sha256, succeed, words};
 use serde_json::Value;
 
 const PUBLISH: &str = env!("CARGO_BIN_EXE_gguf-publish");
@@ -117,7 +117,11 @@ fn published_folder_is_complete() {
         "---\nlicense: apache-2.0\nlanguage: [en, de]\npipeline_tag: text-generation\n---\n",
     );
     let call = words("llama out/pub -t q4_k_m,q8_0,q5_k_m --base-model a/llama --quantized-by me");
-    succeed(publish(&sandbox, &call));
+    let ran = succeed(publish(&sandbox, &call));
+    ran.says("importance matrix: 6 chunks\n");
+    for (index, name) in ["Q4_K_M", "Q5_K_M", "Q8_0"].iter().enumerate() {
+        ran.says(&format!("-{name}.gguf, file {} of 3 (chunks 1 to 6 of 6)\n", index + 1));
+    }
     let files = bytes_of(&sandbox.path("out/pub"));
     for name in words("README.md results.json report.html plot.svg imatrix.gguf SHA256SUMS recipes/Q8_0.json")
     {
@@ -138,9 +142,17 @@ fn published_folder_is_complete() {
         "language:\n- \"en\"\n- \"de\"",
         "- \"imatrix\"",
         "gguf-publish hf://a/llama pub ",
+        "| suggested: almost lossless |",
+        "The metrics are from only 6 chunks of text.",
+        &format!("tokens of cal.txt (SHA-256 `{}`)\n", sha256(&sandbox.read("cal.txt"))),
+        &format!("- Evaluation text: eval.txt (SHA-256 `{}`)\n", sha256(&sandbox.read("eval.txt"))),
     ] {
         assert!(card.contains(line), "{line}\n{card}");
     }
+    assert!(
+        !["conversational", "recommended", "larger type"].iter().any(|word| card.contains(word)),
+        "{card}"
+    );
     let results = results(&sandbox, "out/pub");
     assert_numbers_are_known(&card, &results);
 

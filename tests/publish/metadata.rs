@@ -33,13 +33,15 @@ fn new_metadata_renews_only_headers() {
     sandbox.write("one.jinja", "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>");
     sandbox.write(
         "two.jinja",
-        "{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}[assistant] ",
+        "{% if messages[0].role != 'system' %}You are a careful assistant.\n{% endif %}\
+         {% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}[assistant] ",
     );
     // One of the files is the base.
     let types = ["-t", "f32,q8_0,q4_k_m"];
     publish(&sandbox, "out/pub", &[&types[..], &["--chat-template", "one.jinja"]].concat());
     let card = sandbox.text("out/pub/README.md");
     assert!(card.contains("```text\n<system>{system_prompt}<user>{prompt}<assistant>\n```"), "{card}");
+    assert!(card.contains("\n- \"conversational\"\n") && !card.contains("adds this system prompt"), "{card}");
     let first = models(&sandbox, "out/pub");
 
     // After a change of template, name or license, the files equal those of a new publication.
@@ -67,6 +69,9 @@ fn new_metadata_renews_only_headers() {
     }
     let card = sandbox.text("out/pub/README.md");
     assert!(card.contains("[system] {system_prompt}\n[user] {prompt}\n[assistant] \n```"), "{card}");
+    let system =
+        "adds this system prompt to a chat without one:\n\n```text\nYou are a careful assistant.\n```\n";
+    assert!(card.contains(system), "{card}");
     assert!(card.contains("license: \"apache-2.0\"") && card.contains("# My Tune 2B GGUF"), "{card}");
     // The name and the template are remembered.
     let ran = succeed(sandbox.publish(&words("llama-llama3 out/pub -j 2")));
@@ -203,6 +208,12 @@ fn card_has_commands_and_reports_missing_facts() {
         assert!(card.contains(&line), "{line}: {card}");
     }
     assert!(sandbox.text("out/pub/SHA256SUMS").contains("Modelfile"));
+    // No row has 256 elements, the block of the types of this mix.
+    let recipe = sandbox.json("out/pub/recipes/Q4_K_M.json");
+    let dtypes = recipe["outputs"][0]["dtypes"].as_object().unwrap();
+    let n_matrices = dtypes.values().filter(|dtype| *dtype != "f32").count();
+    let fallbacks = format!("not a multiple of the block size: {n_matrices} in Q4_K_M.\n");
+    assert!(card.contains(&fallbacks), "{fallbacks}: {card}");
     let ran = publish(&sandbox, "out/pub", &["--repo", "me/tune-GGUF"]);
     ran.says("run `hf upload me/tune-GGUF out/pub .`");
     let card = sandbox.text("out/pub/README.md");

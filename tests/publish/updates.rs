@@ -68,6 +68,8 @@ fn omitted_types_can_be_requested_again() {
     assert_eq!(none, BTreeSet::new());
     let (_, last, _) = call("out/pub", &["--chunks", "30", "--drop-dominated"]);
     assert_eq!(last, first);
+    let card = sandbox.text("out/pub/README.md");
+    assert!(card.contains("| **recommended**: ") && !card.contains("imprecise"), "{card}");
 }
 
 /// Files of other types stay, are reported, and appear in no output.

@@ -119,7 +119,7 @@ fn print_divergences(model: &Model, others: &[Model], windows: Vec<Vec<u32>>) {
     };
     let chunks: Vec<Chunk> = windows.into_iter().map(chunk).collect();
     let found =
-        run(&Base::Model(model), others, (&chunks, 0..chunks.len()), 10, None, &mut |_, _| true).unwrap();
+        run(&Base::Model(model), others, (&chunks, 0..chunks.len()), 10, None, &mut |_| true).unwrap();
     let by_window: Vec<Vec<f64>> = found
         .iter()
         .map(|all| all.chunks(255).map(|window| window.iter().map(|it| it.kl).sum::<f64>() / 255.0).collect())

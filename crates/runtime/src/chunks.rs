@@ -199,7 +199,17 @@ impl<'a> LogitBatches<'a> {
 
     /// The next rows; `None` after the last chunk. `observer` sees every product of the forward pass, if one
     /// is run for these rows.
-    pub fn next(&mut self, mut observer: Option<&mut dyn Observer>) -> Result<Option<LogitBatch<'_>>, Error> {
+    pub fn next(&mut self, observer: Option<&mut dyn Observer>) -> Result<Option<LogitBatch<'_>>, Error> {
+        self.next_watched(observer, &mut |_| true)
+    }
+
+    /// Like [`LogitBatches::next`]. `begins` receives the number of each model before it runs, and returns whether to
+    /// continue; otherwise the result is `None`.
+    pub fn next_watched(
+        &mut self,
+        mut observer: Option<&mut dyn Observer>,
+        begins: &mut dyn FnMut(usize) -> bool,
+    ) -> Result<Option<LogitBatch<'_>>, Error> {
         while self.next_row == self.n_rows {
             if self.group.end >= self.end {
                 return Ok(None);
@@ -209,7 +219,10 @@ impl<'a> LogitBatches<'a> {
             let sequences: Vec<Sequence<'_>> =
                 self.chunks[self.group.clone()].iter().map(Chunk::sequence).collect();
             self.hidden.clear();
-            for model in &self.models {
+            for (index, model) in self.models.iter().enumerate() {
+                if !begins(index) {
+                    return Ok(None);
+                }
                 // A reborrow for each model: an observer is lent, not given.
                 let observer = observer.as_mut().map(|observer| &mut **observer as &mut dyn Observer);
                 self.hidden.push(model.run(&sequences, observer)?);

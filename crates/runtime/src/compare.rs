@@ -52,9 +52,22 @@ pub fn file_chunks(model: &Model, file: &LogitsFile, n_chunks: Option<usize>) ->
     text_chunks(model, &file.tokens()?, &settings)
 }
 
-/// Runs the base and the others over the chunks in `range`. `watch` receives all positions so far, a list per
-/// file, after every batch of rows, and returns whether to continue. `writer` receives the base's logits, if
-/// the base is a model.
+/// Step of a comparison.
+#[derive(Debug)]
+pub enum Step<'a> {
+    /// One of the others, or the base (`None`), begins to run over the next chunks.
+    Runs(Option<usize>),
+    /// A batch of rows was compared.
+    Compared {
+        /// Chunks that are complete.
+        n_chunks: usize,
+        /// All positions so far, a list per file.
+        found: &'a [Vec<Position>],
+    },
+}
+
+/// Runs the base and the others over the chunks in `range`. `watch` receives each step, and returns whether to
+/// continue. `writer` receives the base's logits, if the base is a model.
 ///
 /// Returns the positions of each of the others, (chunks of the range, n_positions) in order.
 ///
@@ -66,7 +79,7 @@ pub fn run(
     (chunks, range): (&[Chunk], Range<usize>),
     k: usize,
     writer: Option<&Writer>,
-    watch: &mut dyn FnMut(usize, &[Vec<Position>]) -> bool,
+    watch: &mut dyn FnMut(Step<'_>) -> bool,
 ) -> Result<Vec<Vec<Position>>, Error> {
     let n_vocab = base.n_vocab();
     let in_other = |index| move |error| Error::OfOther { index, error: Box::new(error) };
@@ -87,7 +100,9 @@ pub fn run(
     let (mut base_logits, mut logits) = (Vec::new(), Vec::new());
     let mut found: Vec<Vec<Position>> = vec![Vec::new(); others.len()];
     let mut batches = LogitBatches::new(models, chunks, range);
-    while let Some(batch) = batches.next(None)? {
+    while let Some(batch) =
+        batches.next_watched(None, &mut |index| watch(Step::Runs(index.checked_sub(first_other))))?
+    {
         let targets: Vec<Target> = batch.targets().collect();
         if let Some(model) = base_model {
             batch.logits(0, None, &mut base_logits)?;
@@ -131,7 +146,7 @@ pub fn run(
             }
             found.extend(compared);
         }
-        if !watch(batch.n_chunks_done(), &found) {
+        if !watch(Step::Compared { n_chunks: batch.n_chunks_done(), found: &found }) {
             break;
         }
     }

@@ -9,7 +9,7 @@ use std::{
 use gguf_runtime::{
     Activations,
     chunks::{Settings, text_chunks},
-    compare::{Base, run as run_chunks},
+    compare::{Base, Step, run as run_chunks},
     report::kl_by_place,
     stats::{Comparison, Estimate, Position, fixed, significant},
 };
@@ -20,6 +20,7 @@ use crate::{
     error::Error,
     eval_model::{open, warn_of_few_chunks, warn_of_length},
     events::Events,
+    failure::quoted,
     hash::digest_of_weights,
     outputs::check_outputs,
     perplexity::measure_chunks,
@@ -342,7 +343,7 @@ pub fn check(args: &CheckOptions, events: &dyn Events) -> Result<Checked, Error>
             .hint([words!("omit [-context], [-chunks] and [-force], which are for saving a baseline")]));
     }
     let text_sha256 = args.text.sha256()?;
-    let baseline = if args.save { None } else { Some(read(&args.baseline)?) };
+    let baseline = if args.save { None } else { Some(read(&args)?) };
     let settings = match &baseline {
         None => Settings {
             context: args.context.map_or(Settings::default().context, |n| n as usize),
@@ -376,7 +377,6 @@ pub fn check(args: &CheckOptions, events: &dyn Events) -> Result<Checked, Error>
         // The divergence is a better measure of the same damage.
         let default = divergence.is_none().then_some(PERPLEXITY_MARGIN);
         let margin = args.divergence_margin.or(Some(DIVERGENCE_MARGIN));
-        warn_of_few_chunks(n_chunks, events);
         let summary = summary(&perplexity, divergence.as_ref(), n_chunks);
         let baseline = Baseline {
             text_sha256,
@@ -433,8 +433,24 @@ fn weights_of(path: &Path, events: &dyn Events) -> Result<String, Error> {
     digest_of_weights(&open_model(path)?, events)
 }
 
-fn read(path: &Path) -> Result<Baseline, Error> {
-    let advice = || [words!("save a baseline of a known good file with [-save]")];
+fn read(args: &CheckOptions) -> Result<Baseline, Error> {
+    let path = &args.baseline;
+    let advice = || {
+        let text = args.text.path().unwrap_or(Path::new("TEXT"));
+        let [file, text, baseline] =
+            [args.file.as_path(), text, path.as_path()].map(|path| quoted(&path.to_string_lossy()));
+        let command = match &args.base {
+            None => words!("`[gguf-eval check {} -text {} -baseline {} -save]`", file, text, baseline),
+            Some(base) => words!(
+                "`[gguf-eval check {} -base {} -text {} -baseline {} -save]`",
+                file,
+                quoted(&base.to_string_lossy()),
+                text,
+                baseline
+            ),
+        };
+        [words!("to save a baseline, run this with a known good file: ") + command]
+    };
     let text = fs::read_to_string(path).map_err(|error| Error::cannot_open(path, error).hint(advice()))?;
     serde_json::from_str(&text).map_err(|error| Error::at(path, error).hint(advice()))
 }
@@ -448,6 +464,9 @@ fn metrics(args: &CheckOptions, settings: &Settings, events: &dyn Events) -> Res
         text_chunks(&model, &tokens, settings).map_err(|error| args.text.failed(&args.file, error))?;
     warn_of_length(&model, settings.context, events);
     let n_chunks = chunks.len();
+    if args.save {
+        warn_of_few_chunks(n_chunks, events);
+    }
     let by_chunk = |values: &[f64]| -> Vec<f64> {
         let of_chunk = values.chunks((values.len() / n_chunks.max(1)).max(1));
         of_chunk.map(|values| Estimate::mean(values.iter().copied()).value).collect()
@@ -466,8 +485,10 @@ fn metrics(args: &CheckOptions, settings: &Settings, events: &dyn Events) -> Res
             let own = Named { path: &args.file, model: &model };
             warn_of_difference(own, Named { path, model: &base }, events);
             let mut progress = ProgressLine::new("chunks", n_chunks);
-            let mut watch = |n_chunks: usize, _: &[_]| {
-                progress.update(events, n_chunks, String::new);
+            let mut watch = |step: Step<'_>| {
+                if let Step::Compared { n_chunks, .. } = step {
+                    progress.update(events, n_chunks, String::new);
+                }
                 true
             };
             let found =

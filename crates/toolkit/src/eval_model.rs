@@ -64,14 +64,21 @@ pub fn warn_of_length(model: &Model, n_tokens: usize, events: &dyn Events) {
     }
 }
 
-/// Warns if metrics that are kept are measured on this few chunks.
+/// Number of chunks from which metrics are precise enough to choose a file.
+const ENOUGH_CHUNKS: usize = 20;
+
+/// True if metrics of this number of chunks are imprecise.
+pub fn are_few_chunks(n_chunks: usize) -> bool {
+    n_chunks < ENOUGH_CHUNKS
+}
+
+/// Warns if metrics are going to be measured on few chunks.
 pub fn warn_of_few_chunks(n_chunks: usize, events: &dyn Events) {
-    const FEWEST: usize = 20;
-    if n_chunks < FEWEST {
+    if are_few_chunks(n_chunks) {
         events.warning(words!(
             "{} of text: the metrics are imprecise; use {} or more (a longer text, a larger [-chunks])",
             counted(n_chunks, "chunk"),
-            FEWEST
+            ENOUGH_CHUNKS
         ));
     }
 }

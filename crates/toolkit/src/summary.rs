@@ -242,7 +242,7 @@ fn tokenizer(metadata: &Metadata) -> Option<String> {
 }
 
 /// The prompt of one message, and the default system prompt. None without a template, or with one that fails.
-fn prompts(metadata: &Metadata) -> Result<(Option<String>, Option<String>), Error> {
+pub(crate) fn prompts(metadata: &Metadata) -> Result<(Option<String>, Option<String>), Error> {
     let Some(template) = metadata.get(keys::CHAT_TEMPLATE).and_then(Value::as_str).map(str::to_owned) else {
         return Ok((None, None));
     };

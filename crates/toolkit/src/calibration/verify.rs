@@ -5,7 +5,7 @@ use std::{path::Path, sync::atomic::Ordering};
 use gguf_runtime::{
     Model,
     chunks::Chunk,
-    compare::{Base, run},
+    compare::{Base, Step, run},
     stats::{Comparison, Estimate, Position},
 };
 use serde::Serialize;
@@ -45,12 +45,14 @@ pub fn compare(
 ) -> Result<Gain, Error> {
     let cancel = events.cancel();
     let mut progress = ProgressLine::new("chunks", windows.len());
-    let mut watch = |n_windows: usize, found: &[Vec<Position>]| {
-        progress.update(events, n_windows, || {
+    let mut watch = |step: Step<'_>| {
+        if let Step::Compared { n_chunks, found } = step {
             let mean = |found: &Vec<Position>| Estimate::mean(found.iter().map(|position| position.kl)).value;
-            let [stock, ours] = [0, 1].map(|index| found.get(index).map_or(0.0, mean));
-            format!("KL divergence {stock:.5} -> {ours:.5}")
-        });
+            progress.update(events, n_chunks, || {
+                let [stock, ours] = [0, 1].map(|index| found.get(index).map_or(0.0, mean));
+                format!("KL divergence {stock:.5} -> {ours:.5}")
+            });
+        }
         !cancel.load(Ordering::Relaxed)
     };
     let all = (windows, 0..windows.len());

@@ -15,7 +15,7 @@ use gguf_conversion::recipes::CALIBRATION_KEY;
 use gguf_runtime::{
     Activations, Model,
     chunks::{Chunk, text_chunks},
-    compare::{Base, file_chunks, run as run_chunks},
+    compare::{Base, Step, file_chunks, run as run_chunks},
     continuations::prompts,
     logits_file::{Layout, LogitsFile, Writer},
     report::{FileReport, Passage, Report, csv, html, kl_by_place, labels, passage},
@@ -29,7 +29,7 @@ use self::continued::Models;
 pub use self::{listing::listing, options::CompareOptions};
 use crate::{
     error::Error,
-    eval_model::{bits_per_weight, of_model, open, warn_of_length},
+    eval_model::{bits_per_weight, of_model, open, warn_of_few_chunks, warn_of_length},
     events::Events,
     file_type::stated_file_type,
     outputs::{check_outputs, write_result},
@@ -134,8 +134,9 @@ impl<'a> Run<'a> {
             }
         }
         let plan = plan(args, part, &base, &others, events)?;
-        for model in others.iter().filter(|_| !plan.chunks.is_empty()) {
-            warn_of_length(model, plan.context, events);
+        if !(others.is_empty() || plan.chunks.is_empty()) {
+            warn_of_few_chunks(plan.chunks.len(), events);
+            others.iter().for_each(|model| warn_of_length(model, plan.context, events));
         }
         Ok(Run { args, base, others, plan })
     }
@@ -514,18 +515,21 @@ fn predictions(run: &Run<'_>, events: &dyn Events) -> Result<Predictions, Error>
     let mut progress = ProgressLine::new("chunks", plan.range.end);
     let paths: Vec<String> = args.files.iter().map(|path| path.display().to_string()).collect();
     let names = labels(&paths.iter().map(String::as_str).collect::<Vec<_>>());
-    let mut watch = |n_windows: usize, found: &[Vec<Position>]| {
-        progress.update(events, n_windows, || {
-            let mean = |found: &Vec<Position>| Estimate::mean(found.iter().map(|p| p.kl)).value;
-            let means = found.iter().map(|found| format!("{:.5}", mean(found)));
-            match &names[..] {
-                [_] => format!("KL divergence {}", means.collect::<String>()),
-                names => {
-                    let named = names.iter().zip(means).map(|(name, mean)| format!("{name} {mean}"));
-                    format!("KL divergence {}", named.collect::<Vec<_>>().join(", "))
-                }
+    let metric = |found: &[Vec<Position>]| {
+        let mean = |found: &Vec<Position>| Estimate::mean(found.iter().map(|p| p.kl)).value;
+        let means = found.iter().map(|found| format!("{:.5}", mean(found)));
+        match &names[..] {
+            [_] => format!("KL divergence {}", means.collect::<String>()),
+            names => {
+                let named = names.iter().zip(means).map(|(name, mean)| format!("{name} {mean}"));
+                format!("KL divergence {}", named.collect::<Vec<_>>().join(", "))
             }
-        });
+        }
+    };
+    let mut watch = |step: Step<'_>| {
+        if let Step::Compared { n_chunks, found } = step {
+            progress.update(events, n_chunks, || metric(found));
+        }
         !cancel.load(Ordering::Relaxed)
     };
     let k = args.top_tokens as usize;

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use gguf_checkpoint::Dtype;
 use gguf_conversion::{
-    CheckpointInput, Conversion, InputFile, KeyOverride, ModelInput, OutputRequest, Request, recipes::Recipe,
+    CheckpointInput, Conversion, InputFile, KeyOverride, ModelInput, OutputRequest, PlannedFile, Request,
+    recipes::Recipe,
 };
 use gguf_runtime::chat::literals;
 use gguf_tokenizer::keys::CHAT_TEMPLATE;
@@ -273,6 +274,16 @@ pub fn make(
 
 /// Bytes of the tensors of each type, without writing files.
 pub fn sizes(base: &Base, types: &[&'static Recipe], request: &Request<'_>) -> Result<Vec<u64>, Error> {
+    planned(base, types, request, |file| file.plan.tensors().iter().map(|tensor| tensor.n_bytes).sum())
+}
+
+/// A fact about the file of each type, without writing files.
+pub fn planned<T>(
+    base: &Base,
+    types: &[&'static Recipe],
+    request: &Request<'_>,
+    fact: impl Fn(&PlannedFile) -> T,
+) -> Result<Vec<T>, Error> {
     if types.is_empty() {
         return Ok(Vec::new());
     }
@@ -280,10 +291,7 @@ pub fn sizes(base: &Base, types: &[&'static Recipe], request: &Request<'_>) -> R
     let outputs = types.iter().copied().map(OutputRequest::by_rules);
     let conversion = Conversion::new(input).outputs(outputs).request(request.clone());
     let planned = conversion.plan().map_err(|error| failure(&base.path, error))?;
-    let bytes = |file: &gguf_conversion::PlannedFile| {
-        file.plan.tensors().iter().map(|tensor| tensor.n_bytes).sum::<u64>()
-    };
-    Ok(planned.files().iter().map(bytes).collect())
+    Ok(planned.files().iter().map(fact).collect())
 }
 
 /// Checks that a base can be quantized to these types. With `chooses_types`, a calibration may choose others.

@@ -9,9 +9,10 @@ use super::{
     names::{PLOT, REPORT, RESULTS, SUMS},
     own_text,
     results::{Memory, Results, Rung},
+    texts::{self, Named},
 };
 use crate::{failure::quoted, text::human_bytes};
-use gguf_types::words;
+use gguf_types::{counted, words};
 
 /// Use of a measured file: that of the first row whose KL divergence, in nats, it does not exceed. At 0.01 the perplexity is
 /// about 1 % higher.
@@ -88,6 +89,7 @@ pub fn front_matter(results: &Results, quantized_by: Option<&str>) -> String {
     list("language", &model.languages);
     let mut tags = vec!["gguf".to_owned(), "quantized".to_owned()];
     tags.extend(results.importance.as_ref().map(|_| "imatrix".to_owned()));
+    tags.extend(results.prompt_format.as_ref().map(|_| "conversational".to_owned()));
     list("tags", &tags);
     head
 }
@@ -112,7 +114,7 @@ fn files(results: &Results) -> String {
             linked(rung.first_name()) + &more,
             human_bytes(rung.bytes),
             fixed(rung.bits_per_weight, 2),
-            usage(rung, recommended),
+            usage(rung, recommended, results.are_imprecise()),
         ];
         if let Some(found) = &rung.predictions {
             cells.extend([divergence(found), same_top(found)]);
@@ -139,7 +141,7 @@ fn files(results: &Results) -> String {
                     positions where both files rank the same token first. The value after ± is one standard \
                     error. Text: {}. Activations: {}.\n\n![Size against KL divergence]({PLOT})\n",
                 results.base.r#type,
-                escaped(&on.texts.join(", ")),
+                escaped(&texts::names(&on.texts)),
                 on.activations,
             );
             text += &more_metrics(results);
@@ -149,10 +151,18 @@ fn files(results: &Results) -> String {
                 and by this one, over {chunks} texts of {context} tokens: {}. All metrics are in \
                 [{RESULTS}]({RESULTS}).\n",
                 results.base.r#type,
-                escaped(&on.texts.join(", ")),
+                escaped(&texts::names(&on.texts)),
+            );
+        }
+        if results.are_imprecise() {
+            text += &format!(
+                "\nThe metrics are from only {} of text. They are imprecise: with more text, another file may be \
+                    the best choice.\n",
+                counted(chunks, "chunk")
             );
         }
     }
+    text += &fallbacks(results);
     for rung in &results.rungs {
         if let Some(better) = &rung.dominated_by {
             let what = if rung.left_out { "is omitted" } else { "is dominated" };
@@ -162,11 +172,27 @@ fn files(results: &Results) -> String {
     text
 }
 
+/// Reason for more bits per weight than files of a type usually have.
+fn fallbacks(results: &Results) -> String {
+    let files = results.published().filter(|rung| rung.fallbacks > 0);
+    let files: Vec<String> = files.map(|rung| format!("{} in {}", rung.fallbacks, rung.r#type)).collect();
+    if files.is_empty() {
+        return String::new();
+    }
+    format!(
+        "\nSome tensors have a larger type than usual, because their row length is not a multiple of the block \
+            size: {}.\n",
+        files.join(", ")
+    )
+}
+
 /// Advice on a file. Only a measured loss makes a file the recommended one.
-fn usage(rung: &Rung, recommended: Option<&Rung>) -> String {
+fn usage(rung: &Rung, recommended: Option<&Rung>, is_imprecise: bool) -> String {
     let usage = usage_of(rung.bits_per_weight, rung.predictions.as_ref().map(|found| found.divergence.value));
     match recommended {
-        Some(best) if best.r#type == rung.r#type => format!("**recommended**: {usage}"),
+        Some(best) if best.r#type == rung.r#type => {
+            format!("{}: {usage}", if is_imprecise { "suggested" } else { "**recommended**" })
+        }
         _ => usage.to_owned(),
     }
 }
@@ -255,14 +281,22 @@ fn prompt_format(results: &Results) -> String {
     let is_generator = results.rungs.iter().any(|rung| rung.predictions.is_some());
     match &results.prompt_format {
         Some(prompt) => {
-            // Longer than every fence in the text.
-            let ticks = prompt.split(|c| c != '`').map(str::len).max().unwrap_or(0).max(2) + 1;
-            let fence = "`".repeat(ticks);
-            format!("\n## Prompt format\n\n{fence}text\n{}\n{fence}\n", prompt.trim_end_matches('\n'))
+            let system = results.default_system.as_ref().map(|system| {
+                format!("\nThe template adds this system prompt to a chat without one:\n\n{}", fenced(system))
+            });
+            format!("\n## Prompt format\n\n{}{}", fenced(prompt), system.unwrap_or_default())
         }
         None if is_generator => "\n## Prompt format\n\nThe model has no chat template.\n".to_owned(),
         None => String::new(),
     }
+}
+
+/// A block of text that is shown as it is.
+fn fenced(text: &str) -> String {
+    // Longer than every fence in the text.
+    let ticks = text.split(|c| c != '`').map(str::len).max().unwrap_or(0).max(2) + 1;
+    let fence = "`".repeat(ticks);
+    format!("{fence}text\n{}\n{fence}\n", text.trim_end_matches('\n'))
 }
 
 fn divergence(found: &Figures) -> String {
@@ -329,7 +363,7 @@ fn made(results: &Results) -> String {
             importance.sha256,
             importance.chunks,
             importance.context,
-            escaped(&importance.texts.join(", ")),
+            with_digests(&importance.texts),
         );
         if importance.unexecuted > 0 {
             text += &format!(
@@ -343,11 +377,23 @@ fn made(results: &Results) -> String {
         text += &format!(
             "- Calibration: types and rounding chosen on {} tokens of {}\n",
             calibration.tokens,
-            escaped(&calibration.texts.join(", "))
+            with_digests(&calibration.texts)
         );
+    }
+    if let Some(on) = &results.evaluation {
+        text += &format!("- Evaluation text: {}\n", with_digests(&on.texts));
     }
     let quantize = words!("[gguf-quantize -recipe]");
     text + &format!("- Types of all tensors: [recipes](recipes), for `{quantize}`\n")
+}
+
+/// Names of texts with the digests of their files.
+fn with_digests(texts: &[Named]) -> String {
+    let text = |text: &Named| {
+        let digest = text.sha256.as_ref().map(|digest| format!(" (SHA-256 `{digest}`)"));
+        escaped(&text.name) + &digest.unwrap_or_default()
+    };
+    texts.iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
 fn check() -> String {

@@ -22,7 +22,7 @@ use super::{
     names::{recipe_name, recipe_path},
     published,
     work::{Work, fingerprint},
-    write::write,
+    write::{n_fallbacks, write},
 };
 use crate::{
     error::Error,
@@ -45,6 +45,9 @@ pub struct WrittenFile {
     /// Bytes of its tensors alone.
     pub tensor_bytes: u64,
     pub bits_per_weight: f64,
+    /// Number of fallback types in the plan; 0 if the types were chosen for a size.
+    #[serde(skip)]
+    pub fallbacks: usize,
     /// Digest of everything that its tensors depend on.
     pub fingerprint: String,
     /// Digest of the base's descriptive metadata, which it also has.
@@ -158,6 +161,12 @@ pub fn make(base: &Base, wanted: &Wanted<'_>, context: &mut Context<'_>) -> Resu
     }
     let current = |entry| current(entry, wanted, base, context);
     let mut files = wanted.entries.iter().map(current).collect::<Result<Vec<_>, Error>>()?;
+    let by_rules = |entry: &Entry| entry.target_size.is_none();
+    let types: Vec<_> =
+        wanted.entries.iter().filter(|entry| by_rules(entry)).map(|entry| entry.recipe).collect();
+    let fallbacks = base::planned(base, &types, &wanted.request(Shards::One), n_fallbacks)?;
+    let of_types = wanted.entries.iter().zip(&mut files).filter(|(entry, _)| by_rules(entry));
+    of_types.zip(fallbacks).for_each(|((_, file), n)| file.fallbacks = n);
     files.sort_by(|a, b| (a.bytes, &a.file_type).cmp(&(b.bytes, &b.file_type)));
     Ok(files)
 }
@@ -310,6 +319,7 @@ pub fn facts_of(first: &Path, label: String, fingerprint: String, head: &str) ->
         bytes: model.shards().iter().map(|(_, file)| file.bytes().len() as u64).sum(),
         tensor_bytes: n_bytes,
         bits_per_weight: gguf_types::bits_per_weight(n_elems, n_bytes),
+        fallbacks: 0,
         fingerprint,
         head: head.to_owned(),
     })

@@ -130,6 +130,11 @@ impl OwnKeys {
         Ok(own)
     }
 
+    /// True if the publisher states no key.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     fn find(&self, name: &str) -> Option<&Key> {
         self.0.iter().find(|key| key.name == name)
     }

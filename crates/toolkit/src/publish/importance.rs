@@ -20,14 +20,14 @@ use serde_json::{Value, json};
 use super::{
     context::{Context, Made, Stage},
     interruption::ends_soon,
-    texts::{self, For, Text},
+    texts::{self, For, Named, Text},
     work::{Work, fingerprint, sha256_of},
 };
 use crate::{
     error::Error, eval_model::of_open, input_kind::not_an_imatrix, outputs::write_file,
     progress_line::ProgressLine, text::printable, unexecuted,
 };
-use gguf_types::words;
+use gguf_types::{counted, words};
 
 /// The name of the matrix, in the published folder and in the keys of files made with it.
 pub const NAME: &str = "imatrix.gguf";
@@ -47,7 +47,7 @@ pub struct ImatrixFacts {
     #[serde(default)]
     pub fingerprint: String,
     /// Texts that it was collected on.
-    pub texts: Vec<String>,
+    pub texts: Vec<Named>,
     pub chunks: usize,
     /// Tokens in a chunk.
     pub context: usize,
@@ -68,6 +68,7 @@ fn collect(model: &Model, text: &Text, key: &str, context: &Context<'_>) -> Resu
     let (events, part) = (context.events, context.work.path(PART));
     let (mut collector, n_done) = continued(&part, key).unwrap_or_else(|| (Collector::new(false), 0));
     let (cancel, n) = (events.cancel(), text.windows.len());
+    events.status(format!("importance matrix: {}", counted(n, "chunk")));
     let mut progress = ProgressLine::new("chunks", n);
     let (mut n_read, mut saved) = (n_done, Instant::now());
     let at_once = model.sequences_at_once(context.args.context());
@@ -94,7 +95,7 @@ fn write(model: &Model, text: &Text, key: &str, context: &Context<'_>) -> Result
     let _guard = ends_soon(context.events);
     let collector = collect(model, text, key, context)?;
     let mut sums = Sums::new(n_tokens as u32);
-    sums.datasets = text.names.clone();
+    sums.datasets = text.files.iter().map(|file| file.name.clone()).collect();
     sums.add(&collector.sums(n_tokens as u32).map_err(|error| of_open(model, error))?).map_err(Error::new)?;
     let gaps = gaps(&matrices(model), &sums);
     let unexecuted = unexecuted::names(model);
@@ -114,7 +115,7 @@ fn write(model: &Model, text: &Text, key: &str, context: &Context<'_>) -> Result
         file: NAME.to_owned(),
         sha256: sha256_of(&path)?,
         fingerprint: key.to_owned(),
-        texts: text.names.clone(),
+        texts: text.files.clone(),
         chunks: text.windows.len(),
         context: n_tokens,
         tokens: text.windows.len() * n_tokens,

@@ -6,7 +6,7 @@ use crate::{
 };
 
 /// Hint for an interrupted run.
-const RESUMES: &str = "run the same command again to continue; finished stages are kept";
+const RESUMES: &str = "run the same command again to continue; finished stages and measured chunks are kept";
 
 /// The error of an interrupted run.
 pub fn interrupted() -> Error {

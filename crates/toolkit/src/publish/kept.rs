@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::{
     ladder::{Entry, size_argument, size_label},
-    names::{RESULTS, TEMPLATE},
+    names::RESULTS,
     options::{CHUNKS, CONTEXT, PublishOptions, SPLIT_MAX_SIZE},
     results::ModelFacts,
     work::Work,
@@ -344,12 +344,12 @@ pub fn is_of_size(label: &str, size: u64) -> bool {
 }
 
 /// The call that makes the files `entries` in this order, an argument each, and a call that removes the type that the first one
-/// has to name; the latter is empty if types are published. Paths of this machine become names.
+/// has to name; the latter is empty if types are published. Paths of this machine become names. `args` has the published template
+/// and card instead of the files that they were made from.
 pub fn commands(
     args: &PublishOptions,
     entries: &[Entry],
     model: &ModelFacts,
-    has_template: bool,
 ) -> Result<[Vec<String>; 2], Error> {
     let src = match (&model.source, &model.commit) {
         (Some(source), Some(commit)) => format!("hf://{source}@{commit}"),
@@ -372,11 +372,10 @@ pub fn commands(
         removal = [&call[..], &[words!("[-remove]").to_string(), unwanted]].concat();
     }
     options.files().flatten().for_each(|path| *path = name(path).into());
-    options.chat_template = has_template.then(|| TEMPLATE.into());
     let defaults = fields_of(&defaults())?;
     let mut fields = fields_of(&options)?;
     fields.retain(|name, value| {
-        let is_named = ["chat_template", "drop_dominated"].contains(&name.as_str());
+        let is_named = ["chat_template", "card_metadata", "drop_dominated"].contains(&name.as_str());
         (is_named || !OF_RUN.contains(&name.as_str())) && defaults.get(name) != Some(value)
     });
     let mut command = call.to_vec();

@@ -13,7 +13,7 @@ use std::{
 use gguf_runtime::{
     Model, Options,
     chunks::Chunk,
-    compare::{Base, run},
+    compare::{Base, Step, run},
     embed::{Pooling, embed, pooling},
     stats::{Comparison, Estimate, Position, percentile},
 };
@@ -128,8 +128,18 @@ pub fn measure(
         let mut at_window = first;
         while at_window < next {
             let end = (at_window + group).min(next);
-            let mut watch = |n_windows: usize, found: &[Vec<Position>]| {
-                progress.update(events, n_windows, || means(&names, found, &before));
+            let mut watch = |step: Step<'_>| {
+                match step {
+                    // Later groups are in the progress.
+                    Step::Runs(Some(other)) if at_window == first => {
+                        let chunks = format!(" (chunks {} to {end} of {wanted})", first + 1);
+                        tell_file(&files[which[other]], other, which.len(), &chunks, events);
+                    }
+                    Step::Runs(_) => {}
+                    Step::Compared { n_chunks, found } => {
+                        progress.update(events, n_chunks, || means(&names, found, &before));
+                    }
+                }
                 !cancel.load(Ordering::Relaxed)
             };
             let range = (on.windows, at_window..end);
@@ -189,6 +199,11 @@ pub fn store(base_fingerprint: &str, file: &WrittenFile, on: &On<'_>, context: &
     context.work.path(&format!("measured-{}-{}", file.file_type, &fingerprint(&of)[..16]))
 }
 
+/// Reports that a file, counted from 0, begins to run.
+fn tell_file(file: &WrittenFile, index: usize, n_files: usize, on: &str, events: &dyn Events) {
+    events.status(format!("measuring {}, file {} of {n_files}{on}", file.name(), index + 1));
+}
+
 /// Reports the memory of a measurement: files are mapped, and rows of a few chunks are in memory.
 fn tell_memory(base: &Model, others: &[Model], context: usize, events: &dyn Events) {
     let bytes = |model: &Model| model.file().tensors().map(|(_, info)| info.n_bytes).sum::<u64>();
@@ -230,7 +245,8 @@ fn vectors(
         |path: &Path, model: &Model| embed(model, &texts, pooled).map_err(|error| Error::at(path, error));
     let expected = of(Path::new("the base"), base)?;
     let mut vectors = Vec::new();
-    for file in files {
+    for (index, file) in files.iter().enumerate() {
+        tell_file(file, index, files.len(), "", events);
         let found = of(file.first(), &open(file.first(), run_options, events)?)?;
         let distances: Vec<f64> = expected.iter().zip(&found).map(|(a, b)| 1.0 - cosine(a, b)).collect();
         let distance_max = distances.iter().copied().fold(0.0, f64::max);

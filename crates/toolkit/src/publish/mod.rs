@@ -45,17 +45,18 @@ use self::{
     importance::ImatrixFacts,
     kept::{Combined, Kept},
     measure::{On, measure},
-    names::TEMPLATE,
+    names::{CARD, TEMPLATE},
     plan::Plan,
     publication::Publication,
     published::Contents,
     results::{BaseFacts, CalibrationFacts, Evaluation, PublishedSidecar, Results},
+    texts::Named,
     work::{Work, fingerprint},
 };
 pub use self::{ladder::Ladder, options::PublishOptions};
 use crate::{
     error::Error, eval_model, events::Events, file_type::stated_file_type, hub::HubOptions, modelfile,
-    text::file_name, text_file,
+    summary, text_file,
 };
 use gguf_types::{Words, words};
 
@@ -224,12 +225,16 @@ impl Made<'_> {
         let Context { args, events, .. } = *context;
         let Made { source, base, model, .. } = *self;
         let facts = facts::of(source, model, args);
-        let has_template = self.stated.chat_template().is_some();
-        let [command, removal] = kept::commands(args, &self.plan.entries, &facts, has_template)?;
+        let published = PublishOptions {
+            chat_template: self.stated.chat_template().map(|_| TEMPLATE.into()),
+            card_metadata: (!self.own_keys.is_empty()).then(|| CARD.into()),
+            ..args.clone()
+        };
+        let [command, removal] = kept::commands(&published, &self.plan.entries, &facts)?;
         let metadata = model.file().metadata();
-        let calibration = args.calibration().map(|options| CalibrationFacts {
-            texts: options.calibrate.iter().map(|path| file_name(path)).collect(),
-            tokens: options.calibration_tokens,
+        let calibration = args.calibration().map(|options| -> Result<_, Error> {
+            let texts = options.calibrate.iter().map(|path| Named::of(path)).collect::<Result<_, _>>()?;
+            Ok(CalibrationFacts { texts, tokens: options.calibration_tokens })
         });
         Ok(Results {
             format: names::FORMAT,
@@ -249,8 +254,9 @@ impl Made<'_> {
                 weights: base.digests.weights.clone(),
             },
             importance: self.importance.clone(),
-            calibration,
+            calibration: calibration.transpose()?,
             prompt_format: facts::prompt_format(model, &base.path, events),
+            default_system: summary::prompts(metadata).ok().and_then(|(_, system)| system),
             sampling: modelfile::sampling(metadata),
             ollama_template: modelfile::template(metadata, &base.path),
             own_keys: self.own_keys.clone(),

@@ -23,6 +23,7 @@ use super::{
     names::{CARD, PLOT, REPORT, RESULTS, SUMS, TEMPLATE, recipe_name, recipe_path},
     own_text,
     results::{Memory, PublishedFile, Results, Rung},
+    texts,
     work::sha256_of,
 };
 use crate::{
@@ -61,6 +62,7 @@ impl Publication<'_> {
                 files: Vec::new(),
                 bytes: file.bytes,
                 bits_per_weight: file.bits_per_weight,
+                fallbacks: file.fallbacks,
                 predictions: positions.map(|positions| Figures::of(positions, measured.windows)),
                 vectors: measured.vectors.get(index).cloned(),
                 dominated_by: None,
@@ -262,7 +264,7 @@ impl Publication<'_> {
             base: format!("{} ({})", results.model.name, results.base.r#type),
             base_bytes: Some(results.base.bytes),
             architecture: results.model.architecture.clone(),
-            text: results.evaluation.as_ref().map(|on| on.texts.join(", ")),
+            text: results.evaluation.as_ref().map(|on| texts::names(&on.texts)),
             activations: self.context.args.activations().name(),
             context: self.context.args.context(),
             chunks: measured.windows,

@@ -5,8 +5,13 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{front_matter::OwnKeys, importance, measure, options::PublishOptions, texts::Text};
-use crate::events::Events;
+use super::{
+    front_matter::OwnKeys,
+    importance, measure,
+    options::PublishOptions,
+    texts::{Named, Text},
+};
+use crate::{eval_model::are_few_chunks, events::Events};
 use gguf_types::words;
 
 /// A file that is published.
@@ -44,6 +49,8 @@ pub struct Rung {
     pub files: Vec<PublishedFile>,
     pub bytes: u64,
     pub bits_per_weight: f64,
+    /// Tensors with a larger type than that of the recipe, because their rows do not fill its blocks.
+    pub fallbacks: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub predictions: Option<measure::Figures>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -76,7 +83,7 @@ impl Rung {
 /// Text and settings of the measurements.
 #[derive(Debug, Clone, Serialize)]
 pub struct Evaluation {
-    pub texts: Vec<String>,
+    pub texts: Vec<Named>,
     /// SHA-256 of its tokens, in hexadecimal.
     pub sha256: String,
     /// Tokens in a chunk.
@@ -90,7 +97,7 @@ impl Evaluation {
     /// The measurements on the chunks of a text, if there are any.
     pub fn of(text: &Text, n_chunks: usize, args: &PublishOptions) -> Option<Evaluation> {
         (n_chunks > 0).then(|| Evaluation {
-            texts: text.names.clone(),
+            texts: text.files.clone(),
             sha256: text.digest.clone(),
             context: args.context(),
             chunks: n_chunks,
@@ -127,7 +134,7 @@ pub struct ModelFacts {
 /// Texts of a calibration.
 #[derive(Debug, Clone, Serialize)]
 pub struct CalibrationFacts {
-    pub texts: Vec<String>,
+    pub texts: Vec<Named>,
     /// Limit of the tokens of all texts together.
     pub tokens: u32,
 }
@@ -163,6 +170,9 @@ pub struct Results {
     /// Chat with a system prompt and a question in the model's format, if it has a chat template.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_format: Option<String>,
+    /// System prompt that the chat template adds to a chat without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default_system: Option<String>,
     /// Sampling defaults of the model, by their names in Ollama.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub sampling: BTreeMap<&'static str, String>,
@@ -198,6 +208,11 @@ impl Results {
         if self.model.license.is_none() && !self.own_keys.has("license") {
             events.warning("the card states no license, because the source does not");
         }
+    }
+
+    /// True if the metrics are of few chunks.
+    pub fn are_imprecise(&self) -> bool {
+        self.evaluation.as_ref().is_some_and(|on| are_few_chunks(on.chunks))
     }
 
     /// Files that are published.

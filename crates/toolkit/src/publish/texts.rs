@@ -1,18 +1,20 @@
 //! Texts to calibrate with and to measure on: files, chats in the form that the model's template gives them, or a small built-in mix.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use gguf_runtime::{
     Model,
     chunks::{Chunk, Settings, text_chunks},
 };
 use gguf_types::hex;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::{
     chats,
     error::Error,
     events::Events,
+    run,
     text::{file_name, printable},
 };
 use gguf_types::words;
@@ -32,11 +34,35 @@ pub enum For {
     Evaluation,
 }
 
+/// Name of a text, and digest of its file.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Named {
+    pub name: String,
+    /// SHA-256 of its bytes, in hexadecimal; `None` for the default texts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
+}
+
+impl Named {
+    /// The text in a file.
+    ///
+    /// # Errors
+    /// A file that cannot be read.
+    pub fn of(path: &Path) -> Result<Named, Error> {
+        Ok(Named { name: file_name(path), sha256: Some(run::Text::file(path).sha256()?) })
+    }
+}
+
+/// Names of texts, comma-separated.
+pub fn names(texts: &[Named]) -> String {
+    texts.iter().map(|text| text.name.as_str()).collect::<Vec<_>>().join(", ")
+}
+
 /// A text that was read.
 #[derive(Debug, Clone)]
 pub struct Text {
-    /// Name of the text in the card: its files, or the built-in mix.
-    pub names: Vec<String>,
+    /// Its files, or the built-in mix.
+    pub files: Vec<Named>,
     /// SHA-256 of its tokens, in hexadecimal.
     pub digest: String,
     /// The windows that it has.
@@ -63,23 +89,23 @@ pub fn read(
     context: usize,
     events: &dyn Events,
 ) -> Result<Text, Error> {
-    let (mut names, mut tokens) = (Vec::new(), Vec::new());
+    let (mut named, mut tokens) = (Vec::new(), Vec::new());
     for file in files {
-        names.push(file_name(file));
         tokens.extend(chats::tokens(model, file, events)?);
+        named.push(Named::of(file)?);
     }
     if files.is_empty() {
         let (name, mix) = match purpose {
             For::Calibration => ("calibration", CALIBRATION_MIX),
             For::Evaluation => ("evaluation", EVALUATION_MIX),
         };
-        names.push(format!("{BUILT_IN}{name} text of gguf-tools"));
+        named.push(Named { name: format!("{BUILT_IN}{name} text of gguf-tools"), sha256: None });
         tokens = model.tokenizer().encode(mix, true, false).map_err(Error::new)?;
     }
     let settings = Settings { context, n_chunks: None, stride: None };
     let windows = text_chunks(model, &tokens, &settings)
-        .map_err(|error| Error::at(&PathBuf::from(printable(&names.join(", "))), error))?;
-    Ok(Text { names, digest: digest_of(&tokens), windows })
+        .map_err(|error| Error::at(&PathBuf::from(printable(&names(&named))), error))?;
+    Ok(Text { files: named, digest: digest_of(&tokens), windows })
 }
 
 /// SHA-256 of tokens, in hexadecimal.

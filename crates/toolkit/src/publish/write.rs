@@ -5,7 +5,8 @@ use std::{
     sync::Arc,
 };
 
-use gguf_conversion::{Conversion, Input, Journaling, Losses, Origin, Resumed, Watch};
+use gguf_conversion::{Conversion, Input, Journaling, Losses, Origin, PlannedFile, Resumed, Watch};
+use gguf_types::counted;
 
 use super::{context::Context, interruption::ends_soon};
 use crate::{
@@ -20,6 +21,11 @@ pub struct Written {
     pub path: PathBuf,
     /// The name of its type.
     pub file_type: &'static str,
+}
+
+/// Number of tensors whose rows do not fill blocks of the type that the recipe has for them.
+pub fn n_fallbacks(file: &PlannedFile) -> usize {
+    file.choices.iter().filter(|choice| choice.fallback.is_some()).count()
 }
 
 /// Writes all files of a conversion to a folder. An interrupted run of the same conversion is resumed;
@@ -39,12 +45,13 @@ pub fn write<I: Input>(
     let checked = planned.check().map_err(failed)?;
     for file in planned.files() {
         file.warnings.iter().for_each(|warning| events.warning(warning));
-        let n_fallbacks = file.choices.iter().filter(|choice| choice.fallback.is_some()).count();
-        if n_fallbacks > 0 {
+        let n = n_fallbacks(file);
+        if n > 0 {
             let name = file.recipe.canonical_name();
             events.warning(format!(
-                "{name}: {n_fallbacks} tensors have a fallback type because their row length is not a \
-                    multiple of the block size"
+                "{name}: a larger fallback type in {}, because the row length is not a multiple of the block \
+                    size",
+                counted(n, "tensor")
             ));
         }
     }
@@ -72,9 +79,6 @@ pub fn write<I: Input>(
     loss_report::warn(&losses, events);
     let files: Vec<_> = paths.into_iter().zip(planned.files()).collect();
     say_written(&files, events);
-    let written = |(path, file): (PathBuf, &gguf_conversion::PlannedFile)| Written {
-        path,
-        file_type: file.recipe.name,
-    };
+    let written = |(path, file): (PathBuf, &PlannedFile)| Written { path, file_type: file.recipe.name };
     Ok(files.into_iter().map(written).collect())
 }
