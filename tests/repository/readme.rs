@@ -1,5 +1,5 @@
-//! The tables of `docs/reference/architectures.md` and `docs/reference/projectors.md` and the counts in the README are printed from the registries.
-//! `BLESS=1 cargo test --test all repository::readme` writes them anew.
+//! The tables of `docs/reference/architectures.md` and `docs/reference/projectors.md` and the counts in the README are printed from the registries,
+//! and guides show programs that are files elsewhere. `BLESS=1 cargo test --test all repository::readme` writes them anew.
 
 use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
 
@@ -243,4 +243,20 @@ fn generated_tables_match_registries() {
     check("docs/reference/differences.md", "departures", &departures());
     check_file("docs/images/dry-run.svg", &dry_run());
     check("README.md", "counts", &counts());
+}
+
+#[test]
+fn guides_show_programs_and_readmes() {
+    let read = |path: &str| fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
+    for (guide, file, language) in [
+        ("rust-tool", "examples/tool.rs", "rust,ignore"),
+        ("python-tool", "python/examples/tool.py", "python"),
+    ] {
+        check(&format!("docs/guides/{guide}.md"), "program", &format!("```{language}\n{}```\n", read(file)));
+    }
+    for (guide, file) in [("library", "crates/toolkit/README.md"), ("python", "python/README.md")] {
+        let text = read(file);
+        let (_title, text) = text.split_once("\n\n").unwrap();
+        check(&format!("docs/guides/{guide}.md"), "readme", text);
+    }
 }
