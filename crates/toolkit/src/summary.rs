@@ -212,7 +212,7 @@ pub(crate) fn of_file(path: &Path, file: &File, events: &dyn Events) -> Result<S
     }
     if let Some(model) = &model {
         summary.n_files = model.shards().len();
-        summary.file_bytes = model.shards().iter().map(|(_, file)| file.bytes().len() as u64).sum();
+        summary.file_bytes = model.file_bytes();
         summary.memory = memory(model, summary.context_length);
     }
     Ok(summary)

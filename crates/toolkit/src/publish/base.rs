@@ -280,10 +280,7 @@ pub fn sizes(base: &Base, types: &[&'static Recipe], request: &Request<'_>) -> R
     let outputs = types.iter().copied().map(OutputRequest::by_rules);
     let conversion = Conversion::new(input).outputs(outputs).request(request.clone());
     let planned = conversion.plan().map_err(|error| failure(&base.path, error))?;
-    let bytes = |file: &gguf_conversion::PlannedFile| {
-        file.plan.tensors().iter().map(|tensor| tensor.n_bytes).sum::<u64>()
-    };
-    Ok(planned.files().iter().map(bytes).collect())
+    Ok(planned.files().iter().map(|file| file.plan.tensor_bytes()).collect())
 }
 
 /// Checks that a base can be quantized to these types. With `chooses_types`, a calibration may choose others.
