@@ -22,7 +22,7 @@ use super::{
         ArchOptions, EncodingOptions, MtpLayers, NamingOptions, OutputOptions, ReadingOptions,
         is_of_converter, recipe_of, recipes_of, require_types,
     },
-    report::{OutputFile, Report},
+    report::Report,
     run::run,
     run_args::{Caller, OpenInput, Outcome, Parts, Plan, Requested, RunArgs},
 };
@@ -30,6 +30,7 @@ use crate::{
     adapter::Adapter,
     calibration::{BudgetOptions, CalibrationOptions, NamedInput, types_by_weights::Basis},
     call::{given_options, option_name},
+    container_file::{self, is_projector},
     error::Error,
     events::Events,
     failure::{failure, quoted},
@@ -389,20 +390,21 @@ impl Convert {
 
     /// Writes the `Modelfile` of the first type.
     fn write_modelfile(&self, path: &Path, report: &Report, events: &dyn Events) -> Result<(), Error> {
-        let is_projector = |output: &&OutputFile| {
-            let name = output.path.file_name().unwrap_or_default().to_string_lossy();
-            self.with_mmproj && name.starts_with("mmproj-")
-        };
         let first = report.outputs.first().map(|output| output.file_type);
-        let models = report.outputs.iter().filter(|output| Some(output.file_type) == first);
-        let mut files: Vec<PathBuf> =
-            models.filter(|output| !is_projector(output)).map(|output| output.path.clone()).collect();
+        let (mut files, mut projectors) = (Vec::new(), Vec::new());
+        for output in &report.outputs {
+            if is_projector(container_file::open(&output.path)?.metadata()) {
+                projectors.push(output.path.clone());
+            } else if Some(output.file_type) == first {
+                files.push(output.path.clone());
+            }
+        }
         if files.len() > 1 {
             let merge = words!("; make one file with `[gguf-inspect merge]`");
             events.warning(words!("Ollama imports single files, not {} shards", files.len()) + merge);
         }
         files.truncate(1);
-        files.extend(report.outputs.iter().find(is_projector).map(|output| output.path.clone()));
+        files.extend(projectors.into_iter().next());
         write_file(path, modelfile::of_files(path, &files)?.as_bytes(), self.replaces())?;
         events.status(format!("wrote {}", path.display()));
         Ok(())
