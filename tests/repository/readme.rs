@@ -7,6 +7,7 @@ use gguf_checkpoint::FORMATS;
 use gguf_conversion::recipes::RECIPES;
 use gguf_layout::Arch;
 use gguf_models::{ARCHES, PROJECTORS};
+use gguf_toolkit::memory::SHARES;
 use gguf_tools::commands::llama_cpp::{PROGRAMS, To};
 
 fn joined<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
@@ -240,6 +241,9 @@ fn generated_tables_match_registries() {
     check("docs/reference/projectors.md", "projectors", &projectors());
     check("docs/guides/coming-from-llama-cpp.md", "options", &foreign_options());
     check("docs/guides/choosing-a-type.md", "types", &types());
+    let shares = SHARES.map(|(file_type, percent)| format!("| {file_type} | {percent} % |\n"));
+    let shares = format!("| type | largest share of the memory |\n|---|---:|\n{}", shares.concat());
+    check("docs/guides/choosing-a-type.md", "shares", &shares);
     check("docs/reference/differences.md", "departures", &departures());
     check_file("docs/images/dry-run.svg", &dry_run());
     check("README.md", "counts", &counts());

@@ -76,8 +76,8 @@ pub struct Convert {
     pub types: Vec<FileType>,
     /// Set the memory size, for example 16GB or 24GiB.
     ///
-    /// Without --type, the file type of the best quality for this memory is written: q8_0, q6_k or q5_k_m if the file takes at most a
-    /// quarter of it, otherwise q4_k_m, and q3_k_m or q2_k for larger models. Default: the memory of this machine.
+    /// Without --type, the file type of the best quality for this memory is written, from q8_0 to q2_k. Default: the memory of this
+    /// machine.
     #[cfg_attr(feature = "clap", arg(long, value_name = "SIZE", value_parser = crate::sizes::parse_size, conflicts_with_all = ["types", "recipe"], hide_short_help = true))]
     pub memory: Option<u64>,
     /// Write a Modelfile for Ollama.
