@@ -24,7 +24,7 @@ use super::{
     },
     report::Report,
     run::run,
-    run_args::{Caller, OpenInput, Outcome, Parts, Plan, Requested, RunArgs},
+    run_args::{Caller, OpenInput, Outcome, Parts, Requested, RunArgs},
 };
 use crate::{
     adapter::Adapter,
@@ -183,27 +183,6 @@ pub struct Convert {
 }
 
 impl Convert {
-    /// Conversion of the checkpoint at `source` to these types.
-    pub fn new(source: impl Into<PathBuf>, types: impl IntoIterator<Item = FileType>) -> Convert {
-        Convert { source: source.into(), types: types.into_iter().collect(), ..Convert::default() }
-    }
-
-    /// Plans the files. Reads headers only, and writes nothing except a recipe file if one is requested.
-    ///
-    /// # Errors
-    /// Invalid options, or an input that cannot be read.
-    pub fn plan(&self, events: &dyn Events) -> Result<Plan, Error> {
-        self.run_for(Caller::planning(self)?, events)?.plan()
-    }
-
-    /// Writes the files. Each gets its name only when it is complete.
-    ///
-    /// # Errors
-    /// Invalid options, an input that cannot be read, an output that cannot be written, an interruption.
-    pub fn run(&self, events: &dyn Events) -> Result<Report, Error> {
-        self.run_for(Caller::library(self)?, events)?.written()
-    }
-
     /// Does the part of the conversion that a caller asks for.
     ///
     /// # Errors
