@@ -58,8 +58,9 @@ pub use self::{
     planned::{Planned, WorkerOptions},
     projector::ConvertProjector,
     quantize::Quantize,
-    report::{DroppedTensor, OutputFile, OutputTensor, Report, Total},
+    report::{DroppedTensor, OutputFile, OutputTensor, Report},
     run_args::{Caller, Outcome, Plan},
     save::Save,
     vocab::{ConvertVocab, VocabReport},
 };
+pub use crate::totals::Total;
