@@ -20,8 +20,8 @@ def run(checkpoint, folder, text, progress=show):
     base, small = gt.convert(checkpoint, out, file_type=["bf16", "q4_k_m"], progress=progress)
     for file in (base, small):
         report = gt.verify(file, against=checkpoint, progress=progress)
-        if not report["good"]:
-            problems = [finding["message"] for check in report["checks"] for finding in check["findings"]]
+        if not report.good:
+            problems = [finding.message for check in report.checks for finding in check.findings]
             raise SystemExit("\n".join(problems))
     found = gt.compare(base, small, Path(text), progress=progress)
     made = gt.Model(small).generate("Once upon a time", max_tokens=16)

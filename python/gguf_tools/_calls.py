@@ -6,6 +6,7 @@ import os
 
 from . import _native
 from ._progress import shown
+from ._results import Report
 
 
 def call(name: str, options: dict, progress=False):
@@ -16,7 +17,7 @@ def call(name: str, options: dict, progress=False):
     import json
 
     with shown(progress) as report:
-        return json.loads(_native.call(name, json.dumps(stated(options)), report))
+        return json.loads(_native.call(name, json.dumps(stated(options)), report), object_hook=Report)
 
 
 def stated(options: dict) -> dict:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ._calls import call, hub, text_paths, texts
 from ._options import CopyOptions, EditOptions, ExtractOptions, FitOptions, SplitOptions, VerifyOptions, keywords, options
+from ._results import Report
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,9 +40,7 @@ def _report(name: str, kind: type, given, **files):
 
 
 @keywords(EditOptions)
-def edit_metadata(
-    file: StrPath, values: Mapping[str, Any] | None = None, **given: Unpack[EditOptions]
-) -> dict[str, Any]:
+def edit_metadata(file: StrPath, values: Mapping[str, Any] | None = None, **given: Unpack[EditOptions]) -> Report:
     """Changes the metadata of a file.
 
     Renames come first, then removals, then values. Without ``output`` the file itself is changed: in place if the length of its
@@ -53,13 +52,13 @@ def edit_metadata(
             ``str``. To choose a type, use ``{"type": "u32", "value": 1}``.
 
     Returns:
-        A dict with ``changes`` (each with ``key``, ``old`` and ``new``), ``in_place``, ``written``, ``slack`` and ``file_bytes``.
+        A :class:`Report` with ``changes`` (each with ``key``, ``old`` and ``new``), ``in_place``, ``written``, ``slack`` and ``file_bytes``.
 
     Raises:
         GgufError: The file cannot be read or written, a key does not exist, or a value does not fit its type.
 
     Example:
-        >>> gt.edit_metadata("model.gguf", {"general.name": "My model"}, unset=["general.tags"])["in_place"]
+        >>> gt.edit_metadata("model.gguf", {"general.name": "My model"}, unset=["general.tags"]).in_place
     """
     chosen = options("edit_metadata", EditOptions, given, has_hub=False)
     values = {key: _json_value(value) for key, value in (values or {}).items()}
@@ -88,7 +87,7 @@ def export_metadata(file: StrPath, *, prefix: str | Sequence[str] = ()) -> dict[
 
 
 @keywords(SplitOptions)
-def split(file: StrPath, prefix: StrPath, **given: Unpack[SplitOptions]) -> list[dict[str, Any]]:
+def split(file: StrPath, prefix: StrPath, **given: Unpack[SplitOptions]) -> list[Report]:
     """Splits a file into shards ``PREFIX-00001-of-00003.gguf``, byte-identical to those of ``llama-gguf-split``.
 
     Args:
@@ -96,7 +95,7 @@ def split(file: StrPath, prefix: StrPath, **given: Unpack[SplitOptions]) -> list
         prefix: Path of the shards without number and ending.
 
     Returns:
-        A dict for each shard with ``file``, ``tensors`` and ``file_bytes``.
+        A :class:`Report` for each shard with ``file``, ``tensors`` and ``file_bytes``.
 
     Raises:
         GgufError: The file cannot be read, or a shard cannot be written.
@@ -111,7 +110,7 @@ def split(file: StrPath, prefix: StrPath, **given: Unpack[SplitOptions]) -> list
 
 
 @keywords(CopyOptions)
-def merge(shards: Paths, output: StrPath, **given: Unpack[CopyOptions]) -> dict[str, Any]:
+def merge(shards: Paths, output: StrPath, **given: Unpack[CopyOptions]) -> Report:
     """Merges the shards of a model into one file.
 
     Args:
@@ -119,7 +118,7 @@ def merge(shards: Paths, output: StrPath, **given: Unpack[CopyOptions]) -> dict[
         output: The file to write.
 
     Returns:
-        A dict with ``file``, ``tensors`` and ``file_bytes``.
+        A :class:`Report` with ``file``, ``tensors`` and ``file_bytes``.
 
     Raises:
         GgufError: A shard is missing, or the file cannot be written.
@@ -133,7 +132,7 @@ def merge(shards: Paths, output: StrPath, **given: Unpack[CopyOptions]) -> dict[
 @keywords(CopyOptions)
 def change_endian(
     file: StrPath, output: StrPath, order: Literal["little", "big"], **given: Unpack[CopyOptions]
-) -> list[dict[str, Any]]:
+) -> list[Report]:
     """Writes a file in another byte order, tensor data included.
 
     Args:
@@ -142,7 +141,7 @@ def change_endian(
         order: ``"little"`` or ``"big"``.
 
     Returns:
-        A dict for each file with ``file``, ``tensors`` and ``file_bytes``.
+        A :class:`Report` for each file with ``file``, ``tensors`` and ``file_bytes``.
 
     Raises:
         GgufError: The file cannot be read, or has a type that cannot be converted.
@@ -155,7 +154,7 @@ def change_endian(
 
 
 @keywords(ExtractOptions)
-def extract(file: StrPath, tensors: Texts, output: StrPath, **given: Unpack[ExtractOptions]) -> dict[str, Any]:
+def extract(file: StrPath, tensors: Texts, output: StrPath, **given: Unpack[ExtractOptions]) -> Report:
     """Writes tensors to a file for other programs.
 
     Args:
@@ -164,7 +163,7 @@ def extract(file: StrPath, tensors: Texts, output: StrPath, **given: Unpack[Extr
         output: The file to write: ``.npy`` for one tensor, or ``.safetensors``.
 
     Returns:
-        A dict with ``file``, ``file_bytes``, ``written`` and ``tensors``.
+        A :class:`Report` with ``file``, ``file_bytes``, ``written`` and ``tensors``.
 
     Raises:
         GgufError: A tensor does not exist, or the file cannot be written.
@@ -177,27 +176,27 @@ def extract(file: StrPath, tensors: Texts, output: StrPath, **given: Unpack[Extr
 
 
 @keywords(VerifyOptions)
-def verify(file: StrPath, **given: Unpack[VerifyOptions]) -> dict[str, Any]:
+def verify(file: StrPath, **given: Unpack[VerifyOptions]) -> Report:
     """Checks that a file is valid or, with ``against``, that it matches its source.
 
     Args:
         file: The GGUF file, or any shard of a split model.
 
     Returns:
-        A dict with ``good``, ``errors``, ``warnings`` and ``checks``, each with its ``findings``.
+        A :class:`Report` with ``good``, ``errors``, ``warnings`` and ``checks``, each with its ``findings``.
 
     Raises:
         GgufError: A file cannot be read. An invalid file that can be read raises no error.
 
     Example:
-        >>> gt.verify("model.gguf", against="Llama-3.2-1B")["good"]
+        >>> gt.verify("model.gguf", against="Llama-3.2-1B").good
     """
     chosen = options("verify", VerifyOptions, given, has_hub=False)
     both = {"options": {"file": os.fsdecode(file), **chosen}, "hub": hub()}
     return call("verify", both, given.get("progress"))
 
 
-def diff(a: StrPath, b: StrPath, *, headers: bool = False, progress: Progress | None = None) -> dict[str, Any]:
+def diff(a: StrPath, b: StrPath, *, headers: bool = False, progress: Progress | None = None) -> Report:
     """Compares the keys and tensors of two files.
 
     Args:
@@ -207,13 +206,13 @@ def diff(a: StrPath, b: StrPath, *, headers: bool = False, progress: Progress | 
         progress: Called with the bytes that are done and the total.
 
     Returns:
-        A dict with ``equal``, ``keys`` and ``tensors``. The error of a tensor is ``sqrt(sum (b - a)^2 / sum a^2)``.
+        A :class:`Report` with ``equal``, ``keys`` and ``tensors``. The error of a tensor is ``sqrt(sum (b - a)^2 / sum a^2)``.
 
     Raises:
         GgufError: A file cannot be read.
 
     Example:
-        >>> [key["key"] for key in gt.diff("old.gguf", "new.gguf")["keys"]]
+        >>> [key.key for key in gt.diff("old.gguf", "new.gguf")["keys"]]
     """
     return call("diff", {"a": os.fsdecode(a), "b": os.fsdecode(b), "headers": headers}, progress)
 
@@ -240,9 +239,7 @@ def hash(
     return call("hash", {"files": text_paths(files), "tensors": tensors}, progress)
 
 
-def summary(
-    path: StrPath, *, html: StrPath | None = None, base: StrPath | None = None, overwrite: bool = False
-) -> dict[str, Any]:
+def summary(path: StrPath, *, html: StrPath | None = None, base: StrPath | None = None, overwrite: bool = False) -> Report:
     """Summarizes a file, without reading its weights.
 
     Args:
@@ -252,13 +249,13 @@ def summary(
         overwrite: Overwrite an existing page.
 
     Returns:
-        A dict with the model, size, types, origin, context length, tokenizer, prompt of one message, memory and ``findings``.
+        A :class:`Report` with the model, size, types, origin, context length, tokenizer, prompt of one message, memory and ``findings``.
 
     Raises:
         GgufError: The file cannot be read, or the page cannot be written.
 
     Example:
-        >>> gt.summary("model.gguf")["findings"]
+        >>> gt.summary("model.gguf").findings
         >>> gt.summary("model.gguf", html="model.html")
     """
     page = {"html": html and os.fsdecode(html), "base": base and os.fsdecode(base), "force": overwrite}
@@ -266,14 +263,14 @@ def summary(
 
 
 @keywords(FitOptions)
-def fit(path: StrPath, **given: Unpack[FitOptions]) -> dict[str, Any]:
+def fit(path: StrPath, **given: Unpack[FitOptions]) -> Report:
     """Estimates the memory and speed of a file, of each file of a folder, or of each type of a checkpoint, when it runs in llama.cpp.
 
     Args:
         path: A GGUF file or its address, a folder of files, a checkpoint folder, or ``hf://OWNER/MODEL``.
 
     Returns:
-        A dict with the memory of each file, ``best``, the largest file that fits, and ``suited``, the type that a conversion chooses
+        A :class:`Report` with the memory of each file, ``best``, the largest file that fits, and ``suited``, the type that a conversion chooses
         for this memory. Without ``memory``, tokens per second are estimated from the bandwidth of this machine's memory, which is
         measured for a fraction of a second.
 
@@ -282,7 +279,7 @@ def fit(path: StrPath, **given: Unpack[FitOptions]) -> dict[str, Any]:
         ValueError: A size is invalid.
 
     Example:
-        >>> gt.fit("quants", memory="16GiB", context=8192)["best"]
+        >>> gt.fit("quants", memory="16GiB", context=8192).best
     """
     chosen = options("fit", FitOptions, given, has_hub=False)
     return call("fit", {"options": {"path": os.fsdecode(path), **chosen}, "hub": hub()})

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, overload
 
 from . import _native
-from ._calls import stated
+from ._calls import as_path, call, hub, stated
 from ._events import receive
 from ._files import Metadata
 from ._options import ChatOptions, GenerateOptions, adapters, defaults, keywords, options
@@ -108,6 +108,8 @@ class Model:
 
     Args:
         path: The file, or any shard of a split model.
+        convert: Accept a checkpoint folder or model of the Hub too. It is converted to the current folder, as ``gguf-eval chat`` does;
+            the file of an earlier call is used again.
         threads: Number of threads. Default: one per core.
         activations: ``"f32"`` for exact activations, or ``"rounded"`` to round them as llama.cpp's CPU kernels do.
         lora: LoRA adapter files (GGUF) to apply while the model runs: a path, a list of paths or of ``(path, scale)``, or a dict of
@@ -122,11 +124,14 @@ class Model:
     """
 
     def __init__(
-        self, path: StrPath, *, threads: int | None = None, activations: Activations = "f32", lora: Lora = ()
+        self, path: StrPath, *, convert: bool = False, threads: int | None = None, activations: Activations = "f32",
+        lora: Lora = (),
     ) -> None:
+        if convert:
+            path = as_path(call("gguf_of", {"options": os.fsdecode(path), "hub": hub()}, None))
         options = _options(threads=threads, activations=activations, adapters=adapters(lora))
         self._native = _native.Model.open(os.fspath(path), options)
-        #: The path as it was given.
+        #: The path of the file.
         self.path = path
         #: The metadata; for a split model that of the first file.
         self.metadata = Metadata(self._native)

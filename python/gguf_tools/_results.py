@@ -1,6 +1,6 @@
 """Results of calls. A field has its documentation as its second annotation."""
 
-from typing import Annotated, Literal, NamedTuple, Optional, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, Optional, TypeVar
 
 _T = TypeVar("_T", bound=type)
 
@@ -10,6 +10,16 @@ def _documented(result: _T) -> _T:
     fields = (f"\n    {name}: {kind.__metadata__[0]}" for name, kind in result.__annotations__.items())
     result.__doc__ = f"{result.__doc__}\n\nAttributes:{''.join(fields)}"
     return result
+
+
+class Report(dict[str, Any]):
+    """A result as a dict, whose keys are attributes too: ``report.good`` is ``report["good"]``. ``json.dumps(report)`` is its JSON.
+    Keys that are methods of a dict, such as ``keys``, need brackets."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self:
+            return self[name]
+        raise AttributeError(f"the report has no {name!r}; it has {', '.join(self)}")
 
 
 @_documented

@@ -105,15 +105,8 @@ class GGUFWriter:
     """
 
     def __init__(
-        self,
-        path: StrPath | None,
-        arch: str,
-        use_temp_file: bool = False,
-        endianess: Any = "little",
-        split_max_tensors: int = 0,
-        split_max_size: int = 0,
-        dry_run: bool = False,
-        small_first_shard: bool = False,
+        self, path: StrPath | None, arch: str, use_temp_file: bool = False, endianess: Any = "little",
+        split_max_tensors: int = 0, split_max_size: int = 0, dry_run: bool = False, small_first_shard: bool = False,
     ) -> None:
         self.path = None if path is None else os.fspath(path)
         self.arch = arch
@@ -241,12 +234,7 @@ class GGUFWriter:
     # Tensors
 
     def add_tensor_info(
-        self,
-        name: str,
-        tensor_shape: Sequence[int],
-        tensor_dtype: npt.DTypeLike,
-        tensor_nbytes: int,
-        raw_dtype: Any = None,
+        self, name: str, tensor_shape: Sequence[int], tensor_dtype: npt.DTypeLike, tensor_nbytes: int, raw_dtype: Any = None,
     ) -> None:
         """Adds a tensor whose data :meth:`write_tensor_data` passes later.
 
@@ -285,11 +273,7 @@ class GGUFWriter:
         return [*shape[:-1], shape[-1] // block.block_bytes * block.block_elements]
 
     def add_tensor(
-        self,
-        name: str,
-        tensor: npt.NDArray[Any],
-        raw_shape: Sequence[int] | None = None,
-        raw_dtype: Any = None,
+        self, name: str, tensor: npt.NDArray[Any], raw_shape: Sequence[int] | None = None, raw_dtype: Any = None,
         tensor_endianess: Any = None,
     ) -> None:
         """Adds an array of numbers or, with ``raw_dtype``, of encoded blocks (uint8, or numbers of the same bytes).

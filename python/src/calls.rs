@@ -8,7 +8,7 @@ use gguf_toolkit::{
     check::{self, CheckOptions, Checked},
     check_against::CheckAgainst,
     compare::Compared,
-    convert::{Operation, Plan, Planned, Report, WorkerOptions},
+    convert::{Operation, Plan, Planned, Report, WorkerOptions, gguf_of},
     diff, edit, endian, export_metadata, extract,
     fit::{self, FitOptions},
     hash,
@@ -70,6 +70,7 @@ calls! {
     "export", Wait => |options: &Export, events| options.run(events);
     "publish", Wait => |given: &WithHub<PublishOptions>, events| publish(&given.options, &given.hub, events);
     "plan_parts", Wait => |given: &NewPlan, events| Planned::save(&given.plan, given.conversion.clone(), events);
+    "gguf_of", Wait => |given: &WithHub<PathBuf>, events| gguf_of(&given.options, &given.hub, events);
     "part", Wait => |given: &PlannedPart, events| given.run(events);
     "assemble", Wait => |given: &Assembly, events| Planned::open(&given.plan)?.assemble(&given.worker, events);
     "recipe", Wait => recipe;

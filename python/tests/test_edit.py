@@ -110,13 +110,15 @@ def test_byte_orders_hold_the_same_numbers(model, tmp_path):
 def test_verify_and_diff_find_changes(model, bf16, checkpoint):
     assert gt.verify(model)["good"]
     report = gt.verify(model, against=checkpoint, only="source")
-    assert report["good"] and [check["name"] for check in report["checks"]]
-    assert gt.diff(bf16, model)["equal"]
+    assert report.good and [check.name for check in report.checks] and json.loads(json.dumps(report)) == report
+    with pytest.raises(AttributeError, match="no 'bad'; it has"):
+        report.bad
+    assert gt.diff(bf16, model).equal
     gt.edit_metadata(model, unset=["llama.block_count"], overwrite=True)
     report = gt.verify(model, only=["architecture"])
-    assert not report["good"] and report["errors"] > 0
+    assert not report.good and report.errors > 0
     found = gt.diff(bf16, model, headers=True)
-    assert [change["key"] for change in found["keys"]] == ["llama.block_count"] and not found["tensors"]
+    assert [change.key for change in found["keys"]] == ["llama.block_count"] and not found.tensors
 
 
 def test_digests_are_those_of_sha256(model):

@@ -285,6 +285,12 @@ def test_chat_continues_over_turns(model):
     assert chat.ask("Hello!") == model.generate(messages, max_tokens=6)
 
 
+def test_checkpoint_is_converted_once(checkpoint, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    first, again = (gt.Model(checkpoint, convert=True).path for _ in range(2))
+    assert first == again and list(tmp_path.glob("*.gguf")) == [tmp_path / first]
+
+
 def test_chat_checks_options(model):
     with pytest.raises(gt.GgufError, match="temperature"):
         model.chat(temperature=-1)

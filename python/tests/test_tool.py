@@ -24,4 +24,4 @@ def test_example_runs_and_stops(checkpoint, tmp_path):
     with pytest.raises(KeyError):
         run(checkpoint, stopped, text, stop)
     # A call that had ended before the first progress leaves complete files.
-    assert all(gt.verify(file)["good"] for file in stopped.glob("*.gguf"))
+    assert all(gt.verify(file).good for file in stopped.glob("*.gguf"))

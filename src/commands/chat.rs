@@ -2,15 +2,14 @@
 
 use std::{
     ops::ControlFlow,
-    path::{Path, PathBuf},
+    path::PathBuf,
     time::{SystemTime, UNIX_EPOCH},
 };
 
 use clap::Args;
 use gguf_toolkit::{
-    ChatSession, ChatSessionOptions, Convert, Model,
-    input_kind::is_like_a_hub_name,
-    is_hub_address,
+    ChatSession, ChatSessionOptions, Model,
+    convert::gguf_of,
     run::{ChatAnswer, End, Sampling, recommended_sampling},
 };
 
@@ -82,7 +81,7 @@ const HELP: &[&str] = &[
 
 fn run(args: ChatArgs, ui: &Ui) -> Result<(), Failure> {
     let template = args.template.options()?;
-    let file = converted(&args.file, ui)?;
+    let file = gguf_of(&args.file, &hub_options(), ui)?;
     let model = Model::open_with(&file, &options(&args.run, &args.adapters)?, ui)?;
     let recommended = Sampling { seed: random_seed(), ..recommended_sampling(model.metadata()) };
     let options = ChatSessionOptions {
@@ -129,28 +128,6 @@ fn run(args: ChatArgs, ui: &Ui) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-/// The GGUF file of an input: a checkpoint is converted, unless that was done before.
-fn converted(input: &Path, ui: &Ui) -> Result<PathBuf, Failure> {
-    let is_checkpoint = input.join("config.json").is_file()
-        || is_hub_address(&input.to_string_lossy())
-        || (is_like_a_hub_name(input) && !input.exists());
-    if !is_checkpoint {
-        return Ok(input.to_owned());
-    }
-    let convert = Convert { hub: hub_options(), ..Convert::new(input, []) };
-    let written = convert.plan(&())?.report.paths().into_iter().next().filter(|path| path.exists());
-    match written {
-        Some(path) => {
-            ui.note(&format!("{}: written before", path.display()));
-            Ok(path)
-        }
-        None => {
-            let paths = convert.run(ui)?.paths();
-            paths.into_iter().next().ok_or_else(|| Failure::new("the conversion wrote no file"))
-        }
-    }
 }
 
 /// A line of the user.

@@ -96,11 +96,5 @@ fn conversion(matches: &ArgMatches) -> Result<Conversion, Failure> {
         // `auto` applies to checkpoints only.
         ..ConvertLegacy::new(args.file, args.types.recipes().into_iter().map(Into::into))
     };
-    Ok(Conversion {
-        operation: options.into(),
-        binary: COMMAND.binary,
-        verb: COMMAND.verb,
-        format,
-        notes: Vec::new(),
-    })
+    Ok(Conversion::of(&COMMAND, options, format))
 }

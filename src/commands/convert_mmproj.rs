@@ -71,11 +71,5 @@ fn conversion(matches: &ArgMatches) -> Result<Conversion, Failure> {
         hub: hub_options(),
         ..ConvertProjector::new(args.src, args.types.types)
     };
-    Ok(Conversion {
-        operation: options.into(),
-        binary: COMMAND.binary,
-        verb: COMMAND.verb,
-        format,
-        notes: Vec::new(),
-    })
+    Ok(Conversion::of(&COMMAND, options, format))
 }

@@ -169,5 +169,5 @@ fn conversion(matches: &ArgMatches) -> Result<Conversion, Failure> {
         hub: hub_options(),
         ..args.quantize
     };
-    Ok(Conversion { operation: options.into(), binary: COMMAND.binary, verb: COMMAND.verb, format, notes })
+    Ok(Conversion { notes, ..Conversion::of(&COMMAND, options, format) })
 }

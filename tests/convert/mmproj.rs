@@ -41,14 +41,17 @@ fn one_run_writes_model_and_projector() {
     assert_eq!(sandbox.read("out/m.gguf"), alone);
     let projector = sandbox.read("out/mmproj-m.gguf");
     assert_eq!(sha256(&projector), expected["whole"]["f16"]);
-    run(&words("out/n.gguf -t q4_k_m --with-mmproj --mmproj-type q8_0 -q"));
-    let projector = sandbox.read("out/mmproj-n.gguf");
+    run(&words("out/mmproj-n.gguf -t q4_k_m --with-mmproj --mmproj-type q8_0 -q --modelfile out/Modelfile"));
+    let projector = sandbox.read("out/mmproj-mmproj-n.gguf");
     assert_eq!(sha256(&projector), expected["whole"]["q8_0"]);
+    // The model is found by its metadata.
+    let text = sandbox.text("out/Modelfile");
+    assert!(text.starts_with("FROM ./mmproj-n.gguf\nFROM ./mmproj-mmproj-n.gguf\n"), "{text}");
     // A float of the model is the projector's type as well; names are the convention's.
     run(&words("out/ -t bf16 --with-mmproj -q"));
     let name = expected["file_name"]["bf16"].as_str().unwrap();
     assert_eq!(sha256(&fs::read(sandbox.path("out").join(name)).unwrap()), expected["whole"]["bf16"]);
-    assert_eq!(sandbox.listing("out").len(), 6);
+    assert_eq!(sandbox.listing("out").len(), 7);
 }
 
 #[test]

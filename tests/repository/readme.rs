@@ -1,5 +1,5 @@
-//! The tables of `docs/reference/architectures.md` and `docs/reference/projectors.md` and the counts in the README are printed from the registries.
-//! `BLESS=1 cargo test --test all repository::readme` writes them anew.
+//! The tables of `docs/reference/architectures.md` and `docs/reference/projectors.md` and the counts in the README are printed from the registries,
+//! and guides show programs that are files elsewhere. `BLESS=1 cargo test --test all repository::readme` writes them anew.
 
 use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
 
@@ -7,6 +7,7 @@ use gguf_checkpoint::FORMATS;
 use gguf_conversion::recipes::RECIPES;
 use gguf_layout::Arch;
 use gguf_models::{ARCHES, PROJECTORS};
+use gguf_toolkit::memory::SHARES;
 use gguf_tools::commands::llama_cpp::{PROGRAMS, To};
 
 fn joined<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
@@ -240,7 +241,26 @@ fn generated_tables_match_registries() {
     check("docs/reference/projectors.md", "projectors", &projectors());
     check("docs/guides/coming-from-llama-cpp.md", "options", &foreign_options());
     check("docs/guides/choosing-a-type.md", "types", &types());
+    let shares = SHARES.map(|(file_type, percent)| format!("| {file_type} | {percent} % |\n"));
+    let shares = format!("| type | largest share of the memory |\n|---|---:|\n{}", shares.concat());
+    check("docs/guides/choosing-a-type.md", "shares", &shares);
     check("docs/reference/differences.md", "departures", &departures());
     check_file("docs/images/dry-run.svg", &dry_run());
     check("README.md", "counts", &counts());
+}
+
+#[test]
+fn guides_show_programs_and_readmes() {
+    let read = |path: &str| fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
+    for (guide, file, language) in [
+        ("rust-tool", "examples/tool.rs", "rust,ignore"),
+        ("python-tool", "python/examples/tool.py", "python"),
+    ] {
+        check(&format!("docs/guides/{guide}.md"), "program", &format!("```{language}\n{}```\n", read(file)));
+    }
+    for (guide, file) in [("library", "crates/toolkit/README.md"), ("python", "python/README.md")] {
+        let text = read(file);
+        let (_title, text) = text.split_once("\n\n").unwrap();
+        check(&format!("docs/guides/{guide}.md"), "readme", text);
+    }
 }

@@ -144,11 +144,6 @@ impl CopyPlan {
         files.collect()
     }
 
-    /// Bytes of data to copy.
-    pub fn data_bytes(&self) -> u64 {
-        self.plan.tensors().iter().map(|tensor| tensor.n_bytes).sum()
-    }
-
     /// Writes header and data of a planned file. `done` receives the number of bytes written.
     fn write(
         &self,

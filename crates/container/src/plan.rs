@@ -210,6 +210,11 @@ impl Plan {
         &self.tensors
     }
 
+    /// Bytes of all tensors.
+    pub fn tensor_bytes(&self) -> u64 {
+        self.tensors.iter().map(|tensor| tensor.n_bytes).fold(0, u64::saturating_add)
+    }
+
     /// The tensor with this name.
     pub fn tensor(&self, name: &str) -> Option<&PlannedTensor> {
         self.by_name.get(name).map(|&i| &self.tensors[i])

@@ -121,6 +121,22 @@ impl Model {
         self.shards.iter().flat_map(|(_, file)| file.tensors().iter().map(move |tensor| (file, tensor)))
     }
 
+    /// Bytes of all tensors.
+    pub fn tensor_bytes(&self) -> u64 {
+        self.tensors().map(|(_, tensor)| tensor.n_bytes).fold(0, u64::saturating_add)
+    }
+
+    /// Bits per weight, scales included.
+    pub fn bits_per_weight(&self) -> f64 {
+        let n_elems = self.tensors().map(|(_, tensor)| tensor.shape.n_elems()).fold(0, u64::saturating_add);
+        gguf_types::bits_per_weight(n_elems, self.tensor_bytes())
+    }
+
+    /// Bytes of all files.
+    pub fn file_bytes(&self) -> u64 {
+        self.shards.iter().map(|(_, file)| file.bytes().len() as u64).sum()
+    }
+
     /// The tensor with this name, and its file.
     pub fn tensor(&self, name: &str) -> Option<(&File, &TensorInfo)> {
         let &(s, t) = self.by_name.get(name)?;

@@ -57,7 +57,6 @@ impl PlannedFile {
     /// Bits stored per weight, including scales but not padding and header.
     pub fn bits_per_weight(&self) -> f64 {
         let n_elems: u64 = self.plan.tensors().iter().map(|tensor| tensor.shape.n_elems()).sum();
-        let n_bytes: u64 = self.plan.tensors().iter().map(|tensor| tensor.n_bytes).sum();
-        gguf_types::bits_per_weight(n_elems, n_bytes)
+        gguf_types::bits_per_weight(n_elems, self.plan.tensor_bytes())
     }
 }

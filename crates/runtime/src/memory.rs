@@ -95,7 +95,7 @@ impl Demand {
     /// Reads keys and shapes of a file, and runs nothing.
     pub fn of(graphs: &Graphs, file: &gguf_container::Model) -> Result<Demand, Error> {
         let Parts { keys, prepared, .. } = Parts::of(graphs, file, &[])?;
-        let weights = weights_of(file);
+        let weights = file.tensor_bytes();
         let n_vocab = if prepared.head.is_some() { prepared.n_vocab } else { 0 };
         let context_length = keys.count("context_length")?.unwrap_or(0);
         Ok(Demand {
@@ -139,7 +139,7 @@ impl Demand {
             layers.push(vec![StateSize { keys, values, graph_floats, ..StateSize::default() }]);
         }
         let n_vocab = file.tensor("token_embd.weight").map_or(0, |(_, info)| info.shape.dim(1) as usize);
-        let weights = weights_of(file);
+        let weights = file.tensor_bytes();
         Ok(Demand { weights, layers, n_embd, n_vocab, context_length: count("context_length")? })
     }
 
@@ -254,11 +254,6 @@ impl Demand {
         let masks = kinds.iter().map(|cells| cells.saturating_mul(n_tokens).saturating_mul(2));
         masks.fold(floats, u64::saturating_add)
     }
-}
-
-/// Bytes of all tensors.
-fn weights_of(file: &gguf_container::Model) -> u64 {
-    file.tensors().map(|(_, info)| info.n_bytes).fold(0, u64::saturating_add)
 }
 
 /// Tokens of a batch: no more than there are.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use gguf_container::{File, Model};
+use gguf_container::{File, Metadata, Model, Value};
 
 use crate::{
     error::Error,
@@ -23,6 +23,12 @@ pub fn open(path: &Path) -> Result<File, Error> {
 /// Error with the path and advice.
 pub fn open_model(path: &Path) -> Result<Model, Error> {
     Model::open(path).map_err(|error| input_kind::explained(path, Wanted::Gguf, Error::at(path, error)))
+}
+
+/// True for the metadata of a projector.
+pub fn is_projector(metadata: &Metadata) -> bool {
+    let text = |key: &str| metadata.get(key).and_then(Value::as_str);
+    text("general.type") == Some("mmproj") || text("general.architecture") == Some("clip")
 }
 
 /// Opens a GGUF file that may have tensors of types that only forks know.

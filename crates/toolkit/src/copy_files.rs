@@ -98,7 +98,7 @@ impl Copies {
         if !dry_run {
             self.paths.iter().for_each(|path| warn_of_leftovers(path, events));
             let cancel = events.cancel();
-            let progress = events.progress(self.plans.iter().map(CopyPlan::data_bytes).sum());
+            let progress = events.progress(self.plans.iter().map(|plan| plan.plan.tensor_bytes()).sum());
             let done = |bytes| progress.add(bytes);
             let written = write_copies(&self.plans, &self.paths, &self.model, force, &cancel, &done);
             drop(progress);

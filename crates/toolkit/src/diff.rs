@@ -213,8 +213,7 @@ fn tensors(
     events: &dyn Events,
 ) -> Result<Vec<TensorChange>, Error> {
     let cancel = events.cancel();
-    let progress =
-        events.progress(if options.headers { 0 } else { a.tensors().map(|(_, info)| info.n_bytes).sum() });
+    let progress = events.progress(if options.headers { 0 } else { a.tensor_bytes() });
     let keeps_ranks = [a, b].into_iter().any(|model| {
         let shapes = model.tensors().map(|(_, info)| (info.name.as_str(), info.shape));
         gguf_models::FAMILIES.ranks(model.metadata(), shapes) == Ranks::Stored

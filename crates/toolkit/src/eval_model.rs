@@ -96,13 +96,6 @@ fn problem_of_length(model: &Model, n_tokens: usize) -> Option<String> {
     (limit > 0 && n_tokens > limit).then(|| format!("{n_tokens} tokens exceed `{}` ({limit})", key()))
 }
 
-/// Bits per weight of all tensors of an open model.
-pub fn bits_per_weight(model: &Model) -> f64 {
-    let n_elems = model.file().tensors().map(|(_, info)| info.shape.n_elems()).fold(0, u64::saturating_add);
-    let n_bytes = model.file().tensors().map(|(_, info)| info.n_bytes).fold(0, u64::saturating_add);
-    gguf_types::bits_per_weight(n_elems, n_bytes)
-}
-
 /// The failure of an open model, with the path of its first file.
 pub fn of_open(model: &Model, error: gguf_runtime::Error) -> Error {
     match model.file().shards().first() {

@@ -126,6 +126,7 @@ pub mod text;
 pub mod text_file;
 pub mod threads;
 pub mod tokenizer;
+mod totals;
 pub mod unexecuted;
 pub mod verify;
 pub mod vocabularies;

@@ -12,11 +12,11 @@ use sysinfo::{MemoryRefreshKind, System};
 
 use crate::{cause::Cause, error::Error, file_type::FileType, text::human_bytes, threads::useful_threads};
 
-/// Types in order of preference, with the largest share of the memory that a file may take, in percent.
+/// Types that [`suited`] chooses from in order of preference, with the largest share of the memory that a file may take, in percent.
 ///
 /// Four bits are the usual trade-off, so a file with more bits must be small: it takes more memory and is slower. The rest of the
 /// memory is for the KV cache, buffers and other programs.
-const SHARES: [(FileType, u64); 6] = [
+pub const SHARES: [(FileType, u64); 6] = [
     (FileType::Q8_0, 25),
     (FileType::Q6_K, 25),
     (FileType::Q5_K_M, 25),
@@ -112,7 +112,7 @@ pub struct Suited {
     pub n_bytes: u64,
     /// The memory in bytes.
     pub memory: u64,
-    /// The type for other needs: the best one that takes at most 80 % of the memory, or q4_k_m instead of q8_0.
+    /// The type for other needs: the best one that fits, or q4_k_m instead of q8_0.
     pub other: Option<TypeSize>,
 }
 
@@ -132,10 +132,8 @@ impl Suited {
     }
 }
 
-/// Chooses the file type of the best quality for a machine with `memory` bytes. `n_bytes` returns the size of a file by its type.
-///
-/// Types with more than four bits are chosen if the file takes at most a quarter of the memory. Otherwise the type is q4_k_m or
-/// q3_k_m, up to 65 % of the memory, or q2_k, up to 80 %.
+/// Chooses the first type of [`SHARES`] whose file is small enough for a machine with `memory` bytes. `n_bytes` returns the size of
+/// a file by its type.
 ///
 /// # Errors
 /// A model that is too large for the memory, or an error of `n_bytes`.

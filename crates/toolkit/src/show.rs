@@ -30,41 +30,8 @@ use crate::{
     summary::{self, Summary},
     table::{WIDTH, table},
     text::{human_bytes, printable},
+    totals::{Total, totals},
 };
-
-/// Tensors of one dtype together.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
-struct Total {
-    tensors: u64,
-    elements: u64,
-    bytes: u64,
-}
-
-impl Total {
-    fn bits_per_weight(&self) -> f64 {
-        gguf_types::bits_per_weight(self.elements, self.bytes)
-    }
-}
-
-/// By type, the largest first, and all together. Types of forks are named; their bytes follow from the places of the tensors.
-fn totals(file: &File) -> (Vec<(String, Total)>, Total) {
-    let mut by_type: BTreeMap<String, Total> = BTreeMap::new();
-    let mut all = Total::default();
-    let known = file.tensors().iter().map(|info| (info.dtype.name().to_owned(), info.shape, info.n_bytes));
-    let foreign = file.foreign_tensors().iter().zip(file.foreign_bytes());
-    let foreign = foreign.map(|(tensor, n_bytes)| (tensor.type_name(), tensor.shape, n_bytes));
-    for (name, shape, n_bytes) in known.chain(foreign) {
-        for total in [by_type.entry(name).or_default(), &mut all] {
-            total.tensors += 1;
-            // Saturating: a broken file is shown, not trusted.
-            total.elements = total.elements.saturating_add(shape.n_elems());
-            total.bytes = total.bytes.saturating_add(n_bytes);
-        }
-    }
-    let mut by_type: Vec<_> = by_type.into_iter().collect();
-    by_type.sort_by_key(|(_, total)| std::cmp::Reverse(total.bytes));
-    (by_type, all)
-}
 
 const fn endian_name(endian: Endian) -> &'static str {
     match endian {
@@ -282,7 +249,7 @@ fn metadata_table(file: &File, full: bool) -> String {
 
 /// The tensors of a file by type and by name.
 fn tensor_tables(file: &File) -> String {
-    let (by_dtype, all) = totals(file);
+    let (by_dtype, all) = totals(file.tensors(), file);
     let n_tensors = file.tensors().len() + file.foreign_tensors().len();
     let mut text = format!(
         "Tensors: {n_tensors}, data from byte {}, GGUF version {}, {} endian, alignment {}\n\n",
@@ -294,14 +261,9 @@ fn tensor_tables(file: &File) -> String {
     let mut rows =
         vec![["dtype", "tensors", "elements", "bytes", "", "bits/weight"].map(str::to_owned).to_vec()];
     for (name, total) in by_dtype.into_iter().chain([("all".to_owned(), all)]) {
-        rows.push(vec![
-            name,
-            total.tensors.to_string(),
-            total.elements.to_string(),
-            total.bytes.to_string(),
-            human_bytes(total.bytes),
-            format!("{:.4}", total.bits_per_weight()),
-        ]);
+        let mut row = total.row(&name);
+        row.push(format!("{:.4}", total.bits_per_weight()));
+        rows.push(row);
     }
     text += &table(&rows, &[1, 2, 3, 4, 5]);
 
@@ -347,7 +309,7 @@ impl Serialize for Shown {
             }
             Contents::OlderMatrix(matrix) => return matrix.serialize(serializer),
         };
-        let (by_dtype, all) = totals(file);
+        let (by_dtype, all) = totals(file.tensors(), file);
         let whole = Whole {
             file: options.file.display().to_string(),
             summary,

@@ -9,7 +9,7 @@ use gguf_runtime::{
     chat::{Chat, Conversation, Date, Settings, SpecialTokens, render_chat},
     memory::{Demand, Use},
 };
-use gguf_tokenizer::{Reading, Tokenizer, keys};
+use gguf_tokenizer::keys;
 use serde::Serialize;
 
 use crate::{
@@ -21,6 +21,7 @@ use crate::{
     table::wrapped,
     template_guard::guarded,
     text::{file_name, grouped, human_bytes, printable, shortened},
+    totals::{Total, totals},
     verify::{Finding, Severity, VerifyOptions, Which, default_system, verify_opened},
 };
 
@@ -189,21 +190,10 @@ pub(crate) fn of_file(path: &Path, file: &File, events: &dyn Events) -> Result<S
     let shapes = tensors.iter().map(|info| (info.name.as_str(), info.shape));
     let diffusion = FAMILIES.diffusion_file(metadata, shapes).and_then(|file| file.row);
     summary.diffusion = diffusion.map(|row| row.models);
-    let mut bytes = 0u64;
-    let known = tensors.iter().map(|info| (info.dtype.name().to_owned(), info.shape, info.n_bytes));
-    let foreign = file.foreign_tensors().iter().zip(file.foreign_bytes());
-    let foreign = foreign.map(|(tensor, n_bytes)| (tensor.type_name(), tensor.shape, n_bytes));
-    for (dtype, shape, n_bytes) in known.chain(foreign) {
-        // Saturating: a broken file is described, not trusted.
-        summary.parameters = summary.parameters.saturating_add(shape.n_elems());
-        bytes = bytes.saturating_add(n_bytes);
-        match summary.types.iter_mut().find(|share| share.dtype == dtype) {
-            Some(share) => share.bytes = share.bytes.saturating_add(n_bytes),
-            None => summary.types.push(TypeShare { dtype, bytes: n_bytes }),
-        }
-    }
-    summary.types.sort_by_key(|share| std::cmp::Reverse(share.bytes));
-    summary.bits_per_weight = gguf_types::bits_per_weight(summary.parameters, bytes);
+    let (types, all) = totals(tensors, file);
+    summary.types =
+        types.into_iter().map(|(dtype, Total { bytes, .. })| TypeShare { dtype, bytes }).collect();
+    (summary.parameters, summary.bits_per_weight) = (all.elements, all.bits_per_weight());
     if let Some(architecture) = &summary.architecture {
         let key = |name: &str| metadata.get(&format!("{architecture}.{name}"));
         summary.context_length = key("context_length").and_then(Value::as_u64);
@@ -212,7 +202,7 @@ pub(crate) fn of_file(path: &Path, file: &File, events: &dyn Events) -> Result<S
     }
     if let Some(model) = &model {
         summary.n_files = model.shards().len();
-        summary.file_bytes = model.shards().iter().map(|(_, file)| file.bytes().len() as u64).sum();
+        summary.file_bytes = model.file_bytes();
         summary.memory = memory(model, summary.context_length);
     }
     Ok(summary)
@@ -246,10 +236,7 @@ pub(crate) fn prompts(metadata: &Metadata) -> Result<(Option<String>, Option<Str
     let Some(template) = metadata.get(keys::CHAT_TEMPLATE).and_then(Value::as_str).map(str::to_owned) else {
         return Ok((None, None));
     };
-    let tokens = match Tokenizer::from_gguf(metadata).encoder(Reading::LlamaCpp) {
-        Ok(encoder) => SpecialTokens::with_tokenizer(metadata, &encoder),
-        Err(_) => SpecialTokens::of(metadata),
-    };
+    let tokens = SpecialTokens::of_file(metadata);
     guarded(move || {
         let chat = Chat::of(&Conversation::of(&[("user", MESSAGE)]));
         let settings = Settings { tokens: &tokens, generation_prompt: true, date: Date::FIXED };

@@ -12,7 +12,6 @@ use super::{
 };
 use crate::{
     error::Error,
-    eval_model::bits_per_weight,
     events::Events,
     progress_line::ProgressLine,
     verify::{Check, Finding},
@@ -141,7 +140,7 @@ pub fn check(
         }
         progress.update(events, index + 1, String::new);
     }
-    let bits_per_weight = bits_per_weight(model);
+    let bits_per_weight = model.file().bits_per_weight();
     let types: Vec<DType> = model.file().tensors().map(|(_, info)| info.dtype).collect();
     let dtype = record.facts.model.as_ref().map_or("", |model| &model.dtype);
     let found = sums.finish(bits_per_weight, Bounds::of(bits_per_weight, &types, dtype));

@@ -29,7 +29,7 @@ use self::continued::Models;
 pub use self::{listing::listing, options::CompareOptions};
 use crate::{
     error::Error,
-    eval_model::{bits_per_weight, of_model, open, warn_of_few_chunks, warn_of_length},
+    eval_model::{of_model, open, warn_of_few_chunks, warn_of_length},
     events::Events,
     file_type::stated_file_type,
     outputs::{check_outputs, write_result},
@@ -174,7 +174,7 @@ pub fn compare(args: &CompareOptions, events: &dyn Events) -> Result<Compared, E
     for (path, other) in args.files.iter().zip(others) {
         tensors.push(match base {
             Opened::Model(base) if args.tensors || args.html.is_some() => {
-                let progress = events.progress(n_bytes(base));
+                let progress = events.progress(base.file().tensor_bytes());
                 let done = |bytes| progress.add(bytes);
                 let found = base.install(|| tensor_error::compare(base.file(), other.file(), &done));
                 Some(found.map_err(|error| Error::at(path, error))?)
@@ -341,13 +341,13 @@ impl Compared {
 
 fn facts(Run { args, base, others, plan }: &Run<'_>) -> RunFacts {
     let (base_bytes, architecture) = match base {
-        Opened::Model(model) => (Some(n_bytes(model)), model.architecture().to_owned()),
+        Opened::Model(model) => (Some(model.file().file_bytes()), model.architecture().to_owned()),
         Opened::Logits(_) => (None, others.first().map_or("", Model::architecture).to_owned()),
     };
     let file = |(path, other): (&PathBuf, &Model)| FileFacts {
         file: path.display().to_string(),
-        bytes: n_bytes(other),
-        bits_per_weight: bits_per_weight(other),
+        bytes: other.file().file_bytes(),
+        bits_per_weight: other.file().bits_per_weight(),
         file_type: stated_file_type(other.file().metadata()).map(str::to_owned),
         calibration: calibration(other),
     };
@@ -553,8 +553,4 @@ fn create(path: &Path, model: &Model, plan: &Plan, force: bool) -> Result<Writer
     let layout = Layout { context: plan.context, n_vocab: model.n_vocab(), n_chunks: plan.chunks.len() };
     let tokens = &plan.tokens[..plan.context * plan.chunks.len()];
     Writer::create(path, layout, tokens, force).map_err(|error| Error::at(path, error))
-}
-
-fn n_bytes(model: &Model) -> u64 {
-    model.file().shards().iter().map(|(_, file)| file.bytes().len() as u64).sum()
 }

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     options::{OutputOptions, PlainOptions, is_of_converter, named_recipes},
-    report::{Report, stored_as},
+    report::stored_as,
     run::run,
-    run_args::{Caller, OpenInput, Outcome, Plan, Requested, RunArgs},
+    run_args::{Caller, OpenInput, Outcome, Requested, RunArgs},
 };
 use crate::{
     error::Error,
@@ -64,28 +64,6 @@ pub struct ConvertAdapter {
 }
 
 impl ConvertAdapter {
-    /// Conversion of the adapter at `source` to these types.
-    pub fn new(source: impl Into<PathBuf>, types: impl IntoIterator<Item = FileType>) -> ConvertAdapter {
-        let types = types.into_iter().collect();
-        ConvertAdapter { source: source.into(), types, ..ConvertAdapter::default() }
-    }
-
-    /// Plans the files. Reads headers only and writes nothing.
-    ///
-    /// # Errors
-    /// Invalid options, or an input that cannot be read.
-    pub fn plan(&self, events: &dyn Events) -> Result<Plan, Error> {
-        self.run_for(Caller::planning(self)?, events)?.plan()
-    }
-
-    /// Writes the files. Each gets its name only when it is complete.
-    ///
-    /// # Errors
-    /// Invalid options, an input that cannot be read, an output that cannot be written, an interruption.
-    pub fn run(&self, events: &dyn Events) -> Result<Report, Error> {
-        self.run_for(Caller::library(self)?, events)?.written()
-    }
-
     /// Does the part of the conversion that a caller asks for.
     ///
     /// # Errors

@@ -22,14 +22,15 @@ use super::{
         ArchOptions, EncodingOptions, MtpLayers, NamingOptions, OutputOptions, ReadingOptions,
         is_of_converter, recipe_of, recipes_of, require_types,
     },
-    report::{OutputFile, Report},
+    report::Report,
     run::run,
-    run_args::{Caller, OpenInput, Outcome, Parts, Plan, Requested, RunArgs},
+    run_args::{Caller, OpenInput, Outcome, Parts, Requested, RunArgs},
 };
 use crate::{
     adapter::Adapter,
     calibration::{BudgetOptions, CalibrationOptions, NamedInput, types_by_weights::Basis},
     call::{given_options, option_name},
+    container_file::{self, is_projector},
     error::Error,
     events::Events,
     failure::{failure, quoted},
@@ -75,8 +76,8 @@ pub struct Convert {
     pub types: Vec<FileType>,
     /// Set the memory size, for example 16GB or 24GiB.
     ///
-    /// Without --type, the file type of the best quality for this memory is written: q8_0, q6_k or q5_k_m if the file takes at most a
-    /// quarter of it, otherwise q4_k_m, and q3_k_m or q2_k for larger models. Default: the memory of this machine.
+    /// Without --type, the file type of the best quality for this memory is written, from q8_0 to q2_k. Default: the memory of this
+    /// machine.
     #[cfg_attr(feature = "clap", arg(long, value_name = "SIZE", value_parser = crate::sizes::parse_size, conflicts_with_all = ["types", "recipe"], hide_short_help = true))]
     pub memory: Option<u64>,
     /// Write a Modelfile for Ollama.
@@ -182,27 +183,6 @@ pub struct Convert {
 }
 
 impl Convert {
-    /// Conversion of the checkpoint at `source` to these types.
-    pub fn new(source: impl Into<PathBuf>, types: impl IntoIterator<Item = FileType>) -> Convert {
-        Convert { source: source.into(), types: types.into_iter().collect(), ..Convert::default() }
-    }
-
-    /// Plans the files. Reads headers only, and writes nothing except a recipe file if one is requested.
-    ///
-    /// # Errors
-    /// Invalid options, or an input that cannot be read.
-    pub fn plan(&self, events: &dyn Events) -> Result<Plan, Error> {
-        self.run_for(Caller::planning(self)?, events)?.plan()
-    }
-
-    /// Writes the files. Each gets its name only when it is complete.
-    ///
-    /// # Errors
-    /// Invalid options, an input that cannot be read, an output that cannot be written, an interruption.
-    pub fn run(&self, events: &dyn Events) -> Result<Report, Error> {
-        self.run_for(Caller::library(self)?, events)?.written()
-    }
-
     /// Does the part of the conversion that a caller asks for.
     ///
     /// # Errors
@@ -389,20 +369,21 @@ impl Convert {
 
     /// Writes the `Modelfile` of the first type.
     fn write_modelfile(&self, path: &Path, report: &Report, events: &dyn Events) -> Result<(), Error> {
-        let is_projector = |output: &&OutputFile| {
-            let name = output.path.file_name().unwrap_or_default().to_string_lossy();
-            self.with_mmproj && name.starts_with("mmproj-")
-        };
         let first = report.outputs.first().map(|output| output.file_type);
-        let models = report.outputs.iter().filter(|output| Some(output.file_type) == first);
-        let mut files: Vec<PathBuf> =
-            models.filter(|output| !is_projector(output)).map(|output| output.path.clone()).collect();
+        let (mut files, mut projectors) = (Vec::new(), Vec::new());
+        for output in &report.outputs {
+            if is_projector(container_file::open(&output.path)?.metadata()) {
+                projectors.push(output.path.clone());
+            } else if Some(output.file_type) == first {
+                files.push(output.path.clone());
+            }
+        }
         if files.len() > 1 {
             let merge = words!("; make one file with `[gguf-inspect merge]`");
             events.warning(words!("Ollama imports single files, not {} shards", files.len()) + merge);
         }
         files.truncate(1);
-        files.extend(report.outputs.iter().find(is_projector).map(|output| output.path.clone()));
+        files.extend(projectors.into_iter().next());
         write_file(path, modelfile::of_files(path, &files)?.as_bytes(), self.replaces())?;
         events.status(format!("wrote {}", path.display()));
         Ok(())

@@ -8,9 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     options::{EncodingOptions, NamingOptions, OutputOptions, named_recipes},
-    report::Report,
     run::run,
-    run_args::{Caller, OpenInput, Outcome, Plan, Requested, RunArgs},
+    run_args::{Caller, OpenInput, Outcome, Requested, RunArgs},
 };
 use crate::{
     error::Error,
@@ -67,28 +66,6 @@ pub struct ConvertLegacy {
 }
 
 impl ConvertLegacy {
-    /// Conversion of the file at `source` to these types.
-    pub fn new(source: impl Into<PathBuf>, types: impl IntoIterator<Item = FileType>) -> ConvertLegacy {
-        let types = types.into_iter().collect();
-        ConvertLegacy { source: source.into(), types, ..ConvertLegacy::default() }
-    }
-
-    /// Plans the files. Reads headers only, and writes nothing except a recipe file if one is requested.
-    ///
-    /// # Errors
-    /// Invalid options, or an input that cannot be read.
-    pub fn plan(&self, events: &dyn Events) -> Result<Plan, Error> {
-        self.run_for(Caller::planning(self)?, events)?.plan()
-    }
-
-    /// Writes the files. Each gets its name only when it is complete.
-    ///
-    /// # Errors
-    /// Invalid options, an input that cannot be read, an output that cannot be written, an interruption.
-    pub fn run(&self, events: &dyn Events) -> Result<Report, Error> {
-        self.run_for(Caller::library(self)?, events)?.written()
-    }
-
     /// Does the part of the conversion that a caller asks for.
     ///
     /// # Errors

@@ -11,8 +11,8 @@
 //! | [`Quantize`] | GGUF file | GGUF files |
 //! | [`Export`] | GGUF file | checkpoint folder |
 //!
-//! [`Planned`] divides a conversion into parts, which run in several processes or on several machines. A program with its own
-//! journals calls `run_for` with a [`Caller`].
+//! [`gguf_of`] returns the GGUF file of a checkpoint, and converts it if necessary. [`Planned`] divides a conversion into parts,
+//! which run in several processes or on several machines. A program with its own journals calls `run_for` with a [`Caller`].
 
 mod adapter;
 mod by_memory;
@@ -24,6 +24,7 @@ mod export;
 mod fallback_advice;
 mod finished;
 mod foreign;
+mod gguf_of;
 mod input_type;
 mod legacy;
 mod opened;
@@ -47,6 +48,7 @@ pub use self::{
     checkpoint::Convert,
     export::{Export, ExportReport, ExportedFile},
     foreign::foreign_formats,
+    gguf_of::gguf_of,
     input_type::InputType,
     legacy::ConvertLegacy,
     operation::Operation,
@@ -56,8 +58,9 @@ pub use self::{
     planned::{Planned, WorkerOptions},
     projector::ConvertProjector,
     quantize::Quantize,
-    report::{DroppedTensor, OutputFile, OutputTensor, Report, Total},
+    report::{DroppedTensor, OutputFile, OutputTensor, Report},
     run_args::{Caller, Outcome, Plan},
     save::Save,
     vocab::{ConvertVocab, VocabReport},
 };
+pub use crate::totals::Total;

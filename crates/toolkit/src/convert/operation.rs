@@ -1,6 +1,6 @@
 //! A conversion of any kind, as plans store it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -11,12 +11,14 @@ use super::{
     options::OutputOptions,
     projector::ConvertProjector,
     quantize::Quantize,
-    run_args::{Caller, Outcome},
+    report::Report,
+    run_args::{Caller, Outcome, Plan},
 };
 use crate::{
     call::Call,
     error::Error,
     events::Events,
+    file_type::FileType,
     hub::{HubOptions, is_hub_address},
     settings::RecipeOptions,
 };
@@ -50,8 +52,31 @@ pub enum Operation {
     Quantize(Box<Quantize>),
 }
 
-macro_rules! from {
+macro_rules! conversions {
     ($($name:ident)*) => {$(
+        impl $name {
+            /// Conversion of `source` to these types.
+            pub fn new(source: impl Into<PathBuf>, types: impl IntoIterator<Item = FileType>) -> $name {
+                $name { source: source.into(), types: types.into_iter().collect(), ..$name::default() }
+            }
+
+            /// Plans the files. Reads headers only, and writes nothing except a recipe file if one is requested.
+            ///
+            /// # Errors
+            /// Invalid options, or an input that cannot be read.
+            pub fn plan(&self, events: &dyn Events) -> Result<Plan, Error> {
+                self.run_for(Caller::planning(self)?, events)?.plan()
+            }
+
+            /// Writes the files. Each gets its name only when it is complete.
+            ///
+            /// # Errors
+            /// Invalid options, an input that cannot be read, an output that cannot be written, an interruption.
+            pub fn run(&self, events: &dyn Events) -> Result<Report, Error> {
+                self.run_for(Caller::library(self)?, events)?.written()
+            }
+        }
+
         impl From<$name> for Operation {
             fn from(options: $name) -> Operation {
                 Operation::$name(Box::new(options))
@@ -60,7 +85,7 @@ macro_rules! from {
     )*};
 }
 
-from! { Convert ConvertAdapter ConvertProjector ConvertLegacy Quantize }
+conversions! { Convert ConvertAdapter ConvertProjector ConvertLegacy Quantize }
 
 /// Evaluates an expression with the options of a conversion, whose type depends on the kind.
 macro_rules! with_options {

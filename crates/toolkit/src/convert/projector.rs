@@ -8,9 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::{
     opened::opened,
     options::{EncodingOptions, OutputOptions, ReadingOptions, recipes_of, require_types},
-    report::Report,
     run::run,
-    run_args::{Caller, Outcome, Plan, Requested, RunArgs},
+    run_args::{Caller, Outcome, Requested, RunArgs},
 };
 use crate::{
     error::Error,
@@ -59,28 +58,6 @@ pub struct ConvertProjector {
 }
 
 impl ConvertProjector {
-    /// Conversion of the projector of the checkpoint at `source` to these types.
-    pub fn new(source: impl Into<PathBuf>, types: impl IntoIterator<Item = FileType>) -> ConvertProjector {
-        let types = types.into_iter().collect();
-        ConvertProjector { source: source.into(), types, ..ConvertProjector::default() }
-    }
-
-    /// Plans the files. Reads headers only, and writes nothing except a recipe file if one is requested.
-    ///
-    /// # Errors
-    /// Invalid options, or an input that cannot be read.
-    pub fn plan(&self, events: &dyn Events) -> Result<Plan, Error> {
-        self.run_for(Caller::planning(self)?, events)?.plan()
-    }
-
-    /// Writes the files. Each gets its name only when it is complete.
-    ///
-    /// # Errors
-    /// Invalid options, an input that cannot be read, an output that cannot be written, an interruption.
-    pub fn run(&self, events: &dyn Events) -> Result<Report, Error> {
-        self.run_for(Caller::library(self)?, events)?.written()
-    }
-
     /// Does the part of the conversion that a caller asks for.
     ///
     /// # Errors

@@ -9,8 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     options::{OutputOptions, PlainOptions, named_recipes},
     quantize_model::{self, QuantizeJob},
-    report::Report,
-    run_args::{Caller, Outcome, Plan, RunArgs},
+    run_args::{Caller, Outcome, RunArgs},
 };
 use crate::{
     adapter::Adapter,
@@ -92,27 +91,6 @@ pub struct Quantize {
 }
 
 impl Quantize {
-    /// Quantization of the file at `source` to these types.
-    pub fn new(source: impl Into<PathBuf>, types: impl IntoIterator<Item = FileType>) -> Quantize {
-        Quantize { source: source.into(), types: types.into_iter().collect(), ..Quantize::default() }
-    }
-
-    /// Plans the files. Reads headers only, and writes nothing except a recipe file if one is requested.
-    ///
-    /// # Errors
-    /// Invalid options, or an input that cannot be read.
-    pub fn plan(&self, events: &dyn Events) -> Result<Plan, Error> {
-        self.run_for(Caller::planning(self)?, events)?.plan()
-    }
-
-    /// Writes the files. Each gets its name only when it is complete.
-    ///
-    /// # Errors
-    /// Invalid options, an input that cannot be read, an output that cannot be written, an interruption.
-    pub fn run(&self, events: &dyn Events) -> Result<Report, Error> {
-        self.run_for(Caller::library(self)?, events)?.written()
-    }
-
     /// The conversion that was meant if the input is a checkpoint.
     fn as_conversion(&self) -> Option<Words> {
         let out = self.output.out.as_deref().filter(|_| self.source.join("config.json").is_file())?;

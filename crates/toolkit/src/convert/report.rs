@@ -19,6 +19,7 @@ use crate::{
     settings::Settings,
     table::{table, wrapped},
     text::{human_bytes, pretty_json, printable},
+    totals::Total,
 };
 
 /// The planned or written files.
@@ -70,17 +71,6 @@ pub struct OutputFile {
     /// Kept and decoded tensors of a quantized checkpoint: a line for each kind. Empty unless keeping was requested.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub repack: Vec<String>,
-}
-
-/// Sums over tensors.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
-pub struct Total {
-    /// Number of tensors.
-    pub tensors: u64,
-    /// Number of elements.
-    pub elements: u64,
-    /// Number of bytes.
-    pub bytes: u64,
 }
 
 /// A tensor of a planned or written file.
@@ -152,10 +142,7 @@ impl Report {
             let tensor = |(choice, planned): (&Choice, &PlannedTensor)| {
                 let reason = origin.settings.reason(choice, &planned.name);
                 let made = origin.repacked.get(choice.tensor);
-                let total = totals.entry(choice.dtype.name()).or_default();
-                total.tensors += 1;
-                total.elements += planned.shape.n_elems();
-                total.bytes += planned.n_bytes;
+                totals.entry(choice.dtype.name()).or_default().add(planned.shape, planned.n_bytes);
                 OutputTensor {
                     name: planned.name.clone(),
                     shape: planned.shape.dims().to_vec(),
@@ -231,17 +218,7 @@ impl Report {
             );
             let header = ["dtype", "tensors", "elements", "bytes", ""];
             let mut rows = vec![header.map(str::to_owned).to_vec()];
-            for (dtype, total) in &output.totals {
-                let Total { tensors, elements, bytes } = total;
-                let size = human_bytes(*bytes);
-                rows.push(vec![
-                    (*dtype).into(),
-                    tensors.to_string(),
-                    elements.to_string(),
-                    bytes.to_string(),
-                    size,
-                ]);
-            }
+            rows.extend(output.totals.iter().map(|(dtype, total)| total.row(dtype)));
             text += &table(&rows, &[1, 2, 3, 4]);
             for line in &output.repack {
                 text += &wrapped(line, 4);

@@ -8,7 +8,7 @@ use gguf_tokenizer::keys::CHAT_TEMPLATE;
 use gguf_types::{Shape, words};
 
 use crate::{
-    container_file::open_model,
+    container_file::{is_projector, open_model},
     error::Error,
     events::Events,
     file_type::FileType,
@@ -51,7 +51,7 @@ impl Candidate {
         if input_kind::is_image_model(model.metadata(), &infos) {
             let name = file_name(path);
             events.note(format!("{name}: weights only; what an image or video takes depends on its size"));
-            return Ok(Candidate::of_weights(path, weights(&model)));
+            return Ok(Candidate::of_weights(path, model.tensor_bytes()));
         }
         let demand = demand(path, &model, events)?;
         let bytes_per_token = bytes_per_token(
@@ -152,18 +152,14 @@ pub fn companion(path: &Path, events: &dyn Events) -> Result<Demand, Error> {
             let name = file_name(path);
             events
                 .note(format!("{name}: weights only; buffers of the encoder depend on the picture or sound"));
-            Ok(only(weights(&model)))
+            Ok(only(model.tensor_bytes()))
         }
-        Kind::Adapter => Ok(only(weights(&model))),
+        Kind::Adapter => Ok(only(model.tensor_bytes())),
         Kind::NeverLoaded(what) => {
             let message = format!("expected a projector, draft model or adapter, found {what}");
             Err(Error::at(path, message).hint(["no program loads this file together with a model"]))
         }
     }
-}
-
-fn weights(model: &Model) -> u64 {
-    model.tensors().map(|(_, info)| info.n_bytes).fold(0, u64::saturating_add)
 }
 
 fn only(weights: u64) -> Demand {
@@ -182,10 +178,10 @@ impl Kind {
     pub fn of(model: &Model) -> Kind {
         let text = |key: &str| model.get(key).and_then(Value::as_str).unwrap_or_default();
         match (text("general.type"), text("general.architecture")) {
+            _ if is_projector(model.metadata()) => Kind::Projector,
             _ if model.get("imatrix.datasets").is_some() => {
                 Kind::NeverLoaded("an importance matrix".to_owned())
             }
-            ("mmproj", _) | (_, "clip") => Kind::Projector,
             ("adapter", _) | (_, "controlvector") => Kind::Adapter,
             ("" | "model", _) if model.tensors().count() == 0 => {
                 Kind::NeverLoaded("a vocabulary without weights".to_owned())

@@ -76,7 +76,7 @@ fn by_type(
     let candidate = |planned: &PlannedType| {
         let tensors = planned.plan.tensors().iter();
         let stored = tensors.map(|tensor| Stored::new(&tensor.name, tensor.shape, tensor.n_bytes));
-        let weights = planned.plan.tensors().iter().map(|tensor| tensor.n_bytes).fold(0, u64::saturating_add);
+        let weights = planned.plan.tensor_bytes();
         Candidate {
             file_type: Some(planned.file_type),
             is_checkpoint: true,

@@ -274,7 +274,7 @@ pub fn make(
 
 /// Bytes of the tensors of each type, without writing files.
 pub fn sizes(base: &Base, types: &[&'static Recipe], request: &Request<'_>) -> Result<Vec<u64>, Error> {
-    planned(base, types, request, |file| file.plan.tensors().iter().map(|tensor| tensor.n_bytes).sum())
+    planned(base, types, request, |file| file.plan.tensor_bytes())
 }
 
 /// A fact about the file of each type, without writing files.

@@ -308,17 +308,12 @@ pub fn dropped_fingerprint(file: &str, dropping: &str) -> String {
 /// Facts about the file at `first`, which may be split.
 pub fn facts_of(first: &Path, label: String, fingerprint: String, head: &str) -> Result<WrittenFile, Error> {
     let model = digests::open(first)?;
-    let (mut n_elems, mut n_bytes) = (0, 0);
-    for (_, tensor) in model.tensors() {
-        n_elems += tensor.shape.n_elems();
-        n_bytes += tensor.n_bytes;
-    }
     Ok(WrittenFile {
         file_type: label,
         paths: model.shards().iter().map(|(path, _)| path.clone()).collect(),
-        bytes: model.shards().iter().map(|(_, file)| file.bytes().len() as u64).sum(),
-        tensor_bytes: n_bytes,
-        bits_per_weight: gguf_types::bits_per_weight(n_elems, n_bytes),
+        bytes: model.file_bytes(),
+        tensor_bytes: model.tensor_bytes(),
+        bits_per_weight: model.bits_per_weight(),
         fallbacks: 0,
         fingerprint,
         head: head.to_owned(),

@@ -206,8 +206,7 @@ fn tell_file(file: &WrittenFile, index: usize, n_files: usize, on: &str, events:
 
 /// Reports the memory of a measurement: files are mapped, and rows of a few chunks are in memory.
 fn tell_memory(base: &Model, others: &[Model], context: usize, events: &dyn Events) {
-    let bytes = |model: &Model| model.file().tensors().map(|(_, info)| info.n_bytes).sum::<u64>();
-    let mapped: u64 = bytes(base) + others.iter().map(bytes).sum::<u64>();
+    let mapped: u64 = [base].into_iter().chain(others).map(|model| model.file().tensor_bytes()).sum();
     // Rows between layers of one model at a time, and logits of the base and of one file.
     let logits = 2 * base.logit_rows_at_once() * base.n_vocab() * size_of::<f32>();
     let rows = (base.bytes_at_once(context) + logits) as u64;

@@ -250,7 +250,7 @@ impl Made<'_> {
                     None => stated_file_type(metadata).unwrap_or("GGUF"),
                 }
                 .to_owned(),
-                bytes: model.file().shards().iter().map(|(_, file)| file.bytes().len() as u64).sum(),
+                bytes: model.file().file_bytes(),
                 weights: base.digests.weights.clone(),
             },
             importance: self.importance.clone(),

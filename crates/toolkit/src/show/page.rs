@@ -12,7 +12,7 @@ use gguf_runtime::{
     report::{layer_and_kind, page},
     tensor_error::{self, ElementError},
 };
-use gguf_tokenizer::{Reading, Tokenizer, keys};
+use gguf_tokenizer::keys;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -226,7 +226,7 @@ fn tensor_view(info: &gguf_container::TensorInfo) -> TensorView {
 /// Errors of the tensors by their printed names.
 fn errors(base: &Path, path: &Path, events: &dyn Events) -> Result<HashMap<String, ElementError>, Error> {
     let (base, other) = (open_model(base)?, open_model(path)?);
-    let progress = events.progress(base.tensors().map(|(_, info)| info.n_bytes).sum());
+    let progress = events.progress(base.tensor_bytes());
     let found = tensor_error::compare(&base, &other, &|bytes| progress.add(bytes))
         .map_err(|error| Error::at(path, error))?;
     Ok(found.tensors.into_iter().map(|tensor| (printable(&tensor.name), tensor.error)).collect())
@@ -241,7 +241,7 @@ fn memory(model: &Model, summary: &Summary) -> Vec<Bar> {
     contexts.extend(trained);
     let uses = memory_with(model, contexts);
     let largest = uses.iter().map(|memory| memory.bytes).max().unwrap_or(1).max(1) as f64;
-    let weights = model.tensors().map(|(_, info)| info.n_bytes).fold(0, u64::saturating_add) as f64;
+    let weights = model.tensor_bytes() as f64;
     let place = |bytes: f64| (bytes / largest * WIDTH * 10.0).round() / 10.0;
     let bar = |memory: crate::summary::MemoryUse| Bar {
         context: memory.context,
@@ -305,10 +305,7 @@ fn prompts(metadata: &Metadata) -> Vec<Prompt> {
     let Some(template) = metadata.get(keys::CHAT_TEMPLATE).and_then(Value::as_str).map(str::to_owned) else {
         return Vec::new();
     };
-    let tokens = match Tokenizer::from_gguf(metadata).encoder(Reading::LlamaCpp) {
-        Ok(encoder) => SpecialTokens::with_tokenizer(metadata, &encoder),
-        Err(_) => SpecialTokens::of(metadata),
-    };
+    let tokens = SpecialTokens::of_file(metadata);
     let rendered = guarded(move || {
         let settings = Settings { tokens: &tokens, generation_prompt: true, date: Date::FIXED };
         let prompt = |(what, messages): &(&'static str, &[(&str, &str)])| {

@@ -61,9 +61,8 @@ pub fn check(model: &Model, threads: Option<NonZeroUsize>, events: &dyn Events) 
             Piece { tensor, file, info, from, to }
         }));
     }
-    let n_bytes: u64 = model.tensors().map(|(_, info)| info.n_bytes).sum();
     let cancel = events.cancel();
-    let progress = events.progress(n_bytes);
+    let progress = events.progress(model.tensor_bytes());
     let next = AtomicUsize::new(0);
     let found = Mutex::new(Found::default());
     // Importance matrices hold sums of squares.

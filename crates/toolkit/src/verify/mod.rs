@@ -206,13 +206,12 @@ fn structure(model: &Model, is_diffusion: bool) -> Check {
     }
     check.findings.extend(metadata::key_types(model.metadata()));
     check.findings.extend(metadata::hidden_characters(model.metadata()));
-    let n_bytes: u64 = model.shards().iter().map(|(_, file)| file.bytes().len() as u64).sum();
     let (n_tensors, n_keys) = (model.tensors().count(), model.metadata().len());
     let files = match model.shards().len() {
         1 => String::new(),
         n => format!("{n} files, "),
     };
-    check.summary = format!("{files}{n_tensors} tensors, {n_keys} keys, {}", human_bytes(n_bytes));
+    check.summary = format!("{files}{n_tensors} tensors, {n_keys} keys, {}", human_bytes(model.file_bytes()));
     check
 }
 

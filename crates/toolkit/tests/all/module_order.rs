@@ -9,7 +9,7 @@ const FLOORS: &[&[&str]] = &[
     &["cause"],
     &["error"],
     &["blocks", "call", "events", "file_type", "input_kind", "outputs", "template_guard", "text"],
-    &["arguments", "line_diff"],
+    &["arguments", "line_diff", "totals"],
     &["architecture_list", "container_file", "input_files", "tokenizer"],
     // Files, and the messages about them.
     &[
