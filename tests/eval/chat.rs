@@ -184,12 +184,17 @@ fn full_context_is_reported() {
     let answer: Json = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!(answer["end"], "length", "{answer}");
     assert_eq!(number(&answer, "n_prompt") + number(&answer, "n_tokens"), 48);
-    // Or when it repeats itself, as this one does with only one token.
-    succeed(sandbox.inspect(&["set", "x.gguf", "llama.context_length=u32:4096"]));
-    let ran = succeed(sandbox.eval(&words("chat x.gguf A llama --temperature 0")));
-    ran.says("; stopped because the answer repeats itself; to continue, pass --tokens; ");
-    let ran = succeed(sandbox.eval(&words("chat x.gguf A llama --temperature 0 --json --tokens 1500")));
-    assert_eq!((ran.json()["end"].as_str(), number(&ran.json(), "n_tokens")), (Some("length"), 1500));
+    // Or when it repeats itself: with this epsilon, each token depends only on the one before it.
+    for key in ["llama.context_length=u32:4096", "llama.attention.layer_norm_rms_epsilon=f32:1e30"] {
+        succeed(sandbox.inspect(&["set", "x.gguf", key]));
+    }
+    let chat =
+        |more: &str| succeed(sandbox.eval(&words(&format!("chat x.gguf A llama --temperature 0{more}"))));
+    chat("").says("; stopped because the answer repeats itself; to continue, pass --tokens; ");
+    for (limit, end) in [("", "repetition"), (" --tokens 300", "length")] {
+        let answer = chat(&format!(" --json{limit}")).json();
+        assert_eq!((&answer["end"], number(&answer, "n_tokens") < 300), (&Json::from(end), limit.is_empty()));
+    }
 }
 
 #[cfg(unix)]

@@ -345,10 +345,11 @@ impl Chart {
 
     /// Places the names of points so that they overlap other names, points and the frontier as little as possible.
     pub fn place_names(&mut self) {
+        /// Places on each part of the frontier.
+        const STEPS: usize = 50;
         let frame = [self.left, self.top, self.right, self.bottom];
         let around = |(x, y): (f64, f64), reach: f64| [x - reach, y - reach, x + reach, y + reach];
         let mut taken: Vec<Place> = self.points.iter().map(|point| around((point.x, point.y), 5.0)).collect();
-        const STEPS: usize = 50;
         for two in self.frontier_points().windows(2) {
             let [(x, y), (to_x, to_y)] = [two[0], two[1]];
             let part = |step: usize| step as f64 / STEPS as f64;
