@@ -480,9 +480,10 @@ class ChatOptions(TypedDict, total=False):
     """Keywords of :meth:`Model.chat`."""
 
     system: Annotated[Optional[str], of("system"), "System message."]
-    max_tokens: Annotated[Optional[int], of("max_tokens"), "Maximum number of tokens of an answer. Default: the rest of the model's context."]
+    max_tokens: Annotated[Optional[int], of("max_tokens"),
+        "Maximum number of tokens of an answer. Default: the rest of the model's context, unless the answer repeats itself."]
     temperature: Annotated[Optional[float], of("sampling.temperature"),
-        "Sampling temperature; 0 is greedy. Default: the value that the file recommends, or 0.8."]
+        "Sampling temperature; 0 is greedy. Default: the value that the file recommends, or 0.3."]
     top_k: Annotated[Optional[int], of("sampling.top_k"),
         "Number of most likely tokens to sample from; 0 means all. Default: the value that the file recommends, or 40."]
     top_p: Annotated[Optional[float], of("sampling.top_p"),

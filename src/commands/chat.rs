@@ -54,7 +54,7 @@ struct ChatArgs {
     template: TemplateArgs,
     /// Generate at most N tokens.
     ///
-    /// Default: 128 in `generate`; in `chat`, the rest of the model's context.
+    /// Default: 128 in `generate`; in `chat`, the rest of the model's context, unless the answer repeats itself.
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     tokens: Option<u32>,
     #[command(flatten)]
@@ -97,9 +97,14 @@ fn run(args: ChatArgs, ui: &Ui) -> Result<(), Failure> {
     let interactive = ui.is_interactive() && args.message.is_empty();
     let Sampling { temperature, top_k, top_p, min_p, .. } = chat.sampling();
     if temperature > 0.0 {
+        let source = match args.sampling.temperature {
+            Some(_) => "",
+            None if model.metadata().contains("general.sampling.temp") => " (of the file)",
+            None => " (default)",
+        };
         let advice = "--temperature 0 for the most likely answer";
         ui.status(&format!(
-            "temperature {temperature}, top-k {top_k}, top-p {top_p}, min-p {min_p}; {advice}"
+            "temperature {temperature}{source}, top-k {top_k}, top-p {top_p}, min-p {min_p}; {advice}"
         ));
     }
     if !args.message.is_empty() {
@@ -192,6 +197,9 @@ fn answer(chat: &mut ChatSession<&Model>, message: &str, json: bool, ui: &Ui) ->
     let end = match end {
         End::Stop => "",
         End::Length => "; stopped at the limit",
+        End::Repetition => {
+            "; stopped because the answer repeats itself; to continue, pass --tokens; for another answer, --repeat-penalty 1.1"
+        }
         End::Interrupted => "; interrupted",
     };
     ui.status(&format!(

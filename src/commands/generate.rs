@@ -70,7 +70,7 @@ struct GenerateArgs {
     image_tokens: Option<u32>,
     /// Generate at most N tokens.
     ///
-    /// Default: 128 in `generate`; in `chat`, the rest of the model's context.
+    /// Default: 128 in `generate`; in `chat`, the rest of the model's context, unless the answer repeats itself.
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     tokens: Option<u32>,
     #[command(flatten)]

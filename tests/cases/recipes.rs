@@ -35,6 +35,8 @@ fn recipe_of_one_tensor_keeps_rules_for_others() {
     succeed(replay(&sandbox, r#"{"blk.*.attn_v.weight": "q8_0"}"#));
     expected.insert("blk.1.attn_v.weight".to_owned(), "q8_0".to_owned());
     assert_eq!(types(&sandbox, "out.gguf"), expected);
+    let plan = succeed(sandbox.quantize(&words("a.gguf out.gguf --recipe r.json --force --dry-run"))).stdout;
+    assert!(plan.contains("] recipe file: `blk.*.attn_v.weight`\n"), "{plan}");
     // Same bytes as the option with that pattern.
     let option = ["--tensor-type", "blk.*.attn_v.weight=q8_0", "a.gguf", "option.gguf", "q4_0", "-q"];
     succeed(sandbox.quantize(&option));

@@ -118,7 +118,7 @@ fn commands_change_the_chat() {
     ran.says("warning: unknown command `/nonsense`; expected /help, /reset, /system TEXT, /bye\n");
     ran.says("\n/reset        forget the chat\n");
     assert_eq!(ran.stderr.matches(" (prompt: ").count(), 1, "{}", ran.stderr);
-    ran.says("; --temperature 0 for the most likely answer\n");
+    ran.says("temperature 0.3 (default), top-k 40, top-p 0.95, min-p 0.05; --temperature 0 for the most likely answer\n");
 }
 
 #[test]
@@ -160,6 +160,12 @@ fn sampling_comes_from_the_file() {
     succeed(sandbox.inspect(&["set", "x.gguf", "general.sampling.temp=f32:0"]));
     assert!(seeds(&[]).iter().all(|found| *found == greedy));
     assert!(seeds(&["--temperature", "2"]).iter().any(|found| *found != greedy));
+    succeed(sandbox.inspect(&["set", "x.gguf", "general.sampling.temp=f32:0.6"]));
+    for (more, expected) in
+        [(&[][..], "temperature 0.6 (of the file), "), (&["--temperature", "2"], "temperature 2, ")]
+    {
+        succeed(with_input(&sandbox, &[&["chat", "x.gguf"], more].concat(), "")).says(expected);
+    }
     succeed(sandbox.inspect(&["set", "x.gguf", "general.sampling.temp=f32:-1"]));
     let ran = with_input(&sandbox, &["chat", "x.gguf"], "A llama");
     assert_eq!(ran.code, Some(2), "{}", ran.stderr);
@@ -178,6 +184,17 @@ fn full_context_is_reported() {
     let answer: Json = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!(answer["end"], "length", "{answer}");
     assert_eq!(number(&answer, "n_prompt") + number(&answer, "n_tokens"), 48);
+    // Or when it repeats itself: with this epsilon, each token depends only on the one before it.
+    for key in ["llama.context_length=u32:4096", "llama.attention.layer_norm_rms_epsilon=f32:1e30"] {
+        succeed(sandbox.inspect(&["set", "x.gguf", key]));
+    }
+    let chat =
+        |more: &str| succeed(sandbox.eval(&words(&format!("chat x.gguf A llama --temperature 0{more}"))));
+    chat("").says("; stopped because the answer repeats itself; to continue, pass --tokens; ");
+    for (limit, end) in [("", "repetition"), (" --tokens 300", "length")] {
+        let answer = chat(&format!(" --json{limit}")).json();
+        assert_eq!((&answer["end"], number(&answer, "n_tokens") < 300), (&Json::from(end), limit.is_empty()));
+    }
 }
 
 #[cfg(unix)]
@@ -185,7 +202,7 @@ fn full_context_is_reported() {
 fn interrupt_stops_only_the_answer() {
     let sandbox = llama();
     succeed(sandbox.inspect(&["set", "x.gguf", "llama.context_length=u32:1000000"]));
-    let mut child = start(&sandbox, &["chat", "x.gguf", "--temperature", "0"]);
+    let mut child = start(&sandbox, &["chat", "x.gguf", "--temperature", "0", "--tokens", "1000000"]);
     let mut stdin = child.stdin.take().unwrap();
     let mut stdout = child.stdout.take().unwrap();
     let mut first = [0];

@@ -88,6 +88,10 @@ fn checkpoint_is_estimated_by_type() {
     ran.says("next: gguf-convert llama chat.gguf --type q8_0\n");
     let text = succeed(sandbox.inspect(&words("fit llama"))).stdout;
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert!(
+        text.contains("\ntokens/s: at most, as memory is read at ")
+            && text.ends_with("reach about a third\n")
+    );
     let config = sandbox.text("llama/config.json");
     sandbox.write("llama/config.json", config.replace("LlamaForCausalLM", "LldmaForCausalLM"));
     let ran = succeed(sandbox.inspect(&words("fit llama --memory 24MB --json")));

@@ -193,14 +193,14 @@ fn own_text_in_card_is_kept() {
 fn card_has_commands_and_reports_missing_facts() {
     let sandbox = sandbox();
     fs::remove_file(sandbox.path("llama-llama3/README.md")).unwrap();
-    sandbox.write("llama-llama3/generation_config.json", r#"{"temperature": 0.6, "top_p": 0.9}"#);
+    sandbox.write("llama-llama3/generation_config.json", r#"{"temperature": 0.6, "top_k": -1}"#);
     let ran = publish(&sandbox, "out/pub", &TYPES);
     ran.says("warning: the card names no base model");
     ran.says("warning: the card states no license");
     let modelfile = sandbox.text("out/pub/Modelfile");
     let from = modelfile.lines().next().unwrap().strip_prefix("FROM ./").unwrap();
     assert!(models(&sandbox, "out/pub").contains_key(from), "{modelfile}");
-    assert!(modelfile.ends_with("PARAMETER temperature 0.6\nPARAMETER top_p 0.9\n"), "{modelfile}");
+    assert!(modelfile.ends_with("PARAMETER temperature 0.6\nPARAMETER top_k -1\n"), "{modelfile}");
     let card = sandbox.text("out/pub/README.md");
     for line in
         [format!("llama-cli -m {from}\n"), "-f Modelfile\n".to_owned(), format!("lms import {from}\n")]

@@ -164,6 +164,8 @@ pub enum End {
     Stop,
     /// The limit of tokens.
     Length,
+    /// A text that repeats itself, in chats.
+    Repetition,
     /// The caller.
     Interrupted,
 }

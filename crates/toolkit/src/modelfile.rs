@@ -56,10 +56,11 @@ pub fn sampling(metadata: &Metadata) -> BTreeMap<&'static str, String> {
         ("top_p", "top_p"),
         ("min_p", "min_p"),
         ("penalty_repeat", "repeat_penalty"),
+        ("penalty_last_n", "repeat_last_n"),
     ];
     let text = |value: &Value| match value {
         Value::F32(number) => Some(number.to_string()),
-        value => value.as_u64().map(|number| number.to_string()),
+        value => value.to_string().parse::<i64>().ok().map(|number| number.to_string()),
     };
     let found = |(key, name): (&str, &'static str)| {
         Some((name, text(metadata.get(&format!("general.sampling.{key}"))?)?))

@@ -278,16 +278,30 @@ impl Settings {
     pub fn reason(&self, choice: &Choice, name: &str) -> String {
         let requested = self.overrides.tensor_types.iter().find(|given| given.pattern.is_match(name));
         match (choice.reason, requested) {
-            // A pattern of the recipe.
-            (Reason::TensorType(_), _) if self.replayed.is_some() => Reason::RecipeFile.to_string(),
+            (Reason::TensorType(_), _) if self.replayed.is_some() => {
+                let pattern = self.recipe_pattern(choice, name);
+                Reason::RecipeFile.to_string() + &pattern.map_or(String::new(), |key| format!(": `{key}`"))
+            }
             (Reason::TensorType(_), Some(given)) => format!("requested: `{}`", given.pattern),
             (Reason::RecipeFile, given) if self.decided.is_some() => match given {
                 Some(given) if given.dtype == choice.dtype => format!("requested: `{}`", given.pattern),
                 _ if choice.dtype.is_quantized() => "target size".to_owned(),
-                _ => "not quantized".to_owned(),
+                _ => "kept".to_owned(),
             },
             (reason, _) => reason.to_string(),
         }
+    }
+
+    /// The pattern of the recipe file that decided about the tensor `name`.
+    fn recipe_pattern(&self, choice: &Choice, name: &str) -> Option<&str> {
+        let preferred = choice.fallback.map(|fallback| fallback.preferred);
+        let stated = preferred.or(choice.raised_from).unwrap_or(choice.dtype);
+        let dtypes = self.recipe_file.outputs.iter().flat_map(|output| &output.dtypes);
+        let mut keys = dtypes.filter(|(_, dtype)| **dtype == stated).map(|(key, _)| key.as_str());
+        keys.find(|key| {
+            let parsed = TensorType::parse(&format!("{key}={}", stated.name()));
+            parsed.is_ok_and(|parsed| parsed.pattern.is_match(name))
+        })
     }
 
     /// True if types are fixed for each tensor, by a recipe file or by `--pure`.

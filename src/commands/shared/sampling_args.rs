@@ -9,9 +9,9 @@ pub(in crate::commands) struct SamplingArgs {
     /// Set the sampling temperature.
     ///
     /// 0 is greedy: the most likely token is always chosen. Default: 0 in `generate`; in `chat`, the value that the file
-    /// recommends, or 0.8.
+    /// recommends, or 0.3.
     #[arg(long, value_name = "T")]
-    temperature: Option<f32>,
+    pub(in crate::commands) temperature: Option<f32>,
     /// Sample from the K most likely tokens; 0 means all.
     ///
     /// Default: 40; in `chat`, the value that the file recommends.

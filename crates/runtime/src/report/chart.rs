@@ -81,6 +81,12 @@ impl Axis {
         Axis { low: self.low - more, high: self.high + more, ..self }
     }
 
+    /// Like this, with a sixth more at the upper end if `value` is beyond it, for its mark.
+    pub fn with_mark_of(self, value: f64) -> Axis {
+        let more = if value > self.high { (self.high - self.low) / 6.0 } else { 0.0 };
+        Axis { high: self.high + more, ..self }
+    }
+
     /// The position of a number on the axis, from 0 to 1.
     pub fn place(&self, value: f64) -> f64 {
         let on = |value: f64| match self.scale {
@@ -208,8 +214,10 @@ fn overlap(a: &Place, b: &Place) -> f64 {
 }
 
 impl Chart {
-    /// An empty chart over two axes. `names` are those of lines, which need room at their right ends.
+    /// An empty chart over two axes. `names` are those of lines, which need room at their right ends. The label of a logarithmic
+    /// axis says so.
     pub fn new(x: &Axis, x_label: &str, y: &Axis, y_label: &str, names: &[String]) -> Chart {
+        let y_label = y_label.to_owned() + if y.scale == Scale::Log { " (log)" } else { "" };
         let letters = names.iter().map(|name| name.chars().count()).max();
         let room = letters.map_or(RIGHT, |n| n.min(NAME_LETTERS) as f64 * LETTER + RIGHT);
         let mut chart = Chart {
@@ -222,7 +230,7 @@ impl Chart {
             x_ticks: vec![],
             y_ticks: vec![],
             x_label: x_label.to_owned(),
-            y_label: y_label.to_owned(),
+            y_label,
             lines: vec![],
             points: vec![],
             frontier: String::new(),
@@ -311,8 +319,17 @@ impl Chart {
         }
     }
 
-    /// Draws the frontier: a line through each point that is lower than all others at the same or a smaller x.
+    /// Draws the frontier.
     pub fn mark_frontier(&mut self) {
+        let places = self.frontier_points();
+        if places.len() > 1 {
+            let places = places.iter().map(|(x, y)| format!("{x},{y}"));
+            self.frontier = places.collect::<Vec<_>>().join(" ");
+        }
+    }
+
+    /// Each point that is lower than all others at the same or a smaller x.
+    fn frontier_points(&self) -> Vec<(f64, f64)> {
         let files = self.points.iter().filter(|point| !point.is_base);
         let mut places: Vec<(f64, f64)> = files.map(|point| (point.x, point.y)).collect();
         // Coordinates grow downwards: of points at the same size, the lowest first.
@@ -323,21 +340,26 @@ impl Chart {
             lowest = lowest.max(*y);
             is_lower
         });
-        if places.len() > 1 {
-            let places = places.iter().map(|(x, y)| format!("{x},{y}"));
-            self.frontier = places.collect::<Vec<_>>().join(" ");
-        }
+        places
     }
 
-    /// Places the names of points so that they overlap other names and points as little as possible.
+    /// Places the names of points so that they overlap other names, points and the frontier as little as possible.
     pub fn place_names(&mut self) {
+        /// Places on each part of the frontier.
+        const STEPS: usize = 50;
         let frame = [self.left, self.top, self.right, self.bottom];
-        let mut taken: Vec<Place> = self
-            .points
-            .iter()
-            .map(|point| [point.x - 5.0, point.y - 5.0, point.x + 5.0, point.y + 5.0])
-            .collect();
-        for index in 0..self.points.len() {
+        let around = |(x, y): (f64, f64), reach: f64| [x - reach, y - reach, x + reach, y + reach];
+        let mut taken: Vec<Place> = self.points.iter().map(|point| around((point.x, point.y), 5.0)).collect();
+        for two in self.frontier_points().windows(2) {
+            let [(x, y), (to_x, to_y)] = [two[0], two[1]];
+            let part = |step: usize| step as f64 / STEPS as f64;
+            let on_line = (0..=STEPS).map(|step| (x + part(step) * (to_x - x), y + part(step) * (to_y - y)));
+            taken.extend(on_line.map(|at| around(at, 2.0)));
+        }
+        // The base has the least room. Another name next to its mark would look like its own.
+        let mut order: Vec<usize> = (0..self.points.len()).collect();
+        order.sort_by_key(|index| !self.points[*index].is_base);
+        for index in order {
             let (x, y) = (self.points[index].x, self.points[index].y);
             let width = self.points[index].name.chars().count() as f64 * LETTER;
             // Next to the point, then above and below it, then farther away.
@@ -368,10 +390,12 @@ impl Chart {
             };
             let best = candidates.iter().min_by(|a, b| cost(a).total_cmp(&cost(b))).copied();
             if let Some(best) = best {
-                let new = place(&best);
-                taken.push(new);
+                let [left, top, right, bottom] = place(&best);
+                // Narrow pages have larger letters.
+                taken.push([left - 12.0, top, right + 12.0, bottom]);
                 let point = &mut self.points[index];
                 (point.label_x, point.label_y, point.anchor) = best;
+                taken.extend(point.is_base.then(|| around((x, y), 14.0)));
             }
         }
     }
@@ -425,16 +449,37 @@ mod tests {
         assert_eq!(axis.ticks(), [1.0, 2.0]);
     }
 
+    /// Rectangles of names of six letters.
+    fn names(chart: &Chart) -> Vec<Place> {
+        let place = |point: &Point| {
+            let left = match point.anchor {
+                "start" => point.label_x,
+                "end" => point.label_x - 42.0,
+                _ => point.label_x - 21.0,
+            };
+            [left, point.label_y - 10.0, left + 42.0, point.label_y + 3.0]
+        };
+        chart.points.iter().map(place).collect()
+    }
+
     #[test]
     fn frontier_leaves_out_points_that_others_beat() {
         let axis = Axis::over([0.0, 10.0], Scale::Linear);
         let mut chart = Chart::new(&axis, "x", &axis, "y", &[]);
         // Sizes and costs: the third is larger and worse than the second.
         for at in [(0.0, 10.0), (5.0, 5.0), (6.0, 6.0), (10.0, 0.0)] {
-            chart.point("", String::new(), 0, (&axis, &axis), at);
+            chart.point("Q4_K_M", String::new(), 0, (&axis, &axis), at);
         }
+        chart.base("base", String::new(), &axis, 20.0);
         chart.mark_frontier();
         assert_eq!(chart.frontier, "64,12 404,125 744,238");
+        // No name lies on this straight line.
+        chart.place_names();
+        let places = names(&chart);
+        for x in 64..744 {
+            let (x, y) = (f64::from(x), 12.0 + (f64::from(x) - 64.0) / 3.0);
+            assert!(places.iter().all(|place| overlap(place, &[x, y, x + 1.0, y + 0.5]) == 0.0), "{x}");
+        }
     }
 
     #[test]
@@ -446,14 +491,7 @@ mod tests {
             chart.point("Q4_K_M", String::new(), 0, (&axis, &axis), (at, at));
         }
         chart.place_names();
-        let places: Vec<Place> = chart
-            .points
-            .iter()
-            .map(|point| {
-                let left = if point.anchor == "end" { point.label_x - 42.0 } else { point.label_x };
-                [left, point.label_y - 10.0, left + 42.0, point.label_y + 3.0]
-            })
-            .collect();
+        let places = names(&chart);
         for (index, place) in places.iter().enumerate() {
             assert!(places[..index].iter().all(|other| overlap(place, other) == 0.0), "{index}");
         }

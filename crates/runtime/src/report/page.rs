@@ -309,10 +309,12 @@ fn size_chart(report: &Report) -> Option<Chart> {
     }
     let labels = labels_of(report);
     let megabytes = |file: &FileReport| file.bytes as f64 / 1e6;
+    let base = report.base_bytes.map(|bytes| bytes as f64 / 1e6);
     let x = Axis::over(measured.iter().map(|(_, file, _)| megabytes(file)), Scale::Linear).widened();
+    let x = base.map_or(x, |size| x.with_mark_of(size));
     let ends = |kl: &Estimate| [kl.value - kl.error, kl.value, kl.value + kl.error];
     let y = Axis::over(measured.iter().flat_map(|(.., kl)| ends(kl)), Scale::Log);
-    let mut chart = Chart::new(&x, "file size, MB", &y, "mean KL divergence, nats", &[]);
+    let mut chart = Chart::new(&x, "file size, MB", &y, "KL divergence, nats/token", &[]);
     for (index, file, kl) in measured {
         let size = megabytes(file);
         let detail = format!("{size:.0} MB, {:.2} bits per weight, {kl} nats", file.bits_per_weight);
@@ -320,7 +322,7 @@ fn size_chart(report: &Report) -> Option<Chart> {
         let [low, _, high] = ends(&kl);
         chart.bar(&y, low, high);
     }
-    if let Some(size) = report.base_bytes.map(|bytes| bytes as f64 / 1e6) {
+    if let Some(size) = base {
         chart.base("base", format!("base, {size:.0} MB, no divergence"), &x, size);
     }
     chart.place_names();
@@ -392,7 +394,7 @@ fn lines(report: &Report, values: fn(&FileReport) -> &Vec<f64>, first: f64, x_la
     // The linear axis starts at zero: a truncated one would make small differences look large.
     let y = if scale == Scale::Linear { y.with_zero() } else { y };
     let names = labels_of(report);
-    let mut chart = Chart::new(&x, x_label, &y, "mean KL divergence, nats", &names);
+    let mut chart = Chart::new(&x, x_label, &y, "KL divergence, nats/token", &names);
     for (index, (name, values)) in names.iter().zip(&all).enumerate() {
         let points = values.iter().enumerate().map(|(at, value)| (first + at as f64, *value));
         // Zero has no place on a logarithmic axis.

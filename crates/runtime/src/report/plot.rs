@@ -112,7 +112,7 @@ mod tests {
         assert!(n_classes(bright) == n_classes(dark) && !svg.contains("fill=\"#"), "{svg}");
         // The title of the axis is left of the frame, which starts at the first tick: no name reaches it.
         assert!(
-            svg.contains("<text transform=\"translate(13 ") && svg.contains(">divergence</text>"),
+            svg.contains("<text transform=\"translate(13 ") && svg.contains(">divergence (log)</text>"),
             "{svg}"
         );
         assert!(svg.contains(">size (MB)</text>"), "{svg}");

@@ -162,7 +162,7 @@ impl Fits {
     }
 
     /// Upper limit of the tokens per second, if the bandwidth is known and the file fits. It counts only the time that reading the
-    /// weights takes; latencies of each layer make models of less than about a billion parameters several times slower.
+    /// weights takes; decoding and the latencies of each layer make models below about a billion parameters three times slower.
     fn speed(&self, entry: &Entry) -> Option<f64> {
         let bytes = entry.candidate.bytes_per_token.filter(|_| entry.longest.is_some())?;
         Some(self.bandwidth? / bytes as f64)
@@ -202,7 +202,8 @@ impl Fits {
         }
         if let Some(bandwidth) = self.bandwidth {
             let bandwidth = human_bytes(bandwidth as u64);
-            text += &format!("tokens/s: upper limit for memory that is read at {bandwidth} per second\n");
+            let limit = format!("tokens/s: at most, as memory is read at {bandwidth} per second");
+            text += &wrapped(&(limit + "; models below a billion parameters reach about a third"), 2);
         }
         text
     }

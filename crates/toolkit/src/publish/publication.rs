@@ -170,7 +170,7 @@ impl Publication<'_> {
             let plotted = results.published().filter_map(|rung| {
                 Some(Plotted { name: rung.r#type.clone(), bytes: rung.bytes, cost: rung.cost()? })
             });
-            put(PLOT, &size_plot(&plotted.collect::<Vec<_>>(), "divergence (nats)"))?;
+            put(PLOT, &size_plot(&plotted.collect::<Vec<_>>(), "KL divergence, nats/token"))?;
             put(REPORT, &html(&self.report(&results, measured, written)).map_err(Error::new)?)?;
         }
         // Digests of the other files of this call, which are not in the table of files.

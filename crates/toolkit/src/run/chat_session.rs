@@ -23,7 +23,7 @@ use crate::{error::Error, events::Events};
 pub struct ChatSessionOptions {
     /// System message.
     pub system: Option<String>,
-    /// Maximum number of tokens of an answer. Default: the rest of the context.
+    /// Maximum number of tokens of an answer. Default: the rest of the context, unless the answer repeats itself.
     pub max_tokens: Option<usize>,
     /// Choice of each token. Default: [`recommended_sampling`].
     pub sampling: Option<Sampling>,
@@ -172,7 +172,13 @@ impl<M: Deref<Target = Model>> ChatSession<M> {
         let opened = opened_reasoning(&prompt);
         let mut stream = TextStream::new(model.runtime(), on_text);
         stream.begin(opened);
-        let mut watch = |token: Option<u32>| token.is_none_or(|id| stream.push(id)) && !is_stopped();
+        let (mut tokens_so_far, mut repeats) = (Vec::new(), false);
+        let has_limit = self.options.max_tokens.is_some();
+        let mut watch = |token: Option<u32>| {
+            tokens_so_far.extend(token);
+            repeats = !has_limit && is_loop(&tokens_so_far);
+            token.is_none_or(|id| stream.push(id)) && !is_stopped() && !repeats
+        };
         let (turns, sampler) = (&mut self.turns, &mut self.sampler);
         let made = turns.generate(model.runtime(), &tokens, limit, sampler, &mut watch);
         let made = made.map_err(|error| model.failed(error))?;
@@ -183,7 +189,7 @@ impl<M: Deref<Target = Model>> ChatSession<M> {
             content,
             thinking,
             text,
-            end: made.end,
+            end: if repeats { End::Repetition } else { made.end },
             n_tokens: made.tokens.len(),
             n_prompt: tokens.len(),
             n_reused: made.n_reused,
@@ -219,6 +225,15 @@ impl<M: Deref<Target = Model>> ChatSession<M> {
     }
 }
 
+/// True if a text ends in a part of up to 256 tokens that occurs at least four times in a row and fills at least 128 tokens. Models
+/// seldom leave such a loop before the context is full.
+fn is_loop(tokens: &[u32]) -> bool {
+    (1..=256).any(|period| {
+        let start = tokens.len().checked_sub(128.max(4 * period));
+        start.is_some_and(|start| tokens[start..].iter().zip(&tokens[start + period..]).all(|(a, b)| a == b))
+    })
+}
+
 /// Marks around the reasoning: before and after it.
 const MARKS: [(&str, &str); 5] = [
     ("<think>", "</think>"),
@@ -249,6 +264,23 @@ fn parts_of(text: &str) -> (Option<String>, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn loops_are_found_in_four_periods() {
+        let text = |period: u32, n: u32| (0..n).map(|i| i % period).collect::<Vec<_>>();
+        for (tokens, expected) in [
+            (text(1, 128), true),
+            (text(1, 127), false),
+            (text(30, 127), false),
+            (text(30, 128), true),
+            (text(100, 399), false),
+            ([text(500, 300), text(100, 400)].concat(), true),
+            ([text(100, 400), vec![7]].concat(), false),
+            (text(257, 1100), false),
+        ] {
+            assert_eq!(is_loop(&tokens), expected, "{}", tokens.len());
+        }
+    }
 
     #[test]
     fn reasoning_is_separated_from_answer() {
