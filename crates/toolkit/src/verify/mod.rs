@@ -139,10 +139,7 @@ pub(crate) fn verify_opened(
     }
     if let Some(source) = options.against.as_deref().filter(|_| wants(Which::Source)) {
         match other_kind(model.metadata()) {
-            Some(ADAPTER) if !options.adapters.is_empty() => {
-                return Err(Error::usage("an adapter file is compared with a base without other adapters"));
-            }
-            Some(ADAPTER) => report.push(adapter::against(&options.file, source, hub_options, events)?),
+            Some(ADAPTER) => report.extend(adapter::against(model, source, options, hub_options, events)?),
             _ => report.extend(against::check(model, source, options, hub_options, events)?),
         }
     }

@@ -53,7 +53,8 @@ pub struct VerifyOptions {
     pub file: PathBuf,
     /// Source of the file: a checkpoint folder, an address of the Hub or a GGUF file.
     pub against: Option<PathBuf>,
-    /// Adapters that were merged into the source: adapter files for a GGUF source, folders or addresses for a checkpoint.
+    /// Adapters that were merged into the source: adapter files for a GGUF source, folders or addresses for a checkpoint. For an
+    /// adapter file: the folder that it was made from.
     pub adapters: Vec<Adapter>,
     /// The file has the tokenizer of the last adapter that has one.
     pub lora_tokenizer: bool,
