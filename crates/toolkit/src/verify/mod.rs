@@ -23,6 +23,7 @@ use gguf_conversion::recipes::TensorFacts;
 
 pub(crate) use self::{behavior::default_system, diffusion::refusals as diffusion_refusals};
 use self::{
+    contents::UNKNOWN_MARKS,
     keys::{file_type_of, other_kind, tokenizer_findings},
     loader::{loader, names},
 };
@@ -109,11 +110,17 @@ pub(crate) fn verify_opened(
     if wants(Which::Blocks) {
         report.push(blocks::check(model, options.threads, events)?);
     }
+    let needs_template = wants(Which::Template) || wants(Which::Loader) && !options.programs.is_empty();
+    let template = needs_template.then(|| prompts::check(model.metadata())).transpose()?;
     let mut refusals = Vec::new();
     if wants(Which::Loader) {
         let checks = match &diffusion {
             _ if !options.programs.is_empty() => {
-                let check = |program: &Program| programs::check(*program, model, &tensors);
+                let unknown = template
+                    .iter()
+                    .flat_map(|check| &check.findings)
+                    .find(|finding| finding.code == UNKNOWN_MARKS);
+                let check = |program: &Program| programs::check(*program, model, &tensors, unknown);
                 options.programs.iter().map(check).collect::<Result<_, _>>()?
             }
             Some(file) => vec![diffusion::loader(file, model.metadata(), &tensors)],
@@ -131,9 +138,7 @@ pub(crate) fn verify_opened(
     if wants(Which::Tokenizer) {
         report.push(tokenizer(model));
     }
-    if wants(Which::Template) {
-        report.push(prompts::check(model.metadata())?);
-    }
+    report.extend(template.filter(|_| wants(Which::Template)));
     if wants(Which::FileType) {
         report.push(file_type_of(model.metadata(), &tensors));
     }
