@@ -75,6 +75,11 @@ fn modelfile_is_written_next_to_the_file() {
     assert!(sandbox.text("out/Modelfile").starts_with("FROM ./y.gguf\n"));
     let one = "llama out/z.gguf --type q8_0 --modelfile out/z.gguf";
     sandbox.convert(&words(one)).ends_and_says(2, "two options write to");
+    // A folder that the conversion creates.
+    succeed(sandbox.convert(&words("llama new/ --type q8_0 --modelfile new/Modelfile")));
+    assert!(sandbox.text("new/Modelfile").starts_with("FROM ./"));
+    let missing = "llama new/x.gguf --type q8_0 --modelfile none/Modelfile";
+    sandbox.convert(&words(missing)).ends_and_says(1, "folder `none` does not exist");
     let plan = format!("plan plan.json {again} --force");
     sandbox.convert(&words(&plan)).ends_and_says(2, "--modelfile cannot be used with plans");
 }
