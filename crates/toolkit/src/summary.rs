@@ -9,7 +9,7 @@ use gguf_runtime::{
     chat::{Chat, Conversation, Date, Settings, SpecialTokens, render_chat},
     memory::{Demand, Use},
 };
-use gguf_tokenizer::{Reading, Tokenizer, keys};
+use gguf_tokenizer::keys;
 use serde::Serialize;
 
 use crate::{
@@ -246,10 +246,7 @@ fn prompts(metadata: &Metadata) -> Result<(Option<String>, Option<String>), Erro
     let Some(template) = metadata.get(keys::CHAT_TEMPLATE).and_then(Value::as_str).map(str::to_owned) else {
         return Ok((None, None));
     };
-    let tokens = match Tokenizer::from_gguf(metadata).encoder(Reading::LlamaCpp) {
-        Ok(encoder) => SpecialTokens::with_tokenizer(metadata, &encoder),
-        Err(_) => SpecialTokens::of(metadata),
-    };
+    let tokens = SpecialTokens::of_file(metadata);
     guarded(move || {
         let chat = Chat::of(&Conversation::of(&[("user", MESSAGE)]));
         let settings = Settings { tokens: &tokens, generation_prompt: true, date: Date::FIXED };

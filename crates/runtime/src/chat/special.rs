@@ -56,6 +56,14 @@ impl SpecialTokens {
         }
     }
 
+    /// Like [`SpecialTokens::with_tokenizer`], with the tokenizer of the file if it is valid.
+    pub fn of_file(metadata: &Metadata) -> SpecialTokens {
+        match Tokenizer::from_gguf(metadata).encoder(Reading::LlamaCpp) {
+            Ok(encoder) => SpecialTokens::with_tokenizer(metadata, &encoder),
+            Err(_) => SpecialTokens::of(metadata),
+        }
+    }
+
     /// Text of BOS if the tokenizer of the file adds the token to a prompt, else an empty string.
     pub fn added_bos(metadata: &Metadata) -> String {
         match Tokenizer::from_gguf(metadata).encoder(Reading::LlamaCpp) {

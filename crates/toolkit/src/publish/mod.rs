@@ -252,7 +252,7 @@ impl Made<'_> {
             calibration,
             prompt_format: facts::prompt_format(model, &base.path, events),
             sampling: modelfile::sampling(metadata),
-            ollama_template: modelfile::template(metadata, &base.path),
+            ollama_template: modelfile::template(metadata),
             own_keys: self.own_keys.clone(),
             repo: args.repo.clone(),
             ..Results::default()

@@ -6,7 +6,6 @@ use gguf_container::{Metadata, Value};
 use gguf_runtime::chat::{
     Chat, Date, Settings, SpecialTokens, SystemMessage, render_chat, render_with_system,
 };
-use gguf_tokenizer::{Reading, Tokenizer};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
@@ -138,15 +137,7 @@ pub fn render_prompt(
     chat: &Chat,
     options: &ChatOptions,
 ) -> Result<Prompt, Error> {
-    render(path, metadata, special_tokens(metadata), chat.clone(), options, false)
-}
-
-/// Special tokens of a file, including those that its tokenizer has without a key.
-fn special_tokens(metadata: &Metadata) -> SpecialTokens {
-    match Tokenizer::from_gguf(metadata).encoder(Reading::LlamaCpp) {
-        Ok(tokenizer) => SpecialTokens::with_tokenizer(metadata, &tokenizer),
-        Err(_) => SpecialTokens::of(metadata),
-    }
+    render(path, metadata, SpecialTokens::of_file(metadata), chat.clone(), options, false)
 }
 
 /// Same as [`render_prompt`], with the special tokens of an open tokenizer. With `moves_system`, a template that refuses system

@@ -12,7 +12,7 @@ use gguf_runtime::{
     report::{layer_and_kind, page},
     tensor_error::{self, ElementError},
 };
-use gguf_tokenizer::{Reading, Tokenizer, keys};
+use gguf_tokenizer::keys;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -315,10 +315,7 @@ fn prompts(metadata: &Metadata) -> Vec<Prompt> {
     let Some(template) = metadata.get(keys::CHAT_TEMPLATE).and_then(Value::as_str).map(str::to_owned) else {
         return Vec::new();
     };
-    let tokens = match Tokenizer::from_gguf(metadata).encoder(Reading::LlamaCpp) {
-        Ok(encoder) => SpecialTokens::with_tokenizer(metadata, &encoder),
-        Err(_) => SpecialTokens::of(metadata),
-    };
+    let tokens = SpecialTokens::of_file(metadata);
     let rendered = guarded(move || {
         let settings = Settings { tokens: &tokens, generation_prompt: true, date: Date::FIXED };
         let prompt = |(what, messages): &(&'static str, &[(&str, &str)])| {

@@ -10,6 +10,7 @@ mod holes;
 mod keys;
 mod loader;
 mod metadata;
+mod modelfile;
 mod options;
 mod programs;
 mod prompts;
@@ -26,6 +27,7 @@ use self::{
     contents::UNKNOWN_MARKS,
     keys::{file_type_of, other_kind, tokenizer_findings},
     loader::{loader, names},
+    modelfile::Modelfile,
 };
 pub use self::{
     options::{VerifyOptions, Which},
@@ -75,12 +77,21 @@ pub fn verify(
     if !options.adapters.is_empty() && options.against.is_none() {
         return Err(Error::usage(words!("[-lora] needs [-against SRC]")));
     }
+    let modelfile = Modelfile::read(path);
+    let file = modelfile.as_ref().map_or(path, |modelfile| modelfile.model.as_path());
     // A missing file is not a failed check.
-    if let Err(error) = std::fs::metadata(path) {
-        return Err(Error::cannot_open(path, error).hint(input_kind::advice(path, Wanted::Gguf)));
+    if let Err(error) = std::fs::metadata(file) {
+        let names = modelfile.as_ref().map(|_| format!("the Modelfile {} names this file", path.display()));
+        return Err(Error::cannot_open(file, error).hint(input_kind::advice(file, Wanted::Gguf)).hint(names));
     }
-    input_kind::check_joined(path)?;
-    verify_opened(&Model::open(path), options, hub_options, events)
+    input_kind::check_joined(file)?;
+    let opened = Model::open(file);
+    let options = VerifyOptions { file: file.to_owned(), ..options.clone() };
+    let mut report = verify_opened(&opened, &options, hub_options, events)?;
+    if let (Some(modelfile), Ok(model)) = (&modelfile, &opened) {
+        report.push(modelfile.check(model.metadata())?);
+    }
+    Ok(report)
 }
 
 /// Same as [`verify`], for a model that was opened, or its failure.

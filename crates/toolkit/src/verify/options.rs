@@ -49,7 +49,7 @@ impl Which {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct VerifyOptions {
-    /// GGUF file, or any shard of a split model.
+    /// GGUF file, any shard of a split model, or a `Modelfile` of Ollama that names a file.
     pub file: PathBuf,
     /// Source of the file: a checkpoint folder, an address of the Hub or a GGUF file.
     pub against: Option<PathBuf>,
