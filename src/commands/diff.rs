@@ -45,6 +45,8 @@ fn run(args: DiffArgs, ui: &Ui) -> Result<(), Failure> {
     let found = diff(&options, ui)?;
     if args.json {
         ui.json(&found)?
+    } else if found.is_empty() {
+        ui.status("no differences")
     } else {
         ui.contents(&found.text())?
     }

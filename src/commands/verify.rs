@@ -36,20 +36,23 @@ pub const COMMAND: Command = Command {
 struct VerifyArgs {
     /// GGUF files, or folders with GGUF files.
     ///
-    /// Any shard of a split model works; all shards are checked.
+    /// Any shard of a split model works; all shards are checked. For a Modelfile of Ollama, the file of its FROM line is checked, and
+    /// TEMPLATE and PARAMETER stop are compared with those that `gguf-convert --modelfile` writes.
     #[arg(value_name = "FILE", value_hint = ValueHint::AnyPath, required = true)]
     files: Vec<PathBuf>,
     /// Compare with SRC.
     ///
     /// SRC is what the file was made from: a checkpoint folder, hf://OWNER/MODEL[@REVISION] or a GGUF file. Every
     /// tensor is converted again and compared. Special tokens, metadata keys and the prompts that the two chat
-    /// templates render are compared too. An adapter file is compared with the model that it belongs to.
+    /// templates render are compared too. An adapter file is compared with the model that it belongs to, or, with --lora, with
+    /// the folder that it was made from.
     #[arg(long, value_name = "SRC", value_hint = ValueHint::AnyPath)]
     against: Option<PathBuf>,
     /// Add a LoRA adapter (repeatable).
     ///
     /// ADAPTER is an adapter that was merged into SRC: an adapter file if SRC is a GGUF file, or the folder or
-    /// hf://OWNER/ADAPTER[@REVISION] of an adapter if SRC is a checkpoint. SCALE defaults to 1.
+    /// hf://OWNER/ADAPTER[@REVISION] of an adapter if SRC is a checkpoint. SCALE defaults to 1. For an adapter file, ADAPTER is
+    /// the folder that it was made from.
     #[arg(long, value_name = "ADAPTER[=SCALE]", value_hint = ValueHint::AnyPath, requires = "against")]
     lora: Vec<Adapter>,
     /// Use the tokenizer of the adapter (requires --lora).

@@ -131,4 +131,16 @@ fn incomplete_files_are_one_error() {
         assert!(report.contains(&expected), "{report}");
         assert_eq!(report.matches("entirely zero").count(), 1, "{report}");
     }
+    // A gap in the middle is one warning.
+    let mut changed = bytes;
+    let [from, to] = [4, 8].map(|index: usize| data + file.tensors()[index].offset as usize);
+    changed[from..to].fill(0);
+    sandbox.write("cut.gguf", changed);
+    let (exit, _, report) = verify(&sandbox, &["cut.gguf"]);
+    assert!(
+        exit == Some(0)
+            && report.contains("warning: blocks: 4 consecutive tensors are entirely zero, from `"),
+        "{report}"
+    );
+    assert_eq!(report.matches("entirely zero").count(), 1, "{report}");
 }

@@ -129,7 +129,7 @@ fn misplaced_adapter_gets_a_working_hint() {
     succeed(sandbox.convert(&[&["adapter", "adapter", "adapter.gguf", "-q"], BASE].concat()));
     let merge = "hint: to merge the adapter file into a GGUF model, run `gguf-quantize MODEL.gguf OUT.gguf TYPE --lora adapter.gguf`\n";
     let other = "hint: the folder is a checkpoint; an adapter folder has an adapter_config.json\n";
-    let folder = "hint: to merge the adapter, run `gguf-convert BASE OUT --type bf16 --lora adapter`; to convert it alone, run `gguf-convert adapter adapter --base BASE`\n";
+    let folder = "hint: to merge the adapter, run `gguf-convert hf://some-org/llama-head-dim OUT --type bf16 --lora adapter`; to convert it alone, run `gguf-convert adapter adapter --base hf://some-org/llama-head-dim`\n";
     for (args, hint) in [
         (&["base", "out/x.gguf", "-t", "bf16", "--lora", "adapter.gguf"][..], merge),
         (&["base", "out/x.gguf", "-t", "bf16", "--lora", "base"], other),

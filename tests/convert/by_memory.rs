@@ -68,6 +68,35 @@ fn modelfile_is_written_next_to_the_file() {
     succeed(sandbox.convert(&words("llama out/x.gguf --type q8_0 --modelfile out/Modelfile")));
     let text = sandbox.text("out/Modelfile");
     assert!(text.starts_with("FROM ./x.gguf\nTEMPLATE \"\"\""), "{text}");
+    // As written, and with changed lines.
+    for (changed, code, finding) in [
+        (text.clone(), 0, "FROM out/x.gguf\n"),
+        (
+            text.replace(".Content", ".Contents"),
+            1,
+            "warning: modelfile: TEMPLATE differs from the translated",
+        ),
+        (
+            "FROM ./x.gguf\nADAPTER none.gguf\n".to_owned(),
+            1,
+            "error: modelfile: missing file `out/none.gguf`",
+        ),
+    ] {
+        sandbox.write("out/Changed", &changed);
+        let ran = sandbox.inspect(&words("verify out/Changed --strict"));
+        let report = [&*ran.stdout, &*ran.stderr].concat();
+        assert!(ran.code == Some(code) && report.contains(finding), "{report}");
+    }
+    sandbox.write("out/Changed", "FROM ./none.gguf\n");
+    sandbox
+        .inspect(&words("verify out/Changed"))
+        .ends_and_says(1, "hint: the Modelfile out/Changed names this file");
+    let marks = "{% for m in messages %}<|im_start|>{{ m.role }}: {{ m.content }}<|im_end|>{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant: {% endif %}";
+    let template = format!("tokenizer.chat_template={marks}");
+    succeed(sandbox.inspect(&["set", "out/x.gguf", &template, "-o", "out/marks.gguf", "-q"]));
+    sandbox.write("out/Changed", "FROM marks.gguf\nTEMPLATE x\n");
+    let report = succeed(sandbox.inspect(&words("verify out/Changed"))).stdout;
+    assert!(report.contains("missing `PARAMETER stop \"<|im_end|>\"`: answers may not end"), "{report}");
     let again = "llama out/y.gguf --type q8_0 --modelfile out/Modelfile";
     sandbox.convert(&words(again)).ends_and_says(1, "Modelfile");
     assert!(!sandbox.path("out/y.gguf").exists());
@@ -75,6 +104,11 @@ fn modelfile_is_written_next_to_the_file() {
     assert!(sandbox.text("out/Modelfile").starts_with("FROM ./y.gguf\n"));
     let one = "llama out/z.gguf --type q8_0 --modelfile out/z.gguf";
     sandbox.convert(&words(one)).ends_and_says(2, "two options write to");
+    // A folder that the conversion creates.
+    succeed(sandbox.convert(&words("llama new/ --type q8_0 --modelfile new/Modelfile")));
+    assert!(sandbox.text("new/Modelfile").starts_with("FROM ./"));
+    let missing = "llama new/x.gguf --type q8_0 --modelfile none/Modelfile";
+    sandbox.convert(&words(missing)).ends_and_says(1, "folder `none` does not exist");
     let plan = format!("plan plan.json {again} --force");
     sandbox.convert(&words(&plan)).ends_and_says(2, "--modelfile cannot be used with plans");
 }

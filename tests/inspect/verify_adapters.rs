@@ -34,6 +34,27 @@ fn good_adapters_pass() {
 }
 
 #[test]
+fn adapter_file_is_compared_with_its_folder() {
+    let (sandbox, good) = made();
+    let folders = ["--against", "llama-head-dim", "--lora", "lora"];
+    let (code, found, report) = verify(&sandbox, &[&["good.gguf", "--strict"], &folders[..]].concat());
+    assert_eq!((code, found.len()), (Some(0), 0), "{report}");
+    assert!(report.contains("28 bit-exact"), "{report}");
+    let changed = with(&good, |parts| parts.tensor(&format!("{QUERY}.lora_b")).3.fill(0));
+    let alpha = set(&good, "adapter.lora.alpha", Value::F32(8.0));
+    check(&sandbox, vec![("a half of zeros", changed, "differs"), ("another alpha", alpha, "key")], &folders);
+    // Without the base, the hint states the call; a base that the adapter names is found.
+    let call = ["verify", "good.gguf", "--against", "lora"];
+    let hint = "run `gguf-inspect verify good.gguf --against hf://some-org/llama-head-dim --lora lora`\n";
+    sandbox.inspect(&call).ends_and_says(1, hint);
+    sandbox.edit("lora/adapter_config.json", "some-org/llama-head-dim", "llama-head-dim");
+    succeed(sandbox.inspect(&call));
+    sandbox
+        .inspect(&["verify", "good.gguf", "--against", "base.gguf", "--lora", "lora"])
+        .ends_and_says(2, "--lora");
+}
+
+#[test]
 fn adapter_faults_are_found() {
     let (sandbox, good) = made();
     let alpha = |value: Value| set(&good, "adapter.lora.alpha", value);

@@ -111,13 +111,20 @@ fn merged_file_is_verified_against_base_and_adapter() {
     };
     good(&["merged.gguf", "--against", "base.gguf", "--lora", "lora.gguf=0.5"]);
     good(&["merged.gguf", "--against", "llama-head-dim", "--lora", "lora=0.5"]);
-    // Another scale, and no adapter.
-    for adapter in [&["--lora", "lora.gguf"][..], &[]] {
-        let args = [&["merged.gguf", "--against", "base.gguf"][..], adapter].concat();
+    // Another scale, and no adapter, which is one finding.
+    for (base, adapter, hint) in [
+        ("base.gguf", &["--lora", "lora.gguf"][..], None),
+        ("base.gguf", &[], Some("add --lora lora.gguf=0.5\n")),
+        ("llama-head-dim", &[], Some("add --lora lora=0.5\n")),
+    ] {
+        let args = [&["merged.gguf", "--against", base][..], adapter].concat();
         let (code, findings, text) = verify(&sandbox, &args);
         assert_eq!(code, Some(1), "{text}");
         assert!(findings.contains("differs"), "{findings:?}");
-        assert_eq!(text.contains("use --lora ADAPTER"), adapter.is_empty(), "{text}");
+        let is_one = text.matches("error: tensors: ").count() == 1
+            && text.contains("tensors differ: the file contains 1 merged adapter (`lora=0.5`)");
+        assert_eq!(is_one, hint.is_some(), "{text}");
+        assert!(hint.is_none_or(|hint| text.contains(hint)), "{text}");
     }
     assert_eq!(sandbox.inspect(&["verify", "merged.gguf", "--lora", "lora.gguf"]).code, Some(2));
 }
@@ -148,16 +155,17 @@ fn unsuitable_adapters_are_refused() {
             "error: bert.gguf: expected an adapter for architecture `llama`, found `bert`\nhint: use the base model that the adapter was trained on\n",
         ),
         ("other.gguf", "lora.gguf", "error: lora.gguf: tensor `blk."),
-        ("base.gguf", "lora", "error: lora: "),
+        (
+            "base.gguf",
+            "lora",
+            "error: lora: expected an adapter file, found an adapter folder\nhint: to write an adapter file, run `gguf-convert adapter lora lora.gguf --base hf://some-org/llama-head-dim`, then use --lora lora.gguf\n",
+        ),
         ("base.gguf", "none", "error: none: cannot open: No such file or directory (os error 2)\n"),
     ] {
         let merged = sandbox.quantize(&[base, "out/x.gguf", "f32", "--lora", adapter, "-q"]);
         let run = sandbox.eval(&["perplexity", base, "--text", "text", "-c", "64", "--lora", adapter, "-q"]);
         for ran in [merged, run] {
             assert!(ran.code == Some(1) && ran.stderr.starts_with(message), "{adapter}: {}", ran.stderr);
-            if adapter == "lora" {
-                ran.says("run `gguf-convert adapter lora ADAPTER.gguf --base BASE`\n");
-            }
         }
         assert!(sandbox.outputs().is_empty());
     }

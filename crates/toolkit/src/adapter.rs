@@ -5,6 +5,7 @@ use std::{
     str::FromStr,
 };
 
+use gguf_checkpoint::{Checkpoint, Folder};
 use gguf_container::Model;
 use gguf_conversion::ModelInput;
 use serde::{Deserialize, Serialize};
@@ -83,6 +84,25 @@ pub(crate) fn merged(model: Model, adapters: &[Adapter]) -> Result<ModelInput, E
 /// The failure of a file that is not an adapter of the model, with advice.
 pub(crate) fn refused(path: &Path, error: gguf_container::Error) -> Error {
     input_kind::explained(path, Wanted::Adapter, Error::at(path, error))
+}
+
+/// The base model that the config of an adapter names, if it is a local folder.
+pub(crate) fn local_base(config: &serde_json::Value) -> Option<Folder> {
+    let folder =
+        PathBuf::from(config.get("base_model_name_or_path")?.as_str().filter(|name| !name.is_empty())?);
+    folder.join("config.json").is_file().then(|| Folder::at(folder).forms(gguf_models::FORMS))
+}
+
+/// Opens the base model of an adapter. Weights are not needed; if they exist, shapes are compared.
+///
+/// # Errors
+/// A folder that is not a checkpoint.
+pub(crate) fn open_base(base: &Folder, options: &gguf_layout::Options) -> Result<Checkpoint, Error> {
+    gguf_checkpoint::open(base.clone())
+        .or_else(|_| gguf_checkpoint::open_without_weights(base.clone()))
+        .map_err(gguf_conversion::Error::Source)
+        .and_then(|base| gguf_conversion::normalized(base, options))
+        .map_err(|error| Error::at(base.path(), error).hint(input_kind::advice(base.path(), Wanted::Base)))
 }
 
 /// A warning about tensors of an adapter that are not used, if it has any.

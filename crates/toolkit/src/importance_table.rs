@@ -16,6 +16,14 @@ const KIND_CHARS: usize = 32;
 /// Number of layers in a comparison.
 const MAX_LAYERS: usize = 5;
 
+/// Explanation of the columns.
+const LEGEND: &str = "
+sum: of the mean squares of the columns; zero: share of columns that are zero
+evenness: entropy of the mean squares, 100 % if all columns are equal
+outliers: share of columns more than a standard deviation above the mean
+similarity: cosine with the same tensor of the layer before
+";
+
 /// Statistics of an importance matrix.
 #[derive(Debug, Clone, Serialize)]
 pub struct Importance {
@@ -138,7 +146,7 @@ impl Importance {
                 four_digits(mean(&|tensor| tensor.similarity)),
             ]);
         }
-        narrow_table(&rows, &[1, 2, 3, 4, 5, 6]) + &self.layer_table()
+        narrow_table(&rows, &[1, 2, 3, 4, 5, 6]) + &self.layer_table() + LEGEND
     }
 
     /// A table of the tensors and one of the layers.
@@ -176,7 +184,7 @@ impl Importance {
             ]);
         }
         let columns: Vec<usize> = (1..header.len()).collect();
-        table(&rows, &columns) + &self.layer_table()
+        table(&rows, &columns) + &self.layer_table() + LEGEND
     }
 
     /// The table of the layers after an empty line, if there are any.

@@ -76,13 +76,30 @@ pub fn advice(path: &Path, wanted: Wanted) -> Option<Words> {
             )
         }
         (Found::AdapterFolder, Wanted::Adapter | Wanted::Gguf) => {
-            words!("to write an adapter file, run `[gguf-convert adapter {} ADAPTER.gguf -base BASE]`", shown)
+            let out = path.file_name().unwrap_or("adapter".as_ref()).display();
+            let convert = words!(
+                "to write an adapter file, run `[gguf-convert adapter {} {}.gguf -base {}]`",
+                shown,
+                out,
+                base_of_adapter(path)
+            );
+            let uses = if wanted == Wanted::Adapter {
+                words!(", then use [-lora {}.gguf]", out)
+            } else {
+                Words::default()
+            };
+            convert + uses
         }
-        (Found::AdapterFolder, Wanted::Checkpoint) => words!(
-            "to merge the adapter, run `[gguf-convert BASE OUT -type bf16 -lora {}]`; to convert it alone, run `[gguf-convert adapter {} -base BASE]`",
-            shown,
-            shown
-        ),
+        (Found::AdapterFolder, Wanted::Checkpoint) => {
+            let base = base_of_adapter(path);
+            words!(
+                "to merge the adapter, run `[gguf-convert {} OUT -type bf16 -lora {}]`; to convert it alone, run `[gguf-convert adapter {} -base {}]`",
+                base,
+                shown,
+                shown,
+                base
+            )
+        }
         (Found::Gguf, Wanted::Checkpoint | Wanted::AdapterFolder) if is_adapter_file(path) => words!(
             "to merge the adapter file into a GGUF model, run `[gguf-quantize MODEL.gguf OUT.gguf TYPE -lora {}]`",
             shown
@@ -136,6 +153,18 @@ pub fn advice(path: &Path, wanted: Wanted) -> Option<Words> {
         }
         _ => return None,
     })
+}
+
+/// Base model that an adapter folder names, as an argument of commands: a local folder, an address of the Hub, or `BASE`.
+pub fn base_of_adapter(folder: &Path) -> String {
+    let config = fs::read(folder.join("adapter_config.json")).ok();
+    let config = config.and_then(|bytes| serde_json::from_slice::<serde_json::Value>(&bytes).ok());
+    let named = config.as_ref().and_then(|config| config.get("base_model_name_or_path")?.as_str());
+    match named {
+        Some(name) if is_like_a_hub_name(Path::new(name)) => format!("hf://{name}"),
+        Some(name) if Path::new(name).join("config.json").is_file() => name.to_owned(),
+        _ => "BASE".to_owned(),
+    }
 }
 
 /// Advice for an address or a file of another program that was passed as a GGUF file.
@@ -340,6 +369,9 @@ pub fn explained(path: &Path, wanted: Wanted, failure: Error) -> Error {
             }
             None => failure.hint(advice(path, wanted)),
         },
+        (Wanted::Adapter, None) if matches!(look(path), Found::AdapterFolder) => {
+            Error::at(path, "expected an adapter file, found an adapter folder").hint(advice(path, wanted))
+        }
         // The error already states the kind of the file.
         (Wanted::Adapter, Some(_)) => failure,
         _ => failure.hint(advice(path, wanted)),

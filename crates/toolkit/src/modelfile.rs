@@ -8,15 +8,11 @@ use std::{
 };
 
 use gguf_container::{File, Metadata, Value};
-use gguf_runtime::chat::{Chat, SpecialTokens};
+use gguf_runtime::chat::{Chat, Conversation, Date, Settings, SpecialTokens, render_chat};
 use gguf_tokenizer::keys::CHAT_TEMPLATE;
-use serde_json::{Value as Json, json};
 
 use self::go_template::GoTemplate;
-use crate::{
-    error::Error,
-    run::{ChatOptions, render_prompt},
-};
+use crate::{error::Error, template_guard::guarded};
 
 /// Contents of the `Modelfile` of a model and its projector, which are named as Ollama finds them.
 pub fn text<'a>(
@@ -45,7 +41,7 @@ pub fn of_files(out: &Path, files: &[PathBuf]) -> Result<String, Error> {
         _ => std::fs::canonicalize(path).unwrap_or_else(|_| path.clone()).display().to_string(),
     };
     let names: Vec<String> = files.iter().map(name).collect();
-    Ok(text(names.iter().map(String::as_str), template(metadata, model).as_deref(), &sampling(metadata)))
+    Ok(text(names.iter().map(String::as_str), template(metadata).as_deref(), &sampling(metadata)))
 }
 
 /// Sampling defaults of the model, by their names in a `Modelfile`.
@@ -70,7 +66,7 @@ pub fn sampling(metadata: &Metadata) -> BTreeMap<&'static str, String> {
 
 /// The chat template as lines of a `Modelfile`, if it writes messages in order, without tools and reasoning, which a Go
 /// template could not keep.
-pub fn template(metadata: &Metadata, path: &Path) -> Option<String> {
+pub fn template(metadata: &Metadata) -> Option<String> {
     let template = metadata.get(CHAT_TEMPLATE).and_then(Value::as_str)?;
     // Tools and reasoning are not translated, and a date would be that of the translation.
     if ["tools", "think", "reasoning", "strftime_now", "date_string"]
@@ -79,12 +75,14 @@ pub fn template(metadata: &Metadata, path: &Path) -> Option<String> {
     {
         return None;
     }
-    let render = |messages: &[(&str, &str)], asks: bool| {
-        let messages = messages.iter().map(|(role, content)| json!({"role": role, "content": content}));
-        let chat = Chat::parse(&Json::from(messages.collect::<Vec<Json>>()).to_string()).ok()?;
-        let date = Some("2026-01-01".to_owned());
-        let options = ChatOptions { date, add_generation_prompt: asks, ..ChatOptions::default() };
-        render_prompt(path, metadata, &chat, &options).ok().map(|made| made.prompt)
+    let tokens = SpecialTokens::of_file(metadata);
+    let render = |messages: &[(&str, &str)], generation_prompt: bool| {
+        let chat = Chat::of(&Conversation::of(messages));
+        let (template, tokens) = (template.to_owned(), tokens.clone());
+        let made = guarded(move || {
+            render_chat(&template, &chat, &Settings { tokens: &tokens, generation_prompt, date: Date::FIXED })
+        });
+        made.ok()?.ok()
     };
     GoTemplate::find(&render, &SpecialTokens::added_bos(metadata))?.lines()
 }
@@ -97,7 +95,7 @@ mod tests {
     #[test]
     fn bos_text_is_omitted_only_if_ollama_adds_it() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../golden/programs/modelfiles.json");
-        let rows: Json = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+        let rows: serde_json::Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
         for (row, tokens, adds) in
             [(0, ["<|im_start|>", "<|im_end|>"], Some(false)), (1, ["<s>", "</s>"], None)]
         {
@@ -112,7 +110,7 @@ mod tests {
                 metadata.set("tokenizer.ggml.add_bos_token", adds);
             }
             let expected = format!("TEMPLATE \"\"\"{}\"\"\"\n", rows[row]["go"].as_str().unwrap());
-            let found = template(&metadata, Path::new("x.gguf")).unwrap();
+            let found = template(&metadata).unwrap();
             assert!(found.starts_with(&expected), "{found}");
         }
     }

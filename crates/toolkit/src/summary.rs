@@ -298,8 +298,9 @@ impl Summary {
         }
         let files = if self.n_files > 1 { format!("{} files, ", self.n_files) } else { String::new() };
         let file_type = self.file_type.as_ref().map(|name| format!("{}, ", cut(name))).unwrap_or_default();
-        let bits = format!("{:.2} bits/weight", self.bits_per_weight);
-        row("size", &format!("{files}{file_type}{}, {bits}", human_bytes(self.file_bytes)));
+        let bits =
+            if is_matrix { String::new() } else { format!(", {:.2} bits/weight", self.bits_per_weight) };
+        row("size", &format!("{files}{file_type}{}{bits}", human_bytes(self.file_bytes)));
         if !self.types.is_empty() {
             row("types", &self.shares().collect::<Vec<_>>().join(", "));
         }

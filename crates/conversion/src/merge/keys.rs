@@ -12,6 +12,16 @@ const OF_BASE: [&str; 8] =
 /// Key that lists merged adapters with their scales.
 pub const MERGED_ADAPTERS: &str = "gguf_tools.merged_adapters";
 
+/// Names of the adapters that were merged into a model, each with `=SCALE` unless the scale is 1.
+pub fn merged_adapters(metadata: &Metadata) -> Vec<String> {
+    match metadata.get(MERGED_ADAPTERS) {
+        Some(Value::Array(Array::String(names))) => {
+            names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
 /// Records that adapters with these scales were merged into the model that `metadata` describes. The model
 /// becomes the base model, and the adapters' names are added to its name and fine-tuning unless `name` is
 /// given. Adapters of an earlier merge stay in the list.
@@ -54,12 +64,7 @@ pub(crate) fn add_adapter_list<'a>(
     adapters: impl Iterator<Item = (&'a Path, f64)>,
 ) -> Vec<String> {
     let mut names = Vec::new();
-    let mut with_scales = match metadata.get(MERGED_ADAPTERS) {
-        Some(Value::Array(Array::String(earlier))) => {
-            earlier.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect()
-        }
-        _ => Vec::new(),
-    };
+    let mut with_scales = merged_adapters(metadata);
     for (path, scale) in adapters {
         let name = name_of(path);
         with_scales.push(if scale == 1.0 { name.clone() } else { format!("{name}={scale}") });

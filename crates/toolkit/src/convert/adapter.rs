@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use gguf_checkpoint::{Checkpoint, Folder};
-use gguf_conversion::{AdapterInput, Error as EngineError, recipes::Recipe};
+use gguf_conversion::{AdapterInput, recipes::Recipe};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -13,12 +13,13 @@ use super::{
     run_args::{Caller, OpenInput, Outcome, Requested, RunArgs},
 };
 use crate::{
+    adapter::{local_base, open_base},
     error::Error,
     events::Events,
     failure::{failure, quoted, source_failure},
     file_type::FileType,
     hub::{self, HubOptions},
-    input_kind::Wanted,
+    input_kind::{Wanted, base_of_adapter},
     layout_notes::Notes,
     settings::Settings,
 };
@@ -91,12 +92,7 @@ impl ConvertAdapter {
         let adapter = gguf_checkpoint::open_adapter(input.folder.clone())
             .map_err(|error| source_failure(&self.source, error.into(), Wanted::AdapterFolder))?;
         let base = self.base_of(base.as_ref().map(|base| &base.folder), &adapter)?;
-        // Weights are not needed; if they exist, shapes are compared.
-        let base = gguf_checkpoint::open(base.clone())
-            .or_else(|_| gguf_checkpoint::open_without_weights(base.clone()))
-            .map_err(EngineError::Source)
-            .and_then(|base| gguf_conversion::normalized(base, &options))
-            .map_err(|error| source_failure(base.path(), error, Wanted::Base))?;
+        let base = open_base(&base, &options)?;
         let adapter = AdapterInput::new(input.folder.path(), adapter, &base, &options).map_err(failed)?;
         let (stored, layout) = (adapter.adapter(), adapter.layout());
         let mut notes = Notes::of(&stored.notes, &[layout]);
@@ -125,14 +121,11 @@ impl ConvertAdapter {
 
     /// The error of a type that adapter files cannot have. Calls with such a type usually mean a merged model.
     fn refused_type(&self) -> Error {
-        let config = std::fs::read(self.source.join("adapter_config.json")).ok();
-        let config = config.and_then(|bytes| serde_json::from_slice::<serde_json::Value>(&bytes).ok());
-        let base = config.as_ref().and_then(|config| config.get("base_model_name_or_path")?.as_str());
         let types: Vec<String> = self.types.iter().map(ToString::to_string).collect();
         let out = self.output.out.as_deref().unwrap_or(std::path::Path::new("OUT"));
         Error::usage(words!("expected [-type] f32, f16, bf16 or q8_0 for an adapter")).hint([words!(
             "to merge it into its base, run `[gguf-convert {} {} -type {} -lora {}]`",
-            quoted(base.filter(|base| !base.is_empty()).unwrap_or("BASE")),
+            quoted(&base_of_adapter(&self.source)),
             quoted(&out.display().to_string()),
             types.join(","),
             quoted(&self.source.display().to_string())
@@ -156,9 +149,8 @@ impl ConvertAdapter {
             let hint = words!("pass the base model's folder with [-base]; config.json is enough");
             return Err(Error::at(base.path(), message).hint([hint]).hint(fuse));
         }
-        let folder = PathBuf::from(named);
-        if !named.is_empty() && folder.join("config.json").is_file() {
-            return Ok(Folder::at(folder).forms(gguf_models::FORMS));
+        if let Some(folder) = local_base(&adapter.config) {
+            return Ok(folder);
         }
         let message = match named {
             "" => "missing config of the base model".to_owned(),

@@ -359,6 +359,12 @@ impl Convert {
         }
         let outputs: Vec<&PathBuf> = [path].into_iter().chain(&self.output.out).collect();
         check_distinct(&outputs, &[&self.source])?;
+        // The conversion creates the folder of OUT if OUT is a folder, and refuses a missing one otherwise.
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists());
+        let of_out = self.output.out.as_deref().map(|out| gguf_conversion::output_path(Some(out), "x", "x"));
+        if folder.is_some() && matches!(&of_out, Some(Ok(out)) if out.parent() == folder) {
+            return Ok(());
+        }
         check_outputs(&[path], &[&self.source], self.replaces() || caller.dry_run)
     }
 

@@ -1,7 +1,7 @@
 //! Chat template of a model as a Go template for the `Modelfile` of Ollama.
 //!
 //! Ollama takes a known template instead of one that differs from it by fewer than 100 characters, unless the `Modelfile` has
-//! `TEMPLATE` ([`OllamaTemplate`](crate::verify::OllamaTemplate)). A template can be translated if it writes each message between fixed texts of its role. This is found out by rendering
+//! `TEMPLATE` (`OllamaTemplate` of `verify`). A template can be translated if it writes each message between fixed texts of its role. This is found out by rendering
 //! chats and checked on a longer one.
 //!
 //! Source: `template.Named` in `template/template.go` of ollama/ollama@fb3076099.

@@ -258,7 +258,7 @@ impl Made<'_> {
             prompt_format: facts::prompt_format(model, &base.path, events),
             default_system: summary::prompts(metadata).ok().and_then(|(_, system)| system),
             sampling: modelfile::sampling(metadata),
-            ollama_template: modelfile::template(metadata, &base.path),
+            ollama_template: modelfile::template(metadata),
             own_keys: self.own_keys.clone(),
             repo: args.repo.clone(),
             ..Results::default()

@@ -25,7 +25,7 @@ use crate::{
     metadata_json::type_of,
     summary::{Summary, memory_with},
     template_guard::guarded,
-    text::{grouped, human_bytes, printable},
+    text::{grouped, human_bytes, printable, shortened},
 };
 
 const TEMPLATE: &str = include_str!("../../templates/show.html");
@@ -88,7 +88,7 @@ struct TypeView {
     colour: usize,
 }
 
-/// A cell for each tensor of a layer: layers across, kinds down.
+/// A cell for each tensor of a layer: layers across, kinds down. Tensors outside layers follow, each with its own row.
 #[derive(Default, Serialize)]
 struct Picture {
     height: f64,
@@ -265,12 +265,15 @@ fn picture(tensors: &[TensorView], summary: &Summary) -> Picture {
     const MAX_LAYERS: u32 = 1024;
     /// Labels that fit under the cells.
     const MAX_LABELS: u32 = 16;
+    /// Characters of a name that fit before the cells.
+    const NAME: usize = 28;
     let mut kinds: BTreeMap<&str, Vec<(u32, &TensorView)>> = BTreeMap::new();
+    let mut outside = Vec::new();
     for tensor in tensors {
-        if let (Some(layer), kind) = layer_and_kind(&tensor.name)
-            && layer < MAX_LAYERS
-        {
-            kinds.entry(kind).or_default().push((layer, tensor));
+        match layer_and_kind(&tensor.name) {
+            (Some(layer), kind) if layer < MAX_LAYERS => kinds.entry(kind).or_default().push((layer, tensor)),
+            (Some(_), _) => {}
+            (None, name) => outside.push((name, tensor)),
         }
     }
     let Some(n_layers) = kinds.values().flatten().map(|(layer, _)| layer + 1).max() else {
@@ -278,21 +281,28 @@ fn picture(tensors: &[TensorView], summary: &Summary) -> Picture {
     };
     let width = WIDTH / f64::from(n_layers);
     let place = |value: f64| (value * 10.0).round() / 10.0;
-    let mut picture = Picture { height: kinds.len() as f64 * ROW, ..Picture::default() };
-    for (row, (kind, tensors)) in kinds.into_iter().enumerate() {
-        let y = row as f64 * ROW;
-        picture.kinds.push(Label { at: y + ROW * 0.7, text: kind.to_owned() });
-        for (layer, tensor) in tensors {
-            let colour = summary.types.iter().position(|share| share.dtype == tensor.dtype);
-            picture.cells.push(Cell {
-                x: place(LEFT + f64::from(layer) * width),
-                y,
-                width: place(width),
-                colour: colour.unwrap_or(0) % N_COLOURS,
-                title: format!("{} {} {}", tensor.name, tensor.shape, tensor.dtype),
-            });
-        }
+    let mut picture = Picture { height: (kinds.len() + outside.len()) as f64 * ROW, ..Picture::default() };
+    let mut cells = Vec::new();
+    let cell = |tensor: &TensorView, x: f64, width: f64, y: f64| {
+        let colour =
+            summary.types.iter().position(|share| share.dtype == tensor.dtype).unwrap_or(0) % N_COLOURS;
+        let title = format!("{} {} {}", tensor.name, tensor.shape, tensor.dtype);
+        Cell { x: place(x), y, width: place(width), colour, title }
+    };
+    let mut row = |name: &str| {
+        let y = picture.kinds.len() as f64 * ROW;
+        picture.kinds.push(Label { at: y + ROW * 0.7, text: shortened(name, NAME) });
+        y
+    };
+    for (kind, tensors) in kinds {
+        let y = row(kind);
+        let x = |layer: u32| LEFT + f64::from(layer) * width;
+        cells.extend(tensors.into_iter().map(|(layer, tensor)| cell(tensor, x(layer), width, y)));
     }
+    for (name, tensor) in outside {
+        cells.push(cell(tensor, LEFT, WIDTH, row(name)));
+    }
+    picture.cells = cells;
     let labels = (0..n_layers).step_by(n_layers.div_ceil(MAX_LABELS) as usize);
     let label =
         |layer: u32| Label { at: place(LEFT + (f64::from(layer) + 0.5) * width), text: layer.to_string() };

@@ -1,22 +1,27 @@
-//! Checks of adapter files (LoRA), alone or against the base model.
+//! Checks of adapter files (LoRA), alone or against the base model or the adapter folder.
 
 use std::{
     collections::{BTreeSet, HashMap},
     path::Path,
 };
 
+use gguf_checkpoint::Folder;
 use gguf_container::{Adapter, Metadata, Model, Value};
-use gguf_conversion::{CheckpointInput, Input as _, recipes::Recipe};
+use gguf_conversion::{AdapterInput, CheckpointInput, Input as _, RunOptions, recipes::Recipe};
 use gguf_layout::loader::TensorNames;
-use gguf_types::Shape;
+use gguf_types::{Shape, words};
 
-use super::report::{Check, Finding};
+use super::{
+    VerifyOptions, against,
+    report::{Check, Finding},
+};
 use crate::{
+    adapter::{Adapter as Lora, local_base, open_base},
     error::Error,
     events::Events,
-    failure::failure,
+    failure::{failure, source_failure},
     hub::{self, HubOptions},
-    input_kind::is_gguf,
+    input_kind::{Wanted, base_of_adapter, is_gguf},
 };
 
 const ALPHA: &str = "adapter.lora.alpha";
@@ -115,36 +120,92 @@ fn alpha(metadata: &Metadata) -> Option<Finding> {
     })
 }
 
-/// Compares an adapter file with a base model: a GGUF file, or a checkpoint.
+/// Compares an adapter file with a base model (a GGUF file or a checkpoint), or with the adapter folder that it was made from.
 ///
 /// # Errors
-/// A base that cannot be opened.
+/// A base or an adapter folder that cannot be opened.
 pub fn against(
-    path: &Path,
-    base: &Path,
+    model: &Model,
+    source: &Path,
+    options: &VerifyOptions,
     hub_options: &HubOptions,
     events: &dyn Events,
-) -> Result<Check, Error> {
+) -> Result<Vec<Check>, Error> {
     let check = Check::new("base");
-    let Ok(adapter) = Adapter::open(path) else {
-        return Ok(check.skipped("the adapter is not valid"));
+    let Ok(adapter) = Adapter::open(&options.file) else {
+        return Ok(vec![check.skipped("the adapter is not valid")]);
     };
-    if is_gguf(base) {
-        let model = Model::open(base).map_err(|error| Error::at(base, error))?;
-        let shapes = model.tensors().map(|(_, info)| (info.name.clone(), info.shape)).collect();
-        return Ok(compare(check, &adapter, model.metadata(), &shapes));
+    if is_gguf(source) {
+        check_alone(options)?;
+        let base = Model::open(source).map_err(|error| Error::at(source, error))?;
+        let shapes = base.tensors().map(|(_, info)| (info.name.clone(), info.shape)).collect();
+        return Ok(vec![compare(check, &adapter, base.metadata(), &shapes)]);
     }
     let wanted = hub::Wanted { weights: true, keep: false, out: None };
-    let found = hub::input(base, wanted, hub_options, events)?;
-    let failed = |error| failure(base, error);
-    let options = gguf_layout::Options::new(gguf_models::FAMILIES);
-    let input = CheckpointInput::open(found.folder.clone(), &options).map_err(failed)?;
+    let found = hub::input(source, wanted, hub_options, events)?;
+    if gguf_checkpoint::is_adapter(&found.folder) {
+        check_alone(options)?;
+        let checks = with_folder(model, source, &found.folder, None, options, events)?;
+        found.finish(events)?;
+        return Ok(checks);
+    }
+    if let [Lora { path, scale: 1.0 }] = &options.adapters[..]
+        && !options.lora_tokenizer
+    {
+        let folder = hub::input(path, wanted, hub_options, events)?;
+        let checks = with_folder(model, path, &folder.folder, Some(&found.folder), options, events)?;
+        [folder, found].into_iter().try_for_each(|input| input.finish(events))?;
+        return Ok(checks);
+    }
+    check_alone(options)?;
+    let failed = |error| failure(source, error);
+    let layout = gguf_layout::Options::new(gguf_models::FAMILIES);
+    let input = CheckpointInput::open(found.folder.clone(), &layout).map_err(failed)?;
     let recipe = Recipe::from_name("f32").map_err(|error| failed(gguf_conversion::Error::Recipe(error)))?;
     let tensors = input.tensors(recipe);
     let shapes = tensors.iter().map(|tensor| (tensor.name.to_owned(), tensor.shape)).collect();
     let check = compare(check, &adapter, &input.layout().metadata, &shapes);
     found.finish(events)?;
-    Ok(check)
+    Ok(vec![check])
+}
+
+/// Refuses adapters that the comparison would not use.
+fn check_alone(options: &VerifyOptions) -> Result<(), Error> {
+    if options.adapters.is_empty() {
+        return Ok(());
+    }
+    Err(Error::usage(words!(
+        "an adapter file needs the base's folder as [-against] and one adapter folder as [-lora]"
+    )))
+}
+
+/// Compares an adapter file with the folder that it was made from. The base is needed for its config.
+fn with_folder(
+    model: &Model,
+    path: &Path,
+    folder: &Folder,
+    base: Option<&Folder>,
+    options: &VerifyOptions,
+    events: &dyn Events,
+) -> Result<Vec<Check>, Error> {
+    let adapter = gguf_checkpoint::open_adapter(folder.clone())
+        .map_err(|error| source_failure(path, error.into(), Wanted::AdapterFolder))?;
+    let Some(base) = base.cloned().or_else(|| local_base(&adapter.config)) else {
+        let (file, shown) = (options.file.display(), path.display());
+        let advice = words!(
+            "run `[gguf-inspect verify {} -against {} -lora {}]`",
+            file,
+            base_of_adapter(folder.path()),
+            shown
+        );
+        return Err(Error::at(path, "missing config of the base model of the adapter").hint([advice]));
+    };
+    let layout = gguf_layout::Options::new(gguf_models::FAMILIES);
+    let base = open_base(&base, &layout)?;
+    let input =
+        AdapterInput::new(folder.path(), adapter, &base, &layout).map_err(|error| failure(path, error))?;
+    let run = RunOptions::default().threads(options.threads).level(options.level);
+    against::with(model, &input, path, &input.layout().metadata, &run, events)
 }
 
 fn compare(mut check: Check, adapter: &Adapter, base: &Metadata, shapes: &HashMap<String, Shape>) -> Check {

@@ -5,7 +5,7 @@ use std::{num::NonZeroUsize, path::Path};
 use gguf_container::{Array, Metadata, Model, Value};
 use gguf_conversion::{
     Agreement, CheckpointInput, Distance, Input, Request, RunOptions, Watch, compare,
-    merge::{LoraAdapter, MERGED_ADAPTERS},
+    merge::{LoraAdapter, MERGED_ADAPTERS, merged_adapters},
     recipes::{CALIBRATION_KEY, CHOSEN_TYPES_KEY, Recipe},
 };
 
@@ -17,11 +17,11 @@ use crate::{
     adapter,
     error::Error,
     events::Events,
-    failure::failure,
+    failure::{failure, quoted},
     hub::{self, HubOptions},
     input_kind::is_gguf,
 };
-use gguf_types::words;
+use gguf_types::{Words, counted, list_names, words};
 
 /// Compares a file with its source.
 ///
@@ -81,7 +81,7 @@ pub(crate) fn checkpoint_tensors(
 }
 
 /// All comparisons with a source of tensors and metadata.
-fn with(
+pub(super) fn with(
     model: &Model,
     input: &impl Input,
     source: &Path,
@@ -89,13 +89,33 @@ fn with(
     options: &RunOptions,
     events: &dyn Events,
 ) -> Result<Vec<Check>, Error> {
-    let mut tensors = tensors(model, input, options, events).map_err(|error| failure(source, error))?;
-    let is_merged = model.metadata().contains(MERGED_ADAPTERS) && !metadata.contains(MERGED_ADAPTERS);
-    if is_merged && tensors.findings.iter().any(|finding| finding.severity == Severity::Error) {
-        let advice = words!("the file states merged adapters; to compare with them, use [-lora ADAPTER]");
-        tensors.push(Finding::note("hint", advice));
+    let tensors = tensors(model, input, options, events).map_err(|error| failure(source, error))?;
+    let merged = merged_adapters(model.metadata());
+    let n_different = tensors.count(Severity::Error);
+    if n_different > 0 && !merged.is_empty() && !metadata.contains(MERGED_ADAPTERS) {
+        let n_different = format!("{n_different} of {} tensors differ", model.tensors().count());
+        return Ok(vec![without_adapters(tensors, &n_different, &merged, is_gguf(source))]);
     }
     Ok(vec![tensors, keys(model.metadata(), metadata), prompts::compare(model.metadata(), metadata)?])
+}
+
+/// One finding for a file with merged adapters that was compared without them, instead of one for each tensor and key.
+fn without_adapters(tensors: Check, n_different: &str, merged: &[String], of_gguf: bool) -> Check {
+    let option = |stated: &String| {
+        let scaled = stated.rsplit_once('=').filter(|(_, scale)| scale.parse::<f64>().is_ok());
+        let (name, scale) = scaled.map_or((stated.as_str(), ""), |(name, _)| stated.split_at(name.len()));
+        let end = if of_gguf { ".gguf" } else { "" };
+        words!("[-lora {}]", quoted(&format!("{name}{end}{scale}")))
+    };
+    let options: Vec<Words> = merged.iter().map(option).collect();
+    let mut check = Check { findings: Vec::new(), ..tensors };
+    let adapters = format!("{} ({})", counted(merged.len(), "merged adapter"), list_names(merged));
+    check.push(Finding::error("differs", format!("{n_different}: the file contains {adapters}")));
+    check.push(Finding::note(
+        "hint",
+        words!("to include what was merged, add ") + Words::joined(&options, " "),
+    ));
+    check
 }
 
 fn tensors(

@@ -118,7 +118,7 @@ pub fn check(model: &Model, threads: Option<NonZeroUsize>, events: &dyn Events) 
 /// Tensors at the end of a file that must be zero for an incomplete download, if no others are.
 const MIN_TAIL: usize = 3;
 
-/// Findings about tensors that are entirely zero: one error for an incomplete file, otherwise a warning for each.
+/// Findings about tensors that are entirely zero: one error for an incomplete file, otherwise a warning for each run of them.
 fn zero_tensors(model: &Model, is_zero: &[bool]) -> Vec<Finding> {
     let all = || model.tensors().zip(is_zero);
     let has_value =
@@ -138,10 +138,22 @@ fn zero_tensors(model: &Model, is_zero: &[bool]) -> Vec<Finding> {
             ),
         )];
     }
-    let zeros = all().filter(|(_, is_zero)| **is_zero).map(|((_, info), _)| {
-        Finding::warning("zeros", format!("tensor `{}` ({}) is entirely zero", info.name, info.dtype))
-    });
-    zeros.collect()
+    let runs = by_place.chunk_by(|a, b| a.1 == b.1).filter(|run| *run[0].1);
+    let finding = |run: &[((&File, &TensorInfo), &bool)]| {
+        let name =
+            |((_, info), _): ((&File, &TensorInfo), &bool)| format!("`{}` ({})", info.name, info.dtype);
+        let message = match *run {
+            [first, .., last] => format!(
+                "{} consecutive tensors are entirely zero, from {} to {}; part of the file may be missing",
+                run.len(),
+                name(first),
+                name(last)
+            ),
+            _ => format!("tensor {} is entirely zero", name(run[0])),
+        };
+        Finding::warning("zeros", message)
+    };
+    runs.map(finding).collect()
 }
 
 /// Problem of the first bad block of a piece, its first large value, and its runs of zeros.

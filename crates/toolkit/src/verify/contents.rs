@@ -20,6 +20,8 @@ use crate::{
     text::{is_invisible, shortened},
 };
 
+/// Code of the finding about marks of a template that the vocabulary lacks.
+pub const UNKNOWN_MARKS: &str = "template_token";
 /// Texts of a template that are tried as messages.
 const MAX_TRIED: usize = 400;
 /// Characters of the text after an answer that are examined.
@@ -160,7 +162,7 @@ fn special_tokens(key: &str, seen: &Seen, encoder: &Encoder) -> Vec<Finding> {
     let unknown: BTreeSet<&str> = marks(chat).into_iter().filter(|mark| encoder.id(mark).is_none()).collect();
     if let Some(listed) = list(unknown) {
         let message = format!("`{key}` has marks that are not in the vocabulary: {listed}");
-        found.push(Finding::warning("template_token", message));
+        found.push(Finding::warning(UNKNOWN_MARKS, message));
     }
     let after = chat.split_once(ANSWER).and_then(|(_, rest)| rest.split_once(NEXT));
     if let Some((between, _)) = after {

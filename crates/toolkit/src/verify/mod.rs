@@ -10,6 +10,7 @@ mod holes;
 mod keys;
 mod loader;
 mod metadata;
+mod modelfile;
 mod options;
 mod programs;
 mod prompts;
@@ -23,8 +24,10 @@ use gguf_conversion::recipes::TensorFacts;
 
 pub(crate) use self::{behavior::default_system, diffusion::refusals as diffusion_refusals};
 use self::{
+    contents::UNKNOWN_MARKS,
     keys::{file_type_of, other_kind, tokenizer_findings},
     loader::{loader, names},
+    modelfile::Modelfile,
 };
 pub use self::{
     options::{VerifyOptions, Which},
@@ -74,12 +77,21 @@ pub fn verify(
     if !options.adapters.is_empty() && options.against.is_none() {
         return Err(Error::usage(words!("[-lora] needs [-against SRC]")));
     }
+    let modelfile = Modelfile::read(path);
+    let file = modelfile.as_ref().map_or(path, |modelfile| modelfile.model.as_path());
     // A missing file is not a failed check.
-    if let Err(error) = std::fs::metadata(path) {
-        return Err(Error::cannot_open(path, error).hint(input_kind::advice(path, Wanted::Gguf)));
+    if let Err(error) = std::fs::metadata(file) {
+        let names = modelfile.as_ref().map(|_| format!("the Modelfile {} names this file", path.display()));
+        return Err(Error::cannot_open(file, error).hint(input_kind::advice(file, Wanted::Gguf)).hint(names));
     }
-    input_kind::check_joined(path)?;
-    verify_opened(&Model::open(path), options, hub_options, events)
+    input_kind::check_joined(file)?;
+    let opened = Model::open(file);
+    let options = VerifyOptions { file: file.to_owned(), ..options.clone() };
+    let mut report = verify_opened(&opened, &options, hub_options, events)?;
+    if let (Some(modelfile), Ok(model)) = (&modelfile, &opened) {
+        report.push(modelfile.check(model.metadata())?);
+    }
+    Ok(report)
 }
 
 /// Same as [`verify`], for a model that was opened, or its failure.
@@ -109,11 +121,17 @@ pub(crate) fn verify_opened(
     if wants(Which::Blocks) {
         report.push(blocks::check(model, options.threads, events)?);
     }
+    let needs_template = wants(Which::Template) || wants(Which::Loader) && !options.programs.is_empty();
+    let template = needs_template.then(|| prompts::check(model.metadata())).transpose()?;
     let mut refusals = Vec::new();
     if wants(Which::Loader) {
         let checks = match &diffusion {
             _ if !options.programs.is_empty() => {
-                let check = |program: &Program| programs::check(*program, model, &tensors);
+                let unknown = template
+                    .iter()
+                    .flat_map(|check| &check.findings)
+                    .find(|finding| finding.code == UNKNOWN_MARKS);
+                let check = |program: &Program| programs::check(*program, model, &tensors, unknown);
                 options.programs.iter().map(check).collect::<Result<_, _>>()?
             }
             Some(file) => vec![diffusion::loader(file, model.metadata(), &tensors)],
@@ -131,18 +149,13 @@ pub(crate) fn verify_opened(
     if wants(Which::Tokenizer) {
         report.push(tokenizer(model));
     }
-    if wants(Which::Template) {
-        report.push(prompts::check(model.metadata())?);
-    }
+    report.extend(template.filter(|_| wants(Which::Template)));
     if wants(Which::FileType) {
         report.push(file_type_of(model.metadata(), &tensors));
     }
     if let Some(source) = options.against.as_deref().filter(|_| wants(Which::Source)) {
         match other_kind(model.metadata()) {
-            Some(ADAPTER) if !options.adapters.is_empty() => {
-                return Err(Error::usage("an adapter file is compared with a base without other adapters"));
-            }
-            Some(ADAPTER) => report.push(adapter::against(&options.file, source, hub_options, events)?),
+            Some(ADAPTER) => report.extend(adapter::against(model, source, options, hub_options, events)?),
             _ => report.extend(against::check(model, source, options, hub_options, events)?),
         }
     }

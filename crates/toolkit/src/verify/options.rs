@@ -49,11 +49,12 @@ impl Which {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct VerifyOptions {
-    /// GGUF file, or any shard of a split model.
+    /// GGUF file, any shard of a split model, or a `Modelfile` of Ollama that names a file.
     pub file: PathBuf,
     /// Source of the file: a checkpoint folder, an address of the Hub or a GGUF file.
     pub against: Option<PathBuf>,
-    /// Adapters that were merged into the source: adapter files for a GGUF source, folders or addresses for a checkpoint.
+    /// Adapters that were merged into the source: adapter files for a GGUF source, folders or addresses for a checkpoint. For an
+    /// adapter file: the folder that it was made from.
     pub adapters: Vec<Adapter>,
     /// The file has the tokenizer of the last adapter that has one.
     pub lora_tokenizer: bool,

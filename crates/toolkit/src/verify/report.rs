@@ -116,7 +116,8 @@ impl Check {
         Check { not_checked: Some(why.to_owned()), ..self }
     }
 
-    fn count(&self, severity: Severity) -> usize {
+    /// Number of findings of a severity.
+    pub(super) fn count(&self, severity: Severity) -> usize {
         self.findings.iter().filter(|finding| finding.severity == severity).count()
     }
 

@@ -27,6 +27,7 @@ const FLOORS: &[&[&str]] = &[
     ],
     &[
         "metadata_change",
+        "modelfile",
         "output_files",
         "part_file",
         "progress_line",
@@ -63,7 +64,6 @@ const FLOORS: &[&[&str]] = &[
     // Conversions.
     &["settings"],
     &["calibration", "run"],
-    &["modelfile"],
     &["compare", "convert", "draft", "importance", "perplexity"],
     &["check", "publish"],
 ];

@@ -168,11 +168,16 @@ const TRANSFORMERS: &[&str] = &[
     "umt5",
 ];
 
-/// The check for a program.
+/// The check for a program. `unknown_marks` is the finding about marks of the chat template that the vocabulary lacks.
 ///
 /// # Errors
 /// A chat template that takes too much memory or time.
-pub fn check(program: Program, model: &Model, tensors: &[TensorFacts<'_>]) -> Result<Check, Error> {
+pub fn check(
+    program: Program,
+    model: &Model,
+    tensors: &[TensorFacts<'_>],
+    unknown_marks: Option<&Finding>,
+) -> Result<Check, Error> {
     let (row, metadata) = (program.row(), model.metadata());
     if let Some(file) = diffusion::of(metadata, tensors) {
         if program == Program::Comfyui {
@@ -203,15 +208,18 @@ pub fn check(program: Program, model: &Model, tensors: &[TensorFacts<'_>]) -> Re
     }
     let loads = !check.findings.iter().any(|finding| finding.severity == Severity::Error);
     check.summary = if loads { format!("{} loads the file", row.title) } else { String::new() };
-    let mut uses_template = loads;
+    let (mut uses_template, mut writes_marks) = (loads, loads);
     if program == Program::Ollama {
         let (summary, findings) = ollama::prompts(metadata)?;
         if loads && !summary.is_empty() {
             check.summary += &format!(", {summary}");
         }
-        check.findings.extend(findings);
         uses_template &= summary == ollama::OWN_TEMPLATE;
+        // Without a finding, its template makes the same prompts as that of the file.
+        writes_marks = uses_template || loads && findings.is_empty() && !summary.is_empty();
+        check.findings.extend(findings);
     }
+    check.findings.extend(unknown_marks.filter(|_| writes_marks).cloned());
     if uses_template && let Some(problem) = prompts::failure(metadata)? {
         check.summary += ", but fails on chat requests";
         check.push(Finding::error("template", format!("{} fails on chat requests: {problem}", row.title)));
