@@ -41,10 +41,7 @@ fn importance_matrix_suffices_for_target_size() {
     let report = quantize(&sandbox, &format!("{planned} {target}")).json();
     let tensors = report["outputs"][0]["tensors"].as_array().unwrap().iter();
     let reasons: BTreeSet<&str> = tensors.map(|tensor| tensor["reason"].as_str().unwrap()).collect();
-    assert_eq!(
-        reasons.into_iter().collect::<Vec<_>>(),
-        ["kept", "requested: `attn_v`", "target size"]
-    );
+    assert_eq!(reasons.into_iter().collect::<Vec<_>>(), ["kept", "requested: `attn_v`", "target size"]);
     let found = size(&sandbox, "ours-1.gguf");
     assert!(found <= target && found > target * 9 / 10, "{found} of {target}");
     assert_ne!(dtypes(&sandbox, "ours-1.gguf"), dtypes(&sandbox, "stock.gguf"));

@@ -214,8 +214,8 @@ fn overlap(a: &Place, b: &Place) -> f64 {
 }
 
 impl Chart {
-    /// An empty chart over two axes. `names` are those of lines, which need room at their right ends. The label of a logarithmic
-    /// axis says so.
+    /// An empty chart over two axes, marked if they are logarithmic. `names` are those of lines, which need room at their right
+    /// ends.
     pub fn new(x: &Axis, x_label: &str, y: &Axis, y_label: &str, names: &[String]) -> Chart {
         let y_label = y_label.to_owned() + if y.scale == Scale::Log { " (log)" } else { "" };
         let letters = names.iter().map(|name| name.chars().count()).max();
