@@ -14,8 +14,8 @@ use std::{
 };
 
 use gguf_toolkit::{
-    CompareOptions, Convert, Error, Events, FileType, GenerateOptions, Message, Model, Progress, RunOptions,
-    StatusLine, Text, compare,
+    ChunkSettings, CompareOptions, Convert, Error, Events, FileType, GenerateOptions, Message, Model,
+    Progress, RunOptions, StatusLine, Text, compare,
     hub::HubOptions,
     verify::{VerifyOptions, verify},
 };
@@ -143,6 +143,7 @@ pub fn run(args: &[String], events: &dyn Events) -> Result<Made, Error> {
         base: base.clone(),
         files: vec![small.clone()],
         text: Some(Text::file(text)),
+        chunks: ChunkSettings { n_chunks: Some(20), ..ChunkSettings::default() },
         ..CompareOptions::default()
     };
     let report = compare(&options, events)?.report;

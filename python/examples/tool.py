@@ -23,7 +23,7 @@ def run(checkpoint, folder, text, progress=show):
         if not report.good:
             problems = [finding.message for check in report.checks for finding in check.findings]
             raise SystemExit("\n".join(problems))
-    found = gt.compare(base, small, Path(text), progress=progress)
+    found = gt.compare(base, small, Path(text), chunks=20, progress=progress)
     made = gt.Model(small).generate("Once upon a time", max_tokens=16)
     return small, found.kl.value, made
 

@@ -239,27 +239,28 @@ def hash(
     return call("hash", {"files": text_paths(files), "tensors": tensors}, progress)
 
 
-def summary(path: StrPath, *, html: StrPath | None = None, base: StrPath | None = None, overwrite: bool = False) -> Report:
+def summary(path: StrPath, *, html: StrPath | None = None, base: StrPath | None = None, modelfile: StrPath | None = None, overwrite: bool = False) -> Report:
     """Summarizes a file, without reading its weights.
 
     Args:
         path: A GGUF file, or any shard of a split model.
         html: A page to write: summary, memory by context, types by layer, prompts, metadata and tensors.
         base: The original model. The page then states the error of each tensor, for which the weights of both are read.
-        overwrite: Overwrite an existing page.
+        modelfile: A Modelfile for Ollama to write.
+        overwrite: Overwrite existing outputs.
 
     Returns:
         A :class:`Report` with the model, size, types, origin, context length, tokenizer, prompt of one message, memory and ``findings``.
 
     Raises:
-        GgufError: The file cannot be read, or the page cannot be written.
+        GgufError: The file cannot be read, or an output cannot be written.
 
     Example:
         >>> gt.summary("model.gguf").findings
         >>> gt.summary("model.gguf", html="model.html")
     """
-    page = {"html": html and os.fsdecode(html), "base": base and os.fsdecode(base), "force": overwrite}
-    return call("summary", {"file": os.fsdecode(path), **page})
+    paths = {name: value and os.fsdecode(value) for name, value in (("html", html), ("base", base), ("modelfile", modelfile))}
+    return call("summary", {"file": os.fsdecode(path), **paths, "force": overwrite})
 
 
 @keywords(FitOptions)

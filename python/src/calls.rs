@@ -82,7 +82,7 @@ calls! {
     "extract", Wait => extract::extract;
     "fit", Leave => |given: &WithHub<FitOptions>, events| fit::fit(&given.options, &given.hub, events);
     "summary", Wait => |given: &ShowOptions, events| {
-        if given.html.is_some() {
+        if given.html.is_some() || given.modelfile.is_some() {
             show(given, &HubOptions::default(), events)?;
         }
         gguf_toolkit::summary(&given.file, events)

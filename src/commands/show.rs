@@ -55,8 +55,11 @@ struct ShowArgs {
     /// The page then has the error of each tensor. MODEL is the GGUF file that FILE was quantized from.
     #[arg(long, value_name = "MODEL", value_hint = ValueHint::FilePath, requires = "html")]
     base: Option<PathBuf>,
+    /// Write a Modelfile for Ollama.
+    #[arg(long, value_name = "MODELFILE", value_hint = ValueHint::FilePath)]
+    modelfile: Option<PathBuf>,
     /// Overwrite existing outputs.
-    #[arg(long, requires = "html")]
+    #[arg(long)]
     force: bool,
     /// Print the result as JSON.
     ///
@@ -69,14 +72,15 @@ struct ShowArgs {
 }
 
 fn run(args: ShowArgs, ui: &Ui) -> Result<(), Failure> {
-    let ShowArgs { files, list, full, html, base, force, json, .. } = args;
-    if html.is_some() && (files.len() > 1 || files[0].is_dir()) {
-        return Err(Failure::usage("expected one file for --html, found several"));
+    let ShowArgs { files, list, full, html, base, modelfile, force, json, .. } = args;
+    let output = html.as_ref().map(|_| "--html").or(modelfile.as_ref().map(|_| "--modelfile"));
+    if let Some(output) = output.filter(|_| files.len() > 1 || files[0].is_dir()) {
+        return Err(Failure::usage(format!("expected one file for {output}, found several")));
     }
     let hub = hub_options();
     let report = Report { text: Shown::text, verdict: |_| Ok(()), json };
     report_each(&files, &report, ui, |file| {
-        let (html, base) = (html.clone(), base.clone());
-        show(&ShowOptions { file: file.to_owned(), list, full, html, base, force }, &hub, ui)
+        let (file, html, base, modelfile) = (file.to_owned(), html.clone(), base.clone(), modelfile.clone());
+        show(&ShowOptions { file, list, full, html, base, modelfile, force }, &hub, ui)
     })
 }

@@ -3,7 +3,7 @@
 use std::{num::NonZeroUsize, path::Path};
 
 use gguf_container::Metadata;
-use gguf_runtime::{Activations, Model, Options};
+use gguf_runtime::{Activations, Model, Options, report::ENOUGH_CHUNKS};
 use gguf_tokenizer::Problem;
 
 use crate::{
@@ -63,9 +63,6 @@ pub fn warn_of_length(model: &Model, n_tokens: usize, events: &dyn Events) {
         events.warning(&problem);
     }
 }
-
-/// Number of chunks from which metrics are precise enough to choose a file.
-const ENOUGH_CHUNKS: usize = 20;
 
 /// True if metrics of this number of chunks are imprecise.
 pub fn are_few_chunks(n_chunks: usize) -> bool {

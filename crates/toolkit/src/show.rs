@@ -25,6 +25,7 @@ use crate::{
     importance_table::Importance,
     input_kind::{check_joined, is_address, is_gguf},
     metadata_json::type_of,
+    modelfile,
     outputs::{check_outputs, write_file},
     remote_headers::HollowFiles,
     summary::{self, Summary},
@@ -60,7 +61,9 @@ pub struct ShowOptions {
     pub html: Option<PathBuf>,
     /// Original model. The page then states the error of each tensor.
     pub base: Option<PathBuf>,
-    /// Overwrite an existing page.
+    /// Modelfile for Ollama to write.
+    pub modelfile: Option<PathBuf>,
+    /// Overwrite existing outputs.
     pub force: bool,
 }
 
@@ -86,11 +89,16 @@ pub struct ShowOptions {
 pub fn show(options: &ShowOptions, hub_options: &HubOptions, events: &dyn Events) -> Result<Shown, Error> {
     let path = &options.file;
     let inputs: Vec<&PathBuf> = [path].into_iter().chain(&options.base).collect();
-    check_outputs(options.html.as_slice(), &inputs, options.force)?;
+    let outputs: Vec<&PathBuf> = options.html.iter().chain(&options.modelfile).collect();
+    check_outputs(&outputs, &inputs, options.force)?;
     let shown = opened(options, hub_options, events)?;
     if let Some(html) = &options.html {
         write_file(html, shown.html(events)?.as_bytes(), options.force)?;
         events.status(format!("wrote {}", html.display()));
+    }
+    if let Some(out) = &options.modelfile {
+        write_file(out, shown.modelfile(out)?.as_bytes(), options.force)?;
+        events.status(format!("wrote {}", out.display()));
     }
     Ok(shown)
 }
@@ -192,6 +200,23 @@ impl Shown {
                 Path::new(&matrix.file),
                 "expected a GGUF file for a page, found an importance matrix",
             )),
+        }
+    }
+
+    /// The Modelfile at `out`.
+    fn modelfile(&self, out: &Path) -> Result<String, Error> {
+        match &self.0 {
+            Contents::Gguf { options, summary, hollow: None, .. }
+                if summary.kind.as_ref().is_none_or(|kind| kind == "model") =>
+            {
+                modelfile::of_files(out, std::slice::from_ref(&options.file))
+            }
+            Contents::Gguf { options: ShowOptions { file, .. }, .. } => {
+                Err(Error::at(file, "expected a local file of a model for a Modelfile"))
+            }
+            Contents::OlderMatrix(matrix) => {
+                Err(Error::at(Path::new(&matrix.file), "expected a model for a Modelfile"))
+            }
         }
     }
 

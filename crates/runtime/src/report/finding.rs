@@ -8,6 +8,8 @@ use gguf_types::counted;
 const SHOWN: usize = 3;
 /// Chunks from which files are ranked: with fewer, the quantile of Student's t is far above two standard errors.
 const MIN_CHUNKS: usize = 5;
+/// Chunks from which metrics are precise enough to choose a file.
+pub const ENOUGH_CHUNKS: usize = 20;
 
 impl Report {
     /// KL divergence of a file minus that of another, paired by chunk.
@@ -27,14 +29,21 @@ impl Report {
 
     /// The files that are the best for their size, and those that are not. A file is better or worse only if the paired
     /// difference exceeds two standard errors, [widened](Estimate::widened) for few chunks. Fewer than five chunks rank no
-    /// files. `None` for fewer than two measured files.
+    /// files. Sizes that differ by less than a thousandth are the same. `None` for fewer than two measured files.
     pub fn finding(&self) -> Option<String> {
         let mut order: Vec<usize> =
             (0..self.files.len()).filter(|index| self.mean_kl(*index).is_finite()).collect();
-        order.sort_by(|a, b| {
-            let by_size = self.files[*a].bytes.cmp(&self.files[*b].bytes);
-            by_size.then(self.mean_kl(*a).total_cmp(&self.mean_kl(*b)))
-        });
+        order.sort_by_key(|index| self.files[*index].bytes);
+        let mut sizes = vec![0; self.files.len()];
+        let mut size = 0;
+        for &index in &order {
+            let bytes = self.files[index].bytes;
+            if bytes.saturating_sub(size) > size / 1000 {
+                size = bytes;
+            }
+            sizes[index] = size;
+        }
+        order.sort_by(|a, b| sizes[*a].cmp(&sizes[*b]).then(self.mean_kl(*a).total_cmp(&self.mean_kl(*b))));
         let (first, rest) = order.split_first().filter(|(_, rest)| !rest.is_empty())?;
         let chunks = counted(self.chunks, "chunk");
         if self.chunks < MIN_CHUNKS {
@@ -52,7 +61,7 @@ impl Report {
                 continue;
             }
             let (name, than) = (&names[file], &names[smaller]);
-            let size = if self.files[file].bytes > self.files[smaller].bytes {
+            let size = if sizes[file] > sizes[smaller] {
                 format!("{name} is larger than {than}")
             } else {
                 format!("{name} is as large as {than}")
@@ -75,7 +84,10 @@ impl Report {
                 significant(megabytes, 2)
             )
         });
-        let step = step.unwrap_or_default();
+        let mut step = step.unwrap_or_default();
+        if self.chunks < ENOUGH_CHUNKS {
+            step += &format!(" {chunks} of text are few; {ENOUGH_CHUNKS} or more give precise metrics.");
+        }
         if exceptions.is_empty() {
             let all = "Each file is the best for its size: every larger file has a smaller KL divergence.";
             return Some(all.to_owned() + &step);

@@ -19,6 +19,7 @@ use crate::{
 };
 
 pub use csv::csv;
+pub use finding::ENOUGH_CHUNKS;
 pub use page::{html, labels, page};
 pub use plot::{Plotted, size_plot};
 

@@ -516,6 +516,18 @@ mod tests {
         let found = finding(&[b.map(|kl| kl + 0.3), b, [0.12, 0.1, 0.2, 0.5]], 2).unwrap_or_default();
         assert!(found.contains("c is larger than b, and 8 chunks are too few to rank the two"), "{found}");
         assert_eq!(finding(&[a], 2), None);
+        // A byte more of a thousand is the same size.
+        let mut close = report(2);
+        close.chunks = 8;
+        let rows = close.files.iter_mut().zip([("a", 1000, 0.3), ("b", 1001, 0.0)]);
+        for (file, (name, bytes, more)) in rows {
+            (file.file, file.bytes) = (format!("{name}.gguf"), bytes);
+            file.kl_by_chunk = a.map(|kl| kl + more).repeat(2);
+            file.predictions.as_mut().unwrap().kl.value += more;
+        }
+        let found = close.finding().unwrap_or_default();
+        assert!(found.starts_with("Best for the size: b; a is as large as b and worse (by 0.3"), "{found}");
+        assert!(found.ends_with("8 chunks of text are few; 20 or more give precise metrics."), "{found}");
     }
 
     #[test]

@@ -78,21 +78,31 @@ pub fn findings(model: &Model, mut runs: Vec<Run>) -> Vec<Finding> {
     let tensors: Vec<_> = model.tensors().collect();
     let mut found: Vec<Finding> = Vec::new();
     let mut named = None;
+    // The end of a hole that reaches the end of its tensor: zeros of the next tensor belong to it.
+    let mut open: Option<(Severity, u64)> = None;
     for run in joined {
         let Some((file, info)) = tensors.get(run.tensor) else { continue };
         let row_bytes = info.shape.row_elems() / info.dtype.block_elems() * info.dtype.block_bytes();
         let Ok(data) = file.range(info) else { continue };
-        let Some(severity) = judge(run, data.start as u64, row_bytes) else { continue };
+        let begin = data.start as u64 + run.from;
+        let continued = open.take().filter(|(_, end)| run.from == 0 && begin.saturating_sub(*end) <= SLACK);
+        let Some(severity) =
+            judge(run, data.start as u64, row_bytes).or(continued.map(|(severity, _)| severity))
+        else {
+            continue;
+        };
+        open = (run.to == info.n_bytes).then(|| (severity, begin + info.n_bytes - run.from));
         // One finding for each tensor is enough.
         if named.replace(run.tensor) == Some(run.tensor) {
             continue;
         }
-        let (from, n_bytes) = (data.start as u64 + run.from, run.to - run.from);
+        let middle = if run.from.is_multiple_of(row_bytes) { "" } else { "the middle of " };
         let message = format!(
-            "tensor `{}` ({}): {n_bytes} bytes from byte {from} of the file are zero, from the middle of row {}; the file may be \
-                an incomplete download or copy",
+            "tensor `{}` ({}): {} bytes from byte {begin} of the file are zero, from {middle}row {}; the file may be an incomplete \
+                download or copy",
             info.name,
             info.dtype,
+            run.to - run.from,
             run.from / row_bytes
         );
         found.push(Finding { severity, code: "hole", message });

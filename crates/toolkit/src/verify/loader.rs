@@ -1,6 +1,7 @@
 //! The check of what llama.cpp's loader needs.
 
 use gguf_container::{Endian, Model};
+use gguf_layout::loader::Refusal;
 
 use super::{
     keys::{not_loaded, other_kind},
@@ -40,7 +41,11 @@ pub fn loader(model: &Model) -> Check {
     else {
         return check.skipped(&format!("llama.cpp has no architecture `{name}`"));
     };
-    check.findings.extend(refusals.iter().map(not_loaded));
+    // Without a key, shapes that depend on it differ as well.
+    let is_cause = |refusal: &&Refusal| matches!(refusal, Refusal::MissingKey { .. });
+    let has_cause = refusals.iter().any(|refusal| is_cause(&refusal));
+    let named = |refusal: &&Refusal| !has_cause || !matches!(refusal, Refusal::TensorShape { .. });
+    check.findings.extend(refusals.iter().filter(named).map(not_loaded));
     if refusals.is_empty() {
         // Reported with the tokenizer.
         check.summary = match gguf_tokenizer::missing_byte(model.metadata()) {

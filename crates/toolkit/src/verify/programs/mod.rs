@@ -207,7 +207,8 @@ pub fn check(
         return Ok(check.skipped("ComfyUI-GGUF loads language models only as text encoders"));
     }
     let loads = !check.findings.iter().any(|finding| finding.severity == Severity::Error);
-    check.summary = if loads { format!("{} loads the file", row.title) } else { String::new() };
+    let what = if row.is_llama_cpp { "loads the file" } else { "reads this architecture and these types" };
+    check.summary = if loads { format!("{} {what}", row.title) } else { String::new() };
     let (mut uses_template, mut writes_marks) = (loads, loads);
     if program == Program::Ollama {
         let (summary, findings) = ollama::prompts(metadata)?;

@@ -247,7 +247,8 @@ pub fn prompts(metadata: &Metadata) -> Result<(String, Vec<Finding>), Error> {
             ));
         }
         let advice = words!(
-            "write TEMPLATE into the Modelfile, as `[gguf-publish]` and `[gguf-convert SRC -modelfile FILE]` do"
+            "write TEMPLATE into the Modelfile, as `[gguf-inspect show FILE -modelfile Modelfile]` does if the template has no tools \
+                and no reasoning"
         );
         findings.push(Finding::note("hint", advice));
     }
