@@ -66,7 +66,7 @@ struct VerifyArgs {
     /// Check for PROGRAM.
     ///
     /// Reports what PROGRAM does with the file. Several programs are separated by commas. These checks replace the check "loader". Ollama replaces some chat templates with its own; the check compares the prompts.
-    #[arg(long = "for", value_name = "PROGRAM", value_delimiter = ',', value_parser = choice(Program::ALL.iter().map(|(program, name, about)| (*name, *about, *program))))]
+    #[arg(long = "for", value_name = "PROGRAM", value_delimiter = ',', ignore_case = true, value_parser = choice(Program::ALL.iter().map(|(program, name, about)| (*name, *about, *program))))]
     programs: Vec<Program>,
     /// Treat warnings as errors.
     #[arg(long)]

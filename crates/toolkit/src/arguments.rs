@@ -102,7 +102,7 @@ pub fn choice<T: Clone + Send + Sync + 'static>(
         help => PossibleValue::new(*name).help(help),
     });
     PossibleValuesParser::new(named.collect::<Vec<_>>()).try_map(move |given| {
-        let value = values.iter().find(|(name, ..)| *name == given);
+        let value = values.iter().find(|(name, ..)| name.eq_ignore_ascii_case(&given));
         value.map(|(.., value)| value.clone()).ok_or("unknown value")
     })
 }
