@@ -2,7 +2,9 @@
 
 use clap::{ArgMatches, FromArgMatches};
 
-use super::shared::conversion::ReadConversion;
+use gguf_toolkit::convert::Operation;
+
+use super::shared::conversion::{Conversion, Format, ReadConversion};
 use crate::{failure::Failure, ui::Ui};
 
 /// One verb of one binary.
@@ -39,6 +41,12 @@ impl Command {
             conversion: None,
             run: |_, _| Ok(()),
         }
+    }
+
+    /// A conversion of this command, without notes.
+    pub(super) fn converts(&self, operation: impl Into<Operation>, format: Format) -> Conversion {
+        let (binary, verb) = (self.binary, self.verb);
+        Conversion { operation: operation.into(), binary, verb, format, notes: Vec::new() }
     }
 
     /// The arguments of a call.

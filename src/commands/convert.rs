@@ -101,7 +101,7 @@ fn conversion(matches: &ArgMatches) -> Result<Conversion, Failure> {
     let words = [Some("types"), Some("last"), operation.output.out.is_none().then_some("out")];
     let words = words.into_iter().flatten().filter_map(|id| matches.get_raw(id)).flatten();
     let notes = values::renamed(words.filter_map(OsStr::to_str));
-    Ok(Conversion { notes, ..Conversion::of(&COMMAND, operation, format) })
+    Ok(Conversion { notes, ..COMMAND.converts(operation, format) })
 }
 
 /// The types that a word names; `None` for a path.

@@ -96,5 +96,5 @@ fn conversion(matches: &ArgMatches) -> Result<Conversion, Failure> {
         // `auto` applies to checkpoints only.
         ..ConvertLegacy::new(args.file, args.types.recipes().into_iter().map(Into::into))
     };
-    Ok(Conversion::of(&COMMAND, options, format))
+    Ok(COMMAND.converts(options, format))
 }

@@ -75,5 +75,5 @@ fn conversion(matches: &ArgMatches) -> Result<Conversion, Failure> {
         // `auto` applies to checkpoints only.
         ..ConvertAdapter::new(args.dir, args.types.recipes().into_iter().map(Into::into))
     };
-    Ok(Conversion::of(&COMMAND, options, format))
+    Ok(COMMAND.converts(options, format))
 }

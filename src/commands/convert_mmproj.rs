@@ -71,5 +71,5 @@ fn conversion(matches: &ArgMatches) -> Result<Conversion, Failure> {
         hub: hub_options(),
         ..ConvertProjector::new(args.src, args.types.types)
     };
-    Ok(Conversion::of(&COMMAND, options, format))
+    Ok(COMMAND.converts(options, format))
 }

@@ -169,5 +169,5 @@ fn conversion(matches: &ArgMatches) -> Result<Conversion, Failure> {
         hub: hub_options(),
         ..args.quantize
     };
-    Ok(Conversion { notes, ..Conversion::of(&COMMAND, options, format) })
+    Ok(Conversion { notes, ..COMMAND.converts(options, format) })
 }

@@ -139,7 +139,7 @@ fn incomplete_files_are_one_error() {
     let (exit, _, report) = verify(&sandbox, &["cut.gguf"]);
     assert!(
         exit == Some(0)
-            && report.contains("warning: blocks: 4 consecutive tensors are entirely zero, from `"),
+            && report.contains("4 consecutive tensors are entirely zero, from `"),
         "{report}"
     );
     assert_eq!(report.matches("entirely zero").count(), 1, "{report}");

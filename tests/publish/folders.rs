@@ -142,7 +142,7 @@ fn published_folder_is_complete() {
         "language:\n- \"en\"\n- \"de\"",
         "- \"imatrix\"",
         "gguf-publish hf://a/llama pub ",
-        "| suggested: almost lossless |",
+        "| suggested: high quality |",
         "The metrics are from only 6 chunks of text.",
         &format!("tokens of cal.txt (SHA-256 `{}`)\n", sha256(&sandbox.read("cal.txt"))),
         &format!("- Evaluation text: eval.txt (SHA-256 `{}`)\n", sha256(&sandbox.read("eval.txt"))),

@@ -10,7 +10,7 @@ use gguf_toolkit::{
 };
 
 use super::call::program;
-use crate::{commands::Command, failure::Failure, ui::Ui};
+use crate::{failure::Failure, ui::Ui};
 
 /// A function that reads the conversion of a call.
 pub type ReadConversion = fn(&ArgMatches) -> Result<Conversion, Failure>;
@@ -42,12 +42,6 @@ pub struct Format {
 }
 
 impl Conversion {
-    /// Conversion of a command, without notes.
-    pub fn of(command: &Command, operation: impl Into<Operation>, format: Format) -> Conversion {
-        let (binary, verb) = (command.binary, command.verb);
-        Conversion { operation: operation.into(), binary, verb, format, notes: Vec::new() }
-    }
-
     /// Identity of the call.
     ///
     /// # Errors
