@@ -138,8 +138,7 @@ fn incomplete_files_are_one_error() {
     sandbox.write("cut.gguf", changed);
     let (exit, _, report) = verify(&sandbox, &["cut.gguf"]);
     assert!(
-        exit == Some(0)
-            && report.contains("4 consecutive tensors are entirely zero, from `"),
+        exit == Some(0) && report.contains("4 consecutive tensors are entirely zero, from `"),
         "{report}"
     );
     assert_eq!(report.matches("entirely zero").count(), 1, "{report}");

@@ -208,10 +208,11 @@ fn card_has_commands_and_reports_missing_facts() {
         assert!(card.contains(&line), "{line}: {card}");
     }
     assert!(sandbox.text("out/pub/SHA256SUMS").contains("Modelfile"));
-    // No row has 256 elements, the block of the types of this mix.
+    // No row has 256 elements, the block of the types of this mix; the rule for the output matrix considers that.
     let recipe = sandbox.json("out/pub/recipes/Q4_K_M.json");
     let dtypes = recipe["outputs"][0]["dtypes"].as_object().unwrap();
-    let n_matrices = dtypes.values().filter(|dtype| *dtype != "f32").count();
+    let n_matrices =
+        dtypes.iter().filter(|(name, dtype)| *dtype != "f32" && *name != "output.weight").count();
     let fallbacks = format!("not a multiple of the block size: {n_matrices} in Q4_K_M.\n");
     assert!(card.contains(&fallbacks), "{fallbacks}: {card}");
     let ran = publish(&sandbox, "out/pub", &["--repo", "me/tune-GGUF"]);
