@@ -92,8 +92,10 @@ fn run(
     let work = Work::read(out);
     let contents = Contents::of(out, results, &work)?;
     published::check_edits(out, given, &contents)?;
-    let own_keys = OwnKeys::of(given.card_metadata.as_deref(), out, results)?;
     let mut last = Kept::of(&work, results, out)?;
+    let given_keys =
+        OwnKeys::of(given.card_metadata.as_deref(), last.card_metadata.as_deref().unwrap_or_default())?;
+    let own_keys = given_keys.clone().with_card(out, results)?;
     last.remove(&given.remove);
     let Combined { options: args, filled, keeps_matrix } = last.combine(given)?;
     if !filled.is_empty() {
@@ -109,6 +111,12 @@ fn run(
 
     let source = Source::open(&args, &stated, hub, events)?;
     let mut context = Context::new(&args, hub, events)?;
+    let kept_with = |types: &[_]| Kept {
+        card_metadata: given_keys.text(),
+        ..Kept::of_run(&args, types, stated.chat_template(), keeps_matrix)
+    };
+    // Before the base is made, which can take long.
+    *former = Some(kept_with(&named).record(&mut context.work)?);
     importance::adopt(results, &contents.unchanged, out, &mut context.work)?;
     files::adopt(results, &contents.unchanged, out, &mut context.work)?;
     let base_type = source.base_type(&args)?;
@@ -117,8 +125,8 @@ fn run(
     let base = base::make(&source, &stated, base_type, is_published, &mut context)?;
     let model = eval_model::open(&base.path, &args.run(), events)?;
     let plan = Plan::new(&base, &model, named, &last, &context)?;
-    let kept = Kept::of_run(&args, &plan.types, stated.chat_template(), keeps_matrix);
-    *former = Some(kept.record(&mut context.work)?);
+    let kept = kept_with(&plan.types);
+    kept.record(&mut context.work)?;
 
     let weights = base.digests.weights.as_str();
     let importance = importance::make(&model, weights, results, keeps_matrix, &mut context)?;
@@ -217,7 +225,11 @@ impl Made<'_> {
             Results { evaluation, rungs, sidecars: published, ..self.results(kept, &publication.context)? };
         results.tell_missing(events);
         removed.iter().for_each(|path| drop(fs::remove_file(path)));
-        publication.write(results, self.stated.chat_template(), &measured, &written)
+        let n_unknown_files = publication.write(results, self.stated.chat_template(), &measured, &written)?;
+        // From now on, the keys are those of the card.
+        let settled = Kept { card_metadata: None, ..kept.clone() };
+        settled.record(&mut publication.context.work)?;
+        Ok(n_unknown_files)
     }
 
     /// Results without files and measurements.
@@ -242,7 +254,8 @@ impl Made<'_> {
             program: format!("gguf-tools {}", env!("CARGO_PKG_VERSION")),
             command,
             removal,
-            settings: kept.clone().named().to_json()?,
+            // The card has its keys.
+            settings: Kept { card_metadata: None, ..kept.clone().named() }.to_json()?,
             model: facts,
             base: BaseFacts {
                 r#type: match base.recipe {
