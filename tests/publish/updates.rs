@@ -159,4 +159,11 @@ fn gguf_source_is_its_own_base() {
     assert!(sandbox.outputs().is_empty());
     succeed(publish(&sandbox, "base.gguf", "out/pub", &["--chunks", "4", "-t", "q8_0"]));
     assert_eq!(results(&sandbox, "out/pub")["base"]["type"], "BF16");
+    // A quantized file is none, whatever the type.
+    succeed(sandbox.convert(&words("llama quantized.gguf -t q8_0 -q")));
+    for file_type in ["q8_0", "q4_0"] {
+        let ran = publish(&sandbox, "quantized.gguf", "out/again", &["--chunks", "4", "-t", file_type]);
+        ran.ends_and_says(1, "is already quantized (q8_0); files are made from original weights");
+        ran.says("hint: publish the checkpoint, or a file of type BF16, F16 or F32");
+    }
 }
