@@ -125,6 +125,7 @@ fn moved_branch_is_another_model() {
         let card = sandbox.text("out/pub/README.md");
         let source = format!("- Source: org/llama, commit `{commit}`\n");
         assert!(card.contains(&source) && card.contains("base_model: \"org/llama\""), "{card}");
+        assert!(card.contains(&format!(".gguf --against hf://org/llama@{commit}\n")), "{card}");
         (ran.stderr, commit, results["rungs"][0]["files"][0]["sha256"].as_str().unwrap().to_owned())
     };
     let commits = ["0123456789abcdef0123456789abcdef01234567", "76543210fedcba9876543210fedcba9876543210"];
@@ -159,7 +160,7 @@ fn gguf_source_is_its_own_base() {
     assert!(sandbox.outputs().is_empty());
     succeed(publish(&sandbox, "base.gguf", "out/pub", &["--chunks", "4", "-t", "q8_0"]));
     assert_eq!(results(&sandbox, "out/pub")["base"]["type"], "BF16");
-    // A quantized file is none, whatever the type.
+    // A quantized file is refused for any type.
     succeed(sandbox.convert(&words("llama quantized.gguf -t q8_0 -q")));
     for file_type in ["q8_0", "q4_0"] {
         let ran = publish(&sandbox, "quantized.gguf", "out/again", &["--chunks", "4", "-t", file_type]);

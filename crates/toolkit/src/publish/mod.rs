@@ -56,7 +56,7 @@ use self::{
 pub use self::{ladder::Ladder, options::PublishOptions};
 use crate::{
     error::Error, eval_model, events::Events, file_type::stated_file_type, hub::HubOptions, modelfile,
-    summary, text_file,
+    summary, text::file_name, text_file,
 };
 use gguf_types::{Words, words};
 
@@ -166,18 +166,18 @@ impl Made<'_> {
         Ok(Some(Calibrating { options, digest: fingerprint(&of) }))
     }
 
-    /// Warns about texts for measurements that are small or that files are made with.
-    fn tell_of_texts(&self, context: &Context<'_>) {
+    /// Warns about texts for measurements that are small or that files are made with. Returns names of the latter.
+    fn tell_of_texts(&self, context: &Context<'_>) -> Vec<String> {
         let Context { args, events, .. } = *context;
-        text_file::warn_of_overlap(&args.eval_text, &args.calibrate, events);
-        if !args.no_imatrix {
-            text_file::warn_of_overlap(&args.eval_text, &args.imatrix_text, events);
-        }
+        let imatrix_text: &[PathBuf] = if args.no_imatrix { &[] } else { &args.imatrix_text };
+        let made = [&args.calibrate[..], imatrix_text].concat();
+        let shared = text_file::warn_of_overlap(&args.eval_text, &made, events);
         if args.eval_text.is_empty() {
             self.plan.text.tell_small("measurements are of", "eval-text", events);
         } else {
             eval_model::warn_of_few_chunks(self.plan.text.windows.len(), events);
         }
+        shared.iter().map(|path| file_name(path)).collect()
     }
 
     /// Writes, measures and checks all files. Returns the number of files that the card does not mention.
@@ -187,7 +187,7 @@ impl Made<'_> {
         let matrix = self.importance.as_ref().map(|_| importance::read(&out.join(importance::NAME)));
         let matrix = matrix.transpose()?;
         let calibrating = self.calibrating(&context)?;
-        self.tell_of_texts(&context);
+        let shared = self.tell_of_texts(&context);
         let digest = self.importance.as_ref().map(|facts| &facts.fingerprint);
         let dropping = self.plan.dropping(args);
         let wanted = files::Wanted {
@@ -220,7 +220,7 @@ impl Made<'_> {
             let files = publication.published(written)?;
             published.extend(files.into_iter().map(|file| PublishedSidecar { kind, file }));
         }
-        let evaluation = Evaluation::of(text, measured.windows, args);
+        let evaluation = Evaluation::of(text, measured.windows, shared, args);
         let results =
             Results { evaluation, rungs, sidecars: published, ..self.results(kept, &publication.context)? };
         results.tell_missing(events);
