@@ -158,7 +158,8 @@ fn gguf_source_is_its_own_base() {
     let expected = "error: --base-type needs a checkpoint as input; a GGUF file is used as the base\nhint: to use a base of another type, run `gguf-quantize base.gguf BASE.gguf TYPE`\n";
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(2), expected));
     assert!(sandbox.outputs().is_empty());
-    succeed(publish(&sandbox, "base.gguf", "out/pub", &["--chunks", "4", "-t", "q8_0"]));
+    let ran = succeed(publish(&sandbox, "base.gguf", "out/pub", &["--chunks", "4", "-t", "8bit"]));
+    ran.begins("note: type `8bit` is q8_0\n");
     assert_eq!(results(&sandbox, "out/pub")["base"]["type"], "BF16");
     // A quantized file is refused for any type.
     succeed(sandbox.convert(&words("llama quantized.gguf -t q8_0 -q")));
