@@ -102,7 +102,10 @@ fn publication_ends_within_a_second_and_resumes() {
         (0..n).map(|i| format!("Pump {} ran {} minutes. ", i % 7, i * 13 % 60)).collect()
     };
     sandbox.write("eval.txt", text(200_000));
-    let call = words("llama out/pub -t q8_0 -c 32 --no-imatrix --eval-text eval.txt -j 1 --chunks");
+    sandbox.write("more.yaml", "datasets:\n- me/chats\n");
+    let call = words(
+        "llama out/pub -t q8_0 -c 32 --no-imatrix --eval-text eval.txt --card-metadata more.yaml -j 1 --chunks",
+    );
     let begun = || {
         let entries = fs::read_dir(sandbox.path("out/pub.work")).into_iter().flatten().flatten();
         entries.map(|entry| entry.file_name()).any(|name| name.to_string_lossy().starts_with("measured-"))
@@ -116,10 +119,19 @@ fn publication_ends_within_a_second_and_resumes() {
     assert_eq!(ran.code, Some(130), "{}", ran.stderr);
     let expected = "error: interrupted\nhint: run the same command again to continue; finished stages and measured chunks are kept\n";
     assert!(ran.stderr.ends_with(expected), "{}", ran.stderr);
-    // The text is remembered, the chunks are not measured again.
+    // Text and keys are remembered, the chunks are not measured again.
+    fs::remove_file(sandbox.path("more.yaml")).unwrap();
     let ran = succeed(sandbox.publish(&words("llama out/pub -j 1 --chunks 8")));
     assert!(!ran.stderr.contains("files: ") && !ran.stderr.contains("comparing "), "{}", ran.stderr);
     ran.says("eval.txt");
+    ran.says("--card-metadata");
+    let card = sandbox.text("out/pub/README.md");
+    assert!(card.contains("datasets:\n- me/chats\n---\n"), "{card}");
+    // In the card, the keys can be deleted.
+    sandbox.edit("out/pub/README.md", "datasets:\n- me/chats\n", "");
+    let ran = succeed(sandbox.publish(&words("llama out/pub -j 1")));
+    let card = sandbox.text("out/pub/README.md");
+    assert!(!ran.stderr.contains("--card-metadata") && !card.contains("datasets:"), "{card}");
 }
 
 #[test]

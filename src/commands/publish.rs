@@ -1,6 +1,6 @@
 //! `gguf-publish SRC DIR`: builds a model repository from a checkpoint.
 
-use std::path::PathBuf;
+use std::{ffi::OsStr, path::PathBuf};
 
 use clap::{Arg, ArgMatches, Args, ValueHint, parser::ValueSource};
 use gguf_toolkit::{
@@ -46,6 +46,8 @@ fn with_tips(arg: Arg) -> Arg {
 
 fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let PublishArgs { src, dir, options, run } = Command::args(matches)?;
+    let types = ["types", "base_type"].into_iter().filter_map(|id| matches.get_raw(id)).flatten();
+    values::renamed(types.filter_map(OsStr::to_str)).iter().for_each(|note| ui.note(note));
     // Values of an earlier run come before the defaults.
     let is_given = |name| matches.value_source(name) == Some(ValueSource::CommandLine);
     let options = PublishOptions {

@@ -43,6 +43,8 @@ fn is_reproduced(sandbox: &Sandbox, folder: &str, names: &[&str]) {
     copy(sandbox, folder, names);
     let results = sandbox.json("out/pub/results.json");
     let card = sandbox.text("out/pub/README.md");
+    let place = "run in a folder with this README.md and this chat_template.jinja and the texts:\n";
+    assert!(card.contains(place), "{card}");
     for call in ["command", "removal"] {
         let Value::Array(arguments) = &results[call] else { continue };
         let arguments: Vec<&str> = arguments.iter().map(|argument| argument.as_str().unwrap()).collect();

@@ -144,6 +144,9 @@ fn published_folder_is_complete() {
         "gguf-publish hf://a/llama pub ",
         "| suggested: high quality |",
         "The metrics are from only 6 chunks of text.",
+        ", run in a folder with the texts:\n",
+        ".gguf --against SOURCE\n",
+        "for `gguf-quantize --recipe FILE --imatrix imatrix.gguf`\n",
         &format!("tokens of cal.txt (SHA-256 `{}`)\n", sha256(&sandbox.read("cal.txt"))),
         &format!("- Evaluation text: eval.txt (SHA-256 `{}`)\n", sha256(&sandbox.read("eval.txt"))),
     ] {
@@ -358,12 +361,18 @@ fn embedder_on_decoder_is_compared_by_vectors() {
 fn measuring_on_calibration_text_is_pointed_out() {
     let sandbox = Sandbox::with_golden("llama");
     write_texts(&sandbox);
-    let warning = "warning: cal.txt: measured on a text that the files are made with";
+    let warning = "warning: cal.txt: measured on a text that the files are made with; results";
     let call =
         "llama out/pub -t q8_0 -c 32 --chunks 2 --imatrix-chunks 2 --imatrix-text cal.txt --eval-text ";
     for (text, is_warned) in [("cal.txt", true), ("eval.txt", false)] {
         let ran = succeed(sandbox.publish(&words(&format!("{call}{text} --force"))));
         assert_eq!(ran.stderr.contains(warning), is_warned, "{text}: {}", ran.stderr);
+        let card = sandbox.text("out/pub/README.md");
+        assert_eq!(
+            card.contains("text that they are also made with (cal.txt)."),
+            is_warned,
+            "{text}: {card}"
+        );
     }
 }
 

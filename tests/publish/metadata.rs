@@ -186,7 +186,11 @@ fn own_text_in_card_is_kept() {
     sandbox.edit("out/pub/README.md", "## Files", "## All files");
     let ran = sandbox.publish(&words("llama-llama3 out/pub -j 2"));
     ran.ends_and_says(1, "README.md: was changed after it was written");
+    ran.says("; the card differs first at `## All files`\nhint: ");
     ran.says("write your own text in README.md between the comments below the title");
+    assert!(!ran.stderr.contains("--chat-template"), "{}", ran.stderr);
+    succeed(sandbox.publish(&words("llama-llama3 out/pub -j 2 --force")));
+    assert_eq!(sandbox.text("out/pub/README.md"), card);
 }
 
 #[test]

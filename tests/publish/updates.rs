@@ -125,6 +125,7 @@ fn moved_branch_is_another_model() {
         let card = sandbox.text("out/pub/README.md");
         let source = format!("- Source: org/llama, commit `{commit}`\n");
         assert!(card.contains(&source) && card.contains("base_model: \"org/llama\""), "{card}");
+        assert!(card.contains(&format!(".gguf --against hf://org/llama@{commit}\n")), "{card}");
         (ran.stderr, commit, results["rungs"][0]["files"][0]["sha256"].as_str().unwrap().to_owned())
     };
     let commits = ["0123456789abcdef0123456789abcdef01234567", "76543210fedcba9876543210fedcba9876543210"];
@@ -157,6 +158,14 @@ fn gguf_source_is_its_own_base() {
     let expected = "error: --base-type needs a checkpoint as input; a GGUF file is used as the base\nhint: to use a base of another type, run `gguf-quantize base.gguf BASE.gguf TYPE`\n";
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(2), expected));
     assert!(sandbox.outputs().is_empty());
-    succeed(publish(&sandbox, "base.gguf", "out/pub", &["--chunks", "4", "-t", "q8_0"]));
+    let ran = succeed(publish(&sandbox, "base.gguf", "out/pub", &["--chunks", "4", "-t", "8bit"]));
+    ran.begins("note: type `8bit` is q8_0\n");
     assert_eq!(results(&sandbox, "out/pub")["base"]["type"], "BF16");
+    // A quantized file is refused for any type.
+    succeed(sandbox.convert(&words("llama quantized.gguf -t q8_0 -q")));
+    for file_type in ["q8_0", "q4_0"] {
+        let ran = publish(&sandbox, "quantized.gguf", "out/again", &["--chunks", "4", "-t", file_type]);
+        ran.ends_and_says(1, "is already quantized (q8_0); files are made from original weights");
+        ran.says("hint: publish the checkpoint, or a file of type BF16, F16 or F32");
+    }
 }

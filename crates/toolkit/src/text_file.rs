@@ -1,6 +1,10 @@
 //! Files with text: option files, and texts that a model reads.
 
-use std::{collections::HashSet, fs, path::Path};
+use std::{
+    collections::HashSet,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use gguf_container::{BrokenDownload, Metadata, Value};
 
@@ -49,20 +53,27 @@ pub fn of_model(path: &Path, events: &dyn Events) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// Warns about texts to measure on that the files are also made with: on other text, results are worse.
-pub fn warn_of_overlap(measured: &[impl AsRef<Path>], made: &[impl AsRef<Path>], events: &dyn Events) {
+/// Warns about texts to measure on that the files are also made with: on other text, results are worse. Returns these texts.
+pub fn warn_of_overlap(
+    measured: &[impl AsRef<Path>],
+    made: &[impl AsRef<Path>],
+    events: &dyn Events,
+) -> Vec<PathBuf> {
     // Files that cannot be read are reported by their reader.
     let read = |path: &Path| Some((path.to_owned(), fs::read(path).ok()?));
     let made: Vec<_> = made.iter().filter_map(|path| read(path.as_ref())).collect();
+    let mut found = Vec::new();
     for (path, text) in measured.iter().filter_map(|path| read(path.as_ref())) {
-        for (other, _) in made.iter().filter(|(_, other)| overlap(&text, other)) {
-            events.warning(format!(
-                "{}: measured on a text that the files are made with ({}); results on other text are worse",
-                path.display(),
-                other.display()
-            ));
-        }
+        let Some((other, _)) = made.iter().find(|(_, other)| overlap(&text, other)) else { continue };
+        let is_same = fs::canonicalize(&path).ok() == fs::canonicalize(other).ok();
+        let other = if is_same { String::new() } else { format!(" ({})", other.display()) };
+        events.warning(format!(
+            "{}: measured on a text that the files are made with{other}; results on other text are worse",
+            path.display()
+        ));
+        found.push(path);
     }
+    found
 }
 
 /// Warns if a file states that its importance matrix is from a text of this name.

@@ -27,7 +27,7 @@ use crate::{
     layout_notes::Notes,
     path_json, text_file,
 };
-use gguf_types::words;
+use gguf_types::{DType, words};
 
 /// Metadata that the call states instead of the source.
 pub struct Stated {
@@ -297,7 +297,7 @@ pub fn planned<T>(
 /// Checks that a base can be quantized to these types. With `chooses_types`, a calibration may choose others.
 ///
 /// # Errors
-/// A base that is quantized already.
+/// A base that is quantized already, even to one of these types: it is not a base to measure losses against.
 pub fn check_types(base: &Base, types: &[&'static Recipe], chooses_types: bool) -> Result<(), Error> {
     let input = ModelInput::new(gguf_models::FAMILIES, open(&base.path)?);
     let outputs = types.iter().copied().map(OutputRequest::by_rules);
@@ -308,7 +308,10 @@ pub fn check_types(base: &Base, types: &[&'static Recipe], chooses_types: bool) 
         checked => checked.map(|()| None).map_err(|error| failure(&base.path, error))?,
     };
     let model = planned.input().model();
-    let mut quantized = model.tensors().filter(|(_, info)| chooses_types && info.dtype.is_quantized());
+    // Models are trained in these formats. The base of a checkpoint has the blocks that the checkpoint stores.
+    let is_original = |dtype| base.recipe.is_some() || matches!(dtype, DType::MXFP4 | DType::NVFP4);
+    let is_refused = |dtype: DType| dtype.is_quantized() && (chooses_types || !is_original(dtype));
+    let mut quantized = model.tensors().filter(|(_, info)| is_refused(info.dtype));
     let again = again.or_else(|| quantized.next().map(|(_, info)| (info.name.clone(), info.dtype)));
     again.map_or(Ok(()), |(tensor, dtype)| {
         let message =

@@ -6,7 +6,7 @@ use gguf_runtime::stats::{Estimate, fixed};
 use super::{
     commands,
     measure::Figures,
-    names::{PLOT, REPORT, RESULTS, SUMS},
+    names::{CARD, PLOT, REPORT, RESULTS, SUMS, TEMPLATE},
     own_text,
     results::{Memory, Results, Rung},
     texts::{self, Named},
@@ -58,7 +58,7 @@ pub fn body(results: &Results, own_text: &str) -> String {
     text += &commands::section(results);
     text += &prompt_format(results);
     text += &made(results);
-    text += &check();
+    text += &check(results);
     text
 }
 
@@ -159,6 +159,12 @@ fn files(results: &Results) -> String {
                 "\nThe metrics are from only {} of text. They are imprecise: with more text, another file may be \
                     the best choice.\n",
                 counted(chunks, "chunk")
+            );
+        }
+        if !on.shared.is_empty() {
+            text += &format!(
+                "\nThe files are measured on text that they are also made with ({}). The loss on other text is higher.\n",
+                escaped(&on.shared.join(", "))
             );
         }
     }
@@ -342,7 +348,15 @@ fn memory(results: &Results) -> String {
 fn made(results: &Results) -> String {
     let model = &results.model;
     let mut text = "\n## Reproduce\n\n".to_owned();
-    text += &format!("To make these files with {}, run:\n\n```sh\n", results.program);
+    let is_read = |name: &&str| results.command.iter().any(|argument| argument == name);
+    let mut files: Vec<String> =
+        [CARD, TEMPLATE].into_iter().filter(is_read).map(|name| format!("this {name}")).collect();
+    files.extend(results.have_texts().then(|| "the texts".to_owned()));
+    let place = match &files[..] {
+        [] => String::new(),
+        files => format!(" in a folder with {}", files.join(" and ")),
+    };
+    text += &format!("To make these files with {}, run{place}:\n\n```sh\n", results.program);
     for command in [&results.command, &results.removal].into_iter().filter(|command| !command.is_empty()) {
         let arguments: Vec<String> = command.iter().map(|argument| quoted(argument)).collect();
         text += &(arguments.join(" ") + "\n");
@@ -383,7 +397,10 @@ fn made(results: &Results) -> String {
     if let Some(on) = &results.evaluation {
         text += &format!("- Evaluation text: {}\n", with_digests(&on.texts));
     }
-    let quantize = words!("[gguf-quantize -recipe]");
+    let quantize = match &results.importance {
+        Some(importance) => words!("[gguf-quantize -recipe FILE -imatrix {}]", importance.file),
+        None => words!("[gguf-quantize -recipe FILE]"),
+    };
     text + &format!("- Types of all tensors: [recipes](recipes), for `{quantize}`\n")
 }
 
@@ -396,11 +413,17 @@ fn with_digests(texts: &[Named]) -> String {
     texts.iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
-fn check() -> String {
+fn check(results: &Results) -> String {
     let sums = words!("[sha256sum -check {}]", SUMS);
-    let against = words!("[gguf-inspect verify FILE.gguf -against SOURCE]");
+    let file = commands::example(results)
+        .map_or_else(|| "FILE.gguf".to_owned(), |(rung, _)| quoted(rung.first_name()));
+    let source = match (&results.model.source, &results.model.commit) {
+        (Some(source), Some(commit)) => quoted(&format!("hf://{source}@{commit}")),
+        _ => "SOURCE".to_owned(),
+    };
+    let against = words!("[gguf-inspect verify {} -against {}]", file, source);
     format!(
-        "\n## Verify\n\n```sh\n{sums}\ngguf-inspect verify FILE.gguf\n{against}\n```\n\nThe last command converts every tensor again and compares the \
+        "\n## Verify\n\n```sh\n{sums}\ngguf-inspect verify {file}\n{against}\n```\n\nThe last command converts every tensor again and compares the \
             result.\n"
     )
 }

@@ -96,24 +96,29 @@ fn name(line: &str) -> Option<&str> {
 pub struct OwnKeys(Vec<Key>);
 
 impl OwnKeys {
-    /// The keys of the file `given`, then those of the card in `out` that the last run, with these results, did not write.
-    /// Tags, data sets and languages of both are united.
+    /// The keys of the file `given`. Without a file, those of `earlier`, a run that was interrupted.
     ///
     /// # Errors
     /// A file that cannot be read; invalid YAML.
-    pub fn of(given: Option<&Path>, out: &Path, results: Option<&Value>) -> Result<OwnKeys, Error> {
-        let mut own = OwnKeys::default();
-        if let Some(path) = given {
-            let text = text_file::options(path)?;
-            let head = match split(&text) {
-                ("", _) => text.strip_prefix("---\n").unwrap_or(&text),
-                (head, _) => head,
-            };
-            check(path, head)?;
-            own.0 = keys(head);
-        }
+    pub fn of(given: Option<&Path>, earlier: &str) -> Result<OwnKeys, Error> {
+        let Some(path) = given else { return Ok(OwnKeys(keys(earlier))) };
+        let text = text_file::options(path)?;
+        let head = match split(&text) {
+            ("", _) => text.strip_prefix("---\n").unwrap_or(&text),
+            (head, _) => head,
+        };
+        check(path, head)?;
+        Ok(OwnKeys(keys(head)))
+    }
+
+    /// These keys, then those of the card in `out` that the last run, with these results, did not write. Tags, data sets and
+    /// languages of both are united.
+    ///
+    /// # Errors
+    /// Invalid YAML.
+    pub fn with_card(mut self, out: &Path, results: Option<&Value>) -> Result<OwnKeys, Error> {
         let path = out.join(CARD);
-        let Ok(card) = fs::read_to_string(&path) else { return Ok(own) };
+        let Ok(card) = fs::read_to_string(&path) else { return Ok(self) };
         let (former, _) = split(&card);
         check(&path, former)?;
         let last = match results {
@@ -122,12 +127,17 @@ impl OwnKeys {
             None => Vec::new(),
         };
         for kept in keys(former).into_iter().filter(|key| !last.contains(key)) {
-            match own.0.iter_mut().find(|key| key.name == kept.name) {
+            match self.0.iter_mut().find(|key| key.name == kept.name) {
                 Some(given) => *given = kept.united(given),
-                None => own.0.push(kept),
+                None => self.0.push(kept),
             }
         }
-        Ok(own)
+        Ok(self)
+    }
+
+    /// The keys as YAML; `None` without keys.
+    pub fn text(&self) -> Option<String> {
+        (!self.is_empty()).then(|| self.0.iter().map(|key| key.lines.as_str()).collect())
     }
 
     /// True if the publisher states no key.
@@ -193,7 +203,8 @@ mod tests {
         let last = "license: \"mit\"\nquantized_by: \"me\"\ntags:\n- \"gguf\"\n";
         let results = serde_json::json!({ "front_matter": last });
         let merged = |given: Option<&Path>, results: Option<&Value>| {
-            OwnKeys::of(given, place.path(), results)
+            OwnKeys::of(given, "")
+                .and_then(|own| own.with_card(place.path(), results))
                 .map(|own| own.merged("license: \"isc\"\ntags:\n- \"gguf\"\n"))
         };
         let generated = "license: \"isc\"\ntags:\n- \"gguf\"\n";

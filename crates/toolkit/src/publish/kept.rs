@@ -54,6 +54,8 @@ pub struct Kept {
     pub options: PublishOptions,
     /// The text of a template that replaces the one of the source.
     pub chat_template: Option<String>,
+    /// YAML keys for the front matter of the card, until it is written.
+    pub card_metadata: Option<String>,
 }
 
 /// Options of a call with those of the last run.
@@ -98,9 +100,12 @@ impl Kept {
     }
 
     fn of_json(mut fields: Value) -> Result<Kept, serde_json::Error> {
-        let template = fields.as_object_mut().and_then(|fields| fields.remove("chat_template"));
-        let mut kept =
-            Kept { chat_template: serde_json::from_value(template.unwrap_or_default())?, ..Kept::default() };
+        let mut text = |name: &str| -> Result<Option<String>, serde_json::Error> {
+            let text = fields.as_object_mut().and_then(|fields| fields.remove(name));
+            serde_json::from_value(text.unwrap_or_default())
+        };
+        let (chat_template, card_metadata) = (text("chat_template")?, text("card_metadata")?);
+        let mut kept = Kept { chat_template, card_metadata, ..Kept::default() };
         if let Value::Object(fields) = fields {
             kept.options = serde_json::from_value(Value::Object(set(fields)))?;
         }
@@ -111,7 +116,9 @@ impl Kept {
     pub fn to_json(&self) -> Result<Value, Error> {
         let mut fields = fields_of(&self.options)?;
         fields.retain(|name, _| !OF_RUN.contains(&name.as_str()));
-        fields.extend(self.chat_template.clone().map(|text| ("chat_template".to_owned(), text.into())));
+        let texts = [("chat_template", &self.chat_template), ("card_metadata", &self.card_metadata)];
+        let text = |(name, text): (&str, &Option<String>)| Some((name.to_owned(), text.clone()?.into()));
+        fields.extend(texts.into_iter().filter_map(text));
         Ok(Value::Object(fields))
     }
 
@@ -139,7 +146,7 @@ impl Kept {
         if keeps_matrix {
             options.imatrix_text.clone_from(&args.imatrix_text);
         }
-        Kept { options, chat_template: chat_template.map(str::to_owned) }
+        Kept { options, chat_template: chat_template.map(str::to_owned), card_metadata: None }
     }
 
     /// The options with names of files instead of paths, for the results.
@@ -231,6 +238,9 @@ impl Kept {
         }
         if given.chat_template.is_none() && self.chat_template.is_some() {
             filled.push(words!("[-chat-template]"));
+        }
+        if given.card_metadata.is_none() && self.card_metadata.is_some() {
+            filled.push(words!("[-card-metadata]"));
         }
         Ok(Combined { options, filled, keeps_matrix })
     }

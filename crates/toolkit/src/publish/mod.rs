@@ -56,7 +56,7 @@ use self::{
 pub use self::{ladder::Ladder, options::PublishOptions};
 use crate::{
     error::Error, eval_model, events::Events, file_type::stated_file_type, hub::HubOptions, modelfile,
-    summary, text_file,
+    summary, text::file_name, text_file,
 };
 use gguf_types::{Words, words};
 
@@ -92,8 +92,10 @@ fn run(
     let work = Work::read(out);
     let contents = Contents::of(out, results, &work)?;
     published::check_edits(out, given, &contents)?;
-    let own_keys = OwnKeys::of(given.card_metadata.as_deref(), out, results)?;
     let mut last = Kept::of(&work, results, out)?;
+    let given_keys =
+        OwnKeys::of(given.card_metadata.as_deref(), last.card_metadata.as_deref().unwrap_or_default())?;
+    let own_keys = given_keys.clone().with_card(out, results)?;
     last.remove(&given.remove);
     let Combined { options: args, filled, keeps_matrix } = last.combine(given)?;
     if !filled.is_empty() {
@@ -109,6 +111,12 @@ fn run(
 
     let source = Source::open(&args, &stated, hub, events)?;
     let mut context = Context::new(&args, hub, events)?;
+    let kept_with = |types: &[_]| Kept {
+        card_metadata: given_keys.text(),
+        ..Kept::of_run(&args, types, stated.chat_template(), keeps_matrix)
+    };
+    // Before the base is made, which can take long.
+    *former = Some(kept_with(&named).record(&mut context.work)?);
     importance::adopt(results, &contents.unchanged, out, &mut context.work)?;
     files::adopt(results, &contents.unchanged, out, &mut context.work)?;
     let base_type = source.base_type(&args)?;
@@ -117,8 +125,8 @@ fn run(
     let base = base::make(&source, &stated, base_type, is_published, &mut context)?;
     let model = eval_model::open(&base.path, &args.run(), events)?;
     let plan = Plan::new(&base, &model, named, &last, &context)?;
-    let kept = Kept::of_run(&args, &plan.types, stated.chat_template(), keeps_matrix);
-    *former = Some(kept.record(&mut context.work)?);
+    let kept = kept_with(&plan.types);
+    kept.record(&mut context.work)?;
 
     let weights = base.digests.weights.as_str();
     let importance = importance::make(&model, weights, results, keeps_matrix, &mut context)?;
@@ -158,18 +166,18 @@ impl Made<'_> {
         Ok(Some(Calibrating { options, digest: fingerprint(&of) }))
     }
 
-    /// Warns about texts for measurements that are small or that files are made with.
-    fn tell_of_texts(&self, context: &Context<'_>) {
+    /// Warns about texts for measurements that are small or that files are made with. Returns names of the latter.
+    fn tell_of_texts(&self, context: &Context<'_>) -> Vec<String> {
         let Context { args, events, .. } = *context;
-        text_file::warn_of_overlap(&args.eval_text, &args.calibrate, events);
-        if !args.no_imatrix {
-            text_file::warn_of_overlap(&args.eval_text, &args.imatrix_text, events);
-        }
+        let imatrix_text: &[PathBuf] = if args.no_imatrix { &[] } else { &args.imatrix_text };
+        let made = [&args.calibrate[..], imatrix_text].concat();
+        let shared = text_file::warn_of_overlap(&args.eval_text, &made, events);
         if args.eval_text.is_empty() {
             self.plan.text.tell_small("measurements are of", "eval-text", events);
         } else {
             eval_model::warn_of_few_chunks(self.plan.text.windows.len(), events);
         }
+        shared.iter().map(|path| file_name(path)).collect()
     }
 
     /// Writes, measures and checks all files. Returns the number of files that the card does not mention.
@@ -179,7 +187,7 @@ impl Made<'_> {
         let matrix = self.importance.as_ref().map(|_| importance::read(&out.join(importance::NAME)));
         let matrix = matrix.transpose()?;
         let calibrating = self.calibrating(&context)?;
-        self.tell_of_texts(&context);
+        let shared = self.tell_of_texts(&context);
         let digest = self.importance.as_ref().map(|facts| &facts.fingerprint);
         let dropping = self.plan.dropping(args);
         let wanted = files::Wanted {
@@ -212,12 +220,16 @@ impl Made<'_> {
             let files = publication.published(written)?;
             published.extend(files.into_iter().map(|file| PublishedSidecar { kind, file }));
         }
-        let evaluation = Evaluation::of(text, measured.windows, args);
+        let evaluation = Evaluation::of(text, measured.windows, shared, args);
         let results =
             Results { evaluation, rungs, sidecars: published, ..self.results(kept, &publication.context)? };
         results.tell_missing(events);
         removed.iter().for_each(|path| drop(fs::remove_file(path)));
-        publication.write(results, self.stated.chat_template(), &measured, &written)
+        let n_unknown_files = publication.write(results, self.stated.chat_template(), &measured, &written)?;
+        // From now on, the keys are those of the card.
+        let settled = Kept { card_metadata: None, ..kept.clone() };
+        settled.record(&mut publication.context.work)?;
+        Ok(n_unknown_files)
     }
 
     /// Results without files and measurements.
@@ -242,7 +254,8 @@ impl Made<'_> {
             program: format!("gguf-tools {}", env!("CARGO_PKG_VERSION")),
             command,
             removal,
-            settings: kept.clone().named().to_json()?,
+            // The card has its keys.
+            settings: Kept { card_metadata: None, ..kept.clone().named() }.to_json()?,
             model: facts,
             base: BaseFacts {
                 r#type: match base.recipe {

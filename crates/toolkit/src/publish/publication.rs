@@ -157,15 +157,16 @@ impl Publication<'_> {
     /// Writes everything that is not a model: template, charts, metrics, card, checksums. Returns the number of files that the
     /// card does not mention.
     pub fn write(
-        &self,
+        &mut self,
         mut results: Results,
         chat_template: Option<&str>,
         measured: &Measured,
         written: &[WrittenFile],
     ) -> Result<usize, Error> {
         // After an interruption, new files must not be mistaken for edits.
-        let _ = fs::remove_file(self.context.out().join(SUMS));
-        let put = |name: &str, text: &str| write_file(&self.context.out().join(name), text.as_bytes(), true);
+        let out = self.context.out();
+        let _ = fs::remove_file(out.join(SUMS));
+        let put = |name: &str, text: &str| write_file(&out.join(name), text.as_bytes(), true);
         if !measured.positions.is_empty() {
             let plotted = results.published().filter_map(|rung| {
                 Some(Plotted { name: rung.r#type.clone(), bytes: rung.bytes, cost: rung.cost()? })
@@ -192,11 +193,14 @@ impl Publication<'_> {
         let made = made.filter(|(rung, _)| !rung.left_out);
         others.extend(made.map(|(rung, _)| recipe_name(&rung.r#type)));
         for name in others {
-            results.others.insert(name.clone(), sha256_of(&self.context.out().join(&name))?);
+            results.others.insert(name.clone(), sha256_of(&out.join(&name))?);
         }
-        let former = fs::read_to_string(self.context.out().join(CARD)).unwrap_or_default();
+        let former = fs::read_to_string(out.join(CARD)).unwrap_or_default();
         results.front_matter = card::front_matter(&results, self.context.args.quantized_by.as_deref());
-        results.card = hex(&Sha256::digest(card::body(&results, "")));
+        let plain = card::body(&results, "");
+        results.card = hex(&Sha256::digest(&plain));
+        // A later run finds edits in the card.
+        self.context.work.done(CARD, &results.card, &[], &plain)?;
         let body = card::body(&results, own_text::of(&former));
         // Before the results, which would make the program's keys in the former card the publisher's.
         put(CARD, &front_matter::joined(&results.own_keys.merged(&results.front_matter), &body))?;
@@ -207,11 +211,11 @@ impl Publication<'_> {
         let mut sums: BTreeMap<String, String> = files.chain(results.others.clone()).collect();
         let n_unknown_files = self.warn_about_unknown_files(&sums)?;
         for name in [CARD, RESULTS] {
-            sums.insert(name.to_owned(), sha256_of(&self.context.out().join(name))?);
+            sums.insert(name.to_owned(), sha256_of(&out.join(name))?);
         }
         // Leftovers of a killed run for files that are complete now.
         for name in sums.keys().map(String::as_str).chain([SUMS]) {
-            let leftovers = Output::leftovers(&self.context.out().join(name));
+            let leftovers = Output::leftovers(&out.join(name));
             leftovers
                 .iter()
                 .filter(|leftover| leftover.path.is_file())

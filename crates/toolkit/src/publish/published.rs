@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    fs,
+    fs, iter,
     path::{Path, PathBuf},
 };
 
@@ -19,6 +19,9 @@ use super::{
 };
 use crate::{error::Error, text::printable};
 use gguf_types::words;
+
+/// Characters of a changed line that a message shows.
+const LINE_CHARS: usize = 60;
 
 /// The results of the last run in a folder, if there are any.
 pub fn results(out: &Path) -> Option<Value> {
@@ -42,6 +45,8 @@ pub fn names(rung: &Value) -> Vec<&str> {
 pub struct Contents {
     pub unchanged: BTreeSet<String>,
     pub edited: Vec<String>,
+    /// The first edited line of the card outside the publisher's own text, if what was written is known.
+    pub changed_line: Option<String>,
 }
 
 impl Contents {
@@ -64,6 +69,9 @@ impl Contents {
             if work.left(&path) || sha256_of(&path)? == digest || (name == CARD && is_card(&path)) {
                 contents.unchanged.insert(name.to_owned());
             } else {
+                if name == CARD {
+                    contents.changed_line = changed_line(&path, results, work);
+                }
                 contents.edited.push(name.to_owned());
             }
         }
@@ -120,14 +128,27 @@ pub fn check_edits(out: &Path, args: &PublishOptions, contents: &Contents) -> Re
     }
     let others =
         if others.is_empty() { String::new() } else { format!(", and so were {}", others.join(", ")) };
-    let own_text =
-        contents.edited.iter().any(|name| name == CARD).then_some(
-            "write your own text in README.md between the comments below the title, and your own keys in its front matter; both are kept",
-        );
-    Err(Error::at(&out.join(first), format_args!("was changed after it was written{}", printable(&others)))
-        .hint([
-            words!("change the source, or pass [-chat-template] or [-model-name], and publish again, so that files, checksums and card agree"),
-            words!("use [-force] to overwrite the changes"),
-        ])
-        .hint(own_text))
+    let line = contents.changed_line.iter().map(|line| format!("; the card differs first at `{line}`"));
+    let line: String = line.collect();
+    let is_card = |name: &String| name == CARD;
+    let own_text = contents.edited.iter().any(is_card).then_some(
+        "write your own text in README.md between the comments below the title, and your own keys in its front matter; both are kept",
+    );
+    let source = (!contents.edited.iter().all(is_card)).then(|| words!("change the source, or pass [-chat-template] or [-model-name], and publish again, so that files, checksums and card agree"));
+    let force = match own_text {
+        Some(_) => words!("use [-force] to overwrite other changes; your own text and keys are kept"),
+        None => words!("use [-force] to overwrite the changes"),
+    };
+    let message = format!("was changed after it was written{}{line}", printable(&others));
+    Err(Error::at(&out.join(first), message).hint(own_text).hint(source).hint([force]))
+}
+
+/// The first line of the card at `path` that the last run did not write there.
+fn changed_line(path: &Path, results: Option<&Value>, work: &Work) -> Option<String> {
+    let written: String = work.standing(CARD, results?["card"].as_str()?)?;
+    let card = fs::read_to_string(path).ok()?;
+    let card = own_text::without(front_matter::split(&card).1);
+    let mut lines = card.lines().zip(written.lines().map(Some).chain(iter::repeat(None)));
+    let (line, _) = lines.find(|(line, written)| *written != Some(*line) && !line.trim().is_empty())?;
+    Some(printable(&line.chars().take(LINE_CHARS).collect::<String>()))
 }

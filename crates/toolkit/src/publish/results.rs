@@ -1,6 +1,6 @@
 //! Contents of `results.json`, which has all numbers of the card.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
 
 use serde::Serialize;
 use serde_json::Value;
@@ -11,7 +11,7 @@ use super::{
     options::PublishOptions,
     texts::{Named, Text},
 };
-use crate::{eval_model::are_few_chunks, events::Events};
+use crate::{calibration_text::is_word, eval_model::are_few_chunks, events::Events};
 use gguf_types::words;
 
 /// A file that is published.
@@ -91,17 +91,26 @@ pub struct Evaluation {
     pub chunks: usize,
     /// Rounding of activations.
     pub activations: &'static str,
+    /// Names of its texts that the files are also made with.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub shared: Vec<String>,
 }
 
 impl Evaluation {
-    /// The measurements on the chunks of a text, if there are any.
-    pub fn of(text: &Text, n_chunks: usize, args: &PublishOptions) -> Option<Evaluation> {
+    /// The measurements on the chunks of a text, if there are any. The files are also made with the texts `shared`.
+    pub fn of(
+        text: &Text,
+        n_chunks: usize,
+        shared: Vec<String>,
+        args: &PublishOptions,
+    ) -> Option<Evaluation> {
         (n_chunks > 0).then(|| Evaluation {
             texts: text.files.clone(),
             sha256: text.digest.clone(),
             context: args.context(),
             chunks: n_chunks,
             activations: args.activations().name(),
+            shared,
         })
     }
 }
@@ -213,6 +222,15 @@ impl Results {
     /// True if the metrics are of few chunks.
     pub fn are_imprecise(&self) -> bool {
         self.evaluation.as_ref().is_some_and(|on| are_few_chunks(on.chunks))
+    }
+
+    /// True if the card's command reads texts of the publisher.
+    pub fn have_texts(&self) -> bool {
+        let evaluation = self.evaluation.iter().flat_map(|on| &on.texts);
+        let importance = self.importance.iter().flat_map(|importance| &importance.texts);
+        let mut texts =
+            evaluation.chain(importance).chain(self.calibration.iter().flat_map(|facts| &facts.texts));
+        texts.any(|text| text.sha256.is_some() && !is_word(Path::new(&text.name)))
     }
 
     /// Files that are published.
