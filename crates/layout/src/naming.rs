@@ -3,20 +3,16 @@
 use gguf_container::{Kind, Metadata, NameParts, Sidecar, safe_file_name};
 
 /// The file name that the reference gives when the output is a folder: by the naming
-/// convention, from `general.*` keys and the name of the file type (`Q4_K_M`, in any case). Unlike the reference's, it does not
-/// repeat a size label that is in the model's name.
+/// convention, from `general.*` keys and the name of the file type (`Q4_K_M`, in any case).
 ///
 /// Source: `TextModel.prepare_metadata` in `conversion/base.py`.
 pub fn default_file_name(metadata: &Metadata, file_type: &str) -> String {
     // Name, size, fine tune, version, type: `Llama-3.2-1B-Instruct-v1.0-Q4_K_M`.
-    let parts = NameParts { output_type: Some(file_type), ..parts(metadata, None) };
-    // The name is not used if there is a base name.
-    let name = parts.model_name.filter(|_| parts.base_name.is_none()).unwrap_or_default();
-    let is_in_name = |label: &str| {
-        name.split(|c: char| c.is_whitespace() || c == '-').any(|word| word.eq_ignore_ascii_case(label))
+    let parts = NameParts {
+        size_label: text(metadata, "general.size_label"),
+        output_type: Some(file_type),
+        ..parts(metadata, None)
     };
-    let size_label = text(metadata, "general.size_label").filter(|label| !is_in_name(label));
-    let parts = NameParts { size_label, ..parts };
     safe_file_name(&parts)
 }
 
@@ -74,25 +70,4 @@ fn parts(metadata: &Metadata, kind: Option<Kind>) -> NameParts<'_> {
 
 fn text<'a>(metadata: &'a Metadata, key: &str) -> Option<&'a str> {
     metadata.get(key).and_then(gguf_container::Value::as_str)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn size_in_name_is_not_repeated() {
-        for (name, base_name, expected) in [
-            ("SmolLM2 135M Instruct", None, "SmolLM2-135M-Instruct-Q4_K_M.gguf"),
-            ("smol-135m", None, "smol-135m-Q4_K_M.gguf"),
-            ("SmolLM2 1135M", None, "SmolLM2-1135M-135M-Q4_K_M.gguf"),
-            ("SmolLM2 135M", Some("SmolLM2"), "SmolLM2-135M-Q4_K_M.gguf"),
-        ] {
-            let mut metadata = Metadata::new();
-            metadata.set("general.name", name);
-            metadata.set("general.size_label", "135M");
-            base_name.into_iter().for_each(|base_name| metadata.set("general.basename", base_name));
-            assert_eq!(default_file_name(&metadata, "Q4_K_M"), expected);
-        }
-    }
 }
