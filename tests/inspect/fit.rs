@@ -148,6 +148,8 @@ fn files_next_to_a_model_are_counted_as_they_are_loaded() {
     assert_eq!(total("m.gguf --with small.gguf"), total("m.gguf") + total("small.gguf"));
     sandbox.write("text.txt", "The quick brown fox jumps over the lazy dog. ".repeat(20));
     succeed(sandbox.eval(&words("imatrix m.gguf --text text.txt -c 16 --chunks 2 -o out/imatrix.gguf -q")));
+    let report = succeed(sandbox.inspect(&words("verify out/imatrix.gguf --against m.gguf"))).stdout;
+    assert!(report.contains("not checked: a file of kind `imatrix` is not compared"), "{report}");
     let ran = sandbox.inspect(&words("fit m.gguf --with out/imatrix.gguf"));
     ran.ends_and_says(1, "expected a projector, draft model or adapter, found an importance matrix");
     std::fs::copy(sandbox.path("m.gguf"), sandbox.path("out/m.gguf")).unwrap();

@@ -10,7 +10,9 @@ use gguf_conversion::{
 };
 
 use super::{
-    VerifyOptions, prompts,
+    VerifyOptions,
+    keys::other_kind,
+    prompts,
     report::{Check, Finding, Severity},
 };
 use crate::{
@@ -37,13 +39,23 @@ pub fn check(
     let VerifyOptions { adapters, lora_tokenizer, .. } = options;
     let options = RunOptions::default().threads(options.threads).level(options.level);
     let failed = |error| failure(source, error);
+    let kind = kind_of(model.metadata());
+    let skipped = |kind| {
+        vec![Check::new("tensors").skipped(&format!("a file of kind `{kind}` is not compared with a model"))]
+    };
     if is_gguf(source) {
         if *lora_tokenizer {
             return Err(Error::usage(words!("[-lora-tokenizer] needs a checkpoint as [-against]")));
         }
         let opened = Model::open(source).map_err(|error| Error::at(source, error))?;
+        if let Some(kind) = kind.filter(|kind| kind_of(opened.metadata()) != Some(*kind)) {
+            return Ok(skipped(kind));
+        }
         let input = adapter::merged(opened, adapters)?;
         return with(model, &input, source, &input.metadata(), &options, events);
+    }
+    if let Some(kind) = kind {
+        return Ok(skipped(kind));
     }
     let wanted = hub::Wanted { weights: true, keep: false, out: None };
     let folder = hub::input(source, wanted, hub_options, events)?;
@@ -62,6 +74,12 @@ pub fn check(
     let checks = with(model, &input, source, &input.layout().metadata, &options, events)?;
     folders.into_iter().chain([folder]).try_for_each(|folder| folder.finish(events))?;
     Ok(checks)
+}
+
+/// Kind of a file that has no counterpart in a language model, such as an importance matrix.
+fn kind_of(metadata: &Metadata) -> Option<&str> {
+    let architecture = || metadata.get("general.architecture").and_then(Value::as_str);
+    other_kind(metadata).or_else(|| architecture().filter(|name| ["clip", "controlvector"].contains(name)))
 }
 
 /// Compares the tensors of a file with those of a checkpoint folder.
