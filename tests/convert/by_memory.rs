@@ -81,12 +81,23 @@ fn modelfile_is_written_next_to_the_file() {
             1,
             "error: modelfile: missing file `out/none.gguf`",
         ),
+        ("FROM x.gguf\nADAPTER ./x.gguf\n".to_owned(), 1, "ADAPTER out/x.gguf: not a supported LoRA adapter"),
+        ("TEMPLATE x\nADAPTER none.gguf\n".to_owned(), 1, "error: modelfile: missing FROM"),
+        (format!("{text}FOO bar\n"), 1, "unknown instruction `FOO`\n"),
+        (format!("{text}PARAMETER temprature 0.2\n"), 1, "`temprature`; did you mean `temperature`?"),
+        (format!("{text}PARAMETER num_ctx abc\n"), 1, "`num_ctx`: expected an integer, found `abc`"),
+        (format!("{text}PARAMETER mirostat 1\n"), 1, "warning: modelfile: line "),
+        (format!("{text}SYSTEM \"\"\"a\nFOO bar\n"), 1, "SYSTEM: missing closing quote"),
+        (format!("{text}SYSTEM \"\"\"a\nFOO \"\"\"\nparameter temperature 0.2\n"), 0, "FROM out/x.gguf\n"),
     ] {
         sandbox.write("out/Changed", &changed);
         let ran = sandbox.inspect(&words("verify out/Changed --strict"));
         let report = [&*ran.stdout, &*ran.stderr].concat();
         assert!(ran.code == Some(code) && report.contains(finding), "{report}");
     }
+    let report = succeed(sandbox.inspect(&words("verify out/Modelfile --for ollama"))).stdout;
+    assert!(report.contains(", with the template of the Modelfile"), "{report}");
+    assert!(!report.contains("Ollama replaces"), "{report}");
     sandbox.write("out/Changed", "FROM ./none.gguf\n");
     sandbox
         .inspect(&words("verify out/Changed"))
