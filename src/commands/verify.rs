@@ -106,7 +106,11 @@ fn run(args: VerifyArgs, ui: &Ui) -> Result<(), Failure> {
     };
     let hub = hub_options();
     let report = Report {
-        text: |report: &FileReport| report.text_with(styled),
+        text: if args.quiet {
+            |report: &FileReport| report.failures_with(styled)
+        } else {
+            |report: &FileReport| report.text_with(styled)
+        },
         verdict: FileReport::verdict,
         json: args.json,
     };
