@@ -19,7 +19,7 @@ fn type_is_chosen_for_the_memory() {
     ];
     for (name, memory, other) in memories {
         let out = format!("chosen-{name}.gguf");
-        let ran = succeed(sandbox.convert(&["llama", &out, "--memory", &memory.to_string()]));
+        let ran = succeed(sandbox.convert(&["llama", &out, "--memory", &format!("{memory}B")]));
         ran.says(&format!("type {name}: "));
         ran.says(other);
         assert!(bytes(&sandbox, &out) == bytes(&sandbox, &format!("out/{name}.gguf")), "{name}");
