@@ -129,6 +129,9 @@ fn merged_file_is_verified_against_base_and_adapter() {
         assert!(is_one && text.contains(hint), "{text}");
     }
     assert_eq!(sandbox.inspect(&["verify", "merged.gguf", "--lora", "lora.gguf"]).code, Some(2));
+    sandbox.add_text();
+    let call = ["perplexity", "merged.gguf", "--text", "text", "-c", "64", "--lora", "lora.gguf"];
+    succeed(sandbox.eval(&call)).says("already contains adapter `lora`; --lora applies it again");
 }
 
 #[test]

@@ -16,7 +16,7 @@ use super::{
     report::{Check, Finding, Severity},
 };
 use crate::{
-    adapter,
+    adapter::{self, scaled},
     error::Error,
     events::Events,
     failure::{failure, quoted},
@@ -120,12 +120,6 @@ pub(super) fn with(
     let renamed = is_renamed.then(|| renamed(metadata, &expected, &merged));
     let metadata = renamed.as_ref().unwrap_or(metadata);
     Ok(vec![tensors, keys(model.metadata(), metadata), prompts::compare(model.metadata(), metadata)?])
-}
-
-/// Name and scale of an entry of [`merged_adapters`].
-fn scaled(stated: &str) -> (&str, f64) {
-    let scaled = stated.rsplit_once('=').and_then(|(name, scale)| Some((name, scale.parse().ok()?)));
-    scaled.unwrap_or((stated, 1.0))
 }
 
 fn scales(merged: &[String]) -> Vec<f64> {
