@@ -86,6 +86,11 @@ fn checkpoint_is_estimated_by_type() {
     let ran = succeed(sandbox.inspect(&words("fit llama --memory 24MB")));
     ran.says("type q8_0: ");
     ran.says("next: gguf-convert llama chat.gguf --type q8_0\n");
+    assert!(
+        ran.stdout.contains("\ntype for 24.0 MB with ") && ran.stdout.contains(": q8_0"),
+        "{}",
+        ran.stdout
+    );
     let text = succeed(sandbox.inspect(&words("fit llama"))).stdout;
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     assert!(
