@@ -40,7 +40,7 @@ pub fn check(
     let options = RunOptions::default().threads(options.threads).level(options.level);
     let failed = |error| failure(source, error);
     let kind = kind_of(model.metadata());
-    let skipped = |kind| {
+    let skipped = |kind: &str| {
         vec![Check::new("tensors").skipped(&format!("a file of kind `{kind}` is not compared with a model"))]
     };
     if is_gguf(source) {
