@@ -91,8 +91,8 @@ impl Modelfile {
         check
     }
 
-    /// Checks the lines and files, and compares the lines after FROM with those that a conversion writes for the model. The prompts
-    /// are left out if they `are_reported` by another check.
+    /// Checks the lines and files, and compares the lines after FROM with those that a conversion writes for the model. Prompts are left
+    /// out if they `are_reported` by another check.
     ///
     /// # Errors
     /// A chat template that takes too much memory or time.
