@@ -36,8 +36,8 @@ pub const COMMAND: Command = Command {
 struct VerifyArgs {
     /// GGUF files, or folders with GGUF files.
     ///
-    /// Any shard of a split model works; all shards are checked. For a Modelfile of Ollama, the file of its FROM line is checked, and
-    /// TEMPLATE and PARAMETER stop are compared with those that `gguf-convert --modelfile` writes.
+    /// Any shard of a split model works; all shards are checked. For a Modelfile of Ollama, its lines, the file of its FROM line and
+    /// its adapters are checked, and TEMPLATE and PARAMETER stop are compared with those that `gguf-convert --modelfile` writes.
     #[arg(value_name = "FILE", value_hint = ValueHint::AnyPath, required = true)]
     files: Vec<PathBuf>,
     /// Compare with SRC.
@@ -106,7 +106,11 @@ fn run(args: VerifyArgs, ui: &Ui) -> Result<(), Failure> {
     };
     let hub = hub_options();
     let report = Report {
-        text: |report: &FileReport| report.text_with(styled),
+        text: if args.quiet {
+            |report: &FileReport| report.failures_with(styled)
+        } else {
+            |report: &FileReport| report.text_with(styled)
+        },
         verdict: FileReport::verdict,
         json: args.json,
     };

@@ -112,7 +112,8 @@ fn mismatched_adapter_is_named() {
     refused(&sandbox, &[], stderr);
     // A base model that the adapter names and that is here is found.
     sandbox.edit("adapter/adapter_config.json", "some-org/llama-head-dim", "base");
-    succeed(sandbox.convert(&["adapter", "adapter", "out/x.gguf", "-q"]));
+    let ran = succeed(sandbox.convert(&["adapter", "adapter", "out/x.gguf"]));
+    ran.says("chat with it: gguf-eval chat BASE.gguf --lora out/x.gguf\n");
     for wrong in [&["-t", "q4_k_m"][..], &["--pure"], &["--to", "hf"]] {
         let ran = sandbox.convert(&[&["adapter", "adapter", "out/y.gguf", "--base", "base"], wrong].concat());
         assert_eq!(ran.code, Some(2), "{wrong:?}");

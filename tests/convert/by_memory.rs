@@ -13,13 +13,13 @@ fn type_is_chosen_for_the_memory() {
     let size = |name: &str| std::fs::metadata(sandbox.path(&format!("out/{name}.gguf"))).unwrap().len();
     // A quarter of the memory for q8_0, 65 % for q4_k_m, 80 % for q2_k.
     let memories = [
-        ("q8_0", 4 * size("q8_0"), "smaller: --type q4_k_m"),
+        ("q8_0", 4 * size("q8_0"), "; small models lose noticeably at 4 bits\n"),
         ("q4_k_m", 3 * size("q4_k_m"), "best quality: --type q8_0"),
         ("q2_k", size("q2_k") * 100 / 80 + 1, " of memory\n"),
     ];
     for (name, memory, other) in memories {
         let out = format!("chosen-{name}.gguf");
-        let ran = succeed(sandbox.convert(&["llama", &out, "--memory", &memory.to_string()]));
+        let ran = succeed(sandbox.convert(&["llama", &out, "--memory", &format!("{memory}B")]));
         ran.says(&format!("type {name}: "));
         ran.says(other);
         assert!(bytes(&sandbox, &out) == bytes(&sandbox, &format!("out/{name}.gguf")), "{name}");
@@ -81,12 +81,23 @@ fn modelfile_is_written_next_to_the_file() {
             1,
             "error: modelfile: missing file `out/none.gguf`",
         ),
+        ("FROM x.gguf\nADAPTER ./x.gguf\n".to_owned(), 1, "ADAPTER out/x.gguf: not a supported LoRA adapter"),
+        ("TEMPLATE x\nADAPTER none.gguf\n".to_owned(), 1, "error: modelfile: missing FROM"),
+        (format!("{text}FOO bar\n"), 1, "unknown instruction `FOO`\n"),
+        (format!("{text}PARAMETER temprature 0.2\n"), 1, "`temprature`; did you mean `temperature`?"),
+        (format!("{text}PARAMETER num_ctx abc\n"), 1, "`num_ctx`: expected an integer, found `abc`"),
+        (format!("{text}PARAMETER mirostat 1\n"), 1, "warning: modelfile: line "),
+        (format!("{text}SYSTEM \"\"\"a\nFOO bar\n"), 1, "SYSTEM: missing closing quote"),
+        (format!("{text}SYSTEM \"\"\"a\nFOO \"\"\"\nparameter temperature 0.2\n"), 0, "FROM out/x.gguf\n"),
     ] {
         sandbox.write("out/Changed", &changed);
         let ran = sandbox.inspect(&words("verify out/Changed --strict"));
         let report = [&*ran.stdout, &*ran.stderr].concat();
         assert!(ran.code == Some(code) && report.contains(finding), "{report}");
     }
+    let report = succeed(sandbox.inspect(&words("verify out/Modelfile --for ollama"))).stdout;
+    assert!(report.contains(", with the template of the Modelfile"), "{report}");
+    assert!(!report.contains("Ollama replaces"), "{report}");
     sandbox.write("out/Changed", "FROM ./none.gguf\n");
     sandbox
         .inspect(&words("verify out/Changed"))

@@ -86,6 +86,11 @@ fn checkpoint_is_estimated_by_type() {
     let ran = succeed(sandbox.inspect(&words("fit llama --memory 24MB")));
     ran.says("type q8_0: ");
     ran.says("next: gguf-convert llama chat.gguf --type q8_0\n");
+    assert!(
+        ran.stdout.contains("\ntype for 24.0 MB with ") && ran.stdout.contains(": q8_0"),
+        "{}",
+        ran.stdout
+    );
     let text = succeed(sandbox.inspect(&words("fit llama"))).stdout;
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     assert!(
@@ -148,6 +153,8 @@ fn files_next_to_a_model_are_counted_as_they_are_loaded() {
     assert_eq!(total("m.gguf --with small.gguf"), total("m.gguf") + total("small.gguf"));
     sandbox.write("text.txt", "The quick brown fox jumps over the lazy dog. ".repeat(20));
     succeed(sandbox.eval(&words("imatrix m.gguf --text text.txt -c 16 --chunks 2 -o out/imatrix.gguf -q")));
+    let report = succeed(sandbox.inspect(&words("verify out/imatrix.gguf --against m.gguf"))).stdout;
+    assert!(report.contains("not checked: a file of kind `imatrix` is not compared"), "{report}");
     let ran = sandbox.inspect(&words("fit m.gguf --with out/imatrix.gguf"));
     ran.ends_and_says(1, "expected a projector, draft model or adapter, found an importance matrix");
     std::fs::copy(sandbox.path("m.gguf"), sandbox.path("out/m.gguf")).unwrap();

@@ -31,6 +31,18 @@ fn good_adapters_pass() {
         assert!(report.contains("LoRA for llama"), "{report}");
         assert_eq!(report.contains("pairs fit"), !more.is_empty(), "{report}");
     }
+    let shown = succeed(sandbox.inspect(&["show", "good.gguf"])).stdout;
+    assert!(shown.contains("\nadapter     rank 4, alpha 16\n"), "{shown}");
+    for (lines, code, finding) in [
+        ("FROM base.gguf\nADAPTER good.gguf\n", 0, "FROM out/../base.gguf\n"),
+        ("FROM base.gguf\nADAPTER ../lora\n", 0, "note: modelfile: ADAPTER out/../lora: a folder"),
+        ("FROM good.gguf\n", 1, "expected a model, found a file of kind `adapter`"),
+    ] {
+        sandbox.write("out/Modelfile", lines.replace("base", "../base").replace("good", "../good"));
+        let ran = sandbox.inspect(&["verify", "out/Modelfile"]);
+        assert!(ran.code == Some(code), "{lines}: {}", ran.stdout);
+        assert!(ran.stdout.contains(finding), "{lines}: {}", ran.stdout);
+    }
 }
 
 #[test]

@@ -388,18 +388,16 @@ fn reports_and_exit_codes() {
     let sandbox = Sandbox::with_golden("llama");
     let good = made(&sandbox, "llama", "q4_k_m");
     let ran = sandbox.inspect(&["verify", "good.gguf", "-q"]);
-    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (Some(0), "", ""));
+    let ran = succeed(sandbox.inspect(&["verify", "good.gguf"]));
     assert!(ran.stdout.starts_with("structure     ok  21 tensors"), "{}", ran.stdout);
     let bad = set(&good, "general.file_type", 7u32);
     sandbox.write("x.gguf", [&bad[..], b"x"].concat());
     let ran = sandbox.inspect(&["verify", "x.gguf", "-q"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(1), "error: x.gguf: 1 error, 1 warning\n"));
-    assert!(
-        ran.stdout.contains(
-            "error: file type: `general.file_type` is Q8_0, which uses q8_0, but most weights are q4_K\n"
-        ),
-        "{}",
-        ran.stdout
+    assert_eq!(
+        ran.stdout,
+        "error: file type: `general.file_type` is Q8_0, which uses q8_0, but most weights are q4_K\n"
     );
     // Warnings alone are not a failure, unless requested.
     sandbox.write("x.gguf", [&good[..], b"x"].concat());

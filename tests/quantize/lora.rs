@@ -108,25 +108,31 @@ fn merged_file_is_verified_against_base_and_adapter() {
         let (code, findings, text) = verify(&sandbox, args);
         assert_eq!(code, Some(0), "{text}");
         assert!(!findings.iter().any(|finding| finding.contains("differs")), "{findings:?}");
+        findings
     };
-    good(&["merged.gguf", "--against", "base.gguf", "--lora", "lora.gguf=0.5"]);
+    let of_base = |adapter| good(&["merged.gguf", "--against", "base.gguf", "--lora", adapter]);
+    // Another name of the adapter is not a warning.
+    std::fs::copy(sandbox.path("lora.gguf"), sandbox.path("f32.gguf")).unwrap();
+    assert_eq!(of_base("lora.gguf=0.5"), of_base("f32.gguf=0.5"));
     good(&["merged.gguf", "--against", "llama-head-dim", "--lora", "lora=0.5"]);
     // Another scale, and no adapter, which is one finding.
     for (base, adapter, hint) in [
-        ("base.gguf", &["--lora", "lora.gguf"][..], None),
-        ("base.gguf", &[], Some("add --lora lora.gguf=0.5\n")),
-        ("llama-head-dim", &[], Some("add --lora lora=0.5\n")),
+        ("base.gguf", &["--lora", "lora.gguf"][..], "\"use --lora lora.gguf=0.5\""),
+        ("base.gguf", &[], "add --lora lora.gguf=0.5\""),
+        ("llama-head-dim", &[], "add --lora lora=0.5\""),
     ] {
         let args = [&["merged.gguf", "--against", base][..], adapter].concat();
         let (code, findings, text) = verify(&sandbox, &args);
         assert_eq!(code, Some(1), "{text}");
         assert!(findings.contains("differs"), "{findings:?}");
-        let is_one = text.matches("error: tensors: ").count() == 1
+        let is_one = text.matches("\"severity\": \"error\"").count() == 1
             && text.contains("tensors differ: the file contains 1 merged adapter (`lora=0.5`)");
-        assert_eq!(is_one, hint.is_some(), "{text}");
-        assert!(hint.is_none_or(|hint| text.contains(hint)), "{text}");
+        assert!(is_one && text.contains(hint), "{text}");
     }
     assert_eq!(sandbox.inspect(&["verify", "merged.gguf", "--lora", "lora.gguf"]).code, Some(2));
+    sandbox.add_text();
+    let call = ["perplexity", "merged.gguf", "--text", "text", "-c", "64", "--lora", "lora.gguf"];
+    succeed(sandbox.eval(&call)).says("already contains adapter `lora`; --lora applies it again");
 }
 
 #[test]

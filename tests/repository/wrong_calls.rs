@@ -233,6 +233,7 @@ fn missing_and_extra_words_are_named() {
         &sandbox,
         &[
             (CONVERT, "mmproj llama", 2, &["missing --type", "hint: `--type auto` "]),
+            (CONVERT, "llama --memory 8", 2, &["expected a unit; did you mean 8GB?"]),
             (CONVERT, "llama --memory 1kB", 1, &["model too large for 1.00 kB of memory", "use --type q2_k"]),
             (QUANTIZE, "in.gguf x.gguf", 2, &["expected a type, found `x.gguf`", "types are q1_0"]),
             (QUANTIZE, "in.gguf out/x", 2, &["expected a type, found `out/x`"]),
@@ -269,6 +270,7 @@ fn missing_and_extra_words_are_named() {
             // First guesses of newcomers.
             (CONVERT, "llama x.gguf y.gguf", 2, &["invalid value 'y.gguf' for '[TYPE]"]),
             (CONVERT, "convert llama x.gguf", 2, &["write `gguf-convert SRC OUT`, without `convert`"]),
+            (CONVERT, "adapter ad x.gguf --modelfile F", 2, &["ADAPTER ./adapter.gguf"]),
             (CONVERT, "adapter ad x.gguf q4_k_m", 2, &["pass the type with `--type q4_k_m`"]),
             (EVAL, "prompt in.gguf", 2, &["`gguf-eval chat FILE` starts a chat"]),
         ],

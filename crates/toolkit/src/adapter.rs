@@ -6,8 +6,12 @@ use std::{
 };
 
 use gguf_checkpoint::{Checkpoint, Folder};
-use gguf_container::Model;
-use gguf_conversion::ModelInput;
+use gguf_container::{Metadata, Model};
+use gguf_conversion::{
+    ModelInput,
+    merge::{adapter_name, merged_adapters},
+};
+use gguf_types::{Words, words};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -103,6 +107,19 @@ pub(crate) fn open_base(base: &Folder, options: &gguf_layout::Options) -> Result
         .map_err(gguf_conversion::Error::Source)
         .and_then(|base| gguf_conversion::normalized(base, options))
         .map_err(|error| Error::at(base.path(), error).hint(input_kind::advice(base.path(), Wanted::Base)))
+}
+
+/// Name and scale of an entry of [`merged_adapters`].
+pub(crate) fn scaled(stated: &str) -> (&str, f64) {
+    let scaled = stated.rsplit_once('=').and_then(|(name, scale)| Some((name, scale.parse().ok()?)));
+    scaled.unwrap_or((stated, 1.0))
+}
+
+/// A warning about an adapter that was merged into the model already.
+pub(crate) fn warning_of_merged(adapter: &gguf_container::Adapter, model: &Metadata) -> Option<Words> {
+    let name = adapter_name(adapter.path());
+    let is_merged = merged_adapters(model).iter().any(|stated| scaled(stated).0 == name);
+    is_merged.then(|| words!("the model already contains adapter `{}`; [-lora] applies it again", name))
 }
 
 /// A warning about tensors of an adapter that are not used, if it has any.

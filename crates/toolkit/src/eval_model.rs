@@ -21,7 +21,8 @@ pub fn options(threads: Option<NonZeroUsize>, activations: Activations) -> Optio
     Options { activations, threads: Some(useful_threads(threads)), ..Options::new(gguf_models::GRAPHS) }
 }
 
-/// Opens a model, and warns about an unknown pre-tokenizer, keys that llama.cpp does not read, and unused tensors of adapters.
+/// Opens a model, and warns about an unknown pre-tokenizer, keys that llama.cpp does not read, unused tensors of adapters,
+/// and adapters that are applied twice.
 ///
 /// # Errors
 /// A file that cannot be read or run.
@@ -40,6 +41,10 @@ pub fn open(path: &Path, options: &Options, events: &dyn Events) -> Result<Model
     }
     let warnings = model.adapters().iter().filter_map(|(adapter, _)| adapter::warning_of_norms(adapter));
     warnings.for_each(|warning| events.warning(&warning));
+    let adapters = model.adapters().iter();
+    let merged =
+        adapters.filter_map(|(adapter, _)| adapter::warning_of_merged(adapter, model.file().metadata()));
+    merged.for_each(|warning| events.warning(warning));
     Ok(model)
 }
 

@@ -25,6 +25,9 @@ pub const SHARES: [(FileType, u64); 6] = [
     (FileType::Q2_K, 80),
 ];
 
+/// Bytes of a q4_k_m file of a model with a billion parameters, at 4.88 bits for each.
+const SMALL_AT_FOUR_BITS: u64 = 610_000_000;
+
 /// Memory of this machine in bytes, or the limit of its container if that is lower; `None` if the system does not report it.
 ///
 /// # Examples
@@ -128,7 +131,15 @@ impl Suited {
         );
         let Some(other) = other else { return chosen };
         let purpose = if *file_type == FileType::Q8_0 { "smaller" } else { "best quality" };
-        chosen + words!("; {}: [-type {}] ({})", purpose, other.file_type, human_bytes(other.n_bytes))
+        let line =
+            chosen + words!("; {}: [-type {}] ({})", purpose, other.file_type, human_bytes(other.n_bytes));
+        let chosen = TypeSize { file_type: *file_type, n_bytes: *n_bytes };
+        let is_small =
+            |size: &TypeSize| size.file_type == FileType::Q4_K_M && size.n_bytes < SMALL_AT_FOUR_BITS;
+        if [&chosen, other].into_iter().any(is_small) {
+            return line + words!("; small models lose noticeably at 4 bits");
+        }
+        line
     }
 }
 

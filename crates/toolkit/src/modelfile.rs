@@ -1,6 +1,7 @@
 //! `Modelfile`, by which Ollama imports a file.
 
 mod go_template;
+pub mod syntax;
 
 use std::{
     collections::BTreeMap,

@@ -11,6 +11,18 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "expected a size, for example 500M or 4.2GB".to_owned())
 }
 
+/// Like [`parse_size`], for the memory of a machine: `8` is probably meant as `8GB`.
+///
+/// # Errors
+/// Text that is not a size, and less than a million without a unit.
+pub fn parse_memory_size(text: &str) -> Result<u64, String> {
+    let bytes = parse_size(text)?;
+    if bytes < 1_000_000 && text.ends_with(|last: char| last.is_ascii_digit()) {
+        return Err(format!("expected a unit; did you mean {text}GB?"));
+    }
+    Ok(bytes)
+}
+
 fn bytes_of(text: &str) -> Option<u64> {
     let n_digits = text.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
     let (number, unit) = text.split_at(n_digits);
@@ -70,6 +82,11 @@ mod tests {
             "NaN",
         ] {
             assert!(parse_size(text).is_err(), "{text}");
+        }
+        let of_memory =
+            [("8GB", true), ("8000000", true), ("1kB", true), ("8B", true), ("8", false), ("7.5", false)];
+        for (text, is_size) in of_memory {
+            assert_eq!(parse_memory_size(text).is_ok(), is_size, "{text}");
         }
     }
 }

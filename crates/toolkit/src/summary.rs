@@ -1,8 +1,8 @@
 //! The summary of a file on one screen: model, size, types, origin, prompt, memory, and a verdict.
 
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path};
 
-use gguf_container::{Array, File, Metadata, Model, Value};
+use gguf_container::{Array, File, Metadata, Model, TensorInfo, Value};
 use gguf_conversion::recipes::CALIBRATION_KEY;
 use gguf_models::FAMILIES;
 use gguf_runtime::{
@@ -67,6 +67,8 @@ pub struct Summary {
     pub types: Vec<TypeShare>,
     /// `general.file_type` by its name.
     pub file_type: Option<String>,
+    /// Ranks and alpha of a LoRA adapter.
+    pub adapter: Option<String>,
     /// Statements of the metadata about the origin and the making of the file.
     pub origin: Vec<Origin>,
     /// Length of the contexts in training, in tokens.
@@ -173,6 +175,7 @@ pub(crate) fn of_file(path: &Path, file: &File, events: &dyn Events) -> Result<S
         bits_per_weight: 0.0,
         types: Vec::new(),
         file_type: stated_file_type(metadata).map(str::to_owned),
+        adapter: None,
         origin: origin(metadata),
         context_length: None,
         rope_scaling: None,
@@ -190,6 +193,7 @@ pub(crate) fn of_file(path: &Path, file: &File, events: &dyn Events) -> Result<S
     let shapes = tensors.iter().map(|info| (info.name.as_str(), info.shape));
     let diffusion = FAMILIES.diffusion_file(metadata, shapes).and_then(|file| file.row);
     summary.diffusion = diffusion.map(|row| row.models);
+    summary.adapter = adapter(metadata, &tensors);
     let (types, all) = totals(tensors, file);
     summary.types =
         types.into_iter().map(|(dtype, Total { bytes, .. })| TypeShare { dtype, bytes }).collect();
@@ -206,6 +210,16 @@ pub(crate) fn of_file(path: &Path, file: &File, events: &dyn Events) -> Result<S
         summary.memory = memory(model, summary.context_length);
     }
     Ok(summary)
+}
+
+/// Ranks and alpha of a LoRA adapter.
+fn adapter(metadata: &Metadata, tensors: &[&TensorInfo]) -> Option<String> {
+    let of_b = tensors.iter().filter(|tensor| tensor.name.ends_with(".lora_b"));
+    let ranks: BTreeSet<u64> = of_b.map(|tensor| tensor.shape.dim(0)).collect();
+    let ranks: Vec<String> = ranks.iter().map(u64::to_string).collect();
+    let alpha = metadata.get("adapter.lora.alpha").and_then(Value::as_f64);
+    let alpha = alpha.map_or_else(|| "no alpha".to_owned(), |alpha| format!("alpha {}", alpha as f32));
+    (!ranks.is_empty()).then(|| format!("rank {}, {alpha}", ranks.join(", ")))
 }
 
 /// The statements of [`ORIGINS`] that the metadata have.
@@ -303,6 +317,9 @@ impl Summary {
         row("size", &format!("{files}{file_type}{}{bits}", human_bytes(self.file_bytes)));
         if !self.types.is_empty() {
             row("types", &self.shares().collect::<Vec<_>>().join(", "));
+        }
+        if let Some(adapter) = &self.adapter {
+            row("adapter", &cut(adapter));
         }
         for origin in &self.origin {
             row(origin.what, &cut(&origin.value));

@@ -13,7 +13,7 @@ use crate::{
 
 /// Form of the report of a command on a file.
 pub(in crate::commands) struct Report<T> {
-    /// Text for people, with styles.
+    /// Text for people, with styles; empty for a file to print nothing about.
     pub text: fn(&T) -> String,
     /// An error if the file did not pass.
     pub verdict: fn(&T) -> Result<(), Failure>,
@@ -64,10 +64,9 @@ pub(in crate::commands) fn report_each<T: Serialize>(
             };
             ui.data(&format!("{}{}", if n_printed == 0 { "[\n" } else { ",\n" }, object.trim_end()))?;
             n_printed += 1;
-        } else if let Ok(found) = &found {
+        } else if let Some(text) = found.as_ref().ok().map(report.text).filter(|text| !text.is_empty()) {
             let name = gguf_toolkit::text::printable(&file.display().to_string());
             let gap = if n_printed == 0 { "" } else { "\n" };
-            let text = (report.text)(found);
             // A summary of a file without a name begins with that of the file.
             let own_name = gguf_toolkit::text::printable(&gguf_toolkit::text::file_name(file));
             let text = text.strip_prefix(&format!("{own_name}\n")).unwrap_or(&text);

@@ -66,7 +66,7 @@ pub(crate) fn add_adapter_list<'a>(
     let mut names = Vec::new();
     let mut with_scales = merged_adapters(metadata);
     for (path, scale) in adapters {
-        let name = name_of(path);
+        let name = adapter_name(path);
         with_scales.push(if scale == 1.0 { name.clone() } else { format!("{name}={scale}") });
         names.push(name);
     }
@@ -77,7 +77,7 @@ pub(crate) fn add_adapter_list<'a>(
 }
 
 /// Name of an adapter: that of its file or folder, or of its model on the Hub.
-fn name_of(path: &Path) -> String {
+pub fn adapter_name(path: &Path) -> String {
     let remote = path.to_str().filter(|text| Repo::is_address(text)).and_then(|text| Repo::parse(text).ok());
     if let Some(repo) = remote {
         return repo.name().to_owned();

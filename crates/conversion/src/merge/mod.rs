@@ -39,7 +39,7 @@ pub(crate) use self::{
 pub use diffusion::{ModuleNames, merge_diffusion};
 pub use error::MergeError;
 use error::shape_error;
-pub use keys::{MERGED_ADAPTERS, merged_adapters};
+pub use keys::{MERGED_ADAPTERS, adapter_name, merged_adapters};
 
 /// An adapter to be merged.
 #[derive(Debug, Clone)]

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     options::{OutputOptions, PlainOptions, is_of_converter, named_recipes},
-    report::stored_as,
+    report::{Report, stored_as},
     run::run,
     run_args::{Caller, OpenInput, Outcome, Requested, RunArgs},
 };
@@ -116,6 +116,11 @@ impl ConvertAdapter {
         let settings = Settings::of_byte_order(self.plain.endian());
         let outcome = run(open, Requested::new(recipes, &settings), &args, events)?;
         input.finish(events)?;
+        let written = outcome.report.as_ref().filter(|report| !report.dry_run);
+        if let Some([path]) = written.map(Report::paths).as_deref() {
+            let path = quoted(&path.display().to_string());
+            events.status(words!("chat with it: [gguf-eval chat BASE.gguf -lora {}]", path));
+        }
         Ok(outcome)
     }
 

@@ -78,7 +78,7 @@ pub struct Convert {
     ///
     /// Without --type, the file type of the best quality for this memory is written, from q8_0 to q2_k. Default: the memory of this
     /// machine.
-    #[cfg_attr(feature = "clap", arg(long, value_name = "SIZE", value_parser = crate::sizes::parse_size, conflicts_with_all = ["types", "recipe"], hide_short_help = true))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "SIZE", value_parser = crate::sizes::parse_memory_size, conflicts_with_all = ["types", "recipe"], hide_short_help = true))]
     pub memory: Option<u64>,
     /// Write a Modelfile for Ollama.
     ///

@@ -19,7 +19,7 @@ pub struct FitOptions {
     /// Set the memory size, for example 16GB or 24GiB.
     ///
     /// Default: the memory of this machine, for which the speed is estimated too. The exit code is 1 if nothing fits.
-    #[cfg_attr(feature = "clap", arg(long, value_name = "SIZE", value_parser = crate::sizes::parse_size))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "SIZE", value_parser = crate::sizes::parse_memory_size))]
     pub memory: Option<u64>,
     /// Set the context length, in tokens.
     ///

@@ -112,8 +112,7 @@ impl Fits {
         let path = Some(&candidate.path).filter(|path| path.starts_with(&self.options.path))?;
         let path = quoted(&path.display().to_string());
         if candidate.is_checkpoint {
-            let suited = self.suited().and_then(Result::ok).map(|suited| suited.file_type);
-            let file_type = suited.or(candidate.file_type)?;
+            let file_type = candidate.file_type?;
             return Some(words!("next: [gguf-convert {} chat.gguf -type {}]", path, file_type));
         }
         let is_chat = candidate.has_template && candidate.bytes_per_token.is_some();
@@ -130,6 +129,7 @@ impl Fits {
     }
 
     /// The largest file that fits, at the longest of the contexts. Without requested contexts, fewer tokens than in training count.
+    /// For a checkpoint, the type that a conversion would choose, if it fits with the requested context.
     pub(super) fn best(&self) -> Option<Best<'_>> {
         let fitting = self.entries.iter().flat_map(|entry| {
             let asked = entry.fits.iter().filter(|fit| fit.fits == Some(true));
@@ -140,7 +140,17 @@ impl Fits {
                 Best { entry, context, is_longest }
             }))
         });
-        fitting.max_by_key(|best| (best.context, best.entry.candidate.demand.weights))
+        let fitting: Vec<Best<'_>> = fitting.collect();
+        let largest =
+            fitting.iter().max_by_key(|best| (best.context, best.entry.candidate.demand.weights))?;
+        let chosen = self.suited().and_then(Result::ok).map(|suited| suited.file_type);
+        let is_chosen = |best: &&Best<'_>| {
+            let Candidate { is_checkpoint, file_type, .. } = &best.entry.candidate;
+            let is_long = self.options.context.is_empty() || best.context == largest.context;
+            *is_checkpoint && is_long && file_type.is_some() && *file_type == chosen
+        };
+        let chosen = fitting.iter().filter(is_chosen).max_by_key(|best| best.context);
+        Some(*chosen.unwrap_or(largest))
     }
 
     /// Points out a context that the model was not trained for.
@@ -187,7 +197,11 @@ impl Fits {
         }
         let mut text = narrow_table(&rows, &(1..n_numbers).collect::<Vec<_>>());
         if let Some((memory, best)) = memory.zip(self.best()) {
-            let what = if self.entries.len() > 1 { "largest file that fits" } else { "fits" };
+            let what = match self.entries.len() {
+                _ if best.entry.candidate.is_checkpoint => "type for",
+                1 => "fits in",
+                _ => "largest file that fits in",
+            };
             let memory = human_bytes(memory);
             let with = match best {
                 Best { entry, .. } if entry.candidate.weights_only => String::new(),
@@ -198,7 +212,7 @@ impl Fits {
             let total = at.map_or_else(String::new, |fit| format!(", {}", human_bytes(fit.total)));
             let name = best.entry.candidate.name();
             text += "\n";
-            text += &wrapped(&format!("{what} in {memory}{with}: {name}{total}"), 2);
+            text += &wrapped(&format!("{what} {memory}{with}: {name}{total}"), 2);
         }
         if let Some(bandwidth) = self.bandwidth {
             let bandwidth = human_bytes(bandwidth as u64);

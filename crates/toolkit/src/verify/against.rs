@@ -10,11 +10,13 @@ use gguf_conversion::{
 };
 
 use super::{
-    VerifyOptions, prompts,
+    VerifyOptions,
+    keys::other_kind,
+    prompts,
     report::{Check, Finding, Severity},
 };
 use crate::{
-    adapter,
+    adapter::{self, scaled},
     error::Error,
     events::Events,
     failure::{failure, quoted},
@@ -37,13 +39,23 @@ pub fn check(
     let VerifyOptions { adapters, lora_tokenizer, .. } = options;
     let options = RunOptions::default().threads(options.threads).level(options.level);
     let failed = |error| failure(source, error);
+    let kind = kind_of(model.metadata());
+    let skipped = |kind: &str| {
+        vec![Check::new("tensors").skipped(&format!("a file of kind `{kind}` is not compared with a model"))]
+    };
     if is_gguf(source) {
         if *lora_tokenizer {
             return Err(Error::usage(words!("[-lora-tokenizer] needs a checkpoint as [-against]")));
         }
         let opened = Model::open(source).map_err(|error| Error::at(source, error))?;
+        if let Some(kind) = kind.filter(|kind| kind_of(opened.metadata()) != Some(*kind)) {
+            return Ok(skipped(kind));
+        }
         let input = adapter::merged(opened, adapters)?;
         return with(model, &input, source, &input.metadata(), &options, events);
+    }
+    if let Some(kind) = kind {
+        return Ok(skipped(kind));
     }
     let wanted = hub::Wanted { weights: true, keep: false, out: None };
     let folder = hub::input(source, wanted, hub_options, events)?;
@@ -62,6 +74,12 @@ pub fn check(
     let checks = with(model, &input, source, &input.layout().metadata, &options, events)?;
     folders.into_iter().chain([folder]).try_for_each(|folder| folder.finish(events))?;
     Ok(checks)
+}
+
+/// Kind of a file that has no counterpart in a language model, such as an importance matrix.
+fn kind_of(metadata: &Metadata) -> Option<&str> {
+    let architecture = || metadata.get("general.architecture").and_then(Value::as_str);
+    other_kind(metadata).or_else(|| architecture().filter(|name| ["clip", "controlvector"].contains(name)))
 }
 
 /// Compares the tensors of a file with those of a checkpoint folder.
@@ -90,31 +108,63 @@ pub(super) fn with(
     events: &dyn Events,
 ) -> Result<Vec<Check>, Error> {
     let tensors = tensors(model, input, options, events).map_err(|error| failure(source, error))?;
-    let merged = merged_adapters(model.metadata());
+    let [merged, expected] = [model.metadata(), metadata].map(merged_adapters);
     let n_different = tensors.count(Severity::Error);
-    if n_different > 0 && !merged.is_empty() && !metadata.contains(MERGED_ADAPTERS) {
+    let has_same_scales = scales(&merged) == scales(&expected);
+    if n_different > 0 && !has_same_scales && merged.iter().any(|stated| !expected.contains(stated)) {
         let n_different = format!("{n_different} of {} tensors differ", model.tensors().count());
-        return Ok(vec![without_adapters(tensors, &n_different, &merged, is_gguf(source))]);
+        return Ok(vec![other_adapters(tensors, &n_different, &merged, &expected, is_gguf(source))]);
     }
+    // With equal tensors, only the name of a file or folder differs.
+    let is_renamed = n_different == 0 && has_same_scales && merged != expected;
+    let renamed = is_renamed.then(|| renamed(metadata, &expected, &merged));
+    let metadata = renamed.as_ref().unwrap_or(metadata);
     Ok(vec![tensors, keys(model.metadata(), metadata), prompts::compare(model.metadata(), metadata)?])
 }
 
-/// One finding for a file with merged adapters that was compared without them, instead of one for each tensor and key.
-fn without_adapters(tensors: Check, n_different: &str, merged: &[String], of_gguf: bool) -> Check {
+fn scales(merged: &[String]) -> Vec<f64> {
+    merged.iter().map(|stated| scaled(stated).1).collect()
+}
+
+/// Metadata of the source with the names that the file gives to its adapters.
+fn renamed(metadata: &Metadata, from: &[String], to: &[String]) -> Metadata {
+    let mut metadata = metadata.clone();
+    metadata.set(MERGED_ADAPTERS, to.to_vec());
+    for (key, between) in [("general.name", " + "), ("general.finetune", "-")] {
+        let [from, to] = [from, to]
+            .map(|merged| merged.iter().map(|stated| scaled(stated).0).collect::<Vec<_>>().join(between));
+        let text = metadata.get(key).and_then(Value::as_str);
+        if let Some(start) = text.and_then(|text| text.strip_suffix(&from)).map(str::to_owned) {
+            metadata.set(key, start + &to);
+        }
+    }
+    metadata
+}
+
+/// One finding for a file that was compared without its merged adapters or with other scales, instead of one for each tensor and
+/// key.
+fn other_adapters(
+    tensors: Check,
+    n_different: &str,
+    merged: &[String],
+    expected: &[String],
+    of_gguf: bool,
+) -> Check {
     let option = |stated: &String| {
-        let scaled = stated.rsplit_once('=').filter(|(_, scale)| scale.parse::<f64>().is_ok());
-        let (name, scale) = scaled.map_or((stated.as_str(), ""), |(name, _)| stated.split_at(name.len()));
+        let (name, scale) = stated.split_at(scaled(stated).0.len());
         let end = if of_gguf { ".gguf" } else { "" };
         words!("[-lora {}]", quoted(&format!("{name}{end}{scale}")))
     };
-    let options: Vec<Words> = merged.iter().map(option).collect();
+    let options: Vec<Words> = merged.iter().filter(|stated| !expected.contains(stated)).map(option).collect();
     let mut check = Check { findings: Vec::new(), ..tensors };
     let adapters = format!("{} ({})", counted(merged.len(), "merged adapter"), list_names(merged));
-    check.push(Finding::error("differs", format!("{n_different}: the file contains {adapters}")));
-    check.push(Finding::note(
-        "hint",
-        words!("to include what was merged, add ") + Words::joined(&options, " "),
-    ));
+    let compared = match expected {
+        [] => String::new(),
+        expected => format!(", and was compared with {}", list_names(expected)),
+    };
+    check.push(Finding::error("differs", format!("{n_different}: the file contains {adapters}{compared}")));
+    let advice = if expected.is_empty() { "to include what was merged, add " } else { "use " };
+    check.push(Finding::note("hint", Words::from(advice) + Words::joined(&options, " ")));
     check
 }
 
@@ -291,9 +341,18 @@ fn same(a: &Value, b: &Value) -> bool {
     a.is_same(b) || numbers(a).is_some_and(|number| numbers(b) == Some(number))
 }
 
+/// Longest text of a value in a message, in characters.
+const SHOWN: usize = 60;
+
 /// A value for a message.
 fn short(value: &Value) -> String {
     match value {
+        Value::Array(Array::String(texts))
+            if (1..=SHOWN).contains(&texts.iter().map(<[u8]>::len).sum::<usize>()) =>
+        {
+            let texts = texts.iter().map(|text| String::from_utf8_lossy(text).into_owned());
+            list_names(&texts.collect::<Vec<_>>())
+        }
         Value::Array(array) => {
             let kind = match array {
                 Array::String(_) => "texts",
@@ -302,7 +361,7 @@ fn short(value: &Value) -> String {
             format!("a list of {} {kind}", array.len())
         }
         value => {
-            let text: String = value.to_string().chars().take(60).collect();
+            let text: String = value.to_string().chars().take(SHOWN).collect();
             format!("`{text}`")
         }
     }

@@ -28,6 +28,7 @@ use self::{
     keys::{file_type_of, other_kind, tokenizer_findings},
     loader::{loader, names},
     modelfile::Modelfile,
+    programs::ollama::Replaced,
 };
 pub use self::{
     options::{VerifyOptions, Which},
@@ -78,7 +79,11 @@ pub fn verify(
         return Err(Error::usage(words!("[-lora] needs [-against SRC]")));
     }
     let modelfile = Modelfile::read(path);
-    let file = modelfile.as_ref().map_or(path, |modelfile| modelfile.model.as_path());
+    let Some(file) = modelfile.as_ref().map_or(Some(path), |modelfile| modelfile.model.as_deref()) else {
+        let mut report = Report::new(path, options.strict);
+        report.extend(modelfile.iter().map(Modelfile::check_lines));
+        return Ok(report);
+    };
     // A missing file is not a failed check.
     if let Err(error) = std::fs::metadata(file) {
         let names = modelfile.as_ref().map(|_| format!("the Modelfile {} names this file", path.display()));
@@ -87,9 +92,11 @@ pub fn verify(
     input_kind::check_joined(file)?;
     let opened = Model::open(file);
     let options = VerifyOptions { file: file.to_owned(), ..options.clone() };
-    let mut report = verify_opened(&opened, &options, hub_options, events)?;
+    let replaced = modelfile.as_ref().map(Modelfile::replaced).unwrap_or_default();
+    let mut report = verify_replaced(&opened, &options, replaced, hub_options, events)?;
     if let (Some(modelfile), Ok(model)) = (&modelfile, &opened) {
-        report.push(modelfile.check(model.metadata())?);
+        let are_reported = report.checks().iter().any(|check| check.name == Program::Ollama.name());
+        report.push(modelfile.check(model, are_reported)?);
     }
     Ok(report)
 }
@@ -101,6 +108,17 @@ pub fn verify(
 pub(crate) fn verify_opened(
     opened: &Result<Model, gguf_container::Error>,
     options: &VerifyOptions,
+    hub_options: &HubOptions,
+    events: &dyn Events,
+) -> Result<Report, Error> {
+    verify_replaced(opened, options, Replaced::default(), hub_options, events)
+}
+
+/// Same as [`verify_opened`], for a model that a `Modelfile` names.
+fn verify_replaced(
+    opened: &Result<Model, gguf_container::Error>,
+    options: &VerifyOptions,
+    replaced: Replaced,
     hub_options: &HubOptions,
     events: &dyn Events,
 ) -> Result<Report, Error> {
@@ -131,7 +149,7 @@ pub(crate) fn verify_opened(
                     .iter()
                     .flat_map(|check| &check.findings)
                     .find(|finding| finding.code == UNKNOWN_MARKS);
-                let check = |program: &Program| programs::check(*program, model, &tensors, unknown);
+                let check = |program: &Program| programs::check(*program, model, &tensors, unknown, replaced);
                 options.programs.iter().map(check).collect::<Result<_, _>>()?
             }
             Some(file) => vec![diffusion::loader(file, model.metadata(), &tensors)],

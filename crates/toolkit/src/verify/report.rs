@@ -12,7 +12,7 @@ use crate::{
 use gguf_types::{counted, words};
 
 /// Severity of a finding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// Worth knowing.
@@ -208,10 +208,24 @@ impl Report {
             text += &line.replacen(&format!("  {state}"), &format!("  {}", style(tone, state)), 1);
             text.push('\n');
         }
+        text + &self.findings(Severity::Note, &style)
+    }
+
+    /// Findings because of which the file does not pass, with labels changed by `style`.
+    pub fn failures_with(&self, style: impl Fn(Tone, &str) -> String) -> String {
+        self.findings(if self.strict { Severity::Warning } else { Severity::Error }, &style)
+    }
+
+    /// Findings of at least this severity.
+    fn findings(&self, least: Severity, style: &impl Fn(Tone, &str) -> String) -> String {
+        let mut text = String::new();
         for check in &self.checks {
             let kind = |finding: &Finding| (finding.severity, finding.code);
             for (index, finding) in check.findings.iter().enumerate() {
                 let Finding { severity, message, .. } = finding;
+                if *severity < least {
+                    continue;
+                }
                 let alike = || check.findings.iter().filter(|other| kind(other) == kind(finding));
                 let n_before =
                     check.findings[..index].iter().filter(|other| kind(other) == kind(finding)).count();

@@ -10,6 +10,7 @@ use gguf_conversion::recipes::TensorFacts;
 use gguf_types::{DType, list_names};
 use serde::{Deserialize, Serialize};
 
+use self::ollama::Replaced;
 use super::{
     diffusion,
     keys::other_kind,
@@ -168,7 +169,8 @@ const TRANSFORMERS: &[&str] = &[
     "umt5",
 ];
 
-/// The check for a program. `unknown_marks` is the finding about marks of the chat template that the vocabulary lacks.
+/// The check for a program. `unknown_marks` is the finding about marks of the chat template that the vocabulary lacks; `replaced` are
+/// the lines of the `Modelfile` that names the model.
 ///
 /// # Errors
 /// A chat template that takes too much memory or time.
@@ -177,6 +179,7 @@ pub fn check(
     model: &Model,
     tensors: &[TensorFacts<'_>],
     unknown_marks: Option<&Finding>,
+    replaced: Replaced,
 ) -> Result<Check, Error> {
     let (row, metadata) = (program.row(), model.metadata());
     if let Some(file) = diffusion::of(metadata, tensors) {
@@ -211,7 +214,7 @@ pub fn check(
     check.summary = if loads { format!("{} {what}", row.title) } else { String::new() };
     let (mut uses_template, mut writes_marks) = (loads, loads);
     if program == Program::Ollama {
-        let (summary, findings) = ollama::prompts(metadata)?;
+        let (summary, findings) = ollama::prompts(metadata, replaced)?;
         if loads && !summary.is_empty() {
             check.summary += &format!(", {summary}");
         }

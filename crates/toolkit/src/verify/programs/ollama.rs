@@ -191,11 +191,20 @@ pub fn reads_tower(architecture: &str) -> bool {
     WITH_TOWER.contains(&architecture)
 }
 
+/// Lines of a `Modelfile` that replace what a file states.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Replaced {
+    /// TEMPLATE.
+    pub template: bool,
+    /// SYSTEM.
+    pub system: bool,
+}
+
 /// Summary and findings about the chat template in Ollama.
 ///
 /// # Errors
 /// A chat template that takes too much memory or time.
-pub fn prompts(metadata: &Metadata) -> Result<(String, Vec<Finding>), Error> {
+pub fn prompts(metadata: &Metadata, modelfile: Replaced) -> Result<(String, Vec<Finding>), Error> {
     let text = |key: &str| metadata.get(key).and_then(Value::as_str);
     let architecture = text("general.architecture").unwrap_or_default();
     if metadata.contains(&format!("{architecture}.pooling_type")) {
@@ -205,6 +214,9 @@ pub fn prompts(metadata: &Metadata) -> Result<(String, Vec<Finding>), Error> {
         let message =
             format!("`{CHAT_TEMPLATE}` is ignored: Ollama writes the prompts of `{architecture}` by itself");
         return Ok(("with its own prompts".to_owned(), vec![Finding::note("ollama_template", message)]));
+    }
+    if modelfile.template {
+        return Ok(("with the template of the Modelfile".to_owned(), Vec::new()));
     }
     let Some(template) = text(CHAT_TEMPLATE).filter(|template| !template.is_empty()) else {
         let message = format!("missing `{CHAT_TEMPLATE}`: Ollama sends prompts without a template");
@@ -239,7 +251,7 @@ pub fn prompts(metadata: &Metadata) -> Result<(String, Vec<Finding>), Error> {
             "Ollama replaces `{CHAT_TEMPLATE}` with its {replaced}, whose prompts differ: {different}"
         );
         findings.push(Finding::warning("ollama_template", message));
-        if !system.is_empty() {
+        if !system.is_empty() && !modelfile.system {
             let text = shortened(&system.join(" "), SHOWN);
             findings.push(Finding::warning(
                 "ollama_system",
