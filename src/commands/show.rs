@@ -56,7 +56,7 @@ struct ShowArgs {
     #[arg(long, value_name = "MODEL", value_hint = ValueHint::FilePath, requires = "html")]
     base: Option<PathBuf>,
     /// Write a Modelfile for Ollama.
-    #[arg(long, value_name = "MODELFILE", value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     modelfile: Option<PathBuf>,
     /// Overwrite existing outputs.
     #[arg(long)]

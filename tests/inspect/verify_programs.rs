@@ -41,7 +41,7 @@ fn replaced_templates_are_reported_with_their_loss() {
     for part in [
         "its nearest template `chatml`",
         "a question: at character",
-        "and `gguf-convert SRC --modelfile FILE` do",
+        "as `gguf-inspect show FILE --modelfile Modelfile` does",
         "loses the default system prompt: `You are a helpful AI assistant named SmolLM",
     ] {
         assert!(smollm.contains(part), "{part}: {smollm}");

@@ -167,6 +167,12 @@ fn own_text_in_card_is_kept() {
     sandbox.edit("out/pub/README.md", "- \"quantized\"\n", "- \"quantized\"\n- chat\n");
     let edited = sandbox.text("out/pub/README.md");
     is_kept(&succeed(sandbox.publish(&words("llama-llama3 out/pub -j 2"))));
+    // Own keys are part of the call that makes the card again.
+    let own = [
+        ("in a folder with the texts", "in a folder with this README.md and the texts"),
+        (" --context 32\n", " --context 32 --card-metadata README.md\n"),
+    ];
+    let edited = own.iter().fold(edited, |card, (from, to)| card.replace(from, to));
     assert_eq!(sandbox.text("out/pub/README.md"), edited);
     assert!(sandbox.text("out/pub/SHA256SUMS").contains(&crate::common::sha256(edited.as_bytes())));
     // Also by a run that changes the rest of the card.

@@ -1,7 +1,7 @@
 //! Lines of a `Modelfile` as Ollama parses them.
 //!
-//! Source: `ParseFile` and `CreateRequest` in `parser/parser.go` of ollama/ollama@00dc3af8; `Options`, `Runner` and `FormatParams` in
-//! `api/types.go` of b8761ab0, and `draft_num_predict` of later releases.
+//! Source: `ParseFile` and `CreateRequest` in `parser/parser.go` of ollama/ollama@00dc3af8, and `FormatParams` in `api/types.go` of
+//! b8761ab0, with the options of 2026.
 
 use self::Kind::{Bool, Integer, Number, Text};
 use crate::{suggest::nearest, text::shortened};
