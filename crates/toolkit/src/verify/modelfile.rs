@@ -46,7 +46,7 @@ impl Modelfile {
         let lines = lines(&text);
         let is_named = path.file_name()?.to_string_lossy().to_ascii_lowercase().starts_with("modelfile");
         let names_file = lines.iter().any(|line| ["FROM", "ADAPTER"].contains(&line.name.as_str()));
-        if !is_named && !(names_file && lines.first().is_some_and(Line::is_known)) {
+        if !(is_named || names_file && lines.first().is_some_and(Line::is_known)) {
             return None;
         }
         let folder = path.parent()?;
