@@ -6,6 +6,9 @@ use gguf_layout::loader::Refusal;
 
 use super::report::{Check, Finding};
 
+/// `general.type` of an adapter file.
+pub const ADAPTER: &str = "adapter";
+
 /// Kind of a file that is not a model.
 pub fn other_kind(metadata: &Metadata) -> Option<&str> {
     metadata.get("general.type").and_then(Value::as_str).filter(|kind| *kind != "model")

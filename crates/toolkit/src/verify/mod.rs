@@ -25,7 +25,7 @@ use gguf_conversion::recipes::TensorFacts;
 pub(crate) use self::{behavior::default_system, diffusion::refusals as diffusion_refusals};
 use self::{
     contents::UNKNOWN_MARKS,
-    keys::{file_type_of, other_kind, tokenizer_findings},
+    keys::{ADAPTER, file_type_of, other_kind, tokenizer_findings},
     loader::{loader, names},
     modelfile::Modelfile,
     programs::ollama::Replaced,
@@ -43,9 +43,6 @@ use crate::{
     text::{file_name, human_bytes},
 };
 use gguf_types::{Problem as _, words};
-
-/// `general.type` of an adapter file.
-const ADAPTER: &str = "adapter";
 
 /// Checks a file, and compares it with its source if one is given. [`Report::verdict`] returns an error if it did not pass.
 ///

@@ -9,8 +9,7 @@ use gguf_container::{Adapter, Model};
 use gguf_types::words;
 
 use super::{
-    ADAPTER,
-    keys::other_kind,
+    keys::{ADAPTER, other_kind},
     programs::ollama::{self, Replaced},
     report::{Check, Finding},
 };
