@@ -191,7 +191,7 @@ struct RecipeOptions {
 /// The report of a plan. A problem that prevents writing its files is a warning.
 fn planned(plan: Plan, events: &dyn Events) -> Result<Report, Error> {
     if let Some(problem) = plan.problem {
-        events.warning(&problem.to_string());
+        events.warning(problem.to_string());
     }
     Ok(plan.report)
 }
@@ -214,7 +214,7 @@ fn compare(options: &CompareOptions, events: &dyn Events) -> Result<Value, Error
     let report = serde_json::to_value(&compared.report)?;
     // The results of a long run are returned even if a page cannot be written.
     if let Err(error) = compared.finish(options, events) {
-        events.warning(&error.to_string());
+        events.warning(error.to_string());
     }
     Ok(report)
 }
