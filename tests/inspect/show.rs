@@ -14,10 +14,7 @@ fn show_summarizes_then_lists_metadata_and_tensors() {
     };
     let all = shown(&["--list"]);
     let expected = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots/gguf-inspect-show.txt");
-    if std::env::var_os("BLESS").is_some() {
-        fs::write(&expected, &all).unwrap();
-    }
-    assert_eq!(all, fs::read_to_string(expected).unwrap());
+    gguf_testkit::check_written(&expected, &all);
     let widest = all.lines().map(|line| line.chars().count()).max();
     assert!(widest <= Some(80), "{all}");
 

@@ -570,13 +570,5 @@ fn error_page_matches_program_output() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots/errors.md");
-    if std::env::var_os("BLESS").is_some() {
-        fs::write(path, page).unwrap();
-    } else {
-        let have = fs::read_to_string(path).unwrap();
-        assert!(
-            have == page,
-            "tests/snapshots/errors.md: run `BLESS=1 cargo test --test all repository::errors`\n{page}"
-        );
-    }
+    gguf_testkit::check_written(&path, &page);
 }

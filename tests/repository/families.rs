@@ -24,15 +24,7 @@ fn list_of_families_has_every_folder() {
         writeln!(text, "    {name}::FAMILY,").unwrap();
     }
     text += "];\n";
-    let path = folder.join("mod.rs");
-    if env::var_os("BLESS").is_some() {
-        fs::write(&path, &text).unwrap();
-    }
-    assert_eq!(
-        fs::read_to_string(&path).unwrap(),
-        text,
-        "families/mod.rs: BLESS=1 cargo test --test all repository::families writes it"
-    );
+    gguf_testkit::check_written(&folder.join("mod.rs"), &text);
 }
 
 /// `scripts/new-family` leaves these for facts that only the reference can tell.

@@ -71,16 +71,7 @@ fn python_package_has_the_same_profiles() {
     let expected = [&ours[..start], &ours[end..]].concat().replace(abort, "panic = \"unwind\"");
     let path = root.join("python/Cargo.toml");
     let theirs = fs::read_to_string(&path).unwrap();
-    if std::env::var_os("BLESS").is_some() {
-        let blessed = theirs.replace(profiles(&theirs), &expected);
-        fs::write(&path, blessed).unwrap();
-    } else {
-        assert_eq!(
-            profiles(&theirs),
-            expected,
-            "BLESS=1 cargo test --test all repository::packages copies them"
-        );
-    }
+    gguf_testkit::check_written(&path, &theirs.replace(profiles(&theirs), &expected));
 }
 
 #[test]

@@ -209,16 +209,7 @@ fn dry_run() -> String {
 
 /// Compares a complete file with what it should be, or writes it.
 fn check_file(file: &str, want: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
-    if std::env::var_os("BLESS").is_some() {
-        fs::write(&path, want).unwrap();
-    } else {
-        assert_eq!(
-            fs::read_to_string(&path).unwrap(),
-            want,
-            "{file}: run `BLESS=1 cargo test --test all repository::readme`"
-        );
-    }
+    gguf_testkit::check_written(&Path::new(env!("CARGO_MANIFEST_DIR")).join(file), want);
 }
 
 /// Compares what stands between `<!-- NAME -->` and `<!-- /NAME -->` in a file, or writes it.
@@ -227,12 +218,8 @@ fn check(file: &str, name: &str, want: &str) {
     let text = fs::read_to_string(&path).unwrap();
     let (start, end) = (format!("<!-- {name} -->\n"), format!("<!-- /{name} -->"));
     let (before, rest) = text.split_once(&start).expect("the start is marked");
-    let (have, after) = rest.split_once(&end).expect("the end is marked");
-    if std::env::var_os("BLESS").is_some() {
-        fs::write(&path, format!("{before}{start}{want}{end}{after}")).unwrap();
-    } else {
-        assert_eq!(have, want, "{file}: run `BLESS=1 cargo test --test all repository::readme`");
-    }
+    let (_, after) = rest.split_once(&end).expect("the end is marked");
+    gguf_testkit::check_written(&path, &format!("{before}{start}{want}{end}{after}"));
 }
 
 #[test]

@@ -13,6 +13,21 @@ use sha2::{Digest, Sha256};
 
 use crate::{Data, Importance};
 
+/// Checks the text of a file that tests write. With `BLESS=1`, a file with another text is written again.
+///
+/// # Panics
+/// If the text differs, or the file cannot be written.
+#[track_caller]
+pub fn check_written(path: &Path, text: &str) {
+    let found = fs::read_to_string(path).unwrap_or_default();
+    // Equal files are not touched, because programs would be compiled again.
+    if found != text && std::env::var_os("BLESS").is_some() {
+        fs::write(path, text).expect("the file can be written");
+    } else {
+        assert_eq!(found, text, "{}: BLESS=1 with the same command updates it", path.display());
+    }
+}
+
 /// Task of a golden line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Task {

@@ -19,8 +19,8 @@ pub use checkpoint::{
 };
 pub use data::{Data, Importance, bytes, mix, normal};
 pub use golden::{
-    QuantCase, Task, compare_blocks, decoded_sha256, from_hex, golden_path, golden_value, read_json, sha256,
-    tokenizer_files,
+    QuantCase, Task, check_written, compare_blocks, decoded_sha256, from_hex, golden_path, golden_value,
+    read_json, sha256, tokenizer_files,
 };
 pub use levels::{REQUIRE_LEVELS, require_levels};
 pub use metadata::{mutate_metadata, mutated_gguf};
