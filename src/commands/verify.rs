@@ -37,7 +37,7 @@ struct VerifyArgs {
     /// GGUF files, or folders with GGUF files.
     ///
     /// Any shard of a split model works; all shards are checked. For a Modelfile of Ollama, its lines, the file of its FROM line and
-    /// its adapters are checked, and TEMPLATE and PARAMETER stop are compared with those that `gguf-convert --modelfile` writes.
+    /// its adapters are checked, and TEMPLATE and PARAMETER stop are compared with those that `gguf-inspect show --modelfile` writes.
     #[arg(value_name = "FILE", value_hint = ValueHint::AnyPath, required = true)]
     files: Vec<PathBuf>,
     /// Compare with SRC.

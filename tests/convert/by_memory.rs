@@ -68,6 +68,9 @@ fn modelfile_is_written_next_to_the_file() {
     succeed(sandbox.convert(&words("llama out/x.gguf --type q8_0 --modelfile out/Modelfile")));
     let text = sandbox.text("out/Modelfile");
     assert!(text.starts_with("FROM ./x.gguf\nTEMPLATE \"\"\""), "{text}");
+    succeed(sandbox.inspect(&words("show out/x.gguf --modelfile out/Again")));
+    assert_eq!(sandbox.text("out/Again"), text);
+    sandbox.inspect(&words("show out --modelfile x")).ends_and_says(2, "expected one file for --modelfile");
     // As written, and with changed lines.
     for (changed, code, finding) in [
         (text.clone(), 0, "FROM out/x.gguf\n"),

@@ -243,6 +243,16 @@ fn implausible_weights_are_found() {
         ],
         &["--only", "blocks"],
     );
+    // Across two tensors: of the second one, only complete rows.
+    let across = with(&good, |parts| {
+        let is_matrix = |at: usize| parts.tensors[at].2 == DType::Q8_0;
+        let first = (0..parts.tensors.len() - 1).find(|at| is_matrix(*at) && is_matrix(at + 1)).unwrap();
+        parts.tensors[first].3[3 * row + 100..].fill(0);
+        parts.tensors[first + 1].3[..40 * row].fill(0);
+    });
+    sandbox.write("x.gguf", across);
+    let (_, _, report) = verify(&sandbox, &["x.gguf", "--only", "blocks"]);
+    assert_eq!(report.matches(" of the file are zero, from ").count(), 2, "{report}");
     for (from, to) in [(300 * row, 384 * row), (3 * row + 100, 4 * row)] {
         sandbox.write("x.gguf", filled(from, to));
         let (code, found, report) = verify(&sandbox, &["x.gguf", "--only", "blocks", "--strict"]);
@@ -292,6 +302,10 @@ fn model_faults_are_found() {
         ],
         &[],
     );
+    // Shapes that depend on a missing key are not findings.
+    sandbox.write("x.gguf", unset(&good, "llama.attention.head_count"));
+    let (_, found, report) = verify(&sandbox, &["x.gguf"]);
+    assert!(found.contains("missing_key") && !found.contains("tensor_shape"), "{report}");
 }
 
 #[test]

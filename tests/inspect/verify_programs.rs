@@ -57,7 +57,7 @@ fn replaced_templates_are_reported_with_their_loss() {
         equal.contains(&format!("warning: ollama: {marks}")) && !equal.contains("warning: template: "),
         "{equal}"
     );
-    let ran = sandbox.inspect(&["verify", "base.gguf", "--for", "llama.cpp,lm-studio,vllm,transformers"]);
+    let ran = sandbox.inspect(&["verify", "base.gguf", "--for", "llama.cpp,lm-studio,vLLM,transformers"]);
     let report = [&*ran.stdout, &*ran.stderr].concat();
     assert_eq!(report.matches(marks).count(), 5, "{report}");
     let broken = "tokenizer.chat_template=str:{{ a\n}}\n{% for m in messages %}{{ m + }}{% endfor %}";

@@ -190,7 +190,7 @@ impl Families {
         })
     }
 
-    /// The classes of a config that names none, by its `model_type`: the likeliest first, which generates text.
+    /// Classes for the `model_type` of a config without a class, the likeliest first, which generates text.
     pub fn classes_by_model_type(&self, config: &Json) -> Vec<(&'static Arch, Class)> {
         const ENDINGS: &[&str] =
             &["ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "Model", "ForMaskedLM"];

@@ -36,8 +36,8 @@ impl Default for Settings {
 }
 
 /// The shortest chunk. The counted positions are `context / 2 .. context - 1`, because the last token
-/// predicts one of the next chunk: 4 tokens give a single prediction, after BOS and two tokens, and 2 tokens
-/// none.
+/// predicts one of the next chunk. 4 tokens give a single prediction, after BOS and two tokens; 2 tokens would not give
+/// any.
 pub const LEAST_CONTEXT: usize = 4;
 
 /// The reference runs chunks with a stride in whatever context it has, and makes contexts a multiple of this
@@ -252,10 +252,10 @@ pub struct LogitBatch<'b> {
     rows: Range<usize>,
 }
 
-/// The token that a row of a batch should predict, and where it is.
+/// The token that a row of a batch should predict, with its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Target {
-    /// Its chunk, from 0 over the entire text, whichever of them are run.
+    /// Its chunk, from 0 over the entire text, including chunks that are not run.
     pub chunk: usize,
     /// Its place among the counted positions of the chunk, from 0.
     pub index: usize,

@@ -85,14 +85,14 @@ pub struct Demand {
     pub layers: Vec<Vec<StateSize>>,
     /// Elements of a row between layers.
     pub n_embd: usize,
-    /// Tokens that are predicted; 0 where nothing is.
+    /// Number of tokens that a prediction is over; 0 without a head.
     pub n_vocab: usize,
     /// Training context length in tokens; 0 if no key states it.
     pub context_length: usize,
 }
 
 impl Demand {
-    /// Reads keys and shapes of a file, and runs nothing.
+    /// Reads only keys and shapes of a file.
     pub fn of(graphs: &Graphs, file: &gguf_container::Model) -> Result<Demand, Error> {
         let Parts { keys, prepared, .. } = Parts::of(graphs, file, &[])?;
         let weights = file.tensor_bytes();

@@ -92,7 +92,7 @@ impl<T: Clone + Send + Sync + 'static> TypedValueParser for OneOf<T> {
     }
 }
 
-/// Parses the name of one of these values: name, help (may be empty) and value.
+/// Parses the name of one of `values`, each with a name, a help text (or an empty one) and the value.
 pub fn choice<T: Clone + Send + Sync + 'static>(
     values: impl IntoIterator<Item = (&'static str, &'static str, T)>,
 ) -> impl TypedValueParser<Value = T> {

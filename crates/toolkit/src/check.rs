@@ -420,7 +420,7 @@ fn summary(perplexity: &Metric, divergence: Option<&Metric>, n_chunks: usize) ->
 }
 
 /// Perplexity is the same to the last digits unless something changed: kernels that add in
-/// another order move it by less than a thousandth of that. Without a base it is the only measure; an equally good
+/// another order move it by less than a thousandth of that. Without a base, no other metric is available; an equally good
 /// quantization can differ by more.
 const PERPLEXITY_MARGIN: f64 = 0.1;
 /// The divergence is a small difference of large numbers.

@@ -18,7 +18,7 @@ const MAX_LAYERS: usize = 5;
 
 /// Explanation of the columns.
 const LEGEND: &str = "
-sum: of the mean squares of the columns; zero: share of columns that are zero
+sum: mean squares of the columns, added; zero: share of columns that are zero
 evenness: entropy of the mean squares, 100 % if all columns are equal
 outliers: share of columns more than a standard deviation above the mean
 similarity: cosine with the same tensor of the layer before

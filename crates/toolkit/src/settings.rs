@@ -7,7 +7,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 use gguf_container::Endian;
@@ -45,6 +45,8 @@ pub struct Settings {
     fp8_as: Option<DType>,
     repack: bool,
     replayed: Option<PathBuf>,
+    /// Patterns of the recipe file, which are parsed for the first tensor that one of them decided about.
+    recipe_patterns: OnceLock<Vec<TensorType>>,
     save_to: Option<PathBuf>,
     endian: Endian,
     additions: Option<Additions>,
@@ -126,6 +128,7 @@ impl TensorOptions {
             fp8_as: other.fp8_as,
             repack: other.repack,
             replayed: replay.recipe.clone(),
+            recipe_patterns: OnceLock::new(),
             save_to: replay.save_recipe.clone(),
             endian: other.endian,
             additions: None,
@@ -279,8 +282,9 @@ impl Settings {
         let requested = self.overrides.tensor_types.iter().find(|given| given.pattern.is_match(name));
         match (choice.reason, requested) {
             (Reason::TensorType(_), _) if self.replayed.is_some() => {
-                let pattern = self.recipe_pattern(choice, name);
-                Reason::RecipeFile.to_string() + &pattern.map_or(String::new(), |key| format!(": `{key}`"))
+                let given = self.recipe_pattern(choice, name);
+                let pattern = given.map_or_else(String::new, |given| format!(": `{}`", given.pattern));
+                Reason::RecipeFile.to_string() + &pattern
             }
             (Reason::TensorType(_), Some(given)) => format!("requested: `{}`", given.pattern),
             (Reason::RecipeFile, given) if self.decided.is_some() => match given {
@@ -293,15 +297,16 @@ impl Settings {
     }
 
     /// The pattern of the recipe file that decided about the tensor `name`.
-    fn recipe_pattern(&self, choice: &Choice, name: &str) -> Option<&str> {
+    fn recipe_pattern(&self, choice: &Choice, name: &str) -> Option<&TensorType> {
         let preferred = choice.fallback.map(|fallback| fallback.preferred);
         let stated = preferred.or(choice.raised_from).unwrap_or(choice.dtype);
-        let dtypes = self.recipe_file.outputs.iter().flat_map(|output| &output.dtypes);
-        let mut keys = dtypes.filter(|(_, dtype)| **dtype == stated).map(|(key, _)| key.as_str());
-        keys.find(|key| {
-            let parsed = TensorType::parse(&format!("{key}={}", stated.name()));
-            parsed.is_ok_and(|parsed| parsed.pattern.is_match(name))
-        })
+        let patterns = self.recipe_patterns.get_or_init(|| {
+            let dtypes = self.recipe_file.outputs.iter().flat_map(|output| &output.dtypes);
+            let parsed =
+                |(key, dtype): (&String, &DType)| TensorType::parse(&format!("{key}={}", dtype.name()));
+            dtypes.filter_map(|row| parsed(row).ok()).collect()
+        });
+        patterns.iter().find(|given| given.dtype == stated && given.pattern.is_match(name))
     }
 
     /// True if types are fixed for each tensor, by a recipe file or by `--pure`.

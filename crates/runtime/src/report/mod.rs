@@ -61,9 +61,9 @@ pub struct FileReport {
     pub kl_by_position: Vec<f64>,
     /// Mean divergence in each chunk, in nats.
     pub kl_by_chunk: Vec<f64>,
-    /// Agreement of greedy continuations, where it was measured.
+    /// Agreement of greedy continuations, if it was measured.
     pub continuations: Option<Continuations>,
-    /// Tensors compared with the base's, where that was done.
+    /// Tensors compared with the base's, if they were.
     pub tensors: Option<FileError>,
     /// Name of its file type.
     pub file_type: Option<String>,

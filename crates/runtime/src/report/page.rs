@@ -71,7 +71,7 @@ fn hues(n_files: usize) -> Vec<(usize, u32)> {
 /// The values of a file that have to be computed.
 #[derive(Serialize)]
 struct FileView {
-    /// The last part of the path, or the entire path where that has none.
+    /// The last part of the path, or the path without one.
     name: String,
     /// The part of the name that differs between the files.
     label: String,

@@ -429,7 +429,7 @@ pub fn merge_comparison(parts: &[PathBuf], args: &CompareOptions) -> Result<Comp
     Ok(Compared::new(facts, measured, tensors, Ok(())))
 }
 
-/// Refuses options that request nothing, or that the base does not support.
+/// Refuses options without files or outputs, and those that the base does not support.
 fn check(args: &CompareOptions, base: &Opened, is_part: bool) -> Result<(), Error> {
     let is_saved = matches!(base, Opened::Logits(_));
     if args.files.is_empty() && args.save_logits.is_none() {

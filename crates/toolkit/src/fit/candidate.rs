@@ -50,7 +50,7 @@ impl Candidate {
         let infos: Vec<TensorInfo> = model.tensors().map(|(_, info)| info.clone()).collect();
         if input_kind::is_image_model(model.metadata(), &infos) {
             let name = file_name(path);
-            events.note(format!("{name}: weights only; what an image or video takes depends on its size"));
+            events.note(format!("{name}: weights only; an image or video takes more, depending on its size"));
             return Ok(Candidate::of_weights(path, model.tensor_bytes()));
         }
         let demand = demand(path, &model, events)?;

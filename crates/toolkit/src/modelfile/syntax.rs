@@ -1,7 +1,7 @@
 //! Lines of a `Modelfile` as Ollama parses them.
 //!
 //! Source: `ParseFile` and `CreateRequest` in `parser/parser.go` of ollama/ollama@00dc3af8, and `FormatParams` in `api/types.go` of
-//! b8761ab0, with the options of 2026.
+//! b8761ab0, and the parameters of Ollama 0.32.
 
 use self::Kind::{Bool, Integer, Number, Text};
 use crate::{suggest::nearest, text::shortened};

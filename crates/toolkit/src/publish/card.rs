@@ -417,10 +417,7 @@ fn check(results: &Results) -> String {
     let sums = words!("[sha256sum -check {}]", SUMS);
     let file = commands::example(results)
         .map_or_else(|| "FILE.gguf".to_owned(), |(rung, _)| quoted(rung.first_name()));
-    let source = match (&results.model.source, &results.model.commit) {
-        (Some(source), Some(commit)) => quoted(&format!("hf://{source}@{commit}")),
-        _ => "SOURCE".to_owned(),
-    };
+    let source = results.model.address().map_or_else(|| "SOURCE".to_owned(), |address| quoted(&address));
     let against = words!("[gguf-inspect verify {} -against {}]", file, source);
     format!(
         "\n## Verify\n\n```sh\n{sums}\ngguf-inspect verify {file}\n{against}\n```\n\nThe last command converts every tensor again and compares the \

@@ -361,14 +361,11 @@ pub fn commands(
     entries: &[Entry],
     model: &ModelFacts,
 ) -> Result<[Vec<String>; 2], Error> {
-    let src = match (&model.source, &model.commit) {
-        (Some(source), Some(commit)) => format!("hf://{source}@{commit}"),
+    let src = model.address().unwrap_or_else(|| match &model.base_model {
         // Readers do not have the folder.
-        _ => match &model.base_model {
-            Some(base) if !args.has_gguf_source() => format!("hf://{base}"),
-            _ => name(&args.src),
-        },
-    };
+        Some(base) if !args.has_gguf_source() => format!("hf://{base}"),
+        _ => name(&args.src),
+    });
     let call = ["gguf-publish".to_owned(), src, name(&args.dir)];
     let mut options = args.clone();
     options.target_size = entries.iter().filter_map(|entry| entry.target_size).collect();

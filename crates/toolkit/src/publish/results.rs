@@ -140,6 +140,13 @@ pub struct ModelFacts {
     pub pipeline_tag: Option<String>,
 }
 
+impl ModelFacts {
+    /// Address of the source with its commit, if it was on the Hub.
+    pub fn address(&self) -> Option<String> {
+        Some(format!("hf://{}@{}", self.source.as_ref()?, self.commit.as_ref()?))
+    }
+}
+
 /// Texts of a calibration.
 #[derive(Debug, Clone, Serialize)]
 pub struct CalibrationFacts {

@@ -78,20 +78,18 @@ pub fn findings(model: &Model, mut runs: Vec<Run>) -> Vec<Finding> {
     let tensors: Vec<_> = model.tensors().collect();
     let mut found: Vec<Finding> = Vec::new();
     let mut named = None;
-    // The end of a hole that reaches the end of its tensor: zeros of the next tensor belong to it.
+    // Severity and end of a hole that reaches the end of its tensor. Zeros at the start of the next tensor belong to it.
     let mut open: Option<(Severity, u64)> = None;
     for run in joined {
         let Some((file, info)) = tensors.get(run.tensor) else { continue };
         let row_bytes = info.shape.row_elems() / info.dtype.block_elems() * info.dtype.block_bytes();
         let Ok(data) = file.range(info) else { continue };
-        let begin = data.start as u64 + run.from;
+        let data = data.start as u64;
+        let (begin, end) = (data + run.from, data + run.to);
         let continued = open.take().filter(|(_, end)| run.from == 0 && begin.saturating_sub(*end) <= SLACK);
-        let Some(severity) =
-            judge(run, data.start as u64, row_bytes).or(continued.map(|(severity, _)| severity))
-        else {
-            continue;
-        };
-        open = (run.to == info.n_bytes).then(|| (severity, begin + info.n_bytes - run.from));
+        let continued = continued.map(|(severity, _)| severity);
+        let Some(severity) = judge(run, data, row_bytes).or(continued) else { continue };
+        open = (run.to == info.n_bytes).then_some((severity, end));
         // One finding for each tensor is enough.
         if named.replace(run.tensor) == Some(run.tensor) {
             continue;

@@ -42,10 +42,10 @@ pub fn loader(model: &Model) -> Check {
         return check.skipped(&format!("llama.cpp has no architecture `{name}`"));
     };
     // Without a key, shapes that depend on it differ as well.
-    let is_cause = |refusal: &&Refusal| matches!(refusal, Refusal::MissingKey { .. });
-    let has_cause = refusals.iter().any(|refusal| is_cause(&refusal));
-    let named = |refusal: &&Refusal| !has_cause || !matches!(refusal, Refusal::TensorShape { .. });
-    check.findings.extend(refusals.iter().filter(named).map(not_loaded));
+    let lacks_key = refusals.iter().any(|refusal| matches!(refusal, Refusal::MissingKey { .. }));
+    let causes =
+        refusals.iter().filter(|refusal| !(lacks_key && matches!(refusal, Refusal::TensorShape { .. })));
+    check.findings.extend(causes.map(not_loaded));
     if refusals.is_empty() {
         // Reported with the tokenizer.
         check.summary = match gguf_tokenizer::missing_byte(model.metadata()) {

@@ -121,7 +121,7 @@ impl Modelfile {
             check.push(Finding::warning("modelfile_template", message));
             check.push(Finding::note(
                 "hint",
-                words!("`[gguf-convert SRC -modelfile FILE]` writes both lines for a model"),
+                words!("`[gguf-inspect show FILE -modelfile Modelfile]` writes both lines"),
             ));
         }
         let begins =
