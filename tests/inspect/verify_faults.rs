@@ -303,7 +303,7 @@ fn model_faults_are_found() {
         &[],
     );
     // Shapes that depend on a missing key are not findings.
-    sandbox.write("x.gguf", unset(&good, "llama.attention.head_count"));
+    sandbox.write("x.gguf", unset(&good, "llama.embedding_length"));
     let (_, found, report) = verify(&sandbox, &["x.gguf"]);
     assert!(found.contains("missing_key") && !found.contains("tensor_shape"), "{report}");
 }
