@@ -29,8 +29,9 @@ pub fn ignored_keys(families: &Families, metadata: &Metadata) -> Vec<String> {
     let Some(architecture) = metadata.get("general.architecture").and_then(Value::as_str) else {
         return Vec::new();
     };
+    let Some(types) = loader::KeyTypes::of(families, architecture) else { return Vec::new() };
     let file = File { metadata, architecture };
-    let is_read = |key: &str| loader::key_type(families, architecture, key).is_some();
+    let is_read = |key: &str| types.get(key).is_some();
     if !is_read(&file.key("block_count")) {
         return Vec::new();
     }

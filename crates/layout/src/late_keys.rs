@@ -73,8 +73,9 @@ pub fn write(
     keys: &mut Keys,
 ) -> Result<(), ArchError> {
     let architecture = keys.architecture();
+    let Some(types) = loader::KeyTypes::of(families, architecture) else { return Ok(()) };
     let is_open = |keys: &Keys, key: &str| {
-        let is_read = loader::key_type(families, architecture, &format!("{architecture}.{key}")).is_some();
+        let is_read = types.get(&format!("{architecture}.{key}")).is_some();
         is_read && keys.prefixed(key).is_none()
     };
     if !hparams.was_asked("rope_parameters.rope_type") && is_open(keys, "rope.scaling.type") {

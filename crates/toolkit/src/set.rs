@@ -13,7 +13,7 @@ use crate::{
 fn known_type(key: &str, metadata: &Metadata) -> Option<&'static str> {
     let architecture = metadata.get("general.architecture").and_then(Value::as_str);
     gguf_container::specified_type(key)
-        .or_else(|| gguf_layout::loader::key_type(&gguf_models::FAMILIES, architecture?, key))
+        .or_else(|| gguf_layout::loader::KeyTypes::of(&gguf_models::FAMILIES, architecture?)?.get(key))
 }
 
 /// The value of a key in JSON: `{"type": TYPE, "value": VALUE}`, or a plain value of the key's type.

@@ -54,15 +54,6 @@ pub fn refusals<'a>(
     Some(found)
 }
 
-/// The name of the type in which llama.cpp reads a key of an architecture (`u32`), or reads the items of a list; `None` for keys
-/// that it does not read.
-pub fn key_type(families: &Families, architecture: &str, key: &str) -> Option<&'static str> {
-    let (own, common) = (section(families, architecture)?, common()?);
-    let short = key.strip_prefix(architecture).filter(|rest| rest.starts_with('.')).unwrap_or(key);
-    let keys = own.keys.iter().chain(&common.keys).find(|keys| keys.names.contains(&short))?;
-    keys.kinds.split('/').next()
-}
-
 /// True if llama.cpp reads a file without this key as one in which it has this value. A list has the value if each element has.
 pub fn is_default(families: &Families, metadata: &Metadata, key: &str, value: &Value) -> bool {
     let architecture = metadata.get("general.architecture").and_then(Value::as_str);

@@ -24,13 +24,15 @@
 
 mod check;
 mod expression;
+mod key_types;
 mod names;
 mod positions;
 mod refusal;
 mod table;
 mod vocabulary;
 
-pub use check::{is_default, key_type, refusals};
+pub use check::{is_default, refusals};
+pub use key_types::KeyTypes;
 pub use names::TensorNames;
 pub use positions::{Positions, Property, positions};
 pub use refusal::Refusal;
