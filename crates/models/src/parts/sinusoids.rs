@@ -32,29 +32,3 @@ pub fn sinusoids(key: &str, n_positions: u16, n_channels: u64) -> Result<Vec<f32
     }
     Ok(table)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rows_have_sines_then_cosines() {
-        let table = sinusoids("d_model", 2, 4).unwrap();
-        // Frequencies are 1 and 1 / 10000.
-        assert_eq!(table[..4], [0.0, 0.0, 1.0, 1.0]);
-        let expected = [0.841_471, 0.000_1, 0.540_302_3, 1.0];
-        assert!(
-            table[4..]
-                .iter()
-                .zip(expected)
-                .all(|(found, expected): (_, f32)| (found - expected).abs() < 1e-7)
-        );
-    }
-
-    #[test]
-    fn odd_and_absurd_widths_are_errors() {
-        for n_channels in [0, 2, 5, u64::MAX - 1] {
-            assert!(sinusoids("d_model", 1500, n_channels).is_err(), "{n_channels}");
-        }
-    }
-}

@@ -1,6 +1,8 @@
 //! Every way in which a checkpoint can be refused, and what the message names.
 
-use gguf_layout::{ArchError, Data, Input, Layout, Options, RowMap, SourceTensor};
+use gguf_layout::{
+    ArchError, Data, Hparams, Input, Layout, Options, RowMap, SourceTensor, projector::Towers,
+};
 use gguf_types::{Problem as _, Shape};
 use serde_json::{Value as Json, json};
 
@@ -493,33 +495,25 @@ fn products_of_other_sizes_are_refused() {
 }
 
 #[test]
-fn config_is_derived_only_from_complete_tensors() {
-    const TENSORS: &[(&str, &[u64])] = &[
-        ("flow_lm.bos_emb", &[32]),
-        ("flow_lm.conditioner.embed.weight", &[160, 128]),
-        ("flow_lm.transformer.layers.0.linear1.weight", &[192, 128]),
-        ("flow_lm.transformer.layers.0.norm1.weight", &[128]),
-        ("mimi.encoder_transformer.transformer.layers.0.linear1.weight", &[96, 64]),
-        ("mimi.encoder_transformer.transformer.layers.0.norm1.weight", &[64]),
-    ];
-    let config = |tensors: &[(&str, &[u64])]| {
-        gguf_models::FORMS.iter().filter_map(|form| form.config).find_map(|config| config(tensors))
+fn odd_and_absurd_widths_of_positions_are_refused() {
+    let projector = gguf_models::PROJECTORS.iter().find(|row| row.name == "qwen2.5omni").unwrap();
+    let hparams = |config: Json| Hparams::load(&config, None).unwrap();
+    let computed = |width: u64| {
+        (projector.computed)(&Towers {
+            whole: hparams(json!({})),
+            is_taken: true,
+            text: hparams(json!({})),
+            vision: None,
+            audio: Some(hparams(json!({"hidden_size": width}))),
+            preprocessor: hparams(json!({})),
+            added_tokens: Vec::new(),
+            folder_name: String::new(),
+            shapes: Vec::new(),
+        })
     };
-    let whole = config(TENSORS).unwrap();
-    assert_eq!(
-        [&whole["vocab_size"], &whole["num_attention_heads"], &whole["num_hidden_layers"]],
-        [161, 2, 1]
-    );
-    // Layers are counted by a tensor that a damaged checkpoint may lack.
-    for absent in [0, 1, 2, 4, 5] {
-        let less: Vec<_> =
-            TENSORS.iter().enumerate().filter(|(at, _)| *at != absent).map(|(_, t)| *t).collect();
-        assert_eq!(config(&less), None, "{}", TENSORS[absent].0);
-    }
-    // A size that does not fit, and a matrix of one dimension.
-    for rows in [&[u64::MAX, 128][..], &[160]] {
-        let mut wrong = TENSORS.to_vec();
-        wrong[1].1 = rows;
-        assert_eq!(config(&wrong), None);
+    assert!(computed(4).is_ok());
+    for width in [0, 2, 5, u64::MAX - 1] {
+        let error = computed(width).unwrap_err().to_string();
+        assert!(error.contains("an even number from 4 to 16384"), "{width}: {error}");
     }
 }

@@ -13,5 +13,7 @@ mod options;
 mod routes;
 mod rows;
 mod saved_form;
+mod shapes;
+mod t5_buckets;
 mod tokenizers;
 mod wall;

@@ -230,34 +230,3 @@ const MOE_CONFIG: ConfigClass = ConfigClass::new("qwen3_vl_moe").adjusted(|map| 
     adjust::sub_default(map, "vision_config", "deepstack_visual_indexes", json!([8, 16, 24]));
     adjust::text_config(map, &ConfigClass::new("qwen3_vl_moe_text"))
 });
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn expert_layout_follows_from_matrices_that_are_not_square() {
-        for (width, n_ff, gate_up, down) in [
-            // Row length first: (in, out).
-            (32, 24, [32, 48], [24, 32]),
-            (2048, 768, [2048, 1536], [768, 2048]),
-            // One of the two is square.
-            (48, 24, [48, 48], [24, 48]),
-            (24, 24, [24, 48], [24, 24]),
-        ] {
-            let config = json!({"hidden_size": width, "moe_intermediate_size": n_ff});
-            let hparams = Hparams::load(&config, None).unwrap();
-            let tensor = |name: &str, [n_in, n_out]: [u64; 2]| SourceTensor {
-                name: format!("model.language_model.layers.0.mlp.experts.{name}"),
-                shape: Shape::new(&[n_in, n_out, 3]).unwrap(),
-                folded: None,
-            };
-            let is_out_in = |turn: fn([u64; 2]) -> [u64; 2]| {
-                let tensors = [tensor("gate_up_proj", turn(gate_up)), tensor("down_proj", turn(down))];
-                prepare(hparams.clone(), &tensors).is_true(OUT_IN)
-            };
-            assert!(is_out_in(|dims| dims), "{width} {n_ff}");
-            assert!(!is_out_in(|[n_in, n_out]| [n_out, n_in]), "{width} {n_ff}");
-        }
-    }
-}

@@ -15,11 +15,15 @@
 //! (llama-cpp-python 0.3.36). Unlike it, rows are divided by the root of their width before a tied output
 //! matrix: the first T5 were trained this way, and later ones have a separate output matrix.
 
+mod buckets;
+
 use gguf_runtime::graphs::{
     Activation, Architecture, Attention, Encoded, Error, Graph, Head, KeyValue, Keys, Mask, Mlp, Norm,
     NormKind, Pass, Prepared, Rows, StateSize, Weight, Weights,
     cross_attention::{self, Heads, Layer, Projections},
 };
+
+use buckets::buckets;
 
 pub const GRAPHS: &[Architecture] =
     &[Architecture::own("t5", open), Architecture::own("t5encoder", open_encoder)];
@@ -166,33 +170,6 @@ impl Stack {
     }
 }
 
-/// Bucket of each distance: for keys at or before the query, and for keys after it.
-struct Buckets {
-    before: Vec<usize>,
-    after: Vec<usize>,
-}
-
-/// Buckets of all distances below `end`. Where both directions are seen, each has half.
-fn buckets(n_buckets: usize, both: bool, end: usize) -> Buckets {
-    /// From here on all distances are in the last bucket, in every T5.
-    const FAR: f32 = 128.0;
-    let n = if both { n_buckets / 2 } else { n_buckets };
-    let n_near = n / 2;
-    // Half of the buckets are for one distance each, the rest grow with the logarithm.
-    let bucket = |distance: usize| {
-        if distance < n_near {
-            return distance;
-        }
-        // In the order of operations, and in the precision, of transformers.
-        let log_share = libm::logf(distance as f32 / n_near as f32) / libm::logf(FAR / n_near as f32)
-            * (n - n_near) as f32;
-        n_near.saturating_add(log_share as usize).min(n - 1)
-    };
-    let before: Vec<usize> = (0..end).map(bucket).collect();
-    let after = before.iter().map(|bucket| if both { n + bucket } else { 0 }).collect();
-    Buckets { before, after }
-}
-
 impl Graph for T5 {
     /// For an encoder without a decoder, its rows. With a decoder, teacher forcing: the decoder repeats the encoder's
     /// input, and row i predicts token i from the tokens before it.
@@ -244,28 +221,4 @@ impl Graph for T5 {
         let cross_kv = cross_attention::cross_kv(&decoder.layers, &encoded, pass);
         Ok(Some(Encoded { cross_kv, start: *start }))
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn distant_positions_share_buckets() {
-        // The first distance of each bucket, by `T5Attention._relative_position_bucket` of
-        // transformers 5.23 with 32 buckets.
-        let both = buckets(32, true, 200);
-        let first = |buckets: &[usize]| -> Vec<usize> {
-            (0..200).filter(|i| *i == 0 || buckets[*i] != buckets[*i - 1]).collect()
-        };
-        assert_eq!(first(&both.before), BOTH);
-        assert_eq!((both.before[199], both.after[1], both.after[199]), (15, 17, 31));
-        assert_eq!(first(&buckets(32, false, 200).before), BEFORE);
-    }
-
-    const BOTH: &[usize] = &[0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91];
-    const BEFORE: &[usize] = &[
-        0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 19, 21, 24, 27, 31, 35, 40, 46, 52, 59, 67,
-        77, 87, 99, 113,
-    ];
 }
