@@ -293,12 +293,14 @@ fn commands_of_the_book_run() {
 #[cfg(unix)]
 fn console_commands_of_the_book_run() {
     let mut n_commands = 0;
+    let models = with_models();
     for (name, page) in pages() {
         let commands = console_commands(&page);
         if commands.is_empty() || name.starts_with("docs/notes/") {
             continue;
         }
-        let sandbox = with_models();
+        let sandbox = Sandbox::new();
+        copy_folder(&models.path("."), &sandbox.path("."));
         for command in &commands {
             // Commands of a page are alternatives or steps: a later one may replace the output of an earlier one.
             shell(&sandbox, &format!("rm -rf out; mkdir out\n{command} || {command} --force"), &name);
