@@ -83,8 +83,9 @@ def make_tokenizer(folder: Path, vocab_size: int, spec: dict) -> str:
         save_file({"linear.weight": torch.randn(shape) * 0.05}, folder / module / "model.safetensors",
             metadata={"format": "pt"})
     for module, shapes in spec.get("parts", {}).items():
-        (folder / module).mkdir(exist_ok=True)
-        write_by_hand(shapes, folder / module / "model.safetensors")
+        path = folder / module if module.endswith(".safetensors") else folder / module / "model.safetensors"
+        path.parent.mkdir(exist_ok=True)
+        write_by_hand(shapes, path)
     for file, content in spec.get("files", {}).items():
         (folder / file).parent.mkdir(exist_ok=True)
         text = content if isinstance(content, str) else json.dumps(content, indent=2) + "\n"

@@ -17,6 +17,7 @@ golden, or a dict of
   hidden   true if `reference` writes rows of the last layer instead of logits, for an encoder
   config   keys to set, if the file cannot state them and the reference assumes a value for the whole family
   prepare  a function that changes the loaded model
+  output   the matrix of the checkpoint that the pooled row is multiplied by
   spelled  a function from config and tensors to a spelling that transformers reads
   run      a function from folder and tokens to rows, whether they are hidden states, and scores of a classifier or None,
            for models that transformers has no class for
@@ -150,7 +151,7 @@ def make(ctx):
         more, tail = {"hidden": True} if is_hidden else {}, b""
         how = "rank" if scores is not None else pooling(folder)
         row = scores if scores is not None else pool(logits, how)[None] if how else logits
-        behind = None if scores is not None else logits_own.dense(folder, row)
+        behind = None if scores is not None else logits_own.dense(folder, row, LOGITS.get(name, {}).get("output"))
         if behind is not None:
             row, how = behind, how or "none"
         if how:

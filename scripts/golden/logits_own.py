@@ -43,9 +43,12 @@ def stacked(tensors, layer, n):
     return {f"{layer}experts.gate_up_proj": torch.cat([gate, up], dim=1), f"{layer}experts.down_proj": down}
 
 
-def dense(folder, rows):
-    """`rows (n, width)` through what sentence-transformers has behind the pooling, or none."""
+def dense(folder, rows, output=None):
+    """`rows (n, width)` times the matrix `output` of the model, or else those that sentence-transformers has after the pooling; None
+    without either."""
     from safetensors.torch import load_file
+    if output:
+        return rows @ load_file(folder / "model.safetensors")[output].float().numpy().T
     files = sorted(folder.glob("[0-9]_Dense/model.safetensors"))
     for file in files:
         rows = rows @ load_file(file)["linear.weight"].float().numpy().T

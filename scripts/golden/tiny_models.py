@@ -19,7 +19,7 @@ and shapes. Keys:
   tokenizer_config  keys of tokenizer_config.json
   vocab_size  of the tokenizer, if it differs from the config's or the config has it in an unusual place
   files      further files of the folder: name -> JSON, or text that is written unchanged
-  parts      further weights: folder -> shapes by name, as in `hand`
+  parts      further weights: folder, or file, -> shapes by name, as in `hand`
   dense      dense layers of sentence-transformers: folder -> shape
   card, generation  README.md and generation_config.json
   max_shard_size  of the files that transformers writes
@@ -82,13 +82,18 @@ ROPE3 = dict(rope_type="default", rope_theta=1000000.0, mrope_section=[2, 1, 1])
 YARN = dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=128, beta_fast=32.0,
     beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0)
 ROPE_OF_IMAGES = dict(rope_type="default", mrope_section=[2, 1, 1])
+ROPE35 = dict(rope_type="default", rope_theta=10000000.0, partial_rotary_factor=0.5, mrope_section=[1, 1, 0],
+    mrope_interleaved=True)
 
-# Parts of configs: latent attention, an indexer of sparse attention, experts, state spaces of 4 heads of 16 in 2 groups.
+# Parts of configs: latent attention, an indexer of sparse attention, experts, state spaces of 4 heads of 16 in 2 groups, linear
+# attention of Qwen 3.5.
 LATENT = dict(kv_lora_rank=16, q_lora_rank=24, qk_rope_head_dim=8, qk_nope_head_dim=12, v_head_dim=10,
     n_routed_experts=3, num_experts_per_tok=2, moe_intermediate_size=24, num_key_value_heads=4, num_hidden_layers=3)
 INDEXER = dict(index_n_heads=2, index_head_dim=16, index_topk=8)
 FEW = dict(num_experts=3, num_experts_per_tok=2, moe_intermediate_size=24)
 MAMBA = dict(mamba_n_heads=4, mamba_n_groups=2, mamba_d_state=8, mamba_d_head=16, mamba_d_conv=4, mamba_expand=2)
+QWEN35 = dict(head_dim=8, num_hidden_layers=4, linear_key_head_dim=4, linear_value_head_dim=8, linear_num_key_heads=2,
+    linear_num_value_heads=6, linear_conv_kernel_dim=4)
 
 # For some model types transformers makes a tokenizer of Qwen's class with further tokens; this key prevents it.
 AS_IT_IS = dict(tokenizer_config=dict(auto_map=dict(AutoTokenizer=["tokenization.Own", None])))

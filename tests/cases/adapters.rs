@@ -401,6 +401,15 @@ fn norms_that_runtimes_do_not_apply_are_named() {
 }
 
 #[test]
+fn values_next_to_an_adapter_are_named() {
+    let sandbox = llama(&json!({}));
+    sandbox.write("adapter/calibration.json", "{}");
+    let values = "values of files that are not read are not in the output: `calibration.json`\n";
+    succeed(merge(&sandbox, &[])).says(&format!("warning: adapter `adapter`: {values}"));
+    succeed(adapter_file(&sandbox)).says(&format!("warning: {values}"));
+}
+
+#[test]
 fn lfs_pointers_are_named_as_such() {
     let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12345678\n";
     for name in ["adapter_model.safetensors", "adapter_model.bin", "adapters.safetensors"] {

@@ -38,9 +38,12 @@ fn files_with_other_weights_are_named() {
     for name in ["extra.pt", "optimizer.bin", "training_args.bin"] {
         sandbox.write(&format!("llama/{name}"), "x");
     }
+    sandbox.write("llama/score_bias.json", "{}");
     let ran = convert(&sandbox, "llama", &[]);
     ran.says("warning: `joint_head.safetensors` is not read, so its tensor is not in the output: `layers.0.linear1.weight`");
-    ran.says("note: not read, though the names suggest weights: `extra.pt`\n");
+    ran.says(
+        "warning: values of files that are not read are not in the output: `extra.pt`, `score_bias.json`\n",
+    );
     assert!(!ran.stderr.contains("copy") && !ran.stderr.contains("optimizer"), "{}", ran.stderr);
 }
 

@@ -70,6 +70,18 @@ fn expect_nothing_left(sandbox: &Sandbox, outputs: &[&str]) {
     assert!(!sandbox.path("hf").exists());
 }
 
+/// Such files may be programs, which are not fetched otherwise, and in a folder.
+#[test]
+fn remote_model_is_recognized_by_its_files() {
+    for name in ["clef", "openjev", "pplx-decider"] {
+        let (sandbox, local, server) = place(name);
+        expect_same(&sandbox, &server, "q4_k_m", &local, name);
+        let file = sandbox.file("out/local.gguf");
+        let kind = if name == "clef" { "clef.decision.type" } else { "qwen35.decision.type" };
+        assert_eq!(file.metadata().get(kind), Some(&name.into()));
+    }
+}
+
 #[test]
 fn remote_file_matches_local_folder() {
     let (sandbox, local, server) = place("llama");

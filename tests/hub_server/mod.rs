@@ -84,14 +84,26 @@ pub struct HubServer {
     state: Arc<Mutex<State>>,
 }
 
+/// Files of a folder and of those in it, by path.
+fn files_of(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        if path.is_dir() {
+            files
+                .extend(files_of(&path).into_iter().map(|(inner, bytes)| (format!("{name}/{inner}"), bytes)));
+        } else {
+            files.insert(name, fs::read(&path).unwrap());
+        }
+    }
+    files
+}
+
 impl HubServer {
     /// Serves the files of a folder. Files for which `is_large` is true are in the storage.
     pub fn of(folder: &Path, is_large: fn(&str) -> bool) -> HubServer {
-        let mut files = BTreeMap::new();
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            files.insert(path.file_name().unwrap().to_str().unwrap().to_owned(), fs::read(&path).unwrap());
-        }
+        let files = files_of(folder);
         let state = Arc::new(Mutex::new(State { files, large: Some(is_large), ..State::default() }));
         let listen = |at_storage| {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -210,7 +222,10 @@ fn serve(stream: &TcpStream, state: &Mutex<State>, at_storage: bool) -> std::io:
     if !at_storage && !path.contains("/resolve/") {
         return list(stream, &state, &path);
     }
-    let name = path.split('?').next().unwrap().rsplit('/').next().unwrap().to_owned();
+    let address = path.split('?').next().unwrap();
+    // PLACE/resolve/REVISION/FILE; the storage has only the name.
+    let file = address.split_once("/resolve/").and_then(|(_, rest)| rest.split_once('/'));
+    let name = file.map_or_else(|| address.rsplit('/').next().unwrap(), |(_, name)| name).to_owned();
     let Some(bytes) = state.files.get(&name).cloned() else { return plain(stream, 404, "", "") };
     if !at_storage && state.is_large(&name) {
         state.signature += 1;

@@ -10,6 +10,7 @@ use crate::{
     mlx_adapter, safetensors,
     small_files::{card_of, is_tokenizer_file, read_object, read_small_files},
     torch,
+    unread_files::{self, Found},
 };
 
 const CONFIG: &str = "adapter_config.json";
@@ -63,8 +64,9 @@ pub fn open_adapter(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
         notes.push(format!("weights are read from `{WEIGHTS}`; ignored: `{PICKLE}`"));
     }
     notes.extend(more);
+    let found = Found { parts: &parts, tensors: &tensors, named: &notes, mark: None };
     Ok(Checkpoint {
-        warnings: Vec::new(),
+        warnings: unread_files::warnings(dir, &listing, &found),
         folder_name: folder.name(),
         format: if is_mlx { MLX_ADAPTER } else { "a LoRA adapter" },
         config,

@@ -9,12 +9,13 @@ use serde_json::Value as Json;
 use crate::{
     Dtype, Error, Folder, Format, Listing, Part, ReadError, Repacks, Tensor, Tensors, View, Weights, dense,
     formats::{self, Open},
+    marked,
     methods::{self, Decoded, Outcome, ReadAs},
     read_columns,
     rows::check_range,
     small_files::{add_tokenizer, card_of, first_module, modules_root, read_object, read_small_files},
     training,
-    unread_files::{self, Unread},
+    unread_files::{self, Found},
     wrappers,
 };
 
@@ -67,10 +68,13 @@ pub fn open(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
     let Weights { mut parts, mut tensors, notes: mut more } = open(folder.path(), &listing)?;
     wrappers::unwrap(&mut tensors, &parts, &mut more)?;
     more.extend(adapter_left_aside(&listing));
+    let mark = marked::of(&folder, &listing, &checkpoint.config);
+    if let Some(mark) = mark {
+        tensors = mark.add_weights(&folder, &listing, &mut parts, tensors)?;
+    }
     let named = [note.as_slice(), &more].concat();
-    let Unread { warnings, note: unread } =
-        unread_files::unread(folder.path(), &listing, &parts, &tensors, &named);
-    more.extend(unread);
+    let found = Found { parts: &parts, tensors: &tensors, named: &named, mark };
+    let warnings = unread_files::warnings(folder.path(), &listing, &found);
     let tensors = dense::with(modules_root(folder.path()), &mut parts, tensors)?;
     let read = ReadAs { unmasked_zeros: folder.wants_unmasked_zeros(), forms: folder.known_forms() };
     let outcome = methods::decode(&checkpoint.config, &checkpoint.files, &parts, tensors, read)?;
@@ -122,7 +126,10 @@ fn without_weights(
 ) -> Result<Checkpoint, Error> {
     let dir = folder.path();
     let mut notes = Vec::new();
-    let config = config_of(folder, listing, format, &mut notes)?;
+    let mut config = config_of(folder, listing, format, &mut notes)?;
+    if let Some(mark) = marked::of(folder, listing, &config) {
+        mark.add_config(folder, &mut config)?;
+    }
     let generation_config = if listing.has("generation_config.json") {
         Some(read_object(dir, "generation_config.json")?)
     } else {

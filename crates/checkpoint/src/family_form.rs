@@ -31,6 +31,32 @@ pub struct FamilyForm {
     pub name: Option<fn(&str) -> Option<String>>,
     /// Prefixes of tensors that are omitted from a file with a derived config.
     pub left_out: &'static [&'static str],
+    /// Models that consist of one of the family and further files.
+    pub marked: &'static [Marked],
+}
+
+/// A model that has the config and weights of another one and further files, by which it is recognized.
+#[derive(Debug, Clone, Copy)]
+pub struct Marked {
+    /// Files that mark the model, as paths in its folder.
+    pub files: &'static [&'static str],
+    /// The class that replaces `architectures` of the config.
+    pub class: &'static str,
+    /// A JSON object whose keys are added to the config.
+    pub config: Option<SideFile>,
+    /// A safetensors file whose tensors are added to those of the model.
+    pub weights: Option<SideFile>,
+    /// True if these tensors precede those of the model.
+    pub weights_first: bool,
+}
+
+/// A file next to those of the base model.
+#[derive(Debug, Clone, Copy)]
+pub struct SideFile {
+    /// Name of the file.
+    pub file: &'static str,
+    /// Prefix that its keys or tensors get.
+    pub prefix: &'static str,
 }
 
 /// Derives a config from the names and shapes of tensors, row length last; `None` for a checkpoint of another family.
@@ -55,6 +81,7 @@ impl FamilyForm {
         config: None,
         name: None,
         left_out: &[],
+        marked: &[],
     };
 
     /// A family whose weights mlx-lm changes in a way that is not undone. With `part`, only files that have

@@ -34,7 +34,8 @@ use crate::{
     request::{OutputRequest, Request, Shards},
     resolve::{arch_input, normalized, resolve, resolve_projector},
     rows::{
-        CheckpointRows, ColumnRows, CombinedRows, ExtendedRows, IntegerRows, RowSource, RowsFor, ValueRows,
+        CheckpointRows, ColumnRows, CombinedRows, ExtendedRows, IntegerRows, RowSource, RowsFor,
+        ScatteredRows, ValueRows,
     },
 };
 
@@ -406,6 +407,9 @@ fn rows_of<'a>(
         }
         Data::Extended { sources } => {
             Box::new(ExtendedRows::new(rows_for(RowMap::Concat, ElementMap::Identity), sources)?)
+        }
+        Data::Scattered { source, rows } => {
+            Box::new(ScatteredRows::new(rows_for(RowMap::Concat, ElementMap::Identity), source, rows)?)
         }
         Data::Integers { values, .. } => {
             Box::new(IntegerRows { values, view: tensor.row_view(), dtype: tensor.stored_dtype })

@@ -195,6 +195,13 @@ pub enum Data {
         /// The tensors whose rows are taken, then the matrix (row length, n) and the vector (n).
         sources: Vec<String>,
     },
+    /// A matrix of zeros in which some rows are those of the only source.
+    Scattered {
+        /// The source tensor.
+        source: String,
+        /// For each of its rows the row of the output; all are different.
+        rows: Vec<u64>,
+    },
     /// Integers that are not weights: ids of tokens or experts. [`OutTensor::stored_dtype`] is their type.
     Integers {
         /// The source tensor.
@@ -211,7 +218,9 @@ impl Data {
             Data::Rows { sources, .. } | Data::Combined { sources, .. } | Data::Extended { sources } => {
                 sources
             }
-            Data::Columns { source, .. } | Data::Integers { source, .. } => std::slice::from_ref(source),
+            Data::Columns { source, .. } | Data::Scattered { source, .. } | Data::Integers { source, .. } => {
+                std::slice::from_ref(source)
+            }
             Data::Computed(_) => &[],
         }
     }

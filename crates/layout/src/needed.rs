@@ -38,7 +38,9 @@ fn lacking_of(
     let has_first =
         || arch.rules().filter(is_first).any(|rule| has(&(rules::fill(rule.gguf, 0, 0) + rule.ending())));
     let layers = if arch.prediction.is_none() || has_first() { layers } else { 0 };
-    let decoder_layers = count("decoder_block_count").unwrap_or(layers);
+    // The layers of a head that decides are those that route and the others.
+    let head_layers = || count("decision.routing_block_count")?.checked_add(count("decision.block_count")?);
+    let decoder_layers = count("decoder_block_count").or_else(head_layers).unwrap_or(layers);
     let mut names = Vec::new();
     for rule in arch.rules() {
         // Rows limited to some layers (`rule.layers`) are never required, because a config selects the

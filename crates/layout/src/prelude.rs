@@ -12,13 +12,15 @@ pub use crate::built_in::{
 pub use crate::config::classes::ConfigClass;
 pub use crate::config::{Hparams, adjust};
 pub use crate::departure::Departure;
-pub use crate::error::{bad, missing};
+pub use crate::error::{bad, bad_in, missing, missing_in};
 pub use crate::file_keys::{FileKeys, kinds, set};
 pub use crate::key_places::NO_TEMPLATE;
 pub use crate::keys::{Keys, to_f32, to_i32, to_u32};
 pub use crate::layout::{ElementMap, FloatType, Matrix, RowMap};
 pub use crate::tensors::drops;
-pub use crate::tensors::rules::{self, InLayers, Need, NumberRule, Reshape, RowRule, TensorRule, Transposed};
+pub use crate::tensors::rules::{
+    self, InLayers, Need, NumberRule, Reshape, RowRule, Scatter, TensorRule, Transposed,
+};
 pub use crate::text_keys::text_keys;
 pub use crate::text_part::{text_config, text_key};
 pub use crate::yarn::YarnScales;

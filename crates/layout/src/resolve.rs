@@ -388,6 +388,7 @@ pub(crate) fn context<'a>(
         rename: arch.rename,
         same: input.same.as_ref(),
         integers: input.integers.as_ref(),
+        values: input.values.as_ref(),
         first_layer: 0,
     }
 }

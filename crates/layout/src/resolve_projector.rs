@@ -50,6 +50,7 @@ pub fn resolve_projector(input: &Input<'_>, options: &Options) -> Result<Layout,
     let context = Context {
         first_layer: 0,
         integers: None,
+        values: None,
         table: row.tensors,
         index: Index::new(row.tensors),
         decoder_layers: None,

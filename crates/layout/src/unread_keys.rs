@@ -19,6 +19,8 @@ const MATHEMATICS: &[&str] = &[
     "beta",
     "causal",
     "clip",
+    // Those of a file next to the config, for a head.
+    "decision.",
     "factor",
     "gate",
     "gating",

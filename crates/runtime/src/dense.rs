@@ -1,13 +1,16 @@
 //! Final matrices of sentence-transformers, applied to the embedding of a text after pooling.
 //!
 //! ```text
-//! y = W_3 (W_2 x + b_2)     x (n_embd), each step if its matrix is there
+//! y = W_3 (W_2 (W_out x) + b_2)     x (n_embd), each step if its matrix is there
 //! ```
+//!
+//! `W_out` is the output matrix of an encoder that states the length of its embeddings. llama.cpp applies it to each token before
+//! pooling, with the same result, because pooling is linear.
 //!
 //! Source: `llm_graph_context::build_dense_out` in `src/llama-graph.cpp` of llama.cpp (llama-cpp-python
 //! 0.3.36).
 
-use crate::{Error, graph::Head, ops::Rows, weights::Weights};
+use crate::{Error, graph::Head, keys::Keys, ops::Rows, weights::Weights};
 
 /// The linear functions of a file, in order; none in most.
 pub(crate) struct Dense {
@@ -15,12 +18,20 @@ pub(crate) struct Dense {
 }
 
 impl Dense {
-    /// Reads the matrices of a file.
-    pub fn open(weights: &mut Weights<'_>, n_embd: usize) -> Result<Dense, Error> {
+    /// Reads the matrices of a file. `has_head` is true if the output matrix predicts tokens.
+    pub fn open(
+        keys: &Keys<'_>,
+        weights: &mut Weights<'_>,
+        n_embd: usize,
+        has_head: bool,
+    ) -> Result<Dense, Error> {
         let mut n = n_embd;
         let mut layers = Vec::new();
+        let length = if has_head { None } else { keys.count("embedding_length_out")? };
+        let n_rows = weights.shape("output.weight").map(|shape| shape.dim(1) as usize);
+        let output = length.filter(|_| n_rows == length).map(|_| "output");
         // Each takes the output of the previous one, if that exists.
-        for name in ["dense_2", "dense_3"] {
+        for name in output.into_iter().chain(["dense_2", "dense_3"]) {
             if let Some(layer) = Head::layer(weights, name, n)? {
                 n = layer.weight.n_out;
                 layers.push(layer);

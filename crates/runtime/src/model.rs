@@ -94,7 +94,7 @@ impl<'a> Parts<'a> {
         let prepared = row.open(&keys, &mut weights)?;
         let (n_embd, is_causal) = (prepared.n_embd, prepared.is_causal);
         let classifier = Classifier::open(row.classifier(), &keys, &mut weights, n_embd, is_causal)?;
-        let dense = Dense::open(&mut weights, n_embd)?;
+        let dense = Dense::open(&keys, &mut weights, n_embd, prepared.head.is_some())?;
         let taken = weights.check_all_known(&keys.architecture)?;
         Ok(Parts { keys, prepared, classifier, dense, taken })
     }

@@ -280,6 +280,7 @@ fn remote(
     let options = hub::RemoteOptions::new(options.temporary().to_owned(), storage)
         .whole_weights(wanted.weights)
         .keep(wanted.keep)
+        .forms(gguf_models::FORMS)
         .cancel(events.cancel());
     let remote = hub::Remote::open(settings, repo, &options).map_err(Error::new)?;
     let ((n_whole, whole_bytes), (n_ranges, range_bytes)) = (remote.whole(), remote.by_ranges());

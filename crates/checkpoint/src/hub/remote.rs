@@ -23,7 +23,7 @@ use super::{
     transfer::RemoteFile,
 };
 use crate::{
-    Folder, MAX_FILE_BYTES, ReadError, dense,
+    FamilyForm, Folder, MAX_FILE_BYTES, ReadError, dense,
     part::Fetched,
     small_files::{SOUND_FOLDERS, TEMPLATES, is_small_file},
 };
@@ -48,6 +48,8 @@ pub struct RemoteOptions {
     pub whole_weights: bool,
     /// True to store everything fetched in the cache at the end, see [`Remote::keep`].
     pub keep: bool,
+    /// Facts about families, with files that mark models.
+    pub forms: &'static [FamilyForm],
     /// Set from anywhere to stop.
     pub cancel: Arc<AtomicBool>,
 }
@@ -56,7 +58,12 @@ impl RemoteOptions {
     /// Options that keep no files; fetched weights are in `storage`, small files in `temporary`.
     pub fn new(temporary: impl Into<PathBuf>, storage: impl Into<PathBuf>) -> RemoteOptions {
         let (temporary, storage, cancel) = (temporary.into(), storage.into(), Arc::default());
-        RemoteOptions { temporary, storage, whole_weights: true, keep: false, cancel }
+        RemoteOptions { temporary, storage, whole_weights: true, keep: false, forms: &[], cancel }
+    }
+
+    /// Sets facts about families, like [`Folder::forms`].
+    pub fn forms(self, forms: &'static [FamilyForm]) -> RemoteOptions {
+        RemoteOptions { forms, ..self }
     }
 
     /// Sets whether to fetch weights that can only be read as complete files.
@@ -160,7 +167,9 @@ impl Remote {
         let takes_whole = options.whole_weights && by_ranges.is_empty();
         let whole: Vec<Entry> = files
             .into_iter()
-            .filter(|entry| is_small(entry) || (takes_whole && is_weights(&entry.path)))
+            .filter(|entry| {
+                is_small(entry) || marks(options.forms, entry) || (takes_whole && is_weights(&entry.path))
+            })
             .collect();
         let small_bytes = whole.iter().filter(|entry| !is_weights(&entry.path)).map(|entry| entry.n_bytes);
         let small_bytes = small_bytes.fold(0, u64::saturating_add);
@@ -390,6 +399,14 @@ fn is_weights(path: &str) -> bool {
         && ["pytorch_model", "consolidated", "adapter_model", "model", "qmodel"]
             .iter()
             .any(|start| path.starts_with(start))
+}
+
+/// True for a small file that marks a model.
+fn marks(forms: &[FamilyForm], entry: &Entry) -> bool {
+    let mut files = forms.iter().flat_map(|form| form.marked).flat_map(|marked| marked.files);
+    entry.n_bytes <= MAX_FILE_BYTES
+        && !is_read_by_ranges(&entry.path)
+        && files.any(|file| *file == entry.path)
 }
 
 /// True for a file with information about a model besides its weights.

@@ -14,7 +14,7 @@ const FLOORS: &[&[&str]] = &[
     &["rows", "small_files", "weights"],
     &["shards"],
     &["safetensors", "torch"],
-    &["codes", "dense", "mlx_adapter"],
+    &["codes", "dense", "marked", "mlx_adapter"],
     // The tables of formats and quantization methods, and the code that opens folders by them.
     &["formats", "methods"],
     &["training", "unread_files"],

@@ -207,6 +207,9 @@ impl Merging {
         }
         let notes = opened.notes.iter().map(|note| format!("adapter `{}`: {note}", adapter.name.display()));
         self.checkpoint.notes.extend(notes);
+        let warnings =
+            opened.warnings.iter().map(|warning| format!("adapter `{}`: {warning}", adapter.name.display()));
+        self.checkpoint.warnings.extend(warnings);
         self.checkpoint.parts.extend(opened.parts);
         self.checkpoint.notes.push(counts.note(adapter, &config));
         self.take_tokenizer(adapter)

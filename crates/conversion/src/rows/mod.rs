@@ -12,6 +12,7 @@ mod extended;
 mod gguf;
 mod legacy;
 mod row_source;
+mod scattered;
 mod values;
 
 pub use self::{
@@ -23,5 +24,6 @@ pub use self::{
     gguf::GgufRows,
     legacy::LegacyRows,
     row_source::{Granularity, RowSource, RowsFor},
+    scattered::ScatteredRows,
     values::{IntegerRows, ValueRows},
 };

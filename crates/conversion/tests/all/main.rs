@@ -11,6 +11,7 @@ mod families;
 mod foreign;
 mod forms;
 mod imatrix;
+mod marked;
 mod module_order;
 mod pipeline;
 mod projectors;

@@ -1,10 +1,10 @@
 //! Output tensors computed element by element from several tensors, or from pieces of one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::context::Context;
+use super::context::{Context, computed};
 use super::index::Found;
-use super::rules;
+use super::rules::{self, Scatter};
 use crate::error::shape_of;
 use crate::layout::{Data, ElementMap, FloatType, OutTensor, RowMap};
 use crate::{ArchError, Combination, SourceTensor};
@@ -30,6 +30,54 @@ impl Context<'_> {
         let sources = parts.values().map(|part| part.name.clone()).collect();
         let data = Data::Combined { sources, rows: vec![RowMap::Concat; parts.len()], by };
         Ok(OutTensor { name, shape, data, float: FloatType::F32, stored_dtype: None })
+    }
+
+    /// A vector of the numbers of several tensors.
+    pub(super) fn scalars(
+        &self,
+        found: &Found,
+        parts: &BTreeMap<usize, &SourceTensor>,
+        map: fn(&[f32]) -> Vec<f32>,
+    ) -> Result<OutTensor, ArchError> {
+        let name = rules::fill(found.rule.gguf, found.bid, 0) + found.suffix;
+        let number = |part: &&SourceTensor| {
+            let values = self.values.and_then(|values| values.read(&part.name));
+            values.filter(|values| values.len() == 1).ok_or_else(|| ArchError::TensorShape {
+                name: part.name.clone(),
+                found: part.shape,
+                expected: "one number".to_owned(),
+            })
+        };
+        let numbers = parts.values().map(number).collect::<Result<Vec<_>, _>>()?.concat();
+        let values = map(&numbers);
+        computed(&name, &[values.len() as u64], values)
+    }
+
+    /// Rows of a matrix at their places in a matrix of zeros.
+    pub(super) fn scattered(
+        &self,
+        found: &Found,
+        source: &SourceTensor,
+        places: Scatter,
+    ) -> Result<OutTensor, ArchError> {
+        let name = rules::fill(found.rule.gguf, found.bid, 0) + found.suffix;
+        let Scatter { rows, n_rows } = places;
+        let places: BTreeSet<u64> = rows.iter().copied().collect();
+        let fits = places.len() == rows.len() && places.last().is_none_or(|last| *last < n_rows);
+        match *source.shape.dims() {
+            [row_elems, n] if n == rows.len() as u64 && fits => Ok(OutTensor {
+                shape: shape_of(&name, &[row_elems, n_rows])?,
+                float: self.float(found, &name, 2),
+                stored_dtype: None,
+                name,
+                data: Data::Scattered { source: source.name.clone(), rows },
+            }),
+            _ => Err(ArchError::TensorShape {
+                name: source.name.clone(),
+                found: source.shape,
+                expected: format!("a matrix of {} rows for different ids below {n_rows}", rows.len()),
+            }),
+        }
     }
 
     /// Codebooks of the same shape, from sums and counts.

@@ -13,7 +13,7 @@ use super::transposed;
 use crate::config::Hparams;
 use crate::error::shape_of;
 use crate::layout::{Data, ElementMap, FloatType, OutTensor, RowMap};
-use crate::{ArchError, Integers, SameValues, SourceTensor};
+use crate::{ArchError, Integers, SameValues, SourceTensor, TensorValues};
 
 /// Experts of one layer that wait for the rest: by output pattern and expert.
 pub type Stack<'a> = HashMap<(&'static str, u64), &'a SourceTensor>;
@@ -51,6 +51,8 @@ pub struct Context<'a> {
     pub same: Option<&'a SameValues<'a>>,
     /// Reader of tensors of integers.
     pub integers: Option<&'a Integers<'a>>,
+    /// Reader of values of small tensors.
+    pub values: Option<&'a TensorValues<'a>>,
     /// The first layer that must be there.
     pub first_layer: u64,
 }
@@ -118,6 +120,7 @@ impl Context<'_> {
             RowRule::FusePadded(_) => return self.padded(found, parts),
             RowRule::Codebooks(_) => return self.codebooks(found, parts),
             RowRule::Extend(_) => return self.extended(found, parts),
+            RowRule::Scalars(map) => return self.scalars(found, parts, map),
             _ => {}
         }
         let mut all = parts.values();
@@ -234,12 +237,14 @@ impl Context<'_> {
             | RowRule::Combine(_)
             | RowRule::Append(_)
             | RowRule::Extend(_)
+            | RowRule::Scalars(_)
             | RowRule::FuseInLayer(_)
             | RowRule::FusePadded(_)
             | RowRule::FuseRows(..)
             | RowRule::Codebooks(_)
             | RowRule::AsShape(_) => RowMap::Concat,
             RowRule::Integers(rule) => return self.integers_of(rule, name, source),
+            RowRule::Scatter(places) => return self.scattered(found, source, places(self.hparams)?),
             RowRule::PermuteQ => RowMap::RopePermute { n_head: self.hparams.n_heads()? },
             RowRule::PermuteK => RowMap::RopePermute { n_head: self.hparams.n_kv_heads()? },
             RowRule::Part(part) => part(self.hparams, &source.shape)?,

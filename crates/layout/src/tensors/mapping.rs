@@ -129,6 +129,11 @@ impl<'a> Pass<'a, '_> {
             | RowRule::FusePadded(n_parts)
             | RowRule::Append(n_parts)
             | RowRule::Extend(n_parts) => self.fuse_part(found, n_parts(context.hparams), source),
+            RowRule::Scalars(_) => {
+                let reason = "a number, which is part of a computed vector";
+                self.dropped.push(Dropped { name: name.to_owned(), reason });
+                self.fuse_part(found, found.rule.hf.len(), source)
+            }
             RowRule::Codebooks(n_books) => {
                 self.fuse_part(found, n_books(context.hparams).saturating_mul(2), source)
             }

@@ -104,6 +104,11 @@ pub enum RowRule {
     /// The rows of several source tensors, concatenated, for weight and bias. The sources and the function are
     /// those of [`RowRule::Fuse`]. The result appears if the last part was met.
     Append(fn(&Hparams) -> usize),
+    /// Numbers of tensors of one element each as one vector; the function maps them. `hf` has the names of all. The result appears
+    /// if the last one was met.
+    Scalars(fn(&[f32]) -> Vec<f32>),
+    /// The rows of a matrix at other places of a matrix of zeros.
+    Scatter(ScatterOf),
     /// Integers of this type, each plus its position if the flag is set. They stand before or after all other
     /// tensors.
     Integers(IntegerRule),
@@ -114,6 +119,18 @@ pub enum RowRule {
 
 /// A number that a config gives.
 pub type CountOf = fn(&Hparams) -> Result<u64, ArchError>;
+
+/// Places of the rows of a matrix, from the config.
+pub type ScatterOf = fn(&Hparams) -> Result<Scatter, ArchError>;
+
+/// Places of rows in a matrix of zeros.
+#[derive(Debug, Clone)]
+pub struct Scatter {
+    /// The row of the result for each row of the source.
+    pub rows: Vec<u64>,
+    /// Number of rows of the result.
+    pub n_rows: u64,
+}
 
 /// Form of a tensor of integers.
 #[derive(Debug, Clone, Copy)]

@@ -18,6 +18,7 @@ pub mod cohere;
 pub mod cosmos;
 pub mod dbrx;
 pub mod deci;
+pub mod decision;
 pub mod deepseek;
 pub mod dflash;
 pub mod dots;
@@ -124,6 +125,7 @@ pub const FOLDERS: &[Family] = &[
     cosmos::FAMILY,
     dbrx::FAMILY,
     deci::FAMILY,
+    decision::FAMILY,
     deepseek::FAMILY,
     dflash::FAMILY,
     dots::FAMILY,

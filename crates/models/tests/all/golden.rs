@@ -186,6 +186,16 @@ fn elements(tensor: &OutTensor, checkpoint: &Checkpoint) -> Option<Vec<f32>> {
             return Some(factors[0].iter().zip(&factors[1]).map(|(a, b)| a * b).collect());
         }
         Data::Extended { sources } => return Some(extended(sources, checkpoint)),
+        Data::Scattered { source, rows } => {
+            let view = checkpoint.view(checkpoint.tensor(source).unwrap()).unwrap();
+            let row_elems = view.row_elems() as usize;
+            let mut values = vec![0.0; tensor.shape.n_elems() as usize];
+            for (row, place) in (0..).zip(rows) {
+                let at = *place as usize * row_elems;
+                gguf_checkpoint::read_rows(&view, row, 1, &mut values[at..at + row_elems]).unwrap();
+            }
+            return Some(values);
+        }
         Data::Combined { .. } => panic!("{}: only tests of projectors cover this combination", tensor.name),
         _ if tensor.stored_dtype.is_some() => return None,
         Data::Rows { sources, rows, element } => (sources.as_slice(), rows, element, None),

@@ -107,6 +107,10 @@ const REPORTED: &[(&str, &str, MakeJson, &str)] = &[
     ("t5-gated-old", "scale_decoder_outputs", || json!(true), "scale_decoder_outputs"),
     ("qwen2vl", "rms_norm_eps", || json!(0.05), "rms_norm_eps"),
     ("youtu", "rope_interleave", || json!(false), "rope_interleave"),
+    ("vaultgemma", "query_pre_attn_scalar", || json!(16), "query_pre_attn_scalar"),
+    ("vaultgemma", "rope_parameters.rope_theta", || json!(50000.0), "rope_theta"),
+    ("vaultgemma", "hidden_activation", || json!("silu"), "hidden_activation"),
+    ("gemma-embedding2", "hidden_activation", || json!("silu"), "hidden_activation"),
 ];
 
 #[test]
@@ -118,6 +122,42 @@ fn options_without_a_key_are_reported() {
         let found: Vec<String> =
             messages(&layout).into_iter().filter(|message| !usual.contains(message)).collect();
         assert!(found.iter().any(|message| message.contains(part)), "{name}, {option}: {found:?}");
+    }
+}
+
+/// Options with which llama.cpp has no graph for a model: golden, option, value, the error.
+const REFUSED: &[(&str, &str, MakeJson, &str)] = &[
+    (
+        "vaultgemma",
+        "layer_types",
+        || json!(["sliding_attention", "full_attention"]),
+        "key `layer_types`: expected full attention: llama.cpp's `gemma` has no windows",
+    ),
+    (
+        "vaultgemma",
+        "attn_logit_softcapping",
+        || json!(50.0),
+        "key `attn_logit_softcapping`: expected null: llama.cpp's `gemma` has no soft caps, found 50.0",
+    ),
+    (
+        "vaultgemma",
+        "final_logit_softcapping",
+        || json!(30.0),
+        "key `final_logit_softcapping`: expected null: llama.cpp's `gemma` has no soft caps, found 30.0",
+    ),
+    (
+        "gemma-embedding2",
+        "rope_parameters.full_attention.rope_type",
+        || json!("proportional"),
+        "key `rope_parameters.full_attention.rope_type`: expected default, found \"proportional\"",
+    ),
+];
+
+#[test]
+fn options_without_a_graph_are_refused() {
+    for (name, option, value, part) in REFUSED {
+        let error = resolve(name, Some((*option, value()))).unwrap_err().to_string();
+        assert!(error.contains(part), "{name}, {option}: {error}");
     }
 }
 

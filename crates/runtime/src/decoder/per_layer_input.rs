@@ -1,16 +1,18 @@
-//! Per-layer embeddings of the tokens, in addition to the residual stream (Gemma 3n and 4).
+//! Per-layer inputs, in addition to the residual stream, with a table of embeddings or without one.
 //!
 //! For the token t with the scaled embedding x_0, and for layer l, with D =
 //! `embedding_length_per_layer_input`:
 //!
 //! ```text
 //! p_l = (norm(W_l x_0 / sqrt(n_embd)) + sqrt(D) E_l[t]) / sqrt(2)      W_l (D, n_embd), E_l (n_vocab, D), p_l (D)
+//! p_l = norm(W_l x_0 / sqrt(n_embd))                                   without a table
 //! d = norm(W_out (f(W_gate x) * p_l))                                  W_gate (D, n_embd), W_out (n_embd, D)
 //! ```
 //!
 //! `d` is added to the residual stream after the layer. W and E of all layers are one matrix each.
 //!
-//! Source: `llama_model_gemma4::graph` of llama.cpp (llama-cpp-python 0.3.36).
+//! Source: `llama_model_gemma4::graph` of llama.cpp (llama-cpp-python 0.3.36), and `llama_model_gemma_embedding2::graph` of
+//! build 11549.
 
 use super::{linear::Linear, params::DecoderParams};
 use crate::{
@@ -33,7 +35,7 @@ fn width(keys: &Keys<'_>) -> Result<usize, Error> {
 /// The inputs of all layers.
 pub(super) struct PerLayerInputs {
     /// (n_vocab, n_layer * D).
-    embedding: Weight,
+    embedding: Option<Weight>,
     /// (n_embd) -> (n_layer * D).
     projection: Linear,
     norm: Option<Norm>,
@@ -42,7 +44,7 @@ pub(super) struct PerLayerInputs {
 }
 
 impl PerLayerInputs {
-    /// Per-layer embeddings of a file, if it has any.
+    /// Per-layer inputs of a file, if it has any.
     pub fn open(
         params: &DecoderParams,
         keys: &Keys<'_>,
@@ -55,8 +57,9 @@ impl PerLayerInputs {
         let all = params.n_layer * width;
         let name = "per_layer_token_embd.weight";
         let n_vocab = weights.shape(name).map_or(0, |shape| shape.dim(1) as usize);
+        let has_table = params.spec.has_per_layer_table;
         Ok(Some(PerLayerInputs {
-            embedding: weights.need_matrix(name, all, n_vocab)?,
+            embedding: has_table.then(|| weights.need_matrix(name, all, n_vocab)).transpose()?,
             projection: Linear::need(weights, "per_layer_model_proj", params.n_embd, all)?,
             norm: params.optional_norm(weights, "per_layer_proj_norm", width)?,
             width,
@@ -70,10 +73,12 @@ impl PerLayerInputs {
         if let Some(norm) = &self.norm {
             norm.apply_groups(&mut projected, self.width);
         }
-        // Half of the variance comes from the context-free part.
-        let embedded = pass.embed(&self.embedding)?;
-        projected.add_scaled((self.width as f32).sqrt(), &embedded);
-        projected *= std::f32::consts::FRAC_1_SQRT_2;
+        if let Some(embedding) = &self.embedding {
+            // Half of the variance comes from the context-free part.
+            let embedded = pass.embed(embedding)?;
+            projected.add_scaled((self.width as f32).sqrt(), &embedded);
+            projected *= std::f32::consts::FRAC_1_SQRT_2;
+        }
         Ok(projected)
     }
 }

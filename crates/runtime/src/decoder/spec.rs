@@ -108,6 +108,8 @@ pub struct Spec {
     pub embedding_scale: EmbeddingScale,
     /// True if the scaled embedding is normalized without weights.
     pub normalizes_embedding: bool,
+    /// True if the per-layer inputs of a file contain embeddings of the tokens, and not only a projection of the scaled embedding.
+    pub has_per_layer_table: bool,
     /// True if `layer_output_scale` is the factor of the embedding, which is added after each layer, instead of
     /// a factor of the residual stream.
     pub adds_embedding: bool,
@@ -356,6 +358,7 @@ impl Spec {
         sees_block: false,
         embedding_scale: EmbeddingScale::Key(1.0),
         normalizes_embedding: false,
+        has_per_layer_table: true,
         adds_embedding: false,
         residual_scale: ResidualScale::One,
         logit_scale: LogitScale::Multiply,

@@ -95,7 +95,7 @@ impl ConvertAdapter {
         let base = open_base(&base, &options)?;
         let adapter = AdapterInput::new(input.folder.path(), adapter, &base, &options).map_err(failed)?;
         let (stored, layout) = (adapter.adapter(), adapter.layout());
-        let mut notes = Notes::of(&stored.notes, &[layout]);
+        let mut notes = Notes::of(&stored.notes, &[layout]).with_warnings(&stored.warnings);
         if !layout.warnings.is_empty() {
             notes
                 .notes

@@ -390,7 +390,7 @@ pub fn stored_as(checkpoint: &Checkpoint, data: &Data) -> String {
         Data::Computed(_) => "computed".to_owned(),
         Data::Integers { .. } => "integers".to_owned(),
         Data::Combined { .. } | Data::Extended { .. } => "several tensors".to_owned(),
-        Data::Columns { source, .. } => {
+        Data::Columns { source, .. } | Data::Scattered { source, .. } => {
             let tensor = checkpoint.tensor(source);
             tensor.map_or_else(String::new, gguf_checkpoint::Tensor::stored_as)
         }

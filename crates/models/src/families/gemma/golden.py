@@ -4,7 +4,7 @@ from unittest import mock
 
 from headers import RMS, Header, heads
 from recipes import dense, ends
-from tiny_models import AS_IT_IS, OLD, POOLING, TEXT, WIDE_TEXT, layers, sizes, tiny, wrapper
+from tiny_models import AS_IT_IS, MEAN, OLD, POOLING, TEXT, WIDE_TEXT, layers, sizes, tiny, wrapper
 from tiny_parts import mlp, tensors, weights
 from tiny_towers import SIGLIP, tower, with_pillow
 
@@ -116,6 +116,26 @@ CHECKPOINTS |= {
         num_global_key_value_heads=1)),
 }
 
+def as_gemma(tensors: dict, _) -> dict:
+    """The names of Gemma 1, whose class of the reference reads them."""
+    return {name.replace("pre_feedforward", "post_attention"): tensor for name, tensor in tensors.items()}
+
+
+def vocab_of_gemma2(_) -> list:
+    """Without the tokens of Gemma 1 that mark code."""
+    from conversion.gemma import Gemma2Model, GemmaModel
+    return [mock.patch.object(GemmaModel, "set_vocab", Gemma2Model.set_vocab)]
+
+
+CHECKPOINTS["vaultgemma"] = tiny(model="vaultgemma", config=dict(head_dim=8, query_pre_attn_scalar=8, sliding_window=16,
+    attn_logit_softcapping=None, final_logit_softcapping=None, layer_types=["full_attention"] * 2), given_as=as_gemma,
+    patches=vocab_of_gemma2, reference=dict(set=dict(architectures=["GemmaForCausalLM"], model_type="gemma")))
+CHECKPOINTS["gemma-embedding2"] = wrapper("embedding_gemma2", "EmbeddingGemma2Model", dict(num_hidden_layers=6, head_dim=8,
+    global_head_dim=16, num_global_key_value_heads=1, sliding_window=3, hidden_size_per_layer_input=4, embedding_dim=20),
+    vision_config=dict(hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2,
+    num_key_value_heads=2, head_dim=8, patch_size=4, position_embedding_size=16), audio_config=None,
+    more=dict(AS_IT_IS, tokenizer="llama_bpe", files=MEAN, ahead=True))
+
 GEMMA4_SEEING = dict(head_dim=8, num_hidden_layers=2, sliding_window=16,
     layer_types=["sliding_attention", "full_attention"], vocab_size_per_layer_input=384, hidden_size_per_layer_input=0)
 GEMMA4_VISION = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=3, num_attention_heads=2,
@@ -182,6 +202,10 @@ PROJECTORS = {
     "gemma4-clipped": tower("gemma4", "Gemma4ForConditionalGeneration", GEMMA4_SEEING, AS_IT_IS,
         vision_config=dict(GEMMA4_VISION, use_clipped_linears=True, standardize=True), audio_config=None),
     "gemma4-audio": tower("gemma4", "Gemma4ForConditionalGeneration", GEMMA4_SEEING, dict(AS_IT_IS, no_q8_0=True),
+        vision_config=GEMMA4_VISION, audio_config=dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+        subsampling_conv_channels=[128, 4], output_proj_dims=24)),
+    "embedding-gemma2": tower("embedding_gemma2", "EmbeddingGemma2Model", dict(head_dim=8, hidden_size_per_layer_input=4,
+        embedding_dim=20, layer_types=["full_attention"]), dict(AS_IT_IS, no_q8_0=True, ahead=True),
         vision_config=GEMMA4_VISION, audio_config=dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
         subsampling_conv_channels=[128, 4], output_proj_dims=24)),
     "gemma4uv": tower("gemma4_unified", "Gemma4UnifiedForConditionalGeneration", dict(head_dim=8, sliding_window=16,
@@ -303,7 +327,14 @@ def with_all_tokens(config, tensors):
                     for name, tensor in tensors.items()}
 
 
+def without_projection(model):
+    """Rows before the output matrix, which follows the pooling (`output`)."""
+    import torch
+    model.language_model.embedding_projection = torch.nn.Identity()
+
+
 LOGITS = {
+    "gemma-embedding2": dict(prepare=without_projection, output="language_model.embedding_projection.weight"),
     "gemma2-old": SCALED,
     "gemma-embedding": SCALED,
     "gemma-embedding-dense": SCALED,

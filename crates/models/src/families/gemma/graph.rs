@@ -10,6 +10,7 @@ use gguf_runtime::graphs::{
 pub const GRAPHS: &[Architecture] = &[
     Architecture::decoder("gemma", GEMMA),
     Architecture::decoder("gemma-embedding", GEMMA_EMBEDDING).sized(gemma3),
+    Architecture::decoder("gemma-embedding2", GEMMA_EMBEDDING2),
     Architecture::decoder("gemma2", GEMMA2).sized(gemma2),
     Architecture::decoder("gemma3", GEMMA3).sized(gemma3),
     Architecture::decoder("gemma3n", GEMMA4),
@@ -57,3 +58,7 @@ const GEMMA4: Spec = Spec { score_scale: ScoreScale::One, value_norm: true, ..GE
 /// Its windows count both directions.
 const GEMMA_EMBEDDING: Spec =
     Spec { has_lm_head: false, is_causal: false, memory: MemorySpec::NO_CACHE, ..GEMMA3 };
+
+/// Attention of Gemma 4 in both directions. The inputs of the layers come from the embedding.
+const GEMMA_EMBEDDING2: Spec =
+    Spec { score_scale: ScoreScale::One, value_norm: true, has_per_layer_table: false, ..GEMMA_EMBEDDING };

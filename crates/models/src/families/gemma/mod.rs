@@ -23,6 +23,8 @@ pub const FAMILY: Family = Family {
         convert::gemma4_assistant::GEMMA4_ASSISTANT,
         convert::gemma4_unified::GEMMA4_UNIFIED,
         convert::gemma_embedding::GEMMA_EMBEDDING,
+        convert::gemma_embedding2::GEMMA_EMBEDDING2,
+        convert::vaultgemma::VAULTGEMMA,
     ],
     projectors: &[
         projector::gemma3::GEMMA3,

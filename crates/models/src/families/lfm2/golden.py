@@ -21,6 +21,8 @@ CHECKPOINTS = {
 }
 
 CHECKPOINTS |= {
+    "lfm2-masked": dict(CHECKPOINTS["lfm2"], tensor_names=[("model.", "lfm2.")], ahead=True,
+        more=dict(architectures=["Lfm2BidirectionalForMaskedLM"])),
     "lfm2moe-old": CHECKPOINTS["lfm2moe"] | dict(old=dict(OLD, rope_theta=1000000.0)),
 }
 

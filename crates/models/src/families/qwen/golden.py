@@ -8,8 +8,8 @@ from lib import GOLDEN
 from logits_own import first_of_equal, text_of
 from recipes import dense, ends, every, ffn
 from tiny_models import (
-    AS_IT_IS, HAND, OLD, POOLING, ROPE3, ROPE_OF_IMAGES, TEXT, few, hub, layers, predictions, sizes, tiny, with_tokenizer,
-    wrapper)
+    AS_IT_IS, HAND, OLD, POOLING, QWEN35, ROPE3, ROPE35, ROPE_OF_IMAGES, TEXT, few, hub, layers, predictions, sizes, tiny,
+    with_tokenizer, wrapper)
 from tiny_parts import ENDS, NORMS, attention, mlp, tensors, weights
 from tiny_towers import (
     ONE, QWEN25_VISION, QWEN35_VISION, QWEN3_VISION, SHALLOW_WHISPER, grid_look, tower, with_biases)
@@ -40,10 +40,6 @@ def with_turned_experts(tensors: dict, config) -> dict:
 QWEN2_TOWER = dict(depth=1, embed_dim=16, hidden_size=32, num_heads=2, patch_size=4)
 QWEN25_TOWER = dict(QWEN25_VISION, depth=1, fullatt_block_indexes=[0])
 QWEN3_TOWER = dict(QWEN3_VISION, depth=3)
-QWEN35 = dict(head_dim=8, num_hidden_layers=4, linear_key_head_dim=4, linear_value_head_dim=8, linear_num_key_heads=2,
-    linear_num_value_heads=6, linear_conv_kernel_dim=4)
-ROPE35 = dict(rope_type="default", rope_theta=10000000.0, partial_rotary_factor=0.5, mrope_section=[1, 1, 0],
-    mrope_interleaved=True)
 QWEN35_MOE = dict(num_experts=3, num_experts_per_tok=2, moe_intermediate_size=24, shared_expert_intermediate_size=40)
 QWEN35_TOWER = dict(QWEN35_VISION, depth=3)
 OMNI_TEXT = dict(TEXT, model_type="qwen2_5_omni_text", hidden_act="silu", rms_norm_eps=1e-6, rope_theta=1000000.0,
@@ -168,6 +164,9 @@ CHECKPOINTS = {
     # One value head to a key head, no sections; what a fine-tune of the text part is saved as.
     "qwen3.5-text": dict(model="qwen3_5_text", **{"class": "Qwen3_5ForCausalLM"}, tokenizer="bpe", config=dict(QWEN35,
         linear_num_value_heads=2)),
+    # The inner class of the text part, without an output.
+    "qwen3.5-inner": dict(ahead=True, model="qwen3_5_text", **{"class": "Qwen3_5TextModel"}, tokenizer="bpe", files=POOLING,
+        config=dict(QWEN35, rope_parameters=ROPE35)),
     "qwen3.5moe": wrapper("qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration", dict(QWEN35, **QWEN35_MOE,
         rope_parameters=ROPE35), vision_config=QWEN35_TOWER, more=AS_IT_IS),
     "qwen2vl": wrapper("qwen2_vl", "Qwen2VLForConditionalGeneration", dict(rope_parameters=ROPE3),

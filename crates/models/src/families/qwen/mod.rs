@@ -6,6 +6,7 @@ pub mod graph;
 pub mod projector;
 pub mod vision;
 
+use crate::families::decision::convert::{clef, openjev, pplx_decider};
 use crate::family::Family;
 use gguf_checkpoint::FamilyForm;
 use gguf_layout::{Quantization, Wrapper};
@@ -21,6 +22,7 @@ pub const FAMILY: Family = Family {
         convert::qwen35::MINICPMV,
         convert::qwen35::QWEN35,
         convert::qwen35::QWEN35MOE,
+        convert::qwen35::QWEN35_TEXT,
         convert::qwen3moe::QWEN3MOE,
         convert::qwen3next::QWEN3NEXT,
         convert::qwen3vl::QWEN3ASR,
@@ -66,6 +68,7 @@ const FORMS: &[FamilyForm] = &[
             ".q_norm.weight",
             ".k_norm.weight",
         ],
+        marked: &[clef::MARKED, pplx_decider::MARKED, openjev::MARKED],
         ..FamilyForm::USUAL
     },
 ];

@@ -252,11 +252,7 @@ fn text_config(map: &mut Map<String, Json>) -> Result<(), String> {
     if map.get("use_bidirectional_attention").is_some_and(|kind| kind == "all") {
         map.insert("is_causal".into(), false.into());
     }
-    adjust::layer_pattern(map, 6)?;
-    let last = map.get_mut("layer_types").and_then(Json::as_array_mut).and_then(|types| types.last_mut());
-    if let Some(last) = last {
-        *last = "full_attention".into();
-    }
+    layer_types(map)?;
     if map.get("rope_parameters").is_none_or(Json::is_null) {
         let rope = json!({
             "sliding_attention": {"rope_type": "default", "rope_theta": 10_000.0},
@@ -266,18 +262,33 @@ fn text_config(map: &mut Map<String, Json>) -> Result<(), String> {
     }
     let head_dim = map.remove("global_head_dim").unwrap_or(512.into());
     let heads = map.remove("num_global_key_value_heads").filter(|heads| !heads.is_null());
-    if !map.contains_key("per_layer_config") {
-        let mut full_rope = json!({"head_dim": head_dim});
-        if let Some(heads) = heads.filter(|_| map.get("attention_k_eq_v") == Some(&Json::Bool(true))) {
-            full_rope["num_key_value_heads"] = heads;
-        }
-        let types = map.get("layer_types").and_then(Json::as_array).into_iter().flatten();
-        let full = types.enumerate().filter(|(_, kind)| *kind == "full_attention");
-        let layers: Map<String, Json> =
-            full.map(|(layer, _)| (layer.to_string(), full_rope.clone())).collect();
-        map.insert("per_layer_config".into(), layers.into());
+    let mut full = json!({"head_dim": head_dim});
+    if let Some(heads) = heads.filter(|_| map.get("attention_k_eq_v") == Some(&Json::Bool(true))) {
+        full["num_key_value_heads"] = heads;
+    }
+    override_full_layers(map, &full);
+    Ok(())
+}
+
+/// Every sixth layer uses full attention, and the last one in any case.
+pub fn layer_types(map: &mut Map<String, Json>) -> Result<(), String> {
+    adjust::layer_pattern(map, 6)?;
+    let types = map.get_mut("layer_types").and_then(Json::as_array_mut);
+    if let Some(last) = types.and_then(|types| types.last_mut()) {
+        *last = "full_attention".into();
     }
     Ok(())
+}
+
+/// Adds overrides for the full-attention layers, unless the config has overrides.
+pub fn override_full_layers(map: &mut Map<String, Json>, overrides: &Json) {
+    if map.contains_key("per_layer_config") {
+        return;
+    }
+    let types = map.get("layer_types").and_then(Json::as_array).into_iter().flatten();
+    let full = types.enumerate().filter(|(_, kind)| *kind == "full_attention");
+    let layers: Map<String, Json> = full.map(|(layer, _)| (layer.to_string(), overrides.clone())).collect();
+    map.insert("per_layer_config".into(), layers.into());
 }
 
 /// `Gemma4Config`: text, images and sound.

@@ -8,3 +8,5 @@ pub mod gemma4;
 pub mod gemma4_assistant;
 pub mod gemma4_unified;
 pub mod gemma_embedding;
+pub mod gemma_embedding2;
+pub mod vaultgemma;

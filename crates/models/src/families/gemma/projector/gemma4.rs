@@ -13,7 +13,7 @@ use gguf_layout::projector::prelude::*;
 
 pub const GEMMA4: Projector = Projector {
     name: "gemma4",
-    classes: &["Gemma4ForConditionalGeneration"],
+    classes: &["Gemma4ForConditionalGeneration", "EmbeddingGemma2Model"],
     example: "google/gemma-4-31B-it",
     vision: Some(Tower { classes: &[ConfigClass::new("gemma4_vision")], ..VISION }),
     audio: Some(Tower { classes: &[ConfigClass::new("gemma4_audio")], ..AUDIO }),

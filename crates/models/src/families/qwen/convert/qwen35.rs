@@ -54,6 +54,28 @@ pub const QWEN35MOE: Arch = Arch {
     ..QWEN35
 };
 
+/// The row of the inner model of a text part, which has no prediction.
+///
+/// Source: `Qwen3_5TextModel` in `conversion/qwen.py` of llama.cpp build 11549, which is newer than the pinned one.
+pub const QWEN35_TEXT: Arch = Arch {
+    name: "qwen35-text",
+    written: Some("qwen35"),
+    classes: &[Class::inner("Qwen3_5TextModel", "model.")],
+    configs: &[],
+    keys: |hparams, file_keys| {
+        keys(hparams, file_keys)?;
+        pooling::keys(hparams, file_keys)
+    },
+    drops: |_, name| {
+        let name = name.strip_prefix("model.").unwrap_or(name);
+        name.starts_with("mtp.").then_some(drops::NO_PREDICTION)
+    },
+    prepare: |hparams, _| Ok(hparams.without("mtp_num_hidden_layers")),
+    prediction: None,
+    export: Export::NotExportable("exported as `Qwen3_5ForCausalLM`"),
+    ..QWEN35
+};
+
 /// The row of MiniCPM-V 4.6, whose text part is a dense one without a prediction.
 pub const MINICPMV: Arch = Arch {
     name: "minicpmv",

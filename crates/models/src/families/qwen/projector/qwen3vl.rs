@@ -19,6 +19,8 @@ pub const QWEN3VL: Projector = Projector {
         "Qwen3_5ForConditionalGeneration",
         "Qwen3_5MoeForConditionalGeneration",
         "Qwen4ExpForConditionalGeneration",
+        "ClefModel",
+        "OpenJevModel",
     ],
     example: "Qwen/Qwen3-VL-4B-Instruct",
     vision: Some(Tower {

@@ -1,0 +1,162 @@
+//! Models that are recognized by files next to those of their base model.
+
+use std::fs;
+use std::path::Path;
+
+use gguf_conversion::{CheckpointInput, Error};
+use gguf_layout::Options;
+use serde_json::{Value as Json, json};
+
+/// A copy of a golden checkpoint.
+fn copy_of(name: &str) -> tempfile::TempDir {
+    let temporary = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(gguf_testkit::checkpoint(name)).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_file() {
+            fs::copy(&path, temporary.path().join(path.file_name().unwrap())).unwrap();
+        }
+    }
+    temporary
+}
+
+fn open(folder: &Path) -> Result<CheckpointInput, Error> {
+    CheckpointInput::open(crate::folder(folder), &Options::new(gguf_models::FAMILIES))
+}
+
+/// The class that a folder is converted as, with the warnings about its files.
+fn class_and_warnings(folder: &Path) -> (Json, String) {
+    let opened = open(folder).unwrap();
+    let checkpoint = opened.checkpoint();
+    (checkpoint.config["architectures"][0].clone(), checkpoint.warnings.join("\n"))
+}
+
+/// Replaces a key of a JSON file.
+fn set(folder: &Path, file: &str, key: &str, value: Json) {
+    let mut json: Json = serde_json::from_slice(&fs::read(folder.join(file)).unwrap()).unwrap();
+    json[key] = value;
+    fs::write(folder.join(file), json.to_string()).unwrap();
+}
+
+/// The error for a golden checkpoint with another value of a key.
+fn refused_in(name: &str, file: &str, key: &str, value: Json) -> String {
+    let folder = copy_of(name);
+    set(folder.path(), file, key, value);
+    open(folder.path()).unwrap_err().to_string()
+}
+
+#[test]
+fn marked_model_without_its_weights_is_refused() {
+    let folder = copy_of("clef");
+    fs::remove_file(folder.path().join("joint_head.safetensors")).unwrap();
+    assert_eq!(open(folder.path()).unwrap_err().to_string(), "missing file `joint_head.safetensors`");
+}
+
+/// The reference recognizes these models by the same files (`register_hparams_loader` in `conversion` of build 11549).
+#[test]
+fn model_without_its_marks_is_its_base_model() {
+    let clef = copy_of("clef");
+    assert_eq!(class_and_warnings(clef.path()), (json!("ClefModel"), String::new()));
+    fs::remove_file(clef.path().join("joint_head_config.json")).unwrap();
+    let (class, warnings) = class_and_warnings(clef.path());
+    assert_eq!(class, json!("Qwen3_5ForConditionalGeneration"));
+    assert!(
+        warnings.starts_with("`joint_head.safetensors` is not read, so its 72 tensors are not"),
+        "{warnings}"
+    );
+
+    let openjev = copy_of("openjev");
+    assert_eq!(class_and_warnings(openjev.path()).0, json!("Qwen3_5ForConditionalGeneration"));
+    fs::create_dir(openjev.path().join("helper")).unwrap();
+    fs::write(openjev.path().join("helper/shim.py"), "").unwrap();
+    assert_eq!(class_and_warnings(openjev.path()).0, json!("OpenJevModel"));
+
+    for (removed, warning) in [
+        (
+            "decision_config.json",
+            "`readout.safetensors` is not read, so its tensor is not in the output: `weight`",
+        ),
+        (
+            "readout.safetensors",
+            "values of files that are not read are not in the output: `decision_config.json`",
+        ),
+    ] {
+        let folder = copy_of("pplx-decider");
+        assert_eq!(class_and_warnings(folder.path()), (json!("PplxDeciderModel"), String::new()));
+        fs::remove_file(folder.path().join(removed)).unwrap();
+        assert_eq!(class_and_warnings(folder.path()), (json!("Qwen3_5Model"), warning.to_owned()));
+    }
+}
+
+#[test]
+fn damaged_files_of_a_marked_model_are_refused() {
+    let cut = |file: &str| {
+        let folder = copy_of("clef");
+        let path = folder.path().join(file);
+        let bytes = fs::read(&path).unwrap();
+        fs::write(&path, &bytes[..bytes.len() - 3]).unwrap();
+        open(folder.path()).unwrap_err().to_string()
+    };
+    let weights = cut("joint_head.safetensors");
+    assert!(weights.starts_with("`joint_head.safetensors`: expected "), "{weights}");
+    let config = cut("joint_head_config.json");
+    assert!(config.starts_with("`joint_head_config.json`: "), "{config}");
+}
+
+#[test]
+fn counts_of_a_head_are_checked() {
+    let refused = |key, value| refused_in("clef", "joint_head_config.json", key, value);
+    for key in ["layers", "routing_layers", "heads"] {
+        let error = refused(key, Json::Null);
+        assert_eq!(error, format!("`joint_head_config.json`: missing key `{key}`"));
+        let error = refused(key, json!(-1));
+        assert!(error.starts_with(&format!("`joint_head_config.json`: key `{key}`: expected ")), "{error}");
+    }
+    assert!(refused("layers", json!(3)).contains("joint_head.layers.3"), "a layer that is missing");
+    assert!(refused("layers", json!(1_u64 << 60)).contains("layers"));
+}
+
+#[test]
+fn files_of_an_unmarked_model_are_named() {
+    let folder = copy_of("clef");
+    set(folder.path(), "config.json", "model_type", json!("llama"));
+    let checkpoint = gguf_checkpoint::open(crate::folder(folder.path())).unwrap();
+    assert_eq!(checkpoint.config["architectures"], json!(["Qwen3_5ForConditionalGeneration"]));
+    let warnings = checkpoint.warnings.join("\n");
+    assert!(
+        warnings.contains("`joint_head.safetensors` is not read, so its 72 tensors are not"),
+        "{warnings}"
+    );
+    assert!(warnings.contains("are not in the output: `joint_head_config.json`"), "{warnings}");
+}
+
+#[test]
+fn rows_of_a_readout_have_different_tokens() {
+    let refused = |key, value| refused_in("pplx-decider", "decision_config.json", key, value);
+    let rows =
+        "tensor `readout.weight`: expected a matrix of 4 rows for different ids below 384, found shape";
+    assert!(refused("token_ids", json!([70, 9, 380, 9])).starts_with(rows));
+    assert!(refused("token_ids", json!([70, 9, 384, 11])).starts_with(rows));
+    assert!(refused("token_ids", json!([70, 9, 380])).contains("expected a matrix of 3 rows"));
+    let expected = "`decision_config.json`: key `token_ids`: expected a list of token ids, found";
+    assert!(refused("token_ids", json!([70, -9, 380, 11])).starts_with(expected));
+    assert!(refused("temperature", json!("hot")).contains("temperature"));
+}
+
+#[test]
+fn unread_keys_of_a_side_config_are_reported() {
+    let folder = copy_of("pplx-decider");
+    set(folder.path(), "decision_config.json", "bias", json!({"noul": 0.5}));
+    let opened = open(folder.path()).unwrap();
+    let keys = opened.layout().unread_keys.iter().filter(|key| key.is_mathematics);
+    let keys: Vec<&str> = keys.map(|key| key.key.as_str()).collect();
+    assert!(keys.contains(&"decision.bias.noul"), "{keys:?}");
+}
+
+#[test]
+fn length_of_the_output_is_that_of_the_embedding() {
+    let config = gguf_testkit::read_json(gguf_testkit::checkpoint("pplx-decider").join("config.json"));
+    let mut text = config["text_config"].clone();
+    text["vocab_size"] = json!(1_u64 << 50);
+    let error = refused_in("pplx-decider", "config.json", "text_config", text);
+    assert!(error.contains("expected the number of rows of the embedding"), "{error}");
+}

@@ -1,0 +1,47 @@
+"""Golden recipes of decision models, which are newer than the pinned reference."""
+
+from tiny_models import AS_IT_IS, QWEN35, ROPE35, wrapper
+from tiny_towers import QWEN35_VISION, tower, with_biases
+
+HEAD = dict(width=16, layers=2, routing_layers=1, heads=2, feedforward=24)
+TEXT_PART = dict(QWEN35, rope_parameters=ROPE35)
+
+
+def attention(name: str) -> dict:
+    """`nn.MultiheadAttention` of the width of the head."""
+    return with_biases({f"{name}.out_proj": [16, 16]}) | {f"{name}.in_proj_weight": [48, 16], f"{name}.in_proj_bias": [48]}
+
+
+def joint_head() -> dict:
+    """The head of Clef: scales in F32, one so large that it is limited, everything else in BF16."""
+    shapes = with_biases({"hidden_norm": [32], "option_summary_norm": [16], "field_norm": [16], "option_norm": [16],
+        "residual_scorer.0": [16, 64], "residual_scorer.3": [1, 16]})
+    shapes |= {f"{name}_projection.weight": [16, 32] for name in (
+        "memory", "question", "option_question", "global", "option_context", "option_lexical")}
+    shapes |= {"type_embedding.weight": [3, 16], "prior_logit_scale": "normal - F32", "joint_logit_scale": "divisor - F32",
+        "residual_gate": "normal - F32"}
+    for i in range(HEAD["routing_layers"]):
+        layer = f"evidence_layers.{i}."
+        shapes |= attention(layer + "attention") | with_biases({layer + "query_norm": [16], layer + "memory_norm": [16],
+            layer + "feedforward_norm": [16], layer + "feedforward.0": [24, 16], layer + "feedforward.3": [16, 24]})
+    for i in range(HEAD["layers"]):
+        layer = f"layers.{i}."
+        shapes |= attention(layer + "self_attn") | attention(layer + "multihead_attn") | with_biases({
+            **{f"{layer}norm{n}": [16] for n in (1, 2, 3)}, layer + "linear1": [24, 16], layer + "linear2": [16, 24]})
+    return shapes
+
+
+CLEF = dict(ahead=True, **AS_IT_IS, files={"joint_head_config.json": HEAD}, parts={"joint_head.safetensors": joint_head()})
+PPLX = dict(ahead=True, **AS_IT_IS, files={"decision_config.json": dict(temperature=1.75, token_ids=[70, 9, 380, 11])},
+    parts={"readout.safetensors": {"weight": [4, 32]}})
+# The reference knows the model by this file, which it does not run.
+OPENJEV = dict(ahead=True, **AS_IT_IS, files={"helper/shim.py": "raise SystemExit\n"})
+
+CHECKPOINTS = {name: wrapper("qwen3_5", class_name, TEXT_PART, more, vision_config=dict(QWEN35_VISION, depth=3))
+    for name, class_name, more in (("clef", "Qwen3_5ForConditionalGeneration", CLEF),
+    ("pplx-decider", "Qwen3_5Model", PPLX), ("openjev", "Qwen3_5ForConditionalGeneration", OPENJEV))}
+
+PROJECTORS = {"pplx-decider": tower("qwen3_5", "Qwen3_5Model", dict(head_dim=8), dict(PPLX,
+    preprocessor=dict(size=dict(shortest_edge=65536, longest_edge=16777216))), vision_config=QWEN35_VISION)} | {
+    name: tower("qwen3_5", "Qwen3_5ForConditionalGeneration", dict(head_dim=8), more, vision_config=QWEN35_VISION)
+    for name, more in (("clef", CLEF), ("openjev", OPENJEV))}
