@@ -39,6 +39,21 @@ fn crates_are_publishable_or_marked_unpublished() {
 }
 
 #[test]
+fn no_test_is_where_none_is_run() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut n_without = 0;
+    for folder in fs::read_dir(root.join("crates")).unwrap().map(|entry| entry.unwrap().path()) {
+        if fs::read_to_string(folder.join("Cargo.toml")).unwrap().contains("\ntest = false\n") {
+            n_without += 1;
+            for file in gguf_testkit::rust_files(&folder.join("src")) {
+                assert!(!fs::read_to_string(&file).unwrap().contains("#[test]"), "{}", file.display());
+            }
+        }
+    }
+    assert_eq!(n_without, 1, "crates without tests in src");
+}
+
+#[test]
 fn archives_have_the_licenses_of_texts_and_crates() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let notices = "crates/toolkit/src/calibration_text/builtin/NOTICES";
