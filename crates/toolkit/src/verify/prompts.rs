@@ -20,6 +20,8 @@ const SHOWN: usize = 40;
 const SHARED: usize = 30;
 /// The key of a reranker's prompt.
 const RERANK: &str = "tokenizer.chat_template.rerank";
+/// The key of a decision model's prompt, which has a schema instead of messages.
+const DECISION: &str = "tokenizer.chat_template.systemone";
 
 /// All templates of a file: key and text.
 fn templates(metadata: &Metadata) -> impl Iterator<Item = (&str, &Value)> {
@@ -54,8 +56,13 @@ pub fn check(metadata: &Metadata) -> Result<Check, Error> {
             n_plain += 1;
             continue;
         }
+        let all_rendered = render_fixed(&budget, template, &tokens)?;
+        if key == DECISION && !matches!(all_rendered.first(), Some(Err(ChatError::Syntax(_)))) {
+            n_plain += 1;
+            continue;
+        }
         let (mut failures, mut n_without_text) = (Vec::new(), 0);
-        for (conversation, rendered) in conversations.iter().zip(render_fixed(&budget, template, &tokens)?) {
+        for (conversation, rendered) in conversations.iter().zip(all_rendered) {
             match rendered {
                 Ok(text) => {
                     n_rendered += 1;
