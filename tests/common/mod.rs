@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub use gguf_testkit::{Tensors, read_json, sha256};
+pub use gguf_testkit::{Tensors, copy_folder, read_json, sha256};
 use serde_json::Value as Json;
 use tempfile::TempDir;
 
@@ -304,20 +304,6 @@ impl Sandbox {
 
 pub fn golden(name: &str) -> PathBuf {
     gguf_testkit::golden_path(name)
-}
-
-pub fn copy_folder(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let to = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy_folder(&entry.path(), &to);
-        } else {
-            // Only the bytes: the permissions of a checkout are its own affair.
-            fs::write(to, fs::read(entry.path()).unwrap()).unwrap();
-        }
-    }
 }
 
 fn list(folder: &Path, prefix: &str, files: &mut BTreeMap<String, String>) {

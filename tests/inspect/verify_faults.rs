@@ -243,7 +243,7 @@ fn implausible_weights_are_found() {
         ],
         &["--only", "blocks"],
     );
-    // Across two tensors: of the second one, only complete rows.
+    // A hole that continues in the next tensor, with complete rows there.
     let across = with(&good, |parts| {
         let is_matrix = |at: usize| parts.tensors[at].2 == DType::Q8_0;
         let first = (0..parts.tensors.len() - 1).find(|at| is_matrix(*at) && is_matrix(at + 1)).unwrap();

@@ -39,7 +39,7 @@ fn crates_are_publishable_or_marked_unpublished() {
 }
 
 #[test]
-fn no_test_is_where_none_is_run() {
+fn crates_that_run_no_unit_tests_have_none() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut n_without = 0;
     for folder in fs::read_dir(root.join("crates")).unwrap().map(|entry| entry.unwrap().path()) {

@@ -61,7 +61,9 @@ impl Marked {
             }
         }
         parts.push(part);
-        Ok(if self.weights_first { [added, tensors].concat() } else { [tensors, added].concat() })
+        let (mut all, others) = if self.weights_first { (added, tensors) } else { (tensors, added) };
+        all.extend(others);
+        Ok(all)
     }
 }
 

@@ -28,31 +28,8 @@ const VALUES: &[&str] =
     &["bias", "calibration", "decision", "head", "readout", "schema", "temperature", "threshold"];
 
 /// First words of names `*_config.json` of files about text generation, training, evaluation and other programs.
-const OTHER_CONFIGS: &[&str] = &[
-    "accelerate",
-    "data",
-    "dataset",
-    "deepspeed",
-    "ds",
-    "eval",
-    "evaluation",
-    "finetune",
-    "finetuning",
-    "genai",
-    "generation",
-    "lora",
-    "merge",
-    "mergekit",
-    "mlc",
-    "neuron",
-    "openvino",
-    "ort",
-    "peft",
-    "quantization",
-    "train",
-    "trainer",
-    "training",
-];
+const OTHER_CONFIGS: &str = "accelerate data dataset deepspeed ds eval evaluation finetune finetuning genai generation lora merge \
+    mergekit mlc neuron openvino ort peft quantization train trainer training";
 
 /// Files and tensors that were read or reported.
 pub(crate) struct Found<'a> {
@@ -79,7 +56,7 @@ fn has_values(name: &str) -> bool {
     };
     let words: Vec<&str> = stem.split(['_', '-', '.']).collect();
     let is_config = words.len() > 1 && words.last() == Some(&"config");
-    is_config && !words.first().is_some_and(|word| OTHER_CONFIGS.contains(word))
+    is_config && !OTHER_CONFIGS.split_whitespace().any(|other| words.first() == Some(&other))
         || words.iter().any(|word| VALUES.contains(word))
 }
 

@@ -24,7 +24,7 @@ pub use golden::{
 };
 pub use levels::{REQUIRE_LEVELS, require_levels};
 pub use metadata::{mutate_metadata, mutated_gguf};
-pub use modules::{files, module_order, rust_files};
+pub use modules::{copy_folder, files, module_order, rust_files};
 pub use mutate::{Draw, NASTY, mutants, mutate, number};
 pub use pickle::{Pickler, zip};
 pub use safetensors::{

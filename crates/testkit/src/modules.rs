@@ -49,6 +49,23 @@ pub fn rust_files(folder: &Path) -> Vec<PathBuf> {
     files(folder).into_iter().filter(is_rust).collect()
 }
 
+/// Copies a folder with its subfolders. Files get the usual permissions, not those of the checkout.
+///
+/// # Panics
+/// If a file or folder cannot be read or written.
+pub fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a folder can be created");
+    for entry in fs::read_dir(from).expect("a folder can be listed") {
+        let from = entry.expect("a folder can be listed").path();
+        let to = to.join(from.file_name().unwrap_or_default());
+        if from.is_dir() {
+            copy_folder(&from, &to);
+        } else {
+            fs::write(to, fs::read(from).expect("a file can be read")).expect("a file can be written");
+        }
+    }
+}
+
 /// Module paths to texts; the root is the empty path.
 type Sources = BTreeMap<Vec<String>, String>;
 

@@ -146,10 +146,7 @@ fn merged_shard_parts_match_the_whole() {
 /// Opens a folder with the shards of a golden, modified by `change`.
 fn shards(name: &str, change: impl Fn(&Path)) -> Result<Checkpoint, Error> {
     let dir = tempfile::tempdir().unwrap();
-    for entry in fs::read_dir(golden(name)).unwrap() {
-        let entry = entry.unwrap();
-        fs::copy(entry.path(), dir.path().join(entry.file_name())).unwrap();
-    }
+    gguf_testkit::copy_folder(&golden(name), dir.path());
     change(dir.path());
     gguf_checkpoint::open(dir.path())
 }

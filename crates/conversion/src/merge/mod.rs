@@ -205,11 +205,9 @@ impl Merging {
         for (_, _, tensor) in outputs {
             self.untie(tensor)?;
         }
-        let notes = opened.notes.iter().map(|note| format!("adapter `{}`: {note}", adapter.name.display()));
-        self.checkpoint.notes.extend(notes);
-        let warnings =
-            opened.warnings.iter().map(|warning| format!("adapter `{}`: {warning}", adapter.name.display()));
-        self.checkpoint.warnings.extend(warnings);
+        let of_adapter = |text: String| format!("adapter `{}`: {text}", adapter.name.display());
+        self.checkpoint.notes.extend(opened.notes.into_iter().map(of_adapter));
+        self.checkpoint.warnings.extend(opened.warnings.into_iter().map(of_adapter));
         self.checkpoint.parts.extend(opened.parts);
         self.checkpoint.notes.push(counts.note(adapter, &config));
         self.take_tokenizer(adapter)

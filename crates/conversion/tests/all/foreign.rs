@@ -46,10 +46,7 @@ struct Copy {
 impl Copy {
     fn of(name: &str) -> Copy {
         let (source, folder) = (gguf_testkit::foreign(name), tempfile::tempdir().unwrap());
-        for entry in fs::read_dir(&source).unwrap() {
-            let path = entry.unwrap().path();
-            fs::copy(&path, folder.path().join(path.file_name().unwrap())).unwrap();
-        }
+        gguf_testkit::copy_folder(&source, folder.path());
         Copy { config: gguf_testkit::read_json(source.join("config.json")), folder }
     }
 

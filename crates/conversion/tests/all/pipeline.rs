@@ -90,11 +90,7 @@ fn via_equals_conversion_in_two_steps() {
     let bf16 = gguf_testkit::checkpoint("llama");
     // An f32 copy of the checkpoint, moved off the grid of bf16 by less than half a step.
     let fine = folder.path().join("llama");
-    fs::create_dir(&fine).unwrap();
-    for entry in fs::read_dir(&bf16).unwrap() {
-        let entry = entry.unwrap();
-        fs::write(fine.join(entry.file_name()), fs::read(entry.path()).unwrap()).unwrap();
-    }
+    gguf_testkit::copy_folder(&bf16, &fine);
     let mut tensors = gguf_testkit::read_safetensors(&fs::read(bf16.join("model.safetensors")).unwrap());
     for (dtype, _, bytes) in tensors.values_mut() {
         *dtype = "F32".to_owned();

@@ -21,16 +21,8 @@ fn folder(name: &str) -> (TempDir, PathBuf) {
     fs::create_dir(&folder).expect("a folder");
     let tokenizer = if name.starts_with("mistral") { "tokenizer.model.v3" } else { "tokenizer.model" };
     fs::copy(golden("tokenizer.model"), folder.join(tokenizer)).expect("a tokenizer");
-    copy(name, &folder);
+    gguf_testkit::copy_folder(&golden(name), &folder);
     (temporary, folder)
-}
-
-/// Copies the files of a golden into a folder.
-fn copy(name: &str, folder: &Path) {
-    for entry in fs::read_dir(golden(name)).expect("a golden") {
-        let entry = entry.expect("an entry");
-        fs::copy(entry.path(), folder.join(entry.file_name())).expect("a copy");
-    }
 }
 
 fn expected(name: &str) -> Json {
@@ -96,7 +88,7 @@ fn files_match_reference() {
 #[test]
 fn only_one_of_two_copies_is_read() {
     let (_temporary, both) = folder("bin");
-    copy("mistral-spm", &both);
+    gguf_testkit::copy_folder(&golden("mistral-spm"), &both);
     fs::copy(golden("tokenizer.model"), both.join("tokenizer.model.v3")).expect("a tokenizer");
     let file = convert(&both, "bf16").expect("a conversion");
     assert_eq!(summary(&file), expected("bin")["bf16"]);
