@@ -98,9 +98,10 @@ class FileTypes(TypedDict, total=False):
     outtype: Annotated[Optional[Texts], of(), "The same as ``file_type``, by the name of gguf-py."]
 
 
-class Adapters(TypedDict, total=False):
+class Inputs(TypedDict, total=False):
     lora: Annotated[Lora, of("adapters", adapters, default=()),
         "LoRA adapters to merge: a path, a list of paths or of ``(path, scale)``, or a dict of paths and scales."]
+    family: Annotated[Optional[StrPath], of("arch.families.family", text_path), "File with further families of image and video models."]
 
 
 class Checkpoint(TypedDict, total=False):
@@ -141,8 +142,7 @@ class Tensors(Rules, total=False):
     recipe: Annotated[Optional[Union[StrPath, Mapping[str, Any]]], of("replay.recipe", text_path),
         "Recipe that sets the type of each tensor: a file, or the dict of :func:`recipe`. Replaces ``file_type``."]
     save_recipe: Annotated[Optional[StrPath], of("replay.save_recipe", text_path), "Recipe file to write."]
-    header_slack: Annotated[Optional[Size], of("tensors.header_slack", size),
-        "Free space in the header, in bytes, for later edits in place."]
+    header_slack: Annotated[Optional[Size], of("tensors.header_slack", size), "Free space in the header, in bytes, for later edits in place."]
     split_max_size: Annotated[Optional[Size], of("tensors.rules.shards.split_max_size", size),
         'Limit of a shard, in bytes of tensor data or as a text such as ``"2GB"``.']
     split_max_tensors: Annotated[Optional[int], of("tensors.rules.shards.split_max_tensors"), "Limit of a shard in tensors."]
@@ -243,6 +243,7 @@ class Watched(TypedDict, total=False):
 
 class GgufInput(TypedDict, total=False):
     allow_requantize: Annotated[bool, flag("allow_requantize"), "Quantize tensors that are already quantized. They lose precision twice."]
+    repair: Annotated[bool, flag("repair"), "Repair a file of an image or video model that ComfyUI refuses."]
     keep_split: Annotated[bool, flag("keep_split"), "Write as many shards as the input has."]
 
 
@@ -511,14 +512,14 @@ class PartOptions(WorkerOptions, total=False):
 
 
 class ConvertOptions(
-    FileTypes, Checkpoint, Adapters, Tensors, Calibration, Vocabulary, Mistral, Layers, Via, Values, Output, Resume, Downloads, Watched,
+    FileTypes, Checkpoint, Inputs, Tensors, Calibration, Vocabulary, Mistral, Layers, Via, Values, Output, Resume, Downloads, Watched,
     total=False,
 ):
     """Keywords of :func:`convert`."""
 
 
 class QuantizeOptions(
-    FileTypes, Adapters, GgufInput, Tensors, Calibration, Values, Output, Resume, Watched, total=False
+    FileTypes, Inputs, GgufInput, Tensors, Calibration, Values, Output, Resume, Watched, total=False
 ):
     """Keywords of :func:`quantize`."""
 

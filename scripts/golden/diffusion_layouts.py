@@ -5,7 +5,7 @@ The original layout is written by hand from the models' own repositories; diffus
 `from_single_file` calls. Sizes that these functions state (3072 of Flux, 2304 and 768 of Lumina 2) are replaced by those of the tiny
 models. Values are those of `normal` in f16; the seed is the place in the list.
 
-Needs diffusers 0.39.0 and torch.
+Needs torch and diffusers 0.39.0, for Flux.3 diffusers 0.42.1.
 """
 
 import inspect
@@ -67,6 +67,24 @@ def flux2():
     for name in ("double_stream_modulation_img", "double_stream_modulation_txt", "single_stream_modulation"):
         rows += linear(f"{name}.lin", 6 * D, D, False)
     return rows + flux_blocks(False, []) + linear("final_layer.linear", 8, D, False) + linear("final_layer.adaLN_modulation.1", 2 * D, D, False)
+
+
+def flux3():
+    streams = ("image", "image_cond", "txt")
+    rows = linear("emb_in.image", D, 8, False) + linear("emb_in.image_cond", D, 8, False) + linear("txt_in", D, 12, False)
+    rows += linear("time_in.in_layer", D, 8, False) + linear("time_in.out_layer", D, D, False)
+    for name in ("early", "single"):
+        for stream in streams:
+            rows += linear(f"{name}_stream_modulations.{stream}.lin", 3 * D, D, False)
+    for name in ("content_mode_blocks.image", "content_mode_blocks.image_cond", "txt_mode_blocks", "single_blocks"):
+        for i in range(2):
+            block = f"{name}.{i}"
+            for part in ("q_proj", "k_proj", "v_proj", "attn_out"):
+                rows += linear(f"{block}.{part}", D, D, False)
+            rows += linear(f"{block}.mlp_in", 4 * D, D, False) + linear(f"{block}.mlp_out", D, 2 * D, False)
+            rows += vector(f"{block}.norm.query_norm.scale") + vector(f"{block}.norm.key_norm.scale")
+    final = "final_layer.image"
+    return rows + linear(f"{final}.linear", 8, D, False) + linear(f"{final}.adaLN_modulation.1", 2 * D, D, False)
 
 
 def sd3():
@@ -171,6 +189,7 @@ LAYOUTS = [
     ("flux", "flux", flux, "convert_flux_transformer_checkpoint_to_diffusers", {"3072": D}),
     ("chroma", "flux", chroma, "convert_chroma_transformer_checkpoint_to_diffusers", {"3072": D}),
     ("flux2", "flux", flux2, "convert_flux2_transformer_checkpoint_to_diffusers", {}),
+    ("flux3", "flux3", flux3, "convert_flux3_transformer_checkpoint_to_diffusers", {}),
     ("sd3", "sd3", sd3, "convert_sd3_transformer_checkpoint_to_diffusers", {}),
     ("aura", "aura", aura, "convert_auraflow_transformer_checkpoint_to_diffusers", {}),
     ("ltx", "ltxv", ltx, "convert_ltx_transformer_checkpoint_to_diffusers", {}),

@@ -107,6 +107,36 @@ fn copies_in_all_forms_restore_the_file() {
 }
 
 #[test]
+fn repair_restores_architecture_dimensions_and_parameters() {
+    let sandbox = sandbox();
+    let broken = WAN.iter().map(|tensor| match tensor.0 {
+        "head.modulation" => ("head.modulation", &[256, 2][..], DType::BF16),
+        "blocks.0.modulation" => ("blocks.0.modulation", &[300, 6][..], DType::BF16),
+        _ => *tensor,
+    });
+    write(&sandbox, "broken.gguf", &keys("wan_2_1"), "", &broken.collect::<Vec<_>>());
+    assert_eq!(verify(&sandbox, &["broken.gguf"]).0, Some(1));
+    let ran = succeed(sandbox.quantize(&words("broken.gguf fixed.gguf copy --repair")));
+    ran.says("repair: architecture `wan_2_1` is now `wan`");
+    ran.says("repair: 2 tensors got lost dimensions back").says("repair: 2 tensors now F32");
+    assert_eq!(dims(&sandbox, "fixed.gguf"), dims(&sandbox, "wan.gguf"));
+    let (fixed, good) = (sandbox.file("fixed.gguf"), sandbox.file("wan.gguf"));
+    assert_eq!(fixed.metadata(), good.metadata());
+    for (tensor, expected) in fixed.tensors().iter().zip(good.tensors()) {
+        assert_eq!(tensor.dtype, expected.dtype, "{}", tensor.name);
+        let is_equal = fixed.data(tensor).unwrap() == good.data(expected).unwrap();
+        assert_eq!(is_equal, !tensor.name.ends_with("modulation"), "{}", tensor.name);
+    }
+    let (status, _, report) = verify(&sandbox, &["fixed.gguf"]);
+    assert!(status == Some(0) && report.contains("ComfyUI-GGUF loads the file"), "{report}");
+    succeed(sandbox.quantize(&words("fixed.gguf again.gguf copy --repair"))).says("repair: nothing to repair is known");
+    assert!(sandbox.read("again.gguf") == sandbox.read("fixed.gguf"));
+    write(&sandbox, "text.gguf", &keys("llama"), "", &WAN[1..2]);
+    let ran = sandbox.quantize(&words("text.gguf no.gguf copy --repair"));
+    ran.ends_and_says(1, "only files of known image and video models can be repaired");
+}
+
+#[test]
 fn quantized_files_keep_ranks_keys_and_order() {
     let sandbox = sandbox();
     for file in FILES {

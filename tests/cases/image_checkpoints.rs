@@ -263,7 +263,7 @@ fn class_of_another_model_is_an_error() {
     std::fs::create_dir(sandbox.path("model")).unwrap();
     for (class, tensors, other) in [
         ("QwenImageTransformer2DModel", QWEN, false),
-        ("NucleusMoEImageTransformer2DModel", QWEN, true),
+        ("AnotherImageTransformer2DModel", QWEN, true),
         ("WanModel", WAN, false),
         ("WanVACETransformer3DModel", WAN, false),
         ("FluxTransformer2DModel", WAN, true),
@@ -312,6 +312,48 @@ fn unknown_models_are_converted_by_general_rules() {
     // A known name has its rules.
     succeed(convert(&sandbox, "-t q8_0 --arch-as flux"));
     assert_eq!(types("out.gguf")[0], DType::Q8_0);
+}
+
+#[test]
+fn families_of_a_file_are_converted_and_quantized_by_it() {
+    let sandbox = Sandbox::new();
+    let tensors: &[Tensor] = &[
+        ("video_patch_proj.weight", &[64, 256]),
+        ("blocks.0.attn.qkv_proj.weight", &[64, 256]),
+        ("blocks.0.gate.weight", &[64, 256]),
+        ("final_proj.weight", &[64, 256]),
+    ];
+    write(&sandbox, "model.safetensors", "BF16", None, &owned(&[tensors]));
+    sandbox.write(
+        "h3.toml",
+        r#"
+        [[model]]
+        architecture = "minimax_h3"
+        models = "MiniMax H3"
+        detect = [["video_patch_proj.weight", "blocks.0.attn.qkv_proj.weight"]]
+        unquantized = ["video_patch_proj."]
+        kept_f32 = [".gate."]
+        ends = [["video_patch_proj."], ["final_proj."], ["norm."]]
+        "#,
+    );
+    let warning = "warning: incomplete model: missing `norm.`";
+    succeed(convert(&sandbox, "-t q8_0 --family h3.toml")).says(warning);
+    let types = |file: &str| -> Vec<DType> {
+        sandbox.file(file).tensors().iter().map(|tensor| tensor.dtype).collect()
+    };
+    let expected = [DType::BF16, DType::Q8_0, DType::F32, DType::Q8_0];
+    assert_eq!(types("out.gguf"), expected);
+    succeed(convert(&sandbox, "-t bf16 --family h3.toml"));
+    succeed(sandbox.quantize(&words("out.gguf again.gguf q8_0 --family h3.toml")));
+    assert_eq!(types("again.gguf"), expected);
+    // Without it, the general rules apply.
+    succeed(sandbox.quantize(&words("out.gguf again.gguf q8_0 --force")))
+        .says("only matrices in numbered blocks");
+    assert_eq!(types("again.gguf")[3], DType::BF16);
+    sandbox.write("h3.toml", "[[model]]\narchitecture = 1");
+    convert(&sandbox, "-t q8_0 --family h3.toml")
+        .ends_and_says(1, "h3.toml: model 1: invalid type: integer `1`");
+    convert(&sandbox, "-t q8_0 --family none.toml").ends_and_says(1, "none.toml: ");
 }
 
 #[test]

@@ -77,7 +77,7 @@ impl DiffusionInput {
         // Taken before the merge adds files of adapters, whose entries are not keys of the model.
         let entries: BTreeMap<String, String> =
             checkpoint.parts.iter().flat_map(|part| part.metadata.clone()).collect();
-        let names = ModuleNames { prefix: part.prefix, stages: part.row.adapter_names };
+        let names = ModuleNames { prefix: part.prefix, stages: part.row.stages() };
         let checkpoint = merge_diffusion(checkpoint, adapters, names)
             .map_err(|(folder, error)| Error::Merge { folder, error })?;
         let mut model = gguf_layout::resolve_diffusion(part, &sources(&checkpoint), &entries)?;

@@ -64,6 +64,8 @@ pub enum Error {
     #[error("tensor `{tensor}` is already quantized: {from} would become {to}")]
     #[fact(expected = to, found = from)]
     Requantize { tensor: String, from: DType, to: DType },
+    #[error("only files of known image and video models can be repaired")]
+    NotRepairable,
     #[error("tensor `{tensor}`: {problem}")]
     RowEncoder { tensor: String, problem: Box<dyn std::error::Error + Send + Sync> },
     /// A layer to be removed does not exist.

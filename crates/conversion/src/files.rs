@@ -19,6 +19,7 @@ use crate::{
         Assignment, Fallback, ModelFacts, Overrides, Reason, Recipe, TensorFacts, TensorType, assign,
         label_warning,
     },
+    repair::repair,
     request::{OutputRequest, Request, Shards},
 };
 
@@ -103,7 +104,7 @@ pub(crate) fn plan(
         facts.iter().zip(&choices).map(|(facts, choice)| TensorFacts { dtype: choice.dtype, ..*facts });
     let made: Vec<TensorFacts<'_>> = made.collect();
     warnings.extend(label_warning(base.families, &metadata, &made));
-    let planned: Vec<PlannedTensor> = facts
+    let mut planned: Vec<PlannedTensor> = facts
         .iter()
         .zip(choices)
         .map(|(facts, choice)| {
@@ -113,6 +114,13 @@ pub(crate) fn plan(
             PlannedTensor { name: facts.name.to_owned(), shape, choice }
         })
         .collect();
+    if request.repair {
+        warnings.extend(repair(
+            model.diffusion.as_ref(),
+            &mut metadata,
+            planned.iter_mut().map(|tensor| (tensor.name.as_str(), &mut tensor.shape, &mut tensor.choice)),
+        )?);
+    }
     if let Some(file) = model.diffusion.as_ref().filter(|_| !output.recipe.copy) {
         let kept = made.iter().zip(&planned).filter(|(tensor, _)| tensor.shape.n_dims() == 2);
         let kept = kept.filter(|(_, planned)| matches!(planned.choice.reason, Reason::Kept(_)));

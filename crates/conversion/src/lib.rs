@@ -35,6 +35,7 @@ mod prefetch;
 mod prune;
 pub mod recipes;
 mod repack;
+mod repair;
 mod request;
 mod resolve;
 mod resume;

@@ -63,6 +63,8 @@ pub struct Request<'a> {
     pub endian: Endian,
     /// True if quantized weights may be quantized again.
     pub allow_requantize: bool,
+    /// True if tensors and keys of a diffusion model are restored for its loaders.
+    pub repair: bool,
     /// Type of matrices that came from 8-bit floats, in files that the reference makes with its converter
     /// only. Overrides take precedence.
     pub fp8_as: Option<DType>,

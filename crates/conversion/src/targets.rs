@@ -15,7 +15,9 @@ fn encoded<'a, 'n>(
     tensors: &'a [TensorFacts<'n>],
 ) -> impl Iterator<Item = (&'a Choice, &'a TensorFacts<'n>)> {
     let choices = file.choices.iter().map(|choice| (choice, &tensors[choice.tensor]));
-    choices.filter(|(choice, tensor)| tensor.dtype != choice.dtype && choice.reason != Reason::Repacked)
+    choices.filter(|(choice, tensor)| {
+        tensor.dtype != choice.dtype && !matches!(choice.reason, Reason::Repacked | Reason::Repaired)
+    })
 }
 
 /// Checks that each tensor has the importance data that its type needs.

@@ -6,29 +6,47 @@
 
 use std::ops::Range;
 
+use serde::Deserialize;
+
 /// A module of another layout, and the tensor of the original layout that contains its weights.
 ///
 /// `{}` in a name stands for a number. `{rest}` at the start or the end stands for any other parts of the name. Both names have
-/// the same placeholders in the same order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// the same placeholders in the same order. A file of families has a list of both names and, if it is a part, the rows.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Vec<String>")]
 pub struct AdapterName {
     /// Name of the tensor in the original layout, without `.weight` and `.bias`.
-    pub tensor: &'static str,
+    pub tensor: String,
     /// Name of the module in the layout of the adapter.
-    pub module: &'static str,
+    pub module: String,
     /// Rows of the tensor that are the module's.
     pub rows: AdapterRows,
 }
 
-impl AdapterName {
-    /// A module that corresponds to one tensor.
-    pub const fn whole(tensor: &'static str, module: &'static str) -> AdapterName {
-        AdapterName { tensor, module, rows: AdapterRows::All }
-    }
+impl TryFrom<Vec<String>> for AdapterName {
+    type Error = String;
 
-    /// A module that is part of a tensor.
-    pub const fn part(tensor: &'static str, module: &'static str, rows: AdapterRows) -> AdapterName {
-        AdapterName { tensor, module, rows }
+    fn try_from(list: Vec<String>) -> Result<AdapterName, String> {
+        let (tensor, module, rows) = match <[String; 2]>::try_from(list) {
+            Ok([tensor, module]) => (tensor, module, AdapterRows::All),
+            Err(list) => {
+                let [tensor, module, rows] = <[String; 3]>::try_from(list)
+                    .map_err(|list| format!("expected two names and the rows, found {list:?}"))?;
+                let unknown = || {
+                    format!(
+                        "unknown rows `{rows}`; expected `query`, `key`, `value`, `square N`, `after N squares`, `swapped halves` or `swapped pair`"
+                    )
+                };
+                (tensor, module, AdapterRows::from_text(&rows).ok_or_else(unknown)?)
+            }
+        };
+        let placeholders = |name: &str| -> Vec<String> {
+            name.split('.').filter(|part| part.starts_with('{')).map(str::to_owned).collect()
+        };
+        if placeholders(&tensor) != placeholders(&module) {
+            return Err(format!("`{tensor}` and `{module}` have different placeholders"));
+        }
+        Ok(AdapterName { tensor, module, rows })
     }
 }
 
@@ -64,6 +82,24 @@ pub struct RowRange {
 }
 
 impl AdapterRows {
+    /// Rows by their text in a file of families.
+    fn from_text(text: &str) -> Option<AdapterRows> {
+        Some(match text {
+            "query" => AdapterRows::Query,
+            "key" => AdapterRows::Key,
+            "value" => AdapterRows::Value,
+            "swapped halves" => AdapterRows::SwappedHalves,
+            "swapped pair" => AdapterRows::SwappedPair,
+            _ => match text.strip_prefix("square ") {
+                Some(index) => AdapterRows::Square(index.parse().ok()?),
+                None => {
+                    let n = text.strip_prefix("after ")?.strip_suffix(" squares")?;
+                    AdapterRows::AfterSquares(n.parse().ok()?)
+                }
+            },
+        })
+    }
+
     /// The rows of a matrix (n_rows, n_columns), or of the vector of its biases (n_rows). `None` if a matrix of this shape cannot
     /// be divided in this way.
     pub fn ranges(self, n_rows: u64, n_columns: u64) -> Option<Vec<RowRange>> {
@@ -116,7 +152,7 @@ impl AdapterRows {
 pub fn original_names(stages: &[&[AdapterName]], module: &str) -> Vec<(String, AdapterRows)> {
     let mut names = vec![(module.to_owned(), AdapterRows::All)];
     for stage in stages.iter().rev() {
-        names = renamed(&names, stage, |rule| [rule.module, rule.tensor]);
+        names = renamed(&names, stage, |rule| [&rule.module, &rule.tensor]);
     }
     names.retain(|(name, _)| name != module);
     names
@@ -127,7 +163,7 @@ pub fn original_names(stages: &[&[AdapterName]], module: &str) -> Vec<(String, A
 pub fn adapter_names(stages: &[&[AdapterName]], tensor: &str) -> Vec<(String, AdapterRows)> {
     let mut names = vec![(tensor.to_owned(), AdapterRows::All)];
     for stage in stages {
-        names = renamed(&names, stage, |rule| [rule.tensor, rule.module]);
+        names = renamed(&names, stage, |rule| [&rule.tensor, &rule.module]);
     }
     names.retain(|(name, _)| name != tensor);
     names
@@ -137,7 +173,7 @@ pub fn adapter_names(stages: &[&[AdapterName]], tensor: &str) -> Vec<(String, Ad
 fn renamed(
     names: &[(String, AdapterRows)],
     stage: &[AdapterName],
-    patterns: fn(&AdapterName) -> [&'static str; 2],
+    patterns: fn(&AdapterName) -> [&str; 2],
 ) -> Vec<(String, AdapterRows)> {
     let renamed = names.iter().flat_map(|(name, rows)| {
         let found: Vec<(String, AdapterRows)> = stage
@@ -195,16 +231,23 @@ pub(crate) fn filled(pattern: &str, captures: &[&str]) -> String {
 mod tests {
     use super::*;
 
-    const BLOCKS: &[AdapterName] = &[
-        AdapterName::part("double_blocks.{}.img_attn.qkv", "blocks.{}.attn.to_q", AdapterRows::Query),
-        AdapterName::part("double_blocks.{}.img_attn.qkv", "blocks.{}.attn.to_k", AdapterRows::Key),
-        AdapterName::whole("input_blocks.1.0.{rest}", "down_blocks.0.resnets.0.{rest}"),
-    ];
-    const INNER: &[AdapterName] = &[AdapterName::whole("{rest}.in_layers.2", "{rest}.conv1")];
+    /// Names of blocks and of modules inside them.
+    fn stages() -> [Vec<AdapterName>; 2] {
+        let name = |list: &[&str]| {
+            AdapterName::try_from(list.iter().map(|&text| text.to_owned()).collect::<Vec<_>>()).unwrap()
+        };
+        let blocks = vec![
+            name(&["double_blocks.{}.img_attn.qkv", "blocks.{}.attn.to_q", "query"]),
+            name(&["double_blocks.{}.img_attn.qkv", "blocks.{}.attn.to_k", "key"]),
+            name(&["input_blocks.1.0.{rest}", "down_blocks.0.resnets.0.{rest}"]),
+        ];
+        [blocks, vec![name(&["{rest}.in_layers.2", "{rest}.conv1"])]]
+    }
 
     #[test]
     fn stages_rename_numbers_and_rests() {
-        let names = |tensor| adapter_names(&[BLOCKS, INNER], tensor);
+        let [blocks, inner] = stages();
+        let names = |tensor| adapter_names(&[&blocks, &inner], tensor);
         assert_eq!(
             names("double_blocks.17.img_attn.qkv"),
             [
@@ -223,12 +266,14 @@ mod tests {
 
     #[test]
     fn original_names_invert_names() {
+        let [blocks, inner] = stages();
+        let stages = [&blocks[..], &inner];
         for tensor in ["double_blocks.17.img_attn.qkv", "input_blocks.1.0.in_layers.2"] {
-            for (module, rows) in adapter_names(&[BLOCKS, INNER], tensor) {
-                assert_eq!(original_names(&[BLOCKS, INNER], &module), [(tensor.to_owned(), rows)]);
+            for (module, rows) in adapter_names(&stages, tensor) {
+                assert_eq!(original_names(&stages, &module), [(tensor.to_owned(), rows)]);
             }
         }
-        assert_eq!(original_names(&[BLOCKS, INNER], "other.weight"), []);
+        assert_eq!(original_names(&stages, "other.weight"), []);
     }
 
     #[test]

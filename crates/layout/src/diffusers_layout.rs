@@ -1,7 +1,7 @@
 //! Conversion from the layout of diffusers to the original one, for models in which this only renames tensors, joins their rows
 //! and exchanges halves.
 //!
-//! [`Diffusion::adapter_names`] has the modules and [`Diffusion::diffusers_names`] all other tensors. A checkpoint is in this
+//! [`Diffusion::stages`] has the modules and [`Diffusion::tensors`] all other tensors. A checkpoint is in this
 //! layout if every tensor has a place, and the tensors of the original layout are complete.
 
 use std::collections::HashMap;
@@ -57,14 +57,22 @@ pub(crate) fn original_tensors(row: &Diffusion, sources: &[DiffusionSource]) -> 
 /// Name and rows in the original layout of a tensor of diffusers.
 fn place(row: &Diffusion, name: &str) -> Option<(String, AdapterRows)> {
     let found = |rules: &[AdapterName], name: &str| {
-        rules.iter().find_map(|rule| Some((filled(rule.tensor, &captures(rule.module, name)?), rule.rows)))
+        rules.iter().find_map(|rule| Some((filled(&rule.tensor, &captures(&rule.module, name)?), rule.rows)))
     };
-    if let Some(place) = found(row.diffusers_names, name) {
+    if let Some(place) = found(&row.tensors, name) {
         return Some(place);
     }
     let (module, end) = [".weight", ".bias"].iter().find_map(|end| Some((name.strip_suffix(end)?, end)))?;
-    let mut rules = row.adapter_names.iter().rev();
-    let (tensor, rows) = rules.find_map(|stage| found(stage, module))?;
+    let mut known = None;
+    for stage in row.stages().into_iter().rev() {
+        let (name, rows) = known
+            .as_ref()
+            .map_or((module, AdapterRows::All), |(name, rows): &(String, _)| (name.as_str(), *rows));
+        if let Some((tensor, part)) = found(stage, name) {
+            known = Some((tensor, if part == AdapterRows::All { rows } else { part }));
+        }
+    }
+    let (tensor, rows) = known?;
     Some((format!("{tensor}{end}"), rows))
 }
 

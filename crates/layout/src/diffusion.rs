@@ -5,54 +5,83 @@
 //!
 //! Source: `ModelTemplate` and `detect_arch` in `tools/convert.py`, and `tools/lcpp.patch`, of city96/ComfyUI-GGUF@795e451.
 
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
 use crate::adapter_names::AdapterName;
 
-/// Facts of one diffusion architecture. Lists of parts match anywhere in a name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Architectures that the loader of ComfyUI-GGUF knows.
+///
+/// Source: `IMG_ARCH_LIST` in `loader.py` of city96/ComfyUI-GGUF@795e451.
+const LOADED: [&str; 12] = [
+    "flux",
+    "sd1",
+    "sdxl",
+    "sd3",
+    "aura",
+    "hidream",
+    "cosmos",
+    "ltxv",
+    "hyvid",
+    "wan",
+    "lumina2",
+    "qwen_image",
+];
+
+/// Ends of the names of lists of blocks.
+const LISTS: &[&str] = &["blocks", "layers", "refiner"];
+
+/// Facts of one diffusion architecture, which [`read_diffusion`](crate::read_diffusion) reads from a file. Lists of parts match
+/// anywhere in a name.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Diffusion {
     /// `general.architecture` of its files. Two rows may share it (LTX-Video and LTX-2).
-    pub name: &'static str,
+    #[serde(rename = "architecture")]
+    pub name: String,
     /// Models of this row, for messages and documentation.
-    pub models: &'static str,
-    /// Place in the order of detection; the first row that matches wins.
-    pub order: u16,
-    /// Alternatives; all names of one are present in a checkpoint of this row.
-    pub detect: &'static [&'static [&'static str]],
+    pub models: String,
+    /// Alternatives; all names of one are present in a checkpoint of this row. Empty if the class determines the row.
+    pub detect: Vec<Vec<String>>,
     /// Tensors with their outermost dimension, which distinguish rows with the same names.
-    pub extents: &'static [(&'static str, u64)],
+    pub extents: BTreeMap<String, u64>,
     /// Names of another layout of the same model, which files do not have.
-    pub refused: &'static [&'static str],
+    pub refused: Vec<String>,
     /// Parts of the names of tensors that are left out of files.
-    pub ignored: &'static [&'static str],
+    pub ignored: Vec<String>,
     /// Parts of the names of weights that ComfyUI keeps as bare parameters: they stay F32 if the source is f32 or bf16.
-    pub kept_f32: &'static [&'static str],
+    pub kept_f32: Vec<String>,
     /// Parts of the names of tensors that are never quantized.
-    pub unquantized: &'static [&'static str],
+    pub unquantized: Vec<String>,
     /// Whole names of tensors that are never quantized.
-    pub unquantized_names: &'static [&'static str],
+    pub unquantized_names: Vec<String>,
+    /// True if tensors outside of numbered blocks are never quantized either.
+    pub only_blocks: bool,
     /// True if tensors are reshaped to rows of 256 elements, with the original shape in a key.
     pub reshapes: bool,
     /// True if the model has tensors of five dimensions.
     pub five_dims: bool,
     /// Parts of the names of tensors with this number of dimensions in files, even if the outermost is 1.
-    pub rank: &'static [(&'static str, usize)],
+    pub rank: BTreeMap<String, usize>,
     /// True if programs need the entry `config` of `__metadata__`.
     pub needs_config: bool,
     /// Alternative parts of the names of each first and last layer; every model has a tensor with one.
-    pub ends: &'static [&'static [&'static str]],
+    pub ends: Vec<Vec<String>>,
     /// First parts of the names of further tensors of released models, see [`Diffusion::knows_part`].
-    pub parts: &'static [&'static str],
+    pub parts: Vec<String>,
     /// True if the blocks of a list have different tensors.
     pub uneven_blocks: bool,
     /// Class names in `config.json` of models of this row.
-    pub classes: &'static [&'static str],
-    /// True if the loader of ComfyUI-GGUF knows `name`.
-    pub loads: bool,
+    pub classes: Vec<String>,
     /// Names of modules in other layouts, see [`adapter_names`](crate::adapter_names).
-    pub adapter_names: &'static [&'static [AdapterName]],
+    pub modules: Vec<AdapterName>,
+    /// Names of modules inside those of `modules`.
+    pub inner_modules: Vec<AdapterName>,
     /// Whole names of the other tensors in diffusers' layout, and of tensors that have the same name in both. Empty if that
     /// layout is not read.
-    pub diffusers_names: &'static [AdapterName],
+    pub tensors: Vec<AdapterName>,
 }
 
 /// A tensor of a checkpoint of a diffusion model.
@@ -76,33 +105,22 @@ pub struct DetectedDiffusion {
 }
 
 impl Diffusion {
-    /// A row without names.
-    pub const EMPTY: Diffusion = Diffusion {
-        name: "",
-        models: "",
-        order: 0,
-        detect: &[],
-        extents: &[],
-        refused: &[],
-        ignored: &[],
-        kept_f32: &[],
-        unquantized: &[],
-        unquantized_names: &[],
-        reshapes: false,
-        five_dims: false,
-        rank: &[],
-        needs_config: false,
-        ends: &[],
-        parts: &[],
-        uneven_blocks: false,
-        classes: &[],
-        loads: true,
-        adapter_names: &[],
-        diffusers_names: &[],
-    };
-
     /// The row of a model that no family has: general rules apply.
-    pub const GENERIC: Diffusion = Diffusion { models: "no known model", loads: false, ..Diffusion::EMPTY };
+    pub fn generic() -> &'static Diffusion {
+        static GENERIC: LazyLock<Diffusion> =
+            LazyLock::new(|| Diffusion { models: "no known model".to_owned(), ..Diffusion::default() });
+        &GENERIC
+    }
+
+    /// True if the loader of ComfyUI-GGUF knows the architecture.
+    pub fn loads(&self) -> bool {
+        LOADED.contains(&self.name.as_str())
+    }
+
+    /// Names of modules in other layouts, in the order in which they apply.
+    pub fn stages(&self) -> [&[AdapterName]; 2] {
+        [&self.modules, &self.inner_modules]
+    }
 
     /// True for a tensor that files do not have.
     pub fn ignores(&self, name: &str) -> bool {
@@ -125,30 +143,45 @@ impl Diffusion {
     /// True for a tensor that is never quantized.
     pub fn keeps_precision(&self, name: &str) -> bool {
         let mut parts = self.unquantized.iter();
-        self.unquantized_names.contains(&name)
+        self.unquantized_names.iter().any(|whole| whole == name)
             || self.keeps_f32(name)
+            || self.only_blocks && block_of(name).is_none()
             || parts.any(|part| name.contains(part))
     }
 
     /// Number of dimensions that a tensor has in files, even if the outermost is 1.
     pub fn rank_of(&self, name: &str) -> Option<usize> {
-        self.rank.iter().find(|(part, _)| name.contains(part)).map(|(_, n_dims)| *n_dims)
+        self.rank.iter().find(|(part, _)| name.contains(part.as_str())).map(|(_, n_dims)| *n_dims)
     }
 
     /// True for the first part of the names of tensors that the tables of the row have.
     pub fn knows_part(&self, part: &str) -> bool {
-        let modules = self.adapter_names.iter().copied().chain([self.diffusers_names]).flatten();
-        let names = modules.map(|name| name.tensor).chain(self.detect.iter().copied().flatten().copied());
-        let lists = [self.unquantized, self.unquantized_names, self.kept_f32, self.ignored, self.parts];
-        let parts = lists.into_iter().chain(self.ends.iter().copied()).flatten().copied();
+        let modules = self.stages().into_iter().flatten().chain(&self.tensors);
+        let names = modules.map(|name| &name.tensor).chain(self.detect.iter().flatten());
+        let lists = [&self.unquantized, &self.unquantized_names, &self.kept_f32, &self.ignored, &self.parts];
+        let parts = lists.into_iter().chain(&self.ends).flatten();
         names.chain(parts).any(|name| name.split('.').next() == Some(part))
     }
 
     /// True if a checkpoint has all names of one alternative and the extents. `outermost` returns the outermost dimension
     /// of a tensor.
     pub(crate) fn matches(&self, outermost: &impl Fn(&str) -> Option<u64>) -> bool {
-        let has = |name: &&str| outermost(name).is_some();
-        let extent = |(name, extent): &(&str, u64)| outermost(name) == Some(*extent);
+        let has = |name: &String| outermost(name).is_some();
+        let extent = |(name, extent): (&String, &u64)| outermost(name) == Some(*extent);
         self.detect.iter().any(|names| names.iter().all(has)) && self.extents.iter().all(extent)
     }
+}
+
+/// The first list of blocks in the name of a tensor, the number of its block, and the rest of the name.
+pub(crate) fn block_of(name: &str) -> Option<(&str, u32, &str)> {
+    let ends = name.match_indices('.').map(|(at, _)| at);
+    // Flux.3 has lists for each stream: `content_mode_blocks.image.0`.
+    let is_list = |path: &str| {
+        LISTS.iter().any(|list| path.ends_with(list))
+            || path.rsplit_once('.').is_some_and(|(parent, _)| parent.ends_with(LISTS[0]))
+    };
+    ends.filter(|at| is_list(&name[..*at])).find_map(|at| {
+        let (number, rest) = name[at + 1..].split_once('.')?;
+        Some((&name[..at], number.parse().ok()?, rest))
+    })
 }

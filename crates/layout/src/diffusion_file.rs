@@ -15,8 +15,7 @@ use std::collections::HashMap;
 use gguf_container::{Metadata, Ranks, Value};
 use gguf_types::Shape;
 
-use crate::diffusion::Diffusion;
-use crate::diffusion_parts::block_of;
+use crate::diffusion::{Diffusion, block_of};
 use crate::registry::Families;
 
 /// Architectures of which ComfyUI-GGUF finds the family by names of tensors.
@@ -79,7 +78,7 @@ impl DiffusionFile {
 
     /// True for a tensor that ComfyUI-GGUF decodes; tensors of other models in the file are not judged.
     pub fn is_decoded(&self, name: &str, n_dims: usize) -> bool {
-        let row = self.row.unwrap_or(&Diffusion::GENERIC);
+        let row = self.row.unwrap_or_else(Diffusion::generic);
         self.own_name(name).is_none_or(|name| row.is_decoded(name, n_dims))
     }
 

@@ -163,7 +163,7 @@ pub fn find_diffusion(
         let part = found?;
         return match claims.class {
             Some(class) if !families.has_diffusion_class(&part.architecture, class) => {
-                let (class, models) = (class.to_owned(), part.row.models);
+                let (class, models) = (class.to_owned(), part.row.models.as_str());
                 Err(ArchError::OtherDiffusion { class, architecture: part.architecture, models })
             }
             _ => Ok(part),
@@ -172,7 +172,7 @@ pub fn find_diffusion(
     match found {
         Ok(part) if part.architecture == name => Ok(part),
         _ => Ok(DiffusionPart {
-            row: families.diffusion(name).unwrap_or(&Diffusion::GENERIC),
+            row: families.diffusion(name).unwrap_or_else(Diffusion::generic),
             architecture: name.to_owned(),
             prefix: used_prefixes(tensors).find(|prefix| *prefix != "model.").unwrap_or_default(),
             refused: None,
@@ -192,9 +192,12 @@ fn recognized(
         ArchError::UnknownDiffusion { class, looks_like, nearest, n_tensors }
     };
     let part = |row: &'static Diffusion, prefix, refused, from_diffusers| {
-        let architecture = row.name.to_owned();
+        let architecture = row.name.clone();
         Ok(DiffusionPart { row, architecture, prefix, refused, from_diffusers })
     };
+    if let Some(row) = class.and_then(|class| families.diffusion_of_class(class)) {
+        return part(row, "", None, false);
+    }
     let outermost: HashMap<&str, u64> = tensors
         .iter()
         .map(|tensor| (tensor.name.as_str(), tensor.shape.first().copied().unwrap_or(1)))
@@ -232,10 +235,7 @@ fn used_prefixes(tensors: &[DiffusionSource]) -> impl Iterator<Item = &'static s
 
 /// The row of a checkpoint in the layout of diffusers.
 fn of_diffusers(families: &Families, tensors: &[DiffusionSource]) -> Option<&'static Diffusion> {
-    let mut rows: Vec<&'static Diffusion> = families.diffusion.iter().collect();
-    rows.retain(|row| !row.diffusers_names.is_empty());
-    rows.sort_by_key(|row| row.order);
-    rows.into_iter().find(|row| {
+    families.diffusion.iter().filter(|row| !row.tensors.is_empty()).find(|row| {
         let Some(original) = original_tensors(row, tensors) else { return false };
         let outermost: HashMap<&str, u64> = original
             .iter()
@@ -259,7 +259,7 @@ fn nearest(families: &Families, has: impl Fn(&str) -> bool) -> Vec<(&'static str
     for (row, names) in rows.flat_map(|row| row.detect.iter().map(move |names| (row, names))) {
         let n = names.iter().filter(|name| has(name)).count();
         if n > 0 {
-            found.push((row.name, n, names.len()));
+            found.push((row.name.as_str(), n, names.len()));
         }
     }
     found.sort_by_key(|(name, n, of)| (of - n, usize::MAX - n, *name));
@@ -279,9 +279,9 @@ pub fn resolve_diffusion(
 ) -> Result<DiffusionLayout, ArchError> {
     let DiffusionPart { row, architecture, prefix, refused, from_diffusers } = part;
     if let Some(tensor) = refused {
-        return Err(ArchError::OtherLayout { architecture: row.name, models: row.models, tensor });
+        return Err(ArchError::OtherLayout { architecture: &row.name, models: &row.models, tensor });
     }
-    let mut layout = Layout { architecture: row.name, ..Layout::default() };
+    let mut layout = Layout { architecture: &row.name, ..Layout::default() };
     let mut metadata = Metadata::new();
     metadata.set("general.architecture", architecture.as_str());
     // Both are set by the file type.
@@ -347,7 +347,7 @@ pub fn resolve_diffusion(
     if !ignored.is_empty() {
         layout.notes.push(format!("training state is not written: {}", list_names(&ignored)));
     }
-    if !row.loads {
+    if !row.loads() {
         layout.notes.push(format!(
             "ComfyUI-GGUF of 2025-12 does not load architecture `{architecture}`; use a later version or another loader"
         ));

@@ -5,24 +5,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use gguf_types::{counted, list_names};
 
-use crate::diffusion::Diffusion;
+use crate::diffusion::{Diffusion, block_of};
 
-/// Ends of the names of lists of blocks.
-const LISTS: &[&str] = &["blocks", "layers", "refiner"];
 /// Blocks that a list has at least, before its blocks are compared.
 const MIN_BLOCKS: usize = 3;
 
 /// Names in each block of a list, without the name of the block.
 type Blocks<'a> = BTreeMap<u32, BTreeSet<&'a str>>;
-
-/// The first list of blocks in the name of a tensor, the number of its block, and the rest of the name.
-pub(crate) fn block_of(name: &str) -> Option<(&str, u32, &str)> {
-    let ends = name.match_indices('.').map(|(at, _)| at);
-    ends.filter(|at| LISTS.iter().any(|list| name[..*at].ends_with(list))).find_map(|at| {
-        let (number, rest) = name[at + 1..].split_once('.')?;
-        Some((&name[..at], number.parse().ok()?, rest))
-    })
-}
 
 /// Faults of a model with tensors named like this, a sentence each: gaps in lists of blocks, blocks that lack tensors of the others,
 /// and missing first and last layers.
@@ -40,7 +29,8 @@ pub fn incomplete<'a>(row: &Diffusion, names: impl Iterator<Item = &'a str> + Cl
             faults.extend(lacking(list, blocks));
         }
     }
-    let has = |parts: &&[&str]| names.clone().any(|name| parts.iter().any(|part| name.contains(part)));
+    let has =
+        |parts: &[String]| names.clone().any(|name| parts.iter().any(|part| name.contains(part.as_str())));
     let missing = row.ends.iter().filter(|parts| !has(parts));
     faults.extend(missing.map(|parts| format!("missing `{}`", parts[0])));
     faults

@@ -25,6 +25,7 @@ mod dense_modules;
 pub mod departure;
 mod diffusers_layout;
 mod diffusion;
+mod diffusion_families;
 mod diffusion_file;
 mod diffusion_layout;
 mod diffusion_parts;
@@ -78,6 +79,7 @@ pub use combination::Combination;
 pub use config::{Derived, Hparams, Rope, classes};
 pub use departure::{Departed, Departure};
 pub use diffusion::{DetectedDiffusion, Diffusion, DiffusionSource};
+pub use diffusion_families::{FamilyFileError, read_diffusion};
 pub use diffusion_file::DiffusionFile;
 pub use diffusion_layout::{
     DiffusionClaims, DiffusionFloat, DiffusionLayout, DiffusionPart, find_diffusion, resolve_diffusion,

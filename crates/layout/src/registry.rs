@@ -1,6 +1,8 @@
 //! The families of models that a caller passes in, and searches in their rows.
 
 use std::fmt;
+use std::ops::Deref;
+use std::sync::LazyLock;
 
 use serde_json::Value as Json;
 
@@ -24,8 +26,8 @@ pub struct Families {
     pub projectors: &'static [Projector],
     /// Facts of architectures that are quantized differently from others.
     pub quantization: &'static [Quantization],
-    /// Diffusion architectures, sorted by name; [`Diffusion::order`] is the order of detection.
-    pub diffusion: &'static [Diffusion],
+    /// Diffusion architectures in the order of detection, which may be read when they are first used.
+    pub diffusion: &'static (dyn Deref<Target = Vec<Diffusion>> + Sync),
     /// Models of several kinds whose config class takes any text part.
     pub wrappers: &'static [Wrapper],
     /// Keys and tensors that llama.cpp needs to load files of an architecture, in the format of [`loader`](crate::loader).
@@ -35,6 +37,8 @@ pub struct Families {
     /// Formats other than GGUF, sorted by name.
     pub foreign: &'static [ForeignFormat],
 }
+
+static NO_DIFFUSION: LazyLock<Vec<Diffusion>> = LazyLock::new(Vec::new);
 
 /// A model of several kinds in transformers whose config class takes any text part.
 #[derive(Debug, Clone, Copy)]
@@ -59,7 +63,7 @@ impl Families {
         arches: &[],
         projectors: &[],
         quantization: &[],
-        diffusion: &[],
+        diffusion: &NO_DIFFUSION,
         wrappers: &[],
         loader: "",
         graph: "",
@@ -74,20 +78,27 @@ impl Families {
 
     /// The first row of a diffusion architecture, by the value of `general.architecture`.
     pub fn diffusion(&self, architecture: &str) -> Option<&'static Diffusion> {
-        self.diffusion_in_order().into_iter().find(|row| row.name == architecture)
+        self.diffusion.iter().find(|row| row.name == architecture)
     }
 
     /// The row of a checkpoint of a diffusion model. `outermost` returns the outermost dimension of the tensor with a
     /// name (1 for a scalar), or `None` if it is missing. Names have no prefix.
     pub fn detect_diffusion(&self, outermost: impl Fn(&str) -> Option<u64>) -> Option<DetectedDiffusion> {
-        let row = self.diffusion_in_order().into_iter().find(|row| row.matches(&outermost))?;
-        let refused = row.refused.iter().copied().find(|name| outermost(name).is_some());
+        let row = self.diffusion.iter().find(|row| row.matches(&outermost))?;
+        let refused = row.refused.iter().find(|name| outermost(name).is_some()).map(String::as_str);
         Some(DetectedDiffusion { row, refused })
+    }
+
+    /// The row that a class determines, whatever its tensors are.
+    pub(crate) fn diffusion_of_class(&self, class: &str) -> Option<&'static Diffusion> {
+        self.diffusion
+            .iter()
+            .find(|row| row.detect.is_empty() && row.classes.iter().any(|known| known == class))
     }
 
     /// True if a model of the architecture can have the class: its rows name it, or do not name any class and only this row does.
     pub fn has_diffusion_class(&self, architecture: &str, class: &str) -> bool {
-        let names_it = |row: &Diffusion| row.classes.contains(&class);
+        let names_it = |row: &Diffusion| row.classes.iter().any(|known| known == class);
         let mut own = self.diffusion_rows(architecture);
         own.any(names_it)
             || self.diffusion_rows(architecture).all(|row| row.classes.is_empty())
@@ -96,13 +107,7 @@ impl Families {
 
     /// The rows of an architecture, in the order of detection.
     pub fn diffusion_rows(&self, architecture: &str) -> impl Iterator<Item = &'static Diffusion> {
-        self.diffusion_in_order().into_iter().filter(move |row| row.name == architecture)
-    }
-
-    fn diffusion_in_order(&self) -> Vec<&'static Diffusion> {
-        let mut rows: Vec<&'static Diffusion> = self.diffusion.iter().collect();
-        rows.sort_by_key(|row| row.order);
-        rows
+        self.diffusion.iter().filter(move |row| row.name == architecture)
     }
 
     /// The format other than GGUF of this name.

@@ -2,11 +2,12 @@
 
 use gguf_checkpoint::FamilyForm;
 use gguf_layout::projector::{self, Projector};
-use gguf_layout::{Arch, DECODER, Departure, Diffusion, Families, ForeignFormat, Quantization, Wrapper};
+use gguf_layout::{Arch, DECODER, Departure, Families, ForeignFormat, Quantization, Wrapper};
 
 use gguf_runtime::graphs::{DraftKind, Spec, audio::EncoderKind, vision::ProjectorKind};
 use gguf_runtime::{Architecture, Graphs};
 
+use crate::diffusion;
 use crate::families::FOLDERS;
 
 /// The rows of a family.
@@ -18,8 +19,6 @@ pub struct Family {
     /// Facts of architectures that are quantized differently from others. They are not part of a row, because rows that are
     /// derived from one would have them too.
     pub quantization: &'static [Quantization],
-    /// Its diffusion architectures.
-    pub diffusion: &'static [Diffusion],
     /// Its differences from the reference's converter.
     pub departures: &'static [Departure],
     /// Its models of several kinds whose config class in transformers 5.23 takes any text part.
@@ -44,7 +43,6 @@ impl Family {
         arches: &[],
         projectors: &[],
         quantization: &[],
-        diffusion: &[],
         departures: &[],
         wrappers: &[],
         forms: &[],
@@ -73,13 +71,13 @@ pub static PROJECTORS: &[Projector] = collected!(projectors, name, projector::BA
 ///
 /// let names = ["double_blocks.0.img_attn.proj.weight"];
 /// let found = FAMILIES.detect_diffusion(|name| names.contains(&name).then_some(1)).unwrap();
-/// assert_eq!((found.row.name, found.refused), ("flux", None));
+/// assert_eq!((found.row.name.as_str(), found.refused), ("flux", None));
 /// ```
 pub static FAMILIES: Families = Families {
     arches: ARCHES,
     projectors: PROJECTORS,
     quantization: collected!(quantization, architecture, Quantization::USUAL),
-    diffusion: collected!(diffusion, name, Diffusion::EMPTY),
+    diffusion: &diffusion::BUILT_IN,
     wrappers: collected!(wrappers, model_type, Wrapper { model_type: "", usual_text: "" }),
     loader: include_str!("loader.txt"),
     graph: include_str!("graph.txt"),

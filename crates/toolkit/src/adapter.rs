@@ -11,6 +11,7 @@ use gguf_conversion::{
     ModelInput,
     merge::{adapter_name, merged_adapters},
 };
+use gguf_layout::Families;
 use gguf_types::{Words, words};
 use serde::{Deserialize, Serialize};
 
@@ -76,9 +77,9 @@ impl FromStr for Adapter {
 ///
 /// # Errors
 /// A file that is not an adapter of the model.
-pub(crate) fn merged(model: Model, adapters: &[Adapter]) -> Result<ModelInput, Error> {
+pub(crate) fn merged(families: Families, model: Model, adapters: &[Adapter]) -> Result<ModelInput, Error> {
     let adapters: Vec<_> = adapters.iter().map(|adapter| (adapter.path.clone(), adapter.scale)).collect();
-    let input = ModelInput::new(gguf_models::FAMILIES, model).with_adapters(&adapters);
+    let input = ModelInput::new(families, model).with_adapters(&adapters);
     input.map_err(|error| match error {
         gguf_conversion::Error::AdapterFile { path, error } => refused(&path, error),
         error => Error::new(error),

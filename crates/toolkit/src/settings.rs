@@ -44,6 +44,7 @@ pub struct Settings {
     keys: Vec<KeyOverride>,
     fp8_as: Option<DType>,
     repack: bool,
+    repair: bool,
     replayed: Option<PathBuf>,
     /// Patterns of the recipe file, which are parsed for the first tensor that one of them decided about.
     recipe_patterns: OnceLock<Vec<TensorType>>,
@@ -78,6 +79,8 @@ pub struct OtherSettings {
     pub via: Option<DType>,
     /// The type of matrices that came from FP8.
     pub fp8_as: Option<DType>,
+    /// A file of a diffusion model is repaired.
+    pub repair: bool,
     /// Quantized weights of a checkpoint are kept if a type holds the same values.
     pub repack: bool,
     /// The byte order of the output.
@@ -127,6 +130,7 @@ impl TensorOptions {
             keys,
             fp8_as: other.fp8_as,
             repack: other.repack,
+            repair: other.repair,
             replayed: replay.recipe.clone(),
             recipe_patterns: OnceLock::new(),
             save_to: replay.save_recipe.clone(),
@@ -360,6 +364,7 @@ impl Settings {
         // A recipe file has the types that were chosen.
         request.fp8_as = self.fp8_as;
         request.repack = self.repack;
+        request.repair = self.repair;
         request.endian = self.endian;
         request
     }

@@ -192,7 +192,7 @@ pub(crate) fn of_file(path: &Path, file: &File, events: &dyn Events) -> Result<S
     };
     let shapes = tensors.iter().map(|info| (info.name.as_str(), info.shape));
     let diffusion = FAMILIES.diffusion_file(metadata, shapes).and_then(|file| file.row);
-    summary.diffusion = diffusion.map(|row| row.models);
+    summary.diffusion = diffusion.map(|row| row.models.as_str());
     summary.adapter = adapter(metadata, &tensors);
     let (types, all) = totals(tensors, file);
     summary.types =

@@ -60,6 +60,8 @@ pub enum Reason {
     Fp8Option,
     /// Blocks of this type store the checkpoint's codes.
     Repacked,
+    /// Loaders do not decode other types of this tensor.
+    Repaired,
     /// A recipe file.
     RecipeFile,
 }
@@ -109,6 +111,7 @@ impl fmt::Display for Reason {
             Reason::Q8_0AtLeast => f.write_str("rule: at least 8 bits in this architecture"),
             Reason::Fp8Option => f.write_str("requested: type for FP8 weights"),
             Reason::Repacked => f.write_str("same values as in the checkpoint"),
+            Reason::Repaired => f.write_str("repaired: loaders do not decode it"),
             Reason::RecipeFile => f.write_str("recipe file"),
             Reason::Role { role, first: None } => write!(f, "rule: {role}"),
             Reason::Role { role, first: Some(n) } => write!(f, "rule: {role}, first {n} such tensors"),

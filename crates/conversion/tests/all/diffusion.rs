@@ -499,10 +499,10 @@ fn ambiguous_folders_are_errors() {
     let place = tempfile::tempdir().unwrap();
     let named = |name: &str| place.path().join(name);
     write_checkpoint(&named("diffusion_pytorch_model.safetensors"), &[row("a.weight", "F16", &[4, 4])]);
-    fs::write(named("config.json"), r#"{"_class_name": "MochiTransformer3DModel"}"#).unwrap();
+    fs::write(named("config.json"), r#"{"_class_name": "AnotherTransformer3DModel"}"#).unwrap();
     assert_eq!(
         open(place.path()).unwrap_err().to_string(),
-        "`MochiTransformer3DModel`: not a known diffusion model (1 tensor)"
+        "`AnotherTransformer3DModel`: not a known diffusion model (1 tensor)"
     );
     // The weights of a text model are converted with their folder.
     fs::write(named("config.json"), r#"{"architectures": ["LlamaForCausalLM"]}"#).unwrap();

@@ -23,7 +23,7 @@ fn adapter(path: &Path, scale: f64) -> LoraAdapter {
 }
 
 fn names(family: &str) -> ModuleNames<'static> {
-    ModuleNames { prefix: "", stages: FAMILIES.diffusion(family).unwrap().adapter_names }
+    ModuleNames { prefix: "", stages: FAMILIES.diffusion(family).unwrap().stages() }
 }
 
 fn values(checkpoint: &Checkpoint, name: &str, row_elems: u64) -> Vec<f32> {

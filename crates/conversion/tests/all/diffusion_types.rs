@@ -267,19 +267,45 @@ fn reference_page_states_the_rules() {
         let types = roles.map(|name| types_of(recipe, name)).join(" | ");
         writeln!(mixes, "| {} | {types} |", recipe.name).unwrap();
     }
+    let code = |names: &[String]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" ");
+    let mut architectures =
+        "| architecture | models | recognized by | stays F32 |\n|---|---|---|---|\n".to_owned();
+    for row in FAMILIES.diffusion.iter() {
+        let names: Vec<String> = row.detect.iter().map(|names| code(names)).collect();
+        let sizes: Vec<String> =
+            row.extents.iter().map(|(name, extent)| format!("{extent} rows of `{name}`")).collect();
+        let by = match &names[..] {
+            [] => format!("class {}", code(&row.classes)),
+            names => {
+                [names.join(", or "), sizes.join(", ")].join(if sizes.is_empty() { "" } else { ", and " })
+            }
+        };
+        let kept_f32 = code(&row.kept_f32);
+        writeln!(architectures, "| `{}` | {} | {by} | {kept_f32} |", row.name, row.models).unwrap();
+    }
     let mut kept =
         "| architecture | models | parts of names that keep their type |\n|---|---|---|\n".to_owned();
     let mut rows: Vec<_> = FAMILIES.diffusion.iter().collect();
-    rows.sort_by_key(|row| (row.name, row.order));
+    rows.sort_by_key(|row| row.name.as_str());
     for row in rows {
         let whole = row.unquantized_names.iter().map(|name| format!("`{name}` (whole name)"));
-        let parts: Vec<String> =
-            row.unquantized.iter().map(|part| format!("`{part}`")).chain(whole).collect();
+        let blocks = row.only_blocks.then(|| "everything outside of numbered blocks".to_owned());
+        let parts: Vec<String> = blocks
+            .into_iter()
+            .chain(row.unquantized.iter().map(|part| format!("`{part}`")))
+            .chain(whole)
+            .collect();
         writeln!(kept, "| `{}` | {} | {} |", row.name, row.models, parts.join(" ")).unwrap();
     }
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/diffusion-types.md");
+    check_tables("diffusion.md", &[("architectures", architectures)]);
+    check_tables("diffusion-types.md", &[("kept", kept), ("mixes", mixes)]);
+}
+
+/// Compares tables of a page in docs/reference, which stand between comments with their names.
+fn check_tables(page: &str, tables: &[(&str, String)]) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference").join(page);
     let mut new = fs::read_to_string(&path).unwrap();
-    for (name, table) in [("kept", kept), ("mixes", mixes)] {
+    for (name, table) in tables {
         let (start, end) = (format!("<!-- {name} -->\n"), format!("<!-- /{name} -->"));
         let (before, rest) = new.split_once(&start).unwrap();
         let (_, after) = rest.split_once(&end).unwrap();

@@ -9,7 +9,7 @@ const FLOORS: &[&[&str]] = &[
     // Independent modules.
     &["finite", "key_override", "losses", "planned", "prune", "repack", "resolve", "row_encoder", "rows"],
     // Requests and jobs.
-    &["job", "request"],
+    &["job", "repair", "request"],
     &["prefetch", "files", "journal", "run_options", "targets"],
     &["job_bytes"],
     &["run"],

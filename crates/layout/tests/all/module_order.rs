@@ -17,7 +17,7 @@ const FLOORS: &[&[&str]] = &[
     &["arch", "diffusion", "projector", "quantization"],
     &["foreign"],
     &["prelude", "registry"],
-    &["diffusers_layout", "diffusion_parts", "loader", "options"],
+    &["diffusers_layout", "diffusion_families", "diffusion_parts", "loader", "options"],
     &["diffusion_layout"],
     &["diffusion_file", "general", "ignored_keys", "late_keys"],
     &["key_places", "loadable", "model_keys", "nearest", "needed", "prediction"],

@@ -4,7 +4,6 @@ pub mod afmoe;
 pub mod apertus;
 pub mod arcee;
 pub mod arctic;
-pub mod auraflow;
 pub mod baichuan;
 pub mod bailing;
 pub mod bamba;
@@ -15,7 +14,6 @@ pub mod chameleon;
 pub mod codeshell;
 pub mod cogvlm;
 pub mod cohere;
-pub mod cosmos;
 pub mod dbrx;
 pub mod deci;
 pub mod decision;
@@ -27,7 +25,6 @@ pub mod eagle3;
 pub mod ernie;
 pub mod exaone;
 pub mod falcon;
-pub mod flux;
 pub mod gemma;
 pub mod glm;
 pub mod gpt2;
@@ -36,10 +33,8 @@ pub mod gpt_oss;
 pub mod granite;
 pub mod grok;
 pub mod grovemoe;
-pub mod hidream;
 pub mod hrm_text;
 pub mod hunyuan;
-pub mod hunyuan_video;
 pub mod idefics3;
 pub mod internlm;
 pub mod internvl;
@@ -48,15 +43,12 @@ pub mod jamba;
 pub mod janus;
 pub mod k2_horizon;
 pub mod kimi;
-pub mod krea;
 pub mod laguna;
 pub mod lfm2;
 pub mod lightonocr;
 pub mod llada;
 pub mod llama;
 pub mod llava;
-pub mod ltx;
-pub mod lumina;
 pub mod maincoder;
 pub mod mamba;
 pub mod maple;
@@ -81,11 +73,9 @@ pub mod plamo;
 pub mod plm;
 pub mod pockettts;
 pub mod qwen;
-pub mod qwen_image;
 pub mod refact;
 pub mod rnd1;
 pub mod rwkv;
-pub mod sd;
 pub mod seed_oss;
 pub mod siglip;
 pub mod smallthinker;
@@ -97,7 +87,6 @@ pub mod starcoder;
 pub mod step;
 pub mod t5;
 pub mod talkie;
-pub mod wan;
 pub mod wavtokenizer;
 pub mod whisper;
 pub mod xverse;
@@ -111,7 +100,6 @@ pub const FOLDERS: &[Family] = &[
     apertus::FAMILY,
     arcee::FAMILY,
     arctic::FAMILY,
-    auraflow::FAMILY,
     baichuan::FAMILY,
     bailing::FAMILY,
     bamba::FAMILY,
@@ -122,7 +110,6 @@ pub const FOLDERS: &[Family] = &[
     codeshell::FAMILY,
     cogvlm::FAMILY,
     cohere::FAMILY,
-    cosmos::FAMILY,
     dbrx::FAMILY,
     deci::FAMILY,
     decision::FAMILY,
@@ -134,7 +121,6 @@ pub const FOLDERS: &[Family] = &[
     ernie::FAMILY,
     exaone::FAMILY,
     falcon::FAMILY,
-    flux::FAMILY,
     gemma::FAMILY,
     glm::FAMILY,
     gpt2::FAMILY,
@@ -143,10 +129,8 @@ pub const FOLDERS: &[Family] = &[
     granite::FAMILY,
     grok::FAMILY,
     grovemoe::FAMILY,
-    hidream::FAMILY,
     hrm_text::FAMILY,
     hunyuan::FAMILY,
-    hunyuan_video::FAMILY,
     idefics3::FAMILY,
     internlm::FAMILY,
     internvl::FAMILY,
@@ -155,15 +139,12 @@ pub const FOLDERS: &[Family] = &[
     janus::FAMILY,
     k2_horizon::FAMILY,
     kimi::FAMILY,
-    krea::FAMILY,
     laguna::FAMILY,
     lfm2::FAMILY,
     lightonocr::FAMILY,
     llada::FAMILY,
     llama::FAMILY,
     llava::FAMILY,
-    ltx::FAMILY,
-    lumina::FAMILY,
     maincoder::FAMILY,
     mamba::FAMILY,
     maple::FAMILY,
@@ -188,11 +169,9 @@ pub const FOLDERS: &[Family] = &[
     plm::FAMILY,
     pockettts::FAMILY,
     qwen::FAMILY,
-    qwen_image::FAMILY,
     refact::FAMILY,
     rnd1::FAMILY,
     rwkv::FAMILY,
-    sd::FAMILY,
     seed_oss::FAMILY,
     smallthinker::FAMILY,
     smollm3::FAMILY,
@@ -203,7 +182,6 @@ pub const FOLDERS: &[Family] = &[
     step::FAMILY,
     t5::FAMILY,
     talkie::FAMILY,
-    wan::FAMILY,
     wavtokenizer::FAMILY,
     whisper::FAMILY,
     xverse::FAMILY,

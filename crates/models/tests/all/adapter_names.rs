@@ -31,7 +31,7 @@ fn modules_of_diffusers_are_the_rows_that_its_conversion_takes() {
         if LEFT_OUT.iter().any(|end| module.ends_with(end)) {
             continue;
         }
-        let names = adapter_names(row.adapter_names, own);
+        let names = adapter_names(&row.stages(), own);
         let rows = names.iter().find(|(name, _)| name == wanted).map(|(_, rows)| *rows);
         // Modules of one name need no rule.
         let rows = rows.or((own == wanted).then_some(gguf_layout::AdapterRows::All));

@@ -105,8 +105,17 @@ pub fn run<I: Input>(
     let model =
         Model::open(&base.path).map_err(|error| failure(&base.path, gguf_conversion::Error::Gguf(error)))?;
     let adapters = &[];
-    let job =
-        QuantizeJob { base: &base.path, input, adapters, format, recipes, settings, calibration, budget };
+    let job = QuantizeJob {
+        families: gguf_models::FAMILIES,
+        base: &base.path,
+        input,
+        adapters,
+        format,
+        recipes,
+        settings,
+        calibration,
+        budget,
+    };
     quantize_model::run(model, job, args, events)
 }
 

@@ -25,7 +25,8 @@ use crate::{
 };
 
 /// Options of [`Convert`] that apply to a diffusion model.
-const OPTIONS: &[&str] = &["types", "adapters", "encoding", "tensors", "replay", "budget", "arch.arch_as"];
+const OPTIONS: &[&str] =
+    &["types", "adapters", "encoding", "tensors", "replay", "budget", "arch.arch_as", "arch.families"];
 
 impl Convert {
     /// Converts the source, which is a checkpoint of a diffusion model.
@@ -44,7 +45,11 @@ impl Convert {
                 .hint(["download the file and pass its path"]));
         }
         let failed = |error| failure(&self.source, error);
-        let call = caller.call.reads(self.tensors.files()).reads(self.replay.file());
+        let call = caller
+            .call
+            .reads(self.tensors.files())
+            .reads(self.replay.file())
+            .reads(self.arch.families.family.as_deref());
         let settings =
             self.tensors.read(&self.replay, self.encoding.settings(), &HubOptions::default(), events)?;
         let adapters = self.adapters.iter().map(|adapter| LoraAdapter {
@@ -54,7 +59,7 @@ impl Convert {
             takes_tokenizer: false,
         });
         let input = DiffusionInput::open_with_adapters(
-            gguf_models::FAMILIES,
+            self.arch.families.read()?,
             &Folder::at(&self.source),
             &adapters.collect::<Vec<LoraAdapter>>(),
             self.arch.arch_as.as_deref(),

@@ -12,7 +12,7 @@ use gguf_conversion::{
     NonFinite, RunOptions,
     recipes::{FileType as FileTypeId, Recipe},
 };
-use gguf_layout::{Arch, Prediction};
+use gguf_layout::{Arch, Families, Prediction};
 use gguf_quant::Level;
 use gguf_types::DType;
 use serde::{Deserialize, Serialize};
@@ -101,6 +101,9 @@ pub struct ArchOptions {
     /// NAME is a name or class that `gguf-convert architectures` lists.
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", hide_short_help = true))]
     pub arch_as: Option<String>,
+    /// Families of image and video models.
+    #[cfg_attr(feature = "clap", command(flatten))]
+    pub families: FamilyOptions,
     /// Architecture that need not be one of [`architectures`](crate::architectures). It has no serialized form.
     ///
     /// # Examples
@@ -141,9 +144,10 @@ pub struct ArchOptions {
 
 impl std::fmt::Debug for ArchOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let ArchOptions { arch_as, custom, target_model_dir, prediction, dense_modules } = self;
+        let ArchOptions { arch_as, families, custom, target_model_dir, prediction, dense_modules } = self;
         f.debug_struct("ArchOptions")
             .field("arch_as", arch_as)
+            .field("families", families)
             .field("custom", &custom.map(|arch| arch.name))
             .field("target_model_dir", target_model_dir)
             .field("prediction", prediction)
@@ -178,6 +182,32 @@ impl ArchOptions {
             arch_as: self.arch_as.clone(),
             ..naming.resolving()
         })
+    }
+}
+
+/// Families of image and video models.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[serde(default, deny_unknown_fields)]
+pub struct FamilyOptions {
+    /// Read families of image and video models from a file.
+    ///
+    /// FILE is TOML with a table `[[model]]` for each model: its architecture, the tensors that identify it and those that keep their
+    /// precision. Its models come before the built-in ones.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, hide_short_help = true))]
+    #[serde(with = "crate::path_json::optional")]
+    pub family: Option<PathBuf>,
+}
+
+impl FamilyOptions {
+    /// The built-in families and those of the file.
+    ///
+    /// # Errors
+    /// A file that cannot be read or is not a file of families.
+    pub(crate) fn read(&self) -> Result<Families, Error> {
+        let Some(path) = &self.family else { return Ok(gguf_models::FAMILIES) };
+        let text = std::fs::read_to_string(path).map_err(|error| Error::at(path, error))?;
+        gguf_models::with_diffusion(&text).map_err(|error| Error::at(path, error.0))
     }
 }
 

@@ -7,7 +7,7 @@ use gguf_conversion::Error as EngineError;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    options::{OutputOptions, PlainOptions, named_recipes},
+    options::{FamilyOptions, OutputOptions, PlainOptions, named_recipes},
     quantize_model::{self, QuantizeJob},
     run_args::{Caller, Outcome, RunArgs},
 };
@@ -67,9 +67,18 @@ pub struct Quantize {
     /// Each holds the same tensors as before.
     #[cfg_attr(feature = "clap", arg(long, conflicts_with = "recipe", hide_short_help = true))]
     pub keep_split: bool,
+    /// Repair a file of an image or video model that ComfyUI refuses.
+    ///
+    /// Lost dimensions and the name of the architecture are restored, and parameters that loaders do not decode become F32. With the
+    /// type `copy`, all other tensors keep their bytes.
+    #[cfg_attr(feature = "clap", arg(long, hide_short_help = true))]
+    pub repair: bool,
     /// Values of weights and their byte order.
     #[cfg_attr(feature = "clap", command(flatten))]
     pub plain: PlainOptions,
+    /// Families of image and video models.
+    #[cfg_attr(feature = "clap", command(flatten))]
+    pub families: FamilyOptions,
     /// Types of tensors, importance matrix, metadata, layers and shards.
     #[cfg_attr(feature = "clap", command(flatten))]
     pub tensors: TensorOptions,
@@ -120,6 +129,7 @@ impl Quantize {
         let other = OtherSettings {
             keep_split: self.keep_split,
             allow_requantize: self.allow_requantize,
+            repair: self.repair,
             ..self.plain.settings()
         };
         if self.calibration.is_wanted() && !self.adapters.is_empty() {
@@ -133,10 +143,12 @@ impl Quantize {
             .reads(self.tensors.files())
             .reads(self.replay.file())
             .reads(self.calibration.files())
+            .reads(self.families.family.as_deref())
             .reads(adapters);
         let mut args = RunArgs::new(&self.output, settings.nonfinite(), Caller { call, ..caller });
         args.gathers = self.calibration.is_wanted();
         let job = QuantizeJob {
+            families: self.families.read()?,
             base: &self.source,
             input: &self.source,
             adapters: &self.adapters,

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use gguf_container::Model;
 use gguf_conversion::recipes::Recipe;
+use gguf_layout::Families;
 
 use super::{
     run::{self, check_paths},
@@ -26,6 +27,8 @@ use gguf_types::words;
 /// Input and settings of a run.
 #[derive(Debug)]
 pub struct QuantizeJob<'a> {
+    /// Families of models.
+    pub families: Families,
     /// The GGUF file that is read.
     pub base: &'a Path,
     /// Input as the call names it: the base, or its source.
@@ -54,12 +57,12 @@ pub fn run(
     mut args: RunArgs<'_>,
     events: &dyn Events,
 ) -> Result<Outcome, Error> {
-    let QuantizeJob { base, input, adapters, format, recipes, settings, calibration, budget } = job;
+    let QuantizeJob { families, base, input, adapters, format, recipes, settings, calibration, budget } = job;
     let architecture =
         model.get("general.architecture").and_then(gguf_container::Value::as_str).unwrap_or("?");
     let architecture = architecture.to_owned();
     let shapes = model.tensors().map(|(_, tensor)| (tensor.name.as_str(), tensor.shape));
-    let is_diffusion = gguf_models::FAMILIES.diffusion_file(model.metadata(), shapes).is_some();
+    let is_diffusion = families.diffusion_file(model.metadata(), shapes).is_some();
     let mut open = OpenInput {
         path: input,
         files: model.shards().iter().map(|(path, _)| path.clone()).collect(),
@@ -69,7 +72,7 @@ pub fn run(
         dropped: Vec::new(),
         stored_as: model.tensors().map(|(_, tensor)| tensor.dtype.name().to_owned()).collect(),
         repacked: Vec::new(),
-        input: adapter::merged(model, adapters)?,
+        input: adapter::merged(families, model, adapters)?,
     };
     for (file, scale) in open.input.adapters() {
         let (path, n) = (file.path().display(), file.targets().count());

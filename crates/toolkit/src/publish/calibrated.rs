@@ -78,6 +78,7 @@ pub fn write(
     let calibration = CalibrationOptions { statistics: Some(folder), ..calibrating.options.clone() };
     let budget = BudgetOptions { limit: entry.target_size.map(Budget::Size), ..BudgetOptions::default() };
     let job = QuantizeJob {
+        families: gguf_models::FAMILIES,
         base: &base.path,
         input: &base.path,
         adapters: &[],

@@ -51,7 +51,7 @@ pub fn check(
         if let Some(kind) = kind.filter(|kind| kind_of(opened.metadata()) != Some(*kind)) {
             return Ok(skipped(kind));
         }
-        let input = adapter::merged(opened, adapters)?;
+        let input = adapter::merged(gguf_models::FAMILIES, opened, adapters)?;
         return with(model, &input, source, &input.metadata(), &options, events);
     }
     if let Some(kind) = kind {

@@ -127,7 +127,7 @@ pub fn refusals(file: &DiffusionFile, metadata: &Metadata, tensors: &[TensorFact
     let mut found = Vec::new();
     let architecture = metadata.get("general.architecture").and_then(Value::as_str);
     match file.row {
-        Some(row) if !row.loads => {
+        Some(row) if !row.loads() => {
             found.push(refused("architecture", format!("unknown architecture `{}`", row.name)));
         }
         Some(row) if file.is_misnamed(metadata) => {

@@ -24,7 +24,7 @@ pub struct ModuleNames<'a> {
     /// Prefix of the checkpoint's tensor names that adapters omit, such as `model.diffusion_model.`.
     pub prefix: &'a str,
     /// Names of other layouts, see [`gguf_layout::adapter_names`].
-    pub stages: &'static [&'static [AdapterName]],
+    pub stages: [&'a [AdapterName]; 2],
 }
 
 /// A module of the checkpoint, with the relation of its rows to those of the adapter's module.
@@ -70,9 +70,9 @@ impl<'a> Places<'a> {
             let Some(plain) = tensor.name.strip_prefix(names.prefix) else { continue };
             let module = [".weight", ".bias"].iter().find_map(|end| plain.strip_suffix(end)).unwrap_or(plain);
             let own = (module.to_owned(), Relation::Part(AdapterRows::All));
-            let parts = adapter_names(names.stages, module).into_iter();
+            let parts = adapter_names(&names.stages, module).into_iter();
             let parts = parts.map(|(name, rows)| (name, Relation::Part(rows)));
-            let joint = original_names(names.stages, module).into_iter();
+            let joint = original_names(&names.stages, module).into_iter();
             let joint = joint.map(|(name, rows)| (name, Relation::Whole(rows)));
             for (name, relation) in [own].into_iter().chain(parts).chain(joint) {
                 places.add(name, Place { module: format!("{}{module}", names.prefix), relation });

@@ -1,7 +1,6 @@
-//! Ernie 4.5 and ERNIE-Image, by Baidu.
+//! Ernie 4.5, by Baidu.
 
 pub mod convert;
-pub mod diffusion;
 pub mod graph;
 
 use crate::family::Family;
@@ -9,6 +8,5 @@ use crate::family::Family;
 pub const FAMILY: Family = Family {
     arches: &[convert::ernie4_5::ERNIE4_5, convert::ernie4_5_moe::ERNIE4_5_MOE],
     graphs: graph::GRAPHS,
-    diffusion: &[diffusion::ERNIE_IMAGE],
     ..Family::EMPTY
 };

@@ -42,7 +42,6 @@ pub const FAMILY: Family = Family {
     ],
     foreign: &[],
     quantization: &[Quantization { architecture: "qwen2", layers_of_70b: Some(80), ..Quantization::USUAL }],
-    diffusion: &[],
     departures: &[],
     wrappers: &[
         Wrapper { model_type: "audioflamingo3", usual_text: "qwen2" },

@@ -1,9 +1,0 @@
-//! Wan, by Alibaba: video from text and images.
-
-mod adapter_names;
-pub mod diffusers_names;
-pub mod diffusion;
-
-use crate::family::Family;
-
-pub const FAMILY: Family = Family { diffusion: &[diffusion::WAN], ..Family::EMPTY };
