@@ -49,6 +49,18 @@ def with_biases(shapes: dict) -> dict:
         f"{name}.bias": shape[:1] for name, shape in shapes.items()}
 
 
+def scorer(front: str = "", layers: int = 2) -> dict:
+    """The head of a decision model that scores options: layers with biases, 4 times as wide inside; names begin with `front`."""
+    both = {f"{front}scorer.0": [32], f"{front}scorer.1": [32, 32], f"{front}scorer.3": [1, 32]}
+    plain = {f"{front}type_emb.weight": [3, 32]}
+    for i in range(layers):
+        layer = f"{front}head.layers.{i}."
+        both |= {layer + "norm1": [32], layer + "norm2": [32], layer + "self_attn.out_proj": [32, 32],
+                 layer + "linear1": [128, 32], layer + "linear2": [32, 128]}
+        plain |= {layer + "self_attn.in_proj_weight": [96, 32], layer + "self_attn.in_proj_bias": [96]}
+    return with_biases(both) | plain
+
+
 def whisper(prefix: str) -> dict:
     """Tensors of Whisper's encoder; names begin with the prefix."""
     shapes = {f"{prefix}conv1": [16, 8, 3], f"{prefix}conv2": [16, 16, 3], f"{prefix}layer_norm": [16]}

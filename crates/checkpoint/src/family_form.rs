@@ -35,11 +35,13 @@ pub struct FamilyForm {
     pub marked: &'static [Marked],
 }
 
-/// A model that has the config and weights of another one and further files, by which it is recognized.
+/// A model that has the config and weights of another one, and is recognized by further files or the name of its own class.
 #[derive(Debug, Clone, Copy)]
 pub struct Marked {
     /// Files that mark the model, as paths in its folder.
     pub files: &'static [&'static str],
+    /// End of `auto_map.AutoModel` of the config that marks the model instead of files, with any `model_type`.
+    pub auto_model: Option<&'static str>,
     /// The class that replaces `architectures` of the config.
     pub class: &'static str,
     /// A JSON object whose keys are added to the config.
@@ -48,6 +50,12 @@ pub struct Marked {
     pub weights: Option<SideFile>,
     /// True if these tensors precede those of the model.
     pub weights_first: bool,
+}
+
+impl Marked {
+    /// A model without further files.
+    pub const PLAIN: Marked =
+        Marked { files: &[], auto_model: None, class: "", config: None, weights: None, weights_first: false };
 }
 
 /// A file next to those of the base model.

@@ -1,17 +1,22 @@
-//! Models that consist of a base model and further files, by which they are recognized.
+//! Models that consist of a base model and further files, by which they are recognized, or which name a class of their own.
 
 use serde_json::Value as Json;
 
 use crate::{
-    Error, Folder, Listing, Part, Tensor, family_form::Marked, safetensors, small_files::read_object,
+    Error, FamilyForm, Folder, Listing, Part, Tensor, family_form::Marked, safetensors,
+    small_files::read_object,
 };
 
-/// The model that the files of a folder mark, by the `model_type` of its base model.
+/// The model that the files of a folder mark, by the `model_type` of its base model, or that the config marks.
 pub(crate) fn of(folder: &Folder, listing: &Listing, config: &Json) -> Option<&'static Marked> {
     let model_type = config.get("model_type").and_then(Json::as_str)?;
+    let auto_model = config.pointer("/auto_map/AutoModel").and_then(Json::as_str).unwrap_or_default();
     let has = |file: &&str| listing.has(file) || folder.path().join(file).is_file();
-    let forms = folder.known_forms().iter().filter(|form| form.model_types.contains(&model_type));
-    forms.flat_map(|form| form.marked).find(|marked| marked.files.iter().all(has))
+    let marks = |form: &FamilyForm, marked: &Marked| match marked.auto_model {
+        Some(class) => auto_model.ends_with(class),
+        None => form.model_types.contains(&model_type) && marked.files.iter().all(has),
+    };
+    folder.known_forms().iter().find_map(|form| form.marked.iter().find(|marked| marks(form, marked)))
 }
 
 impl Marked {

@@ -273,6 +273,7 @@ impl Resolved {
             if class.is_text_part { text_tensors(sources) } else { (sources, Vec::new()) };
         let trunk = hparams.n_layers().ok();
         let mut hparams = (arch.prepare)(hparams, &sources)?;
+        let trunk = trunk.filter(|_| hparams.derived.encoder_layers.is_none());
         hparams.derived.pooling = pooling::read(input)?;
         hparams.derived.dense_modules = options.dense_modules;
         if let Some(texts) = arch.answers.filter(|_| !options.vocab_only) {

@@ -82,6 +82,30 @@ fn model_without_its_marks_is_its_base_model() {
 }
 
 #[test]
+fn class_of_a_program_marks_a_model() {
+    let folder = copy_of("d1");
+    assert_eq!(class_and_warnings(folder.path()), (json!("D1Model"), String::new()));
+    set(folder.path(), "config.json", "model_type", json!("d1"));
+    assert_eq!(class_and_warnings(folder.path()).0, json!("D1Model"));
+    set(folder.path(), "config.json", "model_type", json!("lfm2_vl"));
+    set(folder.path(), "config.json", "auto_map", json!({"AutoModel": "modeling.Lfm2VlModel"}));
+    assert_eq!(class_and_warnings(folder.path()).0, json!("Lfm2VlForConditionalGeneration"));
+}
+
+#[test]
+fn sizes_of_a_head_that_scores_options_are_checked() {
+    let refused = |key, value| refused_in("d1-omni", "config.json", key, value);
+    assert_eq!(
+        refused("max_length", json!(1024)),
+        "key `max_length`: expected 16384, a constant of llama.cpp, found 1024"
+    );
+    let layers = "key `head_layers`: expected a number of layers up to 10000, found ";
+    assert!(refused("head_layers", json!(1_u64 << 60)).starts_with(layers));
+    assert!(refused("head_layers", json!(3)).contains("head.layers.5"), "a layer that is missing");
+    assert!(refused("temperatures", json!({"choice": "hot"})).contains("choice"));
+}
+
+#[test]
 fn damaged_files_of_a_marked_model_are_refused() {
     let cut = |file: &str| {
         let folder = copy_of("clef");

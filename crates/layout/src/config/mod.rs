@@ -52,6 +52,8 @@ pub struct Derived {
     /// The number of layers without those that predict more than the next token, if the usual number
     /// counts these as well.
     pub trunk_layers: Option<u64>,
+    /// The number of layers of the encoder, if the usual number counts those of a head as well.
+    pub encoder_layers: Option<u64>,
 }
 
 impl Hparams {

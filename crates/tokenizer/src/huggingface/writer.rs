@@ -77,6 +77,11 @@ impl<'w> TokenizerWriter<'w> {
         self.vocab.tokenizer.keys.set(key, value);
     }
 
+    /// Sets a key and moves it after all others.
+    pub fn set_last(&mut self, key: &str, value: impl Into<Value>) {
+        self.vocab.tokenizer.keys.set_last(key, value);
+    }
+
     /// Inserts a new key right after another.
     pub fn set_after(&mut self, before: &str, key: &str, value: impl Into<Value>) {
         let keys = &mut self.vocab.tokenizer.keys;

@@ -1,7 +1,7 @@
 """Golden recipes of decision models, which are newer than the pinned reference."""
 
 from tiny_models import AS_IT_IS, QWEN35, ROPE35, wrapper
-from tiny_towers import QWEN35_VISION, tower, with_biases
+from tiny_towers import QWEN35_VISION, SIGLIP, tower, with_biases
 
 HEAD = dict(width=16, layers=2, routing_layers=1, heads=2, feedforward=24)
 TEXT_PART = dict(QWEN35, rope_parameters=ROPE35)
@@ -36,6 +36,11 @@ PPLX = dict(ahead=True, **AS_IT_IS, files={"decision_config.json": dict(temperat
     parts={"readout.safetensors": {"weight": [4, 32]}})
 # The reference knows the model by this file, which it does not run.
 OPENJEV = dict(ahead=True, **AS_IT_IS, files={"helper/shim.py": "raise SystemExit\n"})
+# The text part names another class, but the class of the program decides.
+D1 = dict(ahead=True, more=dict(auto_map=dict(AutoModel="modeling_d1.D1Model")))
+D1_TEXT = dict(model_type="lfm2", layer_types=["conv", "full_attention"], num_hidden_layers=2, block_multiple_of=8,
+    architectures=["Lfm2ForCausalLM"])
+LFM2_VISION = dict(SIGLIP, patch_size=16, num_patches=16, vision_use_head=False)
 
 CHECKPOINTS = {name: wrapper("qwen3_5", class_name, TEXT_PART, more, vision_config=dict(QWEN35_VISION, depth=3))
     for name, class_name, more in (("clef", "Qwen3_5ForConditionalGeneration", CLEF),
@@ -45,3 +50,9 @@ PROJECTORS = {"pplx-decider": tower("qwen3_5", "Qwen3_5Model", dict(head_dim=8),
     preprocessor=dict(size=dict(shortest_edge=65536, longest_edge=16777216))), vision_config=QWEN35_VISION)} | {
     name: tower("qwen3_5", "Qwen3_5ForConditionalGeneration", dict(head_dim=8), more, vision_config=QWEN35_VISION)
     for name, more in (("clef", CLEF), ("openjev", OPENJEV))}
+
+CHECKPOINTS["d1"] = wrapper("lfm2_vl", "Lfm2VlForConditionalGeneration", D1_TEXT, D1, projector_hidden_size=24,
+    vision_config=dict(LFM2_VISION, num_hidden_layers=1))
+PROJECTORS["d1"] = tower("lfm2_vl", "Lfm2VlForConditionalGeneration", dict(D1_TEXT, num_hidden_layers=1,
+    layer_types=["full_attention"]), dict(D1, hub=[("vision_tower.vision_model.", "vision_tower."), ("vision_tower.",
+    "vision_tower.vision_model.")]), vision_config=LFM2_VISION, projector_hidden_size=24)

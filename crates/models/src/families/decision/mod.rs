@@ -1,4 +1,5 @@
-//! Decision models, which choose among the options of a question: Clef, OpenJev and pplx-decider on Qwen 3.5.
+//! Decision models, which choose among the options of a question: Clef, OpenJev and pplx-decider on Qwen 3.5, D1
+//! on LFM2-VL, D1-Omni on LFM2.
 
 pub mod convert;
 pub mod projector;
@@ -6,7 +7,13 @@ pub mod projector;
 use crate::family::Family;
 
 pub const FAMILY: Family = Family {
-    arches: &[convert::clef::CLEF, convert::openjev::OPENJEV, convert::pplx_decider::PPLX_DECIDER],
+    arches: &[
+        convert::clef::CLEF,
+        convert::d1::D1,
+        convert::d1_omni::D1_OMNI,
+        convert::openjev::OPENJEV,
+        convert::pplx_decider::PPLX_DECIDER,
+    ],
     projectors: &[projector::PPLX_DECIDER],
     ..Family::EMPTY
 };

@@ -2,7 +2,7 @@
 
 from headers import RMS, Header
 from tiny_models import OLD, POOLING, TEXT, sizes
-from tiny_towers import SIGLIP, tower, with_biases, with_pillow
+from tiny_towers import SIGLIP, scorer, tower, with_biases, with_pillow
 
 CHECKPOINTS = {
     "lfm2": dict(model="lfm2", tokenizer="bpe", config=dict(layer_types=["conv", "full_attention"],
@@ -72,7 +72,52 @@ def conformer(config: dict) -> dict:
     return with_biases(both) | plain
 
 
+D1_OMNI = dict(architectures=["D1OmniModel"], model_type="d1_omni", torch_dtype="bfloat16", downsample_factor=2,
+    head_layers=2, max_length=16384, image_text_length=896, audio_text_length=15360,
+    temperatures={"choice": 1.25, "choice:3-5": 1.5, "choice:11+": 0.75, "score": 2, "noul": 0.875},
+    text_config=dict(TEXT, model_type="lfm2", num_hidden_layers=3, layer_types=["conv", "full_attention", "conv"],
+        conv_L_cache=3, norm_eps=1e-5, intermediate_size=60, block_multiple_of=8, block_ffn_dim_multiplier=1.3,
+        block_auto_adjust_ff_dim=False, rope_theta=1000000.0),
+    vision_config=dict(SIGLIP, num_hidden_layers=2, patch_size=16, num_patches=16, layer_norm_eps=1e-6,
+        model_type="siglip2_vision_model"),
+    audio_config=dict(feat_in=8, n_layers=2, d_model=16, n_heads=2, conv_kernel_size=3, ff_expansion_factor=4))
+
+
+def d1_omni(config: dict) -> dict:
+    """An encoder of three layers and a head of two; towers of images and sound."""
+    v, h, _, q, k = sizes(config["text_config"])
+    f = 56
+    plain = {"encoder.embed_tokens.weight": [v, h], "encoder.embedding_norm.weight": [h], "head.type_emb.weight": [3, h],
+        "vision.tower.vision_model.embeddings.position_embedding.weight": [16, 16]}
+    for i, kind in enumerate(config["text_config"]["layer_types"]):
+        own = {"conv.conv": [h, 1, 3], "conv.in_proj": [3 * h, h], "conv.out_proj": [h, h]} if kind == "conv" else {
+            "self_attn.q_proj": [q, h], "self_attn.k_proj": [k, h], "self_attn.v_proj": [k, h], "self_attn.out_proj": [h, q],
+            "self_attn.q_layernorm": [8], "self_attn.k_layernorm": [8]}
+        own |= {"operator_norm": [h], "ffn_norm": [h], "feed_forward.w1": [f, h], "feed_forward.w2": [h, f],
+            "feed_forward.w3": [f, h]}
+        plain |= {f"encoder.layers.{i}.{name}.weight": shape for name, shape in own.items()}
+    both = {"vision.tower.vision_model.embeddings.patch_embedding": [16, 768], "vision.tower.vision_model.post_layernorm": [16],
+        "vision.projector.layer_norm": [64], "vision.projector.linear_1": [24, 64], "vision.projector.linear_2": [h, 24],
+        "audio.residual.ln": [h], "audio.residual.down": [8, h], "audio.residual.up": [h, 8]}
+    for i in range(2):
+        layer = f"vision.tower.vision_model.encoder.layers.{i}."
+        both |= {f"{layer}layer_norm{n}": [16] for n in (1, 2)} | {f"{layer}self_attn.{x}_proj": [16, 16] for x in ("q", "k", "v",
+            "out")} | {layer + "mlp.fc1": [24, 16], layer + "mlp.fc2": [16, 24]}
+    sound = {}
+    for name, shape in conformer(dict(encoder=config["audio_config"])).items():
+        for old, new in (("conformer.", "encoder."), ("audio_adapter.model.0", "adapter.norm"), ("audio_adapter.model.1",
+            "adapter.linear_1"), ("audio_adapter.model.3", "adapter.linear_2")):
+            if name.startswith(old):
+                sound["audio." + name.replace(old, new, 1)] = shape
+    return plain | with_biases(both) | scorer("head.") | sound
+
+
+CHECKPOINTS["d1-omni"] = dict(hand=d1_omni, ahead=True, tokenizer="bpe", vocab_size=384, config=D1_OMNI,
+    tokenizer_config=dict(add_bos_token=True))
+
 PROJECTORS = {
+    "d1-omni": dict(hand=d1_omni, ahead=True, tokenizer="bpe", vocab_size=384, preprocessor=None,
+        near=["a.blk.*.conv_norm.*"], config=D1_OMNI),
     "lfm2audio": dict(hand=conformer, tokenizer="bpe", vocab_size=384, preprocessor=None, no_q8_0=True,
         near=["a.blk.*.conv_norm.*"], config=dict(architectures=["Lfm2AudioForConditionalGeneration"], model_type="lfm2_audio", torch_dtype="bfloat16", codebooks=3,
         encoder=dict(feat_in=8, feat_out=-1, n_layers=7, d_model=16, n_heads=2, conv_kernel_size=3),

@@ -5,6 +5,7 @@ pub mod graph;
 pub mod projector;
 pub mod vision;
 
+use crate::families::decision::convert::d1;
 use crate::family::Family;
 use gguf_checkpoint::FamilyForm;
 use gguf_layout::Wrapper;
@@ -16,7 +17,7 @@ pub const FAMILY: Family = Family {
         convert::lfm2_embed::LFM2_EMBED,
         convert::lfm2moe::LFM2MOE,
     ],
-    projectors: &[projector::audio::LFM2AUDIO, projector::vl::LFM2VL],
+    projectors: &[projector::audio::LFM2AUDIO, projector::d1_omni::D1_OMNI, projector::vl::LFM2VL],
     wrappers: &[Wrapper { model_type: "lfm2_vl", usual_text: "lfm2" }],
     graphs: graph::GRAPHS,
     forms: FORMS,
@@ -24,13 +25,16 @@ pub const FAMILY: Family = Family {
     ..Family::EMPTY
 };
 
-/// Files of mlx-lm 0.32.2.
-const FORMS: &[FamilyForm] = &[FamilyForm {
-    model_types: &["lfm2_moe"],
-    mlx_names: &[
-        (".gate_proj.weight", ".w1.weight"),
-        (".down_proj.weight", ".w2.weight"),
-        (".up_proj.weight", ".w3.weight"),
-    ],
-    ..FamilyForm::USUAL
-}];
+/// Names of mlx-lm 0.32.2, and models on LFM2-VL.
+const FORMS: &[FamilyForm] = &[
+    FamilyForm {
+        model_types: &["lfm2_moe"],
+        mlx_names: &[
+            (".gate_proj.weight", ".w1.weight"),
+            (".down_proj.weight", ".w2.weight"),
+            (".up_proj.weight", ".w3.weight"),
+        ],
+        ..FamilyForm::USUAL
+    },
+    FamilyForm { model_types: &["lfm2_vl"], marked: &[d1::MARKED], ..FamilyForm::USUAL },
+];

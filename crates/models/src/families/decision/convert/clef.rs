@@ -61,7 +61,7 @@ pub const MARKED: Marked = Marked {
     class: "ClefModel",
     config: Some(SideFile { file: CONFIG, prefix: "decision." }),
     weights: Some(SideFile { file: "joint_head.safetensors", prefix: "joint_head." }),
-    weights_first: false,
+    ..Marked::PLAIN
 };
 
 const CONFIG: &str = "joint_head_config.json";

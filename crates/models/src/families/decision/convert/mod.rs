@@ -3,8 +3,11 @@
 //! Source: `DecisionType` in `gguf-py/gguf/constants.py` of llama.cpp build 11549, which is newer than the pinned one.
 
 pub mod clef;
+pub mod d1;
+pub mod d1_omni;
 pub mod openjev;
 pub mod pplx_decider;
+pub mod scorer;
 
 use crate::families::qwen::convert::qwen35::QWEN35_TEXT;
 use crate::prelude::*;
@@ -36,10 +39,15 @@ impl Temperatures {
 }
 
 /// Byte-level BPE, and the template of the prompt next to the checkpoint's own chat template.
-pub fn vocab(writer: &mut TokenizerWriter<'_>, template: &'static str) -> Result<(), VocabError> {
-    const NAME: &str = "systemone";
+pub fn vocab(writer: &mut TokenizerWriter<'_>, text: &str) -> Result<(), VocabError> {
     writer.gpt2(&BpeStyle::GPT2)?;
-    writer.set(&format!("{}.{NAME}", token_keys::CHAT_TEMPLATE), template.trim_ascii_end());
-    writer.set(token_keys::CHAT_TEMPLATES, Value::Array(Array::String(vec![NAME.to_owned()].into())));
+    template(writer, text);
     Ok(())
+}
+
+/// Adds the template of the prompt.
+pub fn template(writer: &mut TokenizerWriter<'_>, text: &str) {
+    const NAME: &str = "systemone";
+    writer.set(&format!("{}.{NAME}", token_keys::CHAT_TEMPLATE), text.trim_ascii_end());
+    writer.set(token_keys::CHAT_TEMPLATES, Value::Array(Array::String(vec![NAME.to_owned()].into())));
 }

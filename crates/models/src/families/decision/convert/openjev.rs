@@ -32,5 +32,4 @@ pub const OPENJEV: Arch = Arch {
 
 const PROGRAM: &str = "helper/shim.py";
 
-pub const MARKED: Marked =
-    Marked { files: &[PROGRAM], class: "OpenJevModel", config: None, weights: None, weights_first: false };
+pub const MARKED: Marked = Marked { files: &[PROGRAM], class: "OpenJevModel", ..Marked::PLAIN };

@@ -44,6 +44,7 @@ pub const MARKED: Marked = Marked {
     config: Some(SideFile { file: CONFIG, prefix: "decision." }),
     weights: Some(SideFile { file: "readout.safetensors", prefix: "readout." }),
     weights_first: true,
+    ..Marked::PLAIN
 };
 
 const READOUT: &[TensorRule] =

@@ -55,13 +55,17 @@ pub const ATTENTION: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.self_attn.k_layernorm"], "blk.{bid}.attn_k_norm").need(ATTENDS),
 ];
 
-const CONVOLVES: Need = Need::If(convolves);
-const ATTENDS: Need = Need::If(|hparams, bid| !convolves(hparams, bid));
+const CONVOLVES: Need = Need::If(|hparams, bid| is_of_kind(hparams, bid, "conv"));
+const ATTENDS: Need =
+    Need::If(|hparams, bid| !["conv", IN_HEAD].iter().any(|kind| is_of_kind(hparams, bid, kind)));
 
-/// True for a convolution layer, by `layer_types`.
-fn convolves(hparams: &Hparams, bid: u64) -> bool {
+/// Kind of the layers of a head, which have neither part.
+pub const IN_HEAD: &str = "head";
+
+/// True for a layer of a kind, by `layer_types`.
+fn is_of_kind(hparams: &Hparams, bid: u64, name: &str) -> bool {
     let kind = hparams.get("layer_types").and_then(|types| types.get(usize::try_from(bid).ok()?));
-    kind.is_some_and(|kind| kind == "conv")
+    kind.is_some_and(|kind| kind == name)
 }
 
 /// `Lfm2Config`.
@@ -87,15 +91,15 @@ const LFM2_CONFIG: ConfigClass = ConfigClass::new("lfm2").adjusted(|map| {
 });
 
 /// Key heads of every layer. llama.cpp makes a convolution of layers with 0.
-pub fn heads_by_layer(hparams: &Hparams) -> Result<Json, ArchError> {
+pub fn heads_by_layer(hparams: &Hparams) -> Result<Vec<Json>, ArchError> {
     let types = hparams.get("layer_types").and_then(Json::as_array).ok_or_else(|| missing("layer_types"))?;
     let heads = hparams.n_kv_heads()?;
-    Ok(types.iter().map(|kind| if kind == "conv" { 0 } else { heads }).collect())
+    Ok(types.iter().map(|kind| if kind == "conv" { 0 } else { heads }.into()).collect())
 }
 
 /// The keys.
 pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
-    text_keys(&hparams.with("num_key_value_heads", heads_by_layer(hparams)?), keys)?;
+    text_keys(&hparams.with("num_key_value_heads", heads_by_layer(hparams)?.into()), keys)?;
     keys.vocab_size(hparams)?;
     keys.needed("shortconv.l_cache", hparams, &["conv_L_cache"])?;
     keys.needed_number("attention.layer_norm_rms_epsilon", hparams, &["norm_eps"])?;
@@ -103,7 +107,7 @@ pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
 }
 
 /// The feed-forward length, made of the one that the config states.
-fn forward_length(hparams: &Hparams) -> Result<u64, ArchError> {
+pub fn forward_length(hparams: &Hparams) -> Result<u64, ArchError> {
     let stated = hparams.need_u64(&["block_ff_dim", "intermediate_size"])?;
     if !hparams.is_true("block_auto_adjust_ff_dim") {
         return Ok(stated);

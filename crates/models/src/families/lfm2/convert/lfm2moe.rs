@@ -53,7 +53,7 @@ fn is_mixture(hparams: &Hparams, bid: u64) -> bool {
 }
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
-    text_keys(&hparams.with("num_key_value_heads", lfm2::heads_by_layer(hparams)?), keys)?;
+    text_keys(&hparams.with("num_key_value_heads", lfm2::heads_by_layer(hparams)?.into()), keys)?;
     keys.needed("expert_feed_forward_length", hparams, &["moe_intermediate_size"])?;
     keys.needed("leading_dense_block_count", hparams, &["num_dense_layers"])?;
     // Scores go through a sigmoid.

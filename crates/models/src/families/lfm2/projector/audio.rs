@@ -16,7 +16,7 @@ pub const LFM2AUDIO: Projector = Projector {
     example: "LiquidAI/LFM2-Audio-1.5B",
     vision: None,
     audio: Some(Tower { at: &["encoder"], ..VISION }),
-    tensors: &[ENDS, LAYERS, NORM],
+    tensors: &[EMBEDDING, ENDS, LAYERS, NORM],
     owns: |_, name| !name.starts_with("lfm.") && !name.contains("language_model."),
     drops: |_, name| match name {
         name if name.contains("num_batches_tracked") || name.contains("audio_loss_weight") => {
@@ -30,33 +30,45 @@ pub const LFM2AUDIO: Projector = Projector {
         }
         _ => None,
     },
-    prepare: |towers| {
-        let audio = towers.audio_mut()?;
-        for (from, to) in
-            [("d_model", "hidden_size"), ("d_model", "intermediate_size"), ("n_heads", "num_attention_heads")]
-        {
-            let value = audio.need_u64(&[from])?;
-            audio.set(to, value.into());
-        }
-        Ok(())
-    },
+    prepare: |towers| rename_sizes(towers.audio_mut()?, 1),
     keys: |towers, keys| {
         tower_keys(towers, keys)?;
         parts::kind(keys, "lfm2a");
-        count(keys, "audio.num_mel_bins", towers.audio()?, "encoder", &["feat_in"])?;
-        keys.set_prefixed("audio.attention.layer_norm_epsilon", Value::F32(1e-5));
-        Ok(())
+        audio_keys(towers, keys, "encoder")
     },
     ..BASE
 };
 
-const ENDS: &[TensorRule] = &[
-    TensorRule::copy(&["audio_adapter.model.0"], "mm.a.mlp.0"),
-    TensorRule::copy(&["audio_adapter.model.1"], "mm.a.mlp.1"),
-    TensorRule::copy(&["audio_adapter.model.3"], "mm.a.mlp.3"),
+/// Sizes of a Conformer under their usual names, with a feed-forward part `factor` times as wide as it.
+pub fn rename_sizes(audio: &mut Hparams, factor: u64) -> Result<(), ArchError> {
+    let (width, heads) = (audio.need_u64(&["d_model"])?, audio.need_u64(&["n_heads"])?);
+    for (key, value) in [
+        ("hidden_size", width),
+        ("intermediate_size", width.saturating_mul(factor)),
+        ("num_attention_heads", heads),
+    ] {
+        audio.set(key, value.into());
+    }
+    Ok(())
+}
+
+/// Keys of the sound, whose config is at `place`.
+pub fn audio_keys(towers: &Towers, keys: &mut Keys, place: &str) -> Result<(), ArchError> {
+    count(keys, "audio.num_mel_bins", towers.audio()?, place, &["feat_in"])?;
+    keys.set_prefixed("audio.attention.layer_norm_epsilon", Value::F32(1e-5));
+    Ok(())
+}
+
+const EMBEDDING: &[TensorRule] = &[
     TensorRule::copy(&["audio_embedding.embedding"], "a.position_embd"),
     TensorRule::copy(&["audio_embedding.embedding_norm"], "a.position_embd_norm"),
     TensorRule::copy(&["audio_embedding.to_logits"], "a.embd_to_logits"),
+];
+
+pub const ENDS: &[TensorRule] = &[
+    TensorRule::copy(&["audio_adapter.model.0"], "mm.a.mlp.0"),
+    TensorRule::copy(&["audio_adapter.model.1"], "mm.a.mlp.1"),
+    TensorRule::copy(&["audio_adapter.model.3"], "mm.a.mlp.3"),
     first(&["conformer.pre_encode.conv.0"], "a.conv1d.0"),
     first(&["conformer.pre_encode.conv.2"], "a.conv1d.2"),
     first(&["conformer.pre_encode.conv.3"], "a.conv1d.3"),
@@ -81,7 +93,7 @@ const fn kernel(hf: &'static [&'static str], gguf: &'static str) -> TensorRule {
     TensorRule::copy(hf, gguf).float(FloatType::F32).shape(SQUEEZE_ANY)
 }
 
-const LAYERS: &[TensorRule] = &[
+pub const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["conformer.layers.{bid}.norm_feed_forward1"], "a.blk.{bid}.ffn_norm"),
     TensorRule::copy(&["conformer.layers.{bid}.feed_forward1.linear1"], "a.blk.{bid}.ffn_up"),
     TensorRule::copy(&["conformer.layers.{bid}.feed_forward1.linear2"], "a.blk.{bid}.ffn_down"),
@@ -104,7 +116,7 @@ const LAYERS: &[TensorRule] = &[
 ];
 
 /// The batch norm as a factor and a summand.
-const NORM: &[TensorRule] = &[
+pub const NORM: &[TensorRule] = &[
     TensorRule::copy(
         &[
             "conformer.layers.{bid}.conv.batch_norm.weight",

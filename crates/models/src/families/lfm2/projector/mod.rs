@@ -1,4 +1,5 @@
 //! Projectors of this family, one file for each.
 
 pub mod audio;
+pub mod d1_omni;
 pub mod vl;

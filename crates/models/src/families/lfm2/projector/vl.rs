@@ -12,7 +12,7 @@ use gguf_layout::projector::prelude::*;
 
 pub const LFM2VL: Projector = Projector {
     name: "lfm2vl",
-    classes: &["Lfm2VlForConditionalGeneration"],
+    classes: &["Lfm2VlForConditionalGeneration", "D1Model"],
     example: "LiquidAI/LFM2-VL-450M",
     vision: Some(Tower { classes: &[ConfigClass::new("siglip2_vision_model")], ..VISION }),
     tensors: &[EMBEDDINGS, siglip::LAYERS, PROJECTION],
@@ -30,7 +30,7 @@ pub const LFM2VL: Projector = Projector {
     ..BASE
 };
 
-const EMBEDDINGS: &[TensorRule] = &[
+pub const EMBEDDINGS: &[TensorRule] = &[
     // (out, 16 * 16 * 3), channels last, becomes (out, 3, 16, 16).
     TensorRule::part(&["vision_model.embeddings.patch_embedding.weight"], "v.patch_embd", |_, _| {
         Ok(parts::channels_first(PATCH))
@@ -44,7 +44,7 @@ const EMBEDDINGS: &[TensorRule] = &[
 /// Height and width of a patch, which the reference knows by heart.
 const PATCH: u64 = 16;
 
-const PROJECTION: &[TensorRule] = &[
+pub const PROJECTION: &[TensorRule] = &[
     TensorRule::copy(&["multi_modal_projector.layer_norm"], "mm.input_norm").need(Need::Optional),
     TensorRule::copy(&["multi_modal_projector.linear_1"], "mm.1"),
     TensorRule::copy(&["multi_modal_projector.linear_2"], "mm.2"),
@@ -52,15 +52,10 @@ const PROJECTION: &[TensorRule] = &[
 
 fn keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
     tower_keys(towers, keys)?;
-    let (whole, vision) = (&towers.whole, towers.vision()?);
     parts::kind(keys, "lfm2");
-    let epsilon = vision.need_f64("layer_norm_eps")?;
-    keys.set_prefixed("vision.attention.layer_norm_epsilon", Value::F32(epsilon as f32));
-    // By side: factor 2 makes one embedding of 4 patches.
-    let factor = whole.get_u64("downsample_factor")?.unwrap_or(2);
-    keys.set_derived("vision.projector.scale_factor", "downsample_factor", factor)?;
-    keys.set_prefixed("use_gelu", Value::Bool(true));
+    vision_keys(towers, keys)?;
     // Counted from the end: -1 is the last layer, of which none is left out.
+    let whole = &towers.whole;
     let layer = whole.get("vision_feature_layer");
     let layer = layer.map_or(Some(-1), Json::as_i64).and_then(|layer| layer.checked_add(1));
     let n_layers = towers.layers().vision;
@@ -73,4 +68,15 @@ fn keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
         )
     };
     keys.set_derived("vision.block_count", "", used.ok_or_else(wrong)?)
+}
+
+/// Keys of the tower and of the merged patches.
+pub fn vision_keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
+    let epsilon = towers.vision()?.need_f64("layer_norm_eps")?;
+    keys.set_prefixed("vision.attention.layer_norm_epsilon", Value::F32(epsilon as f32));
+    // By side: factor 2 makes one embedding of 4 patches.
+    let factor = towers.whole.get_u64("downsample_factor")?.unwrap_or(2);
+    keys.set_derived("vision.projector.scale_factor", "downsample_factor", factor)?;
+    keys.set_prefixed("use_gelu", Value::Bool(true));
+    Ok(())
 }
