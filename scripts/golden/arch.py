@@ -93,6 +93,14 @@ def make_tokenizer(folder: Path, vocab_size: int, spec: dict) -> str:
     return name
 
 
+def into_folders(folder: Path, tokenizer: str) -> None:
+    """Moves the tokenizer into a folder of this name, and the config into `encoder`."""
+    files = [path for path in folder.iterdir() if checkpoint.is_tokenizer_file(path.name)]
+    for path, place in [(folder / "config.json", "encoder"), *((path, tokenizer) for path in files)]:
+        (folder / place).mkdir(exist_ok=True)
+        path.rename(folder / place / path.name)
+
+
 def blank(text: str):
     """A tensor of what `VALUES SHAPE DTYPE` says, before it gets its values."""
     import torch
@@ -372,13 +380,15 @@ def make(ctx) -> None:
         else:
             folder = ctx.scratch / "arch" / name
             tokenizer = make_checkpoint(name, spec, folder)
+            if inner := spec.get("tokenizer_folder", ""):
+                into_folders(folder, inner)
             if spec.get("whole"):
                 shutil.copytree(folder, ctx.golden / "arch" / name, dirs_exist_ok=True)
             else:
                 files = checkpoint.seed_weights(folder, seed_of(name), kinds_of(spec))
-                checkpoint.store(folder, seed_of(name), files, tokenizer, "tokenizer_config" in spec, ctx.golden)
+                checkpoint.store(folder, seed_of(name), files, tokenizer, "tokenizer_config" in spec, ctx.golden, inner=inner)
         try:
-            pre = dict(bpe="llama-bpe", wordpiece="jina-v2-en", qwen_tiktoken="qwen2").get(spec.get("tokenizer"), "default")
+            pre = dict(bpe="llama-bpe", mmbert="mmbert", wordpiece="jina-v2-en", qwen_tiktoken="qwen2").get(spec.get("tokenizer"), "default")
             expect(folder, pre, spec, ctx.golden / "arch" / name / "expected.json")
         except Exception as error:
             print(f"{name}: the reference fails: {error!r}", file=sys.stderr)

@@ -5,6 +5,7 @@ checkpoint.json:
 
   tokenizer  name of a folder of golden/arch-tokenizers, whose files are the checkpoint's too; a file of the
              checkpoint's own with the same name takes precedence
+  tokenizer_folder  the folder of the checkpoint that they are in, with a slash after it, if there is one
   seed       of the weights
   files      {name of a safetensors file: {"sha256": of the whole file, "tensors": {name: "VALUES SHAPE DTYPE"}}}
 
@@ -163,13 +164,13 @@ def is_tokenizer_file(name: str) -> bool:
 
 
 def store(folder: Path, seed: int, files: dict, tokenizer: str, has_own_config: bool, golden: Path,
-          parent: str = "arch") -> None:
+          parent: str = "arch", inner: str = "") -> None:
     """Writes golden/PARENT/NAME of a whole checkpoint, and its tokenizer where it is the first to have that.
 
-    `has_own_config` says that its tokenizer_config.json is not the usual one of this tokenizer."""
-    out, shared = golden / parent / folder.name, golden / "arch-tokenizers" / tokenizer
+    `has_own_config` says that its tokenizer_config.json is not the usual one of this tokenizer, `inner` is its folder."""
+    out, shared, files_of = golden / parent / folder.name, golden / "arch-tokenizers" / tokenizer, folder / inner
     shared.mkdir(parents=True, exist_ok=True)
-    for path in folder.iterdir():
+    for path in files_of.iterdir():
         is_usual = is_tokenizer_file(path.name) and not (path.name == "tokenizer_config.json" and has_own_config)
         if is_usual and not (shared / path.name).exists():
             shutil.copy(path, shared)
@@ -177,13 +178,14 @@ def store(folder: Path, seed: int, files: dict, tokenizer: str, has_own_config: 
     expected = kept.read_text() if kept.exists() else None
     shutil.rmtree(out, ignore_errors=True)
     is_shared = lambda path: (shared / path.name).exists() and (shared / path.name).read_bytes() == path.read_bytes()
-    ignore = lambda parent, names: [name for name in names if name.endswith(".safetensors") or Path(parent) == folder and (
-        name in OWN_FILES or (folder / name).is_file() and is_shared(folder / name))]
+    ignore = lambda parent, names: [name for name in names if name.endswith(".safetensors") or Path(parent) == folder and
+        name in OWN_FILES or Path(parent) == files_of and (files_of / name).is_file() and is_shared(files_of / name)]
     shutil.copytree(folder, out, ignore=ignore)
-    for path in folder.iterdir():
+    for path in files_of.iterdir():
         assert not is_tokenizer_file(path.name) or path.name == "tokenizer_config.json" or is_shared(path), (path,
             tokenizer)
-    lines = ["{", f'  "tokenizer": {json.dumps(tokenizer)},', f'  "seed": {seed},', '  "files": {']
+    lines = ["{", f'  "tokenizer": {json.dumps(tokenizer)},', *([f'  "tokenizer_folder": "{inner}/",'] if inner else []),
+        f'  "seed": {seed},', '  "files": {']
     for name, file in files.items():
         tensors = ",\n".join(f"    {json.dumps(key)}: {json.dumps(value)}" for key,
             value in file["tensors"].items())
@@ -205,7 +207,7 @@ def whole(name: str, golden: Path, parent: Path) -> Path:
         shutil.copytree(own, folder)
         return folder
     description = json.loads((own / "checkpoint.json").read_text())
-    shutil.copytree(golden / "arch-tokenizers" / description["tokenizer"], folder)
+    shutil.copytree(golden / "arch-tokenizers" / description["tokenizer"], folder / description.get("tokenizer_folder", ""))
     shutil.copytree(own, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*OWN_FILES))
     for file, of in description["files"].items():
         data = file_bytes(description["seed"], of["tensors"])

@@ -17,6 +17,7 @@ and shapes. Keys:
   tokenizer  a kind of tiny_tokenizers.py or of the family's TOKENIZERS; spm by default
   special    further special tokens of a byte-level tokenizer
   tokenizer_config  keys of tokenizer_config.json
+  tokenizer_folder  folder of the tokenizer; the config is then in the folder `encoder`
   vocab_size  of the tokenizer, if it differs from the config's or the config has it in an unusual place
   files      further files of the folder: name -> JSON, or text that is written unchanged
   parts      further weights: folder, or file, -> shapes by name, as in `hand`

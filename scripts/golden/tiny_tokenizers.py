@@ -155,6 +155,27 @@ def make_llama_bpe(folder: Path, vocab_size: int, spec: dict) -> None:
     (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n")
 
 
+def make_mmbert(folder: Path, vocab_size: int, spec: dict) -> None:
+    """A BPE of raw text whose words start at spaces, with added tokens for runs of them, like that of mmBERT."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+    byte_tokens = [f"<0x{i:02X}>" for i in range(256)]
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
+    tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    specials = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>"]
+    tokenizer.train_from_iterator(TEXT * 4, trainers.BpeTrainer(
+        vocab_size=vocab_size - 7, special_tokens=[*specials, *byte_tokens], show_progress=False))
+    text = json.loads(tokenizer.to_str())
+    text["added_tokens"] = [entry for entry in text["added_tokens"] if not entry["content"].startswith("<0x")]
+    tokenizer = Tokenizer.from_str(json.dumps(text))
+    tokenizer.add_tokens([AddedToken(content, normalized=False) for content in ("  ", "   ", "\t")])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    names = dict(pad="<pad>", eos="<eos>", bos="<bos>", unk="<unk>", mask="<mask>", cls="<bos>", sep="<eos>")
+    config = {f"{name}_token": token for name, token in names.items()} | dict(tokenizer_class="PreTrainedTokenizerFast")
+    (folder / "tokenizer_config.json").write_text(json.dumps(config | spec.get("tokenizer_config", {}), indent=2) + "\n")
+
+
 KINDS = {
-    "spm": make_spm, "bpe": make_bpe, "world": make_world, "llama_bpe": make_llama_bpe, "wordpiece": make_wordpiece,
+    "spm": make_spm, "bpe": make_bpe, "world": make_world, "llama_bpe": make_llama_bpe, "mmbert": make_mmbert,
+    "wordpiece": make_wordpiece,
     "unigram-t5": make_unigram_t5, "unigram-xlmr": make_unigram_xlmr, "unigram-json": make_unigram_json}

@@ -137,7 +137,8 @@ fn without_weights(
     };
     let card = card_of(dir, listing, &mut notes)?;
     let mut files = read_small_files(dir, listing)?;
-    add_tokenizer(dir, folder.config_folder(), &mut files, &mut notes)?;
+    let inner = marked::folders(folder, listing).map(|folders| dir.join(folders.tokenizer));
+    add_tokenizer(dir, folder.config_folder().or(inner.as_deref()), &mut files, &mut notes)?;
     Ok(Checkpoint {
         warnings: Vec::new(),
         folder_name: folder.name(),
@@ -163,6 +164,9 @@ fn config_of(
     notes: &mut Vec<String>,
 ) -> Result<Json, Error> {
     let dir = folder.path();
+    if let Some(folders) = marked::folders(folder, listing) {
+        return read_object(dir, &format!("{}/config.json", folders.config));
+    }
     let class = format.and_then(|(format, _)| format.class);
     let file = if class.is_some() { "params.json" } else { "config.json" };
     if !listing.has(file) {

@@ -42,6 +42,8 @@ pub struct Marked {
     pub files: &'static [&'static str],
     /// End of `auto_map.AutoModel` of the config that marks the model instead of files, with any `model_type`.
     pub auto_model: Option<&'static str>,
+    /// Folders with the config of the base model and the tokenizer, with any `model_type`.
+    pub folders: Option<Folders>,
     /// The class that replaces `architectures` of the config.
     pub class: &'static str,
     /// A JSON object whose keys are added to the config.
@@ -54,8 +56,24 @@ pub struct Marked {
 
 impl Marked {
     /// A model without further files.
-    pub const PLAIN: Marked =
-        Marked { files: &[], auto_model: None, class: "", config: None, weights: None, weights_first: false };
+    pub const PLAIN: Marked = Marked {
+        files: &[],
+        auto_model: None,
+        folders: None,
+        class: "",
+        config: None,
+        weights: None,
+        weights_first: false,
+    };
+}
+
+/// Folders in that of a model.
+#[derive(Debug, Clone, Copy)]
+pub struct Folders {
+    /// Folder of `config.json`.
+    pub config: &'static str,
+    /// Folder of the tokenizer.
+    pub tokenizer: &'static str,
 }
 
 /// A file next to those of the base model.

@@ -56,7 +56,7 @@ pub use checkpoint::{Checkpoint, open, open_without_weights};
 pub use diffusion::{is_diffusion, open_diffusion};
 pub use dtype::Dtype;
 pub use error::Error;
-pub use family_form::{FamilyForm, Marked, MlxChange, SideFile};
+pub use family_form::{FamilyForm, Folders, Marked, MlxChange, SideFile};
 pub use folder::Folder;
 pub use foreign::{FOREIGN, Foreign};
 pub use formats::{FORMATS, Format};

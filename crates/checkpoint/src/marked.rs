@@ -3,20 +3,30 @@
 use serde_json::Value as Json;
 
 use crate::{
-    Error, FamilyForm, Folder, Listing, Part, Tensor, family_form::Marked, safetensors,
+    Error, FamilyForm, Folder, Listing, Part, Tensor,
+    family_form::{Folders, Marked},
+    safetensors,
     small_files::read_object,
 };
 
 /// The model that the files of a folder mark, by the `model_type` of its base model, or that the config marks.
 pub(crate) fn of(folder: &Folder, listing: &Listing, config: &Json) -> Option<&'static Marked> {
-    let model_type = config.get("model_type").and_then(Json::as_str)?;
+    let model_type = config.get("model_type").and_then(Json::as_str).unwrap_or_default();
     let auto_model = config.pointer("/auto_map/AutoModel").and_then(Json::as_str).unwrap_or_default();
     let has = |file: &&str| listing.has(file) || folder.path().join(file).is_file();
     let marks = |form: &FamilyForm, marked: &Marked| match marked.auto_model {
         Some(class) => auto_model.ends_with(class),
-        None => form.model_types.contains(&model_type) && marked.files.iter().all(has),
+        None => {
+            let is_base = marked.folders.is_some() || form.model_types.contains(&model_type);
+            is_base && marked.files.iter().all(has)
+        }
     };
     folder.known_forms().iter().find_map(|form| form.marked.iter().find(|marked| marks(form, marked)))
+}
+
+/// Folders of the config and the tokenizer of the model that the files of a folder mark.
+pub(crate) fn folders(folder: &Folder, listing: &Listing) -> Option<Folders> {
+    of(folder, listing, &Json::Null)?.folders
 }
 
 impl Marked {

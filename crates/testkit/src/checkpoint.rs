@@ -219,8 +219,9 @@ fn small_files(parent: &str, name: &str) -> Vec<(String, Vec<u8>)> {
     read_folder(&own, "", &mut files).expect("a golden can be read");
     let description = description(&files);
     let tokenizer = description["tokenizer"].as_str().expect("a tokenizer");
+    let folder = description["tokenizer_folder"].as_str().unwrap_or_default();
     let mut shared = Vec::new();
-    read_folder(&golden_path("arch-tokenizers").join(tokenizer), "", &mut shared)
+    read_folder(&golden_path("arch-tokenizers").join(tokenizer), folder, &mut shared)
         .expect("a tokenizer can be read");
     shared.retain(|(name, _)| files.iter().all(|(own, _)| own != name));
     files.extend(shared);

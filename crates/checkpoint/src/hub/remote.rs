@@ -165,12 +165,25 @@ impl Remote {
             files.iter().filter(|entry| is_read_by_ranges(&entry.path)).cloned().collect();
         // If there are safetensors, other copies of the weights are ignored.
         let takes_whole = options.whole_weights && by_ranges.is_empty();
-        let whole: Vec<Entry> = files
-            .into_iter()
-            .filter(|entry| {
-                is_small(entry) || marks(options.forms, entry) || (takes_whole && is_weights(&entry.path))
-            })
-            .collect();
+        let has = |file: &&str| files.iter().any(|entry| entry.path == **file);
+        let marked = options.forms.iter().flat_map(|form| form.marked);
+        let marked = marked.filter(|marked| marked.files.iter().all(|file| has(file)));
+        let tokenizers: Vec<&str> =
+            marked.filter_map(|marked| marked.folders).map(|folders| folders.tokenizer).collect();
+        let is_tokenizer = |entry: &Entry| {
+            entry.n_bytes <= MAX_FILE_BYTES
+                && entry
+                    .path
+                    .split_once('/')
+                    .is_some_and(|(folder, name)| tokenizers.contains(&folder) && is_small_file(name))
+        };
+        let is_whole = |entry: &&Entry| {
+            is_small(entry)
+                || marks(options.forms, entry)
+                || is_tokenizer(entry)
+                || (takes_whole && is_weights(&entry.path))
+        };
+        let whole: Vec<Entry> = files.iter().filter(is_whole).cloned().collect();
         let small_bytes = whole.iter().filter(|entry| !is_weights(&entry.path)).map(|entry| entry.n_bytes);
         let small_bytes = small_bytes.fold(0, u64::saturating_add);
         if small_bytes > MAX_SMALL_BYTES {

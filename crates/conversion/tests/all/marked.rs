@@ -97,12 +97,43 @@ fn sizes_of_a_head_that_scores_options_are_checked() {
     let refused = |key, value| refused_in("d1-omni", "config.json", key, value);
     assert_eq!(
         refused("max_length", json!(1024)),
-        "key `max_length`: expected 16384, a constant of llama.cpp, found 1024"
+        "`config.json`: key `max_length`: expected 16384, a constant of llama.cpp, found 1024"
     );
-    let layers = "key `head_layers`: expected a number of layers up to 10000, found ";
+    let layers = "`config.json`: key `head_layers`: expected a number of layers up to 10000, found ";
     assert!(refused("head_layers", json!(1_u64 << 60)).starts_with(layers));
     assert!(refused("head_layers", json!(3)).contains("head.layers.5"), "a layer that is missing");
     assert!(refused("temperatures", json!({"choice": "hot"})).contains("choice"));
+}
+
+/// The config and the tokenizer of these models are in folders of their own.
+#[test]
+fn model_with_its_config_in_a_folder_needs_a_mark() {
+    let folder = copy_of("laya");
+    assert_eq!(class_and_warnings(folder.path()), (json!("ModernBertDecisionModel"), String::new()));
+    let other = folder.path().join("julia_config.json");
+    fs::write(&other, r#"{"architecture": "JuliaDecisionModel", "head_layers": 2}"#).unwrap();
+    let opened = open(folder.path()).unwrap();
+    assert_eq!(opened.checkpoint().config["decision.architecture"], json!("JuliaDecisionModel"));
+    let unread = "values of files that are not read are not in the output: `rl_agent_config.json`";
+    assert_eq!(opened.checkpoint().warnings, [unread]);
+    for file in ["julia_config.json", "rl_agent_config.json"] {
+        fs::remove_file(folder.path().join(file)).unwrap();
+    }
+    assert_eq!(open(folder.path()).unwrap_err().to_string(), "missing file `config.json`");
+}
+
+#[test]
+fn files_of_a_model_in_folders_are_checked() {
+    let refused = |key, value| refused_in("laya", "rl_agent_config.json", key, value);
+    assert!(refused("head_layers", Json::Null).contains("missing key `decision.head_layers`"));
+    assert!(refused("head_layers", json!(1_u64 << 60)).contains("a number of layers up to 10000"));
+    assert!(
+        refused("temperature", json!(1.5)).contains("key `decision.temperature`: expected a list of numbers")
+    );
+    assert!(refused("temperature_by_options", json!({"choice:2": "hot"})).contains("choice:2"));
+    let token =
+        refused_in("laya", "tokenizer/tokenizer_config.json", "cls_token", json!({"content": "[CLS]"}));
+    assert_eq!(token, "`tokenizer_config.json`: missing text `cls_token`");
 }
 
 #[test]

@@ -178,6 +178,12 @@ impl Hparams {
         self.map.get(key).filter(|value| !value.is_null())
     }
 
+    /// Keys that start with a prefix, without it, and their values.
+    pub fn under(&self, prefix: &str) -> Vec<(&str, &Json)> {
+        let found = self.map.iter().filter_map(|(key, value)| Some((key, key.strip_prefix(prefix)?, value)));
+        found.inspect(|(key, ..)| self.read_keys.note(&[key])).map(|(_, rest, value)| (rest, value)).collect()
+    }
+
     /// The value of the first of `keys` that is present, unless that one is `null`.
     ///
     /// Source: `ModelBase.find_hparam`.

@@ -112,7 +112,7 @@ pub const DIFFERENCES: &[Difference] = &[
         value: Some(("u32", || json!(4))),
     },
     Difference {
-        checkpoints: &["modern-bert", "modern-bert-classifier", "modern-bert-old"],
+        checkpoints: &["julia", "laya", "modern-bert", "modern-bert-classifier", "modern-bert-old"],
         key: "modern-bert.attention.layer_norm_epsilon",
         value: Some(("f32", || json!(9.999_999_747_378_752e-6))),
     },

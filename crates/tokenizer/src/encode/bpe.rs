@@ -20,6 +20,9 @@ type Symbol = u32;
 /// Marks the end of the list.
 const NONE: u32 = u32::MAX;
 
+/// The character that stands for a space.
+const SPACE: char = '\u{2581}';
+
 pub(super) struct Bpe {
     pre: &'static PreTokenizer,
     splitter: Splitter,
@@ -36,6 +39,22 @@ pub(super) struct Bpe {
 
 /// Words of this text that are already encoded.
 pub(super) type Cache<'t> = HashMap<&'t str, Box<[u32]>>;
+
+/// A text with a [`SPACE`] at the start of each line.
+///
+/// Source: `llm_tokenizer_bpe_session::tokenize` in `src/llama-vocab.cpp` of llama.cpp build 11549.
+fn with_first_spaces(text: &str) -> String {
+    let mut spaced = String::with_capacity(text.len() + SPACE.len_utf8());
+    let mut is_first = true;
+    for c in text.chars() {
+        if is_first && !['\n', SPACE].contains(&c) {
+            spaced.push(SPACE);
+        }
+        is_first = c == '\n';
+        spaced.push(c);
+    }
+    spaced
+}
 
 impl Bpe {
     pub(super) fn new(vocab: &Vocab, pre: &'static PreTokenizer, reading: Reading) -> Result<Self, Error> {
@@ -88,7 +107,10 @@ impl Bpe {
             text = text.nfc().map(|(c, _)| c).collect::<String>().into();
         }
         if vocab.escape_whitespaces {
-            text = text.replace(' ', "\u{2581}").into();
+            text = text.replace(' ', SPACE.encode_utf8(&mut [0; 4])).into();
+        }
+        if self.pre.space_first {
+            text = with_first_spaces(&text).into();
         }
         // A word's tokens depend only on the word, and texts repeat words: most are merged once.
         let mut cache = Cache::new();
@@ -227,4 +249,19 @@ struct Pair {
     right: u32,
     symbols: (Symbol, Symbol),
     merged: Symbol,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_space_and_line_starts_a_word() {
+        let text = with_first_spaces("a\u{2581}\u{2581}b\n\n\u{2581}c\nd");
+        let mut words = Vec::new();
+        let splitter = Splitter::new(crate::pre::by_name("mmbert").unwrap().llama_cpp).unwrap();
+        splitter.words(&text, &mut |word| Ok(words.push(word))).unwrap();
+        let expected = ["\u{2581}a", "\u{2581}", "\u{2581}b", "\n\n", "\u{2581}c", "\n", "\u{2581}d"];
+        assert_eq!(words, expected);
+    }
 }

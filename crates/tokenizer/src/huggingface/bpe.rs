@@ -32,6 +32,10 @@ pub struct BpeStyle {
     pub plain_added: bool,
     /// Names of special tokens to search; empty for the usual ones.
     pub types: &'static [&'static str],
+    /// True if special ids are also read from the config of the model.
+    pub ids_of_config: bool,
+    /// Name of the pre-tokenizer with which added tokens of spaces are ordinary tokens of U+2581.
+    pub escapes_spaces: Option<&'static str>,
 }
 
 impl BpeStyle {
@@ -44,6 +48,8 @@ impl BpeStyle {
         control: &[],
         plain_added: false,
         types: &[],
+        ids_of_config: true,
+        escapes_spaces: None,
     };
 }
 
@@ -95,6 +101,9 @@ pub(super) fn write_keys(
         hf.model.merges.0 = read_merges_txt(bytes)?;
     }
     let Base { mut table, pre, added } = base(writer, &hf, style)?;
+    if style.escapes_spaces == Some(pre.as_str()) {
+        table.escape_spaces();
+    }
     writer.pad_to_rows(&mut table, None)?;
     let n_tokens = writer.set_vocab(style.model, &pre, table);
     let merges = merges(writer, std::mem::take(&mut hf.model.merges.0));
@@ -107,6 +116,7 @@ pub(super) fn write_keys(
     let mut options = special::SpecialOptions {
         types: style.types.to_vec(),
         defaults: style.by_id.to_vec(),
+        without_config: !style.ids_of_config,
         ..special::SpecialOptions::default()
     };
     for &(name, text) in style.by_text {

@@ -32,6 +32,8 @@ pub struct SpecialOptions {
     pub overrides: Vec<(&'static str, u32)>,
     /// Ids that replace those of the files.
     pub replacements: Vec<(&'static str, u32)>,
+    /// True if the config of the model has no ids of the tokenizer.
+    pub without_config: bool,
     /// True if the template was already written.
     pub without_template: bool,
     /// Template for a checkpoint without one.
@@ -106,7 +108,9 @@ pub(super) fn write_keys(
         special.read_names(config, hf.map_or(&[], |hf| hf.added_tokens.as_slice()));
     }
     // 3. config.json: missing ids. Then the architecture's defaults.
-    special.read_ids(input.config);
+    if !options.without_config {
+        special.read_ids(input.config);
+    }
     if special.ids.is_empty() {
         special.ids.extend(&options.if_none);
     }

@@ -33,6 +33,18 @@ impl TokenTable {
         self.types.iter().map(|kind| kind.id()).collect()
     }
 
+    /// Turns user-defined tokens of spaces into ordinary ones of U+2581.
+    ///
+    /// Source: `ModernBertModel.get_vocab_base` in `conversion/bert.py` of llama.cpp build 11549.
+    pub(super) fn escape_spaces(&mut self) {
+        for (text, kind) in self.texts.iter_mut().zip(&mut self.types) {
+            let is_of_spaces = !text.is_empty() && text.iter().all(|byte| *byte == b' ');
+            if *kind == TokenType::UserDefined && is_of_spaces {
+                (*text, *kind) = ("\u{2581}".repeat(text.len()).into_bytes(), TokenType::Normal);
+            }
+        }
+    }
+
     /// Appends `[PAD{id}]` up to `n_tokens`; `score` for kinds that have scores.
     pub(super) fn fill(&mut self, n_tokens: usize, score: Option<f32>) {
         for id in self.len()..n_tokens {

@@ -35,6 +35,8 @@ pub(crate) struct PreTokenizer {
     pub raw: bool,
     /// True if spaces become U+2581.
     pub escape_whitespaces: bool,
+    /// True if every line that does not start with a space gets one.
+    pub space_first: bool,
     /// True if line ends that are a token are not split.
     pub whole_line_ends: bool,
     /// True if letters keep their case in a vocabulary of words.

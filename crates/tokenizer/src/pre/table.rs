@@ -17,6 +17,7 @@ const PLAIN: PreTokenizer = PreTokenizer {
     no_bos: false,
     raw: false,
     escape_whitespaces: false,
+    space_first: false,
     whole_line_ends: false,
     keeps_case: false,
     is_code: false,
@@ -185,6 +186,17 @@ pub(super) const ROWS: &[PreTokenizer] = &[
         escape_whitespaces: true,
         always_bos: true,
         whole_line_ends: true,
+        ..PLAIN
+    },
+    // Of llama.cpp build 11549, which is newer than the pinned one: each space starts a word.
+    PreTokenizer {
+        names: &["mmbert"],
+        llama_cpp: &[Lines, Expression("\u{2581}[^\u{2581}]*")],
+        raw: true,
+        escape_whitespaces: true,
+        space_first: true,
+        whole_line_ends: true,
+        mask_strips: &["mmbert"],
         ..PLAIN
     },
     PreTokenizer {

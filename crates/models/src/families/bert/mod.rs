@@ -3,7 +3,9 @@
 pub mod convert;
 pub mod graph;
 
+use crate::families::decision::convert::laya;
 use crate::family::Family;
+use gguf_checkpoint::FamilyForm;
 
 pub const FAMILY: Family = Family {
     arches: &[
@@ -18,6 +20,11 @@ pub const FAMILY: Family = Family {
         convert::roberta::ROBERTA,
         convert::roberta::XLM_ROBERTA,
     ],
+    forms: &[FamilyForm {
+        model_types: &["modernbert"],
+        marked: &[laya::MARKED_JULIA, laya::MARKED],
+        ..FamilyForm::USUAL
+    }],
     graphs: graph::GRAPHS,
     departures: &[
         convert::bert::LABELS,

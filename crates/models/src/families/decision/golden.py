@@ -1,7 +1,7 @@
 """Golden recipes of decision models, which are newer than the pinned reference."""
 
 from tiny_models import AS_IT_IS, QWEN35, ROPE35, wrapper
-from tiny_towers import QWEN35_VISION, SIGLIP, tower, with_biases
+from tiny_towers import QWEN35_VISION, SIGLIP, scorer, tower, with_biases
 
 HEAD = dict(width=16, layers=2, routing_layers=1, heads=2, feedforward=24)
 TEXT_PART = dict(QWEN35, rope_parameters=ROPE35)
@@ -56,3 +56,24 @@ CHECKPOINTS["d1"] = wrapper("lfm2_vl", "Lfm2VlForConditionalGeneration", D1_TEXT
 PROJECTORS["d1"] = tower("lfm2_vl", "Lfm2VlForConditionalGeneration", dict(D1_TEXT, num_hidden_layers=1,
     layer_types=["full_attention"]), dict(D1, hub=[("vision_tower.vision_model.", "vision_tower."), ("vision_tower.",
     "vision_tower.vision_model.")]), vision_config=LFM2_VISION, projector_hidden_size=24)
+
+
+def laya(head: dict, layers: int, more: dict):
+    """ModernBERT and a head that scores options, with tensors of the training."""
+    def with_head(tensors: dict, config) -> dict:
+        import torch
+        added = scorer(layers=layers) | {"act_head.0.weight": [4, 32], "act_head.0.bias": [4], "temperature": [3]}
+        return {f"encoder.{name}": tensor for name, tensor in tensors.items()} | {
+            name: torch.zeros(shape, dtype=torch.bfloat16) for name, shape in added.items()}
+    return dict(dict(ahead=True, model="modernbert", bare=True, extra=with_head, tokenizer_folder="tokenizer",
+        files={name: dict(values, head_layers=layers) for name, values in head.items()}, config=dict(vocab_size=384,
+        hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4, max_position_embeddings=64,
+        global_attn_every_n_layers=3, local_attention=16, pad_token_id=0, bos_token_id=1, eos_token_id=2, cls_token_id=1,
+        sep_token_id=2)), **{"class": "ModernBertModel"}, **more)
+
+
+MARKS = ("[CLS]", "[SEP]", "[MASK]")
+CHECKPOINTS["laya"] = laya({"rl_agent_config.json": dict(head_max_len=128, temperature=[1.25, 1.5, 0.875],
+    temperature_by_options={"choice:3-5": 1.75, "choice:11+": 2})}, 2, dict(tokenizer="bpe", special=MARKS,
+    tokenizer_config=dict(zip(("cls_token", "sep_token", "mask_token"), MARKS))))
+CHECKPOINTS["julia"] = laya({"julia_config.json": dict(architecture="JuliaDecisionModel")}, 1, dict(tokenizer="mmbert"))

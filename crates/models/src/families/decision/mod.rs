@@ -1,5 +1,5 @@
 //! Decision models, which choose among the options of a question: Clef, OpenJev and pplx-decider on Qwen 3.5, D1
-//! on LFM2-VL, D1-Omni on LFM2.
+//! on LFM2-VL, D1-Omni on LFM2, Laya and Julia on ModernBERT.
 
 pub mod convert;
 pub mod projector;
@@ -11,6 +11,8 @@ pub const FAMILY: Family = Family {
         convert::clef::CLEF,
         convert::d1::D1,
         convert::d1_omni::D1_OMNI,
+        convert::laya::JULIA,
+        convert::laya::LAYA,
         convert::openjev::OPENJEV,
         convert::pplx_decider::PPLX_DECIDER,
     ],

@@ -5,7 +5,8 @@
 //!
 //! Transforms: gate and up stay one matrix, and so do Q, K and V.
 //!
-//! Source: `ModernBertModel` in `conversion/bert.py`.
+//! Source: `ModernBertModel` in `conversion/bert.py`; for tokens of spaces that of llama.cpp build 11549, which is newer than the
+//! pinned one.
 
 use crate::families::bert::convert::bert;
 use crate::prelude::*;
@@ -40,15 +41,21 @@ pub const MODERN_BERT: Arch = Arch {
 };
 
 /// Byte-level BPE with bos, eos and sep.
-const ROUTE: Route = Route::new("modern_bert", |writer| {
+const ROUTE: Route = Route::new("modern_bert", |writer| vocab(writer, &STYLE));
+
+/// Added tokens of spaces, which mmBERT's tokenizer never matches in texts, are ordinary ones.
+pub const STYLE: BpeStyle = BpeStyle { escapes_spaces: Some("mmbert"), ..BpeStyle::GPT2 };
+
+/// Writes the tokenizer.
+pub fn vocab(writer: &mut TokenizerWriter<'_>, style: &BpeStyle) -> Result<(), VocabError> {
     // These flags come first: the file's own, read later, take their places but not their order.
     for key in [token_keys::ADD_BOS, token_keys::ADD_EOS, token_keys::ADD_SEP] {
         writer.set(key, true);
     }
-    writer.gpt2(&BpeStyle::GPT2)
-});
+    writer.gpt2(style)
+}
 
-const ENDS: &[TensorRule] = &[
+pub const ENDS: &[TensorRule] = &[
     TensorRule::copy(&["embeddings.tok_embeddings"], "token_embd"),
     TensorRule::copy(&["embeddings.norm"], "token_embd_norm"),
     TensorRule::copy(&["final_norm"], "output_norm"),
@@ -92,6 +99,11 @@ pub const EPSILON: Departure = Departure {
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     bert::keys(hparams, keys)?;
+    encoder_keys(hparams, keys)
+}
+
+/// The keys that BERT does not have.
+pub fn encoder_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     // transformers 5 saves `norm_eps`, which the reference writes as the epsilon of another norm only. llama.cpp does not
     // load a file without this key.
     if keys.prefixed("attention.layer_norm_epsilon").is_none() {

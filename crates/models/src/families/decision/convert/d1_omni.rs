@@ -97,5 +97,5 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.needed("decision.block_count", hparams, &[HEAD_LAYERS])?;
     let temperatures = hparams.get("temperatures").ok_or_else(|| missing("temperatures"))?;
     let of_kinds = temperatures.as_object().ok_or_else(|| bad("temperatures", temperatures, "an object"))?;
-    scorer::temperatures(keys, of_kinds)
+    scorer::temperatures(keys, of_kinds.iter().map(|(name, value)| (name.as_str(), value)))
 }

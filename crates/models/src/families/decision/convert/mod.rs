@@ -5,6 +5,7 @@
 pub mod clef;
 pub mod d1;
 pub mod d1_omni;
+pub mod laya;
 pub mod openjev;
 pub mod pplx_decider;
 pub mod scorer;
@@ -48,6 +49,7 @@ pub fn vocab(writer: &mut TokenizerWriter<'_>, text: &str) -> Result<(), VocabEr
 /// Adds the template of the prompt.
 pub fn template(writer: &mut TokenizerWriter<'_>, text: &str) {
     const NAME: &str = "systemone";
-    writer.set(&format!("{}.{NAME}", token_keys::CHAT_TEMPLATE), text.trim_ascii_end());
+    let text = text.strip_suffix('\n').unwrap_or(text);
+    writer.set(&format!("{}.{NAME}", token_keys::CHAT_TEMPLATE), text);
     writer.set(token_keys::CHAT_TEMPLATES, Value::Array(Array::String(vec![NAME.to_owned()].into())));
 }

@@ -69,7 +69,7 @@ pub fn rename(hparams: &Hparams, name: &str) -> Option<String> {
 /// `choice.11`.
 pub fn temperatures<'a>(
     keys: &mut Keys,
-    values: impl IntoIterator<Item = (&'a String, &'a Json)>,
+    values: impl IntoIterator<Item = (&'a str, &'a Json)>,
 ) -> Result<(), ArchError> {
     for (name, value) in values {
         let written = name.replace(':', ".").replace('-', "_");
