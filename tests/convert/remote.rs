@@ -73,12 +73,17 @@ fn expect_nothing_left(sandbox: &Sandbox, outputs: &[&str]) {
 /// Such files may be programs, which are not fetched otherwise, and in a folder.
 #[test]
 fn remote_model_is_recognized_by_its_files() {
-    for name in ["clef", "openjev", "pplx-decider"] {
+    for (name, architecture, kind) in [
+        ("clef", "clef", "clef"),
+        ("d1", "lfm2", "lfm2-d1"),
+        ("julia", "modern-bert", "laya"),
+        ("openjev", "qwen35", "openjev"),
+        ("pplx-decider", "qwen35", "pplx-decider"),
+    ] {
         let (sandbox, local, server) = place(name);
         expect_same(&sandbox, &server, "q4_k_m", &local, name);
         let file = sandbox.file("out/local.gguf");
-        let kind = if name == "clef" { "clef.decision.type" } else { "qwen35.decision.type" };
-        assert_eq!(file.metadata().get(kind), Some(&name.into()));
+        assert_eq!(file.metadata().get(&format!("{architecture}.decision.type")), Some(&kind.into()));
     }
 }
 

@@ -3,11 +3,14 @@
 
 use std::{collections::BTreeSet, path::Path};
 
+use serde_json::Value as Json;
+
 use crate::{
     Checkpoint, Error, Folder, Listing, Tensor, Weights,
     checkpoint::is_model,
+    family_form::Marked,
     listing::place_of,
-    mlx_adapter, safetensors,
+    marked, mlx_adapter, safetensors,
     small_files::{card_of, is_tokenizer_file, read_object, read_small_files},
     torch,
     unread_files::{self, Found},
@@ -36,6 +39,23 @@ pub fn is_adapter(folder: &Folder) -> bool {
 /// [`Error`]: the missing or invalid item, with the file's name.
 pub fn open_adapter(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
     let folder = folder.into();
+    open(&folder, None)
+}
+
+/// Opens an adapter like [`open_adapter`], to be merged into the model with the config `base`, and returns the model that this becomes
+/// if files next to the adapter make it another one.
+///
+/// # Errors
+/// Those of [`open_adapter`].
+pub fn open_adapter_for(
+    folder: &Folder,
+    base: &Json,
+) -> Result<(Checkpoint, Option<&'static Marked>), Error> {
+    let mark = marked::of_adapter(folder, &folder.listing()?, base);
+    Ok((open(folder, mark)?, mark))
+}
+
+fn open(folder: &Folder, mark: Option<&'static Marked>) -> Result<Checkpoint, Error> {
     let (dir, listing) = (folder.path(), folder.listing()?);
     let is_mlx = !listing.has(WEIGHTS) && !listing.has(PICKLE) && listing.has(mlx_adapter::WEIGHTS);
     let Weights { parts, mut tensors, notes: more } = if listing.has(WEIGHTS) {
@@ -64,7 +84,7 @@ pub fn open_adapter(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
         notes.push(format!("weights are read from `{WEIGHTS}`; ignored: `{PICKLE}`"));
     }
     notes.extend(more);
-    let found = Found { parts: &parts, tensors: &tensors, named: &notes, mark: None };
+    let found = Found { parts: &parts, tensors: &tensors, named: &notes, mark };
     Ok(Checkpoint {
         warnings: unread_files::warnings(dir, &listing, &found),
         folder_name: folder.name(),

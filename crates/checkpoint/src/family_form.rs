@@ -33,6 +33,8 @@ pub struct FamilyForm {
     pub left_out: &'static [&'static str],
     /// Models that consist of one of the family and further files.
     pub marked: &'static [Marked],
+    /// Models that an adapter makes of one of the family, recognized by files next to those of the adapter.
+    pub adapters: &'static [Marked],
 }
 
 /// A model that has the config and weights of another one, and is recognized by further files or the name of its own class.
@@ -40,6 +42,8 @@ pub struct FamilyForm {
 pub struct Marked {
     /// Files that mark the model, as paths in its folder.
     pub files: &'static [&'static str],
+    /// A key of one of these files that must be there too.
+    pub key: Option<MarkingKey>,
     /// End of `auto_map.AutoModel` of the config that marks the model instead of files, with any `model_type`.
     pub auto_model: Option<&'static str>,
     /// Folders with the config of the base model and the tokenizer, with any `model_type`.
@@ -58,6 +62,7 @@ impl Marked {
     /// A model without further files.
     pub const PLAIN: Marked = Marked {
         files: &[],
+        key: None,
         auto_model: None,
         folders: None,
         class: "",
@@ -65,6 +70,17 @@ impl Marked {
         weights: None,
         weights_first: false,
     };
+}
+
+/// A key of a JSON file that marks a model.
+#[derive(Debug, Clone, Copy)]
+pub struct MarkingKey {
+    /// Name of the file.
+    pub file: &'static str,
+    /// JSON pointer of the key.
+    pub at: &'static str,
+    /// Its text; `None` for any value.
+    pub text: Option<&'static str>,
 }
 
 /// Folders in that of a model.
@@ -108,6 +124,7 @@ impl FamilyForm {
         name: None,
         left_out: &[],
         marked: &[],
+        adapters: &[],
     };
 
     /// A family whose weights mlx-lm changes in a way that is not undone. With `part`, only files that have

@@ -49,14 +49,15 @@ mod yaml;
 
 pub use self::tensor::{Tensor, Tensors, View};
 pub use adapter::{
-    MLX_ADAPTER, is_adapter, open_adapter, open_diffusion_adapter, own_tokenizer, tokenizer_of,
+    MLX_ADAPTER, is_adapter, open_adapter, open_adapter_for, open_diffusion_adapter, own_tokenizer,
+    tokenizer_of,
 };
 pub use card::front_matter;
 pub use checkpoint::{Checkpoint, open, open_without_weights};
 pub use diffusion::{is_diffusion, open_diffusion};
 pub use dtype::Dtype;
 pub use error::Error;
-pub use family_form::{FamilyForm, Folders, Marked, MlxChange, SideFile};
+pub use family_form::{FamilyForm, Folders, Marked, MarkingKey, MlxChange, SideFile};
 pub use folder::Folder;
 pub use foreign::{FOREIGN, Foreign};
 pub use formats::{FORMATS, Format};

@@ -4,7 +4,7 @@ use serde_json::Value as Json;
 
 use crate::{
     Error, FamilyForm, Folder, Listing, Part, Tensor,
-    family_form::{Folders, Marked},
+    family_form::{Folders, Marked, MarkingKey},
     safetensors,
     small_files::read_object,
 };
@@ -24,6 +24,20 @@ pub(crate) fn of(folder: &Folder, listing: &Listing, config: &Json) -> Option<&'
     folder.known_forms().iter().find_map(|form| form.marked.iter().find(|marked| marks(form, marked)))
 }
 
+/// The model that the files next to an adapter make of the one with the config `base`.
+pub(crate) fn of_adapter(folder: &Folder, listing: &Listing, base: &Json) -> Option<&'static Marked> {
+    let model_type = base.get("model_type").and_then(Json::as_str)?;
+    let has_key = |key: &MarkingKey| {
+        let object = read_object(folder.path(), key.file).ok();
+        let value = object.as_ref().and_then(|object| object.pointer(key.at));
+        value.is_some_and(|value| key.text.is_none_or(|text| value == text))
+    };
+    let forms = folder.known_forms().iter().filter(|form| form.model_types.contains(&model_type));
+    forms.flat_map(|form| form.adapters).find(|marked| {
+        marked.files.iter().all(|file| listing.has(file)) && marked.key.as_ref().is_none_or(has_key)
+    })
+}
+
 /// Folders of the config and the tokenizer of the model that the files of a folder mark.
 pub(crate) fn folders(folder: &Folder, listing: &Listing) -> Option<Folders> {
     of(folder, listing, &Json::Null)?.folders
@@ -37,7 +51,10 @@ impl Marked {
     }
 
     /// Adds the class and the further config to the config of the base model, the latter to the text part if there is one.
-    pub(crate) fn add_config(&self, folder: &Folder, config: &mut Json) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// [`Error`] of the further config.
+    pub fn add_config(&self, folder: &Folder, config: &mut Json) -> Result<(), Error> {
         config["architectures"] = vec![self.class].into();
         let Some(side) = self.config else { return Ok(()) };
         let Json::Object(keys) = read_object(folder.path(), side.file)? else { return Ok(()) };

@@ -11,8 +11,8 @@ use crate::tensors::rules::{Need, TensorRule};
 
 /// The three architectures whose tables have places for the most of `tensors`, and for how many.
 /// Among equals, the one with the config's `model_type` comes first, then the one whose own needs are met best (a table
-/// that has what the checkpoint has and nothing more), then the one with the class name that is most
-/// similar to `class`.
+/// that has what the checkpoint has and nothing more), then one that is not a variant of another, then the one with the class name
+/// that is most similar to `class`.
 pub fn nearest_tables(
     families: &Families,
     class: &str,
@@ -24,7 +24,7 @@ pub fn nearest_tables(
     };
     let is_other_type =
         |arch: &Arch| !arch.configs.iter().any(|config| Some(config.model_type) == model_type);
-    let mut found: Vec<(Reverse<usize>, bool, usize, usize, &'static str)> = families
+    let mut found: Vec<(Reverse<usize>, bool, usize, (bool, usize), &'static str)> = families
         .arches
         .iter()
         .filter_map(|arch| {
@@ -33,7 +33,8 @@ pub fn nearest_tables(
             let (places, Reverse(absent)) = fits.max()?;
             // With fewer it is a coincidence: norms and embeddings have few names.
             let is_near = places > 0 && places.saturating_mul(4) >= tensors.len();
-            is_near.then(|| (Reverse(places), is_other_type(arch), absent, by_name(arch), arch.name))
+            let likeness = (arch.written.is_some(), by_name(arch));
+            is_near.then(|| (Reverse(places), is_other_type(arch), absent, likeness, arch.name))
         })
         .collect();
     found.sort_unstable();

@@ -416,7 +416,8 @@ fn is_weights(path: &str) -> bool {
 
 /// True for a small file that marks a model.
 fn marks(forms: &[FamilyForm], entry: &Entry) -> bool {
-    let mut files = forms.iter().flat_map(|form| form.marked).flat_map(|marked| marked.files);
+    let marked = forms.iter().flat_map(|form| form.marked.iter().chain(form.adapters));
+    let mut files = marked.flat_map(|marked| marked.files);
     entry.n_bytes <= MAX_FILE_BYTES
         && !is_read_by_ranges(&entry.path)
         && files.any(|file| *file == entry.path)

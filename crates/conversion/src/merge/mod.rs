@@ -130,7 +130,8 @@ impl Merging {
         if !scale.is_finite() {
             return Err(MergeError::Scale { scale: *scale });
         }
-        let opened = gguf_checkpoint::open_adapter(folder.clone()).map_err(MergeError::Source)?;
+        let (opened, mark) =
+            gguf_checkpoint::open_adapter_for(folder, &self.checkpoint.config).map_err(MergeError::Source)?;
         let config = Config::new(&opened.config, Target::Merged)?;
         let first_part = self.checkpoint.parts.len();
         // The adapter's weights files become files of the checkpoint.
@@ -209,6 +210,9 @@ impl Merging {
         self.checkpoint.notes.extend(opened.notes.into_iter().map(of_adapter));
         self.checkpoint.warnings.extend(opened.warnings.into_iter().map(of_adapter));
         self.checkpoint.parts.extend(opened.parts);
+        if let Some(mark) = mark {
+            mark.add_config(folder, &mut self.checkpoint.config).map_err(MergeError::Source)?;
+        }
         self.checkpoint.notes.push(counts.note(adapter, &config));
         self.take_tokenizer(adapter)
     }

@@ -6,7 +6,7 @@ pub mod graph;
 pub mod projector;
 pub mod vision;
 
-use crate::families::decision::convert::{clef, openjev, pplx_decider};
+use crate::families::decision::convert::{clef, lev, nimble, openjev, pplx_decider};
 use crate::family::Family;
 use gguf_checkpoint::FamilyForm;
 use gguf_layout::{Quantization, Wrapper};
@@ -68,6 +68,7 @@ const FORMS: &[FamilyForm] = &[
             ".k_norm.weight",
         ],
         marked: &[clef::MARKED, pplx_decider::MARKED, openjev::MARKED],
+        adapters: &[lev::MARKED, nimble::MARKED],
         ..FamilyForm::USUAL
     },
 ];

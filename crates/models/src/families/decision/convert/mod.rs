@@ -6,6 +6,8 @@ pub mod clef;
 pub mod d1;
 pub mod d1_omni;
 pub mod laya;
+pub mod lev;
+pub mod nimble;
 pub mod openjev;
 pub mod pplx_decider;
 pub mod scorer;
