@@ -410,8 +410,8 @@ class VerifyOptions(Reading, total=False):
         "Limit the checks to one or several of ``structure``, ``blocks``, ``loader``, ``architecture``, ``tokenizer``, ``template``, "
         "``file-type`` and ``source``."]
     programs: Annotated[Texts, of("programs", texts, default=()),
-        "Report what one or several of ``llama.cpp``, ``lm-studio``, ``ollama``, ``vllm``, ``transformers`` and ``comfyui`` do with the "
-        "file, instead of the check ``loader``."]
+        "Report what one or several of ``llama.cpp``, ``lm-studio``, ``ollama``, ``vllm``, ``transformers``, ``comfyui`` and "
+        "``comfyui-molbal`` do with the file, instead of the check ``loader``."]
     strict: Annotated[bool, flag("strict"), "Treat warnings as errors."]
     threads: Annotated[Optional[int], of("threads"), "Number of threads. Default: one per core."]
 

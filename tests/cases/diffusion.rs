@@ -118,7 +118,8 @@ fn repair_restores_architecture_dimensions_and_parameters() {
     assert_eq!(verify(&sandbox, &["broken.gguf"]).0, Some(1));
     let ran = succeed(sandbox.quantize(&words("broken.gguf fixed.gguf copy --repair")));
     ran.says("repair: architecture `wan_2_1` is now `wan`");
-    ran.says("repair: 2 tensors got lost dimensions back").says("repair: 2 tensors now F32");
+    ran.says("repair: 2 tensors got lost dimensions back");
+    ran.says("repair: 2 tensors now F32");
     assert_eq!(dims(&sandbox, "fixed.gguf"), dims(&sandbox, "wan.gguf"));
     let (fixed, good) = (sandbox.file("fixed.gguf"), sandbox.file("wan.gguf"));
     assert_eq!(fixed.metadata(), good.metadata());
@@ -129,7 +130,8 @@ fn repair_restores_architecture_dimensions_and_parameters() {
     }
     let (status, _, report) = verify(&sandbox, &["fixed.gguf"]);
     assert!(status == Some(0) && report.contains("ComfyUI-GGUF loads the file"), "{report}");
-    succeed(sandbox.quantize(&words("fixed.gguf again.gguf copy --repair"))).says("repair: nothing to repair is known");
+    succeed(sandbox.quantize(&words("fixed.gguf again.gguf copy --repair")))
+        .says("repair: nothing to repair is known");
     assert!(sandbox.read("again.gguf") == sandbox.read("fixed.gguf"));
     write(&sandbox, "text.gguf", &keys("llama"), "", &WAN[1..2]);
     let ran = sandbox.quantize(&words("text.gguf no.gguf copy --repair"));

@@ -160,6 +160,10 @@ fn verify_finds_types_that_comfyui_does_not_decode() {
         let (code, codes, report) = verify(&sandbox, &["out.gguf"]);
         (code, codes.into_iter().collect::<Vec<_>>(), report)
     };
+    // The successor of ComfyUI-GGUF decodes BF16 of all tensors.
+    write("x_pad_token", &[3840, 1], DType::BF16);
+    let (status, _, report) = verify(&sandbox, &["out.gguf", "--for", "comfyui-molbal"]);
+    assert!(status == Some(0) && report.contains("ComfyUI-GGUF of molbal loads the file"), "{report}");
     for (name, dims, dtype, expected) in [
         ("x_pad_token", &[3840, 1][..], DType::F32, None),
         ("x_pad_token", &[3840, 1], DType::BF16, Some("type")),

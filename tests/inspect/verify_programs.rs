@@ -82,8 +82,15 @@ fn types_and_architectures_are_those_of_the_program() {
             .collect::<Vec<_>>()
     };
     assert_eq!(
-        verdict("llama.cpp,lm-studio,vllm,transformers,comfyui"),
-        ["llama.cpp=ok", "lm-studio=ok", "vllm=type", "transformers=type", "comfyui=type"]
+        verdict("llama.cpp,lm-studio,vllm,transformers,comfyui,comfyui-molbal"),
+        [
+            "llama.cpp=ok",
+            "lm-studio=ok",
+            "vllm=type",
+            "transformers=type",
+            "comfyui=type",
+            "comfyui-molbal=type"
+        ]
     );
     succeed(sandbox.quantize(&["base.gguf", "q.gguf", "tq2_0", "--force", "-q"]));
     assert_eq!(verdict("ollama,transformers"), ["ollama=type", "transformers=ok"]);

@@ -117,6 +117,22 @@ impl Diffusion {
         LOADED.contains(&self.name.as_str())
     }
 
+    /// True if its successor knows it.
+    ///
+    /// Source: `IMG_ARCH_LIST` in `loader.py` of molbal/ComfyUI-GGUF@07700e1.
+    pub fn loads_in_successor(&self) -> bool {
+        const ALSO: [&str; 7] = [
+            "ltxv_upscaler",
+            "qwen_image21",
+            "ideogram",
+            "krea2",
+            "minimax_h3",
+            "minimax_h3_vae",
+            "minimax_music3",
+        ];
+        self.loads() || ALSO.contains(&self.name.as_str())
+    }
+
     /// Names of modules in other layouts, in the order in which they apply.
     pub fn stages(&self) -> [&[AdapterName]; 2] {
         [&self.modules, &self.inner_modules]

@@ -348,9 +348,11 @@ pub fn resolve_diffusion(
         layout.notes.push(format!("training state is not written: {}", list_names(&ignored)));
     }
     if !row.loads() {
-        layout.notes.push(format!(
-            "ComfyUI-GGUF of 2025-12 does not load architecture `{architecture}`; use a later version or another loader"
-        ));
+        let other =
+            if row.loads_in_successor() { "its successor molbal/ComfyUI-GGUF" } else { "another loader" };
+        let note =
+            format!("ComfyUI-GGUF of 2025-12 does not load architecture `{architecture}`; use {other}");
+        layout.notes.push(note);
     }
     let n_most = n_of.values().copied().max();
     let usual = if n_most.is_some() && n_of.get(BF16).copied() == n_most { DType::BF16 } else { DType::F16 };

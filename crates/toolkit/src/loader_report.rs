@@ -29,7 +29,7 @@ pub fn not_loaded(files: &[(PathBuf, &PlannedFile)]) -> Option<String> {
         return None;
     }
     if let Some(file) = FAMILIES.diffusion_file(header.metadata(), shapes.iter().copied()) {
-        let found = verify::diffusion_refusals(&file, header.metadata(), &facts);
+        let found = verify::diffusion_refusals(verify::Nodes::Original, &file, header.metadata(), &facts);
         // Notes and warnings of the plan name the others.
         let is_new = |finding: &&Finding| match finding.code {
             "architecture" => file.is_misnamed(header.metadata()),

@@ -1,6 +1,6 @@
 //! Checks of files of diffusion models, which ComfyUI-GGUF and stable-diffusion.cpp load.
 //!
-//! Source: `gguf_sd_loader` and `get_orig_shape` in `loader.py` of city96/ComfyUI-GGUF@795e451.
+//! Source: `gguf_sd_loader` and `get_orig_shape` in `loader.py` of city96/ComfyUI-GGUF@795e451 and molbal/ComfyUI-GGUF@07700e1.
 
 use std::collections::HashMap;
 
@@ -25,6 +25,31 @@ const DECODED: &[DType] = {
     ]
 };
 
+/// ComfyUI-GGUF in one of its versions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Nodes {
+    /// Those of city96.
+    Original,
+    /// Those of molbal, which know more architectures and decode BF16 of all tensors.
+    Successor,
+}
+
+impl Nodes {
+    fn title(self) -> &'static str {
+        match self {
+            Nodes::Original => "ComfyUI-GGUF",
+            Nodes::Successor => "ComfyUI-GGUF of molbal",
+        }
+    }
+
+    fn loads(self, row: &Diffusion) -> bool {
+        match self {
+            Nodes::Original => row.loads(),
+            Nodes::Successor => row.loads_in_successor(),
+        }
+    }
+}
+
 /// Facts of a file, if it has a diffusion model or parts of one.
 pub fn of(metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> Option<DiffusionFile> {
     FAMILIES.diffusion_file(metadata, tensors.iter().map(|tensor| (tensor.name, tensor.shape)))
@@ -37,14 +62,14 @@ pub fn tensors(model: &Model) -> Vec<TensorFacts<'_>> {
 }
 
 /// Checks if ComfyUI-GGUF loads the file.
-pub fn loader(file: &DiffusionFile, metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> Check {
+pub fn loader(nodes: Nodes, file: &DiffusionFile, metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> Check {
     let mut check = Check::new("loader");
-    check.findings = refusals(file, metadata, tensors);
+    check.findings = refusals(nodes, file, metadata, tensors);
     if !missing(file, tensors).is_empty() {
         return check.skipped("the model is incomplete");
     }
     if check.findings.is_empty() {
-        check.summary = "ComfyUI-GGUF loads the file".to_owned();
+        check.summary = format!("{} loads the file", nodes.title());
     }
     check
 }
@@ -120,15 +145,22 @@ pub fn architecture(file: &DiffusionFile, tensors: &[TensorFacts<'_>]) -> Check 
 }
 
 /// Reasons why ComfyUI-GGUF does not load a file, and warnings about what it would load wrongly.
-pub fn refusals(file: &DiffusionFile, metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> Vec<Finding> {
-    let refused = |code, message: String| {
-        Finding::error(code, format!("ComfyUI-GGUF does not load the file: {message}"))
-    };
+pub fn refusals(
+    nodes: Nodes,
+    file: &DiffusionFile,
+    metadata: &Metadata,
+    tensors: &[TensorFacts<'_>],
+) -> Vec<Finding> {
+    let title = nodes.title();
+    let refused =
+        |code, message: String| Finding::error(code, format!("{title} does not load the file: {message}"));
     let mut found = Vec::new();
     let architecture = metadata.get("general.architecture").and_then(Value::as_str);
     match file.row {
-        Some(row) if !row.loads() => {
-            found.push(refused("architecture", format!("unknown architecture `{}`", row.name)));
+        Some(row) if !nodes.loads(row) => {
+            let other =
+                if row.loads_in_successor() { "; its successor molbal/ComfyUI-GGUF does" } else { "" };
+            found.push(refused("architecture", format!("unknown architecture `{}`{other}", row.name)));
         }
         Some(row) if file.is_misnamed(metadata) => {
             let message = format!(
@@ -144,8 +176,10 @@ pub fn refusals(file: &DiffusionFile, metadata: &Metadata, tensors: &[TensorFact
             found.push(refused("architecture", message));
         }
         None => {
-            let message = "ComfyUI-GGUF does not load the file as a diffusion model: no known model has these tensors; \
-                stable-diffusion.cpp finds tensors by name";
+            let message = format!(
+                "{title} does not load the file as a diffusion model: no known model has these tensors; \
+                 stable-diffusion.cpp finds tensors by name"
+            );
             found.push(Finding::warning("architecture", message));
         }
         Some(_) => {}
@@ -157,9 +191,9 @@ pub fn refusals(file: &DiffusionFile, metadata: &Metadata, tensors: &[TensorFact
     if metadata.get("general.type").is_some_and(|kind| kind.as_str().is_none()) {
         found.push(refused("key", "`general.type` is not a string".to_owned()));
     }
-    found.extend(undecoded(file, metadata, tensors).map(|message| match architecture {
+    found.extend(undecoded(nodes, file, metadata, tensors).map(|message| match architecture {
         Some(_) => refused("type", message),
-        None => Finding::warning("type", format!("ComfyUI-GGUF does not load the file: {message}")),
+        None => Finding::warning("type", format!("{title} does not load the file: {message}")),
     }));
     let by_name: HashMap<&str, &TensorFacts<'_>> =
         tensors.iter().map(|tensor| (tensor.name, tensor)).collect();
@@ -190,6 +224,7 @@ pub fn refusals(file: &DiffusionFile, metadata: &Metadata, tensors: &[TensorFact
 
 /// Tensors in types that ComfyUI-GGUF does not decode: in such a type, or parameters of layers that it does not replace.
 fn undecoded(
+    nodes: Nodes,
     file: &DiffusionFile,
     metadata: &Metadata,
     tensors: &[TensorFacts<'_>],
@@ -202,7 +237,10 @@ fn undecoded(
     let stored: Vec<&TensorFacts<'_>> =
         tensors.iter().filter(|tensor| !matches!(tensor.dtype, DType::F32 | DType::F16)).collect();
     let (decoded, bare): (Vec<&TensorFacts<'_>>, Vec<&TensorFacts<'_>>) =
-        stored.into_iter().partition(|tensor| file.is_decoded(tensor.name, n_dims(tensor)));
+        stored.into_iter().partition(|tensor| {
+            file.is_decoded(tensor.name, n_dims(tensor))
+                || nodes == Nodes::Successor && tensor.dtype == DType::BF16
+        });
     let listed = |tensors: Vec<&TensorFacts<'_>>, what: &str| {
         let names: Vec<String> =
             tensors.iter().map(|tensor| format!("{} ({})", tensor.name, tensor.dtype.name())).collect();

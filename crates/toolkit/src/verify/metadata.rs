@@ -122,7 +122,7 @@ fn findings(metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> Vec<Finding> {
     if other_kind(metadata).is_none() && !tensors.is_empty() {
         found.extend(file_type_of(metadata, tensors).findings);
         if let Some(file) = diffusion::of(metadata, tensors) {
-            found.extend(diffusion::refusals(&file, metadata, tensors));
+            found.extend(diffusion::refusals(diffusion::Nodes::Original, &file, metadata, tensors));
         }
         found.extend(context_length(metadata));
         found.extend(mtp_layers(metadata, tensors.iter().map(|tensor| tensor.name)));

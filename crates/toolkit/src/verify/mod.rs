@@ -22,7 +22,10 @@ use std::{collections::HashSet, num::NonZeroUsize, path::Path};
 use gguf_container::{Metadata, Model, Value};
 use gguf_conversion::recipes::TensorFacts;
 
-pub(crate) use self::{behavior::default_system, diffusion::refusals as diffusion_refusals};
+pub(crate) use self::{
+    behavior::default_system,
+    diffusion::{Nodes, refusals as diffusion_refusals},
+};
 use self::{
     contents::UNKNOWN_MARKS,
     keys::{ADAPTER, file_type_of, other_kind, tokenizer_findings},
@@ -149,7 +152,7 @@ fn verify_replaced(
                 let check = |program: &Program| programs::check(*program, model, &tensors, unknown, replaced);
                 options.programs.iter().map(check).collect::<Result<_, _>>()?
             }
-            Some(file) => vec![diffusion::loader(file, model.metadata(), &tensors)],
+            Some(file) => vec![diffusion::loader(Nodes::Original, file, model.metadata(), &tensors)],
             None => vec![loader(model)],
         };
         refusals = checks.iter().flat_map(|check| check.findings.clone()).collect();

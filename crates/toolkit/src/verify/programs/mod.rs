@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use self::ollama::Replaced;
 use super::{
-    diffusion,
+    diffusion::{self, Nodes},
     keys::other_kind,
     loader::{MODEL_WITH_TOWER, loader},
     prompts,
@@ -38,6 +38,8 @@ pub enum Program {
     Transformers,
     /// ComfyUI with the nodes of ComfyUI-GGUF.
     Comfyui,
+    /// ComfyUI with the successor of these nodes.
+    ComfyuiMolbal,
 }
 
 impl Program {
@@ -48,7 +50,8 @@ impl Program {
         (Program::Ollama, "ollama", "Ollama 0.33, with its detection of chat templates"),
         (Program::Vllm, "vllm", "vLLM 0.11"),
         (Program::Transformers, "transformers", "Transformers 5.24 with gguf-py 0.19"),
-        (Program::Comfyui, "comfyui", "ComfyUI with ComfyUI-GGUF 795e451"),
+        (Program::Comfyui, "comfyui", "ComfyUI with city96/ComfyUI-GGUF 795e451"),
+        (Program::ComfyuiMolbal, "comfyui-molbal", "ComfyUI with molbal/ComfyUI-GGUF 07700e1"),
     ];
 
     /// Its name in options and reports.
@@ -96,6 +99,13 @@ const ROWS: &[Row] = {
         architectures: None,
         loads_shards: true,
     };
+    const COMFYUI: Row = Row {
+        program: Program::Comfyui,
+        title: "ComfyUI-GGUF",
+        is_llama_cpp: false,
+        undecoded: NOT_IN_GGUF_PY,
+        ..LLAMA_CPP
+    };
     &[
         LLAMA_CPP,
         Row { program: Program::LmStudio, title: "LM Studio", ..LLAMA_CPP },
@@ -121,13 +131,8 @@ const ROWS: &[Row] = {
             architectures: Some((TRANSFORMERS, None)),
             loads_shards: false,
         },
-        Row {
-            program: Program::Comfyui,
-            title: "ComfyUI-GGUF",
-            is_llama_cpp: false,
-            undecoded: NOT_IN_GGUF_PY,
-            ..LLAMA_CPP
-        },
+        COMFYUI,
+        Row { program: Program::ComfyuiMolbal, title: "ComfyUI-GGUF of molbal", ..COMFYUI },
     ]
 };
 
@@ -183,8 +188,14 @@ pub fn check(
 ) -> Result<Check, Error> {
     let (row, metadata) = (program.row(), model.metadata());
     if let Some(file) = diffusion::of(metadata, tensors) {
-        if program == Program::Comfyui {
-            return Ok(Check { name: program.name(), ..diffusion::loader(&file, metadata, tensors) });
+        let nodes = match program {
+            Program::Comfyui => Some(Nodes::Original),
+            Program::ComfyuiMolbal => Some(Nodes::Successor),
+            _ => None,
+        };
+        if let Some(nodes) = nodes {
+            let loader = diffusion::loader(nodes, &file, metadata, tensors);
+            return Ok(Check { name: program.name(), ..loader });
         }
         let mut check = Check::new(program.name());
         check.push(Finding::error("diffusion_model", format!("{} does not run diffusion models", row.title)));
@@ -206,7 +217,7 @@ pub fn check(
         check.findings.retain(|finding| finding.code != MODEL_WITH_TOWER && finding.code != "hint");
     }
     check.findings.extend(row.refusals(model, tensors, architecture));
-    if program == Program::Comfyui {
+    if matches!(program, Program::Comfyui | Program::ComfyuiMolbal) {
         return Ok(check.skipped("ComfyUI-GGUF loads language models only as text encoders"));
     }
     let loads = !check.findings.iter().any(|finding| finding.severity == Severity::Error);
