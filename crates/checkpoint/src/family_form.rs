@@ -37,7 +37,7 @@ pub struct FamilyForm {
     pub adapters: &'static [Marked],
 }
 
-/// A model that has the config and weights of another one, and is recognized by further files or the name of its own class.
+/// A model that has the config and weights of another one, and is recognized by further files or by its class.
 #[derive(Debug, Clone, Copy)]
 pub struct Marked {
     /// Files that mark the model, as paths in its folder.

@@ -1,7 +1,7 @@
 //! Repair of files of diffusion models that a loader refuses or would load wrongly.
 //!
-//! What tables of families know is restored: the name of the architecture, lost dimensions, and F32 for parameters that
-//! ComfyUI-GGUF does not decode. Empty tensors that mark variants, and values that were quantized, are not known.
+//! The tables of families determine the name of the architecture, lost dimensions, and the parameters that must be F32 because
+//! ComfyUI-GGUF does not decode them. Empty tensors that mark variants, and values that were quantized, are not known.
 
 use gguf_container::{Metadata, Value};
 use gguf_layout::DiffusionFile;

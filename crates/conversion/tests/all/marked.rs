@@ -105,7 +105,7 @@ fn sizes_of_a_head_that_scores_options_are_checked() {
     assert!(refused("temperatures", json!({"choice": "hot"})).contains("choice"));
 }
 
-/// The config and the tokenizer of these models are in folders of their own.
+/// The config and the tokenizer of these models are in separate folders.
 #[test]
 fn model_with_its_config_in_a_folder_needs_a_mark() {
     let folder = copy_of("laya");

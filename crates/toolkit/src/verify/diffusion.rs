@@ -28,9 +28,9 @@ const DECODED: &[DType] = {
 /// ComfyUI-GGUF in one of its versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Nodes {
-    /// Those of city96.
+    /// city96/ComfyUI-GGUF.
     Original,
-    /// Those of molbal, which know more architectures and decode BF16 of all tensors.
+    /// molbal/ComfyUI-GGUF, which knows more architectures and decodes BF16 of all tensors.
     Successor,
 }
 
