@@ -1,4 +1,4 @@
-//! Models that consist of a base model and further files, and are recognized by these files or by their class.
+//! Models that consist of a base model and further files, by which they are recognized, or by a class.
 
 use serde_json::Value as Json;
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use gguf_conversion::{CheckpointInput, Error};
+use gguf_conversion::{CheckpointInput, Error, merge::LoraAdapter};
 use gguf_layout::Options;
 use serde_json::{Value as Json, json};
 
@@ -134,6 +134,47 @@ fn files_of_a_model_in_folders_are_checked() {
     let token =
         refused_in("laya", "tokenizer/tokenizer_config.json", "cls_token", json!({"content": "[CLS]"}));
     assert_eq!(token, "`tokenizer_config.json`: missing text `cls_token`");
+}
+
+/// Files next to the adapter make its base another model.
+#[test]
+fn adapter_is_recognized_by_its_files() {
+    let merged = |name: &str, edit: &dyn Fn(&Path)| {
+        let temporary = tempfile::tempdir().unwrap();
+        let golden = gguf_testkit::golden_path("lora-merged").join(name).join("adapter-0");
+        gguf_testkit::copy_folder(&golden, temporary.path());
+        edit(temporary.path());
+        let adapter = LoraAdapter {
+            folder: crate::folder(temporary.path()),
+            name: "adapter".into(),
+            scale: 1.0,
+            takes_tokenizer: false,
+        };
+        let base = crate::folder(&gguf_testkit::checkpoint("qwen3.5"));
+        let pre = Some("llama-bpe".to_owned());
+        let options = Options { pre, ..Options::new(gguf_models::FAMILIES) };
+        let opened = CheckpointInput::open_with_adapters(base, &[adapter], &options, None);
+        opened.map(|opened| {
+            let checkpoint = opened.checkpoint();
+            (checkpoint.config["architectures"][0].clone(), checkpoint.warnings.join("\n"))
+        })
+    };
+    let plain = json!("Qwen3_5ForConditionalGeneration");
+    let unread = |file| {
+        format!("adapter `adapter`: values of files that are not read are not in the output: `{file}`")
+    };
+    assert_eq!(merged("lev", &|_| ()).unwrap(), (json!("LevModel"), String::new()));
+    let unmarked = merged("lev", &|folder| fs::remove_file(folder.join("lev_release.json")).unwrap());
+    assert_eq!(unmarked.unwrap(), (plain.clone(), unread("calibration.json")));
+    let damaged = |values: Json| {
+        merged("lev", &|folder| set(folder, "calibration.json", "temperatures", values.clone())).unwrap_err()
+    };
+    assert!(damaged(json!({"choice": 1.0})).to_string().contains("a kind of question and a mode"));
+    assert!(damaged(json!({"choice:A": "hot"})).to_string().contains("choice:A"));
+    assert!(damaged(Json::Null).to_string().contains("missing key `temperatures`"));
+    assert_eq!(merged("nimble", &|_| ()).unwrap(), (json!("NimbleModel"), String::new()));
+    let other = merged("nimble", &|folder| set(folder, "schema_config.json", "task", json!("other")));
+    assert_eq!(other.unwrap(), (plain, unread("schema_config.json")));
 }
 
 #[test]

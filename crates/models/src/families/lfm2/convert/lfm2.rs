@@ -62,7 +62,7 @@ const ATTENDS: Need =
 /// Kind of the layers of a head, which have neither part.
 pub const IN_HEAD: &str = "head";
 
-/// True for a layer that has this kind in `layer_types`.
+/// True if `layer_types` states this kind for a layer.
 fn is_of_kind(hparams: &Hparams, bid: u64, name: &str) -> bool {
     let kind = hparams.get("layer_types").and_then(|types| types.get(usize::try_from(bid).ok()?));
     kind.is_some_and(|kind| kind == name)
