@@ -76,7 +76,7 @@ fn remote_model_is_recognized_by_its_files() {
     for (name, architecture, kind) in [
         ("clef", "clef", "clef"),
         ("d1", "lfm2", "lfm2-d1"),
-        ("julia", "modern-bert", "laya"),
+        ("laya", "modern-bert", "laya"),
         ("openjev", "qwen35", "openjev"),
         ("pplx-decider", "qwen35", "pplx-decider"),
     ] {
