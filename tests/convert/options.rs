@@ -154,9 +154,9 @@ fn unknown_class_is_identified_by_tensors() {
         let file = |name: &str| fs::read(sandbox.path("out").join(name)).unwrap();
         assert!(file("plain.gguf") == file("as.gguf"), "{name}");
     }
-    let ran = sandbox.convert(&words("llama out/x.gguf -t f32 -q --arch-as lama"));
+    let ran = sandbox.convert(&words("llama out/x.gguf -t f32 -q --arch-as llamma"));
     assert_eq!(ran.code, Some(1));
-    let expected = "error: llama: unknown architecture or class `lama`; nearest known: llama, ";
+    let expected = "error: llama: unknown architecture or class `llamma`; nearest known: llama, ";
     ran.begins(expected);
     // A table that does not fit says which tensors have no place.
     let ran = sandbox.convert(&words("llama out/x.gguf -t f32 -q --arch-as starcoder2"));
