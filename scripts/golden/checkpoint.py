@@ -120,6 +120,8 @@ def values_of(name: str, dtype: str) -> str:
     """What kind of values a tensor of this name has."""
     if dtype == "U8":
         return "exponents" if name.endswith("_scales") else "bytes"
+    if dtype == "I64":
+        return "steps:1"
     if name.endswith("A_log"):
         return "logarithms"
     # Of whole numbers torch's softplus is the rounded one; of others it depends on the processor.

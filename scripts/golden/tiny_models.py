@@ -277,6 +277,13 @@ def one_more_layer(tensors: dict, config, own: dict) -> dict:
                                for name, shape in own.items()}
 
 
+def text_tensors(tensors: dict, _) -> dict:
+    """The text part of a wrapper, named as a model of its own."""
+    text = {name.replace("language_model.", "").replace("text_model.", ""): tensor for name, tensor in tensors.items()
+            if name == "lm_head.weight" or "language_model." in name or "text_model." in name}
+    return {name.replace("model.model.", "model."): tensor for name, tensor in text.items()}
+
+
 def with_nextn(tensors: dict, config) -> dict:
     """Adds a layer that predicts the token after the next, as published checkpoints have."""
     return one_more_layer(tensors, config, weights(

@@ -5,7 +5,7 @@ from logits_own import first_of_equal, loaded, read, stacked, text_of
 from recipes import ends, ffn
 from tiny_models import (
     INDEXER, LATENT, NARROW_HAND, OLD, TEXT, WIDE_LATENT, YARN, by_layer, few, gpt2_vocab, with_indexed_nextn, with_lm_head,
-    with_nextn)
+    with_nextn, wrapper)
 from tiny_parts import mlp, weights
 from tiny_towers import ONE, with_biases
 
@@ -118,7 +118,35 @@ def deepseek4_dspark(config: dict) -> dict:
 # The class asks for a BOS token, because transformers 5 does not pass on what tokenizer_config.json states.
 BYTE_LEVEL = gpt2_vocab("deepseek", "DeepseekV32Model")
 
+def ocr_of_transformers(model: str, name: str, own_name: str, **vision) -> dict:
+    """The class of transformers, which lists kinds of layers. The reference reads the authors' keys."""
+    text = dict(n_routed_experts=3, n_shared_experts=1, num_experts_per_tok=2, moe_intermediate_size=24,
+        num_key_value_heads=4, n_group=1, topk_group=1, mlp_layer_types=["dense", "sparse"])
+    keys = {key: OCR_TEXT[key] for key in ("first_k_dense_replace", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim",
+        "v_head_dim", "use_mla")}
+    return wrapper(model, name, text, vision_config=dict(sam_config=dict(hidden_size=16, output_channels=8,
+        num_hidden_layers=2, num_attention_heads=2, image_size=16, patch_size=4, mlp_dim=24, window_size=2,
+        global_attn_indexes=[1], downsample_channels=[16, 32]), **vision), more=dict(reference=dict(set=keys | dict(
+        architectures=[own_name], model_type="DeepseekOCR")), raw_config=True))
+
+
+# transformers saves the layers of Kimi K2.5 with a name of the tower.
+def with_layers(tensors: dict, _) -> dict:
+    return {name.replace("model.blocks.", "model.layers."): tensor for name, tensor in tensors.items()}
+
+
 CHECKPOINTS = {
+    "deepseek-ocr2": ocr_of_transformers("deepseek_ocr2", "DeepseekOcr2ForConditionalGeneration", "DeepseekOCRForCausalLM",
+        encoder_config=dict(hidden_size=32, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=2, vocab_size=16)),
+    "unlimited-ocr-hf": ocr_of_transformers("unlimited_ocr", "UnlimitedOcrForConditionalGeneration",
+        "UnlimitedOCRForCausalLM", encoder_config=dict(hidden_size=32, intermediate_size=24, num_hidden_layers=2,
+        num_attention_heads=2, image_size=16, patch_size=4)),
+    "kimi-k2.5": wrapper("kimi_k25", "Kimi_K25ForConditionalGeneration", dict(LATENT, model_type="deepseek_v3",
+        num_hidden_layers=2, first_k_dense_replace=1, n_group=1, topk_group=1), vision_config=dict(hidden_size=16,
+        intermediate_size=24, num_hidden_layers=2, num_attention_heads=2, patch_size=4, pos_emb_height=8, pos_emb_width=8,
+        pos_emb_time=2, merge_kernel_size=[2, 2]), projection_hidden_size=16, more=dict(given_as=with_layers,
+        reference=dict(set=dict(architectures=["KimiK25ForConditionalGeneration"])))),
     "deepseek2": dict(model="deepseek_v2", tokenizer="bpe", config=dict(few("n_routed_experts", q_lora_rank=None,
         **NARROW_LATENT), n_shared_experts=1, rope_parameters=YARN)),
     "deepseek2-old": dict(model="deepseek_v2", tokenizer="bpe", config=dict(few("n_routed_experts", q_lora_rank=10,
@@ -275,6 +303,7 @@ def rounded_fp8(model):
             parameter.data = torch.from_numpy(rounded)
 
 
+TOWER_TYPES = {"deepseek_ocr2", "kimi_k25", "unlimited_ocr"}
 LOGITS = {
     "deepseek": dict(by="reference"),
     "deepseek2-old": dict(by="reference"),

@@ -1,7 +1,7 @@
 """Golden recipes of Granite, by IBM."""
 
 from headers import RMS, Header, ssm
-from tiny_models import HAND, MAMBA, OLD, TEXT, few, tiny, wrapper
+from tiny_models import HAND, MAMBA, OLD, TEXT, few, text_tensors, tiny, wrapper
 from tiny_parts import NORMS, tensors, weights
 from tiny_towers import SIGLIP, tower
 
@@ -54,6 +54,11 @@ WINDOWED = dict(TEXT, num_hidden_layers=4, sliding_window=16, embedding_multipli
 CHECKPOINTS = {
     "granite": tiny(model="granite", tokenizer="bpe", config=dict(embedding_multiplier=12.0, logits_scaling=8.0,
         residual_multiplier=0.22, attention_multiplier=0.0078125)),
+    "granite-docling": wrapper("granite_docling", "GraniteDoclingForConditionalGeneration", dict(embedding_multiplier=12.0,
+        logits_scaling=8.0, residual_multiplier=0.22, attention_multiplier=0.125), vision_config=dict(hidden_size=16,
+        intermediate_size=24, num_hidden_layers=1, num_attention_heads=2, image_size=16, patch_size=4, out_hidden_size=32,
+        deepstack_visual_indexes=[0]), more=dict(given_as=text_tensors, reference=dict(set=dict(
+        architectures=["GraniteForCausalLM"], model_type="granite")))),
     "granite-old": tiny(model="granite", tokenizer="bpe", config=dict(attention_bias=True, tie_word_embeddings=True),
         old=dict(OLD, rope_theta=10000000.0, rope_scaling=None, embedding_multiplier=12, logits_scaling=16)),
     "granitemoe": dict(model="granitemoe", tokenizer="bpe", config=dict(few("num_local_experts"), intermediate_size=12,
@@ -91,6 +96,7 @@ WIDE = {
     "granitemoe_swa": dict(intermediate_size=256, shared_intermediate_size=256),
 }
 # Without state spaces it is written as rotated, whatever its config says.
+TOWER_TYPES = {"granite_docling"}
 LOGITS = dict.fromkeys(["granite4-dense", "granite4-moe"], dict(config=dict(position_embedding_type="rope"))) | {
     "granite-switch": dict(by="reference")}
 

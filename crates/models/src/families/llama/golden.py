@@ -1,9 +1,11 @@
 """Golden recipes of Llama, by Meta, and the many models with its classes; images in Llama 4."""
 
+from unittest import mock
+
 from headers import RMS, Header, heads
 from logits_own import LLAMA, loaded, read, text_of
 from recipes import dense, ends
-from tiny_models import LLAMA3, NARROW, OLD, TEXT, llama_like, plain, with_lm_head, wrapper
+from tiny_models import LLAMA3, NARROW, OLD, TEXT, llama_like, plain, text_tensors, with_lm_head, wrapper
 from tiny_towers import SHALLOW_PIXTRAL, SHALLOW_SIGLIP, SHALLOW_WHISPER, tower, with_pillow
 
 LLAMA31 = dict(LLAMA3, factor=8.0)
@@ -33,10 +35,22 @@ def with_inv_freq(tensors: dict, config) -> dict:
 # The reference lacks the class, but supports the model as this one.
 LLAMA_CLASS = dict(set=dict(architectures=["LlamaForCausalLM"], model_type="llama"))
 
+
+def unpermuted(_) -> list:
+    """Rows of queries and keys as they are: the model rotates neighbors."""
+    from conversion.llama import LlamaModel
+    return [mock.patch.object(LlamaModel, "undo_permute", False)]
+
+
 CHECKPOINTS = {
     "cwm": dict(model="cwm", tokenizer="bpe", config=dict(head_dim=8, sliding_window=64), reference=LLAMA_CLASS),
     "ministral": dict(model="ministral", tokenizer="bpe", config=dict(head_dim=8, sliding_window=64),
         reference=LLAMA_CLASS),
+    "emu3": dict(model="emu3_text_model", **{"class": "Emu3ForCausalLM"}, tokenizer="bpe", reference=LLAMA_CLASS),
+    "emu3-images": wrapper("emu3", "Emu3ForConditionalGeneration", dict(head_dim=8), vocabulary_map={"<image>": 5},
+        vq_config=dict(codebook_size=8, embed_dim=4, latent_channels=4, base_channels=32, channel_multiplier=[1, 1],
+        num_res_blocks=1, hidden_size=32, attn_resolutions=[1]), more=dict(reference=LLAMA_CLASS, given_as=text_tensors)),
+    "helium": dict(model="helium", config=dict(head_dim=8), reference=LLAMA_CLASS, patches=unpermuted),
     "llama": plain(whole=True, config=dict(hidden_size=256, intermediate_size=512)),
     "llama-llama3": plain(tokenizer="bpe", config=dict(rope_parameters=dict(rope_theta=500000.0, **LLAMA31),
         max_position_embeddings=1024, head_dim=32)),
@@ -145,10 +159,12 @@ def embed_rows(folder, tokens):
     return rows.numpy(), True, None
 
 
+TOWER_TYPES = {"emu3"}
 LOGITS = {
     "janus": dict(spelled=text_of(*LLAMA, "model.language_model.")),
     "llama-embed": dict(run=embed_rows),
     "sarashina2-vision": dict(spelled=text_of(*LLAMA, "llm.")),
+    "emu3": dict(spelled=text_of(*LLAMA, "model.")),
     "smolvlm": dict(spelled=text_of(*LLAMA, "model.text_model.")),
     "voxtral": dict(spelled=text_of(*LLAMA, "language_model.")),
 }

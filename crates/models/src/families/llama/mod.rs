@@ -11,6 +11,7 @@ use gguf_layout::Quantization;
 
 pub const FAMILY: Family = Family {
     arches: &[
+        convert::helium::HELIUM,
         convert::llama::LLAMA,
         convert::llama4::LLAMA4,
         convert::llama_embed::LLAMA_EMBED,

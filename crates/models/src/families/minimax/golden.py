@@ -1,5 +1,7 @@
 """Golden recipes of MiniMax: text, and images in MiniMax M3."""
 
+import json
+
 from logits_own import first_of_equal
 from tiny_models import HAND, OLD, few, sizes, wrapper
 from tiny_parts import tensors, weights
@@ -43,7 +45,26 @@ def minimax01_recipe(name: str, model_type: str) -> dict:
         files={"model.safetensors.index.json": index, "chat_template.jinja": TEMPLATE})
 
 
+def minimax_recipe() -> dict:
+    """The spelling of transformers, which the reference does not read."""
+    factors = {f"{part}_{factor}_factor": value for part in ("full_attn", "linear_attn", "mlp")
+        for factor, value in (("alpha", 3.5), ("beta", 1.0))}
+    own = minimax01_recipe("MiniMaxText01ForCausalLM", "minimax_text_01")
+    keys = {key: own["config"][key] for key in ("attn_type_list", "architectures", "model_type")}
+    alphas = {key: 3.5 if key.endswith("alpha") else 1.0 for key in own["config"] if key.startswith("layernorm_")}
+
+
+    def with_index(folder) -> list:
+        (folder / "model.safetensors.index.json").write_text(json.dumps(own["files"]["model.safetensors.index.json"]))
+        return []
+    return dict(model="minimax", tokenizer="bpe", config=few("num_local_experts", head_dim=8, num_hidden_layers=8,
+        layer_types=["linear_attention"] * 7 + ["full_attention"], block_size=4, **factors) | dict(num_local_experts=2),
+        files={"chat_template.jinja": TEMPLATE}, patches=with_index, reference=dict(set=keys | alphas | dict(rotary_dim=8)),
+        without=("slope_rate", "query_decay", "key_decay", "diagonal_decay"))
+
+
 CHECKPOINTS = {
+    "minimax": minimax_recipe(),
     "minimax-text-01": minimax01_recipe("MiniMaxText01ForCausalLM", "minimax_text_01"),
     "minimax-m1": minimax01_recipe("MiniMaxM1ForCausalLM", "minimax_m1"),
     "minimax-m2": dict(model="minimax_m2", tokenizer="bpe", config=few("num_local_experts", head_dim=8),
@@ -78,8 +99,19 @@ def half_rotates(config, tensors):
     return config, tensors
 
 
+def decays(model) -> None:
+    """Computes what the seeded weights of the checkpoint have replaced."""
+    for layer in model.model.layers[:-1]:
+        attention = layer.self_attn
+        attention.slope_rate = attention.get_slope_rate()
+        attention.query_decay, attention.key_decay, attention.diagonal_decay = attention.decay_factors(attention.slope_rate)
+
+
 WIDE = {"minimax-text-01": dict(head_dim=64)}
-LOGITS = {"minimax-m3": dict(spelled=half_rotates, prepare=first_of_equal)}
+LOGITS = {
+    "minimax": dict(prepare=decays),
+    "minimax-m3": dict(spelled=half_rotates, prepare=first_of_equal),
+}
 TOWER_TYPES = {"minimax_m3_vl"}
 
 

@@ -10,6 +10,7 @@ use gguf_checkpoint::FamilyForm;
 
 pub const FAMILY: Family = Family {
     arches: &[
+        convert::minimax::MINIMAX,
         convert::minimax_01::MINIMAX_01,
         convert::minimax_m2::MINIMAX_M2,
         convert::minimax_m3::MINIMAX_M3,

@@ -6,7 +6,19 @@ from tiny_towers import with_biases
 PHI_ROPE = dict(rope_type="longrope", rope_theta=10000.0, short_mscale=1.25, long_mscale=1.5,
     original_max_position_embeddings=256, **FACTORS)
 
+
+def without_towers(tensors: dict, _) -> dict:
+    return {name: tensor for name, tensor in tensors.items() if "embed_tokens_extend" not in name}
+
+
 CHECKPOINTS = {
+    "phi4-multimodal": tiny(model="phi4_multimodal", config=dict(num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=1, max_position_embeddings=512, original_max_position_embeddings=512, bos_token_id=1,
+        eos_token_id=2, pad_token_id=0, vision_config=dict(hidden_size=16, intermediate_size=24, num_hidden_layers=2,
+        num_attention_heads=2, image_size=16, patch_size=4, image_token_id=10), audio_config=dict(hidden_size=16,
+        intermediate_size=24, num_blocks=2, num_attention_heads=2, nemo_conv_channels=16, ext_pw_out_channel=16,
+        depthwise_separable_out_channel=16, bias_max_distance=8, input_size=16, nemo_final_size=2, audio_token_id=9)),
+        given_as=without_towers, reference=dict(set=dict(architectures=["Phi3ForCausalLM"], model_type="phi3"))),
     "phi3": tiny(model="phi3", config=dict(original_max_position_embeddings=512)),
     "phi3-longrope": tiny(model="phi3", config=dict(max_position_embeddings=4096, original_max_position_embeddings=256,
         sliding_window=128, rope_parameters=dict(rope_type="longrope", rope_theta=10000.0, **FACTORS))),

@@ -8,8 +8,8 @@ from lib import GOLDEN
 from logits_own import first_of_equal, text_of
 from recipes import dense, ends, every, ffn
 from tiny_models import (
-    AS_IT_IS, HAND, OLD, POOLING, QWEN35, ROPE3, ROPE35, ROPE_OF_IMAGES, TEXT, few, hub, layers, predictions, sizes, tiny,
-    with_tokenizer, wrapper)
+    AS_IT_IS, HAND, OLD, POOLING, QWEN35, ROPE3, ROPE35, ROPE_OF_IMAGES, TEXT, few, hub, layers, predictions, sizes,
+    text_tensors, tiny, with_tokenizer, wrapper)
 from tiny_parts import ENDS, NORMS, attention, mlp, tensors, weights
 from tiny_towers import (
     ONE, QWEN25_VISION, QWEN35_VISION, QWEN3_VISION, SHALLOW_WHISPER, grid_look, tower, with_biases)
@@ -128,6 +128,21 @@ def qwen(config: dict) -> dict:
 INTERLEAVED = dict(torch_dtype="bfloat16", rope_theta=5000000, rope_scaling=dict(ROPE_OF_IMAGES,
     mrope_interleaved=True))
 
+# The reference lacks later classes, but supports their text parts as this one.
+MINICPMV46 = dict(reference=dict(set=dict(architectures=["MiniCPMV4_6ForConditionalGeneration"], model_type="minicpmv4_6")))
+
+
+def minicpmv(model: str, name: str, more: dict = {}, **own) -> dict:
+    return wrapper(model, name, dict(QWEN35, model_type="qwen3_5_text", rope_parameters=ROPE35), vision_config=dict(
+        hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2, image_size=16, patch_size=4),
+        more=AS_IT_IS | more, **own)
+
+
+def qianfan_text(tensors: dict, config) -> dict:
+    """The layers have the name of the tower as transformers saves them."""
+    return text_tensors({name.replace("model.encoder.", "model."): tensor for name, tensor in tensors.items()}, config)
+
+
 CHECKPOINTS = {
     "qwen2": tiny(model="qwen2", tokenizer="bpe"),
     "qwen2-tied-old": tiny(model="qwen2", tokenizer="bpe", special=["<|endoftext|>"], tokenizer_config=QWEN2_TOKENIZER,
@@ -204,9 +219,13 @@ CHECKPOINTS = {
         config=dict(architectures=["Qwen3OmniMoeForConditionalGeneration"], model_type="qwen3_omni_moe",
         thinker_config=dict(text_config=OMNI, vision_config=dict(deepstack_visual_indexes=[0])),
         enable_audio_output=True), vocab_size=384),
-    "minicpmv4.6": wrapper("minicpmv4_6", "MiniCPMV4_6ForConditionalGeneration", dict(QWEN35,
-        model_type="qwen3_5_text", rope_parameters=ROPE35), insert_layer_id=1, vision_config=dict(hidden_size=16,
-        intermediate_size=24, num_hidden_layers=2, num_attention_heads=2, image_size=16, patch_size=4), more=AS_IT_IS),
+    "minicpmv4.6": minicpmv("minicpmv4_6", "MiniCPMV4_6ForConditionalGeneration", insert_layer_id=1),
+    "qianfan-ocr": wrapper("qianfan_ocr", "QianfanOCRForConditionalGeneration", dict(model_type="qwen3", head_dim=8),
+        vision_config=dict(hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2, image_size=[16, 16],
+        patch_size=[4, 4]), more=dict(AS_IT_IS, given_as=qianfan_text, reference=dict(set=dict(
+        architectures=["Qwen3ForCausalLM"], model_type="qwen3")))),
+    "minicpmv4.7": minicpmv("minicpmv4_7", "MiniCPMV4_7ForConditionalGeneration", MINICPMV46, insert_layer_id=1),
+    "minicpm-ocr": minicpmv("minicpm_ocr", "MiniCPMOcrForConditionalGeneration", MINICPMV46),
     "qwen4exp": dict(hand=qwen4exp, tokenizer="bpe", special=["<|endoftext|>", "<|user|>"], raw_config=True,
         config=dict(architectures=["Qwen4ExpForConditionalGeneration"], model_type="qwen4_exp", image_token_id=9,
         text_config=QWEN4)),
@@ -493,7 +512,7 @@ LOGITS_FILES = {
     "qwen": (fused(plain_layer(N_HEAD, N_FF // 2)), ROPE | {"attention.head_count_kv": N_HEAD}),
     "qwen2vl": (plain_layer(bias=True), ROPE | {"rope.dimension_sections": [1, 1, 0, 0]}),
 }
-TOWER_TYPES = {"minicpmv4_6", "qwen2_5_vl", "qwen2_vl", "qwen3_5", "qwen3_5_moe", "qwen3_vl", "qwen3_vl_moe"}
+TOWER_TYPES = {"minicpm_ocr", "minicpmv4_6", "minicpmv4_7", "qianfan_ocr", "qwen2_5_vl", "qwen2_vl", "qwen3_5", "qwen3_5_moe", "qwen3_vl", "qwen3_vl_moe"}
 RECORDS = {"qwen2": None, "qwen3": None}
 
 

@@ -15,6 +15,8 @@ pub const DEEPSEEK2: Arch = Arch {
         Class::new("YoutuForCausalLM"),
         Class::new("KimiVLForConditionalGeneration"),
         Class::new("KimiK25ForConditionalGeneration"),
+        // The class of transformers.
+        Class::new("Kimi_K25ForConditionalGeneration"),
         Class::new("YoutuVLForConditionalGeneration"),
     ],
     example: "deepseek-ai/DeepSeek-V2-Lite",
@@ -27,6 +29,8 @@ pub const DEEPSEEK2: Arch = Arch {
         }
         Ok(())
     },
+    // transformers 5.24 saves the layers of Kimi K2.5 like those of the tower.
+    rename: |_, name| name.contains("model.blocks.").then(|| name.replace("model.blocks.", "model.layers.")),
     yarn: YarnScales::ScoresByMultiplier,
     ..LATENT
 };

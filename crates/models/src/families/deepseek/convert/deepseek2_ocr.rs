@@ -15,6 +15,9 @@ pub const DEEPSEEK2_OCR: Arch = Arch {
     classes: &[
         Class::new("DeepseekOCRForCausalLM"),
         Class::new("UnlimitedOCRForCausalLM"),
+        // The classes of transformers.
+        Class::new("DeepseekOcr2ForConditionalGeneration"),
+        Class::new("UnlimitedOcrForConditionalGeneration"),
         // Class name of the text part of the others.
         Class::new("DeepseekV2ForCausalLM"),
     ],
@@ -41,12 +44,31 @@ pub const DEEPSEEK2_OCR: Arch = Arch {
         let tower = is_tower.then_some("part of an image, sound or speech model");
         tower.or_else(|| (LATENT.drops)(hparams, name))
     },
+    prepare: |hparams, _| prepare(hparams),
     from_file,
+    harmless: &["hidden_act=silu", "layer_types"],
     built_in: &[HAS_NO_WINDOW, HAS_NO_WINDOW_SIZE],
     ..LATENT
 };
 
-const CLASSES: &[&str] = &["DeepseekOCRForCausalLM", "DeepseekOCR2ForCausalLM", "UnlimitedOCRForCausalLM"];
+const CLASSES: &[&str] = &[
+    "DeepseekOCRForCausalLM",
+    "DeepseekOCR2ForCausalLM",
+    "UnlimitedOCRForCausalLM",
+    "DeepseekOcr2ForConditionalGeneration",
+    "UnlimitedOcrForConditionalGeneration",
+];
+
+/// transformers lists the kinds of the layers instead of counting those without experts.
+fn prepare(hparams: Hparams) -> Result<Hparams, ArchError> {
+    let Some(kinds) = hparams.get("mlp_layer_types").filter(|kinds| kinds.is_array()) else { return Ok(hparams) };
+    let listed: Vec<bool> = kinds.as_array().into_iter().flatten().map(|kind| kind == "dense").collect();
+    let dense = listed.iter().take_while(|is_dense| **is_dense).count();
+    if listed.iter().skip(dense).any(|is_dense| *is_dense) {
+        return Err(bad("mlp_layer_types", kinds, "dense layers before all others"));
+    }
+    Ok(hparams.with("first_k_dense_replace", dense.into()))
+}
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     // Messages in order, without roles or marks.

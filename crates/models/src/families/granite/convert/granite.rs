@@ -1,4 +1,4 @@
-//! Granite 3, dense; text parts of Granite Speech.
+//! Granite 3, dense; text parts of Granite Speech and Granite Docling.
 //!
 //! Config keys: those of llama without `head_dim`, and four multipliers.
 //!
@@ -16,6 +16,7 @@ pub const GRANITE: Arch = Arch {
         Class::new("GraniteForCausalLM"),
         Class::new("GraniteSpeechForConditionalGeneration"),
         Class::new("GraniteSpeechPlusForConditionalGeneration"),
+        Class::new("GraniteDoclingForConditionalGeneration"),
     ],
     example: "ibm-granite/granite-3.3-2b-instruct",
     configs: &[ConfigClass::new("granite")],
@@ -29,6 +30,7 @@ pub const GRANITE: Arch = Arch {
                 .any(|part| name.contains(part));
         is_other.then_some("part of an image, sound or speech model")
     },
+    rename: |_, name| name.contains(".text_model.").then(|| name.replace(".text_model.", ".")),
     vocab: vocab::ROUTE,
     ..DECODER
 };

@@ -24,6 +24,9 @@ pub const LLAMA: Arch = Arch {
         // Their windows are reported: llama.cpp computes full attention.
         Class::new("CwmForCausalLM"),
         Class::new("MinistralForCausalLM"),
+        // Tokens of pictures are part of its vocabulary.
+        Class::new("Emu3ForCausalLM"),
+        Class::new("Emu3ForConditionalGeneration"),
         // Text parts of vision and audio models: SmolVLM and Idefics 3, Pixtral and LLaVA, Voxtral.
         Class::new("VLlama3ForCausalLM"),
         Class::new("LlavaForConditionalGeneration"),
@@ -41,6 +44,8 @@ pub const LLAMA: Arch = Arch {
         ConfigClass::new("mistral"),
         ConfigClass::new("mixtral"),
         CWM_CONFIG,
+        EMU3_CONFIG,
+        EMU3_TEXT_CONFIG,
         MINISTRAL_CONFIG,
     ],
     tensors: &[
@@ -75,6 +80,13 @@ const CWM_CONFIG: ConfigClass = ConfigClass::new("cwm").adjusted(|map| {
     }
     adjust::layer_types(map, |layer| layer % 4 != 0)
 });
+
+/// `Emu3TextConfig`.
+const EMU3_TEXT_CONFIG: ConfigClass = ConfigClass::new("emu3_text_model");
+
+/// `Emu3Config`.
+const EMU3_CONFIG: ConfigClass =
+    ConfigClass::new("emu3").adjusted(|map| adjust::text_config(map, &EMU3_TEXT_CONFIG));
 
 /// `MinistralConfig`.
 const MINISTRAL_CONFIG: ConfigClass = ConfigClass::new("ministral").adjusted(|map| {

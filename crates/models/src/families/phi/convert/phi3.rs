@@ -12,13 +12,18 @@ use crate::prelude::*;
 
 pub const PHI3: Arch = Arch {
     name: "phi3",
-    // The second: the text part of Phi 4 with eyes.
-    classes: &[Class::new("Phi3ForCausalLM"), Class::new("Phi4ForCausalLMV")],
+    // Text parts: Phi 4 with vision, and with vision and sound.
+    classes: &[
+        Class::new("Phi3ForCausalLM"),
+        Class::new("Phi4ForCausalLMV"),
+        Class::new("Phi4MultimodalForCausalLM"),
+    ],
     example: "microsoft/Phi-3-mini-4k-instruct",
-    configs: &[PHI3_CONFIG],
+    configs: &[PHI3_CONFIG, ConfigClass::new("phi4_multimodal").adjusted(config)],
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, ATTENTION, rules::FUSED_MLP],
     keys,
     computed,
+    drops: |_, name| name.starts_with("model.embed_tokens_extend.").then_some(drops::TOWER),
     vocab: ROUTE,
     built_in: &[HAS_NO_WINDOW],
     ..DECODER

@@ -16,6 +16,7 @@ pub const QWEN3: Arch = Arch {
         Class::new("Qwen3ForCausalLM"),
         Class::inner("Qwen3Model", "model."),
         Class::wrapper("StepVLForConditionalGeneration"),
+        Class::new("QianfanOCRForConditionalGeneration"),
     ],
     example: "Qwen/Qwen3-8B",
     configs: &[QWEN3_CONFIG],
@@ -23,6 +24,8 @@ pub const QWEN3: Arch = Arch {
     // `Qwen3Model` is a `Qwen2Model` in the reference; embedding models have pooling, others nothing
     // more.
     keys: qwen2::keys,
+    // transformers 5.24 saves the layers of Qianfan-OCR like those of the tower.
+    rename: |_, name| name.contains("model.encoder.").then(|| name.replace("model.encoder.", "model.")),
     vocab: Route::SENTENCE_PIECE_OR_GPT2,
     ..DECODER
 };

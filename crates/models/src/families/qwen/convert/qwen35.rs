@@ -76,11 +76,15 @@ pub const QWEN35_TEXT: Arch = Arch {
     ..QWEN35
 };
 
-/// The row of MiniCPM-V 4.6, whose text part is a dense one without a prediction.
+/// The row of MiniCPM-V 4.6 and later, whose text part is a dense one without a prediction.
 pub const MINICPMV: Arch = Arch {
     name: "minicpmv",
     written: Some("qwen35"),
-    classes: &[Class::new("MiniCPMV4_6ForConditionalGeneration")],
+    classes: &[
+        Class::new("MiniCPMV4_6ForConditionalGeneration"),
+        Class::new("MiniCPMV4_7ForConditionalGeneration"),
+        Class::new("MiniCPMOcrForConditionalGeneration"),
+    ],
     example: "openbmb/MiniCPM-V-4_6",
     configs: &[],
     drops: |_, name| match name {
