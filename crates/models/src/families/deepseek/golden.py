@@ -1,5 +1,7 @@
 """Golden recipes of DeepSeek, and models of other vendors with the same classes; images in DeepSeek-OCR."""
 
+from unittest import mock
+
 from headers import RMS, Header, heads
 from logits_own import first_of_equal, loaded, read, stacked, text_of
 from recipes import ends, ffn
@@ -130,9 +132,12 @@ def ocr_of_transformers(model: str, name: str, own_name: str, **vision) -> dict:
         architectures=[own_name], model_type="DeepseekOCR")), raw_config=True))
 
 
-# transformers saves the layers of Kimi K2.5 with a name of the tower.
-def with_layers(tensors: dict, _) -> dict:
-    return {name.replace("model.blocks.", "model.layers."): tensor for name, tensor in tensors.items()}
+def with_layers(_) -> list:
+    """transformers saves the layers of Kimi K2.5 with a name of the tower."""
+    from conversion.deepseek import DeepseekV2Model
+    kept = DeepseekV2Model.filter_tensors
+    renamed = lambda item: kept((item[0].replace("model.blocks.", "model.layers."), item[1]))
+    return [mock.patch.object(DeepseekV2Model, "filter_tensors", staticmethod(renamed))]
 
 
 CHECKPOINTS = {
@@ -145,7 +150,7 @@ CHECKPOINTS = {
     "kimi-k2.5": wrapper("kimi_k25", "Kimi_K25ForConditionalGeneration", dict(LATENT, model_type="deepseek_v3",
         num_hidden_layers=2, first_k_dense_replace=1, n_group=1, topk_group=1), vision_config=dict(hidden_size=16,
         intermediate_size=24, num_hidden_layers=2, num_attention_heads=2, patch_size=4, pos_emb_height=8, pos_emb_width=8,
-        pos_emb_time=2, merge_kernel_size=[2, 2]), projection_hidden_size=16, more=dict(given_as=with_layers,
+        pos_emb_time=2, merge_kernel_size=[2, 2]), projection_hidden_size=16, more=dict(patches=with_layers,
         reference=dict(set=dict(architectures=["KimiK25ForConditionalGeneration"])))),
     "deepseek2": dict(model="deepseek_v2", tokenizer="bpe", config=dict(few("n_routed_experts", q_lora_rank=None,
         **NARROW_LATENT), n_shared_experts=1, rope_parameters=YARN)),

@@ -99,19 +99,8 @@ def half_rotates(config, tensors):
     return config, tensors
 
 
-def decays(model) -> None:
-    """Computes what the seeded weights of the checkpoint have replaced."""
-    for layer in model.model.layers[:-1]:
-        attention = layer.self_attn
-        attention.slope_rate = attention.get_slope_rate()
-        attention.query_decay, attention.key_decay, attention.diagonal_decay = attention.decay_factors(attention.slope_rate)
-
-
 WIDE = {"minimax-text-01": dict(head_dim=64)}
-LOGITS = {
-    "minimax": dict(prepare=decays),
-    "minimax-m3": dict(spelled=half_rotates, prepare=first_of_equal),
-}
+LOGITS = {"minimax-m3": dict(spelled=half_rotates, prepare=first_of_equal)}
 TOWER_TYPES = {"minimax_m3_vl"}
 
 

@@ -32,6 +32,7 @@ pub const GRANITE: Arch = Arch {
     },
     rename: |_, name| name.contains(".text_model.").then(|| name.replace(".text_model.", ".")),
     vocab: vocab::ROUTE,
+    harmless: &["hidden_act=silu"],
     ..DECODER
 };
 

@@ -94,9 +94,10 @@ const MINISTRAL_CONFIG: ConfigClass = ConfigClass::new("ministral").adjusted(|ma
     adjust::layer_types(map, |_| slides)
 });
 
-/// Image tensors of Janus and Sarashina 2 Vision, in addition to those recognized by name in all models.
+/// Image tensors of Janus, Emu 3 and Sarashina 2 Vision, in addition to those recognized by name in all models.
 fn image_part(hparams: &Hparams, name: &str) -> Option<&'static str> {
-    const JANUS: [&str; 5] = [
+    const PARTS: [&str; 6] = [
+        "vqmodel.",
         "model.aligner.",
         "model.vqmodel.",
         "model.generation_embeddings.",
@@ -106,7 +107,7 @@ fn image_part(hparams: &Hparams, name: &str) -> Option<&'static str> {
     // In a model without images these would be names of the last norm.
     let has_images = || hparams.get("vision_config").is_some();
     let is_one =
-        JANUS.iter().any(|start| name.starts_with(start)) || name.starts_with("norm.") && has_images();
+        PARTS.iter().any(|start| name.starts_with(start)) || name.starts_with("norm.") && has_images();
     is_one.then_some("part of an image model")
 }
 

@@ -27,6 +27,11 @@ pub const MINIMAX: Arch = Arch {
         part.is_some_and(|part| decays.contains(&part)).then_some("computed from the config")
     },
     prepare: |hparams, _| prepare(&hparams),
+    caveats: |hparams| {
+        let is_partial = hparams.get("rotary_dim").and_then(Json::as_u64) != hparams.head_dim().ok();
+        let text = "transformers rotates all dimensions of a head; the file states `rotary_dim` of the config";
+        (MINIMAX_01.caveats)(hparams).into_iter().chain(is_partial.then(|| text.to_owned())).collect()
+    },
     export: Export::NotExportable("exported as `MiniMaxText01ForCausalLM`, whose files have the same tensors"),
     ..MINIMAX_01
 };
