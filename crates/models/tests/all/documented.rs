@@ -31,7 +31,7 @@ pub const DIFFERENCES: &[Difference] = &[
         value: Some(("bool", || json!(true))),
     },
     Difference {
-        checkpoints: &["deepseek3", "glm4-moe-lite", "glm4-moe-lite-old"],
+        checkpoints: &["deepseek3", "glm4-moe-lite", "glm4-moe-lite-old", "kimi-k2.5"],
         key: "deepseek2.expert_gating_func",
         value: Some(("u32", || json!(2))),
     },

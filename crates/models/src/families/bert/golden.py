@@ -109,6 +109,9 @@ CHECKPOINTS = {
     "distilbert-mlm-old": dict(model="distilbert", **{"class": "DistilBertForMaskedLM"}, tokenizer="wordpiece",
         bare=True, old=OLD_ENCODER, config=dict(vocab_size=384, dim=32, hidden_dim=64, n_layers=2, n_heads=4,
         max_position_embeddings=32)),
+    "data2vec-text": dict(model="data2vec-text", **{"class": "Data2VecTextModel"}, tokenizer="bpe", bare=True, files=LAST,
+        config=dict(ENCODER, max_position_embeddings=34, type_vocab_size=1),
+        reference=dict(set=dict(architectures=["RobertaModel"], model_type="roberta"))),
     "roberta": dict(model="roberta", **{"class": "RobertaModel"}, tokenizer="bpe", bare=True, files=LAST,
         config=dict(ENCODER, max_position_embeddings=34, type_vocab_size=1)),
     "roberta-classifier": dict(model="roberta", **{"class": "RobertaForSequenceClassification"}, tokenizer="bpe",
@@ -254,7 +257,7 @@ LOGITS = {
         {name.removeprefix("model."): tensor for name, tensor in tensors.items()})),
     "nomic-bert-moe": dict(run=nomic_moe_rows),
 }
-ENCODER_TYPES = {"bert", "distilbert", "eurobert", "roberta", "xlm-roberta", "nomic_bert", "modernbert"}
+ENCODER_TYPES = {"bert", "data2vec-text", "distilbert", "eurobert", "roberta", "xlm-roberta", "nomic_bert", "modernbert"}
 ADAPTERS = {
     "bert": dict(base="bert", targets=["query", "value", "attention.output.dense", "intermediate.dense"],
         dtype="float16"),

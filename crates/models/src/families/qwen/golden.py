@@ -203,6 +203,9 @@ CHECKPOINTS = {
     "qwen3vlmoe-old": wrapper("qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration", dict(head_dim=8, num_experts=3,
         num_experts_per_tok=2, moe_intermediate_size=24, rope_parameters=dict(ROPE3, mrope_interleaved=True)),
         vision_config=QWEN3_TOWER, more=dict(extra=with_turned_experts)),
+    "musicflamingo": wrapper("musicflamingo", "MusicFlamingoForConditionalGeneration", dict(model_type="qwen2"),
+        audio_config=dict(SHALLOW_WHISPER, model_type="audioflamingo3_encoder"), more=dict(reference=dict(drop=("head_dim",), set=dict(
+        architectures=["AudioFlamingo3ForConditionalGeneration"], model_type="audioflamingo3")))),
     "qwen2audio": wrapper("qwen2_audio", "Qwen2AudioForConditionalGeneration", dict(model_type="qwen2"),
         audio_config=SHALLOW_WHISPER),
     "qwen2.5omni": dict(hand=omni, tokenizer="bpe", config=dict(architectures=["Qwen2_5OmniModel"],
@@ -501,6 +504,7 @@ LOGITS = {
         prepare=first_of_equal),
     # Without an epsilon in norms.
     "qwen2.5vl": dict(by="reference"),
+    "musicflamingo": dict(spelled=text_of("Qwen2ForCausalLM", "qwen2", "language_model.")),
     "qwen2audio": dict(spelled=text_of("Qwen2ForCausalLM", "qwen2", "language_model.")),
     "qwen3moe": NORMED,
     "qwen3moe-old": NORMED,

@@ -15,6 +15,7 @@ pub const FAMILY: Family = Family {
     arches: &[
         convert::qwen::QWEN,
         convert::qwen2::QWEN2,
+        convert::qwen2::MUSIC_FLAMINGO,
         convert::qwen2moe::QWEN2MOE,
         convert::qwen2vl::QWEN2VL,
         convert::qwen3::QWEN3,

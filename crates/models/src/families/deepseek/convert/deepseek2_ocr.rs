@@ -61,7 +61,9 @@ const CLASSES: &[&str] = &[
 
 /// transformers lists the kinds of the layers instead of counting those without experts.
 fn prepare(hparams: Hparams) -> Result<Hparams, ArchError> {
-    let Some(kinds) = hparams.get("mlp_layer_types").filter(|kinds| kinds.is_array()) else { return Ok(hparams) };
+    let Some(kinds) = hparams.get("mlp_layer_types").filter(|kinds| kinds.is_array()) else {
+        return Ok(hparams);
+    };
     let listed: Vec<bool> = kinds.as_array().into_iter().flatten().map(|kind| kind == "dense").collect();
     let dense = listed.iter().take_while(|is_dense| **is_dense).count();
     if listed.iter().skip(dense).any(|is_dense| *is_dense) {

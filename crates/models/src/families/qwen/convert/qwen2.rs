@@ -26,6 +26,18 @@ pub const QWEN2: Arch = Arch {
     ..DECODER
 };
 
+/// The row of Music Flamingo, whose `head_dim` is that of the audio encoder's rotation.
+pub const MUSIC_FLAMINGO: Arch = Arch {
+    name: "musicflamingo",
+    written: Some("qwen2"),
+    classes: &[Class::new("MusicFlamingoForConditionalGeneration")],
+    example: "nvidia/music-flamingo-hf",
+    configs: &[],
+    prepare: |hparams, _| Ok(hparams.without("head_dim")),
+    export: Export::NotExportable("exported as `Qwen2ForCausalLM`"),
+    ..QWEN2
+};
+
 /// `Qwen2Config`.
 pub const QWEN2_CONFIG: ConfigClass = ConfigClass::new("qwen2").adjusted(|map| {
     // `Qwen2Config`: `sliding_window if use_sliding_window else None`.
