@@ -111,6 +111,8 @@ const REPORTED: &[(&str, &str, MakeJson, &str)] = &[
     ("vaultgemma", "rope_parameters.rope_theta", || json!(50000.0), "rope_theta"),
     ("vaultgemma", "hidden_activation", || json!("silu"), "hidden_activation"),
     ("gemma-embedding2", "hidden_activation", || json!("silu"), "hidden_activation"),
+    ("minimax", "rotary_dim", || json!(4), "the file states `rotary_dim`"),
+    ("minimax", "layer_types", || json!(vec!["linear_attention"; 8]), "full attention in every eighth layer"),
 ];
 
 #[test]
@@ -150,6 +152,24 @@ const REFUSED: &[(&str, &str, MakeJson, &str)] = &[
         "rope_parameters.full_attention.rope_type",
         || json!("proportional"),
         "key `rope_parameters.full_attention.rope_type`: expected default, found \"proportional\"",
+    ),
+    (
+        "apertus1.5",
+        "output_vocab_size",
+        || json!(300),
+        "key `output_vocab_size`: expected null: llama.cpp needs an output row for each token, found 300",
+    ),
+    (
+        "deepseek-ocr2",
+        "mlp_layer_types",
+        || json!(["sparse", "dense"]),
+        "key `mlp_layer_types`: expected dense layers before all others",
+    ),
+    (
+        "minimax",
+        "layer_types",
+        || json!(["sliding_attention"]),
+        "key `layer_types`: expected `full_attention` or `linear_attention`, found \"sliding_attention\"",
     ),
 ];
 
@@ -229,6 +249,7 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("t5", "scale_decoder_outputs"),
     ("text-of-paligemma", "query_pre_attn_scalar"),
     ("unlimited-ocr", "sliding_window_size"),
+    ("unlimited-ocr-hf", "sliding_window"),
 ];
 
 #[test]
@@ -285,7 +306,10 @@ fn yarn_factor_without_effect_is_reported() {
 }
 
 /// Checkpoints whose files have keys that llama.cpp does not read, and the keys.
-const WITHOUT_EFFECT: &[(&str, &str)] = &[("unlimited-ocr", "deepseek2-ocr.attention.sliding_window")];
+const WITHOUT_EFFECT: &[(&str, &str)] = &[
+    ("unlimited-ocr", "deepseek2-ocr.attention.sliding_window"),
+    ("unlimited-ocr-hf", "deepseek2-ocr.attention.sliding_window"),
+];
 
 #[test]
 fn keys_without_effect_are_rare() {
