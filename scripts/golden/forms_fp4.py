@@ -79,6 +79,19 @@ def mixed() -> tuple:
     return tensors | KV, algos
 
 
+def compressed_and_fp8() -> dict:
+    """A feed-forward part in NVFP4, and attention in FP8 with a scale for each row or for the matrix, as compressed-tensors writes it."""
+    tensors = quantized(compressed, MLP, plain(ALL))
+    for layer in range(2):
+        at = f"model.layers.{layer}.self_attn."
+        for module, (rows, columns) in ATTENTION.items():
+            scale = "positive 1 F32" if module.endswith("o_proj") else f"positive {rows}x1 BF16"
+            name = f"model.layers.{layer}.{module}"
+            tensors |= {f"{name}.weight": f"f8 {rows}x{columns} F8_E4M3", f"{name}.weight_scale": scale}
+        tensors |= {f"{at}{name}": "positive 1 F32" for name in ("o_proj.input_scale", "k_scale", "v_scale")}
+    return tensors
+
+
 def experts() -> dict:
     norms = {f"model.layers.{layer}.self_attn.{x}_norm.weight": "near-one 16" for layer in (0, 1) for x in ("q", "k")}
     tensors = plain(ATTENTION | {"mlp.gate": (3, WIDTH)}) | norms
@@ -110,4 +123,9 @@ FORMS = {
     "nvfp4-compressed-mixed": dict(tokenizer="spm-384", tensors=quantized(compressed, MLP, plain(ALL)), config=dict(
         LLAMA, quantization_config=dict(COMPRESSED, format="mixed-precision", config_groups={
             f"group_{i}": dict(GROUP, format="nvfp4-pack-quantized") for i in (0, 1)}))),
+    "nvfp4-compressed-fp8": dict(tokenizer="spm-384", ahead=True, fp8_as_q8=True, tensors=compressed_and_fp8(), config=dict(
+        LLAMA, quantization_config=dict(COMPRESSED, format="mixed-precision", config_groups=dict(
+            group_0=dict(format="float-quantized", targets=["re:.*self_attn.*"], weights=dict(num_bits=8, type="float",
+                symmetric=True, strategy="channel", dynamic=False)),
+            group_1=dict(GROUP, format="nvfp4-pack-quantized", targets=["re:.*mlp.*"]))))),
 }
