@@ -34,7 +34,7 @@ def make(ctx):
             merges = "ignore_merges = true" in block
             rows.setdefault((kind[1], merges), []).extend(names)
     lines.append("# Every tokenizer.ggml.pre that llama.cpp loads, with what it does; made by scripts/golden/pre_expressions.py")
-    lines.append("# from src/llama-vocab.cpp of llama.cpp, as vendored in llama-cpp-python 0.3.36.")
+    lines.append("# from src/llama-vocab.cpp of llama.cpp build 11549.")
     for (kind, merges), names in rows.items():
         lines.append(json.dumps(dict(names=names, splits=splits.get(kind, splits["DEFAULT"]), ignore_merges=merges,
                               byte_level=byte_level.get(kind, True)), ensure_ascii=False))

@@ -492,10 +492,35 @@ def make_tokenizer(name: str, folder: Path) -> tuple[str, str | None]:
         config = dict(model_type="plamo2", architectures=["Plamo2ForCausalLM"], vocab_size=272)
         route = "plamo2"
         if name == "plamo3":
-            config = dict(model_type="plamo3", architectures=["Plamo3ForCausalLM"], vocab_size=270)
+            tokens += [("<|plamo:tag|>", 0.0, "CONTROL"), ("<|plamo:begin_", 0.0, "CONTROL"), (":plamo|>", 0.0, "CONTROL"),
+                ("<|plamo:x|>", -20.0, "NORMAL"), ("aa", -1.0, "NORMAL")]
+            lines = [json.dumps([*entry, 0, len(entry[0]), 0, 0], ensure_ascii=False) + "\n" for entry in tokens]
+            files["tokenizer.jsonl"] = "".join(lines)
+            config = dict(model_type="plamo3", architectures=["Plamo3ForCausalLM"], vocab_size=275)
+            files["tokenizer_config.json"] |= dict(tokenizer_class="Plamo3Tokenizer", add_bos_token=True, add_eos_token=False)
             files["tokenizer_config.json"]["chat_template"] = "of the config {{ messages }}"
             files["chat_template.jinja"] = "of its own file {{ messages }}\n"
             route = "plamo3"
+    elif name == "bpe-mmbert":
+        tokenizer = llama_json(train_spm(384), legacy=False)
+        tokenizer["normalizer"] = None
+        tokenizer["decoder"]["decoders"].pop()  # It would strip a space.
+        tokenizer["pre_tokenizer"] = dict(type="Metaspace", replacement="\u2581", prepend_scheme="always", split=True)
+        tokenizer["added_tokens"] += [dict(id=384 + i) | token(t, special=t == "<mask>") for i, t in enumerate(
+            ["\u2581\u2581", "\u2581\u2581\u2581", "<mask>", "\n\n", "\u2581z"])]
+        files["tokenizer.json"] = tokenizer
+        files["tokenizer_config.json"] = dict(tokenizer_class=FAST, bos_token="<s>", eos_token="</s>", unk_token="<unk>",
+            mask_token="<mask>")
+        config = dict(model_type="modernbert", architectures=["ModernBertModel"], vocab_size=392)
+        route, pre = "modern_bert", "mmbert"
+    elif name == "bpe-k2-horizon":
+        tokenizer = train_bpe(300, ["<|ifm|im_end|>"])
+        words = QWEN2_SPLIT.replace(r"\p{L}+", r"(?:\p{L}|\p{M}|\u200C|\u200D)+", 1).replace(r"\p{N}|", r"\p{N}{1,3}|", 1)
+        tokenizer["pre_tokenizer"] = sequence(split(words), byte_level(False))
+        files["tokenizer.json"] = tokenizer
+        files["tokenizer_config.json"] = dict(tokenizer_class=FAST, eos_token="<|ifm|im_end|>")
+        config = dict(model_type="k2_horizon", architectures=["K2HorizonForCausalLM"], vocab_size=301)
+        route, pre = "gpt2", "k2-horizon"
     elif name == "xverse":
         tokenizer = llama_json(train_spm(384))
         tokenizer["model"]["vocab"]["\0"] = 384
@@ -619,7 +644,9 @@ NAMES = ["bpe-llama3", "bpe-smollm", "bpe-gpt2", "bpe-slow", "bpe-qwen2", "bpe-s
              "spm-gemma",
          "spm-gemma2", "spm-arctic", "tiktoken-qwen", "tekken-v3", "plamo2", "plamo3", "xverse", "gemma4",
              "spm-internlm3", "spm-chatglm3",
-         "jina-wordpiece", "jina-bpe", "jina-whitespace", "nomic-wordpiece", "nomic-unigram"]
+         "jina-wordpiece", "jina-bpe", "jina-whitespace", "nomic-wordpiece", "nomic-unigram", "bpe-mmbert", "bpe-k2-horizon"]
+# Only a newer tree than the pinned one has these.
+AHEAD = ["plamo3", "bpe-mmbert", "bpe-k2-horizon"]
 
 
 CLASSES = dict(bert=("bert", "BertModel"), xlm_roberta=("bert", "XLMRobertaModel"), t5=("t5", "T5Model"),
@@ -630,7 +657,7 @@ CLASSES = dict(bert=("bert", "BertModel"), xlm_roberta=("bert", "XLMRobertaModel
                gemma4=("gemma", "Gemma4Model"), internlm3=("internlm", "InternLM3Model"),
                    jina_bert=("bert", "JinaBertV2Model"),
                nomic_bert=("bert", "NomicBertModel"), sentencepiece_or_gpt2=("qwen", "Qwen2Model"),
-                   glm4=("glm", "Glm4Model"))
+                   glm4=("glm", "Glm4Model"), modern_bert=("bert", "ModernBertModel"))
 
 
 def reference_listing(folder: Path, route: str, pre: str | None) -> list:
@@ -721,7 +748,7 @@ def store(whole: dict[str, Path], golden: Path) -> None:
 def make(ctx) -> None:
     whole = {}
     for name in NAMES:
-        if not ctx.wants(name):
+        if not ctx.wants(name) or (name in AHEAD) != ("ahead" in ctx.inputs):
             whole[name] = ctx.tokenizer(name)
             continue
         folder = whole[name] = ctx.scratch / "made" / name

@@ -218,6 +218,15 @@ fn modules_of_sentence_transformers_are_written_or_named() {
         );
         ran.ends_and_says(1, &text);
     }
+    // Without modules, another file states the mode.
+    let sandbox = usual();
+    fs::remove_file(sandbox.path("bert/modules.json")).unwrap();
+    sandbox.write("bert/embedding_config.json", json!({"pooling": "last_token"}).to_string());
+    convert(&sandbox, "bert", &[]);
+    assert_eq!(metadata(&sandbox)["bert.pooling_type"]["value"], json!(3));
+    sandbox.write("bert/embedding_config.json", json!({"pooling": "mean"}).to_string());
+    let text = "`embedding_config.json`: key `pooling`: expected last_token, found \"mean\"";
+    sandbox.convert(&["bert", "other.gguf", "-t", "bf16"]).ends_and_says(1, text);
     // Text is converted to lower case before the tokenizer.
     let sandbox = usual();
     sandbox.write("bert/sentence_bert_config.json", json!({"do_lower_case": true}).to_string());

@@ -190,7 +190,7 @@ const NOT_LOADED: &[(&str, &[&str], &str)] = &[
     ("qwen3next-old", &["tensor_shape"], "tensor `blk.0.attn_qkv.weight`: expected shape"),
     ("qwen3next-old-only", &["tensor_shape"], "tensor `blk.0.attn_qkv.weight`: expected shape"),
     ("qwen3next-old-without", &["tensor_shape"], "tensor `blk.0.attn_qkv.weight`: expected shape"),
-    ("qwen4exp", &["extra_tensor", "tensor_shape"], "tensor `blk.0.attn_qkv.weight`: expected shape"),
+    ("qwen4exp", &["tensor_shape"], "tensor `blk.0.attn_qkv.weight`: expected shape"),
     ("rwkv6", &["tensor_shape"], "tensor `blk.0.time_mix_w1.weight`: expected shape"),
     ("rwkv6-plain", &["tensor_shape"], "tensor `blk.0.time_mix_w1.weight`: expected shape"),
     ("rwkv7-goose", &["tensor_shape"], "tensor `blk.0.time_mix_w1.weight`: expected shape"),

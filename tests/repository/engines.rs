@@ -39,13 +39,13 @@ const FORMATS: &[(&str, &[&str], &str)] = &[
     ("layout/src/legacy.rs", &["llama"], "files from before GGUF, which hold LLaMA only"),
     (
         "layout/src/loader/vocabulary.rs",
-        &["bert", "gpt2", "phi3", "plamo2", "rwkv", "t5"],
+        &["bert", "gpt2", "phi3", "plamo2", "plamo3", "rwkv", "t5"],
         "values of `tokenizer.ggml.model`, and names of models by which llama.cpp requires tokens",
     ),
     ("runtime/src/chat/named.rs", &["phi3"], "a chat template of llama.cpp by its name"),
     (
         "tokenizer/src/",
-        &["bert", "gemma4", "gpt2", "llama", "plamo2", "rwkv", "t5"],
+        &["bert", "gemma4", "gpt2", "llama", "plamo2", "plamo3", "rwkv", "t5"],
         "values of `tokenizer.ggml.model`",
     ),
     ("tokenizer/src/huggingface/added.rs", &["qwen2"], "a list of transformers about tokenizer classes"),

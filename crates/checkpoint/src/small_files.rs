@@ -46,6 +46,7 @@ const SMALL_FILES: &[&str] = &[
     "video_preprocessor_config.json",
     "modules.json",
     "sentence_bert_config.json",
+    "embedding_config.json",
     "config_sentence_transformers.json",
     "adapter_config.json",
     "quantize_config.json",

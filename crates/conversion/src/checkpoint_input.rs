@@ -35,7 +35,7 @@ use crate::{
     resolve::{arch_input, normalized, resolve, resolve_projector},
     rows::{
         CheckpointRows, ColumnRows, CombinedRows, ExtendedRows, IntegerRows, RowSource, RowsFor,
-        ScatteredRows, ValueRows,
+        ScatteredRows, SideBySideRows, ValueRows,
     },
 };
 
@@ -407,6 +407,9 @@ fn rows_of<'a>(
         }
         Data::Extended { sources } => {
             Box::new(ExtendedRows::new(rows_for(RowMap::Concat, ElementMap::Identity), sources)?)
+        }
+        Data::SideBySide { sources } => {
+            Box::new(SideBySideRows::new(rows_for(RowMap::Concat, ElementMap::Identity), sources)?)
         }
         Data::Scattered { source, rows } => {
             Box::new(ScatteredRows::new(rows_for(RowMap::Concat, ElementMap::Identity), source, rows)?)

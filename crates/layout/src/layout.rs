@@ -195,6 +195,11 @@ pub enum Data {
         /// The tensors whose rows are taken, then the matrix (row length, n) and the vector (n).
         sources: Vec<String>,
     },
+    /// Matrices next to each other: each row is the concatenation of the rows of all sources.
+    SideBySide {
+        /// The tensors, from left to right.
+        sources: Vec<String>,
+    },
     /// A matrix of zeros in which some rows are those of the only source.
     Scattered {
         /// The source tensor.
@@ -215,9 +220,10 @@ impl Data {
     /// The tensors of the checkpoint that it is made of, by name.
     pub fn sources(&self) -> &[String] {
         match self {
-            Data::Rows { sources, .. } | Data::Combined { sources, .. } | Data::Extended { sources } => {
-                sources
-            }
+            Data::Rows { sources, .. }
+            | Data::Combined { sources, .. }
+            | Data::Extended { sources }
+            | Data::SideBySide { sources } => sources,
             Data::Columns { source, .. } | Data::Scattered { source, .. } | Data::Integers { source, .. } => {
                 std::slice::from_ref(source)
             }

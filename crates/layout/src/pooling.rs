@@ -1,7 +1,7 @@
 //! Pooling of token embeddings, from `modules.json` of sentence-transformers and the config of its pooling
-//! module.
+//! module, or else from `embedding_config.json`.
 //!
-//! Source: `TextModel._try_set_pooling_type` in `conversion/base.py`.
+//! Source: `TextModel._try_set_pooling_type` in `conversion/base.py` of llama.cpp build 11549.
 
 use gguf_container::Value;
 use serde_json::{Value as Json, json};
@@ -12,6 +12,8 @@ use crate::keys::Keys;
 use crate::{ArchError, Input};
 
 const FILE: &str = "modules.json";
+/// Read for models without a pooling module.
+const EMBEDDING_CONFIG: &str = "embedding_config.json";
 /// Numbers of `PoolingType` in `gguf-py/gguf/constants.py`.
 const MEAN: u32 = 1;
 const CLS: u32 = 2;
@@ -33,15 +35,16 @@ fn path_of(module: &Json) -> &str {
     module.get("path").and_then(Json::as_str).unwrap_or_default()
 }
 
-/// The number of `pooling_type`, if a pooling module is named.
+/// The number of `pooling_type`, if a pooling module or `embedding_config.json` names one.
 ///
 /// # Errors
 ///
-/// [`ArchError::BadKey`] for a module whose config is not there, [`ArchError::Pooling`] for one that pools in another way.
+/// [`ArchError::BadKey`] for a module whose config is not there and for another pooling in `embedding_config.json`,
+/// [`ArchError::Pooling`] for a module that pools in another way.
 pub fn read(input: &Input<'_>) -> Result<Option<u32>, ArchError> {
     let modules = modules(input);
     let Some(module) = modules.iter().find(|module| class_of(module) == "Pooling") else {
-        return Ok(None);
+        return of_embedding_config(input);
     };
     let path = path_of(module);
     let file = format!("{path}/config.json");
@@ -61,6 +64,16 @@ pub fn read(input: &Input<'_>) -> Result<Option<u32>, ArchError> {
         ["cls_token" | "cls"] => Ok(Some(CLS)),
         ["lasttoken"] => Ok(Some(LAST)),
         _ => Err(ArchError::Pooling { file, modes: modes.into_iter().map(str::to_owned).collect() }),
+    }
+}
+
+/// `pooling` of `embedding_config.json`, if the file has it.
+fn of_embedding_config(input: &Input<'_>) -> Result<Option<u32>, ArchError> {
+    let config = input.file(EMBEDDING_CONFIG).and_then(|bytes| serde_json::from_slice::<Json>(bytes).ok());
+    match config.unwrap_or_default().get("pooling") {
+        None | Some(Json::Null) => Ok(None),
+        Some(pooling) if pooling == "last_token" => Ok(Some(LAST)),
+        Some(other) => Err(bad_in(EMBEDDING_CONFIG, "pooling", other, "last_token")),
     }
 }
 
@@ -106,7 +119,7 @@ pub fn files(number: Option<u64>) -> Vec<(String, Vec<u8>)> {
 /// The folder of a pooling module that is written.
 const FOLDER: &str = "1_Pooling";
 
-/// Writes how tokens become one vector, and how they do before a classifier.
+/// Writes how tokens become one vector, how they do before a classifier, and the activation of a classifier.
 ///
 /// # Errors
 ///
@@ -116,16 +129,19 @@ pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         keys.set_prefixed("pooling_type", Value::U32(pooling));
     }
     keys.derived_from("classifier.pooling_type", &["classifier_pooling"]);
-    match hparams.get("classifier_pooling") {
-        None => Ok(()),
-        Some(value) => {
-            let number = match value.as_str() {
-                Some("cls") => CLS,
-                Some("mean") => MEAN,
-                _ => return Err(bad("classifier_pooling", value, "cls or mean")),
-            };
-            keys.set_prefixed("classifier.pooling_type", Value::U32(number));
-            Ok(())
-        }
+    if let Some(value) = hparams.get("classifier_pooling") {
+        let number = match value.as_str() {
+            Some("cls") => CLS,
+            Some("mean") => MEAN,
+            _ => return Err(bad("classifier_pooling", value, "cls or mean")),
+        };
+        keys.set_prefixed("classifier.pooling_type", Value::U32(number));
     }
+    keys.derived_from("classifier.activation", &["classifier_activation"]);
+    if let Some(value) = hparams.get("classifier_activation") {
+        let name = value.as_str().filter(|name| ["gelu", "silu", "tanh"].contains(name));
+        let name = name.ok_or_else(|| bad("classifier_activation", value, "gelu, silu or tanh"))?;
+        keys.set_prefixed("classifier.activation", name.into());
+    }
+    Ok(())
 }

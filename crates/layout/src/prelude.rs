@@ -26,7 +26,7 @@ pub use crate::text_part::{text_config, text_key};
 pub use crate::yarn::YarnScales;
 pub use crate::{ArchError, Combination, Input, SourceTensor, pooling};
 pub use gguf_tokenizer::huggingface::{
-    BpeStyle, Route, SpecialOptions, SpecialsAfterPieces, SpmStyle, TokenizerWriter, VocabError,
+    BpeStyle, JsonLines, Route, SpecialOptions, SpecialsAfterPieces, SpmStyle, TokenizerWriter, VocabError,
 };
 pub use gguf_tokenizer::json::is_truthy;
 pub use gguf_tokenizer::keys as token_keys;

@@ -489,6 +489,8 @@ fn select<'a>(
     let reason = if only { "not an MTP tensor" } else { "an MTP tensor" };
     let left_out = left_out.into_iter().map(|tensor| Dropped { name: tensor.name, reason }).collect();
     let first_layer = if only { hparams.n_layers()? } else { 0 };
+    let mut hparams = hparams;
+    hparams.derived.is_prediction = only;
     let hparams = if only { hparams } else { keys.iter().fold(hparams, |hparams, key| hparams.without(key)) };
     Ok(Selected { hparams, tensors: tensors.into(), left_out, first_layer })
 }

@@ -47,7 +47,6 @@ const HARMLESS: &[&str] = &[
     "_sliding_window_pattern",
     "aux_loss_alpha",
     "bias",
-    "classifier_activation",
     "initializer_cutoff_factor",
     "initializer_factor",
     "model_type",

@@ -5,7 +5,8 @@
 //! y = W_out z + b_out              y (n_scores); without `cls.output.weight`, y = z
 //! ```
 //!
-//! Source: `llm_graph_context::build_pooling` in `src/llama-graph.cpp` of llama.cpp (llama-cpp-python 0.3.36).
+//! Source: `llm_graph_context::build_pooling` in `src/llama-graph.cpp` of llama.cpp (llama-cpp-python 0.3.36); the key of the
+//! activation in `llama_model_base::load_hparams` of build 11549.
 
 use crate::{
     Error,
@@ -19,7 +20,7 @@ use crate::{
 /// Properties of a family's classifier.
 #[derive(Debug, Clone, Copy)]
 pub struct ClassifierSpec {
-    /// Activation after the first matrix.
+    /// Activation after the first matrix, if the file states none.
     pub activation: Activation,
     /// True if the mean of the rows is classified by default.
     pub mean_by_default: bool,
@@ -60,6 +61,14 @@ impl Classifier {
         if dense.is_none() && output.is_none() {
             return Ok(None);
         }
+        let activation = match keys.text("classifier.activation")? {
+            None => spec.activation,
+            Some("gelu") => Activation::GeluErf,
+            Some("silu") => Activation::Silu,
+            Some("tanh") => Activation::Tanh,
+            Some(_) => return Err(keys.wrong("classifier.activation", "gelu, silu or tanh")),
+        };
+        let spec = ClassifierSpec { activation, ..spec };
         let epsilon = match keys.float("attention.layer_norm_epsilon")? {
             Some(epsilon) => epsilon,
             None => keys.float("attention.layer_norm_rms_epsilon")?.unwrap_or(1e-5),

@@ -141,7 +141,7 @@ impl Tokenizer {
 /// Ids of BOS and EOS that llama.cpp uses without keys.
 pub(crate) fn default_ids(model: &str) -> [Option<u32>; 2] {
     match model {
-        "llama" | "plamo2" => [Some(1), Some(2)],
+        "llama" | "plamo2" | "plamo3" => [Some(1), Some(2)],
         "bert" => [Some(101), None],
         "gpt2" | "whitespace" => [Some(11), Some(11)],
         "t5" => [None, Some(1)],

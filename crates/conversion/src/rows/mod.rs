@@ -13,6 +13,7 @@ mod gguf;
 mod legacy;
 mod row_source;
 mod scattered;
+mod side_by_side;
 mod values;
 
 pub use self::{
@@ -25,5 +26,6 @@ pub use self::{
     legacy::LegacyRows,
     row_source::{Granularity, RowSource, RowsFor},
     scattered::ScatteredRows,
+    side_by_side::SideBySideRows,
     values::{IntegerRows, ValueRows},
 };

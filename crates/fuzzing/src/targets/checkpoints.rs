@@ -53,6 +53,7 @@ const SMALL: &[&str] = &[
     "generation_config.json",
     "README.md",
     "modules.json",
+    "embedding_config.json",
     "tokenizer_config.json",
     "quantize_config.json",
     "quant_config.json",

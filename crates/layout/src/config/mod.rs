@@ -54,6 +54,8 @@ pub struct Derived {
     pub trunk_layers: Option<u64>,
     /// The number of layers of the encoder, if the usual number counts those of a head as well.
     pub encoder_layers: Option<u64>,
+    /// True if only the layers that predict more than the next token are written.
+    pub is_prediction: bool,
 }
 
 impl Hparams {

@@ -20,7 +20,8 @@
 //! Conditions and sizes that the script could not follow are `?`. Whatever depends on them is never reported.
 //!
 //! Source: `load_hparams`, `load_arch_hparams` and `load_arch_tensors` of the model classes (src/llama-model.cpp, src/models),
-//! `create_tensor` and `done_getting_tensors` (src/llama-model-loader.cpp).
+//! `create_tensor` and `done_getting_tensors` (src/llama-model-loader.cpp) of
+//! llama.cpp build 11549.
 
 mod check;
 mod expression;

@@ -44,7 +44,7 @@ pub fn problems(metadata: &Metadata) -> Vec<Refusal> {
     let name = text("general.name").unwrap_or_default().to_ascii_lowercase();
     let of_tokens = duplicate(tokens)
         .or_else(|| match model {
-            "plamo2" => missing_byte(bytes().collect()),
+            "plamo2" | "plamo3" => missing_byte(bytes().collect()),
             "rwkv" | "test" => None,
             model => wrong_byte(bytes(), model == "bert"),
         })

@@ -8,7 +8,7 @@ pub use crate::ArchError;
 pub use crate::combination::Combination;
 pub use crate::config::Hparams;
 pub use crate::config::classes::ConfigClass;
-pub use crate::error::{bad, missing, missing_in, missing_token};
+pub use crate::error::{bad, bad_in, missing, missing_in, missing_token};
 pub use crate::keys::{Keys, to_f32, to_i32, to_u32};
 pub use crate::layout::{ElementMap, FloatType, RowMap};
 pub use crate::projector::parts;

@@ -53,6 +53,32 @@ impl Context<'_> {
         computed(&name, &[values.len() as u64], values)
     }
 
+    /// Matrices next to each other.
+    pub(super) fn side_by_side(
+        &self,
+        found: &Found,
+        parts: &BTreeMap<usize, &SourceTensor>,
+    ) -> Result<OutTensor, ArchError> {
+        let name = rules::fill(found.rule.gguf, found.bid, 0) + found.suffix;
+        let n_rows = parts.values().next().map_or(0, |part| part.shape.n_rows());
+        let wrong = |part: &&&SourceTensor| part.shape.n_dims() != 2 || part.shape.n_rows() != n_rows;
+        if let Some(other) = parts.values().find(wrong) {
+            return Err(ArchError::TensorShape {
+                name: other.name.clone(),
+                found: other.shape,
+                expected: format!("a matrix of {n_rows} rows"),
+            });
+        }
+        let row_elems = parts.values().fold(0u64, |sum, part| sum.saturating_add(part.shape.row_elems()));
+        Ok(OutTensor {
+            shape: shape_of(&name, &[row_elems, n_rows])?,
+            float: self.float(found, &name, 2),
+            stored_dtype: None,
+            name,
+            data: Data::SideBySide { sources: parts.values().map(|part| part.name.clone()).collect() },
+        })
+    }
+
     /// Rows of a matrix at their places in a matrix of zeros.
     pub(super) fn scattered(
         &self,

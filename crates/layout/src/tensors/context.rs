@@ -121,6 +121,7 @@ impl Context<'_> {
             RowRule::Codebooks(_) => return self.codebooks(found, parts),
             RowRule::Extend(_) => return self.extended(found, parts),
             RowRule::Scalars(map) => return self.scalars(found, parts, map),
+            RowRule::SideBySide => return self.side_by_side(found, parts),
             _ => {}
         }
         let mut all = parts.values();
@@ -238,6 +239,7 @@ impl Context<'_> {
             | RowRule::Append(_)
             | RowRule::Extend(_)
             | RowRule::Scalars(_)
+            | RowRule::SideBySide
             | RowRule::FuseInLayer(_)
             | RowRule::FusePadded(_)
             | RowRule::FuseRows(..)

@@ -129,6 +129,7 @@ impl<'a> Pass<'a, '_> {
             | RowRule::FusePadded(n_parts)
             | RowRule::Append(n_parts)
             | RowRule::Extend(n_parts) => self.fuse_part(found, n_parts(context.hparams), source),
+            RowRule::SideBySide => self.fuse_part(found, found.rule.hf.len(), source),
             RowRule::Scalars(_) => {
                 let reason = "a number, which is part of a computed vector";
                 self.dropped.push(Dropped { name: name.to_owned(), reason });

@@ -24,7 +24,7 @@ impl Context<'_> {
             RowRule::Codebooks(n_books) => Some((rule, n_books(self.hparams))),
             RowRule::FuseInLayer(n_parts) => Some((rule, n_parts(self.hparams, bid))),
             RowRule::Combine(by) => Some((rule, by.n_sources())),
-            RowRule::Scalars(_) => Some((rule, rule.hf.len())),
+            RowRule::Scalars(_) | RowRule::SideBySide => Some((rule, rule.hf.len())),
             _ => None,
         };
         let Some((rule, n_parts)) = self.rules().filter(|rule| rule.gguf == gguf).find_map(rule_names) else {

@@ -107,6 +107,9 @@ pub enum RowRule {
     /// Numbers of tensors of one element each as one vector; the function maps them. `hf` has the names of all. The result appears
     /// if the last one was met.
     Scalars(fn(&[f32]) -> Vec<f32>),
+    /// Matrices with equally many rows, next to each other; `hf` has the names of all, from left to right. The result appears if
+    /// the last one was met.
+    SideBySide,
     /// The rows of a matrix at other places of a matrix of zeros.
     Scatter(ScatterOf),
     /// Integers of this type, each plus its position if the flag is set. They stand before or after all other

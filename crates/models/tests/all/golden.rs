@@ -169,6 +169,14 @@ fn keys(layout: &Layout, file_type: u32) -> Vec<Json> {
         .collect()
 }
 
+/// Rows of a tensor of the checkpoint.
+fn rows_of(checkpoint: &Checkpoint, name: &str) -> Vec<Vec<f32>> {
+    let view = checkpoint.view(checkpoint.tensor(name).unwrap()).unwrap();
+    let mut values = vec![0.0; (view.row_elems() * view.n_rows()) as usize];
+    gguf_checkpoint::read_rows(&view, 0, view.n_rows(), &mut values).unwrap();
+    values.chunks(view.row_elems() as usize).map(<[f32]>::to_vec).collect()
+}
+
 /// A tensor's elements in f32, through its sources, row by row; none for blocks that stay as they
 /// are.
 fn elements(tensor: &OutTensor, checkpoint: &Checkpoint) -> Option<Vec<f32>> {
@@ -176,18 +184,16 @@ fn elements(tensor: &OutTensor, checkpoint: &Checkpoint) -> Option<Vec<f32>> {
         Data::Computed(values) => return Some(values.clone()),
         Data::Integers { .. } => return None,
         Data::Combined { sources, by: gguf_layout::Combination::Product, .. } => {
-            let factors: Vec<Vec<f32>> = sources
-                .iter()
-                .map(|name| {
-                    let view = checkpoint.view(checkpoint.tensor(name).unwrap()).unwrap();
-                    let mut values = vec![0.0; (view.row_elems() * view.n_rows()) as usize];
-                    gguf_checkpoint::read_rows(&view, 0, view.n_rows(), &mut values).unwrap();
-                    values
-                })
-                .collect();
+            let factors: Vec<Vec<f32>> =
+                sources.iter().map(|name| rows_of(checkpoint, name).concat()).collect();
             return Some(factors[0].iter().zip(&factors[1]).map(|(a, b)| a * b).collect());
         }
         Data::Extended { sources } => return Some(extended(sources, checkpoint)),
+        Data::SideBySide { sources } => {
+            let parts: Vec<Vec<Vec<f32>>> = sources.iter().map(|name| rows_of(checkpoint, name)).collect();
+            let row = |row: usize| parts.iter().flat_map(move |part| part[row].iter().copied());
+            return Some((0..parts[0].len()).flat_map(row).collect());
+        }
         Data::Scattered { source, rows } => {
             let view = checkpoint.view(checkpoint.tensor(source).unwrap()).unwrap();
             let row_elems = view.row_elems() as usize;

@@ -30,6 +30,12 @@ pub fn resolve(name: &str, change: Option<(&str, Json)>) -> Result<Layout, ArchE
     gguf_layout::resolve(&input, &options(&expected_of(&folder)))
 }
 
+#[test]
+fn unknown_activation_of_a_classifier_is_refused() {
+    let error = resolve("modern-bert-classifier", Some(("classifier_activation", json!("relu")))).unwrap_err();
+    assert!(error.to_string().contains("`classifier_activation`"), "{error}");
+}
+
 /// All that a conversion reports about the computation.
 fn messages(layout: &Layout) -> Vec<String> {
     let unread = layout.unread_keys.iter().filter(|key| key.is_mathematics);

@@ -67,7 +67,8 @@ impl Tokenizer {
             (Model::WordPiece, _) => Kind::WordPiece,
             (Model::Unigram, _) => Kind::Unigram(Box::new(unigram::Unigram::new(&vocab)?)),
             (Model::Rwkv, _) => Kind::Rwkv(Box::new(rwkv::trie(&vocab))),
-            (Model::Plamo, _) => Kind::Plamo(Box::new(plamo::Plamo::new(&vocab)?)),
+            (Model::Plamo, _) => Kind::Plamo(Box::new(plamo::Plamo::new(&vocab, false)?)),
+            (Model::SegmentedPlamo, _) => Kind::Plamo(Box::new(plamo::Plamo::new(&vocab, true)?)),
             (Model::None | Model::Bpe | Model::Whitespace, _) => Kind::None,
         };
         // The encoder has the merges by symbol; as texts they are the largest part of a vocabulary.
@@ -145,8 +146,8 @@ impl Encoder {
             return Ok(output);
         }
         let is_word_piece = matches!(self.kind, Kind::WordPiece);
-        // The reference never adds tokens for RWKV and PLaMo.
-        let fixed = matches!(self.kind, Kind::Rwkv(_) | Kind::Plamo(_));
+        // The reference never adds tokens for RWKV.
+        let fixed = matches!(self.kind, Kind::Rwkv(_));
         if add_special && !fixed && (vocab.add_bos || is_word_piece) {
             output.push(vocab.bos.ok_or(Error::NoSpecialToken { key: keys::BOS_ID })?);
         }

@@ -2,10 +2,11 @@
 //! end of the text. Characters without a token become bytes.
 //!
 //! Scores are integers, in ten thousandths. Of segmentations with equal sums, the one with the longest first
-//! token wins.
+//! token wins. PLaMo 3 first divides a text into segments: tags, runs of one character, what is between them.
 //!
-//! Source: `llm_tokenizer_plamo2` in `src/llama-vocab.cpp` of llama.cpp, as vendored in llama-cpp-python
-//! 0.3.36. It walks a table of the suffixes of all tokens; here a trie finds these tokens.
+//! Source: `llm_tokenizer_plamo2` in `src/llama-vocab.cpp` of llama.cpp build 11549. It walks a table of the suffixes of all tokens; here a trie finds these tokens.
+
+use std::collections::BTreeSet;
 
 use super::{
     error::Error,
@@ -19,13 +20,22 @@ const UNKNOWN_COST: i64 = 10_000_000;
 /// Tokens that cost this much or more are never used.
 const NO_TOKEN_COST: i64 = 20_000_000;
 
+/// Begins a tag, which ends with `|>`.
+const TAG: &str = "<|plamo:";
+/// Characters between the two.
+const MAX_TAG_CHARS: usize = 64;
+/// Separates segments and is left out.
+const BOUNDARY: char = '\u{ee00}';
+
 pub(super) struct Plamo {
     tokens: Trie,
     bytes: [u32; 256],
+    /// True if texts are divided into segments.
+    has_segments: bool,
 }
 
 impl Plamo {
-    pub(super) fn new(vocab: &Vocab) -> Result<Self, Error> {
+    pub(super) fn new(vocab: &Vocab, has_segments: bool) -> Result<Self, Error> {
         // Byte tokens encode characters without a token and are never matched as text.
         let mut tokens = Trie::new();
         for (id, token) in vocab.tokens.iter().enumerate() {
@@ -39,13 +49,20 @@ impl Plamo {
             let is_byte = |id: &u32| vocab.tokens[*id as usize].attr & attr::BYTE != 0;
             *id = own.filter(is_byte).ok_or(Error::NoByteToken { byte })?;
         }
-        Ok(Plamo { tokens, bytes })
+        Ok(Plamo { tokens, bytes, has_segments })
     }
 
-    /// Appends the ids of a text. A leading byte order mark is dropped.
+    /// Appends the ids of a text. Without segments, a leading byte order mark is dropped.
     pub(super) fn encode(&self, vocab: &Vocab, text: &[u8], output: &mut Vec<u32>) {
         let text = replaced(text);
-        let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+        if self.has_segments {
+            segments(&text).for_each(|segment| self.encode_segment(vocab, segment, output));
+        } else {
+            self.encode_segment(vocab, text.strip_prefix('\u{feff}').unwrap_or(&text), output);
+        }
+    }
+
+    fn encode_segment(&self, vocab: &Vocab, text: &str, output: &mut Vec<u32>) {
         // At each position: the cost from there to the end, and the first token.
         let mut best = vec![(i64::MAX, 0, None); text.len() + 1];
         best[text.len()].0 = 0;
@@ -86,4 +103,39 @@ impl Plamo {
             at += len;
         }
     }
+}
+
+/// Segments of a text, without empty ones.
+fn segments(text: &str) -> impl Iterator<Item = &str> {
+    let mut cuts: BTreeSet<usize> = [0, text.len()].into();
+    // A tag is one segment.
+    let mut from = 0;
+    while let Some(at) = text[from..].find(TAG).map(|at| from + at) {
+        let body = at + TAG.len();
+        let ends = |c: char| c == '|' || c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c);
+        let chars = text[body..].chars().take(MAX_TAG_CHARS).take_while(|c| !ends(*c));
+        let end = body + chars.map(char::len_utf8).sum::<usize>();
+        from = if text[end..].starts_with("|>") {
+            cuts.extend([at, end + 2]);
+            end + 2
+        } else {
+            at + 1
+        };
+    }
+    // So is a run of at least four equal characters or two spaces. It does not cross the cuts so far.
+    let tags: Vec<usize> = cuts.iter().copied().collect();
+    for part in tags.windows(2) {
+        let mut at = part[0];
+        while let Some(c) = text[at..part[1]].chars().next() {
+            let n = text[at..part[1]].chars().take_while(|other| *other == c).count();
+            let end = at + n * c.len_utf8();
+            if c != '\n' && n >= 4 || c == ' ' && n >= 2 {
+                cuts.extend([at, end]);
+            }
+            at = end;
+        }
+    }
+    let cuts: Vec<usize> = cuts.into_iter().collect();
+    let pieces: Vec<&str> = cuts.windows(2).map(|cut| &text[cut[0]..cut[1]]).collect();
+    pieces.into_iter().flat_map(|piece| piece.split(BOUNDARY)).filter(|piece| !piece.is_empty())
 }

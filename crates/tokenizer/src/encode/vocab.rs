@@ -55,6 +55,8 @@ pub(super) enum Model {
     Rwkv,
     /// `plamo2`: the best sum of scores, from the end.
     Plamo,
+    /// `plamo3`: the same in each of the segments of a text.
+    SegmentedPlamo,
 }
 
 pub(super) struct Token {
@@ -122,6 +124,7 @@ impl Vocab {
             "t5" => (Model::Unigram, Some(2), None),
             "rwkv" => (Model::Rwkv, None, None),
             "plamo2" => (Model::Plamo, Some(0), None),
+            "plamo3" => (Model::SegmentedPlamo, Some(0), None),
             other => return Err(Error::UnknownModel { model: other.into() }),
         };
         let [bos, eos] = default_ids(name);
@@ -380,6 +383,7 @@ const FILL_IN: [(&str, &str, &[&str]); 6] = [
             "▁<PRE>",
             "<|code_prefix|>",
             "<|prefix|>",
+            "<|plamo:fim_prefix|>",
         ],
     ),
     (
@@ -394,6 +398,7 @@ const FILL_IN: [(&str, &str, &[&str]); 6] = [
             "▁<SUF>",
             "<|code_suffix|>",
             "<|suffix|>",
+            "<|plamo:fim_suffix|>",
         ],
     ),
     (
@@ -408,17 +413,18 @@ const FILL_IN: [(&str, &str, &[&str]); 6] = [
             "▁<MID>",
             "<|code_middle|>",
             "<|middle|>",
+            "<|plamo:fim_middle|>",
         ],
     ),
     (keys::FIM_PAD_ID, "", &["<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"]),
     (keys::FIM_REP_ID, "", &["<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"]),
-    (keys::FIM_SEP_ID, "", &["<|file_sep|>"]),
+    (keys::FIM_SEP_ID, "", &["<|file_sep|>", "<|plamo:file_separator|>"]),
 ];
 
 /// Fill-in-the-middle tokens that end a generation.
 const ENDING_FILL_IN: [&str; 3] = [keys::FIM_PAD_ID, keys::FIM_REP_ID, keys::FIM_SEP_ID];
 
-const END_OF_GENERATION: [&str; 22] = [
+const END_OF_GENERATION: [&str; 23] = [
     "<|eot_id|>",
     "<|im_end|>",
     "<|end|>",
@@ -441,4 +447,5 @@ const END_OF_GENERATION: [&str; 22] = [
     "<|tool_response>",
     "<｜end▁of▁sentence｜>",
     "[e~[",
+    "<|ifm|im_end|>",
 ];

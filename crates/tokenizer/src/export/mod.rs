@@ -57,7 +57,7 @@ impl Tokenizer {
         let metadata = &self.keys;
         let mut notes = Vec::new();
         let kind = self.model()?;
-        let known = vec!["llama", "gpt2", "bert", "t5", "rwkv", "gemma4", "plamo2"];
+        let known = vec!["llama", "gpt2", "bert", "t5", "rwkv", "gemma4", "plamo2", "plamo3"];
         let is_spm = kind == "llama";
         let pre = match kind {
             "gpt2" => Some(bpe::find(self.pre_name()?)?),
@@ -82,7 +82,7 @@ impl Tokenizer {
                 files.push(("tokenizer.json".to_owned(), pretty(&json)));
             }
             ("rwkv", ..) => files.push(world::file(&tokens)?),
-            ("plamo2", ..) => files.push(lines::json_lines(&tokens, &scores(self)?)),
+            ("plamo2" | "plamo3", ..) => files.push(lines::json_lines(&tokens, &scores(self)?)),
             ("gemma4", ..) => {
                 let merges = bpe::merges(&file_merges(metadata)?)?;
                 files.push(("tokenizer.json".to_owned(), pretty(&spm::with_merges(&tokens, merges))));
@@ -243,6 +243,8 @@ fn class(kind: &str, route: Route) -> &'static str {
     let usual = match kind {
         "bert" => "BertTokenizer",
         "t5" => "T5Tokenizer",
+        "plamo2" => "Plamo2Tokenizer",
+        "plamo3" => "Plamo3Tokenizer",
         _ => "PreTrainedTokenizerFast",
     };
     (route.class)(kind).unwrap_or(usual)

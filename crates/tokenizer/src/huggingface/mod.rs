@@ -46,6 +46,7 @@ pub use context::VocabContext;
 pub use error::VocabError;
 pub use hf::HfTokenizer;
 pub use library::library;
+pub use plamo::JsonLines;
 pub use route::Route;
 pub use special::SpecialOptions;
 pub use spm::{SpecialsAfterPieces, SpmStyle};

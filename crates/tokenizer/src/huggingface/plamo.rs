@@ -1,8 +1,9 @@
-//! PLaMo 2 and 3 (`tokenizer.jsonl`): `tokenizer.ggml.model` = `plamo2`.
+//! PLaMo 2 and 3 (`tokenizer.jsonl`): `tokenizer.ggml.model` = `plamo2` or `plamo3`, by the class of the tokenizer.
 //!
 //! Each line is a list that starts with a token, its score, and its type.
 //!
-//! Source: `_set_vocab_plamo` in `conversion/base.py`, `Plamo3Model.set_vocab` in `conversion/plamo.py`.
+//! Source: `_set_vocab_plamo` in `conversion/base.py`, `Plamo3Model.set_vocab` in `conversion/plamo.py`, of
+//! llama.cpp build 11549.
 
 use serde_json::Value as Json;
 
@@ -16,12 +17,29 @@ use crate::keys;
 use crate::token_type::TokenType;
 
 pub(crate) const FILE: &str = "tokenizer.jsonl";
-/// `<|plamo:op|>`, which ends a turn.
-const EOT: u32 = 4;
+
+/// Facts about the tokens of a model that tokenizer.jsonl does not state.
+#[derive(Debug, Clone, Copy)]
+pub struct JsonLines {
+    /// The token that ends a turn.
+    pub turn_end: &'static str,
+    /// Tokens that are text, whatever their type.
+    pub normal: &'static [&'static str],
+}
 
 impl TokenizerWriter<'_> {
     /// tokenizer.jsonl.
-    pub fn json_lines(&mut self) -> Result<(), VocabError> {
+    pub fn json_lines(&mut self, lines: &JsonLines) -> Result<(), VocabError> {
+        let JsonLines { turn_end, normal } = lines;
+        let config = tokenizer_config(self.input)?.unwrap_or_default();
+        let model = match config.get("tokenizer_class").and_then(Json::as_str) {
+            Some("Plamo2Tokenizer") => "plamo2",
+            Some("Plamo3Tokenizer") => "plamo3",
+            _ => {
+                let problem = "`tokenizer_class` is neither `Plamo2Tokenizer` nor `Plamo3Tokenizer`";
+                return Err(malformed("tokenizer_config.json", &problem));
+            }
+        };
         let bytes = self.file(FILE).ok_or(VocabError::NoTokenizer { expected: "`tokenizer.jsonl`" })?;
         let mut table = TokenTable::default();
         let lines = bytes.split(|byte| *byte == b'\n').enumerate();
@@ -36,6 +54,7 @@ impl TokenizerWriter<'_> {
                 .ok_or_else(|| problem(&format!("the score of token `{text}` is not a number")))?;
             // The third item is the type; the token's own spelling marks further control tokens.
             let kind = match entry.get(2).and_then(Json::as_str) {
+                _ if normal.contains(&text) => TokenType::Normal,
                 Some("UNKNOWN") => TokenType::Unknown,
                 Some("CONTROL") => TokenType::Control,
                 Some("BYTE") => TokenType::Byte,
@@ -51,7 +70,11 @@ impl TokenizerWriter<'_> {
             table.push_scored(format!("[PAD{number}]"), TokenType::Unused, -1000.0);
         }
         self.pad_to_rows(&mut table, Some(-1000.0))?;
-        let config = tokenizer_config(self.input)?.unwrap_or_default();
+        // Ids are found by text: the file has no numbers.
+        let id_of = |text: &str| {
+            let at = table.texts.iter().position(|other| other == text.as_bytes());
+            at.and_then(|at| u32::try_from(at).ok())
+        };
         let mut ids = Vec::new();
         for (name, key) in [
             ("bos_token", keys::BOS_ID),
@@ -60,10 +83,8 @@ impl TokenizerWriter<'_> {
             ("sep_token", keys::SEP_ID),
             ("unk_token", keys::UNK_ID),
         ] {
-            // Ids are found by text: the file has no numbers.
             let Some(text) = config.get(name).and_then(Json::as_str) else { continue };
-            let at = table.texts.iter().position(|other| other == text.as_bytes());
-            match at.and_then(|at| u32::try_from(at).ok()) {
+            match id_of(text) {
                 Some(id) => ids.push((key, id)),
                 None => {
                     let problem = format!("`{name}` is `{text}`, which is not in `{FILE}`");
@@ -71,19 +92,25 @@ impl TokenizerWriter<'_> {
                 }
             }
         }
-        self.set_vocab("plamo2", "default", table);
+        let no_end = || malformed(FILE, &format!("no token `{turn_end}`, which ends a turn"));
+        ids.push((keys::EOT_ID, id_of(turn_end).ok_or_else(no_end)?));
+        self.set_vocab(model, "default", table);
         for (key, id) in ids {
             self.set(key, id);
         }
-        self.set(keys::EOT_ID, EOT);
         self.set(keys::ADD_SPACE_PREFIX, false);
+        for (name, key) in [("add_bos_token", keys::ADD_BOS), ("add_eos_token", keys::ADD_EOS)] {
+            if let Some(adds) = config.get(name).and_then(Json::as_bool) {
+                self.set(key, adds);
+            }
+        }
         Ok(())
     }
 
     /// tokenizer.jsonl, then the chat template: chat_template.jinja, or `chat_template` of tokenizer_config.json. An
     /// empty template is ignored.
-    pub fn json_lines_with_template(&mut self) -> Result<(), VocabError> {
-        self.json_lines()?;
+    pub fn json_lines_with_template(&mut self, lines: &JsonLines) -> Result<(), VocabError> {
+        self.json_lines(lines)?;
         let config = tokenizer_config(self.input)?.unwrap_or_default();
         let value = match template::jinja_file(self.input)? {
             Some(text) => Json::String(text),

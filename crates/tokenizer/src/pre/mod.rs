@@ -6,7 +6,7 @@
 //! are checked against them. `expressions.txt` has llama.cpp's own spelling of its expressions.
 //!
 //! Source: `llm_tokenizer_bpe` and `llama_vocab::impl::load` in `src/llama-vocab.cpp` and the splits in `src/unicode.cpp`
-//! of llama.cpp, as vendored in llama-cpp-python 0.3.36.
+//! of llama.cpp build 11549.
 
 #[macro_use]
 pub(crate) mod expressions;
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn every_pre_tokenizer_name_has_one_row() {
         let listed: HashSet<&str> = names().collect();
-        assert_eq!(listed.len(), 92);
+        assert_eq!(listed.len(), 93);
         let rows: Vec<&str> = ROWS.iter().flat_map(|row| row.names.iter().copied()).collect();
         assert_eq!(rows.len(), listed.len());
         assert_eq!(rows.into_iter().collect::<HashSet<_>>(), listed);

@@ -188,7 +188,7 @@ pub(super) const ROWS: &[PreTokenizer] = &[
         whole_line_ends: true,
         ..PLAIN
     },
-    // Of llama.cpp build 11549, which is newer than the pinned one: each space starts a word.
+    // Each space starts a word.
     PreTokenizer {
         names: &["mmbert"],
         llama_cpp: &[Lines, Expression("\u{2581}[^\u{2581}]*")],
@@ -197,6 +197,17 @@ pub(super) const ROWS: &[PreTokenizer] = &[
         space_first: true,
         whole_line_ends: true,
         mask_strips: &["mmbert"],
+        ..PLAIN
+    },
+    PreTokenizer {
+        names: &["k2-horizon"],
+        llama_cpp: &[Expression(concat!(
+            folded_contractions!(),
+            r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}\x{200C}\x{200D}]+|\p{N}{1,3}|",
+            signs!(),
+            "|",
+            spaces!()
+        ))],
         ..PLAIN
     },
     PreTokenizer {

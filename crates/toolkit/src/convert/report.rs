@@ -389,7 +389,9 @@ pub fn stored_as(checkpoint: &Checkpoint, data: &Data) -> String {
     match data {
         Data::Computed(_) => "computed".to_owned(),
         Data::Integers { .. } => "integers".to_owned(),
-        Data::Combined { .. } | Data::Extended { .. } => "several tensors".to_owned(),
+        Data::Combined { .. } | Data::Extended { .. } | Data::SideBySide { .. } => {
+            "several tensors".to_owned()
+        }
         Data::Columns { source, .. } | Data::Scattered { source, .. } => {
             let tensor = checkpoint.tensor(source);
             tensor.map_or_else(String::new, gguf_checkpoint::Tensor::stored_as)

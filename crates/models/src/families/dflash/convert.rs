@@ -8,7 +8,8 @@
 //! target's.
 //!
 //! Source: `DFlashModel` and `DSparkModel` in `conversion/qwen.py`, `MuseGlimmerAssistantModel` in
-//! `conversion/muse_glimmer.py`.
+//! `conversion/muse_glimmer.py`; the output that Gemma 4 needs and the factor of Gemma's embeddings in those of llama.cpp build
+//! 11549, which is newer than the pinned one.
 
 use crate::families::eagle3::convert as eagle3;
 use crate::families::qwen::convert::{qwen2, qwen3};
@@ -200,6 +201,12 @@ fn prepare_gemma4(hparams: Hparams, tensors: &[SourceTensor]) -> Result<Hparams,
     {
         return Err(bad("rope_parameters.rope_type", kind, "default or proportional"));
     }
+    // llama.cpp does not take the embedding as the output of a draft.
+    let is_output =
+        |tensor: &SourceTensor| ["lm_head.weight", "model.lm_head.weight"].contains(&&*tensor.name);
+    if !tensors.is_empty() && !tensors.iter().any(is_output) {
+        return Err(ArchError::MissingTensors { names: vec!["lm_head.weight".into()] });
+    }
     let judges = tensors.iter().any(|tensor| {
         tensor.name.contains("confidence_head.proj") || tensor.name.contains("confidence_proj.")
     });
@@ -335,7 +342,11 @@ pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         "final_logit_softcapping",
         bound.filter(|bound| bound.as_f64().is_some_and(|bound| bound > 0.0)),
     )?;
-    number(keys, "embedding_scale", either(hparams, "input_embedding_scale"))?;
+    // Gemma multiplies the embeddings, which are the target's, by the root of their length.
+    let classes = hparams.target("architectures").and_then(|classes| classes.get(0)).and_then(Json::as_str);
+    let of_gemma = classes.filter(|class| class.starts_with("Gemma")).and(hparams.target("hidden_size"));
+    let root = of_gemma.and_then(Json::as_f64).map(|width| width.sqrt().into());
+    number(keys, "embedding_scale", either(hparams, "input_embedding_scale").or(root.as_ref()))?;
     target_layers(either(hparams, "target_layer_ids"), keys)?;
     window_keys(hparams, keys)?;
     if let Some(causal) = hparams.get("is_causal").or_else(|| inner(hparams, "causal")) {

@@ -25,7 +25,7 @@ def gemma4_dspark(config: dict) -> dict:
         "pre_feedforward_layernorm", "post_feedforward_layernorm")}
     each = norms | mlp() | {"layer_scalar": [1]} | weights(self_attn__q_proj=[64, 32], self_attn__k_proj=[16, 32],
         self_attn__o_proj=[32, 64], self_attn__q_norm=[16], self_attn__k_norm=[16])
-    return weights(norm=[32], hidden_norm=[32], fc=[32, 64], embed_tokens=[384, 32], confidence_proj=[1, 36]) | MARKOV | {
+    return weights(norm=[32], hidden_norm=[32], fc=[32, 64], embed_tokens=[384, 32], lm_head="=embed_tokens.weight 384x32", confidence_proj=[1, 36]) | MARKOV | {
         "confidence_proj.bias": [1]} | {f"layers.{bid}.{name}": shape for bid in range(2) for name, shape in each.items()}
 
 
@@ -58,12 +58,15 @@ CHECKPOINTS = {
         "t2d": "numbers:" + "x".join("0" for _ in range(384)) + " 384 I64"}),
         config=dict(architectures=["DSparkSpeculator"], draft_vocab_size=96, aux_hidden_state_layer_ids=[1, 2],
         mask_token_id=9, transformer_layer_config=QWEN3_DRAFT)),
-    "gemma4-dspark": dict(hand=gemma4_dspark, tokenizer="llama_bpe", target="gemma4", raw_config=True,
+    # An output of its own, with the values of the embedding.
+    "gemma4-dspark": dict(ahead=True, hand=gemma4_dspark, tokenizer="llama_bpe", target="gemma4", raw_config=True,
         config=dict(HAND, architectures=["Gemma4DSparkModel"], model_type="gemma4_text", head_dim=8,
         global_head_dim=16, num_global_key_value_heads=1, attention_k_eq_v=True, layer_types=["full_attention"] * 2,
         mask_token_id=4, target_layer_ids=[1, 3], block_size=7, tie_word_embeddings=True,
         hidden_activation="gelu_pytorch_tanh", rope_parameters=dict(full_attention=dict(rope_type="proportional",
         rope_theta=1000000.0, partial_rotary_factor=0.25)))),
+    "dflash-of-gemma": dict(ahead=True, hand=dflash, tokenizer="llama_bpe", target="gemma4", config=dict(QWEN3_DRAFT,
+        architectures=["DFlashDraftModel"], block_size=8, dflash_config=dict(mask_token_id=7, target_layer_ids=[0, 1]))),
     "muse-glimmer-assistant": dict(model="muse_glimmer_assistant", **{"class": "MuseGlimmerAssistantModel"}, bare=True,
         tokenizer="bpe", target="muse-glimmer", special=["<|eot|>"], vocab_size=384, config=dict(hidden_size=32,
         intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=8,

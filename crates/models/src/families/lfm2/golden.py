@@ -2,7 +2,7 @@
 
 from headers import RMS, Header
 from tiny_models import OLD, POOLING, TEXT, sizes
-from tiny_towers import SIGLIP, scorer, tower, with_biases, with_pillow
+from tiny_towers import PREPROCESSOR, SIGLIP, scorer, tower, with_biases, with_pillow
 
 CHECKPOINTS = {
     "lfm2": dict(model="lfm2", tokenizer="bpe", config=dict(layer_types=["conv", "full_attention"],
@@ -127,6 +127,7 @@ PROJECTORS = {
         ("vision_tower.", "vision_tower.vision_model.")]), vision_config=dict(SIGLIP, patch_size=16, num_patches=16,
         vision_use_head=False), projector_hidden_size=24),
 }
+PROJECTORS["lfm2vl-bicubic"] = dict(PROJECTORS["lfm2vl"], ahead=True, preprocessor=dict(resample=3))
 
 LOGITS = {"lfm2-bidirectional": dict(by="reference")}
 
@@ -172,3 +173,4 @@ VISION = {
         architectures=["Lfm2ForCausalLM"], layer_types=["full_attention", "conv"]), vision_config=LFM2_VISION, projector_hidden_size=24), look=look,
         repeat=(24, 18)),
 }
+VISION["lfm2vl-bicubic"] = dict(VISION["lfm2vl"], processor=dict(PREPROCESSOR, resample=3))

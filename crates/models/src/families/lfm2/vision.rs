@@ -58,7 +58,13 @@ pub fn open(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> Result<
     let n_pixels = trunk.n_pixels(keys, N_TOKENS)?;
     let tower = Lfm2Vl { trunk, n_pixels, norm, projection };
     let marks = ("<|image_start|>", "<|image_end|>");
-    Ok(Opened { tower: Box::new(tower), filter: Filter::Bilinear, marks })
+    let filter = match keys.text("vision.image_resize_algo")? {
+        None | Some("bilinear") => Filter::Bilinear,
+        Some("bicubic") => Filter::Bicubic,
+        Some("lanczos") => Filter::Lanczos,
+        Some(_) => return Err(keys.wrong("vision.image_resize_algo", "bilinear, bicubic or lanczos")),
+    };
+    Ok(Opened { tower: Box::new(tower), filter, marks })
 }
 
 impl Tower for Lfm2Vl {

@@ -1,5 +1,6 @@
 """Golden recipes of PLaMo, by Preferred Networks."""
 
+import json
 import shutil
 
 from lib import GOLDEN
@@ -46,18 +47,24 @@ CHECKPOINTS = {
     "plamo2": dict(hand=plamo, tokenizer="plamo", config=hub("Plamo2ForCausalLM", "plamo2", vocab_size=272,
         hidden_size_per_head=8, mamba_d_state=16, mamba_d_conv=4, mamba_num_heads=4, mamba_step=2, mamba_enabled=True,
         rms_norm_eps=1e-6, tie_word_embeddings=True, rope_theta=1000000.0, attention_window_size=2048)),
-    "plamo3": dict(hand=plamo, tokenizer="plamo", config=hub("Plamo3ForCausalLM", "plamo3", vocab_size=272, head_dim=8,
+    "plamo3": dict(ahead=True, hand=plamo, tokenizer="plamo3", config=hub("Plamo3ForCausalLM", "plamo3", vocab_size=272, head_dim=8,
         rms_norm_eps=1e-6, rope_theta=10000.0, rope_scaling_factor=4.0, initial_context_length=128, window_size=16,
         sliding_window_pattern=[True, False], tie_word_embeddings=True)),
 }
 
 
-def make_plamo(folder, vocab_size: int, spec: dict) -> None:
-    for name in ("tokenizer.jsonl", "tokenizer_config.json"):
-        shutil.copy(GOLDEN / "tokenizer" / "plamo2" / name, folder)
+def make_plamo(golden: str):
+    def make(folder, vocab_size: int, spec: dict) -> None:
+        for name in ("tokenizer.jsonl", "tokenizer_config.json"):
+            shutil.copy(GOLDEN / "tokenizer" / golden / name, folder)
+        # A template that renders messages as they are is one for tests of tokenizers.
+        path = folder / "tokenizer_config.json"
+        config = {key: value for key, value in json.loads(path.read_text()).items() if key != "chat_template"}
+        path.write_text(json.dumps(config, indent=1) + "\n")
+    return make
 
 
-TOKENIZERS = {"plamo": make_plamo}
+TOKENIZERS = {"plamo": make_plamo("plamo2"), "plamo3": make_plamo("plamo3")}
 
 
 def plamo2_logits(folder, tokens):

@@ -91,8 +91,10 @@ QWEN4 = dict(HAND, **QWEN35_MOE, model_type="qwen4_exp_text", head_dim=8, num_hi
 def qwen4exp(config: dict) -> dict:
     stream = lambda name, inject: weights(**{f"{name}.hc_norm": [64], f"{name}.input_mix_weight_down": [8, 64],
         f"{name}.input_mix_weight_up": [64, 8], **({f"{name}.block_inject_weight": [2, 64]} if inject else {})})
-    linear = weights(**{f"linear_attn__{name}": shape for name, shape in dict(in_proj_qkv=[64, 32], in_proj_z=[48, 32],
-        in_proj_b=[6, 32], in_proj_a=[6, 32], conv1d=[64, 1, 4], norm=[8], out_proj=[32, 48]).items()}) | {
+    d = config["text_config"]["linear_value_head_dim"]
+    linear = weights(**{f"linear_attn__{name}": shape for name, shape in dict(in_proj_qkv=[16 + 6 * d, 32],
+        in_proj_z=[6 * d, 32], in_proj_b=[6, 32], in_proj_a=[6, 32], conv1d=[16 + 6 * d, 1, 4], norm=[d],
+        out_proj=[32, 6 * d]).items()}) | {
         "linear_attn.A_log": "logarithms 6", "linear_attn.dt_bias": [6]}
     ple = weights(ple__key_proj=[64, 16], ple__value_proj=[32, 16], ple__norm_key=[64], ple__norm_query=[64],
         ple__norm_conv=[64], ple__conv1d=[64, 1, 4]) | {
@@ -108,8 +110,13 @@ def qwen4exp(config: dict) -> dict:
         full if bid else linear | ple)
     text = tensors(2, weights(model__embed_tokens=[384, 32], lm_head=[384, 32]) | {
         f"model.{name}": shape for name, shape in stream("hyper_connection_mixer", False).items()}, each)
+    mtp = {}
+    if config.get("text_config", {}).get("mtp_num_hidden_layers"):
+        mtp = {f"mtp.{name}": shape for name, shape in (weights(fc_embedding=[32, 32], fc_hidden=[32, 32],
+            pre_fc_norm_embedding=[32], pre_fc_norm_hidden=[64]) | stream("hyper_connection_mixer", False)).items()}
+        mtp |= {f"mtp.layers.0.{name}": shape for name, shape in each(1).items()}
     return {name.replace("model.", "model.language_model.", 1): shape for name, shape in text.items()} | {
-        "model.visual.blocks.0.norm1.weight": [16], "mtp.fc.weight": [32, 64]}
+        "model.visual.blocks.0.norm1.weight": [16]} | mtp
 
 
 def tiktoken(folder):
@@ -182,6 +189,9 @@ CHECKPOINTS = {
     # The inner class of the text part, without an output.
     "qwen3.5-inner": dict(ahead=True, model="qwen3_5_text", **{"class": "Qwen3_5TextModel"}, tokenizer="bpe", files=POOLING,
         config=dict(QWEN35, rope_parameters=ROPE35)),
+    "qwen3.5-embedding": dict(ahead=True, model="qwen3_5_text", **{"class": "Qwen3_5ForCausalLM"}, tokenizer="bpe",
+        files={"embedding_config.json": dict(pooling="last_token")}, config=dict(QWEN35, rope_parameters=ROPE35,
+        linear_value_head_dim=4)),
     "qwen3.5moe": wrapper("qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration", dict(QWEN35, **QWEN35_MOE,
         rope_parameters=ROPE35), vision_config=QWEN35_TOWER, more=AS_IT_IS),
     "qwen2vl": wrapper("qwen2_vl", "Qwen2VLForConditionalGeneration", dict(rope_parameters=ROPE3),
@@ -232,6 +242,9 @@ CHECKPOINTS = {
     "qwen4exp": dict(hand=qwen4exp, tokenizer="bpe", special=["<|endoftext|>", "<|user|>"], raw_config=True,
         config=dict(architectures=["Qwen4ExpForConditionalGeneration"], model_type="qwen4_exp", image_token_id=9,
         text_config=QWEN4)),
+    "qwen4exp-mtp": dict(ahead=True, hand=qwen4exp, tokenizer="bpe", special=["<|endoftext|>", "<|user|>"], raw_config=True,
+        config=dict(architectures=["Qwen4ExpForConditionalGeneration"], model_type="qwen4_exp", image_token_id=9,
+        text_config=dict(QWEN4, linear_value_head_dim=4, mtp_num_hidden_layers=1))),
     "qwen": dict(hand=qwen, tokenizer="qwen_tiktoken", patches=with_tokenizer(tiktoken),
         remove=("num_key_value_heads", "bos_token_id", "eos_token_id", "pad_token_id"), config=hub("QWenLMHeadModel",
         "qwen", vocab_size=520, num_key_value_heads=4, kv_channels=8, layer_norm_epsilon=1e-6, no_bias=True,
@@ -245,6 +258,7 @@ CHECKPOINTS |= {
 }
 
 CHECKPOINTS |= predictions("qwen3next-old", CHECKPOINTS["qwen3next-old"])
+CHECKPOINTS |= predictions("qwen4exp-mtp", CHECKPOINTS["qwen4exp-mtp"])
 
 
 def make_qwen_tiktoken(folder, vocab_size: int, spec: dict) -> None:

@@ -1,7 +1,7 @@
 //! ModernBERT: an encoder with RoPE and sliding windows.
 //!
 //! Config keys: those of every text model, the sliding window, the period of layers without one, the
-//! activation; pooling, and that of a classifier.
+//! activation; pooling, and that and the activation of a classifier.
 //!
 //! Transforms: gate and up stay one matrix, and so do Q, K and V.
 //!
@@ -29,9 +29,6 @@ pub const MODERN_BERT: Arch = Arch {
         }
         _ => None,
     },
-    built_in: &[BuiltIn::unless("classifier_activation", "gelu", |hparams, activation| {
-        activation == "gelu" || !bert::is_classifier(hparams)
-    })],
     rename: |hparams, name| bert::rename(hparams, name, "model."),
     export_name: |_, class, name| Some(bert::export_name(class, name, "model.")),
     vocab: ROUTE,

@@ -88,12 +88,6 @@ const LAYERS: &[TensorRule] = &[
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     bert::keys(hparams, keys)?;
-    // Later than the pinned converter, which does not write it for other models.
-    if let Some(stated) = hparams.get("classifier_activation") {
-        let known = stated.as_str().filter(|name| ["gelu", "silu", "tanh"].contains(name));
-        let known = known.ok_or_else(|| bad("classifier_activation", stated, "gelu, silu or tanh"))?;
-        keys.set_prefixed("classifier.activation", known.into());
-    }
     modern_bert::encoder_keys(hparams, keys)?;
     keys.set_prefixed("decision.type", "laya".into());
     keys.needed("decision.block_count", hparams, &[HEAD_LAYERS])?;

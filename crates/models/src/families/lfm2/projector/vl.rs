@@ -1,11 +1,12 @@
 //! Tower of LFM2-VL: SigLIP 2, two matrices.
 //!
-//! Config keys: those of every tower; how many patches of a side are merged; the layer whose features are taken.
+//! Config keys: those of every tower; how many patches of a side are merged; the layer whose features are taken; how pictures are
+//! resized.
 //!
 //! Transforms: the matrix of patches, whose columns are (height, width, channel), becomes a kernel of (channel, height,
 //! width).
 //!
-//! Source: `LFM2VLModel` in `conversion/lfm2.py`.
+//! Source: `LFM2VLModel` in `conversion/lfm2.py` of llama.cpp build 11549.
 
 use crate::families::siglip::projector as siglip;
 use gguf_layout::projector::prelude::*;
@@ -67,7 +68,18 @@ fn keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
             "-1 or less",
         )
     };
-    keys.set_derived("vision.block_count", "", used.ok_or_else(wrong)?)
+    keys.set_derived("vision.block_count", "", used.ok_or_else(wrong)?)?;
+    if let Some(resample) = towers.preprocessor.get("resample") {
+        // Numbers of Pillow's filters.
+        let name = match resample.as_u64() {
+            Some(1) => "lanczos",
+            Some(2) => "bilinear",
+            Some(3) => "bicubic",
+            _ => return Err(bad_in(PREPROCESSORS[0], "resample", resample, "1, 2 or 3")),
+        };
+        keys.set_prefixed("vision.image_resize_algo", name.into());
+    }
+    Ok(())
 }
 
 /// Keys of the tower and of the merged patches.

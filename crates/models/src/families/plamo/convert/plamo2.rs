@@ -16,7 +16,9 @@ pub const PLAMO2: Arch = Arch {
     example: "pfnet/plamo-2-1b",
     tensors: &[rules::NORM1P_ENDS, plamo3::NORMS, FEED_FORWARD, ATTENTION, MAMBA],
     keys,
-    vocab: Route::new("plamo2", |writer| writer.json_lines()),
+    vocab: Route::new("plamo2", |writer| {
+        writer.json_lines(&JsonLines { turn_end: "<|plamo:op|>", normal: &[] })
+    }),
     from_file,
     ..DECODER
 };

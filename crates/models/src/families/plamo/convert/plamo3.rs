@@ -16,10 +16,14 @@ pub const PLAMO3: Arch = Arch {
     tensors: &[rules::NORM1P_ENDS, NORMS, LAYERS],
     keys,
     prepare: |hparams, _| yarn(hparams),
-    vocab: Route::new("plamo3", |writer| writer.json_lines_with_template()),
+    vocab: Route::new("plamo3", |writer| writer.json_lines_with_template(&TOKENS)),
     from_file,
     ..DECODER
 };
+
+/// Marks of tool calls are read as text by the models.
+const TOKENS: JsonLines =
+    JsonLines { turn_end: "<|plamo:tag|>", normal: &["<|plamo:begin_", "<|plamo:end_", ":plamo|>"] };
 
 /// 1 / 5, what norms after the mixer are stored as distances from.
 const AFTER_MIXER: f32 = 0.2;

@@ -1,13 +1,13 @@
 //! Qwen 3.5, 3.6 and 3.8, dense and mixtures, text parts: gated delta nets with full attention in every fourth layer.
 //!
-//! Config keys: those of Qwen 3 Next; sections of the rotated dimensions if the config lacks them.
+//! Config keys: those of Qwen 3 Next; sections of the rotated dimensions if the config lacks them; pooling of a dense model.
 //!
 //! Transforms: those of Qwen 3 Next, but that the projections of the linear attention are stored apart. Value heads are
 //! stored by key head and tiled in the file, so that llama.cpp can repeat key heads instead of interleaving them: rows
 //! of values, gates, alpha, beta, decay and of the convolution, and the columns of the output projection.
 //!
 //! Source: `Qwen3_5TextModel`, `Qwen3_5MoeTextModel`, `_LinearAttentionVReorderBase` and `_Qwen35MRopeMixin` in
-//! `conversion/qwen.py`.
+//! `conversion/qwen.py`; pooling in that of llama.cpp build 11549, which is newer than the pinned one.
 
 use crate::families::qwen::convert::qwen2moe;
 use crate::families::qwen::convert::qwen3next::{self, IS_LINEAR};
@@ -51,6 +51,7 @@ pub const QWEN35MOE: Arch = Arch {
     ],
     needs: &["hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"],
     built_in: &[NORMALIZES_EXPERTS, ROTATES_ALL_PAIRS],
+    keys: shared_keys,
     ..QWEN35
 };
 
@@ -62,10 +63,6 @@ pub const QWEN35_TEXT: Arch = Arch {
     written: Some("qwen35"),
     classes: &[Class::inner("Qwen3_5TextModel", "model.")],
     configs: &[],
-    keys: |hparams, file_keys| {
-        keys(hparams, file_keys)?;
-        pooling::keys(hparams, file_keys)
-    },
     drops: |_, name| {
         let name = name.strip_prefix("model.").unwrap_or(name);
         name.starts_with("mtp.").then_some(drops::NO_PREDICTION)
@@ -179,8 +176,14 @@ fn one_a_head(hparams: &Hparams, _: &Shape) -> Result<RowMap, ArchError> {
     Heads::of(hparams)?.tiled(0, |_| 1)
 }
 
-/// Keys of Qwen 3 Next, and sections.
+/// Keys of a dense model.
 pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    shared_keys(hparams, keys)?;
+    pooling::keys(hparams, keys)
+}
+
+/// Keys of Qwen 3 Next, and sections.
+pub fn shared_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     qwen3next::keys(hparams, keys)?;
     if hparams.rope().get("mrope_section").is_none() {
         // Without images all sections count the same positions; these are those of every released model.

@@ -5,9 +5,11 @@
 //! hashing n-grams are tensors of the checkpoint.
 //!
 //! Transforms: those of Qwen 3.5; queries and keys of the indexer are split, the shards of the embedding
-//! joined. MTP layers are left out.
+//! joined. The MTP layer follows the others, with the projections of its two inputs in one matrix; it has the
+//! streams but no n-gram embeddings.
 //!
-//! Source: `Qwen4ExpTextModel` in `conversion/qwen4exp.py`. The config class of transformers 5.23 renames
+//! Source: `Qwen4ExpTextModel` in `conversion/qwen4exp.py`; its MTP layer in that of llama.cpp build 11549,
+//! which is newer than the pinned one. The config class of transformers 5.23 renames
 //! what the reference reads, so the raw config is read.
 
 use crate::families::qwen::convert::{qwen2moe, qwen3next, qwen35};
@@ -30,6 +32,7 @@ pub const QWEN4EXP: Arch = Arch {
         rules::STACKED_EXPERTS,
         qwen2moe::SHARED_EXPERT,
         GROUPS,
+        PREDICTION,
     ],
     keys,
     harmless: &["norm_topk_prob=true", "hidden_act=silu", "rope_parameters.mrope_interleaved=true"],
@@ -38,16 +41,22 @@ pub const QWEN4EXP: Arch = Arch {
         ("ple_embedding.ngram_heads_offsets", "ngram_heads_offsets"),
         ("ple_embedding.ngram_heads_vocab_sizes", "ngram_heads_vocab_sizes"),
     ],
-    drops: |_, name| match name.strip_prefix("model.").unwrap_or(name) {
-        name if name.starts_with("mtp.") => Some(drops::NO_PREDICTION),
-        _ => None,
-    },
-    rename: |_, name| {
+    rename: |hparams, name| {
         // Parts of names between points are integers in tables.
-        let shard = name.split_once(".ngram_embedding.shard_")?.1;
-        Some(format!("model.ngram_embedding.{shard}"))
+        if let Some((_, shard)) = name.split_once(".ngram_embedding.shard_") {
+            return Some(format!("model.ngram_embedding.{shard}"));
+        }
+        let name = name.strip_prefix("model.").unwrap_or(name);
+        let own = || {
+            let rest = name.strip_prefix("mtp.")?;
+            let parts = ["fc_embedding.", "fc_hidden.", "hyper_connection_mixer."];
+            parts.iter().any(|part| rest.starts_with(part)).then_some(())?;
+            Some(format!("model.layers.{}.{rest}", hparams.derived.trunk_layers?))
+        };
+        qwen3next::rename(hparams, name).or_else(own)
     },
     prepare,
+    prediction: Some(qwen3next::PREDICTED_LAYERS),
     export: Export::NotExportable("constants of its embeddings are not stored"),
     built_in: &[NORMALIZES_EXPERTS, ROTATES_ALL_PAIRS],
     ..DECODER
@@ -57,10 +66,43 @@ const ENDS: &[TensorRule] = &[
     TensorRule::copy(&["model.embed_tokens"], "token_embd"),
     TensorRule::copy(&["lm_head"], "output").need(Need::Optional),
     // Merges the streams, instead of a final norm.
-    TensorRule::norm1p(&["model.hyper_connection_mixer.hc_norm"], "output_hc_norm"),
-    TensorRule::copy(&["model.hyper_connection_mixer.input_mix_weight_down"], "output_hc_down"),
-    TensorRule::copy(&["model.hyper_connection_mixer.input_mix_weight_up"], "output_hc_up"),
+    TensorRule::norm1p(&["model.hyper_connection_mixer.hc_norm"], "output_hc_norm").need(IS_TRUNK),
+    TensorRule::copy(&["model.hyper_connection_mixer.input_mix_weight_down"], "output_hc_down")
+        .need(IS_TRUNK),
+    TensorRule::copy(&["model.hyper_connection_mixer.input_mix_weight_up"], "output_hc_up").need(IS_TRUNK),
 ];
+
+/// Inputs of the MTP layer, and the mixer that merges its streams.
+const PREDICTION: &[TensorRule] = &[
+    // (out, 2 in): the embedding before the state of the trunk.
+    TensorRule::copy(
+        &["model.layers.{bid}.fc_embedding", "model.layers.{bid}.fc_hidden"],
+        "blk.{bid}.nextn.eh_proj",
+    )
+    .rows(RowRule::SideBySide)
+    .need(PREDICTS),
+    TensorRule::norm1p(&["model.layers.{bid}.enorm"], "blk.{bid}.nextn.enorm").need(PREDICTS),
+    TensorRule::norm1p(&["model.layers.{bid}.hnorm"], "blk.{bid}.nextn.hnorm").need(PREDICTS),
+    TensorRule::norm1p(
+        &["model.layers.{bid}.hyper_connection_mixer.hc_norm"],
+        "blk.{bid}.nextn.hc_head_norm",
+    )
+    .need(PREDICTS),
+    TensorRule::copy(
+        &["model.layers.{bid}.hyper_connection_mixer.input_mix_weight_down"],
+        "blk.{bid}.nextn.hc_head_down",
+    )
+    .need(PREDICTS),
+    TensorRule::copy(
+        &["model.layers.{bid}.hyper_connection_mixer.input_mix_weight_up"],
+        "blk.{bid}.nextn.hc_head_up",
+    )
+    .need(PREDICTS),
+];
+
+const IS_TRUNK: Need = Need::If(|hparams, _| !hparams.derived.is_prediction);
+const PREDICTS: Need =
+    Need::If(|hparams, bid| hparams.derived.trunk_layers.is_some_and(|trunk| bid >= trunk));
 
 /// Residual streams: how they form the input of each half of a layer, and how its output returns to them.
 const STREAMS: &[TensorRule] = &[
@@ -135,8 +177,11 @@ const IS_INDEXED: Need = Need::If(|hparams, bid| !qwen3next::is_linear(hparams, 
 const HAS_GROUPS: Need =
     Need::If(|hparams, bid| layers_with_groups(hparams).contains(&bid.saturating_add(1)));
 
-/// Layers that see embeddings of groups of tokens, counted from one.
+/// Layers that see embeddings of groups of tokens, counted from one. The MTP layer does not.
 fn layers_with_groups(hparams: &Hparams) -> Vec<u64> {
+    if hparams.derived.is_prediction {
+        return Vec::new();
+    }
     let layers = hparams.get("ple_layer_ids").and_then(Json::as_array).map_or(&[][..], Vec::as_slice);
     layers.iter().filter_map(Json::as_u64).collect()
 }
@@ -152,16 +197,15 @@ fn queries(hparams: &Hparams) -> Result<u64, ArchError> {
 
 /// The width of the embeddings of groups is that of their rows.
 fn prepare(hparams: Hparams, tensors: &[SourceTensor]) -> Result<Hparams, ArchError> {
-    let mut hparams = hparams.without("mtp_num_hidden_layers");
+    let mut hparams = qwen3next::prepare(hparams, tensors)?;
     if let Some(shard) = tensors.iter().find(|tensor| tensor.name.contains(".ngram_embedding.shard_")) {
         hparams = hparams.with("ple_row_dim", shard.shape.row_elems().into());
     }
-    hparams.derived.trunk_layers = None;
     Ok(hparams)
 }
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
-    qwen35::keys(hparams, keys)?;
+    qwen35::shared_keys(hparams, keys)?;
     keys.needed("hyper_connection.count", hparams, &["hc_count"])?;
     keys.needed("hyper_connection.low_rank", hparams, &["hc_lowrank"])?;
     keys.needed("attention.indexer.head_count", hparams, &["indexer_n_heads"])?;
