@@ -118,7 +118,6 @@ const REPORTED: &[(&str, &str, MakeJson, &str)] = &[
     ("vaultgemma", "hidden_activation", || json!("silu"), "hidden_activation"),
     ("gemma-embedding2", "hidden_activation", || json!("silu"), "hidden_activation"),
     ("minimax", "rotary_dim", || json!(4), "the file states `rotary_dim`"),
-    ("minimax", "layer_types", || json!(vec!["linear_attention"; 8]), "full attention in every eighth layer"),
 ];
 
 #[test]
