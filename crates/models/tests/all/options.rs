@@ -32,7 +32,8 @@ pub fn resolve(name: &str, change: Option<(&str, Json)>) -> Result<Layout, ArchE
 
 #[test]
 fn unknown_activation_of_a_classifier_is_refused() {
-    let error = resolve("modern-bert-classifier", Some(("classifier_activation", json!("relu")))).unwrap_err();
+    let error =
+        resolve("modern-bert-classifier", Some(("classifier_activation", json!("relu")))).unwrap_err();
     assert!(error.to_string().contains("`classifier_activation`"), "{error}");
 }
 
