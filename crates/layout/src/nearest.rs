@@ -20,11 +20,14 @@ pub fn nearest_tables(
     tensors: &[SourceTensor],
 ) -> Vec<(&'static str, usize)> {
     let by_name = |arch: &Arch| {
-        arch.classes.iter().map(|known| distance(known.name, class)).min().unwrap_or(usize::MAX)
+        let nearest = arch.classes.iter().map(|known| distance(known.name, class)).min();
+        // More edits than a name has.
+        let variant = if arch.written.is_some() { 1000 } else { 0 };
+        nearest.map_or(usize::MAX, |edits| edits.saturating_add(variant))
     };
     let is_other_type =
         |arch: &Arch| !arch.configs.iter().any(|config| Some(config.model_type) == model_type);
-    let mut found: Vec<(Reverse<usize>, bool, usize, (bool, usize), &'static str)> = families
+    let mut found: Vec<(Reverse<usize>, bool, usize, usize, &'static str)> = families
         .arches
         .iter()
         .filter_map(|arch| {
@@ -33,8 +36,7 @@ pub fn nearest_tables(
             let (places, Reverse(absent)) = fits.max()?;
             // With fewer it is a coincidence: norms and embeddings have few names.
             let is_near = places > 0 && places.saturating_mul(4) >= tensors.len();
-            let likeness = (arch.written.is_some(), by_name(arch));
-            is_near.then(|| (Reverse(places), is_other_type(arch), absent, likeness, arch.name))
+            is_near.then(|| (Reverse(places), is_other_type(arch), absent, by_name(arch), arch.name))
         })
         .collect();
     found.sort_unstable();
