@@ -260,7 +260,11 @@ mod tests {
         let text = with_first_spaces("a\u{2581}\u{2581}b\n\n\u{2581}c\nd");
         let mut words = Vec::new();
         let splitter = Splitter::new(crate::pre::by_name("mmbert").unwrap().llama_cpp).unwrap();
-        splitter.words(&text, &mut |word| Ok(words.push(word))).unwrap();
+        let mut push = |word| {
+            words.push(word);
+            Ok(())
+        };
+        splitter.words(&text, &mut push).unwrap();
         let expected = ["\u{2581}a", "\u{2581}", "\u{2581}b", "\n\n", "\u{2581}c", "\n", "\u{2581}d"];
         assert_eq!(words, expected);
     }
