@@ -367,7 +367,7 @@ _PLAIN = {"allow_nonfinite": "plain.allow_nonfinite", "big_endian": "plain.big_e
 
 # Options of keywords that a call has elsewhere than `convert`.
 _PLACES = {
-    "quantize": {**_PLAIN, "family": "families.family"},
+    "quantize": _PLAIN,
     "convert_adapter": {**_PLAIN, "arch_as": "arch_as", "model_name": "model_name"},
     "convert_projector": {"model_name": "model_name"},
     "convert_vocab": {"big_endian": "big_endian", "out": "out", "overwrite": "force"},

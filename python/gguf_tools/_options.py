@@ -101,7 +101,7 @@ class FileTypes(TypedDict, total=False):
 class Inputs(TypedDict, total=False):
     lora: Annotated[Lora, of("adapters", adapters, default=()),
         "LoRA adapters to merge: a path, a list of paths or of ``(path, scale)``, or a dict of paths and scales."]
-    family: Annotated[Optional[StrPath], of("arch.families.family", text_path), "File with further families of image and video models."]
+    family: Annotated[Optional[StrPath], of("families.family", text_path), "File with further families of image and video models."]
 
 
 class Checkpoint(TypedDict, total=False):

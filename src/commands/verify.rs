@@ -53,7 +53,7 @@ struct VerifyArgs {
     /// ADAPTER is an adapter that was merged into SRC: an adapter file if SRC is a GGUF file, or the folder or
     /// hf://OWNER/ADAPTER[@REVISION] of an adapter if SRC is a checkpoint. SCALE defaults to 1. For an adapter file, ADAPTER is
     /// the folder that it was made from.
-    #[arg(long, value_name = "ADAPTER[=SCALE]", value_hint = ValueHint::AnyPath, requires = "against")]
+    #[arg(long, value_name = "ADAPTER[=SCALE]", value_hint = ValueHint::AnyPath, requires = "against", hide_short_help = true)]
     lora: Vec<Adapter>,
     /// Use the tokenizer of the adapter (requires --lora).
     #[arg(long, requires = "lora", hide_short_help = true)]

@@ -19,7 +19,7 @@ use super::{
     legacy::ConvertLegacy,
     opened::opened,
     options::{
-        ArchOptions, EncodingOptions, MtpLayers, NamingOptions, OutputOptions, ReadingOptions,
+        ArchOptions, EncodingOptions, FamilyOptions, MtpLayers, NamingOptions, OutputOptions, ReadingOptions,
         is_of_converter, recipe_of, recipes_of, require_types,
     },
     report::Report,
@@ -156,6 +156,9 @@ pub struct Convert {
     /// Architecture.
     #[cfg_attr(feature = "clap", command(flatten))]
     pub arch: ArchOptions,
+    /// Families of image and video models.
+    #[cfg_attr(feature = "clap", command(flatten))]
+    pub families: FamilyOptions,
     /// Name and tokenizer.
     #[cfg_attr(feature = "clap", command(flatten))]
     pub naming: NamingOptions,
@@ -201,6 +204,9 @@ impl Convert {
             InputType::Legacy => return self.as_legacy()?.run_for(caller, events),
             InputType::Diffusion => return self.convert_diffusion(caller, events),
             InputType::Checkpoint => {}
+        }
+        if self.families.family.is_some() {
+            return Err(Error::usage(words!("[-family] cannot be used with a language model")));
         }
         if let Some(format) = self.to {
             self.check_foreign(format, &caller.parts)?;

@@ -26,7 +26,7 @@ use crate::{
 
 /// Options of [`Convert`] that apply to a diffusion model.
 const OPTIONS: &[&str] =
-    &["types", "adapters", "encoding", "tensors", "replay", "budget", "arch.arch_as", "arch.families"];
+    &["types", "adapters", "encoding", "tensors", "replay", "budget", "arch.arch_as", "families"];
 
 impl Convert {
     /// Converts the source, which is a checkpoint of a diffusion model.
@@ -49,7 +49,7 @@ impl Convert {
             .call
             .reads(self.tensors.files())
             .reads(self.replay.file())
-            .reads(self.arch.families.family.as_deref());
+            .reads(self.families.family.as_deref());
         let settings =
             self.tensors.read(&self.replay, self.encoding.settings(), &HubOptions::default(), events)?;
         let adapters = self.adapters.iter().map(|adapter| LoraAdapter {
@@ -59,7 +59,7 @@ impl Convert {
             takes_tokenizer: false,
         });
         let input = DiffusionInput::open_with_adapters(
-            self.arch.families.read()?,
+            self.families.read()?,
             &Folder::at(&self.source),
             &adapters.collect::<Vec<LoraAdapter>>(),
             self.arch.arch_as.as_deref(),

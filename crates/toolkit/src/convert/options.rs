@@ -101,9 +101,6 @@ pub struct ArchOptions {
     /// NAME is a name or class that `gguf-convert architectures` lists.
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", hide_short_help = true))]
     pub arch_as: Option<String>,
-    /// Families of image and video models.
-    #[cfg_attr(feature = "clap", command(flatten))]
-    pub families: FamilyOptions,
     /// Architecture that need not be one of [`architectures`](crate::architectures). It has no serialized form.
     ///
     /// # Examples
@@ -144,10 +141,9 @@ pub struct ArchOptions {
 
 impl std::fmt::Debug for ArchOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let ArchOptions { arch_as, families, custom, target_model_dir, prediction, dense_modules } = self;
+        let ArchOptions { arch_as, custom, target_model_dir, prediction, dense_modules } = self;
         f.debug_struct("ArchOptions")
             .field("arch_as", arch_as)
-            .field("families", families)
             .field("custom", &custom.map(|arch| arch.name))
             .field("target_model_dir", target_model_dir)
             .field("prediction", prediction)
