@@ -288,28 +288,27 @@ fn class_of_another_model_is_an_error() {
 #[test]
 fn unknown_models_are_converted_by_general_rules() {
     let sandbox = Sandbox::new();
-    // Names of MiniMax H3.
     let tensors: &[Tensor] = &[
-        ("video_patch_proj.weight", &[64, 256]),
+        ("clip_patch_proj.weight", &[64, 256]),
         ("rope.inv_freq", &[32]),
-        ("blocks.0.attn.qkv_proj.weight", &[64, 256]),
+        ("blocks.0.attn.qkv_all.weight", &[64, 256]),
         ("blocks.0.table", &[64, 256]),
-        ("blocks.1.attn.qkv_proj.weight", &[64, 256]),
+        ("blocks.1.attn.qkv_all.weight", &[64, 256]),
     ];
     write(&sandbox, "model.safetensors", "BF16", None, &owned(&[tensors]));
     convert(&sandbox, "-t q8_0").ends_and_says(1, "not a known diffusion model (5 tensors)");
     let warning =
-        "only matrices in numbered blocks are quantized; kept: `video_patch_proj.weight`, `blocks.0.table`";
-    succeed(convert(&sandbox, "-t q8_0 --arch-as minimax_h3")).says(warning);
+        "only matrices in numbered blocks are quantized; kept: `clip_patch_proj.weight`, `blocks.0.table`";
+    succeed(convert(&sandbox, "-t q8_0 --arch-as new_model")).says(warning);
     let types = |file: &str| -> Vec<DType> {
         sandbox.file(file).tensors().iter().map(|tensor| tensor.dtype).collect()
     };
     let expected = [DType::BF16, DType::F32, DType::Q8_0, DType::F32, DType::Q8_0];
     assert_eq!(types("out.gguf"), expected);
     let architecture = sandbox.file("out.gguf").metadata().get("general.architecture").cloned();
-    assert_eq!(architecture, Some("minimax_h3".into()));
+    assert_eq!(architecture, Some("new_model".into()));
     // A file of another program.
-    succeed(convert(&sandbox, "-t bf16 --arch-as minimax_h3"));
+    succeed(convert(&sandbox, "-t bf16 --arch-as new_model"));
     succeed(sandbox.quantize(&words("out.gguf again.gguf q8_0"))).says(warning);
     assert_eq!(types("again.gguf"), expected);
     sandbox.convert(&words("export again.gguf folder")).ends_and_says(1, "expected a ");
@@ -322,41 +321,41 @@ fn unknown_models_are_converted_by_general_rules() {
 fn families_of_a_file_are_converted_and_quantized_by_it() {
     let sandbox = Sandbox::new();
     let tensors: &[Tensor] = &[
-        ("video_patch_proj.weight", &[64, 256]),
-        ("blocks.0.attn.qkv_proj.weight", &[64, 256]),
+        ("clip_patch_proj.weight", &[64, 256]),
+        ("blocks.0.attn.qkv_all.weight", &[64, 256]),
         ("blocks.0.gate.weight", &[64, 256]),
         ("final_proj.weight", &[64, 256]),
     ];
     write(&sandbox, "model.safetensors", "BF16", None, &owned(&[tensors]));
     sandbox.write(
-        "h3.toml",
+        "new.toml",
         r#"
         [[model]]
-        architecture = "minimax_h3"
-        models = "MiniMax H3"
-        detect = [["video_patch_proj.weight", "blocks.0.attn.qkv_proj.weight"]]
-        unquantized = ["video_patch_proj."]
+        architecture = "new_model"
+        models = "New Model"
+        detect = [["clip_patch_proj.weight", "blocks.0.attn.qkv_all.weight"]]
+        unquantized = ["clip_patch_proj."]
         kept_f32 = [".gate."]
-        ends = [["video_patch_proj."], ["final_proj."], ["norm."]]
+        ends = [["clip_patch_proj."], ["final_proj."], ["norm."]]
         "#,
     );
     let warning = "warning: incomplete model: missing `norm.`";
-    succeed(convert(&sandbox, "-t q8_0 --family h3.toml")).says(warning);
+    succeed(convert(&sandbox, "-t q8_0 --family new.toml")).says(warning);
     let types = |file: &str| -> Vec<DType> {
         sandbox.file(file).tensors().iter().map(|tensor| tensor.dtype).collect()
     };
     let expected = [DType::BF16, DType::Q8_0, DType::F32, DType::Q8_0];
     assert_eq!(types("out.gguf"), expected);
-    succeed(convert(&sandbox, "-t bf16 --family h3.toml"));
-    succeed(sandbox.quantize(&words("out.gguf again.gguf q8_0 --family h3.toml")));
+    succeed(convert(&sandbox, "-t bf16 --family new.toml"));
+    succeed(sandbox.quantize(&words("out.gguf again.gguf q8_0 --family new.toml")));
     assert_eq!(types("again.gguf"), expected);
     // Without it, the general rules apply.
     succeed(sandbox.quantize(&words("out.gguf again.gguf q8_0 --force")))
         .says("only matrices in numbered blocks");
     assert_eq!(types("again.gguf")[3], DType::BF16);
-    sandbox.write("h3.toml", "[[model]]\narchitecture = 1");
-    convert(&sandbox, "-t q8_0 --family h3.toml")
-        .ends_and_says(1, "h3.toml: model 1: invalid type: integer `1`");
+    sandbox.write("new.toml", "[[model]]\narchitecture = 1");
+    convert(&sandbox, "-t q8_0 --family new.toml")
+        .ends_and_says(1, "new.toml: model 1: invalid type: integer `1`");
     convert(&sandbox, "-t q8_0 --family none.toml").ends_and_says(1, "none.toml: ");
     sandbox.add_golden("llama");
     let ran = sandbox.convert(&words("llama out.gguf -t q8_0 --family h3.toml"));
