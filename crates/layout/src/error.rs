@@ -297,9 +297,6 @@ impl ArchError {
             ArchError::UnknownDiffusion { looks_like: Some(kind), .. } if kind.ends_with("adapter") => {
                 "merge it while its model is converted, or load it as it is"
             }
-            ArchError::UnknownDiffusion { looks_like: Some(kind), .. } if *kind != "a language model" => {
-                "load it as it is; only diffusion models and T5 encoders are converted from such a file"
-            }
             _ => return None,
         })
     }
@@ -353,6 +350,11 @@ impl Problem for ArchError {
             ArchError::MoreLayers { key, last, .. } => {
                 let n_layers = last.saturating_add(1);
                 format!("if the model was made by stacking layers, set `{key}` to {n_layers}").into()
+            }
+            ArchError::UnknownDiffusion { looks_like: Some(kind), .. } if *kind != "a language model" => {
+                words!(
+                    "load it as it is; if a program reads it as GGUF, name its architecture with `[-arch-as NAME]`"
+                )
             }
             ArchError::UnknownDiffusion { .. } => words!(
                 "to convert an image, video or sound model by general rules, name its architecture with `[-arch-as NAME]`; a language model needs the folder with its config"
