@@ -232,17 +232,17 @@ def convert_vocab(src: StrPath, out: StrPath, **given: Unpack[VocabOptions]) -> 
 
 @keywords(ExportOptions)
 def export(src: StrPath, out: StrPath, **given: Unpack[ExportOptions]) -> Path:
-    """Exports a GGUF file to a checkpoint folder in the layout of Hugging Face.
+    """Exports a GGUF file to a checkpoint folder, or that of an image, video or sound model to a safetensors file.
 
     Args:
         src: GGUF file, or any shard of a split model.
-        out: Folder to write.
+        out: Folder or file to write.
 
     Returns:
-        The path of the folder.
+        The path of the folder or file.
 
     Raises:
-        GgufError: The file cannot be read or exported, or the folder cannot be written.
+        GgufError: The file cannot be read or exported, or the output cannot be written.
 
     Example:
         >>> gt.export("model-q8_0.gguf", "model-hf")

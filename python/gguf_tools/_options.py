@@ -116,6 +116,7 @@ class Checkpoint(TypedDict, total=False):
     config: Annotated[Optional[StrPath], of("config", text_path),
         "Folder with the tokenizer files, and with config.json if the weights are a single file."]
     unmasked_zeros: Annotated[bool, flag("reading.unmasked_zeros"), "Read all-ones GPTQ zero points as llama.cpp does."]
+    no_reshape: Annotated[bool, flag("no_reshape"), "Keep the shapes of tensors of UNets, for stable-diffusion.cpp and diffusers."]
     fp8_as: Annotated[Optional[str], of("fp8_as"), 'Type of FP8 matrices in files of float types: ``"q8_0"``.']
 
 
@@ -438,12 +439,11 @@ class RecipeOptions(Hub, total=False):
 class ExportOptions(TypedDict, total=False):
     """Keywords of :func:`export`."""
 
-    dtype: Annotated[str, of("dtype", default="bf16"),
-        'Type of the weights: ``"bf16"``, ``"f16"`` or ``"f32"``.']
+    dtype: Annotated[str, of("dtype", default="bf16"), 'Type of the weights: ``"bf16"``, ``"f16"`` or ``"f32"``.']
     split_max_size: Annotated[Optional[Size], of("split_max_size", size),
         'Limit of a shard, in bytes of tensor data or as a text such as ``"5GB"``.']
     allow_nonfinite: Annotated[bool, flag("allow_nonfinite"), "Convert NaNs and infinities instead of failing."]
-    overwrite: Annotated[bool, flag("force"), "Overwrite an existing folder."]
+    overwrite: Annotated[bool, flag("force"), "Overwrite an existing folder or file."]
     threads: Annotated[Optional[int], of("threads"), "Number of threads. Default: one per core."]
     progress: Annotated[Optional[Progress], of(), "As in :func:`convert`."]
 

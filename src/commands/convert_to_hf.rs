@@ -1,4 +1,4 @@
-//! `gguf-convert export GGUF DIR`: export of a GGUF file to a Hugging Face folder.
+//! `gguf-convert export GGUF OUT`: export of a GGUF file to a Hugging Face folder or a safetensors file.
 
 use std::{num::NonZeroUsize, path::PathBuf};
 
@@ -15,7 +15,7 @@ use crate::{failure::Failure, ui::Ui};
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
     verb: Some("export"),
-    about: "Export a GGUF file to a checkpoint folder",
+    about: "Export a GGUF file to a checkpoint",
     define: ExportArgs::augment_args,
     run: |matches, ui| run(Command::args(matches)?, ui),
     ..Command::of("gguf-convert")
@@ -27,9 +27,9 @@ struct ExportArgs {
     /// GGUF file, or any shard of a split model.
     #[arg(value_hint = ValueHint::FilePath)]
     gguf: PathBuf,
-    /// Folder to write.
-    #[arg(value_hint = ValueHint::DirPath, value_parser = output_path())]
-    dir: PathBuf,
+    /// Folder to write, or a file .safetensors for an image, video or sound model.
+    #[arg(value_hint = ValueHint::AnyPath, value_parser = output_path())]
+    out: PathBuf,
     #[command(flatten)]
     types: TypeArgs,
     /// Limit each shard to SIZE of tensor data.
@@ -55,7 +55,7 @@ fn run(args: ExportArgs, ui: &Ui) -> Result<(), Failure> {
         [recipe] if recipe.default.is_float() => recipe.default,
         _ => return Err(Failure::usage("expected one --type for export: f32, f16 or bf16")),
     };
-    let export = Export::new(args.gguf, args.dir);
+    let export = Export::new(args.gguf, args.out);
     let options = Export {
         dtype,
         split_max_size: args.split_max_size.unwrap_or(export.split_max_size),

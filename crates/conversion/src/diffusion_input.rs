@@ -27,6 +27,15 @@ use crate::{
     request::{OutputRequest, Request},
 };
 
+/// Requests for the file of a diffusion model.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DiffusionOptions<'a> {
+    /// The architecture instead of that detected from the tensors.
+    pub arch_as: Option<&'a str>,
+    /// True to keep the shapes of UNets, which stable-diffusion.cpp and diffusers need.
+    pub no_reshape: bool,
+}
+
 /// A checkpoint of a diffusion model and the layout of its file.
 #[derive(Debug)]
 pub struct DiffusionInput {
@@ -43,11 +52,10 @@ impl DiffusionInput {
     /// # Errors
     /// [`Error::Source`], [`Error::Arch`].
     pub fn open(families: Families, folder: &Folder) -> Result<DiffusionInput, Error> {
-        DiffusionInput::open_with_adapters(families, folder, &[], None)
+        DiffusionInput::open_with_adapters(families, folder, &[], DiffusionOptions::default())
     }
 
-    /// Opens a file or a folder and merges adapters in order. `arch_as` replaces the architecture detected
-    /// from the tensors.
+    /// Opens a file or a folder and merges adapters in order.
     ///
     /// # Errors
     /// Those of [`DiffusionInput::open`], and [`Error::Merge`].
@@ -55,12 +63,12 @@ impl DiffusionInput {
         families: Families,
         folder: &Folder,
         adapters: &[LoraAdapter],
-        arch_as: Option<&str>,
+        options: DiffusionOptions<'_>,
     ) -> Result<DiffusionInput, Error> {
         let checkpoint = gguf_checkpoint::open_diffusion(folder)?;
         let mut paths = checkpoint.diffusion_paths(folder.path());
         paths.extend(adapters.iter().map(|adapter| adapter.folder.path().to_owned()));
-        let input = DiffusionInput::with_adapters(families, checkpoint, adapters, arch_as)?;
+        let input = DiffusionInput::with_adapters(families, checkpoint, adapters, options)?;
         Ok(DiffusionInput { paths, ..input })
     }
 
@@ -68,11 +76,12 @@ impl DiffusionInput {
         families: Families,
         checkpoint: Checkpoint,
         adapters: &[LoraAdapter],
-        arch_as: Option<&str>,
+        options: DiffusionOptions<'_>,
     ) -> Result<DiffusionInput, Error> {
         let class = checkpoint.config.get("_class_name").and_then(serde_json::Value::as_str);
-        let claims = DiffusionClaims { class, arch_as };
-        let part = gguf_layout::find_diffusion(&families, &sources(&checkpoint), claims)?;
+        let claims = DiffusionClaims { class, arch_as: options.arch_as };
+        let mut part = gguf_layout::find_diffusion(&families, &sources(&checkpoint), claims)?;
+        part.reshapes &= !options.no_reshape;
         let checkpoint = decoded(checkpoint, part.prefix)?;
         // Taken before the merge adds files of adapters, whose entries are not keys of the model.
         let entries: BTreeMap<String, String> =

@@ -56,7 +56,7 @@ pub use planned::{Choice, FileOf, PlannedFile};
 // Inputs.
 pub use adapter_input::AdapterInput;
 pub use checkpoint_input::CheckpointInput;
-pub use diffusion_input::DiffusionInput;
+pub use diffusion_input::{DiffusionInput, DiffusionOptions};
 pub use foreign_input::ForeignInput;
 pub use input::Input;
 pub use legacy_input::LegacyInput;

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use gguf_types::Shape;
 use serde::Deserialize;
 
 use crate::adapter_names::AdapterName;
@@ -29,6 +30,9 @@ const LOADED: [&str; 12] = [
     "lumina2",
     "qwen_image",
 ];
+
+/// Tensors of at most this many elements stay F32.
+const SMALL_ELEMS: u64 = 1024;
 
 /// Ends of the names of lists of blocks.
 const LISTS: &[&str] = &["blocks", "layers", "refiner"];
@@ -146,6 +150,11 @@ impl Diffusion {
     /// True for a weight that ComfyUI keeps as a bare parameter.
     pub fn keeps_f32(&self, name: &str) -> bool {
         self.kept_f32.iter().any(|part| name.contains(part))
+    }
+
+    /// True for a tensor that files have in F32 if the checkpoint has it in f32 or bf16.
+    pub fn is_small(&self, name: &str, shape: &Shape) -> bool {
+        shape.n_dims() == 1 || shape.n_elems() <= SMALL_ELEMS || self.keeps_f32(name)
     }
 
     /// True for a tensor that ComfyUI-GGUF decodes: a weight of a linear layer, an embedding or a two-dimensional convolution.

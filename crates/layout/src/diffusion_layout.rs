@@ -34,14 +34,12 @@ const MAX_FAULTS: usize = 3;
 /// Name of the type that float files keep; other types become F16.
 const BF16: &str = "BF16";
 
-/// Tensors of at most this many elements stay F32.
-const SMALL_ELEMS: u64 = 1024;
 /// Tensors of fewer elements are not reshaped.
 const RESHAPED_ELEMS: u64 = 512;
 /// Elements of a row of a reshaped tensor: a super-block.
 const ROW_ELEMS: u64 = 256;
-/// Prefix of the keys with original shapes.
-const SHAPE_KEY: &str = "comfy.gguf.orig_shape.";
+/// Prefix of the keys with original shapes, outermost dimension first.
+pub const ORIGINAL_SHAPE_KEY: &str = "comfy.gguf.orig_shape.";
 
 /// First parts of the names of other models in one file with a diffusion model, and what they are.
 const OTHERS: &[(&str, &str)] = &[
@@ -114,6 +112,8 @@ pub struct DiffusionPart {
     pub refused: Option<&'static str>,
     /// True if it is in the layout of diffusers, from which the original one can be made.
     pub from_diffusers: bool,
+    /// True if tensors are reshaped to rows of 256 elements ([`Diffusion::reshapes`]).
+    pub reshapes: bool,
 }
 
 /// Types of a tensor in float files.
@@ -171,13 +171,17 @@ pub fn find_diffusion(
     };
     match found {
         Ok(part) if part.architecture == name => Ok(part),
-        _ => Ok(DiffusionPart {
-            row: families.diffusion(name).unwrap_or_else(Diffusion::generic),
-            architecture: name.to_owned(),
-            prefix: used_prefixes(tensors).find(|prefix| *prefix != "model.").unwrap_or_default(),
-            refused: None,
-            from_diffusers: false,
-        }),
+        _ => {
+            let row = families.diffusion(name).unwrap_or_else(Diffusion::generic);
+            Ok(DiffusionPart {
+                row,
+                architecture: name.to_owned(),
+                prefix: used_prefixes(tensors).find(|prefix| *prefix != "model.").unwrap_or_default(),
+                refused: None,
+                from_diffusers: false,
+                reshapes: row.reshapes,
+            })
+        }
     }
 }
 
@@ -192,8 +196,8 @@ fn recognized(
         ArchError::UnknownDiffusion { class, looks_like, nearest, n_tensors }
     };
     let part = |row: &'static Diffusion, prefix, refused, from_diffusers| {
-        let architecture = row.name.clone();
-        Ok(DiffusionPart { row, architecture, prefix, refused, from_diffusers })
+        let (architecture, reshapes) = (row.name.clone(), row.reshapes);
+        Ok(DiffusionPart { row, architecture, prefix, refused, from_diffusers, reshapes })
     };
     if let Some(row) = class.and_then(|class| families.diffusion_of_class(class)) {
         return part(row, "", None, false);
@@ -277,7 +281,7 @@ pub fn resolve_diffusion(
     tensors: &[DiffusionSource],
     entries: &BTreeMap<String, String>,
 ) -> Result<DiffusionLayout, ArchError> {
-    let DiffusionPart { row, architecture, prefix, refused, from_diffusers } = part;
+    let DiffusionPart { row, architecture, prefix, refused, from_diffusers, reshapes } = part;
     if let Some(tensor) = refused {
         return Err(ArchError::OtherLayout { architecture: &row.name, models: &row.models, tensor });
     }
@@ -318,9 +322,10 @@ pub fn resolve_diffusion(
         }
         let dims: Vec<u64> = source.shape.iter().rev().copied().collect();
         let original = shape_of(name, &dims)?;
-        let shape = if row.reshapes { reshaped(&original) } else { None };
+        let shape = if reshapes { reshaped(&original) } else { None };
         if shape.is_some() {
-            metadata.set(format!("{SHAPE_KEY}{name}"), Array::I32(original_shape(name, &source.shape)?));
+            metadata
+                .set(format!("{ORIGINAL_SHAPE_KEY}{name}"), Array::I32(original_shape(name, &source.shape)?));
         }
         floats.push(float_of(row, name, &original, source.dtype));
         layout.tensors.push(OutTensor {
@@ -402,7 +407,7 @@ fn original_shape(name: &str, shape: &[u64]) -> Result<Vec<i32>, ArchError> {
 fn float_of(row: &Diffusion, name: &str, shape: &Shape, dtype: &str) -> DiffusionFloat {
     let five_dims = shape.n_dims() > GGML_MAX_DIMS;
     let is_decoded = row.is_decoded(name, shape.n_dims());
-    let keeps_f32 = shape.n_dims() == 1 || shape.n_elems() <= SMALL_ELEMS || row.keeps_f32(name);
+    let keeps_f32 = row.is_small(name, shape);
     let own = match dtype {
         _ if five_dims => DType::F32,
         BF16 | "F32" if keeps_f32 => DType::F32,

@@ -82,7 +82,8 @@ pub use diffusion::{DetectedDiffusion, Diffusion, DiffusionSource};
 pub use diffusion_families::{FamilyFileError, read_diffusion};
 pub use diffusion_file::DiffusionFile;
 pub use diffusion_layout::{
-    DiffusionClaims, DiffusionFloat, DiffusionLayout, DiffusionPart, find_diffusion, resolve_diffusion,
+    DiffusionClaims, DiffusionFloat, DiffusionLayout, DiffusionPart, ORIGINAL_SHAPE_KEY, find_diffusion,
+    resolve_diffusion,
 };
 pub use diffusion_parts::{incomplete, unknown_parts};
 pub use error::ArchError;

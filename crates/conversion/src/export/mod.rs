@@ -1,16 +1,18 @@
 //! Export: a GGUF file becomes a Hugging Face folder.
 //!
 //! [`plan`] decides everything without reading weights; [`write()`] runs the same jobs as a conversion, with
-//! headers that are fixed in advance. The folder gets its name when it is complete.
+//! headers that are fixed in advance. The folder gets its name when it is complete. A file of an image, video or sound model becomes
+//! one safetensors file ([`plan_image`], [`write_image`]).
 
 mod error;
 mod folder;
+mod image;
 mod rows;
 mod safetensors;
 
 use std::path::Path;
 
-use gguf_container::{Endian, File, Output, check_open_files};
+use gguf_container::{Endian, File, Output, TensorInfo, check_open_files};
 use gguf_layout::{
     Families,
     export::{ExportLayout, GgufInput},
@@ -22,6 +24,7 @@ use crate::{
 };
 pub use error::ExportError;
 use folder::Folder;
+pub use image::{ImagePlan, plan_image, write_image};
 pub use rows::ExportRows;
 pub use safetensors::Shard;
 
@@ -93,11 +96,15 @@ pub fn plan(families: &Families, file: &File, options: &ExportOptions) -> Result
 
 /// Values of a small tensor that the config is made from.
 fn small(file: &File, name: &str) -> Result<Option<Vec<f32>>, ExportError> {
-    let Some(tensor) = file.tensor(name) else { return Ok(None) };
+    file.tensor(name).map(|tensor| values_of(file, tensor)).transpose()
+}
+
+/// All values of a tensor.
+fn values_of(file: &File, tensor: &TensorInfo) -> Result<Vec<f32>, ExportError> {
     // The header was checked, so this size is that of the data.
     let mut values = vec![0.0; tensor.shape.n_elems() as usize];
     GgufRows::new(file, tensor).read(0..tensor.shape.n_rows(), gguf_quant::Level::Scalar, &mut values)?;
-    Ok(Some(values))
+    Ok(values)
 }
 
 /// Bytes of input that [`write()`] covers, for progress.

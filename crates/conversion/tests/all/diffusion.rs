@@ -17,11 +17,11 @@ use super::comfyui_file::as_the_converter_writes;
 
 pub type Row = (String, String, Vec<u64>);
 
-fn folder() -> PathBuf {
+pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/diffusion")
 }
 
-fn goldens() -> Vec<(String, Json)> {
+pub fn goldens() -> Vec<(String, Json)> {
     let mut paths: Vec<_> = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.retain(|path| path.extension().is_some_and(|end| end == "json"));
     paths.sort();
@@ -31,7 +31,7 @@ fn goldens() -> Vec<(String, Json)> {
     paths.iter().map(golden).collect()
 }
 
-fn rows(golden: &Json) -> Vec<Row> {
+pub fn rows(golden: &Json) -> Vec<Row> {
     serde_json::from_value(golden["tensors"].clone()).unwrap()
 }
 
@@ -67,7 +67,7 @@ pub fn with_values(rows: &[Row]) -> Vec<(Row, Vec<u8>)> {
     rows.iter().enumerate().map(tensor).collect()
 }
 
-fn row(name: &str, dtype: &str, shape: &[u64]) -> Row {
+pub fn row(name: &str, dtype: &str, shape: &[u64]) -> Row {
     (name.to_owned(), dtype.to_owned(), shape.to_vec())
 }
 
@@ -79,7 +79,7 @@ fn open(path: &Path) -> Result<DiffusionInput, Error> {
     DiffusionInput::open(FAMILIES, &Folder::at(path))
 }
 
-fn convert(from: &Path, recipe: &str, to: &Path) -> Result<(), Error> {
+pub fn convert(from: &Path, recipe: &str, to: &Path) -> Result<(), Error> {
     let conversion = Conversion::new(open(from)?).recipe(recipe)?;
     conversion.plan()?.check()?.write(to, &RunOptions::default())?;
     Ok(())

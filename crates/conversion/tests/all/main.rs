@@ -10,6 +10,7 @@ mod export;
 mod families;
 mod foreign;
 mod forms;
+mod image_export;
 mod imatrix;
 mod marked;
 mod module_order;

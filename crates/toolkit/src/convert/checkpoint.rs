@@ -159,6 +159,11 @@ pub struct Convert {
     /// Families of image and video models.
     #[cfg_attr(feature = "clap", command(flatten))]
     pub families: FamilyOptions,
+    /// Keep the shapes of tensors of UNets (Stable Diffusion 1.x, 2.x and XL).
+    ///
+    /// stable-diffusion.cpp and diffusers need them. By default, their tensors are stored in rows of 256 elements for ComfyUI.
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Output file", hide_short_help = true))]
+    pub no_reshape: bool,
     /// Name and tokenizer.
     #[cfg_attr(feature = "clap", command(flatten))]
     pub naming: NamingOptions,
@@ -205,8 +210,12 @@ impl Convert {
             InputType::Diffusion => return self.convert_diffusion(caller, events),
             InputType::Checkpoint => {}
         }
-        if self.families.family.is_some() {
-            return Err(Error::usage(words!("[-family] cannot be used with a language model")));
+        let of_images = [
+            (self.families.family.is_some(), words!("[-family]")),
+            (self.no_reshape, words!("[-no-reshape]")),
+        ];
+        if let Some((_, option)) = of_images.into_iter().find(|(is_given, _)| *is_given) {
+            return Err(Error::usage(option + words!(" cannot be used with a language model")));
         }
         if let Some(format) = self.to {
             self.check_foreign(format, &caller.parts)?;

@@ -1,7 +1,7 @@
 //! Conversion of a checkpoint of a diffusion model.
 
 use gguf_checkpoint::Folder;
-use gguf_conversion::{DiffusionInput, merge::LoraAdapter, recipes::Recipe};
+use gguf_conversion::{DiffusionInput, DiffusionOptions, merge::LoraAdapter, recipes::Recipe};
 
 use super::{
     checkpoint::Convert,
@@ -25,8 +25,17 @@ use crate::{
 };
 
 /// Options of [`Convert`] that apply to a diffusion model.
-const OPTIONS: &[&str] =
-    &["types", "adapters", "encoding", "tensors", "replay", "budget", "arch.arch_as", "families"];
+const OPTIONS: &[&str] = &[
+    "types",
+    "adapters",
+    "encoding",
+    "tensors",
+    "replay",
+    "budget",
+    "arch.arch_as",
+    "families",
+    "no_reshape",
+];
 
 impl Convert {
     /// Converts the source, which is a checkpoint of a diffusion model.
@@ -62,7 +71,7 @@ impl Convert {
             self.families.read()?,
             &Folder::at(&self.source),
             &adapters.collect::<Vec<LoraAdapter>>(),
-            self.arch.arch_as.as_deref(),
+            DiffusionOptions { arch_as: self.arch.arch_as.as_deref(), no_reshape: self.no_reshape },
         )
         .map_err(failed)?;
         self.allow_only(OPTIONS, "a diffusion model")?;

@@ -1,14 +1,14 @@
-//! Export of a GGUF file to a checkpoint folder.
+//! Export of a GGUF file to a checkpoint folder, or to a safetensors file for an image, video or sound model.
 
 use std::{num::NonZeroUsize, path::PathBuf};
 
 use gguf_container::File;
 use gguf_conversion::{
     Watch,
-    export::{self, ExportError, ExportOptions, ExportPlan},
+    export::{self, ExportError, ExportOptions, ExportPlan, ImagePlan},
 };
 use gguf_quant::Level;
-use gguf_types::DType;
+use gguf_types::{DType, words};
 use serde::{Deserialize, Serialize};
 
 use super::options::{OutputOptions, PlainOptions};
@@ -22,9 +22,10 @@ use crate::{
     text::{human_bytes, printable},
 };
 
-/// Export of a GGUF file to a checkpoint folder in the layout of Hugging Face.
+/// Export of a GGUF file to a checkpoint folder in the layout of Hugging Face. A file of an image, video or sound model becomes one
+/// safetensors file.
 ///
-/// Converting the folder back to GGUF with the same type gives the same tensors.
+/// Converting the output back to GGUF with the same type gives the same tensors.
 ///
 /// # Examples
 /// ```no_run
@@ -43,7 +44,7 @@ pub struct Export {
     /// GGUF file, or any shard of a split model.
     #[serde(with = "crate::path_json::one")]
     pub source: PathBuf,
-    /// Folder to write.
+    /// Folder to write, or file for an image, video or sound model.
     #[serde(with = "crate::path_json::one")]
     pub out: PathBuf,
     /// Dtype of the weights: BF16, F16 or F32.
@@ -82,11 +83,11 @@ impl Default for Export {
 pub struct ExportReport {
     /// Path of the input.
     pub input: String,
-    /// Path of the folder.
+    /// Path of the folder or file.
     pub output: String,
     /// Name of the dtype of the weights.
     pub dtype: &'static str,
-    /// True if the folder was only planned.
+    /// True if the output was only planned.
     pub dry_run: bool,
     /// Length of all files in bytes.
     pub bytes: u64,
@@ -96,7 +97,7 @@ pub struct ExportReport {
     pub notes: Vec<String>,
 }
 
-/// A file of the folder.
+/// A written file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ExportedFile {
     /// Its name.
@@ -117,7 +118,7 @@ impl ExportReport {
         }
         let (bytes, size) = (self.bytes, human_bytes(self.bytes));
         format!(
-            "{}: {}\n\n{}\nfolder: {bytes} bytes ({size})\n",
+            "{}: {}\n\n{}\ntotal: {bytes} bytes ({size})\n",
             self.output,
             self.dtype,
             table(&rows, &[1, 2])
@@ -125,13 +126,35 @@ impl ExportReport {
     }
 }
 
+/// The planned output.
+enum Planned {
+    Folder(ExportPlan),
+    Image(ImagePlan),
+}
+
+impl Planned {
+    fn n_bytes(&self) -> u64 {
+        match self {
+            Planned::Folder(plan) => plan.n_bytes(),
+            Planned::Image(plan) => plan.n_bytes,
+        }
+    }
+
+    fn notes(&self) -> &[String] {
+        match self {
+            Planned::Folder(plan) => &plan.layout.notes,
+            Planned::Image(plan) => &plan.notes,
+        }
+    }
+}
+
 impl Export {
-    /// Export of the file at `source` to the folder `out`, as BF16.
+    /// Export of the file at `source` to `out`, as BF16.
     pub fn new(source: impl Into<PathBuf>, out: impl Into<PathBuf>) -> Export {
         Export { source: source.into(), out: out.into(), ..Export::default() }
     }
 
-    /// Plans the folder and writes nothing.
+    /// Plans the output and writes nothing.
     ///
     /// # Errors
     /// A file that cannot be read, or that cannot be exported.
@@ -140,10 +163,10 @@ impl Export {
         Ok(self.report(&plan, true))
     }
 
-    /// Writes the folder.
+    /// Writes the output.
     ///
     /// # Errors
-    /// A file that cannot be read or exported, a folder that cannot be written, an interruption.
+    /// A file that cannot be read or exported, an output that cannot be written, an interruption.
     pub fn run(&self, events: &dyn Events) -> Result<ExportReport, Error> {
         let (file, plan) = self.open(events)?;
         warn_of_leftovers(&self.out, events);
@@ -159,7 +182,11 @@ impl Export {
             sources: &sources,
             ..Watch::default()
         };
-        let written = export::write(&file, &self.source, &plan, &self.out, self.force, &options, watch);
+        let (source, out, force) = (&self.source, &self.out, self.force);
+        let written = match &plan {
+            Planned::Folder(plan) => export::write(&file, source, plan, out, force, &options, watch),
+            Planned::Image(plan) => export::write_image(&file, source, plan, out, force, &options, watch),
+        };
         drop(progress);
         written.map_err(|error| self.failed(error))?;
         let n_bytes = plan.n_bytes();
@@ -167,19 +194,38 @@ impl Export {
         Ok(self.report(&plan, false))
     }
 
-    fn open(&self, events: &dyn Events) -> Result<(File, ExportPlan), Error> {
+    fn open(&self, events: &dyn Events) -> Result<(File, Planned), Error> {
         if !self.dtype.is_float() {
             return Err(Error::usage(format_args!("expected f32, f16 or bf16, found {}", self.dtype.name())));
         }
         let file = container_file::open(&self.source)?;
-        input_kind::check_language_model(&self.source)?;
-        let options = ExportOptions { dtype: self.dtype, shard_bytes: self.split_max_size };
-        let plan =
-            export::plan(&gguf_models::FAMILIES, &file, &options).map_err(|error| self.failed(error))?;
-        for note in &plan.layout.notes {
-            events.note(note);
-        }
+        let families = &gguf_models::FAMILIES;
+        let plan = if input_kind::is_image_model(file.metadata(), file.tensors()) {
+            self.check_image()?;
+            export::plan_image(families, &file, self.dtype).map(Planned::Image)
+        } else {
+            input_kind::check_language_model(&self.source)?;
+            let options = ExportOptions { dtype: self.dtype, shard_bytes: self.split_max_size };
+            export::plan(families, &file, &options).map(Planned::Folder)
+        };
+        let plan = plan.map_err(|error| self.failed(error))?;
+        plan.notes().iter().for_each(|note| events.note(note));
         Ok((file, plan))
+    }
+
+    /// Checks the options for an image, video or sound model.
+    fn check_image(&self) -> Result<(), Error> {
+        input_kind::check_model(&self.source)?;
+        if self.split_max_size != Export::default().split_max_size {
+            return Err(Error::usage(words!(
+                "[-split-max-size] cannot be used with an image or video model, which is exported to one file"
+            )));
+        }
+        if self.out.extension().is_none_or(|extension| extension != "safetensors") {
+            return Err(Error::at(&self.out, "expected a file name that ends in .safetensors")
+                .hint(["image and video models are exported to one file"]));
+        }
+        Ok(())
     }
 
     fn failed(&self, error: ExportError) -> Error {
@@ -193,25 +239,28 @@ impl Export {
         }
     }
 
-    fn report(&self, plan: &ExportPlan, dry_run: bool) -> ExportReport {
-        let small = plan.layout.files.iter().map(|(name, bytes)| ExportedFile {
-            name: name.clone(),
-            bytes: bytes.len() as u64,
-            tensors: 0,
-        });
-        let weights = plan.shards.iter().map(|shard| ExportedFile {
-            name: shard.file.clone(),
-            bytes: shard.n_bytes,
-            tensors: shard.tensors.len(),
-        });
+    fn report(&self, plan: &Planned, dry_run: bool) -> ExportReport {
+        let file = |name: &str, bytes, tensors| ExportedFile { name: name.to_owned(), bytes, tensors };
+        let files = match plan {
+            Planned::Folder(plan) => {
+                let small = plan.layout.files.iter().map(|(name, bytes)| file(name, bytes.len() as u64, 0));
+                let weights =
+                    plan.shards.iter().map(|shard| file(&shard.file, shard.n_bytes, shard.tensors.len()));
+                small.chain(weights).collect()
+            }
+            Planned::Image(plan) => {
+                let name = self.out.file_name().unwrap_or_default().to_string_lossy();
+                vec![file(&name, plan.n_bytes, plan.n_tensors())]
+            }
+        };
         ExportReport {
             input: self.source.display().to_string(),
             output: self.out.display().to_string(),
-            dtype: plan.dtype.name(),
+            dtype: self.dtype.name(),
             dry_run,
             bytes: plan.n_bytes(),
-            files: small.chain(weights).collect(),
-            notes: plan.layout.notes.clone(),
+            files,
+            notes: plan.notes().to_vec(),
         }
     }
 }

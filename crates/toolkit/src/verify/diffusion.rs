@@ -6,15 +6,12 @@ use std::collections::HashMap;
 
 use gguf_container::{Array, Metadata, Model, Value};
 use gguf_conversion::recipes::TensorFacts;
-use gguf_layout::{Diffusion, DiffusionFile, incomplete, unknown_parts};
+use gguf_layout::{Diffusion, DiffusionFile, ORIGINAL_SHAPE_KEY, incomplete, unknown_parts};
 use gguf_models::FAMILIES;
 use gguf_types::{DType, GGML_MAX_DIMS, MAX_DIMS, list_names};
 
 use super::report::{Check, Finding};
 use crate::metadata_json::type_of;
-
-/// Prefix of the key with the shape that a tensor has outside of the file, outermost dimension first.
-const ORIGINAL_SHAPE: &str = "comfy.gguf.orig_shape.";
 
 /// Types that gguf-py 0.19 decodes, with which ComfyUI-GGUF loads files (`_type_traits` in `gguf/quants.py`).
 const DECODED: &[DType] = {
@@ -198,7 +195,7 @@ pub fn refusals(
     let by_name: HashMap<&str, &TensorFacts<'_>> =
         tensors.iter().map(|tensor| (tensor.name, tensor)).collect();
     for (key, value) in metadata {
-        let Some(name) = key.strip_prefix(ORIGINAL_SHAPE) else { continue };
+        let Some(name) = key.strip_prefix(ORIGINAL_SHAPE_KEY) else { continue };
         let Value::Array(Array::I32(dims)) = value else {
             let message = format!("`{key}`: expected type arr[i32], found {}", type_of(value));
             found.push(refused("original_shape", message));
@@ -230,7 +227,7 @@ fn undecoded(
     tensors: &[TensorFacts<'_>],
 ) -> impl Iterator<Item = String> {
     let n_dims = |tensor: &TensorFacts<'_>| {
-        let stated = metadata.get(&format!("{ORIGINAL_SHAPE}{}", tensor.name)).and_then(Value::as_array);
+        let stated = metadata.get(&format!("{ORIGINAL_SHAPE_KEY}{}", tensor.name)).and_then(Value::as_array);
         let stated = stated.map(Array::len).filter(|n_dims| *n_dims <= MAX_DIMS);
         stated.unwrap_or(tensor.shape.n_dims())
     };
