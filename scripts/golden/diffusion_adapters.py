@@ -1,6 +1,6 @@
 """Makes golden/diffusion-adapters/: adapters of diffusion models, and what diffusers makes of them.
 
-Needs torch, diffusers 0.39, peft 0.21.2 and accelerate.
+Needs torch, diffusers 0.39 (0.42.1 for the folders of LoHa, LoKr, OFT and Tucker cores), peft 0.21.2, accelerate and lycoris-lora 4.1.3.
 
 `names.tsv` lists which rows of the tensors of original layouts belong to which modules of diffusers: the conversions of
 `loaders/single_file_utils.py` are given tensors of row numbers. Columns: architecture, tensor, rows and columns of the tensor,
@@ -9,7 +9,8 @@ module, first and end row of the tensor, first row of the module.
 Each folder holds `base.safetensors` (the tensors of a tiny model that the adapter changes, in the original layout),
 `adapter.safetensors`, `expected.safetensors` (the same tensors with the adapter) and `case.json` (architecture, scale). Expected values
 are those of `fuse_lora` in f32 of diffusers' model, which loads the adapter file by its own conversion, brought to the original layout by
-`scripts/diffusion/originals.py`; for whole differences, which diffusers drops, they are computed here.
+`scripts/diffusion/originals.py`; for whole differences, which diffusers drops, they are computed here. diffusers does not read LoHa, LoKr
+and OFT: for folders of PEFT (`adapter/`), they are merged by PEFT's own layers, for files of LyCORIS by `lycoris.functional`.
 """
 
 import json
@@ -191,6 +192,159 @@ def unet_kohya():
     return state, {}
 
 
+UNET_BLOCK = "down_blocks.0.attentions.0.transformer_blocks.0."
+UNET_MODULES = [UNET_BLOCK + "attn1.to_q", UNET_BLOCK + "attn2.to_k", UNET_BLOCK + "ff.net.0.proj", "down_blocks.0.attentions.0.proj_in",
+                "down_blocks.0.resnets.0.conv1", "down_blocks.0.downsamplers.0.conv"]
+FLUX_MODULES = ["transformer_blocks.0.attn.to_q", "transformer_blocks.0.attn.to_v", "transformer_blocks.0.attn.to_out.0",
+                "transformer_blocks.0.ff.net.0.proj", "single_transformer_blocks.0.attn.to_k", "single_transformer_blocks.0.proj_mlp",
+                "norm_out.linear"]
+
+
+def peft_folder(kind, modules, **options):
+    """An adapter that PEFT saves, and the model that its layers merge."""
+    def merge(model, folder, scale):
+        import peft
+
+        config = getattr(peft, kind)(target_modules=modules, init_weights=False, **options)
+        tuned = peft.PeftModel(model, config)
+        with torch.no_grad():
+            for name, value in tuned.named_parameters():
+                if "hada_" in name or "lokr_" in name:
+                    value.copy_(torch.randn(value.shape) * 0.4)
+        tuned.save_pretrained(folder / "adapter")
+        (folder / "adapter" / "README.md").unlink(missing_ok=True)
+        # PEFT keeps the modules as a set, in any order.
+        path = folder / "adapter" / "adapter_config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"target_modules": modules}, indent=2) + "\n")
+        for module in tuned.modules():
+            if hasattr(module, "scale_layer"):
+                module.scale_layer(scale)
+        return tuned.merge_and_unload().state_dict()
+    return merge
+
+
+def lycoris_file(changes, start="lycoris_"):
+    """A file of LyCORIS: `changes` are (module, function from its weight to its tensors and the change, or a function of the scale to the new
+    weight)."""
+    def merge(model, folder, scale):
+        state, after = {}, dict(model.state_dict())
+        for module, make in changes:
+            weight = after[f"{module}.weight"]
+            tensors, delta = make(weight)
+            state |= {f"{start}{module.replace('.', '_')}.{name}": value.contiguous() for name, value in tensors.items()}
+            after[f"{module}.weight"] = delta(scale) if callable(delta) else weight + scale * delta.reshape(weight.shape)
+        save_file(state, folder / "adapter.safetensors")
+        return after
+    return merge
+
+
+def randoms(**shapes):
+    return {name: torch.randn(*shape) * 0.4 for name, shape in shapes.items()}
+
+
+def loha(rank, alpha, tucker=False):
+    def make(weight):
+        from lycoris.functional.loha import diff_weight
+
+        rows, inputs, *kernel = weight.shape
+        if tucker:
+            core = (rank, rank, *kernel)
+            state = randoms(hada_t1=core, hada_t2=core, hada_w1_a=(rank, rows), hada_w1_b=(rank, inputs), hada_w2_a=(rank, rows),
+                            hada_w2_b=(rank, inputs))
+        else:
+            columns = weight.numel() // rows
+            state = randoms(hada_w1_a=(rows, rank), hada_w1_b=(rank, columns), hada_w2_a=(rows, rank), hada_w2_b=(rank, columns))
+        names = ("hada_w1_b", "hada_w1_a", "hada_w2_b", "hada_w2_a", "hada_t1", "hada_t2")
+        delta = diff_weight(*[state.get(name) for name in names], gamma=torch.tensor(alpha / rank), backend="torch")
+        return state | {"alpha": torch.tensor(float(alpha))}, delta
+    return make
+
+
+def lokr(left, rank, alpha, both=False, whole=False, tucker=False):
+    """`left` are the rows and columns of the left matrix."""
+    def make(weight):
+        from lycoris.functional.lokr import kron_weight
+
+        rows, inputs, *kernel = weight.shape
+        (a, c), (b, d) = left, (rows // left[0], inputs // left[1])
+        state = randoms(lokr_w1_a=(a, rank), lokr_w1_b=(rank, c)) if both else randoms(lokr_w1=(a, c))
+        if whole:
+            state |= randoms(lokr_w2=(b, d, *kernel))
+        elif tucker:
+            state |= randoms(lokr_t2=(rank, rank, *kernel), lokr_w2_a=(rank, b), lokr_w2_b=(rank, d))
+        else:
+            state |= randoms(lokr_w2_a=(b, rank), lokr_w2_b=(rank, weight.numel() // (rows * c)))
+        names = ("lokr_w1", "lokr_w1_a", "lokr_w1_b", "lokr_w2", "lokr_w2_a", "lokr_w2_b", "lokr_t2")
+        # LyCORIS applies no factor if both matrices are whole.
+        scale = 1.0 if whole and not both else alpha / rank
+        delta = kron_weight(*[state.get(name) for name in names], scale=scale, backend="torch")
+        return state | {"alpha": torch.tensor(float(alpha))}, delta
+    return make
+
+
+def locon(rank, alpha):
+    def make(weight):
+        from lycoris.functional.locon import diff_weight
+
+        rows, inputs, *kernel = weight.shape
+        ones = [1] * len(kernel)
+        state = {"lora_down.weight": torch.randn(rank, inputs, *ones) * 0.4, "lora_up.weight": torch.randn(rows, rank, *ones) * 0.4,
+                 "lora_mid.weight": torch.randn(rank, rank, *kernel) * 0.4}
+        delta = diff_weight(state["lora_down.weight"], state["lora_up.weight"], state["lora_mid.weight"], gamma=alpha / rank, backend="torch")
+        return state | {"alpha": torch.tensor(float(alpha))}, delta
+    return make
+
+
+def oft(size, constraint=0.0, rescale=False):
+    def make(weight):
+        from lycoris.modules.diag_oft import DiagOFTModule
+
+        rows, inputs, *kernel = weight.shape
+        state = {"oft_blocks": torch.randn(rows // size, size, size) * 0.2, "alpha": torch.tensor(float(constraint))}
+        if rescale:
+            state["rescale"] = 1 + torch.randn(rows, *[1] * (len(kernel) + 1)) * 0.1
+        layer = torch.nn.Conv2d(inputs, rows, kernel) if kernel else torch.nn.Linear(inputs, rows)
+        layer.weight.copy_(weight)
+        module = DiagOFTModule.make_module_from_state_dict("x", layer, state["oft_blocks"], state.get("rescale"), state["alpha"])
+        assert module.block_size == size
+        return state, lambda scale: module.get_merged_weight(scale)[0]
+    return make
+
+
+def joint_lokr(model, folder, scale):
+    """A LoKr of the joint matrix of the original layout, for a checkpoint in the layout of diffusers."""
+    after = dict(model.state_dict())
+    names = [f"transformer_blocks.0.attn.to_{part}.weight" for part in "qkv"]
+    joint = torch.cat([after[name] for name in names])
+    state, delta = lokr((6, 2), 3, 2)(joint)
+    save_file({f"lora_unet_double_blocks_0_img_attn_qkv.{name}": value for name, value in state.items()}, folder / "adapter.safetensors")
+    return after | dict(zip(names, (joint + scale * delta).chunk(3)))
+
+
+UNET_LYCORIS = [
+    (UNET_BLOCK + "attn1.to_q", loha(2, 1)), (UNET_BLOCK + "attn2.to_k", lokr((2, 3), 1, 1)), (UNET_BLOCK + "ff.net.0.proj", loha(3, 4)),
+    ("down_blocks.0.attentions.0.proj_in", lokr((4, 2), 2, 3, whole=True)), ("down_blocks.0.resnets.0.conv1", loha(2, 3)),
+    ("down_blocks.0.resnets.0.conv2", loha(2, 3, tucker=True)), ("down_blocks.0.resnets.1.conv1", lokr((2, 4), 2, 3)),
+    ("down_blocks.0.resnets.1.conv2", lokr((2, 4), 2, 3, tucker=True)), ("down_blocks.0.downsamplers.0.conv", lokr((4, 2), 2, 3, whole=True)),
+    ("up_blocks.1.resnets.0.conv1", locon(3, 2)),
+]
+FLUX_LYCORIS = [
+    ("transformer_blocks.0.attn.to_q", lokr((4, 2), 2, 3)), ("transformer_blocks.0.attn.to_k", loha(3, 2)),
+    ("transformer_blocks.0.attn.to_v", lokr((2, 8), 2, 3, both=True)), ("transformer_blocks.0.attn.add_k_proj", lokr((8, 8), 1, 1, whole=True)),
+    ("single_transformer_blocks.0.proj_mlp", lokr((8, 4), 2, 1)), ("single_transformer_blocks.0.proj_out", lokr((16, 1), 2, 1)),
+    ("norm_out.linear", loha(2, 1)),
+]
+
+UNET_OFT = [
+    (UNET_BLOCK + "attn1.to_q", oft(2)), (UNET_BLOCK + "ff.net.0.proj", oft(8, rescale=True)),
+    ("down_blocks.0.resnets.0.conv1", oft(2, constraint=0.02)), ("down_blocks.0.downsamplers.0.conv", oft(2, rescale=True)),
+]
+FLUX_OFT = [
+    ("transformer_blocks.0.attn.to_q", oft(4)), ("transformer_blocks.0.attn.to_v", oft(2, constraint=0.05)),
+    ("transformer_blocks.0.ff.net.0.proj", oft(8, constraint=9.0)), ("single_transformer_blocks.0.proj_mlp", oft(4, rescale=True)),
+    ("norm_out.linear", oft(4)),
+]
+
 CASES = {
     "flux-diffusers": dict(family="flux", model=tiny_flux, adapter=flux_diffusers, scale=0.75),
     "flux-dora": dict(family="flux", model=tiny_flux, adapter=lambda: flux_diffusers(dora=True), scale=1.0),
@@ -202,6 +356,17 @@ CASES = {
     "unet-kohya": dict(family="sd1", model=tiny_unet, adapter=unet_kohya, scale=0.5),
     "wan-differences": dict(family="wan", model=tiny_wan, scale=0.5, differences=["blocks.0.self_attn.q.weight", "blocks.0.self_attn.q.bias",
         "blocks.0.norm3.weight", "blocks.0.modulation", "patch_embedding.weight"]),
+    "unet-loha-peft": dict(family="sd1", model=tiny_unet, scale=0.5, merge=peft_folder("LoHaConfig", UNET_MODULES, r=3, alpha=2,
+        use_effective_conv2d=True, alpha_pattern={"attn1.to_q": 5}, rank_pattern={"proj_in": 2})),
+    "unet-lokr-peft": dict(family="sd1", model=tiny_unet, scale=0.5, merge=peft_folder("LoKrConfig", UNET_MODULES, r=1, alpha=2,
+        use_effective_conv2d=True, decompose_both=True)),
+    "flux-lokr-peft": dict(family="flux", model=tiny_flux, scale=0.75, merge=peft_folder("LoKrConfig", FLUX_MODULES, r=3, alpha=2,
+        decompose_factor=2)),
+    "unet-lycoris": dict(family="sd1", model=tiny_unet, scale=0.5, merge=lycoris_file(UNET_LYCORIS, "lora_unet_")),
+    "flux-lycoris": dict(family="flux", model=tiny_flux, scale=0.75, merge=lycoris_file(FLUX_LYCORIS)),
+    "unet-oft": dict(family="sd1", model=tiny_unet, scale=1.0, merge=lycoris_file(UNET_OFT, "lora_unet_")),
+    "flux-oft": dict(family="flux", model=tiny_flux, scale=0.75, merge=lycoris_file(FLUX_OFT)),
+    "flux-lokr-split": dict(family="flux", model=tiny_flux, scale=0.75, merge=joint_lokr, layout="qwen_image"),
 }
 
 
@@ -243,6 +408,9 @@ def write(folder: Path, case) -> None:
             adapter[f"diffusion_model.{new}"] = torch.randn(base[name].shape) * 0.1
             after[name] = base[name] + case["scale"] * adapter[f"diffusion_model.{new}"]
         save_file(adapter, folder / "adapter.safetensors")
+    elif merge := case.get("merge"):
+        with torch.no_grad():
+            after = original(merge(model, folder, case["scale"]), config)
     else:
         state, metadata = case["adapter"]()
         save_file({name: value.contiguous() for name, value in state.items()}, folder / "adapter.safetensors", metadata=metadata or None)

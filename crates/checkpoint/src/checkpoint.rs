@@ -11,7 +11,7 @@ use crate::{
     formats::{self, Open},
     marked,
     methods::{self, Decoded, Outcome, ReadAs},
-    read_columns,
+    read_columns, read_elements,
     rows::check_range,
     small_files::{add_tokenizer, card_of, first_module, modules_root, read_object, read_small_files},
     training,
@@ -250,23 +250,7 @@ impl Checkpoint {
     ) -> Result<(), ReadError> {
         let n_rows = tensor.n_rows() * tensor.row_elems() / row_elems.max(1);
         check_range(tensor, &rows, n_rows, row_elems, out)?;
-        // Pieces of the tensor's own rows, and complete rows together.
-        let own = tensor.row_elems();
-        let (mut elem, end) = (rows.start * row_elems, rows.end * row_elems);
-        let mut left = out;
-        while elem < end {
-            let (row, column) = (elem / own, elem % own);
-            let whole = if column == 0 { (end - elem) / own } else { 0 };
-            let (rows, columns) = match whole {
-                0 => (row..row + 1, column..own.min(column + end - elem)),
-                n => (row..row + n, 0..own),
-            };
-            let n_elems = (rows.end - rows.start) * (columns.end - columns.start);
-            let (now, later) = left.split_at_mut(n_elems as usize);
-            read_columns(&self.parts, tensor, rows, columns, now)?;
-            (left, elem) = (later, elem + n_elems);
-        }
-        Ok(())
+        read_elements(&self.parts, tensor, rows.start * row_elems..rows.end * row_elems, out)
     }
 
     /// Reads columns `columns` of rows `rows` of a tensor, by its own row length, into `out`, which is

@@ -38,6 +38,36 @@ pub fn read_rows(view: &View<'_>, first_row: u64, n_rows: u64, out: &mut [f32]) 
     Ok(())
 }
 
+/// Reads elements `elems` of a tensor of the weights files `parts`, regardless of its dimensions, into `out`, which has their
+/// number.
+///
+/// # Errors
+/// [`ReadError`].
+pub fn read_elements(
+    parts: &[Part],
+    tensor: &Tensor,
+    elems: Range<u64>,
+    out: &mut [f32],
+) -> Result<(), ReadError> {
+    let own = tensor.row_elems();
+    let Range { start: mut elem, end } = elems;
+    let mut left = out;
+    // Pieces of the tensor's own rows, and complete rows together.
+    while elem < end {
+        let (row, column) = (elem / own, elem % own);
+        let whole = if column == 0 { (end - elem) / own } else { 0 };
+        let (rows, columns) = match whole {
+            0 => (row..row + 1, column..own.min(column + end - elem)),
+            n => (row..row + n, 0..own),
+        };
+        let n_elems = (rows.end - rows.start) * (columns.end - columns.start);
+        let (now, later) = left.split_at_mut(n_elems as usize);
+        read_columns(parts, tensor, rows, columns, now)?;
+        (left, elem) = (later, elem + n_elems);
+    }
+    Ok(())
+}
+
 /// Reads columns `columns` of rows `rows` of a tensor of the weights files `parts`, by its own row length, into `out`,
 /// which is (rows, columns) f32.
 ///

@@ -81,6 +81,11 @@ impl View<'_> {
 }
 
 impl Tensor {
+    /// A tensor whose values are computed, or stored outside of the checkpoint's files.
+    pub fn computed(name: String, shape: Vec<u64>, stored: Arc<dyn Stored>) -> Tensor {
+        Tensor { name, dtype: Dtype::F32, shape, part: 0, begin: 0, end: 0, stored: Some(stored) }
+    }
+
     /// Copy for a list of weights files that begins with `n` other files.
     #[must_use]
     pub fn after_parts(mut self, n: usize) -> Tensor {

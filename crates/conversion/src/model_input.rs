@@ -3,17 +3,22 @@
 //! Source: `llama_model_quantize_impl` in `src/llama-quant.cpp`, llama.cpp as vendored in llama-cpp-python
 //! 0.3.36. Weights go directly from the stored type to the target through f32, in which adapters are merged.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
-use gguf_container::{Adapter, File, Mapped, Metadata, Model, TensorInfo};
-use gguf_layout::Families;
+use gguf_checkpoint::{Part, Tensor, Tensors};
+use gguf_container::{Adapter, Array, File, Mapped, Metadata, Model, TensorInfo, Value};
+use gguf_layout::{Families, ORIGINAL_SHAPE_KEY};
 
 use crate::{
     Error,
     files::{self, Base, Source},
     input::Input,
     job::TensorTask,
-    merge::add_merged_keys,
+    merge::{DiffusionWeights, LoraAdapter, ModuleNames, add_adapter_list, add_merged_keys},
     output::check_output_file,
     planned::PlannedFile,
     recipes::{
@@ -21,7 +26,7 @@ use crate::{
         stored_file_type,
     },
     request::{OutputRequest, Request, Shards},
-    rows::{AdaptedRows, GgufRows, RowSource},
+    rows::{AdaptedRows, GgufRows, MergedRows, RowSource, as_checkpoint_tensor},
 };
 
 /// A model in one or several GGUF files.
@@ -31,12 +36,23 @@ pub struct ModelInput {
     model: Model,
     /// Adapters to merge, with their scales.
     adapters: Vec<(Adapter, f64)>,
+    merged: Merged,
+}
+
+/// Adapters of diffusion models to merge, with their scales.
+#[derive(Debug, Default)]
+struct Merged {
+    adapters: Vec<(PathBuf, f64)>,
+    parts: Vec<Part>,
+    /// Changed tensors, by name.
+    tensors: HashMap<String, Tensor>,
+    notes: Vec<String>,
 }
 
 impl ModelInput {
     /// Opens the files of `model`; `families` provides facts for recipes.
     pub fn new(families: Families, model: Model) -> ModelInput {
-        ModelInput { families, model, adapters: Vec::new() }
+        ModelInput { families, model, adapters: Vec::new(), merged: Merged::default() }
     }
 
     /// Merges adapter files in this order, each times its scale; 1 is as trained.
@@ -53,6 +69,45 @@ impl ModelInput {
         Ok(self)
     }
 
+    /// Merges adapters of diffusion models ([`DiffusionWeights::merge`]) into a file of one.
+    ///
+    /// # Errors
+    /// [`Error::Merge`] for an adapter that does not fit.
+    pub fn with_diffusion_adapters(mut self, adapters: &[LoraAdapter]) -> Result<ModelInput, Error> {
+        let metadata = self.model.metadata();
+        let shapes = self.model.tensors().map(|(_, tensor)| (tensor.name.as_str(), tensor.shape));
+        let found = self.families.diffusion_file(metadata, shapes);
+        let names = found
+            .and_then(|file| file.row.map(|row| ModuleNames { prefix: file.prefix, stages: row.stages() }));
+        let mut tensors = Vec::new();
+        for (_, file) in self.model.shards() {
+            let file = Arc::new(file.clone());
+            for tensor in file.tensors() {
+                tensors.push(as_checkpoint_tensor(&file, tensor, torch_shape(metadata, tensor)));
+            }
+        }
+        let mut weights =
+            DiffusionWeights { tensors: Tensors::from(tensors.clone()), ..DiffusionWeights::default() };
+        weights
+            .merge(adapters, names.unwrap_or_default())
+            .map_err(|(folder, error)| Error::Merge { folder, error })?;
+        let storage = |tensor: &Tensor| tensor.stored.clone();
+        let pairs = weights.tensors.iter().zip(&tensors);
+        let changed = pairs.filter(|(new, old)| {
+            let same = storage(new).zip(storage(old)).is_some_and(|(new, old)| Arc::ptr_eq(&new, &old));
+            !same
+        });
+        self.merged.tensors = changed.map(|(new, _)| (new.name.clone(), new.clone())).collect();
+        self.merged.adapters = adapters.iter().map(|adapter| (adapter.name.clone(), adapter.scale)).collect();
+        (self.merged.parts, self.merged.notes) = (weights.parts, weights.notes);
+        Ok(self)
+    }
+
+    /// Reports of merged adapters of diffusion models.
+    pub fn merge_notes(&self) -> &[String] {
+        &self.merged.notes
+    }
+
     /// The adapters that are merged, with their scales.
     pub fn adapters(&self) -> &[(Adapter, f64)] {
         &self.adapters
@@ -63,16 +118,22 @@ impl ModelInput {
         let mut metadata = self.model.metadata().clone();
         let adapters = self.adapters.iter().map(|(adapter, scale)| (adapter.path(), *scale));
         add_merged_keys(&mut metadata, adapters, None);
+        let merged = self.merged.adapters.iter().map(|(path, scale)| (path.as_path(), *scale));
+        add_adapter_list(&mut metadata, merged);
         metadata
     }
 
     /// True if an adapter changes a tensor.
     fn is_adapted(&self, tensor: &str) -> bool {
-        self.adapters.iter().any(|(adapter, _)| adapter.changes(tensor))
+        self.merged.tensors.contains_key(tensor)
+            || self.adapters.iter().any(|(adapter, _)| adapter.changes(tensor))
     }
 
     fn rows<'a>(&'a self, file: &'a File, tensor: &'a TensorInfo) -> Result<Box<dyn RowSource + 'a>, Error> {
         let rows = GgufRows::new(file, tensor);
+        if let Some(tensor) = self.merged.tensors.get(&tensor.name) {
+            return Ok(Box::new(MergedRows { base: rows, parts: &self.merged.parts, tensor }));
+        }
         let mut pairs = Vec::new();
         for (adapter, scale) in &self.adapters {
             pairs.extend(adapter.pair(&tensor.name, tensor.shape)?.map(|pair| (pair, *scale)));
@@ -95,6 +156,19 @@ impl ModelInput {
     }
 }
 
+/// Dimensions of a tensor in torch's order: the original ones, if the file states them.
+fn torch_shape(metadata: &Metadata, tensor: &TensorInfo) -> Vec<u64> {
+    let stored: Vec<u64> = tensor.shape.dims().iter().rev().copied().collect();
+    let Some(Value::Array(Array::I32(original))) =
+        metadata.get(&format!("{ORIGINAL_SHAPE_KEY}{}", tensor.name))
+    else {
+        return stored;
+    };
+    let original: Vec<u64> = original.iter().map(|size| u64::try_from(*size).unwrap_or(0)).collect();
+    let n_elems = original.iter().try_fold(1u64, |n, size| n.checked_mul(*size));
+    if n_elems == Some(tensor.shape.n_elems()) { original } else { stored }
+}
+
 impl Input for ModelInput {
     fn tensors(&self, _: &Recipe) -> Vec<TensorFacts<'_>> {
         let tensors = self.model.tensors().map(|(_, tensor)| tensor);
@@ -105,7 +179,8 @@ impl Input for ModelInput {
 
     fn sources(&self) -> Vec<Mapped> {
         let files = [&self.model].into_iter().chain(self.adapters.iter().map(|(adapter, _)| adapter.model()));
-        files.flat_map(|model| model.shards()).map(|(_, file)| file.bytes().clone()).collect()
+        let own = files.flat_map(|model| model.shards()).map(|(_, file)| file.bytes().clone());
+        own.chain(self.merged.parts.iter().filter_map(|part| part.local().cloned())).collect()
     }
 
     fn file_name(&self, file: &PlannedFile) -> String {
@@ -113,7 +188,8 @@ impl Input for ModelInput {
     }
 
     fn check_output(&self, path: &Path, force: bool) -> Result<(), Error> {
-        let adapters = self.adapters.iter().map(|(adapter, _)| adapter.path());
+        let merged = self.merged.adapters.iter().map(|(path, _)| path.as_path());
+        let adapters = self.adapters.iter().map(|(adapter, _)| adapter.path()).chain(merged);
         check_output_file(path, &self.paths().into_iter().chain(adapters).collect::<Vec<_>>(), force)
     }
 

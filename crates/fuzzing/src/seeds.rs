@@ -294,6 +294,19 @@ pub(crate) fn diffusion_weights() -> Vec<Vec<u8>> {
     layouts.chain(files("diffusion", ".safetensors")).collect()
 }
 
+/// Architectures and weights files of the bases of [`diffusion_adapter`].
+pub(crate) fn diffusion_bases() -> Vec<(&'static str, PathBuf)> {
+    let folders =
+        [("flux", "flux-lycoris"), ("flux", "flux-oft"), ("sd1", "unet-lycoris"), ("sd1", "unet-oft")];
+    let path = |folder| golden_path("diffusion-adapters").join(folder).join("base.safetensors");
+    folders.into_iter().map(|(architecture, folder)| (architecture, path(folder))).collect()
+}
+
+pub(crate) fn diffusion_adapter() -> Vec<Vec<u8>> {
+    let adapters = diffusion_bases().into_iter().map(|(_, base)| base.with_file_name("adapter.safetensors"));
+    adapters.map(|path| read(&path)).collect()
+}
+
 pub(crate) fn legacy() -> Vec<Vec<u8>> {
     files("ggml", ".bin")
 }

@@ -1,7 +1,7 @@
 //! Files of families of diffusion models.
 //!
 //! A file is TOML with a table `[[model]]` for each row, whose keys are the fields of [`Diffusion`]. `like` takes all other fields from
-//! the first model with an architecture, and a string as `modules` only its modules.
+//! the first model with an architecture, and a string as `modules`, or in that list, only its modules.
 
 use serde::Deserialize;
 use toml::{Table, Value};
@@ -90,9 +90,23 @@ fn with_bases(row: &Table, all: &[&Table], depth: usize) -> Result<Table, String
         }
     };
     let mut row_fields = row.clone();
-    if let Some(name @ Value::String(_)) = row.get("modules") {
-        let modules = base("modules", name)?.remove("modules");
-        row_fields.insert("modules".to_owned(), modules.unwrap_or_else(|| Value::Array(Vec::new())));
+    let listed = match row.get("modules") {
+        Some(name @ Value::String(_)) => std::slice::from_ref(name),
+        Some(Value::Array(list)) => list,
+        _ => &[],
+    };
+    if listed.iter().any(Value::is_str) {
+        let mut modules = Vec::new();
+        for entry in listed {
+            match entry {
+                name @ Value::String(_) => match base("modules", name)?.remove("modules") {
+                    Some(Value::Array(list)) => modules.extend(list),
+                    other => modules.extend(other),
+                },
+                rule => modules.push(rule.clone()),
+            }
+        }
+        row_fields.insert("modules".to_owned(), Value::Array(modules));
     }
     let Some(name) = row_fields.remove("like") else { return Ok(row_fields) };
     let mut fields = base("like", &name)?;

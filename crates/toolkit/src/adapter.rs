@@ -9,7 +9,7 @@ use gguf_checkpoint::{Checkpoint, Folder};
 use gguf_container::{Metadata, Model};
 use gguf_conversion::{
     ModelInput,
-    merge::{adapter_name, merged_adapters},
+    merge::{LoraAdapter, adapter_name, merged_adapters},
 };
 use gguf_layout::Families;
 use gguf_types::{Words, words};
@@ -55,6 +55,12 @@ impl Adapter {
     pub fn new(path: impl Into<PathBuf>) -> Adapter {
         Adapter { path: path.into(), scale: as_trained() }
     }
+
+    /// As an adapter of a diffusion model.
+    pub(crate) fn of_diffusion(&self) -> LoraAdapter {
+        let (folder, name) = (Folder::at(&self.path), self.path.clone());
+        LoraAdapter { folder, name, scale: self.scale, takes_tokenizer: false }
+    }
 }
 
 impl FromStr for Adapter {
@@ -73,11 +79,18 @@ impl FromStr for Adapter {
     }
 }
 
-/// A GGUF model with adapter files merged into it.
+/// A GGUF model with adapter files merged into it: GGUF files, or for a diffusion model the files that
+/// [`Convert::adapters`](crate::Convert::adapters) takes.
 ///
 /// # Errors
 /// A file that is not an adapter of the model.
 pub(crate) fn merged(families: Families, model: Model, adapters: &[Adapter]) -> Result<ModelInput, Error> {
+    let shapes = model.tensors().map(|(_, tensor)| (tensor.name.as_str(), tensor.shape));
+    let is_diffusion = families.diffusion_file(model.metadata(), shapes).is_some();
+    if is_diffusion && !adapters.iter().all(|adapter| input_kind::is_gguf(&adapter.path)) {
+        let adapters: Vec<LoraAdapter> = adapters.iter().map(Adapter::of_diffusion).collect();
+        return ModelInput::new(families, model).with_diffusion_adapters(&adapters).map_err(Error::new);
+    }
     let adapters: Vec<_> = adapters.iter().map(|adapter| (adapter.path.clone(), adapter.scale)).collect();
     let input = ModelInput::new(families, model).with_adapters(&adapters);
     input.map_err(|error| match error {

@@ -107,6 +107,28 @@ impl Config {
         })
     }
 
+    /// Parses the config of a LoHa or LoKr.
+    ///
+    /// Source: `LoHaConfig`, `LoKrConfig` and their `update_layer` in `tuners/loha` and `tuners/lokr`.
+    ///
+    /// # Errors
+    /// [`MergeError::Config`], [`MergeError::MissingKey`], [`MergeError::Pattern`].
+    pub(crate) fn of_products(config: &Json) -> Result<Config, MergeError> {
+        let empty = Map::new();
+        let keys = config.as_object().unwrap_or(&empty);
+        Ok(Config {
+            rank: rank("r", need(keys, "r")?)?,
+            alpha: alpha("alpha", need(keys, "alpha")?)?,
+            ranks: patterns(keys, "rank_pattern", rank)?,
+            alphas: patterns(keys, "alpha_pattern", alpha)?,
+            use_rslora: false,
+            use_dora: false,
+            fan_in_fan_out: false,
+            parameters: Vec::new(),
+            tokens: Vec::new(),
+        })
+    }
+
     /// Last name components of a module's parameters that have pairs, one per pair.
     ///
     /// Source: `BaseTuner._inject_parameters` in `tuners/tuners_utils.py`.

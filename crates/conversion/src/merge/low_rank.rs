@@ -40,6 +40,8 @@ pub(super) enum Change {
     Vector { values: Tensor, scale: f32 },
     /// Replacement of some rows by rows of `values`: (row, row of `values`), ascending.
     Rows { values: Tensor, places: Vec<[u64; 2]> },
+    /// A matrix of the file.
+    Matrix { values: Tensor },
 }
 
 /// A tensor of a pair, or of the pairs of several matrices. One of its two dimensions is the rank, which it
@@ -54,6 +56,8 @@ pub(super) struct Factor {
     pub matrix_step: u64,
     /// Start of the base tensor along the other dimension.
     pub offset: u64,
+    /// Core of a Tucker decomposition (rank, rank * kernel), which extends `tensor` (rank, inputs) to the elements of a kernel.
+    pub core: Option<Tensor>,
 }
 
 /// Magnitudes, one per output.
@@ -201,6 +205,11 @@ impl Change {
                     read_columns(parts, values, *place..place + 1, columns.clone(), out)?;
                 }
             }
+            Change::Matrix { values } => {
+                let mut added = vec![0.0; out.len()];
+                read_columns(parts, values, rows, columns, &mut added)?;
+                out.iter_mut().zip(added).for_each(|(out, added)| *out += added);
+            }
             Change::LowRank { left, right, rank, scale, matrix_rows } => {
                 let (mut row, mut out) = (rows.start, out);
                 // One matrix of the stack at a time.
@@ -274,7 +283,15 @@ impl Tile<'_> {
 impl Factor {
     /// Factor for a tensor that belongs to one matrix.
     pub(super) fn whole(tensor: &Tensor, rank_first: bool) -> Factor {
-        Factor { tensor: tensor.clone(), rank_first, first: 0, step: 1, matrix_step: 0, offset: 0 }
+        Factor {
+            tensor: tensor.clone(),
+            rank_first,
+            first: 0,
+            step: 1,
+            matrix_step: 0,
+            offset: 0,
+            core: None,
+        }
     }
 
     /// Part `range` of a matrix along the dimension that is not the rank: (rank, range) if `rank_first`, else
@@ -287,6 +304,9 @@ impl Factor {
         rank: usize,
         rank_first: bool,
     ) -> Result<Vec<f32>, ReadError> {
+        if let Some(core) = &self.core {
+            return tucker(core, &self.tensor, parts, range, rank);
+        }
         let n = (range.end - range.start) as usize;
         let range = self.offset + range.start..self.offset + range.end;
         let first = self.first + matrix * self.matrix_step;
@@ -311,6 +331,35 @@ impl Factor {
         }
         Ok(transposed(&values, if rank_first { rank } else { n }))
     }
+}
+
+/// Columns `columns` of the factor R (rank, inputs * kernel) that `down` (rank, inputs) and `core` (rank, rank * kernel) are
+/// the parts of.
+fn tucker(
+    core: &Tensor,
+    down: &Tensor,
+    parts: &[Part],
+    columns: Range<u64>,
+    rank: usize,
+) -> Result<Vec<f32>, ReadError> {
+    let core_columns = core.row_elems();
+    let kernel = (core_columns / rank as u64).max(1);
+    let inputs = columns.start / kernel..columns.end.div_ceil(kernel);
+    let n_inputs = (inputs.end - inputs.start) as usize;
+    let mut values = vec![0.0; rank * n_inputs];
+    read_columns(parts, down, 0..rank as u64, inputs.clone(), &mut values)?;
+    let mut cores = vec![0.0; rank * core_columns as usize];
+    read_columns(parts, core, 0..rank as u64, 0..core_columns, &mut cores)?;
+    let mut factor = Vec::with_capacity(rank * (columns.end - columns.start) as usize);
+    for core in cores.chunks_exact(core_columns.max(1) as usize) {
+        factor.extend(columns.clone().map(|column| {
+            let (input, place) = ((column / kernel - inputs.start) as usize, (column % kernel) as usize);
+            let (core, values) = (&core[place..], &values[input..]);
+            let terms = core.iter().step_by(kernel as usize).zip(values.iter().step_by(n_inputs));
+            terms.fold(0.0f32, |sum, (core, value)| core.mul_add(*value, sum))
+        }));
+    }
+    Ok(factor)
 }
 
 /// Transposes rows of `width` values.

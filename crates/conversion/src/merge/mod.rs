@@ -36,7 +36,7 @@ pub(crate) use self::{
     keys::{add_adapter_list, add_merged_keys},
     low_rank::{Tile, transposed},
 };
-pub use diffusion::{ModuleNames, merge_diffusion};
+pub use diffusion::{DiffusionWeights, ModuleNames, merge_diffusion};
 pub use error::MergeError;
 use error::shape_error;
 pub use keys::{MERGED_ADAPTERS, adapter_name, merged_adapters};

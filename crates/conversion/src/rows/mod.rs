@@ -11,6 +11,7 @@ mod elements;
 mod extended;
 mod gguf;
 mod legacy;
+mod merged;
 mod row_source;
 mod scattered;
 mod side_by_side;
@@ -24,6 +25,7 @@ pub use self::{
     extended::ExtendedRows,
     gguf::GgufRows,
     legacy::LegacyRows,
+    merged::{MergedRows, as_checkpoint_tensor},
     row_source::{Granularity, RowSource, RowsFor},
     scattered::ScatteredRows,
     side_by_side::SideBySideRows,

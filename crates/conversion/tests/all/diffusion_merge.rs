@@ -1,4 +1,4 @@
-//! Adapters of diffusion models, against diffusers (`golden/diffusion-adapters`).
+//! Adapters of diffusion models, against diffusers, PEFT and LyCORIS (`golden/diffusion-adapters`).
 
 use std::{
     fs,
@@ -6,7 +6,9 @@ use std::{
 };
 
 use gguf_checkpoint::{Checkpoint, Folder, open_diffusion_adapter, safetensors_header};
+use gguf_container::{Array, Endian, File, Metadata, Model, Plan};
 use gguf_conversion::merge::{LoraAdapter, MergeError, ModuleNames, merge_diffusion};
+use gguf_conversion::{Conversion, ModelInput, RunOptions};
 use gguf_models::FAMILIES;
 use gguf_types::{DType, Shape};
 
@@ -48,7 +50,8 @@ fn merged_values_are_those_of_diffusers() {
         let (base, expected) =
             (open(&folder.join("base.safetensors")), open(&folder.join("expected.safetensors")));
         let before = open(&folder.join("base.safetensors"));
-        let adapters = [adapter(&folder.join("adapter.safetensors"), scale)];
+        let path = ["adapter", "adapter.safetensors"].map(|name| folder.join(name));
+        let adapters = [adapter(path.iter().find(|path| path.exists()).unwrap(), scale)];
         let merged = merge_diffusion(base, &adapters, names(family)).unwrap();
         for tensor in &merged.tensors {
             let name = tensor.name.as_str();
@@ -75,7 +78,59 @@ fn merged_values_are_those_of_diffusers() {
         }
         n_cases += 1;
     }
-    assert_eq!(n_cases, 8);
+    assert_eq!(n_cases, 16);
+}
+
+/// The merge into a GGUF file of the same values, with rows of 256 elements in files of UNets.
+#[test]
+fn adapters_are_merged_into_gguf_files() {
+    for (folder, architecture) in [("flux-lycoris", "flux"), ("unet-lycoris", "sd1"), ("flux-oft", "flux")] {
+        let folder = golden().join(folder);
+        let expected = open(&folder.join("expected.safetensors"));
+        let base = open(&folder.join("base.safetensors"));
+        let mut metadata = Metadata::new();
+        metadata.set("general.architecture", architecture);
+        let (mut tensors, mut data) = (Vec::new(), Vec::new());
+        for tensor in &base.tensors {
+            let n_elems: u64 = tensor.shape.iter().product();
+            let is_reshaped = architecture == "sd1" && n_elems.is_multiple_of(256);
+            let shape = if is_reshaped {
+                let original: Vec<i32> = tensor.shape.iter().map(|size| *size as i32).collect();
+                metadata.set(format!("comfy.gguf.orig_shape.{}", tensor.name), Array::I32(original));
+                Shape::new(&[256, n_elems / 256]).unwrap()
+            } else {
+                tensor.shape().unwrap()
+            };
+            tensors.push((tensor.name.clone(), shape, DType::F32));
+            data.push(values(&base, &tensor.name, n_elems).iter().flat_map(|x| x.to_le_bytes()).collect());
+        }
+        let temporary = tempfile::tempdir().unwrap();
+        let [path, out] = ["base.gguf", "out.gguf"].map(|name| temporary.path().join(name));
+        let plan = Plan::new(&metadata, tensors, Endian::Little, 32).unwrap();
+        let data: Vec<Vec<u8>> = data;
+        fs::write(&path, plan.to_bytes(&data).unwrap()).unwrap();
+        let case: serde_json::Value =
+            serde_json::from_slice(&fs::read(folder.join("case.json")).unwrap()).unwrap();
+        let adapters = [adapter(&folder.join("adapter.safetensors"), case["scale"].as_f64().unwrap())];
+        let input = ModelInput::new(FAMILIES, Model::open(&path).unwrap());
+        let input = input.with_diffusion_adapters(&adapters).unwrap();
+        assert!(input.merge_notes()[0].contains("merged"), "{:?}", input.merge_notes());
+        let conversion = Conversion::new(input).recipe("f32").unwrap();
+        let planned = conversion.plan().unwrap();
+        planned.check().unwrap().write(&out, &RunOptions::default()).unwrap();
+        let file = File::open(&out).unwrap();
+        assert!(file.metadata().contains("gguf_tools.merged_adapters"));
+        for tensor in file.tensors() {
+            let n_elems = tensor.shape.n_elems();
+            let wanted = values(&expected, &tensor.name, n_elems);
+            let largest = wanted.iter().fold(0.0f32, |largest, value| largest.max(value.abs()));
+            let found =
+                file.data(tensor).unwrap().as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
+            for (found, wanted) in found.zip(wanted) {
+                assert!((found - wanted).abs() <= TOLERANCE * largest, "{}: {found}, {wanted}", tensor.name);
+            }
+        }
+    }
 }
 
 /// A safetensors file of f32 tensors of zeros.
@@ -124,14 +179,7 @@ fn unusable_adapters_are_refused_by_name() {
             &[("lora_unet_x.lora_down.weight", down), ("lora_unet_x.lora_up.weight", up)],
             "2 tensors without a match in the base model: `lora_unet_x.lora_down.weight`, `lora_unet_x.lora_up.weight`",
         ),
-        (
-            &[("lora_unet_x.hada_w1_a", down)],
-            "tensor `lora_unet_x.hada_w1_a`: LoHa (products of two pairs) is not supported",
-        ),
-        (
-            &[("lora_unet_x.lokr_w1", down)],
-            "tensor `lora_unet_x.lokr_w1`: LoKr (Kronecker products) is not supported",
-        ),
+        (&[("lora_unet_x.a1.weight", down)], "tensor `lora_unet_x.a1.weight`: GLoRA is not supported"),
         (&[("x.weight", down)], "1 tensor not recognized as LoRA halves or whole weights: `x.weight`"),
         (&[("lora_te_x.lora_down.weight", down)], "the adapter changes text encoders only"),
         (
@@ -170,6 +218,93 @@ fn unusable_adapters_are_refused_by_name() {
         let found = message(tensors);
         assert_eq!(found, expected);
     }
+}
+
+#[test]
+fn products_that_do_not_fit_are_refused() {
+    let proj = "lora_unet_double_blocks_0_img_attn_proj";
+    let conv = "lora_unet_conv";
+    let check = |module: &str, tensors: &[(&str, &[u64])], expected: &str| {
+        let named: Vec<(String, &[u64])> =
+            tensors.iter().map(|(name, shape)| (format!("{module}.{name}"), *shape)).collect();
+        let named: Vec<(&str, &[u64])> = named.iter().map(|(name, shape)| (name.as_str(), *shape)).collect();
+        match merged(&named) {
+            Ok(_) => assert_eq!(expected, "", "{tensors:?}"),
+            Err(error) => assert!(
+                error.to_string().contains(expected) && !expected.is_empty(),
+                "{error}, expected {expected}"
+            ),
+        }
+    };
+    let (a, b): (&[u64], &[u64]) = (&[4, 2], &[2, 4]);
+    let loha = [("hada_w1_a", a), ("hada_w1_b", b), ("hada_w2_a", a), ("hada_w2_b", b)];
+    check(proj, &loha, "");
+    check(proj, &loha[..3], "1 missing tensor: `lora_unet_double_blocks_0_img_attn_proj.hada_w2_b`");
+    check(proj, &[&loha[..], &[("hada_t2", &[2, 2, 1, 1])]].concat(), ".hada_t1`");
+    check(
+        proj,
+        &[&loha[..], &[("dora_scale", &[4, 1])]].concat(),
+        "a LoHa or LoKr with magnitudes (DoRA) is not",
+    );
+    check(proj, &[&loha[..], &[("lokr_w1", &[2, 2])]].concat(), "1 tensor not recognized");
+    check(proj, &[&loha[..], &[("lora_down.weight", b), ("lora_up.weight", a)]].concat(), "both change");
+    check(
+        proj,
+        &[("hada_w1_a", a), ("hada_w1_b", b), ("hada_w2_a", a), ("hada_w2_b", &[2, 5])],
+        "(4, 4), found",
+    );
+    check(
+        proj,
+        &[("hada_w1_a", a), ("hada_w1_b", b), ("hada_w2_a", &[4]), ("hada_w2_b", b)],
+        "(4, 4), found",
+    );
+    check(
+        proj,
+        &[("hada_w1_a", a), ("hada_w1_b", b), ("hada_w2_a", &[4, 3]), ("hada_w2_b", &[3, 4])],
+        "of one rank",
+    );
+    check(proj, &[("lokr_w1", &[2, 2]), ("lokr_w2", &[2, 2])], "");
+    check(proj, &[("lokr_w1", &[2, 2]), ("lokr_w2", &[3, 2])], "a Kronecker product (4, 4), found");
+    check(
+        proj,
+        &[("lokr_w1", &[2, 2]), ("lokr_w2", &[2, 2]), ("lokr_w2_a", &[2, 1])],
+        "1 tensor not recognized",
+    );
+    check(proj, &[("lokr_w1", &[2, 2]), ("lokr_w2_a", &[2, 1])], ".lokr_w2_b`");
+    check(proj, &[("lokr_w2", &[2, 2])], "2 missing tensors");
+    check(proj, &[("lokr_w1", &[]), ("lokr_w2", &[4, 4])], "a Kronecker product (4, 4), found");
+    check(conv, &[("lokr_w1", &[2, 2]), ("lokr_w2", &[2, 1, 3, 3])], "");
+    check(conv, &[("lokr_w1", &[2, 2]), ("lokr_w2", &[2, 1, 9, 1])], "a Kronecker product (4, 18), found");
+    check(conv, &[("lokr_w1", &[2, 2, 3]), ("lokr_w2", &[2, 1, 3])], "a Kronecker product (4, 18), found");
+    let tucker: &[(&str, &[u64])] = &[("lokr_w1", &[2, 2]), ("lokr_w2_a", &[1, 2]), ("lokr_w2_b", &[1, 1])];
+    check(conv, &[tucker, &[("lokr_t2", &[1, 1, 3, 3])]].concat(), "");
+    check(conv, &[tucker, &[("lokr_t2", &[1, 1, 9])]].concat(), "a Kronecker product (4, 18), found");
+    check(conv, &[tucker, &[("lokr_t2", &[9])]].concat(), "a Kronecker product (4, 18), found");
+    let locon: &[(&str, &[u64])] = &[("lora_down.weight", &[2, 2, 1, 1]), ("lora_up.weight", &[4, 2, 1, 1])];
+    check(conv, &[locon, &[("lora_mid.weight", &[2, 2, 3, 3])]].concat(), "");
+    check(
+        conv,
+        &[locon, &[("lora_mid.weight", &[2, 1, 3, 3])]].concat(),
+        "expected a core (2, 2, kernel), found",
+    );
+    check(conv, &[locon, &[("lora_mid.weight", &[2, 2, 3, 2])]].concat(), "a pair (rank, 18) and (4, rank)");
+    check(conv, &[("lora_mid.weight", &[2, 2, 3, 3])], "1 missing tensor");
+    check(proj, &[("oft_blocks", &[2, 2, 2]), ("rescale", &[4, 1])], "");
+    check(proj, &[("oft_blocks", &[2, 2, 3])], "square blocks of 4 rows, found");
+    check(proj, &[("oft_blocks", &[3, 2, 2])], "square blocks of 4 rows, found");
+    check(proj, &[("oft_blocks", &[1, 2, 2, 2])], "BOFT (butterfly factors) is not supported");
+    check(proj, &[("oft_blocks", &[2, 2, 2]), ("rescale", &[3, 1])], "expected 4 factors, found");
+    check(proj, &[("oft_blocks", &[2, 2, 2]), ("alpha", &[2])], "expected one finite number, found [2]");
+    check(
+        proj,
+        &[("rescale", &[4, 1])],
+        "1 missing tensor: `lora_unet_double_blocks_0_img_attn_proj.oft_blocks`",
+    );
+    check(
+        proj,
+        &[("oft_R.weight", &[2, 1])],
+        "OFT that rotates inputs (PEFT), or an old form of OFT, is not",
+    );
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 use gguf_checkpoint::{Checkpoint, Folder};
 use gguf_conversion::{
     AdapterInput, DiffusionInput, Input as _, LegacyInput, Request,
-    merge::{LoraAdapter, merge},
+    merge::{LoraAdapter, ModuleNames, merge, merge_diffusion},
 };
 use gguf_layout::LegacyOptions;
 use gguf_quant::Level;
@@ -136,5 +136,21 @@ pub(super) fn lora(bytes: &[u8]) -> bool {
                 .is_ok()
         });
         merge(base, &[adapter]).inspect(read_some).is_ok() || converted
+    })
+}
+
+/// Merged into tiny models with a joint matrix and with convolutions.
+pub(super) fn diffusion_adapter(bytes: &[u8]) -> bool {
+    with_files("diffusion_adapter", &[("adapter.safetensors", bytes)], |folder| {
+        let path = folder.join("adapter.safetensors");
+        let merges = seeds::diffusion_bases().into_iter().filter(|(architecture, base)| {
+            let folder = Folder::at(&path);
+            let adapter = LoraAdapter { folder, name: path.clone(), scale: 1.0, takes_tokenizer: false };
+            let row = gguf_models::FAMILIES.diffusion(architecture).expect("a family");
+            let names = ModuleNames { prefix: "", stages: row.stages() };
+            let base = gguf_checkpoint::open_diffusion_adapter(&Folder::at(base)).expect("a golden");
+            merge_diffusion(base, &[adapter], names).inspect(read_some).is_ok()
+        });
+        merges.count() > 0
     })
 }

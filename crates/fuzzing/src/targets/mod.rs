@@ -173,6 +173,14 @@ pub const TARGETS: &[Target] = &[
         max_bytes: MAX_BYTES,
     },
     Target {
+        name: "diffusion_adapter",
+        reads: "an adapter of a diffusion model, merged into tiny models",
+        run: checkpoints::diffusion_adapter,
+        seeds: seeds::diffusion_adapter,
+        mutation: Mutation::Safetensors,
+        max_bytes: MAX_BYTES,
+    },
+    Target {
         name: "lora",
         reads: "LoRA adapters, merged and converted",
         run: checkpoints::lora,

@@ -44,3 +44,29 @@ fn modules_of_diffusers_are_the_rows_that_its_conversion_takes() {
     assert_eq!(families, ["flux", "hyvid", "sd1", "sd3", "sdxl", "wan"]);
     assert!(n_compared.values().all(|n| *n > 20), "{n_compared:?}");
 }
+
+/// HunyuanVideo has an original layout and that of ComfyUI, whose names in diffusers are in two tables.
+#[test]
+fn both_layouts_of_hunyuan_video_have_the_same_names_in_diffusers() {
+    let original = FAMILIES.diffusion("hyvid").unwrap();
+    let detected = FAMILIES.detect_diffusion(|name| {
+        let own =
+            ["double_blocks.0.img_attn.proj.weight", "txt_in.individual_token_refiner.blocks.0.norm1.weight"];
+        own.contains(&name).then_some(16)
+    });
+    let comfy = detected.unwrap().row;
+    assert_eq!((comfy.name.as_str(), comfy.tensors.len()), ("hyvid", 0));
+    let mut n_compared = 0;
+    for rule in
+        comfy.modules.iter().filter(|rule| original.modules.iter().any(|own| own.tensor == rule.module))
+    {
+        let [own, name] = [&rule.tensor, &rule.module].map(|name| name.replace("{}", "3"));
+        let found = adapter_names(&comfy.stages(), &own);
+        assert!(found.contains(&(name.clone(), gguf_layout::AdapterRows::All)), "{own}: {found:?}");
+        for expected in adapter_names(&original.stages(), &name) {
+            assert!(found.contains(&expected), "{own}: {expected:?} is missing in {found:?}");
+            n_compared += 1;
+        }
+    }
+    assert_eq!(n_compared, 21);
+}

@@ -11,6 +11,7 @@ use super::{
     run_args::{Caller, OpenInput, Outcome, Requested, RunArgs},
 };
 use crate::{
+    adapter::Adapter,
     calibration::{
         NamedInput,
         types_by_weights::{self, Basis},
@@ -61,12 +62,7 @@ impl Convert {
             .reads(self.families.family.as_deref());
         let settings =
             self.tensors.read(&self.replay, self.encoding.settings(), &HubOptions::default(), events)?;
-        let adapters = self.adapters.iter().map(|adapter| LoraAdapter {
-            folder: Folder::at(&adapter.path),
-            name: adapter.path.clone(),
-            scale: adapter.scale,
-            takes_tokenizer: false,
-        });
+        let adapters = self.adapters.iter().map(Adapter::of_diffusion);
         let input = DiffusionInput::open_with_adapters(
             self.families.read()?,
             &Folder::at(&self.source),

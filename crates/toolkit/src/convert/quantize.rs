@@ -49,7 +49,8 @@ pub struct Quantize {
     pub source: PathBuf,
     /// Add a LoRA adapter (repeatable).
     ///
-    /// ADAPTER is an adapter file for IN, as `gguf-convert adapter` writes it. It is merged into the weights, which are
+    /// ADAPTER is an adapter file for IN, as `gguf-convert adapter` writes it. For a diffusion model, ADAPTER is a
+    /// safetensors file or a folder with one. It is merged into the weights, which are
     /// rounded once, to their type in the file. Weights that are already quantized need --allow-requantize. SCALE
     /// defaults to 1. Several adapters are merged in the given order.
     #[cfg_attr(feature = "clap", arg(long = "lora", value_name = "ADAPTER[=SCALE]", value_hint = clap::ValueHint::FilePath, hide_short_help = true))]

@@ -74,6 +74,7 @@ pub fn run(
         repacked: Vec::new(),
         input: adapter::merged(families, model, adapters)?,
     };
+    open.notes.notes.extend(open.input.merge_notes().iter().map(|note| note.clone().into()));
     for (file, scale) in open.input.adapters() {
         let (path, n) = (file.path().display(), file.targets().count());
         let times = if *scale == 1.0 { String::new() } else { format!(" {scale} times") };

@@ -2,33 +2,40 @@
 //!
 //! Trainers write adapters in several layouts: names of kohya's scripts (`lora_unet_`, with `_` instead of
 //! `.`), of diffusers and PEFT (`transformer.`, `unet.`), of ComfyUI (`diffusion_model.`) and of XLabs. All
-//! contain pairs of matrices, or differences of full weights, for modules of the model in its original or
+//! contain pairs of matrices, their products (LoHa, LoKr), rotations (OFT) or differences of full weights, for modules of the model in its original or
 //! diffusers' layout. `parts.rs` sorts the tensors by module, `places.rs` finds a module's rows in the
 //! checkpoint's tensors, and `patched.rs` states the arithmetic.
 //!
 //! The factor of a pair is its `alpha` divided by its rank, or that of the adapter's config, which PEFT's
 //! folders have and which diffusers stores in `__metadata__`; otherwise 1. Values equal those of `fuse_lora`
-//! of diffusers 0.39 for a model in f32.
+//! of diffusers 0.39 for a model in f32; those of products and rotations equal PEFT's and LyCORIS'.
 
+mod lycoris;
 mod parts;
 mod patched;
 mod places;
+mod products;
+mod rotated;
 
 use std::{
     collections::HashMap,
+    mem,
     path::PathBuf,
     sync::{Arc, OnceLock},
 };
 
-use gguf_checkpoint::{Checkpoint, Tensor, Tensors, read_columns};
+use gguf_checkpoint::{Checkpoint, Part, Tensor, Tensors, read_columns};
 use gguf_layout::RowRange;
 use serde_json::{Map, Value as Json};
 
 pub use self::places::ModuleNames;
 use self::{
+    lycoris::Lycoris,
     parts::{Module, Sorted},
     patched::{Patch, Patched, as_row, reshaped},
     places::{Place, Places},
+    products::Product,
+    rotated::{Rotated, Rotation},
 };
 use super::{
     LoraAdapter, MergeError,
@@ -37,20 +44,50 @@ use super::{
     low_rank::{Change, Dora, Factor, Merged},
 };
 
-/// Merges adapters into the checkpoint of a diffusion model, in order. Changed tensors keep their data type,
-/// which determines their type in float files. Only factors are read; every shape is checked.
+/// Weights of a diffusion model, into which adapters are merged.
+#[derive(Debug, Default)]
+pub struct DiffusionWeights {
+    /// Weights files; those of adapters are added.
+    pub parts: Vec<Part>,
+    /// Tensors. Changed ones keep their data type, which determines their type in float files.
+    pub tensors: Tensors,
+    /// Reports of the merges.
+    pub notes: Vec<String>,
+}
+
+impl DiffusionWeights {
+    /// Merges adapters, in order. Only factors are read; every shape is checked.
+    ///
+    /// # Errors
+    /// The name of an adapter that does not fit, and the reason.
+    pub fn merge(
+        &mut self,
+        adapters: &[LoraAdapter],
+        names: ModuleNames<'_>,
+    ) -> Result<(), (PathBuf, Box<MergeError>)> {
+        for adapter in adapters {
+            let merged = take(self, adapter, names);
+            merged.map_err(|error| (adapter.name.clone(), Box::new(error)))?;
+        }
+        Ok(())
+    }
+}
+
+/// Merges adapters into the checkpoint of a diffusion model, in order.
 ///
 /// # Errors
-/// The name of an adapter that does not fit, and the reason.
+/// Those of [`DiffusionWeights::merge`].
 pub fn merge_diffusion(
     mut checkpoint: Checkpoint,
     adapters: &[LoraAdapter],
     names: ModuleNames<'_>,
 ) -> Result<Checkpoint, (PathBuf, Box<MergeError>)> {
-    for adapter in adapters {
-        let merged = take(&mut checkpoint, adapter, names);
-        merged.map_err(|error| (adapter.name.clone(), Box::new(error)))?;
-    }
+    let Checkpoint { parts, tensors, notes, .. } = &mut checkpoint;
+    let mut weights =
+        DiffusionWeights { parts: mem::take(parts), tensors: mem::take(tensors), notes: mem::take(notes) };
+    weights.merge(adapters, names)?;
+    (checkpoint.parts, checkpoint.tensors, checkpoint.notes) =
+        (weights.parts, weights.tensors, weights.notes);
     Ok(checkpoint)
 }
 
@@ -58,6 +95,8 @@ pub fn merge_diffusion(
 #[derive(Debug, Default)]
 struct Changes<'a> {
     patches: HashMap<String, Vec<Patch>>,
+    /// Rotated rows, their first rows in the module, and the rotations, by tensor name.
+    rotations: HashMap<String, Vec<(std::ops::Range<u64>, u64, Rotation)>>,
     /// Pairs with magnitudes, by tensor name.
     magnitudes: HashMap<String, (Dora, Change)>,
     /// Rows that have a pair, with one half of the pair, by tensor name.
@@ -65,7 +104,7 @@ struct Changes<'a> {
 }
 
 fn take(
-    checkpoint: &mut Checkpoint,
+    checkpoint: &mut DiffusionWeights,
     adapter: &LoraAdapter,
     names: ModuleNames<'_>,
 ) -> Result<(), MergeError> {
@@ -103,8 +142,8 @@ fn take(
     let mut changes = Changes::default();
     for module in &modules {
         let Some(found) = places.find(&module.name) else {
-            let tensors = [module.down, module.up, module.diff, module.bias_diff];
-            without_place.extend(tensors.into_iter().flatten().map(|tensor| tensor.name.clone()));
+            let tensors = module.of_weight().chain(module.bias_diff);
+            without_place.extend(tensors.map(|tensor| tensor.name.clone()));
             continue;
         };
         let scale = Scale { config: config.as_ref(), of_adapter: adapter.scale };
@@ -128,7 +167,11 @@ const CONFIG_ENTRY: &str = "lora_adapter_metadata";
 /// Config of an adapter: from its file, or from the entry of diffusers, without the component's name.
 fn config_of(adapter: &Checkpoint) -> Result<Option<Config>, MergeError> {
     if adapter.config.is_object() {
-        return Config::new(&adapter.config, Target::Merged).map(Some);
+        let kind = adapter.config.get("peft_type").and_then(Json::as_str);
+        return match kind {
+            Some("LOHA" | "LOKR") => Config::of_products(&adapter.config).map(Some),
+            _ => Config::new(&adapter.config, Target::Merged).map(Some),
+        };
     }
     let Some(text) = adapter.parts.first().and_then(|part| part.metadata.get(CONFIG_ENTRY)) else {
         return Ok(None);
@@ -156,30 +199,39 @@ struct Scale<'a> {
 }
 
 impl Scale<'_> {
-    /// Factor of a module's pair of rank `rank`.
-    fn of(self, module: &Module<'_>, rank: u64, parts: &[gguf_checkpoint::Part]) -> Result<f32, MergeError> {
-        let Some(alpha) = module.alpha else {
+    /// Factor of a module's pairs, which have the rank that is the first dimension of `ranked`. A config applies its factor
+    /// to a LoKr without pairs too.
+    fn of(self, module: &Module<'_>, ranked: Option<&Tensor>, parts: &[Part]) -> Result<f32, MergeError> {
+        let rank = ranked.map_or(1, |tensor| tensor.shape.first().copied().unwrap_or(0).max(1));
+        let Some(alpha) = alpha_of(module, parts)? else {
             let Some(config) = self.config else { return Ok(self.of_adapter as f32) };
-            let (name, tensor) = (module_in_config(&module.name), module.down);
+            let name = module_in_config(&module.name);
             let expected = config.rank_of(name);
-            return match tensor {
+            return match ranked {
                 Some(down) if rank != expected => {
                     Err(MergeError::Rank { tensor: down.name.clone(), found: rank, expected })
                 }
                 _ => Ok(config.scaling_of(name, self.of_adapter)),
             };
         };
-        let n_elems: u64 = alpha.shape.iter().product();
-        let mut value = [0.0];
-        if n_elems == 1 {
-            read_columns(parts, &as_row(alpha), 0..1, 0..1, &mut value).map_err(MergeError::Read)?;
-        }
-        if n_elems != 1 || !value[0].is_finite() {
-            let found = if n_elems == 1 { value[0].to_string() } else { format!("{:?}", alpha.shape) };
-            return Err(MergeError::Alpha { tensor: alpha.name.clone(), found });
-        }
-        Ok((self.of_adapter * f64::from(value[0]) / rank as f64) as f32)
+        let with_rank = |_| self.of_adapter * f64::from(alpha) / rank as f64;
+        Ok(ranked.map_or(self.of_adapter, with_rank) as f32)
     }
+}
+
+/// The alpha of a module.
+fn alpha_of(module: &Module<'_>, parts: &[Part]) -> Result<Option<f32>, MergeError> {
+    let Some(alpha) = module.alpha else { return Ok(None) };
+    let n_elems: u64 = alpha.shape.iter().product();
+    let mut value = [0.0];
+    if n_elems == 1 {
+        read_columns(parts, &as_row(alpha), 0..1, 0..1, &mut value).map_err(MergeError::Read)?;
+    }
+    if n_elems != 1 || !value[0].is_finite() {
+        let found = if n_elems == 1 { value[0].to_string() } else { format!("{:?}", alpha.shape) };
+        return Err(MergeError::Alpha { tensor: alpha.name.clone(), found });
+    }
+    Ok(Some(value[0]))
 }
 
 /// Name of a module in the config, which omits the component's name.
@@ -195,7 +247,7 @@ impl<'a> Changes<'a> {
         found: &[Place],
         places: &Places<'_>,
         scale: Scale<'_>,
-        parts: &[gguf_checkpoint::Part],
+        parts: &[Part],
         without_place: &mut Vec<String>,
     ) -> Result<(), MergeError> {
         let needs_magnitude = scale.config.is_some_and(|config| config.use_dora);
@@ -205,11 +257,11 @@ impl<'a> Changes<'a> {
             });
         }
         let whole_scale = scale.of_adapter as f32;
-        let pair_scale = match module.down {
-            Some(down) => scale.of(module, down.shape.first().copied().unwrap_or(0).max(1), parts)?,
-            None => whole_scale,
+        let lycoris = Lycoris::of(module)?;
+        let pair_scale = match (module.down, &lycoris) {
+            (None, None) => whole_scale,
+            (down, lycoris) => scale.of(module, down.or_else(|| lycoris.as_ref()?.ranked()), parts)?,
         };
-        let of_weight = [module.down, module.up, module.diff].into_iter().flatten();
         let of_bias = [(module.bias, pair_scale), (module.bias_diff, whole_scale)];
         // Each tensor once per error.
         let mut missing: Vec<&Tensor> = Vec::new();
@@ -217,7 +269,7 @@ impl<'a> Changes<'a> {
         for place in found {
             match places.weight(place) {
                 Some(weight) => targets.push((place, weight)),
-                None => missing.extend(of_weight.clone()),
+                None => missing.extend(module.of_weight()),
             }
         }
         let all: Vec<_> = targets
@@ -232,6 +284,18 @@ impl<'a> Changes<'a> {
             let rows = Rows { ranges: ranges.as_deref(), n_outputs };
             if let (Some(down), Some(up)) = (module.down, module.up) {
                 self.add_pair(module, rows, weight, [down, up], pair_scale)?;
+            }
+            if let Some(lycoris) = &lycoris {
+                let half = module.factors[0].1;
+                let Some(ranges) = rows.of_matrix(weight) else { return Err(not_divided(half, weight)) };
+                let product = lycoris.product(weight, n_outputs, pair_scale)?;
+                self.add_product(half, ranges, n_outputs, weight, product)?;
+            }
+            if let Some(blocks) = module.rotation {
+                let Some(ranges) = rows.of_matrix(weight) else { return Err(not_divided(blocks, weight)) };
+                let limit = alpha_of(module, parts)?.unwrap_or(0.0);
+                let rotation = Rotation::of(module, blocks, n_outputs, limit, whole_scale, weight, parts)?;
+                self.add_rotation(blocks, ranges, n_outputs, weight, &rotation)?;
             }
             if let Some(diff) = module.diff {
                 self.add_whole(diff, rows, weight, whole_scale)?;
@@ -255,24 +319,34 @@ impl<'a> Changes<'a> {
     fn add_pair(
         &mut self,
         module: &Module<'a>,
-        Rows { ranges, n_outputs }: Rows<'_>,
+        rows: Rows<'_>,
         target: &Tensor,
         [down, up]: [&'a Tensor; 2],
         scale: f32,
     ) -> Result<(), MergeError> {
         let [n_rows, n_columns] = [matrix_rows(target), matrix_columns(target)];
-        let Some(ranges) = ranges.filter(|_| target.shape.len() >= 2) else {
-            return Err(shape_error(up, "a matrix that can be divided into its modules", target));
-        };
+        let Some(ranges) = rows.of_matrix(target) else { return Err(not_divided(up, target)) };
+        let n_outputs = rows.n_outputs;
         let (rank, up_rank) = (down.shape.first().copied().unwrap_or(0), matrix_columns(up));
+        // Inputs and kernel; with a core, the kernel is that of the core.
+        let kernel = match module.mid {
+            Some(mid)
+                if mid.shape.get(..2) == Some(&[rank; 2])
+                    && down.shape.get(1) == Some(&matrix_columns(down)) =>
+            {
+                [&down.shape[1..2], &mid.shape[2..]].concat()
+            }
+            Some(mid) => return Err(shape_error(mid, &format!("a core ({rank}, {rank}, kernel)"), target)),
+            None => down.shape.get(1..).unwrap_or_default().to_vec(),
+        };
         // `up` is a matrix, or a convolution with kernel size 1.
         let is_pair = down.shape.len() >= 2
             && up.shape.len() >= 2
             && up.shape[1] == up_rank
             && up_rank == rank
             && up.shape[0] == n_outputs
-            && matrix_columns(down) == n_columns
-            && is_kernel(&down.shape[1..], &target.shape[1..])
+            && kernel.iter().try_fold(1u64, |n, size| n.checked_mul(*size)) == Some(n_columns)
+            && is_kernel(&kernel, &target.shape[1..])
             && are_inside(ranges, n_outputs);
         if !is_pair {
             let expected = format!(
@@ -281,11 +355,11 @@ impl<'a> Changes<'a> {
             );
             return Err(shape_error(down, &expected, target));
         }
-        self.claim(ranges, target, down)?;
         let as_matrix = |tensor: &Tensor| reshaped(tensor, vec![tensor.shape[0], matrix_columns(tensor)]);
+        let core = module.mid.map(as_matrix);
         let pair = |first: u64, matrix_rows: u64| Change::LowRank {
             left: Factor { offset: first, ..Factor::whole(&as_matrix(up), false) },
-            right: Factor::whole(&as_matrix(down), true),
+            right: Factor { core: core.clone(), ..Factor::whole(&as_matrix(down), true) },
             rank: rank as usize,
             scale,
             matrix_rows,
@@ -297,6 +371,7 @@ impl<'a> Changes<'a> {
                 let kind = "a DoRA for a part of a tensor, for a convolution or with magnitudes of inputs";
                 return Err(MergeError::Kind { tensor: magnitude.name.clone(), kind });
             }
+            self.claim(ranges, target, down)?;
             let dora = Dora {
                 magnitude: as_row(magnitude),
                 outputs_are_rows: true,
@@ -307,15 +382,52 @@ impl<'a> Changes<'a> {
             self.magnitudes.insert(target.name.clone(), (dora, pair(0, n_rows)));
             return Ok(());
         }
+        self.add_product(down, ranges, n_outputs, target, |first, n_rows| Product::Pair(pair(first, n_rows)))
+    }
+
+    /// Adds a change of rows, which `product` makes of the row of the module and the number of rows.
+    fn add_product(
+        &mut self,
+        half: &'a Tensor,
+        ranges: &[RowRange],
+        n_outputs: u64,
+        target: &Tensor,
+        product: impl Fn(u64, u64) -> Product,
+    ) -> Result<(), MergeError> {
+        if !are_inside(ranges, n_outputs) {
+            return Err(not_divided(half, target));
+        }
+        self.claim(ranges, target, half)?;
         let patches = self.patches.entry(target.name.clone()).or_default();
         for RowRange { rows, first } in ranges.iter().cloned() {
-            let change = Arc::new(pair(first, rows.end - rows.start));
+            let change = Arc::new(product(first, rows.end - rows.start));
             patches.push(Patch::Pair { rows, change });
         }
         Ok(())
     }
 
-    /// Records the rows that a pair changes.
+    fn add_rotation(
+        &mut self,
+        blocks: &'a Tensor,
+        ranges: &[RowRange],
+        n_outputs: u64,
+        target: &Tensor,
+        rotation: &Rotation,
+    ) -> Result<(), MergeError> {
+        let is_whole = |range: &RowRange| {
+            let n_rows = range.rows.end - range.rows.start;
+            [range.first, n_rows].iter().all(|row| row.is_multiple_of(rotation.size))
+        };
+        if !are_inside(ranges, n_outputs) || !ranges.iter().all(is_whole) {
+            return Err(shape_error(blocks, "blocks of the rows of one tensor", target));
+        }
+        self.claim(ranges, target, blocks)?;
+        let rotations = self.rotations.entry(target.name.clone()).or_default();
+        rotations.extend(ranges.iter().map(|range| (range.rows.clone(), range.first, rotation.clone())));
+        Ok(())
+    }
+
+    /// Records the rows that a pair, product or rotation changes.
     ///
     /// # Errors
     /// [`MergeError::SameTarget`] for rows that already have a pair.
@@ -365,12 +477,17 @@ impl<'a> Changes<'a> {
     }
 
     /// Replaces the tensors of the checkpoint with their changed forms; returns their number.
-    fn apply(mut self, checkpoint: &mut Checkpoint) -> usize {
+    fn apply(mut self, checkpoint: &mut DiffusionWeights) -> usize {
         let mut tensors = checkpoint.tensors.to_vec();
         let mut n_changed = 0;
         for tensor in &mut tensors {
             let (dora, patches) = (self.magnitudes.remove(&tensor.name), self.patches.remove(&tensor.name));
-            n_changed += usize::from(dora.is_some() || patches.is_some());
+            let rotations = self.rotations.remove(&tensor.name);
+            n_changed += usize::from(dora.is_some() || patches.is_some() || rotations.is_some());
+            if let Some(rotations) = rotations {
+                let base = tensor.clone();
+                tensor.stored = Some(Arc::new(Rotated { base, rotations }));
+            }
             if let Some((dora, change)) = dora {
                 let base = tensor.clone();
                 tensor.stored = Some(Arc::new(Merged { base, change, dora: Some(dora) }));
@@ -390,6 +507,18 @@ impl<'a> Changes<'a> {
 struct Rows<'a> {
     ranges: Option<&'a [RowRange]>,
     n_outputs: u64,
+}
+
+impl<'a> Rows<'a> {
+    /// The rows, if the tensor is a matrix or a convolution.
+    fn of_matrix(self, target: &Tensor) -> Option<&'a [RowRange]> {
+        self.ranges.filter(|_| target.shape.len() >= 2)
+    }
+}
+
+/// Error for a tensor that does not have the rows of a module.
+fn not_divided(half: &Tensor, target: &Tensor) -> MergeError {
+    shape_error(half, "a matrix that can be divided into its modules", target)
 }
 
 /// True if all ranges are among the outputs of a module.

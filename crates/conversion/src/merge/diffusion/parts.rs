@@ -1,7 +1,7 @@
 //! Tensors of an adapter by the module that they change.
 //!
 //! Sources: `LoRAAdapter.load` in `comfy/weight_adapter/lora.py` of ComfyUI (all names of pairs); `convert_lora` functions in `loaders/lora_conversion_utils.py` of diffusers 0.39; `networks/lora_flux.py` of
-//! kohya-ss/sd-scripts (names with `_` instead of `.`, `alpha`); `lycoris/modules` of LyCORIS (refused kinds).
+//! kohya-ss/sd-scripts (names with `_` instead of `.`, `alpha`); `lycoris/modules` of LyCORIS.
 
 use std::collections::HashMap;
 
@@ -13,11 +13,16 @@ use super::super::MergeError;
 enum Part {
     Down,
     Up,
+    Mid,
     Bias,
     Alpha,
     Magnitude,
     Diff,
     BiasDiff,
+    Rotation,
+    Rescale,
+    /// A matrix of a LoHa or LoKr, by its name.
+    Factor(&'static str),
 }
 
 /// Suffixes of names, by purpose. The first match counts.
@@ -36,6 +41,7 @@ const ENDS: &[(&str, Part)] = &[
     (".lora_B.default.weight", Part::Up),
     (".lora_A", Part::Down),
     (".lora_B", Part::Up),
+    (".lora_mid.weight", Part::Mid),
     (".lora_B.bias", Part::Bias),
     (".alpha", Part::Alpha),
     (".dora_scale", Part::Magnitude),
@@ -45,14 +51,26 @@ const ENDS: &[(&str, Part)] = &[
     (".w_norm", Part::Diff),
     (".diff_b", Part::BiasDiff),
     (".b_norm", Part::BiasDiff),
+    (".oft_blocks", Part::Rotation),
+    (".rescale", Part::Rescale),
+    (".hada_w1_a", Part::Factor("hada_w1_a")),
+    (".hada_w1_b", Part::Factor("hada_w1_b")),
+    (".hada_w2_a", Part::Factor("hada_w2_a")),
+    (".hada_w2_b", Part::Factor("hada_w2_b")),
+    (".hada_t1", Part::Factor("hada_t1")),
+    (".hada_t2", Part::Factor("hada_t2")),
+    (".lokr_w1", Part::Factor("lokr_w1")),
+    (".lokr_w1_a", Part::Factor("lokr_w1_a")),
+    (".lokr_w1_b", Part::Factor("lokr_w1_b")),
+    (".lokr_w2", Part::Factor("lokr_w2")),
+    (".lokr_w2_a", Part::Factor("lokr_w2_a")),
+    (".lokr_w2_b", Part::Factor("lokr_w2_b")),
+    (".lokr_t2", Part::Factor("lokr_t2")),
 ];
 
 /// Parts of names that identify other kinds of adapters, with their kind.
 const OTHER_KINDS: &[(&str, &str)] = &[
-    (".hada_", "LoHa (products of two pairs)"),
-    (".lokr_", "LoKr (Kronecker products)"),
-    (".lora_mid.", "a LoCon with a Tucker decomposition"),
-    (".oft_", "OFT (orthogonal fine-tuning)"),
+    (".oft_", "OFT that rotates inputs (PEFT), or an old form of OFT,"),
     (".on_input", "IA3"),
     (".a1.weight", "GLoRA"),
     (".b1.weight", "GLoRA"),
@@ -70,6 +88,8 @@ pub(super) struct Module<'a> {
     pub down: Option<&'a Tensor>,
     /// (outputs, rank), followed by sizes of 1 for convolutions.
     pub up: Option<&'a Tensor>,
+    /// Core (rank, rank, kernel) of a Tucker decomposition; `down` is then (rank, inputs).
+    pub mid: Option<&'a Tensor>,
     /// Bias of `up` (outputs).
     pub bias: Option<&'a Tensor>,
     pub alpha: Option<&'a Tensor>,
@@ -77,6 +97,26 @@ pub(super) struct Module<'a> {
     pub magnitude: Option<&'a Tensor>,
     pub diff: Option<&'a Tensor>,
     pub bias_diff: Option<&'a Tensor>,
+    /// Blocks (blocks, N, N) of an OFT, with `alpha` as its constraint.
+    pub rotation: Option<&'a Tensor>,
+    /// Factors of outputs of an OFT.
+    pub rescale: Option<&'a Tensor>,
+    /// Matrices of a LoHa or LoKr, by their names.
+    pub factors: Vec<(&'static str, &'a Tensor)>,
+}
+
+impl<'a> Module<'a> {
+    /// A matrix of a LoHa or LoKr.
+    pub(super) fn factor(&self, name: &str) -> Option<&'a Tensor> {
+        self.factors.iter().find(|(own, _)| *own == name).map(|(_, tensor)| *tensor)
+    }
+
+    /// Tensors that change the weight.
+    pub(super) fn of_weight(&self) -> impl Iterator<Item = &'a Tensor> {
+        let factors = self.factors.iter().map(|(_, tensor)| *tensor);
+        let others = [self.down, self.up, self.mid, self.diff, self.rotation, self.rescale];
+        others.into_iter().flatten().chain(factors)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -98,11 +138,11 @@ pub(super) fn classify(tensors: &[Tensor]) -> Result<Sorted<'_>, MergeError> {
             sorted.n_text += 1;
             continue;
         }
-        if let Some((_, kind)) = OTHER_KINDS.iter().find(|(part, _)| name.contains(part)) {
-            return Err(MergeError::Kind { tensor: name.to_owned(), kind });
-        }
         let found = ENDS.iter().find_map(|(end, part)| Some((name.strip_suffix(end)?, *part)));
         let Some((module, part)) = found else {
+            if let Some((_, kind)) = OTHER_KINDS.iter().find(|(part, _)| name.contains(part)) {
+                return Err(MergeError::Kind { tensor: name.to_owned(), kind });
+            }
             unknown.push(name.to_owned());
             continue;
         };
@@ -118,13 +158,23 @@ pub(super) fn classify(tensors: &[Tensor]) -> Result<Sorted<'_>, MergeError> {
         });
         let module = &mut sorted.modules[at];
         let place = match part {
+            Part::Factor(end) => {
+                match module.factor(end) {
+                    Some(_) => unknown.push(name.to_owned()),
+                    None => module.factors.push((end, tensor)),
+                }
+                continue;
+            }
             Part::Down => &mut module.down,
             Part::Up => &mut module.up,
+            Part::Mid => &mut module.mid,
             Part::Bias => &mut module.bias,
             Part::Alpha => &mut module.alpha,
             Part::Magnitude => &mut module.magnitude,
             Part::Diff => &mut module.diff,
             Part::BiasDiff => &mut module.bias_diff,
+            Part::Rotation => &mut module.rotation,
+            Part::Rescale => &mut module.rescale,
         };
         if place.replace(tensor).is_some() {
             unknown.push(name.to_owned());
@@ -157,12 +207,19 @@ fn module_name(module: &str) -> String {
 /// Name of a missing half of a pair, or of the pair that a factor, bias or magnitudes require.
 fn missing_half(module: &Module<'_>) -> Option<String> {
     const HALVES: &[[&str; 2]] = &[["lora_A", "lora_B"], ["lora_down", "lora_up"], ["down.", "up."]];
-    let is_change = module.diff.is_some() || module.bias_diff.is_some();
+    let is_change = module.of_weight().next().is_some() || module.bias_diff.is_some();
+    // Magnitudes of products are refused by their own message.
+    let needs_pair = module.bias.is_some()
+        || module.mid.is_some()
+        || module.magnitude.is_some() && module.factors.is_empty();
+    if module.rescale.is_some() && module.rotation.is_none() {
+        return Some(format!("{}.oft_blocks", module.name));
+    }
     let (half, from, to) = match (module.down, module.up) {
         (Some(down), None) => (down, 0, 1),
         (None, Some(up)) => (up, 1, 0),
         (Some(_), Some(_)) => return None,
-        (None, None) if is_change && module.bias.is_none() && module.magnitude.is_none() => return None,
+        (None, None) if is_change && !needs_pair => return None,
         (None, None) => return Some(format!("{}.lora_down.weight", module.name)),
     };
     let end = half.name.strip_prefix(&module.name).unwrap_or(&half.name);

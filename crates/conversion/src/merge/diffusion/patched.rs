@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! W[rows] += s (L @ R)       L = up[first..] (rows, r), R = down (r, n_columns)
-//! W       += s D             for differences (`diff`)
+//! W       += s D             for differences (`diff`), and the products of `products.rs`
 //! ```
 //!
 //! Source: `Conv2d.get_delta_weight` and `Linear.get_delta_weight` in `tuners/lora/layer.py` of peft 0.21.2: a convolution with
@@ -15,7 +15,7 @@ use std::ops::Range;
 
 use gguf_checkpoint::{Dtype, Part, ReadError, Region, Span, Stored, Tensor, read_columns};
 
-use super::super::low_rank::Change;
+use super::products::Product;
 
 /// A base tensor and its changes in order.
 #[derive(Debug, Clone)]
@@ -30,7 +30,7 @@ pub(super) struct Patched {
 pub(super) enum Patch {
     Pair {
         rows: Range<u64>,
-        change: std::sync::Arc<Change>,
+        change: std::sync::Arc<Product>,
     },
     /// Adds `scale` times the elements of `values` from `first` on to these rows.
     Whole {
@@ -109,7 +109,7 @@ impl Patched {
     /// a row.
     fn add_pair(
         &self,
-        change: &Change,
+        change: &Product,
         parts: &[Part],
         mut elem: u64,
         mut out: &mut [f32],
