@@ -43,6 +43,42 @@ fn adapter_file_is_merged_and_recorded() {
 }
 
 #[test]
+fn adapter_is_merged_into_a_gguf_file() {
+    let sandbox = Sandbox::new();
+    let (base, adapter) = (golden("flux-kohya/base.safetensors"), golden("flux-kohya/adapter.safetensors"));
+    succeed(sandbox.convert(&[&base, "base.gguf", "-t", "f32"]));
+    succeed(sandbox.convert(&[&base, "merged.gguf", "-t", "f32", "--lora", &adapter]));
+    let ran = sandbox.quantize(&["base.gguf", "out.gguf", "f32", "--lora", &adapter]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.stderr.contains("merged into 12 tensors"), "{}", ran.stderr);
+    let [out, merged] = ["out.gguf", "merged.gguf"].map(|name| sandbox.file(name));
+    assert_eq!(out.metadata(), merged.metadata());
+    for info in merged.tensors() {
+        assert_eq!(values(&out, &info.name), values(&merged, &info.name), "{}", info.name);
+    }
+}
+
+#[test]
+fn adapter_for_quantized_weights_needs_permission() {
+    let sandbox = Sandbox::new();
+    write_flux(&sandbox);
+    let module = "lora_unet_double_blocks_0_img_mlp_0";
+    let pair = [("lora_down", floats(1, &[2, 256])), ("lora_up", floats(2, &[256, 2]))];
+    let pair = pair.map(|(name, tensor)| (format!("{module}.{name}.weight"), tensor));
+    sandbox.write_tensors("adapter.safetensors", &Tensors::from(pair));
+    succeed(sandbox.convert(&["flux.safetensors", "flux.gguf", "-t", "q8_0"]));
+    let call = ["flux.gguf", "out.gguf", "q8_0", "--lora", "adapter.safetensors"];
+    let ran = sandbox.quantize(&call);
+    ran.ends_and_says(1, "double_blocks.0.img_mlp.0.weight");
+    succeed(sandbox.quantize(&[&call[..], &["--allow-requantize"]].concat()));
+    let [base, out] = ["flux.gguf", "out.gguf"].map(|name| sandbox.file(name));
+    for info in base.tensors() {
+        let is_same = base.data(info).unwrap() == out.data(out.tensor(&info.name).unwrap()).unwrap();
+        assert_eq!(is_same, !info.name.contains("img_mlp"), "{}", info.name);
+    }
+}
+
+#[test]
 fn unmatched_adapter_and_calibration_are_refused() {
     let sandbox = Sandbox::new();
     let base = golden("flux-kohya/base.safetensors");
