@@ -307,6 +307,39 @@ fn products_that_do_not_fit_are_refused() {
     );
 }
 
+/// HunyuanVideo saved by ComfyUI: some names of the original layout differ from those of the file by `.` and `_` only.
+#[test]
+fn all_names_of_hunyuan_modules_are_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let base: &[(&str, &[u64])] = &[
+        ("double_blocks.0.img_attn.qkv.weight", &[12, 4]),
+        ("double_blocks.0.img_attn.proj.weight", &[4, 4]),
+        ("double_blocks.0.img_mlp.0.weight", &[4, 4]),
+        ("txt_in.individual_token_refiner.blocks.0.norm1.weight", &[4]),
+    ];
+    let base = file(folder.path(), "base.safetensors", base);
+    let tensors = open(&base).tensors.to_vec();
+    let detected = FAMILIES.detect_diffusion(|name| {
+        tensors.iter().find(|tensor| tensor.name == name).map(|tensor| tensor.shape[0])
+    });
+    let names = ModuleNames { prefix: "", stages: detected.unwrap().row.stages() };
+    for (module, n_outputs) in [
+        ("lora_unet_double_blocks_0_img_attn_qkv", 12),
+        ("lora_unet_double_blocks_0_img_mlp_fc1", 4),
+        ("lora_unet_double_blocks_0_img_mlp_0", 4),
+        ("transformer.double_blocks.0.img_attn_qkv", 12),
+        ("diffusion_model.double_blocks.0.img_attn_proj", 4),
+        ("diffusion_model.double_blocks.0.img_attn.qkv", 12),
+        ("transformer.transformer_blocks.0.attn.to_k", 4),
+    ] {
+        let [down, up] = ["lora_A", "lora_B"].map(|half| format!("{module}.{half}.weight"));
+        let pair: &[(&str, &[u64])] = &[(&down, &[2, 4]), (&up, &[n_outputs, 2])];
+        let adapters = [adapter(&file(folder.path(), "adapter.safetensors", pair), 1.0)];
+        let merged = merge_diffusion(open(&base), &adapters, names);
+        assert!(merged.is_ok(), "{module}: {merged:?}");
+    }
+}
+
 #[test]
 fn text_encoders_are_reported_and_left_alone() {
     let down: &[u64] = &[2, 4];

@@ -59,8 +59,8 @@ impl Relation {
 pub(super) struct Places<'a> {
     tensors: &'a Tensors,
     dotted: HashMap<String, Vec<Place>>,
-    /// Names by their spelling with `_` instead of `.`. `None` if several names share it.
-    flat: HashMap<String, Option<String>>,
+    /// Names by their spelling with `_` instead of `.`.
+    flat: HashMap<String, Vec<String>>,
 }
 
 impl<'a> Places<'a> {
@@ -83,9 +83,9 @@ impl<'a> Places<'a> {
 
     fn add(&mut self, name: String, place: Place) {
         let flat = name.replace('.', "_");
-        let known = self.flat.entry(flat).or_insert_with(|| Some(name.clone()));
-        if known.as_ref() != Some(&name) {
-            *known = None;
+        let known = self.flat.entry(flat).or_default();
+        if !known.contains(&name) {
+            known.push(name.clone());
         }
         let places = self.dotted.entry(name).or_default();
         // Weight and bias of a module have the same place.
@@ -101,8 +101,11 @@ impl<'a> Places<'a> {
             if let Some(places) = self.dotted.get(plain) {
                 return Some(places);
             }
-            if let Some(name) = self.flat.get(plain).filter(|_| !plain.contains('.')) {
-                return self.dotted.get(name.as_ref()?).map(Vec::as_slice);
+            if let Some(names) = self.flat.get(plain).filter(|_| !plain.contains('.')) {
+                let mut all = names.iter().map(|name| self.dotted.get(name));
+                let first = all.next()??;
+                // Ambiguous if names of different modules share the spelling.
+                return all.all(|places| places == Some(first)).then_some(first);
             }
             plain = STARTS.iter().find_map(|start| plain.strip_prefix(start))?;
         }
