@@ -57,7 +57,7 @@ pub(super) struct Factor {
     /// Start of the base tensor along the other dimension.
     pub offset: u64,
     /// Core of a Tucker decomposition (rank, rank * kernel), which extends `tensor` (rank, inputs) to the elements of a kernel.
-    pub core: Option<Tensor>,
+    pub core: Option<Box<Tensor>>,
 }
 
 /// Magnitudes, one per output.

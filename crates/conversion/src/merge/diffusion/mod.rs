@@ -32,7 +32,7 @@ pub use self::places::ModuleNames;
 use self::{
     lycoris::Lycoris,
     parts::{Module, Sorted},
-    patched::{Patch, Patched, as_row, reshaped},
+    patched::{Patch, Patched, as_row, is_kernel, matrix_columns, matrix_rows, reshaped},
     places::{Place, Places},
     products::Product,
     rotated::{Rotated, Rotation},
@@ -356,7 +356,7 @@ impl<'a> Changes<'a> {
             return Err(shape_error(down, &expected, target));
         }
         let as_matrix = |tensor: &Tensor| reshaped(tensor, vec![tensor.shape[0], matrix_columns(tensor)]);
-        let core = module.mid.map(as_matrix);
+        let core = module.mid.map(as_matrix).map(Box::new);
         let pair = |first: u64, matrix_rows: u64| Change::LowRank {
             left: Factor { offset: first, ..Factor::whole(&as_matrix(up), false) },
             right: Factor { core: core.clone(), ..Factor::whole(&as_matrix(down), true) },
@@ -525,23 +525,4 @@ fn not_divided(half: &Tensor, target: &Tensor) -> MergeError {
 fn are_inside(ranges: &[RowRange], n_outputs: u64) -> bool {
     let end = |range: &RowRange| range.first.checked_add(range.rows.end - range.rows.start);
     ranges.iter().all(|range| end(range).is_some_and(|end| end <= n_outputs))
-}
-
-/// Size of the first dimension.
-fn matrix_rows(tensor: &Tensor) -> u64 {
-    tensor.shape.first().copied().unwrap_or(1)
-}
-
-/// Product of all dimensions but the first.
-fn matrix_columns(tensor: &Tensor) -> u64 {
-    tensor.shape.iter().skip(1).product()
-}
-
-/// True if both have the same inputs and kernel size; sizes of 1 may be omitted.
-fn is_kernel(of_pair: &[u64], of_target: &[u64]) -> bool {
-    let trimmed = |sizes: &[u64]| {
-        let n_kept = sizes.iter().rposition(|size| *size != 1).map_or(0, |last| last + 1);
-        sizes[..n_kept].to_vec()
-    };
-    trimmed(of_pair) == trimmed(of_target)
 }

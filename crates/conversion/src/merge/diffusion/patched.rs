@@ -141,3 +141,22 @@ pub(super) fn reshaped(tensor: &Tensor, shape: Vec<u64>) -> Tensor {
     tensor.shape = shape;
     tensor
 }
+
+/// Size of the first dimension.
+pub(super) fn matrix_rows(tensor: &Tensor) -> u64 {
+    tensor.shape.first().copied().unwrap_or(1)
+}
+
+/// Product of all dimensions but the first.
+pub(super) fn matrix_columns(tensor: &Tensor) -> u64 {
+    tensor.shape.iter().skip(1).product()
+}
+
+/// True if both have the same inputs and kernel size; sizes of 1 may be omitted.
+pub(super) fn is_kernel(of_pair: &[u64], of_target: &[u64]) -> bool {
+    let trimmed = |sizes: &[u64]| {
+        let n_kept = sizes.iter().rposition(|size| *size != 1).map_or(0, |last| last + 1);
+        sizes[..n_kept].to_vec()
+    };
+    trimmed(of_pair) == trimmed(of_target)
+}

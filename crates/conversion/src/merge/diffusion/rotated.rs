@@ -17,9 +17,8 @@ use gguf_checkpoint::{Dtype, Part, ReadError, Region, Span, Stored, Tensor, read
 
 use super::{
     super::{MergeError, error::shape_error},
-    matrix_columns,
     parts::Module,
-    patched::{as_row, reshaped},
+    patched::{as_row, matrix_columns, reshaped},
 };
 
 /// Largest block: its inverse is computed again for each range of rows.
