@@ -213,7 +213,10 @@ impl<'a> Matrix<'a> {
             Matrix::Whole(tensor) => Change::Matrix { values: as_matrix(tensor) },
             Matrix::Pair { left, right, core } => Change::LowRank {
                 left: Factor { offset, ..Factor::whole(&as_matrix(left), core.is_some()) },
-                right: Factor { core: core.map(as_matrix).map(Box::new), ..Factor::whole(&as_matrix(right), true) },
+                right: Factor {
+                    core: core.map(as_matrix).map(Box::new),
+                    ..Factor::whole(&as_matrix(right), true)
+                },
                 rank: right.shape[0] as usize,
                 scale: 1.0,
                 matrix_rows: n_rows,
