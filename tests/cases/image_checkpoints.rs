@@ -359,7 +359,7 @@ fn families_of_a_file_are_converted_and_quantized_by_it() {
     convert(&sandbox, "-t q8_0 --family none.toml").ends_and_says(1, "none.toml: ");
     sandbox.add_golden("llama");
     let ran = sandbox.convert(&words("llama out.gguf -t q8_0 --family h3.toml"));
-    ran.ends_and_says(2, "`--family` cannot be used with a language model");
+    ran.ends_and_says(2, "--family cannot be used with a language model");
 }
 
 #[test]

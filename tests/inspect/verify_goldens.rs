@@ -139,9 +139,6 @@ const NOT_LOADED: &[(&str, &[&str], &str)] = &[
     ("clef", &["tensor_shape"], "tensor `blk.0.attn_qkv.weight`: expected shape"),
     ("cogvlm", &["missing_tensor", "tensor_shape"], "tensor `blk.0.attn_qkv.weight`: expected shape"),
     ("cohere-old", &["extra_tensor"], "extra tensor `"),
-    // A newer llama.cpp than the pinned one knows the heads.
-    ("d1-omni", &["extra_tensor", "missing_tensor", "tensor_shape"], "extra tensor `token_types.weight`"),
-    ("laya", &["extra_tensor", "tensor_shape"], "extra tensor `token_types.weight`"),
     ("deepseek2", &["missing_key"], "missing metadata key `deepseek2.attention.q_lora_rank`"),
     ("dots1", &["tensor_shape"], "tensor `blk.0.attn_k.weight`: expected shape"),
     ("dots1-old", &["tensor_shape"], "tensor `blk.0.attn_k.weight`: expected shape"),

@@ -14,7 +14,7 @@ use gguf_conversion::{
 };
 use gguf_layout::{Arch, Families, Prediction};
 use gguf_quant::Level;
-use gguf_types::{DType, words};
+use gguf_types::DType;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -153,19 +153,16 @@ impl std::fmt::Debug for ArchOptions {
 }
 
 impl ArchOptions {
-    /// Options for resolving a checkpoint of a text model. Reads the folder of a draft's target.
+    /// Options for resolving a checkpoint. Reads the folder of a draft's target.
     ///
     /// # Errors
-    /// A target that cannot be read, an option of other models.
+    /// A target that cannot be read.
     pub(crate) fn resolving(
         &self,
         naming: &NamingOptions,
         hub: &HubOptions,
         events: &dyn Events,
     ) -> Result<gguf_layout::Options, Error> {
-        if self.no_reshape {
-            return Err(Error::usage(words!("[-no-reshape] cannot be used with a text model")));
-        }
         let target = self.target_model_dir.as_deref().map(|dir| {
             let wanted = hub::Wanted { weights: false, keep: false, out: None };
             let input = hub::input(dir, wanted, hub, events)?;

@@ -56,6 +56,13 @@ pub fn loader(model: &Model) -> Check {
     check
 }
 
+/// True if llama.cpp's loader has a place for every tensor.
+pub fn takes_all_tensors(model: &Model) -> bool {
+    let tensors = model.tensors().map(|(_, info)| (info.name.as_str(), info.shape));
+    let found = gguf_layout::loader::refusals(&gguf_models::FAMILIES, model.metadata(), tensors);
+    found.is_some_and(|found| !found.iter().any(|refusal| matches!(refusal, Refusal::ExtraTensor { .. })))
+}
+
 /// Names of the tensors.
 pub fn names(model: &Model) -> impl Iterator<Item = &str> {
     model.tensors().map(|(_, info)| info.name.as_str())

@@ -300,10 +300,10 @@ fn architecture(model: &Model, known: &[Finding]) -> Check {
         // Reported by the loader's check.
         Err(gguf_runtime::Error::UnusedTensors { .. })
             if input_kind::one_file_model(names(model)).is_some() => {}
-        // Matrices after the pooling of sentence-transformers can belong to any model, and no graph here runs
-        // them.
+        // Matrices after the pooling of sentence-transformers can belong to any model. llama.cpp loads heads that no graph here
+        // runs.
         Err(gguf_runtime::Error::UnusedTensors { names, .. })
-            if names.iter().all(|name| name.starts_with("dense_")) =>
+            if names.iter().all(|name| name.starts_with("dense_")) || loader::takes_all_tensors(model) =>
         {
             check.push(Finding::note("not_run", format!("`gguf-eval` does not run {}", names.join(", "))));
         }
