@@ -25,6 +25,9 @@ pub(crate) static BUILT_IN: LazyLock<Vec<Diffusion>> =
     // A test reads all files.
     LazyLock::new(|| read_diffusion(&FILES).unwrap_or_default());
 
+/// Rows that are kept until the process ends.
+type Rows = &'static ManuallyDrop<Vec<Diffusion>>;
+
 /// [`FAMILIES`] with the diffusion models of a file, which come before the others. They are kept until the process ends, once for
 /// each text.
 ///
@@ -40,8 +43,7 @@ pub(crate) static BUILT_IN: LazyLock<Vec<Diffusion>> =
 /// # Ok::<(), gguf_layout::FamilyFileError>(())
 /// ```
 pub fn with_diffusion(text: &str) -> Result<Families, FamilyFileError> {
-    static READ: LazyLock<Mutex<HashMap<String, &'static ManuallyDrop<Vec<Diffusion>>>>> =
-        LazyLock::new(Mutex::default);
+    static READ: LazyLock<Mutex<HashMap<String, Rows>>> = LazyLock::new(Mutex::default);
     let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
     if !read.contains_key(text) {
         let rows = read_diffusion(&[&[text], &FILES[..]].concat())?;

@@ -167,7 +167,7 @@ impl Remote {
         let takes_whole = options.whole_weights && by_ranges.is_empty();
         let has = |file: &&str| files.iter().any(|entry| entry.path == **file);
         let marked = options.forms.iter().flat_map(|form| form.marked);
-        let marked = marked.filter(|marked| marked.files.iter().all(|file| has(file)));
+        let marked = marked.filter(|marked| marked.files.iter().all(&has));
         let tokenizers: Vec<&str> =
             marked.filter_map(|marked| marked.folders).map(|folders| folders.tokenizer).collect();
         let is_tokenizer = |entry: &Entry| {
