@@ -75,31 +75,7 @@ pub fn advice(path: &Path, wanted: Wanted) -> Option<Words> {
                 shown
             )
         }
-        (Found::AdapterFolder, Wanted::Adapter | Wanted::Gguf) => {
-            let out = path.file_name().unwrap_or("adapter".as_ref()).display();
-            let convert = words!(
-                "to write an adapter file, run `[gguf-convert adapter {} {}.gguf -base {}]`",
-                shown,
-                out,
-                base_of_adapter(path)
-            );
-            let uses = if wanted == Wanted::Adapter {
-                words!(", then use [-lora {}.gguf]", out)
-            } else {
-                Words::default()
-            };
-            convert + uses
-        }
-        (Found::AdapterFolder, Wanted::Checkpoint) => {
-            let base = base_of_adapter(path);
-            words!(
-                "to merge the adapter, run `[gguf-convert {} OUT -type bf16 -lora {}]`; to convert it alone, run `[gguf-convert adapter {} -base {}]`",
-                base,
-                shown,
-                shown,
-                base
-            )
-        }
+        (Found::AdapterFolder, _) => return advice_on_adapter(path, wanted),
         (Found::Gguf, Wanted::Checkpoint | Wanted::AdapterFolder) if is_adapter_file(path) => words!(
             "to merge the adapter file into a GGUF model, run `[gguf-quantize MODEL.gguf OUT.gguf TYPE -lora {}]`",
             shown
@@ -153,6 +129,32 @@ pub fn advice(path: &Path, wanted: Wanted) -> Option<Words> {
         }
         _ => return None,
     })
+}
+
+/// Advice for the folder of an adapter.
+fn advice_on_adapter(folder: &Path, wanted: Wanted) -> Option<Words> {
+    let (shown, base) = (folder.display(), base_of_adapter(folder));
+    match wanted {
+        Wanted::Adapter | Wanted::Gguf => {
+            let out = folder.file_name().unwrap_or("adapter".as_ref()).display();
+            let convert = words!(
+                "to write an adapter file, run `[gguf-convert adapter {} {}.gguf -base {}]`",
+                shown,
+                out,
+                base
+            );
+            let uses = words!(", then use [-lora {}.gguf]", out);
+            Some(if wanted == Wanted::Adapter { convert + uses } else { convert })
+        }
+        Wanted::Checkpoint => Some(words!(
+            "to merge the adapter, run `[gguf-convert {} OUT -type bf16 -lora {}]`; to convert it alone, run `[gguf-convert adapter {} -base {}]`",
+            base,
+            shown,
+            shown,
+            base
+        )),
+        _ => None,
+    }
 }
 
 /// Base model that an adapter folder names, as an argument of commands: a local folder, an address of the Hub, or `BASE`.
