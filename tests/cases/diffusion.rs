@@ -111,7 +111,7 @@ fn exported_files_convert_to_the_same_bytes() {
     let sandbox = sandbox();
     for file in ["wan.gguf", "sdxl.gguf"] {
         succeed(sandbox.convert(&["export", file, "out.safetensors", "--force"]))
-            .says("F32, like in the file");
+            .says("as F32, as in the file");
         succeed(sandbox.convert(&words("out.safetensors again.gguf --type bf16 --force")));
         assert!(sandbox.read("again.gguf") == sandbox.read(file), "{file}");
     }
@@ -141,8 +141,8 @@ fn repair_restores_architecture_dimensions_and_parameters() {
     assert_eq!(verify(&sandbox, &["broken.gguf"]).0, Some(1));
     let ran = succeed(sandbox.quantize(&words("broken.gguf fixed.gguf copy --repair")));
     ran.says("repair: architecture `wan_2_1` is now `wan`");
-    ran.says("repair: 2 tensors got lost dimensions back");
-    ran.says("repair: 2 tensors now F32");
+    ran.says("repair: lost dimensions of 2 tensors are restored");
+    ran.says("repair: F32 for 2 tensors");
     assert_eq!(dims(&sandbox, "fixed.gguf"), dims(&sandbox, "wan.gguf"));
     let (fixed, good) = (sandbox.file("fixed.gguf"), sandbox.file("wan.gguf"));
     assert_eq!(fixed.metadata(), good.metadata());

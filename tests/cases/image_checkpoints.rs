@@ -318,7 +318,7 @@ fn unknown_models_are_converted_by_general_rules() {
 }
 
 #[test]
-fn families_of_a_file_are_converted_and_quantized_by_it() {
+fn family_file_decides_types_of_conversion_and_quantization() {
     let sandbox = Sandbox::new();
     let tensors: &[Tensor] = &[
         ("clip_patch_proj.weight", &[64, 256]),

@@ -42,7 +42,7 @@ pub struct FamilyForm {
 pub struct Marked {
     /// Files that mark the model, as paths in its folder.
     pub files: &'static [&'static str],
-    /// A key of one of these files that must be there too.
+    /// A key that one of these files must have.
     pub key: Option<MarkingKey>,
     /// End of `auto_map.AutoModel` of the config that marks the model instead of files, with any `model_type`.
     pub auto_model: Option<&'static str>,

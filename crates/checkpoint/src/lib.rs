@@ -71,7 +71,7 @@ pub use methods::{METHODS, Method, REFUSED, VARIANTS};
 pub use part::{Part, SharedBytes, Span};
 pub use pickle_error::{PickleError, ZipError};
 pub use read_error::ReadError;
-pub use rows::{read_columns, read_elements, read_rows};
+pub use rows::{read_columns, read_elements, read_regions, read_rows, read_runs};
 pub use safetensors::safetensors_header;
 pub use small_files::{MAX_FILE_BYTES, is_tokenizer_file};
 pub use stored::{Region, Repacks, Stored};

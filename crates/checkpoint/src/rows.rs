@@ -50,20 +50,35 @@ pub fn read_elements(
     out: &mut [f32],
 ) -> Result<(), ReadError> {
     let own = tensor.row_elems();
-    let Range { start: mut elem, end } = elems;
-    let mut left = out;
-    // Pieces of the tensor's own rows, and complete rows together.
-    while elem < end {
-        let (row, column) = (elem / own, elem % own);
-        let whole = if column == 0 { (end - elem) / own } else { 0 };
+    let out = &mut out[..(elems.end - elems.start) as usize];
+    read_regions(own, elems.start, out, |Region { rows, columns }, out| {
+        read_columns(parts, tensor, rows, columns, out)
+    })
+}
+
+/// Reads the elements of a flattened matrix from `first` on through `read`, which receives regions with their part of `out`: the
+/// rest of a row, complete rows, the start of a row.
+///
+/// # Errors
+/// Those of `read`.
+pub fn read_regions(
+    row_elems: u64,
+    first: u64,
+    mut out: &mut [f32],
+    mut read: impl FnMut(Region, &mut [f32]) -> Result<(), ReadError>,
+) -> Result<(), ReadError> {
+    let mut elem = first;
+    while !out.is_empty() {
+        let (row, column, left) = (elem / row_elems, elem % row_elems, out.len() as u64);
+        let whole = if column == 0 { left / row_elems } else { 0 };
         let (rows, columns) = match whole {
-            0 => (row..row + 1, column..own.min(column + end - elem)),
-            n => (row..row + n, 0..own),
+            0 => (row..row + 1, column..row_elems.min(column + left)),
+            n => (row..row + n, 0..row_elems),
         };
         let n_elems = (rows.end - rows.start) * (columns.end - columns.start);
-        let (now, later) = left.split_at_mut(n_elems as usize);
-        read_columns(parts, tensor, rows, columns, now)?;
-        (left, elem) = (later, elem + n_elems);
+        let (now, later) = out.split_at_mut(n_elems as usize);
+        read(Region { rows, columns }, now)?;
+        (elem, out) = (elem + n_elems, later);
     }
     Ok(())
 }
@@ -96,7 +111,10 @@ pub fn read_columns(
 
 /// Reads columns `columns` of rows `rows` through `read`, which receives an element index of the flattened
 /// tensor and the destination from there on: complete rows are one run, partial rows one run each.
-pub(crate) fn read_runs(
+///
+/// # Errors
+/// Those of `read`.
+pub fn read_runs(
     row_elems: u64,
     rows: Range<u64>,
     columns: Range<u64>,

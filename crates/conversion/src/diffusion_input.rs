@@ -30,7 +30,7 @@ use crate::{
 /// Requests for the file of a diffusion model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DiffusionOptions<'a> {
-    /// The architecture instead of that detected from the tensors.
+    /// Architecture that replaces the detected one.
     pub arch_as: Option<&'a str>,
     /// True to keep the shapes of UNets, which stable-diffusion.cpp and diffusers need.
     pub no_reshape: bool,

@@ -45,19 +45,23 @@ pub(crate) fn repair<'a>(
             choice.reason = Reason::Repaired;
         }
     }
-    let mut say = |n: usize, what: &str| {
-        if n > 0 {
-            changes.push(format!("{} {what}", counted(n, "tensor")));
-        }
-    };
-    say(n_ranks, "got lost dimensions back");
-    say(n_floats, "now F32, because loaders do not decode them");
-    say(n_decoded, "of these had been quantized; only the original weights have their exact values");
+    if n_ranks > 0 {
+        changes.push(format!("lost dimensions of {} are restored", counted(n_ranks, "tensor")));
+    }
+    if n_floats > 0 {
+        changes
+            .push(format!("F32 for {}, which loaders decode in no other type", counted(n_floats, "tensor")));
+    }
+    if n_decoded > 0 {
+        changes.push(format!(
+            "{n_decoded} of them had been quantized; only the original has their exact values"
+        ));
+    }
     if changes.is_empty() {
         changes.push("nothing to repair is known".to_owned());
     }
     if row.needs_config && metadata.get("config").is_none() {
-        changes.push("the key `config` is missing, and only the original file has it".to_owned());
+        changes.push("the key `config` is missing; only the original file has it".to_owned());
     }
     Ok(changes.into_iter().map(|change| format!("repair: {change}")).collect())
 }

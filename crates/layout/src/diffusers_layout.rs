@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use crate::adapter_names::{AdapterName, AdapterRows, captures, filled};
+use crate::adapter_names::{AdapterRows, captures, filled, original_names};
 use crate::diffusion::{Diffusion, DiffusionSource};
 use crate::row_map::RowMap;
 
@@ -56,23 +56,15 @@ pub(crate) fn original_tensors(row: &Diffusion, sources: &[DiffusionSource]) -> 
 
 /// Name and rows in the original layout of a tensor of diffusers.
 fn place(row: &Diffusion, name: &str) -> Option<(String, AdapterRows)> {
-    let found = |rules: &[AdapterName], name: &str| {
-        rules.iter().find_map(|rule| Some((filled(&rule.tensor, &captures(&rule.module, name)?), rule.rows)))
-    };
-    if let Some(place) = found(&row.tensors, name) {
-        return Some(place);
+    let whole = row
+        .tensors
+        .iter()
+        .find_map(|rule| Some((filled(&rule.tensor, &captures(&rule.module, name)?), rule.rows)));
+    if whole.is_some() {
+        return whole;
     }
     let (module, end) = [".weight", ".bias"].iter().find_map(|end| Some((name.strip_suffix(end)?, end)))?;
-    let mut known = None;
-    for stage in row.stages().into_iter().rev() {
-        let (name, rows) = known
-            .as_ref()
-            .map_or((module, AdapterRows::All), |(name, rows): &(String, _)| (name.as_str(), *rows));
-        if let Some((tensor, part)) = found(stage, name) {
-            known = Some((tensor, if part == AdapterRows::All { rows } else { part }));
-        }
-    }
-    let (tensor, rows) = known?;
+    let (tensor, rows) = original_names(&row.stages(), module).into_iter().next()?;
     Some((format!("{tensor}{end}"), rows))
 }
 

@@ -9,10 +9,9 @@ use crate::registry::{Families, distance};
 use crate::tensors::Index;
 use crate::tensors::rules::{Need, TensorRule};
 
-/// The three architectures whose tables have places for the most of `tensors`, and for how many.
-/// Among equals, the one with the config's `model_type` comes first, then the one whose own needs are met best (a table
-/// that has what the checkpoint has and nothing more), then one that is not a variant of another, then the one with the class name
-/// that is most similar to `class`.
+/// The three architectures whose tables have places for most of `tensors`, with the number of places. Equal numbers are ordered by
+/// the `model_type` of the config, then by required tensors that the checkpoint lacks, then rows before their variants, then by the
+/// similarity of the class name to `class`.
 pub fn nearest_tables(
     families: &Families,
     class: &str,

@@ -85,9 +85,11 @@ impl FromStr for Adapter {
 /// # Errors
 /// A file that is not an adapter of the model.
 pub(crate) fn merged(families: Families, model: Model, adapters: &[Adapter]) -> Result<ModelInput, Error> {
-    let shapes = model.tensors().map(|(_, tensor)| (tensor.name.as_str(), tensor.shape));
-    let is_diffusion = families.diffusion_file(model.metadata(), shapes).is_some();
-    if is_diffusion && !adapters.iter().all(|adapter| input_kind::is_gguf(&adapter.path)) {
+    let is_diffusion = || {
+        let shapes = model.tensors().map(|(_, tensor)| (tensor.name.as_str(), tensor.shape));
+        families.diffusion_file(model.metadata(), shapes).is_some()
+    };
+    if !adapters.iter().all(|adapter| input_kind::is_gguf(&adapter.path)) && is_diffusion() {
         let adapters: Vec<LoraAdapter> = adapters.iter().map(Adapter::of_diffusion).collect();
         return ModelInput::new(families, model).with_diffusion_adapters(&adapters).map_err(Error::new);
     }

@@ -43,7 +43,7 @@ impl ImagePlan {
 }
 
 /// Plans the file for the GGUF file of an image, video or sound model. Small F32 tensors are read, because they stay F32 if `dtype`
-/// cannot hold their values.
+/// cannot represent their values.
 ///
 /// # Errors
 /// [`ExportError::Dtype`], [`ExportError::Layout`], [`ExportError::Convert`].
@@ -71,11 +71,8 @@ pub fn plan_image(families: &Families, file: &File, dtype: DType) -> Result<Imag
     let (texts, lost) = keys(file);
     let mut notes = Vec::new();
     if !kept.is_empty() {
-        notes.push(format!(
-            "{} F32, like in the file: {}",
-            counted(kept.len(), "tensor stays"),
-            list_names(&kept)
-        ));
+        let n_kept = counted(kept.len(), "tensor");
+        notes.push(format!("{n_kept} written as F32, as in the file: {}", list_names(&kept)));
     }
     if !lost.is_empty() {
         notes

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, ops::Range, sync::Arc};
 
-use gguf_checkpoint::{Part, ReadError, Region, Span, Stored, Tensor, read_elements};
+use gguf_checkpoint::{Part, ReadError, Region, Span, Stored, Tensor, read_elements, read_runs};
 use gguf_container::{Advice, File, TensorInfo};
 use gguf_layout::RowView;
 use gguf_quant::Level;
@@ -30,12 +30,7 @@ pub fn as_checkpoint_tensor(file: &Arc<File>, tensor: &TensorInfo, shape: Vec<u6
 impl Stored for StoredInFile {
     fn read(&self, _: &[Part], region: Region, out: &mut [f32]) -> Result<(), ReadError> {
         let Region { rows, columns } = region;
-        let width = columns.end - columns.start;
-        let run = if width == self.row_elems { out.len() } else { width as usize };
-        for (row, out) in rows.zip(out.chunks_exact_mut(run.max(1))) {
-            self.read_run(row * self.row_elems + columns.start, out)?;
-        }
-        Ok(())
+        read_runs(self.row_elems, rows, columns, out, |first, out| self.read_run(first, out))
     }
 
     /// The file is not among the parts.

@@ -92,7 +92,7 @@ fn small_f32_tensors_keep_their_values() {
     write_checkpoint(&from, &rows, "{}");
     convert(&from, "bf16", &gguf).unwrap();
     let plan = export(&gguf, DType::BF16, &back, false).unwrap();
-    assert_eq!(plan.notes, ["1 tensor stays F32, like in the file: `a.scale`"]);
+    assert_eq!(plan.notes, ["1 tensor written as F32, as in the file: `a.scale`"]);
     let [before, after] = [&from, &back].map(|path| gguf_testkit::read_safetensors(&fs::read(path).unwrap()));
     assert_eq!(before, after);
     convert(&back, "bf16", &again).unwrap();

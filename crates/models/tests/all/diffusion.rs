@@ -59,7 +59,7 @@ fn rows_of_a_file_come_first_and_take_fields_from_others() {
 }
 
 #[test]
-fn wrong_files_name_model_and_key() {
+fn errors_of_family_files_name_model_and_key() {
     let of = |text: &str| gguf_models::with_diffusion(text).unwrap_err().to_string();
     let row = "[[model]]\narchitecture = \"x\"\ndetect = [[\"a\"]]\n";
     for (text, expected) in [

@@ -32,7 +32,8 @@ pub enum Nodes {
 }
 
 impl Nodes {
-    fn title(self) -> &'static str {
+    /// Its name in findings.
+    pub const fn title(self) -> &'static str {
         match self {
             Nodes::Original => "ComfyUI-GGUF",
             Nodes::Successor => "ComfyUI-GGUF of molbal",

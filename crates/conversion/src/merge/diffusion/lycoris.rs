@@ -75,7 +75,7 @@ impl<'a> Lycoris<'a> {
         Ok(Some(Lycoris { is_kronecker, matrices }))
     }
 
-    /// Tensor that has the rank of the pairs as its first dimension; `None` if there are no pairs.
+    /// A tensor whose first dimension is the rank of the pairs; `None` without pairs.
     pub(super) fn ranked(&self) -> Option<&'a Tensor> {
         let right = |matrix: &Matrix<'a>| match matrix {
             Matrix::Whole(_) => None,

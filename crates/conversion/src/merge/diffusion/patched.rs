@@ -13,7 +13,9 @@
 
 use std::ops::Range;
 
-use gguf_checkpoint::{Dtype, Part, ReadError, Region, Span, Stored, Tensor, read_columns};
+use gguf_checkpoint::{
+    Dtype, Part, ReadError, Region, Span, Stored, Tensor, read_columns, read_regions, read_runs,
+};
 
 use super::products::Product;
 
@@ -45,15 +47,7 @@ impl Stored for Patched {
     fn read(&self, parts: &[Part], region: Region, out: &mut [f32]) -> Result<(), ReadError> {
         let Region { rows, columns } = region;
         read_columns(parts, &self.base, rows.clone(), columns.clone(), out)?;
-        let own = self.base.row_elems();
-        let width = columns.end - columns.start;
-        if width == own {
-            return self.patch(parts, rows.start * own, out);
-        }
-        for (row, out) in rows.zip(out.chunks_exact_mut((width as usize).max(1))) {
-            self.patch(parts, row * own + columns.start, out)?;
-        }
-        Ok(())
+        read_runs(self.base.row_elems(), rows, columns, out, |first, out| self.patch(parts, first, out))
     }
 
     fn spans(&self, rows: Range<u64>) -> Vec<Span> {
@@ -90,7 +84,11 @@ impl Patched {
             let out = &mut out[(begin - first) as usize..(stop - first) as usize];
             let begin = begin - rows.start * self.n_columns;
             match patch {
-                Patch::Pair { change, .. } => self.add_pair(change, parts, begin, out)?,
+                Patch::Pair { change, .. } => {
+                    read_regions(self.n_columns, begin, out, |Region { rows, columns }, out| {
+                        change.add(parts, rows, columns, out)
+                    })?;
+                }
                 Patch::Whole { values, first, scale, .. } => {
                     let mut added = vec![0.0; out.len()];
                     let begin = first + begin;
@@ -101,30 +99,6 @@ impl Patched {
                     }
                 }
             }
-        }
-        Ok(())
-    }
-
-    /// Adds a pair to the elements from `elem` on of its rows: the rest of a row, complete rows, the start of
-    /// a row.
-    fn add_pair(
-        &self,
-        change: &Product,
-        parts: &[Part],
-        mut elem: u64,
-        mut out: &mut [f32],
-    ) -> Result<(), ReadError> {
-        while !out.is_empty() {
-            let (row, column) = (elem / self.n_columns, elem % self.n_columns);
-            let whole = if column == 0 { out.len() as u64 / self.n_columns } else { 0 };
-            let (rows, columns) = match whole {
-                0 => (row..row + 1, column..self.n_columns.min(column + out.len() as u64)),
-                n => (row..row + n, 0..self.n_columns),
-            };
-            let n_elems = (rows.end - rows.start) * (columns.end - columns.start);
-            let (now, later) = out.split_at_mut(n_elems as usize);
-            change.add(parts, rows, columns, now)?;
-            (elem, out) = (elem + n_elems, later);
         }
         Ok(())
     }

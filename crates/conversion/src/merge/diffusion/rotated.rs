@@ -13,7 +13,9 @@
 
 use std::ops::Range;
 
-use gguf_checkpoint::{Dtype, Part, ReadError, Region, Span, Stored, Tensor, read_columns, read_elements};
+use gguf_checkpoint::{
+    Dtype, Part, ReadError, Region, Span, Stored, Tensor, read_columns, read_elements, read_runs,
+};
 
 use super::{
     super::{MergeError, error::shape_error},
@@ -154,15 +156,7 @@ impl Stored for Rotated {
     fn read(&self, parts: &[Part], region: Region, out: &mut [f32]) -> Result<(), ReadError> {
         let Region { rows, columns } = region;
         read_columns(parts, &self.base, rows.clone(), columns.clone(), out)?;
-        let own = self.base.row_elems();
-        let width = columns.end - columns.start;
-        if width == own {
-            return self.rotate(parts, rows.start * own, out);
-        }
-        for (row, out) in rows.zip(out.chunks_exact_mut((width as usize).max(1))) {
-            self.rotate(parts, row * own + columns.start, out)?;
-        }
-        Ok(())
+        read_runs(self.base.row_elems(), rows, columns, out, |first, out| self.rotate(parts, first, out))
     }
 
     fn spans(&self, rows: Range<u64>) -> Vec<Span> {

@@ -29,8 +29,8 @@ pub(super) fn name_of(hash: &str) -> Option<&'static str> {
     lines.filter_map(|line| line.split_once(' ')).rfind(|(other, _)| *other == hash).map(|(_, name)| name)
 }
 
-/// Hashes of the test text's ids: of the tokenizer itself; with bos and eos by the flags of
-/// tokenizer_config.json, like in transformers 4 for some classes; without either.
+/// Hashes of the ids of the test text: as the tokenizer encodes it; with bos and eos by the flags of tokenizer_config.json, as
+/// transformers 4 does for some classes; without both.
 pub(super) fn hashes(
     input: &TokenizerFiles<'_>,
     hf: &HfTokenizer,

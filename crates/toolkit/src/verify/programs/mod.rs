@@ -101,7 +101,7 @@ const ROWS: &[Row] = {
     };
     const COMFYUI: Row = Row {
         program: Program::Comfyui,
-        title: "ComfyUI-GGUF",
+        title: Nodes::Original.title(),
         is_llama_cpp: false,
         undecoded: NOT_IN_GGUF_PY,
         ..LLAMA_CPP
@@ -132,7 +132,7 @@ const ROWS: &[Row] = {
             loads_shards: false,
         },
         COMFYUI,
-        Row { program: Program::ComfyuiMolbal, title: "ComfyUI-GGUF of molbal", ..COMFYUI },
+        Row { program: Program::ComfyuiMolbal, title: Nodes::Successor.title(), ..COMFYUI },
     ]
 };
 
